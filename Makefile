@@ -1,0 +1,45 @@
+# rsswarden: what each target does is told by `make help`.
+SHELL       := /bin/bash
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+
+.PHONY: help build install demo test check bench endurance fuzz clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+build: ## bin/rsswarden
+	@.ci/setup build
+	go build $(GOFLAGS_BUILD) -o bin/rsswarden ./cmd/rsswarden
+
+install: build ## PREFIX=/usr/local
+	install -D -m 755 bin/rsswarden $(DESTDIR)$(PREFIX)/bin/rsswarden
+
+demo: ## a job that its limit kills, bare and under rsswarden; no Slurm, no Python
+	@.ci/setup build
+	@go run ./examples/demo
+
+test: ## every test, with a real Slurm and a real PyTorch where they can be had
+	@.ci/setup test
+	@.ci/test
+
+check: ## gofmt, vet, staticcheck, import directions
+	@.ci/setup build
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go test -count=1 -run '^TestLayers$$' ./supervisor
+
+bench: ## ours beside the peers', in one run, with the ratios
+	@.ci/setup test
+	go test -run '^$$' -bench . -benchmem ./...
+
+endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
+	@.ci/setup test
+	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 170m -v -run Endurance ./... 2>&1 | tee endurance.log
+
+clean: ## remove what build made
+	rm -rf bin

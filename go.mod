@@ -1,0 +1,32 @@
+module github.com/rsswarden/rsswarden
+
+go 1.26.0
+
+require (
+	// LMDB for the Go example (and later the record): the user's choice. v1.8.0
+	// by exact version; it brings LMDB 0.9.19 in C with it.
+	github.com/bmatsuo/lmdb-go v1.8.0
+	// Tests only: pseudo-terminals, for job control as a user meets it.
+	github.com/creack/pty v1.1.24
+	// Tests only: readable differences.
+	github.com/google/go-cmp v0.7.0
+	// /proc files that are read rarely: smaps_rollup, limits, meminfo.
+	github.com/prometheus/procfs v0.23.0
+	// Tests only: testscript, for the command line.
+	github.com/rogpeppe/go-internal v1.16.0
+	// The command line, in cmd alone. v2 is the user's choice.
+	github.com/urfave/cli/v2 v2.27.7
+	// The lines on stderr.
+	go.uber.org/zap v1.28.0
+	// signalfd, pidfd, waitid, prctl and inotify.
+	golang.org/x/sys v0.49.0
+	// Tests only: text archives of /proc and cgroup trees.
+	golang.org/x/tools v0.52.0
+)
+
+require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
+	go.uber.org/multierr v1.10.0 // indirect
+)

@@ -1,0 +1,118 @@
+package rss
+
+import (
+	"fmt"
+	"time"
+)
+
+// ProcID names one process for good: a PID alone may be given to another
+// process as soon as the first has been waited for.
+type ProcID struct {
+	PID int `json:"pid"`
+	// Start is the start time in clock ticks since boot, field 22 of
+	// /proc/PID/stat (proc(5)).
+	Start uint64 `json:"start"`
+}
+
+// String gives "PID@START".
+func (id ProcID) String() string { return fmt.Sprintf("%d@%d", id.PID, id.Start) }
+
+// Role is what a process is in a training job.
+type Role string
+
+// The roles of DESIGN's vocabulary.
+const (
+	RoleAgent      Role = "agent"       // torchrun and the like: starts trainers
+	RoleTrainer    Role = "trainer"     // owns a loader, or has LOCAL_RANK and is no worker
+	RoleWorker     Role = "worker"      // loads batches for a trainer
+	RolePinThread  Role = "pin thread"  // a thread of the trainer; listed for completeness
+	RoleShmManager Role = "shm manager" // torch_shm_manager
+	RoleOther      Role = "other"
+)
+
+// Proc is one process as it was read at one moment. Sizes are in bytes.
+type Proc struct {
+	ID     ProcID
+	Parent int    // PPID as the kernel has it now: an orphan's is its adopter
+	Group  int    // process group, field 5 of /proc/PID/stat
+	Comm   string // field 2 of /proc/PID/stat, at most 15 bytes, any byte
+	State  byte   // field 3 of /proc/PID/stat: R, S, D, Z, T, t, X, I
+	Role   Role
+
+	// RSS and its parts, VmRSS, RssAnon, RssFile and RssShmem of
+	// /proc/PID/status. RSS is their sum.
+	RSS, Anon, File, Shmem Bytes
+	// Virtual is VmSize of /proc/PID/status.
+	Virtual Bytes
+	// Threads is the number of threads, Threads of /proc/PID/status.
+	Threads int
+
+	// PSS is the proportional share of /proc/PID/smaps_rollup, exact at PSSAt
+	// and never re-read since; nil where it was not read. See [Proc.PSSRange].
+	PSS *PSS
+	// Orphan says that a process of the tree has lost its parent and belongs
+	// to it only because it was seen as a descendant before.
+	Orphan bool
+}
+
+// PSS is one reading of /proc/PID/smaps_rollup.
+type PSS struct {
+	PSS  Bytes         // Pss
+	RSS  Bytes         // Rss of the same reading
+	At   time.Duration // when, on the clock of Sample.Mono
+	Cost time.Duration // how long the reading took; mmap_lock was held for most of it
+}
+
+// PSSRange returns the least and greatest PSS the process can have by now:
+// [last, last + growth of RSS since], or [0, RSS] where none was read.
+func (p *Proc) PSSRange() (low, high Bytes) {
+	if p.PSS == nil {
+		return 0, p.RSS
+	}
+	low = min(p.PSS.PSS, p.RSS)
+	return low, min(low+p.RSS.Sub(p.PSS.RSS), p.RSS)
+}
+
+// NoShared is what Slurm counts under JobAcctGatherParams=NoShared: RSS less
+// the file-mapped and shared-memory part (statm's rss minus share).
+func (p *Proc) NoShared() Bytes { return p.RSS.Sub(p.File + p.Shmem) }
+
+// Gaps counts processes that a sample could not read, by reason. A vanished
+// process is normal; the other two mean that sums are too small.
+type Gaps struct {
+	Vanished  int `json:"vanished"`
+	Denied    int `json:"denied"`
+	Malformed int `json:"malformed"`
+}
+
+// Add returns the sum of two counts.
+func (g Gaps) Add(h Gaps) Gaps {
+	return Gaps{g.Vanished + h.Vanished, g.Denied + h.Denied, g.Malformed + h.Malformed}
+}
+
+// Sample is everything read at one moment. It is never changed after it was
+// made.
+type Sample struct {
+	Seq  uint64
+	At   time.Time     // wall clock, for people
+	Mono time.Duration // since the watcher started, for arithmetic
+	Took time.Duration // how long the reading took
+
+	// Procs is the tree: the command and all its descendants, orphans
+	// included, by PID. The first is the command while it lives.
+	Procs []Proc
+	// Extra is what a limit counts beside the tree: ourselves, the batch
+	// shell and other processes of the Slurm step.
+	Extra []Proc
+	Gaps  Gaps
+}
+
+// Find returns the process with that PID in the tree, or nil.
+func (s *Sample) Find(pid int) *Proc {
+	for i := range s.Procs {
+		if s.Procs[i].ID.PID == pid {
+			return &s.Procs[i]
+		}
+	}
+	return nil
+}
