@@ -1,0 +1,175 @@
+// Package event is the one schema of what rsswarden says to programs: the
+// lines of --events and the entries of the record. A line is one JSON object
+// with "v", "time", "seq" and "event"; the first is start, the last exit.
+//
+// Fields are only ever added. A reader that ignores what it does not know
+// keeps working.
+package event
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Version is the value of "v".
+const Version = 1
+
+// Head stands at the front of every line.
+type Head struct {
+	V     int       `json:"v"`
+	Time  time.Time `json:"time"` // RFC 3339, with nanoseconds
+	Seq   uint64    `json:"seq"`  // from 1; a gap means dropped samples
+	Event Name      `json:"event"`
+}
+
+// Limit is one way to die and how far off it is, as read at one moment.
+type Limit struct {
+	Name  LimitName `json:"limit"`
+	Scope Scope     `json:"scope"`
+	// Accounting says what Used means.
+	Accounting Accounting `json:"accounting,omitempty"`
+	// Used is what the enforcer compares with Limit: for a cgroup the
+	// unreclaimable part of the charge, for Slurm exactly its sum.
+	Used rss.Bytes `json:"used_bytes"`
+	// UsedMax is above Used where the truth is only known to lie between the
+	// two (PSS between two readings); else it equals Used.
+	UsedMax rss.Bytes `json:"used_max_bytes,omitempty"`
+	Limit   rss.Bytes `json:"limit_bytes"`
+	// ETA is the forecast time to the limit in seconds, nil where none is made.
+	ETA *float64 `json:"eta_s"`
+
+	// Charged and WorkingSet are a cgroup's usage, and usage less inactive
+	// file cache. Neither kills.
+	Charged    rss.Bytes `json:"charged_bytes,omitempty"`
+	WorkingSet rss.Bytes `json:"working_set_bytes,omitempty"`
+
+	Enforcer    string `json:"enforcer,omitempty"`     // who ends the job: "kernel OOM killer", "slurmstepd"
+	UsedSource  string `json:"used_source,omitempty"`  // where Used was read
+	LimitSource string `json:"limit_source,omitempty"` // where Limit was read
+	// Level is the cgroup directory that has the limit, else empty.
+	Level string `json:"level,omitempty"`
+	// Binding marks the limit that is forecast to end the job first.
+	Binding bool `json:"binding,omitempty"`
+	// Note is a sentence for people, for instance that page cache stands at
+	// the limit and that this is harmless.
+	Note string `json:"note,omitempty"`
+}
+
+// Ratio is used over limit, 0.91 for 91 %.
+func (l *Limit) Ratio() float64 { return l.Used.Of(l.Limit) }
+
+// Headroom is what is left before the limit.
+func (l *Limit) Headroom() rss.Bytes { return l.Limit.Sub(l.Used) }
+
+// Setting is one option with its value and where the value came from: "flag",
+// "environment", "config", "default".
+type Setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Start is the first event.
+type Start struct {
+	Head
+	Command  []string  `json:"command"`
+	PID      int       `json:"pid"`
+	Version  string    `json:"version"`
+	Settings []Setting `json:"settings"`
+	Limits   []Limit   `json:"limits"`
+	// Restarts counts how often the watcher had to be started again.
+	Restarts int `json:"restarts,omitempty"`
+}
+
+// Found says that a limit was found or has changed.
+type Found struct {
+	Head
+	Limit
+}
+
+// Sample says what the limits stand at.
+type Sample struct {
+	Head
+	Limits []Limit          `json:"limits"`
+	Procs  map[rss.Role]int `json:"procs"`
+	Gaps   rss.Gaps         `json:"gaps"`
+	// Dropped counts samples that were taken and not written since the last.
+	Dropped uint64 `json:"dropped,omitempty"`
+}
+
+// Decision says that a rule fired.
+type Decision struct {
+	Head
+	ID     uint64    `json:"id"`
+	Rule   string    `json:"rule"` // as written: "85%:trim"
+	Limit  LimitName `json:"limit"`
+	Action Action    `json:"action"`
+	Arg    string    `json:"arg,omitempty"` // of signal=, exec=, requeue=
+
+	Used      rss.Bytes `json:"used_bytes"`
+	LimitSize rss.Bytes `json:"limit_bytes"`
+	Threshold rss.Bytes `json:"threshold_bytes"` // where the rung lies
+	ETA       *float64  `json:"eta_s"`
+	// ETALow and ETAHigh bound the forecast; both nil without one.
+	ETALow  *float64 `json:"eta_low_s,omitempty"`
+	ETAHigh *float64 `json:"eta_high_s,omitempty"`
+}
+
+// Outcome says what a decision brought.
+type Outcome struct {
+	Head
+	Decision uint64    `json:"decision"`
+	OK       bool      `json:"ok"`
+	Reason   Reason    `json:"reason,omitempty"`
+	Detail   string    `json:"detail,omitempty"` // for people
+	PID      int       `json:"pid,omitempty"`    // the process acted on
+	Before   rss.Bytes `json:"before_bytes"`     // the limit's Used before and after
+	After    rss.Bytes `json:"after_bytes"`
+	Freed    rss.Bytes `json:"freed_bytes"`
+	Duration float64   `json:"duration_s"`
+	// Paused is how long the trainer stood still for it, in seconds.
+	Paused float64 `json:"paused_s,omitempty"`
+}
+
+// LoaderSaid passes on what the loader hook reported.
+type LoaderSaid struct {
+	Head
+	What   Loader    `json:"what"`
+	PID    int       `json:"pid"`
+	Worker int       `json:"worker,omitempty"` // PID of the worker it is about
+	Reason string    `json:"reason,omitempty"`
+	Freed  rss.Bytes `json:"freed_bytes,omitempty"`
+	Paused float64   `json:"paused_s,omitempty"`
+}
+
+// Fault says that a part of rsswarden stopped working.
+type Fault struct {
+	Head
+	Part  string `json:"part"` // "events", "loader", "cgroup", …
+	Error string `json:"error"`
+}
+
+// Peaks is the most that was used, by each way of adding up; nil where an
+// accounting was not read.
+type Peaks struct {
+	RSS      *rss.Bytes `json:"rss_bytes"`
+	PSS      *rss.Bytes `json:"pss_bytes"`
+	NoShared *rss.Bytes `json:"noshared_bytes"`
+	Cgroup   *rss.Bytes `json:"cgroup_bytes"`
+}
+
+// Exit is the last event.
+type Exit struct {
+	Head
+	By     string  `json:"by"`     // "command" or "rsswarden"
+	Code   *int    `json:"code"`   // nil where it died by a signal
+	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
+	Peaks  Peaks   `json:"peaks"`
+	// Binding is the limit that came nearest.
+	Binding *Limit  `json:"binding,omitempty"`
+	Verdict Verdict `json:"verdict"`
+	// Advice is the --mem to use next, 0 where the run does not tell.
+	Advice    rss.Bytes `json:"advice_mem_bytes,omitempty"`
+	AdviceWhy string    `json:"advice_why,omitempty"`
+}

@@ -1,0 +1,143 @@
+package event
+
+// Name is the name of an event, the field "event" of every line.
+type Name string
+
+// The events, in the order in which a run meets them.
+const (
+	NameStart    Name = "start"    // the watcher began: command, settings, limits
+	NameLimit    Name = "limit"    // a limit was found or has changed
+	NameSample   Name = "sample"   // what the limits stand at, at most one an interval
+	NameDecision Name = "decision" // a rule fired
+	NameOutcome  Name = "outcome"  // what a decision brought
+	NameLoader   Name = "loader"   // the loader hook said something
+	NameFault    Name = "fault"    // a part of rsswarden stopped working; the command runs on
+	NameExit     Name = "exit"     // the command has ended
+)
+
+// LimitName names one way to die.
+type LimitName string
+
+// The limits. Those of the second group are counts, not bytes.
+const (
+	LimitCgroup   LimitName = "cgroup"   // the kernel's OOM killer, by a cgroup's memory limit
+	LimitThrottle LimitName = "throttle" // memory.high below memory.max: slow, not dead
+	LimitSlurm    LimitName = "slurm"    // slurmstepd, by OverMemoryKill
+	LimitUser     LimitName = "user"     // our own rules, by --limit
+	LimitNode     LimitName = "node"     // the node's OOM killer, where no cgroup limits
+	LimitSHM      LimitName = "shm"      // SIGBUS, by a full /dev/shm
+
+	LimitMaps    LimitName = "maps"
+	LimitFDs     LimitName = "fds"
+	LimitTasks   LimitName = "tasks"
+	LimitAS      LimitName = "as"
+	LimitMemlock LimitName = "memlock"
+
+	LimitTime LimitName = "time" // Slurm, by the job's end
+)
+
+// Limits lists every limit in the order of the documentation.
+var Limits = []LimitName{
+	LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode, LimitSHM,
+	LimitMaps, LimitFDs, LimitTasks, LimitAS, LimitMemlock, LimitTime,
+}
+
+// Accounting says how the memory of a population is added up.
+type Accounting string
+
+// The accountings. Auto is a setting only: the binding limit's own.
+const (
+	AccountingAuto     Accounting = "auto"
+	AccountingRSS      Accounting = "rss"
+	AccountingPSS      Accounting = "pss"
+	AccountingNoShared Accounting = "noshared"
+	AccountingCgroup   Accounting = "cgroup"
+	AccountingVirtual  Accounting = "vsize" // Slurm's VSizeFactor
+)
+
+// Scope is whom a limit counts.
+type Scope string
+
+// The scopes.
+const (
+	ScopeTree    Scope = "tree"
+	ScopeStep    Scope = "step"
+	ScopeJob     Scope = "job"
+	ScopeCgroup  Scope = "cgroup" // a cgroup that is neither a Slurm step nor a job
+	ScopeNode    Scope = "node"
+	ScopeProcess Scope = "process"
+)
+
+// Action is what a rule asks for.
+type Action string
+
+// The actions, from mild to hard.
+const (
+	ActionWarn    Action = "warn"
+	ActionTrim    Action = "trim"    // workers drop mapped file pages
+	ActionRecycle Action = "recycle" // a worker is replaced by a fresh one
+	ActionGC      Action = "gc"
+	ActionSignal  Action = "signal" // signal=SIG: the trainer is asked to checkpoint
+	ActionExec    Action = "exec"
+	ActionRequeue Action = "requeue"
+	ActionStop    Action = "stop"
+)
+
+// Actions lists every action from mild to hard.
+var Actions = []Action{
+	ActionWarn, ActionTrim, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
+}
+
+// Reason says why an action was refused or failed, in a fixed word.
+type Reason string
+
+// The reasons.
+const (
+	ReasonNone        Reason = ""
+	ReasonDone        Reason = "done"
+	ReasonNoHelp      Reason = "cannot help this limit" // e.g. trim where only unreclaimable memory counts
+	ReasonNoWorker    Reason = "no worker"              // nothing said hello, nothing matches --worker-match
+	ReasonNothing     Reason = "nothing to give back"   // a worker is as small as a fresh one would be
+	ReasonTooLittle   Reason = "too little freed"
+	ReasonTimeout     Reason = "no answer in time"
+	ReasonRecent      Reason = "worker recycled less than 30 s ago"
+	ReasonRecovered   Reason = "use fell before the action" // the re-read said so
+	ReasonUnsupported Reason = "not supported here"
+	ReasonForkRefused Reason = "fork refused"
+	ReasonNotCaught   Reason = "the process does not catch this signal"
+	ReasonVanished    Reason = "process has ended"
+	ReasonDryRun      Reason = "dry run"
+	ReasonError       Reason = "error"
+)
+
+// Verdict is what the whole run comes to, in one word.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictFine      Verdict = "fine"      // no rule fired, nothing to change
+	VerdictTight     Verdict = "tight"     // within a rung of the limit, nothing was done
+	VerdictCarried   Verdict = "carried"   // actions kept the job inside its limit
+	VerdictStopped   Verdict = "stopped"   // our own stop ended it
+	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it
+	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
+	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
+	VerdictUnwatched Verdict = "unwatched" // the watcher was not there for all of it
+)
+
+// Loader is what the loader hook reports, the field "what".
+type Loader string
+
+// What loaders say.
+const (
+	LoaderHello    Loader = "hello"    // a process with torch said it is there
+	LoaderIter     Loader = "iter"     // a DataLoader iterator with workers was made
+	LoaderAccepted Loader = "accepted" // a recycle was taken up
+	LoaderStarted  Loader = "started"  // its replacement was started
+	LoaderSwapped  Loader = "swapped"  // the replacement took over, the old worker hands out what it has
+	LoaderRecycled Loader = "recycled" // a worker was replaced and has ended
+	LoaderTrimmed  Loader = "trimmed"  // a process gave its mapped pages back
+	LoaderRefused  Loader = "refused"
+	LoaderOff      Loader = "off" // the hook met an error and switched itself off
+	LoaderEnded    Loader = "ended"
+)

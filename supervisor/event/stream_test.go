@@ -1,0 +1,86 @@
+package event
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestStreamWritesWhatWasPut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := NewStream(path, func(err error) { t.Error(err) })
+	code := 0
+	for i := range 3 {
+		d := Decision{Head: s.Stamp(NameDecision, time.Unix(int64(i), 0).UTC()), ID: uint64(i + 1), Rule: "85%:trim", Limit: LimitSlurm, Action: ActionTrim}
+		s.Put(NameDecision, d)
+	}
+	s.Put(NameExit, Exit{Head: s.Stamp(NameExit, time.Unix(9, 0).UTC()), By: "command", Code: &code})
+	s.Close(time.Minute)
+
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var seqs []uint64
+	var names []Name
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var h Head
+		if err := json.Unmarshal(sc.Bytes(), &h); err != nil {
+			t.Fatalf("%q: %v", sc.Text(), err)
+		}
+		seqs, names = append(seqs, h.Seq), append(names, h.Event)
+	}
+	if len(seqs) != 4 || seqs[0] != 1 || seqs[3] != 4 || names[3] != NameExit {
+		t.Errorf("read back %v %v", seqs, names)
+	}
+}
+
+func TestStreamFullQueueDropsSamplesOnly(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := NewStream(fifo, nil) // nobody reads: nothing leaves the queue
+	for range maxQueue + 10 {
+		s.Put(NameSample, Sample{Head: s.Stamp(NameSample, time.Unix(0, 0))})
+	}
+	for range 5 {
+		s.Put(NameDecision, Decision{Head: s.Stamp(NameDecision, time.Unix(0, 0))})
+	}
+	if n := s.Dropped(); n != 10 {
+		t.Errorf("dropped %d, want the 10 samples that found no room", n)
+	}
+	r, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s.Close(0)
+	lines := 0
+	for sc := bufio.NewScanner(r); sc.Scan(); {
+		lines++
+	}
+	if lines != maxQueue+5 {
+		t.Errorf("%d lines, want %d", lines, maxQueue+5)
+	}
+}
+
+func TestStreamThatCannotWriteSaysSoOnce(t *testing.T) {
+	said := make(chan error, 8)
+	s := NewStream(filepath.Join(t.TempDir(), "no", "such", "directory"), func(err error) { said <- err })
+	err := <-said
+	if !strings.Contains(err.Error(), "cannot open events file") {
+		t.Errorf("said %q", err)
+	}
+	s.Put(NameExit, Exit{Head: s.Stamp(NameExit, time.Now())})
+	s.Close(time.Minute)
+	if len(said) != 0 {
+		t.Error("said again")
+	}
+}
