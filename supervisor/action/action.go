@@ -1,0 +1,59 @@
+// Package action carries decisions out. An action is begun, looked at again
+// with every sample, and ends with a result or at its deadline: nothing here
+// blocks, sleeps or starts a goroutine, so the one goroutine that owns the
+// watcher's state can run it, and a trainer that never answers costs nothing
+// but the deadline.
+//
+// No action here can end a training job behind its back: workers of a PyTorch
+// loader are never signalled, only asked through the loader hook, and signals
+// go to pools whose owner said (by --worker-signal) that they respawn.
+package action
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// World is what an action in flight may look at.
+type World struct {
+	Now    time.Duration // on the clock of Sample.Mono
+	Sample *rss.Sample
+	Said   []Said // what loaders reported since the last look
+}
+
+// Said is a report of the loader hook, with the request it answers or 0.
+type Said struct {
+	event.LoaderSaid
+	Request uint64
+}
+
+// Result is how an action ended. What it freed is measured by whoever
+// compares the limit before and after.
+type Result struct {
+	OK     bool
+	Reason event.Reason
+	Detail string // for people
+	PID    int    // the process acted on, 0 for several
+	// Paused is how long a trainer stood still for it, as the hook measured.
+	Paused time.Duration
+}
+
+// Running is an action that was begun.
+type Running interface {
+	// Step looks at the world and tells whether the action has ended, and how.
+	Step(World) (Result, bool)
+}
+
+// Deadlines beyond which an action counts as unanswered. A trainer looks at
+// requests between two batches, so a long validation step delays the answer.
+const (
+	TrimDeadline    = 10 * time.Second
+	RecycleDeadline = 60 * time.Second
+	ReplaceDeadline = 60 * time.Second
+)
+
+func done(reason event.Reason) (Result, bool) {
+	return Result{OK: reason == event.ReasonDone, Reason: reason}, true
+}

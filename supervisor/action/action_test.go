@@ -1,0 +1,191 @@
+package action
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fakeLoader answers every request with the number 7.
+type fakeLoader struct {
+	err    error
+	worker int
+	mode   Mode
+}
+
+func (f *fakeLoader) Trim([]int) (uint64, error) { return 7, f.err }
+
+func (f *fakeLoader) Recycle(worker int, mode Mode) (uint64, error) {
+	f.worker, f.mode = worker, mode
+	return 7, f.err
+}
+
+func said(what event.Loader, request uint64, pid, worker int) Said {
+	return Said{LoaderSaid: event.LoaderSaid{What: what, PID: pid, Worker: worker, Freed: 100 * rss.MiB, Paused: 0.007}, Request: request}
+}
+
+func tree(pids ...int) *rss.Sample {
+	s := &rss.Sample{}
+	for _, pid := range pids {
+		s.Procs = append(s.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S'})
+	}
+	return s
+}
+
+// look is one step of an action and what is expected of it.
+type look struct {
+	w    World
+	done bool
+	want event.Reason
+}
+
+func follow(t *testing.T, a Running, looks []look) Result {
+	t.Helper()
+	var last Result
+	for i, l := range looks {
+		r, done := a.Step(l.w)
+		if done != l.done || done && r.Reason != l.want {
+			t.Fatalf("look %d: done %v with %q, want %v with %q", i, done, r.Reason, l.done, l.want)
+		}
+		last = r
+	}
+	return last
+}
+
+func TestTrim(t *testing.T) {
+	t.Run("ends when all have answered", func(t *testing.T) {
+		r := follow(t, Trim(&fakeLoader{}, []int{11, 12}, 0), []look{
+			{w: World{Said: []Said{said(event.LoaderTrimmed, 6, 11, 0)}}}, // an older request
+			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}}},
+			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}}}, // again: counts once
+			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 10, 12)}}, done: true, want: event.ReasonDone},
+		})
+		if !r.OK || r.Detail != "2 of 2 workers gave back 200 MiB of mapped pages" {
+			t.Errorf("result %+v", r)
+		}
+	})
+	t.Run("does not wait for the dead", func(t *testing.T) {
+		follow(t, Trim(&fakeLoader{}, []int{11, 12}, 0), []look{
+			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}, Sample: tree(11)}, done: true, want: event.ReasonDone},
+		})
+	})
+	t.Run("deadline", func(t *testing.T) {
+		follow(t, Trim(&fakeLoader{}, []int{11}, 0), []look{
+			{w: World{Now: TrimDeadline - 1, Sample: tree(11)}},
+			{w: World{Now: TrimDeadline, Sample: tree(11)}, done: true, want: event.ReasonTimeout},
+		})
+	})
+	t.Run("request cannot be written", func(t *testing.T) {
+		follow(t, Trim(&fakeLoader{err: errors.New("disk full")}, []int{11}, 0), []look{{done: true, want: event.ReasonError}})
+	})
+}
+
+func TestRecycle(t *testing.T) {
+	f := &fakeLoader{}
+	r := follow(t, Recycle(f, 11, Swap, 0), []look{
+		{w: World{Said: []Said{said(event.LoaderAccepted, 7, 10, 11)}, Sample: tree(10, 11)}},
+		{w: World{Said: []Said{said(event.LoaderRecycled, 7, 10, 11)}, Sample: tree(10)}, done: true, want: event.ReasonDone},
+	})
+	if f.worker != 11 || f.mode != Swap || !r.OK || r.PID != 11 || r.Paused != 7*time.Millisecond {
+		t.Errorf("asked for %d by %s, result %+v", f.worker, f.mode, r)
+	}
+	refused := said(event.LoaderRefused, 7, 10, 11)
+	refused.Reason = string(event.ReasonForkRefused)
+	follow(t, Recycle(f, 11, Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonForkRefused}})
+	follow(t, Recycle(f, 11, Drain, 0), []look{
+		{w: World{Now: RecycleDeadline, Sample: tree(10, 11)}, done: true, want: event.ReasonTimeout},
+	})
+	follow(t, Recycle(f, 11, Drain, 0), []look{{w: World{Sample: tree()}, done: true, want: event.ReasonVanished}})
+}
+
+func all(s *rss.Sample) []rss.ProcID {
+	var ids []rss.ProcID
+	for _, p := range s.Procs {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+func TestReplaceWaitsForTheReplacement(t *testing.T) {
+	var sent []rss.ProcID
+	kill := func(id rss.ProcID, _ syscall.Signal) error {
+		sent = append(sent, id)
+		return nil
+	}
+	old := rss.ProcID{PID: 11, Start: 1}
+	zombie := tree(11, 12)
+	zombie.Procs[0].State = 'Z'
+	follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{
+		{w: World{Sample: tree(11, 12)}},
+		{w: World{Sample: tree(12)}},
+		{w: World{Sample: tree(12, 13)}, done: true, want: event.ReasonDone},
+	})
+	if !slices.Equal(sent, []rss.ProcID{old}) {
+		t.Errorf("signalled %v, want the worker once", sent)
+	}
+	reused := tree(11, 12)
+	reused.Procs[0].ID.Start = 99
+	follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{{w: World{Sample: reused}, done: true, want: event.ReasonDone}})
+	follow(t, Replace(kill, old, unix.SIGTERM, all, 1, 0), []look{{w: World{Sample: zombie}, done: true, want: event.ReasonDone}})
+	r := follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{
+		{w: World{Now: ReplaceDeadline, Sample: tree(12)}, done: true, want: event.ReasonTimeout},
+	})
+	if r.Detail != "no replacement appeared" {
+		t.Errorf("detail %q", r.Detail)
+	}
+	refuse := func(rss.ProcID, syscall.Signal) error { return unix.EPERM }
+	follow(t, Replace(refuse, old, unix.SIGTERM, all, 2, 0), []look{{done: true, want: event.ReasonError}})
+}
+
+func TestStopTermsThenKillsTheTree(t *testing.T) {
+	type shot struct {
+		pid int
+		sig syscall.Signal
+	}
+	var shots []shot
+	kill := func(id rss.ProcID, sig syscall.Signal) error {
+		shots = append(shots, shot{id.PID, sig})
+		return nil
+	}
+	follow(t, Stop(kill, rss.ProcID{PID: 10}, time.Second, 0), []look{
+		{w: World{Now: time.Second - 1, Sample: tree(10, 11)}},
+		{w: World{Now: time.Second, Sample: tree(10, 11)}},
+		{w: World{Now: time.Second + 1, Sample: tree()}, done: true, want: event.ReasonDone},
+	})
+	want := []shot{{10, unix.SIGTERM}, {10, unix.SIGKILL}, {11, unix.SIGKILL}}
+	if !slices.Equal(shots, want) {
+		t.Errorf("sent %v, want %v", shots, want)
+	}
+}
+
+func TestKillSparesWhoeverHasThePIDNow(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Process.Kill()
+	start := func(int) (uint64, error) { return 5, nil }
+	err := Kill(rss.ProcID{PID: child.Process.Pid, Start: 4}, unix.SIGKILL, start)
+	if !errors.Is(err, unix.ESRCH) {
+		t.Errorf("another process's PID: %v, want ESRCH", err)
+	}
+	if err := child.Process.Signal(syscall.Signal(0)); errors.Is(err, os.ErrProcessDone) {
+		t.Fatal("the wrong process was killed")
+	}
+	if err := Kill(rss.ProcID{PID: child.Process.Pid, Start: 5}, unix.SIGTERM, start); err != nil {
+		t.Fatal(err)
+	}
+	var died *exec.ExitError
+	if err := child.Wait(); !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != unix.SIGTERM {
+		t.Errorf("the right process ended with %v", err)
+	}
+}

@@ -1,0 +1,74 @@
+package action
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Mode is how a loader worker is replaced.
+type Mode string
+
+// Swap starts the new worker before the old one ends, which needs room for
+// both; Drain ends the old one first.
+const (
+	Swap  Mode = "swap"
+	Drain Mode = "drain"
+)
+
+// Recycler asks a trainer to replace one of its loader workers.
+type Recycler interface {
+	// Recycle asks for the worker with that PID to be replaced and returns the
+	// number that the answers carry.
+	Recycle(worker int, mode Mode) (request uint64, err error)
+}
+
+// Recycle replaces one loader worker through the hook. It ends when the hook
+// says that the old worker has ended, or that it will not be replaced.
+func Recycle(r Recycler, worker int, mode Mode, now time.Duration) Running {
+	request, err := r.Recycle(worker, mode)
+	return &recycle{request: request, err: err, worker: worker, mode: mode, deadline: now + RecycleDeadline}
+}
+
+type recycle struct {
+	request  uint64
+	err      error
+	worker   int
+	mode     Mode
+	deadline time.Duration
+}
+
+func (a *recycle) Step(w World) (Result, bool) {
+	r := Result{PID: a.worker}
+	if a.err != nil {
+		r.Reason, r.Detail = event.ReasonError, a.err.Error()
+		return r, true
+	}
+	for _, s := range w.Said {
+		if s.Request != a.request {
+			continue
+		}
+		switch s.What {
+		case event.LoaderRecycled:
+			r.OK, r.Reason = true, event.ReasonDone
+			r.Paused = time.Duration(s.Paused * float64(time.Second))
+			r.Detail = string(a.mode)
+			return r, true
+		case event.LoaderRefused, event.LoaderOff:
+			r.Reason, r.Detail = event.ReasonUnsupported, s.Reason
+			if s.Reason == string(event.ReasonForkRefused) {
+				r.Reason = event.ReasonForkRefused
+			}
+			return r, true
+		}
+	}
+	switch {
+	case w.Now >= a.deadline:
+		r.Reason = event.ReasonTimeout
+	case w.Sample != nil && len(w.Sample.Procs) == 0:
+		r.Reason = event.ReasonVanished
+	default:
+		return Result{}, false
+	}
+	return r, true
+}

@@ -1,0 +1,115 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Kill sends a signal to exactly the process id names. Its error wraps ESRCH
+// where that process is gone, whoever has its PID now.
+func Kill(id rss.ProcID, sig syscall.Signal, start func(pid int) (uint64, error)) error {
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	// The descriptor holds on to the process that has the PID now; only then
+	// does a look at the start time prove anything.
+	now, serr := start(id.PID)
+	if serr != nil || now != id.Start {
+		return fmt.Errorf("cannot signal process %v: %w", id, unix.ESRCH)
+	}
+	if err == nil {
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMFILE) {
+		err = unix.Kill(id.PID, sig) // before Linux 5.3, or where pidfds are filtered
+	}
+	if err != nil {
+		return fmt.Errorf("cannot signal process %v: %w", id, err)
+	}
+	return nil
+}
+
+// Killer sends a signal to one process.
+type Killer func(rss.ProcID, syscall.Signal) error
+
+// Replace signals one worker of a pool that respawns (--worker-signal) and
+// ends when the worker is gone and as many processes match as before, so that
+// the next is not taken while its replacement is missing.
+func Replace(kill Killer, worker rss.ProcID, sig syscall.Signal, matching func(*rss.Sample) []rss.ProcID, before int, now time.Duration) Running {
+	return &replace{
+		worker: worker, matching: matching, before: before,
+		err: kill(worker, sig), deadline: now + ReplaceDeadline,
+	}
+}
+
+type replace struct {
+	worker   rss.ProcID
+	matching func(*rss.Sample) []rss.ProcID
+	before   int
+	err      error
+	deadline time.Duration
+}
+
+func (a *replace) Step(w World) (Result, bool) {
+	r := Result{PID: a.worker.PID, Reason: event.ReasonDone}
+	if a.err != nil && !errors.Is(a.err, unix.ESRCH) {
+		r.Reason, r.Detail = event.ReasonError, a.err.Error()
+		return r, true
+	}
+	if w.Sample == nil {
+		return Result{}, false
+	}
+	p := w.Sample.Find(a.worker.PID)
+	gone := p == nil || p.ID != a.worker || p.State == 'Z' || p.State == 'X'
+	if gone && len(a.matching(w.Sample)) >= a.before {
+		r.OK = true
+		return r, true
+	}
+	if w.Now < a.deadline {
+		return Result{}, false
+	}
+	r.Reason = event.ReasonTimeout
+	r.Detail = "the worker did not end"
+	if gone {
+		r.Detail = "no replacement appeared"
+	}
+	return r, true
+}
+
+// Stop ends the command: TERM to it at once, KILL to the whole tree where it
+// has not ended after grace. The caller has told the holder the exit status.
+func Stop(kill Killer, command rss.ProcID, grace, now time.Duration) Running {
+	return &stop{kill: kill, command: command, deadline: now + grace, err: kill(command, unix.SIGTERM)}
+}
+
+type stop struct {
+	kill     Killer
+	command  rss.ProcID
+	deadline time.Duration
+	err      error
+}
+
+func (a *stop) Step(w World) (Result, bool) {
+	if a.err != nil && !errors.Is(a.err, unix.ESRCH) {
+		return Result{PID: a.command.PID, Reason: event.ReasonError, Detail: a.err.Error()}, true
+	}
+	if w.Sample == nil || w.Now < a.deadline {
+		return Result{}, false
+	}
+	// Each look kills what is there now: a tree may fork while it dies.
+	for i := range w.Sample.Procs {
+		_ = a.kill(w.Sample.Procs[i].ID, unix.SIGKILL) // gone is what is wanted
+	}
+	if len(w.Sample.Procs) > 0 {
+		return Result{}, false
+	}
+	return done(event.ReasonDone)
+}
