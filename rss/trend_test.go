@@ -1,0 +1,288 @@
+package rss
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// play feeds f, a share of limit at each second, until end and returns when
+// the first forecast below horizon was made, or 0.
+func play(t *Trend, limit Bytes, end, horizon time.Duration, f func(at time.Duration) float64) (first time.Duration) {
+	for at := time.Duration(0); at <= end; at += time.Second {
+		t.Add(at, limit.Scale(f(at)))
+		if eta, _, _, ok := t.ETA(limit); ok && eta < horizon && first == 0 {
+			first = at
+		}
+	}
+	return first
+}
+
+const testLimit = 3000 * MiB
+
+// line rises by perMinute of the limit from start.
+func line(start, perMinute float64) func(time.Duration) float64 {
+	return func(at time.Duration) float64 { return start + perMinute*at.Minutes() }
+}
+
+func TestForecastOfALeak(t *testing.T) {
+	var tr Trend
+	play(&tr, testLimit, 10*time.Minute, 0, line(0.40, 0.03)) // 70 % by now
+	eta, low, high, ok := tr.ETA(testLimit)
+	if !ok || (eta-10*time.Minute).Abs() > 5*time.Second {
+		t.Fatalf("eta %v, %v; want 10m", eta, ok)
+	}
+	if low > eta || high < eta || high-low > time.Minute {
+		t.Errorf("range %v to %v around %v", low, high, eta)
+	}
+	perSecond, lo, hi, ok := tr.Slope()
+	want := float64(testLimit) * 0.03 / 60
+	if !ok || math.Abs(perSecond/want-1) > 0.01 || lo > perSecond || hi < perSecond {
+		t.Errorf("slope %v in [%v, %v], %v; want %v", perSecond, lo, hi, ok, want)
+	}
+}
+
+func TestForecastNeedsThreeMinutes(t *testing.T) {
+	var tr Trend
+	if first := play(&tr, testLimit, 4*time.Minute, 10*time.Minute, line(0.55, 0.08)); first < HoldTime || first > HoldTime+10*time.Second {
+		t.Errorf("first forecast at %v, want 3m", first)
+	}
+}
+
+func TestForecastNeedsAQuarterOfItself(t *testing.T) {
+	// 40 minutes ahead: ten minutes of growth must stand behind it.
+	var tr Trend
+	if first := play(&tr, testLimit, 15*time.Minute, time.Hour, line(0.55, 0.009)); first < 9*time.Minute || first > 12*time.Minute {
+		t.Errorf("first forecast at %v, want about 10m", first)
+	}
+}
+
+func TestForecastNeedsHalfUsed(t *testing.T) {
+	var tr Trend
+	if first := play(&tr, testLimit, 10*time.Minute, time.Hour, line(0.10, 0.05)); first <= 8*time.Minute {
+		t.Errorf("first forecast at %v, with less than half used", first)
+	}
+}
+
+func TestNoForecast(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for what, f := range map[string]func(time.Duration) float64{
+		"flat":         func(time.Duration) float64 { return 0.7 },
+		"falling":      line(0.95, -0.02),
+		"noise":        func(time.Duration) float64 { return 0.7 + 0.05*rng.Float64() },
+		"at the limit": func(time.Duration) float64 { return 1 },
+		"a step":       func(at time.Duration) float64 { return 0.55 + 0.2*b2f(at > 5*time.Minute) },
+		"steps up and down": func(at time.Duration) float64 {
+			return 0.55 + 0.2*b2f(at%(4*time.Minute) > 2*time.Minute)
+		},
+		"epochs of a minute": func(at time.Duration) float64 {
+			return 0.55 + 0.25*(at%time.Minute).Minutes()
+		},
+	} {
+		var tr Trend
+		if first := play(&tr, testLimit, 40*time.Minute, 10*time.Minute, f); first != 0 {
+			t.Errorf("%s: forecast at %v", what, first)
+		}
+	}
+}
+
+// A ramp to 70 % that flattens, however long it takes up to three minutes, and
+// whatever its shape, is no leak.
+func TestNoForecastOnStartUp(t *testing.T) {
+	for _, ramp := range []time.Duration{time.Second, 20 * time.Second, time.Minute, 2 * time.Minute, 150 * time.Second, 170 * time.Second} {
+		var tr Trend
+		first := play(&tr, testLimit, 30*time.Minute, 10*time.Minute, func(at time.Duration) float64 {
+			return 0.7 * min(1, at.Seconds()/ramp.Seconds())
+		})
+		if first != 0 {
+			t.Errorf("straight ramp of %v: forecast at %v", ramp, first)
+		}
+	}
+	for tau := 5 * time.Second; tau < 20*time.Minute; tau = tau * 5 / 4 {
+		var tr Trend
+		first := play(&tr, testLimit, 60*time.Minute, 10*time.Minute, func(at time.Duration) float64 {
+			return 0.7 * (1 - math.Exp(-at.Seconds()/tau.Seconds()))
+		})
+		if first != 0 {
+			t.Errorf("ramp with time constant %v: forecast at %v", tau, first)
+		}
+	}
+}
+
+func TestForecastThroughNoise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for what, f := range map[string]func(time.Duration) float64{
+		"jitter": func(at time.Duration) float64 { return line(0.4, 0.03)(at) + 0.01*rng.Float64() },
+		"spikes": func(at time.Duration) float64 {
+			return line(0.4, 0.03)(at) - 0.3*b2f(rng.IntN(10) == 0)
+		},
+		"stairs of 20 s": func(at time.Duration) float64 { return line(0.4, 0.03)(at.Truncate(20 * time.Second)) },
+	} {
+		var tr Trend
+		first := play(&tr, testLimit, 18*time.Minute, 10*time.Minute, f)
+		if first < 9*time.Minute || first > 13*time.Minute {
+			t.Errorf("%s: first forecast below 10m at %v, want soon after 10m", what, first)
+		}
+	}
+}
+
+// A forecast far ahead needs a history that reaches far back, thinned.
+func TestForecastOverHours(t *testing.T) {
+	var tr Trend
+	play(&tr, testLimit, 8*time.Hour, 0, line(0.3, 0.001)) // 78 %
+	eta, _, _, ok := tr.ETA(testLimit)
+	if want := 220 * time.Minute; !ok || (eta-want).Abs() > 3*time.Minute {
+		t.Errorf("eta %v, %v; want %v", eta, ok, want)
+	}
+}
+
+func TestTrendIsBounded(t *testing.T) {
+	var tr Trend
+	for at := time.Duration(0); at < 60*time.Hour; at += 700 * time.Millisecond {
+		tr.Add(at, Bytes(at))
+	}
+	if tr.n > trendCap {
+		t.Fatalf("%d points", tr.n)
+	}
+	if age := tr.last.at - tr.points[0].at; age > trendHorizon+time.Hour || age < trendHorizon-3*time.Hour {
+		t.Errorf("history reaches back %v, want a day", age)
+	}
+	for i := 1; i < tr.n; i++ {
+		if tr.points[i].at <= tr.points[i-1].at {
+			t.Fatalf("points %d and %d out of order", i-1, i)
+		}
+	}
+}
+
+func TestTrendDoesNotAllocate(t *testing.T) {
+	var tr Trend
+	play(&tr, testLimit, 10*time.Minute, 0, line(0.4, 0.03))
+	at := tr.last.at
+	if n := testing.AllocsPerRun(1000, func() {
+		at += time.Second
+		tr.Add(at, testLimit.Scale(line(0.4, 0.03)(10*time.Minute)))
+		tr.ETA(testLimit)
+		tr.Slope()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A watcher that was suspended has not seen the slope hold.
+func TestNoForecastAcrossAGap(t *testing.T) {
+	var tr Trend
+	f := line(0.5, 0.04)
+	for at := time.Duration(0); at <= 10*time.Minute; at += time.Second {
+		if at < 7*time.Minute+20*time.Second || at > 9*time.Minute {
+			tr.Add(at, testLimit.Scale(f(at)))
+		}
+	}
+	if eta, _, _, ok := tr.ETA(testLimit); ok {
+		t.Errorf("forecast %v from two ends", eta)
+	}
+}
+
+// Growth that paused is not back because of one jump.
+func TestNoForecastAfterAPause(t *testing.T) {
+	var tr Trend
+	play(&tr, testLimit, 10*time.Minute, 0, func(at time.Duration) float64 {
+		return line(0.4, 0.04)(min(at, 570*time.Second)) + 0.02*b2f(at > 595*time.Second)
+	})
+	if eta, _, _, ok := tr.ETA(testLimit); ok {
+		t.Errorf("forecast %v", eta)
+	}
+}
+
+// Whatever the readings, a forecast lies within its range and ahead.
+func TestForecastRange(t *testing.T) {
+	made := 0
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		var tr Trend
+		noise, slope := rng.Float64()*0.02, rng.Float64()*0.02
+		for at := time.Duration(0); at <= 15*time.Minute; at += time.Second {
+			tr.Add(at, testLimit.Scale(line(0.55, slope)(at)+noise*rng.NormFloat64()))
+			if perSecond, lo, hi, ok := tr.Slope(); ok && (lo <= 0 || lo > perSecond || hi < perSecond) {
+				t.Fatalf("seed %d at %v: slope %v in [%v, %v]", seed, at, perSecond, lo, hi)
+			}
+			eta, low, high, ok := tr.ETA(testLimit)
+			if !ok {
+				continue
+			}
+			made++
+			if low < 0 || low > eta || high < eta {
+				t.Fatalf("seed %d at %v: %v in [%v, %v]", seed, at, eta, low, high)
+			}
+		}
+	}
+	if made == 0 {
+		t.Error("no forecast at all")
+	}
+}
+
+func TestTrendIgnoresTimeGoingBack(t *testing.T) {
+	var tr Trend
+	if _, ok := tr.Last(); ok {
+		t.Error("an empty trend has a last reading")
+	}
+	if _, _, _, ok := tr.ETA(testLimit); ok {
+		t.Error("an empty trend has a forecast")
+	}
+	tr.Add(time.Minute, 5)
+	tr.Add(time.Second, 7)
+	if v, ok := tr.Last(); v != 5 || !ok {
+		t.Errorf("last = %d, %v; want 5", v, ok)
+	}
+	if _, _, _, ok := tr.Slope(); ok {
+		t.Error("one reading has a slope")
+	}
+}
+
+func TestMedianAndMAD(t *testing.T) {
+	for _, c := range []struct {
+		xs          []float64
+		median, mad float64
+	}{
+		{nil, 0, 0},
+		{[]float64{7}, 7, 0},
+		{[]float64{3, 1, 2}, 2, 1},
+		{[]float64{4, 1, 2, 3}, 2.5, 1},
+		{[]float64{1, 2, 3, 4, 1e9}, 3, 1},
+	} {
+		if m := Median(c.xs); m != c.median {
+			t.Errorf("median of %v = %v, want %v", c.xs, m, c.median)
+		}
+		if d := MAD(c.xs); d != c.mad {
+			t.Errorf("MAD of %v = %v, want %v", c.xs, d, c.mad)
+		}
+	}
+	xs := []float64{3, 1, 2}
+	if Median(xs); xs[0] != 3 {
+		t.Error("Median reordered its argument")
+	}
+}
+
+func b2f(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func BenchmarkTrendAdd(b *testing.B) {
+	var tr Trend
+	at := time.Duration(0)
+	for b.Loop() {
+		at += time.Second
+		tr.Add(at, Bytes(at))
+	}
+}
+
+func BenchmarkTrendETA(b *testing.B) {
+	var tr Trend
+	play(&tr, testLimit, 10*time.Minute, 0, line(0.4, 0.03))
+	for b.Loop() {
+		tr.ETA(testLimit)
+	}
+}

@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Run is what is known of a whole run when it has ended.
+type Run struct {
+	// Binding is the reading of the limit that came nearest, at its highest
+	// use; nil where no limit was found.
+	Binding *event.Limit
+	// FirstRung is the lowest rung of the ladder for Binding, 0 for none.
+	FirstRung rss.Bytes
+
+	OOMKills uint64 // by the kernel, in the job's cgroup, while we ran
+	Killed   bool   // the command died by a SIGKILL that is not ours
+	Stopped  bool   // our stop ended it
+	Watched  bool   // the watcher was there from start to end
+
+	Helped  int  // outcomes of trim, recycle and the like that freed something
+	Trimmed bool // a worker gave pages back to stay within its budget
+	Skipped int  // crossed rungs whose action could not help
+}
+
+// Advice is what a run comes to.
+type Advice struct {
+	Verdict event.Verdict
+	Mem     rss.Bytes // the --mem to use next, 0 where the run does not tell
+	Why     string    // one sentence with the reason
+}
+
+const (
+	adviceMargin  = 0.15 // on top of a peak that nothing held down
+	adviceMinimum = 64 * rss.MiB
+	adviceMore    = 1.5 // times a limit that ended the job
+)
+
+// Advise gives the verdict on a run and the --mem to use next.
+//
+// A peak that nothing held down is advised with 15 % on top, rounded up. A run
+// that a limit ended only shows that the limit is too small; half as much again
+// is a guess and called one. A run that actions carried shows that the limit is
+// enough with rsswarden; what it needs without is not known.
+func Advise(r Run) Advice {
+	a := Advice{Verdict: verdict(r)}
+	l := r.Binding
+	if l == nil || l.Used == 0 {
+		a.Why = "no limit on memory was found, so nothing can be said about --mem"
+		return a
+	}
+	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l.Accounting), l.Limit)
+	neat := NeatMem(max(l.Used.Scale(1+adviceMargin), adviceMinimum))
+	switch a.Verdict {
+	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
+		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (r.FirstRung == 0 || l.Used < r.FirstRung) {
+			a.Why = peak + "; the SIGKILL did not come from lack of memory as far as we saw"
+			return a
+		}
+		a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
+		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
+	case event.VerdictCarried:
+		a.Mem = l.Limit
+		a.Why = peak + "; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known"
+	case event.VerdictNoHelp:
+		a.Mem = max(neat, l.Limit)
+		a.Why = peak + " and no action could help; the peak and 15 % on top"
+	case event.VerdictUnwatched:
+		a.Why = peak + " is the least it was: the watcher was not there for all of the run"
+	default:
+		a.Mem = neat
+		a.Why = peak + "; the peak and 15 % on top, rounded up"
+	}
+	return a
+}
+
+// verdict takes the hardest thing that happened.
+func verdict(r Run) event.Verdict {
+	switch {
+	case r.Stopped:
+		return event.VerdictStopped
+	case r.OOMKills > 0:
+		return event.VerdictOOM
+	case r.Killed:
+		return event.VerdictKilled
+	case !r.Watched:
+		return event.VerdictUnwatched
+	case r.Helped > 0 || r.Trimmed:
+		return event.VerdictCarried
+	case r.Skipped > 0:
+		return event.VerdictNoHelp
+	case r.Binding != nil && r.FirstRung > 0 && r.Binding.Used >= r.FirstRung:
+		return event.VerdictTight
+	}
+	return event.VerdictFine
+}
+
+func accountingWords(a event.Accounting) string {
+	switch a {
+	case event.AccountingRSS:
+		return "sum of RSS"
+	case event.AccountingPSS:
+		return "sum of PSS"
+	case event.AccountingNoShared:
+		return "sum of RSS without shared pages"
+	case event.AccountingCgroup:
+		return "unreclaimable memory of the cgroup"
+	case event.AccountingVirtual:
+		return "sum of virtual memory"
+	}
+	return "used"
+}
+
+// NeatMem rounds up to a size people write: a multiple of an eighth of the
+// power of two below it, and of 1 MiB at least.
+func NeatMem(b rss.Bytes) rss.Bytes {
+	step := rss.MiB
+	for b/step >= 16 {
+		step *= 2
+	}
+	return (b + step - 1) / step * step
+}
+
+// MemArg writes a size as --mem takes it: "3584M", "4G". What is no multiple
+// of 1 MiB is rounded up.
+func MemArg(b rss.Bytes) string {
+	if b >= rss.GiB && b%rss.GiB == 0 {
+		return strconv.FormatUint(uint64(b/rss.GiB), 10) + "G"
+	}
+	return strconv.FormatUint(uint64((b+rss.MiB-1)/rss.MiB), 10) + "M"
+}

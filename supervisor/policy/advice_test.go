@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestAdvise(t *testing.T) {
+	at := func(percent float64) *event.Limit { l := slurm(percent); return &l }
+	const rung = 2400 * rss.MiB
+	for _, c := range []struct {
+		what    string
+		run     Run
+		verdict event.Verdict
+		mem     string
+		says    string
+	}{
+		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "704M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 15 %"},
+		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "3G", "15 %"},
+		{"carried by actions", Run{Binding: at(91), FirstRung: rung, Watched: true, Helped: 3, Skipped: 2}, event.VerdictCarried, "3000M", "without it more is needed, how much is not known"},
+		{"carried by budgets alone", Run{Binding: at(70), FirstRung: rung, Watched: true, Trimmed: true}, event.VerdictCarried, "3000M", "enough with rsswarden"},
+		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3328M", "no action could help"},
+		{"the kernel", Run{Binding: at(99), FirstRung: rung, Watched: true, OOMKills: 1, Killed: true, Helped: 1}, event.VerdictOOM, "4608M", "is a guess"},
+		{"slurmstepd", Run{Binding: at(103), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
+		{"somebody else", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "", "did not come from lack of memory"},
+		{"our stop", Run{Binding: at(97), FirstRung: rung, Watched: true, Stopped: true, OOMKills: 1}, event.VerdictStopped, "4608M", "is a guess"},
+		{"half seen", Run{Binding: at(30), FirstRung: rung}, event.VerdictUnwatched, "", "the least it was"},
+		{"no limit", Run{Watched: true}, event.VerdictFine, "", "no limit on memory"},
+		{"nothing used", Run{Watched: true, Binding: at(0)}, event.VerdictFine, "", "no limit on memory"},
+		{"tiny", Run{Watched: true, Binding: at(0.1)}, event.VerdictFine, "64M", "15 %"},
+	} {
+		a := Advise(c.run)
+		mem := ""
+		if a.Mem > 0 {
+			mem = MemArg(a.Mem)
+		}
+		if a.Verdict != c.verdict || mem != c.mem || !strings.Contains(a.Why, c.says) {
+			t.Errorf("%s: %s, --mem=%s, %q; want %s, --mem=%s, … %q …", c.what, a.Verdict, mem, a.Why, c.verdict, c.mem, c.says)
+		}
+	}
+}
+
+func TestAdviceNamesTheAccounting(t *testing.T) {
+	for a, word := range map[event.Accounting]string{
+		event.AccountingRSS: "sum of RSS", event.AccountingPSS: "sum of PSS", event.AccountingNoShared: "without shared",
+		event.AccountingCgroup: "unreclaimable", event.AccountingVirtual: "virtual", "": "used",
+	} {
+		l := slurm(50)
+		l.Accounting = a
+		if got := Advise(Run{Watched: true, Binding: &l}).Why; !strings.Contains(got, word) {
+			t.Errorf("%q: %q does not say %q", a, got, word)
+		}
+	}
+}
+
+func TestNeatMem(t *testing.T) {
+	for in, want := range map[rss.Bytes]string{
+		1: "1M", 15*rss.MiB + 1: "16M", 17 * rss.MiB: "18M", 690 * rss.MiB: "704M",
+		3000 * rss.MiB: "3G", 3073 * rss.MiB: "3328M", 7 * rss.GiB: "7G", 100 * rss.GiB: "104G",
+	} {
+		if got := MemArg(NeatMem(in)); got != want {
+			t.Errorf("%v becomes %s, want %s", in, got, want)
+		}
+		if NeatMem(NeatMem(in)) != NeatMem(in) {
+			t.Errorf("%v is not neat", NeatMem(in))
+		}
+	}
+	if got := MemArg(rss.GiB + 1); got != "1025M" {
+		t.Errorf("MemArg rounds 1 GiB + 1 to %s", got)
+	}
+}

@@ -1,0 +1,108 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Worker is one loader worker, as the budget and the choice among workers see
+// it.
+type Worker struct {
+	ID rss.ProcID
+	// Mapped is RssFile of /proc/PID/status: what the worker itself compares
+	// with its budget.
+	Mapped rss.Bytes
+	// Counted is what the limit counts of the worker in all, and CountedMapped
+	// what it counts of Mapped: all of it under rss, a share under pss, nothing
+	// under noshared and cgroup.
+	Counted, CountedMapped rss.Bytes
+	// RecycledAgo is how long ago this worker's place was last recycled, 0 for
+	// never.
+	RecycledAgo time.Duration
+}
+
+// The arithmetic of budgets.
+const (
+	// BudgetFloor is the least budget: a worker that trims itself more often
+	// than every 32 MiB does little else.
+	BudgetFloor = 32 * rss.MiB
+	// budgetReserve is the part of the limit kept free below the rung for what
+	// grows between two revisions: anonymous memory of trainer and workers.
+	budgetReserve = 0.10
+	// budgetStep is by how much a budget must change to be written anew.
+	budgetStep = 0.10
+)
+
+// BudgetInput is what a worker's budget follows from.
+type BudgetInput struct {
+	Limit event.Limit
+	// Rung is the use to stay below, that of trim; see [State.Rung].
+	Rung    rss.Bytes
+	Workers []Worker
+	// Overshoot is the most by which one worker was seen to outgrow its budget
+	// between two looks at it, that is within one batch; 0 where unknown. With
+	// large folios one fault maps 2 MiB, so a batch of 100 records may map some
+	// 200 MiB.
+	Overshoot rss.Bytes
+	// Last is the budget that stands, 0 for none.
+	Last rss.Bytes
+}
+
+// Budget returns how many bytes of mapped file pages (RssFile) each worker may
+// hold before it trims itself, and whether that differs enough from Last to be
+// written. It returns 0 where no budget makes sense: the limit does not count
+// mapped file pages, or there is no worker.
+//
+//	rest   = used − mapped pages of the workers, as the limit counts them
+//	margin = the greater of 10 % of the limit and workers × overshoot
+//	budget = (rung − rest − margin) / workers, times RssFile per byte counted
+//
+// The margin lies below the rung. What may go wrong at once is that every
+// worker overshoots in the same moment (covered by it) while anonymous memory
+// grows (covered by the 15 % between the default rung and the limit). Under
+// pss a page shared by four workers counts a quarter in each, so RssFile per
+// byte counted is up to the number of workers and lets the budget be as large
+// as the limit really allows. Rounded down to 1/16 of itself, so that it is
+// not written at every tick; at least [BudgetFloor].
+func Budget(in BudgetInput) (budget rss.Bytes, changed bool) {
+	n := rss.Bytes(len(in.Workers))
+	if n == 0 || in.Limit.Limit == 0 || !countsMapped(in.Limit.Accounting) {
+		return 0, in.Last != 0
+	}
+	var mapped, counted rss.Bytes
+	for _, w := range in.Workers {
+		mapped += w.Mapped
+		counted += min(w.CountedMapped, w.Mapped)
+	}
+	rest := in.Limit.Used.Sub(counted)
+	margin := max(in.Limit.Limit.Scale(budgetReserve), n*in.Overshoot)
+	share := in.Rung.Sub(rest).Sub(margin) / n
+	if in.Limit.Accounting == event.AccountingPSS && counted > 0 {
+		share = share.Scale(min(float64(mapped)/float64(counted), float64(n)))
+	}
+	budget = max(neatDown(share), BudgetFloor)
+	if in.Last == 0 {
+		return budget, true
+	}
+	change := max(budget, in.Last) - min(budget, in.Last)
+	if change.Of(in.Last) < budgetStep {
+		return in.Last, false
+	}
+	return budget, true
+}
+
+// countsMapped says whether trimming mapped file pages lowers that accounting.
+func countsMapped(a event.Accounting) bool {
+	return a == event.AccountingRSS || a == event.AccountingPSS
+}
+
+// neatDown rounds down to the four leading bits.
+func neatDown(b rss.Bytes) rss.Bytes {
+	step := rss.Bytes(1)
+	for b/step >= 16 {
+		step *= 2
+	}
+	return b / step * step
+}

@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// warn fires what warns about l. Warnings block nothing.
+func (s *State) warn(res *Result, l *event.Limit, jobEnd time.Duration) {
+	for i, r := range s.rules {
+		if r.Action != event.ActionWarn || !r.Matches(l.Name) {
+			continue
+		}
+		g := s.rung(i, l)
+		if why, bad := hopeless(r, l); bad {
+			s.skip(res, g, r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
+		}
+		if !crossed(r, l, jobEnd) {
+			continue
+		}
+		if g.fired || s.now-g.at < g.gap {
+			continue
+		}
+		g.gap = s.gap(g)
+		g.fire(s.now, never)
+		res.Decisions = append(res.Decisions, s.decide(r, l))
+	}
+}
+
+// gap is how long a rung that warns now must be silent after it: twice as long
+// as before, up to an hour, while its warnings come close upon each other. A
+// job that the ladder carries crosses its rungs again and again.
+func (s *State) gap(g *rung) time.Duration {
+	if g.gap == 0 || s.now-g.at >= 4*g.gap {
+		return s.opts.WarnEvery
+	}
+	return min(2*g.gap, max(time.Hour, s.opts.WarnEvery))
+}
+
+// warnTime serves the rules on the job's own end, which has no size.
+func (s *State) warnTime(res *Result, jobEnd time.Duration) {
+	if jobEnd <= 0 {
+		return
+	}
+	seconds := jobEnd.Seconds()
+	l := event.Limit{Name: event.LimitTime, Scope: event.ScopeJob, ETA: &seconds}
+	for i, r := range s.rules {
+		if r.Limit != event.LimitTime || r.Action != event.ActionWarn {
+			continue
+		}
+		g := s.rung(i, &l)
+		switch {
+		case jobEnd >= 2*r.Cond.ETA:
+			g.reset()
+		case jobEnd < r.Cond.ETA && !g.fired:
+			g.fire(s.now, never)
+			res.Decisions = append(res.Decisions, s.decide(r, &l))
+		}
+	}
+}
+
+// act decides on at most one action for l and says whether it did.
+func (s *State) act(res *Result, l *event.Limit, in Input) bool {
+	for i, r := range s.rules {
+		if r.Action == event.ActionWarn || !r.Matches(l.Name) {
+			continue
+		}
+		if why, bad := hopeless(r, l); bad {
+			s.skip(res, s.rung(i, l), r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
+			continue
+		}
+		if !crossed(r, l, in.JobEnd) {
+			continue
+		}
+		// Everything but stop waits its turn. A stop does not: what it would
+		// wait for may hang, and then the kernel ends the job.
+		if r.Action != event.ActionStop && (s.flight != nil || s.now < s.coolTill) {
+			continue
+		}
+		g := s.rung(i, l)
+		if !g.ready(s.now, l) {
+			continue
+		}
+		if h := s.help(r, l, in); !h.OK {
+			s.skip(res, g, r, l, h)
+			continue
+		}
+		d := s.decide(r, l)
+		g.fire(s.now, never)
+		s.flight = &flight{
+			id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, under: s.flight,
+		}
+		s.stopped = r.Action == event.ActionStop
+		res.Decisions = append(res.Decisions, d)
+		return true
+	}
+	return false
+}
+
+// help asks whether r can help l now.
+func (s *State) help(r Rule, l *event.Limit, in Input) Help {
+	switch {
+	case r.Action == event.ActionStop:
+		return Help{OK: true}
+	case r.Action == event.ActionRecycle && s.noFork:
+		return Help{Reason: event.ReasonForkRefused}
+	case in.Can == nil:
+		return Help{Reason: event.ReasonUnsupported}
+	}
+	h := in.Can(r, l)
+	if h.OK && h.Gain > 0 && h.Gain < MinGain(r.Need(l)) {
+		return Help{Reason: event.ReasonNothing}
+	}
+	if !h.OK && h.Reason == event.ReasonNone {
+		h.Reason = event.ReasonNoHelp
+	}
+	return h
+}
+
+// skip says once for a crossing and a reason that r was not asked for.
+func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
+	if !g.tell(h.Reason) {
+		return
+	}
+	res.Skipped = append(res.Skipped, Skipped{
+		Rule: r.String(), Limit: l.Name, Action: r.Action,
+		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,
+	})
+}
+
+func (s *State) decide(r Rule, l *event.Limit) event.Decision {
+	d := event.Decision{
+		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg,
+		Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
+	}
+	d.Threshold, _ = r.threshold(l.Limit)
+	if f := s.trends[keyOf(l)]; f != nil && f.ok && l.ETA != nil {
+		low, high := f.low.Seconds(), f.high.Seconds()
+		d.ETALow, d.ETAHigh = &low, &high
+	}
+	s.nextID++
+	return d
+}

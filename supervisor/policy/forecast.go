@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// forecastEvery is how often a forecast is made anew; a slope over at least
+// three minutes does not change faster.
+const forecastEvery = 5 * time.Second
+
+// forecaster is the trend of one limit with the forecast last made of it.
+type forecaster struct {
+	trend          rss.Trend
+	made           bool
+	at             time.Duration
+	limit          rss.Bytes
+	eta, low, high time.Duration
+	ok             bool
+}
+
+func (f *forecaster) update(now time.Duration, l *event.Limit) {
+	f.trend.Add(now, l.Used)
+	// Below half no forecast counts, and a fall under it ends one at once.
+	if f.made && f.limit == l.Limit && l.Used >= l.Limit/2 && now-f.at < forecastEvery {
+		return
+	}
+	f.eta, f.low, f.high, f.ok = f.trend.ETA(l.Limit)
+	f.made, f.at, f.limit = true, now, l.Limit
+}
+
+// forecast returns a copy of limits with ETA and Binding filled in.
+func (s *State) forecast(in []event.Limit) []event.Limit {
+	limits := make([]event.Limit, len(in))
+	copy(limits, in)
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 {
+			continue // the job's end: its time is no forecast
+		}
+		l.ETA = nil
+		f := s.trends[keyOf(l)]
+		if f == nil {
+			f = &forecaster{}
+			s.trends[keyOf(l)] = f
+		}
+		f.update(s.now, l)
+		if f.ok {
+			eta := f.eta.Seconds()
+			l.ETA = &eta
+		}
+	}
+	if b := Binding(limits); b >= 0 {
+		for i := range limits {
+			limits[i].Binding = i == b
+		}
+	}
+	return limits
+}
+
+// Binding returns the index of the limit that ends the job first: the one with
+// the shortest forecast, else the one with the least left in proportion. A
+// throttle ends nothing and is none. It returns -1 where no limit has a size.
+func Binding(limits []event.Limit) int {
+	best := -1
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 || l.Name == event.LimitThrottle {
+			continue
+		}
+		if best < 0 || sooner(l, &limits[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+func sooner(a, b *event.Limit) bool {
+	x, okX := etaOf(a)
+	y, okY := etaOf(b)
+	switch {
+	case okX && okY && x != y:
+		return x < y
+	case okX != okY:
+		return okX
+	}
+	return a.Ratio() > b.Ratio()
+}
+
+func etaOf(l *event.Limit) (time.Duration, bool) {
+	if l.ETA == nil {
+		return 0, false
+	}
+	return seconds(*l.ETA), true
+}
+
+func seconds(s float64) time.Duration {
+	if s >= never.Seconds() {
+		return never
+	}
+	return time.Duration(s * float64(time.Second))
+}

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// None as the first --at clears the default ladder.
+const None = "none"
+
+// Default returns the ladder of a run without --at. Nothing in it can hurt.
+func Default() []Rule {
+	warn := func(l event.LimitName) Rule {
+		return Rule{Limit: l, Cond: percent(80), Action: event.ActionWarn}
+	}
+	return []Rule{
+		warn(""),
+		{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn},
+		{Cond: percent(85), Action: event.ActionTrim},
+		{Cond: percent(90), Action: event.ActionRecycle},
+		warn(event.LimitMaps), warn(event.LimitFDs), warn(event.LimitSHM), warn(event.LimitTasks),
+	}
+}
+
+func percent(p float64) Cond { return Cond{Kind: KindPercent, Percent: p} }
+
+// Ladder returns the default rules followed by those of --at, in the order
+// given, each once. [None] as the first of at leaves the default rules out.
+func Ladder(at []string) ([]Rule, error) {
+	rules := Default()
+	for i, s := range at {
+		if strings.TrimSpace(s) == None {
+			if i > 0 {
+				return nil, &RuleError{Rule: s, Why: "it clears the default ladder and comes after another rule",
+					Hint: "write --at none before every other --at"}
+			}
+			rules = rules[:0]
+			continue
+		}
+		r, err := ParseRule(s)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(rules, r) {
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
+}
+
+// Supported says whether this version can carry an action out. A rule with
+// another one is bad input, and better said so than accepted in silence.
+func Supported(a event.Action) bool {
+	switch a {
+	case event.ActionWarn, event.ActionTrim, event.ActionRecycle, event.ActionStop:
+		return true
+	}
+	return false
+}

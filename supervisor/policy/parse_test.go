@@ -1,0 +1,219 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestParseRule(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Rule
+		text string // what String gives
+	}{
+		{"85%:trim", Rule{Cond: percent(85), Action: event.ActionTrim}, "85%:trim"},
+		{" 92.50% : recycle ", Rule{Cond: percent(92.5), Action: event.ActionRecycle}, "92.5%:recycle"},
+		{"100%:stop", Rule{Cond: percent(100), Action: event.ActionStop}, "100%:stop"},
+		{"slurm 95%:stop", Rule{Limit: event.LimitSlurm, Cond: percent(95), Action: event.ActionStop}, "slurm 95%:stop"},
+		{"maps 80%:warn", Rule{Limit: event.LimitMaps, Cond: percent(80), Action: event.ActionWarn}, "maps 80%:warn"},
+		{"free<2G:gc", Rule{Cond: Cond{Kind: KindFree, Free: 2 * rss.GiB}, Action: event.ActionGC}, "free<2G:gc"},
+		{"free<1.5GiB:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1536 * rss.MiB}, Action: event.ActionWarn}, "free<1536M:warn"},
+		{"free<500:warn", Rule{Cond: Cond{Kind: KindFree, Free: 500 * rss.MiB}, Action: event.ActionWarn}, "free<500M:warn"},
+		{"free<1001B:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1001}, Action: event.ActionWarn}, "free<1001B:warn"},
+		{"eta<10m:warn", Rule{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn}, "eta<10m:warn"},
+		{"time eta<1h0m:warn", Rule{Limit: event.LimitTime, Cond: Cond{Kind: KindETA, ETA: time.Hour}, Action: event.ActionWarn}, "time eta<1h:warn"},
+		{"eta<90s:signal=SIGUSR2", Rule{Cond: Cond{Kind: KindETA, ETA: 90 * time.Second}, Action: event.ActionSignal, Arg: "USR2"}, "eta<1m30s:signal=USR2"},
+		{"93%:signal=12@rank0", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "USR2@rank0"}, "93%:signal=USR2@rank0"},
+		{"93%:signal=rtmin+3", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "RTMIN+3"}, "93%:signal=RTMIN+3"},
+		{"93%:exec=/bin/notify a:b =c", Rule{Cond: percent(93), Action: event.ActionExec, Arg: "/bin/notify a:b =c"}, "93%:exec=/bin/notify a:b =c"},
+		{"97%:requeue", Rule{Cond: percent(97), Action: event.ActionRequeue}, "97%:requeue"},
+		{"97%:requeue=3", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "3"}, "97%:requeue=3"},
+	} {
+		got, err := ParseRule(c.in)
+		if err != nil {
+			t.Errorf("%q: %v", c.in, err)
+			continue
+		}
+		if got != c.want {
+			t.Errorf("%q = %+v, want %+v", c.in, got, c.want)
+		}
+		if got.String() != c.text {
+			t.Errorf("%q prints as %q, want %q", c.in, got.String(), c.text)
+		}
+	}
+}
+
+func TestParseRuleErrors(t *testing.T) {
+	for _, c := range []struct{ in, part, why string }{
+		{"", "", "the rule is empty"},
+		{"  ", "  ", "the rule is empty"},
+		{"85%", "", "it has no action"},
+		{":warn", "", "it has no condition"},
+		{"85%:", "", "no action"},
+		{"85%:kill", "kill", "unknown action"},
+		{"85%:Trim", "Trim", "unknown action"},
+		{"85%:trim=now", "trim=now", "this action takes no value"},
+		{"disk 85%:warn", "disk", "unknown limit"},
+		{"a b 85%:warn", "a b 85%", "too many words"},
+		{"85:warn", "85", "not a condition"},
+		{"%:warn", "%", "not a percentage"},
+		{"1e1%:warn", "1e1%", "not a percentage"},
+		{"-5%:warn", "-5%", "not a percentage"},
+		{"NaN%:warn", "NaN%", "not a percentage"},
+		{"0%:warn", "0%", "out of range"},
+		{"100.1%:warn", "100.1%", "out of range"},
+		{"free<:warn", "free<", "not a size"},
+		{"free<2X:warn", "free<2X", "not a size"},
+		{"free<0:warn", "free<0", "the size is 0"},
+		{"free < 2G:warn", "free < 2G", "too many words"},
+		{"eta<10:warn", "eta<10", "not a duration"},
+		{"eta<-1m:warn", "eta<-1m", "the duration is not above 0"},
+		{"time 80%:warn", "80%", "the time limit has no size"},
+		{"maps free<2G:warn", "free<2G", "maps is counted, not sized"},
+		{"90%:signal", "signal", "no signal"},
+		{"90%:signal=USR9", "signal=USR9", "unknown signal"},
+		{"90%:signal=0", "signal=0", "no signal has the number 0"},
+		{"90%:signal=32", "signal=32", "no signal has the number 32"},
+		{"90%:signal=RTMIN+99", "signal=RTMIN+99", "unknown signal"},
+		{"90%:signal=KILL", "signal=KILL", "no process can catch this signal"},
+		{"90%:signal=USR2@all", "signal=USR2@all", "unknown receiver"},
+		{"90%:exec=", "exec=", "no command"},
+		{"90%:exec=a\x00b", "exec=a\x00b", "the command has a NUL byte in it"},
+		{"90%:requeue=", "requeue=", "nothing behind the ="},
+	} {
+		r, err := ParseRule(c.in)
+		var e *RuleError
+		if !errors.As(err, &e) {
+			t.Errorf("%q = %+v, %v; want a *RuleError", c.in, r, err)
+			continue
+		}
+		if e.Rule != c.in || e.Part != c.part || e.Why != c.why || e.Hint == "" {
+			t.Errorf("%q: part %q, why %q, hint %q; want %q, %q", c.in, e.Part, e.Why, e.Hint, c.part, c.why)
+		}
+		if c.in != "" && !strings.HasPrefix(e.Error(), "cannot read rule ") {
+			t.Errorf("%q: error %q", c.in, e)
+		}
+	}
+}
+
+func FuzzParseRule(f *testing.F) {
+	for _, s := range []string{"85%:trim", "slurm eta<10m:signal=USR2@rank0", "free<1.5G:exec=a b", "0.1%:requeue=x", "time eta<1h:warn", "none", "::", "eta<1ns:stop"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRule(s)
+		if err != nil {
+			var e *RuleError
+			if !errors.As(err, &e) || e.Hint == "" {
+				t.Fatalf("%q: %v has no hint", s, err)
+			}
+			return
+		}
+		again, err := ParseRule(r.String())
+		if err != nil || again != r {
+			t.Fatalf("%q: %+v prints as %q, which reads as %+v, %v", s, r, r.String(), again, err)
+		}
+		if at, ok := r.threshold(rss.GiB); ok && (at > rss.GiB || r.rearm(rss.GiB) >= at && at > 1) {
+			t.Fatalf("%q: rung at %d, armed again below %d", s, at, r.rearm(rss.GiB))
+		}
+	})
+}
+
+func TestSignals(t *testing.T) {
+	for in, want := range map[string]syscall.Signal{
+		"USR1": 10, "SIGUSR1": 10, "usr2": 12, "sigterm": 15, "1": 1, "64": 64, "RTMIN": 34, "SIGRTMIN+0": 34,
+		"RTMAX": 64, "RTMAX-1": 63, "34": 34, "POLL": 29, "IOT": 6,
+	} {
+		got, err := ParseSignal(in)
+		if err != nil || got != want {
+			t.Errorf("ParseSignal(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for n := 1; n <= 64; n++ {
+		if n == 32 || n == 33 {
+			continue
+		}
+		sig := syscall.Signal(n)
+		if got, err := ParseSignal(SignalName(sig)); err != nil || got != sig {
+			t.Errorf("signal %d is called %q, which reads as %d, %v", n, SignalName(sig), got, err)
+		}
+	}
+	if _, err := ParseSignal("USR9"); err == nil || err.Error() != `"USR9": unknown signal` {
+		t.Errorf("ParseSignal(USR9): %v", err)
+	}
+	if got := SignalName(99); got != "99" {
+		t.Errorf("SignalName(99) = %q", got)
+	}
+	for in, want := range map[string]bool{"90%:signal=USR2@rank0": true, "90%:signal=USR2": false} {
+		r, err := ParseRule(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sig, rank0, ok := r.Signal(); sig != syscall.SIGUSR2 || rank0 != want || !ok {
+			t.Errorf("%q sends %v, rank0 %v, %v", in, sig, rank0, ok)
+		}
+	}
+	if _, _, ok := (Rule{Action: event.ActionWarn}).Signal(); ok {
+		t.Error("a warning has a signal")
+	}
+}
+
+func TestDefaultLadder(t *testing.T) {
+	var got []string
+	for _, r := range Default() {
+		got = append(got, r.String())
+		if !Supported(r.Action) {
+			t.Errorf("%v is on by default and not supported", r)
+		}
+		if again, err := ParseRule(r.String()); err != nil || again != r {
+			t.Errorf("%v reads as %v, %v", r, again, err)
+		}
+	}
+	want := []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle", "maps 80%:warn", "fds 80%:warn", "shm 80%:warn", "tasks 80%:warn"}
+	if !slices.Equal(got, want) {
+		t.Errorf("default ladder %q, want %q", got, want)
+	}
+}
+
+func TestLadder(t *testing.T) {
+	for _, c := range []struct {
+		at   []string
+		n    int
+		last string
+	}{
+		{nil, 8, "tasks 80%:warn"},
+		{[]string{"95%:stop"}, 9, "95%:stop"},
+		{[]string{"85%:trim"}, 8, "tasks 80%:warn"}, // there already
+		{[]string{"none"}, 0, ""},
+		{[]string{"none", "95%:stop", "95%:stop"}, 1, "95%:stop"},
+	} {
+		rules, err := Ladder(c.at)
+		if err != nil || len(rules) != c.n || c.n > 0 && rules[c.n-1].String() != c.last {
+			t.Errorf("Ladder(%q) = %v, %v", c.at, rules, err)
+		}
+	}
+	for _, at := range [][]string{{"95%:stop", "none"}, {"95%"}} {
+		var e *RuleError
+		if rules, err := Ladder(at); !errors.As(err, &e) || e.Hint == "" {
+			t.Errorf("Ladder(%q) = %v, %v; want an error with a hint", at, rules, err)
+		}
+	}
+}
+
+func TestSupported(t *testing.T) {
+	for a, want := range map[event.Action]bool{
+		event.ActionWarn: true, event.ActionTrim: true, event.ActionRecycle: true, event.ActionStop: true,
+		event.ActionGC: false, event.ActionSignal: false, event.ActionExec: false, event.ActionRequeue: false,
+	} {
+		if Supported(a) != want {
+			t.Errorf("Supported(%s) = %v", a, !want)
+		}
+	}
+}

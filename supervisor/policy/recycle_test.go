@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestRecycleMode(t *testing.T) {
+	for _, c := range []struct {
+		headroom, fresh rss.Bytes
+		want            event.Mode
+	}{
+		{300 * rss.MiB, 150 * rss.MiB, event.Swap},
+		{300*rss.MiB - 1, 150 * rss.MiB, event.Drain},
+		{0, 150 * rss.MiB, event.Drain},
+		{rss.TiB, 0, event.Drain}, // nobody knows
+	} {
+		if got := RecycleMode(c.headroom, c.fresh); got != c.want {
+			t.Errorf("headroom %v, fresh %v: %s, want %s", c.headroom, c.fresh, got, c.want)
+		}
+	}
+}
+
+func TestForkPauseAndWaiting(t *testing.T) {
+	if got := ForkPause(0); got != 15*time.Millisecond {
+		t.Errorf("nothing to copy: %v", got)
+	}
+	if got := ForkPause(2560 * rss.MiB); got != 37500*time.Microsecond {
+		t.Errorf("2.5 GiB: %v, want 37.5ms", got)
+	}
+	long := ForkPause(30 * rss.GiB)
+	for _, c := range []struct {
+		what                string
+		pause, eta, toEpoch time.Duration
+		want                bool
+	}{
+		{"short pause", 200 * time.Millisecond, 0, time.Hour, false},
+		{"no forecast", long, 0, 0, true},
+		{"the epoch ends first", long, time.Hour, time.Minute, true},
+		{"the limit comes first", long, time.Minute, time.Hour, false},
+		{"nobody knows when the epoch ends", long, time.Hour, 0, false},
+	} {
+		if got := WaitForEpoch(c.pause, c.eta, c.toEpoch); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+func TestPickWorker(t *testing.T) {
+	const fresh = 130 * rss.MiB
+	w := func(mib rss.Bytes, ago time.Duration) Worker {
+		return Worker{Counted: mib * rss.MiB, RecycledAgo: ago}
+	}
+	for _, c := range []struct {
+		what    string
+		workers []Worker
+		need    rss.Bytes
+		index   int
+		gain    rss.Bytes
+		reason  event.Reason
+	}{
+		{"none", nil, rss.GiB, -1, 0, event.ReasonNoWorker},
+		{"the largest", []Worker{w(500, 0), w(900, 0), w(700, 0)}, rss.GiB, 1, 770 * rss.MiB, ""},
+		{"the first of equals", []Worker{w(500, 0), w(500, 0)}, rss.GiB, 0, 370 * rss.MiB, ""},
+		{"not the one just recycled", []Worker{w(500, 0), w(900, 29*time.Second)}, rss.GiB, 0, 370 * rss.MiB, ""},
+		{"again after 30 s", []Worker{w(500, 0), w(900, 30*time.Second)}, rss.GiB, 1, 770 * rss.MiB, ""},
+		{"all just recycled", []Worker{w(500, time.Second)}, rss.GiB, -1, 0, event.ReasonRecent},
+		{"as small as a fresh one", []Worker{w(130, 0), w(140, time.Second)}, 0, -1, 0, event.ReasonNothing},
+		{"below 16 MiB", []Worker{w(145, 0)}, 0, -1, 0, event.ReasonNothing},
+		{"16 MiB", []Worker{w(146, 0)}, 0, 0, 16 * rss.MiB, ""},
+		{"below 5 % of the need", []Worker{w(170, 0)}, rss.GiB, -1, 0, event.ReasonNothing},
+	} {
+		index, gain, reason := PickWorker(c.workers, fresh, c.need)
+		if index != c.index || gain != c.gain || reason != c.reason {
+			t.Errorf("%s: %d, %v, %q; want %d, %v, %q", c.what, index, gain, reason, c.index, c.gain, c.reason)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Kind is the form of a condition.
+type Kind int
+
+// The forms of a condition.
+const (
+	KindPercent Kind = iota + 1 // N%: used is at least N percent of the limit
+	KindFree                    // free<SIZE: less than SIZE is left
+	KindETA                     // eta<DURATION: the limit is forecast to be reached sooner
+)
+
+// Cond is the condition of a rule. Only the field of its Kind is set.
+type Cond struct {
+	Kind    Kind
+	Percent float64 // above 0, at most 100
+	Free    rss.Bytes
+	ETA     time.Duration
+}
+
+// String gives the condition as [ParseRule] reads it.
+func (c Cond) String() string {
+	switch c.Kind {
+	case KindPercent:
+		return strconv.FormatFloat(c.Percent, 'f', -1, 64) + "%"
+	case KindFree:
+		return "free<" + formatSize(c.Free)
+	case KindETA:
+		return "eta<" + formatDuration(c.ETA)
+	}
+	return ""
+}
+
+// Rule is one rung of the ladder: WHEN:ACTION.
+type Rule struct {
+	// Limit is the limit the rule looks at; empty means any of cgroup, slurm,
+	// user and node.
+	Limit  event.LimitName
+	Cond   Cond
+	Action event.Action
+	// Arg is what stands behind the action's "=": "USR2@rank0", a command.
+	Arg string
+}
+
+// String gives the rule as [ParseRule] reads it: "slurm 85%:trim".
+func (r Rule) String() string {
+	var b strings.Builder
+	if r.Limit != "" {
+		b.WriteString(string(r.Limit))
+		b.WriteByte(' ')
+	}
+	b.WriteString(r.Cond.String())
+	b.WriteByte(':')
+	b.WriteString(string(r.Action))
+	if r.Arg != "" {
+		b.WriteByte('=')
+		b.WriteString(r.Arg)
+	}
+	return b.String()
+}
+
+// Matches says whether the rule looks at that limit.
+func (r Rule) Matches(name event.LimitName) bool {
+	if r.Limit != "" {
+		return r.Limit == name
+	}
+	switch name {
+	case event.LimitCgroup, event.LimitSlurm, event.LimitUser, event.LimitNode:
+		return true
+	}
+	return false
+}
+
+// Signal returns the signal of a signal= rule, and whether it goes to the
+// trainer of rank 0 alone. ok is false for every other action.
+func (r Rule) Signal() (sig syscall.Signal, rank0, ok bool) {
+	if r.Action != event.ActionSignal {
+		return 0, false, false
+	}
+	name, rank0 := strings.CutSuffix(r.Arg, rank0Suffix)
+	sig, err := ParseSignal(name)
+	return sig, rank0, err == nil
+}
+
+// threshold is the use at which the rule's rung lies for a limit of that size.
+// ok is false where the condition has no place on that scale: a forecast, or
+// more to be left free than the whole limit.
+func (r Rule) threshold(limit rss.Bytes) (at rss.Bytes, ok bool) {
+	switch r.Cond.Kind {
+	case KindPercent:
+		return limit.Scale(r.Cond.Percent / 100), true
+	case KindFree:
+		// free < SIZE, so one byte above limit − SIZE.
+		return limit.Sub(r.Cond.Free) + 1, r.Cond.Free < limit
+	}
+	return 0, false
+}
+
+// rearm is the use below which the rung counts as left again: five points of
+// used over limit below, or twice what the rule wants to be free. A rung so
+// low, or a size so large, that this could never come takes half the way.
+func (r Rule) rearm(limit rss.Bytes) rss.Bytes {
+	switch r.Cond.Kind {
+	case KindPercent:
+		p := r.Cond.Percent
+		return limit.Scale(max(p-hysteresis, p/2) / 100)
+	case KindFree:
+		free := r.Cond.Free
+		return limit.Sub(min(2*free, free+limit.Sub(free)/2))
+	}
+	return 0
+}
+
+// Need is how much must be given back for the rung to count as left: 0 for a
+// forecast, which says nothing about amounts.
+func (r Rule) Need(l *event.Limit) rss.Bytes {
+	if r.Cond.Kind == KindETA {
+		return 0
+	}
+	return l.Used.Sub(r.rearm(l.Limit))
+}
+
+// severity orders actions from mild to hard.
+func severity(a event.Action) int {
+	for i, b := range event.Actions {
+		if a == b {
+			return i
+		}
+	}
+	return len(event.Actions)
+}
+
+func formatSize(b rss.Bytes) string {
+	for _, u := range []struct {
+		size rss.Bytes
+		name string
+	}{{rss.TiB, "T"}, {rss.GiB, "G"}, {rss.MiB, "M"}, {rss.KiB, "K"}} {
+		if b >= u.size && b%u.size == 0 {
+			return strconv.FormatUint(uint64(b/u.size), 10) + u.name
+		}
+	}
+	return strconv.FormatUint(uint64(b), 10) + "B"
+}
+
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	// hysteresis is how many points of used over limit a rung must be left by
+	// before it is armed again.
+	hysteresis = 5.0
+	// forecastGone is how long a forecast must be absent before the rules on it
+	// are armed again: growth in steps has none between two steps.
+	forecastGone = 3 * time.Minute
+	// never is a time that does not come.
+	never = time.Duration(math.MaxInt64)
+)
+
+// rungKey names one rule on one limit.
+type rungKey struct {
+	limit limitKey
+	rule  int // index in State.rules
+}
+
+// rung is what is remembered of one rule on one limit. The zero value is armed.
+type rung struct {
+	fired  bool
+	gap    time.Duration  // how long it must not warn after at; 0 where it never has
+	at     time.Duration  // when it fired last
+	next   time.Duration  // when it may fire again although it was not left
+	level  rss.Bytes      // … or at what use, 0 for none
+	told   []event.Reason // reasons already said for this crossing
+	gone   time.Duration  // since when there has been no forecast
+	absent bool           // there is none now
+}
+
+func (g *rung) fire(now, next time.Duration) {
+	g.fired, g.at, g.next, g.level = true, now, next, 0
+}
+
+// reset arms the rung again.
+func (g *rung) reset() {
+	g.fired, g.next, g.level, g.told = false, 0, 0, g.told[:0]
+}
+
+// ready says whether the rung may fire now, given that its condition holds.
+func (g *rung) ready(now time.Duration, l *event.Limit) bool {
+	return !g.fired || now >= g.next || g.level > 0 && l.Used >= g.level
+}
+
+// tell says whether reason is new for this crossing, and remembers it.
+func (g *rung) tell(reason event.Reason) bool {
+	if slices.Contains(g.told, reason) {
+		return false
+	}
+	g.told = append(g.told, reason)
+	return true
+}
+
+func (s *State) rung(rule int, l *event.Limit) *rung {
+	k := rungKey{keyOf(l), rule}
+	g := s.rungs[k]
+	if g == nil {
+		g = &rung{}
+		s.rungs[k] = g
+	}
+	return g
+}
+
+// crossed says whether r's condition holds for l. A forecast beyond the job's
+// own end is none.
+func crossed(r Rule, l *event.Limit, jobEnd time.Duration) bool {
+	if r.Cond.Kind == KindETA {
+		eta, ok := etaOf(l)
+		return ok && eta < r.Cond.ETA && (jobEnd <= 0 || eta < jobEnd)
+	}
+	at, ok := r.threshold(l.Limit)
+	return ok && l.Used >= at
+}
+
+// hopeless says why a rule can never make sense for l.
+func hopeless(r Rule, l *event.Limit) (why string, bad bool) {
+	if r.Cond.Kind == KindFree && r.Cond.Free >= l.Limit {
+		return fmt.Sprintf("%v can never be free of %v", r.Cond.Free, l.Limit), true
+	}
+	return "", false
+}
+
+// rearm arms every rung that was left by enough.
+func (s *State) rearm(limits []event.Limit) {
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 {
+			continue
+		}
+		for j, r := range s.rules {
+			g := s.rungs[rungKey{keyOf(l), j}]
+			if g == nil || !r.Matches(l.Name) {
+				continue
+			}
+			if s.left(g, r, l) {
+				g.reset()
+			}
+		}
+	}
+}
+
+// left says whether the rung was left by enough. A forecast is left at twice
+// the rule's, or where there has been none for long.
+func (s *State) left(g *rung, r Rule, l *event.Limit) bool {
+	if r.Cond.Kind != KindETA {
+		if _, bad := hopeless(r, l); bad {
+			return false
+		}
+		return l.Used < r.rearm(l.Limit)
+	}
+	eta, ok := etaOf(l)
+	if ok {
+		g.absent = false
+		return eta >= 2*r.Cond.ETA
+	}
+	if !g.absent {
+		g.absent, g.gone = true, s.now
+	}
+	return s.now-g.gone >= forecastGone
+}
+
+// Done says what came of a decision. Outcomes of decisions that are not in
+// flight are ignored. The next step may already decide on the next rung.
+func (s *State) Done(o event.Outcome) {
+	f := s.flight
+	switch {
+	case f == nil:
+		return
+	case f.id == o.Decision:
+		s.flight = f.under
+	case f.under != nil && f.under.id == o.Decision:
+		f, f.under = f.under, nil
+	default:
+		return
+	}
+	action := f.rule.Action
+	if action == event.ActionStop {
+		s.stopped = o.OK && o.Reason != event.ReasonDryRun
+	}
+	g := s.rungs[f.key]
+	after := f.limit
+	after.Used = o.After
+	helped := o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit))
+	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
+	s.ended, s.waive = true, !enough
+	if o.Reason == event.ReasonForkRefused {
+		s.noFork = true
+	}
+	switch {
+	case o.Reason == event.ReasonRecovered:
+		// Nothing was done and nothing needs to be.
+		g.reset()
+		s.waive = false
+	case o.Reason == event.ReasonDryRun:
+		// Said once for a crossing, like a warning.
+	case action == event.ActionRecycle && helped:
+		// One worker after the other for as long as use stays above the rung.
+		g.fired = false
+	case repeats(action), action == event.ActionStop && !o.OK:
+		g.next = s.now + s.opts.Repeat
+		if helped {
+			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
+		}
+	}
+}
+
+// repeats says whether an action may be tried again although its rung was not
+// left: what gives memory back may find more to give later. What asks somebody
+// for something is done once.
+func repeats(a event.Action) bool {
+	return a == event.ActionTrim || a == event.ActionRecycle || a == event.ActionGC
+}
+
+// NextRung returns the use at which the next rule of the ladder would fire for
+// l: the lowest rung above l.Used, else the limit itself. A fast tick need not
+// read more than an upper bound of use while that stays below it.
+func (s *State) NextRung(l *event.Limit) rss.Bytes {
+	next := l.Limit
+	for _, r := range s.rules {
+		if at, ok := r.threshold(l.Limit); ok && r.Matches(l.Name) && at > l.Used {
+			next = min(next, at)
+		}
+	}
+	return next
+}
+
+// Straddles says whether a rung lies between what l uses for certain and what
+// it uses at most, so that only a closer reading can tell.
+func (s *State) Straddles(l *event.Limit) bool {
+	return l.UsedMax > l.Used && s.NextRung(l) <= l.UsedMax
+}
+
+// Rung returns the lowest use at which a rule with that action fires for l.
+// ok is false where the ladder has none.
+func (s *State) Rung(a event.Action, l *event.Limit) (at rss.Bytes, ok bool) {
+	for _, r := range s.rules {
+		if r.Action != a || !r.Matches(l.Name) {
+			continue
+		}
+		if t, has := r.threshold(l.Limit); has && (!ok || t < at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}

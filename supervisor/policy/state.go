@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Options tune the ladder. A zero field takes its default.
+type Options struct {
+	// CoolDown is the pause between one action and the next that is not the
+	// next rung of the same trouble; 2 s.
+	CoolDown time.Duration
+	// Repeat is how long a rung waits before it tries the same action again
+	// while use stays above it; 30 s.
+	Repeat time.Duration
+	// WarnEvery is the least time between two warnings of one rung; 1 minute.
+	// It doubles, up to an hour, while a rung keeps warning.
+	WarnEvery time.Duration
+	// Lost is when an action without an outcome is given up; 5 minutes.
+	Lost time.Duration
+	// FirstID is the ID of the first decision; 1. A watcher that was started
+	// again goes on where the last one ended.
+	FirstID uint64
+}
+
+func (o Options) withDefaults() Options {
+	o.CoolDown = cmp.Or(o.CoolDown, 2*time.Second)
+	o.Repeat = cmp.Or(o.Repeat, 30*time.Second)
+	o.WarnEvery = cmp.Or(o.WarnEvery, time.Minute)
+	o.Lost = cmp.Or(o.Lost, 5*time.Minute)
+	o.FirstID = cmp.Or(o.FirstID, 1)
+	return o
+}
+
+// Input is what one step looks at.
+type Input struct {
+	// Now is the time since the start on a monotonic clock; it never goes back.
+	Now time.Duration
+	// Limits are this tick's readings.
+	Limits []event.Limit
+	// JobEnd is the time left until the job's own end, 0 where it has none.
+	JobEnd time.Duration
+	// Can says whether a rule's action can help a limit now. It is asked for
+	// every action but warn and stop, and only where the rule is about to
+	// fire. Without it nothing but warn and stop ever fires.
+	Can func(Rule, *event.Limit) Help
+}
+
+// Help is the answer of [Input.Can].
+type Help struct {
+	OK bool
+	// Gain estimates how much of the limit's Used the action could give back,
+	// 0 where nobody knows.
+	Gain rss.Bytes
+	// Reason and Detail say why not, where OK is false.
+	Reason event.Reason
+	Detail string
+}
+
+// Skipped says that a rule's rung was crossed and its action not asked for.
+type Skipped struct {
+	Rule      string
+	Limit     event.LimitName
+	Action    event.Action
+	Reason    event.Reason
+	Detail    string
+	Used      rss.Bytes
+	LimitSize rss.Bytes
+}
+
+// Result is what one step decides.
+type Result struct {
+	// Decisions holds the warnings that fire and at most one action. Their
+	// Head is left to the caller.
+	Decisions []event.Decision
+	// Skipped is said once for each crossing and reason.
+	Skipped []Skipped
+	// Limits is Input.Limits with ETA filled in where a forecast holds, and
+	// Binding on the one that ends the job first; see [Binding].
+	Limits []event.Limit
+}
+
+// State is the ladder with its memory. It is not safe for concurrent use.
+type State struct {
+	rules  []Rule // from mild to hard
+	opts   Options
+	rungs  map[rungKey]*rung
+	trends map[limitKey]*forecaster
+
+	nextID   uint64
+	now      time.Duration
+	flight   *flight
+	ended    bool // an outcome came in since the last step
+	waive    bool // … after which the next action need not wait
+	coolTill time.Duration
+	noFork   bool
+	stopped  bool
+}
+
+// limitKey tells limits apart over time: a cgroup limit may exist at several
+// levels, a Slurm limit for step and job.
+type limitKey struct {
+	name  event.LimitName
+	scope event.Scope
+	level string
+}
+
+func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Level} }
+
+// flight is the action that was decided on and has no outcome yet.
+type flight struct {
+	id    uint64
+	key   rungKey
+	at    time.Duration
+	rule  Rule
+	limit event.Limit // as it stood
+	under *flight     // what a stop has overtaken
+}
+
+// New returns a ladder of these rules with nothing seen yet. Rules are tried
+// from mild to hard, equal actions in the order given.
+func New(rules []Rule, opts Options) *State {
+	opts = opts.withDefaults()
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(severity(a.Action), severity(b.Action)) })
+	return &State{
+		rules:  rules,
+		opts:   opts,
+		rungs:  map[rungKey]*rung{},
+		trends: map[limitKey]*forecaster{},
+		nextID: opts.FirstID,
+	}
+}
+
+// Rules returns the ladder's rules from mild to hard.
+func (s *State) Rules() []Rule { return slices.Clone(s.rules) }
+
+// InFlight returns the ID of the action that is being carried out, 0 if none.
+func (s *State) InFlight() uint64 {
+	if s.flight == nil {
+		return 0
+	}
+	return s.flight.id
+}
+
+// Stopped says that a stop was decided. Nothing is decided after it, unless its
+// outcome says that nothing was stopped.
+func (s *State) Stopped() bool { return s.stopped }
+
+// Step judges one reading of the limits.
+func (s *State) Step(in Input) Result {
+	s.now = max(s.now, in.Now)
+	if s.ended {
+		s.ended = false
+		if !s.waive {
+			s.coolTill = s.now + s.opts.CoolDown
+		}
+	}
+	if s.flight != nil && !s.stopped && s.now-s.flight.at >= s.opts.Lost {
+		s.Done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
+		s.ended = false
+	}
+	var res Result
+	res.Limits = s.forecast(in.Limits)
+	if s.stopped {
+		return res
+	}
+	s.rearm(res.Limits)
+	for _, i := range byUrgency(res.Limits) {
+		s.warn(&res, &res.Limits[i], in.JobEnd)
+	}
+	s.warnTime(&res, in.JobEnd)
+	for _, i := range byUrgency(res.Limits) {
+		if s.act(&res, &res.Limits[i], in) {
+			break
+		}
+	}
+	return res
+}
+
+// byUrgency orders limits by what ends the job first: the binding one, then
+// the fullest.
+func byUrgency(limits []event.Limit) []int {
+	order := make([]int, 0, len(limits))
+	for i := range limits {
+		if limits[i].Limit > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &limits[a], &limits[b]
+		if x.Binding != y.Binding {
+			if x.Binding {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(y.Ratio(), x.Ratio())
+	})
+	return order
+}
