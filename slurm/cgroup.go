@@ -1,0 +1,57 @@
+package slurm
+
+import "strings"
+
+// InCgroup corrects the step by the cgroup the process is in. The environment
+// can be wrong: a job that was submitted from within a step inherits that
+// step's SLURM_STEP_ID, and its batch step has none of its own to replace it.
+//
+// cgroup is the text of /proc/PID/cgroup. Where it names no step of this job,
+// as without proctrack/cgroup and task/cgroup, j is returned as it is.
+func (j Job) InCgroup(cgroup []byte) Job {
+	job, step, ok := StepOfCgroup(cgroup)
+	if !ok || step == j.StepID || job != j.ID && !isSLUID(job) {
+		return j
+	}
+	j.StepID = step
+	if step == StepBatch {
+		j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
+	}
+	return j
+}
+
+// StepOfCgroup reads the job and step from the text of /proc/PID/cgroup: of
+// ".../job_46/step_batch/..." they are "46" and "batch". The job may be a
+// SLUID, Slurm's own name for it from 26.05 on.
+func StepOfCgroup(cgroup []byte) (job, step string, ok bool) {
+	for line := range strings.Lines(string(cgroup)) {
+		// hierarchy-ID:controllers:path, cgroups(7).
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		above := ""
+		for name := range strings.SplitSeq(fields[2], "/") {
+			step, isStep := strings.CutPrefix(name, "step_")
+			job, isJob := strings.CutPrefix(above, "job_")
+			if isStep && step != "" && job != "" && (isJob || isSLUID(above)) {
+				return job, step, true
+			}
+			above = name
+		}
+	}
+	return "", "", false
+}
+
+// isSLUID recognizes "s" and 13 characters of base 32.
+func isSLUID(name string) bool {
+	if len(name) != 14 || name[0] != 's' {
+		return false
+	}
+	for _, c := range name[1:] {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return true
+}

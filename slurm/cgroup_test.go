@@ -1,0 +1,61 @@
+package slurm
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStepOfCgroup(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		job, step  string
+		ok         bool
+	}{
+		{"none", "4:memory:/user.slice\n0::/\n", "", "", false},
+		{"v1", "9:name=systemd:/\n6:freezer:/slurm_n1/uid_1000/job_46/step_batch\n", "46", "batch", true},
+		{"v1, task", "4:memory:/slurm/uid_0/job_4/step_0/task_3\n", "4", "0", true},
+		{"v2", "0::/system.slice/slurmstepd.scope/job_7/step_extern/user/task_special\n", "7", "extern", true},
+		{"26.05", "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/user/task_0", "sEKNKTV3WPV500", "batch", true},
+		{"job without a step", "0::/x/job_7\n", "", "", false},
+		{"step without a job", "0::/x/step_7\n", "", "", false},
+		{"empty names", "0::/job_/step_\n", "", "", false},
+		{"a colon in the path", "0::/a:b/job_7/step_0\n", "7", "0", true},
+		{"junk", "\x00\n::\n", "", "", false},
+	} {
+		job, step, ok := StepOfCgroup([]byte(test.text))
+		if job != test.job || step != test.step || ok != test.ok {
+			t.Errorf("%s: %q %q %v", test.name, job, step, ok)
+		}
+	}
+}
+
+func FuzzStepOfCgroup(f *testing.F) {
+	f.Add("6:freezer:/slurm_n1/uid_1000/job_46/step_batch\n0::/sEKNKTV3WPV500/step_batch")
+	f.Fuzz(func(t *testing.T, text string) {
+		job, step, ok := StepOfCgroup([]byte(text))
+		if ok != (job != "" && step != "") || strings.ContainsAny(job+step, "/\n") {
+			t.Errorf("%q: %q %q %v", text, job, step, ok)
+		}
+	})
+}
+
+func TestInCgroup(t *testing.T) {
+	inherited := map[string]string{
+		"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "2",
+		"SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_NUM_NODES": "3",
+	}
+	job, _ := FromEnv(env(inherited))
+	got := job.InCgroup([]byte("6:freezer:/slurm/uid_1/job_2/step_batch\n"))
+	if got.StepID != StepBatch || got.Tasks != 2 || got.Nodes != 3 {
+		t.Errorf("a job submitted from a step: %+v", got)
+	}
+	got = job.InCgroup([]byte("0::/sEKNKTV3WPV500/step_batch\n"))
+	if got.StepID != StepBatch {
+		t.Errorf("by SLUID: %+v", got)
+	}
+	for _, text := range []string{"", "0::/job_1/step_batch\n", "0::/job_2/step_0\n"} {
+		if got := job.InCgroup([]byte(text)); got != job {
+			t.Errorf("%q: %+v, want no change", text, got)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package slurm
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseConf(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       []Pair
+	}{
+		{"empty", "", nil},
+		{"one", "TaskPlugin=task/cgroup\n", []Pair{{"taskplugin", "task/cgroup"}}},
+		{"no newline at the end", "A=1", []Pair{{"a", "1"}}},
+		{"several a line, any case", "FOO=1 bar=2\tBaz=3", []Pair{{"foo", "1"}, {"bar", "2"}, {"baz", "3"}}},
+		{"blanks around the sign", "  A = 1   B =2", []Pair{{"a", "1"}, {"b", "2"}}},
+		{"comments", "# A=1\nB=2 # C=3\nD=4#5\n", []Pair{{"b", "2"}, {"d", "4"}}},
+		{"escaped hash", `A=x\#y # z`, []Pair{{"a", "x#y"}}},
+		{"quotes", `A="x y" B="" C="z`, []Pair{{"a", "x y"}, {"b", ""}, {"c", `"z`}}},
+		{"continued", "A=1,\\\n2 \\\nB=3\n", []Pair{{"a", "1,2"}, {"b", "3"}}},
+		{"continued at the end", "A=1 \\", []Pair{{"a", "1"}}},
+		{"carriage returns", "A=1\r\nB=2\r\n", []Pair{{"a", "1"}, {"b", "2"}}},
+		{"records keep their own names to themselves", "PartitionName=x SelectTypeParameters=CR_Core\nNodeName=n CPUs=2",
+			[]Pair{{"partitionname", "x"}, {"nodename", "n"}}},
+		{"include", "include  /etc/slurm/x.conf # y\nINCLUDE z", []Pair{{"include", "/etc/slurm/x.conf"}, {"include", "z"}}},
+		{"a key called include", "include=1", []Pair{{"include", "1"}}},
+		{"operator", "A+=1", []Pair{{"a", "1"}}},
+		{"junk between", "junk A=1 =2 -- B=3", []Pair{{"a", "1"}, {"b", "3"}}},
+		{"junk alone", "junk\tjunk\n\x00\xff\n", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, ParseConf([]byte(test.text))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzParseConf(f *testing.F) {
+	f.Add("A=1 b = \"x y\" # c\nInclude z\nNodeName=a CPUs=2 \\\n d=3")
+	f.Add("JobAcctGatherParams=OverMemoryKill,UsePss\nJobAcctGatherFrequency=task=30,energy=1\nVSizeFactor=101")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, p := range ParseConf([]byte(text)) {
+			if p.Key == "" || p.Key != strings.ToLower(p.Key) || strings.ContainsAny(p.Key, " =#\t\n") {
+				t.Errorf("key %q of %q", p.Key, text)
+			}
+			if strings.Contains(p.Value, "\n") {
+				t.Errorf("value %q of %q", p.Value, text)
+			}
+		}
+		// Whatever it says, it makes an Enforcement.
+		conf, err := ReadConf("/slurm.conf", files{"/slurm.conf": text}.read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := enforcement(conf.Get)
+		if e.Interval < 0 || e.VSizeFactor < 0 || e.AllowedRAMSpace < 0 {
+			t.Errorf("%+v of %q", e, text)
+		}
+	})
+}
+
+// files are configuration files by their path; a text of "denied" cannot be
+// read.
+type files map[string]string
+
+func (f files) read(name string) ([]byte, error) {
+	text, ok := f[name]
+	switch {
+	case !ok:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	case text == "denied":
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return []byte(text), nil
+}
+
+func TestReadConf(t *testing.T) {
+	conf, err := ReadConf("/etc/slurm/slurm.conf", files{
+		"/etc/slurm/slurm.conf":   "ClusterName=lab\nA=1\nB=1\ninclude %c.conf\nInclude /abs.conf\nB=4\ninclude gone.conf\ninclude secret.conf",
+		"/etc/slurm/lab.conf":     "A=2\nB=2\nC=2\ninclude deep.conf",
+		"/etc/slurm/deep.conf":    "D=3",
+		"/abs.conf":               "C=3",
+		"/etc/slurm/secret.conf":  "denied",
+		"/etc/slurm/nobody.reads": "A=9",
+	}.read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"a": "2", "b": "4", "c": "3", "d": "3"} {
+		if got, _ := conf.Get(key); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if want := []string{"/etc/slurm/gone.conf", "/etc/slurm/secret.conf"}; !slices.Equal(conf.Missing, want) {
+		t.Errorf("missing %q, want %q", conf.Missing, want)
+	}
+}
+
+func TestReadConfThatIncludesItself(t *testing.T) {
+	conf, err := ReadConf("/s.conf", files{"/s.conf": "A=1\ninclude s.conf\n"}.read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := conf.Get("a"); got != "1" || len(conf.Missing) == 0 {
+		t.Errorf("a is %q, missing %q", got, conf.Missing)
+	}
+}
+
+func TestReadFileOfAPipe(t *testing.T) {
+	for _, name := range []string{t.TempDir(), os.DevNull, filepath.Join(t.TempDir(), "gone")} {
+		if b, err := ReadFile(name); err == nil {
+			t.Errorf("%s: %q, want an error", name, b)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "slurm.conf")
+	if err := os.WriteFile(name, []byte("A=1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := ReadFile(name); err != nil || string(b) != "A=1" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestParseFrequency(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want time.Duration
+		ok   bool
+	}{
+		{"30", 30 * time.Second, true}, {"task=1", time.Second, true}, {"energy=5,Task = 7", 7 * time.Second, true},
+		{"task=0", 0, true}, {"energy=5", 0, false}, {"", 0, false}, {"task=x", 0, false}, {"task=-1", 0, false},
+		{"task=99999999999", 0, false},
+	} {
+		got, ok := ParseFrequency(test.text)
+		if got != test.want || ok != test.ok {
+			t.Errorf("%q: %v, %v; want %v, %v", test.text, got, ok, test.want, test.ok)
+		}
+	}
+}
+
+func FuzzParseFrequency(f *testing.F) {
+	f.Add("task=30,energy=1")
+	f.Fuzz(func(t *testing.T, text string) {
+		if d, ok := ParseFrequency(text); d < 0 || !ok && d != 0 {
+			t.Errorf("%q: %v, %v", text, d, ok)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+// Package slurm knows what Slurm says about the job a process is in: its ids,
+// the memory it was given, and what slurmstepd does on this node when the job
+// takes more.
+//
+// It reads the environment, RLIMIT_RSS and Slurm's own configuration files; it
+// asks scontrol only for what the files leave open, through a function its
+// caller hands in. Every answer says where it was read. The environment may be
+// stale and the configuration may be unreadable, so every answer can also be
+// that it is not known: the package never guesses.
+//
+// The package depends on the standard library only.
+//
+// # What slurmstepd sums
+//
+// With OverMemoryKill in JobAcctGatherParams, slurmstepd adds up the memory of
+// its own step and compares the sum with the step's limit, which is that of
+// srun --mem, else the job's. Over it, the step is killed by SIGKILL at once,
+// with no SIGTERM before: JobState=FAILED Reason=JobLaunchFailure ExitCode=0:9
+// where it is the batch step.
+//
+// This is what was found with Slurm 22.05.8, jobacct_gather/linux and cgroup
+// v1, by comparing the log line "memory used:" of slurmstepd with /proc read
+// before and after it. The tests of slurmtest run it again. In the job of these
+// numbers slurmstepd logged, and the candidates were, in bytes:
+//
+//	mode            slurmstepd     tree RSS       tree PSS       tree RSS−shared  whole step RSS
+//	linux           195,948,544    = 195,948,544                                  244,047,872
+//	linux-pss       131,447,808    194,371,584    = 131,447,808
+//	linux-noshared   85,716,992    195,080,192    131,401,728    = 85,716,992
+//	cgroup-kill     127,488,000    193,994,752                   84,668,416       total_rss of task_0: = 127,488,000
+//
+// The tree is the task, a child of slurmstepd, and its descendants by parent
+// PID:
+//
+//	process                                          linux, -pss, -noshared   cgroup-kill
+//	the batch shell, or what it was replaced by      counted                  counted
+//	rsswarden's holder and watcher                   counted                  counted
+//	a child; a child in a session of its own         counted                  counted
+//	threads                                          once, with the process   once
+//	an orphan adopted by init (double fork)          not counted              counted
+//	an orphan adopted by a subreaper in the tree     counted                  counted
+//	a zombie                                         0                        0
+//	a child that has ended                           no more                  no more
+//	memory given back                                no more: it is no peak   no more
+//	srun in a batch script                           in the batch step        in the batch step
+//	the tasks srun started on this node              all, in their own step   all, in their own step
+//	slurmstepd itself                                not counted              not counted
+//
+// What of a process is counted:
+//
+//	linux            RSS, field 24 of /proc/PID/stat: a shared page once for each process
+//	linux, UsePss    Pss of /proc/PID/smaps_rollup, where that is less than RSS
+//	linux, NoShared  resident less shared of /proc/PID/statm: neither mapped files nor shared memory
+//	cgroup           total_rss of memory.stat of the cgroups of the tasks: anonymous memory only
+//
+// UsePss and NoShared together keep slurmd from starting.
+//
+// When: as each task starts, before its program is executed; then every
+// JobAcctGatherFrequency, counted from the start of slurmstepd; as each task
+// ends; and each time somebody asks for the step's use: sstat, or slurmd when
+// slurmctld pings it. Each of these compares, and kills. So a job may die
+// between two regular polls, and with task=0 as well. What happens between two
+// polls is not seen. --acctg-freq makes polls more frequent than the site's;
+// Slurm refuses 0 and longer times where memory is limited. Of the two, sbatch
+// alone leaves it in the environment, as SLURM_ACCTG_FREQ.
+//
+// The sum of all steps is compared with the job's limit by slurmd, when
+// slurmctld pings it. In 22.05.8 it then says "Exceeded job memory limit" on
+// the job's stderr and asks slurmctld to kill a job that does not exist, again
+// at each ping: the job runs on.
+//
+// VSizeFactor adds a limit on the virtual memory of the same processes, and
+// gives every process the same amount as RLIMIT_AS. A Go program that finds
+// less than it reserves at its start, which is about 1 GiB, does not start.
+package slurm

@@ -1,0 +1,204 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Enforcement is what slurmstepd does about memory on this node.
+type Enforcement struct {
+	// Known is false where no configuration could be read: then nothing below
+	// says anything.
+	Known bool
+	// Source is the configuration file that was read, or "scontrol show
+	// config", or both.
+	Source string
+	// Open names the parameters that no source settled and whose default
+	// depends on the version of Slurm.
+	Open []string
+
+	// OverMemoryKill, UsePss, NoShared and NoFileCache are words of
+	// JobAcctGatherParams. Only with the first does slurmstepd kill.
+	OverMemoryKill bool
+	UsePss         bool
+	NoShared       bool
+	NoFileCache    bool
+	// Gather is JobAcctGatherType without its prefix: "linux", "cgroup",
+	// "none"; empty where it is open.
+	Gather string
+	// VSizeFactor is in percent of the memory limit, 0 where virtual memory is
+	// not limited.
+	VSizeFactor int
+	// Interval is how often slurmstepd polls: task= of JobAcctGatherFrequency,
+	// or what --acctg-freq made of it. 0 means only when a task starts or ends
+	// and when somebody asks, who may be slurmd.
+	Interval       time.Duration
+	IntervalSource string // "JobAcctGatherFrequency", "default", or the variable that overrode it
+
+	// ConstrainRAM and ConstrainSwap are cgroup.conf's, and false without
+	// task/cgroup in TaskPlugin. The cgroup itself says more: read that first.
+	ConstrainRAM  bool
+	ConstrainSwap bool
+	// AllowedRAMSpace and AllowedSwapSpace are in percent of the memory given.
+	AllowedRAMSpace  float64
+	AllowedSwapSpace float64
+	// SelectMemory says that memory is a consumable resource: without it a job
+	// has the whole node.
+	SelectMemory bool
+
+	SelectTypeParameters string
+	ProctrackType        string
+	TaskPlugin           string
+	Version              string // SLURM_VERSION of scontrol show config; empty where only files were read
+}
+
+// Sums returns the accounting by which slurmstepd adds up a step before it
+// compares the sum with the step's limit: "rss", "pss", "noshared" or
+// "cgroup"; empty where it kills nothing, or where that is not known.
+//
+// byPPID says that the sum is taken over the task and its descendants by
+// parent PID, so that an orphan falls out of it. The package comment has what
+// was measured.
+func (e Enforcement) Sums() (accounting string, byPPID bool) {
+	if !e.Known || !e.OverMemoryKill {
+		return "", false
+	}
+	switch e.Gather {
+	case "linux":
+		switch {
+		case e.NoShared:
+			return "noshared", true
+		case e.UsePss:
+			return "pss", true
+		}
+		return "rss", true
+	case "cgroup":
+		return "cgroup", false
+	}
+	return "", false
+}
+
+// String describes e in one line, for people.
+func (e Enforcement) String() string {
+	if !e.Known {
+		return "not known"
+	}
+	if sums, _ := e.Sums(); sums != "" && e.Interval == 0 {
+		return fmt.Sprintf("slurmstepd kills on summed %s when it is asked (%s)", sums, e.Source)
+	} else if sums != "" {
+		return fmt.Sprintf("slurmstepd kills on summed %s every %v (%s)", sums, e.Interval, e.Source)
+	}
+	if e.ConstrainRAM {
+		return fmt.Sprintf("the kernel's OOM killer, by the cgroup's limit (%s)", e.Source)
+	}
+	return fmt.Sprintf("nothing enforces memory (%s)", e.Source)
+}
+
+// The keys that are looked at, in lower case.
+const (
+	keyParams    = "jobacctgatherparams"
+	keyGather    = "jobacctgathertype"
+	keyFrequency = "jobacctgatherfrequency"
+	keyVSize     = "vsizefactor"
+	keyTask      = "taskplugin"
+	keyProctrack = "proctracktype"
+	keySelect    = "selecttypeparameters"
+	keyRAM       = "constrainramspace"
+	keySwap      = "constrainswapspace"
+	keyAllowRAM  = "allowedramspace"
+	keyAllowSwap = "allowedswapspace"
+	keyVersion   = "slurm_version"
+)
+
+// defaultInterval is that of JobAcctGatherFrequency (slurm.conf(5)).
+const defaultInterval = 30 * time.Second
+
+// enforcement makes sense of parameters, whichever source they came from.
+func enforcement(get func(key string) (string, bool)) Enforcement {
+	e := Enforcement{Known: true, AllowedRAMSpace: 100, Interval: defaultInterval, IntervalSource: "default"}
+	text := func(key, name string, open bool) string {
+		v, ok := get(key)
+		if !ok && open {
+			e.Open = append(e.Open, name)
+		}
+		return v
+	}
+	for word := range strings.SplitSeq(text(keyParams, "", false), ",") {
+		switch strings.ToLower(strings.TrimSpace(word)) {
+		case "overmemorykill":
+			e.OverMemoryKill = true
+		case "usepss":
+			e.UsePss = true
+		case "noshared":
+			e.NoShared = true
+		case "no_file_cache":
+			e.NoFileCache = true
+		}
+	}
+	e.Gather = strings.TrimPrefix(strings.ToLower(text(keyGather, "JobAcctGatherType", true)), "jobacct_gather/")
+	if v, ok := get(keyFrequency); ok {
+		if d, ok := ParseFrequency(v); ok {
+			e.Interval, e.IntervalSource = d, "JobAcctGatherFrequency"
+		}
+	}
+	e.VSizeFactor = int(percent(text(keyVSize, "", false), 0))
+	e.TaskPlugin = text(keyTask, "TaskPlugin", true)
+	e.ProctrackType = text(keyProctrack, "ProctrackType", true)
+	e.SelectTypeParameters = text(keySelect, "SelectTypeParameters", true)
+	e.SelectMemory = strings.Contains(strings.ToLower(e.SelectTypeParameters), "memory")
+	e.Version = text(keyVersion, "", false)
+
+	if strings.Contains(strings.ToLower(e.TaskPlugin), "cgroup") {
+		e.ConstrainRAM = truth(text(keyRAM, "", false))
+		e.ConstrainSwap = truth(text(keySwap, "", false))
+	}
+	e.AllowedRAMSpace = percent(text(keyAllowRAM, "", false), 100)
+	e.AllowedSwapSpace = percent(text(keyAllowSwap, "", false), 0)
+	return e
+}
+
+// ParseFrequency reads the value of JobAcctGatherFrequency and --acctg-freq,
+// "task=30,energy=10" or "30", and returns the time between two polls of the
+// tasks. It reports false where the value does not name one.
+func ParseFrequency(s string) (time.Duration, bool) {
+	found, ok := time.Duration(0), false
+	for part := range strings.SplitSeq(s, ",") {
+		name, value, named := strings.Cut(strings.TrimSpace(part), "=")
+		if !named {
+			name, value = "task", name
+		}
+		if !strings.EqualFold(strings.TrimSpace(name), "task") {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 31)
+		if err != nil {
+			return 0, false
+		}
+		found, ok = time.Duration(n)*time.Second, true
+	}
+	return found, ok
+}
+
+// truth reads a boolean as Slurm's parser does (parse_config.c).
+func truth(s string) bool {
+	switch strings.ToLower(s) {
+	case "yes", "up", "true", "1":
+		return true
+	}
+	return false
+}
+
+// percent reads "100", "100.0%" and "101 percent".
+func percent(s string, otherwise float64) float64 {
+	fields := strings.Fields(strings.ReplaceAll(s, "%", " "))
+	if len(fields) == 0 {
+		return otherwise
+	}
+	v, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil || !(v >= 0 && v <= 1e6) {
+		return otherwise
+	}
+	return v
+}

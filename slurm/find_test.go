@@ -1,0 +1,257 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const killConf = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=10\n" +
+	"TaskPlugin=task/affinity,task/cgroup\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
+
+func TestFindEnforcement(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		files  files
+		job    Job
+		env    map[string]string
+		asked  string // what scontrol answers, if anything
+		source string
+		check  func(Enforcement) bool
+		failed bool
+	}{
+		{
+			name:   "SLURM_CONF before the usual places",
+			files:  files{"/my/slurm.conf": killConf, "/my/cgroup.conf": "ConstrainRAMSpace=yes\nAllowedRAMSpace=90", "/etc/slurm/slurm.conf": ""},
+			job:    Job{ConfFile: "/my/slurm.conf"},
+			source: "/my/slurm.conf",
+			check: func(e Enforcement) bool {
+				return e.Known && e.OverMemoryKill && e.Gather == "linux" && e.Interval == 10*time.Second &&
+					e.ConstrainRAM && e.AllowedRAMSpace == 90 && e.SelectMemory && len(e.Open) == 0
+			},
+		},
+		{
+			name:   "the copy of a configless slurmd",
+			files:  files{"/run/slurm/conf/slurm.conf": killConf},
+			source: "/run/slurm/conf/slurm.conf",
+			check:  func(e Enforcement) bool { return e.OverMemoryKill && !e.ConstrainRAM },
+		},
+		{
+			name:   "scontrol is not asked when the files say all",
+			files:  files{"/etc/slurm/slurm.conf": killConf},
+			asked:  "JobAcctGatherType = jobacct_gather/none\n",
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return e.Gather == "linux" },
+		},
+		{
+			name:   "nothing kills: what is open does not matter",
+			files:  files{"/etc/slurm/slurm.conf": "ClusterName=x"},
+			asked:  "JobAcctGatherType = jobacct_gather/none\n",
+			source: "/etc/slurm/slurm.conf",
+			check: func(e Enforcement) bool {
+				return e.Known && !e.OverMemoryKill && e.Interval == 30*time.Second && e.IntervalSource == "default" && len(e.Open) == 4
+			},
+		},
+		{
+			name:   "it kills by what the version decides: scontrol",
+			files:  files{"/etc/slurm/slurm.conf": "JobAcctGatherParams=OverMemoryKill"},
+			asked:  "JobAcctGatherType = jobacct_gather/cgroup\nJobAcctGatherParams = OverMemoryKill\nVSizeFactor = 110 percent\n",
+			source: "scontrol show config",
+			check:  func(e Enforcement) bool { return e.Gather == "cgroup" && e.OverMemoryKill && e.VSizeFactor == 110 },
+		},
+		{
+			name:   "an included file cannot be read: scontrol",
+			files:  files{"/etc/slurm/slurm.conf": "include /secret", "/secret": "denied"},
+			asked:  "JobAcctGatherType = jobacct_gather/linux\nJobAcctGatherParams = OverMemoryKill\n",
+			source: "scontrol show config",
+			check:  func(e Enforcement) bool { return e.OverMemoryKill },
+		},
+		{
+			name:   "an included file cannot be read, and no scontrol",
+			files:  files{"/etc/slurm/slurm.conf": "include /secret", "/secret": "denied"},
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return strings.Contains(strings.Join(e.Open, ";"), "/secret") },
+		},
+		{
+			name:   "cgroup.conf cannot be read, and no scontrol",
+			files:  files{"/etc/slurm/slurm.conf": killConf, "/etc/slurm/cgroup.conf": "denied"},
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return len(e.Open) == 1 && strings.Contains(e.Open[0], "cgroup.conf") },
+		},
+		{
+			name:   "scontrol fails: the files still count",
+			files:  files{"/etc/slurm/slurm.conf": "JobAcctGatherParams=OverMemoryKill"},
+			asked:  "slurm_load_ctl_conf error: Unable to contact slurm controller",
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return e.Known && e.OverMemoryKill && e.Gather == "" },
+			failed: true,
+		},
+		{
+			name:   "nothing at all",
+			check:  func(e Enforcement) bool { return !e.Known },
+			failed: true,
+		},
+		{
+			name:   "denied",
+			files:  files{"/etc/slurm/slurm.conf": "denied"},
+			check:  func(e Enforcement) bool { return !e.Known },
+			failed: true,
+		},
+		{
+			name:   "--acctg-freq of sbatch",
+			files:  files{"/etc/slurm/slurm.conf": killConf},
+			env:    map[string]string{"SLURM_ACCTG_FREQ": "task=2"},
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return e.Interval == 2*time.Second && e.IntervalSource == "SLURM_ACCTG_FREQ" },
+		},
+		{
+			name:   "junk in SLURM_ACCTG_FREQ",
+			files:  files{"/etc/slurm/slurm.conf": killConf},
+			env:    map[string]string{"SLURM_ACCTG_FREQ": "often"},
+			source: "/etc/slurm/slurm.conf",
+			check:  func(e Enforcement) bool { return e.Interval == 10*time.Second },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			search := Search{ReadFile: test.files.read, Lookup: env(test.env)}
+			if test.asked != "" {
+				search.Scontrol = func(context.Context, ...string) ([]byte, error) { return []byte(test.asked), nil }
+			}
+			e, err := FindEnforcement(t.Context(), test.job, search)
+			if (err != nil) != test.failed {
+				t.Errorf("error %v", err)
+			}
+			if e.Source != test.source || !test.check(e) {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestFindEnforcementErrors(t *testing.T) {
+	_, err := FindEnforcement(t.Context(), Job{}, Search{ReadFile: files{}.read})
+	if !errors.Is(err, ErrNoConfig) {
+		t.Errorf("error %v, want ErrNoConfig", err)
+	}
+	lost := errors.New("lost")
+	_, err = FindEnforcement(t.Context(), Job{}, Search{
+		ReadFile: files{}.read,
+		Scontrol: func(context.Context, ...string) ([]byte, error) { return nil, lost },
+	})
+	if !errors.Is(err, ErrNoConfig) || !errors.Is(err, lost) {
+		t.Errorf("error %v, want both", err)
+	}
+}
+
+func TestSums(t *testing.T) {
+	kill := Enforcement{Known: true, OverMemoryKill: true, Interval: time.Second, Gather: "linux"}
+	for _, test := range []struct {
+		name   string
+		change func(*Enforcement)
+		want   string
+		byPPID bool
+	}{
+		{"linux", func(*Enforcement) {}, "rss", true},
+		{"UsePss", func(e *Enforcement) { e.UsePss = true }, "pss", true},
+		{"NoShared", func(e *Enforcement) { e.NoShared = true }, "noshared", true},
+		{"cgroup ignores both", func(e *Enforcement) { e.Gather, e.UsePss = "cgroup", true }, "cgroup", false},
+		{"not known", func(e *Enforcement) { e.Known = false }, "", false},
+		{"kills nothing", func(e *Enforcement) { e.OverMemoryKill = false }, "", false},
+		{"gathers nothing", func(e *Enforcement) { e.Gather = "none" }, "", false},
+		{"polls when asked", func(e *Enforcement) { e.Interval = 0 }, "rss", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := kill
+			test.change(&e)
+			if got, byPPID := e.Sums(); got != test.want || byPPID != test.byPPID {
+				t.Errorf("%q, %v; want %q, %v", got, byPPID, test.want, test.byPPID)
+			}
+		})
+	}
+}
+
+func TestEnforcementString(t *testing.T) {
+	for want, e := range map[string]Enforcement{
+		"not known": {},
+		"slurmstepd kills on summed pss when it is asked (/s.conf)": {Known: true, OverMemoryKill: true, UsePss: true, Gather: "linux", Source: "/s.conf"},
+		"slurmstepd kills on summed rss every 10s (/s.conf)":        {Known: true, OverMemoryKill: true, Gather: "linux", Interval: 10 * time.Second, Source: "/s.conf"},
+		"the kernel's OOM killer, by the cgroup's limit (/s.conf)":  {Known: true, ConstrainRAM: true, Source: "/s.conf"},
+		"nothing enforces memory (scontrol show config)":            {Known: true, Source: "scontrol show config"},
+	} {
+		if got := e.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestParseShowConfig(t *testing.T) {
+	got, err := ParseShowConfig([]byte(`Configuration data as of 2026-11-20T15:00:00
+AccountingStorageBackupHost = (null)
+BOOT_TIME               = 2026-11-20T14:00:00
+JobAcctGatherFrequency  = task=1
+JobAcctGatherType       = jobacct_gather/linux
+JobAcctGatherParams     = OverMemoryKill
+SLURM_VERSION           = 22.05.8
+VSizeFactor             = 0 percent
+
+Cgroup Support Configuration:
+AllowedRAMSpace         = 100.0%
+ConstrainRAMSpace       = yes
+
+Slurmctld(primary) at vm is UP
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"jobacctgatherfrequency": "task=1", "slurm_version": "22.05.8", "accountingstoragebackuphost": "",
+		"allowedramspace": "100.0%", "constrainramspace": "yes",
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %q, want %q", key, got[key], want)
+		}
+	}
+	if _, err := ParseShowConfig([]byte("slurm_load_ctl_conf error\n")); err == nil {
+		t.Error("an error message was taken for a configuration")
+	}
+}
+
+func FuzzParseShowConfig(f *testing.F) {
+	f.Add("JobAcctGatherType = jobacct_gather/linux\nA = (null)\n B=C=D\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		values, err := ParseShowConfig([]byte(text))
+		if err != nil && values != nil {
+			t.Errorf("both %v and %v", values, err)
+		}
+		for key := range values {
+			if key == "" || strings.ContainsAny(key, " \t\n") {
+				t.Errorf("key %q", key)
+			}
+		}
+	})
+}
+
+func TestScontrol(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "scontrol")
+	script := "#!/bin/sh\n[ \"$2\" = config ] && echo \"$1 $2\" || { echo 'invalid entity' >&2; exit 1; }\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	if out, err := Scontrol(t.Context(), "show", "config"); err != nil || string(out) != "show config\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := Scontrol(t.Context(), "show", "junk"); err == nil || !strings.Contains(err.Error(), "invalid entity") {
+		t.Errorf("error %v, want scontrol's own words", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Scontrol(ctx, "show", "config"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}

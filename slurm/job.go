@@ -1,0 +1,124 @@
+package slurm
+
+import (
+	"strconv"
+	"time"
+)
+
+// StepBatch is the StepID of the batch step: the script that sbatch was given.
+const StepBatch = "batch"
+
+// Job is the Slurm job and step that a process belongs to, as its environment
+// tells (sbatch(1), srun(1): OUTPUT ENVIRONMENT VARIABLES). Numbers that are
+// absent or malformed are 0.
+type Job struct {
+	ID string // SLURM_JOB_ID: of this component, where the job is heterogeneous
+	// StepID is SLURM_STEP_ID: a number, or "batch", "extern", "interactive".
+	// It is "batch" where a task of slurmstepd has no SLURM_STEP_ID, and empty
+	// in the shell of salloc, which no step counts.
+	StepID string
+
+	Task    int // SLURM_PROCID: the rank within the step
+	Tasks   int // SLURM_STEP_NUM_TASKS in a step that srun started, else SLURM_NTASKS
+	LocalID int // SLURM_LOCALID: the rank among the tasks of this node
+	NodeID  int // SLURM_NODEID
+	Nodes   int // SLURM_STEP_NUM_NODES in a step that srun started, else SLURM_JOB_NUM_NODES
+
+	NodeName  string // SLURMD_NODENAME; hostname(1) may say something else
+	Cluster   string // SLURM_CLUSTER_NAME
+	Partition string // SLURM_JOB_PARTITION
+	Name      string // SLURM_JOB_NAME
+	User      string // SLURM_JOB_USER
+	ConfFile  string // SLURM_CONF
+
+	// Restarts is SLURM_RESTART_COUNT, which Slurm sets from the first requeue
+	// on.
+	Restarts int
+	// End is SLURM_JOB_END_TIME, zero before Slurm 23.02.
+	End time.Time
+
+	ArrayJob  string // SLURM_ARRAY_JOB_ID, empty where the job is no array task
+	ArrayTask string // SLURM_ARRAY_TASK_ID
+	HetSize   int    // SLURM_HET_SIZE: components of a heterogeneous job, else 0
+
+	jobTasks, jobNodes int // Tasks and Nodes of the job, for InCgroup
+}
+
+// FromEnv reads the job from the environment, and reports false where there
+// is none. [Job.InCgroup] corrects the step.
+func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
+	get := func(names ...string) string {
+		for _, name := range names {
+			if v, ok := lookup(name); ok && v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	number := func(names ...string) int {
+		n, err := strconv.Atoi(get(names...))
+		if err != nil || n < 0 {
+			return 0
+		}
+		return n
+	}
+	j := Job{
+		ID:        get("SLURM_JOB_ID", "SLURM_JOBID"),
+		Task:      number("SLURM_PROCID"),
+		LocalID:   number("SLURM_LOCALID"),
+		NodeID:    number("SLURM_NODEID"),
+		NodeName:  get("SLURMD_NODENAME"),
+		Cluster:   get("SLURM_CLUSTER_NAME"),
+		Partition: get("SLURM_JOB_PARTITION"),
+		Name:      get("SLURM_JOB_NAME"),
+		User:      get("SLURM_JOB_USER"),
+		ConfFile:  get("SLURM_CONF"),
+		Restarts:  number("SLURM_RESTART_COUNT"),
+		ArrayJob:  get("SLURM_ARRAY_JOB_ID"),
+		ArrayTask: get("SLURM_ARRAY_TASK_ID"),
+		HetSize:   number("SLURM_HET_SIZE", "SLURM_PACK_SIZE"),
+	}
+	if j.ID == "" {
+		return Job{}, false
+	}
+	j.jobTasks = number("SLURM_NTASKS", "SLURM_NPROCS")
+	j.jobNodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	if step := get("SLURM_STEP_ID", "SLURM_STEPID"); step != "" {
+		j.StepID = stepName(step)
+		j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+		j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	} else {
+		if get("SLURM_TASK_PID") != "" || j.NodeName != "" {
+			j.StepID = StepBatch
+		}
+		j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
+	}
+	if n, err := strconv.ParseInt(get("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
+		j.End = time.Unix(n, 0)
+	}
+	return j, true
+}
+
+// stepName turns the numbers that slurm.h reserves (SLURM_BATCH_SCRIPT and its
+// neighbours) into the names that the commands show.
+func stepName(id string) string {
+	switch id {
+	case "4294967293":
+		return "pending"
+	case "4294967292":
+		return "extern"
+	case "4294967291":
+		return StepBatch
+	case "4294967290":
+		return "interactive"
+	}
+	return id
+}
+
+// String gives "JOB.STEP", or "JOB" outside a step.
+func (j Job) String() string {
+	if j.StepID == "" {
+		return j.ID
+	}
+	return j.ID + "." + j.StepID
+}

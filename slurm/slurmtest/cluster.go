@@ -1,0 +1,289 @@
+package slurmtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stateParent is where clusters keep their files: munged and Slurm want every
+// folder above them to be root's and not writable by others.
+const stateParent = "/var/lib"
+
+// Cluster is a running Slurm of one node.
+type Cluster struct {
+	Mode Mode
+
+	options  Options
+	root     string // all files of the cluster
+	node     string
+	ports    [2]int // of slurmctld and slurmd
+	user     *user.User
+	uid, gid uint32
+	firstJob int
+	munged   *daemon
+	daemons  []*daemon // slurmctld and slurmd
+	guard    *guard
+	jobs     int           // made by Submit, for the names of their folders
+	waited   time.Duration // for another process's cluster to end
+}
+
+// Reason says in an error of [Missing] why no cluster can run here.
+type Reason string
+
+func (r Reason) Error() string { return string(r) }
+
+// Missing returns why no cluster can run on this machine, as a [Reason], or
+// nil.
+func Missing() error {
+	if os.Geteuid() != 0 {
+		return Reason("a Slurm cluster needs root")
+	}
+	for _, name := range []string{"munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol"} {
+		if _, err := program(name); err != nil {
+			return Reason(name + " is not installed")
+		}
+	}
+	for _, name := range []string{"freezer", "memory", "cpuset"} {
+		if _, err := os.Stat(filepath.Join(cgroupRoot, name, "cgroup.procs")); err != nil {
+			return Reason("cgroup v1 controller " + name + " is not mounted at " + cgroupRoot)
+		}
+	}
+	return nil
+}
+
+// program finds a daemon that may lie outside the PATH of a plain user.
+func program(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(filepath.Join("/usr/sbin", name))
+}
+
+// Up starts a cluster and waits until its node takes jobs. It waits, too, for
+// a cluster of another process to end. Tests call [Start] instead.
+func Up(ctx context.Context, mode Mode, options Options) (*Cluster, error) {
+	if err := Missing(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{firstJob: 1}
+	if err := c.prepare(ctx); err != nil {
+		return nil, errors.Join(err, c.Down())
+	}
+	if err := c.start(ctx, mode, options); err != nil {
+		return nil, errors.Join(err, c.Down())
+	}
+	return c, nil
+}
+
+// prepare makes what stays the same when the mode changes: the folder, the
+// guard, munged.
+func (c *Cluster) prepare(ctx context.Context) error {
+	begun := time.Now()
+	lock, err := takeLock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	c.waited = time.Since(begun)
+	if c.root, err = os.MkdirTemp(stateParent, "rsswarden-test-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the cluster: %w", err)
+	}
+	c.node = "rw" + strings.ToLower(rand.Text()[:8])
+	for _, dir := range []string{"", "etc", "log", "state", "spool", "munge", "work"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if c.guard, err = startGuard(c.root, c.node, lock); err != nil {
+		return err
+	}
+	key := make([]byte, 1024)
+	if _, err := rand.Read(key); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path("munge/key"), key, 0o600); err != nil {
+		return err
+	}
+	c.munged, err = c.daemon("munged", "--foreground", "--key-file="+c.path("munge/key"),
+		"--socket="+c.path("munge/socket"), "--pid-file="+c.path("munge/pid"),
+		"--log-file="+c.path("log/munged.log"), "--seed-file="+c.path("munge/seed"), "--num-threads=2")
+	return err
+}
+
+// start brings Slurm up in one mode.
+func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
+	if _, ok := modes[mode]; !ok {
+		return fmt.Errorf("unknown mode %q", mode)
+	}
+	c.Mode, c.options = mode, options.withDefaults(runtime.NumCPU())
+	if err := c.setUser(c.options.User); err != nil {
+		return err
+	}
+	host, err := hostname()
+	if err != nil {
+		return err
+	}
+	if c.ports, err = freePorts(); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"slurm.conf":  c.slurmConf(host),
+		"cgroup.conf": c.cgroupConf(runtime.NumCPU()),
+	} {
+		if err := os.WriteFile(c.path("etc/"+name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := c.await(ctx, "munged", c.munged, func() bool {
+		conn, err := net.Dial("unix", c.path("munge/socket"))
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}); err != nil {
+		return err
+	}
+	controller, err := c.daemon("slurmctld", "-D", "-i", "-f", c.Conf())
+	if err != nil {
+		return err
+	}
+	c.daemons = append(c.daemons, controller)
+	// A slurmd that does not find it listening tries again a second later.
+	if err := c.await(ctx, "slurmctld", controller, func() bool {
+		return c.admin(ctx, "scontrol", "ping").Run() == nil
+	}); err != nil {
+		return err
+	}
+	node, err := c.daemon("slurmd", "-D", "-N", c.node, "-f", c.Conf())
+	if err != nil {
+		return err
+	}
+	c.daemons = append(c.daemons, node)
+	return c.await(ctx, "slurmd", node, func() bool {
+		out, err := c.admin(ctx, "sinfo", "-h", "-o", "%T").Output()
+		return err == nil && strings.TrimSpace(string(out)) == "idle"
+	})
+}
+
+// startTimeout is how long a daemon may take to answer.
+const startTimeout = 30 * time.Second
+
+// await polls for a condition as long as a daemon lives.
+func (c *Cluster) await(ctx context.Context, name string, d *daemon, ready func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for !ready() {
+		select {
+		case <-d.done:
+			return fmt.Errorf("%s ended at once: %s", name, c.LogTail(name))
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer: %w: %s", name, ctx.Err(), c.LogTail(name))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// restart ends all jobs and brings Slurm up again in another mode.
+func (c *Cluster) restart(ctx context.Context, mode Mode, options Options) error {
+	c.stop()
+	for _, dir := range []string{"state", "spool"} {
+		if err := os.RemoveAll(c.path(dir)); err != nil {
+			return err
+		}
+		if err := os.Mkdir(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	c.firstJob += 1000
+	return c.start(ctx, mode, options)
+}
+
+// stop ends the Slurm daemons and every job. They keep nothing worth a clean
+// end, which takes slurmctld six seconds.
+func (c *Cluster) stop() {
+	for _, d := range c.daemons {
+		d.kill()
+	}
+	c.daemons = nil
+	sweep(c.root, c.node)
+}
+
+// Down stops the cluster and removes all that it made.
+func (c *Cluster) Down() error {
+	c.stop()
+	if c.munged != nil {
+		c.munged.kill()
+	}
+	if c.guard != nil {
+		return c.guard.finish()
+	}
+	if c.root != "" {
+		return os.RemoveAll(c.root)
+	}
+	return nil
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.root, name) }
+
+// Dir is a folder that the job's user may read and write.
+func (c *Cluster) Dir() string { return c.path("work") }
+
+// Conf is the slurm.conf, for SLURM_CONF.
+func (c *Cluster) Conf() string { return c.path("etc/slurm.conf") }
+
+// Node is the name of the only node.
+func (c *Cluster) Node() string { return c.node }
+
+// UID is the user that jobs run as.
+func (c *Cluster) UID() int { return int(c.uid) }
+
+// Log returns the log of "slurmd" (slurmstepd writes there too), "slurmctld"
+// or "munged"; what it printed, where it did not get as far as a log.
+func (c *Cluster) Log(daemon string) string {
+	b, err := os.ReadFile(c.path("log/" + daemon + ".log"))
+	if err != nil || len(b) == 0 {
+		b, _ = os.ReadFile(c.path("log/" + daemon + ".out"))
+	}
+	return string(b)
+}
+
+// LogTail returns the last lines of [Cluster.Log].
+func (c *Cluster) LogTail(daemon string) string {
+	lines := strings.Split(strings.TrimSpace(c.Log(daemon)), "\n")
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+}
+
+func (c *Cluster) setUser(name string) error {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return fmt.Errorf("cannot find the user of the jobs: %w", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return err
+	}
+	if uid == 0 {
+		return fmt.Errorf("jobs of %s would not run as a plain user", name)
+	}
+	c.user, c.uid, c.gid = u, uint32(uid), uint32(gid)
+	return os.Chown(c.Dir(), int(uid), int(gid))
+}

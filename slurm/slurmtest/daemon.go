@@ -1,0 +1,63 @@
+package slurmtest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// freePorts returns two TCP ports that nobody listens on.
+func freePorts() ([2]int, error) {
+	var ports [2]int
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return ports, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer l.Close()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
+
+// daemon is a process of the cluster, our child.
+type daemon struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// daemon starts one in the foreground, with its PID known to the guard before
+// anything else happens.
+func (c *Cluster) daemon(name string, args ...string) (*daemon, error) {
+	path, err := program(name)
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(c.path("log/"+name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Dir = c.path("log")
+	cmd.Env = []string{"PATH=" + userPath, "LANG=C", "SLURM_CONF=" + c.Conf()}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", name, err)
+	}
+	d := &daemon{cmd, make(chan struct{})}
+	go func() { cmd.Wait(); close(d.done) }()
+	if err := c.guard.add(cmd.Process.Pid); err != nil {
+		d.kill()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *daemon) kill() {
+	d.cmd.Process.Kill()
+	<-d.done
+}

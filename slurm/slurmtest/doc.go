@@ -1,0 +1,71 @@
+// Package slurmtest runs a real Slurm on this machine, for tests: one node,
+// with its own munged, slurmctld and slurmd, on free ports, with all its state
+// in a directory of its own. Nothing of an installed Slurm's configuration is
+// read or changed.
+//
+//	func TestJob(t *testing.T) {
+//		c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+//		prog := c.Install(t, "testdata/prog")
+//		run := c.Submit(t, "exec "+prog, "--mem=300")
+//		if got := run.Wait(t); got.State != "COMPLETED" {
+//			t.Errorf("state %s, stderr %s", got.State, got.Stderr)
+//		}
+//	}
+//
+// Start skips the test, with the reason, where a cluster cannot run: it wants
+// root, Slurm and munge installed, and cgroup v1. Jobs run as a plain user,
+// nobody unless told otherwise, who may read and write [Cluster.Dir] and
+// perhaps not the checkout: copy there what a job needs, with
+// [Cluster.Install].
+//
+// The cluster is shared by the tests of a process. A Start with another mode
+// or other options waits until no test uses it and starts it anew, which takes
+// a few tenths of a second; so does a cold start. It ends with the process: a guard, a small shell that reads
+// from a pipe of the process, sees it end in whatever way, stops the daemons
+// and jobs by their PID and removes what they left. A lock makes a second
+// process wait until that is done.
+//
+// # Jobs
+//
+// [Cluster.Submit] is sbatch: the script is a text, the job's working folder
+// and its output files are made for it, and [JobRun.Wait] returns how it ended
+// with all that it wrote. A batch job starts about a second after it was
+// submitted. [Cluster.Srun] starts at once and needs no script.
+// [Cluster.Command] is the way to anything else: srun --pty on a
+// pseudo-terminal, salloc, a command that must get a signal half-way.
+//
+// Ask for memory by --mem: without it a job has 256 MiB a CPU. A step is
+// looked at each second; a job that must be killed or must not be killed has to
+// stand at its peak for longer than that.
+//
+// To look at a running job from outside: [JobRun.Running] waits for it,
+// [JobRun.Processes] lists its PIDs, [JobRun.MemoryCgroup] is where its
+// counters are, [JobRun.Log] is what slurmstepd said of it, such as "memory
+// used:" at each poll. A test that fails prints the log of its jobs.
+//
+// # Programs
+//
+// A program of a job is best the test binary itself, with a TestMain that
+// looks at its arguments, put in place by [Cluster.InstallSelf]:
+//
+//	func TestMain(m *testing.M) {
+//		if len(os.Args) > 1 && os.Args[1] == "leak" {
+//			leak()
+//		}
+//		code := m.Run()
+//		slurmtest.Shutdown()
+//		os.Exit(code)
+//	}
+//
+// The environment of a job is [Cluster.Env] and what Slurm adds; HOME is
+// [Cluster.Dir].
+//
+// # Limits of the stand
+//
+// In the modes without task/cgroup a job stays in the memory cgroup of the
+// test process, with whatever limit that has. A full /dev/shm under a cgroup
+// limit kills slurmstepd as well and has the job requeued for ever: use
+// --no-requeue where the kernel may kill. Of processes that wait for another
+// process's cluster the last may wait for the sum of all: give go test a
+// -timeout that allows for it.
+package slurmtest

@@ -1,0 +1,197 @@
+package slurmtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lockPath is locked by the process that has a cluster, until that is gone.
+const lockPath = "/run/rsswarden-slurmtest.lock"
+
+func takeLock(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", lockPath, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("cannot lock %s, another cluster runs: %w", lockPath, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// guard is a shell that outlives this process, however that ends: it reads
+// PIDs from a pipe, and at the end of the pipe ends what they name, the jobs,
+// and the files. It holds the lock all the while.
+type guard struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+// guardScript is given the folder, the node's name and the mount point of the
+// cgroups. A process is killed only if it was started at the time that was
+// noted, or if it has the cluster's folder in its environment.
+const guardScript = `
+root=$1 node=$2 cgroups=$3
+trap '' INT TERM HUP
+daemons=
+while read -r pid start; do daemons="$daemons $pid:$start"; done
+for d in $daemons; do
+	stat=$(cat "/proc/${d%:*}/stat" 2>/dev/null) || continue
+	set -- ${stat##*) }
+	[ "${20}" = "${d#*:}" ] && kill -KILL "${d%:*}" 2>/dev/null
+done
+tries=0
+while [ $tries -lt 100 ]; do
+	left=
+	for pid in $(find "$cgroups"/freezer/slurm_"$node" -name cgroup.procs -exec cat {} + 2>/dev/null); do
+		kill -KILL "$pid" 2>/dev/null; left=1
+	done
+	for comm in /proc/[0-9]*/comm; do
+		read -r name <"$comm" 2>/dev/null || continue
+		[ "$name" = slurmstepd ] || continue
+		grep -qsF "$root/" "${comm%comm}environ" || continue
+		pid=${comm#/proc/}; kill -KILL "${pid%/comm}" 2>/dev/null; left=1
+	done
+	find "$cgroups"/*/slurm_"$node" -depth -type d -exec rmdir {} + 2>/dev/null
+	[ -z "$left" ] && break
+	tries=$((tries+1)); sleep 0.05
+done
+rm -rf "$root"
+`
+
+func startGuard(root, node string, lock *os.File) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", root, node, cgroupRoot)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + userPath, "LANG=C"}
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the guard: %w", err)
+	}
+	return &guard{cmd, pipe}, nil
+}
+
+// add names a daemon by its PID and start time.
+func (g *guard) add(pid int) error {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return err
+	}
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return fmt.Errorf("cannot read the start time of %d", pid)
+	}
+	_, err = fmt.Fprintf(g.pipe, "%d %s\n", pid, fields[19])
+	return err
+}
+
+// finish has the guard do its work now.
+func (g *guard) finish() error {
+	g.pipe.Close()
+	if err := g.cmd.Wait(); err != nil {
+		return fmt.Errorf("the guard failed: %w", err)
+	}
+	return nil
+}
+
+// sweep ends the jobs of a cluster whose daemons are gone, and removes its
+// cgroups, so that it can start again.
+func sweep(root, node string) {
+	for range 200 {
+		pids := append(jobProcesses(node), stepdaemons(root)...)
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		removeCgroups(node)
+		if len(pids) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// jobProcesses lists the processes of all steps.
+func jobProcesses(node string) []int {
+	return processesUnder(filepath.Join(cgroupRoot, "freezer", "slurm_"+node))
+}
+
+func processesUnder(dir string) []int {
+	var pids []int
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		b, _ := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// stepdaemons lists the slurmstepd of this cluster: those with its folder in
+// their environment.
+func stepdaemons(root string) []int {
+	var pids []int
+	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, comm := range comms {
+		if b, err := os.ReadFile(comm); err != nil || string(b) != "slurmstepd\n" {
+			continue
+		}
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(comm), "environ"))
+		if !bytes.Contains(env, []byte(root+"/")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(comm))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// removeCgroups removes the directories of the cluster, the deepest first.
+func removeCgroups(node string) {
+	for _, controller := range controllers {
+		var dirs []string
+		filepath.WalkDir(filepath.Join(cgroupRoot, controller, "slurm_"+node), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(dirs) {
+			syscall.Rmdir(dir)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package slurmtest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// share is the cluster of a process and who uses it.
+type share struct {
+	sync.Mutex
+	cluster *Cluster
+	options Options
+	users   map[string]int // tests that hold it, by name
+	free    *sync.Cond
+}
+
+// upTimeout bounds the wait for other processes' clusters to end.
+const upTimeout = 10 * time.Minute
+
+// Start gives a test the cluster in a mode, and keeps it so until the test
+// ends. It skips the test where none can run, and fails it where one that
+// could does not.
+func Start(t testing.TB, mode Mode, options Options) *Cluster {
+	t.Helper()
+	if err := Missing(); err != nil {
+		t.Skip(err)
+	}
+	s := &shared
+	s.Lock()
+	defer s.Unlock()
+	if s.free == nil {
+		s.free = sync.NewCond(&s.Mutex)
+		s.users = make(map[string]int)
+	}
+	for len(s.users) > 0 && !s.serves(mode, options) {
+		for name := range s.users {
+			if name == t.Name() || strings.HasPrefix(t.Name(), name+"/") {
+				t.Fatalf("%s holds the cluster in mode %s: start another mode in a test of its own", name, s.cluster.Mode)
+			}
+		}
+		s.free.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
+	defer cancel()
+	if s.cluster == nil {
+		c, err := Up(ctx, mode, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.waited > time.Second {
+			t.Logf("waited %v for the cluster of another process to end", c.waited)
+		}
+		s.cluster, s.options = c, options
+	} else if !s.serves(mode, options) {
+		if err := s.cluster.restart(ctx, mode, options); err != nil {
+			s.shutdown()
+			t.Fatal(err)
+		}
+		s.options = options
+	}
+	name := t.Name()
+	s.users[name]++
+	t.Cleanup(func() {
+		s.Lock()
+		defer s.Unlock()
+		if s.users[name]--; s.users[name] == 0 {
+			delete(s.users, name)
+		}
+		s.free.Broadcast()
+	})
+	return s.cluster
+}
+
+var shared share
+
+func (s *share) serves(mode Mode, options Options) bool {
+	return s.cluster != nil && s.cluster.Mode == mode && s.options == options
+}
+
+func (s *share) shutdown() error {
+	if s.cluster == nil {
+		return nil
+	}
+	err := s.cluster.Down()
+	s.cluster = nil
+	return err
+}
+
+// Shutdown ends the cluster of this process, if there is one, and returns when
+// it is gone. Without it the cluster ends with the process; a TestMain may
+// call it to have that done before go test returns.
+func Shutdown() error {
+	shared.Lock()
+	defer shared.Unlock()
+	return shared.shutdown()
+}

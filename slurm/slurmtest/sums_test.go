@@ -1,0 +1,217 @@
+package slurmtest_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+const mib = 1 << 20
+
+// family is a job with one process of each kind that could count or not: a
+// child with threads, one in a session of its own, an orphan by a double fork,
+// one more that a subreaper in the tree has adopted, two that map the same
+// file, one with shared memory and a zombie, and one that has ended.
+const family = `dd if=/dev/zero of=data bs=1M count=32 2>/dev/null
+%[1]s hold child anon=20 threads=20 &
+setsid %[1]s hold setsid anon=30 &
+( ( %[1]s hold orphan anon=40 & ) )
+%[1]s hold reaper adopt=adopted,anon=25 &
+%[1]s hold map1 map=data &
+%[1]s hold map2 map=data shm=8 zombie=1 &
+%[1]s hold gone anon=60 exit=0
+wait
+`
+
+func startFamily(t *testing.T, mode slurmtest.Mode) (run *slurmtest.JobRun, pids map[string]int) {
+	t.Helper()
+	c := slurmtest.Start(t, mode, slurmtest.Options{})
+	run = c.Submit(t, fmt.Sprintf(family, c.InstallSelf(t)), "--mem=600")
+	return run, held(t, run, "child", "setsid", "orphan", "adopted", "map1", "map2")
+}
+
+func TestWhatSlurmstepdSums(t *testing.T) {
+	t.Run("linux", func(t *testing.T) {
+		run, pids := startFamily(t, slurmtest.Linux)
+		used, limit, s := still(t, run, "batch")
+		t.Logf("used %d, by parent %d, container %d", used, s.rss, s.containerRSS)
+		if used != s.rss {
+			t.Errorf("slurmstepd used %d, the task and its descendants by parent PID have %d", used, s.rss)
+		}
+		if limit != 600*mib {
+			t.Errorf("limit %d, want that of --mem", limit)
+		}
+		if s.orphans != 1 || s.containerRSS < s.rss+40*mib {
+			t.Errorf("%d orphans, container %d: want one orphan of 40 MiB outside the sum", s.orphans, s.containerRSS)
+		}
+
+		// What is given back, and who has ended, is no longer counted: the
+		// number is no peak.
+		if err := syscall.Kill(pids["setsid"], syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pids["child"], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		held(t, run, "setsid.freed")
+		less, _, s := still(t, run, "batch")
+		t.Logf("used %d, by parent %d", less, s.rss)
+		if less != s.rss || less+50*mib > used {
+			t.Errorf("slurmstepd used %d after %d, the processes have %d: want 50 MiB less", less, used, s.rss)
+		}
+	})
+
+	t.Run("linux-pss", func(t *testing.T) {
+		run, _ := startFamily(t, slurmtest.LinuxPss)
+		used, _, s := still(t, run, "batch")
+		t.Logf("used %d, by parent PSS %d, RSS %d", used, s.pss, s.rss)
+		if !near(used, s.pss, mib) || near(used, s.rss, 16*mib) {
+			t.Errorf("slurmstepd used %d, PSS is %d, RSS %d", used, s.pss, s.rss)
+		}
+	})
+
+	t.Run("linux-noshared", func(t *testing.T) {
+		run, _ := startFamily(t, slurmtest.LinuxNoShared)
+		used, _, s := still(t, run, "batch")
+		t.Logf("used %d, by parent noshared %d, PSS %d, RSS %d", used, s.noshared, s.pss, s.rss)
+		if used != s.noshared || near(used, s.pss, 16*mib) {
+			t.Errorf("slurmstepd used %d, RSS less shared is %d, PSS %d", used, s.noshared, s.pss)
+		}
+	})
+
+	t.Run("cgroup-kill", func(t *testing.T) {
+		run, _ := startFamily(t, slurmtest.CgroupKill)
+		used, _, s := still(t, run, "batch")
+		task := totalRSS(t, filepath.Join(run.MemoryCgroup("batch"), "task_0"))
+		step := totalRSS(t, run.MemoryCgroup("batch"))
+		t.Logf("used %d, total_rss of the task %d, of the step %d, by parent RSS %d noshared %d", used, task, step, s.rss, s.noshared)
+		if !near(used, task, mib) || near(used, s.rss, 8*mib) || near(used, s.noshared, 8*mib) {
+			t.Errorf("slurmstepd used %d, total_rss of the task's cgroup is %d", used, task)
+		}
+	})
+}
+
+func near(a, b, within uint64) bool { return max(a, b)-min(a, b) <= within }
+
+// TestStepsAreSummedApart: each step has a slurmstepd that compares the step's
+// tasks with the step's limit.
+func TestStepsAreSummedApart(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	script := `%[1]s hold batch anon=50 &
+srun -n2 --overlap --mem=200 bash -c '%[1]s hold task$SLURM_PROCID anon=60; true'
+wait`
+	run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "-n2", "--mem=400")
+	held(t, run, "batch", "task0", "task1")
+
+	used, limit, s := still(t, run, "batch")
+	if used != s.rss || limit != 400*mib || used > 100*mib {
+		t.Errorf("batch step: used %d of %d, its processes have %d", used, limit, s.rss)
+	}
+	used, limit, s = still(t, run, "0")
+	if used != s.rss || limit != 200*mib || used < 120*mib {
+		t.Errorf("srun step: used %d of %d, its two tasks have %d", used, limit, s.rss)
+	}
+}
+
+// TestSlurmdSumsTheJob: when slurmctld pings, slurmd adds the steps up and
+// compares that with the job's limit. In 22.05 its request to kill names no
+// job that exists, so that the job only finds a line in its stderr.
+func TestSlurmdSumsTheJob(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Conf: "SlurmdTimeout=6"})
+	script := `%[1]s hold batch anon=150 &
+srun -n1 --overlap %[1]s hold task anon=150
+wait`
+	run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "--mem=250")
+	held(t, run, "batch", "task")
+	want := fmt.Sprintf("Job %s exceeded memory limit", run.ID)
+	r := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		return r.Over() || strings.Contains(c.Log("slurmd"), want) && strings.Contains(r.Stderr, "Exceeded job memory limit")
+	})
+	t.Logf("job is %s; stderr %q", r.State, r.Stderr)
+	if !strings.Contains(c.Log("slurmd"), want) {
+		t.Errorf("job is %s %s and slurmd did not say %q", r.State, r.Reason, want)
+	}
+}
+
+// TestSlurmstepdKills: a step over its limit at a poll is killed at once.
+func TestSlurmstepdKills(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	run := c.Submit(t, fmt.Sprintf("trap 'echo asked' TERM\n%s hold x anon=150", c.InstallSelf(t)), "--mem=100")
+	got := run.Wait(t)
+	if got.State != "FAILED" || got.Reason != "JobLaunchFailure" || got.Signal != 9 {
+		t.Errorf("job is %s %s %d:%d, want FAILED JobLaunchFailure 0:9", got.State, got.Reason, got.ExitCode, got.Signal)
+	}
+	if strings.Contains(got.Stdout, "asked") || !strings.Contains(got.Stderr, "Exceeded job memory limit") {
+		t.Errorf("stdout %q, stderr %q", got.Stdout, got.Stderr)
+	}
+}
+
+// TestKernelKills: at the limit of the job's cgroup the kernel kills, and Slurm
+// calls the job out of memory though its script went on and ended well.
+func TestKernelKills(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{})
+	run := c.Submit(t, fmt.Sprintf("%s hold x anon=150; echo status $?; exit 0", c.InstallSelf(t)), "--mem=100", "--no-requeue")
+	got := run.Wait(t)
+	if got.State != "OUT_OF_MEMORY" || got.Reason != "OutOfMemory" || got.ExitCode != 0 || got.Signal != 125 {
+		t.Errorf("job is %s %s %d:%d, want OUT_OF_MEMORY OutOfMemory 0:125", got.State, got.Reason, got.ExitCode, got.Signal)
+	}
+	if got.Stdout != "status 137\n" || !strings.Contains(got.Stderr, "oom-kill") {
+		t.Errorf("stdout %q, stderr %q", got.Stdout, got.Stderr)
+	}
+}
+
+// TestPolledWhenAsked: with polling turned off a step may stand above its
+// limit until somebody asks how it is, be it only sstat.
+func TestPolledWhenAsked(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Conf: "JobAcctGatherFrequency=task=0\nSlurmdTimeout=300"})
+	run := c.Submit(t, fmt.Sprintf("exec %s hold x anon=150", c.InstallSelf(t)), "--mem=100")
+	held(t, run, "x")
+	if r, err := run.Now(t.Context()); err != nil || r.State != "RUNNING" {
+		t.Fatalf("job is %s before anybody asked: %v", r.State, err)
+	}
+	c.Do(t, "sstat", "-j", run.ID+".batch")
+	if r := run.Wait(t); r.State != "FAILED" || r.Signal != 9 {
+		t.Errorf("job is %s %d:%d after sstat, want it killed", r.State, r.ExitCode, r.Signal)
+	}
+}
+
+// TestVSizeFactor: virtual memory is summed over the same processes, and each
+// process gets its limit as RLIMIT_AS too.
+func TestVSizeFactor(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Conf: "VSizeFactor=200"})
+	got := c.Srun(t, "--mem=2500", "bash", "-c", "ulimit -v")
+	if want := fmt.Sprintln(2500 * 2 << 10); got.Stdout != want {
+		t.Errorf("RLIMIT_AS is %q, want %q: VSizeFactor of --mem", got.Stdout, want)
+	}
+	script := `%[1]s hold x virtual=2200 & %[1]s hold y virtual=2200 & wait`
+	run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "--mem=2500")
+	r := run.Wait(t)
+	if r.State != "FAILED" || r.Signal != 9 || !strings.Contains(run.Log(), "exceeded virtual memory limit") {
+		t.Errorf("job is %s %d:%d, stderr %s", r.State, r.ExitCode, r.Signal, r.Stderr)
+	}
+}
+
+// TestFrequency: sbatch hands --acctg-freq down in the environment, srun does
+// not. Neither may turn polling off, or slow it down.
+func TestFrequency(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Poll: 5})
+	run := c.Submit(t, "echo $SLURM_ACCTG_FREQ", "--acctg-freq=task=3")
+	for _, freq := range []string{"0", "30"} {
+		got := c.Srun(t, "--mem=100", "--acctg-freq="+freq, "true")
+		if got.Code == 0 || !strings.Contains(got.Stderr, "Invalid accounting frequency") {
+			t.Errorf("srun --acctg-freq=%s: status %d, stderr %q: want a refusal", freq, got.Code, got.Stderr)
+		}
+	}
+	got := c.Srun(t, "--mem=100", "--acctg-freq=2", "bash", "-c", "echo $SLURM_ACCTG_FREQ")
+	if got.Code != 0 || got.Stdout != "\n" {
+		t.Errorf("srun: status %d, SLURM_ACCTG_FREQ %q: want none", got.Code, got.Stdout)
+	}
+	if got := run.Wait(t); got.Stdout != "task=3\n" {
+		t.Errorf("sbatch: SLURM_ACCTG_FREQ %q, want task=3", got.Stdout)
+	}
+}
