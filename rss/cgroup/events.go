@@ -1,0 +1,167 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// Events counts what the limits of a level have caused since it was made. Read
+// the difference of two readings: the counters may have moved before we came,
+// and a group kill counts some processes twice.
+type Events struct {
+	// OOMKill counts processes that the OOM killer ended at this level and
+	// below: memory.events of v2; on v1 the sum of memory.oom_control's
+	// oom_kill (Linux 4.13) over all directories below that still exist, since
+	// v1 counts a kill where the victim was.
+	OOMKill uint64
+	// Hit counts how often the charge met the limit: memory.failcnt of v1, max
+	// of v2's memory.events. Page cache alone makes it rise; harmless.
+	Hit uint64
+	// High counts allocations slowed down above memory.high, v2 only.
+	High uint64
+	// UnderOOM says that v1's OOM killer is at work, or is switched off with
+	// the level's processes waiting.
+	UnderOOM bool
+}
+
+// Events reads the counters. On v1 it reads one file for each directory below.
+func (l *Level) Events() (Events, error) {
+	if l.Version == 2 {
+		b, err := os.ReadFile(l.file("memory.events"))
+		if err != nil {
+			return Events{}, fmt.Errorf("cannot read %s: %w", l.file("memory.events"), pathless(err))
+		}
+		e, err := parseEvents(b)
+		if err != nil {
+			return Events{}, fmt.Errorf("cannot parse %s: %w", l.file("memory.events"), err)
+		}
+		return e, nil
+	}
+	var e Events
+	if n, err := readLimit(l.file("memory.failcnt")); err == nil {
+		e.Hit = uint64(n)
+	}
+	var failed error
+	walk(l.Dir, func(dir string) {
+		name := filepath.Join(dir, "memory.oom_control")
+		b, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) && dir != l.Dir {
+			return
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("cannot read %s: %w", name, pathless(err)))
+			return
+		}
+		c, err := parseEvents(b)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("cannot parse %s: %w", name, err))
+			return
+		}
+		e.OOMKill += c.OOMKill
+		e.UnderOOM = e.UnderOOM || c.UnderOOM
+	})
+	return e, failed
+}
+
+// parseEvents reads memory.events or memory.oom_control: "name value" lines.
+func parseEvents(b []byte) (Events, error) {
+	var e Events
+	found := false
+	for line := range bytes.Lines(b) {
+		f := bytes.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if len(f) != 2 {
+			return e, errMalformed
+		}
+		n, err := strconv.ParseUint(string(f[1]), 10, 64)
+		if err != nil {
+			return e, errMalformed
+		}
+		found = true
+		switch string(f[0]) {
+		case "oom_kill":
+			e.OOMKill = n
+		case "max":
+			e.Hit = n
+		case "high":
+			e.High = n
+		case "under_oom":
+			e.UnderOOM = n != 0
+		}
+	}
+	if !found {
+		return e, errMalformed
+	}
+	return e, nil
+}
+
+// Procs returns the PIDs of all processes at this level and below, sorted, by
+// cgroup.procs opened anew: a kept descriptor of v1 never shows new members.
+// Directories that vanish meanwhile are passed over. The error says that the
+// level's own cgroup.procs could not be read.
+func (l *Level) Procs() ([]int, error) {
+	var pids []int
+	var failed error
+	walk(l.Dir, func(dir string) {
+		name := filepath.Join(dir, "cgroup.procs")
+		b, err := os.ReadFile(name)
+		if err != nil {
+			// EOPNOTSUPP: a threaded v2 group, whose processes are listed
+			// at the root of its threaded tree.
+			if dir == l.Dir && !errors.Is(err, syscall.EOPNOTSUPP) {
+				failed = fmt.Errorf("cannot read %s: %w", name, pathless(err))
+			}
+			return
+		}
+		list, err := parseProcs(b)
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("cannot parse %s: %w", name, err)
+		}
+		pids = append(pids, list...)
+	})
+	slices.Sort(pids)
+	return slices.Compact(pids), failed
+}
+
+// parseProcs reads cgroup.procs: one PID a line, 0 for a process that our PID
+// namespace does not show.
+func parseProcs(b []byte) ([]int, error) {
+	var pids []int
+	for line := range bytes.Lines(b) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		n, err := strconv.ParseUint(string(line), 10, 31)
+		if err != nil {
+			return pids, errMalformed
+		}
+		if n > 0 {
+			pids = append(pids, int(n))
+		}
+	}
+	return pids, nil
+}
+
+// walk calls do for a directory and all below it, those that can be listed.
+func walk(dir string, do func(dir string)) {
+	do(dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			walk(filepath.Join(dir, e.Name()), do)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Unlimited stands for no limit: "max" on v2, the sentinel
+// 9223372036854771712 (less with larger pages) on v1.
+const Unlimited = rss.Bytes(math.MaxUint64)
+
+// Level is one directory of the memory hierarchy.
+type Level struct {
+	Version int    // 1 or 2
+	Dir     string // the directory
+	Name    string // its path below the mount: "/slurm/uid_1000/job_7"
+
+	leaf bool
+	// flat is set where, before Linux 5.11, memory.use_hierarchy is 0: the
+	// level does not limit the levels below it.
+	flat  bool
+	fixed *Limits
+
+	usage, stat, max, swap, high counter
+}
+
+// Limits is what a level allows, in bytes; [Unlimited] where it sets none.
+type Limits struct {
+	// Max is memory.limit_in_bytes (v1) or memory.max (v2).
+	Max rss.Bytes
+	// Swap is, on v1, memory.memsw.limit_in_bytes, a limit of memory and swap
+	// together; on v2, memory.swap.max, of swap alone. Without the file (v1
+	// without swap accounting, v2 before Linux 5.0 or without swap) Unlimited.
+	Swap rss.Bytes
+	// High is memory.high, v2 only: above it allocations are slowed down.
+	High rss.Bytes
+	// Soft is memory.soft_limit_in_bytes, v1 only; it kills nothing.
+	Soft rss.Bytes
+	// Swappable is false where memory.swappiness is 0, v1 only: its anonymous
+	// memory is then never swapped out to keep a limit.
+	Swappable bool
+}
+
+// file names, v1 then v2.
+var (
+	usageFile = [3]string{1: "memory.usage_in_bytes", 2: "memory.current"}
+	maxFile   = [3]string{1: "memory.limit_in_bytes", 2: "memory.max"}
+	swapLimit = [3]string{1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
+	swapUsage = [3]string{1: "memory.memsw.usage_in_bytes", 2: "memory.swap.current"}
+	peakFile  = [3]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}
+)
+
+// UsageFile, MaxFile, SwapFile, HighFile and StatFile are the files a number
+// was read from, for people.
+func (l *Level) UsageFile() string { return l.file(usageFile[l.Version]) }
+
+// MaxFile is the file of Limits.Max.
+func (l *Level) MaxFile() string { return l.file(maxFile[l.Version]) }
+
+// SwapFile is the file of Limits.Swap.
+func (l *Level) SwapFile() string { return l.file(swapLimit[l.Version]) }
+
+// SwapUsageFile is the file of SwapUsage.
+func (l *Level) SwapUsageFile() string { return l.file(swapUsage[l.Version]) }
+
+// HighFile is the file of Limits.High.
+func (l *Level) HighFile() string { return l.file("memory.high") }
+
+// StatFile is the file that Memory reads beside the usage.
+func (l *Level) StatFile() string { return l.file("memory.stat") }
+
+func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
+
+// exists says that the directory accounts memory: a v2 root and a v2 group
+// without the controller have no memory.current.
+func (l *Level) exists() bool {
+	_, err := os.Stat(l.UsageFile())
+	return err == nil
+}
+
+// Limits reads what the level allows: Max, Swap and High anew, the rest as it
+// was at the first call. It fails only where the limit itself cannot be read;
+// every other missing file is no limit.
+func (l *Level) Limits() (Limits, error) {
+	none := Limits{Max: Unlimited, Swap: Unlimited, High: Unlimited, Soft: Unlimited, Swappable: true}
+	if l.fixed == nil {
+		l.fixed = l.readFixed(none)
+	}
+	lim := *l.fixed
+	var err error
+	if lim.Max, err = l.max.number(l.Dir, maxFile[l.Version]); err != nil {
+		return none, err
+	}
+	lim.Swap = l.swap.optional(l.Dir, swapLimit[l.Version])
+	if l.Version == 2 {
+		lim.High = l.high.optional(l.Dir, "memory.high")
+	}
+	if l.flat {
+		return none, nil
+	}
+	return lim, nil
+}
+
+// readFixed reads what is not worth reading again.
+func (l *Level) readFixed(lim Limits) *Limits {
+	if l.Version != 1 {
+		return &lim
+	}
+	lim.Soft, _ = readLimit(l.file("memory.soft_limit_in_bytes"))
+	if n, err := readLimit(l.file("memory.swappiness")); err == nil && n == 0 {
+		lim.Swappable = false
+	}
+	if n, err := readLimit(l.file("memory.use_hierarchy")); err == nil && n == 0 {
+		l.flat = !l.leaf
+	}
+	return &lim
+}
+
+// Usage reads the charge, memory.usage_in_bytes or memory.current, by one
+// pread of a kept descriptor: an upper bound of everything that can kill.
+func (l *Level) Usage() (rss.Bytes, error) {
+	return l.usage.number(l.Dir, usageFile[l.Version])
+}
+
+// SwapUsage reads memory.memsw.usage_in_bytes on v1, which is memory and swap
+// together, or memory.swap.current on v2, which is swap alone.
+func (l *Level) SwapUsage() (rss.Bytes, error) { return readLimit(l.file(swapUsage[l.Version])) }
+
+// Peak reads memory.max_usage_in_bytes or memory.peak (Linux 5.19): the
+// highest charge in the life of the cgroup, page cache included. A hint, not a
+// measure of one run.
+func (l *Level) Peak() (rss.Bytes, error) { return readLimit(l.file(peakFile[l.Version])) }
+
+// Close gives the descriptors back; they are opened again when needed.
+func (l *Level) Close() {
+	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high} {
+		c.close()
+	}
+}
+
+// readLimit reads a file of one number, or "max".
+func readLimit(name string) (rss.Bytes, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return Unlimited, fmt.Errorf("cannot read %s: %w", name, pathless(err))
+	}
+	n, err := parseLimit(b)
+	if err != nil {
+		return Unlimited, fmt.Errorf("cannot parse %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// pathless takes the path out of an error whose text names it already.
+func pathless(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// counter is a file read again and again by one pread.
+type counter struct {
+	fd     int
+	has    bool
+	absent bool // the kernel has no such file
+	buf    []byte
+}
+
+// number reads a file of one number, or "max".
+func (c *counter) number(dir, name string) (rss.Bytes, error) {
+	b, err := c.read(dir, name)
+	if err != nil {
+		return Unlimited, err
+	}
+	n, err := parseLimit(b)
+	if err != nil {
+		return Unlimited, fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, name), err)
+	}
+	return n, nil
+}
+
+// optional is number for a limit that the kernel need not have: what cannot be
+// read is no limit, and what does not exist is not looked for again.
+func (c *counter) optional(dir, name string) rss.Bytes {
+	if c.absent {
+		return Unlimited
+	}
+	n, err := c.number(dir, name)
+	c.absent = errors.Is(err, fs.ErrNotExist)
+	return n
+}
+
+// read returns the contents, valid until the next call. A removed cgroup gives
+// ENODEV, and the file is opened anew once, in case the directory is back.
+func (c *counter) read(dir, name string) ([]byte, error) {
+	for again := true; ; again = false {
+		if !c.has {
+			fd, err := unix.Open(filepath.Join(dir, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, name), err)
+			}
+			c.fd, c.has = fd, true
+			if c.buf == nil {
+				c.buf = make([]byte, 64)
+			}
+		}
+		b, err := c.pread()
+		if err == nil {
+			return b, nil
+		}
+		c.close()
+		if !again {
+			return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, name), err)
+		}
+	}
+}
+
+func (c *counter) pread() ([]byte, error) {
+	for {
+		n, err := unix.Pread(c.fd, c.buf, 0)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case n < len(c.buf):
+			return c.buf[:n], nil
+		case n > 64<<10:
+			return nil, errMalformed
+		default:
+			c.buf = make([]byte, 4*len(c.buf))
+		}
+	}
+}
+
+func (c *counter) close() {
+	if c.has {
+		unix.Close(c.fd)
+		c.has = false
+	}
+}

@@ -1,0 +1,97 @@
+package proctree_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+)
+
+func proc(pid int, size rss.Bytes) rss.Proc {
+	return rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, RSS: size}
+}
+
+// The readings of 64 processes of 1 GiB, 20 ms each, take a hundredth of the
+// time that passes.
+func TestBudgetShare(t *testing.T) {
+	var b proctree.PSSBudget
+	var procs []rss.Proc
+	for i := range 64 {
+		procs = append(procs, proc(i+1, rss.GiB))
+	}
+	const cost = 20 * time.Millisecond
+	var spent time.Duration
+	end := 10 * time.Minute
+	for now := time.Duration(0); now < end; now += 100 * time.Millisecond {
+		b.Update(procs)
+		for id, ok := b.Due(now); ok; id, ok = b.Due(now) {
+			spent += cost
+			b.Done(id, rss.PSS{PSS: rss.GiB / 2, RSS: rss.GiB, Cost: cost}, nil, now)
+		}
+	}
+	if share := float64(spent) / float64(end); share > 0.0105 || share < 0.008 {
+		t.Errorf("took %.4f of the time", share)
+	}
+	b.Attach(procs)
+	for _, p := range procs {
+		if p.PSS == nil || end-p.PSS.At > 5*time.Minute {
+			t.Errorf("%d was not read, or not for long: %+v", p.ID.PID, p.PSS)
+		}
+	}
+}
+
+func TestBudgetSmallOnesAtOnce(t *testing.T) {
+	var b proctree.PSSBudget
+	var procs []rss.Proc
+	for i := range 64 {
+		procs = append(procs, proc(i+1, rss.MiB))
+	}
+	b.Update(procs)
+	n, now := 0, time.Hour
+	for id, ok := b.Due(now); ok; id, ok = b.Due(now) {
+		b.Done(id, rss.PSS{PSS: rss.MiB, RSS: rss.MiB, Cost: 10 * time.Microsecond}, nil, now)
+		n++
+	}
+	if n != 64 {
+		t.Errorf("%d of 64 read", n)
+	}
+}
+
+func TestBudgetOrder(t *testing.T) {
+	b := proctree.PSSBudget{Largest: 8 * rss.GiB}
+	procs := []rss.Proc{proc(1, rss.MiB), proc(2, rss.GiB), proc(3, 9*rss.GiB), proc(4, 0)}
+	b.Update(procs)
+	done := func(want int, now time.Duration, err error) {
+		t.Helper()
+		id, ok := b.Due(now)
+		if !ok || id.PID != want {
+			t.Fatalf("due: %v, %v; want %d", id, ok, want)
+		}
+		b.Done(id, rss.PSS{PSS: 1, RSS: find(procs, want).RSS, Cost: time.Nanosecond}, err, now)
+	}
+	done(2, 0, nil)
+	done(1, 0, nil)
+	if id, ok := b.Due(0); ok {
+		t.Fatalf("due: %v: too large, empty, or just read", id)
+	}
+	procs = []rss.Proc{proc(1, 600*rss.MiB), proc(2, rss.GiB+rss.MiB)}
+	b.Update(procs)
+	done(1, time.Second, errors.New("denied"))
+	done(2, time.Second, nil)
+	if id, ok := b.Due(time.Second); ok {
+		t.Fatalf("due: %v: failed or just read", id)
+	}
+	done(1, 62*time.Second, nil)
+
+	t.Run("never two at once", func(t *testing.T) {
+		b.Update([]rss.Proc{proc(9, rss.GiB)})
+		if id, ok := b.Due(time.Hour); !ok || id.PID != 9 {
+			t.Fatal(id, ok)
+		}
+		if id, ok := b.Due(time.Hour); ok {
+			t.Fatal(id)
+		}
+	})
+}

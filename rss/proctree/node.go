@@ -1,0 +1,115 @@
+package proctree
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// MemInfo is what limits need of /proc/meminfo, in bytes.
+type MemInfo struct {
+	Total, Available, SwapTotal, SwapFree rss.Bytes
+}
+
+// Node reads /proc/meminfo again and again through one descriptor. It belongs
+// to one goroutine.
+type Node struct {
+	name string
+	fd   int
+	has  bool
+	buf  []byte
+}
+
+// NewNode returns a reader of the node's memory in the procfs mounted at proc.
+// It opens nothing yet.
+func NewNode(proc string) *Node { return &Node{name: filepath.Join(proc, "meminfo")} }
+
+// Close gives the descriptor back.
+func (n *Node) Close() {
+	if n.has {
+		unix.Close(n.fd)
+		n.has = false
+	}
+}
+
+// Read reads /proc/meminfo. MemAvailable exists since Linux 3.14; without it
+// Read fails.
+func (n *Node) Read() (MemInfo, error) {
+	if !n.has {
+		fd, err := unix.Open(n.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return MemInfo{}, fmt.Errorf("cannot read %s: %w", n.name, err)
+		}
+		n.fd, n.has = fd, true
+		if n.buf == nil {
+			n.buf = make([]byte, 4<<10)
+		}
+	}
+	for {
+		got, err := unix.Pread(n.fd, n.buf, 0)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			n.Close()
+			return MemInfo{}, fmt.Errorf("cannot read %s: %w", n.name, err)
+		}
+		m, err := parseMemInfo(n.buf[:got])
+		if err != nil {
+			return m, fmt.Errorf("cannot parse %s: %w", n.name, err)
+		}
+		return m, nil
+	}
+}
+
+// ReadMemInfo reads /proc/meminfo once.
+func ReadMemInfo(proc string) (MemInfo, error) {
+	n := NewNode(proc)
+	defer n.Close()
+	return n.Read()
+}
+
+// parseMemInfo reads /proc/meminfo (proc_meminfo(5)), "Name: value kB" lines.
+func parseMemInfo(b []byte) (MemInfo, error) {
+	var m MemInfo
+	found := 0
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 {
+			continue
+		}
+		var to *rss.Bytes
+		switch string(line[:colon]) {
+		case "MemTotal":
+			to = &m.Total
+			found |= 1
+		case "MemAvailable":
+			to = &m.Available
+			found |= 2
+		case "SwapTotal":
+			to = &m.SwapTotal
+		case "SwapFree":
+			to = &m.SwapFree
+		default:
+			continue
+		}
+		w, unit := field(line[colon+1:])
+		v, ok := number(w)
+		unit, _ = field(unit)
+		if !ok || string(unit) != "kB" {
+			return m, errMalformed
+		}
+		*to = rss.Bytes(v) * rss.KiB
+	}
+	if found != 3 {
+		return m, errMalformed
+	}
+	return m, nil
+}

@@ -1,0 +1,68 @@
+package proctree
+
+import (
+	"os"
+	"testing"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+func TestParseMemInfo(t *testing.T) {
+	got, err := parseMemInfo([]byte("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:\t  400 kB\nHugePages_Total: 3\nSwapTotal: 20 kB\nSwapFree: 10 kB\n"))
+	if want := (MemInfo{1000 << 10, 400 << 10, 20 << 10, 10 << 10}); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, in := range []string{"", "MemTotal: 1 kB\n", "MemTotal: 1 MB\nMemAvailable: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 1\nMemAvailable: 1 kB\n"} {
+		if got, err := parseMemInfo([]byte(in)); err == nil {
+			t.Errorf("%q: got %+v", in, got)
+		}
+	}
+}
+
+func FuzzParseMemInfo(f *testing.F) {
+	f.Add([]byte("MemTotal: 1 kB\nMemAvailable: 1 kB\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := parseMemInfo(b); err == nil && len(b) < len("MemTotal:1 kB\nMemAvailable:1 kB") {
+			t.Errorf("%+v from %q", m, b)
+		}
+	})
+}
+
+// The same file through two code paths.
+func TestMemInfoAsProcfsReadsIt(t *testing.T) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Skip(err)
+	}
+	theirs, err := fs.Meminfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NewNode("/proc")
+	defer n.Close()
+	for range 2 {
+		ours, err := n.Read()
+		if err != nil || ours.Total != rss.Bytes(*theirs.MemTotalBytes) || ours.SwapTotal != rss.Bytes(*theirs.SwapTotalBytes) {
+			t.Errorf("ours %+v, %v, theirs %d", ours, err, *theirs.MemTotalBytes)
+		}
+	}
+}
+
+func TestStatAsProcfsReadsIt(t *testing.T) {
+	p, err := procfs.Self()
+	if err != nil {
+		t.Skip(err)
+	}
+	theirs, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New("/proc")
+	defer r.Close()
+	ours, err := r.One(os.Getpid())
+	if err != nil || ours.ID.Start != theirs.Starttime || ours.Parent != theirs.PPID || ours.Group != theirs.PGRP || ours.Comm != theirs.Comm {
+		t.Errorf("ours %+v, %v, theirs %+v", ours, err, theirs)
+	}
+}

@@ -1,0 +1,48 @@
+package proctree
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// PSS reads /proc/PID/smaps_rollup (Linux 4.14; ptrace access needed). It
+// costs about 7 to 21 ms for each GiB that is resident, holds the process's
+// mmap_lock for most of that, and waits for it: call it on a side goroutine,
+// as often as a [PSSBudget] allows. At is left 0: the reader has no clock.
+func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
+	began := time.Now()
+	p, err := readRollup(r.proc, id.PID)
+	if err != nil {
+		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, err)
+	}
+	// The same process has the PID after the reading, so it had it before.
+	start, err := StartTime(r.proc, id.PID)
+	if err != nil {
+		return rss.PSS{}, err
+	}
+	if id.Start != 0 && start != id.Start {
+		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, errGone)
+	}
+	p.Cost = time.Since(began)
+	return p, nil
+}
+
+func readRollup(proc string, pid int) (rss.PSS, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return rss.PSS{}, err
+	}
+	p, err := fs.Proc(pid)
+	if err != nil {
+		return rss.PSS{}, err
+	}
+	m, err := p.ProcSMapsRollup()
+	if err != nil {
+		return rss.PSS{}, err
+	}
+	return rss.PSS{PSS: rss.Bytes(m.Pss), RSS: rss.Bytes(m.Rss)}, nil
+}

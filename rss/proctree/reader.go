@@ -1,0 +1,179 @@
+package proctree
+
+import (
+	"fmt"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Reader reads processes below one mount point of procfs. It remembers the
+// population of the last [Reader.Tree] and holds one descriptor, of the mount
+// point; Close gives it back.
+type Reader struct {
+	proc string
+	f    *files
+
+	root  rss.ProcID
+	known map[int]*entry
+	tick  uint64
+	pids  []int
+	last  []int // members of the last tree that have memory, for SumRSS
+}
+
+// New returns a reader of the procfs mounted at proc, "/proc" outside tests.
+// It opens nothing yet.
+func New(proc string) *Reader {
+	return &Reader{proc: proc, f: newFiles(proc), known: map[int]*entry{}}
+}
+
+// Close gives the reader's descriptor back. The reader opens it again if it is
+// used again.
+func (r *Reader) Close() { r.f.close() }
+
+// StartTime returns the start time of a process in clock ticks since boot,
+// field 22 of /proc/PID/stat.
+func StartTime(proc string, pid int) (uint64, error) {
+	f := newFiles(proc)
+	defer f.close()
+	b, err := f.read(pid, "stat")
+	if err != nil {
+		return 0, fmt.Errorf("cannot read stat of process %d: %w", pid, err)
+	}
+	s, err := parseStat(b)
+	if err != nil {
+		return 0, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
+	}
+	return s.start, nil
+}
+
+// One reads one process, by /proc/PID/stat and status.
+func (r *Reader) One(pid int) (rss.Proc, error) {
+	var e entry
+	p, err := r.read(pid, &e)
+	if err != nil {
+		return rss.Proc{}, fmt.Errorf("cannot read process %d: %w", pid, err)
+	}
+	return p, nil
+}
+
+// Group reads the processes with these PIDs, in the order given; those that
+// have vanished or cannot be read are left out and counted.
+func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps) {
+	var gaps rss.Gaps
+	procs := make([]rss.Proc, 0, len(pids))
+	for _, pid := range pids {
+		e := r.known[pid]
+		if e == nil {
+			e = new(entry)
+		}
+		p, err := r.read(pid, e)
+		if err != nil {
+			count(&gaps, err)
+			continue
+		}
+		if !e.member {
+			e.start, e.parent = p.ID.Start, p.Parent
+		}
+		procs = append(procs, p)
+	}
+	return procs, gaps
+}
+
+// SumRSS returns the sum of RSS over the population of the last Tree, by
+// /proc/PID/statm alone: nothing is discovered, and what has ended since
+// counts 0. The fast tick's measure.
+func (r *Reader) SumRSS() (rss.Bytes, error) {
+	var sum rss.Bytes
+	var failed error
+	for _, pid := range r.last {
+		b, err := r.f.read(pid, "statm")
+		if err == nil {
+			var n rss.Bytes
+			if n, _, err = parseStatm(b); err == nil {
+				sum += n
+				continue
+			}
+		}
+		if !Vanished(err) && failed == nil {
+			failed = fmt.Errorf("cannot read statm of process %d: %w", pid, err)
+		}
+	}
+	return sum, failed
+}
+
+// read reads stat and status of one process. The name is kept in e, so that it
+// is allocated once in a process's life.
+func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
+	b, err := r.f.read(pid, "stat")
+	if err != nil {
+		return rss.Proc{}, err
+	}
+	s, err := parseStat(b)
+	if err != nil {
+		return rss.Proc{}, err
+	}
+	if e.comm != string(s.comm) {
+		e.comm = string(s.comm)
+	}
+	p := rss.Proc{
+		ID:      rss.ProcID{PID: pid, Start: s.start},
+		Parent:  s.parent,
+		Group:   s.group,
+		Comm:    e.comm,
+		State:   s.state,
+		Role:    role(e.comm),
+		Threads: s.threads,
+	}
+	u := e.sizes
+	if e.start != s.start || !e.current(s, r.tick) {
+		if b, err = r.f.read(pid, "status"); err != nil {
+			return rss.Proc{}, err
+		}
+		if u, err = parseStatus(b); err != nil {
+			return rss.Proc{}, err
+		}
+		if s.state == 'Z' && s.threads > 1 {
+			u = r.liveThread(pid, u)
+		} else {
+			e.sizes, e.parts, e.sized = u, [2]rss.Bytes{s.rss, s.virtual}, r.tick
+		}
+	}
+	p.RSS, p.Anon, p.File, p.Shmem, p.Virtual = u.rss, u.anon, u.file, u.shmem, u.virtual
+	return p, nil
+}
+
+// liveThread returns what another thread of the process shows where its main
+// thread has ended before the others: the memory is still there, and
+// /proc/PID/status of the main thread no longer tells.
+func (r *Reader) liveThread(pid int, u status) status {
+	t := newFiles(fmt.Sprintf("%s/%d/task", r.proc, pid))
+	defer t.close()
+	tids, err := t.pids(nil)
+	if err != nil {
+		return u
+	}
+	for _, tid := range tids {
+		if tid == pid {
+			continue
+		}
+		b, err := t.read(tid, "status")
+		if err != nil {
+			continue
+		}
+		if v, err := parseStatus(b); err == nil && v.rss > 0 {
+			return v
+		}
+	}
+	return u
+}
+
+func count(g *rss.Gaps, err error) {
+	switch {
+	case Vanished(err):
+		g.Vanished++
+	case Denied(err):
+		g.Denied++
+	default:
+		g.Malformed++
+	}
+}

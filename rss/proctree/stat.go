@@ -1,0 +1,214 @@
+package proctree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// errMalformed is wrapped by the errors of every parser here.
+var errMalformed = errors.New("malformed")
+
+// errGone says that a PID belongs to another process by now.
+var errGone = fmt.Errorf("the process has ended: %w", syscall.ESRCH)
+
+var pageSize = rss.Bytes(os.Getpagesize())
+
+// stat is what the tree needs of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct {
+	comm    []byte // valid as long as the buffer that was parsed
+	state   byte
+	parent  int
+	group   int
+	threads int
+	start   uint64 // clock ticks since boot
+	virtual rss.Bytes
+	rss     rss.Bytes
+}
+
+// parseStat reads one line of /proc/PID/stat. The command name may hold any
+// byte, parentheses and newlines too, so it ends at the last ')'.
+func parseStat(b []byte) (stat, error) {
+	var s stat
+	open, last := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || last < open {
+		return s, errMalformed
+	}
+	s.comm = b[open+1 : last]
+	rest := b[last+1:]
+	const first, needed = 3, 24
+	for i := first; i <= needed; i++ {
+		var w []byte
+		w, rest = field(rest)
+		if len(w) == 0 {
+			return s, errMalformed
+		}
+		ok := true
+		var n uint64
+		switch i {
+		case 3:
+			if len(w) != 1 {
+				return s, errMalformed
+			}
+			s.state = w[0]
+		case 4:
+			n, ok = number(w)
+			s.parent = int(n)
+		case 5:
+			n, ok = number(w)
+			s.group = int(n)
+		case 20:
+			n, ok = number(w)
+			s.threads = int(n)
+		case 22:
+			s.start, ok = number(w)
+		case 23:
+			n, ok = number(w)
+			s.virtual = rss.Bytes(n)
+		case 24:
+			n, ok = number(w)
+			s.rss = rss.Bytes(n) * pageSize
+		}
+		if !ok {
+			return s, errMalformed
+		}
+	}
+	return s, nil
+}
+
+// parseStatm reads the resident size from /proc/PID/statm, whose fields are in
+// pages: size, resident, shared, text, lib, data, dt.
+func parseStatm(b []byte) (resident, shared rss.Bytes, err error) {
+	_, b = field(b)
+	w, b := field(b)
+	r, ok := number(w)
+	w, _ = field(b)
+	s, ok2 := number(w)
+	if !ok || !ok2 {
+		return 0, 0, errMalformed
+	}
+	return rss.Bytes(r) * pageSize, rss.Bytes(s) * pageSize, nil
+}
+
+// status is what the tree needs of /proc/PID/status, in bytes.
+type status struct {
+	rss, anon, file, shmem, virtual rss.Bytes
+	threads                         int
+}
+
+// parseStatus reads /proc/PID/status. A zombie and a kernel thread have no Vm
+// lines: their sizes are 0. RssAnon, RssFile and RssShmem exist since Linux
+// 4.5; without them all of VmRSS counts as anonymous.
+func parseStatus(b []byte) (status, error) {
+	var s status
+	split, threads := false, false
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 {
+			continue
+		}
+		var to *rss.Bytes
+		switch string(line[:colon]) {
+		case "VmSize":
+			to = &s.virtual
+		case "VmRSS":
+			to = &s.rss
+		case "RssAnon":
+			to = &s.anon
+			split = true
+		case "RssFile":
+			to = &s.file
+		case "RssShmem":
+			to = &s.shmem
+		case "Threads":
+			w, _ := field(line[colon+1:])
+			n, ok := number(w)
+			if !ok {
+				return s, errMalformed
+			}
+			s.threads, threads = int(n), true
+			continue
+		default:
+			continue
+		}
+		w, unit := field(line[colon+1:])
+		n, ok := number(w)
+		unit, _ = field(unit)
+		if !ok || string(unit) != "kB" {
+			return s, errMalformed
+		}
+		*to = rss.Bytes(n) * rss.KiB
+	}
+	if !threads {
+		return s, errMalformed
+	}
+	if !split {
+		s.anon = s.rss
+	}
+	return s, nil
+}
+
+// field returns the first word of b and what follows it. Words end at a space,
+// a tab or a newline.
+func field(b []byte) (word, rest []byte) {
+	i := 0
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n') {
+		i++
+	}
+	j := i
+	for j < len(b) && b[j] != ' ' && b[j] != '\t' && b[j] != '\n' {
+		j++
+	}
+	return b[i:j], b[j:]
+}
+
+func cutLine(b []byte) (line, rest []byte) {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		return b[:i], b[i+1:]
+	}
+	return b, nil
+}
+
+// number reads a decimal number. A minus sign is accepted and gives 0: some
+// counters are printed signed and dip below 0 for a moment.
+func number(w []byte) (uint64, bool) {
+	negative := len(w) > 1 && w[0] == '-'
+	if negative {
+		w = w[1:]
+	}
+	if len(w) == 0 || len(w) > 20 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range w {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d := uint64(c - '0')
+		if n > (1<<64-1-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	if negative {
+		n = 0
+	}
+	return n, true
+}
+
+// role knows a process by its name where the name is proof enough; what a
+// trainer and a worker are, the loader hook tells.
+func role(comm string) rss.Role {
+	// The kernel cuts comm at 15 bytes.
+	if strings.HasPrefix(comm, "torch_shm_manag") {
+		return rss.RoleShmManager
+	}
+	return rss.RoleOther
+}

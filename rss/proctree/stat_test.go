@@ -1,0 +1,148 @@
+package proctree
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+const statRest = " S 10 11 12 0 -1 4194304 10 0 0 0 5 6 0 0 20 0 3 0 4711 8192 2 18446744073709551615 1 1 0 0 0 0\n"
+
+func TestParseStatHostileNames(t *testing.T) {
+	for _, comm := range []string{
+		"python3", "", " ", ")", "(", "a) Z 1 1 (b", "foo) Z ", "x\ny", "\t", "a (b) c", "tor\xc3", "\xff\xfe", "))) R 1",
+	} {
+		s, err := parseStat([]byte("7 (" + comm + ")" + statRest))
+		if err != nil {
+			t.Errorf("%q: %v", comm, err)
+			continue
+		}
+		if string(s.comm) != comm || s.state != 'S' || s.parent != 10 || s.group != 11 ||
+			s.threads != 3 || s.start != 4711 || s.virtual != 8192 || s.rss != 2*pageSize {
+			t.Errorf("%q: got %q %+v", comm, s.comm, s)
+		}
+	}
+}
+
+func TestParseStatMalformed(t *testing.T) {
+	for _, in := range []string{
+		"", "7", "7 (x", "7 x)", ")(", "7 (x)", "7 (x) S", "7 (x) S 1 2 3", "7 (x) SS" + statRest[2:],
+		"7 (x)" + strings.Replace(statRest, "4711", "4x11", 1),
+		"7 (x)" + strings.Replace(statRest, "4711", "99999999999999999999999", 1),
+	} {
+		if s, err := parseStat([]byte(in)); err == nil {
+			t.Errorf("%q: no error, got %+v", in, s)
+		}
+	}
+}
+
+func TestParseStatm(t *testing.T) {
+	resident, shared, err := parseStatm([]byte("985 775 710 193 0 109 0\n"))
+	if err != nil || resident != 775*pageSize || shared != 710*pageSize {
+		t.Errorf("got %v, %v, %v", resident, shared, err)
+	}
+	for _, in := range []string{"", "1", "1 2", "a b c", "1 2 x"} {
+		if _, _, err := parseStatm([]byte(in)); err == nil {
+			t.Errorf("%q: no error", in)
+		}
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	got, err := parseStatus([]byte("Name:\tVmRSS:\t9 kB\nGroups:\t1 2 \nVmSize:\t  4000 kB\nVmRSS:\t   600 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t 300 kB\nThreads:\t7\n"))
+	want := status{rss: 600 << 10, anon: 100 << 10, file: 200 << 10, shmem: 300 << 10, virtual: 4000 << 10, threads: 7}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+
+	t.Run("zombie", func(t *testing.T) {
+		got, err := parseStatus([]byte("Name:\tx\nState:\tZ (zombie)\nThreads:\t1\n"))
+		if err != nil || got != (status{threads: 1}) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("before Linux 4.5", func(t *testing.T) {
+		got, err := parseStatus([]byte("VmRSS:\t 8 kB\nThreads:\t1\n"))
+		if err != nil || got != (status{rss: 8192, anon: 8192, threads: 1}) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("counter dips below zero", func(t *testing.T) {
+		got, err := parseStatus([]byte("VmRSS:\t 8 kB\nRssAnon:\t 12 kB\nRssFile:\t -4 kB\nThreads:\t1\n"))
+		if err != nil || got.file != 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	for _, in := range []string{"", "Threads:\n", "VmRSS:\t8 MB\nThreads:\t1\n", "VmRSS:\tx kB\nThreads:\t1\n", "VmRSS:\t8 kB\n"} {
+		if _, err := parseStatus([]byte(in)); err == nil {
+			t.Errorf("%q: no error", in)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for in, want := range map[string]uint64{"0": 0, "18446744073709551615": 1<<64 - 1, "-5": 0, "007": 7} {
+		if n, ok := number([]byte(in)); !ok || n != want {
+			t.Errorf("%q: got %d, %v", in, n, ok)
+		}
+	}
+	for _, in := range []string{"", "-", "+1", "18446744073709551616", "1.5", "0x1", "1 "} {
+		if n, ok := number([]byte(in)); ok {
+			t.Errorf("%q: got %d", in, n)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("7 (x) Z)" + statRest))
+	f.Add([]byte(") ("))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parseStat(b)
+		if err != nil {
+			return
+		}
+		if s.parent < 0 && !strings.Contains(string(b), fmt.Sprint(uint64(s.parent))) {
+			t.Errorf("parent %d from %q", s.parent, b)
+		}
+		if !strings.Contains(string(b), "("+string(s.comm)+")") {
+			t.Errorf("name %q from %q", s.comm, b)
+		}
+	})
+}
+
+func FuzzParseStatm(f *testing.F) {
+	f.Add([]byte("1 2 3 4 5 6 7"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, _, err := parseStatm(b); err == nil && len(b) < 5 {
+			t.Errorf("three fields from %q", b)
+		}
+	})
+}
+
+func FuzzParseStatus(f *testing.F) {
+	f.Add([]byte("VmRSS:\t 8 kB\nThreads:\t1\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := parseStatus(b); err == nil && !strings.Contains(string(b), "Threads:") {
+			t.Errorf("%+v from %q", s, b)
+		}
+	})
+}
+
+func FuzzAppendPIDs(f *testing.F) {
+	f.Add([]byte(strings.Repeat("\x00", 16) + "\x18\x00\x04" + "123\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, pid := range appendPIDs(nil, b) {
+			if pid <= 0 {
+				t.Errorf("PID %d from %q", pid, b)
+			}
+		}
+	})
+}
+
+func TestRole(t *testing.T) {
+	if role("torch_shm_manag") != rss.RoleShmManager || role("python3") != rss.RoleOther {
+		t.Error("roles by name")
+	}
+}

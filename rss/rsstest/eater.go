@@ -1,0 +1,144 @@
+package rsstest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// eaterRole is the variable by which a test binary knows that it is an eater.
+const eaterRole = "RSSTEST_EATER"
+
+// BeEater turns the process into an eater if [StartEater] started it, and does
+// not return then. Call it first in TestMain.
+func BeEater() {
+	if os.Getenv(eaterRole) == "" {
+		return
+	}
+	in := bufio.NewScanner(os.Stdin)
+	var held [][]byte
+	for in.Scan() {
+		var what, file string
+		var size int
+		fmt.Sscan(in.Text(), &what, &size, &file)
+		switch what {
+		case "anon":
+			b, err := touched(size)
+			if err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			held = append(held, b)
+		case "file":
+			if err := fill(file, size); err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+		}
+		fmt.Println("done", len(held))
+	}
+	os.Exit(0)
+}
+
+// touched maps memory outside of Go's heap, so that size is what it takes.
+func touched(size int) ([]byte, error) {
+	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < size; i += os.Getpagesize() {
+		b[i] = 1
+	}
+	return b, nil
+}
+
+// fill writes a file and reads it back, so that its pages are in memory and,
+// on a disk, clean.
+func fill(name string, size int) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	chunk := make([]byte, 1<<20)
+	for n := 0; n < size; n += len(chunk) {
+		if _, err := f.Write(chunk); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	for {
+		if _, err := f.Read(chunk); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Eater is a process that uses memory as it is told.
+type Eater struct {
+	PID int
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// StartEater starts the test binary as an eater. It ends with the test. The
+// package's TestMain must call [BeEater].
+func StartEater(t testing.TB) *Eater {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), eaterRole+"=1")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := &Eater{PID: c.Process.Pid, t: t, cmd: c, in: in, out: bufio.NewScanner(out)}
+	t.Cleanup(func() {
+		in.Close()
+		c.Wait()
+	})
+	return e
+}
+
+// Anon makes the eater touch this much of its own memory, and keep it. It
+// reports false where the eater did not survive.
+func (e *Eater) Anon(size rss.Bytes) bool { return e.do("anon %d", size) }
+
+// File makes the eater write a file of this size, sync it and read it.
+func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
+
+func (e *Eater) do(format string, args ...any) bool {
+	e.t.Helper()
+	if _, err := fmt.Fprintf(e.in, format+"\n", args...); err != nil {
+		return false
+	}
+	if !e.out.Scan() {
+		return false
+	}
+	if s := e.out.Text(); strings.HasPrefix(s, "error:") {
+		e.t.Fatal(s)
+	}
+	return true
+}
