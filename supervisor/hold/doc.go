@@ -1,0 +1,97 @@
+// Package hold is the process between whoever started us and the user's
+// command. It promises that the command runs as if it had been started bare,
+// that its end is ours, and that nothing that happens to the watcher changes
+// either.
+//
+// # Who does what
+//
+// The holder starts the command and then the watcher, both as its children in
+// its own process group and session. It alone waits: the command's pidfd is
+// polled, or SIGCHLD tells where the kernel has none (before 5.3), and one
+// waitid(2) by PID takes its status. Other children (the watcher, orphans
+// when we are a subreaper) are found by a look that leaves them zombies and
+// taken by PID, so the command is never taken for another; ptrace stops are
+// left alone. The holder alone forwards signals. When the command has ended it
+// tells the watcher, waits for it for Options.Flush at most, and Status.Die
+// ends the process with the same status, or by the same signal without a
+// core.
+//
+// All of that is one goroutine around poll(2). While all is well it allocates
+// nothing and reads no file but, on a signal, the watcher's status. Its threads
+// exist before the command does, so that a full pids.max later is no matter;
+// where there is no room for a second process at all, the command is executed
+// in our place. Starting a watcher may hang (the program may lie on a dead
+// file system), so it has its own thread.
+//
+// # Before the Go runtime
+//
+// When the first argument is "run", a C constructor notes what the runtime
+// would change: ignored and blocked signals, the soft RLIMIT_NOFILE, which
+// standard descriptors are closed, the parent death signal. The command is
+// made by clone(CLONE_VM|CLONE_VFORK) and gets all of it back by system calls
+// alone, the mask last; then execve(2), and /bin/sh for a script without
+// "#!", as execvp(3) does. Signals come through one C handler in place of the
+// runtime's: the runtime unblocks many in every thread, whatever the mask it
+// was given, and os/signal knows neither si_code nor si_pid. Those that stay
+// blocked come through a signalfd. Faults of our own go on to the runtime.
+//
+// # What is forwarded
+//
+// Each signal that reaches us and that the command has not got, once, to the
+// command's PID; what came by sigqueue(3) with its value. Not forwarded: what
+// tells of us (SIGCHLD, SIGXCPU and the like from the kernel) and what the
+// command got together with us, being in our process group. The terminal's
+// SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU and SIGWINCH always go to a group;
+// the kernel marks them. SIGHUP and SIGCONT at a hangup may go to the session's leader alone. And
+// kill(2) with a negative PID (scancel -f) looks just like one to us alone.
+//
+// The witness of that is the watcher: same group, all these signals blocked,
+// so that a signal to the group stays pending in it, where ShdPnd in
+// /proc/PID/status shows it. The kernel walks a group newest member first and
+// the watcher is younger than we are: when we have the signal, so has it.
+//
+// A bit in ShdPnd must never swallow a signal it does not belong to; a lost
+// signal is worse than a doubled one. So:
+//   - One bit is evidence once. From its use until the watcher has said that
+//     it took the signal (the request is numbered, an older answer frees
+//     nothing), further ones are forwarded. A group signal that comes in that
+//     millisecond may arrive twice. A direct one that the kernel delivers
+//     beside a group one may take its evidence; then the group one is
+//     forwarded in its place, and the command counts the same.
+//   - A bit that no signal of ours needed (somebody signalled the watcher
+//     alone) is reported by the watcher after 20 ms and taken when the holder,
+//     having read all its own signals, says so. The watcher is called
+//     rss-watcher, lest a pkill by our name meets it too. What remains is a
+//     sender that signals first us and then the watcher by PID within 20 ms, but
+//     not the command.
+//   - A stopped or dead watcher, one in another group, or none: no witness.
+//     Then kill(2) is forwarded, and SIGHUP and SIGCONT from the kernel if we
+//     lead the session.
+//   - SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGPROF, 32 and 33 have no
+//     witness: the runtime needs them open. Sent to the group they are doubled.
+//   - Two equal signals below 32 that wait at once are one, here as in any
+//     process. Real-time signals queue; a burst of them to the group may be
+//     doubled but for its first.
+//
+// # Stop and continue
+//
+// When the command has been stopped by SIGTSTP, SIGTTIN or SIGTTOU, the holder
+// stops itself by the same signal: a shell sees its job stopped. A SIGSTOP to
+// the command alone is not repeated, unless it answers ^Z. SIGCONT to the
+// holder goes on to the command. A holder that is stopped beside a command
+// that is not is continued by Link.Unstick. In an orphaned process group the
+// kernel ignores these three signals for us, as it does for a bare command.
+//
+// # What tells a held command from a bare one
+//
+// Its PID is not the one that its parent started, its parent is the holder,
+// and it leads neither group nor session where it would have: setsid(2) works
+// and a setpgid(0, 0) leaves the group. Forwarded signals name the holder as
+// sender. Interval timers, POSIX record locks, pending signals and children
+// that came through exec are the holder's: SIGALRM is forwarded, pending
+// signals too, the locks last as long as the holder. A core dump of the
+// command does not show in the status. Standard error, and files that are
+// neither pipe nor socket, stay open in the holder until it ends; pipes and
+// sockets do not. The holder's SIGKILL is not the command's. All else is
+// compared by the twin test.
+package hold

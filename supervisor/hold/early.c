@@ -1,0 +1,55 @@
+#define _GNU_SOURCE
+#include "hold.h"
+#include "raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+struct hold_early hold_early;
+
+#ifndef __GLIBC__
+// Only glibc hands argc and argv to constructors.
+static int asked_to_run(void) {
+	char buf[4096];
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return 0;
+	ssize_t n = read(fd, buf, sizeof buf - 1);
+	close(fd);
+	if (n <= 0) return 0;
+	buf[n] = 0;
+	size_t first = strlen(buf) + 1;
+	return first < (size_t)n && strcmp(buf + first, "run") == 0;
+}
+#endif
+
+// Runs before the Go runtime, which would install its handlers, raise the
+// soft RLIMIT_NOFILE and open /dev/null on closed standard descriptors.
+__attribute__((constructor)) static void note(int argc, char **argv) {
+#ifdef __GLIBC__
+	if (argc < 2 || strcmp(argv[1], "run") != 0) return;
+#else
+	(void)argc;
+	(void)argv;
+	if (!asked_to_run()) return;
+#endif
+	struct hold_early *e = &hold_early;
+	for (int s = 1; s <= 64; s++) {
+		struct raw_action a;
+		if (raw_sigaction(s, NULL, &a) == 0 && (void *)a.handler == (void *)SIG_IGN) e->ignored |= RAW_BIT(s);
+	}
+	// The five that a thread raises by a fault of its own cannot wait.
+	uint64_t all = ~(RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP));
+	raw_sigmask(SIG_BLOCK, &all, &e->blocked);
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+		e->nofile_soft = r.rlim_cur;
+		e->nofile_hard = r.rlim_max;
+	}
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) e->closed |= 1 << fd;
+	prctl(PR_GET_PDEATHSIG, &e->pdeathsig);
+	e->active = 1;
+}

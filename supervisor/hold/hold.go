@@ -1,0 +1,85 @@
+package hold
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Options say what to run and how to watch it.
+type Options struct {
+	Path string   // what to execute; the search in PATH is the caller's
+	Args []string // argv, the name included
+	Env  []string
+
+	// Watcher is the watcher's argv; [0] is the path to execute
+	// (/proc/self/exe survives an upgrade). Empty: no watcher.
+	Watcher []string
+	// Setup is handed to the watcher in Begin, at most 128 KiB.
+	Setup json.RawMessage
+	// KeepFDs are the descriptors of the user that the watcher needs
+	// (--events /dev/fd/3). 1 keeps the user's stdout open in it. Standard
+	// error it always has.
+	KeepFDs []int
+	// Flush is how long an ended command's watcher may take, 2 s when zero.
+	Flush time.Duration
+	// Log is told, on a goroutine of its own, what failed on our side.
+	Log func(string)
+}
+
+// Status is how the command ended.
+type Status struct {
+	Code   int // exit status, when Signal is 0
+	Signal int // the signal it died of
+	// Stopped: the watcher's stop ended it, Code is what it asked for.
+	Stopped bool
+	PID     int
+}
+
+// StartError says that the command could not be executed. It unwraps to the
+// errno of execve(2).
+type StartError struct {
+	Path  string
+	Errno syscall.Errno
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("cannot execute %s: %v", e.Path, e.Errno) }
+
+func (e *StartError) Unwrap() error { return e.Errno }
+
+// ErrNotHolder: the process was not started with "run" as its first argument,
+// so the signal state it was given is not known.
+var ErrNotHolder = errors.New("cannot hold a command: the first argument of this process is not \"run\"")
+
+// Run starts the command, watches over it and returns how it ended. The
+// process is the command's stand-in from then on: call Status.Die next. Run
+// locks the calling goroutine to its thread for good.
+func Run(o Options) (Status, error) {
+	if !active() {
+		return Status{}, ErrNotHolder
+	}
+	runtime.LockOSThread()
+	h, err := newHolder(o)
+	if err != nil {
+		// Without our descriptors there is nothing to hold with; the command
+		// does not need us.
+		return Status{}, Exec(o.Path, o.Args, o.Env)
+	}
+	if err := h.start(); err != nil {
+		return Status{}, err
+	}
+	return h.loop(), nil
+}
+
+// Exec replaces this process by the command, with the signals, limits and
+// descriptors that the user gave. It returns only a *StartError, or
+// ErrNotHolder.
+func Exec(path string, args, env []string) error {
+	if !active() {
+		return ErrNotHolder
+	}
+	return &StartError{Path: path, Errno: execInPlace(path, args, env)}
+}

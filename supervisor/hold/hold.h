@@ -1,0 +1,57 @@
+// The C half of the holder: what has to happen before the Go runtime starts,
+// between clone and execve, and inside a signal handler.
+#ifndef RSSWARDEN_HOLD_H
+#define RSSWARDEN_HOLD_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+// hold_early is what this process was given, noted by a constructor before
+// the Go runtime changed any of it. Bit n-1 of a set stands for signal n.
+struct hold_early {
+	int active; // argv[1] is "run": the state below is noted, signals are blocked
+	uint64_t ignored;
+	uint64_t blocked;
+	uint64_t nofile_soft, nofile_hard;
+	int closed;    // bit n: descriptor n (0, 1, 2) was closed
+	int pdeathsig; // PR_GET_PDEATHSIG
+};
+extern struct hold_early hold_early;
+
+// hold_record is what the signal handler writes to its pipe.
+struct hold_record {
+	int32_t signo, code, pid;
+	uint32_t uid;
+	uint64_t value; // of sigqueue(3)
+	uint64_t time;  // CLOCK_MONOTONIC, ns
+};
+
+// hold_child is one program to start.
+struct hold_child {
+	const char *path;
+	char **argv, **envp;
+	char **shell;       // argv for /bin/sh when execve says ENOEXEC, or NULL
+	int watcher;        // 0: the user's command, as bare; 1: our watcher
+	int link, null;     // watcher: becomes descriptor 0; /dev/null
+	const int *keep;    // watcher: descriptors it keeps, ascending
+	int nkeep;
+	uint64_t pending;   // out: signals pending just before the clone
+	uint64_t time;      // out: when the clone was called, CLOCK_MONOTONIC, ns
+	int exec_errno;     // out: why execve failed, or 0
+};
+
+enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
+
+pid_t hold_spawn(struct hold_child *c); // PID, or -errno when no process could be made
+int hold_exec(struct hold_child *c);    // replaces this process; returns errno
+int hold_install(int mode, int fd);     // one handler for all signals, instead of the Go runtime's
+uint64_t hold_now(void);                // CLOCK_MONOTONIC, ns
+int hold_mask_thread(pid_t tid);        // watcher: has that thread block what a witness must block
+void hold_unmask_begin(void);           // watcher: this thread is about to start a program
+void hold_unmask_end(void);
+int hold_stop(int sig, pid_t command);  // stops this process by sig if the command is stopped
+void hold_die(int sig);                 // dies by sig; returns if that is impossible
+int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid, uint64_t value);
+int hold_setmask(uint64_t mask, uint64_t *old);
+
+#endif

@@ -1,0 +1,66 @@
+package hold
+
+import "golang.org/x/sys/unix"
+
+// arrival is one signal as it reached the holder.
+type arrival struct {
+	signo int
+	code  int32 // si_code: above 0 from the kernel
+	pid   int   // sender, 0 for the kernel or another PID namespace
+	uid   uint32
+	value uint64 // of sigqueue(3)
+}
+
+// verdict says what becomes of a signal.
+type verdict int
+
+const (
+	toCommand verdict = iota // forward it
+	hasIt                    // the group got it, the command with it
+	ours                     // it is about this process, not about the command
+)
+
+// circumstances are what a judgement needs to know of the world.
+type circumstances struct {
+	self, watcher int
+	sameGroup     bool // the command is in our process group
+	leader        bool // we lead our session
+	early         bool // it was pending before there was a command
+	witness       bool // the watcher can testify for this signal
+	seen          bool // and has it pending: the group got it
+}
+
+var (
+	// The kernel sends these to the whole foreground group.
+	fromTerminal = setOf(unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH)
+	// These, at a hangup, to the session leader alone, or to a group.
+	fromHangup = setOf(unix.SIGHUP, unix.SIGCONT)
+	// Our own use of a resource; the command's is counted on its own.
+	ownUse = setOf(unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGCHLD)
+)
+
+const siTkill = -6 // si_code of tgkill(2), by which the runtime preempts threads
+
+// judge is the one place that decides what is forwarded. Where it cannot know,
+// it forwards: a signal lost is worse than a signal doubled.
+func judge(a *arrival, c *circumstances) verdict {
+	kernel := a.code > 0
+	switch {
+	case c.early && a.code != siTkill:
+		// Not even our own PID: until exec it was the user's.
+		return toCommand
+	case !kernel && a.pid != 0 && (a.pid == c.self || a.pid == c.watcher):
+		return ours
+	case kernel && ownUse.has(a.signo):
+		return ours
+	case !c.sameGroup:
+		return toCommand
+	case kernel && fromTerminal.has(a.signo):
+		return hasIt
+	case c.witness && c.seen:
+		return hasIt
+	case kernel && fromHangup.has(a.signo) && !c.witness && !c.leader:
+		return hasIt
+	}
+	return toCommand
+}

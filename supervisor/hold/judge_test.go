@@ -1,0 +1,88 @@
+package hold
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestJudge(t *testing.T) {
+	const (
+		kernel = 0x80
+		user   = 0
+		sender = 500
+	)
+	in := circumstances{self: 100, watcher: 101, sameGroup: true}
+	with := func(f func(*circumstances)) circumstances { c := in; f(&c); return c }
+	out := with(func(c *circumstances) { c.sameGroup = false })
+	can := with(func(c *circumstances) { c.witness = true })
+	seen := with(func(c *circumstances) { c.witness, c.seen = true, true })
+	leader := with(func(c *circumstances) { c.leader = true })
+	early := with(func(c *circumstances) { c.early = true })
+	for _, test := range []struct {
+		name string
+		sig  unix.Signal
+		code int32
+		pid  int
+		c    circumstances
+		want verdict
+	}{
+		{"to the holder, no witness", unix.SIGTERM, user, sender, in, toCommand},
+		{"to the holder", unix.SIGTERM, user, sender, can, toCommand},
+		{"to the group", unix.SIGTERM, user, sender, seen, hasIt},
+		{"to the group, but the command left it", unix.SIGTERM, user, sender, out, toCommand},
+		{"our own", unix.SIGPIPE, user, 100, seen, ours},
+		{"from the watcher", unix.SIGCONT, user, 101, in, ours},
+		{"from outside our PID namespace", unix.SIGTERM, user, 0, can, toCommand},
+		{"^C", unix.SIGINT, kernel, 0, in, hasIt},
+		{"^C, used witness", unix.SIGINT, kernel, 0, can, hasIt},
+		{"^C, the command has its own group", unix.SIGINT, kernel, 0, out, toCommand},
+		{"hangup to the session leader", unix.SIGHUP, kernel, 0, can, toCommand},
+		{"hangup to the session leader, no witness", unix.SIGHUP, kernel, 0, leader, toCommand},
+		{"hangup to the group", unix.SIGHUP, kernel, 0, seen, hasIt},
+		{"hangup to the group, no witness", unix.SIGHUP, kernel, 0, in, hasIt},
+		{"continue of an orphaned group", unix.SIGCONT, kernel, 0, seen, hasIt},
+		{"an alarm set before exec", unix.SIGALRM, kernel, 0, in, toCommand},
+		{"our own CPU limit", unix.SIGXCPU, kernel, 0, in, ours},
+		{"SIGXCPU sent", unix.SIGXCPU, user, sender, in, toCommand},
+		{"a child of ours", unix.SIGCHLD, 1, 102, in, ours},
+		{"SIGCHLD sent", unix.SIGCHLD, user, sender, in, toCommand},
+		{"waiting before the start", unix.SIGTERM, user, sender, early, toCommand},
+		{"waiting before the start, from the terminal", unix.SIGINT, kernel, 0, early, toCommand},
+		{"sent to itself before exec", unix.SIGUSR1, user, 100, early, toCommand},
+		{"the runtime's preemption", unix.SIGURG, siTkill, 100, early, ours},
+	} {
+		if got := judge(&arrival{signo: int(test.sig), code: test.code, pid: test.pid}, &test.c); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// One bit is evidence once, until the watcher has said that it took it.
+func TestWitnessEvidence(t *testing.T) {
+	w := &witness{status: -1}
+	const sig = 10
+	w.used |= bit(sig)
+	w.drain |= bit(sig)
+	m, any := w.request()
+	if !any || !m.set.has(sig) {
+		t.Fatalf("nothing to ask: %+v", m)
+	}
+	w.sent()
+	first := m.a
+	if _, any := w.request(); any {
+		t.Error("asked twice")
+	}
+	// Another one is used before the answer to the first request comes.
+	w.unexplained(bit(sig))
+	m, _ = w.request()
+	w.sent()
+	w.drained(bit(sig), first)
+	if !w.used.has(sig) {
+		t.Error("an answer to an earlier request freed the signal")
+	}
+	w.drained(bit(sig), m.a)
+	if w.used.has(sig) {
+		t.Error("the answer did not free the signal")
+	}
+}

@@ -1,0 +1,174 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Link is the watcher's end of the socket to its holder.
+//
+// The watcher lives with every catchable signal blocked: it is the holder's
+// witness of signals to the whole process group. So it must not use
+// signal.Notify, and starts programs through Start.
+type Link struct {
+	begin   Begin
+	fd      int
+	exited  chan Exit
+	signals chan Signal
+	gone    chan struct{}
+	closing sync.Once
+	starts  sync.Mutex
+	threads threads
+	unstick unsticker
+}
+
+var errNoLink = errors.New("cannot take the link from descriptor 0: not started by a holder")
+
+const (
+	beginWait = 10 * time.Second
+	maxBegin  = 256 << 10
+)
+
+// OpenLink takes the link from descriptor 0, where the holder put it, puts
+// /dev/null there, and waits for Begin. It also replaces os.Stderr by a copy
+// whose writes fail with EPIPE when the reader is gone; the Go runtime kills a
+// process that writes to descriptor 2 then. Make loggers after it.
+func OpenLink() (*Link, error) {
+	if os.Args[0] != watcherName {
+		return nil, errNoLink
+	}
+	if installed != nil {
+		return nil, installed
+	}
+	setName()
+	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return nil, fmt.Errorf("cannot take the link from descriptor 0: %w", err)
+	}
+	if t, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || t != unix.SOCK_SEQPACKET {
+		unix.Close(fd)
+		return nil, errNoLink
+	}
+	if null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		unix.Dup3(null, 0, 0)
+		unix.Close(null)
+	}
+	safeStderr()
+	l := &Link{
+		fd:      fd,
+		exited:  make(chan Exit, 1),
+		signals: make(chan Signal, 64),
+		gone:    make(chan struct{}),
+	}
+	if l.begin, err = readBegin(fd); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
+	makeThreads(spareThreads)
+	go l.serve()
+	l.threads.mask()
+	return l, nil
+}
+
+func readBegin(fd int) (Begin, error) {
+	if !waitReadable(fd, beginWait) {
+		return Begin{}, errors.New("cannot read begin message: none came")
+	}
+	buf := make([]byte, maxBegin)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return Begin{}, fmt.Errorf("cannot read begin message: %w", err)
+	}
+	return parseBegin(buf[:n])
+}
+
+func waitReadable(fd int, wait time.Duration) bool {
+	end := time.Now().Add(wait)
+	for {
+		left := time.Until(end)
+		if left < 0 {
+			return false
+		}
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(left.Milliseconds())+1)
+		if err == nil && n > 0 {
+			return true
+		}
+		if err != nil && err != unix.EINTR {
+			return false
+		}
+	}
+}
+
+// Begin is what the holder said at the start.
+func (l *Link) Begin() Begin { return l.begin }
+
+// Exited yields once, when the command has ended.
+func (l *Link) Exited() <-chan Exit { return l.exited }
+
+// Signals yields the signals that reached the holder. They are dropped when
+// nobody takes them.
+func (l *Link) Signals() <-chan Signal { return l.signals }
+
+// Gone is closed when the holder has closed the link or died.
+func (l *Link) Gone() <-chan struct{} { return l.gone }
+
+// Subreaper has the command's orphans become the holder's children, or no
+// longer. Call it only where no enforcer sums by parent PID.
+func (l *Link) Subreaper(on bool) error {
+	m := message{kind: kindSubreaper}
+	if on {
+		m.a = 1
+	}
+	return l.send(&m)
+}
+
+// Override has the holder exit with status when the command ends, however it
+// ends.
+func (l *Link) Override(status int) error {
+	return l.send(&message{kind: kindOverride, a: int32(status)})
+}
+
+func (l *Link) send(m *message) error {
+	var b [messageSize]byte
+	m.put(&b)
+	if err := unix.Sendto(l.fd, b[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil); err != nil {
+		return fmt.Errorf("cannot send to the holder: %w", err)
+	}
+	return nil
+}
+
+// Unstick continues a holder that is stopped although the command is not: a
+// parent that waits for the command would wait for ever. It also has threads
+// that the runtime made since block their signals. Call it once a second, from
+// one goroutine.
+func (l *Link) Unstick() error {
+	l.threads.mask()
+	return l.unstick.check()
+}
+
+// Close says that the watcher has flushed. The holder waits for nothing else.
+func (l *Link) Close() error {
+	var err error
+	l.closing.Do(func() {
+		if err = unix.Shutdown(l.fd, unix.SHUT_RDWR); err != nil {
+			err = fmt.Errorf("cannot close the link: %w", err)
+		}
+	})
+	return err
+}
+
+// Start is cmd.Start for a program that is not to inherit the watcher's
+// blocked signals: it gets the mask that the user's command got.
+func (l *Link) Start(cmd *exec.Cmd) error {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	return withMask(signalSet(l.begin.Blocked), cmd.Start)
+}

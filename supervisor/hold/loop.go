@@ -1,0 +1,301 @@
+package hold
+
+import (
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// holder is owned by the goroutine in loop; the starter has its own.
+type holder struct {
+	opts    Options
+	self    int
+	pid     int // the command
+	pidfd   int // -1 where the kernel has none
+	signals int // signalfd
+	noted   int // pipe of the handler: signals that cannot be blocked
+	wake    int // its other end
+
+	early   signalSet // pending in the signalfd when the command was started
+	began   uint64    // when that was, CLOCK_MONOTONIC
+	late    signalSet // reported pending while signals were being read
+	ctrlZ   bool      // the terminal sent SIGTSTP since the last SIGCONT
+	witness witness
+	watcher watcher
+	log     logger
+
+	ended    bool
+	status   Status
+	override int // -1: none
+	deadline time.Time
+
+	info    [16 * infoSize]byte
+	records [16 * recordSize]byte
+	packet  [messageSize]byte
+}
+
+const defaultFlush = 2 * time.Second
+
+// loop runs until the command has ended and its watcher has flushed. While
+// all is well it allocates nothing.
+func (h *holder) loop() Status {
+	var fds [4]unix.PollFd
+	for {
+		h.reap()
+		h.watcher.turn(h)
+		if h.ended && h.watcher.done(h) {
+			break
+		}
+		h.ask()
+		fds[0] = unix.PollFd{Fd: int32(h.pidfd), Events: unix.POLLIN}
+		if h.ended {
+			fds[0].Fd = -1
+		}
+		fds[1] = unix.PollFd{Fd: int32(h.signals), Events: unix.POLLIN}
+		fds[2] = unix.PollFd{Fd: int32(h.noted), Events: unix.POLLIN}
+		fds[3] = unix.PollFd{Fd: int32(h.watcher.link), Events: unix.POLLIN}
+		if _, err := unix.Poll(fds[:], h.timeout()); err != nil && err != unix.EINTR {
+			// Nothing here can fail but for memory: go on at a slow pace.
+			unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil)
+			fds[1].Revents, fds[2].Revents, fds[3].Revents = 1, 1, 1
+		}
+		var unexplained signalSet
+		if fds[3].Revents != 0 {
+			unexplained = h.receive()
+		}
+		if fds[1].Revents != 0 {
+			h.readSignals()
+		}
+		if fds[2].Revents != 0 {
+			h.readNoted()
+		}
+		h.witness.unexplained(unexplained | h.late)
+		h.late = 0
+	}
+	h.watcher.end(h)
+	h.log.flush()
+	if h.override >= 0 {
+		h.status.Code, h.status.Signal, h.status.Stopped = h.override, 0, true
+	}
+	return h.status
+}
+
+// timeout is poll's: until the watcher's next start, or the end of its flush.
+func (h *holder) timeout() int {
+	at := h.watcher.next
+	if h.ended {
+		at = h.deadline
+	}
+	if at.IsZero() {
+		return -1
+	}
+	return max(0, int(time.Until(at).Milliseconds())+1)
+}
+
+// reap takes the command's end by its PID and then, one by one, what else has
+// ended: the watcher, orphans. The look at all of them comes second, because
+// it shows one zombie only, always the same.
+func (h *holder) reap() {
+	if !h.ended {
+		if code, status, ok := wait(h.pid, unix.WEXITED); ok {
+			h.finish(code, status)
+		} else {
+			h.mirrorStop()
+		}
+	}
+	if h.watcher.starting {
+		// Its PID is not known yet: it could not be told from an orphan.
+		return
+	}
+	for {
+		pid, code := peek()
+		if pid <= 0 || code == cldTrapped || code == cldStopped || !h.ended && pid == h.pid {
+			return
+		}
+		code, status, ok := wait(pid, unix.WEXITED)
+		if !ok {
+			return
+		}
+		if pid == h.watcher.pid {
+			h.watcher.died(h, code, status)
+		}
+	}
+}
+
+func (h *holder) finish(code, status int32) {
+	h.ended = true
+	h.deadline = time.Now().Add(h.opts.Flush)
+	if code == cldExited {
+		h.status.Code = int(status)
+	} else {
+		h.status.Signal = int(status)
+	}
+	h.watcher.next = time.Time{}
+}
+
+// mirrorStop stops this process as its command is stopped, so that the shell
+// sees its job stopped. A SIGSTOP was sent to the command alone, or it would
+// have stopped us too; unless the command answers ^Z that way.
+func (h *holder) mirrorStop() {
+	sig, ok := stoppedBy(h.pid)
+	if !ok {
+		return
+	}
+	switch s := unix.Signal(sig); {
+	case s == unix.SIGTSTP || s == unix.SIGTTIN || s == unix.SIGTTOU:
+	case s == unix.SIGSTOP && h.ctrlZ:
+		sig = int32(unix.SIGTSTP)
+	default:
+		takeStop(h.pid)
+		return
+	}
+	h.ctrlZ = false
+	stopSelf(int(sig), h.pid)
+}
+
+// readSignals takes all that the signalfd has.
+func (h *holder) readSignals() {
+	for {
+		n, err := unix.Read(h.signals, h.info[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n < infoSize {
+			return
+		}
+		for off := 0; off+infoSize <= n; off += infoSize {
+			si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&h.info[off]))
+			early := signalSet(0)
+			if s := int(si.Signo); s >= 1 && s <= 64 {
+				early = h.early & bit(s)
+				h.early &^= early
+			}
+			h.signal(&arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr}, early != 0)
+		}
+	}
+}
+
+// readNoted takes what the handler wrote; signal 0 only wakes us.
+func (h *holder) readNoted() {
+	for {
+		n, err := unix.Read(h.noted, h.records[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n < recordSize {
+			return
+		}
+		for off := 0; off+recordSize <= n; off += recordSize {
+			r := (*record)(unsafe.Pointer(&h.records[off]))
+			if r.signo != 0 {
+				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value}, r.time < h.began)
+			}
+		}
+	}
+}
+
+func (h *holder) signal(a *arrival, early bool) {
+	if h.ended || a.signo < 1 || a.signo > 64 {
+		return
+	}
+	if a.code > 0 {
+		switch unix.Signal(a.signo) {
+		case unix.SIGTSTP:
+			h.ctrlZ = true
+		case unix.SIGCONT:
+			h.ctrlZ = false
+		}
+	}
+	group := unix.Getpgrp()
+	c := circumstances{
+		self:    h.self,
+		watcher: h.watcher.pid,
+		leader:  isLeader(h.self),
+		early:   early,
+	}
+	if g, err := unix.Getpgid(h.pid); err == nil {
+		c.sameGroup = g == group
+	}
+	if h.witness.used.has(a.signo) {
+		// The watcher's answer may be there already.
+		h.late |= h.receive()
+	}
+	// Always asked: whatever becomes of this signal, the bit belongs to it.
+	c.witness, c.seen = h.witness.see(a.signo, group)
+	v := judge(a, &c)
+	if v == ours {
+		return
+	}
+	if v == toCommand {
+		forward(h.pidfd, h.pid, a)
+	}
+	m := message{kind: kindSignal, a: int32(a.signo), c: int32(a.pid)}
+	if v == toCommand {
+		m.b = 1
+	}
+	h.send(&m)
+}
+
+// receive handles the watcher's messages and returns the signals it has
+// pending without being asked for them.
+func (h *holder) receive() (unexplained signalSet) {
+	for h.watcher.link >= 0 {
+		n, err := unix.Read(h.watcher.link, h.packet[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return
+		case err != nil || n == 0:
+			h.watcher.hangUp(h)
+			return
+		}
+		m, err := parseMessage(h.packet[:n])
+		if err != nil {
+			continue
+		}
+		switch m.kind {
+		case kindSubreaper:
+			if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(m.a), 0, 0, 0); err != nil {
+				h.log.say("cannot become subreaper", err)
+			}
+		case kindOverride:
+			h.override = int(m.a) & 0xff
+		case kindDrained:
+			h.witness.drained(m.set, m.a)
+		case kindPending:
+			unexplained |= m.set
+		}
+	}
+	return
+}
+
+// ask tells the watcher which of its pending signals have served.
+func (h *holder) ask() {
+	if m, any := h.witness.request(); any && h.send(&m) {
+		h.witness.sent()
+	}
+}
+
+func (h *holder) send(m *message) bool {
+	if h.watcher.link < 0 {
+		return false
+	}
+	m.put(&h.packet)
+	return unix.Sendto(h.watcher.link, h.packet[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) == nil
+}
+
+func isLeader(pid int) bool {
+	sid, err := unix.Getsid(0)
+	return err == nil && sid == pid
+}
+
+func pipe() (r, w int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return -1, -1, os.NewSyscallError("pipe2", err)
+	}
+	return p[0], p[1], nil
+}

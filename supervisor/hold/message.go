@@ -1,0 +1,104 @@
+package hold
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Begin is the first message on the link.
+type Begin struct {
+	Setup   json.RawMessage `json:"setup,omitempty"`
+	PID     int             `json:"pid"`    // the command
+	Start   uint64          `json:"start"`  // its start time, field 22 of /proc/PID/stat, 0 if unread
+	Holder  int             `json:"holder"` // PID of the holder
+	Attempt int             `json:"attempt"`
+	// Last: no further watcher will be started, so this one should leave out
+	// what may have killed the others: the record.
+	Last bool `json:"last,omitempty"`
+	// Ignored and Blocked are the signals the user's command was given
+	// ignored and blocked; bit n-1 is signal n.
+	Ignored uint64 `json:"ignored,omitempty"`
+	Blocked uint64 `json:"blocked,omitempty"`
+}
+
+// Exit says how the command ended.
+type Exit struct {
+	Code   int // when Signal is 0
+	Signal int
+}
+
+// Signal is a signal that reached the holder, for the record.
+type Signal struct {
+	Signal    int
+	Forwarded bool // else the command had it already, or it was not for it
+	Sender    int  // PID, 0 for the kernel or another PID namespace
+}
+
+type kind uint32
+
+const (
+	kindBegin kind = iota + 1
+	kindExit
+	kindSignal
+	kindDrain   // to the watcher: take the signals in set, answer with a
+	kindDrained // they were taken; set and a as asked
+	kindPending // to the holder: these are pending and not asked for
+	kindSubreaper
+	kindOverride
+)
+
+// message is one packet. Begin alone carries bytes (JSON) behind its kind;
+// the others have this fixed shape, in the byte order of the machine.
+type message struct {
+	kind kind
+	a, b int32
+	c    int32
+	set  signalSet
+}
+
+const messageSize = 24
+
+func (m *message) put(b *[messageSize]byte) {
+	binary.NativeEndian.PutUint32(b[0:], uint32(m.kind))
+	binary.NativeEndian.PutUint32(b[4:], uint32(m.a))
+	binary.NativeEndian.PutUint32(b[8:], uint32(m.b))
+	binary.NativeEndian.PutUint32(b[12:], uint32(m.c))
+	binary.NativeEndian.PutUint64(b[16:], uint64(m.set))
+}
+
+var errMessage = errors.New("malformed message")
+
+func parseMessage(b []byte) (m message, err error) {
+	if len(b) != messageSize {
+		return m, errMessage
+	}
+	m.kind = kind(binary.NativeEndian.Uint32(b[0:]))
+	m.a = int32(binary.NativeEndian.Uint32(b[4:]))
+	m.b = int32(binary.NativeEndian.Uint32(b[8:]))
+	m.c = int32(binary.NativeEndian.Uint32(b[12:]))
+	m.set = signalSet(binary.NativeEndian.Uint64(b[16:]))
+	if m.kind <= kindBegin || m.kind > kindOverride {
+		return m, errMessage
+	}
+	return m, nil
+}
+
+func encodeBegin(b Begin) ([]byte, error) {
+	j, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode begin message: %w", err)
+	}
+	return append(binary.NativeEndian.AppendUint32(nil, uint32(kindBegin)), j...), nil
+}
+
+func parseBegin(p []byte) (b Begin, err error) {
+	if len(p) < 4 || kind(binary.NativeEndian.Uint32(p)) != kindBegin {
+		return b, errMessage
+	}
+	if err := json.Unmarshal(p[4:], &b); err != nil {
+		return b, fmt.Errorf("cannot decode begin message: %w", err)
+	}
+	return b, nil
+}

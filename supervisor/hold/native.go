@@ -1,0 +1,178 @@
+package hold
+
+/*
+#include <stdlib.h>
+#include "hold.h"
+*/
+import "C"
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalSet has bit n-1 for signal n, like the sets in /proc/PID/status.
+type signalSet uint64
+
+func setOf(sigs ...unix.Signal) (s signalSet) {
+	for _, sig := range sigs {
+		s |= bit(int(sig))
+	}
+	return s
+}
+
+func bit(sig int) signalSet { return 1 << (sig - 1) }
+
+func (s signalSet) has(sig int) bool { return s&bit(sig) != 0 }
+
+func active() bool { return C.hold_early.active != 0 }
+
+// given returns the signals that the user had ignored and blocked.
+func given() (ignored, blocked signalSet) {
+	return signalSet(C.hold_early.ignored), signalSet(C.hold_early.blocked)
+}
+
+// child is a hold_child and the C memory it stands on.
+type child struct {
+	c    *C.struct_hold_child
+	free []unsafe.Pointer
+}
+
+func newChild(path string, args, env []string) *child {
+	c := &child{c: (*C.struct_hold_child)(C.calloc(1, C.sizeof_struct_hold_child))}
+	c.free = append(c.free, unsafe.Pointer(c.c))
+	c.c.path = c.str(path)
+	c.c.argv = c.strs(args)
+	c.c.envp = c.strs(env)
+	return c
+}
+
+// command is a child that starts as the user's command would bare.
+func command(path string, args, env []string) *child {
+	c := newChild(path, args, env)
+	shell := []string{"/bin/sh", path}
+	if len(args) > 1 {
+		shell = append(shell, args[1:]...)
+	}
+	c.c.shell = c.strs(shell)
+	return c
+}
+
+// watcherName is argv[0] and thereby the name of the watcher: a pkill by our
+// name meets the holder alone, and so cannot look like a signal to the group.
+const watcherName = "rss-watcher"
+
+func watcherChild(argv []string, link, null int, keep []int) *child {
+	args := append([]string{watcherName}, argv[1:]...)
+	path := argv[0]
+	if path != "/proc/self/exe" {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+	}
+	c := newChild(path, args, os.Environ())
+	c.c.watcher = 1
+	c.c.link, c.c.null = C.int(link), C.int(null)
+	keep = slices.Compact(slices.Sorted(slices.Values(keep)))
+	if len(keep) > 0 {
+		p := C.malloc(C.size_t(len(keep)) * C.sizeof_int)
+		c.free = append(c.free, p)
+		for i, fd := range keep {
+			unsafe.Slice((*C.int)(p), len(keep))[i] = C.int(fd)
+		}
+		c.c.keep, c.c.nkeep = (*C.int)(p), C.int(len(keep))
+	}
+	return c
+}
+
+func (c *child) str(s string) *C.char {
+	p := C.CString(s)
+	c.free = append(c.free, unsafe.Pointer(p))
+	return p
+}
+
+func (c *child) strs(s []string) **C.char {
+	p := C.calloc(C.size_t(len(s)+1), C.size_t(unsafe.Sizeof(uintptr(0))))
+	c.free = append(c.free, p)
+	v := unsafe.Slice((**C.char)(p), len(s)+1)
+	for i := range s {
+		v[i] = c.str(s[i])
+	}
+	return (**C.char)(p)
+}
+
+func (c *child) close() {
+	for _, p := range c.free {
+		C.free(p)
+	}
+	c.free = nil
+}
+
+// spawn starts the child. noProcess is set when none could be made; exec when
+// there was one, but it could not become the program (it is reaped).
+func (c *child) spawn() (pid int, noProcess, exec syscall.Errno) {
+	n := C.hold_spawn(c.c)
+	if n < 0 {
+		return 0, syscall.Errno(-n), 0
+	}
+	return int(n), 0, syscall.Errno(c.c.exec_errno)
+}
+
+// before returns what was pending when the child was made, and the time.
+func (c *child) before() (pending signalSet, time uint64) {
+	return signalSet(c.c.pending), uint64(c.c.time)
+}
+
+func execInPlace(path string, args, env []string) syscall.Errno {
+	runtime.LockOSThread()
+	c := command(path, args, env)
+	defer c.close()
+	return syscall.Errno(C.hold_exec(c.c))
+}
+
+func installHandler(mode, fd int) error {
+	if e := C.hold_install(C.int(mode), C.int(fd)); e != 0 {
+		return syscall.Errno(e)
+	}
+	return nil
+}
+
+const (
+	handlerHolder  = C.HOLD_HANDLER_HOLDER
+	handlerWatcher = C.HOLD_HANDLER_WATCHER
+)
+
+// stopSelf stops this process by sig if the command is stopped, and returns
+// once it is continued.
+func stopSelf(sig, command int) bool { return C.hold_stop(C.int(sig), C.pid_t(command)) != 0 }
+
+func dieBy(sig int) { C.hold_die(C.int(sig)) }
+
+func forward(pidfd, pid int, a *arrival) syscall.Errno {
+	return syscall.Errno(C.hold_forward(C.int(pidfd), C.pid_t(pid), C.int(a.signo), C.int(a.code),
+		C.pid_t(a.pid), C.uid_t(a.uid), C.uint64_t(a.value)))
+}
+
+// withMask calls f with the thread's signal mask changed: for the watcher,
+// while it starts a program.
+func withMask(m signalSet, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	C.hold_unmask_begin()
+	defer C.hold_unmask_end()
+	var old C.uint64_t
+	if e := C.hold_setmask(C.uint64_t(m), &old); e != 0 {
+		return syscall.Errno(e)
+	}
+	defer C.hold_setmask(old, nil)
+	return f()
+}
+
+// maskThread has a thread of this watcher block what a witness must block.
+func maskThread(tid int) { C.hold_mask_thread(C.pid_t(tid)) }

@@ -1,0 +1,22 @@
+package hold
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// infoSize is the size of one signalfd record.
+const infoSize = int(unsafe.Sizeof(unix.SignalfdSiginfo{}))
+
+// pendingSignals are those pending for this process or thread.
+func pendingSignals() (s signalSet) {
+	unix.RawSyscall(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&s)), unsafe.Sizeof(s), 0)
+	return s
+}
+
+// setName names the main thread, which is what ps and pkill look at.
+func setName() {
+	os.WriteFile("/proc/self/comm", []byte(watcherName), 0)
+}

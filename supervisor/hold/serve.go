@@ -1,0 +1,110 @@
+package hold
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A signal that the holder does not name within keepWitness was probably sent
+// to the watcher alone: one to the group reaches the holder within
+// microseconds. It must not stay, or it would testify for a later one. But
+// the holder may be stopped, or slow: so it is asked, never overruled.
+const (
+	keepWitness = 20 * time.Millisecond
+	askAgain    = time.Second
+)
+
+// serve is the watcher's side of the link. It takes pending signals only as
+// the holder names them.
+func (l *Link) serve() {
+	runtime.LockOSThread()
+	defer close(l.gone)
+	all := unix.Sigset_t{}
+	all.Val[0] = ^uint64(0)
+	pending, err := unix.Signalfd(-1, &all, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+	if err != nil {
+		pending = -1
+	}
+	buf := make([]byte, 4096)
+	var old signalSet // pending when the wait began
+	var until time.Time
+	for {
+		fds := [2]unix.PollFd{
+			{Fd: int32(l.fd), Events: unix.POLLIN},
+			{Fd: int32(pending), Events: unix.POLLIN},
+		}
+		timeout := -1
+		if old != 0 {
+			fds[1].Fd = -1
+			timeout = max(0, int(time.Until(until).Milliseconds())+1)
+		}
+		_, err := unix.Poll(fds[:], timeout)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		if fds[0].Revents != 0 && !l.receive(buf) {
+			return
+		}
+		switch {
+		case old == 0 && fds[1].Revents&unix.POLLIN != 0:
+			old, until = pendingSignals(), time.Now().Add(keepWitness)
+		case old != 0 && !time.Now().Before(until):
+			if old &= pendingSignals(); old != 0 {
+				l.send(&message{kind: kindPending, set: old})
+				until = time.Now().Add(askAgain)
+			}
+		case old != 0:
+			old &= pendingSignals()
+		}
+	}
+}
+
+// receive handles what is on the link; false when the holder is gone.
+func (l *Link) receive(buf []byte) bool {
+	for {
+		n, _, err := unix.Recvfrom(l.fd, buf, unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return true
+		case err != nil || n == 0:
+			return false
+		}
+		m, err := parseMessage(buf[:n])
+		if err != nil {
+			continue
+		}
+		switch m.kind {
+		case kindDrain:
+			l.drain(m.set, m.a)
+		case kindExit:
+			select {
+			case l.exited <- Exit{Code: int(m.a), Signal: int(m.b)}:
+			default:
+			}
+		case kindSignal:
+			select {
+			case l.signals <- Signal{Signal: int(m.a), Forwarded: m.b != 0, Sender: int(m.c)}:
+			default:
+			}
+		}
+	}
+}
+
+// drain takes the pending signals in set, once through, and says so.
+func (l *Link) drain(set signalSet, seq int32) {
+	mask := unix.Sigset_t{}
+	mask.Val[0] = uint64(set)
+	fd, err := unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var buf [64 * infoSize]byte
+	if _, err := unix.Read(fd, buf[:]); err == nil || err == unix.EAGAIN {
+		l.send(&message{kind: kindDrained, set: set, a: seq})
+	}
+}

@@ -1,0 +1,170 @@
+#define _GNU_SOURCE
+#include "hold.h"
+#include "raw.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
+#define BITS_FAULT (RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGSEGV))
+
+// What a watcher leaves open in its threads: faults, the profiler's clock and
+// the two signals of glibc.
+static const uint64_t watcher_open = BITS_FAULT | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);
+
+static struct raw_action before[65];
+static int handler_fd = -1;
+static pid_t self;
+static pid_t unmasked; // the watcher's thread that starts a program
+
+uint64_t hold_now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+// of_runtime: a fault, a profiling tick, a preemption, glibc's setxid. These
+// stay with the handler that was there.
+static int of_runtime(int sig, const siginfo_t *si) {
+	if (si->si_code > 0) return (BITS_FAULT & RAW_BIT(sig)) != 0 || sig == SIGPROF;
+	return si->si_code == SI_TKILL && si->si_pid == self;
+}
+
+static void chain(int sig, siginfo_t *si, void *context) {
+	void *was = (void *)before[sig].handler;
+	if (was != (void *)SIG_DFL && was != (void *)SIG_IGN) before[sig].handler(sig, si, context);
+}
+
+// The Go runtime takes many signals out of every thread's mask, whatever it
+// inherited (runtime/signal_unix.go, blockableSig). Those come here, the rest
+// to the signalfd.
+static void in_holder(int sig, siginfo_t *si, void *context) {
+	int saved = errno;
+	if (of_runtime(sig, si)) {
+		chain(sig, si, context);
+	} else {
+		struct hold_record r = {sig, si->si_code, si->si_pid, si->si_uid, 0, hold_now()};
+		if (si->si_code == SI_QUEUE) r.value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
+		if (write(handler_fd, &r, sizeof r) < 0) {
+			// Full: thousands wait there, and the kernel merges signals too.
+		}
+	}
+	errno = saved;
+}
+
+// A watcher's threads block all but watcher_open. One that the runtime has
+// just made does not yet: then the signal is put back, to stay pending.
+static void in_watcher(int sig, siginfo_t *si, void *context) {
+	int saved = errno;
+	uint64_t mask = ~watcher_open;
+	if (sig == SIGSTKFLT && si->si_code == SI_TKILL && si->si_pid == self) {
+		memcpy(&((ucontext_t *)context)->uc_sigmask, &mask, sizeof mask);
+	} else if (of_runtime(sig, si)) {
+		chain(sig, si, context);
+	} else if (!(watcher_open & RAW_BIT(sig)) && __atomic_load_n(&unmasked, __ATOMIC_RELAXED) != (pid_t)syscall(SYS_gettid)) {
+		memcpy(&((ucontext_t *)context)->uc_sigmask, &mask, sizeof mask);
+		kill(self, sig);
+	}
+	errno = saved;
+}
+
+int hold_install(int mode, int fd) {
+	struct raw_action fault;
+	handler_fd = fd;
+	self = getpid();
+	if (raw_sigaction(SIGSEGV, NULL, &fault) < 0) return errno;
+	for (int s = 1; s <= 64; s++) {
+		if (s == SIGKILL || s == SIGSTOP || raw_sigaction(s, NULL, &before[s]) < 0) continue;
+		// Flags and restorer as the runtime set them for a fault: on the
+		// alternate stack, with siginfo.
+		struct raw_action a = fault;
+		a.handler = mode == HOLD_HANDLER_HOLDER ? in_holder : in_watcher;
+		a.flags |= SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+		a.mask = ~UINT64_C(0);
+		raw_sigaction(s, &a, NULL);
+	}
+	return 0;
+}
+
+int hold_mask_thread(pid_t tid) { return (int)syscall(SYS_tgkill, self, tid, SIGSTKFLT) < 0 ? errno : 0; }
+
+void hold_unmask_begin(void) { __atomic_store_n(&unmasked, (pid_t)syscall(SYS_gettid), __ATOMIC_RELAXED); }
+
+void hold_unmask_end(void) { __atomic_store_n(&unmasked, 0, __ATOMIC_RELAXED); }
+
+static int is_stopped(pid_t pid, int flags) {
+	siginfo_t si;
+	memset(&si, 0, sizeof si);
+	return waitid(P_PID, (id_t)pid, &si, WSTOPPED | WNOHANG | flags) == 0 && si.si_pid == pid && si.si_code == CLD_STOPPED;
+}
+
+// hold_stop must not leave us stopped beside a running command. SIGCONT
+// takes a pending stop signal away, and reaches the command before us (the
+// kernel walks a group newest member first). So: make the stop signal
+// pending, look whether the command is stopped still, only then let it act.
+int hold_stop(int sig, pid_t command) {
+	uint64_t bit = RAW_BIT(sig), old;
+	struct raw_action dfl = {0}, was;
+	dfl.handler = (void *)SIG_DFL;
+	if (raw_sigaction(sig, &dfl, &was) < 0) return 0;
+	raw_sigmask(SIG_BLOCK, &bit, &old);
+	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
+	int stop = is_stopped(command, WNOWAIT);
+	if (stop) {
+		is_stopped(command, 0); // takes the report, so that it comes once
+		raw_sigmask(SIG_UNBLOCK, &bit, NULL);
+	} else {
+		struct timespec now = {0, 0};
+		siginfo_t si;
+		syscall(SYS_rt_sigtimedwait, &bit, &si, &now, sizeof bit);
+	}
+	raw_sigmask(SIG_SETMASK, &old, NULL);
+	raw_sigaction(sig, &was, NULL);
+	return stop;
+}
+
+void hold_die(int sig) {
+	struct rlimit none = {0, 0};
+	struct raw_action dfl = {0};
+	uint64_t mask = ~RAW_BIT(sig);
+	// The command's core, if any, is written; ours would hide it. A core
+	// pattern that pipes does not look at the limit, but at dumpable.
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0);
+	dfl.handler = (void *)SIG_DFL;
+	raw_sigaction(sig, &dfl, NULL);
+	raw_sigmask(SIG_SETMASK, &mask, NULL);
+	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
+	kill(getpid(), sig);
+}
+
+// hold_forward sends sig on. What came by sigqueue(3) keeps its value and
+// sender; the kernel lets nobody repeat the sender of a plain kill(2).
+int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid, uint64_t value) {
+	siginfo_t si, *info = NULL;
+	if (code == SI_QUEUE) {
+		memset(&si, 0, sizeof si);
+		si.si_signo = sig;
+		si.si_code = SI_QUEUE;
+		si.si_pid = from;
+		si.si_uid = uid;
+		si.si_value.sival_ptr = (void *)(uintptr_t)value;
+		info = &si;
+	}
+	if (pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, sig, info, 0) == 0) return 0;
+	if (pidfd >= 0 && errno == ESRCH) return ESRCH;
+	if (info != NULL && syscall(SYS_rt_sigqueueinfo, pid, sig, info) == 0) return 0;
+	return kill(pid, sig) == 0 ? 0 : errno;
+}
+
+int hold_setmask(uint64_t mask, uint64_t *old) {
+	return raw_sigmask(SIG_SETMASK, &mask, old) < 0 ? errno : 0;
+}

@@ -1,0 +1,247 @@
+package hold
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// counted is a holder whose command counts signals.
+type counted struct {
+	cmd             *exec.Cmd
+	file, log       string
+	holder, command int
+	watcher         int
+}
+
+func startCounted(t *testing.T, c config, group bool) *counted {
+	t.Helper()
+	dir := t.TempDir()
+	k := &counted{file: filepath.Join(dir, "count"), log: filepath.Join(dir, "log")}
+	c.Log = k.log
+	k.cmd = run(t, held(c, probe, "count", k.file)...)
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
+	if err := k.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k.holder = k.cmd.Process.Pid
+	var parent int
+	fmt.Sscanf(awaitLine(t, k.file, "ready"), "ready %d parent %d", &k.command, &parent)
+	if parent != k.holder {
+		t.Fatalf("the command's parent is %d, not %d", parent, k.holder)
+	}
+	if c.Watch != "" {
+		fmt.Sscanf(awaitLine(t, k.log, "begin"), "begin %d", &k.watcher)
+	}
+	t.Cleanup(func() {
+		if k.cmd.ProcessState == nil {
+			unix.Kill(k.command, unix.SIGKILL)
+			k.cmd.Wait()
+		}
+	})
+	return k
+}
+
+func (k *counted) count(sig int) int {
+	return strings.Count(read(k.file), fmt.Sprintf("signal %d ", sig))
+}
+
+// end kills the command and checks that the holder died the same way.
+func (k *counted) end(t *testing.T) {
+	t.Helper()
+	unix.Kill(k.command, unix.SIGKILL)
+	if s := waitStatus(t, k.cmd); !s.Signaled() || s.Signal() != unix.SIGKILL {
+		t.Errorf("got %v, want SIGKILL", s)
+	}
+}
+
+func kill(t *testing.T, pid, sig int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.Signal(sig)); err != nil {
+		t.Fatalf("cannot send %d to %d: %v", sig, pid, err)
+	}
+}
+
+// catchable are all signals that a test may send and count.
+func catchable() (s []int) {
+	for sig := 1; sig <= 64; sig++ {
+		if !slices.Contains([]int{9, 19, 32, 33}, sig) {
+			s = append(s, sig)
+		}
+	}
+	return s
+}
+
+func TestEverySignalOnce(t *testing.T) {
+	for _, c := range []config{{}, {Watch: "good"}, {Watch: "good", NoPidfd: true}} {
+		t.Run(fmt.Sprintf("watcher %s no pidfd %v", c.Watch, c.NoPidfd), func(t *testing.T) {
+			k := startCounted(t, c, true)
+			for _, sig := range catchable() {
+				kill(t, k.holder, sig)
+				until(t, fmt.Sprintf("signal %d", sig), func() bool { return k.count(sig) > 0 })
+			}
+			kill(t, k.holder, 64)
+			until(t, "the last signal", func() bool { return k.count(64) == 2 })
+			for _, sig := range catchable() {
+				if n := k.count(sig); n != 1 && sig != 64 {
+					t.Errorf("signal %d: %d times", sig, n)
+				}
+			}
+			k.end(t)
+		})
+	}
+}
+
+// Signals 32 and 33 are glibc's: sent from outside they kill a bare command.
+func TestReservedSignals(t *testing.T) {
+	for _, sig := range []int{32, 33} {
+		k := startCounted(t, config{Watch: "good"}, true)
+		kill(t, k.holder, sig)
+		if s := waitStatus(t, k.cmd); !s.Signaled() || int(s.Signal()) != sig {
+			t.Errorf("signal %d: got %v", sig, s)
+		}
+	}
+}
+
+func TestQueuedValue(t *testing.T) {
+	k := startCounted(t, config{}, true)
+	si := struct {
+		signo, errno, code, _ int32
+		pid                   int32
+		uid                   uint32
+		value                 uint64
+		_                     [96]byte
+	}{code: -1, pid: int32(unix.Getpid()), value: 4711}
+	for _, sig := range []int{10, 40} {
+		if _, _, e := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(k.holder), uintptr(sig), uintptr(unsafe.Pointer(&si))); e != 0 {
+			t.Fatal(e)
+		}
+		awaitLine(t, k.file, fmt.Sprintf("signal %d code -1 value 4711", sig))
+	}
+	k.end(t)
+}
+
+func TestRealTimeSignalsQueue(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	for range 100 {
+		kill(t, k.holder, 41)
+	}
+	kill(t, k.holder, 42)
+	until(t, "the last signal", func() bool { return k.count(42) == 1 })
+	if n := k.count(41); n != 100 {
+		t.Errorf("got %d of 100", n)
+	}
+	k.end(t)
+}
+
+// A signal to the group reaches the command without us; one to the holder
+// does not.
+func TestGroupSignalOnce(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	var want [65]int
+	round := func(sig int, targets ...int) {
+		for _, pid := range targets {
+			kill(t, pid, sig)
+			want[sig]++
+			until(t, fmt.Sprintf("signal %d for the %dth time", sig, want[sig]), func() bool { return k.count(sig) >= want[sig] })
+			// The watcher has taken its own, so that the next is judged anew.
+			until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
+		}
+	}
+	group := -k.holder
+	for _, sig := range catchable() {
+		if unwitnessed.has(sig) {
+			continue // the watcher cannot testify: see the package comment
+		}
+		round(sig, group)
+		round(sig, k.holder)
+		round(sig, group, k.holder, group, group, k.holder)
+	}
+	// None is lost. One may be doubled where a group signal comes before the
+	// holder has read that the watcher took the last: a moment that nobody
+	// outside can wait for.
+	doubled := 0
+	for sig, n := range want {
+		got := k.count(sig)
+		if got < n {
+			t.Errorf("signal %d: got %d, want %d", sig, got, n)
+		}
+		doubled += got - n
+	}
+	if doubled > 4 {
+		t.Errorf("%d doubled", doubled)
+	}
+	k.end(t)
+}
+
+func pendingOf(pid int) signalSet {
+	_, p, _ := parsePending([]byte(read(fmt.Sprintf("/proc/%d/status", pid))))
+	return p
+}
+
+// One to the group and, before anything could settle, one to the holder: the
+// evidence of the first does not swallow the second. The command may see
+// fewer only where the kernel itself merges two.
+func TestGroupAndHolderAtOnce(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	const rounds = 50
+	for i := range rounds {
+		kill(t, -k.holder, 44)
+		kill(t, k.holder, 44)
+		until(t, "both", func() bool { return k.count(44) >= 2*(i+1) })
+		until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
+	}
+	if n := k.count(44); n != 2*rounds {
+		t.Errorf("got %d, want %d", n, 2*rounds)
+	}
+	k.end(t)
+}
+
+// What was sent to the watcher alone, or left in a stopped one, is no
+// evidence against a later signal to the holder.
+func TestStaleWitness(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	kill(t, k.watcher, 10)
+	until(t, "the watcher's signal taken", func() bool { return pendingOf(k.watcher) == 0 })
+	kill(t, k.holder, 10)
+	until(t, "a signal after the watcher's", func() bool { return k.count(10) == 1 })
+
+	kill(t, k.watcher, int(unix.SIGSTOP))
+	until(t, "a stopped watcher", func() bool { return stateOf(t, k.watcher) == 'T' })
+	kill(t, k.watcher, 12)
+	kill(t, k.holder, 12)
+	until(t, "a signal beside a stopped watcher", func() bool { return k.count(12) == 1 })
+	k.end(t)
+}
+
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	s, err := parseStat([]byte(read(fmt.Sprintf("/proc/%d/stat", pid))))
+	if err != nil {
+		return 0
+	}
+	return s.state
+}
+
+// Signals that were waiting for us before there was a command are its own.
+func TestPendingBeforeStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "count")
+	argv := append([]string{probe, "given", "b=10", "p=10", "--"}, held(config{}, probe, "count", file)...)
+	cmd := run(t, argv...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &pid)
+	// Blocked for the command as for us, and pending there.
+	until(t, "the pending signal", func() bool { return pendingOf(pid).has(10) })
+	kill(t, pid, 9)
+	waitStatus(t, cmd)
+}

@@ -1,0 +1,125 @@
+#define _GNU_SOURCE
+#include "hold.h"
+#include "raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+static void restore_nofile(void) {
+	struct rlimit r = {hold_early.nofile_soft, hold_early.nofile_hard};
+	if (r.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &r);
+}
+
+// dispositions sets every signal to its default, those in ignored to SIG_IGN.
+static void dispositions(uint64_t ignored) {
+	for (int s = 1; s <= 64; s++) {
+		if (s == SIGKILL || s == SIGSTOP) continue;
+		struct raw_action a = {0};
+		a.handler = ignored & RAW_BIT(s) ? (void *)SIG_IGN : (void *)SIG_DFL;
+		raw_sigaction(s, &a, NULL);
+	}
+}
+
+// as_bare gives the calling process back what the user gave us. Its last act
+// is the mask: what was sent meanwhile is delivered as to a bare command.
+static void as_bare(void) {
+	dispositions(hold_early.ignored);
+	restore_nofile();
+	for (int fd = 0; fd < 3; fd++)
+		if (hold_early.closed & (1 << fd)) close(fd);
+	if (hold_early.pdeathsig > 0) prctl(PR_SET_PDEATHSIG, hold_early.pdeathsig);
+	raw_sigmask(SIG_SETMASK, &hold_early.blocked, NULL);
+}
+
+// try_exec is execve with the one thing execvp(3) adds: a script without a
+// "#!" line goes to /bin/sh.
+static int try_exec(struct hold_child *c) {
+	execve(c->path, c->argv, c->envp);
+	int err = errno;
+	if (err == ENOEXEC && c->shell != NULL) execve("/bin/sh", c->shell, c->envp);
+	return err;
+}
+
+static void close_from_to(unsigned from, unsigned to) {
+	if (from > to) return;
+	if (syscall(SYS_close_range, from, to, 0) == 0) return;
+	struct rlimit r;
+	unsigned end = 65536;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < end) end = (unsigned)r.rlim_cur;
+	for (unsigned fd = from; fd <= to && fd < end; fd++) close((int)fd);
+}
+
+// watcher_files: 0 the link, 1 /dev/null unless kept, 2 the user's stderr,
+// above that only what is kept. A pipe of the user held open by us would hide
+// the command's closing it from its reader.
+static void watcher_files(struct hold_child *c) {
+	int keep_stdout = 0;
+	unsigned from = 3;
+	dup2(c->link, 0);
+	for (int i = 0; i < c->nkeep; i++)
+		if (c->keep[i] == 1) keep_stdout = 1;
+	if (!keep_stdout) dup2(c->null, 1);
+	if (hold_early.closed & 4) dup2(c->null, 2);
+	for (int i = 0; i < c->nkeep; i++) {
+		int fd = c->keep[i];
+		if (fd < 3) continue;
+		if ((unsigned)fd > from) close_from_to(from, (unsigned)fd - 1);
+		fcntl(fd, F_SETFD, 0);
+		from = (unsigned)fd + 1;
+	}
+	close_from_to(from, ~0U);
+}
+
+// child runs on memory it shares with the suspended parent thread: system
+// calls only.
+static int child(void *p) {
+	struct hold_child *c = p;
+	if (c->watcher) {
+		dispositions(0);
+		restore_nofile();
+		watcher_files(c);
+	} else {
+		as_bare();
+	}
+	c->exec_errno = try_exec(c);
+	syscall(SYS_exit_group, 127);
+	return 127;
+}
+
+pid_t hold_spawn(struct hold_child *c) {
+	enum { STACK = 64 << 10 };
+	uint64_t all = ~UINT64_C(0), old;
+	char *stack = malloc(STACK);
+	if (stack == NULL) return -ENOMEM;
+	c->exec_errno = 0;
+	c->pending = 0;
+	// No handler of ours may run in the child, which shares our memory.
+	raw_sigmask(SIG_SETMASK, &all, &old);
+	syscall(SYS_rt_sigpending, &c->pending, sizeof c->pending);
+	c->time = hold_now();
+	pid_t pid = clone(child, (char *)((uintptr_t)(stack + STACK) & ~(uintptr_t)63), CLONE_VM | CLONE_VFORK | SIGCHLD, c);
+	int err = errno;
+	raw_sigmask(SIG_SETMASK, &old, NULL);
+	free(stack);
+	if (pid < 0) return -err;
+	if (c->exec_errno != 0) {
+		siginfo_t si;
+		while (waitid(P_PID, (id_t)pid, &si, WEXITED) < 0 && errno == EINTR) {
+		}
+	}
+	return pid;
+}
+
+int hold_exec(struct hold_child *c) {
+	as_bare();
+	return try_exec(c);
+}

@@ -1,0 +1,309 @@
+package hold
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a session on a pseudo terminal, as srun --pty makes one.
+type terminal struct {
+	t   *testing.T
+	tty *os.File
+	cmd *exec.Cmd
+	mu  sync.Mutex
+	out strings.Builder
+}
+
+func newTerminal(t *testing.T, argv ...string) *terminal {
+	t.Helper()
+	s := &terminal{t: t, cmd: exec.Command(argv[0], argv[1:]...)}
+	s.cmd.Env = append(os.Environ(), "PS1=READY ", "HISTFILE=", "TERM=dumb", "ENV=", "BASH_SILENCE_DEPRECATION_WARNING=1")
+	s.cmd.Dir = t.TempDir()
+	var err error
+	if s.tty, err = pty.Start(s.cmd); err != nil {
+		t.Skip("no pseudo terminal: ", err)
+	}
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := s.tty.Read(buf)
+			s.mu.Lock()
+			s.out.Write(buf[:n])
+			s.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		s.cmd.Process.Kill()
+		s.tty.Close()
+		s.cmd.Wait()
+		if t.Failed() {
+			t.Logf("terminal: %q", s.text())
+		}
+	})
+	return s
+}
+
+func (s *terminal) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+func (s *terminal) send(text string) {
+	s.t.Helper()
+	if _, err := s.tty.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// expect waits for text and forgets all up to it.
+func (s *terminal) expect(text string) {
+	s.t.Helper()
+	until(s.t, fmt.Sprintf("%q on the terminal", text), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, rest, ok := strings.Cut(s.out.String(), text)
+		if ok {
+			s.out.Reset()
+			s.out.WriteString(rest)
+		}
+		return ok
+	})
+}
+
+const ctrlC, ctrlZ, ctrlBackslash = "\x03", "\x1a", "\x1c"
+
+func quoted(argv []string) string {
+	for i, a := range argv {
+		argv[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return strings.Join(argv, " ")
+}
+
+// The terminal sends ^C, ^\ and ^Z to the whole foreground group, and
+// somebody may send the same signal to the holder.
+func TestTerminalSignalsOnce(t *testing.T) {
+	for _, watch := range []string{"", "good"} {
+		t.Run("watcher "+watch, func(t *testing.T) {
+			dir := t.TempDir()
+			file, log := filepath.Join(dir, "count"), filepath.Join(dir, "log")
+			s := newTerminal(t, held(config{Watch: watch, Log: log}, probe, "count", file)...)
+			var command, holder, watcher int
+			fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d parent %d", &command, &holder)
+			if watch != "" {
+				fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher)
+			}
+			count := func(sig int) int { return strings.Count(read(file), fmt.Sprintf("signal %d ", sig)) }
+			for i, key := range []string{ctrlC, ctrlBackslash, ctrlZ} {
+				sig := []int{2, 3, 20}[i]
+				s.send(key)
+				until(t, "the terminal's signal", func() bool { return count(sig) == 1 })
+				// Two that are pending at once the kernel makes one.
+				until(t, "an idle holder", func() bool { return pendingOf(holder) == 0 })
+				if watch != "" {
+					until(t, "an idle witness", func() bool { return pendingOf(watcher) == 0 })
+				}
+				kill(t, holder, sig)
+				until(t, "the holder's signal", func() bool { return count(sig) == 2 })
+			}
+			if err := pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the change of size", func() bool { return count(28) == 1 })
+			kill(t, holder, 64)
+			until(t, "the last signal", func() bool { return count(64) == 1 })
+			for _, sig := range []int{2, 3, 20} {
+				if n := count(sig); n != 2 {
+					t.Errorf("signal %d: %d times, want 2", sig, n)
+				}
+			}
+			if n := count(28); n != 1 {
+				t.Errorf("SIGWINCH: %d times, want 1", n)
+			}
+			unix.Kill(command, unix.SIGKILL)
+		})
+	}
+}
+
+// A hangup goes to the session's leader alone: here that is the holder.
+func TestHangup(t *testing.T) {
+	for _, watch := range []string{"", "good"} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "count")
+		argv := held(config{Watch: watch, Log: filepath.Join(dir, "log")}, probe, "count", file)
+		cmd := exec.Command(argv[0], argv[1:]...)
+		tty, err := pty.Start(cmd)
+		if err != nil {
+			t.Skip("no pseudo terminal: ", err)
+		}
+		var command int
+		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
+		if watch != "" {
+			awaitLine(t, filepath.Join(dir, "log"), "begin")
+		}
+		tty.Close()
+		awaitLine(t, file, "signal 1 ")
+		unix.Kill(command, unix.SIGKILL)
+		waitStatus(t, cmd)
+	}
+}
+
+// ^Z, jobs, fg, bg and ^C under an interactive shell, as without us.
+func TestJobControl(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	for _, wrap := range []bool{false, true} {
+		t.Run(fmt.Sprint("wrapped ", wrap), func(t *testing.T) {
+			s := newTerminal(t, "bash", "--norc", "--noprofile", "-i")
+			s.expect("READY")
+			dir := t.TempDir()
+			argv := []string{probe, "job"}
+			if wrap {
+				argv = held(config{Watch: "good", Log: filepath.Join(dir, "log")}, argv...)
+			}
+			s.send("stty -echo; bind 'set enable-bracketed-paste off' 2>/dev/null; echo ready''now\n")
+			s.expect("readynow")
+			s.expect("READY")
+			s.send(quoted(argv) + "\n")
+			s.expect("begun")
+			leader := foreground(s)
+			foregroundIs := func(what string) {
+				t.Helper()
+				until(t, what+" in the foreground", func() bool {
+					return foreground(s) == what && lineMode(s) == (what != "bash")
+				})
+			}
+			for range 3 {
+				s.send(ctrlZ)
+				s.expect("Stopped")
+				foregroundIs("bash")
+				s.send("bg\n")
+				s.expect("continued")
+				s.send("jobs\n")
+				s.expect("Running")
+				s.send("fg\n")
+				foregroundIs(leader)
+				s.send(ctrlZ)
+				s.expect("Stopped")
+				foregroundIs("bash")
+				s.send("fg\n")
+				foregroundIs(leader)
+				s.expect("continued")
+			}
+			s.send(ctrlC)
+			s.expect("READY")
+			s.send("echo status $?\n")
+			s.expect("status 130")
+			s.send("exit 5\n")
+			if st := waitStatus(t, s.cmd); st.ExitStatus() != 5 {
+				t.Errorf("the shell ended with %v", st)
+			}
+		})
+	}
+}
+
+// An interactive shell as the command of a holder that leads the session, as
+// under srun --pty; and another holder under that shell.
+func TestShellUnderHolder(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	dir := t.TempDir()
+	c := config{Watch: "good", Log: filepath.Join(dir, "log")}
+	s := newTerminal(t, held(c, "bash", "--norc", "--noprofile", "-i")...)
+	s.expect("READY")
+	s.send("stty -echo; bind 'set enable-bracketed-paste off' 2>/dev/null; echo ready''now\n")
+	s.expect("readynow")
+	s.expect("READY")
+	for range 2 {
+		s.send("sleep 100\n")
+		until(t, "sleep in the foreground", func() bool { return foreground(s) == "sleep" && lineMode(s) })
+		s.send(ctrlZ)
+		s.expect("Stopped")
+		s.expect("READY")
+		s.send("fg\n")
+		until(t, "sleep in the foreground", func() bool { return foreground(s) == "sleep" && lineMode(s) })
+		s.send(ctrlC)
+		s.expect("READY")
+	}
+	inner := config{Watch: "good", Log: filepath.Join(dir, "inner")}
+	s.send(quoted(held(inner, "cat")) + "\n")
+	awaitLine(t, inner.Log, "begin")
+	s.send("hello\n")
+	s.expect("hello")
+	s.send(ctrlZ)
+	s.expect("Stopped")
+	s.expect("READY")
+	s.send("fg\n")
+	s.expect("cat")
+	s.send("again\n")
+	s.expect("again")
+	s.send(ctrlC)
+	s.expect("READY")
+	s.send("echo status $?\n")
+	s.expect("status 130")
+	s.send("exit 7\n")
+	if st := waitStatus(t, s.cmd); st.ExitStatus() != 7 {
+		t.Errorf("got %v, want 7", st)
+	}
+}
+
+// foreground is the name of the process that leads the foreground group.
+func foreground(s *terminal) string {
+	pgid, err := unix.IoctlGetInt(int(s.tty.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(read(fmt.Sprintf("/proc/%d/comm", pgid)))
+}
+
+// lineMode: the shell's line editor has given the terminal back.
+func lineMode(s *terminal) bool {
+	m, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
+	return err == nil && m.Lflag&unix.ICANON != 0
+}
+
+// A stop signal to the holder alone reaches the command; when that has
+// stopped, so has the holder; SIGCONT to the holder alone continues both.
+func TestStopThroughHolder(t *testing.T) {
+	for _, sig := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		// Its group must not be orphaned, or the kernel ignores these: we are
+		// its parent, in the same session.
+		cmd := run(t, held(config{}, "sleep", "100")...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		holder := cmd.Process.Pid
+		var kids []string
+		until(t, "the command", func() bool { kids = children(holder); return len(kids) == 1 })
+		var command int
+		fmt.Sscan(kids[0], &command)
+		until(t, "sleep", func() bool { return strings.HasPrefix(read(fmt.Sprintf("/proc/%d/comm", command)), "sleep") })
+		kill(t, holder, int(sig))
+		until(t, "a stopped command", func() bool { return stateOf(t, command) == 'T' })
+		until(t, "a stopped holder", func() bool { return stateOf(t, holder) == 'T' })
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(holder, &ws, syscall.WUNTRACED, nil); err != nil || ws.StopSignal() != sig {
+			t.Errorf("the parent saw %v, %v, want a stop by %v", ws, err, sig)
+		}
+		kill(t, holder, int(unix.SIGCONT))
+		until(t, "a running command", func() bool { return stateOf(t, command) == 'S' })
+		until(t, "a running holder", func() bool { return stateOf(t, holder) == 'S' })
+		kill(t, command, 9)
+		waitStatus(t, cmd)
+	}
+}

@@ -1,0 +1,194 @@
+package hold
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// watcher is the holder's side of its watcher. Starting one may hang (the
+// program may lie on a dead file system), so a goroutine of its own does it.
+type watcher struct {
+	link     int // -1: none
+	pid      int // 0: none
+	starting bool
+	attempt  int       // of the newest
+	next     time.Time // when to start another, zero: not
+	told     bool      // of the command's end
+
+	requests chan int
+	results  chan started
+}
+
+type started struct {
+	pid, link int
+	err       error
+}
+
+// pauses before the second, third and last watcher.
+var pauses = []time.Duration{0, time.Second, 5 * time.Second}
+
+const maxSetup = 128 << 10
+
+// open makes the starter's thread; it must be there before the command.
+func (w *watcher) open(h *holder) {
+	w.link = -1
+	if len(h.opts.Watcher) == 0 {
+		return
+	}
+	w.requests, w.results = make(chan int, 1), make(chan started, 1)
+	ready := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		close(ready)
+		for attempt := range w.requests {
+			w.results <- startWatcher(h, attempt)
+			wake(h.wake)
+		}
+	}()
+	<-ready
+}
+
+func (w *watcher) begin(h *holder) {
+	if w.requests != nil {
+		w.request()
+	}
+}
+
+func (w *watcher) request() {
+	w.attempt++
+	w.starting, w.next = true, time.Time{}
+	w.requests <- w.attempt
+}
+
+// startWatcher runs on the starter's thread and touches nothing of the loop's
+// but what is constant since the command's start.
+func startWatcher(h *holder, attempt int) (s started) {
+	fail := func(err error) started { return started{link: -1, err: fmt.Errorf("cannot start watcher: %w", err)} }
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fail(os.NewSyscallError("socketpair", err))
+	}
+	defer unix.Close(pair[1])
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pair[0])
+		return fail(err)
+	}
+	defer unix.Close(null)
+	ignored, blocked := given()
+	b := Begin{
+		Setup: h.opts.Setup, PID: h.pid, Start: startTime(h.pid), Holder: h.self,
+		Attempt: attempt, Last: attempt > len(pauses), Ignored: uint64(ignored), Blocked: uint64(blocked),
+	}
+	if len(b.Setup) > maxSetup {
+		b.Setup = nil
+		h.log.say("cannot hand the setup to the watcher: too long", nil)
+	}
+	p, err := encodeBegin(b)
+	if err == nil {
+		err = unix.Sendto(pair[0], p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+	}
+	if err != nil {
+		unix.Close(pair[0])
+		return fail(err)
+	}
+	c := watcherChild(h.opts.Watcher, pair[1], null, h.opts.KeepFDs)
+	defer c.close()
+	pid, noProcess, execErr := c.spawn()
+	if noProcess != 0 || execErr != 0 {
+		unix.Close(pair[0])
+		return fail(max(noProcess, execErr))
+	}
+	return started{pid: pid, link: pair[0]}
+}
+
+func wake(fd int) {
+	var r record
+	unix.Write(fd, (*[recordSize]byte)(unsafe.Pointer(&r))[:])
+}
+
+// turn does what is due.
+func (w *watcher) turn(h *holder) {
+	if w.starting {
+		select {
+		case s := <-w.results:
+			w.starting = false
+			w.link, w.pid = s.link, s.pid
+			if s.err != nil {
+				h.log.say(s.err.Error(), nil)
+				w.again()
+				break
+			}
+			h.witness.open(s.pid)
+		default:
+		}
+	}
+	if h.ended {
+		if !w.told && w.link >= 0 {
+			// A stopped watcher is to flush too.
+			unix.Kill(w.pid, unix.SIGCONT)
+			w.told = h.send(&message{kind: kindExit, a: int32(h.status.Code), b: int32(h.status.Signal)})
+		}
+		return
+	}
+	if !w.starting && !w.next.IsZero() && !time.Now().Before(w.next) {
+		w.request()
+	}
+}
+
+// again plans the next start, if there is one left.
+func (w *watcher) again() {
+	if w.attempt <= len(pauses) {
+		w.next = time.Now().Add(pauses[w.attempt-1])
+	}
+}
+
+// died: the watcher has been reaped. One that ended with status 0 wanted to.
+func (w *watcher) died(h *holder, code, status int32) {
+	w.pid = 0
+	h.witness.close()
+	h.receive() // its last words
+	if w.link >= 0 {
+		w.hangUp(h)
+	}
+	if h.ended || code == cldExited && status == 0 {
+		return
+	}
+	w.again()
+	how := "exit status"
+	if code != cldExited {
+		how = "signal"
+	}
+	then := "; it is started again"
+	switch {
+	case w.next.IsZero():
+		then = "; the command runs on unwatched"
+	case w.attempt == len(pauses):
+		then = "; it is started for the last time"
+	}
+	h.log.say(fmt.Sprintf("the watcher died (%s %d)%s", how, status, then), nil)
+}
+
+func (w *watcher) hangUp(h *holder) {
+	unix.Close(w.link)
+	w.link = -1
+}
+
+// done: nothing is left to wait for once the command has ended.
+func (w *watcher) done(h *holder) bool {
+	return w.link < 0 && !w.starting || !time.Now().Before(h.deadline)
+}
+
+// end leaves no watcher behind that has had its time: it would hold the
+// user's stderr open.
+func (w *watcher) end(h *holder) {
+	if w.pid != 0 && w.link >= 0 {
+		h.log.say("the watcher did not end in time and is killed", nil)
+		unix.Kill(w.pid, unix.SIGKILL)
+	}
+}

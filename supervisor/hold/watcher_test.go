@@ -1,0 +1,131 @@
+package hold
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// However the watcher ends, the command's status is its own.
+func TestWatcherFails(t *testing.T) {
+	for _, watch := range []string{"good", "kill", "stop", "panic", "bus", "leave", "hang"} {
+		t.Run(watch, func(t *testing.T) {
+			t.Parallel()
+			log := filepath.Join(t.TempDir(), "log")
+			cmd := run(t, held(config{Watch: watch, Log: log, Flush: 300 * time.Millisecond}, "sh", "-c", "sleep 0.3; exit 43")...)
+			cmd.Stderr = nil
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if s := waitStatus(t, cmd); s.ExitStatus() != 43 {
+				t.Errorf("got %v, want 43", s)
+			}
+			begins := strings.Count(read(log), "begin")
+			if watch == "kill" || watch == "panic" || watch == "bus" {
+				if begins < 2 {
+					t.Errorf("started %d times, want a second", begins)
+				}
+			} else if begins != 1 {
+				t.Errorf("started %d times, want 1", begins)
+			}
+			if watch == "good" && !strings.Contains(read(log), "exit code 43 signal 0") {
+				t.Errorf("the watcher was not told: %s", read(log))
+			}
+		})
+	}
+}
+
+// Three times at most, the last one told so.
+func TestWatcherRestarts(t *testing.T) {
+	t.Parallel()
+	k := startCounted(t, config{Watch: "kill"}, true)
+	awaitLine(t, k.log, "begin")
+	until(t, "the last watcher", func() bool { return strings.Contains(read(k.log), "attempt 4 last true") })
+	for i := 1; i <= 3; i++ {
+		if !strings.Contains(read(k.log), fmt.Sprintf("attempt %d last false", i)) {
+			t.Errorf("no attempt %d in %s", i, read(k.log))
+		}
+	}
+	until(t, "no child but the command", func() bool { return len(children(k.holder)) == 1 })
+	kill(t, k.holder, 10)
+	until(t, "a signal without a watcher", func() bool { return k.count(10) == 1 })
+	k.end(t)
+	if n := strings.Count(read(k.log), "begin"); n != 4 {
+		t.Errorf("started %d times, want 4", n)
+	}
+}
+
+func children(pid int) []string {
+	return strings.Fields(read(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) + otherChildren(pid))
+}
+
+// otherChildren are those that other threads have made.
+func otherChildren(pid int) (s string) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, f := range tasks {
+		if !strings.Contains(f, fmt.Sprintf("/task/%d/", pid)) {
+			s += " " + read(f)
+		}
+	}
+	return s
+}
+
+func TestOverride(t *testing.T) {
+	k := startCounted(t, config{Watch: "good", Override: 137}, true)
+	kill(t, k.command, 9)
+	if s := waitStatus(t, k.cmd); s.ExitStatus() != 137 {
+		t.Errorf("got %v, want exit status 137", s)
+	}
+	if !strings.Contains(read(k.log), "exit code 0 signal 9") {
+		t.Errorf("the watcher was not told of signal 9: %s", read(k.log))
+	}
+}
+
+func TestSubreaper(t *testing.T) {
+	dir := t.TempDir()
+	for _, on := range []bool{false, true} {
+		file, log := filepath.Join(dir, fmt.Sprint("orphans", on)), filepath.Join(dir, fmt.Sprint("log", on))
+		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c",
+			fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done; exec %s orphans 50 %s", log, probe, file))...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "all orphans", func() bool { return strings.Count(read(file), "orphan ") == 50 })
+		var command int
+		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
+		adopted := strings.Count(read(file), fmt.Sprintf("parent %d\n", cmd.Process.Pid)) - 1
+		if want := map[bool]int{true: 50}[on]; adopted != want {
+			t.Errorf("subreaper %v: adopted %d, want %d", on, adopted, want)
+		}
+		until(t, "all reaped", func() bool { return len(children(cmd.Process.Pid)) == 2 })
+		unix.Kill(command, unix.SIGKILL)
+		if s := waitStatus(t, cmd); s.Signal() != unix.SIGKILL {
+			t.Errorf("got %v", s)
+		}
+	}
+}
+
+// The watcher ends when its holder is killed; the command runs on.
+func TestHolderKilled(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	kill(t, k.holder, 9)
+	waitStatus(t, k.cmd)
+	awaitLine(t, k.log, "gone")
+	if stateOf(t, k.command) == 0 {
+		t.Error("the command died with the holder")
+	}
+	unix.Kill(k.command, unix.SIGKILL)
+}
+
+// A holder that is stopped beside a running or ended command is continued.
+func TestUnstick(t *testing.T) {
+	k := startCounted(t, config{Watch: "good"}, true)
+	kill(t, k.holder, int(unix.SIGSTOP))
+	until(t, "a continued holder", func() bool { return stateOf(t, k.holder) == 'S' })
+	kill(t, k.holder, int(unix.SIGSTOP))
+	k.end(t)
+}
