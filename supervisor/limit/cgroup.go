@@ -1,0 +1,287 @@
+package limit
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// level is one directory with what must be remembered of it between readings.
+type level struct {
+	*cgroup.Level
+	scope event.Scope
+
+	last    cgroup.Limits // as of the last reading that worked
+	known   bool
+	mem     cgroup.Memory
+	statAt  time.Duration // when memory.stat was read
+	tick    uint64        // the full reading it was read in, 0 for none
+	faults  uint64
+	faultAt time.Duration
+}
+
+const (
+	killer    = "kernel OOM killer"
+	throttler = "kernel, by slowing allocations down"
+)
+
+// sluid is the name of a job's directory since Slurm 26.05.
+var sluid = regexp.MustCompile(`^s[0-9A-Z]{13}$`)
+
+// scope tells a Slurm step and job by the names of their directories.
+func scope(name string) event.Scope {
+	base := path.Base(name)
+	if base == "user" {
+		base = path.Base(path.Dir(name))
+	}
+	switch {
+	case strings.HasPrefix(base, "step_"):
+		return event.ScopeStep
+	case strings.HasPrefix(base, "job_"), sluid.MatchString(base):
+		return event.ScopeJob
+	}
+	return event.ScopeCgroup
+}
+
+// readCgroup returns the limits of every level that has one.
+func (s *Set) readCgroup(now time.Duration) []event.Limit {
+	var out []event.Limit
+	visible := cgroup.Unlimited
+	for _, l := range s.levels {
+		lim, err := l.Limits()
+		if err != nil {
+			// The last known limit still is the best there is.
+			s.warn("cgroup", "%v", err)
+			if !l.known {
+				continue
+			}
+			lim = l.last
+		}
+		l.last, l.known = lim, true
+		visible = min(visible, lim.Max)
+		if lim.Max == cgroup.Unlimited && lim.Swap == cgroup.Unlimited && lim.High == cgroup.Unlimited {
+			continue
+		}
+		if !s.readMemory(l, now) {
+			continue
+		}
+		if e, ok := s.killLimit(l, lim, now); ok {
+			out = append(out, e)
+		}
+		if lim.High < lim.Max {
+			out = append(out, throttle(l, lim))
+		}
+	}
+	if e, ok := s.hiddenLimit(visible, now); ok {
+		out = append(out, e)
+	}
+	return out
+}
+
+// readMemory reads a level's charge and its parts. Where memory.stat cannot be
+// read, all that is charged counts as unreclaimable.
+func (s *Set) readMemory(l *level, now time.Duration) bool {
+	l.tick = 0
+	mem, err := l.Memory()
+	if err != nil {
+		s.warn("cgroup", "%v", err)
+		charged, err := l.Usage()
+		if err != nil {
+			return false
+		}
+		mem = cgroup.Memory{Charged: charged, WorkingSet: charged, Unreclaimable: charged}
+	}
+	l.mem, l.statAt, l.tick = mem, now, s.tick
+	return true
+}
+
+// killLimit is where the OOM killer strikes at this level. Swap that the level
+// may still use puts it off: it is counted in, on both sides.
+func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.Limit, bool) {
+	if lim.Max == cgroup.Unlimited && (l.Version == 2 || lim.Swap == cgroup.Unlimited) {
+		return event.Limit{}, false
+	}
+	e := event.Limit{
+		Name: event.LimitCgroup, Scope: l.scope, Accounting: event.AccountingCgroup,
+		Used: l.mem.Unreclaimable, Limit: lim.Max,
+		Charged: l.mem.Charged, WorkingSet: l.mem.WorkingSet,
+		Enforcer: killer, Level: l.Dir,
+		UsedSource:  l.UsageFile() + " and memory.stat",
+		LimitSource: l.MaxFile(),
+	}
+	swapped, room := s.swap(l, lim)
+	switch {
+	case lim.Max == cgroup.Unlimited:
+		e.Used, e.Limit, e.LimitSource = e.Used+swapped, lim.Swap, l.SwapFile()
+	case room > 0:
+		e.Used += swapped
+		e.Limit += room
+		e.UsedSource += " and " + l.SwapUsageFile()
+		e.LimitSource += " and " + l.SwapFile()
+		e.Note = fmt.Sprintf("%v of swap is counted in", room)
+	}
+	e.UsedMax = e.Used
+	if note := s.pressure(l, &e, now); note != "" {
+		e.Note = note
+	}
+	return e, true
+}
+
+// swap returns how much swap the level has and how much it could have in all.
+func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes) {
+	if !s.nodeOK || s.node.SwapTotal == 0 {
+		return 0, 0
+	}
+	n, err := l.SwapUsage()
+	if err != nil {
+		return 0, 0
+	}
+	allowed := lim.Swap
+	if l.Version == 1 {
+		n = n.Sub(l.mem.Charged)
+		if allowed != cgroup.Unlimited {
+			allowed = allowed.Sub(lim.Max)
+		}
+	}
+	room = min(allowed, n+s.node.SwapFree)
+	if !lim.Swappable {
+		room = min(room, n)
+	}
+	// Pages that are in swap and still in memory are charged on both sides.
+	return n.Sub(l.mem.SwapCached), room
+}
+
+// full is the share of a limit from which on the charge stands at it.
+const full = 0.95
+
+// thrash is how many major faults a second are too many.
+const thrash = 200
+
+// pressure says what a charge at the limit means.
+func (s *Set) pressure(l *level, e *event.Limit, now time.Duration) string {
+	perSecond := 0.0
+	if d := now - l.faultAt; l.faultAt > 0 && d > 0 && l.mem.PgMajFault >= l.faults {
+		perSecond = float64(l.mem.PgMajFault-l.faults) / d.Seconds()
+	}
+	l.faults, l.faultAt = l.mem.PgMajFault, now
+	switch {
+	case l.mem.Charged.Of(l.last.Max) < full:
+		return ""
+	case perSecond > thrash:
+		return fmt.Sprintf("the charge stands at the limit and %.0f major faults a second read back what was dropped: thrashing", perSecond)
+	case e.Ratio() < 0.8:
+		return fmt.Sprintf("page cache fills the charge to %.0f %% of the limit; it is given back on demand and kills nothing",
+			100*l.mem.Charged.Of(l.last.Max))
+	}
+	return ""
+}
+
+func throttle(l *level, lim cgroup.Limits) event.Limit {
+	return event.Limit{
+		Name: event.LimitThrottle, Scope: l.scope, Accounting: event.AccountingCgroup,
+		Used: l.mem.Charged, UsedMax: l.mem.Charged, Limit: lim.High,
+		Charged: l.mem.Charged, WorkingSet: l.mem.WorkingSet,
+		Enforcer: throttler, Level: l.Dir,
+		UsedSource: l.UsageFile(), LimitSource: l.HighFile(),
+		Note: "above it the job becomes slow; nothing ends it",
+	}
+}
+
+// hiddenLimit is a v1 limit above the topmost level that can be seen, which
+// memory.stat tells of.
+func (s *Set) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bool) {
+	if s.path == nil || s.path.Version != 1 || !s.path.Partial || len(s.levels) == 0 {
+		return event.Limit{}, false
+	}
+	top := s.levels[len(s.levels)-1]
+	if top.tick != s.tick && !s.readMemory(top, now) {
+		return event.Limit{}, false
+	}
+	if top.mem.LeastMax == 0 || top.mem.LeastMax >= visible {
+		return event.Limit{}, false
+	}
+	return event.Limit{
+		Name: event.LimitCgroup, Scope: event.ScopeCgroup, Accounting: event.AccountingCgroup,
+		Used: top.mem.Unreclaimable, UsedMax: top.mem.Unreclaimable, Limit: top.mem.LeastMax,
+		Charged: top.mem.Charged, WorkingSet: top.mem.WorkingSet,
+		Enforcer: killer, Level: top.Dir,
+		UsedSource:  top.UsageFile() + " and memory.stat",
+		LimitSource: top.StatFile() + ": hierarchical_memory_limit",
+		Note:        "the level with this limit cannot be seen: used is at least what is shown",
+	}, true
+}
+
+// killCount is what a level's OOM counters stood at when the set was made.
+type killCount struct {
+	level *cgroup.Level
+	was   cgroup.Events
+}
+
+func (s *Set) countKills(l *cgroup.Level) {
+	e, err := l.Events()
+	if err != nil {
+		s.warn("cgroup", "%v", err)
+		return
+	}
+	s.kills = append(s.kills, killCount{l, e})
+}
+
+// Kills is what has happened at one level since the set was made.
+type Kills struct {
+	Level string
+	Scope event.Scope
+	// OOMKill counts processes that the kernel's OOM killer ended. Read it as
+	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
+	// directories that are gone are lost.
+	OOMKill uint64
+	// Hit counts how often the charge met the limit, page cache included.
+	Hit uint64
+	// High counts allocations slowed down above memory.high.
+	High uint64
+}
+
+// OOMKills returns what the OOM killer has done at every level that has a
+// limit, and at the leaf, since the set was made.
+func (s *Set) OOMKills() []Kills {
+	var out []Kills
+	for _, k := range s.kills {
+		e, err := k.level.Events()
+		if err != nil {
+			s.warn("cgroup", "%v", err)
+			continue
+		}
+		out = append(out, Kills{
+			Level: k.level.Dir, Scope: scope(k.level.Name),
+			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
+		})
+	}
+	return out
+}
+
+func less(now, was uint64) uint64 {
+	if now < was {
+		return 0
+	}
+	return now - was
+}
+
+// ChargePeak returns the highest charge in the life of the binding cgroup, page
+// cache included, and the level it was read at: a hint, since the cgroup may
+// have lived before the command. It reports false where the kernel keeps none.
+func (s *Set) ChargePeak() (rss.Bytes, string, bool) {
+	if s.path == nil {
+		return 0, "", false
+	}
+	l := s.path.Levels[0]
+	if s.fast.level != nil {
+		l = s.fast.level.Level
+	}
+	n, err := l.Peak()
+	return n, l.Dir, err == nil
+}

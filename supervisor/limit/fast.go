@@ -1,0 +1,112 @@
+package limit
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fastState is what the last full reading left for the fast tick.
+type fastState struct {
+	limit event.Limit // the binding limit; empty where there is none
+	level *level      // its cgroup, nil where it is none
+	extra rss.Bytes   // Used less the cgroup's unreclaimable: swap
+	rss   rss.Bytes   // sum of the tree's RSS in the last full reading
+}
+
+// Fast is what a fast tick saw of the binding limit.
+type Fast struct {
+	// Limit is the binding limit of the last full reading, with Used and
+	// UsedMax as of now.
+	Limit event.Limit
+	// Exact says that Used is as good as a full reading's; else it is the last
+	// one moved by what one counter grew, and UsedMax bounds it.
+	Exact bool
+}
+
+// statPause is the least time between two readings of memory.stat in fast
+// ticks: 20 a second.
+const statPause = 50 * time.Millisecond
+
+// Fast reads one counter of the binding limit: the cgroup's usage, the node's
+// meminfo, or by sum the RSS of the tree ([proctree.Reader].SumRSS), whichever
+// the limit is compared with. It reports false where no limit is binding or
+// the counter cannot be read.
+//
+// memory.stat is read only once usage less what was last seen to be
+// reclaimable reaches threshold, or usage stands at the limit, where memory
+// can turn unreclaimable without usage growing; never more than 20 times a
+// second.
+func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
+	f := Fast{Limit: s.fast.limit}
+	switch {
+	case f.Limit.Name == "":
+		return f, false
+	case s.fast.level != nil:
+		return s.fastCgroup(f, now, threshold)
+	case f.Limit.Name == event.LimitNode:
+		m, err := s.meminfo.Read()
+		if err != nil {
+			return f, false
+		}
+		f.Limit.Used = m.Total.Sub(m.Available)
+		f.Limit.UsedMax, f.Exact = f.Limit.Used, true
+		return f, true
+	case sum == nil || f.Limit.Accounting == event.AccountingVirtual:
+		return f, false
+	}
+	n, err := sum()
+	if err != nil {
+		return f, false
+	}
+	grown, shrunk := n.Sub(s.fast.rss), s.fast.rss.Sub(n)
+	switch f.Limit.Accounting {
+	case event.AccountingRSS:
+		f.Limit.Used = (f.Limit.Used + grown).Sub(shrunk)
+		f.Limit.UsedMax = f.Limit.Used
+	default:
+		// What was dropped may have been shared and so not counted.
+		f.Limit.Used = f.Limit.Used.Sub(shrunk)
+		f.Limit.UsedMax += grown
+	}
+	return f, true
+}
+
+func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, bool) {
+	l := s.fast.level
+	usage, err := l.Usage()
+	if err != nil {
+		return f, false
+	}
+	estimate := usage.Sub(l.mem.Reclaimable) + s.fast.extra
+	atLimit := usage.Of(l.last.Max) >= full
+	if (estimate >= threshold || atLimit) && now-l.statAt >= statPause && s.readMemory(l, now) {
+		usage, estimate = l.mem.Charged, l.mem.Unreclaimable+s.fast.extra
+		f.Exact = true
+	}
+	f.Limit.Charged = usage
+	f.Limit.Used = estimate
+	f.Limit.UsedMax = usage + s.fast.extra
+	if f.Exact {
+		f.Limit.WorkingSet = l.mem.WorkingSet
+		f.Limit.UsedMax = estimate
+	}
+	return f, true
+}
+
+// remember keeps what the fast tick needs.
+func (s *Set) remember(sample *rss.Sample, binding event.Limit) {
+	s.fast = fastState{limit: binding}
+	if binding.Accounting == event.AccountingCgroup {
+		for _, l := range s.levels {
+			if l.Dir == binding.Level {
+				s.fast.level = l
+				s.fast.extra = binding.Used.Sub(l.mem.Unreclaimable)
+			}
+		}
+	}
+	for i := range sample.Procs {
+		s.fast.rss += sample.Procs[i].RSS
+	}
+}

@@ -1,0 +1,116 @@
+package limit_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+const container = "sys/fs/cgroup/"
+
+func TestFastCgroup(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "namespaced-v2")
+	s := newStand(t, fs, nil, "", nil)
+	base := s.read()[0]
+	now := time.Second
+	set := func(usage rss.Bytes) { fs.Write(container+"memory.current", fmt.Sprintf("%12d\n", uint64(usage))) }
+	threshold := base.Used + 50*rss.MiB
+
+	t.Run("below the threshold one counter is read", func(t *testing.T) {
+		fs.Replace(container+"memory.stat", "inactive_file 429916160", "inactive_file 440401920")
+		set(base.Charged + 20*rss.MiB)
+		now += 2 * time.Millisecond
+		f, ok := s.set.Fast(now, threshold, nil)
+		if !ok || f.Exact || f.Limit.Used != base.Used+20*rss.MiB || f.Limit.UsedMax != base.Charged+20*rss.MiB {
+			t.Errorf("%v: %+v", ok, f)
+		}
+	})
+	t.Run("not twice within 50 ms", func(t *testing.T) {
+		set(base.Charged + 60*rss.MiB)
+		f, ok := s.set.Fast(now, threshold, nil)
+		if !ok || f.Exact {
+			t.Errorf("%v: %+v", ok, f)
+		}
+	})
+	t.Run("above the threshold memory.stat is read", func(t *testing.T) {
+		now += 50 * time.Millisecond
+		f, ok := s.set.Fast(now, threshold, nil)
+		if !ok || !f.Exact || f.Limit.Used != base.Used+50*rss.MiB || f.Limit.UsedMax != f.Limit.Used {
+			t.Errorf("%v: used %v, base %v, %+v", ok, f.Limit.Used, base.Used, f)
+		}
+	})
+	t.Run("at the limit cache may turn into anon unseen", func(t *testing.T) {
+		set(base.Limit)
+		fs.Replace(container+"memory.stat", "inactive_file 440401920", "inactive_file 1048576")
+		now += 100 * time.Millisecond
+		f, ok := s.set.Fast(now, base.Limit, nil)
+		if !ok || !f.Exact || f.Limit.Ratio() < 0.9 {
+			t.Errorf("%v: %+v", ok, f)
+		}
+	})
+	t.Run("gone", func(t *testing.T) {
+		fs.Write(container+"memory.current", "\n")
+		if f, ok := s.set.Fast(now, 0, nil); ok {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+func TestFastSums(t *testing.T) {
+	for _, c := range []struct {
+		acc             event.Accounting
+		grown, grownMax int // MiB after the tree grew by 10
+		shrunk          int // MiB after it shrank by 10
+	}{
+		{event.AccountingRSS, 10, 10, -10},
+		{event.AccountingNoShared, 0, 10, -10},
+	} {
+		t.Run(string(c.acc), func(t *testing.T) {
+			s := newStand(t, rsstest.Unpack(t, "torch"), nil, "", func(cfg *limit.Config) {
+				cfg.User, cfg.Accounting = rss.GiB, c.acc
+			})
+			sample := s.sample()
+			base := s.set.Read(sample)[0]
+			sum := total(sample.Procs)
+			at := func(n rss.Bytes) limit.Fast {
+				f, ok := s.set.Fast(time.Second, 0, func() (rss.Bytes, error) { return n, nil })
+				if !ok {
+					t.Fatal("no reading")
+				}
+				return f
+			}
+			mib := func(a, b rss.Bytes) int { return (int(a) - int(b)) / int(rss.MiB) }
+			f := at(sum + 10*rss.MiB)
+			if g, m := mib(f.Limit.Used, base.Used), mib(f.Limit.UsedMax, base.UsedMax); g != c.grown || m != c.grownMax {
+				t.Errorf("grown by %d to %d MiB", g, m)
+			}
+			if g := mib(at(sum-10*rss.MiB).Limit.Used, base.Used); g != c.shrunk {
+				t.Errorf("shrunk by %d MiB", g)
+			}
+			if _, ok := s.set.Fast(0, 0, func() (rss.Bytes, error) { return 0, errors.New("no") }); ok {
+				t.Error("a failed sum")
+			}
+		})
+	}
+}
+
+func TestFastNode(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch")
+	s := newStand(t, fs, nil, "", nil)
+	base := s.read()[0]
+	fs.Write("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: 1024 kB\n", base.Limit/rss.KiB))
+	f, ok := s.set.Fast(0, 0, nil)
+	if !ok || !f.Exact || f.Limit.Name != event.LimitNode || f.Limit.Used != base.Limit-rss.MiB {
+		t.Errorf("%v: %+v", ok, f)
+	}
+	fs.Write("proc/meminfo", "")
+	if _, ok := s.set.Fast(0, 0, nil); ok {
+		t.Error("without meminfo")
+	}
+}

@@ -1,0 +1,165 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Config says whose limits are to be found, and where to look.
+type Config struct {
+	Proc, Sys string // "/proc" and "/sys" outside tests
+	// PID is the command, or any process whose limits are wanted.
+	PID int
+	// Self are our own processes, the holder and the watcher: they count in
+	// what Slurm sums.
+	Self []int
+	// User is --limit in bytes; UserShare is --limit as a share of the least
+	// limit that is found, 0.8 for 80 %. Both 0: no such limit.
+	User      rss.Bytes
+	UserShare float64
+	// Accounting is --accounting, how the tree is added up for --limit.
+	Accounting event.Accounting
+	// Lookup reads the environment of the job; nil means an empty one.
+	Lookup func(string) (string, bool)
+	// Slurm says how Slurm's configuration is found. With a Scontrol in it,
+	// Find may take as long as scontrol does; see [Set.LeftOpen].
+	Slurm slurm.Search
+}
+
+// Warning is something that could not be found out and what follows from it.
+type Warning struct {
+	Part string // "cgroup", "slurm", "node", "user"
+	Text string
+}
+
+func (w Warning) String() string { return w.Part + ": " + w.Text }
+
+// Looked is one place that was looked at, and what was found there.
+type Looked struct {
+	Where string `json:"where"`
+	Found string `json:"found"`
+}
+
+// Set is every limit of one job on this node.
+type Set struct {
+	cfg     Config
+	job     slurm.Job
+	inJob   bool
+	inStep  bool // slurmstepd counts us
+	end     time.Time
+	stepd   int // slurmstepd, 0 where none is above us
+	task    int // its child that is us or stands above us
+	rules   slurm.Enforcement
+	given   []slurm.Memory
+	meminfo *proctree.Node
+	node    proctree.MemInfo
+	nodeOK  bool
+
+	path   *cgroup.Path
+	levels []*level // those that may limit, leaf first, and the leaf itself
+	kills  []killCount
+
+	tick   uint64 // full readings so far
+	user   userLimit
+	fast   fastState
+	looked []Looked
+	warned map[string]bool
+	warns  []Warning
+}
+
+// Find looks at everything that can limit the job: the cgroups of cfg.PID up
+// to the root, Slurm's environment, limits and configuration, the node's
+// memory. What fails becomes a warning and the rest goes on.
+func Find(ctx context.Context, cfg Config) (*Set, []Warning) {
+	if cfg.Lookup == nil {
+		cfg.Lookup = func(string) (string, bool) { return "", false }
+	}
+	s := &Set{cfg: cfg, warned: map[string]bool{}}
+	s.findNode()
+	s.findCgroup()
+	s.findSlurm(ctx)
+	s.findUser()
+	return s, s.Warnings()
+}
+
+// Warnings returns what could not be found out since the last call, each only
+// once.
+func (s *Set) Warnings() []Warning {
+	w := s.warns
+	s.warns = nil
+	return w
+}
+
+func (s *Set) warn(part, format string, args ...any) {
+	w := Warning{part, fmt.Sprintf(format, args...)}
+	if !s.warned[w.String()] {
+		s.warned[w.String()] = true
+		s.warns = append(s.warns, w)
+	}
+}
+
+func (s *Set) look(where, format string, args ...any) {
+	s.looked = append(s.looked, Looked{where, fmt.Sprintf(format, args...)})
+}
+
+func (s *Set) findNode() {
+	s.meminfo = proctree.NewNode(s.cfg.Proc)
+	m, err := s.meminfo.Read()
+	if err != nil {
+		s.warn("node", "%v", err)
+		s.look("meminfo", "%v", err)
+		return
+	}
+	s.node, s.nodeOK = m, true
+	s.look("meminfo", "MemTotal %v, swap %v", m.Total, m.SwapTotal)
+}
+
+func (s *Set) findCgroup() {
+	p, err := cgroup.Open(s.cfg.Proc, s.cfg.Sys, s.cfg.PID)
+	if err != nil {
+		s.look("cgroup", "%v", err)
+		if !errors.Is(err, cgroup.ErrNoMemory) {
+			s.warn("cgroup", "%v", err)
+		}
+		return
+	}
+	s.path = p
+	s.look("cgroup", "v%d, %s, mounted at %s, %d levels", p.Version, p.Name, p.Mount, len(p.Levels))
+	if p.Partial {
+		s.look("cgroup", "levels above %s cannot be seen from here; a limit there holds all the same", p.Mount)
+	}
+	for i, l := range p.Levels {
+		lim, err := l.Limits()
+		if err != nil {
+			s.warn("cgroup", "%v", err)
+			continue
+		}
+		limited := lim.Max != cgroup.Unlimited || lim.Swap != cgroup.Unlimited || lim.High != cgroup.Unlimited
+		if !limited {
+			s.look(l.MaxFile(), "no limit")
+		}
+		lv := &level{Level: l, scope: scope(l.Name)}
+		s.levels = append(s.levels, lv)
+		if limited || i == 0 {
+			s.countKills(l)
+		}
+	}
+}
+
+// Close gives back the descriptors that the set keeps.
+func (s *Set) Close() {
+	s.meminfo.Close()
+	if s.path != nil {
+		for _, l := range s.path.Levels {
+			l.Close()
+		}
+	}
+}

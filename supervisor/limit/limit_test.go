@@ -1,0 +1,257 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+func TestWhichLimits(t *testing.T) {
+	step := map[string]string{"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_END_TIME": "1800000600"}
+	for _, c := range []struct {
+		name    string
+		archive string
+		env     map[string]string
+		conf    string
+		change  func(*limit.Config)
+		want    string
+	}{
+		{"v1, kernel kills", "slurm-v1", inJob, cgroupRAM, nil, "cgroup/job cgroup/step"},
+		{"v1, both kill", "slurm-v1", inJob, linuxKill, nil, "slurm/step cgroup/job cgroup/step"},
+		{"v2 with throttling and an end", "slurm-v2", step, cgroupRAM, nil,
+			"cgroup/job cgroup/step throttle/job throttle/step time/job"},
+		{"no cgroup at all", "", inJob, linuxKill, nil, "node/node"},
+		{"hybrid", "hybrid", nil, "", nil, "cgroup/cgroup"},
+		{"limit out of sight", "namespaced-v1", nil, "", nil, "cgroup/cgroup"},
+		{"cgroup namespace", "namespaced-v2", nil, "", nil, "cgroup/cgroup"},
+		{"nothing but the node", "", nil, "", nil, "node/node"},
+		{"a limit of one's own", "", nil, "", func(c *limit.Config) { c.User = rss.GiB }, "user/tree node/node"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			archives := []string{"torch"}
+			if c.archive != "" {
+				archives = append(archives, c.archive)
+			}
+			fs := rsstest.Unpack(t, archives...)
+			s := newStand(t, fs, c.env, c.conf, c.change)
+			if c.name == "no cgroup at all" {
+				// Without /proc/PID/limits the step's memory comes from the
+				// environment.
+				limits := s.read()
+				if l := get(t, limits, event.LimitSlurm); l.Limit != 700*rss.MiB || l.LimitSource != "SLURM_MEM_PER_NODE" {
+					t.Errorf("got %+v", l)
+				}
+				return
+			}
+			if got := names(s.read()); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestEmptiness(t *testing.T) {
+	fs := rsstest.Empty(t)
+	set, warnings := limit.Find(context.Background(), limit.Config{Proc: fs.Proc, Sys: fs.Sys, PID: 1})
+	if len(warnings) == 0 {
+		t.Error("no warning")
+	}
+	if got := set.Read(&rss.Sample{}); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	if _, ok := set.Fast(0, 0, nil); ok {
+		t.Error("a fast tick without a limit")
+	}
+	if kills := set.OOMKills(); len(kills) != 0 {
+		t.Errorf("kills %v", kills)
+	}
+	if _, _, ok := set.ChargePeak(); ok {
+		t.Error("a peak")
+	}
+	if set.SumsByPPID() || set.NeedsPSS() || set.LeftOpen() {
+		t.Error("outside Slurm nobody sums")
+	}
+}
+
+// Page cache at the limit is no danger, and the note says so.
+func TestPageCacheAtTheLimit(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v2")
+	job := "sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7/"
+	fs.Write(job+"memory.current", "807403520\n") // all of 770 MiB
+	fs.Replace(job+"memory.stat", "inactive_file 429916160", "inactive_file 600000000")
+	s := newStand(t, fs, inJob, cgroupRAM, nil)
+	l := scoped(t, s.read(), event.LimitCgroup, event.ScopeJob)
+	if l.Charged.Of(l.Limit) < 0.999 || l.Ratio() > 0.3 || !strings.Contains(l.Note, "kills nothing") {
+		t.Errorf("got %+v", l)
+	}
+
+	fs.Replace(job+"memory.stat", "pgmajfault 315", "pgmajfault 5315")
+	if l := scoped(t, s.read(), event.LimitCgroup, event.ScopeJob); !strings.Contains(l.Note, "thrashing") {
+		t.Errorf("note %q", l.Note)
+	}
+}
+
+func TestLimitShrinks(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	s := newStand(t, fs, inJob, cgroupRAM, nil)
+	if l := s.read()[0]; l.Limit != 700*rss.MiB {
+		t.Fatalf("got %+v", l)
+	}
+	file := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/step_batch/memory.limit_in_bytes"
+	fs.Write(file, "314572800\n")
+	if l := s.read()[0]; l.Limit != 300*rss.MiB || l.Scope != event.ScopeStep || !strings.HasSuffix(l.LimitSource, "step_batch/memory.limit_in_bytes") {
+		t.Errorf("got %+v", l)
+	}
+
+	t.Run("unreadable", func(t *testing.T) {
+		fs.Write(file, "nonsense")
+		if l := s.read()[0]; l.Limit != 300*rss.MiB {
+			t.Errorf("got %+v", l)
+		}
+		if w := s.set.Warnings(); len(w) != 1 {
+			t.Errorf("warnings %v", w)
+		}
+		s.read()
+		if w := s.set.Warnings(); len(w) != 0 {
+			t.Errorf("said twice: %v", w)
+		}
+	})
+	t.Run("no memory.stat", func(t *testing.T) {
+		fs.Remove("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/step_batch/memory.stat")
+		fs.Write(file, "314572800\n")
+		s := newStand(t, fs, inJob, cgroupRAM, nil)
+		if l := scoped(t, s.read(), event.LimitCgroup, event.ScopeStep); l.Used != l.Charged || l.Used == 0 {
+			t.Errorf("all that is charged counts: %+v", l)
+		}
+		if w := s.set.Warnings(); len(w) != 1 {
+			t.Errorf("warnings %v", w)
+		}
+	})
+}
+
+func TestHiddenLimit(t *testing.T) {
+	s := newStand(t, rsstest.Unpack(t, "torch", "namespaced-v1"), nil, "", nil)
+	l := s.read()[0]
+	if l.Limit != 512*rss.MiB || !strings.Contains(l.LimitSource, "hierarchical_memory_limit") || !strings.Contains(l.Note, "at least") {
+		t.Errorf("got %+v", l)
+	}
+}
+
+// A cgroup's limit of nearly all memory does not keep the node from dying.
+func TestNodeBesideCgroup(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	s := newStand(t, fs, inJob, cgroupRAM, nil)
+	if got := names(s.read()); strings.Contains(got, "node") {
+		t.Errorf("got %s", got)
+	}
+	fs.Replace("proc/meminfo", "MemTotal:", "MemTotal:  716800 kB\nOldTotal:")
+	l := get(t, s.read(), event.LimitNode)
+	if l.Limit != 700*rss.MiB || !strings.Contains(l.Note, "all of the node's") {
+		t.Errorf("got %+v", l)
+	}
+}
+
+func TestOOMKills(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	file := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/step_batch/task_0/memory.oom_control"
+	fs.Replace(file, "oom_kill 0", "oom_kill 3") // before we came
+	s := newStand(t, fs, inJob, cgroupRAM, nil)
+	fs.Replace(file, "oom_kill 3", "oom_kill 5")
+	kills := s.set.OOMKills()
+	if len(kills) != 3 {
+		t.Fatalf("levels %+v", kills)
+	}
+	for _, k := range kills {
+		if k.OOMKill != 2 {
+			t.Errorf("%+v", k)
+		}
+	}
+	if n, level, ok := s.set.ChargePeak(); !ok || n == 0 || level == "" {
+		t.Errorf("peak %v at %s, %v", n, level, ok)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	s := newStand(t, rsstest.Unpack(t, "torch", "slurm-v1"), inJob, linuxKill, nil)
+	e := s.set.Explain(s.read(), s.warn)
+	where := map[string]bool{}
+	for _, l := range e.Looked {
+		where[l.Where] = true
+		if l.Found == "" {
+			t.Errorf("nothing said about %s", l.Where)
+		}
+	}
+	for _, w := range []string{"meminfo", "cgroup", "environment", "parents", "RLIMIT_RSS", "SLURM_MEM_PER_NODE", "/etc/slurm/slurm.conf"} {
+		if !where[w] {
+			t.Errorf("%s is not among %v", w, e.Looked)
+		}
+	}
+	if len(e.Limits) != 3 || len(e.Warnings) != 0 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestEnforcementSettledLater(t *testing.T) {
+	s := newStand(t, rsstest.Unpack(t, "torch"), inJob, "", nil)
+	found := false
+	for _, w := range s.warn {
+		found = found || w.Part == "slurm" && strings.Contains(w.String(), "cannot tell whether slurmstepd kills")
+	}
+	if !found || !s.set.LeftOpen() || !s.set.SumsByPPID() {
+		t.Errorf("warnings %v, open %v, by ppid %v", s.warn, s.set.LeftOpen(), s.set.SumsByPPID())
+	}
+	s.set.SetEnforcement(slurm.Enforcement{}, errors.New("no answer"))
+	if !s.set.LeftOpen() {
+		t.Error("still open")
+	}
+	s.set.SetEnforcement(slurm.Enforcement{Known: true, Source: "scontrol show config", OverMemoryKill: true, Gather: "linux", UsePss: true, Interval: time.Second}, nil)
+	if s.set.LeftOpen() || !s.set.NeedsPSS() || !s.set.SumsByPPID() {
+		t.Error("settled by scontrol")
+	}
+	if l := get(t, s.read(), event.LimitSlurm); l.Accounting != event.AccountingPSS {
+		t.Errorf("got %+v", l)
+	}
+	end := time.Unix(1_800_000_060, 0)
+	s.set.SetEnd(end)
+	if l := get(t, s.read(), event.LimitTime); l.ETA == nil || *l.ETA != 60 {
+		t.Errorf("got %+v", l)
+	}
+}
+
+// A set keeps a few descriptors however often it is read, and gives them back.
+func TestDescriptors(t *testing.T) {
+	open := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(d)
+	}
+	before := open()
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	s := newStand(t, fs, inJob, cgroupRAM, nil)
+	s.read()
+	once := open()
+	for range 50 {
+		s.read()
+		s.set.Fast(time.Hour, 1, nil)
+		s.set.OOMKills()
+	}
+	if n := open(); n != once {
+		t.Errorf("%d descriptors after one reading, %d after 51", once, n)
+	}
+	s.set.Close()
+	s.tree.Close()
+	if n := open(); n != before {
+		t.Errorf("%d descriptors before, %d after", before, n)
+	}
+}

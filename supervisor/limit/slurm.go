@@ -1,0 +1,225 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const stepdName = "slurmstepd"
+
+func (s *Set) findSlurm(ctx context.Context) {
+	s.job, s.inJob = slurm.FromEnv(s.cfg.Lookup)
+	if !s.inJob {
+		s.look("environment", "no SLURM_JOB_ID: not in a Slurm job")
+		return
+	}
+	if b, err := os.ReadFile(filepath.Join(s.cfg.Proc, strconv.Itoa(s.cfg.PID), "cgroup")); err == nil {
+		s.job = s.job.InCgroup(b)
+	}
+	s.end = s.job.End
+	if s.job.StepID == "" {
+		s.look("environment", "Slurm job %s, in no step of it: slurmstepd does not count it", s.job)
+		return
+	}
+	s.inStep = true
+	s.look("environment", "Slurm job %s", s.job)
+	s.findStepd()
+
+	limit, err := proctree.ResidentLimit(s.cfg.Proc, s.cfg.PID)
+	if err != nil {
+		s.warn("slurm", "%v", err)
+		limit = 0
+	}
+	s.given = slurm.StepLimits(s.cfg.Lookup, limit)
+	for _, m := range s.given {
+		s.look(m.Source, "%v", rss.Bytes(m.Bytes))
+	}
+	if len(s.given) == 0 {
+		s.look("RLIMIT_RSS, SLURM_MEM_*", "nothing")
+	}
+	search := s.cfg.Slurm
+	if search.Lookup == nil {
+		search.Lookup = s.cfg.Lookup
+	}
+	s.SetEnforcement(slurm.FindEnforcement(ctx, s.job, search))
+}
+
+// SetEnforcement replaces what is known of slurmstepd's doings, by the result
+// of [slurm.FindEnforcement]: for a caller that asked scontrol later, on the
+// side.
+func (s *Set) SetEnforcement(e slurm.Enforcement, err error) {
+	s.rules = e
+	defer s.findUser()
+	if err != nil {
+		s.look("Slurm's configuration", "%v", err)
+		if !e.Known {
+			s.warn("slurm", "cannot tell whether slurmstepd kills on memory: %v", err)
+		}
+		return
+	}
+	s.look(e.Source, "%v", e)
+	if sums, _ := e.Sums(); sums != "" && len(s.given) == 0 {
+		s.warn("slurm", "slurmstepd kills on summed %s above the step's memory, and that is not known here", sums)
+	}
+}
+
+// SetEnd says when Slurm ends the job, for a caller that asked scontrol.
+func (s *Set) SetEnd(t time.Time) { s.end = t }
+
+// Job returns the Slurm job, and false outside one.
+func (s *Set) Job() (slurm.Job, bool) { return s.job, s.inJob }
+
+// Enforcement returns what is known of slurmstepd's doings.
+func (s *Set) Enforcement() slurm.Enforcement { return s.rules }
+
+// LeftOpen says that only scontrol can tell whether slurmstepd kills, and on
+// which sum. Ask it late and on the side, then call [Set.SetEnforcement].
+func (s *Set) LeftOpen() bool { return s.openSum() || s.openCharge() }
+
+func (s *Set) openSum() bool {
+	return s.inStep && (!s.rules.Known || s.rules.OverMemoryKill && s.rules.Gather == "")
+}
+
+// openCharge says that slurmstepd sums v2 cgroups and that it depends on its
+// version which of their counters it takes.
+func (s *Set) openCharge() bool {
+	sums, _ := s.rules.Sums()
+	return event.Accounting(sums) == event.AccountingCgroup && s.rules.Version == "" &&
+		s.path != nil && s.path.Version == 2
+}
+
+// SumsByPPID says that slurmstepd sums over parents and children, so that no
+// subreaper may bring orphans back under the task. Where Slurm is there and its
+// doings are not known, it says so too.
+func (s *Set) SumsByPPID() bool {
+	if !s.inStep {
+		return false
+	}
+	if s.openSum() {
+		return true
+	}
+	_, by := s.rules.Sums()
+	return by
+}
+
+// readSlurm returns what slurmstepd compares, as of this sample.
+func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
+	sums, _ := s.rules.Sums()
+	if !s.inStep || sums == "" || len(s.given) == 0 {
+		return nil
+	}
+	given := s.given[0]
+	e := event.Limit{
+		Name: event.LimitSlurm, Scope: event.ScopeJob, Accounting: event.Accounting(sums),
+		Limit: rss.Bytes(given.Bytes), Enforcer: stepdName + ", by OverMemoryKill",
+		LimitSource: given.Source,
+		Note:        s.rules.String(),
+	}
+	if given.Step {
+		e.Scope = event.ScopeStep
+	}
+	if s.task == 0 {
+		e.Note += "; no slurmstepd is to be seen above us, it may not count us at all"
+	}
+	if e.Accounting == event.AccountingCgroup {
+		low, high, from, ok := s.taskCharge()
+		if !ok {
+			s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
+			return nil
+		}
+		e.Used, e.UsedMax, e.UsedSource = low, high, from
+		return []event.Limit{e}
+	}
+	e.Used, e.UsedMax = s.stepSum(sample, e.Accounting)
+	e.UsedSource = sumSource[e.Accounting]
+	out := []event.Limit{e}
+	if s.rules.VSizeFactor > 0 {
+		e.Accounting = event.AccountingVirtual
+		e.Used, e.UsedMax = s.stepSum(sample, e.Accounting)
+		e.Limit = e.Limit.Scale(float64(s.rules.VSizeFactor) / 100)
+		e.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
+		e.UsedSource = sumSource[e.Accounting]
+		out = append(out, e)
+	}
+	return out
+}
+
+var sumSource = map[event.Accounting]string{
+	event.AccountingRSS:      "VmRSS of /proc/PID/status, summed over the processes",
+	event.AccountingNoShared: "RSS less RssFile and RssShmem of /proc/PID/status, summed over the processes",
+	event.AccountingPSS:      "Pss of /proc/PID/smaps_rollup, summed over the processes",
+	event.AccountingVirtual:  "VmSize of /proc/PID/status, summed over the processes",
+}
+
+// taskCharge adds up what jobacct_gather/cgroup reads in the task directories
+// of the step.
+func (s *Set) taskCharge() (low, high rss.Bytes, from string, ok bool) {
+	if s.path == nil {
+		return 0, 0, "", false
+	}
+	for _, l := range s.path.Levels {
+		if !strings.HasPrefix(filepath.Base(l.Dir), "task_") {
+			continue
+		}
+		step := filepath.Dir(l.Dir)
+		entries, err := os.ReadDir(step)
+		if err != nil {
+			break
+		}
+		for _, d := range entries {
+			if !d.IsDir() || !strings.HasPrefix(d.Name(), "task_") {
+				continue
+			}
+			task := cgroup.Level{Version: l.Version, Dir: filepath.Join(step, d.Name())}
+			m, err := task.Memory()
+			task.Close()
+			if err != nil {
+				// The directory of a task that has just ended.
+				continue
+			}
+			a, b := s.gathered(m, l.Version)
+			low, high, ok = low+a, high+b, true
+		}
+		return low, high, filepath.Join(step, "task_*", "memory.stat"), ok
+	}
+	return 0, 0, "", false
+}
+
+// gathered is what counts of one task: total_rss on v1; on v2 anon and swap
+// cache, since Slurm 23.11 memory.current instead. Between the two lies the
+// truth where the version is not known.
+func (s *Set) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
+	low, high = m.Anon+m.SwapCached, m.Charged
+	switch {
+	case version == 1:
+		return m.Anon, m.Anon
+	case s.rules.NoFileCache:
+		high = m.Charged.Sub(m.ActiveFile + m.InactiveFile)
+		return high, high
+	case s.rules.Version == "":
+		return low, high
+	case atLeast(s.rules.Version, 23, 11):
+		return high, high
+	}
+	return low, low
+}
+
+// atLeast compares a Slurm version, "23.11.4". An unknown version is old.
+func atLeast(version string, year, month int) bool {
+	var y, m int
+	if _, err := fmt.Sscanf(version, "%d.%d", &y, &m); err != nil {
+		return false
+	}
+	return y > year || y == year && m >= month
+}

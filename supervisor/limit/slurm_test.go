@@ -1,0 +1,172 @@
+package limit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+// step is a node with a Slurm step on it, made to measure:
+//
+//	slurmstepd 100 ─ batch shell 110 ─ holder 120 ─ command 4102 ─ worker 131
+//	               │                 └ tee 115     ├ watcher 121 (of the holder)
+//	               └ second task 150 ─ child 151
+//
+// and an orphan 140 of the command, a stranger 160.
+func step(t *testing.T) rsstest.Tree {
+	fs := rsstest.Empty(t)
+	put := func(pid, parent int, comm string, anon, file rss.Bytes) {
+		fs.Put(rsstest.Process{PID: pid, Parent: parent, Comm: comm, Start: uint64(pid), Anon: anon * rss.MiB, File: file * rss.MiB})
+	}
+	put(1, 0, "systemd", 10, 0)
+	put(100, 1, "slurmstepd", 20, 0)
+	put(110, 100, "slurm_script", 1, 2)
+	put(115, 110, "tee", 1, 0)
+	put(120, 110, "rsswarden", 3, 4)
+	put(121, 120, "rsswarden", 5, 4)
+	put(rsstest.Trainer, 120, "python", 100, 200)
+	put(4131, rsstest.Trainer, "python", 50, 200)
+	put(4140, rsstest.Trainer, "daemon", 600, 0)
+	put(150, 100, "task1", 7, 0)
+	put(151, 150, "child", 8, 0)
+	put(160, 1, "stranger", 900, 0)
+	fs.Write("proc/meminfo", "MemTotal: 8192000 kB\nMemFree: 4096000 kB\nMemAvailable: 6144000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
+	fs.Write("proc/4102/limits", "Limit                     Soft Limit           Hard Limit           Units     \nMax resident set          1048576000           1048576000           bytes     \n")
+	return fs
+}
+
+func self(c *limit.Config) { c.Self = []int{120, 121} }
+
+func TestWhatSlurmstepdSums(t *testing.T) {
+	const (
+		tree   = 100 + 200 + 50 + 200
+		beside = 3 + 1 + 7 + 9 + 7 + 8 // batch shell, tee, holder, watcher, second task, its child
+		orphan = 600
+	)
+	for _, c := range []struct {
+		name  string
+		rules slurm.Enforcement
+		want  rss.Bytes // MiB with the daemon still a child
+		less  rss.Bytes // MiB that fall out once it is an orphan
+		acc   event.Accounting
+	}{
+		{"rss", slurm.Enforcement{Gather: "linux"}, tree + beside + orphan, orphan, event.AccountingRSS},
+		{"noshared", slurm.Enforcement{Gather: "linux", NoShared: true}, 150 + 1 + 1 + 3 + 5 + 7 + 8 + orphan, orphan, event.AccountingNoShared},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := step(t)
+			s := newStand(t, fs, inJob, linuxKill, self)
+			c.rules.Known, c.rules.OverMemoryKill, c.rules.Interval = true, true, time.Second
+			s.set.SetEnforcement(c.rules, nil)
+			l := get(t, s.read(), event.LimitSlurm)
+			if l.Used != c.want*rss.MiB || l.Used != l.UsedMax || l.Accounting != c.acc || l.Scope != event.ScopeStep ||
+				l.Limit != 1000*rss.MiB || l.LimitSource != "RLIMIT_RSS" || !strings.HasPrefix(l.Enforcer, "slurmstepd") {
+				t.Errorf("got %+v", l)
+			}
+			fs.Put(rsstest.Process{PID: 4140, Parent: 1, Comm: "daemon", Start: 4140, Anon: 600 * rss.MiB})
+			if l := get(t, s.read(), event.LimitSlurm); l.Used != (c.want-c.less)*rss.MiB {
+				t.Errorf("with an orphan: used %v", l.Used)
+			}
+		})
+	}
+}
+
+// Under hidepid slurmstepd itself cannot be seen: its number still can.
+func TestSlurmstepdHidden(t *testing.T) {
+	fs := step(t)
+	fs.End(100)
+	fs.End(1)
+	fs.End(160)
+	s := newStand(t, fs, inJob, linuxKill, self)
+	if l := get(t, s.read(), event.LimitSlurm); l.Used != (550+35+600)*rss.MiB {
+		t.Errorf("used %v", l.Used)
+	}
+}
+
+// Outside a step that can be seen, ourselves and the tree count.
+func TestNoSlurmstepd(t *testing.T) {
+	fs := step(t)
+	fs.Replace("proc/100/stat", "slurmstepd", "containerd")
+	s := newStand(t, fs, inJob, linuxKill, self)
+	if l := get(t, s.read(), event.LimitSlurm); l.Used != (550+16+600)*rss.MiB {
+		t.Errorf("used %v", l.Used)
+	} else if !strings.Contains(l.Note, "no slurmstepd") {
+		t.Errorf("note %q", l.Note)
+	}
+}
+
+// The shell of salloc is in a job and in no step.
+func TestSalloc(t *testing.T) {
+	s := newStand(t, step(t), map[string]string{"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "700"}, linuxKill, self)
+	if got := names(s.read()); got != "node/node" || s.set.SumsByPPID() || s.set.LeftOpen() {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestVSizeFactor(t *testing.T) {
+	fs := step(t)
+	s := newStand(t, fs, inJob, linuxKill+"VSizeFactor=300\n", self)
+	for _, l := range s.read() {
+		if l.Accounting == event.AccountingVirtual {
+			// The builder makes VmSize twice the RSS.
+			if l.Limit != 3000*rss.MiB || l.Used != 2*(550+35+600)*rss.MiB || !strings.Contains(l.LimitSource, "VSizeFactor") {
+				t.Errorf("got %+v", l)
+			}
+			return
+		}
+	}
+	t.Error("no limit of virtual memory")
+}
+
+// jobacct_gather/cgroup sums the tasks' cgroups, anon alone on v1.
+func TestGatherCgroup(t *testing.T) {
+	conf := strings.Replace(linuxKill, "gather/linux", "gather/cgroup", 1)
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	s := newStand(t, fs, inJob, conf, nil)
+	l := get(t, s.read(), event.LimitSlurm)
+	if l.Accounting != event.AccountingCgroup || l.Used < 200*rss.MiB || l.Used > 260*rss.MiB || l.Used != l.UsedMax || s.set.LeftOpen() || s.set.SumsByPPID() {
+		t.Errorf("v1: %+v", l)
+	}
+
+	fs = rsstest.Unpack(t, "torch", "slurm-v2")
+	s = newStand(t, fs, inJob, conf, nil)
+	l = get(t, s.read(), event.LimitSlurm)
+	if l.Used != 249233408 || l.UsedMax <= l.Used || !s.set.LeftOpen() || s.set.SumsByPPID() {
+		t.Errorf("v2 of an unknown version: %+v, open %v", l, s.set.LeftOpen())
+	}
+	e := s.set.Enforcement()
+	for version, want := range map[string]rss.Bytes{"22.05.8": l.Used, "23.02.7": l.Used, "23.11.0": l.UsedMax, "25.05.1": l.UsedMax} {
+		e.Version = version
+		s.set.SetEnforcement(e, nil)
+		if l := get(t, s.read(), event.LimitSlurm); l.Used != want || l.UsedMax != want || s.set.LeftOpen() {
+			t.Errorf("v2 of %s: %v to %v, want %v", version, l.Used, l.UsedMax, want)
+		}
+	}
+	e.NoFileCache = true
+	s.set.SetEnforcement(e, nil)
+	if got := get(t, s.read(), event.LimitSlurm).Used; got >= l.UsedMax || got <= l.Used {
+		t.Errorf("without file cache: %v", got)
+	}
+}
+
+func TestKillsWithoutKnownLimit(t *testing.T) {
+	fs := step(t)
+	fs.Remove("proc/4102/limits")
+	s := newStand(t, fs, map[string]string{"SLURM_JOB_ID": "7", "SLURM_TASK_PID": "110"}, linuxKill, self)
+	found := false
+	for _, w := range s.warn {
+		found = found || strings.Contains(w.Text, "is not known here")
+	}
+	if !found {
+		t.Errorf("warnings %v", s.warn)
+	}
+	if got := names(s.read()); got != "node/node" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,69 @@
+package limit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Swap that may be used puts the kill off, on both versions.
+func TestSwap(t *testing.T) {
+	mib := func(l event.Limit) (used, max int) { return int(l.Used / rss.MiB), int(l.Limit / rss.MiB) }
+	v1 := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/"
+	withSwap := func(fs rsstest.Tree) {
+		fs.Replace("proc/meminfo", "SwapTotal:             0 kB", "SwapTotal:       1048576 kB")
+		fs.Replace("proc/meminfo", "SwapFree:              0 kB", "SwapFree:         524288 kB")
+	}
+	for _, c := range []struct {
+		name   string
+		change func(rsstest.Tree)
+		swap   int // MiB above the limit
+		used   int // MiB above the unreclaimable
+	}{
+		{"no swap on the node", func(fs rsstest.Tree) { fs.Write(v1+"memory.memsw.limit_in_bytes", "943718400\n") }, 0, 0},
+		{"memsw unlimited", withSwap, 512 + 100, 100},
+		{"memsw 200 MiB above", func(fs rsstest.Tree) {
+			withSwap(fs)
+			fs.Write(v1+"memory.memsw.limit_in_bytes", "943718400\n")
+		}, 200, 100},
+		{"memsw equal", func(fs rsstest.Tree) {
+			withSwap(fs)
+			fs.Write(v1+"memory.memsw.limit_in_bytes", "734003200\n")
+		}, 0, 0},
+		{"swappiness 0", func(fs rsstest.Tree) {
+			withSwap(fs)
+			fs.Write(v1+"memory.swappiness", "0\n")
+		}, 100, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := rsstest.Unpack(t, "torch", "slurm-v1")
+			bare := newStand(t, fs, inJob, cgroupRAM, nil).read()
+			fs.Write(v1+"memory.memsw.usage_in_bytes", addTo(t, fs, v1+"memory.usage_in_bytes", 100<<20))
+			c.change(fs)
+			// The step has room for swap without end; the job is asked for.
+			was := scoped(t, bare, event.LimitCgroup, event.ScopeJob)
+			got := scoped(t, newStand(t, fs, inJob, cgroupRAM, nil).read(), event.LimitCgroup, event.ScopeJob)
+			used, max := mib(got)
+			wasUsed, wasMax := mib(was)
+			if used-wasUsed != c.used || max-wasMax != c.swap {
+				t.Errorf("used %d → %d MiB, limit %d → %d MiB", wasUsed, used, wasMax, max)
+			}
+		})
+	}
+}
+
+func addTo(t *testing.T, fs rsstest.Tree, name string, n uint64) string {
+	t.Helper()
+	var was uint64
+	for _, c := range strings.TrimSpace(fs.Read(name)) {
+		was = was*10 + uint64(c-'0')
+	}
+	b := []byte{}
+	for v := was + n; v > 0; v /= 10 {
+		b = append([]byte{byte('0' + v%10)}, b...)
+	}
+	return string(b) + "\n"
+}

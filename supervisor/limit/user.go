@@ -1,0 +1,118 @@
+package limit
+
+import (
+	"fmt"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// userLimit is --limit with the accounting it is compared in.
+type userLimit struct {
+	accounting event.Accounting
+	level      *level // for the cgroup accounting
+	source     string
+}
+
+func (s *Set) hasUser() bool { return s.cfg.User > 0 || s.cfg.UserShare > 0 }
+
+// findUser settles the accounting of --limit: as asked, else that of the
+// enforcer with the least limit, else rss.
+func (s *Set) findUser() {
+	if !s.hasUser() {
+		return
+	}
+	acc := s.cfg.Accounting
+	if acc == "" || acc == event.AccountingAuto {
+		acc = event.AccountingRSS
+		if _, a, ok := s.least(); ok {
+			acc = a
+		}
+	}
+	s.user = userLimit{accounting: acc, source: "--limit"}
+	if acc != event.AccountingCgroup {
+		return
+	}
+	s.user.level = s.limiting()
+	if s.user.level == nil {
+		s.warn("user", "--accounting=cgroup, and there is no memory cgroup: the tree's summed rss is used")
+		s.user.accounting = event.AccountingRSS
+	}
+}
+
+// limiting returns the level with the least limit, else the leaf.
+func (s *Set) limiting() *level {
+	var best *level
+	least := cgroup.Unlimited
+	for _, l := range s.levels {
+		if lim, err := l.Limits(); err == nil && lim.Max < least {
+			best, least = l, lim.Max
+		}
+	}
+	if best == nil && len(s.levels) > 0 {
+		best = s.levels[0]
+	}
+	return best
+}
+
+// least returns the least limit that somebody enforces on the job, and the
+// accounting of it: Slurm's where both are equal, since its sum is the larger.
+func (s *Set) least() (rss.Bytes, event.Accounting, bool) {
+	limit, acc := cgroup.Unlimited, event.AccountingCgroup
+	for _, l := range s.levels {
+		if lim, err := l.Limits(); err == nil {
+			limit = min(limit, lim.Max)
+		}
+	}
+	if sums, _ := s.rules.Sums(); sums != "" && len(s.given) > 0 && rss.Bytes(s.given[0].Bytes) <= limit {
+		limit, acc = rss.Bytes(s.given[0].Bytes), event.Accounting(sums)
+	}
+	return limit, acc, limit != cgroup.Unlimited
+}
+
+// readUser compares the tree with --limit.
+func (s *Set) readUser(sample *rss.Sample) []event.Limit {
+	if !s.hasUser() {
+		return nil
+	}
+	u := s.user
+	e := event.Limit{
+		Name: event.LimitUser, Scope: event.ScopeTree, Accounting: u.accounting, Limit: s.cfg.User,
+		Enforcer: "rsswarden's rules alone", UsedSource: sumSource[u.accounting], LimitSource: u.source,
+	}
+	if s.cfg.User == 0 {
+		base, _, ok := s.least()
+		if !ok {
+			base = s.node.Total
+		}
+		if base == 0 {
+			s.warn("user", "--limit is a share, and no limit was found that it could be a share of")
+			return nil
+		}
+		e.Limit = base.Scale(s.cfg.UserShare)
+		e.LimitSource = fmt.Sprintf("--limit=%.4g%% of %v", 100*s.cfg.UserShare, base)
+	}
+	if u.level != nil {
+		if u.level.tick != s.tick && !s.readMemory(u.level, sample.Mono) {
+			return nil
+		}
+		e.Scope, e.Level = u.level.scope, u.level.Dir
+		e.Used, e.Charged, e.WorkingSet = u.level.mem.Unreclaimable, u.level.mem.Charged, u.level.mem.WorkingSet
+		e.UsedMax = e.Used
+		e.UsedSource = u.level.UsageFile() + " and memory.stat"
+		return []event.Limit{e}
+	}
+	for i := range sample.Procs {
+		l, h := treeAmount(&sample.Procs[i], u.accounting)
+		e.Used, e.UsedMax = e.Used+l, e.UsedMax+h
+	}
+	return []event.Limit{e}
+}
+
+// treeAmount is amount without slurmstepd's blind spot for zombies.
+func treeAmount(p *rss.Proc, acc event.Accounting) (low, high rss.Bytes) {
+	q := *p
+	q.State = 'S'
+	return amount(&q, acc)
+}
