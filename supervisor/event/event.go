@@ -141,6 +141,9 @@ type LoaderSaid struct {
 	Reason string    `json:"reason,omitempty"`
 	Freed  rss.Bytes `json:"freed_bytes,omitempty"`
 	Paused float64   `json:"paused_s,omitempty"`
+	// Count is how many trims one report stands for, where a worker keeps to a
+	// budget by itself.
+	Count int `json:"count,omitempty"`
 }
 
 // Fault says that a part of rsswarden stopped working.

@@ -103,6 +103,7 @@ const (
 	ReasonRecent      Reason = "worker recycled less than 30 s ago"
 	ReasonRecovered   Reason = "use fell before the action" // the re-read said so
 	ReasonUnsupported Reason = "not supported here"
+	ReasonPause       Reason = "would pause the trainer for long and nothing grows"
 	ReasonForkRefused Reason = "fork refused"
 	ReasonNotCaught   Reason = "the process does not catch this signal"
 	ReasonVanished    Reason = "process has ended"
@@ -140,4 +141,14 @@ const (
 	LoaderRefused  Loader = "refused"
 	LoaderOff      Loader = "off" // the hook met an error and switched itself off
 	LoaderEnded    Loader = "ended"
+)
+
+// Mode is the order in which a recycle starts and ends workers.
+type Mode string
+
+// The modes. Swap starts the new worker before the old one ends, which needs
+// room for both; Drain ends the old one first.
+const (
+	Swap  Mode = "swap"
+	Drain Mode = "drain"
 )

@@ -1,0 +1,288 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Control is the watcher's end of a run directory. It is for one goroutine.
+type Control struct {
+	dir    string
+	proc   string
+	opened time.Time
+
+	trainers map[rss.ProcID]*trainer
+	order    []rss.ProcID
+	listed   time.Time // modification time of dir when it was last listed
+	recent   bool      // dir had only just changed then: it may have again
+	checked  time.Time // when it was last seen who lives
+
+	budget  rss.Bytes
+	lastID  uint64
+	pending map[uint64]*request
+
+	bad int // lines and files that could not be understood
+}
+
+// settle is how long after a change a directory's time stamp may still hide
+// another: time stamps move with the kernel's tick.
+const settle = 100 * time.Millisecond
+
+// lifeCheck is the least time between two looks at which trainers live.
+const lifeCheck = 250 * time.Millisecond
+
+// Open opens the run directory that Prepare made. What loaders reported before
+// is read again by the first Poll.
+func Open(dir string) (*Control, error) {
+	if err := checkOwn(dir); err != nil {
+		return nil, fmt.Errorf("cannot open run directory: %w", err)
+	}
+	c := &Control{
+		dir:      dir,
+		proc:     "/proc",
+		opened:   time.Now(),
+		trainers: make(map[rss.ProcID]*trainer),
+		pending:  make(map[uint64]*request),
+	}
+	if err := c.resume(); err != nil {
+		return nil, fmt.Errorf("cannot open run directory: %w", err)
+	}
+	return c, nil
+}
+
+// Close lets go of the files. The run directory stays.
+func (c *Control) Close() {
+	for _, t := range c.trainers {
+		t.log.close()
+	}
+}
+
+// Malformed counts files and lines that could not be understood.
+func (c *Control) Malformed() int { return c.bad }
+
+// Poll returns what was reported since the last call, per trainer in the order
+// of writing. It costs a few microseconds where nothing was.
+func (c *Control) Poll() []Said {
+	said := c.find()
+	now := time.Now()
+	check := now.Sub(c.checked) >= lifeCheck
+	if check {
+		c.checked = now
+	}
+	for _, id := range slices.Clone(c.order) {
+		t := c.trainers[id]
+		if check && !t.gone {
+			t.gone = !c.lives(id)
+		}
+		before := t.log.offset
+		said = append(said, c.read(t)...)
+		if t.gone && t.log.offset == before {
+			said = append(said, c.forget(t)...)
+		}
+	}
+	return said
+}
+
+// find looks for trainers that are new.
+func (c *Control) find() []Said {
+	info, err := os.Stat(c.dir)
+	if err != nil || (info.ModTime().Equal(c.listed) && !c.recent) {
+		return nil
+	}
+	c.listed = info.ModTime()
+	c.recent = time.Since(c.listed) < settle
+	names, err := readDirNames(c.dir, 16*maxTrainers)
+	if err != nil {
+		return nil
+	}
+	var said []Said
+	for _, name := range names {
+		id, ok := procFile(name, "hello")
+		if !ok || c.trainers[id] != nil || len(c.trainers) >= maxTrainers {
+			continue
+		}
+		s, ok := c.welcome(id, name)
+		if ok {
+			said = append(said, s)
+		}
+	}
+	return said
+}
+
+func (c *Control) welcome(id rss.ProcID, name string) (Said, bool) {
+	data, when, err := readSmall(filepath.Join(c.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return Said{}, false
+	}
+	var h hello
+	if err == nil {
+		h, err = parseHello(data)
+	}
+	if err != nil || h.PID != id.PID || h.Start != id.Start {
+		c.bad++
+		os.Remove(filepath.Join(c.dir, name))
+		return Said{}, false
+	}
+	t := &trainer{
+		Trainer: Trainer{
+			ID: id, Parent: h.Parent, Torch: h.Torch, Python: h.Python, CanRecycle: h.CanRecycle, Why: h.Why,
+		},
+		log:     tail{path: filepath.Join(c.dir, fileOf("log", id))},
+		loaders: make(map[int]*Loader),
+	}
+	c.trainers[id] = t
+	c.order = append(c.order, id)
+	if c.budget > 0 {
+		// Where this fails the trainer has no budget; SetBudget says so next time.
+		_ = c.write(t)
+	}
+	s := Said{Trainer: id, Old: when.Before(c.opened)}
+	s.Time, s.Event, s.What, s.PID = when, event.NameLoader, event.LoaderHello, id.PID
+	if !h.CanRecycle {
+		s.Reason = h.Why
+	}
+	return s, true
+}
+
+// read returns what the trainer and its workers added to their log.
+func (c *Control) read(t *trainer) []Said {
+	lines, dropped, err := t.log.next()
+	c.bad += dropped
+	if err != nil {
+		c.bad++
+		return nil
+	}
+	var said []Said
+	for _, data := range lines {
+		l, err := parseLine(data)
+		if err != nil {
+			c.bad++
+			continue
+		}
+		t.apply(&l)
+		s := l.said(t.ID)
+		s.Old = s.Time.Before(c.opened)
+		if s.Last && s.Request != 0 {
+			c.answered(s.Request, s.Worker)
+		}
+		said = append(said, s)
+	}
+	return said
+}
+
+// forget drops a trainer that has ended, and its files.
+func (c *Control) forget(t *trainer) []Said {
+	t.log.close()
+	delete(c.trainers, t.ID)
+	c.order = slices.DeleteFunc(c.order, func(id rss.ProcID) bool { return id == t.ID })
+	for _, kind := range []string{"hello", "ctl", "log"} {
+		os.Remove(filepath.Join(c.dir, fileOf(kind, t.ID)))
+	}
+	const reason = string(event.ReasonVanished)
+	var said []Said
+	add := func(what event.Loader, request uint64, worker int) {
+		s := Said{Trainer: t.ID, Request: request, Last: request != 0}
+		s.Time, s.Event, s.What, s.PID, s.Worker, s.Reason = time.Now(), event.NameLoader, what, t.ID.PID, worker, reason
+		said = append(said, s)
+	}
+	for id, r := range c.pending {
+		for _, pid := range r.pids[t.ID] {
+			add(event.LoaderRefused, id, pid)
+		}
+		delete(r.pids, t.ID)
+		if len(r.pids) == 0 {
+			delete(c.pending, id)
+		}
+	}
+	if len(t.loaders) > 0 {
+		add(event.LoaderEnded, 0, 0)
+	}
+	return said
+}
+
+func (c *Control) lives(id rss.ProcID) bool {
+	start, err := startTime(c.proc, id.PID)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	return err != nil || start == id.Start
+}
+
+// Trainers returns the processes that said hello and live, in the order in
+// which they were met.
+func (c *Control) Trainers() []Trainer {
+	list := make([]Trainer, 0, len(c.order))
+	for _, id := range c.order {
+		t := c.trainers[id]
+		r := t.Trainer
+		r.Loaders = t.living()
+		list = append(list, r)
+	}
+	return list
+}
+
+// Roles says of processes, by PID, what they are: each process that owns a
+// loader is a trainer, and its workers are workers, those that are coming or
+// leaving included.
+func (c *Control) Roles() map[int]rss.Role {
+	roles := make(map[int]rss.Role)
+	for _, t := range c.trainers {
+		for _, d := range t.loaders {
+			if _, ok := roles[t.ID.PID]; !ok {
+				roles[t.ID.PID] = rss.RoleTrainer
+			}
+			for _, pid := range d.Workers {
+				roles[pid] = rss.RoleWorker
+			}
+			for _, pid := range d.Leaving {
+				roles[pid] = rss.RoleWorker
+			}
+			if d.Starting != 0 {
+				roles[d.Starting] = rss.RoleWorker
+			}
+		}
+	}
+	return roles
+}
+
+// readSmall reads a regular file of at most maxLine bytes.
+func readSmall(path string) ([]byte, time.Time, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxLine {
+		return nil, time.Time{}, fmt.Errorf("%w: %s", errMalformed, strings.ToValidUTF8(filepath.Base(path), "?"))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxLine+1))
+	return data, info.ModTime(), err
+}
+
+func readDirNames(dir string, most int) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(most)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -1,0 +1,291 @@
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// scripted is a Control over a run directory whose trainer is this test.
+type scripted struct {
+	*Control
+	t  *testing.T
+	id rss.ProcID
+}
+
+func script(t *testing.T) *scripted {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	me, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scripted{c, t, me.Owner}
+}
+
+func (s *scripted) hello(id rss.ProcID) {
+	s.t.Helper()
+	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1,"torch":"1.13.0","can_recycle":true}`, id.PID, id.Start)
+	if err := replaceFile(filepath.Join(s.dir, fileOf("hello", id)), []byte(text)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scripted) log(text string) {
+	s.t.Helper()
+	f, err := os.OpenFile(filepath.Join(s.dir, fileOf("log", s.id)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scripted) ctl() ctl {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.dir, fileOf("ctl", s.id)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var c ctl
+	if err := json.Unmarshal(data, &c); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s *scripted) expect(want ...event.Loader) []Said {
+	s.t.Helper()
+	said := s.Poll()
+	var got []event.Loader
+	for _, one := range said {
+		got = append(got, one.What)
+	}
+	if !reflect.DeepEqual(got, want) {
+		s.t.Fatalf("said %q, want %q", got, want)
+	}
+	return said
+}
+
+func TestControl(t *testing.T) {
+	s := script(t)
+	s.expect()
+	if _, _, err := s.Trim(); !errors.Is(err, ErrNobody) {
+		t.Errorf("trim of nobody: %v", err)
+	}
+	if err := s.SetBudget(100 * rss.MiB); err != nil {
+		t.Fatal(err)
+	}
+	s.hello(s.id)
+	s.expect(event.LoaderHello)
+	if got := s.ctl().Budget; got != 100*rss.MiB {
+		t.Errorf("a trainer that comes later got the budget %v", got)
+	}
+	if len(s.Roles()) != 0 {
+		t.Errorf("roles without a loader: %v", s.Roles())
+	}
+
+	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101,102],"num_workers":2,"kind":"map","persistent":true,"can_recycle":true,"start":"fork"}` + "\n")
+	s.expect(event.LoaderIter)
+	want := map[int]rss.Role{s.id.PID: rss.RoleTrainer, 101: rss.RoleWorker, 102: rss.RoleWorker}
+	if got := s.Roles(); !reflect.DeepEqual(got, want) {
+		t.Errorf("roles %v", got)
+	}
+
+	trim, asked, err := s.Trim()
+	if err != nil || !reflect.DeepEqual(asked, []int{101, 102}) {
+		t.Fatalf("asked %v, %v", asked, err)
+	}
+	recycle, err := s.Recycle(102, event.Drain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.ctl()
+	if !reflect.DeepEqual(c.Trim, []ctlTrim{{trim, []int{101, 102}}}) || !reflect.DeepEqual(c.Recycle, []ctlRecycle{{recycle, 102, event.Drain}}) {
+		t.Errorf("%+v", c)
+	}
+
+	// One of two answers; a line arrives in two pieces.
+	s.log(fmt.Sprintf(`{"what":"trimmed","pid":101,"worker":101,"id":%d,"before":300,"after":100,"count":1}`+"\n"+`{"what":"acc`, trim))
+	if said := s.expect(event.LoaderTrimmed); said[0].Freed != 200 || said[0].Request != trim || !said[0].Last {
+		t.Errorf("%+v", said)
+	}
+	s.log(fmt.Sprintf(`epted","pid":1,"worker":102,"id":%d,"n":1}`+"\n", recycle))
+	s.expect(event.LoaderAccepted)
+	s.log(fmt.Sprintf(`{"what":"started","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle))
+	s.expect(event.LoaderStarted)
+	if s.Roles()[103] != rss.RoleWorker {
+		t.Error("a replacement that comes is no worker")
+	}
+	s.log(fmt.Sprintf(`{"what":"swapped","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle))
+	s.expect(event.LoaderSwapped)
+	l := s.Trainers()[0].Loaders[0]
+	if !reflect.DeepEqual(l.Workers, []int{101, 103}) || !reflect.DeepEqual(l.Leaving, []int{102}) || l.Starting != 0 {
+		t.Errorf("%+v", l)
+	}
+	s.log(fmt.Sprintf(`{"what":"recycled","pid":1,"worker":102,"new":103,"id":%d,"n":1,"pause_ms":4}`+"\n", recycle))
+	s.expect(event.LoaderRecycled)
+	if err := s.Cancel(trim); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.ctl(); len(c.Trim)+len(c.Recycle) != 0 {
+		t.Errorf("%+v", c)
+	}
+
+	// A watcher that is started again reads all once more, and goes on counting.
+	again, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	said := again.Poll()
+	if len(said) != 7 || !said[0].Old || !reflect.DeepEqual(again.Trainers()[0].Loaders, s.Trainers()[0].Loaders) {
+		t.Errorf("%+v", said)
+	}
+	if id, err := again.Recycle(101, event.Swap); err != nil || id <= recycle {
+		t.Errorf("id %d after %d, %v", id, recycle, err)
+	}
+
+	s.log(`{"what":"ended","pid":1,"n":1}` + "\n")
+	s.expect(event.LoaderEnded)
+	if len(s.Roles()) != 0 {
+		t.Errorf("roles after the end: %v", s.Roles())
+	}
+}
+
+// TestTrainerEnds has a trainer end with a request open: it is answered.
+func TestTrainerEnds(t *testing.T) {
+	s := script(t)
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := startTime("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.id = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.hello(s.id)
+	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
+	s.expect(event.LoaderHello, event.LoaderIter)
+	id, err := s.Recycle(101, event.Swap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.log(fmt.Sprintf(`{"what":"accepted","pid":1,"worker":101,"id":%d,"n":1}`+"\n", id))
+	cmd.Process.Kill()
+	cmd.Wait()
+	var said []Said
+	for deadline := time.Now().Add(10 * time.Second); len(s.Trainers()) > 0 && time.Now().Before(deadline); {
+		said = append(said, s.Poll()...)
+	}
+	if len(said) != 3 || said[1].What != event.LoaderRefused || said[1].Request != id || !said[1].Last ||
+		said[1].Reason != string(event.ReasonVanished) || said[2].What != event.LoaderEnded {
+		t.Errorf("%+v", said)
+	}
+	if left, _ := readDirNames(s.dir, 10); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestControlGarbage has all kinds of files lie in the run directory.
+func TestControlGarbage(t *testing.T) {
+	s := script(t)
+	s.hello(s.id)
+	s.expect(event.LoaderHello)
+	files := map[string]string{
+		"hello.1.1": "", "hello.2.2": "{}", "hello.x": "x", "hello.-1.5": "x", "hello.01.5": "x", "hello.3.3": strings.Repeat("x", maxLine+1),
+		"hello.4.4": `{"v":1,"pid":5,"start":4}`, "ctl.9.9": "[", "ctl.8.8": `{"last":99999999999999999999}`, "log.7.7": "x", "noise": "\x00",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")); err != nil {
+		t.Fatal(err)
+	}
+	s.log("\n\n{}\nnull\n\xff\xfe\n" + strings.Repeat("y", maxLine+1) + "\n" + `{"what":"iter","pid":1,"n":1,"workers":[5],"num_workers":1}` + "\n")
+	s.expect(event.LoaderIter)
+	if s.Malformed() == 0 {
+		t.Error("nothing was counted as malformed")
+	}
+	// A log that outgrows what is read at once is read over several calls.
+	line := `{"what":"trimmed","pid":5,"worker":5,"why":"` + strings.Repeat("z", 400) + `"}` + "\n"
+	n := 3*readChunk/len(line) + 1
+	s.log(strings.Repeat(line, n))
+	got, calls := 0, 0
+	for ; got < n && calls < 100; calls++ {
+		got += len(s.Poll())
+	}
+	if got != n || calls < 3 {
+		t.Errorf("%d of %d lines in %d calls", got, n, calls)
+	}
+	if again, err := Open(s.dir); err != nil {
+		t.Error(err)
+	} else {
+		again.Close()
+	}
+}
+
+func TestOpenRefusesUnsafe(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil {
+		t.Error("opened a directory that others can enter")
+	}
+	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("opened nothing: %v", err)
+	}
+}
+
+func BenchmarkPoll(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		b.Fatal(err)
+	}
+	me, err := self()
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1}`, me.Owner.PID, me.Owner.Start)
+	if err := replaceFile(filepath.Join(dir, fileOf("hello", me.Owner)), []byte(text)); err != nil {
+		b.Fatal(err)
+	}
+	c, err := Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	c.Poll()
+	time.Sleep(settle)
+	c.Poll()
+	for b.Loop() {
+		c.Poll()
+	}
+}

@@ -1,0 +1,22 @@
+"""The Python side of rsswarden's loader protocol.
+
+channel   the files through which the process and the watcher speak
+trim      dropping mapped pages, on request and by budget
+recycle   replacing a loader's workers one by one
+offsets   a cure for file offsets that a forked worker shares with its parent
+patch     the places in torch where the above is called
+
+Nothing here starts a thread, opens a socket, takes a signal or draws a random
+number. Whatever raises turns the hook off and is reported; the program goes on.
+"""
+
+
+def begin(dataloader):
+    """Patches the module torch.utils.data.dataloader, where this process is meant."""
+    from _rsswarden import channel
+
+    if not channel.meant():
+        return
+    from _rsswarden import patch
+
+    patch.install(dataloader)

@@ -1,0 +1,92 @@
+"""What a recycler does where an epoch, or the iterator itself, ends.
+
+Before a persistent iterator starts over, torch throws away what the workers in
+their places still deliver; one that has been replaced is not among them, so
+its batches are taken in first: old ones must not meet new indices. Where the
+iterator ends, torch is given all workers that live, to end them as its own.
+"""
+import time
+
+from _rsswarden import recycle
+
+
+def owed(recycler, iterator):
+    """Says whether a worker that was replaced owes batches."""
+    recycler.began = time.perf_counter()
+    recycler._reap(iterator)
+    return any(task.owed for task in recycler.leaving if not task.told)
+
+
+def received(recycler, iterator, index):
+    """Notes that the batch with that index has come, and drops it."""
+    for task in recycler.leaving:
+        task.owed.discard(index)
+    iterator._task_info.pop(index, None)
+
+
+def settle(recycler, iterator):
+    """Brings every place to one working worker, or closes it up, before a new epoch."""
+    recycler.began = time.perf_counter()
+    task = recycler.task
+    try:
+        recycler._reap(iterator)
+        if task is not None and task.mode == "drain" and task.told:
+            task.old.join(5)
+            if task.old.is_alive():
+                task.old.kill()
+                task.old.join(5)
+            recycler._refill(iterator)
+        elif task is not None and task.mode == "drain":
+            recycler.task = None
+            recycler.todo.insert(0, (task.number, task.old.pid, task.mode))
+            cycle = iterator._worker_queue_idx_cycle
+            if isinstance(cycle, recycle._Skip):
+                iterator._worker_queue_idx_cycle = cycle.cycle
+    finally:
+        if recycler.task is not None and recycler.task.told:
+            recycler.empty.add(recycler.task.worker_id)
+            recycler.task = None
+        for worker_id in sorted(recycler.empty, reverse=True):
+            # No batch is on its way: torch numbers anew what is left.
+            del iterator._workers[worker_id]
+            del iterator._index_queues[worker_id]
+            iterator._num_workers -= 1
+        recycler.empty.clear()
+
+
+class Ending:
+    """The end of an iterator's workers: made before torch ends them, finished after."""
+
+    def __init__(self, recycler, iterator):
+        self._recycler = recycler
+        self._refused = [(number, pid) for number, pid, _ in recycler.todo]
+        self._gone = []
+        task = recycler.task
+        if task is not None:
+            self._refused.append((task.number, task.old.pid))
+            if task.mode == "swap":
+                recycler._unlink(task)
+                self._adopt(iterator, task.new, task.new_queue)
+        for task in recycler.leaving:
+            self._gone.append(task)
+            if not task.told:
+                task.before = recycle._rss(task.old.pid)
+                self._adopt(iterator, task.old, task.old_queue)
+        recycler.todo, recycler.task, recycler.leaving = [], None, []
+        recycler.pids = ()
+        recycler.why = "loader ended"
+
+    @staticmethod
+    def _adopt(iterator, process, index_queue):
+        iterator._workers.append(process)
+        iterator._index_queues.append(index_queue)
+        iterator._workers_status.append(True)
+
+    def finish(self):
+        self._recycler.began = time.perf_counter()
+        for task in self._gone:
+            task.old.join(5)
+            self._recycler._recycled(task)
+        for number, pid in self._refused:
+            self._recycler.refuse(number, pid, "loader ended")
+        self._recycler.side.say("ended", n=self._recycler.number)

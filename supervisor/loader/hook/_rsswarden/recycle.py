@@ -1,0 +1,258 @@
+"""Replacing a loader's workers one by one while it runs.
+
+No batch is lost, doubled or reordered: a worker is ended only when the trainer
+has received, and unpickled, all that it was given, and its replacement is
+given work only once it has said that it is up.
+
+swap   starts the replacement, gives it the worker's place once it is up, and
+       ends the worker when the batches it still owes have come
+drain  gives the worker nothing more, ends it when its batches have come, and
+       starts the replacement then: never a process more
+
+All of it runs in the trainer, inside its call for the next batch.
+"""
+import os
+import time
+
+from _rsswarden import birth
+
+_PATIENCE = 120.0  # seconds until a replacement that has not come up is given up
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Task:
+    """One replacement on its way."""
+
+    def __init__(self, number, worker_id, old, mode):
+        self.number, self.worker_id, self.old, self.mode = number, worker_id, old, mode
+        self.old_queue = None
+        self.owed = set()  # indices of batches that the old worker was given and has not delivered
+        self.told = False  # the old worker was told to end
+        self.new, self.new_queue, self.ready = None, None, None
+        self.began = time.monotonic()
+        self.paused = 0.0
+        self.before = self.after = 0
+
+
+class _Skip:
+    """The cycle of worker ids without one of them."""
+
+    def __init__(self, cycle, skipped):
+        self.cycle, self.skipped = cycle, skipped
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while True:
+            worker_id = next(self.cycle)
+            if worker_id != self.skipped:
+                return worker_id
+
+
+class Recycler:
+    """Replaces the workers of one iterator. It holds no reference to it: iterators end when they are let go."""
+
+    def __init__(self, side, number, context, torch_parts):
+        self.side, self.number, self.context, self.torch = side, number, context, torch_parts
+        self.todo = []  # requests: id, PID, mode
+        self.task = None  # the one on its way: warming (swap) or draining (drain)
+        self.leaving = []  # tasks whose replacement works and whose old worker has not ended
+        self.generation = 0
+        self.workers = 0  # how many the iterator was made with
+        self.pids = ()  # of the workers that are given work
+        self.began = 0.0  # when the call under way began
+        self.why = None  # no more is begun, and why
+        self.empty = set()  # worker ids that have no worker: a replacement could not be started
+
+    def poll(self, iterator):
+        """Takes what is under way one step on, and begins what was asked for."""
+        self.began = time.perf_counter()
+        busy = self.task
+        if self.leaving:
+            busy = busy or self.leaving[0]
+            self._reap(iterator)
+        if self.task is not None:
+            self._step(iterator)
+        if self.todo and self.task is None and not self.leaving and not iterator._shutdown:
+            self._begin(iterator, *self.todo.pop(0))
+            busy = busy or self.task
+        if busy is not None:
+            busy.paused += time.perf_counter() - self.began
+
+    def say(self, what, task, **fields):
+        self.side.say(what, n=self.number, id=task.number, k=task.worker_id, worker=task.old.pid, mode=task.mode,
+                      **fields)
+
+    def refuse(self, number, pid, why, **fields):
+        self.side.say("refused", n=self.number, id=number, worker=pid, why=why, **fields)
+
+    def _begin(self, iterator, number, pid, mode):
+        for worker_id, process in enumerate(iterator._workers):
+            if process.pid == pid and iterator._workers_status[worker_id]:
+                break
+        else:
+            self.refuse(number, pid, "process has ended")
+            return
+        if self.why is not None:
+            self.refuse(number, pid, self.why)
+            return
+        # With one worker nobody else can be given work; without order torch
+        # may lose an index where a worker is skipped.
+        if len(iterator._workers) < 2 or not getattr(iterator, "_in_order", True):
+            mode = "swap"
+        task = Task(number, worker_id, process, "drain" if mode == "drain" else "swap")
+        task.old_queue = iterator._index_queues[worker_id]
+        if task.mode == "drain":
+            self.task = task
+            iterator._worker_queue_idx_cycle = _Skip(iterator._worker_queue_idx_cycle, worker_id)
+            self._step(iterator)
+            return
+        if not self._start(iterator, task):
+            return
+        task.ready = self.side.ready_file(task.new.pid)
+        self.task = task
+        task.new_queue.put(birth.Probe(task.ready))
+
+    def _start(self, iterator, task):
+        """Starts the replacement; where the system refuses, recycling stops for good."""
+        began = time.perf_counter()
+        self.generation += 1
+        seed = iterator._base_seed + self.workers * self.generation
+        try:
+            task.new, task.new_queue = birth.start(
+                iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names)
+        except OSError as error:
+            self.why = "fork refused: %s" % (error.strerror or error)
+            self.refuse(task.number, task.old.pid, self.why)
+            return False
+        self.say("started", task, new=task.new.pid, pause_ms=(time.perf_counter() - began) * 1e3)
+        return True
+
+    def _step(self, iterator):
+        if self.task.mode == "drain":
+            self._drain(iterator)
+        else:
+            self._warm(iterator)
+
+    def _warm(self, iterator):
+        task = self.task
+        if os.path.exists(task.ready):
+            self._unlink(task)
+            self._take_over(iterator)
+            return
+        late = time.monotonic() - task.began > _PATIENCE
+        if not late and task.new.is_alive():
+            return
+        self.task = None
+        task.new_queue.close()
+        if task.new.is_alive():
+            task.new.kill()
+            code = "in %d s" % _PATIENCE
+        else:
+            code = "status %s" % task.new.exitcode
+        self._unlink(task)
+        self.refuse(task.number, task.old.pid, "replacement did not come up: " + code, new=task.new.pid)
+
+    def _unlink(self, task):
+        try:
+            os.unlink(task.ready)
+        except OSError:
+            pass
+
+    def _take_over(self, iterator):
+        """Gives the replacement the worker's place; the worker keeps the batches it was given."""
+        task = self.task
+        task.owed = self._owed(iterator, task.worker_id)
+        iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
+        self.leaving.append(task)
+        self.task = None
+        self._watch(iterator)
+        self.say("swapped", task, new=task.new.pid, count=len(task.owed))
+        self._reap(iterator)
+
+    @staticmethod
+    def _owed(iterator, worker_id):
+        return {i for i, info in iterator._task_info.items() if len(info) == 1 and info[0] == worker_id}
+
+    def _watch(self, iterator):
+        """Has torch's handler of SIGCHLD watch the workers that owe batches, and no other."""
+        self.pids = tuple(w.pid for w in iterator._workers)
+        if not iterator._worker_pids_set:
+            return
+        # One that was told to end owes nothing: should it crash on its way out, the training need not.
+        watched = [w.pid for w in iterator._workers
+                   if not (self.task is not None and self.task.told and w is self.task.old)]
+        watched += [t.old.pid for t in self.leaving if not t.told]
+        signals = self.torch.utils.signal_handling
+        signals._remove_worker_pids(id(iterator))
+        signals._set_worker_pids(id(iterator), tuple(watched))
+
+    def _tell(self, iterator, task):
+        """Tells the old worker to end. All that it was given has been received."""
+        task.before = _rss(task.old.pid)
+        if task.new is not None:
+            task.after = _rss(task.new.pid)
+        task.told = True
+        self._watch(iterator)
+        task.old_queue.put(birth.Quit())
+
+    def _reap(self, iterator):
+        for task in list(self.leaving):
+            if not task.told:
+                received = iterator._task_info
+                task.owed = {i for i in task.owed if len(received.get(i, (0, 0))) == 1}
+                if not task.owed:
+                    self._tell(iterator, task)
+                    task.old_queue.close()
+            if task.told and not task.old.is_alive():
+                self.leaving.remove(task)
+                self._recycled(task)
+
+    def _recycled(self, task):
+        code = task.old.exitcode
+        paused = task.paused + time.perf_counter() - self.began
+        self.say("recycled", task, new=task.new.pid, exit=0 if code is None else code, before=task.before,
+                 after=task.after, pause_ms=paused * 1e3)
+
+    def _drain(self, iterator):
+        task = self.task
+        if not task.told:
+            if self._owed(iterator, task.worker_id):
+                return
+            # Nobody is to miss it: it owes nothing, and is given nothing.
+            iterator._workers_status[task.worker_id] = False
+            self._tell(iterator, task)
+        if not task.old.is_alive():
+            self._refill(iterator)
+
+    def _refill(self, iterator):
+        """Starts the replacement of a worker that has ended; returns whether its place is filled."""
+        task = self.task
+        if not self._start(iterator, task):
+            self.task = None
+            self.empty.add(task.worker_id)  # closed up at the next epoch; until then the others carry on
+            return False
+        task.old_queue.close()
+        task.after = _rss(task.new.pid)
+        iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
+        iterator._workers_status[task.worker_id] = True
+        self.task = None
+        cycle = iterator._worker_queue_idx_cycle
+        if isinstance(cycle, _Skip):
+            iterator._worker_queue_idx_cycle = cycle.cycle
+        self._watch(iterator)
+        self._recycled(task)
+        return True
+
+
+def _rss(pid):
+    """Returns the RSS of a process in bytes, 0 where it cannot be read."""
+    try:
+        fd = os.open("/proc/%d/statm" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(fd, 256).split()[1]) * _PAGE
+        finally:
+            os.close(fd)
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,271 @@
+package loader
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// faults are the functions of the hook that run in the program's call path.
+var faults = []string{
+	"patch._before_fetch", "patch._poll", "recycle.Recycler._take_over", "recycle.Recycler._refill", "birth.start",
+	// From here on with RSSWARDEN_ENDURANCE only.
+	"recycle.Recycler._start", "trim.trim", "channel.Side.look", "patch._made", "patch._here", "patch._give_out", "patch._keep", "patch._recycler", "patch._ending", "patch._settle",
+	"recycle.Recycler.poll", "recycle.Recycler._begin", "recycle.Recycler._warm", "recycle.Recycler._tell",
+	"recycle.Recycler._watch", "recycle.Recycler._reap", "recycle.Recycler._drain", "recycle.Recycler._recycled",
+	"trim.shared", "trim.mappings", "trim.Trimmer.requests", "trim.Trimmer.budget", "trim.Trimmer.report",
+	"channel.Side.say", "channel.Side._take", "offsets.positions", "offsets.reopen", "guard.describe", "guard.ours",
+}
+
+// TestHookRaises has each function of the hook raise: the training goes on, its
+// data are right, and it ends as it would.
+func TestHookRaises(t *testing.T) {
+	needTorch(t)
+	for _, fault := range faults[:endurance(5, len(faults))] {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--part", "800", "--epochs", "2"}
+			want := bare(t, args...)
+			tr := train(t, trainOptions{args: append(args, "--workers", "2", "--fault", fault, "--until", "@stop")})
+			tr.until("hello", func() bool { return len(tr.said) > 0 })
+			if err := tr.ctl.SetBudget(1); err != nil {
+				t.Fatal(err)
+			}
+			for n, mode := range []event.Mode{event.Swap, event.Drain} {
+				seen := tr.seen()
+				tr.until("an epoch", func() bool { return tr.seen() > seen })
+				if pids := tr.workers(); len(pids) == 2 {
+					_, _, err := tr.ctl.Trim()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tr.ctl.Recycle(pids[n], mode); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			seen := tr.seen()
+			tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+			r := tr.finish()
+			if r.Wrong != 0 || r.Checksum != want.Checksum {
+				t.Errorf("got %+v, bare %+v", r, want)
+			}
+			said := false
+			for _, s := range tr.said {
+				if s.What == event.LoaderOff {
+					said = true
+					if !strings.Contains(s.Reason, "injected into "+fault) {
+						t.Errorf("off: %s", s.Reason)
+					}
+				}
+			}
+			switch fault {
+			case "channel.Side.say", "guard.describe", "guard.ours", "trim.mappings", "offsets.reopen", "patch._ending",
+				"patch._settle", "recycle.Recycler._recycled", "patch._keep", "trim.Trimmer.report",
+				"patch._here", "channel.Side._take":
+				// Cannot be said, is guarded of its own, or need not have run.
+			default:
+				if !said {
+					t.Errorf("that the hook is off was not said: %+v", tr.said)
+				}
+			}
+		})
+	}
+}
+
+// TestSignalPassesGuard has a handler of the program's raise while the hook is
+// at work, as torch's of SIGCHLD does when a worker has died: it must arrive.
+func TestSignalPassesGuard(t *testing.T) {
+	needTorch(t)
+	env, _ := hooked(t)
+	out := runPython(t, env, "-c", `
+import functools, os, signal, sys, torch
+patch = sys.modules["_rsswarden.patch"]
+class Theirs(Exception): pass
+def handler(number, frame): raise Theirs
+class Called:
+    def method(self, number, frame): raise Theirs
+    def __call__(self, number, frame): raise Theirs
+def work():
+    os.kill(os.getpid(), signal.SIGUSR1)
+    while True: pass
+for h in (handler, functools.partial(handler), Called().method, Called()):
+    signal.signal(signal.SIGUSR1, h)
+    try: patch._guarded(work)
+    except Theirs: print("theirs", patch._off)
+def ours(): raise ValueError
+patch._guarded(ours)
+print("ours", patch._off)
+`)
+	if want := strings.Repeat("theirs False\n", 4) + "ours True\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}
+
+// TestGarbageControl writes what nobody should into the files the hook reads.
+func TestGarbageControl(t *testing.T) {
+	needTorch(t)
+	t.Parallel()
+	args := []string{"--part", "800", "--epochs", "2"}
+	want := bare(t, args...)
+	tr := train(t, trainOptions{args: append(args, "--workers", "2", "--until", "@stop")})
+	tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+	path := filepath.Join(tr.dir, fileOf("ctl", tr.ctl.Trainers()[0].ID))
+	for _, garbage := range [][]byte{
+		nil, []byte("{"), []byte("[]"), []byte("null"), []byte(`{"v":1}`), []byte(`{"v":2,"budget":0}`),
+		[]byte(`{"v":1,"budget":"many","trim":7,"recycle":{}}`), []byte(`{"v":1,"budget":1e400,"trim":[],"recycle":[]}`),
+		[]byte(`{"v":1,"budget":-5,"trim":[{"id":1,"pids":[null]}],"recycle":[{"id":9,"worker":1,"mode":"melt"}]}`),
+		bytes.Repeat([]byte("["), 60000), bytes.Repeat([]byte{0xff}, 200000),
+	} {
+		if err := replaceFile(path, garbage); err != nil {
+			t.Fatal(err)
+		}
+		seen := tr.seen()
+		tr.until("an epoch", func() bool { return tr.seen() > seen })
+	}
+	// It still listens.
+	tr.recycle(1, event.Swap)
+	if r := tr.finish(); r.Wrong != 0 || r.Checksum != want.Checksum {
+		t.Errorf("got %+v, bare %+v", r, want)
+	}
+}
+
+// TestRunDirGone has the run directory vanish, be one that cannot be written,
+// and be somebody else's: the training does not notice.
+func TestRunDirGone(t *testing.T) {
+	needTorch(t)
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"gone":     func(t *testing.T, dir string) { Remove(dir) },
+		"readable": func(t *testing.T, dir string) { os.Chmod(dir, 0o755) },
+		"other boot": func(t *testing.T, dir string) {
+			i := identity{BootID: "0", PIDNS: "pid:[1]"}
+			os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
+		},
+		"a file": func(t *testing.T, dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--part", "800", "--epochs", "2"}
+			want := bare(t, args...)
+			tr := train(t, trainOptions{args: args, spoil: func(dir string) { spoil(t, dir) }})
+			r := tr.finish()
+			if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
+				t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+			}
+			if len(tr.said) > 0 {
+				t.Errorf("said %+v", tr.said)
+			}
+		})
+	}
+}
+
+// hooked returns the environment of a Python under the hook, which needs no torch.
+func hooked(t *testing.T, extra ...string) (env []string, hookDir string) {
+	t.Helper()
+	if _, err := os.Stat(python); err != nil {
+		t.Skipf("no Python: %v", err)
+	}
+	env = atHome(t, os.Environ())
+	p, err := Prepare(Options{Env: append(env, extra...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Remove(p.Dir) })
+	return p.Env, p.Hook
+}
+
+func runPython(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(python, args...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("python %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestSiteCustomize holds what every Python of a job meets.
+func TestSiteCustomize(t *testing.T) {
+	const show = `import sys
+print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecustomize" in f.__module__])`
+	t.Run("sys.path is as without it", func(t *testing.T) {
+		env, dir := hooked(t)
+		bare := runPython(t, os.Environ(), "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
+		got := runPython(t, env, "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
+		if got != bare || strings.Contains(got, dir) {
+			t.Errorf("got %s, bare %s", got, bare)
+		}
+		if !strings.Contains(runPython(t, env, "-c", show), "Finder") {
+			t.Error("not armed")
+		}
+	})
+	t.Run("not armed where Python leaves the environment out", func(t *testing.T) {
+		env, _ := hooked(t)
+		for _, flag := range []string{"-I", "-E", "-S"} {
+			if out := runPython(t, env, flag, "-c", show); strings.Contains(out, "Finder") {
+				t.Errorf("%s: %s", flag, out)
+			}
+		}
+	})
+	t.Run("the next one runs", func(t *testing.T) {
+		dir := t.TempDir()
+		next := filepath.Join(dir, "sitecustomize.py")
+		if err := os.WriteFile(next, []byte("import sys\nprint('next', __name__, __file__, sys.argv is not None)\nmark = 7\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env, _ := hooked(t, "PYTHONPATH="+dir)
+		out := runPython(t, env, "-c", "import sitecustomize; print(sitecustomize.mark, sitecustomize.__file__)")
+		if !strings.HasPrefix(out, "next sitecustomize "+next) || !strings.Contains(out, "7 "+next) {
+			t.Error(out)
+		}
+		for _, body := range []string{"import no_such_module_here\n", "raise ValueError('theirs')\n", "1 +\n"} {
+			if err := os.WriteFile(next, []byte(body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := runPython(t, env, "-c", "pass")
+			bare := runPython(t, append(os.Environ(), "PYTHONPATH="+dir), "-c", "pass")
+			if got != bare {
+				t.Errorf("%q: got %q, bare %q", body, got, bare)
+			}
+		}
+	})
+	t.Run("no compiled files", func(t *testing.T) {
+		env, dir := hooked(t)
+		runPython(t, env, "-c", "import sys, json")
+		if torchHere() == "" {
+			runPython(t, env, "-c", "import torch")
+		}
+		filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+			if strings.HasSuffix(path, ".pyc") {
+				t.Errorf("%s was written", path)
+			}
+			return err
+		})
+		if err := checkHook(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("parses as Python 2.7", func(t *testing.T) {
+		// The grammar of 2.7, print statement and all; what it lacks of 3 fails.
+		const parse = `import sys, warnings
+warnings.simplefilter("ignore")
+from lib2to3 import pygram, pytree
+from lib2to3.pgen2 import driver
+text = open("hook/sitecustomize.py").read()
+driver.Driver(pygram.python_grammar, convert=pytree.convert).parse_string(text)
+import re
+assert not re.search(r"\bf\"|\bf'|nonlocal|async|yield from|:=", text), "newer than 2.7"
+assert all(ord(c) < 128 for c in text), "not ASCII"
+`
+		if out, err := exec.Command(python, "-c", "import lib2to3").CombinedOutput(); err != nil {
+			t.Skipf("no lib2to3: %s", out)
+		}
+		runPython(t, os.Environ(), "-c", parse)
+	})
+}

@@ -1,0 +1,156 @@
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Bounds on what is believed: the files are written by the user's process,
+// and a watcher must survive whatever stands in them.
+const (
+	maxLine     = 64 << 10 // bytes of a line or of a hello
+	maxWorkers  = 4096     // workers of one loader
+	maxLoaders  = 1024     // living loaders of one trainer
+	maxTrainers = 1024     // trainers of one run directory
+	maxText     = 512      // bytes of a reason
+)
+
+var errMalformed = errors.New("malformed")
+
+// hello is the content of a file hello.PID.START.
+type hello struct {
+	V          int    `json:"v"`
+	PID        int    `json:"pid"`
+	Start      uint64 `json:"start"`
+	Parent     int    `json:"ppid"`
+	BootID     string `json:"boot_id"`
+	PIDNS      string `json:"pid_ns"`
+	Torch      string `json:"torch"`
+	Python     string `json:"python"`
+	CanRecycle bool   `json:"can_recycle"`
+	Why        string `json:"why"`
+}
+
+func parseHello(data []byte) (hello, error) {
+	var h hello
+	if len(data) > maxLine {
+		return h, fmt.Errorf("%w: hello of %d bytes", errMalformed, len(data))
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		return h, fmt.Errorf("%w: hello: %v", errMalformed, err)
+	}
+	if h.V != 1 || h.PID <= 0 || h.PID > math.MaxInt32 || h.Start == 0 || h.Parent < 0 {
+		return h, fmt.Errorf("%w: hello of pid %d, version %d", errMalformed, h.PID, h.V)
+	}
+	h.Torch, h.Python, h.Why = clip(h.Torch), clip(h.Python), clip(h.Why)
+	return h, nil
+}
+
+// line is one line of a file log.PID.START.
+type line struct {
+	T    float64      `json:"t"` // seconds since 1970
+	PID  int          `json:"pid"`
+	What event.Loader `json:"what"`
+
+	N      int        `json:"n"` // the loader within its trainer
+	K      int        `json:"k"` // worker id
+	ID     uint64     `json:"id"`
+	Worker int        `json:"worker"`
+	New    int        `json:"new"`
+	Exit   int        `json:"exit"`
+	Mode   event.Mode `json:"mode"`
+	Pause  float64    `json:"pause_ms"`
+	Before uint64     `json:"before"` // bytes
+	After  uint64     `json:"after"`
+	Count  int        `json:"count"`
+	Freed  uint64     `json:"freed"` // bytes, of Count trims
+	Why    string     `json:"why"`
+
+	Workers    []int  `json:"workers"`
+	NumWorkers int    `json:"num_workers"`
+	Persistent bool   `json:"persistent"`
+	Kind       string `json:"kind"`
+	Start      string `json:"start"`
+	CanRecycle bool   `json:"can_recycle"`
+}
+
+func parseLine(data []byte) (line, error) {
+	var l line
+	if len(data) > maxLine {
+		return l, fmt.Errorf("%w: line of %d bytes", errMalformed, len(data))
+	}
+	if err := json.Unmarshal(data, &l); err != nil {
+		return l, fmt.Errorf("%w: %v", errMalformed, err)
+	}
+	switch l.What {
+	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
+		event.LoaderTrimmed, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
+	default:
+		return l, fmt.Errorf("%w: unknown report %q", errMalformed, clip(string(l.What)))
+	}
+	pids := append([]int{l.PID, l.Worker, l.New}, l.Workers...)
+	for _, pid := range pids {
+		if pid < 0 || pid > math.MaxInt32 {
+			return l, fmt.Errorf("%w: pid %d", errMalformed, pid)
+		}
+	}
+	switch {
+	case l.PID == 0:
+		return l, fmt.Errorf("%w: no pid", errMalformed)
+	case len(l.Workers) > maxWorkers, l.K < 0, l.K >= maxWorkers, l.N < 0, l.NumWorkers < 0, l.Count < 0:
+		return l, fmt.Errorf("%w: number out of range", errMalformed)
+	case math.IsNaN(l.Pause) || l.Pause < 0 || l.Pause > 1e9:
+		return l, fmt.Errorf("%w: pause of %g ms", errMalformed, l.Pause)
+	case l.T < 0 || l.T > 1e11:
+		return l, fmt.Errorf("%w: time %g", errMalformed, l.T)
+	}
+	l.Why, l.Kind, l.Start, l.Mode = clip(l.Why), clip(l.Kind), clip(l.Start), event.Mode(clip(string(l.Mode)))
+	return l, nil
+}
+
+// said turns the line into a report about a loader of trainer.
+func (l *line) said(trainer rss.ProcID) Said {
+	s := Said{
+		Request: l.ID,
+		Trainer: trainer,
+		New:     l.New,
+		Exit:    l.Exit,
+		Mode:    l.Mode,
+		Before:  rss.Bytes(l.Before),
+		After:   rss.Bytes(l.After),
+		Count:   l.Count,
+	}
+	s.Time = l.time()
+	s.Event = event.NameLoader
+	s.What = l.What
+	s.PID = l.PID
+	s.Worker = l.Worker
+	s.Reason = l.Why
+	s.Paused = l.Pause / 1e3
+	switch l.What {
+	case event.LoaderTrimmed, event.LoaderRecycled:
+		s.Freed = max(s.Before.Sub(s.After), rss.Bytes(l.Freed))
+		s.Last = true
+	case event.LoaderRefused:
+		s.Last = true
+	}
+	return s
+}
+
+func (l *line) time() time.Time {
+	sec, frac := math.Modf(l.T)
+	return time.Unix(int64(sec), int64(frac*1e9))
+}
+
+func clip(s string) string {
+	if len(s) > maxText {
+		return s[:maxText]
+	}
+	return s
+}

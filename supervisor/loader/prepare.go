@@ -1,0 +1,125 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Names of the variables that Prepare reads and sets.
+const (
+	EnvDir     = "RSSWARDEN_DIR"     // the run directory, for the hook
+	EnvRuntime = "RSSWARDEN_RUNTIME" // where run directories are made, before TMPDIR and /tmp
+)
+
+// Options say for whom a run directory is made.
+type Options struct {
+	// Env is the environment the command is to get, as os.Environ has it. The
+	// places for the run directory and for the hook are looked up in it.
+	Env []string
+	// Name is JOB.STEP.TASK under Slurm, and empty elsewhere: then a name is
+	// made from the PID.
+	Name string
+}
+
+// Prepared is what Prepare did.
+type Prepared struct {
+	// Dir is the run directory.
+	Dir string
+	// Hook is the directory that goes first on PYTHONPATH.
+	Hook string
+	// Env is Options.Env with RSSWARDEN_DIR and PYTHONPATH set.
+	Env []string
+	// Swept counts run directories of runs that had ended and were removed.
+	Swept int
+}
+
+// Prepare makes the run directory, lays down the hook where it is missing, and
+// returns the environment for the command. The calling process is recorded as
+// the owner: once it has ended, the directory is stale. On an error nothing is
+// left behind, and Env is Options.Env as it was.
+func Prepare(o Options) (Prepared, error) {
+	plain := Prepared{Env: o.Env}
+	me, err := self()
+	if err != nil {
+		return plain, fmt.Errorf("cannot prepare loader: %w", err)
+	}
+	dir, swept, err := makeRunDir(runParents(o.Env), o.Name, me)
+	if err != nil {
+		return plain, fmt.Errorf("cannot make run directory: %w", err)
+	}
+	hook, err := layHook(hookParents(o.Env), dir)
+	if err != nil {
+		return plain, errors.Join(fmt.Errorf("cannot lay down loader hook: %w", err), Remove(dir))
+	}
+	env := setEnv(o.Env, EnvDir, dir)
+	path := hook
+	if old := getEnv(o.Env, "PYTHONPATH"); old != "" {
+		path += ":" + old
+	}
+	return Prepared{Dir: dir, Hook: hook, Env: setEnv(env, "PYTHONPATH", path), Swept: swept}, nil
+}
+
+// runParents lists the places for run directories, best first.
+func runParents(env []string) []string {
+	var list []string
+	for _, key := range []string{EnvRuntime, "TMPDIR"} {
+		if dir := getEnv(env, key); filepath.IsAbs(dir) {
+			list = append(list, filepath.Clean(dir))
+		}
+	}
+	return append(list, "/tmp")
+}
+
+// hookParents lists the places for the hook, best first: the user's cache.
+func hookParents(env []string) []string {
+	if dir := getEnv(env, "XDG_CACHE_HOME"); filepath.IsAbs(dir) {
+		return []string{filepath.Join(dir, "rsswarden")}
+	}
+	if dir := getEnv(env, "HOME"); filepath.IsAbs(dir) && dir != "/" {
+		return []string{filepath.Join(dir, ".cache", "rsswarden")}
+	}
+	return nil
+}
+
+// getEnv returns what a process started with env would see under key.
+func getEnv(env []string, key string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// setEnv returns a copy of env in which key has one value, at its old place
+// where it had one.
+func setEnv(env []string, key, value string) []string {
+	out := make([]string, 0, len(env)+1)
+	done := false
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, key+"=") {
+			out = append(out, kv)
+		} else if !done {
+			out = append(out, key+"="+value)
+			done = true
+		}
+	}
+	if !done {
+		out = append(out, key+"="+value)
+	}
+	return out
+}
+
+// Remove removes a run directory. That it is gone already is no error.
+func Remove(dir string) error {
+	err := os.RemoveAll(dir)
+	if err != nil {
+		return fmt.Errorf("cannot remove run directory: %w", err)
+	}
+	// The directory of all runs of this user, where this was the last.
+	_ = os.Remove(filepath.Dir(dir))
+	return nil
+}

@@ -1,0 +1,209 @@
+package loader
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// ErrNobody says that no process that could do it is known.
+var ErrNobody = errors.New("no loader process")
+
+// request waits for its answers.
+type request struct {
+	mode event.Mode           // "" for a trim
+	pids map[rss.ProcID][]int // who has not answered yet, by trainer
+}
+
+// ctl is the content of a file ctl.PID.START. The hook compares the file's
+// inode and time once a batch and reads it when they changed.
+type ctl struct {
+	V       int          `json:"v"`
+	Last    uint64       `json:"last"`   // the newest id given out
+	Budget  rss.Bytes    `json:"budget"` // bytes mapped from files and shared memory a process may hold; 0: any
+	Trim    []ctlTrim    `json:"trim"`
+	Recycle []ctlRecycle `json:"recycle"`
+}
+
+type ctlTrim struct {
+	ID   uint64 `json:"id"`
+	PIDs []int  `json:"pids"`
+}
+
+type ctlRecycle struct {
+	ID     uint64     `json:"id"`
+	Worker int        `json:"worker"`
+	Mode   event.Mode `json:"mode"`
+}
+
+// SetBudget sets what each process that fetches data may keep mapped from
+// files and shared memory, in bytes of statm's share; above it the process
+// trims itself, between two records. 0 takes the budget away. It holds for
+// trainers that come later too.
+func (c *Control) SetBudget(budget rss.Bytes) error {
+	c.budget = budget
+	var errs []error
+	for _, t := range c.trainers {
+		errs = append(errs, c.write(t))
+	}
+	return errors.Join(errs...)
+}
+
+// Budget returns what SetBudget set.
+func (c *Control) Budget() rss.Bytes { return c.budget }
+
+// Trim asks the processes with these PIDs, or all that fetch data where none
+// is given, to drop their mappings of files at their next batch. It returns
+// the id that the answers carry, one trimmed or refused for each of asked.
+// Processes that are unknown are left out.
+func (c *Control) Trim(pids ...int) (id uint64, asked []int, err error) {
+	r := &request{pids: make(map[rss.ProcID][]int)}
+	for _, t := range c.trainers {
+		for _, pid := range t.trimmable() {
+			if (len(pids) == 0 || slices.Contains(pids, pid)) && !slices.Contains(asked, pid) {
+				r.pids[t.ID] = append(r.pids[t.ID], pid)
+				asked = append(asked, pid)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return 0, nil, fmt.Errorf("cannot ask for a trim: %w", ErrNobody)
+	}
+	id, err = c.ask(r)
+	return id, asked, err
+}
+
+// Recycle asks the trainer of the worker with this PID to replace it. The
+// answers carry the returned id: accepted, started, swapped and at last
+// recycled, or refused with a reason.
+func (c *Control) Recycle(worker int, mode event.Mode) (id uint64, err error) {
+	for _, t := range c.trainers {
+		if _, ok := t.owns(worker); !ok {
+			continue
+		}
+		return c.ask(&request{mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
+	}
+	return 0, fmt.Errorf("cannot ask for a recycle of %d: %w", worker, ErrNobody)
+}
+
+// Cancel takes a request back. What was begun is finished, and reported.
+func (c *Control) Cancel(id uint64) error {
+	r, ok := c.pending[id]
+	if !ok {
+		return nil
+	}
+	delete(c.pending, id)
+	return c.writeAll(r)
+}
+
+func (c *Control) ask(r *request) (uint64, error) {
+	c.lastID++
+	id := c.lastID
+	c.pending[id] = r
+	if err := c.writeAll(r); err != nil {
+		delete(c.pending, id)
+		return 0, err
+	}
+	return id, nil
+}
+
+func (c *Control) writeAll(r *request) error {
+	var errs []error
+	for id := range r.pids {
+		if t := c.trainers[id]; t != nil {
+			errs = append(errs, c.write(t))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// answered takes pid off the request.
+func (c *Control) answered(id uint64, pid int) {
+	r, ok := c.pending[id]
+	if !ok {
+		return
+	}
+	for t, pids := range r.pids {
+		r.pids[t] = slices.DeleteFunc(pids, func(p int) bool { return p == pid })
+		if len(r.pids[t]) == 0 {
+			delete(r.pids, t)
+		}
+	}
+	if len(r.pids) == 0 {
+		delete(c.pending, id)
+	}
+}
+
+// write gives the trainer what is asked of it now.
+func (c *Control) write(t *trainer) error {
+	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Trim: []ctlTrim{}, Recycle: []ctlRecycle{}}
+	ids := make([]uint64, 0, len(c.pending))
+	for id := range c.pending {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		r := c.pending[id]
+		pids := r.pids[t.ID]
+		switch {
+		case len(pids) == 0:
+		case r.mode == "":
+			f.Trim = append(f.Trim, ctlTrim{id, pids})
+		default:
+			f.Recycle = append(f.Recycle, ctlRecycle{id, pids[0], r.mode})
+		}
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("cannot write control file: %w", err)
+	}
+	if bytes.Equal(data, t.ctl) {
+		return nil
+	}
+	path := filepath.Join(c.dir, fileOf("ctl", t.ID))
+	if err := replaceFile(path, data); err != nil {
+		return fmt.Errorf("cannot write control file: %w", err)
+	}
+	t.ctl = data
+	return nil
+}
+
+// resume finds the newest id that an earlier watcher gave out.
+func (c *Control) resume() error {
+	names, err := readDirNames(c.dir, 16*maxTrainers)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, ok := procFile(name, "ctl"); !ok {
+			continue
+		}
+		data, _, err := readSmall(filepath.Join(c.dir, name))
+		var f ctl
+		if err == nil && json.Unmarshal(data, &f) == nil && f.Last < 1<<53 {
+			c.lastID = max(c.lastID, f.Last)
+		}
+	}
+	return nil
+}
+
+// replaceFile writes path in one step: readers see the old content or the new.
+func replaceFile(path string, data []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return nil
+}

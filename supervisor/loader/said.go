@@ -1,0 +1,72 @@
+package loader
+
+import (
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Said is one thing the hook reported. Of the embedded event, Head is left for
+// the caller to fill, but for Time, which is the reporter's.
+type Said struct {
+	event.LoaderSaid
+
+	// Request is the id that Trim or Recycle returned, 0 where the report
+	// answers none of them. A request about several processes is answered by
+	// each of them.
+	Request uint64
+	// Last says that nothing more will come for this Request and process:
+	// after trimmed, recycled and refused.
+	Last bool
+	// Trainer owns the loader it is about.
+	Trainer rss.ProcID
+	// New is the PID of the replacement, with started, swapped and recycled.
+	New int
+	// Exit is the exit status of the worker that was replaced, with recycled;
+	// negative for a signal, as Python has it.
+	Exit int
+	// Mode is the way the worker was replaced, with accepted and recycled.
+	Mode event.Mode
+	// Before and After are what the process had mapped from files and shared
+	// memory (statm's share) with trimmed, and the RSS of the old and of the
+	// new worker with recycled, both read when the old one was told to end.
+	Before, After rss.Bytes
+	// Count is how many trims one report of a budget stands for.
+	Count int
+	// Old says that it was reported before this Control was opened: a watcher
+	// that was started again reads all of it once more.
+	Old bool
+}
+
+// Trainer is a process with torch that said hello.
+type Trainer struct {
+	ID     rss.ProcID
+	Parent int
+	Torch  string // version
+	Python string
+	// CanRecycle says that the internals of this torch are the ones known;
+	// Why says what is not.
+	CanRecycle bool
+	Why        string
+	// Off says that the hook switched itself off there, OffWhy why.
+	Off    bool
+	OffWhy string
+	// Loaders are the iterators over a DataLoader that live, oldest first. A
+	// process without any is not necessarily a trainer: torchrun says hello
+	// too.
+	Loaders []Loader
+}
+
+// Loader is one iterator over a DataLoader.
+type Loader struct {
+	N          int    // counts the iterators of its process from 1
+	Kind       string // "map" or "iterable"
+	Persistent bool   // persistent_workers
+	NumWorkers int    // 0: the trainer loads for itself
+	Start      string // how workers are started: "fork", "spawn", "forkserver"
+	// CanRecycle says that its workers can be replaced now; Why says why not.
+	CanRecycle bool
+	Why        string
+	Workers    []int // PIDs by worker id
+	Starting   int   // PID of a replacement that is not in use yet, else 0
+	Leaving    []int // PIDs of workers that have been replaced and still live
+}

@@ -1,0 +1,99 @@
+package loader
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// readChunk is the most that one call reads of one log: a file that grows
+// faster than it is read costs a bounded time, and memory, a call.
+const readChunk = 1 << 20
+
+// tail reads the lines that are added to a file.
+type tail struct {
+	path   string
+	offset int64  // of the next byte to read
+	rest   []byte // a line whose end has not been seen
+	skip   bool   // inside a line that is too long
+	file   *os.File
+	buf    []byte
+}
+
+// next returns the whole lines that were added since the last call, at most
+// readChunk bytes of them, and how many were too long and left out. The lines
+// are good until the next call.
+func (t *tail) next() (lines [][]byte, dropped int, err error) {
+	if t.file == nil {
+		f, err := os.OpenFile(t.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, 0, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			f.Close()
+			return nil, 0, errMalformed
+		}
+		t.file = f
+	}
+	info, err := t.file.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	size := info.Size() - t.offset
+	if size <= 0 {
+		return nil, 0, nil
+	}
+	size = min(size, readChunk)
+	if int64(cap(t.buf)) < size {
+		t.buf = make([]byte, size)
+	}
+	n, err := t.file.ReadAt(t.buf[:size], t.offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, err
+	}
+	t.offset += int64(n)
+	lines, dropped = t.split(t.buf[:n])
+	return lines, dropped, nil
+}
+
+// split cuts data, which follows what was given before, into whole lines.
+func (t *tail) split(data []byte) (lines [][]byte, dropped int) {
+	for {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 {
+			break
+		}
+		one := data[:i]
+		data = data[i+1:]
+		switch {
+		case t.skip:
+			t.skip = false
+			dropped++
+		case len(t.rest)+len(one) > maxLine:
+			dropped++
+		case len(t.rest) > 0:
+			lines = append(lines, append(t.rest, one...))
+		case len(one) > 0:
+			lines = append(lines, one)
+		}
+		t.rest = nil
+	}
+	if t.skip || len(t.rest)+len(data) > maxLine {
+		t.skip, t.rest = true, nil
+		return lines, dropped
+	}
+	t.rest = append(t.rest, data...)
+	return lines, dropped
+}
+
+func (t *tail) close() {
+	if t.file != nil {
+		t.file.Close()
+		t.file = nil
+	}
+}

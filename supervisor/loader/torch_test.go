@@ -1,0 +1,304 @@
+package loader
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// python is the interpreter whose torch the hook is claimed for.
+const python = "/usr/bin/python3"
+
+var torchHere = sync.OnceValue(func() string {
+	out, err := exec.Command(python, "-c", "import torch, numpy; print(torch.__version__)").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%s has no torch: %v: %s", python, err, out)
+	}
+	if !bytes.HasPrefix(out, []byte("1.13.")) {
+		return fmt.Sprintf("%s has torch %s, not 1.13", python, bytes.TrimSpace(out))
+	}
+	return ""
+})
+
+func needTorch(t testing.TB) {
+	t.Helper()
+	if why := torchHere(); why != "" {
+		t.Skip(why)
+	}
+}
+
+const recordSize = 32 << 10
+
+// records is how many the file of dataFile has: 128 MiB of them.
+const records = 4096
+
+var sharedData struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(sharedData.dir)
+	os.Exit(code)
+}
+
+// dataFile returns the file of records that testdata/trainer.py reads.
+func dataFile(t testing.TB) string {
+	t.Helper()
+	sharedData.once.Do(func() {
+		sharedData.dir, sharedData.err = os.MkdirTemp("", "loader-test")
+		if sharedData.err == nil {
+			sharedData.err = makeData(filepath.Join(sharedData.dir, "records"))
+		}
+	})
+	if sharedData.err != nil {
+		t.Fatal(sharedData.err)
+	}
+	return filepath.Join(sharedData.dir, "records")
+}
+
+func makeData(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	rec := make([]byte, recordSize)
+	for i := range records {
+		binary.LittleEndian.PutUint64(rec, uint64(i))
+		x := uint32(i)*2654435761 + 1
+		for j := 8; j < len(rec); j++ {
+			x = x*1664525 + 1013904223
+			rec[j] = byte(x >> 24)
+		}
+		w.Write(rec)
+	}
+	return errors.Join(w.Flush(), f.Close())
+}
+
+// result is the last line of testdata/trainer.py.
+type result struct {
+	What     string    `json:"what"`
+	Checksum string    `json:"checksum"`
+	Main     string    `json:"main"`
+	Draws    string    `json:"draws"`
+	Wrong    int       `json:"wrong"`
+	Errors   int       `json:"errors"`
+	Epochs   int       `json:"epochs"`
+	Repeated int       `json:"repeated"`
+	Workers  int       `json:"workers"`
+	Mapped   uint64    `json:"mapped"` // most that a record found mapped
+	Late     uint64    `json:"late"`   // the same, from the second epoch on
+	FDs      [2]int    `json:"fds"`
+	Waits    []float64 `json:"waits"`
+}
+
+// training is a run of testdata/trainer.py under the hook.
+type training struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	dir  string
+	stop string // a file that ends a run with --until
+	ctl  *Control
+	said []Said
+
+	stderr bytes.Buffer
+	done   chan struct{}
+	mu     sync.Mutex
+	out    result
+	epochs int
+	err    error
+}
+
+type trainOptions struct {
+	args  []string
+	env   []string
+	bare  bool             // without the hook
+	spoil func(dir string) // done to the run directory before the start
+}
+
+// train starts a training. Without a hook it has no Control.
+func train(t testing.TB, o trainOptions) *training {
+	t.Helper()
+	needTorch(t)
+	tmp := t.TempDir()
+	tr := &training{t: t, done: make(chan struct{}), stop: filepath.Join(tmp, "stop")}
+	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1")
+	env = append(env, o.env...)
+	if !o.bare {
+		p, err := Prepare(Options{Env: atHome(t, env)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { Remove(p.Dir) })
+		env, tr.dir = p.Env, p.Dir
+		tr.ctl, err = Open(p.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(tr.ctl.Close)
+		if o.spoil != nil {
+			o.spoil(p.Dir)
+		}
+	}
+	args := []string{"testdata/trainer.py", "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
+	for _, a := range o.args {
+		args = append(args, strings.ReplaceAll(a, "@stop", tr.stop))
+	}
+	tr.cmd = exec.Command(python, args...)
+	tr.cmd.Env = env
+	tr.cmd.Stderr = &tr.stderr
+	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := tr.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(tr.done)
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			var r result
+			if json.Unmarshal(lines.Bytes(), &r) != nil {
+				continue
+			}
+			tr.mu.Lock()
+			switch r.What {
+			case "epoch":
+				tr.epochs++
+			case "result":
+				tr.out = r
+			}
+			tr.mu.Unlock()
+		}
+		tr.err = tr.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		syscall.Kill(-tr.cmd.Process.Pid, syscall.SIGKILL)
+		<-tr.done
+	})
+	return tr
+}
+
+// atHome returns env with temporary places for the hook and the run directory.
+func atHome(t testing.TB, env []string) []string {
+	env = setEnv(env, "HOME", t.TempDir())
+	return setEnv(setEnv(env, "XDG_CACHE_HOME", ""), EnvRuntime, t.TempDir())
+}
+
+// poll reads what was said and keeps it.
+func (tr *training) poll() []Said {
+	said := tr.ctl.Poll()
+	tr.said = append(tr.said, said...)
+	return said
+}
+
+// until polls until cond holds, or the training ends, or it takes too long.
+func (tr *training) until(what string, cond func() bool) {
+	tr.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		tr.poll()
+		if cond() {
+			return
+		}
+		select {
+		case <-tr.done:
+			tr.poll()
+			if cond() {
+				return
+			}
+			tr.t.Fatalf("training ended before %s: %v\n%s\nsaid: %+v", what, tr.err, tr.stderr.String(), tr.said)
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			tr.t.Fatalf("no %s in time\n%s\nsaid: %+v", what, tr.stderr.String(), tr.said)
+		}
+	}
+}
+
+// finish ends the training and returns its result.
+func (tr *training) finish() result {
+	tr.t.Helper()
+	if err := os.WriteFile(tr.stop, nil, 0o600); err != nil {
+		tr.t.Fatal(err)
+	}
+	deadline := time.After(90 * time.Second)
+	for wait := true; wait; {
+		select {
+		case <-tr.done:
+			wait = false
+		case <-deadline:
+			tr.t.Fatalf("training hangs\n%s\nsaid: %+v", tr.stderr.String(), tr.said)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if tr.ctl != nil {
+			tr.poll()
+		}
+	}
+	if tr.err != nil {
+		tr.t.Fatalf("training failed: %v\n%s\nsaid: %+v", tr.err, tr.stderr.String(), tr.said)
+	}
+	return tr.out
+}
+
+// workers lists the workers in place now.
+func (tr *training) workers() []int {
+	var pids []int
+	for _, t := range tr.ctl.Trainers() {
+		for _, l := range t.Loaders {
+			pids = append(pids, l.Workers...)
+		}
+	}
+	return pids
+}
+
+// last returns the final answer to a request, if it has come.
+func (tr *training) last(id uint64) (Said, bool) {
+	for _, s := range tr.said {
+		if s.Request == id && s.Last {
+			return s, true
+		}
+	}
+	return Said{}, false
+}
+
+// recycle asks for the worker in turn n until count were recycled.
+func (tr *training) recycle(count int, mode event.Mode) (recycled []Said) {
+	tr.t.Helper()
+	for n := 0; len(recycled) < count; n++ {
+		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+		pids := tr.workers()
+		id, err := tr.ctl.Recycle(pids[n%len(pids)], mode)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+		s, _ := tr.last(id)
+		switch {
+		case s.What == event.LoaderRecycled:
+			recycled = append(recycled, s)
+		case s.Reason == "loader ended" || s.Reason == "no such worker" || s.Reason == "process has ended":
+		default:
+			tr.t.Fatalf("refused: %+v", s)
+		}
+	}
+	return recycled
+}

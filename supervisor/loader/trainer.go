@@ -1,0 +1,110 @@
+package loader
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// trainer is what is known of one process that said hello.
+type trainer struct {
+	Trainer
+	log     tail
+	ctl     []byte // what its ctl file holds
+	gone    bool   // has ended; its log is read once more
+	loaders map[int]*Loader
+}
+
+// apply brings what is known of the trainer up to the line.
+func (t *trainer) apply(l *line) {
+	if l.What == event.LoaderOff && l.PID == t.ID.PID {
+		t.Off, t.OffWhy = true, l.Why
+		return
+	}
+	if l.What == event.LoaderIter {
+		if len(t.loaders) < maxLoaders {
+			t.loaders[l.N] = &Loader{
+				N: l.N, Kind: l.Kind, Persistent: l.Persistent, NumWorkers: l.NumWorkers, Start: l.Start,
+				CanRecycle: l.CanRecycle, Why: l.Why, Workers: slices.Clone(l.Workers),
+			}
+		}
+		return
+	}
+	d, ok := t.loaders[l.N]
+	if !ok {
+		return
+	}
+	switch l.What {
+	case event.LoaderEnded:
+		delete(t.loaders, l.N)
+	case event.LoaderStarted:
+		d.Starting = l.New
+	case event.LoaderSwapped:
+		d.replace(l.Worker, l.New)
+		if len(d.Leaving) < maxWorkers && !slices.Contains(d.Leaving, l.Worker) {
+			d.Leaving = append(d.Leaving, l.Worker)
+		}
+	case event.LoaderRecycled:
+		d.replace(l.Worker, l.New)
+		d.Leaving = slices.DeleteFunc(d.Leaving, func(pid int) bool { return pid == l.Worker })
+	case event.LoaderRefused:
+		if l.New != 0 && l.New == d.Starting {
+			d.Starting = 0
+		}
+		if strings.HasPrefix(l.Why, string(event.ReasonForkRefused)) {
+			d.CanRecycle, d.Why = false, l.Why
+		}
+	}
+}
+
+// replace puts the worker added where the worker left stood.
+func (d *Loader) replace(left, added int) {
+	if added != 0 && d.Starting == added {
+		d.Starting = 0
+	}
+	for k, pid := range d.Workers {
+		if pid == left {
+			d.Workers[k] = added
+		}
+	}
+}
+
+// living returns a copy of the trainer's loaders, oldest first.
+func (t *trainer) living() []Loader {
+	list := make([]Loader, 0, len(t.loaders))
+	for _, d := range t.loaders {
+		c := *d
+		c.Workers, c.Leaving = slices.Clone(d.Workers), slices.Clone(d.Leaving)
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Loader) int { return a.N - b.N })
+	return list
+}
+
+// owns says whether pid is a worker of the trainer, and of a loader that can
+// replace it.
+func (t *trainer) owns(pid int) (d *Loader, ok bool) {
+	for _, d := range t.loaders {
+		if slices.Contains(d.Workers, pid) {
+			return d, true
+		}
+	}
+	return nil, false
+}
+
+// trimmable lists the processes of the trainer that fetch data: its workers,
+// and itself where it loads without any.
+func (t *trainer) trimmable() []int {
+	var pids []int
+	for _, d := range t.living() {
+		if d.NumWorkers == 0 {
+			if !slices.Contains(pids, t.ID.PID) {
+				pids = append(pids, t.ID.PID)
+			}
+			continue
+		}
+		pids = append(pids, d.Workers...)
+	}
+	return pids
+}
