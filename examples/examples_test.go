@@ -1,0 +1,210 @@
+// Package examples_test submits the sbatch scripts to a real Slurm, with little
+// data, as a plain user would.
+package examples_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+const python = "/usr/bin/python3"
+
+func TestScriptsParse(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	scripts, err := filepath.Glob("sbatch/*.sbatch")
+	if err != nil || len(scripts) != 4 {
+		t.Fatalf("%d scripts, want 4 (%v)", len(scripts), err)
+	}
+	for _, script := range append(scripts, "demo/demo.sh") {
+		if out, err := exec.Command(bash, "-n", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", script, err, out)
+		}
+	}
+}
+
+// build makes rsswarden once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rsswarden-examples-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "rsswarden")
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/rsswarden").CombinedOutput(); err != nil {
+		return path, fmt.Errorf("cannot build rsswarden: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if path, _ := build(); path != "" {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(status)
+}
+
+// stand is a cluster with rsswarden and the trainer where jobs find them.
+type stand struct {
+	*slurmtest.Cluster
+	bin, data string
+}
+
+const records, bytesEach = "600", "16384"
+
+var options = "--records " + records + " --record-bytes " + bytesEach + " --batch 16 --epochs 3 --workers 2 --persistent"
+
+func newStand(t *testing.T) stand {
+	t.Helper()
+	if out, err := exec.Command(python, "-c", "import torch, lmdb, numpy").CombinedOutput(); err != nil {
+		t.Skipf("%s lacks torch, lmdb or numpy: %s", python, bytes.TrimSpace(out))
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("go, to build rsswarden with, is not in PATH")
+	}
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	rsswarden, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stand{Cluster: c, bin: filepath.Dir(c.Install(t, rsswarden)), data: filepath.Join(c.Dir(), "example.lmdb")}
+	c.Install(t, "train/data.py")
+	c.Install(t, "train/train.py")
+	if _, err := os.Stat(s.data); err != nil {
+		out, err := exec.Command(python, "-B", "train/data.py", s.data, "--records", records, "--record-bytes", bytesEach).CombinedOutput()
+		if err != nil {
+			t.Fatalf("data.py: %v\n%s", err, out)
+		}
+	}
+	return s
+}
+
+// submit submits one of the scripts; more goes to the trainer, args to sbatch.
+func (s stand) submit(t *testing.T, script, more string, args ...string) *slurmtest.JobRun {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("sbatch", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	export := "--export=ALL,PATH=" + s.bin + ":/usr/bin:/bin,PYTHON=" + python +
+		",TRAIN=" + s.bin + "/train.py,DATA=" + s.data + ",OPTIONS=" + options + more
+	return s.Submit(t, string(text), append([]string{export}, args...)...)
+}
+
+// bare is the checksum of the same training without Slurm and rsswarden.
+func (s stand) bare(t *testing.T, more ...string) string {
+	t.Helper()
+	args := append([]string{"-B", "-W", "ignore", "train/train.py", "--data", s.data}, strings.Fields(options)...)
+	out, err := exec.Command(python, append(args, more...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checksum(t, string(out))
+}
+
+func checksum(t *testing.T, out string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^checksum ([0-9a-f]{32})$`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no checksum in:\n%s", out)
+	}
+	return m[1]
+}
+
+func TestExecAndSrun(t *testing.T) {
+	s := newStand(t)
+	want := s.bare(t)
+	for _, script := range []string{"exec.sbatch", "srun.sbatch"} {
+		got := s.submit(t, script, "").Wait(t)
+		if got.State != "COMPLETED" || got.ExitCode != 0 {
+			t.Errorf("%s: %s, exit status %d\n%s%s", script, got.State, got.ExitCode, got.Stdout, got.Stderr)
+			continue
+		}
+		if sum := checksum(t, got.Stdout); sum != want {
+			t.Errorf("%s: checksum %s, bare %s", script, sum, want)
+		}
+		if !strings.Contains(got.Stderr, "rsswarden: ") {
+			t.Errorf("%s: no word of rsswarden on stderr:\n%s", script, got.Stderr)
+		}
+	}
+}
+
+func TestArray(t *testing.T) {
+	s := newStand(t)
+	run := s.submit(t, "array.sbatch", "", "--array=0-1", "-o", "out-%a", "-e", "err-%a")
+	for task, name := range []string{"out-0", "out-1"} {
+		want := s.bare(t, "--seed", fmt.Sprint(task))
+		var out []byte
+		run.Until(t, time.Minute, func(slurmtest.Result) bool {
+			out, _ = os.ReadFile(filepath.Join(run.Dir, name))
+			return bytes.Contains(out, []byte("\nchecksum "))
+		})
+		if got := checksum(t, string(out)); got != want {
+			t.Errorf("task %d: checksum %s, bare %s", task, got, want)
+		}
+	}
+}
+
+// requeued runs the checkpoint script until the job has been put back into the
+// queue. It sends the signal at once; Slurm would send it before the time limit.
+func (s stand) requeued(t *testing.T) *slurmtest.JobRun {
+	t.Helper()
+	run := s.submit(t, "checkpoint-requeue.sbatch", " --step-ms 40")
+	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		if r.Over() {
+			t.Fatalf("%s too early\n%s%s", r.State, r.Stdout, r.Stderr)
+		}
+		return strings.Contains(r.Stdout, "\nepoch 0:")
+	})
+	s.Cancel(t, "-s", "USR2", run.ID)
+	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		if r.Over() {
+			t.Fatalf("%s instead of requeued\n%s%s", r.State, r.Stdout, r.Stderr)
+		}
+		return r.Restarts == 1 && r.State == "PENDING"
+	})
+	return run
+}
+
+// TestCheckpointRequeue does not wait for the second turn: a requeued job may
+// not start before the credential of its first turn has expired, two minutes.
+func TestCheckpointRequeue(t *testing.T) {
+	s := newStand(t)
+	want := s.bare(t)
+	run := s.requeued(t)
+	if got := s.bare(t, "--checkpoint", filepath.Join(run.Dir, "checkpoint-"+run.ID)); got != want {
+		t.Errorf("checksum %s when resumed from the job's checkpoint, in one run %s", got, want)
+	}
+}
+
+func TestEnduranceRequeueResumes(t *testing.T) {
+	if os.Getenv("RSSWARDEN_ENDURANCE") == "" {
+		t.Skip("takes over two minutes: set RSSWARDEN_ENDURANCE=1")
+	}
+	s := newStand(t)
+	want := s.bare(t)
+	got := s.requeued(t).Wait(t)
+	if got.State != "COMPLETED" {
+		t.Fatalf("%s, exit status %d\n%s%s", got.State, got.ExitCode, got.Stdout, got.Stderr)
+	}
+	for _, say := range []string{"turn 1\n", "checkpoint at epoch ", "turn 2\n", "resumed from "} {
+		if !strings.Contains(got.Stdout, say) {
+			t.Errorf("the output has no %q:\n%s", say, got.Stdout)
+		}
+	}
+	if sum := checksum(t, got.Stdout); sum != want {
+		t.Errorf("checksum %s after a requeue, in one run %s", sum, want)
+	}
+}
