@@ -20,7 +20,7 @@ install: build ## PREFIX=/usr/local
 
 demo: ## a job that its limit kills, bare and under rsswarden; no Slurm, no Python
 	@.ci/setup build
-	@go run ./examples/demo
+	@bash examples/demo/demo.sh
 
 test: ## every test, with a real Slurm and a real PyTorch where they can be had
 	@.ci/setup test
@@ -39,7 +39,7 @@ bench: ## ours beside the peers', in one run, with the ratios
 
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
 	@.ci/setup test
-	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 170m -v -run Endurance ./... 2>&1 | tee endurance.log
+	go test -tags endurance -count=1 -p 1 -timeout 170m -v -run Endurance ./... 2>&1 | tee endurance.log
 
 clean: ## remove what build made
 	rm -rf bin

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -149,17 +150,27 @@ func (s Search) override(e Enforcement) Enforcement {
 // Scontrol runs the scontrol of PATH, for [Search]. It is ended with the
 // context.
 func Scontrol(ctx context.Context, args ...string) ([]byte, error) {
+	return ScontrolBy(ctx, (*exec.Cmd).Start, args...)
+}
+
+// ScontrolBy is [Scontrol] for a process that starts programs in a way of its
+// own.
+func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
 	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-			return nil, fmt.Errorf("scontrol %s: %w: %s", strings.Join(args, " "), err, firstLine(exit.Stderr))
+		if line := firstLine(errs.Bytes()); line != "" {
+			return nil, fmt.Errorf("scontrol %s: %w: %s", strings.Join(args, " "), err, line)
 		}
 		return nil, fmt.Errorf("scontrol %s: %w", strings.Join(args, " "), err)
 	}
-	return out, nil
+	return out.Bytes(), nil
 }
 
 func firstLine(b []byte) string {

@@ -19,12 +19,12 @@ import (
 type fakeLoader struct {
 	err    error
 	worker int
-	mode   Mode
+	mode   event.Mode
 }
 
-func (f *fakeLoader) Trim([]int) (uint64, error) { return 7, f.err }
+func (f *fakeLoader) Trim(pids ...int) (uint64, []int, error) { return 7, pids, f.err }
 
-func (f *fakeLoader) Recycle(worker int, mode Mode) (uint64, error) {
+func (f *fakeLoader) Recycle(worker int, mode event.Mode) (uint64, error) {
 	f.worker, f.mode = worker, mode
 	return 7, f.err
 }
@@ -91,20 +91,20 @@ func TestTrim(t *testing.T) {
 
 func TestRecycle(t *testing.T) {
 	f := &fakeLoader{}
-	r := follow(t, Recycle(f, 11, Swap, 0), []look{
+	r := follow(t, Recycle(f, 11, event.Swap, 0), []look{
 		{w: World{Said: []Said{said(event.LoaderAccepted, 7, 10, 11)}, Sample: tree(10, 11)}},
 		{w: World{Said: []Said{said(event.LoaderRecycled, 7, 10, 11)}, Sample: tree(10)}, done: true, want: event.ReasonDone},
 	})
-	if f.worker != 11 || f.mode != Swap || !r.OK || r.PID != 11 || r.Paused != 7*time.Millisecond {
+	if f.worker != 11 || f.mode != event.Swap || !r.OK || r.PID != 11 || r.Paused != 7*time.Millisecond {
 		t.Errorf("asked for %d by %s, result %+v", f.worker, f.mode, r)
 	}
 	refused := said(event.LoaderRefused, 7, 10, 11)
 	refused.Reason = string(event.ReasonForkRefused)
-	follow(t, Recycle(f, 11, Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonForkRefused}})
-	follow(t, Recycle(f, 11, Drain, 0), []look{
+	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonForkRefused}})
+	follow(t, Recycle(f, 11, event.Drain, 0), []look{
 		{w: World{Now: RecycleDeadline, Sample: tree(10, 11)}, done: true, want: event.ReasonTimeout},
 	})
-	follow(t, Recycle(f, 11, Drain, 0), []look{{w: World{Sample: tree()}, done: true, want: event.ReasonVanished}})
+	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Sample: tree()}, done: true, want: event.ReasonVanished}})
 }
 
 func all(s *rss.Sample) []rss.ProcID {

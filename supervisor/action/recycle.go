@@ -6,26 +6,16 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Mode is how a loader worker is replaced.
-type Mode string
-
-// Swap starts the new worker before the old one ends, which needs room for
-// both; Drain ends the old one first.
-const (
-	Swap  Mode = "swap"
-	Drain Mode = "drain"
-)
-
 // Recycler asks a trainer to replace one of its loader workers.
 type Recycler interface {
 	// Recycle asks for the worker with that PID to be replaced and returns the
 	// number that the answers carry.
-	Recycle(worker int, mode Mode) (request uint64, err error)
+	Recycle(worker int, mode event.Mode) (request uint64, err error)
 }
 
 // Recycle replaces one loader worker through the hook. It ends when the hook
 // says that the old worker has ended, or that it will not be replaced.
-func Recycle(r Recycler, worker int, mode Mode, now time.Duration) Running {
+func Recycle(r Recycler, worker int, mode event.Mode, now time.Duration) Running {
 	request, err := r.Recycle(worker, mode)
 	return &recycle{request: request, err: err, worker: worker, mode: mode, deadline: now + RecycleDeadline}
 }
@@ -34,7 +24,7 @@ type recycle struct {
 	request  uint64
 	err      error
 	worker   int
-	mode     Mode
+	mode     event.Mode
 	deadline time.Duration
 }
 

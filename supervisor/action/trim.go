@@ -10,19 +10,20 @@ import (
 
 // Trimmer asks processes with the loader hook to drop their mapped file pages.
 type Trimmer interface {
-	// Trim asks the processes and returns the number that their answers carry.
-	Trim(pids []int) (request uint64, err error)
+	// Trim asks the processes and returns the number that their answers carry
+	// and those it could ask.
+	Trim(pids ...int) (request uint64, asked []int, err error)
 }
 
 // Trim asks the processes with those PIDs to drop their mapped file pages and
 // ends when each has answered or is gone. A process answers at its next batch.
 func Trim(t Trimmer, pids []int, now time.Duration) Running {
-	request, err := t.Trim(pids)
-	waiting := make(map[int]bool, len(pids))
-	for _, pid := range pids {
+	request, asked, err := t.Trim(pids...)
+	waiting := make(map[int]bool, len(asked))
+	for _, pid := range asked {
 		waiting[pid] = true
 	}
-	return &trim{request: request, err: err, asked: len(pids), waiting: waiting, deadline: now + TrimDeadline}
+	return &trim{request: request, err: err, asked: len(asked), waiting: waiting, deadline: now + TrimDeadline}
 }
 
 type trim struct {

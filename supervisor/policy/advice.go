@@ -67,7 +67,7 @@ func Advise(r Run) Advice {
 		a.Why = peak + "; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known"
 	case event.VerdictNoHelp:
 		a.Mem = max(neat, l.Limit)
-		a.Why = peak + " and no action could help; the peak and 15 % on top"
+		a.Why = peak + " and no action could help enough; the peak and 15 % on top"
 	case event.VerdictUnwatched:
 		a.Why = peak + " is the least it was: the watcher was not there for all of the run"
 	default:
@@ -88,6 +88,8 @@ func verdict(r Run) event.Verdict {
 		return event.VerdictKilled
 	case !r.Watched:
 		return event.VerdictUnwatched
+	case r.Binding != nil && r.Binding.Limit > 0 && r.Binding.Used > r.Binding.Limit:
+		return event.VerdictNoHelp
 	case r.Helped > 0 || r.Trimmed:
 		return event.VerdictCarried
 	case r.Skipped > 0:

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+func limitsCommand(p process) *cli.Command {
+	return &cli.Command{
+		Name:            "limits",
+		Usage:           "print every limit that can end this job, who enforces it, and how it was found",
+		UsageText:       "rsswarden limits [--json] [--pid PID]",
+		HideHelp:        true,
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "for programs"},
+			&cli.IntFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
+			helpFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Bool("help") {
+				return cli.ShowSubcommandHelp(c)
+			}
+			if c.NArg() > 0 {
+				return usagef("rsswarden limits --help lists the options", "unexpected argument %q", c.Args().First())
+			}
+			pid := c.Int("pid")
+			if !c.IsSet("pid") {
+				pid = os.Getppid()
+			}
+			report, err := findLimits(p, pid)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				enc := json.NewEncoder(p.stdout)
+				enc.SetIndent("", "  ")
+				return enc.Encode(report)
+			}
+			report.print(p)
+			return nil
+		},
+	}
+}
+
+// limitsReport is what `limits --json` prints. Limits stand in the order in
+// which they would fire.
+type limitsReport struct {
+	PID int `json:"pid"`
+	limit.Explanation
+	Procs int      `json:"procs"`
+	Gaps  rss.Gaps `json:"gaps"`
+}
+
+func findLimits(p process, pid int) (*limitsReport, error) {
+	const proc, sys = "/proc", "/sys"
+	start, err := proctree.StartTime(proc, pid)
+	if err != nil {
+		return nil, usagef("name a process that runs: rsswarden limits --pid PID", "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	set, warnings := limit.Find(ctx, limit.Config{
+		Proc: proc, Sys: sys, PID: pid, Lookup: p.lookup, Accounting: event.AccountingAuto,
+		Slurm: slurm.Search{Lookup: p.lookup, Scontrol: slurm.Scontrol},
+	})
+	defer set.Close()
+	tree := proctree.New(proc)
+	procs, gaps, err := tree.Tree(rss.ProcID{PID: pid, Start: start})
+	if err != nil {
+		return nil, err
+	}
+	if set.NeedsPSS() {
+		for i := range procs {
+			if pss, err := tree.PSS(procs[i].ID); err == nil {
+				procs[i].PSS = &pss
+			}
+		}
+	}
+	extra, more := set.Extra(tree, procs)
+	s := &rss.Sample{At: time.Now(), Procs: procs, Extra: extra, Gaps: gaps.Add(more)}
+	limits := set.Read(s)
+	return &limitsReport{
+		PID: pid, Explanation: set.Explain(limits, append(warnings, set.Warnings()...)),
+		Procs: len(procs), Gaps: s.Gaps,
+	}, nil
+}
+
+func (r *limitsReport) print(p process) {
+	if len(r.Limits) == 0 {
+		fmt.Fprintln(p.stdout, "nothing here limits memory")
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		fmt.Fprintf(p.stdout, "%d. %s (%s)", i+1, l.Name, l.Scope)
+		if l.Limit > 0 {
+			fmt.Fprintf(p.stdout, ": %v of %v used, %.0f %%", l.Used, l.Limit, 100*l.Ratio())
+			if l.UsedMax > l.Used {
+				fmt.Fprintf(p.stdout, " (at most %v)", l.UsedMax)
+			}
+		}
+		fmt.Fprintln(p.stdout)
+		for _, row := range [][2]string{
+			{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
+			{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
+		} {
+			if row[1] != "" {
+				fmt.Fprintf(p.stdout, "   %-12s %s\n", row[0], row[1])
+			}
+		}
+	}
+	fmt.Fprintf(p.stdout, "\nof process %d and its descendants (%d processes). Looked at:\n", r.PID, r.Procs)
+	for _, l := range r.Looked {
+		fmt.Fprintf(p.stdout, "   %s: %s\n", l.Where, l.Found)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(p.stdout, "warning:", w)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newLog returns a logger that writes short lines to stderr: "rsswarden:
+// 14:03:07 memory 91 % of …" for people, or JSON objects. A stderr that nobody
+// reads, or that is gone, must never hold up the watcher or end it, so lines
+// go through a queue and are dropped where it is full.
+func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.Duration)) {
+	level := zapcore.InfoLevel
+	if quiet {
+		level = zapcore.ErrorLevel
+	}
+	conf := zapcore.EncoderConfig{
+		MessageKey: "msg", LevelKey: "level", TimeKey: "time", LineEnding: "\n",
+		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+	}
+	encoder := zapcore.NewJSONEncoder(conf)
+	if format != "json" {
+		conf.LevelKey = ""
+		conf.ConsoleSeparator = " "
+		conf.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
+			enc.AppendString(programName + ": " + t.Format(time.TimeOnly))
+		}
+		encoder = zapcore.NewConsoleEncoder(conf)
+	}
+	w := newLossyWriter(stderr)
+	return zap.New(zapcore.NewCore(encoder, w, level)), w.close
+}
+
+// lossyWriter passes lines on to a file in the background.
+type lossyWriter struct {
+	lines   chan []byte
+	done    chan struct{}
+	dropped atomic.Int64
+}
+
+func newLossyWriter(out *os.File) *lossyWriter {
+	w := &lossyWriter{lines: make(chan []byte, 128), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for line := range w.lines {
+			_, _ = out.Write(line) // there is no better place to complain
+		}
+	}()
+	return w
+}
+
+func (w *lossyWriter) Write(p []byte) (int, error) {
+	select {
+	case w.lines <- append([]byte(nil), p...):
+	default:
+		w.dropped.Add(1)
+	}
+	return len(p), nil
+}
+
+func (w *lossyWriter) Sync() error { return nil }
+
+// close writes what is queued, for at most patience.
+func (w *lossyWriter) close(patience time.Duration) {
+	close(w.lines)
+	select {
+	case <-w.done:
+	case <-time.After(patience):
+	}
+}

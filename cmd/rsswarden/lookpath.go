@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// startError says that the command could not be started, with the exit status
+// that a shell would give.
+type startError struct {
+	err    error
+	hint   string
+	status int
+}
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// notStarted says that the command name could not be started because of err.
+func notStarted(name string, err error) error {
+	e := &startError{err: &fs.PathError{Op: "cannot start", Path: name, Err: plain(err)}, status: exitNotExec}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		e.status = exitNotFound
+		e.hint = "check the name and PATH: " + programName + " run -- COMMAND [ARG...]"
+	case errors.Is(err, fs.ErrPermission):
+		e.hint = "make it executable: chmod +x " + name
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		e.status = exitCannotRun
+		e.hint = "the system refuses new processes: look at ulimit -u and the job's memory"
+	default:
+		e.hint = "run it without rsswarden to see whether it starts"
+	}
+	return e
+}
+
+// plain strips the path that the standard library wraps around an errno.
+func plain(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// lookPath finds the file that execvp(3) would execute for name.
+func lookPath(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, executable(name)
+	}
+	found := error(syscall.ENOENT)
+	for _, dir := range filepath.SplitList(path) {
+		if dir == "" {
+			dir = "." // POSIX: an empty element is the working directory
+		}
+		file := dir + "/" + name
+		err := executable(file)
+		if err == nil {
+			return file, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			found = err
+		}
+	}
+	return name, found
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return syscall.EACCES
+	}
+	const xOK = 1
+	return syscall.Access(file, xOK)
+}

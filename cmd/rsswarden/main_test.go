@@ -1,0 +1,44 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// binary is the program under test, built once; faulty is the same with the
+// faults of supervisor/fault.go built in.
+var binary, faulty string
+
+func TestMain(m *testing.M) {
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rsswarden-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	defer slurmtest.Shutdown()
+	if err := os.Chmod(dir, 0o755); err != nil { // jobs run as a plain user
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binary, faulty = filepath.Join(dir, "rsswarden"), filepath.Join(dir, "rsswarden-faulty")
+	for _, build := range [][]string{
+		{"build", "-o", binary, "."},
+		{"build", "-tags", "rsswarden_faults", "-o", faulty, "."},
+	} {
+		if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go %v: %v\n%s", build, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}

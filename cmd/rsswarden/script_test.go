@@ -1,0 +1,24 @@
+package main_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScripts runs the command line as a user does: testdata/script holds one
+// file a feature. A job of Slurm that the tests themselves may run in is
+// hidden from them.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", filepath.Dir(binary)+":"+env.Getenv("PATH"))
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			env.Setenv("TMPDIR", env.WorkDir)
+			return nil
+		},
+	})
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// watch is the watcher: what the holder starts beside the user's command. Its
+// exit status tells nobody anything.
+func watch(p process) int {
+	link, err := hold.OpenLink()
+	if err != nil {
+		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", watcherCommand, err))
+	}
+	begin := link.Begin()
+	s, err := supervisor.DecodeSettings(begin.Setup)
+	if err != nil {
+		return fail(p, err)
+	}
+	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
+	log, closeLog := newLog(os.Stderr, s.LogFormat, s.Quiet)
+	supervisor.Watch(supervisor.Options{
+		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
+	})
+	closeLog(time.Second)
+	_ = link.Close() // the holder sees the end of this process as well
+	return exitOK
+}

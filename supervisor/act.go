@@ -1,0 +1,279 @@
+package supervisor
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// inFlight is the action that was begun and has not ended.
+type inFlight struct {
+	decision event.Decision
+	running  action.Running
+	began    time.Duration
+	before   event.Limit  // the limit as it was
+	actedOn  []rss.Proc   // the processes acted on, as they were
+	pool     []rss.ProcID // all workers of the pool before one was signalled
+}
+
+// hurryETA is the time to the limit below which a worker may be recycled again although it was only just.
+const hurryETA = policy.RecycleEvery
+
+// trimFloor is the mapped memory below which a worker is not worth asking:
+// its libraries.
+const trimFloor = 32 * rss.MiB
+
+// can answers the ladder: whether an action can help a limit now, and how much
+// it may give back.
+func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
+	switch r.Action {
+	case event.ActionTrim:
+		return w.canTrim(l)
+	case event.ActionRecycle:
+		return w.canRecycle(l)
+	}
+	return policy.Help{Reason: event.ReasonUnsupported}
+}
+
+func (w *watcher) canTrim(l *event.Limit) policy.Help {
+	switch {
+	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
+		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
+	case !w.Settings.Trim || w.loader == nil:
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: "no loader hook"}
+	}
+	mappers := w.workers.mappers(&w.last, l.Accounting)
+	if len(mappers) == 0 {
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
+	}
+	var gain rss.Bytes
+	for _, m := range mappers {
+		gain += m.CountedMapped.Sub(trimFloor)
+	}
+	if gain == 0 {
+		return policy.Help{Reason: event.ReasonNothing}
+	}
+	return policy.Help{OK: true, Gain: gain}
+}
+
+func (w *watcher) canRecycle(l *event.Limit) policy.Help {
+	i, gain, reason, pids := w.pick(l)
+	if i < 0 {
+		return policy.Help{Reason: reason}
+	}
+	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
+		pause := policy.ForkPause(t.Anon)
+		if policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
+			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
+		}
+	}
+	return policy.Help{OK: true, Gain: gain}
+}
+
+// pick chooses the worker to recycle for l.
+func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
+	var need rss.Bytes
+	if rung, ok := w.ladder.Rung(event.ActionRecycle, l); ok {
+		need = l.Used.Sub(rung)
+	}
+	left := w.timeLeft(l)
+	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	index, gain, reason = policy.PickWorker(list, 0, need)
+	return index, gain, reason, pids
+}
+
+// timeLeft is the time to the limit: as forecast, else at the fastest rate
+// seen; 0 where nothing grows.
+func (w *watcher) timeLeft(l *event.Limit) time.Duration {
+	seconds := 0.0
+	if rate := w.rate(l.Name).PerSecond(w.now()); rate > 0 {
+		seconds = float64(l.Headroom()) / rate
+	}
+	if l.ETA != nil {
+		seconds = *l.ETA
+	}
+	return time.Duration(min(seconds, 1e9) * float64(time.Second))
+}
+
+// decide begins what the ladder decided.
+func (w *watcher) decide(d event.Decision) {
+	w.put(event.NameDecision, func(h event.Head) any {
+		d := d
+		d.Head = h
+		return d
+	})
+	l := find(w.readings, d.Limit)
+	if d.Action == event.ActionWarn {
+		if l != nil {
+			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), memory(l)+forecast(&d))
+		} else if d.ETA != nil {
+			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), "the job's time ends in "+about(*d.ETA))
+		}
+		return
+	}
+	if l == nil {
+		return // no reading, no decision: cannot happen
+	}
+	f := &inFlight{decision: d, began: w.now(), before: *l}
+	overtaken := w.flight // by a stop, which waits for nothing
+	w.flight, w.said = f, nil
+	if w.Settings.DryRun {
+		w.finish(action.Result{Reason: event.ReasonDryRun})
+		w.flight = overtaken
+		return
+	}
+	switch d.Action {
+	case event.ActionTrim:
+		w.beginTrim(f, l)
+	case event.ActionRecycle:
+		w.beginRecycle(f, l)
+	case event.ActionStop:
+		w.sum.stopped = true
+		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
+			w.fault("stop", err)
+		}
+		w.voice.say(w.now(), "stop", memory(l)+": stopping the command with TERM, KILL follows after "+short(w.Settings.Grace))
+		f.running = action.Stop(w.kill, w.command, w.Settings.Grace, f.began)
+	default:
+		w.finish(action.Result{Reason: event.ReasonUnsupported})
+	}
+}
+
+func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
+	var pids []int
+	for _, m := range w.workers.mappers(&w.last, l.Accounting) {
+		if m.CountedMapped > trimFloor {
+			pids = append(pids, m.ID.PID)
+			f.actedOn = append(f.actedOn, *w.last.Find(m.ID.PID))
+		}
+	}
+	f.running = action.Trim(w.loader, pids, f.began)
+}
+
+func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
+	i, _, reason, pids := w.pick(l)
+	if i < 0 {
+		w.finish(action.Result{Reason: reason})
+		return
+	}
+	e := w.workers.staff[pids[i]]
+	p := w.last.Find(pids[i])
+	f.actedOn = []rss.Proc{*p}
+	if e.trainer == 0 {
+		f.pool = w.pool.workers(&w.last)
+		f.running = action.Replace(w.kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), w.pool.workers, len(f.pool), f.began)
+		return
+	}
+	mode := policy.RecycleMode(l.Headroom(), w.workers.fresh(e, &w.last, l.Accounting))
+	f.running = action.Recycle(w.loader, pids[i], mode, f.began)
+}
+
+// kill signals exactly one process.
+func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
+	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
+}
+
+// stepAction looks whether the action in flight has ended.
+func (w *watcher) stepAction() {
+	if w.flight == nil || w.flight.running == nil {
+		return
+	}
+	r, done := w.flight.running.Step(action.World{Now: w.last.Mono, Sample: &w.last, Said: w.said})
+	w.said = nil
+	if done {
+		// The last sample may be older than what ended the action.
+		w.read()
+		w.finish(r)
+	}
+}
+
+// finish measures what an action brought and says so.
+func (w *watcher) finish(r action.Result) {
+	f := w.flight
+	w.flight = nil
+	now := w.now()
+	o := event.Outcome{
+		Decision: f.decision.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID,
+		Before: f.before.Used, After: f.before.Used,
+		Duration: (now - f.began).Seconds(), Paused: r.Paused.Seconds(),
+	}
+	if l := find(w.readings, f.decision.Limit); l != nil {
+		o.After = l.Used
+	}
+	if r.OK {
+		// Others grow meanwhile, so the limit's own fall understates what the
+		// processes acted on gave back; both are measured.
+		o.Freed = max(o.Before.Sub(o.After), w.givenBack(f))
+	}
+	w.ladder.Done(o)
+	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
+		w.sum.forked++
+	}
+	w.sum.acted(f.decision.Action, &o)
+	w.put(event.NameOutcome, func(h event.Head) any {
+		o := o
+		o.Head = h
+		return o
+	})
+	w.voice.say(now, f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(f.decision.Action, &o))
+}
+
+// givenBack is what the processes acted on counted before, less what they and
+// those in their places count now.
+func (w *watcher) givenBack(f *inFlight) rss.Bytes {
+	a := f.before.Accounting
+	var before, after rss.Bytes
+	known := map[rss.ProcID]bool{}
+	for i := range f.actedOn {
+		p := &f.actedOn[i]
+		known[p.ID] = true
+		before += counted(p, a)
+		pid := p.ID.PID
+		if next, ok := w.workers.took[pid]; ok {
+			pid = next
+		}
+		if q := w.last.Find(pid); q != nil {
+			after += counted(q, a)
+		}
+	}
+	for _, id := range f.pool {
+		known[id] = true
+	}
+	if f.pool != nil {
+		for _, id := range w.pool.workers(&w.last) {
+			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
+				e.fresh = true
+				after += counted(w.last.Find(id.PID), a)
+			}
+		}
+	}
+	return before.Sub(after)
+}
+
+// skipped says that a rung was crossed and nothing can be done.
+func (w *watcher) skipped(s policy.Skipped) {
+	w.sum.skipped++
+	l := find(w.readings, s.Limit)
+	if l == nil {
+		return
+	}
+	why := string(s.Reason)
+	if s.Detail != "" {
+		why += ", " + s.Detail
+	}
+	w.put(event.NameOutcome, func(h event.Head) any {
+		return event.Outcome{
+			Head: h, Reason: s.Reason, Detail: s.Rule + ": " + why,
+			Before: s.Used, After: s.Used,
+		}
+	})
+	if !w.voice.once("skip", s.Rule+string(s.Limit)+why) {
+		return
+	}
+	w.voice.say(w.now(), "skip", memory(l)+": "+string(s.Action)+" is of no use ("+why+")")
+}

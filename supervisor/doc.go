@@ -1,0 +1,18 @@
+// Package supervisor is the watcher: it wires the parts that read memory,
+// judge it, act on it and tell, and runs the loop.
+//
+// One goroutine owns all state: the loop in [Watch]. What can hang is done by
+// goroutines of its own and comes back over channels: command lines and
+// smaps_rollup of other processes, scontrol, writes to stderr and to the
+// events file. Whatever of it fails is said once and left out from then on.
+//
+// The way of one full tick: proctree and cgroup files, then a [rss.Sample],
+// then readings of every limit (package limit), then the ladder (package
+// policy), then actions (package action), then events and lines on stderr.
+// Between two full ticks a fast tick reads one counter of the binding limit,
+// after a pause that follows from headroom and the fastest fill rate seen.
+//
+// The command does not depend on any of this. The watcher is a process of its
+// own; a panic here ends it, the holder starts it again, and the command
+// notices nothing.
+package supervisor

@@ -1,0 +1,101 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/rsswarden/rsswarden"
+
+// layers says what each package of the module may import beside the standard
+// library: names below the module, and modules of others. A folder that is
+// not listed may import nothing at all.
+var layers = map[string][]string{
+	"cmd/rsswarden": {"*"},
+
+	"rss":          {},
+	"rss/proctree": {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
+	"rss/cgroup":   {"rss", "golang.org/x/sys"},
+	"rss/rsstest":  {"rss", "golang.org/x/tools/txtar"},
+
+	"slurm":           {},
+	"slurm/slurmtest": {"slurm", "golang.org/x/sys"},
+
+	"supervisor": {
+		"rss", "rss/proctree", "rss/cgroup", "slurm", "golang.org/x/sys", "go.uber.org/zap",
+		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
+		"supervisor/loader", "supervisor/hold",
+	},
+	"supervisor/event":       {"rss"},
+	"supervisor/hold":        {"golang.org/x/sys"},
+	"supervisor/limit":       {"rss", "rss/proctree", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/policy":      {"rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/action":      {"rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/loader":      {"rss", "supervisor/event", "supervisor/loader/hook", "golang.org/x/sys"},
+	"supervisor/loader/hook": {},
+
+	"examples":          {},
+	"examples/demo":     {},
+	"examples/standin":  {"rss", "golang.org/x/sys"},
+	"examples/lmdbload": {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
+}
+
+// TestLayers holds the import directions: who may know whom is the structure
+// of the program, and an import that points the other way is where it rots.
+func TestLayers(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		allowed, ok := layers[name]
+		if !ok {
+			if len(p.GoFiles)+len(p.CgoFiles) > 0 {
+				t.Errorf("%s: not in the list of layers", name)
+			}
+			continue
+		}
+		if p.Doc == "" && len(p.GoFiles)+len(p.CgoFiles) > 0 {
+			t.Errorf("%s: no package comment", name)
+		}
+		for _, imp := range p.Imports {
+			first, _, _ := strings.Cut(imp, "/")
+			own, isOwn := strings.CutPrefix(imp, module+"/")
+			switch {
+			case imp == "C", !isOwn && !strings.Contains(first, "."):
+			case slices.Contains(allowed, "*"), isOwn && slices.Contains(allowed, own):
+			case !isOwn && slices.ContainsFunc(allowed, func(m string) bool {
+				return imp == m || strings.HasPrefix(imp, m+"/")
+			}):
+			default:
+				t.Errorf("%s may not import %s", name, imp)
+			}
+		}
+	}
+}
+
+type pkg struct {
+	ImportPath, Doc            string
+	GoFiles, CgoFiles, Imports []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,GoFiles,CgoFiles,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}

@@ -1,0 +1,98 @@
+package supervisor
+
+import (
+	"fmt"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// assumedWorkers is for how many workers the first budget leaves room, before
+// any loader has said how many it has: they may outgrow a limit within the
+// second in which they are first seen.
+const assumedWorkers = 8
+
+// heard passes on what a loader said and remembers what follows from it.
+func (w *watcher) heard(s loader.Said) {
+	w.put(event.NameLoader, func(h event.Head) any {
+		e := s.LoaderSaid
+		e.Head, e.Count = h, s.Count
+		return e
+	})
+	switch s.What {
+	case event.LoaderTrimmed:
+		if s.Request == 0 {
+			w.sum.budgetTrims += max(s.Count, 1)
+			w.sum.budgetFreed += s.Freed
+		}
+	case event.LoaderRecycled:
+		if s.New != 0 {
+			w.workers.took[s.Worker] = s.New
+		}
+	case event.LoaderHello:
+		if t := w.trainer(s.PID); t != nil && !t.CanRecycle && w.voice.once("hello", t.Why) {
+			w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, s.PID, t.Why))
+		}
+	case event.LoaderOff:
+		if w.voice.once("off", s.Reason) {
+			w.Log.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))
+		}
+	}
+}
+
+func (w *watcher) trainer(pid int) *loader.Trainer {
+	for _, t := range w.loader.Trainers() {
+		if t.ID.PID == pid {
+			return &t
+		}
+	}
+	return nil
+}
+
+// budget writes what each worker may keep mapped, where that differs from what
+// stands: growth faster than our looks is met in the worker itself.
+func (w *watcher) budget() {
+	if w.loader == nil || !w.Settings.Trim || w.Settings.DryRun {
+		return
+	}
+	w.workers.trainers = w.loader.Trainers()
+	var least, rung rss.Bytes
+	last := w.loader.Budget()
+	workers := 0
+	for i := range w.readings {
+		l := &w.readings[i]
+		at, ok := w.ladder.Rung(event.ActionTrim, l)
+		if !ok {
+			continue
+		}
+		mappers := w.workers.mappers(&w.last, l.Accounting)
+		known := len(mappers) > 0
+		if !known {
+			mappers = make([]policy.Worker, assumedWorkers)
+		}
+		b, _ := policy.Budget(policy.BudgetInput{
+			Limit: *l, Rung: at, Workers: mappers, Overshoot: w.workers.overshoot, Last: last,
+		})
+		if b != 0 && (least == 0 || b < least) {
+			least, rung = b, at
+			workers = 0
+			if known {
+				workers = len(mappers)
+			}
+		}
+	}
+	if least == last {
+		return
+	}
+	if err := w.loader.SetBudget(least); err != nil {
+		w.fault("loader", err)
+		return
+	}
+	w.sum.budget = least
+	if workers > 0 && w.voice.once("budget", "") {
+		w.Log.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
+			workers, least, rung))
+	}
+}

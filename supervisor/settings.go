@@ -1,0 +1,65 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Settings is what a user chose for one run, checked already. The holder hands
+// it to the watcher as JSON.
+type Settings struct {
+	Command []string `json:"command"`
+	Version string   `json:"version"`
+	// Origins lists every option with its value and where that came from.
+	Origins []event.Setting `json:"origins"`
+
+	// Limit is --limit in bytes, or LimitShare a share (0.8 for 80%) of the
+	// limit that is found; both 0 where the user gave none.
+	Limit      rss.Bytes        `json:"limit,omitempty"`
+	LimitShare float64          `json:"limit_share,omitempty"`
+	Accounting event.Accounting `json:"accounting"`
+	// Rules is the ladder as text, from mild to hard, defaults included.
+	Rules    []string      `json:"rules"`
+	DryRun   bool          `json:"dry_run,omitempty"`
+	Interval time.Duration `json:"interval"`
+
+	Events string `json:"events,omitempty"`
+	// Loader says that loaders are to be talked to.
+	Loader bool `json:"loader"`
+	// Dir is the run directory that loader hooks talk through; empty where that
+	// is off or the directory could not be made.
+	Dir  string `json:"dir,omitempty"`
+	Trim bool   `json:"trim"`
+
+	WorkerSignal int    `json:"worker_signal,omitempty"`
+	WorkerMatch  string `json:"worker_match,omitempty"`
+
+	StopStatus int           `json:"stop_status"`
+	Grace      time.Duration `json:"grace"`
+
+	Quiet     bool   `json:"quiet,omitempty"`
+	LogFormat string `json:"log_format"`
+	// Warnings are what the holder met before the command began, told by the
+	// watcher as its first lines.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Encode returns s in the form that [DecodeSettings] reads.
+func (s *Settings) Encode() json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil {
+		// Every field is a plain value: this cannot happen.
+		panic("internal error: settings cannot be encoded: " + err.Error())
+	}
+	return b
+}
+
+// DecodeSettings reads what [Settings.Encode] wrote.
+func DecodeSettings(b []byte) (Settings, error) {
+	var s Settings
+	err := json.Unmarshal(b, &s)
+	return s, err
+}

@@ -1,0 +1,129 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+)
+
+// This file holds what the loop leaves to goroutines because it may hang.
+
+// readPatience is how long one configuration file may take: it may lie on a
+// network file system that does not answer.
+const readPatience = 2 * time.Second
+
+// readWithin reads a configuration file, or gives up.
+func readWithin(name string) ([]byte, error) {
+	type content struct {
+		b   []byte
+		err error
+	}
+	c := make(chan content, 1)
+	go func() {
+		b, err := slurm.ReadFile(name)
+		c <- content{b, err}
+	}()
+	select {
+	case got := <-c:
+		return got.b, got.err
+	case <-time.After(readPatience):
+		return nil, fmt.Errorf("cannot read %s: no answer within %v", name, readPatience)
+	}
+}
+
+// pssReader reads smaps_rollup on the side: the kernel walks the whole address
+// space for it and holds the process's mmap_lock meanwhile. What is read, and
+// how often, is budgeted to 1 % of a core.
+type pssReader struct {
+	budget proctree.PSSBudget
+	asks   chan rss.ProcID
+	reads  chan pssRead
+	busy   bool
+}
+
+type pssRead struct {
+	id  rss.ProcID
+	pss rss.PSS
+	err error
+}
+
+func newPSSReader(proc string) *pssReader {
+	r := &pssReader{asks: make(chan rss.ProcID, 1), reads: make(chan pssRead, 1)}
+	tree := proctree.New(proc)
+	go func() {
+		for id := range r.asks {
+			pss, err := tree.PSS(id)
+			r.reads <- pssRead{id, pss, err}
+		}
+	}()
+	return r
+}
+
+// update takes in what was read, asks for what is due, and hangs the last
+// reading of each process on it.
+func (r *pssReader) update(now time.Duration, tree, extra []rss.Proc) {
+	if r == nil {
+		return
+	}
+	r.budget.Update(slices.Concat(tree, extra))
+	select {
+	case got := <-r.reads:
+		r.budget.Done(got.id, got.pss, got.err, now)
+		r.busy = false
+	default:
+	}
+	if !r.busy {
+		if id, ok := r.budget.Due(now); ok {
+			r.asks <- id
+			r.busy = true
+		}
+	}
+	r.budget.Attach(tree)
+	r.budget.Attach(extra)
+}
+
+// notifier tells when something was put into the run directory, so that a
+// loader that appears is met at once and not at the next tick.
+type notifier struct {
+	wake chan struct{}
+}
+
+func newNotifier(dir string) (*notifier, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be told of new files, looks are taken instead: %w", err)
+	}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_MODIFY); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("cannot be told of new files, looks are taken instead: %w", err)
+	}
+	n := &notifier{wake: make(chan struct{}, 1)}
+	go func() {
+		defer unix.Close(fd)
+		buf := make([]byte, 16<<10)
+		for {
+			if _, err := unix.Read(fd, buf); err != nil && err != unix.EINTR {
+				return
+			}
+			select {
+			case n.wake <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return n, nil
+}
+
+// woken is the channel to wait on; nil, which never yields, without a notifier.
+func (n *notifier) woken() <-chan struct{} {
+	if n == nil {
+		return nil
+	}
+	return n.wake
+}

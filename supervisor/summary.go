@@ -1,0 +1,225 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// summary is what is remembered of a whole run.
+type summary struct {
+	watched bool // by this watcher, from the start
+	peaks   event.Peaks
+	// nearest is the reading that came nearest to its limit.
+	nearest *event.Limit
+
+	stopped     bool
+	skipped     int
+	trims       int // outcomes of trim rules
+	recycles    int
+	forked      int // of the recycles, those through the loader hook
+	failed      int
+	freed       rss.Bytes
+	paused      time.Duration
+	helped      int
+	budget      rss.Bytes // the last budget of mapped pages, 0 for none
+	budgetTrims int       // trims that workers made to keep to it
+	budgetFreed rss.Bytes
+}
+
+// peak takes in one sample.
+func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
+	var sum, noshared, pss rss.Bytes
+	known := true
+	for i := range sample.Procs {
+		p := &sample.Procs[i]
+		sum += p.RSS
+		noshared += p.NoShared()
+		low, _ := p.PSSRange()
+		pss += low
+		known = known && (p.PSS != nil || p.RSS == 0)
+	}
+	if sum > 0 {
+		raise(&s.peaks.RSS, sum)
+		raise(&s.peaks.NoShared, noshared)
+		if known {
+			raise(&s.peaks.PSS, pss)
+		}
+	}
+	for i := range limits {
+		l := &limits[i]
+		if l.Name == event.LimitCgroup {
+			raise(&s.peaks.Cgroup, l.Used)
+		}
+		// The node is everybody's: it is no measure of this job.
+		if l.Limit == 0 || l.Name == event.LimitNode || l.Name == event.LimitThrottle {
+			continue
+		}
+		if s.nearest == nil || l.Ratio() > s.nearest.Ratio() {
+			c := *l
+			s.nearest = &c
+		}
+	}
+}
+
+func raise(peak **rss.Bytes, v rss.Bytes) {
+	if *peak == nil || v > **peak {
+		*peak = &v
+	}
+}
+
+// acted takes in what an action brought.
+func (s *summary) acted(a event.Action, o *event.Outcome) {
+	switch {
+	case o.Reason == event.ReasonDryRun:
+		return
+	case !o.OK:
+		s.failed++
+		return
+	case a == event.ActionTrim:
+		s.trims++
+	case a == event.ActionRecycle:
+		s.recycles++
+	}
+	s.freed += o.Freed
+	s.paused += time.Duration(o.Paused * float64(time.Second))
+	if o.Freed > 0 {
+		s.helped++
+	}
+}
+
+// end says the last words: exit is nil where the holder went without one.
+func (w *watcher) end(exit *hold.Exit) {
+	w.poll()
+	w.flight = nil
+	s := &w.sum
+	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
+	run := policy.Run{
+		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil,
+		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
+	}
+	if s.nearest != nil {
+		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
+	}
+	for _, k := range w.limits.OOMKills() {
+		// A level's count includes the levels below it on cgroup v2.
+		run.OOMKills = max(run.OOMKills, k.OOMKill)
+	}
+	switch {
+	case exit == nil:
+	case exit.Signal != 0:
+		name := unix.SignalName(unix.Signal(exit.Signal))
+		if name == "" {
+			name = fmt.Sprintf("SIG%d", exit.Signal)
+		}
+		out.Signal = &name
+		run.Killed = exit.Signal == int(unix.SIGKILL) && !s.stopped
+	default:
+		out.Code = &exit.Code
+	}
+	if s.stopped {
+		out.By, out.Code, out.Signal = "rsswarden", &w.Settings.StopStatus, nil
+	}
+	advice := policy.Advise(run)
+	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
+	w.put(event.NameExit, func(h event.Head) any {
+		out.Head = h
+		return out
+	})
+	for _, line := range w.summaryLines(exit, &out, run) {
+		w.Log.Info(line)
+	}
+	if w.stream != nil {
+		w.stream.Close(flush)
+	}
+}
+
+// summaryLines is what a person reads at the end.
+func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run) []string {
+	s := &w.sum
+	how := "rsswarden's holder ended first"
+	switch {
+	case s.stopped:
+		how = fmt.Sprintf("stopped by rsswarden, exit status %d", w.Settings.StopStatus)
+	case out.Signal != nil:
+		how = "killed by " + *out.Signal
+	case exit != nil:
+		how = fmt.Sprintf("exit status %d", exit.Code)
+	}
+	lines := []string{fmt.Sprintf("%s after %s; peaks of its tree: %s", how, short(w.now()), peaks(&s.peaks))}
+	if s.nearest != nil {
+		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
+	}
+	if text := s.deeds(); text != "" {
+		lines = append(lines, text)
+	}
+	if run.OOMKills > 0 {
+		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
+	}
+	verdict := "verdict: " + string(out.Verdict)
+	if out.Advice != 0 {
+		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
+	}
+	if out.AdviceWhy != "" {
+		verdict += " (" + out.AdviceWhy + ")"
+	}
+	return append(lines, verdict)
+}
+
+func peaks(p *event.Peaks) string {
+	text := ""
+	for _, e := range []struct {
+		v    *rss.Bytes
+		name string
+	}{{p.RSS, "summed RSS"}, {p.PSS, "summed PSS"}, {p.NoShared, "without shared pages"}} {
+		if e.v != nil {
+			text += fmt.Sprintf(", %s %v", e.name, *e.v)
+		}
+	}
+	if p.Cgroup != nil {
+		text += fmt.Sprintf("; of its cgroup: unreclaimable %v", *p.Cgroup)
+	}
+	if text == "" {
+		return "not seen, it was too short"
+	}
+	return strings.TrimPrefix(text, ", ")
+}
+
+// deeds says what was done and what it cost.
+func (s *summary) deeds() string {
+	var parts []string
+	if s.budgetTrims > 0 {
+		parts = append(parts, fmt.Sprintf("workers trimmed themselves %d times to keep to %v of mapped pages each (%v given back in all)",
+			s.budgetTrims, s.budget, s.budgetFreed))
+	}
+	if s.trims > 0 {
+		parts = append(parts, fmt.Sprintf("trimmed %d times", s.trims))
+	}
+	if s.recycles > 0 {
+		parts = append(parts, fmt.Sprintf("recycled %d workers", s.recycles))
+	}
+	if s.failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d actions did not work", s.failed))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "done: " + strings.Join(parts, ", ")
+	if s.freed > 0 {
+		text += fmt.Sprintf("; freed %v in all", s.freed)
+	}
+	if s.paused > 0 {
+		text += ", trainer paused " + short(s.paused) + " in all"
+	}
+	if s.forked > 0 {
+		text += "; data order kept, random draws inside replaced workers changed"
+	}
+	return text
+}

@@ -1,0 +1,257 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// flush is how long the watcher takes at most for its last words; the holder
+// waits for 2 s.
+const flush = 1500 * time.Millisecond
+
+// coolDown is the pause between an action that was enough and the next. What
+// an action brought is measured at once, no average lags behind it, so there is
+// nothing to wait for but the next crossing.
+const coolDown = 200 * time.Millisecond
+
+// Options are what one watcher works with.
+type Options struct {
+	Settings Settings
+	Link     *hold.Link
+	Proc     string // "/proc"
+	Sys      string // "/sys"
+	Self     int    // PID of the watcher
+	Lookup   func(string) (string, bool)
+	Log      *zap.Logger
+}
+
+// watcher is the state of the loop. Only the loop's goroutine touches it.
+type watcher struct {
+	Options
+	command rss.ProcID
+	started time.Time
+
+	tree   *proctree.Reader
+	limits *limit.Set
+	ladder *policy.State
+	loader *loader.Control // nil where loaders are not talked to
+	pool   *matcher        // nil without --worker-match
+	pss    *pssReader      // nil where no limit is compared in PSS
+	news   *notifier       // nil where inotify is not to be had
+	stream *event.Stream   // nil without --events
+	voice  *voice
+	asked  <-chan answer // scontrol's answer, nil where nobody was asked
+
+	seq      uint64
+	last     rss.Sample    // the last full reading
+	readings []event.Limit // … of the limits, with forecasts
+	binding  int           // index in readings, -1 for none
+	fullAt   time.Duration
+	sampleAt time.Duration // when a sample event was written last
+	rates    map[event.LimitName]*policy.Rate
+	said     []action.Said // by loaders, since the action in flight looked last
+	flight   *inFlight
+	workers  workforce
+	sum      summary
+}
+
+// Watch watches the command of opt.Link until it has ended, and says so.
+func Watch(opt Options) {
+	begin := opt.Link.Begin()
+	w := &watcher{
+		Options: opt,
+		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
+		started: time.Now(),
+		tree:    proctree.New(opt.Proc),
+		binding: -1,
+		rates:   map[event.LimitName]*policy.Rate{},
+		workers: newWorkforce(),
+		voice:   newVoice(opt.Log),
+	}
+	w.sum.watched = begin.Attempt <= 1
+	if w.Settings.Events != "" {
+		w.stream = event.NewStream(w.Settings.Events, func(err error) {
+			opt.Log.Warn(fmt.Sprintf("%v; the command runs on", err))
+		})
+	}
+	w.open(begin)
+	w.loop()
+}
+
+// now is the time since the watcher started.
+func (w *watcher) now() time.Duration { return time.Since(w.started) }
+
+// open sets up everything that a run needs and says what was found.
+func (w *watcher) open(begin hold.Begin) {
+	s := &w.Settings
+	var warnings []limit.Warning
+	w.limits, warnings = limit.Find(context.Background(), limit.Config{
+		Proc: w.Proc, Sys: w.Sys, PID: begin.Holder,
+		Self: []int{begin.Holder, w.Self},
+		User: s.Limit, UserShare: s.LimitShare, Accounting: s.Accounting,
+		Lookup: w.Lookup,
+		Slurm:  slurm.Search{Lookup: w.Lookup, ReadFile: readWithin},
+	})
+	var rules []policy.Rule
+	for _, text := range s.Rules {
+		r, err := policy.ParseRule(text)
+		if err != nil {
+			w.fault("rules", err)
+			continue
+		}
+		rules = append(rules, r)
+	}
+	options := policy.Options{CoolDown: coolDown}
+	if begin.Attempt > 1 {
+		options.FirstID = uint64(begin.Attempt)<<32 | 1
+	}
+	w.ladder = policy.New(rules, options)
+	var err error
+	if s.Dir != "" {
+		if w.loader, err = loader.Open(s.Dir); err != nil {
+			w.fault("loader", err)
+		} else if w.news, err = newNotifier(s.Dir); err != nil {
+			w.fault("inotify", err)
+		}
+	}
+	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
+		w.fault("worker-match", err)
+	}
+	if w.limits.NeedsPSS() {
+		w.pss = newPSSReader(w.Proc)
+	}
+	// A subreaper brings orphans back under the task, where slurmstepd counts
+	// them; so only where nobody sums by parent.
+	if !w.limits.SumsByPPID() {
+		if err := w.Link.Subreaper(true); err != nil {
+			w.fault("subreaper", err)
+		}
+	}
+	w.full()
+	w.sayStart(begin)
+	for _, warning := range append(warnings, w.limits.Warnings()...) {
+		w.fault(warning.Part, fmt.Errorf("%s", warning.Text))
+	}
+	for _, text := range s.Warnings {
+		w.fault("start", fmt.Errorf("%s", text))
+	}
+	w.askScontrol()
+}
+
+// sayStart writes the start event and the first line.
+func (w *watcher) sayStart(begin hold.Begin) {
+	s := &w.Settings
+	w.put(event.NameStart, func(h event.Head) any {
+		return event.Start{
+			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
+			Settings: s.Origins, Limits: w.readings, Restarts: max(begin.Attempt-1, 0),
+		}
+	})
+	if begin.Attempt > 1 {
+		w.Log.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
+	}
+	w.Log.Info(watching(s, begin.PID, w.readings))
+	job, ok := w.limits.Job()
+	parent := ""
+	if p, err := w.tree.One(begin.Holder); err == nil {
+		if pp, err := w.tree.One(p.Parent); err == nil {
+			parent = pp.Comm
+		}
+	}
+	if text := noExec(job, ok, parent); text != "" {
+		w.Log.Warn(text)
+	}
+}
+
+// put stamps and queues an event, where anybody reads events.
+func (w *watcher) put(name event.Name, make func(event.Head) any) {
+	if w.stream != nil {
+		w.stream.Put(name, make(w.stream.Stamp(name, time.Now())))
+	}
+}
+
+// fault says that a part of ours does not work. The command runs on.
+func (w *watcher) fault(part string, err error) {
+	if !w.voice.once(part, err.Error()) {
+		return
+	}
+	w.Log.Warn(fmt.Sprintf("%s: %v", part, err))
+	w.put(event.NameFault, func(h event.Head) any {
+		return event.Fault{Head: h, Part: part, Error: err.Error()}
+	})
+}
+
+// answer is what scontrol said.
+type answer struct {
+	rules    slurm.Enforcement
+	rulesErr error
+	open     bool // files had left it open what slurmstepd does
+	end      time.Time
+	endErr   error
+}
+
+// askScontrol asks what files and environment left open, late and on the side:
+// thousands of ranks that all ask at their start are a storm.
+func (w *watcher) askScontrol() {
+	job, ok := w.limits.Job()
+	open := w.limits.LeftOpen()
+	if !ok || job.LocalID != 0 || !open && !job.End.IsZero() {
+		return
+	}
+	answers := make(chan answer, 1)
+	w.asked = answers
+	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
+		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
+	}
+	go func() {
+		time.Sleep(rand.N(5 * time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		a := answer{open: open}
+		if open {
+			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, job, slurm.Search{Lookup: w.Lookup, ReadFile: readWithin, Scontrol: scontrol})
+		}
+		a.end = job.End
+		if a.end.IsZero() {
+			a.end, a.endErr = slurm.FindEnd(ctx, job, scontrol)
+		}
+		answers <- a
+	}()
+}
+
+// answered takes in what scontrol said.
+func (w *watcher) answered(a answer) {
+	w.asked = nil
+	if a.open {
+		w.limits.SetEnforcement(a.rules, a.rulesErr)
+		if w.pss == nil && w.limits.NeedsPSS() {
+			w.pss = newPSSReader(w.Proc)
+		}
+	}
+	if a.endErr == nil {
+		w.limits.SetEnd(a.end)
+	}
+	w.full()
+	w.put(event.NameLimit, func(h event.Head) any {
+		for i := range w.readings {
+			if l := &w.readings[i]; l.Name == event.LimitSlurm && a.open || l.Name == event.LimitTime {
+				return event.Found{Head: h, Limit: *l}
+			}
+		}
+		return event.Fault{Head: h, Part: "slurm", Error: "scontrol added nothing"}
+	})
+}

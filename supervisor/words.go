@@ -1,0 +1,184 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file holds what people read. Every sentence with a number says which
+// limit it is held against, who enforces that, and where it was read.
+
+// sums tells what an accounting adds up.
+var sums = map[event.Accounting]string{
+	event.AccountingRSS:      "summed RSS",
+	event.AccountingPSS:      "summed PSS",
+	event.AccountingNoShared: "summed RSS less shared pages",
+	event.AccountingCgroup:   "unreclaimable memory",
+	event.AccountingVirtual:  "summed virtual size",
+}
+
+// against says who compares what with a limit, in parentheses behind a number.
+func against(l *event.Limit) string {
+	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
+	if who == "" {
+		who = "nobody"
+	}
+	text := who + " acts on "
+	switch l.Name {
+	case event.LimitCgroup, event.LimitSlurm, event.LimitNode:
+		text = who + " kills on "
+	case event.LimitThrottle:
+		text = "slow, not dead: throttled on "
+	case event.LimitUser:
+		text = "our own rules act on "
+	}
+	text += sums[l.Accounting]
+	if l.Accounting == "" || l.Name == event.LimitNode {
+		text = strings.TrimSuffix(text, sums[l.Accounting]) + "the node's used memory"
+	}
+	if l.LimitSource != "" {
+		text += "; limit from " + place(l.LimitSource)
+	}
+	return "(" + text + ")"
+}
+
+// place shortens a path to its last two names; events have all of it.
+func place(source string) string {
+	if !strings.HasPrefix(source, "/") {
+		return source
+	}
+	names := strings.Split(source, "/")
+	if len(names) > 3 {
+		return strings.Join(names[len(names)-2:], "/")
+	}
+	return source
+}
+
+// memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
+// (slurmstepd kills on summed RSS; limit from RLIMIT_RSS)".
+func memory(l *event.Limit) string {
+	return fmt.Sprintf("memory %s of %v %s", percent(l.Used, l.Limit), l.Limit, against(l))
+}
+
+func percent(used, limit rss.Bytes) string { return fmt.Sprintf("%.0f %%", 100*used.Of(limit)) }
+
+// forecast says when a limit will be reached, as a range.
+func forecast(d *event.Decision) string {
+	if d.ETA == nil {
+		return ""
+	}
+	text := "; at this rate full in " + about(*d.ETA)
+	if d.ETALow != nil && d.ETAHigh != nil {
+		text += fmt.Sprintf(" (%s to %s)", about(*d.ETALow), about(*d.ETAHigh))
+	}
+	return text
+}
+
+// about gives seconds as people say them: "40 s", "12 min", "3.5 h".
+func about(seconds float64) string {
+	switch {
+	case seconds < 100:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds < 100*60:
+		return fmt.Sprintf("%.0f min", seconds/60)
+	default:
+		return fmt.Sprintf("%.1f h", seconds/3600)
+	}
+}
+
+// short gives a duration to two digits: "7 ms", "1.2 s".
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// command gives a command line in at most n bytes.
+func command(args []string, n int) string {
+	text := strings.Join(args, " ")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > n {
+		text = strings.ToValidUTF8(text[:n-3], "") + "..."
+	}
+	return text
+}
+
+// watching is the first line: what is watched, and the limit that leaves the
+// least room. Which one is nearest in proportion means nothing before the
+// command has grown.
+func watching(s *Settings, pid int, limits []event.Limit) string {
+	text := fmt.Sprintf("watching %s (process %d): ", command(s.Command, 60), pid)
+	var least *event.Limit
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 || l.Name == event.LimitThrottle || least != nil && least.Headroom() <= l.Headroom() {
+			continue
+		}
+		least = l
+	}
+	if least == nil {
+		return text + "nothing here limits its memory"
+	}
+	return text + fmt.Sprintf("%v may be used, %s are %s", least.Limit, percent(least.Used, least.Limit), against(least))
+}
+
+// noExec warns that signals of Slurm will not arrive: slurmstepd sends them to
+// its own child, which is a shell that waits for us.
+func noExec(job slurm.Job, ok bool, parent string) string {
+	if !ok || job.StepID != slurm.StepBatch || parent == "slurmstepd" {
+		return ""
+	}
+	return "the batch script stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) will not arrive; " +
+		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
+}
+
+// did tells an action in the past tense.
+var did = map[event.Action]string{
+	event.ActionTrim:    "workers trimmed",
+	event.ActionRecycle: "recycled worker",
+	event.ActionStop:    "stopped the command",
+}
+
+// outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
+// trainer paused 7 ms".
+func outcome(a event.Action, o *event.Outcome) string {
+	text := did[a]
+	if !o.OK {
+		text = string(a) + " did not work"
+		if o.Reason == event.ReasonDryRun {
+			return "would " + string(a) + " (dry run)"
+		}
+	}
+	if o.PID != 0 {
+		text += fmt.Sprintf(" %d", o.PID)
+	}
+	if !o.OK {
+		text += ": " + string(o.Reason)
+		if o.Detail != "" {
+			text += ", " + o.Detail
+		}
+		return text
+	}
+	text += fmt.Sprintf(", freed %v", o.Freed)
+	if o.Paused > 0 {
+		text += ", trainer paused " + short(time.Duration(o.Paused*float64(time.Second)))
+	}
+	return text
+}

@@ -1,0 +1,190 @@
+package supervisor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// workforce is what is known of the loader workers of the job.
+type workforce struct {
+	trainers []loader.Trainer
+	staff    map[int]*worker // living workers by PID
+	took     map[int]int     // PID of the replacement by that of the worker it replaced
+
+	// leastFile is the least file-mapped memory any worker had when it was
+	// seen first: what a fresh one has in libraries alone.
+	leastFile rss.Bytes
+	overshoot rss.Bytes // the most that a worker was seen above its budget
+	malformed int       // files of loaders that could not be understood
+}
+
+type worker struct {
+	id      rss.ProcID
+	trainer int           // PID of its trainer, 0 for a pool's worker
+	first   rss.Proc      // as first seen
+	since   time.Duration // when that was
+	fresh   bool          // it took the place of one that was recycled
+	able    bool          // it can be recycled
+}
+
+func newWorkforce() workforce {
+	return workforce{staff: map[int]*worker{}, took: map[int]int{}}
+}
+
+// mark gives every process of the sample its role and notes who is new.
+func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
+	var roles map[int]rss.Role
+	if c != nil {
+		roles = c.Roles()
+		f.trainers = c.Trainers()
+	}
+	alive := make(map[int]*worker, len(f.staff))
+	join := func(pid, trainer int, able bool) {
+		p := s.Find(pid)
+		if p == nil || p.State == 'Z' {
+			return
+		}
+		e := f.staff[pid]
+		if e == nil || e.id != p.ID {
+			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono}
+			if f.leastFile == 0 || p.File < f.leastFile {
+				f.leastFile = p.File
+			}
+		}
+		e.able = able
+		alive[pid] = e
+	}
+	for i := range s.Procs {
+		if role, ok := roles[s.Procs[i].ID.PID]; ok {
+			s.Procs[i].Role = role
+		}
+	}
+	for _, t := range f.trainers {
+		for _, l := range t.Loaders {
+			for _, pid := range l.Workers {
+				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle)
+			}
+		}
+	}
+	for _, id := range pool.workers(s) {
+		if p := s.Find(id.PID); p != nil {
+			p.Role = rss.RoleWorker
+		}
+		join(id.PID, 0, true)
+	}
+	for old, replacement := range f.took {
+		if e := alive[replacement]; e != nil {
+			e.fresh = true
+		}
+		if alive[old] != nil && !slices.Contains(f.leaving(), old) {
+			delete(f.took, old) // its PID was given out again
+		}
+	}
+	f.staff = alive
+}
+
+// leaving lists the workers that were replaced and still live.
+func (f *workforce) leaving() []int {
+	var pids []int
+	for _, t := range f.trainers {
+		for _, l := range t.Loaders {
+			pids = append(pids, l.Leaving...)
+		}
+	}
+	return pids
+}
+
+// counted is what a limit with this accounting counts of a process. A cgroup
+// is charged for shared pages once, so of a worker only its anonymous memory
+// tells.
+func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
+	switch a {
+	case event.AccountingPSS:
+		low, _ := p.PSSRange()
+		return low
+	case event.AccountingNoShared:
+		return p.NoShared()
+	case event.AccountingRSS:
+		return p.RSS
+	case event.AccountingVirtual:
+		return p.Virtual
+	}
+	return p.Anon
+}
+
+// fresh is what a limit would count of a worker that has only just started in
+// the place of e: for a loader's, forked from its trainer, the trainer's
+// anonymous memory, which a cgroup is not charged for again.
+func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Bytes {
+	if e.trainer == 0 {
+		return counted(&e.first, a)
+	}
+	t := s.Find(e.trainer)
+	if t == nil {
+		return counted(&e.first, a)
+	}
+	if a == event.AccountingRSS {
+		return t.Anon + f.leastFile
+	}
+	return t.Anon
+}
+
+// candidates returns the workers that could be recycled, with what each counts
+// above a fresh one, and their PIDs in the same order. hurry leaves out how
+// long ago each was recycled: where the limit is that near, it does not matter.
+func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([]policy.Worker, []int) {
+	var list []policy.Worker
+	var pids []int
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		e := f.staff[p.ID.PID]
+		if e == nil || !e.able || e.id != p.ID {
+			continue
+		}
+		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
+		if e.fresh && !hurry {
+			w.RecycledAgo = max(s.Mono-e.since, 1)
+		}
+		list = append(list, w)
+		pids = append(pids, p.ID.PID)
+	}
+	return list, pids
+}
+
+// mappers returns the processes that fetch data through the hook, and how much
+// each has mapped from files. Workers that are not in the sample yet count
+// nothing.
+func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
+	var list []policy.Worker
+	add := func(pid int) {
+		m := policy.Worker{ID: rss.ProcID{PID: pid}}
+		if p := s.Find(pid); p != nil {
+			m.ID, m.Mapped, m.Counted = p.ID, p.File, counted(p, a)
+			m.CountedMapped = p.File
+			if a == event.AccountingPSS && p.RSS > 0 {
+				m.CountedMapped = p.File.Scale(m.Counted.Of(p.RSS))
+			}
+		}
+		list = append(list, m)
+	}
+	for _, t := range f.trainers {
+		self := false
+		for _, l := range t.Loaders {
+			if l.NumWorkers == 0 {
+				self = true
+			}
+			for _, pid := range l.Workers {
+				add(pid)
+			}
+		}
+		if self {
+			add(t.ID.PID)
+		}
+	}
+	return list
+}
