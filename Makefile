@@ -37,9 +37,16 @@ bench: ## ours beside the peers', in one run, with the ratios
 	@.ci/setup test
 	go test -run '^$$' -bench . -benchmem ./...
 
+# The counts take two hours on two cores. The loader's tests of rare faults are
+# those of `make test` with greater counts.
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
 	@.ci/setup test
-	go test -tags endurance -count=1 -p 1 -timeout 170m -v -run Endurance ./... 2>&1 | tee endurance.log
+	@set -o pipefail; { \
+	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./cmd/rsswarden && \
+	go test -tags endurance -count=1 -timeout 30m -v -run Endurance ./examples && \
+	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 60m -v \
+		-run 'HookRaises|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
+	} 2>&1 | tee endurance.log
 
 clean: ## remove what build made
 	rm -rf bin

@@ -188,23 +188,3 @@ func TestCheckpointRequeue(t *testing.T) {
 		t.Errorf("checksum %s when resumed from the job's checkpoint, in one run %s", got, want)
 	}
 }
-
-func TestEnduranceRequeueResumes(t *testing.T) {
-	if os.Getenv("RSSWARDEN_ENDURANCE") == "" {
-		t.Skip("takes over two minutes: set RSSWARDEN_ENDURANCE=1")
-	}
-	s := newStand(t)
-	want := s.bare(t)
-	got := s.requeued(t).Wait(t)
-	if got.State != "COMPLETED" {
-		t.Fatalf("%s, exit status %d\n%s%s", got.State, got.ExitCode, got.Stdout, got.Stderr)
-	}
-	for _, say := range []string{"turn 1\n", "checkpoint at epoch ", "turn 2\n", "resumed from "} {
-		if !strings.Contains(got.Stdout, say) {
-			t.Errorf("the output has no %q:\n%s", say, got.Stdout)
-		}
-	}
-	if sum := checksum(t, got.Stdout); sum != want {
-		t.Errorf("checksum %s after a requeue, in one run %s", sum, want)
-	}
-}

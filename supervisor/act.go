@@ -21,7 +21,8 @@ type inFlight struct {
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 }
 
-// hurryETA is the time to the limit below which a worker may be recycled again although it was only just.
+// hurryETA is the time to the limit below which a worker may be recycled again
+// although it was only just.
 const hurryETA = policy.RecycleEvery
 
 // trimFloor is the mapped memory below which a worker is not worth asking:
@@ -87,8 +88,8 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	return index, gain, reason, pids
 }
 
-// timeLeft is the time to the limit: as forecast, else at the fastest rate
-// seen; 0 where nothing grows.
+// timeLeft is the time to the limit: as forecast, else at the fastest rate seen.
+// It is 0 where nothing grows, and only there.
 func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 	seconds := 0.0
 	if rate := w.rate(l.Name).PerSecond(w.now()); rate > 0 {
@@ -97,7 +98,12 @@ func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 	if l.ETA != nil {
 		seconds = *l.ETA
 	}
-	return time.Duration(min(seconds, 1e9) * float64(time.Second))
+	// At the limit there is no time left, which is not the same as no growth.
+	left := time.Duration(min(seconds, 1e9) * float64(time.Second))
+	if l.Headroom() == 0 || seconds > 0 {
+		left = max(left, 1)
+	}
+	return left
 }
 
 // decide begins what the ladder decided.

@@ -18,7 +18,7 @@ const assumedWorkers = 8
 func (w *watcher) heard(s loader.Said) {
 	w.put(event.NameLoader, func(h event.Head) any {
 		e := s.LoaderSaid
-		e.Head, e.Count = h, s.Count
+		e.Head, e.Count, e.Exit = h, s.Count, s.Exit
 		return e
 	})
 	switch s.What {

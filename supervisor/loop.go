@@ -73,9 +73,16 @@ func (w *watcher) tick() {
 	}
 	w.rate(b.Name).Add(now, growing(&fast.Limit))
 	b.Used, b.UsedMax, b.Charged = fast.Limit.Used, fast.Limit.UsedMax, fast.Limit.Charged
-	if fast.Limit.Used >= rung {
+	if growing(&fast.Limit) >= min(rung, w.again(b)) {
 		w.full()
 	}
+}
+
+// again is the use from which on a limit whose rungs were crossed is judged
+// anew: a worker that had nothing to give back may have by then.
+func (w *watcher) again(l *event.Limit) rss.Bytes {
+	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit})
+	return max(first, w.fullUsed+max(policy.MinGain(0), l.Limit/100))
 }
 
 // pause is how long to wait before the next look.
@@ -89,7 +96,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	}
 	if w.binding >= 0 {
 		b := &w.readings[w.binding]
-		headroom := w.ladder.NextRung(b).Sub(growing(b))
+		headroom := min(w.ladder.NextRung(b), w.again(b)).Sub(growing(b))
 		pause = min(pause, policy.Pause(headroom, w.rate(b.Name).PerSecond(now), w.Settings.Interval))
 	}
 	// A full look is due an interval after the last, whatever the headroom.
@@ -99,11 +106,12 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	return max(pause, policy.MinPause)
 }
 
-// growing is the reading whose rate counts: PSS moves between two readings
-// only by its upper bound, while the upper bound of a cgroup's use is its whole
-// charge, page cache included.
+// growing is the reading whose growth counts between two full looks. One
+// counter bounds PSS and what is not shared only from above, while the upper
+// bound of a cgroup's use is its whole charge, page cache included.
 func growing(l *event.Limit) rss.Bytes {
-	if l.Accounting == event.AccountingPSS {
+	switch l.Accounting {
+	case event.AccountingPSS, event.AccountingNoShared:
 		return l.UsedMax
 	}
 	return l.Used
@@ -176,6 +184,9 @@ func (w *watcher) step() {
 	res := w.ladder.Step(in)
 	w.readings = res.Limits
 	w.binding = policy.Binding(w.readings)
+	if w.binding >= 0 {
+		w.fullUsed = w.readings[w.binding].Used
+	}
 	w.budget()
 	for _, s := range res.Skipped {
 		w.skipped(s)

@@ -60,7 +60,8 @@ type watcher struct {
 	last     rss.Sample    // the last full reading
 	readings []event.Limit // … of the limits, with forecasts
 	binding  int           // index in readings, -1 for none
-	fullAt   time.Duration
+	fullAt   time.Duration // when the last full look was taken
+	fullUsed rss.Bytes     // … and what the binding limit's use was
 	sampleAt time.Duration // when a sample event was written last
 	rates    map[event.LimitName]*policy.Rate
 	said     []action.Said // by loaders, since the action in flight looked last

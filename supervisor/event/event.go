@@ -144,6 +144,9 @@ type LoaderSaid struct {
 	// Count is how many trims one report stands for, where a worker keeps to a
 	// budget by itself.
 	Count int `json:"count,omitempty"`
+	// Exit is the exit status of a worker that was replaced, negative for a
+	// signal.
+	Exit int `json:"exit,omitempty"`
 }
 
 // Fault says that a part of rsswarden stopped working.

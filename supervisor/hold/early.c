@@ -36,6 +36,9 @@ __attribute__((constructor)) static void note(int argc, char **argv) {
 	if (!asked_to_run()) return;
 #endif
 	struct hold_early *e = &hold_early;
+#ifdef __GLIBC__
+	hold_room(argv);
+#endif
 	for (int s = 1; s <= 64; s++) {
 		struct raw_action a;
 		if (raw_sigaction(s, NULL, &a) == 0 && (void *)a.handler == (void *)SIG_IGN) e->ignored |= RAW_BIT(s);
@@ -43,6 +46,7 @@ __attribute__((constructor)) static void note(int argc, char **argv) {
 	// The five that a thread raises by a fault of its own cannot wait.
 	uint64_t all = ~(RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP));
 	raw_sigmask(SIG_BLOCK, &all, &e->blocked);
+	syscall(SYS_rt_sigpending, &e->pending, sizeof e->pending);
 	struct rlimit r;
 	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
 		e->nofile_soft = r.rlim_cur;

@@ -12,6 +12,7 @@ struct hold_early {
 	int active; // argv[1] is "run": the state below is noted, signals are blocked
 	uint64_t ignored;
 	uint64_t blocked;
+	uint64_t pending; // sent before exec, and waiting since
 	uint64_t nofile_soft, nofile_hard;
 	int closed;    // bit n: descriptor n (0, 1, 2) was closed
 	int pdeathsig; // PR_GET_PDEATHSIG
@@ -42,6 +43,7 @@ struct hold_child {
 
 enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
+void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
 pid_t hold_spawn(struct hold_child *c); // PID, or -errno when no process could be made
 int hold_exec(struct hold_child *c);    // replaces this process; returns errno
 int hold_install(int mode, int fd);     // one handler for all signals, instead of the Go runtime's

@@ -16,6 +16,7 @@ type verdict int
 
 const (
 	toCommand verdict = iota // forward it
+	toParent                 // the command sent it to its parent, which bare is ours
 	hasIt                    // the group got it, the command with it
 	ours                     // it is about this process, not about the command
 )
@@ -23,11 +24,14 @@ const (
 // circumstances are what a judgement needs to know of the world.
 type circumstances struct {
 	self, watcher int
+	command       int
 	sameGroup     bool // the command is in our process group
 	leader        bool // we lead our session
 	early         bool // it was pending before there was a command
+	brought       bool // and before we were executed
 	witness       bool // the watcher can testify for this signal
 	seen          bool // and has it pending: the group got it
+	doubtful      bool // what it has pending has served as evidence already
 }
 
 var (
@@ -46,13 +50,22 @@ const siTkill = -6 // si_code of tgkill(2), by which the runtime preempts thread
 func judge(a *arrival, c *circumstances) verdict {
 	kernel := a.code > 0
 	switch {
-	case c.early && a.code != siTkill:
+	case c.brought && a.code != siTkill:
 		// Not even our own PID: until exec it was the user's.
+		return toCommand
+	case c.early && a.pid != c.self && !(kernel && ownUse.has(a.signo)):
 		return toCommand
 	case !kernel && a.pid != 0 && (a.pid == c.self || a.pid == c.watcher):
 		return ours
 	case kernel && ownUse.has(a.signo):
 		return ours
+	case !kernel && a.pid != 0 && a.pid == c.command:
+		// Either to its parent or, more often, to its group. In doubt the
+		// latter: nobody's parent is signalled by mistake.
+		if c.sameGroup && (c.seen || c.doubtful || !c.witness) {
+			return hasIt
+		}
+		return toParent
 	case !c.sameGroup:
 		return toCommand
 	case kernel && fromTerminal.has(a.signo):

@@ -12,13 +12,15 @@ func TestJudge(t *testing.T) {
 		user   = 0
 		sender = 500
 	)
-	in := circumstances{self: 100, watcher: 101, sameGroup: true}
+	in := circumstances{self: 100, watcher: 101, command: 102, sameGroup: true}
 	with := func(f func(*circumstances)) circumstances { c := in; f(&c); return c }
 	out := with(func(c *circumstances) { c.sameGroup = false })
 	can := with(func(c *circumstances) { c.witness = true })
 	seen := with(func(c *circumstances) { c.witness, c.seen = true, true })
 	leader := with(func(c *circumstances) { c.leader = true })
+	doubtful := with(func(c *circumstances) { c.witness, c.doubtful = true, true })
 	early := with(func(c *circumstances) { c.early = true })
+	brought := with(func(c *circumstances) { c.early, c.brought = true, true })
 	for _, test := range []struct {
 		name string
 		sig  unix.Signal
@@ -45,11 +47,19 @@ func TestJudge(t *testing.T) {
 		{"an alarm set before exec", unix.SIGALRM, kernel, 0, in, toCommand},
 		{"our own CPU limit", unix.SIGXCPU, kernel, 0, in, ours},
 		{"SIGXCPU sent", unix.SIGXCPU, user, sender, in, toCommand},
-		{"a child of ours", unix.SIGCHLD, 1, 102, in, ours},
+		{"a child of ours", unix.SIGCHLD, 1, 103, in, ours},
 		{"SIGCHLD sent", unix.SIGCHLD, user, sender, in, toCommand},
 		{"waiting before the start", unix.SIGTERM, user, sender, early, toCommand},
 		{"waiting before the start, from the terminal", unix.SIGINT, kernel, 0, early, toCommand},
-		{"sent to itself before exec", unix.SIGUSR1, user, 100, early, toCommand},
+		{"sent to itself before exec", unix.SIGUSR1, user, 100, brought, toCommand},
+		{"our own write beyond RLIMIT_FSIZE", unix.SIGXFSZ, user, 100, early, ours},
+		{"our own CPU limit before the start", unix.SIGXCPU, kernel, 0, early, ours},
+		{"SIGXCPU waiting at exec", unix.SIGXCPU, kernel, 0, brought, toCommand},
+		{"from the command to its parent", unix.SIGUSR1, user, 102, can, toParent},
+		{"from the command to its parent's group", unix.SIGUSR1, user, 102, out, toParent},
+		{"from the command to its group", unix.SIGTERM, user, 102, seen, hasIt},
+		{"from the command, again at once", unix.SIGTERM, user, 102, doubtful, hasIt},
+		{"from the command, no witness", unix.SIGTERM, user, 102, in, hasIt},
 		{"the runtime's preemption", unix.SIGURG, siTkill, 100, early, ours},
 	} {
 		if got := judge(&arrival{signo: int(test.sig), code: test.code, pid: test.pid}, &test.c); got != test.want {

@@ -12,12 +12,14 @@ import (
 type holder struct {
 	opts    Options
 	self    int
+	parent  int // ours, when we began
 	pid     int // the command
 	pidfd   int // -1 where the kernel has none
 	signals int // signalfd
 	noted   int // pipe of the handler: signals that cannot be blocked
 	wake    int // its other end
 
+	brought signalSet // pending when we were executed
 	early   signalSet // pending in the signalfd when the command was started
 	began   uint64    // when that was, CLOCK_MONOTONIC
 	late    signalSet // reported pending while signals were being read
@@ -210,10 +212,16 @@ func (h *holder) signal(a *arrival, early bool) {
 	}
 	group := unix.Getpgrp()
 	c := circumstances{
-		self:    h.self,
-		watcher: h.watcher.pid,
-		leader:  isLeader(h.self),
-		early:   early,
+		self:     h.self,
+		watcher:  h.watcher.pid,
+		command:  h.pid,
+		leader:   isLeader(h.self),
+		early:    early,
+		doubtful: h.witness.used.has(a.signo),
+	}
+	if early && h.brought.has(a.signo) {
+		h.brought &^= bit(a.signo)
+		c.brought = true
 	}
 	if g, err := unix.Getpgid(h.pid); err == nil {
 		c.sameGroup = g == group
@@ -228,8 +236,11 @@ func (h *holder) signal(a *arrival, early bool) {
 	if v == ours {
 		return
 	}
-	if v == toCommand {
+	switch {
+	case v == toCommand:
 		forward(h.pidfd, h.pid, a)
+	case v == toParent && h.parent > 1 && h.parent == os.Getppid():
+		forward(-1, h.parent, a)
 	}
 	m := message{kind: kindSignal, a: int32(a.signo), c: int32(a.pid)}
 	if v == toCommand {

@@ -38,6 +38,9 @@ func given() (ignored, blocked signalSet) {
 	return signalSet(C.hold_early.ignored), signalSet(C.hold_early.blocked)
 }
 
+// brought returns the signals that were waiting when this program was executed.
+func brought() signalSet { return signalSet(C.hold_early.pending) }
+
 // child is a hold_child and the C memory it stands on.
 type child struct {
 	c    *C.struct_hold_child

@@ -28,7 +28,7 @@ func newHolder(o Options) (*holder, error) {
 	if o.Flush == 0 {
 		o.Flush = defaultFlush
 	}
-	h := &holder{opts: o, self: os.Getpid(), pidfd: -1, override: -1}
+	h := &holder{opts: o, self: os.Getpid(), parent: os.Getppid(), brought: brought(), pidfd: -1, override: -1}
 	h.witness.status = -1
 	if installed != nil {
 		return nil, installed

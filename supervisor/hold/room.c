@@ -1,0 +1,120 @@
+#define _GNU_SOURCE
+#include "hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+// What the holder and a watcher need beside the command. The Go runtime ends
+// the process, with a long trace, when it cannot get what it asks for; the
+// command, which is content with less, would never start.
+enum { ROOM_FILES = 20, ROOM_TASKS = 24 };
+static const size_t room_address = (size_t)1400 << 20, room_data = (size_t)192 << 20;
+
+static int limited(int resource) {
+	struct rlimit r;
+	return getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
+}
+
+static int fits(size_t size, int prot) {
+	void *p = mmap(NULL, size, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) return 0;
+	munmap(p, size);
+	return 1;
+}
+
+static int files(void) {
+	struct rlimit given, most;
+	int fd[ROOM_FILES], n = 0;
+	if (getrlimit(RLIMIT_NOFILE, &given) < 0) return 1;
+	most = given;
+	most.rlim_cur = given.rlim_max; // as the runtime will have it
+	setrlimit(RLIMIT_NOFILE, &most);
+	while (n < ROOM_FILES && (fd[n] = open("/", O_PATH | O_CLOEXEC)) >= 0) n++;
+	int all = n == ROOM_FILES;
+	while (n > 0) close(fd[--n]);
+	setrlimit(RLIMIT_NOFILE, &given);
+	return all;
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *wait_at_gate(void *unused) {
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+	return unused;
+}
+
+// tasks starts threads for a moment: RLIMIT_NPROC counts all of the user's,
+// and a cgroup's pids.max may count more.
+static int tasks(void) {
+	pthread_t t[ROOM_TASKS];
+	pthread_attr_t small;
+	int n = 0;
+	if (pthread_attr_init(&small) != 0) return 1;
+	pthread_attr_setstacksize(&small, 64 << 10);
+	pthread_mutex_lock(&gate);
+	while (n < ROOM_TASKS && pthread_create(&t[n], &small, wait_at_gate, NULL) == 0) n++;
+	pthread_mutex_unlock(&gate);
+	int all = n == ROOM_TASKS;
+	while (n > 0) pthread_join(t[--n], NULL);
+	pthread_attr_destroy(&small);
+	return all;
+}
+
+// missing names what there is too little of, or NULL.
+static const char *missing(void) {
+	if (!files()) return "open files (ulimit -n)";
+	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return "address space (ulimit -v)";
+	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return "data (ulimit -d)";
+	if (!tasks()) return "processes and threads (ulimit -u, pids.max)";
+	return NULL;
+}
+
+// alone says whether an option of "run" takes no value. One that is not known
+// is thought to take one.
+static int alone(const char *name) {
+	static const char *const names[] = {"quiet", "dry-run", "help", "h"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (strcmp(name, names[i]) == 0) return 1;
+	return strchr(name, '=') != NULL;
+}
+
+// command returns where in argv the command begins, or NULL where there is
+// none or help is asked for. It is parsed here because the parser proper is
+// behind the runtime.
+static char **command(char **argv, int *quiet) {
+	char **a = argv + 2;
+	for (; *a != NULL && **a == '-' && (*a)[1] != 0; a++) {
+		if (strcmp(*a, "--") == 0) {
+			a++;
+			break;
+		}
+		const char *name = *a + ((*a)[1] == '-' ? 2 : 1);
+		if (strcmp(name, "help") == 0 || strcmp(name, "h") == 0) return NULL;
+		if (strcmp(name, "quiet") == 0) *quiet = 1;
+		if (!alone(name) && *++a == NULL) return NULL;
+	}
+	return *a != NULL ? a : NULL;
+}
+
+// hold_room executes the command in place of this process where there is no
+// room for us beside it. Nothing that it was given has been changed by then.
+void hold_room(char **argv) {
+	const char *what = missing();
+	if (what == NULL) return;
+	int quiet = getenv("RSSWARDEN_QUIET") != NULL;
+	char **c = command(argv, &quiet);
+	if (c == NULL) return;
+	if (!quiet) dprintf(2, "rsswarden: the command runs unwatched: there is no room beside it, too little is left of: %s\n", what);
+	execvp(c[0], c);
+	int err = errno;
+	dprintf(2, "error: cannot start %s: %s\n", c[0], strerror(err));
+	_exit(err == ENOENT || err == ENOTDIR ? 127 : 126);
+}
