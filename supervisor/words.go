@@ -28,27 +28,37 @@ func against(l *event.Limit) string {
 	if who == "" {
 		who = "nobody"
 	}
-	text := who + " acts on "
+	text, what := who+" acts on ", sums[l.Accounting]
 	switch l.Name {
-	case event.LimitCgroup, event.LimitSlurm, event.LimitNode:
+	case event.LimitCgroup:
 		text = who + " kills on "
+	case event.LimitSlurm:
+		text = who + " kills on "
+		if l.Accounting == event.AccountingCgroup {
+			what = "what it sums of its tasks' cgroups"
+		}
+	case event.LimitNode:
+		text = who + " kills on "
+		what = "the node's used memory"
 	case event.LimitThrottle:
 		text = "slow, not dead: throttled on "
+		what = "the charge, page cache included"
 	case event.LimitUser:
 		text = "our own rules act on "
 	}
-	text += sums[l.Accounting]
-	if l.Accounting == "" || l.Name == event.LimitNode {
-		text = strings.TrimSuffix(text, sums[l.Accounting]) + "the node's used memory"
-	}
+	text += what
 	if l.LimitSource != "" {
 		text += "; limit from " + place(l.LimitSource)
 	}
 	return "(" + text + ")"
 }
 
-// place shortens a path to its last two names; events have all of it.
+// place shortens a path to its last two names, and says what a user calls what
+// slurmstepd leaves in RLIMIT_RSS; events have all of it.
 func place(source string) string {
+	if source == "RLIMIT_RSS" {
+		return "--mem, read from RLIMIT_RSS"
+	}
 	if !strings.HasPrefix(source, "/") {
 		return source
 	}
@@ -142,7 +152,8 @@ func watching(s *Settings, pid int, limits []event.Limit) string {
 // noExec warns that signals of Slurm will not arrive: slurmstepd sends them to
 // its own child, which is a shell that waits for us.
 func noExec(job slurm.Job, ok bool, parent string) string {
-	if !ok || job.StepID != slurm.StepBatch || parent == "slurmstepd" {
+	// A parent that cannot be read may be slurmstepd.
+	if !ok || job.StepID != slurm.StepBatch || parent == "" || strings.HasPrefix(parent, "slurmstepd") {
 		return ""
 	}
 	return "the batch script stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) will not arrive; " +
@@ -159,18 +170,18 @@ var did = map[event.Action]string{
 // outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
 // trainer paused 7 ms".
 func outcome(a event.Action, o *event.Outcome) string {
+	if o.Reason == event.ReasonDryRun {
+		return "would " + string(a) + " (dry run)"
+	}
 	text := did[a]
 	if !o.OK {
-		text = string(a) + " did not work"
-		if o.Reason == event.ReasonDryRun {
-			return "would " + string(a) + " (dry run)"
-		}
+		text = string(a)
 	}
 	if o.PID != 0 {
 		text += fmt.Sprintf(" %d", o.PID)
 	}
 	if !o.OK {
-		text += ": " + string(o.Reason)
+		text += " did not work: " + string(o.Reason)
 		if o.Detail != "" {
 			text += ", " + o.Detail
 		}

@@ -105,7 +105,10 @@ func TestSlurmLinux(t *testing.T) {
 			if bare := s.Submit(t, s.script("", options...), "--mem=3000").Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
 				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
 			}
-			s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), "--mem=3000")
+			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), "--mem=3000")
+			if shape == "--persistent" {
+				sampleShown(t, "What you see on stderr", got.Stderr)
+			}
 		})
 	}
 }

@@ -63,7 +63,9 @@ func Advise(r Run) Advice {
 		a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
 	case event.VerdictCarried:
-		a.Mem = l.Limit
+		if l.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
+			a.Mem = l.Limit
+		}
 		a.Why = peak + "; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known"
 	case event.VerdictNoHelp:
 		a.Mem = max(neat, l.Limit)

@@ -1,0 +1,101 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// block returns the first fenced block of the README behind a line that holds
+// the words given.
+func block(t *testing.T, words string) string {
+	t.Helper()
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(b), words)
+	if !found {
+		t.Fatalf("the README does not say %q", words)
+	}
+	_, rest, _ = strings.Cut(rest, "```")
+	_, rest, _ = strings.Cut(rest, "\n")
+	text, _, _ := strings.Cut(rest, "```")
+	return text
+}
+
+func TestReadmeHelp(t *testing.T) {
+	out, _, err := output([]string{binary, "run", "--help"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := block(t, "## Options"); shown != out {
+		t.Errorf("the README shows\n%s\nthe program prints\n%s", shown, out)
+	}
+}
+
+// TestReadmeJob submits the README's own batch script.
+func TestReadmeJob(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	bin := filepath.Dir(c.Install(t, binary))
+	run := c.Submit(t, block(t, "## Use it in a job"), "--export=ALL,PATH="+bin+":/usr/bin:/bin", "--chdir="+readmeFolder(t, c, bin))
+	if got := run.Wait(t); got.State != "COMPLETED" || got.Stdout != "trained\n" || !strings.Contains(got.Stderr, "slurmstepd kills on summed RSS") {
+		t.Errorf("%s, stdout %q\n%s", got.State, got.Stdout, got.Stderr)
+	}
+}
+
+// readmeFolder is a folder with a train.py, and a python beside the program.
+func readmeFolder(t *testing.T, c *slurmtest.Cluster, bin string) string {
+	t.Helper()
+	dir := filepath.Join(c.Dir(), "readme")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("print('trained')\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(python, filepath.Join(bin, "python")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var (
+	digits  = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	watched = regexp.MustCompile(`watching .* \(process`)
+)
+
+// shape replaces what differs from run to run.
+func shape(line string) string {
+	line = watched.ReplaceAllString(strings.TrimSpace(line), "watching COMMAND (process")
+	return digits.ReplaceAllString(line, "#")
+}
+
+// sampleShown wants the lines of a README block among those of a real run.
+func sampleShown(t *testing.T, words, stderr string) {
+	t.Helper()
+	real := map[string]bool{}
+	for line := range strings.Lines(said(stderr)) {
+		real[shape(line)] = true
+	}
+	for line := range strings.Lines(block(t, words)) {
+		if !real[shape(line)] {
+			t.Errorf("the README shows\n%s\nno line like it in\n%s", line, said(stderr))
+		}
+	}
+}
+
+func TestInstall(t *testing.T) {
+	prefix := t.TempDir()
+	if out, err := exec.Command("make", "-C", "../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, _, err := output([]string{filepath.Join(prefix, "bin", "rsswarden"), "--version"}); err != nil || !strings.HasPrefix(out, "rsswarden ") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
