@@ -91,8 +91,7 @@ func TestEnduranceWatcherKilled(t *testing.T) {
 				case <-time.After(rand.N(6 * time.Second)):
 				}
 				for _, pid := range run.Processes("batch") {
-					line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-					if err == nil && strings.HasPrefix(string(line), "rss-watcher\x00") && syscall.Kill(pid, syscall.SIGKILL) == nil {
+					if isWatcher(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil {
 						kills++
 					}
 				}
