@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"syscall"
 	"time"
 
@@ -24,6 +25,10 @@ type inFlight struct {
 // hurryETA is the time to the limit below which a worker may be recycled again
 // although it was only just.
 const hurryETA = policy.RecycleEvery
+
+// standstill is the time to the limit, at a rate that was seen and has faded
+// since, from which on nothing grows.
+const standstill = 6 * time.Hour
 
 // trimFloor is the mapped memory below which a worker is not worth asking:
 // its libraries.
@@ -92,8 +97,11 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // It is 0 where nothing grows, and only there.
 func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 	seconds := 0.0
-	if rate := w.rate(l.Name).PerSecond(w.now()); rate > 0 {
+	if rate := w.rate(l).PerSecond(w.now()); rate > 0 {
 		seconds = float64(l.Headroom()) / rate
+	}
+	if seconds > standstill.Seconds() {
+		seconds = 0 // a rate fades and never ends
 	}
 	if l.ETA != nil {
 		seconds = *l.ETA
@@ -113,9 +121,9 @@ func (w *watcher) decide(d event.Decision) {
 		d.Head = h
 		return d
 	})
-	l := find(w.readings, d.Limit)
+	l := meant(w.readings, d.Limit, d.Used, d.LimitSize)
 	if d.Action == event.ActionWarn {
-		if l != nil {
+		if d.Limit != event.LimitTime && l != nil {
 			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), memory(l)+forecast(&d))
 		} else if d.ETA != nil {
 			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), "the job's time ends in "+about(*d.ETA))
@@ -123,14 +131,19 @@ func (w *watcher) decide(d event.Decision) {
 		return
 	}
 	if l == nil {
-		return // no reading, no decision: cannot happen
+		// A decision is about a reading: this cannot happen. The ladder would wait.
+		w.ladder.Done(event.Outcome{Decision: d.ID, Reason: event.ReasonError})
+		return
+	}
+	if w.flight != nil {
+		// Only a stop does not wait. The ladder is to hear of what it overtook,
+		// or it would wait for that where the stop fails.
+		w.finish(action.Result{Reason: event.ReasonError, Detail: "overtaken by " + d.Rule})
 	}
 	f := &inFlight{decision: d, began: w.now(), before: *l}
-	overtaken := w.flight // by a stop, which waits for nothing
 	w.flight, w.said = f, nil
 	if w.Settings.DryRun {
 		w.finish(action.Result{Reason: event.ReasonDryRun})
-		w.flight = overtaken
 		return
 	}
 	switch d.Action {
@@ -139,15 +152,34 @@ func (w *watcher) decide(d event.Decision) {
 	case event.ActionRecycle:
 		w.beginRecycle(f, l)
 	case event.ActionStop:
-		w.sum.stopped = true
-		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
-			w.fault("stop", err)
-		}
-		w.voice.say(w.now(), "stop", memory(l)+": stopping the command with TERM, KILL follows after "+short(w.Settings.Grace))
-		f.running = action.Stop(w.kill, w.command, w.Settings.Grace, f.began)
+		w.beginStop(f, l)
 	default:
 		w.finish(action.Result{Reason: event.ReasonUnsupported})
 	}
+}
+
+// beginStop stops the command, unless it cannot be stopped or has ended: the
+// holder must not be told to pass over the status of a command that ended by
+// itself.
+func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
+	if p := w.last.Find(w.command.PID); p != nil && p.ID == w.command && p.State == 'Z' && p.Threads <= 1 {
+		w.finish(action.Result{Reason: event.ReasonVanished})
+		return
+	}
+	if err := w.kill(w.command, 0); err != nil {
+		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
+		if errors.Is(err, syscall.ESRCH) {
+			r.Reason = event.ReasonVanished
+		}
+		w.finish(r)
+		return
+	}
+	w.sum.stopped = true
+	if err := w.Link.Override(w.Settings.StopStatus); err != nil {
+		w.fault("stop", err)
+	}
+	w.voice.say(w.now(), "stop", memory(l)+": stopping the command with TERM, KILL follows after "+short(w.Settings.Grace))
+	f.running = action.Stop(w.kill, w.command, w.Settings.Grace, f.began)
 }
 
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
@@ -200,6 +232,12 @@ func (w *watcher) stepAction() {
 
 // finish measures what an action brought and says so.
 func (w *watcher) finish(r action.Result) {
+	f, o := w.conclude(r)
+	w.voice.say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(f.decision.Action, &o))
+}
+
+// conclude ends the action in flight without a line on stderr.
+func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	f := w.flight
 	w.flight = nil
 	now := w.now()
@@ -208,7 +246,7 @@ func (w *watcher) finish(r action.Result) {
 		Before: f.before.Used, After: f.before.Used,
 		Duration: (now - f.began).Seconds(), Paused: r.Paused.Seconds(),
 	}
-	if l := find(w.readings, f.decision.Limit); l != nil {
+	if l := same(w.readings, &f.before); l != nil {
 		o.After = l.Used
 	}
 	if r.OK {
@@ -226,11 +264,12 @@ func (w *watcher) finish(r action.Result) {
 		o.Head = h
 		return o
 	})
-	w.voice.say(now, f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(f.decision.Action, &o))
+	return f, o
 }
 
 // givenBack is what the processes acted on counted before, less what they and
-// those in their places count now.
+// those in their places count now. One that has ended and was not replaced gave
+// nothing back by what we did.
 func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 	a := f.before.Accounting
 	var before, after rss.Bytes
@@ -238,13 +277,17 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 	for i := range f.actedOn {
 		p := &f.actedOn[i]
 		known[p.ID] = true
-		before += counted(p, a)
-		pid := p.ID.PID
-		if next, ok := w.workers.took[pid]; ok {
-			pid = next
+		q := w.last.Find(p.ID.PID)
+		if next, ok := w.workers.took[p.ID.PID]; ok {
+			q = w.last.Find(next)
+		} else if q != nil && q.ID != p.ID {
+			q = nil
 		}
-		if q := w.last.Find(pid); q != nil {
+		if q != nil {
 			after += counted(q, a)
+		}
+		if q != nil || f.pool != nil {
+			before += counted(p, a)
 		}
 	}
 	for _, id := range f.pool {
@@ -263,8 +306,10 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 
 // skipped says that a rung was crossed and nothing can be done.
 func (w *watcher) skipped(s policy.Skipped) {
-	w.sum.skipped++
-	l := find(w.readings, s.Limit)
+	if r, err := policy.ParseRule(s.Rule); err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.LimitSize {
+		w.sum.skipped++ // else no rung was crossed: there is none
+	}
+	l := meant(w.readings, s.Limit, s.Used, s.LimitSize)
 	if l == nil {
 		return
 	}

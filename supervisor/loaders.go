@@ -90,7 +90,9 @@ func (w *watcher) budget() {
 		w.fault("loader", err)
 		return
 	}
-	w.sum.budget = least
+	if least != 0 {
+		w.sum.budget = least
+	}
 	if workers > 0 && w.voice.once("budget", "") {
 		w.Log.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			workers, least, rung))

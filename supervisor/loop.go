@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -10,9 +11,14 @@ import (
 )
 
 const (
-	// busyPause is the pause between two full ticks while an action is in
-	// flight: its end is to be seen, and measured, when it comes.
+	// busyPause is the least pause between two full ticks while an action is in
+	// flight: its end is to be seen, and measured, when it comes. The longer it
+	// takes, the longer the pause: an eighth of that, at most busiest.
 	busyPause = 20 * time.Millisecond
+	busiest   = 250 * time.Millisecond
+	// sidePause is the least pause between two full ticks for the sake of limits
+	// that the fast tick does not look at.
+	sidePause = 100 * time.Millisecond
 	// loaderPause is the pause at most, where loaders may appear and inotify
 	// does not tell.
 	loaderPause = 100 * time.Millisecond
@@ -46,9 +52,16 @@ func (w *watcher) loop() {
 		case a := <-w.asked:
 			w.answered(a)
 		case <-w.news.woken():
-			if w.poll() {
-				w.full()
+			if !w.poll() && len(w.said) == 0 {
+				continue // the timer runs on: news must not put looks off
 			}
+			w.full()
+		case got := <-w.pss.arrived():
+			w.pss.take(w.now(), got)
+			if !w.straddles() || w.pss.busy {
+				continue
+			}
+			w.full()
 		case <-timer.C:
 			w.tick()
 		}
@@ -60,48 +73,89 @@ func (w *watcher) loop() {
 func (w *watcher) tick() {
 	faultPoint()
 	now := w.now()
-	if w.flight != nil || w.binding < 0 || now-w.fullAt >= w.Settings.Interval || w.news == nil && w.loader != nil {
+	if w.watched < 0 || now-w.fullAt >= w.fullPause(now) {
 		w.full()
 		return
 	}
-	b := &w.readings[w.binding]
-	rung := w.ladder.NextRung(b)
-	fast, ok := w.limits.Fast(now, rung, w.tree.SumRSS)
-	if !ok {
+	b := &w.readings[w.watched]
+	next := w.next(b, w.fullUsed)
+	fast, ok := w.limits.Fast(now, next, w.tree.SumRSS)
+	if !ok || idOf(&fast.Limit) != idOf(b) {
 		w.full()
 		return
 	}
-	w.rate(b.Name).Add(now, growing(&fast.Limit))
+	w.rate(b).Add(now, growing(&fast.Limit))
 	b.Used, b.UsedMax, b.Charged = fast.Limit.Used, fast.Limit.UsedMax, fast.Limit.Charged
-	if growing(&fast.Limit) >= min(rung, w.again(b)) {
+	if growing(b) >= next {
 		w.full()
 	}
 }
 
-// again is the use from which on a limit whose rungs were crossed is judged
-// anew: a worker that had nothing to give back may have by then.
-func (w *watcher) again(l *event.Limit) rss.Bytes {
+// next is the use from which on a limit that stood at used is judged anew: its
+// next rung, or, where rungs were crossed, a little more: a worker that had
+// nothing to give back may have by then. It is always above used.
+func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
 	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit})
-	return max(first, w.fullUsed+max(policy.MinGain(0), l.Limit/100))
+	next := max(first, used+max(policy.MinGain(0), l.Limit/100))
+	if rung := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
+		next = min(next, rung)
+	}
+	return next
 }
 
-// pause is how long to wait before the next look.
-func (w *watcher) pause(now time.Duration) time.Duration {
+// fullPause is how long after the last full look the next one is due, whatever
+// a fast one says.
+func (w *watcher) fullPause(now time.Duration) time.Duration {
 	pause := w.Settings.Interval
 	if w.flight != nil {
-		pause = min(pause, busyPause)
+		pause = min(pause, max(busyPause, min((now-w.flight.began)/8, busiest)))
 	}
 	if w.loader != nil && w.news == nil {
 		pause = min(pause, loaderPause)
 	}
-	if w.binding >= 0 {
-		b := &w.readings[w.binding]
-		headroom := min(w.ladder.NextRung(b), w.again(b)).Sub(growing(b))
-		pause = min(pause, policy.Pause(headroom, w.rate(b.Name).PerSecond(now), w.Settings.Interval))
+	for i := range w.readings {
+		l := &w.readings[i]
+		if i == w.watched || w.covered(l) {
+			continue
+		}
+		used := growing(l)
+		fill := policy.Pause(w.next(l, used)-used, w.rate(l).PerSecond(now), w.Settings.Interval)
+		pause = min(pause, max(fill, sidePause))
 	}
-	// A full look is due an interval after the last, whatever the headroom.
-	if left := w.fullAt + w.Settings.Interval - now; left > 0 {
-		pause = min(pause, left)
+	return pause
+}
+
+// covered says that a limit asks for no looks of its own: it has no size or
+// ends nothing, or it counts as the watched one does and has no less left.
+func (w *watcher) covered(l *event.Limit) bool {
+	if l.Limit == 0 || l.Name == event.LimitThrottle {
+		return true
+	}
+	if w.watched < 0 {
+		return false
+	}
+	b := &w.readings[w.watched]
+	return l.Accounting == b.Accounting && w.next(l, growing(l))-growing(l) >= w.next(b, w.fullUsed)-w.fullUsed
+}
+
+// straddles says that only a reading of PSS can tell on which side of a rung
+// use stands.
+func (w *watcher) straddles() bool {
+	for i := range w.readings {
+		if w.ladder.Straddles(&w.readings[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is how long to wait before the next look.
+func (w *watcher) pause(now time.Duration) time.Duration {
+	pause := w.fullAt + w.fullPause(now) - now
+	if w.watched >= 0 {
+		b := &w.readings[w.watched]
+		headroom := w.next(b, w.fullUsed).Sub(growing(b))
+		pause = min(pause, policy.Pause(headroom, w.rate(b).PerSecond(now), w.Settings.Interval))
 	}
 	return max(pause, policy.MinPause)
 }
@@ -117,11 +171,12 @@ func growing(l *event.Limit) rss.Bytes {
 	return l.Used
 }
 
-func (w *watcher) rate(name event.LimitName) *policy.Rate {
-	r := w.rates[name]
+func (w *watcher) rate(l *event.Limit) *policy.Rate {
+	id := idOf(l)
+	r := w.rates[id]
 	if r == nil {
 		r = &policy.Rate{}
-		w.rates[name] = r
+		w.rates[id] = r
 	}
 	return r
 }
@@ -152,6 +207,8 @@ func (w *watcher) read() {
 	procs, gaps, err := w.tree.Tree(w.command)
 	if err != nil {
 		w.fault("proctree", err)
+		// A tree that is a little old is nearer to the truth than none.
+		procs, gaps = slices.Clone(w.last.Procs), w.last.Gaps
 	}
 	extra, more := w.limits.Extra(w.tree, procs)
 	w.pss.update(now, procs, extra)
@@ -164,9 +221,13 @@ func (w *watcher) read() {
 	w.workers.mark(&w.last, w.loader, w.pool)
 	w.readings = w.limits.Read(&w.last)
 	w.fullAt = now
+	w.watched = -1
 	for i := range w.readings {
 		l := &w.readings[i]
-		w.rate(l.Name).Add(now, growing(l))
+		w.rate(l).Add(now, growing(l))
+		if l.Binding {
+			w.watched, w.fullUsed = i, growing(l) // what package limit reads in a fast tick
+		}
 	}
 	w.sum.peak(&w.last, w.readings)
 }
@@ -183,10 +244,6 @@ func (w *watcher) step() {
 	}
 	res := w.ladder.Step(in)
 	w.readings = res.Limits
-	w.binding = policy.Binding(w.readings)
-	if w.binding >= 0 {
-		w.fullUsed = w.readings[w.binding].Used
-	}
 	w.budget()
 	for _, s := range res.Skipped {
 		w.skipped(s)
@@ -224,23 +281,41 @@ func (w *watcher) poll() (added bool) {
 // putSample writes what the limits stand at.
 func (w *watcher) putSample() {
 	w.sampleAt = w.now()
+	if w.stream == nil {
+		return
+	}
+	w.dropped += w.stream.Dropped()
 	w.put(event.NameSample, func(h event.Head) any {
 		roles := map[rss.Role]int{}
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
-		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.stream.Dropped()}
+		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped}
 	})
+	if n := w.stream.Dropped(); n > 0 {
+		w.dropped += n // this one among them: the next tells
+		return
+	}
+	w.dropped = 0
 }
 
-// find returns the reading of the limit that a decision was about: by name,
-// the fullest.
-func find(limits []event.Limit, name event.LimitName) *event.Limit {
-	var best *event.Limit
+// meant returns the reading that the ladder spoke of: the limit of that name
+// that stands as it said. Levels of a cgroup and Slurm's sums share a name.
+func meant(limits []event.Limit, name event.LimitName, used, size rss.Bytes) *event.Limit {
 	for i := range limits {
-		if l := &limits[i]; l.Name == name && (best == nil || l.Ratio() > best.Ratio()) {
-			best = l
+		if l := &limits[i]; l.Name == name && l.Used == used && l.Limit == size {
+			return l
 		}
 	}
-	return best
+	return nil
+}
+
+// same returns the reading of the same limit, nil where there is none now.
+func same(limits []event.Limit, before *event.Limit) *event.Limit {
+	for i := range limits {
+		if l := &limits[i]; idOf(l) == idOf(before) {
+			return l
+		}
+	}
+	return nil
 }

@@ -74,18 +74,41 @@ func (r *pssReader) update(now time.Duration, tree, extra []rss.Proc) {
 	r.budget.Update(slices.Concat(tree, extra))
 	select {
 	case got := <-r.reads:
-		r.budget.Done(got.id, got.pss, got.err, now)
-		r.busy = false
+		r.take(now, got)
 	default:
-	}
-	if !r.busy {
-		if id, ok := r.budget.Due(now); ok {
-			r.asks <- id
-			r.busy = true
-		}
+		r.ask(now)
 	}
 	r.budget.Attach(tree)
 	r.budget.Attach(extra)
+}
+
+// arrived is the channel of readings to [pssReader.take]; nil, which never
+// yields, without a reader.
+func (r *pssReader) arrived() <-chan pssRead {
+	if r == nil {
+		return nil
+	}
+	return r.reads
+}
+
+// take takes one reading in and asks for the next at once: the budget holds
+// many small ones, and one a look would take a minute for 60 processes.
+func (r *pssReader) take(now time.Duration, got pssRead) {
+	r.budget.Done(got.id, got.pss, got.err, now)
+	r.busy = false
+	r.ask(now)
+}
+
+// ask asks for what is due, if anything is and the goroutine is free: so there
+// is room in asks.
+func (r *pssReader) ask(now time.Duration) {
+	if r.busy {
+		return
+	}
+	if id, ok := r.budget.Due(now); ok {
+		r.asks <- id
+		r.busy = true
+	}
 }
 
 // notifier tells when something was put into the run directory, so that a

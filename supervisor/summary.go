@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -53,10 +54,12 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 			raise(&s.peaks.PSS, pss)
 		}
 	}
+	// Of several levels the innermost: others' jobs may count in those above.
+	var inner *event.Limit
 	for i := range limits {
 		l := &limits[i]
-		if l.Name == event.LimitCgroup {
-			raise(&s.peaks.Cgroup, l.Used)
+		if l.Name == event.LimitCgroup && (inner == nil || len(l.Level) > len(inner.Level)) {
+			inner = l
 		}
 		// The node is everybody's: it is no measure of this job.
 		if l.Limit == 0 || l.Name == event.LimitNode || l.Name == event.LimitThrottle {
@@ -66,6 +69,9 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 			c := *l
 			s.nearest = &c
 		}
+	}
+	if inner != nil {
+		raise(&s.peaks.Cgroup, inner.Used)
 	}
 }
 
@@ -78,7 +84,7 @@ func raise(peak **rss.Bytes, v rss.Bytes) {
 // acted takes in what an action brought.
 func (s *summary) acted(a event.Action, o *event.Outcome) {
 	switch {
-	case o.Reason == event.ReasonDryRun:
+	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, a == event.ActionStop && o.OK:
 		return
 	case !o.OK:
 		s.failed++
@@ -98,7 +104,14 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	w.poll()
-	w.flight = nil
+	if w.flight != nil {
+		// The command's end ended it: for a stop that is what was wanted.
+		r := action.Result{Reason: event.ReasonVanished}
+		if w.flight.decision.Action == event.ActionStop {
+			r = action.Result{OK: true, Reason: event.ReasonDone}
+		}
+		w.conclude(r)
+	}
 	s := &w.sum
 	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
 	run := policy.Run{
@@ -108,9 +121,12 @@ func (w *watcher) end(exit *hold.Exit) {
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}
-	for _, k := range w.limits.OOMKills() {
-		// A level's count includes the levels below it on cgroup v2.
-		run.OOMKills = max(run.OOMKills, k.OOMKill)
+	for i, k := range w.limits.OOMKills() {
+		// A level's count includes the levels below it on cgroup v2: above the
+		// job they are others', whose processes are none of its own.
+		if i == 0 || k.Scope != event.ScopeCgroup {
+			run.OOMKills = max(run.OOMKills, k.OOMKill)
+		}
 	}
 	switch {
 	case exit == nil:
@@ -192,21 +208,35 @@ func peaks(p *event.Peaks) string {
 	return strings.TrimPrefix(text, ", ")
 }
 
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
 // deeds says what was done and what it cost.
 func (s *summary) deeds() string {
 	var parts []string
 	if s.budgetTrims > 0 {
-		parts = append(parts, fmt.Sprintf("workers trimmed themselves %d times to keep to %v of mapped pages each (%v given back in all)",
-			s.budgetTrims, s.budget, s.budgetFreed))
+		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped pages each (%v given back in all)",
+			times(s.budgetTrims), s.budget, s.budgetFreed))
 	}
 	if s.trims > 0 {
-		parts = append(parts, fmt.Sprintf("trimmed %d times", s.trims))
+		parts = append(parts, "trimmed "+times(s.trims))
 	}
 	if s.recycles > 0 {
-		parts = append(parts, fmt.Sprintf("recycled %d workers", s.recycles))
+		parts = append(parts, fmt.Sprintf("recycled %s", many(s.recycles, "worker")))
 	}
 	if s.failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d actions did not work", s.failed))
+		parts = append(parts, many(s.failed, "action")+" did not work")
 	}
 	if len(parts) == 0 {
 		return ""

@@ -15,6 +15,7 @@ type voice struct {
 	kinds map[string]*kind
 	told  map[string]bool
 	last  string // the last line: step and job often stand at the same
+	at    time.Duration
 }
 
 type kind struct {
@@ -26,6 +27,7 @@ type kind struct {
 const (
 	freely     = 5 // lines of a kind before it is rationed
 	ration     = time.Minute
+	sameMoment = time.Second
 	maxToldSet = 1000 // faults remembered, so that each is said once
 )
 
@@ -35,7 +37,7 @@ func newVoice(log *zap.Logger) *voice {
 
 // say writes a line of that kind, unless its ration is used up.
 func (v *voice) say(now time.Duration, name, line string) {
-	if line == v.last {
+	if line == v.last && now-v.at < sameMoment {
 		return
 	}
 	k := v.kinds[name]
@@ -47,7 +49,7 @@ func (v *voice) say(now time.Duration, name, line string) {
 		k.hidden++
 		return
 	}
-	v.last = line
+	v.last, v.at = line, now
 	if k.hidden > 0 {
 		line += fmt.Sprintf(" (and %d more like it since the last)", k.hidden)
 	}

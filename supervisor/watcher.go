@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,12 +33,23 @@ const coolDown = 200 * time.Millisecond
 // Options are what one watcher works with.
 type Options struct {
 	Settings Settings
-	Link     *hold.Link
+	Link     Holder
 	Proc     string // "/proc"
 	Sys      string // "/sys"
 	Self     int    // PID of the watcher
 	Lookup   func(string) (string, bool)
 	Log      *zap.Logger
+}
+
+// Holder is the holder as the watcher sees it: [hold.Link] outside tests.
+type Holder interface {
+	Begin() hold.Begin
+	Exited() <-chan hold.Exit
+	Gone() <-chan struct{}
+	Subreaper(on bool) error
+	Override(status int) error
+	Unstick() error
+	Start(cmd *exec.Cmd) error
 }
 
 // watcher is the state of the loop. Only the loop's goroutine touches it.
@@ -59,29 +72,51 @@ type watcher struct {
 	seq      uint64
 	last     rss.Sample    // the last full reading
 	readings []event.Limit // … of the limits, with forecasts
-	binding  int           // index in readings, -1 for none
+	watched  int           // index in readings of what fast ticks look at, -1 for none
 	fullAt   time.Duration // when the last full look was taken
-	fullUsed rss.Bytes     // … and what the binding limit's use was
+	fullUsed rss.Bytes     // … and what the watched limit stood at
 	sampleAt time.Duration // when a sample event was written last
-	rates    map[event.LimitName]*policy.Rate
+	dropped  uint64        // events lost since the last sample event that was not
+	rates    map[limitID]*policy.Rate
 	said     []action.Said // by loaders, since the action in flight looked last
 	flight   *inFlight
 	workers  workforce
 	sum      summary
 }
 
+// limitID tells one limit from the others over time: a cgroup limit may stand
+// at several levels, and Slurm may sum in two ways.
+type limitID struct {
+	name       event.LimitName
+	scope      event.Scope
+	accounting event.Accounting
+	level      string
+}
+
+func idOf(l *event.Limit) limitID { return limitID{l.Name, l.Scope, l.Accounting, l.Level} }
+
 // Watch watches the command of opt.Link until it has ended, and says so.
 func Watch(opt Options) {
 	begin := opt.Link.Begin()
+	w := newWatcher(opt, begin)
+	w.open(begin)
+	w.loop()
+}
+
+func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w := &watcher{
 		Options: opt,
 		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
 		started: time.Now(),
 		tree:    proctree.New(opt.Proc),
-		binding: -1,
-		rates:   map[event.LimitName]*policy.Rate{},
+		watched: -1,
+		rates:   map[limitID]*policy.Rate{},
 		workers: newWorkforce(),
 		voice:   newVoice(opt.Log),
+	}
+	if w.command.Start == 0 {
+		// The holder could not read it. A signal goes to nobody without it.
+		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
 	w.sum.watched = begin.Attempt <= 1
 	if w.Settings.Events != "" {
@@ -89,16 +124,18 @@ func Watch(opt Options) {
 			opt.Log.Warn(fmt.Sprintf("%v; the command runs on", err))
 		})
 	}
-	w.open(begin)
-	w.loop()
+	return w
 }
 
 // now is the time since the watcher started.
 func (w *watcher) now() time.Duration { return time.Since(w.started) }
 
-// open sets up everything that a run needs and says what was found.
+// open sets up everything that a run needs and says what was found. Nothing is
+// said before the start event, which is the first.
 func (w *watcher) open(begin hold.Begin) {
 	s := &w.Settings
+	var faults []limit.Warning
+	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
 	w.limits, warnings = limit.Find(context.Background(), limit.Config{
 		Proc: w.Proc, Sys: w.Sys, PID: begin.Holder,
@@ -111,7 +148,7 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, text := range s.Rules {
 		r, err := policy.ParseRule(text)
 		if err != nil {
-			w.fault("rules", err)
+			fault("rules", err)
 			continue
 		}
 		rules = append(rules, r)
@@ -124,13 +161,13 @@ func (w *watcher) open(begin hold.Begin) {
 	var err error
 	if s.Dir != "" {
 		if w.loader, err = loader.Open(s.Dir); err != nil {
-			w.fault("loader", err)
+			fault("loader", err)
 		} else if w.news, err = newNotifier(s.Dir); err != nil {
-			w.fault("inotify", err)
+			fault("inotify", err)
 		}
 	}
 	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
-		w.fault("worker-match", err)
+		fault("worker-match", err)
 	}
 	if w.limits.NeedsPSS() {
 		w.pss = newPSSReader(w.Proc)
@@ -139,17 +176,18 @@ func (w *watcher) open(begin hold.Begin) {
 	// them; so only where nobody sums by parent.
 	if !w.limits.SumsByPPID() {
 		if err := w.Link.Subreaper(true); err != nil {
-			w.fault("subreaper", err)
+			fault("subreaper", err)
 		}
 	}
-	w.full()
+	w.read()
 	w.sayStart(begin)
-	for _, warning := range append(warnings, w.limits.Warnings()...) {
-		w.fault(warning.Part, fmt.Errorf("%s", warning.Text))
+	for _, warning := range slices.Concat(faults, warnings) {
+		w.fault(warning.Part, &said{warning.Text})
 	}
 	for _, text := range s.Warnings {
-		w.fault("start", fmt.Errorf("%s", text))
+		w.fault("start", &said{text})
 	}
+	w.full()
 	w.askScontrol()
 }
 
@@ -247,12 +285,9 @@ func (w *watcher) answered(a answer) {
 		w.limits.SetEnd(a.end)
 	}
 	w.full()
-	w.put(event.NameLimit, func(h event.Head) any {
-		for i := range w.readings {
-			if l := &w.readings[i]; l.Name == event.LimitSlurm && a.open || l.Name == event.LimitTime {
-				return event.Found{Head: h, Limit: *l}
-			}
+	for i := range w.readings {
+		if l := &w.readings[i]; l.Name == event.LimitSlurm && a.open || l.Name == event.LimitTime {
+			w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		}
-		return event.Fault{Head: h, Part: "slurm", Error: "scontrol added nothing"}
-	})
+	}
 }

@@ -72,6 +72,9 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 	}
 	for _, id := range pool.workers(s) {
+		if _, ok := roles[id.PID]; ok {
+			continue // PyTorch's: a signal to it would end the training
+		}
 		if p := s.Find(id.PID); p != nil {
 			p.Role = rss.RoleWorker
 		}
@@ -80,6 +83,8 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 	for old, replacement := range f.took {
 		if e := alive[replacement]; e != nil {
 			e.fresh = true
+		} else {
+			delete(f.took, old) // it has ended too; its PID may be given out again
 		}
 		if alive[old] != nil && !slices.Contains(f.leaving(), old) {
 			delete(f.took, old) // its PID was given out again
@@ -128,8 +133,14 @@ func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Byte
 	if t == nil {
 		return counted(&e.first, a)
 	}
-	if a == event.AccountingRSS {
+	switch a {
+	case event.AccountingRSS:
 		return t.Anon + f.leastFile
+	case event.AccountingPSS:
+		// Pages shared after fork count a part in each; so they do in the trainer.
+		return min(t.Anon, counted(t, a))
+	case event.AccountingVirtual:
+		return t.Virtual
 	}
 	return t.Anon
 }

@@ -39,16 +39,31 @@ func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.
 // lossyWriter passes lines on to a file in the background.
 type lossyWriter struct {
 	lines   chan []byte
+	closing chan struct{}
 	done    chan struct{}
 	dropped atomic.Int64
 }
 
 func newLossyWriter(out *os.File) *lossyWriter {
-	w := &lossyWriter{lines: make(chan []byte, 128), done: make(chan struct{})}
+	w := &lossyWriter{lines: make(chan []byte, 128), closing: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		for line := range w.lines {
-			_, _ = out.Write(line) // there is no better place to complain
+		for {
+			// What is queued comes before the end.
+			select {
+			case line := <-w.lines:
+				_, _ = out.Write(line) // there is no better place to complain
+				continue
+			default:
+			}
+			select {
+			case line := <-w.lines:
+				_, _ = out.Write(line)
+			case <-w.closing:
+				if len(w.lines) == 0 {
+					return
+				}
+			}
 		}
 	}()
 	return w
@@ -65,9 +80,10 @@ func (w *lossyWriter) Write(p []byte) (int, error) {
 
 func (w *lossyWriter) Sync() error { return nil }
 
-// close writes what is queued, for at most patience.
+// close writes what is queued, for at most patience. A line that comes later,
+// from a goroutine that hung until then, is lost and harms nobody.
 func (w *lossyWriter) close(patience time.Duration) {
-	close(w.lines)
+	close(w.closing)
 	select {
 	case <-w.done:
 	case <-time.After(patience):

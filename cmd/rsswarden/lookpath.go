@@ -29,6 +29,9 @@ func notStarted(name string, err error) error {
 		e.hint = "check the name and PATH: " + programName + " run -- COMMAND [ARG...]"
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "make it executable: chmod +x " + name
+		if info, serr := os.Stat(name); serr == nil && info.IsDir() {
+			e.hint = "name a program, " + name + " is a directory"
+		}
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		e.status = exitCannotRun
 		e.hint = "the system refuses new processes: look at ulimit -u and the job's memory"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -224,7 +225,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	if s.Loader {
-		prepared, err := loader.Prepare(loader.Options{Env: p.env, Name: runName(p)})
+		prepared, err := prepare(loader.Options{Env: p.env, Name: runName(p)})
 		if err != nil {
 			s.Warnings = append(s.Warnings, "loaders are not talked to: "+err.Error())
 		} else {
@@ -236,7 +237,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		opt.Log = func(text string) { fmt.Fprintln(os.Stderr, programName+":", text) }
 	}
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
-	opt.Setup = s.Encode()
+	told := s
+	told.Command = clipped(s.Command)
+	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
 	if s.Dir != "" {
 		// The watcher may have been killed; what it left behind is small, and
@@ -248,6 +251,43 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	st.Die()
 	return 0, nil // Die does not return
+}
+
+// preparePatience is how long the start of the command may wait for the hook
+// and the run directory: the home directory may lie on a file server that does
+// not answer, and the command may not need it at all.
+const preparePatience = 2 * time.Second
+
+// prepare is loader.Prepare, within bounds.
+func prepare(opt loader.Options) (loader.Prepared, error) {
+	type result struct {
+		loader.Prepared
+		err error
+	}
+	c := make(chan result, 1)
+	go func() {
+		prepared, err := loader.Prepare(opt)
+		c <- result{prepared, err}
+	}()
+	select {
+	case r := <-c:
+		return r.Prepared, r.err
+	case <-time.After(preparePatience):
+		return loader.Prepared{}, fmt.Errorf("no answer from the file system within %v", preparePatience)
+	}
+}
+
+// clipped shortens a command line to what the watcher is told of it: the
+// message to it is bounded, and the files of a data set may be named here.
+func clipped(args []string) []string {
+	const most = 16 << 10
+	size := 0
+	for i, a := range args {
+		if size += len(a) + 1; size > most {
+			return append(slices.Clone(args[:i]), "...")
+		}
+	}
+	return args
 }
 
 // flushPatience is how long the holder waits for the watcher's last words.
@@ -265,10 +305,13 @@ func runName(p process) string {
 }
 
 // inherited returns the descriptor that an events file of the form /dev/fd/N
-// names: the watcher must have it too.
+// names: the watcher must have it too. Standard error it always has.
 func inherited(path string) []int {
+	if path == "/dev/stdout" {
+		return []int{1}
+	}
 	for _, dir := range []string{"/dev/fd/", "/proc/self/fd/"} {
-		if n, err := strconv.Atoi(strings.TrimPrefix(path, dir)); err == nil && strings.HasPrefix(path, dir) && n > 2 {
+		if n, err := strconv.Atoi(strings.TrimPrefix(path, dir)); err == nil && strings.HasPrefix(path, dir) && n > 0 && n != 2 {
 			return []int{n}
 		}
 	}

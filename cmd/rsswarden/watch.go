@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -18,7 +19,9 @@ func watch(p process) int {
 	begin := link.Begin()
 	s, err := supervisor.DecodeSettings(begin.Setup)
 	if err != nil {
-		return fail(p, err)
+		// Another watcher would be told the same: with status 0 none is started.
+		fail(p, fmt.Errorf("cannot read the settings, the command runs unwatched: %w", err))
+		return exitOK
 	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
 	log, closeLog := newLog(os.Stderr, s.LogFormat, s.Quiet)

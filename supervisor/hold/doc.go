@@ -27,7 +27,9 @@
 //
 // When the first argument is "run", a C constructor notes what the runtime
 // would change: ignored and blocked signals, the soft RLIMIT_NOFILE, which
-// standard descriptors are closed, the parent death signal. The command is
+// standard descriptors are closed, the parent death signal. The variables that
+// steer a Go runtime are hidden from ours. Where there is no room for a runtime
+// (files, tasks, address space), the constructor executes the command itself. The command is
 // made by clone(CLONE_VM|CLONE_VFORK) and gets all of it back by system calls
 // alone, the mask last; then execve(2), and /bin/sh for a script without
 // "#!", as execvp(3) does. Signals come through one C handler in place of the
@@ -42,7 +44,8 @@
 // tells of us (SIGCHLD, SIGXCPU and the like from the kernel) and what the
 // command got together with us, being in our process group. The terminal's
 // SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU and SIGWINCH always go to a group;
-// the kernel marks them. SIGHUP and SIGCONT at a hangup may go to the session's leader alone. And
+// the kernel marks them. What the command sends to its parent goes to ours,
+// unless the group may have been meant. SIGHUP and SIGCONT at a hangup may go to the session's leader alone. And
 // kill(2) with a negative PID (scancel -f) looks just like one to us alone.
 //
 // The witness of that is the watcher: same group, all these signals blocked,
@@ -84,6 +87,7 @@
 //
 // # What tells a held command from a bare one
 //
+// It has RSSWARDEN_DIR, and PYTHONPATH begins with the hook (package loader).
 // Its PID is not the one that its parent started, its parent is the holder,
 // and it leads neither group nor session where it would have: setsid(2) works
 // and a setpgid(0, 0) leaves the group. Forwarded signals name the holder as

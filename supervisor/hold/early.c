@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -25,20 +28,34 @@ static int asked_to_run(void) {
 }
 #endif
 
+#ifdef __GLIBC__
+// hide renames the variables that are meant for a Go program of the user's:
+// GOMEMLIMIT=1G would steer this runtime, GODEBUG=gctrace=1 have it talk, a
+// mistake in one end it. command names them back for the command.
+static void hide(char **envp) {
+	static const char *const names[] = {"GODEBUG=", "GOGC=", "GOMAXPROCS=", "GOMEMLIMIT=", "GOTRACEBACK="};
+	for (; *envp != NULL; envp++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (strncmp(*envp, names[i], strlen(names[i])) == 0) **envp = HOLD_HIDDEN;
+}
+#endif
+
 // Runs before the Go runtime, which would install its handlers, raise the
 // soft RLIMIT_NOFILE and open /dev/null on closed standard descriptors.
-__attribute__((constructor)) static void note(int argc, char **argv) {
+__attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
 #ifdef __GLIBC__
-	if (argc < 2 || strcmp(argv[1], "run") != 0) return;
+	if (argc < 2) return;
+	// Each thread would reserve 64 MiB of address space or more, which
+	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
+	mallopt(M_ARENA_MAX, 1);
+	if (strcmp(argv[1], "run") != 0) return;
 #else
 	(void)argc;
 	(void)argv;
+	(void)envp;
 	if (!asked_to_run()) return;
 #endif
 	struct hold_early *e = &hold_early;
-#ifdef __GLIBC__
-	hold_room(argv);
-#endif
 	for (int s = 1; s <= 64; s++) {
 		struct raw_action a;
 		if (raw_sigaction(s, NULL, &a) == 0 && (void *)a.handler == (void *)SIG_IGN) e->ignored |= RAW_BIT(s);
@@ -56,4 +73,9 @@ __attribute__((constructor)) static void note(int argc, char **argv) {
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) e->closed |= 1 << fd;
 	prctl(PR_GET_PDEATHSIG, &e->pdeathsig);
 	e->active = 1;
+#ifdef __GLIBC__
+	hold_room(argv);
+	hide(envp);
+	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
+#endif
 }

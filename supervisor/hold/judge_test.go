@@ -1,6 +1,8 @@
 package hold
 
 import (
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -94,5 +96,17 @@ func TestWitnessEvidence(t *testing.T) {
 	w.drained(bit(sig), m.a)
 	if w.used.has(sig) {
 		t.Error("the answer did not free the signal")
+	}
+}
+
+// Bare, the parent of the command is who started us.
+func TestToParent(t *testing.T) {
+	dir := t.TempDir()
+	got, log := filepath.Join(dir, "got"), filepath.Join(dir, "log")
+	command := []string{"sh", "-c", `until [ -e "$0" ]; do kill -USR1 $PPID; sleep 0.02; done; exit 3`, got}
+	argv := held(config{Watch: "good", Log: log}, command...)
+	out, err := exec.Command("sh", append([]string{"-c", `trap ': >"$0"' USR1; "$@" & until wait $! && false || [ -e "$0" ]; do :; done; wait $!; echo $?`, got}, argv...)...).CombinedOutput()
+	if err != nil || string(out) != "3\n" {
+		t.Errorf("got %q, %v", out, err)
 	}
 }

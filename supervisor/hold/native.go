@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -56,9 +57,20 @@ func newChild(path string, args, env []string) *child {
 	return c
 }
 
+// shown returns env with the names that early.c has hidden from our runtime.
+func shown(env []string) []string {
+	out := slices.Clone(env)
+	for i, v := range out {
+		if strings.HasPrefix(v, string(rune(C.HOLD_HIDDEN))+"O") {
+			out[i] = "G" + v[1:]
+		}
+	}
+	return out
+}
+
 // command is a child that starts as the user's command would bare.
 func command(path string, args, env []string) *child {
-	c := newChild(path, args, env)
+	c := newChild(path, args, shown(env))
 	shell := []string{"/bin/sh", path}
 	if len(args) > 1 {
 		shell = append(shell, args[1:]...)

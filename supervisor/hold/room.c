@@ -105,7 +105,7 @@ static char **command(char **argv, int *quiet) {
 }
 
 // hold_room executes the command in place of this process where there is no
-// room for us beside it. Nothing that it was given has been changed by then.
+// room for us beside it. Go cannot: its runtime would not start.
 void hold_room(char **argv) {
 	const char *what = missing();
 	if (what == NULL) return;
@@ -113,6 +113,7 @@ void hold_room(char **argv) {
 	char **c = command(argv, &quiet);
 	if (c == NULL) return;
 	if (!quiet) dprintf(2, "rsswarden: the command runs unwatched: there is no room beside it, too little is left of: %s\n", what);
+	hold_as_bare();
 	execvp(c[0], c);
 	int err = errno;
 	dprintf(2, "error: cannot start %s: %s\n", c[0], strerror(err));

@@ -29,9 +29,9 @@ static void dispositions(uint64_t ignored) {
 	}
 }
 
-// as_bare gives the calling process back what the user gave us. Its last act
+// hold_as_bare gives the calling process back what the user gave us. Its last act
 // is the mask: what was sent meanwhile is delivered as to a bare command.
-static void as_bare(void) {
+void hold_as_bare(void) {
 	dispositions(hold_early.ignored);
 	restore_nofile();
 	for (int fd = 0; fd < 3; fd++)
@@ -88,7 +88,7 @@ static int child(void *p) {
 		restore_nofile();
 		watcher_files(c);
 	} else {
-		as_bare();
+		hold_as_bare();
 	}
 	c->exec_errno = try_exec(c);
 	syscall(SYS_exit_group, 127);
@@ -120,6 +120,6 @@ pid_t hold_spawn(struct hold_child *c) {
 }
 
 int hold_exec(struct hold_child *c) {
-	as_bare();
+	hold_as_bare();
 	return try_exec(c);
 }

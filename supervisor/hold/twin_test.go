@@ -98,6 +98,7 @@ func TestTwin(t *testing.T) {
 		{"oom_score_adj", shell(`echo 321 >/proc/self/oom_score_adj; exec "$@"`)},
 		{"limits", shell(`ulimit -c 0 -s 4096 -u 5000; exec "$@"`)},
 		{"little address space", shell(`ulimit -v 2000000; exec "$@"`)},
+		{"Go's variables", shell(`export GODEBUG=gctrace=1 GOGC=off GOMAXPROCS=x GOMEMLIMIT=lots GOTRACEBACK=crash; exec "$@"`)},
 		{"session of its own", func(argv []string) *exec.Cmd {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -177,11 +177,18 @@ func (w *watcher) died(h *holder, code, status int32) {
 func (w *watcher) hangUp(h *holder) {
 	unix.Close(w.link)
 	w.link = -1
+	if end := time.Now().Add(reapWait); h.ended && end.Before(h.deadline) {
+		h.deadline = end
+	}
 }
+
+// reapWait is how long a watcher that has flushed may take to be gone. Left to
+// the first process of a container it might stay a zombie.
+const reapWait = 200 * time.Millisecond
 
 // done: nothing is left to wait for once the command has ended.
 func (w *watcher) done(h *holder) bool {
-	return w.link < 0 && !w.starting || !time.Now().Before(h.deadline)
+	return w.link < 0 && !w.starting && w.pid == 0 || !time.Now().Before(h.deadline)
 }
 
 // end leaves no watcher behind that has had its time: it would hold the

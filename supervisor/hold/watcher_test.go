@@ -24,6 +24,10 @@ func TestWatcherFails(t *testing.T) {
 			if s := waitStatus(t, cmd); s.ExitStatus() != 43 {
 				t.Errorf("got %v, want 43", s)
 			}
+			var watcher int
+			if fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher); watch == "good" && unix.Kill(watcher, 0) != unix.ESRCH {
+				t.Errorf("the watcher %d is left behind", watcher)
+			}
 			begins := strings.Count(read(log), "begin")
 			if watch == "kill" || watch == "panic" || watch == "bus" {
 				if begins < 2 {

@@ -1,0 +1,377 @@
+package supervisor
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// training is an opened stand with a trainer of 100 MiB and two workers, that
+// have so much mapped from files.
+func training(t *testing.T, anon, file1, file2 rss.Bytes) (*stand, rss.ProcID) {
+	t.Helper()
+	s := newStand(t, withLoader(t))
+	id := s.trainer(anon, worker1, worker2)
+	s.put(theCommand, theHolder, 10*rss.MiB, 0)
+	s.put(worker1, id.PID, anon, file1)
+	s.put(worker2, id.PID, anon, file2)
+	s.open(s.holder.begin)
+	if len(s.workers.staff) != 2 {
+		t.Fatalf("staff %v, want two workers", s.workers.staff)
+	}
+	return s, id
+}
+
+func TestCanTrim(t *testing.T) {
+	s, _ := training(t, 20*rss.MiB, 132*rss.MiB, 40*rss.MiB)
+	if h := s.canTrim(&event.Limit{Accounting: event.AccountingRSS}); !h.OK || h.Gain != 108*rss.MiB {
+		t.Errorf("rss: %+v, want what lies above the floor, 108 MiB", h)
+	}
+	for _, acc := range []event.Accounting{event.AccountingCgroup, event.AccountingNoShared, event.AccountingVirtual, ""} {
+		if h := s.canTrim(&event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
+			t.Errorf("%q: %+v", acc, h)
+		}
+	}
+	s.Settings.Trim = false
+	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonUnsupported {
+		t.Errorf("--trim off: %+v", h)
+	}
+	small, _ := training(t, 20*rss.MiB, 30*rss.MiB, 30*rss.MiB)
+	if h := small.canTrim(small.user()); h.OK || h.Reason != event.ReasonNothing {
+		t.Errorf("libraries alone: %+v", h)
+	}
+	none := opened(t, withLoader(t))
+	if h := none.canTrim(none.user()); h.OK || h.Reason != event.ReasonNoWorker {
+		t.Errorf("no hello: %+v", h)
+	}
+	if h := none.can(policy.Rule{Action: event.ActionGC}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
+		t.Errorf("gc: %+v", h)
+	}
+}
+
+func TestTrimIsAccountedFor(t *testing.T) {
+	s, id := training(t, 100*rss.MiB, 400*rss.MiB, 180*rss.MiB) // 890 of 1000 MiB: the trim rung
+	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.flight)
+	}
+	s.fs.End(worker2) // by itself, for instance at the epoch's end
+	s.put(worker1, id.PID, 100*rss.MiB, 50*rss.MiB)
+	s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":52428800`)
+	s.put(theCommand, theHolder, 300*rss.MiB, 0) // while others grow
+	s.full()
+	if s.flight != nil || s.ladder.InFlight() != 0 {
+		t.Fatal("the trim is still in flight")
+	}
+	o := named(s.events(), event.NameOutcome)
+	if len(o) != 1 || o[0]["ok"] != true {
+		t.Fatalf("outcomes %v", o)
+	}
+	mib := func(field string) rss.Bytes { return rss.Bytes(o[0][field].(float64)) / rss.MiB }
+	if mib("before_bytes") != 890 || mib("after_bytes") != 550 || mib("freed_bytes") != 350 {
+		t.Errorf("before %d, after %d, freed %d MiB; want 890, 550 and the 350 that the living worker gave back",
+			mib("before_bytes"), mib("after_bytes"), mib("freed_bytes"))
+	}
+	if s.sum.trims != 1 || s.sum.helped != 1 || s.sum.freed != 350*rss.MiB {
+		t.Errorf("summary %+v", s.sum)
+	}
+}
+
+func TestDryRunDoesNothing(t *testing.T) {
+	with := withLoader(t)
+	s := newStand(t, func(o *Options) { with(o); o.Settings.DryRun = true })
+	id := s.trainer(20*rss.MiB, worker1)
+	s.put(theCommand, theHolder, 500*rss.MiB, 0)
+	s.put(worker1, id.PID, 20*rss.MiB, 350*rss.MiB)
+	s.open(s.holder.begin)
+	if s.flight != nil || s.ladder.InFlight() != 0 {
+		t.Error("an action is in flight")
+	}
+	if s.loader.Budget() != 0 {
+		t.Error("a budget was set")
+	}
+	if !strings.Contains(s.stderr(), "would trim (dry run)") {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+	if s.sum.trims+s.sum.failed+s.sum.helped != 0 {
+		t.Errorf("summary %+v", s.sum)
+	}
+}
+
+// TestRecycleTakesTheLargest and measures it by the worker and the one in its place.
+func TestRecycleTakesTheLargest(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(100*rss.MiB, worker1, worker2)
+	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB)
+	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB) // 920 MiB
+	s.open(s.holder.begin)
+	f := s.flight
+	if f == nil || f.decision.Action != event.ActionRecycle || len(f.actedOn) != 1 || f.actedOn[0].ID.PID != worker2 {
+		t.Fatalf("in flight %+v, want the recycle of the larger worker", f)
+	}
+	s.fs.End(worker2)
+	s.put(worker3, id.PID, 110*rss.MiB, 10*rss.MiB)
+	s.log(id, `"what":"recycled","id":1,"n":1,"worker":5000012,"new":5000013,"pause_ms":7,"mode":"drain"`)
+	s.full()
+	o := named(s.events(), event.NameOutcome)
+	if len(o) == 0 || o[len(o)-1]["ok"] != true || o[len(o)-1]["freed_bytes"] != float64(290*rss.MiB) || o[len(o)-1]["paused_s"] != 0.007 {
+		t.Fatalf("outcomes %v, want 290 MiB freed in a pause of 7 ms", o)
+	}
+	if s.sum.forked != 1 || s.sum.recycles != 1 {
+		t.Errorf("summary %+v", s.sum)
+	}
+	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
+		t.Errorf("the replacement %+v does not count as fresh", e)
+	}
+}
+
+// TestEndedWorkerWithoutReplacementGaveNothing: its memory went with it, and
+// not by the recycle.
+func TestEndedWorkerWithoutReplacementGaveNothing(t *testing.T) {
+	s := opened(t, nil)
+	p := rss.Proc{ID: rss.ProcID{PID: worker1, Start: 1}, RSS: 500, Anon: 500}
+	f := &inFlight{before: event.Limit{Accounting: event.AccountingCgroup}, actedOn: []rss.Proc{p}}
+	if got := s.givenBack(f); got != 0 {
+		t.Errorf("%d given back by a worker that is gone", got)
+	}
+	s.put(worker1, theCommand, rss.MiB, 0) // its PID, another process
+	s.full()
+	if got := s.givenBack(f); got != 0 {
+		t.Errorf("%d given back, measured by another process with its PID", got)
+	}
+}
+
+func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
+	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Limit = 100 * rss.GiB })
+	id := s.trainer(30*rss.GiB, worker1)
+	s.put(worker1, id.PID, 64*rss.GiB, 0)
+	s.open(s.holder.begin)
+	// 94 of 100 GiB; the fork would take 285 ms.
+	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
+		t.Errorf("nothing grows: %+v", h)
+	}
+	s.flight = nil
+	s.rate(s.user()).Add(s.now(), s.user().Used)
+	s.later(time.Second)
+	s.rate(s.user()).Add(s.now(), s.user().Used+rss.GiB)
+	if h := s.canRecycle(s.user()); !h.OK || h.Gain != 34*rss.GiB {
+		t.Errorf("growing by 1 GiB a second: %+v", h)
+	}
+	s.later(time.Hour) // the rate fades
+	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
+		t.Errorf("an hour after the growth: %+v", h)
+	}
+}
+
+// TestDecisionWithoutReadingFreesTheLadder: it would wait for five minutes.
+func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
+	s := opened(t, nil)
+	rule, err := policy.ParseRule("50%:trim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ladder = policy.New([]policy.Rule{rule}, policy.Options{})
+	res := s.ladder.Step(policy.Input{
+		Now:    s.now(),
+		Limits: []event.Limit{{Name: event.LimitUser, Used: 9, Limit: 10}},
+		Can:    func(policy.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
+	})
+	if len(res.Decisions) != 1 || s.ladder.InFlight() == 0 {
+		t.Fatalf("decisions %v", res.Decisions)
+	}
+	s.readings = nil
+	s.decide(res.Decisions[0])
+	if s.ladder.InFlight() != 0 || s.flight != nil {
+		t.Error("the ladder waits for an outcome that nobody will give")
+	}
+}
+
+// stoppable is a stand with the rules "80%:trim" and "95%:stop" whose command
+// is a real process.
+func stoppable(t *testing.T) (*stand, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Skip("cannot start sleep:", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Rules = []string{"80%:trim", "95%:stop"} })
+	s.fs.End(theCommand)
+	const start = 10 // in the made-up /proc: before this process, which plays a trainer
+	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
+	s.command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.size(100 * rss.MiB)
+	return s, cmd
+}
+
+// size lets the command of a stoppable stand have so much.
+func (s *stand) size(anon rss.Bytes) {
+	s.fs.Put(rsstest.Process{PID: s.command.PID, Start: s.command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
+}
+
+func TestStopOvertakesWhatIsInFlight(t *testing.T) {
+	s, cmd := stoppable(t)
+	s.open(s.holder.begin)
+	id := s.trainer(10*rss.MiB, worker1)
+	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.command.PID, Comm: "python", Anon: 10 * rss.MiB})
+	s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
+	s.full()
+	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.flight)
+	}
+	trim := s.flight.decision.ID
+	// The process that stands for the trainer is this test: out of the tree,
+	// so that nothing can be sent to it.
+	s.fs.End(id.PID) // its worker, which has not answered, lives on
+	s.size(960 * rss.MiB)
+	s.full()
+	if s.flight == nil || s.flight.decision.Action != event.ActionStop {
+		t.Fatalf("in flight %+v, want the stop", s.flight)
+	}
+	if len(s.holder.overrides) != 1 || s.holder.overrides[0] != 137 {
+		t.Errorf("the holder was told %v, want 137", s.holder.overrides)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the command ended with %v, want SIGTERM", cmd.ProcessState)
+	}
+	s.end(&hold.Exit{Signal: int(syscall.SIGTERM)})
+	outcomes := map[float64]map[string]any{}
+	all := s.events()
+	for _, o := range named(all, event.NameOutcome) {
+		outcomes[o["decision"].(float64)] = o
+	}
+	if o := outcomes[float64(trim)]; o == nil || o["ok"] != false {
+		t.Errorf("the trim's outcome is %v", o)
+	}
+	if o := outcomes[float64(trim+1)]; o == nil || o["ok"] != true {
+		t.Errorf("the stop's outcome is %v", o)
+	}
+	last := all[len(all)-1]
+	if last["by"] != "rsswarden" || last["code"] != 137.0 || last["signal"] != nil || last["verdict"] != "stopped" {
+		t.Errorf("exit event %v", last)
+	}
+}
+
+// TestStopThatCannotBe: a command that ended by itself keeps its status, and
+// the ladder is free at once.
+func TestStopThatCannotBe(t *testing.T) {
+	for name, prepare := range map[string]func(*stand, *exec.Cmd){
+		"a zombie": func(s *stand, _ *exec.Cmd) {
+			s.fs.Put(rsstest.Process{PID: s.command.PID, Start: s.command.Start, Parent: theHolder, Comm: "sleep", State: 'Z'})
+			s.put(worker1, s.command.PID, 960*rss.MiB, 0)
+		},
+		"gone": func(s *stand, cmd *exec.Cmd) {
+			_ = cmd.Process.Kill() // waited for below
+			_ = cmd.Wait()
+			s.size(960 * rss.MiB) // as it was read a moment ago
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, cmd := stoppable(t)
+			s.open(s.holder.begin)
+			prepare(s, cmd)
+			s.full()
+			if len(s.holder.overrides) != 0 || s.sum.stopped {
+				t.Errorf("the holder was told %v", s.holder.overrides)
+			}
+			if s.ladder.Stopped() || s.ladder.InFlight() != 0 || s.flight != nil {
+				t.Error("the ladder waits")
+			}
+			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[len(o)-1]["reason"] != string(event.ReasonVanished) {
+				t.Errorf("outcomes %v", o)
+			}
+		})
+	}
+}
+
+// TestRuleThatCanNeverFireIsNoCrossing: it does not make a run helpless.
+func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, "free<500G:warn") })
+	if !strings.Contains(s.stderr(), "can never be free") {
+		t.Errorf("not said:\n%s", s.stderr())
+	}
+	s.end(&hold.Exit{})
+	all := s.events()
+	if v := all[len(all)-1]["verdict"]; v != "fine" {
+		t.Errorf("verdict %v", v)
+	}
+}
+
+func TestWarningOfTheJobsEnd(t *testing.T) {
+	s := opened(t, inSlurm(t))
+	eta := 240.0
+	s.decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
+	if !strings.Contains(s.stderr(), "the job's time ends in 4 min") {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+}
+
+// TestPoolWorkerIsReplaced through --worker-signal.
+func TestPoolWorkerIsReplaced(t *testing.T) {
+	s := opened(t, nil)
+	m, err := newMatcher("pool", s.Proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pool = m
+	s.put(worker1, theCommand, 500*rss.MiB, 0)
+	s.put(worker2, theCommand, 100*rss.MiB, 0)
+	match := func(pid int) {
+		for i := range s.last.Procs {
+			if id := s.last.Procs[i].ID; id.PID == pid {
+				m.seen[id] = &match{id: id, matches: true, asked: true}
+			}
+		}
+	}
+	s.read()
+	match(worker1)
+	s.workers.mark(&s.last, nil, m)
+	f := &inFlight{decision: event.Decision{ID: 1, Limit: event.LimitUser, Action: event.ActionRecycle}, before: *s.user()}
+	f.pool, f.actedOn = m.workers(&s.last), []rss.Proc{*s.last.Find(worker1)}
+	s.flight = f
+	s.fs.End(worker1)
+	s.put(worker3, theCommand, 40*rss.MiB, 0)
+	s.read()
+	match(worker3)
+	s.workers.mark(&s.last, nil, m)
+	s.finish(action.Result{OK: true, Reason: event.ReasonDone, PID: worker1})
+	if s.sum.freed != 460*rss.MiB || s.sum.recycles != 1 || s.sum.forked != 0 {
+		t.Errorf("summary %+v, want 460 MiB freed by one recycle without a fork", s.sum)
+	}
+	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
+		t.Errorf("the replacement %+v does not count as fresh", e)
+	}
+}
+
+func TestHeardIsSummedUp(t *testing.T) {
+	s := opened(t, withLoader(t))
+	trimmed := loader.Said{Count: 3}
+	trimmed.What, trimmed.Freed = event.LoaderTrimmed, 300*rss.MiB
+	s.heard(trimmed)
+	trimmed.Request = 9 // asked for: an outcome counts it
+	s.heard(trimmed)
+	if s.sum.budgetTrims != 3 || s.sum.budgetFreed != 300*rss.MiB {
+		t.Errorf("summary %+v", s.sum)
+	}
+	off := loader.Said{}
+	off.What, off.Reason = event.LoaderOff, "its own reason"
+	s.heard(off)
+	hello := loader.Said{}
+	hello.What, hello.PID = event.LoaderHello, 1 // of nobody that is known
+	s.heard(hello)
+	if !strings.Contains(s.stderr(), "switched itself off, training goes on without it: its own reason") {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+}

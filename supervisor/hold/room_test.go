@@ -1,0 +1,56 @@
+package hold
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The Go runtime ends the process where it gets too little. The command must
+// have been executed by then, with all that a bare one inherits.
+func TestNoRoom(t *testing.T) {
+	for _, limit := range []string{"-n 13", "-n 16", "-v 100000", "-v 600000", "-v 1200000", "-d 60000"} {
+		t.Run(limit, func(t *testing.T) {
+			show := func(prefix ...string) []string {
+				argv := append([]string{"-c", "trap '' USR1; ulimit " + limit + `; exec "$@" 3</dev/null 0<&-`, "sh"}, append(prefix, probe, "twin", "/dev/stdout")...)
+				cmd := exec.Command("sh", argv...)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("%q: %v", prefix, err)
+				}
+				if !strings.Contains(string(out), fmt.Sprintf("\npid %d\n", cmd.Process.Pid)) {
+					t.Errorf("%q: it ran as a child", prefix)
+				}
+				var lines []string
+				for l := range strings.Lines(string(out)) {
+					lines = append(lines, l)
+				}
+				return normal(lines)
+			}
+			compare(t, show(), show(self, "run", "--quiet", "--limit", "3G", "--"))
+		})
+	}
+}
+
+func TestNoRoomStatus(t *testing.T) {
+	for _, test := range []struct {
+		argv []string
+		code int
+		says string
+	}{
+		{[]string{"--limit=3G", "sh", "-c", "exit 5"}, 5, "there is no room beside it, too little is left of: open files (ulimit -n)"},
+		{[]string{"--", "/no/such/file"}, 127, "cannot start /no/such/file"},
+		{[]string{"--", "/etc/passwd"}, 126, "cannot start /etc/passwd"},
+	} {
+		cmd := exec.Command("sh", append([]string{"-c", `ulimit -n 8; exec "$@"`, "sh", self, "run"}, test.argv...)...)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if s := waitStatus(t, cmd); s.ExitStatus() != test.code || !strings.Contains(stderr.String(), test.says) {
+			t.Errorf("%q: got %v, want %d with %q; stderr: %s", test.argv, s, test.code, test.says, &stderr)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// TestStartIsTheFirstEvent: also where a rung is crossed and a part of ours
+// fails before the first look.
+func TestStartIsTheFirstEvent(t *testing.T) {
+	s := newStand(t, func(o *Options) {
+		o.Settings.Interval = 2 * time.Millisecond
+		o.Settings.Dir = "/nonexistent"
+		o.Settings.Warnings = []string{"something was amiss"}
+	})
+	s.put(theCommand, theHolder, 950*rss.MiB, 0)
+	s.open(s.holder.begin)
+	all := s.events()
+	if len(all) == 0 || all[0]["event"] != "start" {
+		t.Fatalf("the first event is %v, want start", all[0])
+	}
+	for name, want := range map[event.Name]int{event.NameStart: 1, event.NameDecision: 1, event.NameOutcome: 2} {
+		if got := len(named(all, name)); got != want {
+			t.Errorf("%d events %s, want %d", got, name, want)
+		}
+	}
+	if got := named(all, event.NameFault); len(got) < 2 {
+		t.Errorf("faults %v, want the loader's and the holder's", got)
+	}
+	if first := s.lines.All()[0].Message; first[:8] != "watching" {
+		t.Errorf("the first line is %q", first)
+	}
+}
+
+func TestFastTickCallsForAFullOneAtTheRung(t *testing.T) {
+	s := opened(t, nil)
+	seq := s.seq
+	s.put(theCommand, theHolder, 790*rss.MiB, 0)
+	s.tick()
+	if s.seq != seq || s.user().Used != 790*rss.MiB {
+		t.Errorf("%d full looks, used %v; want a fast one that sees 790 MiB", s.seq-seq, s.user().Used)
+	}
+	s.put(theCommand, theHolder, 801*rss.MiB, 0)
+	s.tick()
+	if s.seq != seq+1 {
+		t.Errorf("%d full looks, want one at the rung", s.seq-seq)
+	}
+	if d := named(s.events(), event.NameDecision); len(d) != 1 || d[0]["action"] != "warn" {
+		t.Errorf("decisions %v, want one warning", d)
+	}
+}
+
+// TestAboveTheLimitLooksStayFew: use may stand above --limit for hours.
+func TestAboveTheLimitLooksStayFew(t *testing.T) {
+	s := opened(t, nil)
+	s.put(theCommand, theHolder, 1500*rss.MiB, 0)
+	s.later(time.Second)
+	s.tick()
+	seq := s.seq
+	s.tick()
+	if s.seq != seq {
+		t.Error("a look in full although nothing grew")
+	}
+	s.later(10 * time.Minute) // the rate fades
+	s.full()
+	if p := s.pause(s.now()); p < 10*time.Millisecond {
+		t.Errorf("pause %v while nothing grows", p)
+	}
+	s.put(theCommand, theHolder, 1600*rss.MiB, 0)
+	seq = s.seq
+	s.tick()
+	if s.seq != seq+1 {
+		t.Error("no look in full although it grew by 100 MiB")
+	}
+}
+
+func TestPause(t *testing.T) {
+	far := func(s *stand) { s.put(theCommand, theHolder, 100*rss.MiB, 0) }
+	for _, test := range []struct {
+		name        string
+		limit       rss.Bytes
+		set         func(*stand)
+		least, most time.Duration
+	}{
+		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
+		{"near a rung", 130 * rss.MiB, far, policy.MinPause, 20 * time.Millisecond},
+		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, policy.MinPause, busyPause},
+		{"… for long", 32 * rss.GiB, func(s *stand) { s.later(time.Minute); s.full(); s.flight = &inFlight{began: s.now() - time.Minute} },
+			busyPause + 1, busiest},
+		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, policy.MinPause, policy.MinPause},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := opened(t, func(o *Options) { o.Settings.Limit = test.limit })
+			test.set(s)
+			if got := s.pause(s.now()); got < test.least || got > test.most {
+				t.Errorf("pause %v, want %v to %v", got, test.least, test.most)
+			}
+		})
+	}
+}
+
+func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
+	with := withLoader(t)
+	s := opened(t, func(o *Options) { with(o); o.Settings.Limit = 32 * rss.GiB })
+	if p := s.pause(s.now()); p <= loaderPause {
+		t.Errorf("pause %v with inotify", p)
+	}
+	s.news = nil
+	if p := s.pause(s.now()); p > loaderPause {
+		t.Errorf("pause %v without, want at most %v", p, loaderPause)
+	}
+}
+
+func TestGrowing(t *testing.T) {
+	for acc, want := range map[event.Accounting]rss.Bytes{
+		event.AccountingRSS: 1, event.AccountingCgroup: 1, event.AccountingPSS: 2, event.AccountingNoShared: 2,
+	} {
+		if got := growing(&event.Limit{Accounting: acc, Used: 1, UsedMax: 2}); got != want {
+			t.Errorf("%s: %d, want %d", acc, got, want)
+		}
+	}
+}
+
+// inSlurm puts the command into a batch step that slurmstepd kills above 2000
+// MiB of summed RSS.
+func inSlurm(t *testing.T) func(*Options) {
+	conf := filepath.Join(t.TempDir(), "slurm.conf")
+	text := "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=30\n" +
+		"TaskPlugin=task/none\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": "4000000000",
+	}
+	return func(o *Options) {
+		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	}
+}
+
+// TestFastTickKeepsLimitsApart: the ladder may hold another limit for binding,
+// by its forecast, than the fast tick reads.
+func TestFastTickKeepsLimitsApart(t *testing.T) {
+	s := opened(t, inSlurm(t))
+	s.put(theHolder, 1, rss.MiB, 0)
+	s.put(theCommand, theHolder, 700*rss.MiB, 0)
+	s.full()
+	var slurmLimit event.Limit
+	for _, l := range s.readings {
+		if l.Name == event.LimitSlurm {
+			slurmLimit = l
+		}
+	}
+	if slurmLimit.Limit != 2000*rss.MiB {
+		t.Fatalf("readings %+v: no limit of slurm's", s.readings)
+	}
+	for i := range s.readings {
+		s.readings[i].Binding = s.readings[i].Name == event.LimitSlurm // as by a forecast
+	}
+	s.put(theCommand, theHolder, 720*rss.MiB, 0)
+	s.tick()
+	for _, l := range s.readings {
+		switch l.Name {
+		case event.LimitUser:
+			if l.Used != 720*rss.MiB {
+				t.Errorf("user: used %v, want what the fast tick read", l.Used)
+			}
+		case event.LimitSlurm:
+			if l.Used != slurmLimit.Used {
+				t.Errorf("slurm: used %v, want %v as of the last full look", l.Used, slurmLimit.Used)
+			}
+		}
+	}
+}
+
+// TestRatesOfLevelsAreApart: two levels of one cgroup stand at different uses.
+func TestRatesOfLevelsAreApart(t *testing.T) {
+	s := opened(t, nil)
+	step := event.Limit{Name: event.LimitCgroup, Level: "/job/step"}
+	job := event.Limit{Name: event.LimitCgroup, Level: "/job"}
+	s.rate(&step).Add(0, 2*rss.GiB)
+	s.rate(&job).Add(time.Second, 30*rss.GiB)
+	s.rate(&step).Add(2*time.Second, 2*rss.GiB)
+	if r := s.rate(&step).PerSecond(2 * time.Second); r != 0 {
+		t.Errorf("%.0f bytes a second seen where nothing grew", r)
+	}
+}
+
+func TestUnreadableTreeKeepsTheLast(t *testing.T) {
+	s := opened(t, nil)
+	s.tree = proctree.New(filepath.Join(t.TempDir(), "none"))
+	s.full()
+	if len(s.last.Procs) != 1 || s.user().Used != 100*rss.MiB {
+		t.Errorf("%d processes, used %v; want the last reading", len(s.last.Procs), s.user().Used)
+	}
+}
+
+// TestDroppedSamplesAreAllCounted: also those that were dropped while the
+// count of earlier ones was on its way.
+func TestDroppedSamplesAreAllCounted(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, func(o *Options) { o.Settings.Events = fifo }) // nobody reads
+	for s.dropped == 0 {
+		s.putSample()
+	}
+	for range 9 {
+		s.putSample()
+	}
+	if s.dropped != 10 {
+		t.Errorf("%d counted, want 10", s.dropped)
+	}
+	s.stream.Close(0)
+}
+
+func TestLoopEndsWithTheCommand(t *testing.T) {
+	for name, test := range map[string]struct {
+		end           func(*fakeHolder)
+		code, verdict any
+	}{
+		"exit":             {func(h *fakeHolder) { h.exited <- hold.Exit{Code: 3} }, 3.0, "fine"},
+		"holder gone":      {func(h *fakeHolder) { close(h.gone) }, nil, "unwatched"},
+		"gone with a word": {func(h *fakeHolder) { h.exited <- hold.Exit{Code: 4}; close(h.gone) }, 4.0, "fine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, nil)
+			test.end(s.holder)
+			s.loop()
+			all := s.events()
+			last := all[len(all)-1]
+			if last["event"] != "exit" || last["code"] != test.code || last["verdict"] != test.verdict {
+				t.Errorf("last event %v", last)
+			}
+		})
+	}
+}
+
+// TestNewsDoNotPutLooksOff: inotify may tell of something more often than the
+// watcher pauses.
+func TestNewsDoNotPutLooksOff(t *testing.T) {
+	with := withLoader(t)
+	s := opened(t, func(o *Options) { with(o); o.Settings.Interval = 20 * time.Millisecond })
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case s.news.wake <- struct{}{}:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	ended := make(chan uint64)
+	go func() {
+		s.loop()
+		ended <- s.seq
+	}()
+	time.AfterFunc(300*time.Millisecond, func() { s.holder.exited <- hold.Exit{} })
+	if seq := <-ended; seq < 3 {
+		t.Errorf("%d looks in full within 15 intervals", seq)
+	}
+}
+
+func TestScontrolsAnswerIsTold(t *testing.T) {
+	s := opened(t, inSlurm(t))
+	end := time.Now().Add(time.Hour)
+	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
+	var told []string
+	for _, e := range named(s.events(), event.NameLimit) {
+		name, ok := e["limit"].(string)
+		if !ok {
+			t.Fatalf("event %v names no limit", e)
+		}
+		told = append(told, name)
+	}
+	slices.Sort(told)
+	if !slices.Equal(told, []string{"slurm", "time"}) {
+		t.Errorf("told of %v", told)
+	}
+}
+
+func TestMeantAndSame(t *testing.T) {
+	limits := []event.Limit{
+		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
+		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
+	}
+	if l := meant(limits, event.LimitSlurm, 5, 10); l != &limits[1] {
+		t.Errorf("meant %+v", l)
+	}
+	if l := meant(limits, event.LimitSlurm, 6, 10); l != nil {
+		t.Errorf("meant %+v", l)
+	}
+	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
+	if l := same(limits, &before); l != &limits[1] {
+		t.Errorf("same %+v", l)
+	}
+	if l := same(limits[:1], &before); l != nil {
+		t.Errorf("same %+v", l)
+	}
+}

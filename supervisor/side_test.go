@@ -1,0 +1,164 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestReadWithin(t *testing.T) {
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "slurm.conf"), filepath.Join(dir, "fifo")
+	if err := os.WriteFile(file, []byte("A=b\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := readWithin(file); err != nil || string(b) != "A=b\n" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if b, err := readWithin(fifo); err == nil { // nobody writes: an open would hang
+		t.Errorf("read %q from a FIFO", b)
+	}
+	if _, err := readWithin(filepath.Join(dir, "none")); !os.IsNotExist(err) {
+		t.Errorf("error %v, want that it does not exist", err)
+	}
+}
+
+func TestNotifierTellsOfNewFiles(t *testing.T) {
+	dir := t.TempDir()
+	n, err := newNotifier(dir)
+	if err != nil {
+		t.Skip(err)
+	}
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "tmp"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "tmp"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		write(fmt.Sprint("hello.", i))
+		select {
+		case <-n.woken():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not told of a new file")
+		}
+	}
+	// Nobody listens for a while: the notifier neither hangs nor forgets.
+	for i := range 100 {
+		write(fmt.Sprint("log.", i))
+	}
+	select {
+	case <-n.woken():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not told of what came while nobody listened")
+	}
+	if _, err := newNotifier(filepath.Join(dir, "none")); err == nil {
+		t.Error("watches a directory that is not there")
+	}
+	var none *notifier
+	if none.woken() != nil {
+		t.Error("without a notifier there is a channel")
+	}
+}
+
+func putPSS(fs rsstest.Tree, pid int, size, pss rss.Bytes) {
+	fs.Put(rsstest.Process{PID: pid, Parent: theCommand, Comm: "python", Anon: size})
+	fs.Write(fmt.Sprintf("proc/%d/smaps_rollup", pid), fmt.Sprintf(
+		"5555e4cc7000-7ffdd6211000 ---p 00000000 00:00 0                          [rollup]\nRss: %15d kB\nPss: %15d kB\n", size/rss.KiB, pss/rss.KiB))
+}
+
+// TestPSSReaderReadsOneAfterTheOther without a look in full between them.
+func TestPSSReaderReadsOneAfterTheOther(t *testing.T) {
+	fs := rsstest.Empty(t)
+	r := newPSSReader(fs.Proc)
+	var procs []rss.Proc
+	const n = 5
+	for i := range n {
+		pid := worker1 + i
+		putPSS(fs, pid, 100*rss.MiB, 40*rss.MiB)
+		procs = append(procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1000 + uint64(pid)}, RSS: 100 * rss.MiB, Anon: 100 * rss.MiB})
+	}
+	r.update(0, procs, nil)
+	for i := 1; r.busy; i++ {
+		select {
+		case got := <-r.arrived():
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			r.take(time.Duration(i)*time.Second, got)
+		case <-time.After(10 * time.Second):
+			t.Fatal("no reading came")
+		}
+		if i > n {
+			t.Fatal("something is read twice")
+		}
+	}
+	r.update(n*time.Second, procs, nil)
+	for _, p := range procs {
+		if p.PSS == nil || p.PSS.PSS != 40*rss.MiB {
+			t.Errorf("process %d has PSS %+v", p.ID.PID, p.PSS)
+		}
+	}
+}
+
+// TestPSSReaderNeverBlocksTheLoop: the answer may wait, and the process be gone.
+func TestPSSReaderNeverBlocksTheLoop(t *testing.T) {
+	r := newPSSReader(t.TempDir())
+	p := []rss.Proc{{ID: rss.ProcID{PID: worker1, Start: 1}, RSS: rss.MiB}}
+	deadline := time.Now().Add(10 * time.Second)
+	r.update(0, p, nil)
+	for i := 1; r.busy; i++ {
+		if time.Now().After(deadline) {
+			t.Fatal("no answer about a process that is gone")
+		}
+		r.update(time.Duration(i)*time.Millisecond, p, nil)
+	}
+	if p[0].PSS != nil {
+		t.Errorf("PSS %+v of a process that is gone", p[0].PSS)
+	}
+	var none *pssReader
+	none.update(0, p, nil)
+	if none.arrived() != nil {
+		t.Error("without a reader there is a channel")
+	}
+}
+
+// TestPSSSettlesOnWhichSideOfARungUseStands, without waiting an interval.
+func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
+	s := newStand(t, func(o *Options) {
+		o.Settings.Accounting, o.Settings.Interval = event.AccountingPSS, time.Hour
+	})
+	s.put(theCommand, theHolder, 100*rss.MiB, 0)
+	s.fs.Write(fmt.Sprintf("proc/%d/smaps_rollup", theCommand), "0-1 ---p 0 00:00 0 [rollup]\nRss: 102400 kB\nPss: 97280 kB\n")
+	s.Settings.Limit = 110 * rss.MiB
+	s.open(s.holder.begin)
+	for s.straddles() { // the answer may be there already
+		select {
+		case got := <-s.pss.arrived():
+			s.pss.take(s.now(), got)
+			s.full()
+		case <-time.After(10 * time.Second):
+			t.Fatal("no reading came")
+		}
+	}
+	if s.straddles() || s.user().Used != 95*rss.MiB {
+		t.Errorf("reading %+v, want 95 MiB for certain", s.user())
+	}
+	if d := named(s.events(), event.NameDecision); len(d) != 1 {
+		t.Errorf("decisions %v, want the warning and none before it was certain", d)
+	}
+}

@@ -1,0 +1,221 @@
+package supervisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// PIDs above the kernel's greatest: no test can signal a stranger.
+const (
+	theHolder  = 5000000
+	theCommand = 5000001
+	worker1    = 5000011
+	worker2    = 5000012
+	worker3    = 5000013
+)
+
+// fakeHolder stands for the process that holds the command.
+type fakeHolder struct {
+	begin     hold.Begin
+	exited    chan hold.Exit
+	gone      chan struct{}
+	overrides []int
+}
+
+func (h *fakeHolder) Begin() hold.Begin        { return h.begin }
+func (h *fakeHolder) Exited() <-chan hold.Exit { return h.exited }
+func (h *fakeHolder) Gone() <-chan struct{}    { return h.gone }
+func (h *fakeHolder) Subreaper(bool) error     { return nil }
+func (h *fakeHolder) Override(status int) error {
+	h.overrides = append(h.overrides, status)
+	return nil
+}
+func (h *fakeHolder) Unstick() error            { return nil }
+func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
+
+// stand is a watcher of a made-up command.
+type stand struct {
+	*watcher
+	t      *testing.T
+	fs     rsstest.Tree
+	holder *fakeHolder
+	lines  *observer.ObservedLogs
+}
+
+// newStand makes a watcher with the default ladder and --limit 1000M over
+// summed RSS, of a command that has 100 MiB. It is not opened yet.
+func newStand(t *testing.T, change func(*Options)) *stand {
+	t.Helper()
+	fs := rsstest.Empty(t)
+	fs.Write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        67108864 kB\nMemAvailable:   67108864 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n")
+	core, lines := observer.New(zapcore.InfoLevel)
+	h := &fakeHolder{
+		begin:  hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
+		exited: make(chan hold.Exit, 1), gone: make(chan struct{}),
+	}
+	rules, err := policy.Ladder(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{
+		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: zap.New(core),
+		Lookup: func(string) (string, bool) { return "", false },
+		Settings: Settings{
+			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
+			Interval: time.Second, Trim: true, StopStatus: 137, Grace: time.Minute,
+			Events: filepath.Join(t.TempDir(), "events.jsonl"),
+		},
+	}
+	for _, r := range rules {
+		opt.Settings.Rules = append(opt.Settings.Rules, r.String())
+	}
+	if change != nil {
+		change(&opt)
+	}
+	s := &stand{t: t, fs: fs, holder: h, lines: lines}
+	s.put(theCommand, theHolder, 100*rss.MiB, 0)
+	s.watcher = newWatcher(opt, h.begin)
+	return s
+}
+
+// opened is newStand with the watcher opened.
+func opened(t *testing.T, change func(*Options)) *stand {
+	t.Helper()
+	s := newStand(t, change)
+	s.open(s.holder.begin)
+	return s
+}
+
+// put writes a process of the made-up tree.
+func (s *stand) put(pid, parent int, anon, file rss.Bytes) {
+	start := uint64(1) << 40 // after this process, which plays a trainer
+	if pid == theCommand {
+		start = 10 // before it
+	}
+	s.fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: start, Comm: "python", Anon: anon, File: file})
+}
+
+// later lets time pass for the watcher.
+func (s *stand) later(d time.Duration) { s.started = s.started.Add(-d) }
+
+// events closes the stream and returns what was written to it.
+func (s *stand) events() []map[string]any {
+	s.t.Helper()
+	s.stream.Close(10 * time.Second)
+	f, err := os.Open(s.Settings.Events)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	var all []map[string]any
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var e map[string]any
+		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
+			s.t.Fatalf("%q: %v", sc.Text(), err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// named returns the events of that name.
+func named(all []map[string]any, name event.Name) []map[string]any {
+	var some []map[string]any
+	for _, e := range all {
+		if e["event"] == string(name) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// said returns the lines that went to stderr.
+func (s *stand) stderr() string {
+	var b strings.Builder
+	for _, e := range s.lines.All() {
+		fmt.Fprintln(&b, e.Message)
+	}
+	return b.String()
+}
+
+// trainer has this process say hello as a trainer with these loader workers.
+// The made-up tree gets it as a child of the command.
+func (s *stand) trainer(anon rss.Bytes, workers ...int) rss.ProcID {
+	s.t.Helper()
+	pid := os.Getpid()
+	start, err := proctree.StartTime("/proc", pid)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.fs.Put(rsstest.Process{PID: pid, Parent: theCommand, Start: start, Comm: "python", Anon: anon})
+	id := rss.ProcID{PID: pid, Start: start}
+	s.file("hello", id, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":true}`, pid, start, theCommand))
+	list, err := json.Marshal(workers)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.log(id, fmt.Sprintf(`"what":"iter","n":1,"kind":"map","persistent":true,"num_workers":%d,"start":"fork","can_recycle":true,"workers":%s`, len(workers), list))
+	return id
+}
+
+func (s *stand) file(kind string, id rss.ProcID, text string) {
+	s.t.Helper()
+	name := filepath.Join(s.Settings.Dir, fmt.Sprintf("%s.%d.%d", kind, id.PID, id.Start))
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// log has the trainer report something.
+func (s *stand) log(id rss.ProcID, fields string) {
+	s.t.Helper()
+	name := filepath.Join(s.Settings.Dir, fmt.Sprintf("log.%d.%d", id.PID, id.Start))
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	now := float64(time.Now().Add(time.Second).UnixNano()) / 1e9
+	if _, err := fmt.Fprintf(f, `{"t":%f,"pid":%d,%s}`+"\n", now, id.PID, fields); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// withLoader gives the watcher a run directory.
+func withLoader(t *testing.T) func(*Options) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) { o.Settings.Dir = dir }
+}
+
+// user returns the reading of --limit.
+func (s *stand) user() *event.Limit {
+	s.t.Helper()
+	for i := range s.readings {
+		if s.readings[i].Name == event.LimitUser {
+			return &s.readings[i]
+		}
+	}
+	s.t.Fatal("no reading of --limit")
+	return nil
+}

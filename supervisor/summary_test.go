@@ -1,0 +1,125 @@
+package supervisor
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+func TestPeaks(t *testing.T) {
+	var s summary
+	known := proc(1, 100, 20)
+	known.PSS = &rss.PSS{PSS: 110, RSS: 120}
+	unknown := proc(2, 50, 0)
+	s.peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil)
+	if *s.peaks.RSS != 170 || *s.peaks.NoShared != 150 || s.peaks.PSS != nil || s.peaks.Cgroup != nil {
+		t.Errorf("peaks %+v; the PSS of one process is not known", s.peaks)
+	}
+	s.peak(&rss.Sample{Procs: []rss.Proc{known}}, nil)
+	if *s.peaks.RSS != 170 || s.peaks.PSS == nil || *s.peaks.PSS != 110 {
+		t.Errorf("peaks %+v", s.peaks)
+	}
+	s.peak(&rss.Sample{}, nil) // the command has ended
+	if *s.peaks.RSS != 170 {
+		t.Errorf("peaks %+v", s.peaks)
+	}
+}
+
+// TestCgroupPeakIsTheJobsOwn: others' jobs count in the levels above.
+func TestCgroupPeakIsTheJobsOwn(t *testing.T) {
+	var s summary
+	s.peak(&rss.Sample{}, []event.Limit{
+		{Name: event.LimitCgroup, Level: "/user.slice", Used: 900, Limit: 1000},
+		{Name: event.LimitCgroup, Level: "/user.slice/job/step", Used: 100, Limit: 500},
+		{Name: event.LimitNode, Used: 999, Limit: 1000},
+	})
+	if *s.peaks.Cgroup != 100 {
+		t.Errorf("peak %d, want the innermost level's 100", *s.peaks.Cgroup)
+	}
+	if s.nearest.Level != "/user.slice" {
+		t.Errorf("nearest %+v, want the fullest that can end the job", s.nearest)
+	}
+}
+
+func TestDeeds(t *testing.T) {
+	for _, test := range []struct {
+		s    summary
+		want string
+	}{
+		{summary{}, ""},
+		{summary{trims: 1, failed: 1, freed: rss.GiB}, "done: trimmed once, 1 action did not work; freed 1.00 GiB in all"},
+		{summary{recycles: 2, forked: 2, freed: rss.GiB, paused: 14 * time.Millisecond},
+			"done: recycled 2 workers; freed 1.00 GiB in all, trainer paused 14 ms in all; data order kept, random draws inside replaced workers changed"},
+		{summary{budgetTrims: 12, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
+			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped pages each (2.00 GiB given back in all)"},
+	} {
+		if got := test.s.deeds(); got != test.want {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+func TestActed(t *testing.T) {
+	var s summary
+	s.acted(event.ActionTrim, &event.Outcome{OK: true, Freed: 10})
+	s.acted(event.ActionTrim, &event.Outcome{OK: true}) // helped nothing
+	s.acted(event.ActionRecycle, &event.Outcome{OK: true, Freed: 5, Paused: 0.5})
+	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonTimeout})
+	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonDryRun})
+	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonVanished}) // the command ended first
+	s.acted(event.ActionStop, &event.Outcome{OK: true, Freed: 100})
+	if s.trims != 2 || s.recycles != 1 || s.failed != 1 || s.helped != 2 || s.freed != 15 || s.paused != 500*time.Millisecond {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		set  func(*stand)
+		exit *hold.Exit
+		want []string
+		by   string
+		code any
+		sig  any
+	}{
+		{"fine", func(*stand) {}, &hold.Exit{},
+			[]string{"exit status 0 after ", "peaks of its tree: summed RSS 100 MiB, without shared pages 100 MiB", "nearest limit: user at 100 MiB, 10 % of 1000 MiB", "verdict: fine; next time #SBATCH --mem="},
+			"command", 0.0, nil},
+		{"killed", func(s *stand) { s.put(theCommand, theHolder, 990*rss.MiB, 0); s.full() }, &hold.Exit{Signal: int(syscall.SIGKILL)},
+			[]string{"killed by SIGKILL", "verdict: killed"}, "command", nil, "SIGKILL"},
+		{"real-time signal", func(*stand) {}, &hold.Exit{Signal: 40}, []string{"killed by SIG40"}, "command", nil, "SIG40"},
+		{"stopped", func(s *stand) { s.sum.stopped = true }, &hold.Exit{Signal: int(syscall.SIGTERM)},
+			[]string{"stopped by rsswarden, exit status 137", "verdict: stopped"}, "rsswarden", 137.0, nil},
+		{"carried", func(s *stand) { s.sum.trims, s.sum.helped = 1, 1 }, &hold.Exit{}, []string{"done: trimmed once", "verdict: carried"}, "command", 0.0, nil},
+		{"restarted", func(s *stand) { s.sum.watched = false }, &hold.Exit{}, []string{"verdict: unwatched"}, "command", 0.0, nil},
+		{"holder gone", func(*stand) {}, nil, []string{"rsswarden's holder ended first", "verdict: unwatched"}, "command", nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := opened(t, nil)
+			test.set(s)
+			s.end(test.exit)
+			for _, want := range test.want {
+				if !strings.Contains(s.stderr(), want) {
+					t.Errorf("no %q in:\n%s", want, s.stderr())
+				}
+			}
+			all := s.events()
+			last := all[len(all)-1]
+			if last["event"] != "exit" || last["by"] != test.by || last["code"] != test.code || last["signal"] != test.sig {
+				t.Errorf("exit event %v", last)
+			}
+		})
+	}
+}
+
+func TestPeaksOfWhatWasTooShort(t *testing.T) {
+	if got := peaks(&event.Peaks{}); got != "not seen, it was too short" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,157 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestMemorySaysWhoComparesWhat(t *testing.T) {
+	of := func(l event.Limit) *event.Limit {
+		l.Used, l.Limit = 91*rss.MiB, 100*rss.MiB
+		return &l
+	}
+	for _, test := range []struct {
+		limit event.Limit
+		want  string
+	}{
+		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Enforcer: "slurmstepd, by OverMemoryKill", LimitSource: "RLIMIT_RSS"},
+			"memory 91 % of 100 MiB (slurmstepd kills on summed RSS; limit from --mem, read from RLIMIT_RSS)"},
+		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingCgroup, Enforcer: "slurmstepd, by OverMemoryKill"},
+			"memory 91 % of 100 MiB (slurmstepd kills on what it sums of its tasks' cgroups)"},
+		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Enforcer: "slurmstepd"},
+			"memory 91 % of 100 MiB (slurmstepd kills on summed PSS)"},
+		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingNoShared, Enforcer: "slurmstepd"},
+			"memory 91 % of 100 MiB (slurmstepd kills on summed RSS less shared pages)"},
+		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Enforcer: "slurmstepd"},
+			"memory 91 % of 100 MiB (slurmstepd kills on summed virtual size)"},
+		{event.Limit{Name: event.LimitCgroup, Accounting: event.AccountingCgroup, Enforcer: "kernel OOM killer", LimitSource: "/sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes"},
+			"memory 91 % of 100 MiB (kernel OOM killer kills on unreclaimable memory; limit from job_7/memory.limit_in_bytes)"},
+		{event.Limit{Name: event.LimitThrottle, Accounting: event.AccountingCgroup, Enforcer: "kernel, by slowing allocations down"},
+			"memory 91 % of 100 MiB (slow, not dead: throttled on the charge, page cache included)"},
+		{event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Enforcer: "rsswarden's rules alone", LimitSource: "--limit"},
+			"memory 91 % of 100 MiB (our own rules act on summed RSS; limit from --limit)"},
+		{event.Limit{Name: event.LimitNode, Enforcer: "kernel OOM killer of the node", LimitSource: "meminfo: MemTotal"},
+			"memory 91 % of 100 MiB (kernel OOM killer of the node kills on the node's used memory; limit from meminfo: MemTotal)"},
+	} {
+		if got := memory(of(test.limit)); got != test.want {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+func TestOutcomeSentences(t *testing.T) {
+	for _, test := range []struct {
+		action event.Action
+		o      event.Outcome
+		want   string
+	}{
+		{event.ActionRecycle, event.Outcome{OK: true, PID: 4711, Freed: 612 * rss.MiB, Paused: 0.007},
+			"recycled worker 4711, freed 612 MiB, trainer paused 7 ms"},
+		{event.ActionTrim, event.Outcome{OK: true, Freed: 2 * rss.GiB}, "workers trimmed, freed 2.00 GiB"},
+		{event.ActionStop, event.Outcome{OK: true}, "stopped the command, freed 0 B"},
+		{event.ActionRecycle, event.Outcome{PID: 4711, Reason: event.ReasonTimeout}, "recycle 4711 did not work: no answer in time"},
+		{event.ActionTrim, event.Outcome{Reason: event.ReasonError, Detail: "no such file"}, "trim did not work: error, no such file"},
+		{event.ActionStop, event.Outcome{Reason: event.ReasonDryRun}, "would stop (dry run)"},
+	} {
+		if got := outcome(test.action, &test.o); got != test.want {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+func TestForecastSentences(t *testing.T) {
+	eta, low, high := 600.0, 480.0, 9000.0
+	for want, d := range map[string]event.Decision{
+		"":                              {},
+		"; at this rate full in 10 min": {ETA: &eta},
+		"; at this rate full in 10 min (8 min to 2.5 h)": {ETA: &eta, ETALow: &low, ETAHigh: &high},
+	} {
+		if got := forecast(&d); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for seconds, want := range map[float64]string{0: "0 s", 40: "40 s", 99: "99 s", 100: "2 min", 720: "12 min", 12600: "3.5 h"} {
+		if got := about(seconds); got != want {
+			t.Errorf("about(%v) is %q, want %q", seconds, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		400 * time.Microsecond: "0.4 ms", 7 * time.Millisecond: "7 ms", 1200 * time.Millisecond: "1.2 s",
+		99 * time.Second: "99.0 s", 100 * time.Second: "1m40s",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("short(%v) is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestCommandIsShortAndHarmless(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		n    int
+		want string
+	}{
+		{[]string{"python", "train.py"}, 60, "python train.py"},
+		{[]string{"sh", "-c", "a\nb\x1b[31m"}, 60, "sh -c a b [31m"},
+		{[]string{"0123456789"}, 8, "01234..."},
+		{[]string{"0123é6789"}, 8, "0123..."}, // é is not cut in two
+	} {
+		if got := command(test.args, test.n); got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	for source, want := range map[string]string{
+		"RLIMIT_RSS": "--mem, read from RLIMIT_RSS", "/a/b": "/a/b", "/sys/fs/cgroup/job_7/memory.max": "job_7/memory.max",
+	} {
+		if got := place(source); got != want {
+			t.Errorf("%q: %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestWatchingNamesTheLeastHeadroom(t *testing.T) {
+	s := &Settings{Command: []string{"python", "train.py"}}
+	limits := []event.Limit{
+		{Name: event.LimitNode, Used: 60 * rss.GiB, Limit: 64 * rss.GiB},
+		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Enforcer: "slurmstepd", Used: 30 * rss.MiB, Limit: 3 * rss.GiB},
+		{Name: event.LimitThrottle, Used: 1, Limit: 2},
+		{Name: event.LimitTime},
+	}
+	if got, want := watching(s, 7, limits), "watching python train.py (process 7): 3.00 GiB may be used, 1 % are (slurmstepd kills on summed RSS)"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if got := watching(s, 7, limits[3:]); !strings.HasSuffix(got, "nothing here limits its memory") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNoExecIsSaidWhereItIsKnown(t *testing.T) {
+	batch := slurm.Job{ID: "7", StepID: slurm.StepBatch}
+	for _, test := range []struct {
+		job    slurm.Job
+		ok     bool
+		parent string
+		want   bool
+	}{
+		{batch, true, "slurm_script", true},
+		{batch, true, "slurmstepd", false},
+		{batch, true, "", false}, // cannot be read
+		{batch, false, "bash", false},
+		{slurm.Job{ID: "7", StepID: "0"}, true, "bash", false},
+	} {
+		if got := noExec(test.job, test.ok, test.parent) != ""; got != test.want {
+			t.Errorf("%+v below %q: warned %v, want %v", test.job, test.parent, got, test.want)
+		}
+	}
+}
