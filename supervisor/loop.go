@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -219,7 +220,9 @@ func (w *watcher) read() {
 	}
 	w.pool.update(&w.last, w.command.PID)
 	w.workers.mark(&w.last, w.loader, w.pool)
+	before := w.readings
 	w.readings = w.limits.Read(&w.last)
+	w.changed(before)
 	w.fullAt = now
 	w.watched = -1
 	for i := range w.readings {
@@ -230,6 +233,26 @@ func (w *watcher) read() {
 		}
 	}
 	w.sum.peak(&w.last, w.readings)
+}
+
+// changed tells of limits that are new, or that somebody moved: Slurm 26.05 can
+// shrink a running job. Swap that the whole node uses moves a limit a little
+// all the time, and that is nobody's doing.
+func (w *watcher) changed(before []event.Limit) {
+	if w.seq <= 1 {
+		return // the start event has them all
+	}
+	for i := range w.readings {
+		l := &w.readings[i]
+		old := same(before, l)
+		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
+			continue
+		}
+		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
+		if old != nil {
+			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %v and is %v now %s", l.Name, old.Limit, l.Limit, against(l)))
+		}
+	}
 }
 
 // step lets the ladder judge the last reading and carries out what it says.

@@ -276,7 +276,11 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 }
 
 func TestScontrolsAnswerIsTold(t *testing.T) {
-	s := opened(t, inSlurm(t))
+	// Neither a configuration that can be read nor the job's end.
+	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
+	s := opened(t, func(o *Options) {
+		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	})
 	end := time.Now().Add(time.Hour)
 	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
 	var told []string
@@ -310,5 +314,17 @@ func TestMeantAndSame(t *testing.T) {
 	}
 	if l := same(limits[:1], &before); l != nil {
 		t.Errorf("same %+v", l)
+	}
+}
+
+func TestMovedLimitIsTold(t *testing.T) {
+	s := opened(t, inSlurm(t))
+	before := []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 1000}, {Name: event.LimitCgroup, Level: "/b", Limit: 1000}}
+	s.readings = []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 600}, {Name: event.LimitCgroup, Level: "/b", Limit: 1001}}
+	s.seq = 2
+	s.changed(before)
+	told := named(s.events(), event.NameLimit)
+	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
+		t.Errorf("told of %v, want the one that shrank", told)
 	}
 }

@@ -191,6 +191,20 @@ func (w *watcher) open(begin hold.Begin) {
 	w.askScontrol()
 }
 
+// follow does what follows from who enforces what here.
+func (w *watcher) follow() {
+	if w.pss == nil && w.limits.NeedsPSS() {
+		w.pss = newPSSReader(w.Proc)
+	}
+	// A subreaper brings orphans back under the task, where slurmstepd counts
+	// them; so only where nobody sums by parent.
+	if !w.limits.SumsByPPID() {
+		if err := w.Link.Subreaper(true); err != nil {
+			w.fault("subreaper", err)
+		}
+	}
+}
+
 // sayStart writes the start event and the first line.
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
@@ -277,17 +291,10 @@ func (w *watcher) answered(a answer) {
 	w.asked = nil
 	if a.open {
 		w.limits.SetEnforcement(a.rules, a.rulesErr)
-		if w.pss == nil && w.limits.NeedsPSS() {
-			w.pss = newPSSReader(w.Proc)
-		}
+		w.follow()
 	}
 	if a.endErr == nil {
 		w.limits.SetEnd(a.end)
 	}
 	w.full()
-	for i := range w.readings {
-		if l := &w.readings[i]; l.Name == event.LimitSlurm && a.open || l.Name == event.LimitTime {
-			w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
-		}
-	}
 }

@@ -78,6 +78,11 @@ func TestTrim(t *testing.T) {
 			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}, Sample: tree(11)}, done: true, want: event.ReasonDone},
 		})
 	})
+	t.Run("does not wait for who refused", func(t *testing.T) {
+		follow(t, Trim(&fakeLoader{}, []int{11}, 0), []look{
+			{w: World{Said: []Said{said(event.LoaderRefused, 7, 10, 11)}, Sample: tree(11)}, done: true, want: event.ReasonVanished},
+		})
+	})
 	t.Run("deadline", func(t *testing.T) {
 		follow(t, Trim(&fakeLoader{}, []int{11}, 0), []look{
 			{w: World{Now: TrimDeadline - 1, Sample: tree(11)}},

@@ -41,7 +41,7 @@ func (a *trim) Step(w World) (Result, bool) {
 		return Result{Reason: event.ReasonError, Detail: a.err.Error()}, true
 	}
 	for _, s := range w.Said {
-		if s.What != event.LoaderTrimmed || s.Request != a.request {
+		if s.Request != a.request || s.What != event.LoaderTrimmed && s.What != event.LoaderRefused {
 			continue
 		}
 		pid := s.PID
@@ -52,8 +52,10 @@ func (a *trim) Step(w World) (Result, bool) {
 			continue
 		}
 		a.waiting[pid] = false
-		a.answered++
-		a.freed += s.Freed
+		if s.What == event.LoaderTrimmed {
+			a.answered++
+			a.freed += s.Freed
+		}
 	}
 	left := 0
 	for pid, waiting := range a.waiting {
@@ -69,8 +71,12 @@ func (a *trim) Step(w World) (Result, bool) {
 		return Result{}, false
 	}
 	r := Result{OK: a.answered > 0, Reason: event.ReasonDone}
-	if a.answered == 0 {
+	switch {
+	case a.answered > 0:
+	case left > 0:
 		r.Reason = event.ReasonTimeout
+	default:
+		r.Reason = event.ReasonVanished // ended or off, all of them
 	}
 	r.Detail = fmt.Sprintf("%d of %d workers gave back %v of mapped pages", a.answered, a.asked, a.freed)
 	return r, true

@@ -52,7 +52,7 @@ func Advise(r Run) Advice {
 		a.Why = "no limit on memory was found, so nothing can be said about --mem"
 		return a
 	}
-	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l.Accounting), l.Limit)
+	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l), l.Limit)
 	neat := NeatMem(max(l.Used.Scale(1+adviceMargin), adviceMinimum))
 	switch a.Verdict {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
@@ -102,8 +102,8 @@ func verdict(r Run) event.Verdict {
 	return event.VerdictFine
 }
 
-func accountingWords(a event.Accounting) string {
-	switch a {
+func accountingWords(l *event.Limit) string {
+	switch l.Accounting {
 	case event.AccountingRSS:
 		return "sum of RSS"
 	case event.AccountingPSS:
@@ -111,6 +111,9 @@ func accountingWords(a event.Accounting) string {
 	case event.AccountingNoShared:
 		return "sum of RSS without shared pages"
 	case event.AccountingCgroup:
+		if l.Name != event.LimitCgroup {
+			return "what Slurm reads of the cgroup"
+		}
 		return "unreclaimable memory of the cgroup"
 	case event.AccountingVirtual:
 		return "sum of virtual memory"

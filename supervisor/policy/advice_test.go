@@ -46,7 +46,7 @@ func TestAdvise(t *testing.T) {
 func TestAdviceNamesTheAccounting(t *testing.T) {
 	for a, word := range map[event.Accounting]string{
 		event.AccountingRSS: "sum of RSS", event.AccountingPSS: "sum of PSS", event.AccountingNoShared: "without shared",
-		event.AccountingCgroup: "unreclaimable", event.AccountingVirtual: "virtual", "": "used",
+		event.AccountingCgroup: "reads of the cgroup", event.AccountingVirtual: "virtual", "": "used",
 	} {
 		l := slurm(50)
 		l.Accounting = a

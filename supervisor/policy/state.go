@@ -104,12 +104,13 @@ type State struct {
 // limitKey tells limits apart over time: a cgroup limit may exist at several
 // levels, a Slurm limit for step and job.
 type limitKey struct {
-	name  event.LimitName
-	scope event.Scope
-	level string
+	name       event.LimitName
+	scope      event.Scope
+	accounting event.Accounting // slurmstepd may compare RSS and virtual size
+	level      string
 }
 
-func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Level} }
+func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Accounting, l.Level} }
 
 // flight is the action that was decided on and has no outcome yet.
 type flight struct {
