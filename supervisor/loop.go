@@ -11,20 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-const (
-	// busyPause is the least pause between two full ticks while an action is in
-	// flight: its end is to be seen, and measured, when it comes. The longer it
-	// takes, the longer the pause: an eighth of that, at most busiest.
-	busyPause = 20 * time.Millisecond
-	busiest   = 250 * time.Millisecond
-	// sidePause is the least pause between two full ticks for the sake of limits
-	// that the fast tick does not look at.
-	sidePause = 100 * time.Millisecond
-	// loaderPause is the pause at most, where loaders may appear and inotify
-	// does not tell.
-	loaderPause = 100 * time.Millisecond
-)
-
 // loop runs until the command has ended.
 func (w *watcher) loop() {
 	timer := time.NewTimer(w.pause(w.now()))
@@ -90,96 +76,6 @@ func (w *watcher) tick() {
 	if growing(b) >= next {
 		w.full()
 	}
-}
-
-// next is the use from which on a limit that stood at used is judged anew: its
-// next rung, or, where rungs were crossed, a little more: a worker that had
-// nothing to give back may have by then. It is always above used.
-func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
-	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit})
-	next := max(first, used+max(policy.MinGain(0), l.Limit/100))
-	if rung := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
-		next = min(next, rung)
-	}
-	return next
-}
-
-// fullPause is how long after the last full look the next one is due, whatever
-// a fast one says.
-func (w *watcher) fullPause(now time.Duration) time.Duration {
-	pause := w.Settings.Interval
-	if w.flight != nil {
-		pause = min(pause, max(busyPause, min((now-w.flight.began)/8, busiest)))
-	}
-	if w.loader != nil && w.news == nil {
-		pause = min(pause, loaderPause)
-	}
-	for i := range w.readings {
-		l := &w.readings[i]
-		if i == w.watched || w.covered(l) {
-			continue
-		}
-		used := growing(l)
-		fill := policy.Pause(w.next(l, used)-used, w.rate(l).PerSecond(now), w.Settings.Interval)
-		pause = min(pause, max(fill, sidePause))
-	}
-	return pause
-}
-
-// covered says that a limit asks for no looks of its own: it has no size or
-// ends nothing, or it counts as the watched one does and has no less left.
-func (w *watcher) covered(l *event.Limit) bool {
-	if l.Limit == 0 || l.Name == event.LimitThrottle {
-		return true
-	}
-	if w.watched < 0 {
-		return false
-	}
-	b := &w.readings[w.watched]
-	return l.Accounting == b.Accounting && w.next(l, growing(l))-growing(l) >= w.next(b, w.fullUsed)-w.fullUsed
-}
-
-// straddles says that only a reading of PSS can tell on which side of a rung
-// use stands.
-func (w *watcher) straddles() bool {
-	for i := range w.readings {
-		if w.ladder.Straddles(&w.readings[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// pause is how long to wait before the next look.
-func (w *watcher) pause(now time.Duration) time.Duration {
-	pause := w.fullAt + w.fullPause(now) - now
-	if w.watched >= 0 {
-		b := &w.readings[w.watched]
-		headroom := w.next(b, w.fullUsed).Sub(growing(b))
-		pause = min(pause, policy.Pause(headroom, w.rate(b).PerSecond(now), w.Settings.Interval))
-	}
-	return max(pause, policy.MinPause)
-}
-
-// growing is the reading whose growth counts between two full looks. One
-// counter bounds PSS and what is not shared only from above, while the upper
-// bound of a cgroup's use is its whole charge, page cache included.
-func growing(l *event.Limit) rss.Bytes {
-	switch l.Accounting {
-	case event.AccountingPSS, event.AccountingNoShared:
-		return l.UsedMax
-	}
-	return l.Used
-}
-
-func (w *watcher) rate(l *event.Limit) *policy.Rate {
-	id := idOf(l)
-	r := w.rates[id]
-	if r == nil {
-		r = &policy.Rate{}
-		w.rates[id] = r
-	}
-	return r
 }
 
 // full reads everything, judges it and acts.

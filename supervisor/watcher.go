@@ -21,9 +21,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// flush is how long the watcher takes at most for its last words; the holder
-// waits for 2 s.
-const flush = 1500 * time.Millisecond
+// flush is how long the watcher takes at most for its last events; the holder
+// waits for 2 s in all.
+const flush = time.Second
 
 // coolDown is the pause between an action that was enough and the next. What
 // an action brought is measured at once, no average lags behind it, so there is

@@ -28,7 +28,7 @@ func watch(p process) int {
 	supervisor.Watch(supervisor.Options{
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})
-	closeLog(time.Second)
+	closeLog(500 * time.Millisecond)
 	_ = link.Close() // the holder sees the end of this process as well
 	return exitOK
 }

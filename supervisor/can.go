@@ -1,0 +1,103 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file answers the ladder: what could be done now, and on whom.
+
+// hurryETA is the time to the limit below which a worker may be recycled again
+// although it was only just.
+const hurryETA = policy.RecycleEvery
+
+// standstill is the time to the limit, at a rate that was seen and has faded
+// since, from which on nothing grows.
+const standstill = 6 * time.Hour
+
+// trimFloor is the mapped memory below which a worker is not worth asking:
+// its libraries.
+const trimFloor = 32 * rss.MiB
+
+// can answers the ladder: whether an action can help a limit now, and how much
+// it may give back.
+func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
+	switch r.Action {
+	case event.ActionTrim:
+		return w.canTrim(l)
+	case event.ActionRecycle:
+		return w.canRecycle(l)
+	}
+	return policy.Help{Reason: event.ReasonUnsupported}
+}
+
+func (w *watcher) canTrim(l *event.Limit) policy.Help {
+	switch {
+	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
+		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
+	case !w.Settings.Trim || w.loader == nil:
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: "no loader hook"}
+	}
+	mappers := w.workers.mappers(&w.last, l.Accounting)
+	if len(mappers) == 0 {
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
+	}
+	var gain rss.Bytes
+	for _, m := range mappers {
+		gain += m.CountedMapped.Sub(trimFloor)
+	}
+	if gain == 0 {
+		return policy.Help{Reason: event.ReasonNothing}
+	}
+	return policy.Help{OK: true, Gain: gain}
+}
+
+func (w *watcher) canRecycle(l *event.Limit) policy.Help {
+	i, gain, reason, pids := w.pick(l)
+	if i < 0 {
+		return policy.Help{Reason: reason}
+	}
+	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
+		pause := policy.ForkPause(t.Anon)
+		if policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
+			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
+		}
+	}
+	return policy.Help{OK: true, Gain: gain}
+}
+
+// pick chooses the worker to recycle for l.
+func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
+	var need rss.Bytes
+	if rung, ok := w.ladder.Rung(event.ActionRecycle, l); ok {
+		need = l.Used.Sub(rung)
+	}
+	left := w.timeLeft(l)
+	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	index, gain, reason = policy.PickWorker(list, 0, need)
+	return index, gain, reason, pids
+}
+
+// timeLeft is the time to the limit: as forecast, else at the fastest rate seen.
+// It is 0 where nothing grows, and only there.
+func (w *watcher) timeLeft(l *event.Limit) time.Duration {
+	seconds := 0.0
+	if rate := w.rate(l).PerSecond(w.now()); rate > 0 {
+		seconds = float64(l.Headroom()) / rate
+	}
+	if seconds > standstill.Seconds() {
+		seconds = 0 // a rate fades and never ends
+	}
+	if l.ETA != nil {
+		seconds = *l.ETA
+	}
+	// At the limit there is no time left, which is not the same as no growth.
+	left := time.Duration(min(seconds, 1e9) * float64(time.Second))
+	if l.Headroom() == 0 || seconds > 0 {
+		left = max(left, 1)
+	}
+	return left
+}
