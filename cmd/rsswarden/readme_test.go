@@ -66,14 +66,31 @@ func readmeFolder(t *testing.T, c *slurmtest.Cluster, bin string) string {
 }
 
 var (
-	digits  = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
-	watched = regexp.MustCompile(`watching .* \(process`)
+	digits = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	lasted = regexp.MustCompile(`after .*;`) // "14.7 s", or "1m43s" on a slow machine
 )
 
-// shape replaces what differs from run to run.
+// shape leaves of a line what does not differ from run to run: no numbers, and
+// nothing behind the first parenthesis.
 func shape(line string) string {
-	line = watched.ReplaceAllString(strings.TrimSpace(line), "watching COMMAND (process")
+	line, _, _ = strings.Cut(line, "(")
+	line = strings.TrimSpace(lasted.ReplaceAllString(line, "after T;"))
+	if front, _, found := strings.Cut(line, " watching "); found {
+		line = front + " watching"
+	}
 	return digits.ReplaceAllString(line, "#")
+}
+
+func TestShape(t *testing.T) {
+	for line, want := range map[string]string{
+		"rsswarden: 08:29:13 watching python train.py (process 32337): 2.93 GiB may be used\n":                 "rsswarden: #:#:# watching",
+		"rsswarden: 08:29:28 exit status 0 after 1m43s; peaks of its tree: summed RSS 2.11 GiB":                "rsswarden: #:#:# exit status # after T; peaks of its tree: summed RSS # GiB",
+		"rsswarden: 08:29:28 done: workers trimmed themselves 176 times to keep to 384 MiB (66.0 GiB), and on": "rsswarden: #:#:# done: workers trimmed themselves # times to keep to # MiB",
+	} {
+		if got := shape(line); got != want {
+			t.Errorf("%q has the shape %q, want %q", line, got, want)
+		}
+	}
 }
 
 // sampleShown wants the lines of a README block among those of a real run.
