@@ -33,6 +33,8 @@ type Settings struct {
 	// is off or the directory could not be made.
 	Dir  string `json:"dir,omitempty"`
 	Trim bool   `json:"trim"`
+	// TrimPrivate adds read-only private file mappings to what workers trim.
+	TrimPrivate bool `json:"trim_private,omitempty"`
 
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`

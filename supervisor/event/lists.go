@@ -131,16 +131,17 @@ type Loader string
 
 // What loaders say.
 const (
-	LoaderHello    Loader = "hello"    // a process with torch said it is there
-	LoaderIter     Loader = "iter"     // a DataLoader iterator with workers was made
-	LoaderAccepted Loader = "accepted" // a recycle was taken up
-	LoaderStarted  Loader = "started"  // its replacement was started
-	LoaderSwapped  Loader = "swapped"  // the replacement took over, the old worker hands out what it has
-	LoaderRecycled Loader = "recycled" // a worker was replaced and has ended
-	LoaderTrimmed  Loader = "trimmed"  // a process gave its mapped pages back
-	LoaderRefused  Loader = "refused"
-	LoaderOff      Loader = "off" // the hook met an error and switched itself off
-	LoaderEnded    Loader = "ended"
+	LoaderHello     Loader = "hello"     // a process with torch said it is there
+	LoaderIter      Loader = "iter"      // a DataLoader iterator with workers was made
+	LoaderAccepted  Loader = "accepted"  // a recycle was taken up
+	LoaderStarted   Loader = "started"   // its replacement was started
+	LoaderSwapped   Loader = "swapped"   // the replacement took over, the old worker hands out what it has
+	LoaderRecycled  Loader = "recycled"  // a worker was replaced and has ended
+	LoaderTrimmed   Loader = "trimmed"   // a process gave its mapped pages back
+	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim
+	LoaderRefused   Loader = "refused"
+	LoaderOff       Loader = "off" // the hook met an error and switched itself off
+	LoaderEnded     Loader = "ended"
 )
 
 // Mode is the order in which a recycle starts and ends workers.
