@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
 // ailment is a way in which the watcher can fail. Whatever it is, the command
@@ -30,33 +27,6 @@ var ailments = []ailment{
 	{name: "SIGSTOP", sig: syscall.SIGSTOP},
 	{name: "SIGBUS", sig: syscall.SIGBUS},
 	{name: "panic", env: "RSSWARDEN_FAULT=panic"},
-}
-
-// TestSlurmJobSurvivesItsWatcher: the same inside a job of Slurm.
-func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
-	warden := c.Install(t, faulty)
-	for _, a := range ailments {
-		t.Run(a.name, func(t *testing.T) {
-			script := fmt.Sprintf("export %s\nexec %s run --interval 20ms -- sh -c 'echo begun; sleep 2; echo done; exit 41'", cmp.Or(a.env, "A=B"), warden)
-			run := c.Submit(t, script, "--mem=400")
-			struck := map[int]bool{}
-			got := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-				for _, pid := range run.Processes("batch") {
-					if a.sig != 0 && isWatcher(pid) && !struck[pid] {
-						struck[pid] = syscall.Kill(pid, a.sig) == nil
-					}
-				}
-				return r.Over()
-			})
-			if got.State != "FAILED" || got.ExitCode != 41 || got.Stdout != "begun\ndone\n" {
-				t.Errorf("%s %d:%d, stdout %q, want FAILED 41:0\n%s", got.State, got.ExitCode, got.Signal, got.Stdout, got.Stderr)
-			}
-			if a.sig != 0 && len(struck) == 0 {
-				t.Error("no watcher was struck: the test proves nothing")
-			}
-		})
-	}
 }
 
 func isWatcher(pid int) bool {

@@ -53,7 +53,12 @@ func trainStand(t *testing.T, mode slurmtest.Mode) stand {
 
 // script is a job that trains, under rsswarden where wrap says so.
 func (s stand) script(wrap string, options ...string) string {
-	return fmt.Sprintf("exec %s %s %s %s %s", wrap, python, s.train, strings.Join(s.records, " "), strings.Join(options, " "))
+	return "exec " + wrap + " " + s.training(options...)
+}
+
+// training is the command line of the trainer.
+func (s stand) training(options ...string) string {
+	return fmt.Sprintf("%s %s %s %s", python, s.train, strings.Join(s.records, " "), strings.Join(options, " "))
 }
 
 var sumLine = regexp.MustCompile(`(?m)^checksum (\w+)$`)
@@ -116,7 +121,12 @@ func TestSlurmLinux(t *testing.T) {
 // carried runs a wrapped job and wants it to end well, with that checksum.
 func (s stand) carried(t *testing.T, want, script string, args ...string) slurmtest.Result {
 	t.Helper()
-	got := s.Submit(t, script, args...).Wait(t)
+	return s.completed(t, want, s.Submit(t, script, args...).Wait(t))
+}
+
+// completed wants a job to have ended well, with that checksum.
+func (s stand) completed(t *testing.T, want string, got slurmtest.Result) slurmtest.Result {
+	t.Helper()
 	t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, said(got.Stderr))
 	if got.State != "COMPLETED" || got.ExitCode != 0 || got.Signal != 0 {
 		t.Errorf("wrapped: %s %s %d:%d, want COMPLETED 0:0\n%s", got.State, got.Reason, got.ExitCode, got.Signal, got.Stderr)
