@@ -10,6 +10,10 @@ require (
 	github.com/creack/pty v1.1.24
 	// Tests only: readable differences.
 	github.com/google/go-cmp v0.7.0
+	// TOML in supervisor/config: tells line and column of every key, imports
+	// nothing but the standard library, costs 5 µs at start. BurntSushi/toml,
+	// as good otherwise, reads /etc/localtime each time the program starts.
+	github.com/pelletier/go-toml/v2 v2.4.3
 	// /proc files that are read rarely: smaps_rollup, limits, meminfo.
 	github.com/prometheus/procfs v0.23.0
 	// Tests only: testscript, for the command line.

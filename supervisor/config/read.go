@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// MaxSize bounds a file, in bytes.
+const MaxSize = 64 << 10
+
+// errTooLong keeps out of memory what is no configuration: a device, a log.
+var errTooLong = fmt.Errorf("longer than %d KiB", MaxSize>>10)
+
+// Read returns the text of a file that a user named. It waits for at most
+// patience: the file may lie on a server that does not answer.
+func Read(path string, patience time.Duration) ([]byte, error) {
+	return within(path, patience, func(*os.File) error { return nil })
+}
+
+// ReadTrusted is [Read] for a file that decides over others: a regular file
+// that belongs to root and that nobody else can write, whatever its name leads
+// to. Another one is an [*UntrustedError].
+func ReadTrusted(path string, patience time.Duration) ([]byte, error) {
+	return within(path, patience, func(f *os.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		owner := -1
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+			owner = int(sys.Uid)
+		}
+		if why := distrust(owner, info.Mode()); why != "" {
+			return &UntrustedError{why}
+		}
+		return nil
+	})
+}
+
+// UntrustedError says why a file is not obeyed.
+type UntrustedError struct {
+	Why string
+}
+
+func (e *UntrustedError) Error() string { return e.Why }
+
+func distrust(owner int, mode fs.FileMode) string {
+	switch {
+	case !mode.IsRegular():
+		return "it is not a regular file"
+	case owner != 0:
+		return fmt.Sprintf("it belongs to user %d, not to root", owner)
+	case mode.Perm()&0o022 != 0:
+		return fmt.Sprintf("its mode %04o lets others than root write it", mode.Perm())
+	}
+	return ""
+}
+
+func within(path string, patience time.Duration, check func(*os.File) error) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	c := make(chan result, 1)
+	go func() {
+		text, err := read(path, check)
+		c <- result{text, err}
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case r := <-c:
+		return r.text, r.err
+	case <-timer.C:
+		return nil, fmt.Errorf("no answer from the file system within %v", patience)
+	}
+}
+
+// read returns what a file holds. Its errors do not repeat the path.
+func read(path string, check func(*os.File) error) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, bareError(err)
+	}
+	defer f.Close()
+	if err := check(f); err != nil {
+		return nil, bareError(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, bareError(err)
+	}
+	if len(text) > MaxSize {
+		return nil, errTooLong
+	}
+	return text, nil
+}
+
+func bareError(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
