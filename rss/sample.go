@@ -61,16 +61,51 @@ type PSS struct {
 	RSS  Bytes         // Rss of the same reading
 	At   time.Duration // when, on the clock of Sample.Mono
 	Cost time.Duration // how long the reading took; mmap_lock was held for most of it
+
+	// Loose is what other processes have given up since: a page that they
+	// shared with this one is its own now. Joined is what others have mapped
+	// since: it may be shared with this one now.
+	Loose, Joined Bytes
 }
 
-// PSSRange returns the least and greatest PSS the process can have by now:
-// [last, last + growth of RSS since], or [0, RSS] where none was read.
+// PSSRange returns the least and greatest PSS the process can have by now, as
+// far as its own RSS tells: [last − fall of RSS since, last + growth of RSS
+// since], or [0, RSS] where none was read. What others do moves it too: see
+// [PSSSum].
 func (p *Proc) PSSRange() (low, high Bytes) {
 	if p.PSS == nil {
 		return 0, p.RSS
 	}
-	low = min(p.PSS.PSS, p.RSS)
-	return low, min(low+p.RSS.Sub(p.PSS.RSS), p.RSS)
+	low = p.PSS.PSS.Sub(p.PSS.RSS.Sub(p.RSS))
+	return min(low, p.RSS), min(p.PSS.PSS+p.RSS.Sub(p.PSS.RSS), p.RSS)
+}
+
+// PSSSum adds up PSS that was read at different moments, with what processes
+// have given up and mapped in between. A page that one gives up and another
+// keeps leaves the true sum as it is, and so does one that a second maps: the
+// sum of readings, some from before and some from after, is then too small or
+// too large, in the second case by half of what was mapped at most. The zero
+// value is an empty sum.
+type PSSSum struct {
+	low, high     Bytes
+	loose, joined Bytes // of the oldest reading
+	rise, fall    Bytes // by how much the sum could rise or fall for these
+}
+
+// Add adds one process.
+func (s *PSSSum) Add(p *Proc) {
+	low, high := p.PSSRange()
+	s.low, s.high = s.low+low, s.high+high
+	if p.PSS != nil {
+		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined)
+		s.rise += min(p.PSS.Loose, p.RSS.Sub(high))
+		s.fall += min(p.PSS.Joined, low) / 2
+	}
+}
+
+// Range returns the least and greatest that the sum can be by now.
+func (s *PSSSum) Range() (low, high Bytes) {
+	return s.low.Sub(min(s.joined/2, s.fall)), s.high + min(s.loose, s.rise)
 }
 
 // NoShared is what Slurm counts under JobAcctGatherParams=NoShared: RSS less

@@ -11,11 +11,39 @@ func TestPSSRange(t *testing.T) {
 		{"never read", Proc{RSS: 100}, 0, 100},
 		{"just read", Proc{RSS: 100, PSS: &PSS{PSS: 40, RSS: 100}}, 40, 40},
 		{"grown since", Proc{RSS: 130, PSS: &PSS{PSS: 40, RSS: 100}}, 40, 70},
-		{"shrunk since", Proc{RSS: 90, PSS: &PSS{PSS: 40, RSS: 100}}, 40, 40},
-		{"shrunk below it", Proc{RSS: 30, PSS: &PSS{PSS: 40, RSS: 100}}, 30, 30},
+		{"shrunk since", Proc{RSS: 90, PSS: &PSS{PSS: 40, RSS: 100}}, 30, 40},
+		{"shrunk below it", Proc{RSS: 30, PSS: &PSS{PSS: 40, RSS: 100}}, 0, 30},
 		{"never above RSS", Proc{RSS: 100, PSS: &PSS{PSS: 90, RSS: 50}}, 90, 100},
 	} {
 		if low, high := c.p.PSSRange(); low != c.low || high != c.high {
+			t.Errorf("%s: [%d, %d], want [%d, %d]", c.what, low, high, c.low, c.high)
+		}
+	}
+}
+
+// Two map the same 100 pages; in the sum they count once.
+func TestPSSSum(t *testing.T) {
+	for _, c := range []struct {
+		what      string
+		procs     []Proc
+		low, high Bytes
+	}{
+		{"both read now", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}, {RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}}, 100, 100},
+		{"one has ended", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 50, RSS: 100, Loose: 100}}}, 50, 100},
+		{"the second was read, the first before it came", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Joined: 100}}, {RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}}, 100, 150},
+		{"the second was not read", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Joined: 100}}, {RSS: 100}}, 50, 200},
+		{"little that could be shared", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 98, RSS: 100, Loose: 500}}, {RSS: 10, PSS: &PSS{PSS: 10, RSS: 10, Joined: 500, Loose: 500}}}, 103, 110},
+	} {
+		var s PSSSum
+		for i := range c.procs {
+			s.Add(&c.procs[i])
+		}
+		if low, high := s.Range(); low != c.low || high != c.high {
 			t.Errorf("%s: [%d, %d], want [%d, %d]", c.what, low, high, c.low, c.high)
 		}
 	}

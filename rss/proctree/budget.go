@@ -34,6 +34,10 @@ type PSSBudget struct {
 
 type pssEntry struct {
 	pss    *rss.PSS
+	now    rss.Proc // as last seen
+	moves  moves    // of others, since the last reading
+	asked  moves    // … since the reading that is under way was asked for
+	own    moves    // its own, in the last Update
 	busy   bool
 	failed time.Duration // when the last reading failed
 	bad    bool
@@ -51,14 +55,38 @@ const (
 	retry = time.Minute
 )
 
+// moves is what others have given up and mapped anew, which changes the PSS of
+// a process that does nothing.
+type moves struct{ loose, joined rss.Bytes }
+
+func (m *moves) add(all, own moves) {
+	m.loose += all.loose - own.loose
+	m.joined += all.joined - own.joined
+}
+
+// moved is what the process itself has given up and mapped since it was seen
+// last. Its own anonymous memory is new to everybody, but for what a fork
+// shares.
+func (e *pssEntry) moved(p *rss.Proc) moves {
+	was := &e.now
+	if was.ID != p.ID {
+		return moves{joined: p.RSS}
+	}
+	return moves{
+		loose:  was.RSS.Sub(p.RSS),
+		joined: (p.File + p.Shmem).Sub(was.File + was.Shmem),
+	}
+}
+
 // Update says which processes there are now. The slice is kept, not changed.
 func (b *PSSBudget) Update(procs []rss.Proc) {
 	if b.last == nil {
 		b.last = map[rss.ProcID]*pssEntry{}
 	}
 	b.procs = procs
+	var all moves
 	for _, e := range b.last {
-		e.seen = false
+		e.seen, e.own = false, moves{}
 	}
 	for i := range procs {
 		e := b.last[procs[i].ID]
@@ -67,11 +95,26 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 			b.last[procs[i].ID] = e
 		}
 		e.seen = true
+		e.own = e.moved(&procs[i])
+		e.now = procs[i]
+		all.add(e.own, moves{})
 	}
 	for id, e := range b.last {
-		if !e.seen && !e.busy {
+		if e.seen {
+			continue
+		}
+		all.loose += e.now.RSS
+		e.now = rss.Proc{}
+		if !e.busy {
 			delete(b.last, id)
 		}
+	}
+	if all == (moves{}) {
+		return
+	}
+	for _, e := range b.last {
+		e.moves.add(all, e.own)
+		e.asked.add(all, e.own)
 	}
 }
 
@@ -92,7 +135,8 @@ func (b *PSSBudget) Due(now time.Duration) (rss.ProcID, bool) {
 	if best == nil {
 		return rss.ProcID{}, false
 	}
-	b.last[best.ID].busy = true
+	e := b.last[best.ID]
+	e.busy, e.asked = true, moves{}
 	return best.ID, true
 }
 
@@ -112,7 +156,8 @@ func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 	case e.pss == nil:
 		return 2 * p.RSS
 	}
-	moved := p.RSS.Sub(e.pss.RSS) + e.pss.RSS.Sub(p.RSS)
+	moved := p.RSS.Sub(e.pss.RSS) + e.pss.RSS.Sub(p.RSS) +
+		min(e.moves.loose, p.RSS.Sub(e.pss.PSS)) + min(e.moves.joined, e.pss.PSS)/2
 	age := float64(now-e.pss.At) / float64(stale)
 	if moved == 0 && age < 0.1 {
 		return 0
@@ -141,14 +186,17 @@ func (b *PSSBudget) Done(id rss.ProcID, pss rss.PSS, err error, now time.Duratio
 		return
 	}
 	pss.At = now
-	e.pss = &pss
+	e.pss, e.moves = &pss, e.asked
 }
 
-// Attach hangs the last reading of each process on it, whatever its age.
+// Attach hangs the last reading of each process on it, whatever its age, with
+// what others did since.
 func (b *PSSBudget) Attach(procs []rss.Proc) {
 	for i := range procs {
-		if e := b.last[procs[i].ID]; e != nil {
-			procs[i].PSS = e.pss
+		if e := b.last[procs[i].ID]; e != nil && e.pss != nil {
+			pss := *e.pss
+			pss.Loose, pss.Joined = e.moves.loose, e.moves.joined
+			procs[i].PSS = &pss
 		}
 	}
 }

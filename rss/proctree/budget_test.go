@@ -95,3 +95,49 @@ func TestBudgetOrder(t *testing.T) {
 		}
 	})
 }
+
+// What others map and give up changes the PSS of a process that does nothing,
+// so it is read anew.
+func TestBudgetOthersMove(t *testing.T) {
+	var b proctree.PSSBudget
+	still, other := proc(1, rss.GiB), proc(2, rss.GiB)
+	third := proc(3, 100*rss.MiB)
+	third.File = third.RSS
+	read := func(now time.Duration) (pids []int) {
+		for id, ok := b.Due(now); ok && len(pids) < 10; id, ok = b.Due(now) {
+			p := find([]rss.Proc{still, other, third}, id.PID)
+			b.Done(id, rss.PSS{PSS: p.RSS / 2, RSS: p.RSS, Cost: time.Nanosecond}, nil, now)
+			pids = append(pids, id.PID)
+		}
+		return pids
+	}
+	b.Update([]rss.Proc{still, other})
+	if got := read(0); len(got) != 2 {
+		t.Fatalf("read %v", got)
+	}
+	b.Update([]rss.Proc{still, other, third})
+	procs := []rss.Proc{still}
+	b.Attach(procs)
+	if p := procs[0].PSS; p.Joined != 100*rss.MiB || p.Loose != 0 {
+		t.Errorf("a third has mapped 100 MiB: %+v", p)
+	}
+	if got := read(time.Millisecond); len(got) != 3 {
+		t.Errorf("read %v, want all three", got)
+	}
+	b.Update([]rss.Proc{still})
+	b.Attach(procs)
+	if p := procs[0].PSS; p.Loose != rss.GiB+100*rss.MiB || p.Joined != 0 {
+		t.Errorf("two have ended: %+v", p)
+	}
+	if got := read(2 * time.Millisecond); len(got) != 1 {
+		t.Errorf("read %v, want the one that is left", got)
+	}
+	b.Update(procs)
+	b.Attach(procs)
+	if p := procs[0].PSS; p.Loose != 0 || p.Joined != 0 {
+		t.Errorf("just read: %+v", p)
+	}
+	if got := read(3 * time.Millisecond); len(got) != 0 {
+		t.Errorf("read %v, and nothing has moved", got)
+	}
+}

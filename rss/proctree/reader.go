@@ -13,7 +13,8 @@ type Reader struct {
 	proc string
 	f    *files
 
-	root  rss.ProcID
+	roots map[int]rss.ProcID // by PID
+	first rss.ProcID         // of the roots, as it was given
 	known map[int]*entry
 	tick  uint64
 	pids  []int

@@ -37,26 +37,31 @@ func (e *entry) current(s stat, tick uint64) bool {
 const recheck = 32
 
 // Tree returns the process root and all its descendants, root first while it
-// lives, then by PID. Start 0 in root means whichever process has the PID now.
+// lives, then by PID: [Reader.Trees] with one root.
+func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
+	return r.Trees([]rss.ProcID{root})
+}
+
+// Trees returns the processes roots and all their descendants, each once: the
+// first of roots first while it lives, then by PID. Start 0 in a root means
+// whichever process has the PID now.
 //
 // Discovery is one listing of /proc plus the stat of every PID not seen
 // before. A descendant stays in the tree until it ends, whoever adopts it
 // ([rss.Proc].Orphan is set while its parent is not in the tree); zombies
 // stay, with RSS 0, until they are reaped. How the RSS of a process is made up
-// may be some readings old where its sum has not changed. Another root than in the call
-// before makes the reader forget.
+// may be some readings old where its sum has not changed. Roots may come and go
+// from call to call: what was in the tree of one that is left out stays there
+// until it ends. Where not one is a root still, the reader forgets.
 //
-// The error says that /proc could not be listed. That root has ended is none.
-func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
+// The error says that /proc could not be listed. That a root has ended is none.
+func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 	var gaps rss.Gaps
 	var err error
 	if r.pids, err = r.f.pids(r.pids[:0]); err != nil {
 		return nil, gaps, fmt.Errorf("cannot list %s: %w", r.proc, err)
 	}
-	if root.PID != r.root.PID || root.Start != 0 && root.Start != r.root.Start {
-		r.root = root
-		clear(r.known)
-	}
+	r.take(roots)
 	r.tick++
 	r.discover()
 	procs := r.members(&gaps)
@@ -67,6 +72,53 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 	}
 	r.sortTree(procs)
 	return procs, gaps, nil
+}
+
+// take makes these the roots, and sees to it that all that may descend from a
+// new one is read again.
+func (r *Reader) take(roots []rss.ProcID) {
+	if r.rootsAre(roots) {
+		return
+	}
+	old := r.roots
+	r.roots = make(map[int]rss.ProcID, len(roots))
+	r.first = rss.ProcID{}
+	stays, stale := false, false
+	for i, id := range roots {
+		was, had := old[id.PID]
+		if had && (id.Start == 0 || id.Start == was.Start) {
+			id, stays = was, true
+		} else if e := r.known[id.PID]; e != nil && !e.member {
+			stale = true
+		}
+		r.roots[id.PID] = id
+		if i == 0 {
+			r.first = id
+		}
+	}
+	switch {
+	case !stays:
+		clear(r.known)
+	case stale:
+		for pid, e := range r.known {
+			if !e.member {
+				delete(r.known, pid)
+			}
+		}
+	}
+}
+
+// rootsAre says that these are the roots already, which is the rule.
+func (r *Reader) rootsAre(roots []rss.ProcID) bool {
+	if len(roots) != len(r.roots) || len(roots) == 0 || roots[0].PID != r.first.PID {
+		return false
+	}
+	for _, id := range roots {
+		if was, ok := r.roots[id.PID]; !ok || id.Start != 0 && id.Start != was.Start {
+			return false
+		}
+	}
+	return true
 }
 
 // discover reads the stat of every PID that is new or due
@@ -96,11 +148,19 @@ func (r *Reader) discover() {
 		}
 		e.start, e.parent, e.fresh = s.start, s.parent, r.tick
 	}
-	if e := r.known[r.root.PID]; e != nil && !e.member && e.fresh == r.tick {
-		if r.root.Start == 0 {
-			r.root.Start = e.start
+	for pid, root := range r.roots {
+		e := r.known[pid]
+		if e == nil || e.member || e.fresh != r.tick {
+			continue
 		}
-		e.member = e.start == r.root.Start
+		if root.Start == 0 {
+			root.Start = e.start
+			r.roots[pid] = root
+			if r.first.PID == pid {
+				r.first = root
+			}
+		}
+		e.member = e.start == root.Start
 	}
 	for _, pid := range r.pids {
 		if e := r.known[pid]; e != nil && e.fresh == r.tick && !e.member {
@@ -166,7 +226,7 @@ func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {
 	for i := range procs {
 		p := &procs[i]
 		up := r.known[p.Parent]
-		p.Orphan = p.ID != r.root && (up == nil || !up.member || up.seen != r.tick)
+		p.Orphan = p.ID != r.roots[p.ID.PID] && (up == nil || !up.member || up.seen != r.tick)
 	}
 	return procs
 }
@@ -174,9 +234,9 @@ func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {
 func (r *Reader) sortTree(procs []rss.Proc) {
 	slices.SortFunc(procs, func(a, b rss.Proc) int {
 		switch {
-		case a.ID == r.root:
+		case a.ID == r.first:
 			return -1
-		case b.ID == r.root:
+		case b.ID == r.first:
 			return 1
 		}
 		return a.ID.PID - b.ID.PID

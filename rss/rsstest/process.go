@@ -53,7 +53,7 @@ func (tr Tree) Put(p Process) {
 		sizes = fmt.Sprintf("VmSize:\t%8d kB\nVmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
 			p.Virtual/rss.KiB, total/rss.KiB, p.Anon/rss.KiB, p.File/rss.KiB, p.Shmem/rss.KiB)
 	}
-	tr.Write(dir+"status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nGroups:\t0 \n%sThreads:\t%d\n",
+	tr.Write(dir+"status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t0\t0\t0\t0\nGroups:\t0 \n%sThreads:\t%d\n",
 		escape(p.Comm), p.State, p.PID, p.PID, p.Parent, sizes, p.Threads))
 }
 

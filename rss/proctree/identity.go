@@ -1,0 +1,99 @@
+package proctree
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Identity says what it is that has a PID.
+type Identity struct {
+	ID      rss.ProcID
+	Parent  int
+	Comm    string
+	State   byte // field 3 of /proc/PID/stat
+	Threads int
+	// Process is the PID of the process that a thread belongs to; the PID
+	// itself for a process. /proc/TID can be opened although it is not listed.
+	Process int
+	// Kernel is set for a thread of the kernel.
+	Kernel bool
+	// UID is the effective user, who may signal it.
+	UID int
+}
+
+// Ended says that the process has ended and only waits for its parent: a
+// zombie, and no thread of it lives on.
+func (i *Identity) Ended() bool {
+	return i.State == 'X' || i.State == 'Z' && i.Threads <= 1
+}
+
+// Identify reads what a PID belongs to, by /proc/PID/stat and status. Its
+// error is [Vanished] where there is no such PID.
+func Identify(proc string, pid int) (Identity, error) {
+	f := newFiles(proc)
+	defer f.close()
+	i := Identity{ID: rss.ProcID{PID: pid}}
+	b, err := f.read(pid, "stat")
+	if err != nil {
+		return i, fmt.Errorf("cannot read stat of process %d: %w", pid, err)
+	}
+	s, err := parseStat(b)
+	if err != nil {
+		return i, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
+	}
+	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads = s.start, s.parent, string(s.comm), s.state, s.threads
+	if i.Kernel, err = parseKernel(b); err != nil {
+		return i, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
+	}
+	if b, err = f.read(pid, "status"); err != nil {
+		return i, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+	}
+	if i.Process, i.UID, err = parseOwner(b); err != nil {
+		return i, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+	}
+	return i, nil
+}
+
+// parseKernel reads from /proc/PID/stat whether PF_KTHREAD of
+// include/linux/sched.h is set in field 9, the flags.
+func parseKernel(b []byte) (bool, error) {
+	const flags, kthread = 9, 0x00200000
+	rest := b[bytes.LastIndexByte(b, ')')+1:]
+	var w []byte
+	for range flags - 2 {
+		w, rest = field(rest)
+	}
+	n, ok := number(w)
+	if !ok {
+		return false, errMalformed
+	}
+	return n&kthread != 0, nil
+}
+
+// parseOwner reads the thread group and the effective user from
+// /proc/PID/status: "Tgid: N", "Uid: real effective saved file-system".
+func parseOwner(b []byte) (process, uid int, err error) {
+	hasProcess, hasUID := false, false
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		name, rest, _ := bytes.Cut(line, []byte{':'})
+		switch string(name) {
+		case "Tgid":
+			w, _ := field(rest)
+			n, ok := number(w)
+			process, hasProcess = int(n), ok
+		case "Uid":
+			_, rest = field(rest)
+			w, _ := field(rest)
+			n, ok := number(w)
+			uid, hasUID = int(n), ok
+		}
+	}
+	if !hasProcess || !hasUID {
+		return 0, 0, errMalformed
+	}
+	return process, uid, nil
+}

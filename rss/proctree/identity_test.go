@@ -1,0 +1,128 @@
+package proctree
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestIdentifyReal(t *testing.T) {
+	i, err := Identify("/proc", os.Getpid())
+	if err != nil || i.ID.Start == 0 || i.Process != os.Getpid() || i.Parent != os.Getppid() ||
+		i.Kernel || i.Ended() || i.UID != os.Geteuid() || i.Threads < 2 {
+		t.Errorf("ourselves: %+v, %v", i, err)
+	}
+	tid := make(chan int)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		<-done
+	}()
+	thread := <-tid
+	if i, err := Identify("/proc", thread); thread != os.Getpid() && (err != nil || i.Process != os.Getpid()) {
+		t.Errorf("thread %d: %+v, %v", thread, i, err)
+	}
+	if i, err := Identify("/proc", 2); err == nil && i.Comm == "kthreadd" && !i.Kernel {
+		t.Errorf("kthreadd: %+v", i)
+	}
+	c := exec.Command("/bin/true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := c.Process.Pid
+	var si unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, pid, &si, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := Identify("/proc", pid); err != nil || !i.Ended() {
+		t.Errorf("zombie: %+v, %v", i, err)
+	}
+	c.Wait()
+	if _, err := Identify("/proc", pid); !Vanished(err) {
+		t.Errorf("gone: %v", err)
+	}
+}
+
+func TestParseOwner(t *testing.T) {
+	process, uid, err := parseOwner([]byte("Name:\tTgid: 9\nTgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
+	if process != 7 || uid != 1001 || err != nil {
+		t.Errorf("process %d, user %d, %v", process, uid, err)
+	}
+	for _, in := range []string{"", "Tgid:\t7\n", "Uid:\t1\t1\n", "Tgid:\tx\nUid:\t1\t1\n", "Tgid:\t7\nUid:\t1\n"} {
+		if _, _, err := parseOwner([]byte(in)); err == nil {
+			t.Errorf("%q: no error", in)
+		}
+	}
+}
+
+func TestParseKernel(t *testing.T) {
+	for flags, want := range map[string]bool{"2129984": true, "4194304": false, "0": false} {
+		line := fmt.Sprintf("7 (a) b) S 1 1 1 0 -1 %s 0", flags)
+		if got, err := parseKernel([]byte(line)); got != want || err != nil {
+			t.Errorf("%s: %v, %v", line, got, err)
+		}
+	}
+	for _, in := range []string{"", "7 (x) S 1 1", "7 (x) S 1 1 1 0 -1 x"} {
+		if _, err := parseKernel([]byte(in)); err == nil {
+			t.Errorf("%q: no error", in)
+		}
+	}
+}
+
+func FuzzParseOwner(f *testing.F) {
+	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, _, err := parseOwner(b); err == nil && !(strings.Contains(string(b), "Tgid") && strings.Contains(string(b), "Uid")) {
+			t.Errorf("read from %q", b)
+		}
+	})
+}
+
+func FuzzParseKernel(f *testing.F) {
+	f.Add([]byte("7 (x) S 1 1 1 0 -1 2129984 0"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := parseKernel(b); err == nil && len(b) < 13 {
+			t.Errorf("nine fields from %q", b)
+		}
+	})
+}
+
+func TestEnvironReal(t *testing.T) {
+	c := exec.Command("/bin/sleep", "1000")
+	c.Env = []string{"SLURM_JOB_ID=7", "HOME=/x", "SLURM_X=a=b", "NOTHING"}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		c.Process.Kill()
+		c.Wait()
+	}()
+	ours := func(name string) bool { return strings.HasPrefix(name, "SLURM") }
+	got, err := Environ("/proc", c.Process.Pid, ours)
+	if err != nil || len(got) != 2 || got["SLURM_JOB_ID"] != "7" || got["SLURM_X"] != "a=b" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := Environ(t.TempDir(), 7, ours); !Vanished(err) {
+		t.Errorf("no such process: %v", err)
+	}
+}
+
+func FuzzParseEnviron(f *testing.F) {
+	f.Add([]byte("A=1\x00A=2\x00=3\x00B\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, value := range parseEnviron(b, func(string) bool { return true }) {
+			parts := strings.Split(string(b), "\x00")
+			if name == "" || strings.Contains(name, "=") || !slices.Contains(parts, name+"="+value) {
+				t.Errorf("%q=%q from %q", name, value, b)
+			}
+		}
+	})
+}
