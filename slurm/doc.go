@@ -72,4 +72,65 @@
 // VSizeFactor adds a limit on the virtual memory of the same processes, and
 // gives every process the same amount as RLIMIT_AS. A Go program that finds
 // less than it reserves at its start, which is about 1 GiB, does not start.
+// With jobacct_gather/cgroup only RLIMIT_AS is set, nothing is summed.
+//
+// OverMemoryKill needs memory in SelectTypeParameters: without, a step has no
+// limit to compare with, RLIMIT_RSS stays unlimited, and SLURM_MEM_PER_NODE
+// means nothing. With ConstrainRAMSpace=yes and OverMemoryKill together
+// slurmctld does not start ("two incompatible memory enforcement mechanisms").
+//
+// # The accountings in one table
+//
+// Each line was run with Slurm 22.05.8 on cgroup v1, on a node without swap, and
+// is run again by the tests of cmd/rsswarden: a job of --mem=400 that grows past
+// its limit, bare and under rsswarden.
+//
+//	configuration                               limit that kills         counter                       bare           rsswarden
+//	OverMemoryKill, gather/linux                the step's, RLIMIT_RSS   sum of RSS                    FAILED 0:9     finishes
+//	… UsePss                                    the same                 sum of PSS                    FAILED 0:9     finishes
+//	… NoShared                                  the same                 sum of RSS less shared        FAILED 0:9     finishes
+//	… VSizeFactor=400                           that, and 4 times that   sum of RSS, of virtual sizes  FAILED 0:9     finishes; unwatched below 64 GiB of virtual memory
+//	OverMemoryKill, gather/cgroup               the step's, RLIMIT_RSS   total_rss of the tasks        FAILED 0:9     finishes
+//	task/cgroup, ConstrainRAMSpace              400M, limit_in_bytes     charge less page cache        OUT_OF_MEMORY  finishes
+//	… AllowedRAMSpace=150                       600M                     the same                      OUT_OF_MEMORY  finishes
+//	… AllowedRAMSpace=50, of --mem=800          400M                     the same                      OUT_OF_MEMORY  finishes
+//	… ConstrainSwapSpace, AllowedSwapSpace=50   400M, memsw 600M         the same                      OUT_OF_MEMORY  finishes
+//	ConstrainSwapSpace alone, the same 50       600M, memsw 600M         the same                      OUT_OF_MEMORY  finishes
+//	no memory in SelectTypeParameters           none, or all of the node the node's                    finishes       finishes, nothing decided
+//	none of these                               the node                 MemTotal less MemAvailable    finishes       finishes, nothing decided
+//	nothing to be read, and no kernel limit     RLIMIT_RSS, assumed      sum of RSS                    FAILED 0:9     finishes
+//
+// What grows there is memory of a worker's own, and pages of a file where RSS is
+// summed. Pages that all workers of a pool have mapped are given back under
+// UsePss only by the last that ends: recycling one frees nothing, and a pool
+// that fills the limit with them in seconds is warned and killed.
+//
+// # Slurm 24.11
+//
+// Slurm 24.11.5, of Debian 13, was run on cgroup v1 (CgroupPlugin=cgroup/v1) by
+// the same tests. It sums the same, of the same processes, at the same times,
+// and compares with the same limits:
+//
+//	mode            slurmstepd     tree RSS       tree PSS       tree RSS−shared  whole step RSS
+//	linux           205,078,528    = 205,078,528                                  254,603,264
+//	linux-pss       135,844,864    204,849,152    = 135,844,864
+//	linux-noshared   87,515,136    204,972,032    136,004,608    = 87,515,136
+//	cgroup-kill     129,581,056    204,259,328                   86,462,464       total_rss of task_0: = 129,581,056
+//
+//	                                       22.05.8                          24.11.5
+//	memory cgroup of a task                slurm_NODE/uid_U/job_J/step_S/task_T, in both
+//	limit in it                            of step_S and job_J, in both
+//	slurmstepd                             in step_S, with ConstrainRAMSpace, in both
+//	RLIMIT_RSS                             the step's memory, in both
+//	SLURM_MEM_PER_NODE, _CPU               the job's, in a step too, in both
+//	… of srun with an allocation of its own  —                              set
+//	SLURM_JOB_END_TIME                     —                                the job's end
+//	SLURM_OOM_KILL_STEP                    —                                0 or 1: --oom-kill-step, which ends nothing on v1
+//	CgroupPlugin, v1 and an empty v2       cgroup/v1 was run                cgroup/v1, and autodetect, which takes it
+//	killed by slurmstepd                   FAILED JobLaunchFailure 0:9      FAILED RaisedSignal:9(Killed) 0:9
+//	killed by the kernel                   OUT_OF_MEMORY 0:125, in both
+//	said of that at the step's end         "Detected 1 oom-kill event(s)"   "Detected 1 oom_kill event"
+//	sum of all steps over the job's limit  said, not killed, in both
+//	task/none in scontrol show config      TaskPlugin = task/none           TaskPlugin = (null)
+//	CgroupAutomount in cgroup.conf         read                             "is defunct", ignored
 package slurm

@@ -56,13 +56,15 @@ type Enforcement struct {
 
 // Sums returns the accounting by which slurmstepd adds up a step before it
 // compares the sum with the step's limit: "rss", "pss", "noshared" or
-// "cgroup"; empty where it kills nothing, or where that is not known.
+// "cgroup"; empty where it kills nothing, or where that is not known. Without
+// memory in SelectTypeParameters no step has a limit that it could compare
+// with, whatever --mem and SLURM_MEM_PER_NODE say.
 //
 // byPPID says that the sum is taken over the task and its descendants by
 // parent PID, so that an orphan falls out of it. The package comment has what
 // was measured.
 func (e Enforcement) Sums() (accounting string, byPPID bool) {
-	if !e.Known || !e.OverMemoryKill {
+	if !e.Known || !e.OverMemoryKill || e.withoutMemory() {
 		return "", false
 	}
 	switch e.Gather {
@@ -80,6 +82,9 @@ func (e Enforcement) Sums() (accounting string, byPPID bool) {
 	return "", false
 }
 
+// withoutMemory says for certain that memory is no consumable resource.
+func (e Enforcement) withoutMemory() bool { return e.SelectTypeParameters != "" && !e.SelectMemory }
+
 // String describes e in one line, for people.
 func (e Enforcement) String() string {
 	if !e.Known {
@@ -90,8 +95,11 @@ func (e Enforcement) String() string {
 	} else if sums != "" {
 		return fmt.Sprintf("slurmstepd kills on summed %s every %v (%s)", sums, e.Interval, e.Source)
 	}
-	if e.ConstrainRAM {
+	if e.ConstrainRAM || e.ConstrainSwap {
 		return fmt.Sprintf("the kernel's OOM killer, by the cgroup's limit (%s)", e.Source)
+	}
+	if e.OverMemoryKill && e.withoutMemory() {
+		return fmt.Sprintf("nothing enforces memory: SelectTypeParameters=%s leaves it out (%s)", e.SelectTypeParameters, e.Source)
 	}
 	return fmt.Sprintf("nothing enforces memory (%s)", e.Source)
 }

@@ -162,6 +162,7 @@ func TestSums(t *testing.T) {
 		{"not known", func(e *Enforcement) { e.Known = false }, "", false},
 		{"kills nothing", func(e *Enforcement) { e.OverMemoryKill = false }, "", false},
 		{"gathers nothing", func(e *Enforcement) { e.Gather = "none" }, "", false},
+		{"no memory to compare with", func(e *Enforcement) { e.SelectTypeParameters = "CR_Core" }, "", false},
 		{"polls when asked", func(e *Enforcement) { e.Interval = 0 }, "rss", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -181,6 +182,9 @@ func TestEnforcementString(t *testing.T) {
 		"slurmstepd kills on summed rss every 10s (/s.conf)":        {Known: true, OverMemoryKill: true, Gather: "linux", Interval: 10 * time.Second, Source: "/s.conf"},
 		"the kernel's OOM killer, by the cgroup's limit (/s.conf)":  {Known: true, ConstrainRAM: true, Source: "/s.conf"},
 		"nothing enforces memory (scontrol show config)":            {Known: true, Source: "scontrol show config"},
+		"the kernel's OOM killer, by the cgroup's limit (/t.conf)":  {Known: true, ConstrainSwap: true, Source: "/t.conf"},
+		"nothing enforces memory: SelectTypeParameters=CR_Core leaves it out (/s.conf)": {
+			Known: true, OverMemoryKill: true, Gather: "linux", SelectTypeParameters: "CR_Core", Source: "/s.conf"},
 	} {
 		if got := e.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
 )
 
 // stateParent is where clusters keep their files: munged and Slurm want every
@@ -25,7 +27,8 @@ type Cluster struct {
 	Mode Mode
 
 	options  Options
-	root     string // all files of the cluster
+	debian13 *debian13.Root // where Slurm comes from; nil for this machine's
+	root     string         // all files of the cluster
 	node     string
 	ports    [2]int // of slurmctld and slurmd
 	user     *user.User
@@ -136,6 +139,12 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	host, err := hostname()
 	if err != nil {
 		return err
+	}
+	c.debian13 = nil
+	if options.Debian13 {
+		if c.debian13, err = debian13.Find(); err != nil {
+			return err
+		}
 	}
 	if c.ports, err = freePorts(); err != nil {
 		return err

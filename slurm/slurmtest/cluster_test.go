@@ -15,8 +15,10 @@ import (
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
-func TestBatchJob(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+func TestBatchJob(t *testing.T) { eachSlurm(t, batchJob) }
+
+func batchJob(t *testing.T, o slurmtest.Options) {
+	c := slurmtest.Start(t, slurmtest.Linux, o)
 	run := c.Submit(t, "id -u; touch mine; env -0 >env; ulimit -m; echo oops >&2; exit 3", "--mem=321")
 	got := run.Wait(t)
 	if got.State != "FAILED" || got.ExitCode != 3 || got.Reason != "NonZeroExitCode" || got.Node != c.Node() {
@@ -105,8 +107,11 @@ func TestEveryMode(t *testing.T) {
 }
 
 // TestMemoryGiven: RLIMIT_RSS is the step's memory however that was asked for.
-func TestMemoryGiven(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{RealMemory: 4000})
+func TestMemoryGiven(t *testing.T) { eachSlurm(t, memoryGiven) }
+
+func memoryGiven(t *testing.T, o slurmtest.Options) {
+	o.RealMemory = 4000
+	c := slurmtest.Start(t, slurmtest.Linux, o)
 	for _, test := range []struct {
 		args   string
 		rss    uint64 // MiB
@@ -138,9 +143,12 @@ func TestMemoryGiven(t *testing.T) {
 
 // TestJobOfAJob: a job submitted from a step has that step's SLURM_STEP_ID, and
 // only its cgroup tells that it is a batch step.
-func TestJobOfAJob(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+func TestJobOfAJob(t *testing.T) { eachSlurm(t, jobOfAJob) }
+
+func jobOfAJob(t *testing.T, o slurmtest.Options) {
+	c := slurmtest.Start(t, slurmtest.Linux, o)
 	inner := filepath.Join(c.Dir(), "inner")
+	os.Remove(inner + ".cgroup") // of another Slurm's run
 	script := "#!/bin/bash\nenv -0 >inner.env\ncat /proc/self/cgroup >inner.cgroup.new\nmv inner.cgroup.new inner.cgroup\n"
 	if err := os.WriteFile(inner, []byte(script), 0o755); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -34,18 +35,25 @@ func (c *Cluster) Env() []string {
 
 // Command is a command of the job's user, in [Cluster.Dir], not yet started.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = c.Dir()
-	cmd.Env = c.Env()
-	cmd.WaitDelay = 5 * time.Second
+	if c.debian13 != nil { // only root may enter
+		become := []string{"--reuid", strconv.Itoa(int(c.uid)), "--regid", strconv.Itoa(int(c.gid)), "--clear-groups", "--", name}
+		return c.admin(ctx, "setpriv", append(become, args...)...)
+	}
+	cmd := c.admin(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid}}
 	return cmd
 }
 
 // admin is a command of root.
 func (c *Cluster) admin(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := c.Command(ctx, name, args...)
-	cmd.SysProcAttr = nil
+	if c.debian13 != nil {
+		argv := c.debian13.Argv(name, args...)
+		name, args = argv[0], argv[1:]
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = c.Dir()
+	cmd.Env = c.Env()
+	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 

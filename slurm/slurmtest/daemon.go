@@ -31,7 +31,7 @@ type daemon struct {
 // daemon starts one in the foreground, with its PID known to the guard before
 // anything else happens.
 func (c *Cluster) daemon(name string, args ...string) (*daemon, error) {
-	path, err := program(name)
+	argv, err := c.argv(name, args)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (c *Cluster) daemon(name string, args ...string) (*daemon, error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = c.path("log")
 	cmd.Env = []string{"PATH=" + userPath, "LANG=C", "SLURM_CONF=" + c.Conf()}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -55,6 +55,16 @@ func (c *Cluster) daemon(name string, args ...string) (*daemon, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// argv is the argument list of a daemon: of this machine's, or of the Debian 13
+// root's, which replaces unshare and sh by exec. munged serves both.
+func (c *Cluster) argv(name string, args []string) ([]string, error) {
+	if c.debian13 != nil && name != "munged" {
+		return c.debian13.Argv(name, args...), nil
+	}
+	path, err := program(name)
+	return append([]string{path}, args...), err
 }
 
 func (d *daemon) kill() {

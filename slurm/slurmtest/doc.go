@@ -60,6 +60,12 @@
 // The environment of a job is [Cluster.Env] and what Slurm adds; HOME is
 // [Cluster.Dir].
 //
+// # Another Slurm
+//
+// With Debian13 in [Options] the daemons, commands and jobs are those of a
+// Debian 13 root: Slurm 24.11, Python 3.13, PyTorch 2.6. The files of jobs and
+// tests are where they are otherwise; package debian13 tells what is not.
+//
 // # Limits of the stand
 //
 // In the modes without task/cgroup a job stays in the memory cgroup of the

@@ -1,6 +1,7 @@
 package slurmtest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -9,32 +10,65 @@ import (
 // Mode is a way in which a site can have Slurm count and limit memory.
 type Mode string
 
-// The modes. Only the first four set OverMemoryKill.
+// The modes. Those in whose line slurmstepd kills set OverMemoryKill.
 const (
-	Linux         Mode = "linux"          // slurmstepd kills on summed RSS
-	LinuxPss      Mode = "linux-pss"      // … on summed PSS
-	LinuxNoShared Mode = "linux-noshared" // … on summed RSS less shared pages
-	CgroupKill    Mode = "cgroup-kill"    // … on the anonymous memory of the task's cgroup
-	Cgroup        Mode = "cgroup"         // the kernel kills at the job's cgroup limit
-	CgroupSwap    Mode = "cgroup-swap"    // as cgroup, with the swap limited too
+	Linux         Mode = "linux"           // slurmstepd kills on summed RSS
+	LinuxPss      Mode = "linux-pss"       // … on summed PSS
+	LinuxNoShared Mode = "linux-noshared"  // … on summed RSS less shared pages
+	LinuxVSize    Mode = "linux-vsize"     // … on summed RSS, and on virtual memory above 4 times the limit
+	LinuxOff      Mode = "linux-off"       // nobody kills but the node
+	LinuxNoMemory Mode = "linux-no-memory" // as linux, with no memory in SelectTypeParameters
+	CgroupKill    Mode = "cgroup-kill"     // slurmstepd kills on the anonymous memory of the task's cgroup
+	Cgroup        Mode = "cgroup"          // the kernel kills at the job's cgroup limit
+	CgroupSwap    Mode = "cgroup-swap"     // as cgroup, with swap limited to none
+	CgroupSwap50  Mode = "cgroup-swap-50"  // as cgroup, with swap limited to half of the memory
+	CgroupMemsw   Mode = "cgroup-memsw"    // memory is not limited, memory and swap together are, to 1.5 times the memory
+	Cgroup150     Mode = "cgroup-150"      // as cgroup, with AllowedRAMSpace=150
+	Cgroup50      Mode = "cgroup-50"       // as cgroup, with AllowedRAMSpace=50
+	CgroupLinux   Mode = "cgroup-linux"    // as cgroup, with jobacct_gather/linux, which kills nothing
+	CgroupNoMem   Mode = "cgroup-no-mem"   // as cgroup, with no memory in SelectTypeParameters
 )
 
 // Modes lists every mode.
-var Modes = []Mode{Linux, LinuxPss, LinuxNoShared, CgroupKill, Cgroup, CgroupSwap}
+var Modes = []Mode{
+	Linux, LinuxPss, LinuxNoShared, LinuxVSize, LinuxOff, LinuxNoMemory, CgroupKill,
+	Cgroup, CgroupSwap, CgroupSwap50, CgroupMemsw, Cgroup150, Cgroup50, CgroupLinux, CgroupNoMem,
+}
 
 // settings are what the modes differ in.
 type settings struct {
 	task, gather, params string
-	ram, swap            string
+	ram, swap            bool // Constrain{RAM,Swap}Space
+	allowedRAM           int  // AllowedRAMSpace in percent, 100 if 0
+	allowedSwap          int  // AllowedSwapSpace in percent
+	vsize                int  // VSizeFactor in percent, none if 0
+	noMemory             bool // memory is no consumable resource
 }
 
+const (
+	taskNone     = "task/none"
+	taskCgroup   = "task/cgroup"
+	gatherLinux  = "jobacct_gather/linux"
+	gatherCgroup = "jobacct_gather/cgroup"
+	overKill     = "OverMemoryKill"
+)
+
 var modes = map[Mode]settings{
-	Linux:         {"task/none", "jobacct_gather/linux", "OverMemoryKill", "no", "no"},
-	LinuxPss:      {"task/none", "jobacct_gather/linux", "OverMemoryKill,UsePss", "no", "no"},
-	LinuxNoShared: {"task/none", "jobacct_gather/linux", "OverMemoryKill,NoShared", "no", "no"},
-	CgroupKill:    {"task/cgroup", "jobacct_gather/cgroup", "OverMemoryKill", "no", "no"},
-	Cgroup:        {"task/cgroup", "jobacct_gather/cgroup", "", "yes", "no"},
-	CgroupSwap:    {"task/cgroup", "jobacct_gather/cgroup", "", "yes", "yes"},
+	Linux:         {task: taskNone, gather: gatherLinux, params: overKill},
+	LinuxPss:      {task: taskNone, gather: gatherLinux, params: overKill + ",UsePss"},
+	LinuxNoShared: {task: taskNone, gather: gatherLinux, params: overKill + ",NoShared"},
+	LinuxVSize:    {task: taskNone, gather: gatherLinux, params: overKill, vsize: 400},
+	LinuxOff:      {task: taskNone, gather: gatherLinux},
+	LinuxNoMemory: {task: taskNone, gather: gatherLinux, params: overKill, noMemory: true},
+	CgroupKill:    {task: taskCgroup, gather: gatherCgroup, params: overKill},
+	Cgroup:        {task: taskCgroup, gather: gatherCgroup, ram: true},
+	CgroupSwap:    {task: taskCgroup, gather: gatherCgroup, ram: true, swap: true},
+	CgroupSwap50:  {task: taskCgroup, gather: gatherCgroup, ram: true, swap: true, allowedSwap: 50},
+	CgroupMemsw:   {task: taskCgroup, gather: gatherCgroup, swap: true, allowedSwap: 50},
+	Cgroup150:     {task: taskCgroup, gather: gatherCgroup, ram: true, allowedRAM: 150},
+	Cgroup50:      {task: taskCgroup, gather: gatherCgroup, ram: true, allowedRAM: 50},
+	CgroupLinux:   {task: taskCgroup, gather: gatherLinux, ram: true},
+	CgroupNoMem:   {task: taskCgroup, gather: gatherCgroup, ram: true, noMemory: true},
 }
 
 // Options change the cluster; the zero value is what most tests want.
@@ -51,6 +85,9 @@ type Options struct {
 	Conf, CgroupConf string
 	// User is whom jobs run as, nobody if empty.
 	User string
+	// Debian13 takes Slurm 24.11, and with it all that jobs and commands run,
+	// from a Debian 13 root (rss/rsstest/debian13).
+	Debian13 bool
 }
 
 func (o Options) withDefaults(cpus int) Options {
@@ -102,8 +139,15 @@ func (c *Cluster) slurmConf(host string) string {
 		line("JobAcctGatherParams=%s", s.params)
 	}
 	line("SelectType=select/cons_tres")
-	line("SelectTypeParameters=CR_Core_Memory")
-	line("DefMemPerCPU=256")
+	if s.noMemory {
+		line("SelectTypeParameters=CR_Core")
+	} else {
+		line("SelectTypeParameters=CR_Core_Memory")
+		line("DefMemPerCPU=256")
+	}
+	if s.vsize != 0 {
+		line("VSizeFactor=%d", s.vsize)
+	}
 	line("AccountingStorageType=accounting_storage/none")
 	line("MpiDefault=none")
 	line("SwitchType=switch/none")
@@ -127,22 +171,24 @@ func (c *Cluster) slurmConf(host string) string {
 
 func (c *Cluster) cgroupConf(cpus int) string {
 	s := modes[c.Mode]
-	cores := "yes"
-	if c.options.CPUs > cpus {
-		cores = "no"
-	}
 	return fmt.Sprintf(`CgroupPlugin=cgroup/v1
 CgroupMountpoint=%s
-CgroupAutomount=no
 ConstrainCores=%s
 ConstrainDevices=no
 ConstrainRAMSpace=%s
 ConstrainSwapSpace=%s
-AllowedSwapSpace=0
-AllowedRAMSpace=100
+AllowedSwapSpace=%d
+AllowedRAMSpace=%d
 MinRAMSpace=30
 %s
-`, cgroupRoot, cores, s.ram, s.swap, c.options.CgroupConf)
+`, cgroupRoot, yes(c.options.CPUs <= cpus), yes(s.ram), yes(s.swap), s.allowedSwap, cmp.Or(s.allowedRAM, 100), c.options.CgroupConf)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 // cgroupRoot is where the hierarchies of cgroup v1 are mounted.

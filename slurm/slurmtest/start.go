@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
 )
 
 // share is the cluster of a process and who uses it.
@@ -27,6 +29,9 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	t.Helper()
 	if err := Missing(); err != nil {
 		t.Skip(err)
+	}
+	if options.Debian13 {
+		debian13.Need(t)
 	}
 	s := &shared
 	s.Lock()

@@ -1,0 +1,93 @@
+package slurmtest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// TestSlurm2411: what Slurm 24.11 tells a job on cgroup v1, where it differs
+// from 22.05 and where the cgroups are.
+func TestSlurm2411(t *testing.T) {
+	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtest.Cgroup} {
+		t.Run(string(mode), func(t *testing.T) {
+			c := slurmtest.Start(t, mode, slurmtest.Options{Debian13: true})
+			if got := c.Do(t, "scontrol", "-V"); !strings.HasPrefix(got.Stdout, "slurm-wlm 24.11.") {
+				t.Fatalf("scontrol -V says %q", got.Stdout)
+			}
+			byFiles, err := slurm.FindEnforcement(t.Context(), slurm.Job{ConfFile: c.Conf()}, slurm.Search{Paths: []string{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			byScontrol, err := slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
+				Paths: []string{},
+				Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
+					return c.Command(ctx, "scontrol", args...).Output()
+				},
+			})
+			if err != nil || !strings.HasPrefix(byScontrol.Version, "24.11.") {
+				t.Fatalf("by scontrol: %+v, %v", byScontrol, err)
+			}
+			if mode == slurmtest.Linux && byScontrol.TaskPlugin == "" { // 24.11 shows task/none as (null)
+				byScontrol.TaskPlugin = byFiles.TaskPlugin
+			}
+			byScontrol.Source = byFiles.Source
+			if byFiles.String() != byScontrol.String() || byFiles.TaskPlugin != byScontrol.TaskPlugin || len(byScontrol.Open) > 0 ||
+				byFiles.SelectMemory != byScontrol.SelectMemory || byFiles.ConstrainRAM != byScontrol.ConstrainRAM {
+				t.Errorf("by files    %+v\nby scontrol %+v", byFiles, byScontrol)
+			}
+
+			run := c.Submit(t, "env -0 >env; cat /proc/self/cgroup >cgroup; touch ready; until [ -e go ]; do sleep 0.05; done", "--mem=300", "-t7")
+			run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+				_, err := os.Stat(run.Dir + "/ready")
+				return err == nil || r.Over()
+			})
+			limit := strings.TrimSpace(read(t, filepath.Join(run.MemoryCgroup("batch"), "memory.limit_in_bytes"), mode != slurmtest.Linux))
+			if want := map[slurmtest.Mode]string{slurmtest.CgroupKill: "9223372036854771712", slurmtest.Cgroup: "314572800"}[mode]; limit != want {
+				t.Errorf("limit of the step's cgroup %q, want %q", limit, want)
+			}
+			if err := os.WriteFile(run.Dir+"/go", nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := run.Wait(t); got.State != "COMPLETED" {
+				t.Fatalf("%s, stderr %s", got.State, got.Stderr)
+			}
+			memory := ""
+			for line := range strings.Lines(read(t, run.Dir+"/cgroup", true)) {
+				if _, path, ok := strings.Cut(line, ":memory:"); ok {
+					memory = strings.TrimSpace(path)
+				}
+			}
+			if in := strings.HasSuffix(memory, "/job_"+run.ID+"/step_batch/task_0"); in != (mode != slurmtest.Linux) {
+				t.Errorf("memory cgroup %s", memory)
+			}
+			env := lookup(read(t, run.Dir+"/env", true))
+			if _, ok := env("SLURM_OOM_KILL_STEP"); !ok {
+				t.Error("no SLURM_OOM_KILL_STEP, which is new")
+			}
+			job, ok := slurm.FromEnv(env)
+			if !ok || job.StepID != slurm.StepBatch {
+				t.Fatalf("FromEnv says %+v, %v", job, ok)
+			}
+			if left := time.Until(job.End); left < 5*time.Minute || left > 8*time.Minute {
+				t.Errorf("the job ends in %v, want 7 minutes from its start", left)
+			}
+		})
+	}
+}
+
+// read reads a file, of which there must be one where exists says so.
+func read(t *testing.T, path string, exists bool) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if (err == nil) != exists {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return string(b)
+}
