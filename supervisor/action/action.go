@@ -1,12 +1,13 @@
 // Package action carries decisions out. An action is begun, looked at again
 // with every sample, and ends with a result or at its deadline: nothing here
-// blocks, sleeps or starts a goroutine, so the one goroutine that owns the
-// watcher's state can run it, and a trainer that never answers costs nothing
-// but the deadline.
+// blocks or sleeps, so the one goroutine that owns the watcher's state can run
+// it, and a trainer that never answers costs nothing but the deadline. Programs
+// alone (see [Programs]) have goroutines of their own.
 //
 // No action here can end a training job behind its back: workers of a PyTorch
 // loader are never signalled, only asked through the loader hook, and signals
-// go to pools whose owner said (by --worker-signal) that they respawn.
+// go to pools whose owner said (by --worker-signal) that they respawn, and by
+// signal= to processes that have a handler for them.
 package action
 
 import (
@@ -38,6 +39,10 @@ type Result struct {
 	PID    int    // the process acted on, 0 for several
 	// Paused is how long a trainer stood still for it, as the hook measured.
 	Paused time.Duration
+	// Exit is the exit status of a program of exec=, negative for a signal.
+	Exit *int
+	// Took is how long it took, where the caller cannot tell.
+	Took time.Duration
 }
 
 // Running is an action that was begun.
@@ -50,6 +55,7 @@ type Running interface {
 // requests between two batches, so a long validation step delays the answer.
 const (
 	TrimDeadline    = 10 * time.Second
+	CollectDeadline = 30 * time.Second // gc.collect walks every object
 	RecycleDeadline = 60 * time.Second
 	ReplaceDeadline = 60 * time.Second
 )

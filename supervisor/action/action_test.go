@@ -24,6 +24,8 @@ type fakeLoader struct {
 
 func (f *fakeLoader) Trim(pids ...int) (uint64, []int, error) { return 7, pids, f.err }
 
+func (f *fakeLoader) GC(pids ...int) (uint64, []int, error) { return 7, pids, f.err }
+
 func (f *fakeLoader) Recycle(worker int, mode event.Mode) (uint64, error) {
 	f.worker, f.mode = worker, mode
 	return 7, f.err
@@ -94,6 +96,22 @@ func TestTrim(t *testing.T) {
 	})
 }
 
+func TestCollect(t *testing.T) {
+	slow := said(event.LoaderCollected, 7, 10, 10)
+	slow.Paused = 0.25
+	r := follow(t, Collect(&fakeLoader{}, []int{10, 11, 12}, []int{10}, 0), []look{
+		{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 10, 11), slow}}},
+		{w: World{Said: []Said{said(event.LoaderCollected, 7, 10, 11), said(event.LoaderRefused, 7, 10, 12)}}, done: true, want: event.ReasonDone},
+	})
+	if !r.OK || r.Paused != 250*time.Millisecond || r.Detail != "2 of 3 processes gave back 200 MiB of anonymous memory" {
+		t.Errorf("result %+v", r)
+	}
+	follow(t, Collect(&fakeLoader{}, []int{10}, nil, 0), []look{
+		{w: World{Now: CollectDeadline - 1, Sample: tree(10)}},
+		{w: World{Now: CollectDeadline, Sample: tree(10)}, done: true, want: event.ReasonTimeout},
+	})
+}
+
 func TestRecycle(t *testing.T) {
 	f := &fakeLoader{}
 	r := follow(t, Recycle(f, 11, event.Swap, 0), []look{
@@ -110,6 +128,13 @@ func TestRecycle(t *testing.T) {
 		{w: World{Now: RecycleDeadline, Sample: tree(10, 11)}, done: true, want: event.ReasonTimeout},
 	})
 	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Sample: tree()}, done: true, want: event.ReasonVanished}})
+	refused.Reason = "fork refused: Resource temporarily unavailable"
+	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonForkRefused}})
+	deferred := said(event.LoaderAccepted, 7, 10, 11)
+	deferred.Reason = string(event.ReasonDeferred)
+	if r := follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{deferred}}, done: true, want: event.ReasonDeferred}}); r.OK {
+		t.Errorf("put off to the next epoch, and done: %+v", r)
+	}
 }
 
 func all(s *rss.Sample) []rss.ProcID {
@@ -192,5 +217,46 @@ func TestKillSparesWhoeverHasThePIDNow(t *testing.T) {
 	var died *exec.ExitError
 	if err := child.Wait(); !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != unix.SIGTERM {
 		t.Errorf("the right process ended with %v", err)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	var got []int
+	kill := func(id rss.ProcID, sig syscall.Signal) error {
+		if sig != syscall.SIGUSR2 {
+			t.Errorf("signal %v", sig)
+		}
+		switch id.PID {
+		case 13:
+			return unix.ESRCH
+		case 14:
+			return unix.EPERM
+		}
+		got = append(got, id.PID)
+		return nil
+	}
+	to := func(pids ...int) []*rss.Proc {
+		var list []*rss.Proc
+		for _, pid := range pids {
+			list = append(list, &rss.Proc{ID: rss.ProcID{PID: pid}})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		to   []*rss.Proc
+		want Result
+	}{
+		{to(11), Result{OK: true, Reason: event.ReasonDone, PID: 11, Detail: "process 11; why"}},
+		{to(11, 12), Result{OK: true, Reason: event.ReasonDone, Detail: "processes 11, 12; why"}},
+		{to(11, 13), Result{OK: true, Reason: event.ReasonDone, PID: 11, Detail: "process 11; not to 13: no such process; why"}},
+		{to(13), Result{Reason: event.ReasonVanished, Detail: "not to 13: no such process; why"}},
+		{to(13, 14), Result{Reason: event.ReasonError, Detail: "not to 13, 14: operation not permitted; why"}},
+	} {
+		if r := Signal(kill, c.to, syscall.SIGUSR2, "why"); r != c.want {
+			t.Errorf("result %+v, want %+v", r, c.want)
+		}
+	}
+	if !slices.Equal(got, []int{11, 11, 12, 11}) {
+		t.Errorf("signalled %v: each once", got)
 	}
 }

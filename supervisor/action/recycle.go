@@ -1,6 +1,7 @@
 package action
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -44,9 +45,15 @@ func (a *recycle) Step(w World) (Result, bool) {
 			r.Paused = time.Duration(s.Paused * float64(time.Second))
 			r.Detail = string(a.mode)
 			return r, true
+		case event.LoaderAccepted:
+			if s.Reason == string(event.ReasonDeferred) {
+				// It stays asked for, and loaders say when it was done.
+				r.Reason = event.ReasonDeferred
+				return r, true
+			}
 		case event.LoaderRefused, event.LoaderOff:
 			r.Reason, r.Detail = event.ReasonUnsupported, s.Reason
-			if s.Reason == string(event.ReasonForkRefused) {
+			if strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)) {
 				r.Reason = event.ReasonForkRefused
 			}
 			return r, true

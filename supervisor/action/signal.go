@@ -3,6 +3,8 @@ package action
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,4 +114,52 @@ func (a *stop) Step(w World) (Result, bool) {
 		return Result{}, false
 	}
 	return done(event.ReasonDone)
+}
+
+// Signal sends sig once to each of the processes, which are known to catch it.
+// It ends at once: what they do about it is theirs. detail says whom it does not
+// go to.
+func Signal(kill Killer, to []*rss.Proc, sig syscall.Signal, detail string) Result {
+	var got, missed []string
+	var failed error
+	r := Result{}
+	for _, p := range to {
+		name := strconv.Itoa(p.ID.PID)
+		if err := kill(p.ID, sig); err != nil {
+			missed = append(missed, name)
+			if failed == nil || !errors.Is(err, unix.ESRCH) {
+				failed = err
+			}
+			continue
+		}
+		got = append(got, name)
+		r.PID = p.ID.PID
+	}
+	switch {
+	case len(got) > 0:
+		r.OK, r.Reason = true, event.ReasonDone
+	case errors.Is(failed, unix.ESRCH):
+		r.Reason = event.ReasonVanished
+	default:
+		r.Reason = event.ReasonError
+	}
+	if len(got) != 1 {
+		r.PID = 0 // several
+	}
+	var parts []string
+	if len(got) > 0 {
+		word := "process "
+		if len(got) > 1 {
+			word = "processes "
+		}
+		parts = append(parts, word+strings.Join(got, ", "))
+	}
+	if len(missed) > 0 {
+		parts = append(parts, fmt.Sprintf("not to %s: %v", strings.Join(missed, ", "), failed))
+	}
+	if detail != "" {
+		parts = append(parts, detail)
+	}
+	r.Detail = strings.Join(parts, "; ")
+	return r
 }

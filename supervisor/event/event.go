@@ -47,7 +47,8 @@ type Limit struct {
 	Enforcer    string `json:"enforcer,omitempty"`     // who ends the job: "kernel OOM killer", "slurmstepd"
 	UsedSource  string `json:"used_source,omitempty"`  // where Used was read
 	LimitSource string `json:"limit_source,omitempty"` // where Limit was read
-	// Level is the cgroup directory that has the limit, else empty.
+	// Level is the cgroup directory that has the limit; of slurmstepd's limits
+	// the step, "46.0", where several are watched; else empty.
 	Level string `json:"level,omitempty"`
 	// Binding marks the limit that is forecast to end the job first.
 	Binding bool `json:"binding,omitempty"`
@@ -63,7 +64,8 @@ func (l *Limit) Ratio() float64 { return l.Used.Of(l.Limit) }
 func (l *Limit) Headroom() rss.Bytes { return l.Limit.Sub(l.Used) }
 
 // Setting is one option with its value and where the value came from: "flag",
-// "environment", "config", "default".
+// "environment", "site" (the site's configuration file), "site (locked)",
+// "default", or the absolute path of the user's configuration file.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
@@ -80,6 +82,12 @@ type Start struct {
 	Limits   []Limit   `json:"limits"`
 	// Restarts counts how often the watcher had to be started again.
 	Restarts int `json:"restarts,omitempty"`
+	// Attached says that somebody else started what is watched: the process
+	// PID, or all of the Slurm job Job on this node. Cannot is what cannot be
+	// done from outside and why, for people.
+	Attached bool     `json:"attached,omitempty"`
+	Job      string   `json:"job,omitempty"`
+	Cannot   []string `json:"cannot,omitempty"`
 }
 
 // Found says that a limit was found or has changed.
@@ -114,6 +122,9 @@ type Decision struct {
 	// ETALow and ETAHigh bound the forecast; both nil without one.
 	ETALow  *float64 `json:"eta_low_s,omitempty"`
 	ETAHigh *float64 `json:"eta_high_s,omitempty"`
+	// Reading is the limit as it was read, told to a command of exec= alone:
+	// elsewhere a sample with all of them goes before.
+	Reading *Limit `json:"reading,omitempty"`
 }
 
 // Outcome says what a decision brought.
@@ -130,6 +141,8 @@ type Outcome struct {
 	Duration float64   `json:"duration_s"`
 	// Paused is how long the trainer stood still for it, in seconds.
 	Paused float64 `json:"paused_s,omitempty"`
+	// Exit is the exit status of a command of exec=, negative for a signal.
+	Exit *int `json:"exit,omitempty"`
 }
 
 // LoaderSaid passes on what the loader hook reported.
@@ -168,8 +181,10 @@ type Peaks struct {
 // Exit is the last event.
 type Exit struct {
 	Head
-	By     string  `json:"by"`     // "command" or "rsswarden"
-	Code   *int    `json:"code"`   // nil where it died by a signal
+	// By is "command" or "rsswarden": who ended it. It is "detached" where only
+	// the watch has ended, and what was attached to runs on.
+	By     string  `json:"by"`
+	Code   *int    `json:"code"`   // nil where it died by a signal, or nobody told us
 	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
 	Peaks  Peaks   `json:"peaks"`
 	// Binding is the limit that came nearest.

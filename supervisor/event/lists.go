@@ -76,9 +76,9 @@ const (
 	ActionWarn    Action = "warn"
 	ActionTrim    Action = "trim"    // workers drop mapped file pages
 	ActionRecycle Action = "recycle" // a worker is replaced by a fresh one
-	ActionGC      Action = "gc"
-	ActionSignal  Action = "signal" // signal=SIG: the trainer is asked to checkpoint
-	ActionExec    Action = "exec"
+	ActionGC      Action = "gc"      // trainers and workers collect garbage and give free memory back
+	ActionSignal  Action = "signal"  // signal=SIG: trainers are asked to act, by writing a checkpoint for instance
+	ActionExec    Action = "exec"    // exec=COMMAND: a program of the user's is told
 	ActionRequeue Action = "requeue"
 	ActionStop    Action = "stop"
 )
@@ -104,8 +104,13 @@ const (
 	ReasonRecovered   Reason = "use fell before the action" // the re-read said so
 	ReasonUnsupported Reason = "not supported here"
 	ReasonPause       Reason = "would pause the trainer for long and nothing grows"
+	ReasonDeferred    Reason = "put off to the loader's next epoch"
 	ReasonForkRefused Reason = "fork refused"
 	ReasonNotCaught   Reason = "the process does not catch this signal"
+	ReasonNoTrainer   Reason = "no trainer" // an agent of ranks alone is there, which no signal may meet
+	ReasonNoRank0     Reason = "no process here is known to be rank 0"
+	ReasonBusy        Reason = "another command of exec= is running and one waits"
+	ReasonStatus      Reason = "the command of exec= failed"
 	ReasonVanished    Reason = "process has ended"
 	ReasonDryRun      Reason = "dry run"
 	ReasonError       Reason = "error"
@@ -119,6 +124,7 @@ const (
 	VerdictFine      Verdict = "fine"      // no rule fired, nothing to change
 	VerdictTight     Verdict = "tight"     // within a rung of the limit, nothing was done
 	VerdictCarried   Verdict = "carried"   // actions kept the job inside its limit
+	VerdictAsked     Verdict = "asked"     // a signal asked the trainer to act before the limit
 	VerdictStopped   Verdict = "stopped"   // our own stop ended it
 	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it
 	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck

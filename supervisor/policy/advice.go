@@ -21,6 +21,9 @@ type Run struct {
 	Stopped  bool   // our stop ended it
 	Watched  bool   // the watcher was there from start to end
 
+	Asked  bool // a signal= rule asked the trainer
+	Failed bool // the command ended with another status than 0, or by a signal
+
 	Helped  int  // outcomes of trim, recycle and the like that freed something
 	Trimmed bool // a worker gave pages back to stay within its budget
 	Skipped int  // crossed rungs whose action could not help
@@ -62,6 +65,13 @@ func Advise(r Run) Advice {
 		}
 		a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
+	case event.VerdictAsked:
+		a.Mem = neat
+		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 15 % on top, rounded up"
+		if r.Failed {
+			a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
+			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again is a guess"
+		}
 	case event.VerdictCarried:
 		if l.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
 			a.Mem = l.Limit
@@ -90,10 +100,14 @@ func verdict(r Run) event.Verdict {
 		return event.VerdictKilled
 	case !r.Watched:
 		return event.VerdictUnwatched
+	case r.Asked && r.Failed:
+		return event.VerdictAsked
 	case r.Binding != nil && r.Binding.Limit > 0 && r.Binding.Used > r.Binding.Limit:
 		return event.VerdictNoHelp
 	case r.Helped > 0 || r.Trimmed:
 		return event.VerdictCarried
+	case r.Asked:
+		return event.VerdictAsked
 	case r.Skipped > 0:
 		return event.VerdictNoHelp
 	case r.Binding != nil && r.FirstRung > 0 && r.Binding.Used >= r.FirstRung:

@@ -10,4 +10,8 @@
 // What it promises: no rule fires below its rung; never two actions at once;
 // nothing fires twice for one crossing unless the first time helped; an action
 // that cannot help a limit is never asked for, and is said so once.
+//
+// signal= and exec= ask somebody else and free nothing themselves. Each is
+// decided once for a crossing, however many limits are crossed together, and
+// nothing waits for it: the next rung is as near as if it were not there.
 package policy

@@ -38,25 +38,32 @@ func (s *State) gap(g *rung) time.Duration {
 	return min(2*g.gap, max(time.Hour, s.opts.WarnEvery))
 }
 
-// warnTime serves the rules on the job's own end, which has no size.
-func (s *State) warnTime(res *Result, jobEnd time.Duration) {
-	if jobEnd <= 0 {
+// time serves the rules on the job's own end, which has no size.
+func (s *State) time(res *Result, in Input) {
+	if in.JobEnd <= 0 {
 		return
 	}
-	seconds := jobEnd.Seconds()
+	seconds := in.JobEnd.Seconds()
 	l := event.Limit{Name: event.LimitTime, Scope: event.ScopeJob, ETA: &seconds}
 	for i, r := range s.rules {
-		if r.Limit != event.LimitTime || r.Action != event.ActionWarn {
+		if r.Limit != event.LimitTime {
 			continue
 		}
 		g := s.rung(i, &l)
-		switch {
-		case jobEnd >= 2*r.Cond.ETA:
+		if in.JobEnd >= 2*r.Cond.ETA {
 			g.reset()
-		case jobEnd < r.Cond.ETA && !g.fired:
-			g.fire(s.now, never)
-			res.Decisions = append(res.Decisions, s.decide(r, &l))
 		}
+		if in.JobEnd >= r.Cond.ETA || g.fired {
+			continue
+		}
+		if r.Action != event.ActionWarn {
+			if h := s.help(r, &l, in); !h.OK {
+				s.skip(res, g, r, &l, h)
+				continue
+			}
+		}
+		g.fire(s.now, never)
+		res.Decisions = append(res.Decisions, s.decide(r, &l))
 	}
 }
 
@@ -73,13 +80,16 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		if !crossed(r, l, in.JobEnd) {
 			continue
 		}
-		// Everything but stop waits its turn. A stop does not: what it would
-		// wait for may hang, and then the kernel ends the job.
-		if r.Action != event.ActionStop && (s.flight != nil || s.now < s.coolTill) {
+		if s.waits(r, l) {
 			continue
 		}
 		g := s.rung(i, l)
 		if !g.ready(s.now, l) {
+			continue
+		}
+		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
+			g.fire(s.now, never)
+			g.quiet = true
 			continue
 		}
 		if h := s.help(r, l, in); !h.OK {
@@ -88,12 +98,50 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		}
 		d := s.decide(r, l)
 		g.fire(s.now, never)
-		s.flight = &flight{
-			id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, under: s.flight,
+		if !asks(r.Action) {
+			s.flight = &flight{
+				id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, under: s.flight,
+			}
+			s.stopped = r.Action == event.ActionStop
 		}
-		s.stopped = r.Action == event.ActionStop
 		res.Decisions = append(res.Decisions, d)
 		return true
+	}
+	return false
+}
+
+// askPatience is how long a rule that asks somebody waits for an action in
+// flight, which may yet make it needless.
+const askPatience = 5 * time.Second
+
+// waits says whether r must wait its turn. A stop never does: what it would
+// wait for may hang, and then the kernel ends the job. What asks somebody waits
+// no longer than [askPatience], and not where as much was used up since the
+// action began as is left.
+func (s *State) waits(r Rule, l *event.Limit) bool {
+	switch {
+	case r.Action == event.ActionStop:
+		return false
+	case s.flight == nil:
+		return s.now < s.coolTill
+	case !asks(r.Action):
+		return true
+	}
+	f := s.flight
+	grown := f.key.limit == keyOf(l) && l.Used.Sub(f.limit.Used) >= l.Headroom()
+	return s.now-f.at < askPatience && !grown
+}
+
+// askedOn says whether the rule has asked already, for another limit whose rung
+// is not left yet. Step and job often have the same limit; whoever is asked has
+// one thing to do.
+func (s *State) askedOn(rule int, l *event.Limit, limits []event.Limit) bool {
+	for i := range limits {
+		o := &limits[i]
+		g := s.rungs[rungKey{keyOf(o), rule}]
+		if keyOf(o) != keyOf(l) && g != nil && g.fired && !g.quiet {
+			return true
+		}
 	}
 	return false
 }
@@ -120,11 +168,11 @@ func (s *State) help(r Rule, l *event.Limit, in Input) Help {
 
 // skip says once for a crossing and a reason that r was not asked for.
 func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
-	if !g.tell(h.Reason) {
+	if h.Later || !g.tell(h.Reason) {
 		return
 	}
 	res.Skipped = append(res.Skipped, Skipped{
-		Rule: r.String(), Limit: l.Name, Action: r.Action,
+		Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg, ETA: l.ETA,
 		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,
 	})
 }

@@ -54,9 +54,5 @@ func Ladder(at []string) ([]Rule, error) {
 // Supported says whether this version can carry an action out. A rule with
 // another one is bad input, and better said so than accepted in silence.
 func Supported(a event.Action) bool {
-	switch a {
-	case event.ActionWarn, event.ActionTrim, event.ActionRecycle, event.ActionStop:
-		return true
-	}
-	return false
+	return a != event.ActionRequeue && slices.Contains(event.Actions, a)
 }

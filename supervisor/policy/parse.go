@@ -32,7 +32,7 @@ func (e *RuleError) Error() string {
 
 const (
 	rank0Suffix = "@rank0"
-	ruleShape   = "a rule is [LIMIT ]COND:ACTION, such as 85%:trim, free<2G:recycle or 'slurm eta<10m:warn'"
+	ruleShape   = "a rule is [LIMIT ]COND:ACTION, such as 85%:trim, free<2G:recycle or 93%:signal=USR2"
 	condShape   = "a condition is N%, free<SIZE or eta<DURATION, such as 85%, free<2G or eta<10m"
 )
 
@@ -75,6 +75,9 @@ func ParseRule(s string) (Rule, error) {
 	what = strings.TrimSpace(what)
 	if r.Action, r.Arg, why, hint = parseAction(what); why != "" {
 		return bad(what, why, hint)
+	}
+	if r.Limit == event.LimitTime && r.Action != event.ActionWarn && !asks(r.Action) {
+		return bad(what, "it gives the job no more time", "before the job's end write warn, signal=SIG or exec=COMMAND, such as 'time eta<10m:signal=USR2'")
 	}
 	return r, nil
 }

@@ -33,6 +33,7 @@ func TestParseRule(t *testing.T) {
 		{"93%:signal=12@rank0", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "USR2@rank0"}, "93%:signal=USR2@rank0"},
 		{"93%:signal=rtmin+3", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "RTMIN+3"}, "93%:signal=RTMIN+3"},
 		{"93%:exec=/bin/notify a:b =c", Rule{Cond: percent(93), Action: event.ActionExec, Arg: "/bin/notify a:b =c"}, "93%:exec=/bin/notify a:b =c"},
+		{"time eta<5m:signal=USR2", Rule{Limit: event.LimitTime, Cond: Cond{Kind: KindETA, ETA: 5 * time.Minute}, Action: event.ActionSignal, Arg: "USR2"}, "time eta<5m:signal=USR2"},
 		{"97%:requeue", Rule{Cond: percent(97), Action: event.ActionRequeue}, "97%:requeue"},
 		{"97%:requeue=3", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "3"}, "97%:requeue=3"},
 	} {
@@ -84,6 +85,13 @@ func TestParseRuleErrors(t *testing.T) {
 		{"90%:signal=RTMIN+99", "signal=RTMIN+99", "unknown signal"},
 		{"90%:signal=KILL", "signal=KILL", "no process can catch this signal"},
 		{"90%:signal=USR2@all", "signal=USR2@all", "unknown receiver"},
+		{"90%:signal=STOP@rank0", "signal=STOP@rank0", "no process can catch this signal"},
+		{"90%:signal=9", "signal=9", "no process can catch this signal"},
+		{"90%:signal=USR2@", "signal=USR2@", "unknown receiver"},
+		{"90%:gc=2", "gc=2", "this action takes no value"},
+		{"time eta<5m:trim", "trim", "it gives the job no more time"},
+		{"time eta<5m:stop", "stop", "it gives the job no more time"},
+		{"90%:exec", "exec", "no command"},
 		{"90%:exec=", "exec=", "no command"},
 		{"90%:exec=a\x00b", "exec=a\x00b", "the command has a NUL byte in it"},
 		{"90%:requeue=", "requeue=", "nothing behind the ="},
@@ -210,7 +218,7 @@ func TestLadder(t *testing.T) {
 func TestSupported(t *testing.T) {
 	for a, want := range map[event.Action]bool{
 		event.ActionWarn: true, event.ActionTrim: true, event.ActionRecycle: true, event.ActionStop: true,
-		event.ActionGC: false, event.ActionSignal: false, event.ActionExec: false, event.ActionRequeue: false,
+		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: false, "explode": false,
 	} {
 		if Supported(a) != want {
 			t.Errorf("Supported(%s) = %v", a, !want)

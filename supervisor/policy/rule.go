@@ -130,6 +130,11 @@ func (r Rule) Need(l *event.Limit) rss.Bytes {
 	return l.Used.Sub(r.rearm(l.Limit))
 }
 
+// asks says whether an action only asks somebody for something: the trainer, a
+// program of the user's. It frees nothing by itself, so it is done once for a
+// crossing, is over when it was done, and nothing waits for what comes of it.
+func asks(a event.Action) bool { return a == event.ActionSignal || a == event.ActionExec }
+
 // severity orders actions from mild to hard.
 func severity(a event.Action) int {
 	for i, b := range event.Actions {

@@ -30,9 +30,11 @@ type rungKey struct {
 // rung is what is remembered of one rule on one limit. The zero value is armed.
 type rung struct {
 	fired  bool
+	quiet  bool           // … without a decision: the same was asked on another limit
 	gap    time.Duration  // how long it must not warn after at; 0 where it never has
 	at     time.Duration  // when it fired last
 	next   time.Duration  // when it may fire again although it was not left
+	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
@@ -45,7 +47,7 @@ func (g *rung) fire(now, next time.Duration) {
 
 // reset arms the rung again.
 func (g *rung) reset() {
-	g.fired, g.next, g.level, g.told = false, 0, 0, g.told[:0]
+	g.fired, g.quiet, g.next, g.wait, g.level, g.told = false, false, 0, 0, 0, g.told[:0]
 }
 
 // ready says whether the rung may fire now, given that its condition holds.
@@ -164,11 +166,18 @@ func (s *State) Done(o event.Outcome) {
 		s.waive = false
 	case o.Reason == event.ReasonDryRun:
 		// Said once for a crossing, like a warning.
-	case action == event.ActionRecycle && helped:
-		// One worker after the other for as long as use stays above the rung.
+	case action == event.ActionRecycle && (helped || o.OK && f.limit.Accounting == event.AccountingPSS):
+		// One worker after the other for as long as use stays above the rung. A
+		// page that several have mapped is given back by the last of them.
 		g.fired = false
 	case repeats(action), action == event.ActionStop && !o.OK:
 		g.next = s.now + s.opts.Repeat
+		if action == event.ActionGC && o.OK && !helped {
+			// Trainers stand still for it: less and less often where there is
+			// no garbage.
+			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
+			g.next = s.now + g.wait
+		}
 		if helped {
 			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
 		}

@@ -59,6 +59,8 @@ type Help struct {
 	// Reason and Detail say why not, where OK is false.
 	Reason event.Reason
 	Detail string
+	// Later says that it will be known in a moment: there is nothing to say yet.
+	Later bool
 }
 
 // Skipped says that a rule's rung was crossed and its action not asked for.
@@ -66,15 +68,18 @@ type Skipped struct {
 	Rule      string
 	Limit     event.LimitName
 	Action    event.Action
+	Arg       string // of signal=, exec=
 	Reason    event.Reason
 	Detail    string
 	Used      rss.Bytes
 	LimitSize rss.Bytes
+	ETA       *float64
 }
 
 // Result is what one step decides.
 type Result struct {
-	// Decisions holds the warnings that fire and at most one action. Their
+	// Decisions holds the warnings that fire, what the job's end asks for, and
+	// at most one action. Their
 	// Head is left to the caller.
 	Decisions []event.Decision
 	// Skipped is said once for each crossing and reason.
@@ -174,7 +179,7 @@ func (s *State) Step(in Input) Result {
 	for _, i := range byUrgency(res.Limits) {
 		s.warn(&res, &res.Limits[i], in.JobEnd)
 	}
-	s.warnTime(&res, in.JobEnd)
+	s.time(&res, in)
 	for _, i := range byUrgency(res.Limits) {
 		if s.act(&res, &res.Limits[i], in) {
 			break

@@ -1,0 +1,270 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// How long a program of exec= may run, how long it has between TERM and KILL,
+// and how long it may go on when the watcher ends.
+const (
+	ProgramTime  = 30 * time.Second
+	programGrace = 2 * time.Second
+	programLast  = 200 * time.Millisecond
+)
+
+// Program is one command of an exec= rule.
+type Program struct {
+	ID      uint64   // of the decision
+	Command string   // for /bin/sh -c
+	Env     []string // all of it
+	Stdin   []byte
+}
+
+// Ran says how a program ended.
+type Ran struct {
+	ID uint64
+	Result
+}
+
+// Programs runs commands of exec= rules: one at a time, and one more may wait.
+// Each has a session and process group of its own and goroutines of its own, so
+// that nothing it does, or does not, keeps the watcher. It is over when the shell
+// has ended and nothing of it holds its output any more, or at [ProgramTime],
+// when its group gets TERM and then KILL. It dies with us: SIGKILL is what the
+// kernel sends the shell when the watcher dies without a word.
+type Programs struct {
+	start func(*exec.Cmd) error
+	say   func(line string)
+	time  time.Duration // ProgramTime
+	grace time.Duration // programGrace
+
+	ended   chan Ran
+	stop    chan struct{}
+	running bool
+	current uint64 // ID of the one that runs
+	waiting *Program
+}
+
+// NewPrograms returns Programs that starts them by start and hands each line of
+// their output to say, from another goroutine.
+func NewPrograms(start func(*exec.Cmd) error, say func(line string)) *Programs {
+	return &Programs{start: start, say: say, time: ProgramTime, grace: programGrace, ended: make(chan Ran, 1), stop: make(chan struct{})}
+}
+
+// Run starts a program, or keeps it for when the one that runs has ended. It
+// returns false where one is kept already.
+func (s *Programs) Run(p Program) bool {
+	switch {
+	case s.running && s.waiting != nil:
+		return false
+	case s.running:
+		s.waiting = &p
+	default:
+		s.running, s.current = true, p.ID
+		go func() { s.ended <- Ran{p.ID, s.run(&p)} }()
+	}
+	return true
+}
+
+// Ended yields what ended; hand each to [Programs.Next]. A nil Programs has
+// none.
+func (s *Programs) Ended() <-chan Ran {
+	if s == nil {
+		return nil
+	}
+	return s.ended
+}
+
+// Next starts what waits for the one that has ended.
+func (s *Programs) Next() {
+	s.running = false
+	if p := s.waiting; p != nil {
+		s.waiting = nil
+		s.Run(*p)
+	}
+}
+
+// Close gives the program that runs so long to end, and then ends it. It returns
+// how those ended that were asked for and not yet told of.
+func (s *Programs) Close(patience time.Duration) []Ran {
+	var all []Ran
+	if s == nil {
+		return nil
+	}
+	if p := s.waiting; p != nil {
+		all = append(all, Ran{p.ID, Result{Reason: event.ReasonVanished, Detail: "not started, what is watched had ended"}})
+		s.waiting = nil
+	}
+	if !s.running {
+		return all
+	}
+	s.running = false
+	hang := time.NewTimer(patience + 3*programLast)
+	defer hang.Stop()
+	stop := time.NewTimer(patience)
+	defer stop.Stop()
+	for {
+		select {
+		case r := <-s.ended:
+			return append([]Ran{r}, all...)
+		case <-stop.C:
+			close(s.stop)
+		case <-hang.C:
+			// The kernel ends the shell with us.
+			r := Result{Reason: event.ReasonVanished, Detail: "what is watched had ended, and it does not end"}
+			return append([]Ran{{s.current, r}}, all...)
+		}
+	}
+}
+
+func (s *Programs) run(p *Program) Result {
+	// The kernel sends the death signal when the thread dies that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := time.Now()
+	failed := func(err error) Result {
+		return Result{Reason: event.ReasonError, Detail: err.Error(), Took: time.Since(began)}
+	}
+	in, err := fileOf(p.Stdin)
+	if err != nil {
+		return failed(fmt.Errorf("cannot make its standard input: %w", err))
+	}
+	defer in.Close()
+	out, w, err := os.Pipe()
+	if err != nil {
+		return failed(fmt.Errorf("cannot make its standard output: %w", err))
+	}
+	defer out.Close()
+	cmd := exec.Command("/bin/sh", "-c", p.Command)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Env, in, w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	err = s.start(cmd)
+	w.Close()
+	if err != nil {
+		return failed(fmt.Errorf("cannot start it: %w", err))
+	}
+	v := vigil{pid: cmd.Process.Pid, dead: make(chan struct{}), silent: make(chan struct{})}
+	go v.waitDead()
+	go func() {
+		passOn(out, s.say)
+		close(v.silent)
+	}()
+	r := Result{PID: v.pid}
+	limit := time.NewTimer(s.time)
+	defer limit.Stop()
+	why := ""
+	if !v.over(limit.C, s.stop) {
+		grace := s.grace
+		r.Reason, why = event.ReasonTimeout, "it ran for longer than "+s.time.String()
+		select {
+		case <-s.stop:
+			grace = programLast
+			r.Reason, why = event.ReasonVanished, "what is watched had ended"
+		default:
+		}
+		// The shell is not waited for yet, so its group is still its own.
+		_ = unix.Kill(-v.pid, unix.SIGTERM) // nobody there is what is wanted
+		if !v.over(time.After(grace), nil) {
+			_ = unix.Kill(-v.pid, unix.SIGKILL)
+			v.over(time.After(programLast), nil)
+		}
+	}
+	if !v.shellEnded {
+		go cmd.Wait() // the kernel does not let go of it
+		r.Detail, r.Took = why+", and it does not end", time.Since(began)
+		return r
+	}
+	err = cmd.Wait()
+	r.Took = time.Since(began)
+	return concluded(r, cmd.ProcessState, err, why)
+}
+
+// concluded says how the shell ended. why, and then the reason, is set where we
+// ended it, or what it left behind.
+func concluded(r Result, st *os.ProcessState, err error, why string) Result {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || st == nil {
+		r.Reason, r.Detail = event.ReasonError, fmt.Sprint("cannot wait for it: ", err)
+		return r
+	}
+	code := st.ExitCode()
+	r.Detail = fmt.Sprintf("exit status %d", code)
+	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = -int(ws.Signal())
+		r.Detail = "killed by " + unix.SignalName(ws.Signal())
+	}
+	r.Exit = &code
+	switch {
+	case code == 0:
+		r.OK, r.Reason = true, event.ReasonDone
+	case why == "":
+		r.Reason = event.ReasonStatus
+	}
+	if why != "" {
+		r.Detail += ", " + why
+	}
+	return r
+}
+
+// vigil waits for the end of a shell, without taking its status, and for the end
+// of its output.
+type vigil struct {
+	pid          int
+	dead, silent chan struct{}
+	shellEnded   bool
+}
+
+func (v *vigil) waitDead() {
+	for unix.Waitid(unix.P_PID, v.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	close(v.dead)
+}
+
+// over waits for both ends, until the time is up or stop is closed.
+func (v *vigil) over(up <-chan time.Time, stop <-chan struct{}) bool {
+	for v.dead != nil || v.silent != nil {
+		select {
+		case <-v.dead:
+			v.dead, v.shellEnded = nil, true
+		case <-v.silent:
+			v.silent = nil
+		case <-up:
+			return false
+		case <-stop:
+			return false
+		}
+	}
+	return true
+}
+
+// fileOf returns a file without a name that holds b: what is read from it never
+// blocks, and nobody has to write while it is read.
+func fileOf(b []byte) (*os.File, error) {
+	var f *os.File
+	fd, err := unix.MemfdCreate("rsswarden-event", unix.MFD_CLOEXEC)
+	if err == nil {
+		f = os.NewFile(uintptr(fd), "event")
+	} else if f, err = os.CreateTemp("", "rsswarden-event-"); err != nil {
+		return nil, err
+	} else {
+		os.Remove(f.Name())
+	}
+	if _, err = f.Write(b); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,196 @@
+package action
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// told collects lines that come from other goroutines.
+type told struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *told) say(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+func (s *told) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "|")
+}
+
+func programs(out *told) *Programs { return NewPrograms((*exec.Cmd).Start, out.say) }
+
+// wait takes the next that ended.
+func wait(t *testing.T, s *Programs) Ran {
+	t.Helper()
+	select {
+	case r := <-s.Ended():
+		s.Next()
+		return r
+	case <-time.After(time.Minute):
+		t.Fatal("nothing ended within a minute")
+		panic("unreachable")
+	}
+}
+
+func TestProgram(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		ok      bool
+		reason  event.Reason
+		exit    int
+		detail  string
+		says    string
+	}{
+		{"cat; echo $A", true, event.ReasonDone, 0, "exit status 0", "{}|b"},
+		{"echo out; echo err >&2; exit 3", false, event.ReasonStatus, 3, "exit status 3", "out|err"},
+		{"kill -KILL $$", false, event.ReasonStatus, -9, "killed by SIGKILL", ""},
+		{"no-such-command-here", false, event.ReasonStatus, 127, "exit status 127", "not found"},
+		{"true", true, event.ReasonDone, 0, "exit status 0", ""}, // does not read what it is given
+	} {
+		var out told
+		s := programs(&out)
+		if !s.Run(Program{ID: 4, Command: c.command, Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}, Stdin: []byte("{}\n")}) {
+			t.Fatal("not run")
+		}
+		r := wait(t, s)
+		if r.ID != 4 || r.OK != c.ok || r.Reason != c.reason || r.Exit == nil || *r.Exit != c.exit || r.Detail != c.detail || r.PID == 0 || r.Took <= 0 {
+			t.Errorf("%q: %+v", c.command, r)
+		}
+		if got := out.all(); !strings.Contains(got, c.says) {
+			t.Errorf("%q said %q, want %q", c.command, got, c.says)
+		}
+	}
+}
+
+func TestProgramThatCannotStart(t *testing.T) {
+	s := NewPrograms(func(*exec.Cmd) error { return syscall.EAGAIN }, func(string) {})
+	s.Run(Program{Command: "true"})
+	if r := wait(t, s); r.OK || r.Reason != event.ReasonError || !strings.Contains(r.Detail, "cannot start it: resource temporarily unavailable") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestProgramsOneAtATime and one that waits, in the order of asking.
+func TestProgramsOneAtATime(t *testing.T) {
+	var out told
+	s := programs(&out)
+	gate := filepath.Join(t.TempDir(), "gate")
+	first := "while [ ! -e " + gate + " ]; do sleep 0.01; done; echo one"
+	if !s.Run(Program{ID: 1, Command: first}) || !s.Run(Program{ID: 2, Command: "echo two"}) {
+		t.Fatal("refused")
+	}
+	if s.Run(Program{ID: 3, Command: "echo three"}) {
+		t.Error("a third was taken")
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := wait(t, s), wait(t, s); a.ID != 1 || b.ID != 2 || out.all() != "one|two" {
+		t.Errorf("%d, %d: %s", a.ID, b.ID, out.all())
+	}
+	if !s.Run(Program{ID: 4, Command: "true"}) || wait(t, s).ID != 4 {
+		t.Error("none is taken after the last")
+	}
+}
+
+// gone waits until the process has ended; who adopts it may be slow to take its
+// status.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if _, rest, _ := strings.Cut(string(b), ") "); err != nil || strings.HasPrefix(rest, "Z") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d lives", pid)
+		}
+	}
+}
+
+func pidIn(t *testing.T, path string) int {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		b, _ := os.ReadFile(path)
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && strings.HasSuffix(string(b), "\n") {
+			return n
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no PID in %s: %q", path, b)
+		}
+	}
+}
+
+func TestProgramThatRunsTooLong(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ command, detail string }{
+		"ends by TERM":                         {"sleep 1000 & echo $! >" + dir + "/a; wait", "killed by SIGTERM, it ran for longer than 50ms"},
+		"ignores TERM":                         {"trap '' TERM; sleep 1000 & echo $! >" + dir + "/a; wait; sleep 1000", "killed by SIGKILL, it ran"},
+		"leaves a child that holds the output": {"sleep 1000 & echo $! >" + dir + "/a; exit 3", "exit status 3, it ran"},
+	} {
+		os.Remove(dir + "/a")
+		s := programs(&told{})
+		s.time, s.grace = 50*time.Millisecond, 50*time.Millisecond
+		s.Run(Program{Command: c.command, Env: os.Environ()})
+		r := wait(t, s)
+		if r.OK || r.Reason != event.ReasonTimeout || !strings.HasPrefix(r.Detail, c.detail) {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if b, err := os.ReadFile(dir + "/a"); err == nil && len(b) > 0 {
+			gone(t, pidIn(t, dir+"/a"))
+		}
+		gone(t, r.PID)
+	}
+}
+
+func TestProgramsClose(t *testing.T) {
+	dir := t.TempDir()
+	s := programs(&told{})
+	s.Run(Program{ID: 1, Command: "echo $$ >" + dir + "/a; trap '' TERM; while :; do sleep 1000; done", Env: os.Environ()})
+	s.Run(Program{ID: 2, Command: "echo never >" + dir + "/b"})
+	pid := pidIn(t, dir+"/a")
+	all := s.Close(10 * time.Millisecond)
+	if len(all) != 2 || all[0].ID != 1 || all[0].Exit == nil || *all[0].Exit != -9 || all[1].ID != 2 || all[1].Reason != event.ReasonVanished {
+		t.Errorf("%+v", all)
+	}
+	gone(t, pid)
+	if _, err := os.Stat(dir + "/b"); err == nil {
+		t.Error("what waited was started")
+	}
+	s = programs(&told{})
+	s.Run(Program{ID: 3, Command: "exit 0"})
+	if all := s.Close(time.Minute); len(all) != 1 || !all[0].OK {
+		t.Errorf("%+v", all)
+	}
+	if all := s.Close(time.Minute); len(all) != 0 || (*Programs)(nil).Close(0) != nil || (*Programs)(nil).Ended() != nil {
+		t.Errorf("closed twice: %+v", all)
+	}
+}
+
+func TestPassOnIsBounded(t *testing.T) {
+	var out told
+	passOn(strings.NewReader("a\x1b[31m\tb\xff\n"+strings.Repeat("x", 3*maxLine)+"\nc"), out.say)
+	if got := out.all(); got != "a[31m\tb?|"+strings.Repeat("x", maxLine)+"|c" {
+		t.Errorf("%q", got)
+	}
+	out = told{}
+	passOn(strings.NewReader(strings.Repeat("line\n", maxLines+7)), out.say)
+	if len(out.lines) != maxLines+1 || out.lines[maxLines] != "(7 more lines are left out)" {
+		t.Errorf("%d lines, the last %q", len(out.lines), out.lines[len(out.lines)-1])
+	}
+}
