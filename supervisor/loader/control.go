@@ -28,6 +28,7 @@ type Control struct {
 	checked  time.Time // when it was last seen who lives
 
 	budget  rss.Bytes
+	private bool
 	lastID  uint64
 	pending map[uint64]*request
 
@@ -142,7 +143,7 @@ func (c *Control) welcome(id rss.ProcID, name string) (Said, bool) {
 	}
 	c.trainers[id] = t
 	c.order = append(c.order, id)
-	if c.budget > 0 {
+	if c.budget > 0 || c.private {
 		// Where this fails the trainer has no budget; SetBudget says so next time.
 		_ = c.write(t)
 	}

@@ -121,7 +121,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.ctl()
-	if !reflect.DeepEqual(c.Trim, []ctlTrim{{trim, []int{101, 102}}}) || !reflect.DeepEqual(c.Recycle, []ctlRecycle{{recycle, 102, event.Drain}}) {
+	if !reflect.DeepEqual(c.Trim, []ctlSeveral{{trim, []int{101, 102}}}) || !reflect.DeepEqual(c.Recycle, []ctlRecycle{{recycle, 102, event.Drain}}) {
 		t.Errorf("%+v", c)
 	}
 

@@ -6,13 +6,49 @@
 // command's environment is given RSSWARDEN_DIR and a PYTHONPATH that begins
 // with the hook (package hook). Any failure there leaves the environment as it
 // was. The watcher opens the same directory with [Open] and asks the loaders to
-// trim, to keep to a budget or to replace a worker.
+// trim, to keep to a budget, to collect garbage or to replace a worker.
 //
 // The promise to the job: a Python process that finds anything not as
 // expected does nothing; no thread, socket or signal is added to it; without a
 // request the batches, their order and every random draw are what they would
 // be without us. What is asked for is answered when the trainer next takes a
 // batch, which may be long after: deadlines are the caller's.
+//
+// # Private mappings
+//
+// A trim drops the pages of read-only shared mappings of files: they are in the
+// page cache, and the next read maps them again. pyarrow, and so Hugging Face
+// datasets, map their files MAP_PRIVATE instead. Until a page of such a mapping
+// is written it is the page cache's too; from then on it is anonymous and
+// exists nowhere else. With --trim-private ([Control.SetPrivate]) a private
+// mapping is dropped as well, where all of this holds at the moment of the drop:
+//
+//   - it is r--p in /proc/self/maps, and 64 MiB or larger;
+//   - the file is still there under its name, regular, and no ELF object;
+//   - /proc/self/smaps counts neither Anonymous nor Swap nor Private_Dirty in it,
+//     and its VmFlags do not say that it was ever writable (ac), is locked (lo)
+//     or special.
+//
+// smaps is read, searched for the mapping's own line, and the pages are dropped,
+// in calls that follow each other without a line of Python between: no other
+// Python thread can write, unmap or map anything there meanwhile. A thread that
+// runs without the interpreter's lock could, in the microseconds between the
+// kernel's answer and the drop; for it to lose anything it would have to make
+// the mapping writable and write to it, or unmap it and be given the same
+// addresses, in just these. Afterwards smaps is read again: a page of the
+// process's own in a mapping that had none ends this for the process, and that
+// is reported. Refused as well are files on tmpfs and files with pages not yet
+// written back, whose clean copies count as dirty.
+//
+// # Iterable datasets
+//
+// Their place in the data lives in the workers, so those of a persistent loader
+// are replaced at its next epoch, all at once, and never within one. The answer
+// to [Control.Recycle] is accepted with [event.ReasonDeferred] then. It is
+// refused where no epoch begins anew (no persistent_workers, wrappers that keep
+// one iterator for life) and where the dataset visibly keeps something from one
+// epoch to the next that a fresh worker would not have: it is its own iterator,
+// or its __iter__ sets attributes. What it keeps in other objects cannot be seen.
 //
 // # Files
 //

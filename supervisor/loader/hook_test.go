@@ -1,82 +1,12 @@
 package loader
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/rsswarden/rsswarden/supervisor/event"
 )
-
-// faults are the functions of the hook that run in the program's call path.
-var faults = []string{
-	"patch._before_fetch", "patch._poll", "recycle.Recycler._take_over", "recycle.Recycler._refill", "birth.start",
-	// From here on with RSSWARDEN_ENDURANCE only.
-	"recycle.Recycler._start", "trim.trim", "channel.Side.look", "patch._made", "patch._here", "patch._give_out", "patch._keep", "patch._recycler", "patch._ending", "patch._settle",
-	"recycle.Recycler.poll", "recycle.Recycler._begin", "recycle.Recycler._warm", "recycle.Recycler._tell",
-	"recycle.Recycler._watch", "recycle.Recycler._reap", "recycle.Recycler._drain", "recycle.Recycler._recycled",
-	"trim.shared", "trim.mappings", "trim.Trimmer.requests", "trim.Trimmer.budget", "trim.Trimmer.report",
-	"channel.Side.say", "channel.Side._take", "offsets.positions", "offsets.reopen", "guard.describe", "guard.ours",
-}
-
-// TestHookRaises has each function of the hook raise: the training goes on, its
-// data are right, and it ends as it would.
-func TestHookRaises(t *testing.T) {
-	needTorch(t)
-	for _, fault := range faults[:endurance(5, len(faults))] {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			args := []string{"--part", "800", "--epochs", "2"}
-			want := bare(t, args...)
-			tr := train(t, trainOptions{args: append(args, "--workers", "2", "--fault", fault, "--until", "@stop")})
-			tr.until("hello", func() bool { return len(tr.said) > 0 })
-			if err := tr.ctl.SetBudget(1); err != nil {
-				t.Fatal(err)
-			}
-			for n, mode := range []event.Mode{event.Swap, event.Drain} {
-				seen := tr.seen()
-				tr.until("an epoch", func() bool { return tr.seen() > seen })
-				if pids := tr.workers(); len(pids) == 2 {
-					_, _, err := tr.ctl.Trim()
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err := tr.ctl.Recycle(pids[n], mode); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			seen := tr.seen()
-			tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
-			r := tr.finish()
-			if r.Wrong != 0 || r.Checksum != want.Checksum {
-				t.Errorf("got %+v, bare %+v", r, want)
-			}
-			said := false
-			for _, s := range tr.said {
-				if s.What == event.LoaderOff {
-					said = true
-					if !strings.Contains(s.Reason, "injected into "+fault) {
-						t.Errorf("off: %s", s.Reason)
-					}
-				}
-			}
-			switch fault {
-			case "channel.Side.say", "guard.describe", "guard.ours", "trim.mappings", "offsets.reopen", "patch._ending",
-				"patch._settle", "recycle.Recycler._recycled", "patch._keep", "trim.Trimmer.report",
-				"patch._here", "channel.Side._take":
-				// Cannot be said, is guarded of its own, or need not have run.
-			default:
-				if !said {
-					t.Errorf("that the hook is off was not said: %+v", tr.said)
-				}
-			}
-		})
-	}
-}
 
 // TestSignalPassesGuard has a handler of the program's raise while the hook is
 // at work, as torch's of SIGCHLD does when a worker has died: it must arrive.
@@ -107,61 +37,34 @@ print("ours", patch._off)
 	}
 }
 
-// TestGarbageControl writes what nobody should into the files the hook reads.
-func TestGarbageControl(t *testing.T) {
-	needTorch(t)
-	t.Parallel()
-	args := []string{"--part", "800", "--epochs", "2"}
-	want := bare(t, args...)
-	tr := train(t, trainOptions{args: append(args, "--workers", "2", "--until", "@stop")})
-	tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-	path := filepath.Join(tr.dir, fileOf("ctl", tr.ctl.Trainers()[0].ID))
-	for _, garbage := range [][]byte{
-		nil, []byte("{"), []byte("[]"), []byte("null"), []byte(`{"v":1}`), []byte(`{"v":2,"budget":0}`),
-		[]byte(`{"v":1,"budget":"many","trim":7,"recycle":{}}`), []byte(`{"v":1,"budget":1e400,"trim":[],"recycle":[]}`),
-		[]byte(`{"v":1,"budget":-5,"trim":[{"id":1,"pids":[null]}],"recycle":[{"id":9,"worker":1,"mode":"melt"}]}`),
-		bytes.Repeat([]byte("["), 60000), bytes.Repeat([]byte{0xff}, 200000),
-	} {
-		if err := replaceFile(path, garbage); err != nil {
-			t.Fatal(err)
-		}
-		seen := tr.seen()
-		tr.until("an epoch", func() bool { return tr.seen() > seen })
-	}
-	// It still listens.
-	tr.recycle(1, event.Swap)
-	if r := tr.finish(); r.Wrong != 0 || r.Checksum != want.Checksum {
-		t.Errorf("got %+v, bare %+v", r, want)
-	}
-}
-
 // TestRunDirGone has the run directory vanish, be one that cannot be written,
 // and be somebody else's: the training does not notice.
 func TestRunDirGone(t *testing.T) {
-	needTorch(t)
-	for name, spoil := range map[string]func(t *testing.T, dir string){
-		"gone":     func(t *testing.T, dir string) { Remove(dir) },
-		"readable": func(t *testing.T, dir string) { os.Chmod(dir, 0o755) },
-		"other boot": func(t *testing.T, dir string) {
-			i := identity{BootID: "0", PIDNS: "pid:[1]"}
-			os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
-		},
-		"a file": func(t *testing.T, dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			args := []string{"--part", "800", "--epochs", "2"}
-			want := bare(t, args...)
-			tr := train(t, trainOptions{args: args, spoil: func(dir string) { spoil(t, dir) }})
-			r := tr.finish()
-			if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
-				t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
-			}
-			if len(tr.said) > 0 {
-				t.Errorf("said %+v", tr.said)
-			}
-		})
-	}
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for name, spoil := range map[string]func(t *testing.T, dir string){
+			"gone":     func(t *testing.T, dir string) { Remove(dir) },
+			"readable": func(t *testing.T, dir string) { os.Chmod(dir, 0o755) },
+			"other boot": func(t *testing.T, dir string) {
+				i := identity{BootID: "0", PIDNS: "pid:[1]"}
+				os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
+			},
+			"a file": func(t *testing.T, dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				args := []string{"--part", "800", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: args, spoil: func(dir string) { spoil(t, dir) }})
+				r := tr.finish()
+				if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
+					t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+				}
+				if len(tr.said) > 0 {
+					t.Errorf("said %+v", tr.said)
+				}
+			})
+		}
+	})
 }
 
 // hooked returns the environment of a Python under the hook, which needs no torch.
@@ -238,11 +141,11 @@ print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecusto
 	t.Run("no compiled files", func(t *testing.T) {
 		env, dir := hooked(t)
 		runPython(t, env, "-c", "import sys, json")
-		if torchHere() == "" {
+		if exec.Command(python, "-c", "import torch").Run() == nil {
 			runPython(t, env, "-c", "import torch")
 		}
 		filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
-			if strings.HasSuffix(path, ".pyc") {
+			if strings.HasSuffix(path, ".pyc") && !info.IsDir() {
 				t.Errorf("%s was written", path)
 			}
 			return err

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/loader/hook"
 )
@@ -17,22 +20,41 @@ import (
 // parents that is fit, else in the run directory. Its name holds the hash of
 // its content, so that versions live side by side and one that is in use is
 // never changed.
-func layHook(parents []string, runDir string) (string, error) {
+//
+// passed says why earlier places were not: one that is not to be trusted is to
+// be heard of.
+func layHook(parents []string, runDir string) (dir string, passed, err error) {
+	var errs []error
 	for _, parent := range parents {
 		dir, err := layHookIn(parent)
 		if err == nil {
-			return dir, nil
+			return dir, errors.Join(errs...), nil
 		}
+		errs = append(errs, err)
 	}
-	dir := filepath.Join(runDir, "hook-"+hook.Hash())
-	return dir, writeHook(dir)
+	passed = errors.Join(errs...)
+	dir = filepath.Join(runDir, hookPrefix+hook.Hash())
+	if err = checkElement(dir); err == nil {
+		err = writeHook(dir)
+	}
+	if err != nil {
+		return "", passed, errors.Join(passed, err)
+	}
+	return dir, passed, nil
 }
 
 func layHookIn(parent string) (string, error) {
-	dir := filepath.Join(parent, "hook-"+hook.Hash())
+	dir := filepath.Join(parent, hookPrefix+hook.Hash())
+	if err := checkElement(dir); err != nil {
+		return "", err
+	}
 	err := checkHook(dir)
 	if err == nil {
-		return dir, checkParents(parent)
+		if err := checkParents(parent); err != nil {
+			return "", err
+		}
+		markUsed(dir)
+		return dir, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -43,8 +65,9 @@ func layHookIn(parent string) (string, error) {
 	if err := checkParents(parent); err != nil {
 		return "", err
 	}
+	sweepHooks(parent, filepath.Base(dir))
 	// Written beside and renamed: another run sees all of it or nothing.
-	tmp := dir + "." + strconv.Itoa(os.Getpid()) + ".tmp"
+	tmp := temporary(dir)
 	os.RemoveAll(tmp)
 	if err := writeHook(tmp); err != nil {
 		os.RemoveAll(tmp)
@@ -71,36 +94,79 @@ func writeHook(dir string) error {
 			return err
 		}
 	}
-	// A file where Python would make the directory for its compiled files:
-	// none are written, and no setting of the user's interpreter is touched.
-	for _, sub := range []string{"", "_rsswarden"} {
-		if err := os.WriteFile(filepath.Join(dir, sub, "__pycache__"), nil, 0o600); err != nil {
+	// A file where Python 3 would make the directory for its compiled files,
+	// and directories where Python 2 would write them: none are written, and no
+	// setting of the user's interpreter is touched.
+	for _, name := range barFiles {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, name := range barDirs {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+var (
+	barFiles = []string{"__pycache__", "_rsswarden/__pycache__"}
+	barDirs  = []string{"sitecustomize.pyc", "sitecustomize.pyo"}
+)
+
 // checkHook says whether dir holds exactly the files of the hook, written by
-// this user or by root and by nobody else.
+// this user or by root and by nobody else. One file more is one too many:
+// Python would take a sitecustomize.so or a directory sitecustomize before
+// sitecustomize.py.
 func checkHook(dir string) error {
-	if err := checkSafe(dir); err != nil {
-		return err
-	}
+	files, dirs := map[string][]byte{}, map[string]bool{".": true}
 	for _, f := range hook.Files() {
-		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := checkSafe(path); err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
+		files[f.Name] = f.Data
+		dirs[path.Dir(f.Name)] = true
+	}
+	for _, name := range barFiles {
+		files[name] = nil
+	}
+	for _, name := range barDirs {
+		dirs[name] = true
+	}
+	missing := len(files) + len(dirs)
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(data, f.Data) {
-			return fmt.Errorf("%s has been changed", path)
+		if err := checkSafe(file); err != nil {
+			return err
 		}
+		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		data, known := files[name]
+		if d.IsDir() {
+			known = dirs[name]
+		}
+		if !known {
+			return fmt.Errorf("%s does not belong there", file)
+		}
+		missing--
+		if d.IsDir() {
+			return nil
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, data) {
+			return fmt.Errorf("%s has been changed", file)
+		}
+		return nil
+	})
+	if err == nil && missing > 0 {
+		return fmt.Errorf("%s is not whole", dir)
 	}
-	return nil
+	return err
 }
 
 func checkSafe(path string) error {
@@ -118,4 +184,69 @@ func checkSafe(path string) error {
 		return fmt.Errorf("%s can be written by others (mode %04o)", path, info.Mode().Perm())
 	}
 	return nil
+}
+
+// checkElement says whether dir can be an element of PYTHONPATH.
+func checkElement(dir string) error {
+	if strings.Contains(dir, ":") {
+		return fmt.Errorf("%s has a colon, which would part it on PYTHONPATH", dir)
+	}
+	return nil
+}
+
+const (
+	hookPrefix = "hook-"
+	hookLength = len(hookPrefix) + 16 // hook.Hash's digits
+	tmpSuffix  = ".tmp"
+
+	// hookKept is how long a hook stays after a run was last started with it.
+	// A job that lives longer starts its Pythons without one from then on.
+	hookKept = 90 * 24 * time.Hour
+	// tmpKept is how long a hook stays that was not written to its end.
+	tmpKept = 24 * time.Hour
+	// useNoted is how old the note of the last use may become: the home
+	// directory may lie on a file server.
+	useNoted = 24 * time.Hour
+)
+
+// temporary names a directory beside dir, for this process alone.
+func temporary(dir string) string { return dir + "." + strconv.Itoa(os.Getpid()) + tmpSuffix }
+
+// markUsed notes in the time stamp of dir that a run is started with it.
+func markUsed(dir string) {
+	now := time.Now()
+	if info, err := os.Lstat(dir); err == nil && now.Sub(info.ModTime()) > useNoted {
+		_ = os.Chtimes(dir, now, now)
+	}
+}
+
+// sweepHooks removes the hooks of other versions under parent that no run was
+// started with for hookKept, on any node. It is called when a version is new
+// here, which is when there may be one to remove.
+func sweepHooks(parent, keep string) {
+	names, err := readDirNames(parent, 4096)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		kept := hookKept
+		switch {
+		case name == keep || !strings.HasPrefix(name, hookPrefix):
+			continue
+		case strings.HasSuffix(name, tmpSuffix):
+			kept = tmpKept
+		case len(name) != hookLength:
+			continue
+		}
+		dir := filepath.Join(parent, name)
+		info, err := os.Lstat(dir)
+		if err != nil || checkOwn(dir) != nil || time.Since(info.ModTime()) < kept {
+			continue
+		}
+		// Gone in one step: a Python that starts now finds all of it or nothing.
+		tmp := temporary(filepath.Join(parent, name))
+		if os.Rename(dir, tmp) == nil {
+			_ = os.RemoveAll(tmp)
+		}
+	}
 }

@@ -90,7 +90,7 @@ func parseLine(data []byte) (line, error) {
 	}
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
-		event.LoaderTrimmed, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
+		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
 	default:
 		return l, fmt.Errorf("%w: unknown report %q", errMalformed, clip(string(l.What)))
 	}
@@ -134,7 +134,7 @@ func (l *line) said(trainer rss.ProcID) Said {
 	s.Reason = l.Why
 	s.Paused = l.Pause / 1e3
 	switch l.What {
-	case event.LoaderTrimmed, event.LoaderRecycled:
+	case event.LoaderTrimmed, event.LoaderCollected, event.LoaderRecycled:
 		s.Freed = max(s.Before.Sub(s.After), rss.Bytes(l.Freed))
 		s.Last = true
 	case event.LoaderRefused:

@@ -67,6 +67,7 @@ func FuzzParseLine(f *testing.F) {
 			tr.apply(&l)
 			tr.living()
 			tr.trimmable()
+			tr.collectable()
 		}
 		l.said(rss.ProcID{PID: 1, Start: 1})
 	})

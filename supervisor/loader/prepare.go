@@ -32,6 +32,9 @@ type Prepared struct {
 	Hook string
 	// Env is Options.Env with RSSWARDEN_DIR and PYTHONPATH set.
 	Env []string
+	// Passed says why a better place for the hook was passed over where one is
+	// there and is not to be trusted, or cannot be used; nil where none was.
+	Passed error
 	// Swept counts run directories of runs that had ended and were removed.
 	Swept int
 }
@@ -50,7 +53,7 @@ func Prepare(o Options) (Prepared, error) {
 	if err != nil {
 		return plain, fmt.Errorf("cannot make run directory: %w", err)
 	}
-	hook, err := layHook(hookParents(o.Env), dir)
+	hook, passed, err := layHook(hookParents(o.Env), dir)
 	if err != nil {
 		return plain, errors.Join(fmt.Errorf("cannot lay down loader hook: %w", err), Remove(dir))
 	}
@@ -59,7 +62,7 @@ func Prepare(o Options) (Prepared, error) {
 	if old := getEnv(o.Env, "PYTHONPATH"); old != "" {
 		path += ":" + old
 	}
-	return Prepared{Dir: dir, Hook: hook, Env: setEnv(env, "PYTHONPATH", path), Swept: swept}, nil
+	return Prepared{Dir: dir, Hook: hook, Env: setEnv(env, "PYTHONPATH", path), Passed: passed, Swept: swept}, nil
 }
 
 // runParents lists the places for run directories, best first.

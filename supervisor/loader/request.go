@@ -18,7 +18,8 @@ var ErrNobody = errors.New("no loader process")
 
 // request waits for its answers.
 type request struct {
-	mode event.Mode           // "" for a trim
+	what event.Action         // ActionTrim, ActionGC or ActionRecycle
+	mode event.Mode           // of a recycle
 	pids map[rss.ProcID][]int // who has not answered yet, by trainer
 }
 
@@ -26,13 +27,16 @@ type request struct {
 // inode and time once a batch and reads it when they changed.
 type ctl struct {
 	V       int          `json:"v"`
-	Last    uint64       `json:"last"`   // the newest id given out
-	Budget  rss.Bytes    `json:"budget"` // bytes mapped from files and shared memory a process may hold; 0: any
-	Trim    []ctlTrim    `json:"trim"`
+	Last    uint64       `json:"last"`                   // the newest id given out
+	Budget  rss.Bytes    `json:"budget"`                 // bytes mapped from files and shared memory a process may hold; 0: any
+	Private bool         `json:"trim_private,omitempty"` // trims take read-only private mappings of files too
+	Trim    []ctlSeveral `json:"trim"`
+	GC      []ctlSeveral `json:"gc,omitempty"`
 	Recycle []ctlRecycle `json:"recycle"`
 }
 
-type ctlTrim struct {
+// ctlSeveral asks several processes, each of which answers.
+type ctlSeveral struct {
 	ID   uint64 `json:"id"`
 	PIDs []int  `json:"pids"`
 }
@@ -49,6 +53,23 @@ type ctlRecycle struct {
 // trainers that come later too.
 func (c *Control) SetBudget(budget rss.Bytes) error {
 	c.budget = budget
+	return c.writeToAll()
+}
+
+// Budget returns what SetBudget set.
+func (c *Control) Budget() rss.Bytes { return c.budget }
+
+// SetPrivate says whether a trim, asked for or by the budget, also takes
+// private mappings of files. They are taken only where nothing in them can be
+// lost: read-only, at least 64 MiB of a regular file that is no ELF object,
+// without one anonymous, dirty or swapped page; package hook says how that is
+// made sure of. It holds for trainers that come later too.
+func (c *Control) SetPrivate(on bool) error {
+	c.private = on
+	return c.writeToAll()
+}
+
+func (c *Control) writeToAll() error {
 	var errs []error
 	for _, t := range c.trainers {
 		errs = append(errs, c.write(t))
@@ -56,17 +77,27 @@ func (c *Control) SetBudget(budget rss.Bytes) error {
 	return errors.Join(errs...)
 }
 
-// Budget returns what SetBudget set.
-func (c *Control) Budget() rss.Bytes { return c.budget }
-
 // Trim asks the processes with these PIDs, or all that fetch data where none
 // is given, to drop their mappings of files at their next batch. It returns
 // the id that the answers carry, one trimmed or refused for each of asked.
 // Processes that are unknown are left out.
 func (c *Control) Trim(pids ...int) (id uint64, asked []int, err error) {
-	r := &request{pids: make(map[rss.ProcID][]int)}
+	return c.askSeveral(event.ActionTrim, (*trainer).trimmable, pids)
+}
+
+// GC asks the processes with these PIDs, or all that own a loader or fetch data
+// where none is given, to collect reference cycles and to give free memory back
+// to the system at their next batch. It returns the id that the answers carry,
+// one collected or refused for each of asked. A trainer stands still meanwhile;
+// its answer says for how long.
+func (c *Control) GC(pids ...int) (id uint64, asked []int, err error) {
+	return c.askSeveral(event.ActionGC, (*trainer).collectable, pids)
+}
+
+func (c *Control) askSeveral(what event.Action, able func(*trainer) []int, pids []int) (id uint64, asked []int, err error) {
+	r := &request{what: what, pids: make(map[rss.ProcID][]int)}
 	for _, t := range c.trainers {
-		for _, pid := range t.trimmable() {
+		for _, pid := range able(t) {
 			if (len(pids) == 0 || slices.Contains(pids, pid)) && !slices.Contains(asked, pid) {
 				r.pids[t.ID] = append(r.pids[t.ID], pid)
 				asked = append(asked, pid)
@@ -74,7 +105,7 @@ func (c *Control) Trim(pids ...int) (id uint64, asked []int, err error) {
 		}
 	}
 	if len(asked) == 0 {
-		return 0, nil, fmt.Errorf("cannot ask for a trim: %w", ErrNobody)
+		return 0, nil, fmt.Errorf("cannot ask for a %s: %w", what, ErrNobody)
 	}
 	id, err = c.ask(r)
 	return id, asked, err
@@ -82,13 +113,16 @@ func (c *Control) Trim(pids ...int) (id uint64, asked []int, err error) {
 
 // Recycle asks the trainer of the worker with this PID to replace it. The
 // answers carry the returned id: accepted, started, swapped and at last
-// recycled, or refused with a reason.
+// recycled, or refused with a reason. Where accepted has ReasonDeferred, the
+// loader's next epoch is waited for, however long that takes, and all its
+// workers are replaced then; each is reported as recycled, with that reason,
+// those that were not asked for without an id.
 func (c *Control) Recycle(worker int, mode event.Mode) (id uint64, err error) {
 	for _, t := range c.trainers {
 		if _, ok := t.owns(worker); !ok {
 			continue
 		}
-		return c.ask(&request{mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
+		return c.ask(&request{what: event.ActionRecycle, mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
 	}
 	return 0, fmt.Errorf("cannot ask for a recycle of %d: %w", worker, ErrNobody)
 }
@@ -143,7 +177,7 @@ func (c *Control) answered(id uint64, pid int) {
 
 // write gives the trainer what is asked of it now.
 func (c *Control) write(t *trainer) error {
-	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Trim: []ctlTrim{}, Recycle: []ctlRecycle{}}
+	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
 	ids := make([]uint64, 0, len(c.pending))
 	for id := range c.pending {
 		ids = append(ids, id)
@@ -154,8 +188,10 @@ func (c *Control) write(t *trainer) error {
 		pids := r.pids[t.ID]
 		switch {
 		case len(pids) == 0:
-		case r.mode == "":
-			f.Trim = append(f.Trim, ctlTrim{id, pids})
+		case r.what == event.ActionTrim:
+			f.Trim = append(f.Trim, ctlSeveral{id, pids})
+		case r.what == event.ActionGC:
+			f.GC = append(f.GC, ctlSeveral{id, pids})
 		default:
 			f.Recycle = append(f.Recycle, ctlRecycle{id, pids[0], r.mode})
 		}

@@ -10,12 +10,12 @@ import (
 type Said struct {
 	event.LoaderSaid
 
-	// Request is the id that Trim or Recycle returned, 0 where the report
+	// Request is the id that Trim, GC or Recycle returned, 0 where the report
 	// answers none of them. A request about several processes is answered by
 	// each of them.
 	Request uint64
 	// Last says that nothing more will come for this Request and process:
-	// after trimmed, recycled and refused.
+	// after trimmed, collected, recycled and refused.
 	Last bool
 	// Trainer owns the loader it is about.
 	Trainer rss.ProcID
@@ -27,7 +27,8 @@ type Said struct {
 	// Mode is the way the worker was replaced, with accepted and recycled.
 	Mode event.Mode
 	// Before and After are what the process had mapped from files and shared
-	// memory (statm's share) with trimmed, and the RSS of the old and of the
+	// memory (statm's share) with trimmed, its anonymous RSS (statm's resident
+	// less share) with collected, and the RSS of the old and of the
 	// new worker with recycled, both read when the old one was told to end.
 	Before, After rss.Bytes
 	// Count is how many trims one report of a budget stands for.
@@ -63,7 +64,9 @@ type Loader struct {
 	Persistent bool   // persistent_workers
 	NumWorkers int    // 0: the trainer loads for itself
 	Start      string // how workers are started: "fork", "spawn", "forkserver"
-	// CanRecycle says that its workers can be replaced now; Why says why not.
+	// CanRecycle says that a request to replace one of its workers makes sense;
+	// Why says why not. Those of an iterable dataset are all replaced at its
+	// next epoch, once one was asked for; until then no more is to be asked.
 	CanRecycle bool
 	Why        string
 	Workers    []int // PIDs by worker id

@@ -3,6 +3,7 @@ package loader
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -16,28 +17,64 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// python is the interpreter whose torch the hook is claimed for.
+// python is the interpreter of this machine whose torch the hook is claimed for.
 const python = "/usr/bin/python3"
 
-var torchHere = sync.OnceValue(func() string {
-	out, err := exec.Command(python, "-c", "import torch, numpy; print(torch.__version__)").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("%s has no torch: %v: %s", python, err, out)
-	}
-	if !bytes.HasPrefix(out, []byte("1.13.")) {
-		return fmt.Sprintf("%s has torch %s, not 1.13", python, bytes.TrimSpace(out))
-	}
-	return ""
-})
+// stand is a place with a torch. What package loader says was run was run on
+// each of them.
+type stand struct {
+	name    string                                                     // of subtests
+	torch   string                                                     // the version's beginning
+	modules string                                                     // what else must be there
+	command func(tb testing.TB, name string, args ...string) *exec.Cmd // or skips
+	once    sync.Once
+	why     string
+}
 
+var (
+	torch113 = &stand{name: "torch1.13", torch: "1.13.", modules: "numpy, lmdb",
+		command: func(_ testing.TB, name string, args ...string) *exec.Cmd { return exec.Command(name, args...) }}
+	torch26 = &stand{name: "torch2.6", torch: "2.6.", modules: "numpy, lmdb, h5py",
+		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
+			return debian13.Need(tb).Command(name, args...)
+		}}
+)
+
+// need skips the test where the stand is not there.
+func (s *stand) need(t testing.TB) {
+	t.Helper()
+	s.once.Do(func() {
+		out, err := s.command(t, python, "-c", "import torch, "+s.modules+"; print(torch.__version__)").CombinedOutput()
+		if err != nil {
+			s.why = fmt.Sprintf("no %s: %v: %s", s.name, err, out)
+		} else if !bytes.HasPrefix(out, []byte(s.torch)) {
+			s.why = fmt.Sprintf("no %s: %s has torch %s", s.name, python, bytes.TrimSpace(out))
+		}
+	})
+	if s.why != "" {
+		t.Skip(s.why)
+	}
+}
+
+// eachTorch runs a test on every stand.
+func eachTorch(t *testing.T, test func(t *testing.T, s *stand)) {
+	t.Helper()
+	for _, s := range []*stand{torch113, torch26} {
+		t.Run(s.name, func(t *testing.T) {
+			s.need(t)
+			test(t, s)
+		})
+	}
+}
+
+// needTorch skips a test of this machine's torch where there is none.
 func needTorch(t testing.TB) {
 	t.Helper()
-	if why := torchHere(); why != "" {
-		t.Skip(why)
-	}
+	torch113.need(t)
 }
 
 const recordSize = 32 << 10
@@ -79,6 +116,7 @@ func makeData(path string) error {
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
 	rec := make([]byte, recordSize)
+	var sums []byte
 	for i := range records {
 		binary.LittleEndian.PutUint64(rec, uint64(i))
 		x := uint32(i)*2654435761 + 1
@@ -87,8 +125,13 @@ func makeData(path string) error {
 			rec[j] = byte(x >> 24)
 		}
 		w.Write(rec)
+		sum := uint64(0)
+		for _, b := range rec {
+			sum += uint64(b)
+		}
+		sums = binary.LittleEndian.AppendUint64(sums, sum)
 	}
-	return errors.Join(w.Flush(), f.Close())
+	return errors.Join(w.Flush(), f.Close(), os.WriteFile(path+".sums", sums, 0o600))
 }
 
 // result is the last line of testdata/trainer.py.
@@ -100,6 +143,7 @@ type result struct {
 	Wrong    int       `json:"wrong"`
 	Errors   int       `json:"errors"`
 	Epochs   int       `json:"epochs"`
+	Batches  int       `json:"batches"`
 	Repeated int       `json:"repeated"`
 	Workers  int       `json:"workers"`
 	Mapped   uint64    `json:"mapped"` // most that a record found mapped
@@ -126,19 +170,23 @@ type training struct {
 }
 
 type trainOptions struct {
-	args  []string
-	env   []string
-	bare  bool             // without the hook
-	spoil func(dir string) // done to the run directory before the start
+	on     *stand // torch113 where it is nil
+	script string // in place of testdata/trainer.py
+	args   []string
+	env    []string
+	bare   bool                    // without the hook
+	spoil  func(dir string)        // done to the run directory before the start
+	hook   func(dir string) string // gives another directory in place of the hook
 }
 
 // train starts a training. Without a hook it has no Control.
 func train(t testing.TB, o trainOptions) *training {
 	t.Helper()
-	needTorch(t)
+	on := cmp.Or(o.on, torch113)
+	on.need(t)
 	tmp := t.TempDir()
 	tr := &training{t: t, done: make(chan struct{}), stop: filepath.Join(tmp, "stop")}
-	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1")
+	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 	env = append(env, o.env...)
 	if !o.bare {
 		p, err := Prepare(Options{Env: atHome(t, env)})
@@ -152,15 +200,22 @@ func train(t testing.TB, o trainOptions) *training {
 			t.Fatal(err)
 		}
 		t.Cleanup(tr.ctl.Close)
+		if o.hook != nil {
+			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
+		}
 		if o.spoil != nil {
 			o.spoil(p.Dir)
 		}
 	}
-	args := []string{"testdata/trainer.py", "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
+	script, err := filepath.Abs(cmp.Or(o.script, "testdata/trainer.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{script, "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
 	for _, a := range o.args {
 		args = append(args, strings.ReplaceAll(a, "@stop", tr.stop))
 	}
-	tr.cmd = exec.Command(python, args...)
+	tr.cmd = on.command(t, python, args...)
 	tr.cmd.Env = env
 	tr.cmd.Stderr = &tr.stderr
 	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -213,7 +268,7 @@ func (tr *training) poll() []Said {
 // until polls until cond holds, or the training ends, or it takes too long.
 func (tr *training) until(what string, cond func() bool) {
 	tr.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(time.Duration(endurance(60, 300)) * time.Second)
 	for {
 		tr.poll()
 		if cond() {

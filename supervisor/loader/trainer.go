@@ -38,6 +38,11 @@ func (t *trainer) apply(l *line) {
 	switch l.What {
 	case event.LoaderEnded:
 		delete(t.loaders, l.N)
+	case event.LoaderAccepted:
+		if l.Why == string(event.ReasonDeferred) {
+			// All its workers are replaced then: there is no more to ask for.
+			d.CanRecycle, d.Why = false, l.Why
+		}
 	case event.LoaderStarted:
 		d.Starting = l.New
 	case event.LoaderSwapped:
@@ -54,6 +59,8 @@ func (t *trainer) apply(l *line) {
 		}
 		if strings.HasPrefix(l.Why, string(event.ReasonForkRefused)) {
 			d.CanRecycle, d.Why = false, l.Why
+		} else if d.Why == string(event.ReasonDeferred) {
+			d.CanRecycle, d.Why = true, ""
 		}
 	}
 }
@@ -105,6 +112,16 @@ func (t *trainer) trimmable() []int {
 			continue
 		}
 		pids = append(pids, d.Workers...)
+	}
+	return pids
+}
+
+// collectable lists the processes of the trainer that look at requests: itself,
+// where it takes batches, and its workers.
+func (t *trainer) collectable() []int {
+	pids := t.trimmable()
+	if len(t.loaders) > 0 && !t.Off && !slices.Contains(pids, t.ID.PID) {
+		pids = append(pids, t.ID.PID)
 	}
 	return pids
 }

@@ -11,67 +11,74 @@ import (
 
 // trimArgs are trainings that touch all of the file in every epoch.
 var trimArgs = []string{
-	"--workers 2", "--loader plain --workers 2", "--loader endless --workers 1", "--workers 0", "--dataset stream --workers 2",
+	"--workers 2", "--loader plain --workers 2", "--loader endless --workers 1",
+	// From here on with 2.6 too; the others there with RSSWARDEN_ENDURANCE only.
+	"--workers 0", "--dataset stream --workers 2",
 }
 
 // TestTrimRequest asks all processes that load to trim: each answers, and has
 // less mapped; the data are as they were.
 func TestTrimRequest(t *testing.T) {
-	needTorch(t)
-	for _, args := range trimArgs {
-		t.Run(args, func(t *testing.T) {
-			t.Parallel()
-			a := []string{"--epochs", "1", "--step", "0.001"}
-			if strings.Contains(args, "stream") {
-				a = append(a, "--dataset", "stream")
-			}
-			want := bare(t, a...)
-			tr := train(t, trainOptions{args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
-			var freed rss.Bytes
-			for n := 0; n < 4; {
-				tr.until("somebody to ask", func() bool {
-					for _, tn := range tr.ctl.Trainers() {
-						if len(tn.Loaders) > 0 {
-							return true
-						}
-					}
-					return false
-				})
-				id, asked, err := tr.ctl.Trim()
-				if errors.Is(err, ErrNobody) {
-					continue
+	eachTorch(t, func(t *testing.T, on *stand) {
+		shapes := trimArgs
+		if on == torch26 {
+			shapes = trimArgs[endurance(3, 0):]
+		}
+		for _, args := range shapes {
+			t.Run(args, func(t *testing.T) {
+				t.Parallel()
+				a := []string{"--epochs", "1", "--step", "0.001"}
+				if strings.Contains(args, "stream") {
+					a = append(a, "--dataset", "stream")
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				answers := 0
-				// A worker whose epoch is over does not answer.
-				tr.until("answers", func() bool {
-					answers = 0
-					ended := false
-					for _, s := range tr.said {
-						ended = ended || s.What == event.LoaderEnded
-						if s.Request == id && s.What == event.LoaderTrimmed {
-							answers++
-							freed += s.Freed
-							if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
-								t.Errorf("%+v", s)
+				want := bareOn(t, on, a...)
+				tr := train(t, trainOptions{on: on, args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
+				var freed rss.Bytes
+				for n := 0; n < 4; {
+					tr.until("somebody to ask", func() bool {
+						for _, tn := range tr.ctl.Trainers() {
+							if len(tn.Loaders) > 0 {
+								return true
 							}
 						}
+						return false
+					})
+					id, asked, err := tr.ctl.Trim()
+					if errors.Is(err, ErrNobody) {
+						continue
 					}
-					return answers == len(asked) || ended
-				})
-				n++
-			}
-			r := tr.finish()
-			if freed < rss.MiB {
-				t.Errorf("%v freed", freed)
-			}
-			if r.Wrong != 0 || r.Checksum != want.Checksum || r.Errors != 0 {
-				t.Errorf("got %+v, bare %+v", r, want)
-			}
-		})
-	}
+					if err != nil {
+						t.Fatal(err)
+					}
+					answers := 0
+					// A worker whose epoch is over does not answer.
+					tr.until("answers", func() bool {
+						answers = 0
+						ended := false
+						for _, s := range tr.said {
+							ended = ended || s.What == event.LoaderEnded
+							if s.Request == id && s.What == event.LoaderTrimmed {
+								answers++
+								freed += s.Freed
+								if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
+									t.Errorf("%+v", s)
+								}
+							}
+						}
+						return answers == len(asked) || ended
+					})
+					n++
+				}
+				r := tr.finish()
+				if freed < rss.MiB {
+					t.Errorf("%v freed", freed)
+				}
+				if r.Wrong != 0 || r.Checksum != want.Checksum || r.Errors != 0 {
+					t.Errorf("got %+v, bare %+v", r, want)
+				}
+			})
+		}
+	})
 }
 
 // TestBudget holds the workers to a budget: no record finds much more mapped,

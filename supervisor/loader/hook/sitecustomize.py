@@ -1,10 +1,10 @@
 """What every Python of a job under rsswarden runs at its start.
 
-It parses on every Python from 2.7 on and does nothing below 3.8 but to step
-aside. It leaves sys.path as it would be without it, puts one finder in front
-that waits for torch.utils.data.dataloader, and runs the sitecustomize that it
-stands before. It never imports torch, and a failure of its own is silent: the
-program runs as it would without it.
+It parses on every Python from 2.7 on and does nothing but to step aside below
+3.8, and on any other than CPython. It leaves sys.path and sys.modules as they would be without it, puts one
+finder in front that waits for torch.utils.data.dataloader, and runs the
+sitecustomize that it stands before. It never imports torch, and a failure of
+its own is silent: the program runs as it would without it.
 """
 import os
 import sys
@@ -32,16 +32,31 @@ def _arm(here):
                 raise
         sys.modules[package].begin(module)
 
+    def theirs(error):
+        """Says whether a signal handler of the program raised error while the hook was at work."""
+        try:
+            from _rsswarden import guard
+            return not guard.ours(error)
+        except Exception:
+            return False
+
     def find(name, path, target_module):
         """Returns what the other finders find, with begin after its execution."""
         for finder in list(sys.meta_path):
-            if finder is not Finder and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path, target_module)
-                if spec is not None:
-                    break
+            if finder is Finder:
+                continue
+            if not hasattr(finder, "find_spec"):
+                if finder.find_module(name, path) is not None:
+                    return None  # from a time before specs: it is let be
+                continue
+            spec = finder.find_spec(name, path, target_module)
+            if spec is not None:
+                break
         else:
             return None
         loader = spec.loader
+        if isinstance(loader, type):
+            return spec  # one for all modules
         execute = loader.exec_module
 
         def exec_module(module):
@@ -52,13 +67,16 @@ def _arm(here):
             execute(module)
             try:
                 begin(module)
-            except Exception:
-                pass
+            except Exception as error:
+                if theirs(error):
+                    raise
 
         loader.exec_module = exec_module
         return spec
 
     class Finder(object):
+        _rsswarden = True
+
         @staticmethod
         def find_spec(name, path=None, target_module=None):
             if name != target:
@@ -68,6 +86,9 @@ def _arm(here):
             except Exception:
                 return None
 
+    for finder in sys.meta_path:
+        if isinstance(finder, type) and "_rsswarden" in vars(finder):
+            return  # a run inside a run: the inner one was first
     sys.meta_path.insert(0, Finder)
 
 
@@ -80,24 +101,17 @@ def _leave(here):
 def _chain():
     """Imports the sitecustomize that would have been found without this one.
 
-    What it raises is left to site, which reports it as it would without us.
+    What it raises is left to site, which meets it as it would without us: that
+    there is none, too, and then sys.modules has none.
     """
-    name = "sitecustomize"
-    mine = sys.modules.pop(name)
-    try:
-        __import__(name)
-    except ImportError as error:
-        if getattr(error, "name", name) != name:
-            raise
-        if not hasattr(error, "name") and not str(error).endswith(" " + name):
-            raise  # Python 2 has no name: the message ends with it
-        sys.modules[name] = mine
+    del sys.modules["sitecustomize"]
+    __import__("sitecustomize")
 
 
 try:
     _here = os.path.dirname(os.path.abspath(__file__))
     _leave(_here)
-    if sys.version_info >= (3, 8) and os.environ.get("RSSWARDEN_DIR"):
+    if sys.version_info >= (3, 8) and sys.implementation.name == "cpython" and os.environ.get("RSSWARDEN_DIR"):
         _arm(_here)
 except Exception:
     pass

@@ -1,16 +1,17 @@
 """A trainer for the tests: loads records, checks each one, and prints a checksum over all of them.
 
-The data are one file of records; record i begins with i as eight bytes and goes
-on with bytes that follow from i. What a batch holds is checked against the
-permutation that the sampler drew, record by record.
+The data are one file of records and one of the sums of their bytes (see
+datasets.py). What a batch holds is checked against what the sampler drew,
+record by record.
 """
 import argparse
 import gc
 import hashlib
 import itertools
 import json
-import mmap
+import multiprocessing
 import os
+import queue
 import random
 import sys
 import time
@@ -21,84 +22,10 @@ warnings.filterwarnings("ignore")
 import numpy
 import torch
 
+import datasets
+import samplers
+
 torch.set_num_threads(1)
-
-
-class Records(torch.utils.data.Dataset):
-    """Maps the file read-only; opened in the trainer, as LMDB users do."""
-
-    def __init__(self, path, size, fail=(), slow=0.0):
-        self.slow = slow
-        self.path, self.size, self.fail = path, size, frozenset(fail)
-        self.count = os.path.getsize(path) // size
-        self.map = None
-        self.open()
-
-    def open(self):
-        with open(self.path, "rb") as file:
-            self.map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-
-    def __getstate__(self):
-        state = dict(self.__dict__)
-        state["map"] = None
-        return state
-
-    def __len__(self):
-        return self.count
-
-    def read(self, index):
-        if self.map is None:
-            self.open()
-        return self.map[index * self.size:(index + 1) * self.size]
-
-    def __getitem__(self, index):
-        if self.slow:
-            time.sleep(self.slow)
-        if index in self.fail:
-            raise ValueError("record %d" % index)
-        raw = numpy.frombuffer(self.read(index), numpy.uint8)
-        record = int(raw[:8].view(numpy.int64)[0])
-        draws = random.getrandbits(60), int(torch.randint(1 << 60, ()))
-        return record, int(raw.sum(dtype=numpy.int64)), os.getpid(), draws[0] ^ draws[1], shared()
-
-
-class Plain(Records):
-    """Reads a file that is opened at the first use, and has one offset."""
-
-    def open(self):
-        self.map = None
-        self.file = None
-
-    def __getstate__(self):
-        state = super().__getstate__()
-        state["file"] = None
-        return state
-
-    def read(self, index):
-        if self.file is None:
-            self.file = open(self.path, "rb", buffering=0)
-        self.file.seek(index * self.size)
-        time.sleep(0.0002)
-        return self.file.read(self.size).ljust(self.size, b"\0")
-
-
-class Leaky(Records):
-    def __getitem__(self, index):
-        self.__dict__.setdefault("kept", []).append(b"x" * 50000)
-        return super().__getitem__(index)
-
-
-def shared():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[2]) * 4096
-
-
-class Endless:
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __iter__(self):
-        return itertools.chain.from_iterable(self.inner for _ in itertools.count())
 
 
 class EndlessLoader(torch.utils.data.DataLoader):
@@ -107,22 +34,11 @@ class EndlessLoader(torch.utils.data.DataLoader):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.batches = len(self.batch_sampler)
-        object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
+        object.__setattr__(self, "batch_sampler", samplers.Repeated(self.batch_sampler))
         self.iterator = super().__iter__()
 
     def __iter__(self):
         return itertools.islice(self.iterator, self.batches)
-
-
-class Stream(torch.utils.data.IterableDataset):
-    def __init__(self, records):
-        self.records = records
-
-    def __iter__(self):
-        info = torch.utils.data.get_worker_info()
-        first, step = (0, 1) if info is None else (info.id, info.num_workers)
-        for index in range(first, len(self.records), step):
-            yield self.records[index]
 
 
 def started(worker_id):
@@ -138,150 +54,174 @@ def birth_fails(worker_id):
         file.write("x")
 
 
-class Sampler(torch.utils.data.Sampler):
-    def __init__(self, count, part, generator):
-        self.count, self.part, self.generator, self.drawn = count, part, generator, []
+class Feed:
+    """One loader, what is drawn for it and what came of it."""
 
-    def __len__(self):
-        return self.part
+    def __init__(self, a, seed):
+        dataset = self.dataset = datasets.KINDS[a.dataset](a.data, a.size, a.fail, a.slow)
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        self.part = a.part or len(dataset)
+        self.sampler, options = samplers.make(a.sampler, len(dataset), self.part, a.batch, generator)
+        self.sums = numpy.fromfile(a.data + ".sums", numpy.int64)
+        self.ordered, self.stream, self.infinite = not a.unordered, a.dataset == "stream", a.sampler == "infinite"
+        self.batch, self.break_at, self.epochs = a.batch, a.break_at, a.epochs
+        self.total = hashlib.sha256()
+        self.draws, self.pids, self.wrong, self.errors, self.most, self.late = [], set(), 0, 0, 0, 0
+        self.epoch = self.got = 0
+        self.came = []
 
-    def __iter__(self):
-        order = torch.randperm(self.count, generator=self.generator).tolist()[:self.part]
-        self.drawn.append(order)
-        yield from order
+        options.update(num_workers=a.workers, multiprocessing_context=a.context, pin_memory=a.pin,
+                       worker_init_fn={"": None, "started": started, "birth": birth_fails}[a.init])
+        if a.unordered:
+            options["in_order"] = False
+        kind, persistent = torch.utils.data.DataLoader, a.loader == "persistent" and a.workers > 0
+        if self.stream:
+            dataset = datasets.Stream(dataset)
+            options = {k: v for k, v in options.items() if k not in ("sampler", "batch_sampler")}
+        elif a.loader == "endless":
+            kind = EndlessLoader
+        self.loader = kind(dataset, persistent_workers=persistent, **options)
+        self.batches = None
+
+    def begin(self):
+        if hasattr(getattr(self.sampler.inner, "set_epoch", None), "__call__"):
+            self.sampler.inner.set_epoch(self.epoch)
+        if self.infinite and self.batches is not None:
+            return
+        self.batches = iter(self.loader)
+
+    def next(self, number):
+        """Takes a batch and checks it; returns whether there was one."""
+        if self.infinite and number * self.batch >= self.part:
+            return False
+        try:
+            records, sums, who, drawn, mapped = next(self.batches)
+        except StopIteration:
+            return False
+        except ValueError as error:
+            self.errors += 1
+            self.total.update(("%d %d %s" % (self.epoch, number, str(error).strip().split("\n")[-1])).encode())
+            self.got += self.batch
+            return True
+        self.wrong += int((torch.from_numpy(self.sums)[records] != sums).sum())
+        records = records.tolist()
+        if self.ordered and not self.stream:
+            wanted = self.wanted(self.got, len(records))
+            self.wrong += sum(r != w for r, w in zip(records, wanted)) + abs(len(records) - len(wanted))
+        self.came += records
+        self.got += len(records)
+        if self.epoch < self.epochs:
+            self.total.update(repr((self.epoch, number, records, sums.tolist())).encode())
+        self.draws += drawn.tolist()
+        self.pids |= set(who.tolist())
+        self.most = max(self.most, int(mapped.max()))
+        if self.epoch:
+            self.late = max(self.late, int(mapped.max()))
+        return True
+
+    def wanted(self, first, count):
+        if self.infinite:
+            first += self.epoch * -(-self.part // self.batch) * self.batch
+            return self.sampler.drawn[0][first:first + count]
+        return self.sampler.drawn[self.epoch][first:first + count]
+
+    def end(self):
+        if not self.ordered:
+            self.wrong += sorted(self.came) != sorted(self.wanted(0, len(self.came)))
+        if not self.break_at and self.got < self.part:
+            self.wrong += 1
+        self.epoch += 1
+        self.got, self.came = 0, []
+
+    def close(self):
+        self.batches = None
+        if hasattr(self.loader, "iterator"):
+            self.loader.iterator = None
+        self.loader = None
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--data", required=True)
-    p.add_argument("--size", type=int, required=True)
-    p.add_argument("--loader", default="persistent", choices=("persistent", "plain", "endless"))
-    p.add_argument("--dataset", default="mmap", choices=("mmap", "plain", "leaky", "stream"))
-    p.add_argument("--workers", type=int, default=2)
-    p.add_argument("--epochs", type=int, default=3)
-    p.add_argument("--part", type=int, default=0, help="records of an epoch")
-    p.add_argument("--batch", type=int, default=16)
-    p.add_argument("--break-at", type=int, default=0)
-    p.add_argument("--fail", type=int, nargs="*", default=[])
-    p.add_argument("--slow", type=float, default=0.0, help="seconds a record takes")
-    p.add_argument("--init", default="", choices=("", "started", "birth"))
-    p.add_argument("--context", default=None)
-    p.add_argument("--step", type=float, default=0.002)
-    p.add_argument("--until", default="", help="runs epochs until this file exists")
-    p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
-    p.add_argument("--fault", default="", help="MODULE.NAME[.NAME] of the hook to raise when called")
-    p.add_argument("--no-cure", action="store_true")
-    p.add_argument("--refuse-fork", type=int, default=-1, help="os.fork fails after so many")
-    p.add_argument("--time-hook", action="store_true")
-    a = p.parse_args()
-
-    if a.fault:
-        inject(a.fault)
-    if a.no_cure:
-        import _rsswarden.offsets
-        _rsswarden.offsets.positions = dict
-    if a.refuse_fork >= 0:
-        refuse_fork(a.refuse_fork)
-    if a.init == "birth":
-        birth_fails.workers = a.workers
-
+def run(a):
     torch.manual_seed(11)
     random.seed(12)
     numpy.random.seed(13)
-    dataset = {"mmap": Records, "plain": Plain, "leaky": Leaky, "stream": Records}[a.dataset](
-        a.data, a.size, a.fail, a.slow)
-    generator = torch.Generator()
-    generator.manual_seed(7)
-    sampler = Sampler(len(dataset), a.part or len(dataset), generator)
-    options = dict(batch_size=a.batch, num_workers=a.workers, multiprocessing_context=a.context,
-                   worker_init_fn={"": None, "started": started, "birth": birth_fails}[a.init])
-    if a.dataset == "stream":
-        loader = torch.utils.data.DataLoader(Stream(dataset), persistent_workers=a.loader == "persistent", **options)
-    elif a.loader == "endless":
-        loader = EndlessLoader(dataset, sampler=sampler, **options)
-    else:
-        loader = torch.utils.data.DataLoader(
-            dataset, sampler=sampler, persistent_workers=a.loader == "persistent" and a.workers > 0, **options)
+    if a.pin:
+        emulate_pinning()
+    if a.sharing:
+        torch.multiprocessing.set_sharing_strategy(a.sharing)
+    feeds = [Feed(a, 7 + n) for n in range(2 if a.pair else 1)]
     say("ready", pid=os.getpid())
 
-    total = hashlib.sha256()
-    draws, pids, wrong, most, late, errors = [], set(), 0, 0, 0, 0
-    waits = []
+    waits, spent, batches = [], 0.0, 0
     first_fds, fds = None, 0
     epoch = 0
     while epoch < a.epochs or (a.until and not os.path.exists(a.until)):
         if a.main_reads and epoch:
-            dataset[epoch % len(dataset)]
-        batches = iter(loader)
-        got = 0
+            for feed in feeds:
+                feed.dataset[epoch % len(feed.dataset)]
+        for feed in feeds:
+            feed.begin()
         for batch in itertools.count():
             began = time.perf_counter()
-            try:
-                records, sums, who, drawn, mapped = next(batches)
-            except StopIteration:
+            if not all([feed.next(batch) for feed in feeds]):
                 break
-            except ValueError as error:
-                errors += 1
-                total.update(("%d %d %s" % (epoch, batch, str(error).strip().split("\n")[-1])).encode())
-                got += a.batch
-                continue
             waits.append(time.perf_counter() - began)
-            records = records.tolist()
-            if a.dataset != "stream":
-                wanted = sampler.drawn[epoch][got:got + len(records)]
-                wrong += sum(r != w for r, w in zip(records, wanted)) + abs(len(records) - len(wanted))
-            got += len(records)
-            if epoch < a.epochs:
-                total.update(repr((epoch, batch, records, sums.tolist())).encode())
-            draws += drawn.tolist()
-            pids |= set(who.tolist())
-            most = max(most, int(mapped.max()))
-            if epoch:
-                late = max(late, int(mapped.max()))
             if a.step:
                 time.sleep(a.step)
+            if a.inner and batch % a.inner == a.inner - 1:
+                inside(feeds[0])
             if a.break_at and batch + 1 == a.break_at:
                 break
-        else:
-            batch = -1
-        if not a.break_at and got != (a.part or len(dataset)):
-            wrong += 1
+        batches += batch
+        for feed in feeds:
+            feed.end()
         epoch += 1
         fds = len(os.listdir("/proc/self/fd"))
         first_fds = first_fds or fds
-        say("epoch", epoch=epoch, got=got)
+        say("epoch", epoch=epoch, got=a.part)
     main_draw = random.getrandbits(60), int(torch.randint(1 << 60, ())), int(numpy.random.randint(1 << 60))
-    del batches
-    if a.loader == "endless":
-        loader.iterator = None
-    del loader
+    for feed in feeds:
+        feed.close()
     gc.collect()
-    say("result", checksum=total.hexdigest(), wrong=wrong, errors=errors, epochs=epoch,
+    draws = [draw for feed in feeds for draw in feed.draws]
+    say("result", checksum="".join(feed.total.hexdigest() for feed in feeds), wrong=sum(feed.wrong for feed in feeds),
+        errors=sum(feed.errors for feed in feeds), epochs=epoch, batches=batches,
         main=hashlib.sha256(repr(main_draw).encode()).hexdigest(),
-        draws=hashlib.sha256(repr(draws).encode()).hexdigest(), repeated=len(draws) - len(set(draws)),
-        workers=len(pids), mapped=most, late=late, fds=[first_fds, fds],
+        draws=hashlib.sha256(repr(sorted(draws) if a.unordered else draws).encode()).hexdigest(),
+        repeated=len(draws) - len(set(draws)),
+        workers=len(set().union(*[feed.pids for feed in feeds])), mapped=max(feed.most for feed in feeds),
+        late=max(feed.late for feed in feeds), fds=[first_fds, fds],
         waits=[sorted(waits)[len(waits) // 2], max(waits)])
+
+
+def inside(feed):
+    """Runs a loader with workers to its end, inside the loop over another."""
+    indices = list(range(0, 64, 2))
+    came = []
+    for records, *_ in torch.utils.data.DataLoader(torch.utils.data.Subset(feed.dataset, indices), 8, num_workers=1):
+        came += records.tolist()
+    feed.wrong += came != indices
+
+
+def emulate_pinning():
+    """Has torch take its way with a pin thread where there is no CUDA: a real thread and queue, without the pinning."""
+    torch.cuda.is_available = lambda: True
+    torch.cuda.current_device = lambda: 0
+    torch.cuda._lazy_init = lambda: None
+
+    def loop(source, sink, device, done, *rest):
+        while not done.is_set():
+            try:
+                got = source.get(timeout=5.0)
+            except queue.Empty:
+                continue
+            sink.put(got)
+
+    torch.utils.data._utils.pin_memory._pin_memory_loop = loop
 
 
 def say(what, **fields):
     print(json.dumps(dict(fields, what=what)), flush=True)
-
-
-def inject(names):
-    """Has a function of the hook raise: a plain error of ours, wherever it is called from."""
-    import importlib
-
-    module, *path = names.split(".")
-    owner = importlib.import_module("_rsswarden." + module)
-    for name in path[:-1]:
-        owner = getattr(owner, name)
-
-    def fault(*args, **kwargs):
-        raise ZeroDivisionError("injected into " + names)
-
-    if not hasattr(owner, path[-1]):
-        raise AttributeError(names)
-    setattr(owner, path[-1], fault)
 
 
 def refuse_fork(after):
@@ -293,6 +233,56 @@ def refuse_fork(after):
         return fork()
 
     os.fork = refusing
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--data", required=True)
+    p.add_argument("--size", type=int, required=True)
+    p.add_argument("--loader", default="persistent", choices=("persistent", "plain", "endless"))
+    p.add_argument("--dataset", default="mmap", choices=sorted(datasets.KINDS))
+    p.add_argument("--sampler", default="part")
+    p.add_argument("--workers", type=int, default=2)
+    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--part", type=int, default=0, help="records of an epoch")
+    p.add_argument("--batch", type=int, default=16)
+    p.add_argument("--break-at", type=int, default=0)
+    p.add_argument("--unordered", action="store_true", help="in_order=False")
+    p.add_argument("--pin", action="store_true", help="with torch's pin thread, emulated")
+    p.add_argument("--sharing", default="", help="sharing strategy of torch.multiprocessing")
+    p.add_argument("--pair", action="store_true", help="two loaders at once")
+    p.add_argument("--inner", type=int, default=0, help="runs another loader inside the loop after so many batches")
+    p.add_argument("--child", default="", help="start method of a child of multiprocessing that does it all")
+    p.add_argument("--fail", type=int, nargs="*", default=[])
+    p.add_argument("--slow", type=float, default=0.0, help="seconds a record takes")
+    p.add_argument("--init", default="", choices=("", "started", "birth"))
+    p.add_argument("--context", default=None)
+    p.add_argument("--step", type=float, default=0.002)
+    p.add_argument("--until", default="", help="runs epochs until this file exists")
+    p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
+    p.add_argument("--no-cure", action="store_true", help="without the cure for inherited file offsets")
+    p.add_argument("--verbs", default="", help="has a file open that stands for an InfiniBand device")
+    p.add_argument("--refuse-fork", type=int, default=-1, help="os.fork fails after so many")
+    a = p.parse_args()
+
+    if a.no_cure:
+        import _rsswarden.offsets
+        _rsswarden.offsets.positions = dict
+    if a.verbs:
+        import _rsswarden.birth
+        _rsswarden.birth._VERBS = os.path.dirname(a.verbs)
+        a.device = open(a.verbs, "w")
+    if a.refuse_fork >= 0:
+        refuse_fork(a.refuse_fork)
+    if a.init == "birth":
+        birth_fails.workers = a.workers
+    if not a.child:
+        run(a)
+        return
+    child = multiprocessing.get_context(a.child).Process(target=run, args=(a,))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 channel   the files through which the process and the watcher speak
 trim      dropping mapped pages, on request and by budget
+private   which private mappings of files may be dropped too
+collect   garbage collection and malloc_trim, on request
 recycle   replacing a loader's workers one by one
+iterable  replacing those of an iterable dataset between epochs
 offsets   a cure for file offsets that a forked worker shares with its parent
 patch     the places in torch where the above is called
 

@@ -28,6 +28,7 @@ _FROM = {
     "shared_seed": "_shared_seed",
 }
 _OWN = ("index_queue", "worker_id", "base_seed")
+_VERBS = "/dev/infiniband/"
 
 
 class Quit:
@@ -71,6 +72,30 @@ def parameters(loop):
     if unknown or missing:
         return names, "unknown _worker_loop(%s)" % ", ".join(names)
     return names, None
+
+
+def needed(names):
+    """Returns the attributes of the iterator that the parameters are filled from."""
+    return tuple(_FROM[name] for name in names if name in _FROM)
+
+
+def forbids(context):
+    """Says why this process must not be forked for a new worker, or None.
+
+    Memory that is registered with an InfiniBand adapter need not survive a fork:
+    the parent's writes to it go to a copy that the adapter does not see
+    (ibv_fork_init(3)). spawn and forkserver do not fork this process.
+    """
+    if context.get_start_method(allow_none=True) != "fork":
+        return None
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink("/proc/self/fd/" + name)
+        except OSError:
+            continue  # the descriptor that lists them, for one
+        if path.startswith(_VERBS):
+            return "fork refused: the trainer has %s open" % path
+    return None
 
 
 def _born(found, loop, *arguments):

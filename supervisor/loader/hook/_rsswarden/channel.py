@@ -75,7 +75,9 @@ class Side:
         self._seen = None  # inode and time of the ctl file that was read
         self.version = 0
         self.budget = 0
+        self.private = False  # trims take private mappings too
         self.trims = ()
+        self.collects = ()
         self.recycles = ()
 
     def ready_file(self, pid):
@@ -104,7 +106,7 @@ class Side:
             data = (json.dumps(fields) + "\n").encode("utf-8")
             if len(data) > _LIMIT:
                 return
-            fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
             try:
                 if os.fstat(fd).st_size < _LOG_LIMIT:
                     os.write(fd, data)
@@ -132,7 +134,13 @@ class Side:
         if ctl["v"] != 1:
             return
         budget = int(ctl["budget"])
-        trims = tuple(int(r["id"]) for r in ctl["trim"] if self.pid in r["pids"])
+        trims = self._mine(ctl["trim"])
+        collects = self._mine(ctl.get("gc", ()))
         recycles = tuple((int(r["id"]), int(r["worker"]), str(r["mode"])) for r in ctl["recycle"])
-        self.budget, self.trims, self.recycles = max(budget, 0), trims, recycles
+        self.budget, self.trims, self.collects, self.recycles = max(budget, 0), trims, collects, recycles
+        self.private = ctl.get("trim_private") is True
         self.version += 1
+
+    def _mine(self, requests):
+        """Returns the ids of those that ask this process."""
+        return tuple(int(r["id"]) for r in requests if self.pid in r["pids"])

@@ -2,7 +2,7 @@
 
 Before a persistent iterator starts over, torch throws away what the workers in
 their places still deliver; one that has been replaced is not among them, so
-its batches are taken in first: old ones must not meet new indices. Where the
+patch takes its batches in first: old ones must not meet new indices. Where the
 iterator ends, torch is given all workers that live, to end them as its own.
 """
 import time
@@ -10,31 +10,16 @@ import time
 from _rsswarden import recycle
 
 
-def owed(recycler, iterator):
-    """Says whether a worker that was replaced owes batches."""
-    recycler.began = time.perf_counter()
-    recycler._reap(iterator)
-    return any(task.owed for task in recycler.leaving if not task.told)
-
-
-def received(recycler, iterator, index):
-    """Notes that the batch with that index has come, and drops it."""
-    for task in recycler.leaving:
-        task.owed.discard(index)
-    iterator._task_info.pop(index, None)
-
-
 def settle(recycler, iterator):
     """Brings every place to one working worker, or closes it up, before a new epoch."""
     recycler.began = time.perf_counter()
     task = recycler.task
     try:
-        recycler._reap(iterator)
+        recycler.reap(iterator)
         if task is not None and task.mode == "drain" and task.told:
             task.old.join(5)
             if task.old.is_alive():
-                task.old.kill()
-                task.old.join(5)
+                raise TimeoutError("worker %d does not end" % task.old.pid)
             recycler._refill(iterator)
         elif task is not None and task.mode == "drain":
             recycler.task = None
@@ -47,11 +32,23 @@ def settle(recycler, iterator):
             recycler.empty.add(recycler.task.worker_id)
             recycler.task = None
         for worker_id in sorted(recycler.empty, reverse=True):
-            # No batch is on its way: torch numbers anew what is left.
-            del iterator._workers[worker_id]
-            del iterator._index_queues[worker_id]
-            iterator._num_workers -= 1
+            _close(iterator, worker_id)
         recycler.empty.clear()
+
+
+def close_up(iterator):
+    """Closes up every place whose worker is given nothing: what remains to be done where settle failed."""
+    for worker_id in reversed(range(len(iterator._workers))):
+        if not iterator._workers_status[worker_id]:
+            _close(iterator, worker_id)
+
+
+def _close(iterator, worker_id):
+    # No batch is on its way: torch numbers anew what is left.
+    del iterator._workers[worker_id]
+    del iterator._index_queues[worker_id]
+    del iterator._workers_status[worker_id]
+    iterator._num_workers -= 1
 
 
 class Ending:
@@ -59,7 +56,7 @@ class Ending:
 
     def __init__(self, recycler, iterator):
         self._recycler = recycler
-        self._refused = [(number, pid) for number, pid, _ in recycler.todo]
+        self._refused = [(number, pid) for number, pid, _ in recycler.todo + (recycler.held.requests if recycler.held else [])]
         self._gone = []
         task = recycler.task
         if task is not None:

@@ -1,15 +1,21 @@
 """The places in torch where the hook is called.
 
-Each wrapper calls what it wraps with the program's own arguments, once, and
-outside of any guard; what is ours stands before and after it, guarded.
+What is called once a batch is met where it is looked up (see _Before), so that
+no frame of ours stands in the program's tracebacks. Each other wrapper calls
+what it wraps with the program's own arguments, once, and outside of any guard;
+what is ours stands before and after it, guarded.
 """
 import multiprocessing
 import os
+import time
+import types
 import weakref
 
-from _rsswarden import birth, channel, epoch, guard, recycle, trim
+from _rsswarden import birth, channel, collect, epoch, guard, iterable, recycle, trim
 
-_VERSIONS = ("1.13",)  # of torch, whose internals were run with recycling
+_VERSIONS = ("1.13", "2.6")  # of torch, whose internals were run with recycling
+
+_PAUSE = 0.005  # seconds between two looks at the ctl file, which cost a stat
 
 _off = False  # nothing new is begun in this process
 _process = None  # what this process is; a forked child makes its own
@@ -24,12 +30,17 @@ class _Torch:
 
         self.version = torch.__version__
         self.utils = dataloader._utils
-        self.multiprocessing = getattr(dataloader, "multiprocessing", None) or torch.multiprocessing
+        self._torch, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
         self.loop, self.names, self.why = None, (), None
         try:
             self._check(dataloader)
         except Exception as error:
             self.why = guard.describe(error)
+
+    @property
+    def multiprocessing(self):
+        # In 2.6 torch imports its dataloader before its multiprocessing.
+        return self._multiprocessing or self._torch.multiprocessing
 
     def _check(self, dataloader):
         self.loop = self.utils.worker._worker_loop
@@ -58,9 +69,12 @@ class _Process:
             trainer = os.getppid() if parent is None else parent.pid
         self.side = channel.Side(trainer)
         self.trimmer = trim.Trimmer(self.side)
+        self.collector = collect.Collector(self.side, self.worker)
         self.recyclers = weakref.WeakSet()
         self.loaders = 0
         self.fetches = False
+        self.next = 0.0  # when the ctl file is looked at again
+        self.met = 0  # of the ctl file whose requests this process met itself
         self.version = 0  # of the ctl file whose requests were given out
         self.taken = set()  # ids of requests that were given out
         if not self.worker:
@@ -76,16 +90,17 @@ def _here():
 
 
 def _failed(error):
-    """Turns the hook off for an error of its own; raises what is the program's."""
+    """Turns the hook off for an error of its own; returns whether it is one."""
     global _off
-    if not guard.ours(error):
-        raise error
-    first, _off = not _off, True
     try:
+        if not guard.ours(error):
+            return False
+        first, _off = not _off, True
         if first:
             _here().side.say("off", why=guard.describe(error))
     except Exception:
-        pass
+        _off = True
+    return True
 
 
 def _guarded(function, *arguments):
@@ -93,53 +108,94 @@ def _guarded(function, *arguments):
     try:
         return function(*arguments)
     except Exception as error:
-        _failed(error)
+        if not _failed(error):
+            raise
+
+
+class _Before:
+    """A method of torch's, with a look of ours each time it is looked up on an object, which is before each call.
+
+    A wrapper would stand in every traceback of a program whose dataset raises.
+    """
+
+    def __init__(self, method, look):
+        self._method, self._look = method, look
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self._method
+        try:
+            self._look(instance)
+        except Exception as error:
+            if not _failed(error):
+                raise
+        return types.MethodType(self._method, instance)
+
+
+class _Fetch:
+    """A fetcher's fetch, which runs in a worker, or in the trainer where that has none."""
+
+    def __init__(self, method):
+        self._method = method
+
+    def __get__(self, fetcher, owner=None):
+        if fetcher is None:
+            return self._method
+        if not _off and _guarded(_before_fetch):
+            return types.MethodType(self._watched, fetcher)
+        return types.MethodType(self._method, fetcher)
+
+    def _watched(self, fetcher, index):
+        """Fetches with the budget watched between the records of the batch, and after it."""
+        data = self._method(fetcher, _guarded(_over, fetcher, index) or index)
+        _watch()
+        return data
 
 
 def install(dataloader):
     """Patches the module torch.utils.data.dataloader and says hello."""
     global _torch
     _torch = _Torch(dataloader)
-    fetch = _torch.utils.fetch
     for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-        fetcher = getattr(fetch, name, None)
-        if fetcher is not None and not hasattr(fetcher.fetch, "_rsswarden"):
-            fetcher.fetch = _fetch(fetcher.fetch)
-    if _torch.why is None:
-        _patch_iterator(dataloader._MultiProcessingDataLoaderIter)
+        fetcher = getattr(_torch.utils.fetch, name, None)
+        method = fetcher and vars(fetcher).get("fetch")
+        if isinstance(method, types.FunctionType):
+            fetcher.fetch = _Fetch(method)
+    iterator = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)
+    if iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
+        _patch_ends(iterator)
+        if _torch.why is None:
+            _patch_iterator(iterator)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
     if multiprocessing.parent_process() is None:
         _here()
 
 
-def _fetch(original):
-    """Wraps a fetcher's fetch, which runs in a worker, or in the trainer where that has none."""
-
-    def fetch(self, possibly_batched_index):
-        watched = None if _off else _guarded(_before_fetch, self, possibly_batched_index)
-        if watched is None:
-            return original(self, possibly_batched_index)
-        data = original(self, watched)
-        _watch()
-        return data
-
-    fetch._rsswarden = True
-    return fetch
-
-
-def _before_fetch(fetcher, index):
-    """Does what the ctl file asks for; returns the indices of the batch with the budget watched between, or None."""
+def _before_fetch():
+    """Does what the ctl file asks for; returns whether there is a budget to watch."""
     process = _here()
     if not process.fetches:
         process.fetches = True
         if not process.worker:
             process.side.say("iter", n=0, kind="any", num_workers=0, persistent=False, workers=[],
                              can_recycle=False, why="the trainer loads for itself")
-    process.side.look()
-    process.trimmer.requests()
-    if not process.side.budget:
-        return None
+    side = process.side
+    now = time.monotonic()
+    if now >= process.next:
+        process.next = now + _PAUSE
+        side.look()
+    if process.met != side.version:
+        process.met = side.version
+        process.trimmer.requests()
+        process.collector.requests()
+    if not side.budget:
+        return False
     process.trimmer.budget()
+    return True
+
+
+def _over(fetcher, index):
+    """Returns the indices of the batch with the budget watched between, or None where they are not read one by one."""
     if type(index) is not list or not fetcher.auto_collation or getattr(fetcher.dataset, "__getitems__", None):
         return None
     return trim.Watched.over(index, _watch)
@@ -154,28 +210,33 @@ def _keep():
     _here().trimmer.budget()
 
 
-def _patch_iterator(iterator_class):
-    """Wraps the methods of the iterator that has workers."""
-    if hasattr(iterator_class._next_data, "_rsswarden"):
-        return
+def _patch_ends(iterator_class):
+    """Wraps the beginning and the end of the iterator that has workers."""
     original_init = iterator_class.__init__
-    original_next = iterator_class._next_data
-    original_try = iterator_class._try_get_data
-    original_reset = iterator_class._reset
-    original_shutdown = iterator_class._shutdown_workers
+    original_shutdown = vars(iterator_class).get("_shutdown_workers")
 
-    def __init__(self, loader):
-        original_init(self, loader)
+    def __init__(self, loader, *arguments, **keywords):
+        original_init(self, loader, *arguments, **keywords)
         if not _off:
             _guarded(_made, self, loader)
 
-    def _next_data(self):
-        _guarded(_poll, self)
+    def _shutdown_workers(self):
+        ending = _guarded(_ending, self)
         try:
-            return original_next(self)
-        except StopIteration:
-            _guarded(_poll, self)
-            raise
+            return original_shutdown(self)
+        finally:
+            if ending is not None:
+                _guarded(ending.finish)
+
+    iterator_class.__init__ = __init__
+    if original_shutdown is not None:
+        iterator_class._shutdown_workers = _shutdown_workers
+
+
+def _patch_iterator(iterator_class):
+    """Wraps the methods of the iterator that has workers which recycling needs."""
+    original_try = iterator_class._try_get_data
+    original_reset = iterator_class._reset
 
     def _try_get_data(self, *arguments, **keywords):
         got = original_try(self, *arguments, **keywords)
@@ -186,27 +247,24 @@ def _patch_iterator(iterator_class):
         return got
 
     def _reset(self, loader, first_iter=False):
-        if not first_iter:
-            while _guarded(_owed, self):
-                index, _ = self._get_data()
-                _guarded(_received, self, index)
-            _guarded(_settle, self)
+        if not first_iter and self._dataset_kind == 0:
+            # torch waits for the workers in place alone; an old batch must not meet a new index.
+            if _guarded(_replaced, self) is not False:
+                while any(len(info) == 1 for info in self._task_info.values()):
+                    self._task_info.pop(self._get_data()[0], None)
+            if not _guarded(_settle, self):
+                _guarded(epoch.close_up, self)
+        elif not first_iter:
+            renewal = _guarded(_renewal, self, loader)
+            if renewal is not None:
+                renewal.run(self)
+                _guarded(_renewed, self, renewal)
+                return None
         return original_reset(self, loader, first_iter)
 
-    def _shutdown_workers(self):
-        ending = _guarded(_ending, self)
-        try:
-            return original_shutdown(self)
-        finally:
-            if ending is not None:
-                _guarded(ending.finish)
-
-    _next_data._rsswarden = True
-    iterator_class.__init__ = __init__
-    iterator_class._next_data = _next_data
+    iterator_class._next_data = _Before(iterator_class._next_data, _poll)
     iterator_class._try_get_data = _try_get_data
     iterator_class._reset = _reset
-    iterator_class._shutdown_workers = _shutdown_workers
 
 
 def _recycler(iterator):
@@ -221,15 +279,18 @@ def _made(iterator, loader):
     process.loaders += 1
     context = loader.multiprocessing_context or _torch.multiprocessing
     recycler = recycle.Recycler(process.side, process.loaders, context, _torch)
-    recycler.workers = iterator._num_workers
-    recycler.pids = tuple(w.pid for w in iterator._workers)
+    recycler.workers = loader.num_workers
+    if hasattr(type(iterator), "_shutdown_workers"):
+        # Where their end would not be met, nothing is asked of them.
+        recycler.pids = tuple(w.pid for w in getattr(iterator, "_workers", ()))
     kind = "map" if iterator._dataset_kind == 0 else "iterable"
-    if kind == "iterable":
-        recycler.why = "iterable dataset: its workers hold the position"
+    recycler.why = _torch.why or recycle.unknown(iterator, _torch.names)
+    if recycler.why is None and kind == "iterable":
+        iterable.begin(recycler, loader, iterator)
     process.recyclers.add(recycler)
     iterator._rsswarden = recycler
-    process.side.say("iter", n=recycler.number, kind=kind, num_workers=iterator._num_workers,
-                     persistent=bool(iterator._persistent_workers), workers=list(recycler.pids),
+    process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
+                     persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
                      start=context.get_start_method(allow_none=True), can_recycle=recycler.why is None,
                      why=recycler.why or "")
 
@@ -238,16 +299,21 @@ def _poll(iterator):
     recycler = _recycler(iterator)
     if recycler is None:
         return
-    process = _here()
     if not _off:
-        process.side.look()
+        process = _here()
+        now = time.monotonic()
+        if now >= process.next:
+            process.next = now + _PAUSE
+            process.side.look()
         if process.version != process.side.version:
+            process.collector.requests()
             _give_out(process)
-    elif recycler.todo:
-        recycler.todo, refused = [], recycler.todo
+    elif recycler.todo or recycler.held:
+        recycler.todo, refused = [], recycler.todo + iterable.let_go(recycler)
         for number, pid, _ in refused:
             recycler.refuse(number, pid, "the hook is off")
-    recycler.poll(iterator)
+    if recycler.task is not None or recycler.todo or recycler.leaving:
+        recycler.poll(iterator)
 
 
 def _give_out(process):
@@ -263,7 +329,8 @@ def _give_out(process):
         process.taken.add(number)
         for recycler in process.recyclers:
             if pid in recycler.pids:
-                process.side.say("accepted", n=recycler.number, id=number, worker=pid, mode=mode)
+                if recycler.held is None:
+                    process.side.say("accepted", n=recycler.number, id=number, worker=pid, mode=mode)
                 recycler.todo.append((number, pid, mode))
                 break
         else:
@@ -278,24 +345,41 @@ def _dead(iterator):
     return ", ".join(str(t.old.pid) for t in recycler.leaving if not t.told and not t.old.is_alive())
 
 
-def _owed(iterator):
+def _replaced(iterator):
+    """Says whether workers that were replaced may owe batches."""
     recycler = _recycler(iterator)
-    return recycler is not None and epoch.owed(recycler, iterator)
-
-
-def _received(iterator, index):
-    epoch.received(_recycler(iterator), iterator, index)
+    if recycler is None:
+        return False
+    recycler.began = time.perf_counter()
+    recycler.reap(iterator)
+    return any(not task.told for task in recycler.leaving)
 
 
 def _settle(iterator):
+    """Returns True once every place has a worker that works."""
     recycler = _recycler(iterator)
     if recycler is not None:
         epoch.settle(recycler, iterator)
+    return True
+
+
+def _renewal(iterator, loader):
+    """Returns what replaces the workers of an iterable dataset before a new epoch, where that was asked for."""
+    recycler = _recycler(iterator)
+    if recycler is not None:
+        _poll(iterator)
+        if not _off and iterable.due(recycler, iterator, loader):
+            return iterable.Renewal(recycler, iterator, loader)
+
+
+def _renewed(iterator, renewal):
+    recycler = _recycler(iterator)
+    if recycler is not None:
+        renewal.report(recycler)
 
 
 def _ending(iterator):
     recycler = _recycler(iterator)
-    utils = _torch.utils
-    if recycler is None or iterator._shutdown or utils.python_exit_status is not False:
+    if recycler is None or getattr(iterator, "_shutdown", False) or _torch.utils.python_exit_status is not False:
         return None
     return epoch.Ending(recycler, iterator)

@@ -63,6 +63,7 @@ class Recycler:
         self.pids = ()  # of the workers that are given work
         self.began = 0.0  # when the call under way began
         self.why = None  # no more is begun, and why
+        self.held = None  # requests that wait for the next epoch, where the loader can do it there alone
         self.empty = set()  # worker ids that have no worker: a replacement could not be started
 
     def poll(self, iterator):
@@ -71,7 +72,7 @@ class Recycler:
         busy = self.task
         if self.leaving:
             busy = busy or self.leaving[0]
-            self._reap(iterator)
+            self.reap(iterator)
         if self.task is not None:
             self._step(iterator)
         if self.todo and self.task is None and not self.leaving and not iterator._shutdown:
@@ -88,12 +89,16 @@ class Recycler:
         self.side.say("refused", n=self.number, id=number, worker=pid, why=why, **fields)
 
     def _begin(self, iterator, number, pid, mode):
+        if self.held is not None:
+            self.held.take(self, iterator, number, pid, mode)
+            return
         for worker_id, process in enumerate(iterator._workers):
             if process.pid == pid and iterator._workers_status[worker_id]:
                 break
         else:
             self.refuse(number, pid, "process has ended")
             return
+        self.why = self.why or birth.forbids(self.context)
         if self.why is not None:
             self.refuse(number, pid, self.why)
             return
@@ -119,11 +124,14 @@ class Recycler:
         began = time.perf_counter()
         self.generation += 1
         seed = iterator._base_seed + self.workers * self.generation
-        try:
-            task.new, task.new_queue = birth.start(
-                iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names)
-        except OSError as error:
-            self.why = "fork refused: %s" % (error.strerror or error)
+        self.why = birth.forbids(self.context)
+        if self.why is None:
+            try:
+                task.new, task.new_queue = birth.start(
+                    iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names)
+            except OSError as error:
+                self.why = "fork refused: %s" % (error.strerror or error)
+        if self.why is not None:
             self.refuse(task.number, task.old.pid, self.why)
             return False
         self.say("started", task, new=task.new.pid, pause_ms=(time.perf_counter() - began) * 1e3)
@@ -169,7 +177,7 @@ class Recycler:
         self.task = None
         self._watch(iterator)
         self.say("swapped", task, new=task.new.pid, count=len(task.owed))
-        self._reap(iterator)
+        self.reap(iterator)
 
     @staticmethod
     def _owed(iterator, worker_id):
@@ -194,10 +202,13 @@ class Recycler:
         if task.new is not None:
             task.after = _rss(task.new.pid)
         task.told = True
-        self._watch(iterator)
-        task.old_queue.put(birth.Quit())
+        try:
+            self._watch(iterator)
+        finally:
+            task.old_queue.put(birth.Quit())
 
-    def _reap(self, iterator):
+    def reap(self, iterator):
+        """Ends the workers that were replaced once they owe nothing, and reports those that have ended."""
         for task in list(self.leaving):
             if not task.told:
                 received = iterator._task_info
@@ -244,6 +255,25 @@ class Recycler:
         self._watch(iterator)
         self._recycled(task)
         return True
+
+
+# Attributes of torch's iterator that recycling reads or writes.
+_KNOWN = ("_worker_queue_idx_cycle", "_worker_pids_set", "_shutdown", "_base_seed", "_pin_memory", "_task_info")
+_LISTS = ("_workers", "_index_queues", "_workers_status")
+
+
+def unknown(iterator, names):
+    """Says what of a new iterator is not as known, or None; names are the parameters of its workers' loop."""
+    for name in _LISTS:
+        if len(getattr(iterator, name, ())) != iterator._num_workers:
+            return "torch's iterator has no %s by worker" % name
+    for name in _KNOWN + birth.needed(names):
+        if not hasattr(iterator, name):
+            return "torch's iterator has no %s" % name
+    workers = [(worker_id,) for worker_id in range(iterator._num_workers)]
+    if not all(info in workers for info in iterator._task_info.values()):
+        return "torch's iterator has another _task_info"
+    return None
 
 
 def _rss(pid):

@@ -3,16 +3,36 @@
 MADV_DONTNEED on a read-only shared mapping of a file takes the pages out of
 this process alone: they stay in the page cache, and the next read maps them
 again. RSS falls, data do not change. A private mapping may hold pages that
-exist nowhere else and is never touched.
+exist nowhere else: those are left alone, but for what private.py lets through
+where the user asked for that.
+
+Another thread may unmap a file at any moment, and memory of its own may come to
+lie at the same address, where MADV_DONTNEED would destroy it. So each mapping is
+looked up once more right before, and from that look to the drop no other thread
+of Python runs.
 """
+import collections
+import functools
+import operator
 import os
+import re
 import time
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MADV_DONTNEED = 4  # madvise(2)
 _LEAST = 4 << 20  # mappings below this are left alone
+_TOGETHER = 16  # mappings dropped after one look
+_ROOM = 64 << 10  # by which what is read may have grown since
 _STEP = 16 << 20  # above what a trim left: less growth is not worth another
+_WORTH = 1 << 20  # a trim that brought less was for nothing
 _QUIET = 5.0  # seconds between two reports of a budget
+
+# address perms offset dev inode path; paths may hold spaces
+_LINE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) (r-[-x][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ ([1-9][0-9]*) +(/[^\n]*)$", re.MULTILINE)
+_NO_FILE = (b"/dev/", b"/memfd:", b"/SYSV")
+
+Mapping = collections.namedtuple("Mapping", "line start length perms inode path")
 
 
 def shared():
@@ -25,44 +45,88 @@ def shared():
 
 
 def mappings(text):
-    """Yields start and length of each mapping in text, a /proc/PID/maps, that may be trimmed."""
-    for line in text.split(b"\n"):
-        # address perms offset dev inode path; paths may hold spaces
-        fields = line.split(None, 5)
-        if len(fields) < 6 or fields[1][:1] != b"r" or fields[1][1:2] != b"-" or fields[1][3:4] != b"s":
-            continue
-        path = fields[5]
-        if fields[4] == b"0" or path[:1] != b"/" or path.startswith((b"/dev/", b"/memfd:", b"/SYSV")):
-            continue
-        low, _, high = fields[0].partition(b"-")
-        start, end = int(low, 16), int(high, 16)
-        if end - start >= _LEAST:
-            yield start, end - start
+    """Yields each mapping of a file in text, a /proc/PID/maps, that is readable, not writable and not small."""
+    for match in _LINE.finditer(text):
+        low, high, perms, inode, path = match.groups()
+        start = int(low, 16)
+        length = int(high, 16) - start
+        if length >= _LEAST and not path.startswith(_NO_FILE):
+            yield Mapping(match.group(), start, length, perms, int(inode), path)
 
 
-_madvise = None
+class _C:
+    """What is called of the C library, each without letting go of the interpreter's lock."""
 
-
-def _load():
-    global _madvise
-    if _madvise is None:
+    def __init__(self):
         import ctypes
 
-        function = ctypes.CDLL(None, use_errno=True).madvise
-        function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        function.restype = ctypes.c_int
-        _madvise = function
+        library = ctypes.PyDLL(None)
+        size, pointer = ctypes.c_size_t, ctypes.c_void_p
+        for name, arguments, result in (
+                ("fopen", (ctypes.c_char_p, ctypes.c_char_p), pointer),
+                ("fread", (pointer, size, size, pointer), size),
+                ("fclose", (pointer,), ctypes.c_int),
+                ("madvise", (pointer, size, ctypes.c_int), operator.not_)):  # True where it worked
+            function = library[name]  # its own: another user's of the same library has other types
+            function.argtypes, function.restype = arguments, result
+            setattr(self, name, function)
+        self.byte = ctypes.c_char
 
 
-def trim():
-    """Drops the pages of every mapping that may be trimmed; returns shared() before and after."""
-    _load()
+_c = None
+
+
+def drop(path, size, wanted):
+    """Takes the pages of mappings out of this process, where the file at path says of each what it must; returns those.
+
+    path is /proc/self/maps or smaps, size about how large it is. wanted are pairs
+    of a mapping and a function that is given the text, after a line feed, and says
+    whether the mapping may be dropped; it must be one of C, such as a pattern's
+    search. The C library reads, the function looks and the kernel drops in calls
+    that C makes one after the other: no line of Python lies between them, so the
+    interpreter's lock is not let go.
+    """
+    global _c
+    if _c is None:
+        _c = _C()
+    call = operator.methodcaller("__call__")
+    size = (size // _ROOM + 2) * _ROOM
+    text = bytearray(b"\n") + bytearray(size)
+    stream = _c.fopen(os.fsencode(path), b"re")
+    if not stream:
+        return []
+    try:
+        steps = [functools.partial(_c.fread, (_c.byte * size).from_buffer(text, 1), 1, size, stream)]
+        for mapping, may in wanted:
+            # A mapping that is locked refuses; it keeps its pages.
+            one = functools.partial(may, text), functools.partial(_c.madvise, mapping.start, mapping.length, _MADV_DONTNEED)
+            steps.append(functools.partial(all, map(call, one)))
+        worked = list(map(call, steps))[1:]
+    finally:
+        _c.fclose(stream)
+    return [mapping for (mapping, _), done in zip(wanted, worked) if done]
+
+
+def trim(wrong=None):
+    """Drops the pages of every mapping that may be trimmed; returns shared() before and after.
+
+    Private mappings are among them where wrong is given, which is told what is
+    wrong with one.
+    """
     before = shared()
     with open("/proc/self/maps", "rb") as file:
         text = file.read()
-    for start, length in mappings(text):
-        # A mapping that is locked refuses; it keeps its pages.
-        _madvise(start, length, _MADV_DONTNEED)
+    found = list(mappings(text))
+    safe = [m for m in found if m.perms[3:] == b"s"]
+    for first in range(0, len(safe), _TOGETHER):
+        drop("/proc/self/maps", len(text),
+             [(m, operator.methodcaller("__contains__", b"\n" + m.line + b"\n")) for m in safe[first:first + _TOGETHER]])
+    if wrong is not None:
+        from _rsswarden import private
+
+        why = private.trim(found, text, drop)
+        if why is not None:
+            wrong(why)
     return before, shared()
 
 
@@ -73,6 +137,7 @@ class Trimmer:
         self._side = side
         self._version = 0  # of the ctl file that was met
         self._done = 0  # the newest request that was met
+        self._private = False  # as the ctl file had it last
         self._above = 0  # a budget counts from here on
         self._count, self._freed, self._before, self._after = 0, 0, 0, 0  # trims not reported yet
         self._reported = 0.0
@@ -82,10 +147,13 @@ class Trimmer:
         if self._version == self._side.version:
             return
         self._version = self._side.version
+        if self._private != self._side.private:
+            self._private = self._side.private
+            self._above = 0  # more, or less, can be trimmed from now on
         for number in self._side.trims:
             if number > self._done:
                 self._done = number
-                before, after = trim()
+                before, after = trim(self._wrong if self._private else None)
                 self._side.say("trimmed", id=number, worker=self._side.pid, before=before, after=after,
                                count=1, why="request")
 
@@ -94,8 +162,12 @@ class Trimmer:
         budget = self._side.budget
         if not budget or shared() <= max(budget, self._above):
             return
-        before, after = trim()
-        # What is left cannot be trimmed: libraries, tensors in shared memory.
+        before, after = trim(self._wrong if self._private else None)
+        # What is left cannot be trimmed: libraries, tensors in shared memory, private
+        # mappings. Where it is that which grows, the next try comes later each time.
+        if before - after < _WORTH:
+            self._above = after + max(_STEP, after // 8)
+            return
         self._above = after + _STEP
         if not self._count:
             self._before = before
@@ -104,6 +176,9 @@ class Trimmer:
         self._count += 1
         self._freed += max(before - after, 0)
         self.report()
+
+    def _wrong(self, why):
+        self._side.say("refused", worker=self._side.pid, why="private mappings are left alone from now on: " + why)
 
     def report(self):
         """Reports what the budget did, at most once in a while."""

@@ -1,0 +1,55 @@
+package loader
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkHook prints what the hook costs where nothing is asked for: CPU
+// time a batch in the trainer and in a worker, bare and with the hook, and the
+// difference.
+// Bare and hooked runs take turns; the least of each is taken.
+func BenchmarkHook(b *testing.B) {
+	for _, s := range []*stand{torch113, torch26} {
+		b.Run(s.name, func(b *testing.B) {
+			s.need(b)
+			script, err := filepath.Abs("testdata/percall.py")
+			if err != nil {
+				b.Fatal(err)
+			}
+			type cost struct{ Trainer, Worker float64 }
+			least := func(c *cost, env []string) {
+				cmd := s.command(b, python, script, "20000")
+				cmd.Env, cmd.Stderr = env, os.Stderr
+				out, err := cmd.Output()
+				var got cost
+				if err == nil {
+					err = json.Unmarshal(out, &got)
+				}
+				if err != nil {
+					b.Fatalf("%v: %s", err, out)
+				}
+				c.Trainer, c.Worker = min(c.Trainer, got.Trainer), min(c.Worker, got.Worker)
+			}
+			p, err := Prepare(Options{Env: atHome(b, os.Environ())})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { Remove(p.Dir) })
+			bare, ours := cost{math.Inf(1), math.Inf(1)}, cost{math.Inf(1), math.Inf(1)}
+			for b.Loop() {
+				for range 5 {
+					least(&bare, os.Environ())
+					least(&ours, p.Env)
+				}
+			}
+			b.ReportMetric(bare.Trainer, "bare-trainer-µs/batch")
+			b.ReportMetric(bare.Worker, "bare-worker-µs/batch")
+			b.ReportMetric(ours.Trainer-bare.Trainer, "hook-trainer-µs/batch")
+			b.ReportMetric(ours.Worker-bare.Worker, "hook-worker-µs/batch")
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package loader
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fault is something that goes wrong in a function of the hook.
+type fault struct {
+	kind string // raise, raise:STATEMENT or slow
+	in   string // MODULE.FUNCTION of package _rsswarden
+}
+
+// oftenFaults are those of `make test`: they lie where a training has most to lose.
+var oftenFaults = []fault{
+	{"raise", "patch._poll"}, {"raise", "patch._made"}, {"raise", "patch._settle"}, {"raise", "patch._before_fetch"},
+	{"raise", "recycle.Recycler._take_over"}, {"raise", "recycle.Recycler._refill"}, {"raise", "recycle.Recycler._watch"},
+	{"raise", "birth.start"}, {"slow", "recycle.Recycler._tell"}, {"slow", "epoch.settle"},
+}
+
+// bornOff are functions that fail before there is a training to be told of.
+var bornOff = []string{"__init__.begin", "patch.install", "channel.meant", "channel._read", "channel.start_time",
+	"channel.Side.__init__", "channel.Side.hello"}
+
+// TestHookFails has functions of the hook raise, or be slow for 5 s: the
+// training goes on, its data are right, and it ends as it would. With
+// RSSWARDEN_ENDURANCE it is each function, on each torch, and before each of
+// its statements where recycling may be left half done.
+func TestHookFails(t *testing.T) {
+	var mu sync.Mutex
+	tried, reached := make(map[string]int), make(map[string]bool)
+	t.Run("all", func(t *testing.T) {
+		for i, s := range []*stand{torch113, torch26} {
+			t.Run(s.name, func(t *testing.T) {
+				s.need(t)
+				for j, f := range faultsOf(t) {
+					if endurance(0, 1) == 0 && j%2 != i {
+						continue
+					}
+					t.Run(f.kind+"/"+f.in, func(t *testing.T) {
+						t.Parallel()
+						hit := runFault(t, s, f)
+						mu.Lock()
+						defer mu.Unlock()
+						tried[f.kind]++
+						reached[f.in] = reached[f.in] || hit
+					})
+				}
+			})
+		}
+	})
+	total, never := 0, []string(nil)
+	for _, n := range tried {
+		total += n
+	}
+	for name, hit := range reached {
+		if !hit {
+			never = append(never, name)
+		}
+	}
+	slices.Sort(never)
+	t.Logf("%d trainings with a fault in one of %d functions; never got to: %q", total, len(reached), never)
+}
+
+// faultsOf lists the faults to try.
+func faultsOf(t *testing.T) []fault {
+	t.Helper()
+	if endurance(0, 1) == 0 {
+		return oftenFaults
+	}
+	out, err := exec.Command(python, "testdata/fault.py", "list", "hook").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var list []fault
+	for line := range strings.Lines(string(out)) {
+		name, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list = append(list, fault{"raise", name}, fault{"slow", name})
+		statements, _ := strconv.Atoi(n)
+		for _, prefix := range []string{"recycle.Recycler._take_over", "recycle.Recycler._tell", "recycle.Recycler._drain",
+			"recycle.Recycler._refill", "recycle.Recycler._begin", "recycle.Recycler.reap", "epoch.settle", "epoch.Ending.__init__"} {
+			for k := 1; name == prefix && k < statements; k++ {
+				list = append(list, fault{fmt.Sprintf("raise:%d", k), name})
+			}
+		}
+	}
+	return list
+}
+
+// runFault runs a training with the fault; it returns whether a process got there.
+func runFault(t *testing.T, s *stand, f fault) bool {
+	args := []string{"--part", "800", "--epochs", "2"}
+	want := bareOn(t, s, args...)
+	tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"), hook: func(dir string) string {
+		changed := filepath.Join(t.TempDir(), "hook")
+		out, err := exec.Command(python, "testdata/fault.py", f.kind, dir, changed, f.in).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return changed
+	}})
+	var asked []uint64
+	for n, mode := range []event.Mode{event.Swap, event.Drain} {
+		seen := tr.seen()
+		tr.until("an epoch", func() bool { return tr.seen() > seen })
+		if err := tr.ctl.SetBudget(rss.Bytes(n + 1)); err != nil {
+			t.Fatal(err)
+		}
+		if pids := tr.workers(); len(pids) == 2 {
+			// That nobody can be asked is what some faults do.
+			tr.ctl.Trim()
+			tr.ctl.GC()
+			if id, err := tr.ctl.Recycle(pids[n], mode); err == nil {
+				asked = append(asked, id)
+			}
+		}
+	}
+	seen := tr.seen()
+	tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+	r := tr.finish()
+	if r.Wrong != 0 || r.Checksum != want.Checksum || r.Main != want.Main && r.Epochs == want.Epochs {
+		t.Errorf("got %+v, bare %+v", r, want)
+	}
+	if text := tr.stderr.String(); text != "" {
+		t.Errorf("stderr: %s", text)
+	}
+	_, err := os.Stat(strings.TrimSuffix(tr.stop, "stop") + "started.reached")
+	hit := err == nil
+	off := false
+	for _, said := range tr.said {
+		if said.What != event.LoaderOff {
+			continue
+		}
+		off = true
+		if f.kind == "slow" || !strings.Contains(said.Reason, "injected into "+f.in) {
+			t.Errorf("off: %s", said.Reason)
+		}
+	}
+	if f.kind == "raise" && slices.ContainsFunc(oftenFaults, func(o fault) bool { return o == f }) && (!hit || !off) {
+		t.Errorf("got there: %t; that the hook is off was said: %t: %+v", hit, off, tr.said)
+	}
+	if f.kind == "slow" && !off && !slices.Contains(bornOff, f.in) {
+		for _, id := range asked {
+			if said, ok := tr.last(id); !ok {
+				t.Errorf("request %d was not answered: %+v", id, tr.said)
+			} else if said.What != event.LoaderRecycled {
+				t.Logf("%s: %+v", f.in, said)
+			}
+		}
+	}
+	return hit
+}
+
+// TestGarbage writes what nobody should into the files the hook reads, and puts
+// what cannot be written in place of those it writes.
+func TestGarbage(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		args := []string{"--part", "800", "--epochs", "2"}
+		start := func(t *testing.T) (*training, rss.ProcID) {
+			tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop")})
+			tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+			return tr, tr.ctl.Trainers()[0].ID
+		}
+		end := func(t *testing.T, tr *training) {
+			want := bareOn(t, s, args...)
+			if r := tr.finish(); r.Wrong != 0 || r.Checksum != want.Checksum {
+				t.Errorf("got %+v, bare %+v", r, want)
+			}
+		}
+		t.Run("control file", func(t *testing.T) {
+			t.Parallel()
+			tr, id := start(t)
+			path := filepath.Join(tr.dir, fileOf("ctl", id))
+			for _, garbage := range [][]byte{
+				nil, []byte("{"), []byte("[]"), []byte("null"), []byte(`{"v":1}`), []byte(`{"v":2,"budget":0}`),
+				[]byte(`{"v":1,"budget":"many","trim":7,"recycle":{}}`), []byte(`{"v":1,"budget":1e400,"trim":[],"recycle":[]}`),
+				[]byte(`{"v":1,"budget":-5,"trim":[{"id":1,"pids":[null]}],"recycle":[{"id":9,"worker":1,"mode":"melt"}]}`),
+				[]byte(`{"v":1,"budget":0,"trim":[],"recycle":[],"gc":[{"id":"x","pids":3}],"trim_private":[]}`),
+				bytes.Repeat([]byte("["), 60000), bytes.Repeat([]byte{0xff}, 200000),
+			} {
+				if err := replaceFile(path, garbage); err != nil {
+					t.Fatal(err)
+				}
+				seen := tr.seen()
+				tr.until("an epoch", func() bool { return tr.seen() > seen })
+			}
+			// It still listens.
+			tr.recycle(1, event.Swap)
+			end(t, tr)
+		})
+		for name, make := range map[string]func(path string) error{
+			"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+			"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+			"a link":      func(path string) error { return os.Symlink("/proc/self/mem", path) },
+			"full":        func(path string) error { return os.Symlink("/dev/full", path) },
+		} {
+			for _, kind := range []string{"log", "ctl"} {
+				t.Run(kind+" is "+name, func(t *testing.T) {
+					t.Parallel()
+					tr, id := start(t)
+					path := filepath.Join(tr.dir, fileOf(kind, id))
+					pids := tr.workers()
+					if err := os.RemoveAll(path); err != nil {
+						t.Fatal(err)
+					}
+					if err := make(path); err != nil {
+						t.Fatal(err)
+					}
+					if kind == "log" {
+						// It is asked, and cannot answer.
+						for n, mode := range []event.Mode{event.Swap, event.Drain} {
+							if _, err := tr.ctl.Recycle(pids[n], mode); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					seen := tr.seen()
+					tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+					end(t, tr)
+				})
+			}
+		}
+	})
+}

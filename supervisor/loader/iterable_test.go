@@ -1,0 +1,240 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func stream(t *testing.T, on *stand, args ...string) *training {
+	return train(t, trainOptions{on: on, script: "testdata/stream.py", args: append(args, "--until", "@stop")})
+}
+
+// streamBare returns the result of a training without us; the same is run once.
+func streamBare(t *testing.T, on *stand, args ...string) result {
+	t.Helper()
+	run, _ := bareStreams.LoadOrStore(on.name+strings.Join(args, " "), sync.OnceValue(func() result {
+		return train(t, trainOptions{on: on, script: "testdata/stream.py", bare: true, args: args}).finish()
+	}))
+	return run.(func() result)()
+}
+
+var bareStreams sync.Map
+
+// renew asks for one worker and waits until the loader's next epoch has brought
+// new ones; it returns what was said of them.
+func (tr *training) renew() []Said {
+	tr.t.Helper()
+	tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+	old := tr.workers()
+	id, err := tr.ctl.Recycle(old[len(tr.said)%len(old)], event.Swap)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	from := len(tr.said)
+	var renewed []Said
+	tr.until("an answer", func() bool {
+		renewed = nil
+		for _, s := range tr.said[from:] {
+			if s.What == event.LoaderRecycled {
+				renewed = append(renewed, s)
+			}
+		}
+		_, ok := tr.last(id)
+		return ok && (len(renewed) == 0 || len(renewed) == len(old))
+	})
+	s, _ := tr.last(id)
+	if s.What != event.LoaderRecycled || len(renewed) != len(old) {
+		tr.t.Fatalf("%+v; said %+v", s, tr.said[from:])
+	}
+	if !slices.ContainsFunc(tr.said[from:], func(s Said) bool {
+		return s.What == event.LoaderAccepted && s.Request == id && s.Reason == string(event.ReasonDeferred)
+	}) {
+		tr.t.Errorf("that it was put off was not said: %+v", tr.said[from:])
+	}
+	return renewed
+}
+
+// TestIterable replaces the workers of persistent loaders over iterable
+// datasets, some several epochs in a row: every record comes once an epoch, in
+// the order in which it comes bare, and main draws what it draws bare.
+func TestIterable(t *testing.T) {
+	shapes := []string{
+		"--break-at 20", "--dataset pipe --generator",
+		// From here on with RSSWARDEN_ENDURANCE only.
+		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
+	}
+	eachTorch(t, func(t *testing.T, on *stand) {
+		for _, args := range shapes[:endurance(2, len(shapes))] {
+			t.Run(args, func(t *testing.T) {
+				t.Parallel()
+				a := strings.Fields(args)
+				want := streamBare(t, on, a...)
+				tr := stream(t, on, a...)
+				for range endurance(2, 100) {
+					before := tr.workers()
+					renewed := tr.renew()
+					for _, s := range renewed {
+						if slices.Contains(before, s.New) || s.Exit != 0 || s.Reason != string(event.ReasonDeferred) || s.Before == 0 || s.After == 0 {
+							t.Errorf("%+v", s)
+						}
+					}
+					if renewed[0].Paused == 0 || len(renewed) > 1 && renewed[1].Paused != 0 {
+						t.Errorf("pauses %+v", renewed)
+					}
+					if l := tr.ctl.Trainers()[0].Loaders; len(l) != 1 || !l[0].CanRecycle || l[0].Kind != "iterable" {
+						t.Errorf("%+v", l)
+					}
+				}
+				seen := tr.seen()
+				tr.until("another epoch", func() bool { return tr.seen() > seen })
+				got := tr.finish()
+				if got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main || want.Wrong != 0 {
+					t.Errorf("got %+v, bare %+v", got, want)
+				}
+				if got.Repeated != 0 {
+					t.Errorf("%d random draws repeated", got.Repeated)
+				}
+				for _, s := range tr.said {
+					if s.What == event.LoaderOff {
+						t.Errorf("hook is off: %s", s.Reason)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestIterableRefused asks where no next epoch comes, or where a fresh worker
+// would not have what the dataset keeps from one epoch to the next.
+func TestIterableRefused(t *testing.T) {
+	needTorch(t)
+	for args, why := range map[string]string{
+		"--plain":                     "end with the epoch",
+		"--keeping --dataset forever": "keeps one iterator",
+		"--dataset counting":          "__iter__ sets .epochs",
+		"--dataset own":               "its own iterator",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			tr := stream(t, torch113, strings.Fields(args)...)
+			tr.until("workers", func() bool { return len(tr.workers()) == 3 })
+			l := tr.ctl.Trainers()[0].Loaders[0]
+			if known := !strings.Contains(args, "keeping"); known && (l.CanRecycle || !strings.Contains(l.Why, why)) {
+				t.Errorf("%+v", l)
+			}
+			for {
+				id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tr.until("an answer", func() bool { _, ok := tr.last(id); return ok && len(tr.workers()) > 0 })
+				s, _ := tr.last(id)
+				if s.What != event.LoaderRefused {
+					t.Fatalf("%+v", s)
+				}
+				if strings.Contains(s.Reason, why) {
+					break
+				}
+				// Its epoch may have ended meanwhile.
+				if !strings.Contains(args, "plain") {
+					t.Fatalf("%+v", s)
+				}
+			}
+			if r := tr.finish(); r.Wrong != 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestIterableTakenBack cancels a request before the next epoch: nothing is
+// replaced, and workers can be asked for again.
+func TestIterableTakenBack(t *testing.T) {
+	needTorch(t)
+	t.Parallel()
+	tr := stream(t, torch113)
+	tr.until("workers", func() bool { return len(tr.workers()) == 3 })
+	pids := tr.workers()
+	id, err := tr.ctl.Recycle(pids[0], event.Swap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.until("a word", func() bool {
+		return slices.ContainsFunc(tr.said, func(s Said) bool { return s.Request == id })
+	})
+	if slices.Equal(tr.workers(), pids) && tr.ctl.Trainers()[0].Loaders[0].CanRecycle {
+		t.Errorf("a second worker may be asked for: %+v", tr.ctl.Trainers()[0].Loaders)
+	}
+	if err := tr.ctl.Cancel(id); err != nil {
+		t.Fatal(err)
+	}
+	tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+	// It may have been too late to take it back.
+	if s, _ := tr.last(id); s.What == event.LoaderRefused && (s.Reason != "taken back" || !slices.Equal(tr.workers(), pids)) {
+		t.Errorf("%+v, workers %v, were %v", s, tr.workers(), pids)
+	}
+	tr.renew()
+	if r := tr.finish(); r.Wrong != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestIterableForkRefused has fork fail while the workers are started anew: it
+// is tried again until it works.
+func TestIterableForkRefused(t *testing.T) {
+	needTorch(t)
+	t.Parallel()
+	want := streamBare(t, torch113)
+	tr := stream(t, torch113, "--refuse-fork", "4", "3")
+	if renewed := tr.renew(); renewed[0].Paused < 0.5 {
+		t.Errorf("%+v", renewed)
+	}
+	tr.renew()
+	if got := tr.finish(); got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main {
+		t.Errorf("got %+v, bare %+v", got, want)
+	}
+	if text := tr.stderr.String(); text != "" {
+		t.Error(text)
+	}
+}
+
+// TestIterableOff has the hook fail in the midst of it: the training goes on.
+func TestIterableOff(t *testing.T) {
+	needTorch(t)
+	for _, fault := range []string{
+		"iterable.Renewal.__init__", "iterable.Renewal.report",
+		// From here on with RSSWARDEN_ENDURANCE only.
+		"iterable.Held.take", "iterable.begin", "iterable.due", "collect.Collector.requests", "private.trim",
+	}[:endurance(2, 7)] {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			want := streamBare(t, torch113)
+			tr := stream(t, torch113, "--fault", fault)
+			tr.until("workers", func() bool { return len(tr.workers()) == 3 || fault == "iterable.begin" && tr.seen() > 0 })
+			if err := tr.ctl.SetPrivate(true); err != nil {
+				t.Error(err)
+			}
+			if pids := tr.workers(); len(pids) > 0 {
+				tr.ctl.Trim()
+				tr.ctl.GC()
+				if _, err := tr.ctl.Recycle(pids[1], event.Swap); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen := tr.seen()
+			tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+			if got := tr.finish(); got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main {
+				t.Errorf("got %+v, bare %+v", got, want)
+			}
+			said := fmt.Sprintf("%+v", tr.said)
+			if !strings.Contains(said, "injected into "+fault) {
+				t.Errorf("that the hook is off was not said: %s", said)
+			}
+		})
+	}
+}

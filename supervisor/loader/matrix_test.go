@@ -1,0 +1,157 @@
+package loader
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// shape is a way to use a loader.
+type shape struct {
+	name string
+	args string
+	only *stand // nil: all
+	// order is false where the batches may come in any order.
+	unordered bool
+	// swaps says that a drain is made a swap.
+	swaps bool
+	// slow says that a replacement takes seconds to come up.
+	slow bool
+}
+
+// shapes are those that recycling is claimed for.
+var shapes = []shape{
+	{name: "persistent", args: "--workers 4"},
+	{name: "persistent, 1 worker", args: "--workers 1", swaps: true},
+	{name: "a new iterator an epoch", args: "--loader plain --workers 4"},
+	{name: "a new iterator an epoch, 1 worker", args: "--loader plain --workers 1", swaps: true},
+	{name: "endless", args: "--loader endless --workers 4"},
+	{name: "endless, 1 worker", args: "--loader endless --workers 1", swaps: true},
+	{name: "epoch left early", args: "--workers 3 --break-at 25"},
+	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 25"},
+	{name: "spawn", args: "--context spawn --workers 2", slow: true},
+	{name: "forkserver", args: "--context forkserver --workers 2", slow: true},
+	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
+	{name: "pin thread", args: "--pin --workers 3"},
+	{name: "pin thread, endless", args: "--pin --loader endless --workers 2"},
+	{name: "two loaders at once", args: "--pair --workers 2"},
+	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
+	{name: "a loader inside the loop", args: "--inner 40 --workers 2"},
+	{name: "in a forked child", args: "--child fork --workers 2"},
+	{name: "in a spawned child", args: "--child spawn --workers 2"},
+	{name: "RandomSampler", args: "--sampler random --workers 2"},
+	{name: "SequentialSampler", args: "--sampler sequential --workers 2"},
+	{name: "WeightedRandomSampler", args: "--sampler weighted --workers 2"},
+	{name: "a batch sampler", args: "--sampler batch --workers 2"},
+	{name: "an infinite sampler", args: "--sampler infinite --loader plain --workers 2"},
+	{name: "DistributedSampler, set_epoch", args: "--sampler distributed --workers 2"},
+	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
+	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
+	{name: "lmdb", args: "--dataset lmdb --workers 2"},
+	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", only: torch26},
+	{name: "dataset that raises", args: "--workers 2 --fail 5 77 500 1234 3000"},
+	{name: "in_order=False", args: "--unordered --workers 3", only: torch26, unordered: true, swaps: true},
+}
+
+// cell is one line of the table that TestMatrix prints.
+type cell struct {
+	shape, torch    string
+	swaps, drains   int
+	batches         int
+	wrong, badExits int
+}
+
+// TestMatrix holds the promise for every shape on every torch: workers are
+// replaced while batches flow, no record is lost, doubled or out of its place,
+// what each holds is right, and each worker that was replaced ended with 0.
+func TestMatrix(t *testing.T) {
+	var mu sync.Mutex
+	cells := make(map[string]cell)
+	t.Run("all", func(t *testing.T) {
+		for _, s := range []*stand{torch113, torch26} {
+			for _, sh := range shapes {
+				if sh.only != nil && sh.only != s {
+					continue
+				}
+				t.Run(s.name+"/"+sh.name, func(t *testing.T) {
+					s.need(t)
+					t.Parallel()
+					c := runCell(t, s, sh)
+					mu.Lock()
+					defer mu.Unlock()
+					cells[s.name+sh.name] = c
+				})
+			}
+		}
+	})
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "torch\tshape\tswaps\tdrains\tbatches\twrong\texits not 0")
+	total := cell{}
+	for _, s := range []*stand{torch113, torch26} {
+		for _, sh := range shapes {
+			if c, ok := cells[s.name+sh.name]; ok {
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.torch, c.shape, c.swaps, c.drains, c.batches, c.wrong, c.badExits)
+				total.swaps, total.drains, total.batches = total.swaps+c.swaps, total.drains+c.drains, total.batches+c.batches
+				total.wrong, total.badExits = total.wrong+c.wrong, total.badExits+c.badExits
+			}
+		}
+	}
+	fmt.Fprintf(w, "all\t%d cells\t%d\t%d\t%d\t%d\t%d\n", len(cells), total.swaps, total.drains, total.batches, total.wrong, total.badExits)
+	w.Flush()
+	t.Logf("%d recycles\n%s", total.swaps+total.drains, table.String())
+}
+
+func runCell(t *testing.T, s *stand, sh shape) cell {
+	count := endurance(3, 100)
+	if sh.slow {
+		count = endurance(1, 100)
+	}
+	tr := train(t, trainOptions{on: s, args: append(strings.Fields(sh.args), "--part", "800", "--step", "0.001", "--until", "@stop")})
+	c := cell{shape: sh.name, torch: s.torch}
+	for _, mode := range []event.Mode{event.Swap, event.Drain} {
+		for _, said := range tr.recycle(count, mode) {
+			if said.Exit != 0 {
+				c.badExits++
+				t.Errorf("worker %d exited with %d", said.Worker, said.Exit)
+			}
+			want := mode
+			if sh.swaps {
+				want = event.Swap
+			}
+			if said.Mode != want {
+				t.Errorf("mode %q, want %q", said.Mode, want)
+			}
+			if said.Paused <= 0 || said.New == 0 || said.New == said.Worker || said.Before == 0 {
+				t.Errorf("%+v", said)
+			}
+			if said.Mode == event.Swap {
+				c.swaps++
+			} else {
+				c.drains++
+			}
+		}
+	}
+	// What was replaced last is used for a while.
+	seen := tr.seen()
+	tr.until("an epoch", func() bool { return tr.seen() > seen })
+	r := tr.finish()
+	c.batches, c.wrong = r.Batches, r.Wrong
+	if r.Wrong != 0 || r.Repeated != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, said := range tr.said {
+		if said.What == event.LoaderOff {
+			t.Errorf("hook is off: %s", said.Reason)
+		}
+	}
+	if text := tr.stderr.String(); text != "" && os.Getenv("RSSWARDEN_ENDURANCE") == "" {
+		t.Errorf("stderr: %s", text)
+	}
+	return c
+}
