@@ -236,6 +236,8 @@ func (s *Set) countKills(l *cgroup.Level) {
 type Kills struct {
 	Level string
 	Scope event.Scope
+	// Leaf says that the processes are in this directory, not below it.
+	Leaf bool
 	// OOMKill counts processes that the kernel's OOM killer ended. Read it as
 	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
 	// directories that are gone are lost.
@@ -257,7 +259,7 @@ func (s *Set) OOMKills() []Kills {
 			continue
 		}
 		out = append(out, Kills{
-			Level: k.level.Dir, Scope: scope(k.level.Name),
+			Level: k.level.Dir, Scope: scope(k.level.Name), Leaf: k.level == s.path.Levels[0],
 			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
 		})
 	}

@@ -12,7 +12,13 @@
 // that has the limit: page cache at the limit is normal and kills nothing. For
 // Slurm, used is the sum that slurmstepd compares, over the processes that it
 // counts, orphans left out where it sums by parent. PSS is known only to lie
-// between two bounds: Used is the lower, UsedMax the upper.
+// between two bounds: Used is the lower, UsedMax the upper. Both allow for what
+// other processes have mapped and given up since each reading.
+//
+// In a step where neither Slurm's configuration nor scontrol can be read, as in
+// a container, it is not known whether slurmstepd kills. A kernel limit of the
+// step or job says that it does not: Slurm refuses to do both. Else the worst is
+// assumed, summed RSS against RLIMIT_RSS, and called an assumption.
 //
 // A Set belongs to one goroutine.
 package limit

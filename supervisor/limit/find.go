@@ -58,6 +58,7 @@ type Set struct {
 	stepd   int // slurmstepd, 0 where none is above us
 	task    int // its child that is us or stands above us
 	rules   slurm.Enforcement
+	asked   bool // all who could tell the rules were asked
 	given   []slurm.Memory
 	meminfo *proctree.Node
 	node    proctree.MemInfo

@@ -80,13 +80,13 @@ func (s *Set) stepSum(sample *rss.Sample, acc event.Accounting) (low, high rss.B
 			procs[list[i].ID.PID] = &list[i]
 		}
 	}
+	var sum total
 	for _, p := range procs {
-		if s.counted(p, procs) {
-			l, h := amount(p, acc)
-			low, high = low+l, high+h
+		if s.counted(p, procs) && p.State != 'Z' {
+			sum.add(p, acc)
 		}
 	}
-	return low, high
+	return sum.bounds(acc)
 }
 
 // counted walks up the parents. Where the way to slurmstepd is broken, because
@@ -105,19 +105,29 @@ func (s *Set) counted(p *rss.Proc, procs map[int]*rss.Proc) bool {
 	return false
 }
 
-// amount is what one process counts for. A zombie whose threads live on still
-// has memory; /proc/PID/stat, which slurmstepd reads, does not show it.
-func amount(p *rss.Proc, acc event.Accounting) (low, high rss.Bytes) {
-	if p.State == 'Z' {
-		return 0, 0
-	}
+// total adds processes up. A zombie whose threads live on still has memory;
+// /proc/PID/stat, which slurmstepd reads, does not show it.
+type total struct {
+	pss   rss.PSSSum
+	bytes rss.Bytes
+}
+
+func (t *total) add(p *rss.Proc, acc event.Accounting) {
 	switch acc {
 	case event.AccountingPSS:
-		return p.PSSRange()
+		t.pss.Add(p)
 	case event.AccountingNoShared:
-		return p.NoShared(), p.NoShared()
+		t.bytes += p.NoShared()
 	case event.AccountingVirtual:
-		return p.Virtual, p.Virtual
+		t.bytes += p.Virtual
+	default:
+		t.bytes += p.RSS
 	}
-	return p.RSS, p.RSS
+}
+
+func (t *total) bounds(acc event.Accounting) (low, high rss.Bytes) {
+	if acc == event.AccountingPSS {
+		return t.pss.Range()
+	}
+	return t.bytes, t.bytes
 }

@@ -52,13 +52,19 @@ func (s *Set) findSlurm(ctx context.Context) {
 	if search.Lookup == nil {
 		search.Lookup = s.cfg.Lookup
 	}
-	s.SetEnforcement(slurm.FindEnforcement(ctx, s.job, search))
+	s.asked = search.Scontrol != nil
+	s.settle(slurm.FindEnforcement(ctx, s.job, search))
 }
 
 // SetEnforcement replaces what is known of slurmstepd's doings, by the result
 // of [slurm.FindEnforcement]: for a caller that asked scontrol later, on the
 // side.
 func (s *Set) SetEnforcement(e slurm.Enforcement, err error) {
+	s.asked = true
+	s.settle(e, err)
+}
+
+func (s *Set) settle(e slurm.Enforcement, err error) {
 	s.rules = e
 	defer s.findUser()
 	if err != nil {
@@ -115,16 +121,19 @@ func (s *Set) SumsByPPID() bool {
 
 // readSlurm returns what slurmstepd compares, as of this sample.
 func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
-	sums, _ := s.rules.Sums()
-	if !s.inStep || sums == "" || len(s.given) == 0 {
+	acc, assumed := s.sums(sample.Mono)
+	if !s.inStep || acc == "" || len(s.given) == 0 {
 		return nil
 	}
 	given := s.given[0]
 	e := event.Limit{
-		Name: event.LimitSlurm, Scope: event.ScopeJob, Accounting: event.Accounting(sums),
+		Name: event.LimitSlurm, Scope: event.ScopeJob, Accounting: acc,
 		Limit: rss.Bytes(given.Bytes), Enforcer: stepdName + ", by OverMemoryKill",
 		LimitSource: given.Source,
 		Note:        s.rules.String(),
+	}
+	if assumed {
+		e.Enforcer, e.Note = assumedEnforcer, assumedNote
 	}
 	if given.Step {
 		e.Scope = event.ScopeStep

@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -168,5 +169,72 @@ func TestKillsWithoutKnownLimit(t *testing.T) {
 	}
 	if got := names(s.read()); got != "node/node" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Nothing tells whether slurmstepd kills: neither a file nor scontrol.
+func TestAssumed(t *testing.T) {
+	const limits = "Limit                     Soft Limit           Hard Limit           Units     \nMax resident set          734003200            734003200            bytes     \n"
+	settled := func(t *testing.T, fs rsstest.Tree) *stand {
+		t.Helper()
+		s := newStand(t, fs, inJob, "", self)
+		if got := names(s.read()); strings.Contains(got, "slurm") {
+			t.Errorf("scontrol may still answer, and there is %s", got)
+		}
+		s.set.SetEnforcement(slurm.Enforcement{}, errors.New("no answer"))
+		return s
+	}
+	t.Run("no kernel limit", func(t *testing.T) {
+		s := settled(t, step(t))
+		l := get(t, s.read(), event.LimitSlurm)
+		if l.Accounting != event.AccountingRSS || l.Limit != 1000*rss.MiB || l.Used != (550+35+600)*rss.MiB ||
+			!strings.HasPrefix(l.Enforcer, "slurmstepd perhaps,") || !strings.HasPrefix(l.Note, "an assumption") {
+			t.Errorf("got %+v", l)
+		}
+	})
+	t.Run("nobody asks scontrol", func(t *testing.T) {
+		s := newStand(t, step(t), inJob, "", self)
+		sample := s.sample()
+		sample.Mono = time.Minute
+		get(t, s.set.Read(sample), event.LimitSlurm)
+	})
+	t.Run("the kernel kills", func(t *testing.T) {
+		fs := rsstest.Unpack(t, "torch", "slurm-v1")
+		fs.Write("proc/4102/limits", limits)
+		if got := names(settled(t, fs).read()); got != "cgroup/job cgroup/step" {
+			t.Errorf("got %s", got)
+		}
+	})
+	t.Run("a directory of jobacct_gather/cgroup", func(t *testing.T) {
+		fs := rsstest.Unpack(t, "torch", "slurm-v1")
+		fs.Write("proc/4102/limits", limits)
+		for _, dir := range []string{"job_7/", "job_7/step_batch/"} {
+			fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/"+dir+"memory.limit_in_bytes", "9223372036854771712\n")
+		}
+		if l := get(t, settled(t, fs).read(), event.LimitSlurm); l.Accounting != event.AccountingCgroup || l.Limit != 700*rss.MiB {
+			t.Errorf("got %+v", l)
+		}
+	})
+	t.Run("no limit of slurmstepd's", func(t *testing.T) {
+		fs := step(t)
+		fs.Remove("proc/4102/limits")
+		if got := names(settled(t, fs).read()); got != "node/node" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// Without memory in SelectTypeParameters --mem is a wish.
+func TestMemoryIsNoResource(t *testing.T) {
+	fs := step(t)
+	fs.Remove("proc/4102/limits")
+	s := newStand(t, fs, inJob, strings.Replace(linuxKill, "CR_Core_Memory", "CR_Core", 1), self)
+	if got := names(s.read()); got != "node/node" || s.set.SumsByPPID() {
+		t.Errorf("got %s", got)
+	}
+	for _, w := range s.warn {
+		if strings.Contains(w.Text, "slurmstepd kills") {
+			t.Errorf("warning %v", w)
+		}
 	}
 }

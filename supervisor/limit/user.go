@@ -65,8 +65,8 @@ func (s *Set) least() (rss.Bytes, event.Accounting, bool) {
 			limit = min(limit, lim.Max)
 		}
 	}
-	if sums, _ := s.rules.Sums(); sums != "" && len(s.given) > 0 && rss.Bytes(s.given[0].Bytes) <= limit {
-		limit, acc = rss.Bytes(s.given[0].Bytes), event.Accounting(sums)
+	if sums, _ := s.sums(0); sums != "" && len(s.given) > 0 && rss.Bytes(s.given[0].Bytes) <= limit {
+		limit, acc = rss.Bytes(s.given[0].Bytes), sums
 	}
 	return limit, acc, limit != cgroup.Unlimited
 }
@@ -103,16 +103,10 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 		e.UsedSource = u.level.UsageFile() + " and memory.stat"
 		return []event.Limit{e}
 	}
+	var sum total
 	for i := range sample.Procs {
-		l, h := treeAmount(&sample.Procs[i], u.accounting)
-		e.Used, e.UsedMax = e.Used+l, e.UsedMax+h
+		sum.add(&sample.Procs[i], u.accounting)
 	}
+	e.Used, e.UsedMax = sum.bounds(u.accounting)
 	return []event.Limit{e}
-}
-
-// treeAmount is amount without slurmstepd's blind spot for zombies.
-func treeAmount(p *rss.Proc, acc event.Accounting) (low, high rss.Bytes) {
-	q := *p
-	q.State = 'S'
-	return amount(&q, acc)
 }

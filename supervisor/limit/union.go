@@ -1,0 +1,172 @@
+package limit
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Part is one Slurm step of a job that is watched as a whole. Each step has a
+// limit, a slurmstepd and perhaps a cgroup of its own.
+type Part struct {
+	Name string // "46.0"; empty where there is only the one
+	*Set
+}
+
+// Union is the limits of one process, or of all steps that a job has on this
+// node: what two steps have in common, such as the job's cgroup, stands in it
+// once. It belongs to one goroutine.
+type Union struct {
+	parts   []Part
+	binding int // index in parts of the one with the binding limit
+}
+
+// Join makes a union of at least one part.
+func Join(parts ...Part) *Union { return &Union{parts: parts} }
+
+// Replace puts other parts in the place of those there are. Sets that are left
+// out are closed. No parts at all changes nothing: the last known still tell
+// the most.
+func (u *Union) Replace(parts []Part) {
+	if len(parts) == 0 {
+		return
+	}
+	for _, p := range u.parts {
+		if !slices.ContainsFunc(parts, func(q Part) bool { return q.Set == p.Set }) {
+			p.Close()
+		}
+	}
+	u.parts, u.binding = slices.Clone(parts), 0
+}
+
+// Close closes every part.
+func (u *Union) Close() {
+	for _, p := range u.parts {
+		p.Close()
+	}
+}
+
+// limitKey is what makes two readings of different parts the same limit.
+type limitKey struct {
+	name       event.LimitName
+	scope      event.Scope
+	accounting event.Accounting
+	level      string
+}
+
+// Read is [Set.Read] of all parts. A limit that slurmstepd holds a step to has
+// the step's name as its level.
+func (u *Union) Read(sample *rss.Sample) []event.Limit {
+	if len(u.parts) == 1 && u.parts[0].Name == "" {
+		return u.parts[0].Read(sample)
+	}
+	var out []event.Limit
+	at := map[limitKey]int{} // index in out
+	from := map[limitKey]int{}
+	seen := map[event.LimitName]int{} // parts that have a limit of that name
+	for i, p := range u.parts {
+		for _, l := range p.Read(sample) {
+			l.Binding = false
+			if l.Name == event.LimitSlurm {
+				l.Level = p.Name
+			}
+			k := limitKey{l.Name, l.Scope, l.Accounting, l.Level}
+			seen[l.Name]++
+			if j, twice := at[k]; !twice {
+				at[k], from[k] = len(out), i
+				out = append(out, l)
+			} else if l.Limit < out[j].Limit { // --limit as a share: of the least
+				out[j], from[k] = l, i
+			}
+		}
+	}
+	// The node's own limit holds where no cgroup stands before it: one step's
+	// cgroup is the job's.
+	if n := seen[event.LimitNode]; n > 0 && n < len(u.parts) {
+		out = slices.DeleteFunc(out, func(l event.Limit) bool { return l.Name == event.LimitNode })
+	}
+	order(out)
+	u.binding = 0
+	binding := event.Limit{}
+	if len(out) > 0 && rank(out[0].Name) == 0 {
+		out[0].Binding = true
+		binding = out[0]
+		u.binding = from[limitKey{binding.Name, binding.Scope, binding.Accounting, binding.Level}]
+	}
+	u.parts[u.binding].remember(sample, binding)
+	return out
+}
+
+// Fast is [Set.Fast] of the part that has the binding limit.
+func (u *Union) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
+	return u.parts[u.binding].Fast(now, threshold, sum)
+}
+
+// Extra is [Set.Extra] of all parts, each process once.
+func (u *Union) Extra(r *proctree.Reader, tree []rss.Proc) (procs []rss.Proc, gaps rss.Gaps) {
+	for _, p := range u.parts {
+		more, g := p.Extra(r, tree)
+		gaps = gaps.Add(g)
+		for _, q := range more {
+			if !slices.ContainsFunc(procs, func(o rss.Proc) bool { return o.ID == q.ID }) {
+				procs = append(procs, q)
+			}
+		}
+	}
+	return procs, gaps
+}
+
+// Warnings is [Set.Warnings] of all parts; what several say alike the caller
+// tells once.
+func (u *Union) Warnings() (all []Warning) {
+	for _, p := range u.parts {
+		all = append(all, p.Warnings()...)
+	}
+	return all
+}
+
+// OOMKills is [Set.OOMKills] of all parts, each level once.
+func (u *Union) OOMKills() (all []Kills) {
+	for _, p := range u.parts {
+		for _, k := range p.OOMKills() {
+			if !slices.ContainsFunc(all, func(o Kills) bool { return o.Level == k.Level }) {
+				all = append(all, k)
+			}
+		}
+	}
+	return all
+}
+
+// NeedsPSS says that some limit is compared in PSS.
+func (u *Union) NeedsPSS() bool { return u.any((*Set).NeedsPSS) }
+
+// SumsByPPID is [Set.SumsByPPID] of any part.
+func (u *Union) SumsByPPID() bool { return u.any((*Set).SumsByPPID) }
+
+// LeftOpen is [Set.LeftOpen] of any part.
+func (u *Union) LeftOpen() bool { return u.any((*Set).LeftOpen) }
+
+func (u *Union) any(f func(*Set) bool) bool {
+	return slices.ContainsFunc(u.parts, func(p Part) bool { return f(p.Set) })
+}
+
+// Job returns the Slurm job, of the first part where there are several.
+func (u *Union) Job() (slurm.Job, bool) { return u.parts[0].Job() }
+
+// SetEnforcement is [Set.SetEnforcement] of all parts.
+func (u *Union) SetEnforcement(e slurm.Enforcement, err error) {
+	for _, p := range u.parts {
+		p.SetEnforcement(e, err)
+	}
+}
+
+// SetEnd is [Set.SetEnd] of all parts.
+func (u *Union) SetEnd(t time.Time) {
+	for _, p := range u.parts {
+		p.SetEnd(t)
+	}
+}
