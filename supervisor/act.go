@@ -20,22 +20,31 @@ type inFlight struct {
 	before   event.Limit  // the limit as it was
 	actedOn  []rss.Proc   // the processes acted on, as they were
 	pool     []rss.ProcID // all workers of the pool before one was signalled
+
+	result *action.Result // it has ended, and what it brought is being measured
+	until  time.Duration  // … until then at most
 }
+
+// settling is how long the outcome of an action waits for readings of PSS that
+// tell what it brought.
+const settling = time.Second
 
 // decide begins what the ladder decided.
 func (w *watcher) decide(d event.Decision) {
+	d.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameDecision}
 	w.put(event.NameDecision, func(h event.Head) any {
-		d := d
 		d.Head = h
 		return d
 	})
 	l := meant(w.readings, d.Limit, d.Used, d.LimitSize)
-	if d.Action == event.ActionWarn {
-		if d.Limit != event.LimitTime && l != nil {
-			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), memory(l)+forecast(&d))
-		} else if d.ETA != nil {
-			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), "the job's time ends in "+about(*d.ETA))
+	switch d.Action {
+	case event.ActionWarn:
+		if d.Limit == event.LimitTime || l != nil {
+			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+forecast(&d))
 		}
+		return
+	case event.ActionSignal, event.ActionExec:
+		w.ask(d, l)
 		return
 	}
 	if l == nil {
@@ -59,11 +68,43 @@ func (w *watcher) decide(d event.Decision) {
 		w.beginTrim(f, l)
 	case event.ActionRecycle:
 		w.beginRecycle(f, l)
+	case event.ActionGC:
+		w.beginCollect(f)
 	case event.ActionStop:
 		w.beginStop(f, l)
 	default:
 		w.finish(action.Result{Reason: event.ReasonUnsupported})
 	}
+}
+
+// ask carries out what only asks somebody: nothing is in flight after it.
+func (w *watcher) ask(d event.Decision, l *event.Limit) {
+	switch {
+	case w.Settings.DryRun:
+		w.answer(d, l, action.Result{Reason: event.ReasonDryRun})
+	case d.Action == event.ActionSignal:
+		w.signal(d, l)
+	default:
+		w.exec(d, l)
+	}
+}
+
+// answer says what came of a decision that only asked somebody. It frees
+// nothing by itself, and what is freed later is nobody's to claim.
+func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
+	o := event.Outcome{Decision: d.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID, Before: d.Used, After: d.Used, Duration: r.Took.Seconds(), Exit: r.Exit}
+	w.publish(&d, &o)
+	w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+": "+outcome(&d, &o))
+}
+
+// publish sums an outcome up and writes it.
+func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
+	w.sum.acted(d.Action, o)
+	w.put(event.NameOutcome, func(h event.Head) any {
+		o := *o
+		o.Head = h
+		return o
+	})
 }
 
 // beginStop stops the command, unless it cannot be stopped or has ended: the
@@ -93,12 +134,22 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 	var pids []int
 	for _, m := range w.workers.mappers(&w.last, l.Accounting) {
-		if m.CountedMapped > trimFloor {
+		if w.workers.trimmable(m) > 0 {
 			pids = append(pids, m.ID.PID)
 			f.actedOn = append(f.actedOn, *w.last.Find(m.ID.PID))
 		}
 	}
 	f.running = action.Trim(w.loader, pids, f.began)
+}
+
+func (w *watcher) beginCollect(f *inFlight) {
+	pids, trainers := w.workers.collectors()
+	for _, pid := range pids {
+		if p := w.last.Find(pid); p != nil {
+			f.actedOn = append(f.actedOn, *p)
+		}
+	}
+	f.running = action.Collect(w.loader, pids, trainers, f.began)
 }
 
 func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
@@ -119,29 +170,53 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	f.running = action.Recycle(w.loader, pids[i], mode, f.began)
 }
 
-// kill signals exactly one process.
+// kill signals a process of the tree.
 func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
+	if w.Attached != nil {
+		return w.killAttached(id, sig)
+	}
+	return w.killOne(id, sig)
+}
+
+// killOne signals exactly one process.
+func (w *watcher) killOne(id rss.ProcID, sig syscall.Signal) error {
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }
 
 // stepAction looks whether the action in flight has ended.
 func (w *watcher) stepAction() {
-	if w.flight == nil || w.flight.running == nil {
+	f := w.flight
+	if f == nil || f.running == nil {
 		return
 	}
-	r, done := w.flight.running.Step(action.World{Now: w.last.Mono, Sample: &w.last, Said: w.said})
-	w.said = nil
-	if done {
+	if f.result == nil {
+		r, done := f.running.Step(action.World{Now: w.last.Mono, Sample: &w.last, Said: w.said})
+		w.said = nil
+		if !done {
+			return
+		}
 		// The last sample may be older than what ended the action.
 		w.read()
-		w.finish(r)
+		f.result, f.until = &r, w.now()+settling
 	}
+	if f.result.OK && w.now() < f.until && w.vague(&f.before) {
+		return
+	}
+	w.finish(*f.result)
+}
+
+// vague says that what a limit stands at is not known well enough to measure
+// by: a worker that ended has left its shared pages to the others, and only
+// new readings of PSS tell.
+func (w *watcher) vague(before *event.Limit) bool {
+	l := same(w.readings, before)
+	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= policy.MinGain(0)
 }
 
 // finish measures what an action brought and says so.
 func (w *watcher) finish(r action.Result) {
 	f, o := w.conclude(r)
-	w.voice.say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(f.decision.Action, &o))
+	w.voice.say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(&f.decision, &o))
 }
 
 // conclude ends the action in flight without a line on stderr.
@@ -156,22 +231,24 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	}
 	if l := same(w.readings, &f.before); l != nil {
 		o.After = l.Used
+		if l.Accounting == event.AccountingPSS {
+			o.After = l.UsedMax // what is certain
+		}
 	}
 	if r.OK {
 		// Others grow meanwhile, so the limit's own fall understates what the
 		// processes acted on gave back; both are measured.
-		o.Freed = max(o.Before.Sub(o.After), w.givenBack(f))
+		o.Freed = o.Before.Sub(o.After)
+		given := w.givenBack(f)
+		if f.before.Accounting != event.AccountingPSS { // there they may have given it to others
+			o.Freed = max(o.Freed, given)
+		}
 	}
 	w.ladder.Done(o)
 	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
 		w.sum.forked++
 	}
-	w.sum.acted(f.decision.Action, &o)
-	w.put(event.NameOutcome, func(h event.Head) any {
-		o := o
-		o.Head = h
-		return o
-	})
+	w.publish(&f.decision, &o)
 	return f, o
 }
 
@@ -218,7 +295,7 @@ func (w *watcher) skipped(s policy.Skipped) {
 		w.sum.skipped++ // else no rung was crossed: there is none
 	}
 	l := meant(w.readings, s.Limit, s.Used, s.LimitSize)
-	if l == nil {
+	if l == nil && s.Limit != event.LimitTime {
 		return
 	}
 	why := string(s.Reason)
@@ -234,5 +311,9 @@ func (w *watcher) skipped(s policy.Skipped) {
 	if !w.voice.once("skip", s.Rule+string(s.Limit)+why) {
 		return
 	}
-	w.voice.say(w.now(), "skip", memory(l)+": "+string(s.Action)+" is of no use ("+why+")")
+	text := string(s.Action) + " is of no use"
+	if s.Action == event.ActionSignal {
+		text = string(s.Action) + "=" + s.Arg + " is sent to nobody"
+	}
+	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.Limit, ETA: s.ETA}, l)+": "+text+" ("+why+")")
 }

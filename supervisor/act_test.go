@@ -54,8 +54,8 @@ func TestCanTrim(t *testing.T) {
 	if h := none.canTrim(none.user()); h.OK || h.Reason != event.ReasonNoWorker {
 		t.Errorf("no hello: %+v", h)
 	}
-	if h := none.can(policy.Rule{Action: event.ActionGC}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
-		t.Errorf("gc: %+v", h)
+	if h := none.can(policy.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
+		t.Errorf("requeue: %+v", h)
 	}
 }
 

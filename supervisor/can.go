@@ -30,6 +30,13 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 		return w.canTrim(l)
 	case event.ActionRecycle:
 		return w.canRecycle(l)
+	case event.ActionGC:
+		return w.canCollect(l)
+	case event.ActionExec:
+		return policy.Help{OK: true}
+	case event.ActionSignal:
+		_, h := w.receivers(r)
+		return h
 	}
 	return policy.Help{Reason: event.ReasonUnsupported}
 }
@@ -39,7 +46,7 @@ func (w *watcher) canTrim(l *event.Limit) policy.Help {
 	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
 	case !w.Settings.Trim || w.loader == nil:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: "no loader hook"}
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
 	}
 	mappers := w.workers.mappers(&w.last, l.Accounting)
 	if len(mappers) == 0 {
@@ -47,12 +54,36 @@ func (w *watcher) canTrim(l *event.Limit) policy.Help {
 	}
 	var gain rss.Bytes
 	for _, m := range mappers {
-		gain += m.CountedMapped.Sub(trimFloor)
+		gain += w.workers.trimmable(m)
 	}
 	if gain == 0 {
 		return policy.Help{Reason: event.ReasonNothing}
 	}
 	return policy.Help{OK: true, Gain: gain}
+}
+
+// canCollect answers for gc, which gives anonymous memory back: every way of
+// adding memory up counts that but the virtual size, of which little goes.
+func (w *watcher) canCollect(l *event.Limit) policy.Help {
+	switch {
+	case !memoryLimit(l.Name) || l.Accounting == event.AccountingVirtual:
+		return policy.Help{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
+	case w.loader == nil:
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
+	}
+	if pids, _ := w.workers.collectors(); len(pids) == 0 {
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
+	}
+	return policy.Help{OK: true} // how much is garbage nobody knows before
+}
+
+// memoryLimit says whether a limit is one on memory that processes hold.
+func memoryLimit(name event.LimitName) bool {
+	switch name {
+	case event.LimitCgroup, event.LimitThrottle, event.LimitSlurm, event.LimitUser, event.LimitNode:
+		return true
+	}
+	return false
 }
 
 func (w *watcher) canRecycle(l *event.Limit) policy.Help {

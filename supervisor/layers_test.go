@@ -19,19 +19,21 @@ const module = "github.com/rsswarden/rsswarden"
 var layers = map[string][]string{
 	"cmd/rsswarden": {"*"},
 
-	"rss":          {},
-	"rss/proctree": {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
-	"rss/cgroup":   {"rss", "golang.org/x/sys"},
-	"rss/rsstest":  {"rss", "golang.org/x/tools/txtar"},
+	"rss":                  {},
+	"rss/proctree":         {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
+	"rss/cgroup":           {"rss", "golang.org/x/sys"},
+	"rss/rsstest":          {"rss", "golang.org/x/tools/txtar"},
+	"rss/rsstest/debian13": {},
 
 	"slurm":           {},
-	"slurm/slurmtest": {"slurm", "golang.org/x/sys"},
+	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian13"},
 
 	"supervisor": {
 		"rss", "rss/proctree", "rss/cgroup", "slurm", "golang.org/x/sys", "go.uber.org/zap",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold",
 	},
+	"supervisor/config":      {"github.com/pelletier/go-toml"},
 	"supervisor/event":       {"rss"},
 	"supervisor/hold":        {"golang.org/x/sys"},
 	"supervisor/limit":       {"rss", "rss/proctree", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},

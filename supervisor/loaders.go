@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -23,6 +24,7 @@ func (w *watcher) heard(s loader.Said) {
 	})
 	switch s.What {
 	case event.LoaderTrimmed:
+		w.workers.trimmed(&s, &w.last)
 		if s.Request == 0 {
 			w.sum.budgetTrims += max(s.Count, 1)
 			w.sum.budgetFreed += s.Freed
@@ -30,6 +32,11 @@ func (w *watcher) heard(s loader.Said) {
 	case event.LoaderRecycled:
 		if s.New != 0 {
 			w.workers.took[s.Worker] = s.New
+		}
+		if s.Reason == string(event.ReasonDeferred) && !s.Old {
+			w.sum.recycles++ // no action waited for it
+			w.sum.forked++
+			w.sum.paused += time.Duration(s.Paused * float64(time.Second))
 		}
 	case event.LoaderHello:
 		if t := w.trainer(s.PID); t != nil && !t.CanRecycle && w.voice.once("hello", t.Why) {

@@ -38,6 +38,10 @@ func (w *watcher) loop() {
 			continue
 		case a := <-w.asked:
 			w.answered(a)
+		case r := <-w.programs.Ended():
+			w.ran(r)
+			w.programs.Next()
+			continue // nothing that is measured has changed
 		case <-w.news.woken():
 			if !w.poll() && len(w.said) == 0 {
 				continue // the timer runs on: news must not put looks off
@@ -83,6 +87,7 @@ func (w *watcher) full() {
 	w.poll()
 	w.read()
 	w.step()
+	w.pss.hurry(w.straddles() || w.flight != nil)
 	now := w.now()
 	for _, warning := range w.limits.Warnings() {
 		w.fault(warning.Part, &said{warning.Text})
@@ -101,7 +106,7 @@ func (s *said) Error() string { return s.text }
 func (w *watcher) read() {
 	at := time.Now()
 	now := at.Sub(w.started)
-	procs, gaps, err := w.tree.Tree(w.command)
+	procs, gaps, err := w.tree.Trees(w.roots())
 	if err != nil {
 		w.fault("proctree", err)
 		// A tree that is a little old is nearer to the truth than none.

@@ -99,6 +99,21 @@ func (r *pssReader) take(now time.Duration, got pssRead) {
 	r.ask(now)
 }
 
+// hurry lets readings take more of a core for as long as it depends on them
+// what is to be done.
+func (r *pssReader) hurry(on bool) {
+	if r == nil {
+		return
+	}
+	r.budget.Share = 0
+	if on {
+		r.budget.Share = hurriedShare
+	}
+}
+
+// hurriedShare is the part of a core that readings of PSS may take then.
+const hurriedShare = 0.05
+
 // ask asks for what is due, if anything is and the goroutine is free: so there
 // is room in asks.
 func (r *pssReader) ask(now time.Duration) {

@@ -219,3 +219,8 @@ func (s *stand) user() *event.Limit {
 	s.t.Fatal("no reading of --limit")
 	return nil
 }
+
+// trainerHas gives the trainer of [stand.trainer] so much.
+func (s *stand) trainerHas(id rss.ProcID, anon rss.Bytes) {
+	s.fs.Put(rsstest.Process{PID: id.PID, Parent: theCommand, Start: id.Start, Comm: "python", Anon: anon})
+}

@@ -24,6 +24,9 @@ type summary struct {
 	stopped     bool
 	skipped     int
 	trims       int // outcomes of trim rules
+	collected   int // … of gc rules
+	asked       int // signals that trainers got by rules, several at once counted as one
+	ran         int // commands of exec= rules that ended well
 	recycles    int
 	forked      int // of the recycles, those through the loader hook
 	failed      int
@@ -84,7 +87,7 @@ func raise(peak **rss.Bytes, v rss.Bytes) {
 // acted takes in what an action brought.
 func (s *summary) acted(a event.Action, o *event.Outcome) {
 	switch {
-	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, a == event.ActionStop && o.OK:
+	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, a == event.ActionStop && o.OK:
 		return
 	case !o.OK:
 		s.failed++
@@ -93,6 +96,12 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 		s.trims++
 	case a == event.ActionRecycle:
 		s.recycles++
+	case a == event.ActionGC:
+		s.collected++
+	case a == event.ActionSignal:
+		s.asked++
+	case a == event.ActionExec:
+		s.ran++
 	}
 	s.freed += o.Freed
 	s.paused += time.Duration(o.Paused * float64(time.Second))
@@ -112,19 +121,23 @@ func (w *watcher) end(exit *hold.Exit) {
 		}
 		w.conclude(r)
 	}
+	for _, r := range w.programs.Close(lastPatience) {
+		w.ran(r)
+	}
 	s := &w.sum
 	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
 	run := policy.Run{
 		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
+		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}
-	for i, k := range w.limits.OOMKills() {
+	for _, k := range w.limits.OOMKills() {
 		// A level's count includes the levels below it on cgroup v2: above the
 		// job they are others', whose processes are none of its own.
-		if i == 0 || k.Scope != event.ScopeCgroup {
+		if k.Leaf || k.Scope != event.ScopeCgroup {
 			run.OOMKills = max(run.OOMKills, k.OOMKill)
 		}
 	}
@@ -142,6 +155,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	if s.stopped {
 		out.By, out.Code, out.Signal = "rsswarden", &w.Settings.StopStatus, nil
+	}
+	if w.Attached != nil {
+		w.lastEvent(&out, exit != nil)
 	}
 	advice := policy.Advise(run)
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
@@ -169,7 +185,11 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	case exit != nil:
 		how = fmt.Sprintf("exit status %d", exit.Code)
 	}
-	lines := []string{fmt.Sprintf("%s after %s; peaks of its tree: %s", how, short(w.now()), peaks(&s.peaks))}
+	how += " after " + short(w.now())
+	if w.Attached != nil {
+		how = w.lastWords(exit != nil)
+	}
+	lines := []string{fmt.Sprintf("%s; peaks of its tree: %s", how, peaks(&s.peaks))}
 	if s.nearest != nil {
 		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
 	}
@@ -234,6 +254,15 @@ func (s *summary) deeds() string {
 	}
 	if s.recycles > 0 {
 		parts = append(parts, fmt.Sprintf("recycled %s", many(s.recycles, "worker")))
+	}
+	if s.collected > 0 {
+		parts = append(parts, "collected garbage "+times(s.collected))
+	}
+	if s.asked > 0 {
+		parts = append(parts, "asked by a signal "+times(s.asked))
+	}
+	if s.ran > 0 {
+		parts = append(parts, "ran "+many(s.ran, "command")+" of exec=")
 	}
 	if s.failed > 0 {
 		parts = append(parts, many(s.failed, "action")+" did not work")

@@ -53,6 +53,7 @@ func TestDeeds(t *testing.T) {
 	}{
 		{summary{}, ""},
 		{summary{trims: 1, failed: 1, freed: rss.GiB}, "done: trimmed once, 1 action did not work; freed 1.00 GiB in all"},
+		{summary{collected: 2, asked: 1, ran: 3}, "done: collected garbage 2 times, asked by a signal once, ran 3 commands of exec="},
 		{summary{recycles: 2, forked: 2, freed: rss.GiB, paused: 14 * time.Millisecond},
 			"done: recycled 2 workers; freed 1.00 GiB in all, trainer paused 14 ms in all; data order kept, random draws inside replaced workers changed"},
 		{summary{budgetTrims: 12, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},

@@ -39,6 +39,7 @@ type Options struct {
 	Self     int    // PID of the watcher
 	Lookup   func(string) (string, bool)
 	Log      *zap.Logger
+	Attached *Attached // nil for a command of ours
 }
 
 // Holder is the holder as the watcher sees it: [hold.Link] outside tests.
@@ -56,10 +57,11 @@ type Holder interface {
 type watcher struct {
 	Options
 	command rss.ProcID
+	tasks   []rss.ProcID // of a job that is watched as a whole; else nil
 	started time.Time
 
 	tree   *proctree.Reader
-	limits *limit.Set
+	limits *limit.Union
 	ladder *policy.State
 	loader *loader.Control // nil where loaders are not talked to
 	pool   *matcher        // nil without --worker-match
@@ -80,6 +82,7 @@ type watcher struct {
 	rates    map[limitID]*policy.Rate
 	said     []action.Said // by loaders, since the action in flight looked last
 	flight   *inFlight
+	programs *programs
 	workers  workforce
 	sum      summary
 }
@@ -111,14 +114,17 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		tree:    proctree.New(opt.Proc),
 		watched: -1,
 		rates:   map[limitID]*policy.Rate{},
-		workers: newWorkforce(),
+		workers: newWorkforce(opt.Proc),
 		voice:   newVoice(opt.Log),
 	}
+	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
 		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
-	w.sum.watched = begin.Attempt <= 1
+	// Where it cannot be read all workers count as seen fresh.
+	w.workers.from, _ = proctree.StartTime(opt.Proc, opt.Self)
+	w.sum.watched = begin.Attempt <= 1 && opt.Attached == nil
 	if w.Settings.Events != "" {
 		w.stream = event.NewStream(w.Settings.Events, func(err error) {
 			opt.Log.Warn(fmt.Sprintf("%v; the command runs on", err))
@@ -137,13 +143,7 @@ func (w *watcher) open(begin hold.Begin) {
 	var faults []limit.Warning
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
-	w.limits, warnings = limit.Find(context.Background(), limit.Config{
-		Proc: w.Proc, Sys: w.Sys, PID: begin.Holder,
-		Self: []int{begin.Holder, w.Self},
-		User: s.Limit, UserShare: s.LimitShare, Accounting: s.Accounting,
-		Lookup: w.Lookup,
-		Slurm:  slurm.Search{Lookup: w.Lookup, ReadFile: readWithin},
-	})
+	w.limits, warnings = w.find(begin)
 	var rules []policy.Rule
 	for _, text := range s.Rules {
 		r, err := policy.ParseRule(text)
@@ -164,6 +164,11 @@ func (w *watcher) open(begin hold.Begin) {
 			fault("loader", err)
 		} else if w.news, err = newNotifier(s.Dir); err != nil {
 			fault("inotify", err)
+		}
+	}
+	if w.loader != nil {
+		if err := w.loader.SetPrivate(s.TrimPrivate); err != nil {
+			fault("loader", err)
 		}
 	}
 	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
@@ -209,11 +214,19 @@ func (w *watcher) follow() {
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
 	w.put(event.NameStart, func(h event.Head) any {
-		return event.Start{
+		e := event.Start{
 			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
 			Settings: s.Origins, Limits: w.readings, Restarts: max(begin.Attempt-1, 0),
 		}
+		if w.Attached != nil {
+			e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
+		}
+		return e
 	})
+	if w.Attached != nil {
+		w.sayAttached()
+		return
+	}
 	if begin.Attempt > 1 {
 		w.Log.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
@@ -262,7 +275,7 @@ type answer struct {
 func (w *watcher) askScontrol() {
 	job, ok := w.limits.Job()
 	open := w.limits.LeftOpen()
-	if !ok || job.LocalID != 0 || !open && !job.End.IsZero() {
+	if !ok || job.LocalID != 0 && w.Attached == nil || !open && !job.End.IsZero() {
 		return
 	}
 	answers := make(chan answer, 1)

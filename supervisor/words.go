@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,14 +73,46 @@ func place(source string) string {
 // memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
 // (slurmstepd kills on summed RSS; limit from RLIMIT_RSS)".
 func memory(l *event.Limit) string {
-	return fmt.Sprintf("memory %s of %v %s", percent(l.Used, l.Limit), l.Limit, against(l))
+	of := ""
+	if l.Name == event.LimitSlurm && l.Level != "" {
+		of = " of step " + l.Level
+	}
+	return fmt.Sprintf("memory %s of %v%s %s", percent(l.Used, l.Limit), l.Limit, of, against(l))
+}
+
+// occasion is the front of every line about a decision: l is the limit it is
+// about, which the job's end is not read as.
+func occasion(d *event.Decision, l *event.Limit) string {
+	switch {
+	case d.Limit == event.LimitTime && d.ETA != nil:
+		return "the job's time ends in " + about(*d.ETA)
+	case l == nil:
+		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
+	}
+	return memory(l)
+}
+
+// processes names processes: "process 12", "processes 12, 13 and 14".
+func processes(list []*rss.Proc) string {
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = strconv.Itoa(p.ID.PID)
+	}
+	switch n := len(names); n {
+	case 0:
+		return "no process"
+	case 1:
+		return "process " + names[0]
+	default:
+		return "processes " + strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
 }
 
 func percent(used, limit rss.Bytes) string { return fmt.Sprintf("%.0f %%", 100*used.Of(limit)) }
 
 // forecast says when a limit will be reached, as a range.
 func forecast(d *event.Decision) string {
-	if d.ETA == nil {
+	if d.ETA == nil || d.Limit == event.LimitTime {
 		return ""
 	}
 	text := "; at this rate full in " + about(*d.ETA)
@@ -134,7 +167,11 @@ func command(args []string, n int) string {
 // least room. Which one is nearest in proportion means nothing before the
 // command has grown.
 func watching(s *Settings, pid int, limits []event.Limit) string {
-	text := fmt.Sprintf("watching %s (process %d): ", command(s.Command, 60), pid)
+	return fmt.Sprintf("watching %s (process %d): %s", command(s.Command, 60), pid, room(limits))
+}
+
+// room names the limit that leaves the least room.
+func room(limits []event.Limit) string {
 	var least *event.Limit
 	for i := range limits {
 		l := &limits[i]
@@ -144,9 +181,9 @@ func watching(s *Settings, pid int, limits []event.Limit) string {
 		least = l
 	}
 	if least == nil {
-		return text + "nothing here limits its memory"
+		return "nothing here limits its memory"
 	}
-	return text + fmt.Sprintf("%v may be used, %s are %s", least.Limit, percent(least.Used, least.Limit), against(least))
+	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, percent(least.Used, least.Limit), against(least))
 }
 
 // noExec warns that signals of Slurm will not arrive: slurmstepd sends them to
@@ -164,21 +201,37 @@ func noExec(job slurm.Job, ok bool, parent string) string {
 var did = map[event.Action]string{
 	event.ActionTrim:    "workers trimmed",
 	event.ActionRecycle: "recycled worker",
+	event.ActionGC:      "garbage collected",
 	event.ActionStop:    "stopped the command",
 }
 
 // outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
 // trainer paused 7 ms".
-func outcome(a event.Action, o *event.Outcome) string {
+func outcome(d *event.Decision, o *event.Outcome) string {
+	name := string(d.Action)
+	if d.Arg != "" {
+		name += "=" + command([]string{d.Arg}, 40)
+	}
 	if o.Reason == event.ReasonDryRun {
-		return "would " + string(a) + " (dry run)"
+		return "would " + name + " (dry run)"
 	}
-	text := did[a]
+	if o.OK && o.Detail != "" {
+		switch d.Action {
+		case event.ActionSignal:
+			return strings.TrimSuffix(d.Arg, "@rank0") + " sent to " + o.Detail
+		case event.ActionExec:
+			return name + ": " + o.Detail
+		}
+	}
+	text := did[d.Action]
 	if !o.OK {
-		text = string(a)
+		text = name
 	}
-	if o.PID != 0 {
+	if o.PID != 0 && d.Action != event.ActionExec {
 		text += fmt.Sprintf(" %d", o.PID)
+	}
+	if o.Reason == event.ReasonDeferred {
+		return text + ": " + string(o.Reason)
 	}
 	if !o.OK {
 		text += " did not work: " + string(o.Reason)

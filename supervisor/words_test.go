@@ -47,18 +47,23 @@ func TestMemorySaysWhoComparesWhat(t *testing.T) {
 func TestOutcomeSentences(t *testing.T) {
 	for _, test := range []struct {
 		action event.Action
+		arg    string
 		o      event.Outcome
 		want   string
 	}{
-		{event.ActionRecycle, event.Outcome{OK: true, PID: 4711, Freed: 612 * rss.MiB, Paused: 0.007},
+		{event.ActionRecycle, "", event.Outcome{OK: true, PID: 4711, Freed: 612 * rss.MiB, Paused: 0.007},
 			"recycled worker 4711, freed 612 MiB, trainer paused 7 ms"},
-		{event.ActionTrim, event.Outcome{OK: true, Freed: 2 * rss.GiB}, "workers trimmed, freed 2.00 GiB"},
-		{event.ActionStop, event.Outcome{OK: true}, "stopped the command, freed 0 B"},
-		{event.ActionRecycle, event.Outcome{PID: 4711, Reason: event.ReasonTimeout}, "recycle 4711 did not work: no answer in time"},
-		{event.ActionTrim, event.Outcome{Reason: event.ReasonError, Detail: "no such file"}, "trim did not work: error, no such file"},
-		{event.ActionStop, event.Outcome{Reason: event.ReasonDryRun}, "would stop (dry run)"},
+		{event.ActionTrim, "", event.Outcome{OK: true, Freed: 2 * rss.GiB}, "workers trimmed, freed 2.00 GiB"},
+		{event.ActionStop, "", event.Outcome{OK: true}, "stopped the command, freed 0 B"},
+		{event.ActionRecycle, "", event.Outcome{PID: 4711, Reason: event.ReasonTimeout}, "recycle 4711 did not work: no answer in time"},
+		{event.ActionTrim, "", event.Outcome{Reason: event.ReasonError, Detail: "no such file"}, "trim did not work: error, no such file"},
+		{event.ActionStop, "", event.Outcome{Reason: event.ReasonDryRun}, "would stop (dry run)"},
+		{event.ActionSignal, "USR2@rank0", event.Outcome{OK: true, PID: 12, Detail: "process 12"}, "USR2 sent to process 12"},
+		{event.ActionSignal, "USR2", event.Outcome{Reason: event.ReasonVanished}, "signal=USR2 did not work: process has ended"},
+		{event.ActionSignal, "USR2", event.Outcome{Reason: event.ReasonDryRun}, "would signal=USR2 (dry run)"},
+		{event.ActionGC, "", event.Outcome{OK: true, Freed: rss.GiB}, "garbage collected, freed 1.00 GiB"},
 	} {
-		if got := outcome(test.action, &test.o); got != test.want {
+		if got := outcome(&event.Decision{Action: test.action, Arg: test.arg}, &test.o); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)
 		}
 	}

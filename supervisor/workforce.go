@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +16,17 @@ type workforce struct {
 	trainers []loader.Trainer
 	staff    map[int]*worker // living workers by PID
 	took     map[int]int     // PID of the replacement by that of the worker it replaced
+	roles    roles
+
+	// left is what the last trim of a process left it of mapped files and shared
+	// memory, by PID: what cannot be trimmed.
+	left map[int]rss.Bytes
+
+	// from is when this watcher started, in clock ticks since boot. A worker of
+	// a pool that is older was not seen fresh; young is the smallest that was,
+	// and stands for what those have had.
+	from  uint64
+	young *rss.Proc
 
 	// leastFile is the least file-mapped memory any worker had when it was
 	// seen first: what a fresh one has in libraries alone.
@@ -32,8 +44,9 @@ type worker struct {
 	able    bool          // it can be recycled
 }
 
-func newWorkforce() workforce {
-	return workforce{staff: map[int]*worker{}, took: map[int]int{}}
+// newWorkforce reads environments under proc.
+func newWorkforce(proc string) workforce {
+	return workforce{staff: map[int]*worker{}, took: map[int]int{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -52,6 +65,9 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		e := f.staff[pid]
 		if e == nil || e.id != p.ID {
 			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono}
+			if trainer == 0 && p.ID.Start >= f.from && (f.young == nil || p.RSS < f.young.RSS) {
+				f.young = &e.first
+			}
 			if f.leastFile == 0 || p.File < f.leastFile {
 				f.leastFile = p.File
 			}
@@ -80,6 +96,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 		join(id.PID, 0, true)
 	}
+	f.roles.assign(s, f.hello)
 	for old, replacement := range f.took {
 		if e := alive[replacement]; e != nil {
 			e.fresh = true
@@ -91,6 +108,12 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 	}
 	f.staff = alive
+	maps.DeleteFunc(f.left, func(pid int, _ rss.Bytes) bool { return s.Find(pid) == nil })
+}
+
+// hello tells whether the hook is in a process.
+func (f *workforce) hello(id rss.ProcID) bool {
+	return slices.ContainsFunc(f.trainers, func(t loader.Trainer) bool { return t.ID == id })
 }
 
 // leaving lists the workers that were replaced and still live.
@@ -127,7 +150,13 @@ func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 // anonymous memory, which a cgroup is not charged for again.
 func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Bytes {
 	if e.trainer == 0 {
-		return counted(&e.first, a)
+		switch {
+		case e.id.Start >= f.from:
+			return counted(&e.first, a)
+		case f.young != nil:
+			return counted(f.young, a)
+		}
+		return 0 // not known: the first that is replaced will tell
 	}
 	t := s.Find(e.trainer)
 	if t == nil {
@@ -165,6 +194,25 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([
 		pids = append(pids, p.ID.PID)
 	}
 	return list, pids
+}
+
+// trimmed notes what a trim could not take. Shared memory is no part of what
+// is mapped from files.
+func (f *workforce) trimmed(s *loader.Said, last *rss.Sample) {
+	if p := last.Find(s.Worker); p != nil && !s.Old {
+		f.left[s.Worker] = max(s.After.Sub(p.Shmem), 1)
+	}
+}
+
+// trimmable is what a trim of m may give back of what a limit counts: not its
+// libraries, nor what the last trim could not take, such as private mappings
+// without --trim-private.
+func (f *workforce) trimmable(m policy.Worker) rss.Bytes {
+	left := f.left[m.ID.PID]
+	if left == 0 {
+		left = trimFloor
+	}
+	return m.CountedMapped.Sub(left.Scale(m.CountedMapped.Of(m.Mapped)))
 }
 
 // mappers returns the processes that fetch data through the hook, and how much

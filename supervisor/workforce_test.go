@@ -15,7 +15,7 @@ func proc(pid int, anon, file rss.Bytes) rss.Proc {
 
 // staffed is a workforce of one trainer, PID 1, with the workers 11 and 12.
 func staffed(workers ...int) workforce {
-	f := newWorkforce()
+	f := newWorkforce("/proc")
 	f.trainers = []loader.Trainer{{
 		ID: rss.ProcID{PID: 1, Start: 1}, CanRecycle: true,
 		Loaders: []loader.Loader{{N: 1, NumWorkers: len(workers), CanRecycle: true, Workers: workers}},

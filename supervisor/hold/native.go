@@ -42,6 +42,10 @@ func given() (ignored, blocked signalSet) {
 // brought returns the signals that were waiting when this program was executed.
 func brought() signalSet { return signalSet(C.hold_early.pending) }
 
+// Environ returns the environment as the user gave it: for programs that the
+// watcher starts.
+func Environ() []string { return shown(os.Environ()) }
+
 // child is a hold_child and the C memory it stands on.
 type child struct {
 	c    *C.struct_hold_child

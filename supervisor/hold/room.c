@@ -17,6 +17,23 @@
 enum { ROOM_FILES = 20, ROOM_TASKS = 24 };
 static const size_t room_address = (size_t)1400 << 20, room_data = (size_t)192 << 20;
 
+// Both map this much in all, nearly all of it reserved by the Go runtime and
+// never touched. Where Slurm sums virtual sizes it counts as the job's own, so
+// it must be little beside what the job may have.
+static const rlim_t room_summed = (rlim_t)64 << 30;
+
+// summed says whether Slurm's VSizeFactor is set: slurmstepd then kills on the
+// sum of virtual sizes, and gives each process its limit, which is so many
+// percent of RLIMIT_RSS, as RLIMIT_AS.
+static int summed(void) {
+	struct rlimit as, rss;
+	if (getenv("SLURM_JOB_ID") == NULL) return 0;
+	if (getrlimit(RLIMIT_AS, &as) < 0 || getrlimit(RLIMIT_RSS, &rss) < 0) return 0;
+	if (as.rlim_cur >= room_summed || rss.rlim_cur == RLIM_INFINITY || rss.rlim_cur < 100) return 0;
+	rlim_t percent = rss.rlim_cur / 100, rest = as.rlim_cur % percent;
+	return as.rlim_cur >= percent && (rest < 4096 || percent - rest < 4096);
+}
+
 static int limited(int resource) {
 	struct rlimit r;
 	return getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
@@ -72,6 +89,7 @@ static int tasks(void) {
 static const char *missing(void) {
 	if (!files()) return "open files (ulimit -n)";
 	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return "address space (ulimit -v)";
+	if (summed()) return "virtual memory, which Slurm sums (VSizeFactor)";
 	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return "data (ulimit -d)";
 	if (!tasks()) return "processes and threads (ulimit -u, pids.max)";
 	return NULL;

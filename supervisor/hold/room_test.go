@@ -3,6 +3,7 @@ package hold
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,6 +52,36 @@ func TestNoRoomStatus(t *testing.T) {
 		}
 		if s := waitStatus(t, cmd); s.ExitStatus() != test.code || !strings.Contains(stderr.String(), test.says) {
 			t.Errorf("%q: got %v, want %d with %q; stderr: %s", test.argv, s, test.code, test.says, &stderr)
+		}
+	}
+}
+
+// Slurm's VSizeFactor leaves a limit in proportion to RLIMIT_RSS as RLIMIT_AS,
+// and sums us with the job. A user's own ulimit -v counts each process alone.
+func TestNoRoomInASum(t *testing.T) {
+	const says = "too little is left of: virtual memory, which Slurm sums (VSizeFactor)"
+	for _, test := range []struct {
+		limits string
+		job    string
+		want   bool
+	}{
+		{"-m 1280000 -v 5120000", "7", true},
+		{"-m 1280000 -v 1945600", "7", true},
+		{"-m 1280000 -v 5120000", "", false},
+		{"-m 1280000 -v 5000000", "7", false},
+		{"-v 5120000", "7", false},
+		{"-m 33554432 -v 134217728", "7", false}, // 128 GiB: ours is little beside it
+	} {
+		set := strings.ReplaceAll(test.limits, " -v", " && ulimit -v")
+		cmd := exec.Command("sh", "-c", "ulimit "+set+` && exec "$@"`, "sh", self, "run", "--", "true")
+		cmd.Env = append(cmd.Environ(), "SLURM_JOB_ID="+test.job)
+		if test.job == "" {
+			cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "SLURM_JOB_ID=") })
+		}
+		// The holder of these tests takes no "--": it ends at once.
+		out, err := cmd.CombinedOutput()
+		if got := err == nil && strings.Contains(string(out), says); got != test.want {
+			t.Errorf("%s in job %q: executed in place %v, want %v: %v\n%s", test.limits, test.job, got, test.want, err, out)
 		}
 	}
 }

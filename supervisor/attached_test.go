@@ -1,0 +1,143 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+// attachedTo makes a watcher of what somebody else started.
+func attachedTo(a *Attached) func(*Options) {
+	return func(o *Options) {
+		o.Attached = a
+		o.Link.(*fakeHolder).begin.Holder = 0
+	}
+}
+
+// TestAttachedLastWords: how it ended is not known, and perhaps it has not.
+func TestAttachedLastWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		job     string
+		ended   bool
+		stopped bool
+		by      string
+		words   string
+	}{
+		"ended":    {"", true, false, "command", "process 5000001 has ended, its parent knows how; watched for "},
+		"left":     {"", false, false, "detached", "process 5000001 runs on, unwatched; watched for "},
+		"stopped":  {"", true, true, "rsswarden", "process 5000001 was stopped by rsswarden; watched for "},
+		"job":      {"46", true, false, "command", "job 46 has no process left on this node; watched for "},
+		"job left": {"46", false, false, "detached", "job 46 runs on, unwatched; watched for "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, attachedTo(&Attached{Job: c.job, Cannot: []string{"it is so"}, NoHook: "because"}))
+			s.sum.stopped = c.stopped
+			var exit *hold.Exit
+			if c.ended {
+				exit = &hold.Exit{}
+			}
+			s.end(exit)
+			all := s.events()
+			end, start := named(all, event.NameExit)[0], named(all, event.NameStart)[0]
+			if end["by"] != c.by || end["code"] != nil || end["signal"] != nil {
+				t.Errorf("exit %v", end)
+			}
+			if !c.stopped && end["verdict"] != "unwatched" {
+				t.Errorf("verdict %v", end["verdict"])
+			}
+			if start["attached"] != true || start["cannot"].([]any)[0] != "it is so" {
+				t.Errorf("start %v", start)
+			}
+			for _, want := range []string{c.words, "from outside: it is so\n"} {
+				if !strings.Contains(s.stderr(), want) {
+					t.Errorf("%q is not in\n%s", want, s.stderr())
+				}
+			}
+		})
+	}
+}
+
+// TestAttachedTrim: the reason is the one that was told at the start.
+func TestAttachedTrim(t *testing.T) {
+	s := opened(t, attachedTo(&Attached{NoHook: "another does"}))
+	s.put(theCommand, theHolder, 950*rss.MiB, 0)
+	s.full()
+	if want := "trim is of no use (not supported here, another does)"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// TestAttachedToUs: where we run in what we watch, we do not end ourselves.
+func TestAttachedToUs(t *testing.T) {
+	s := opened(t, attachedTo(&Attached{}))
+	s.Self = os.Getpid()
+	if err := s.kill(rss.ProcID{PID: os.Getpid()}, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAttachedJob: all of a job is watched, and asked.
+func TestAttachedJob(t *testing.T) {
+	const task = theCommand + 50
+	pop := Population{
+		Roots: []rss.ProcID{{PID: theCommand, Start: 10}, {PID: task, Start: 20}},
+		Steps: []string{"0", "batch"},
+	}
+	pop.Tasks = pop.Roots
+	a := &Attached{Job: "46", Population: func() Population { return pop }}
+	s := newStand(t, attachedTo(a))
+	set := func() *limit.Set {
+		set, _ := findLimits(&s.Settings, s.fs.Proc, s.fs.Sys, theCommand, nil, s.Lookup)
+		return set
+	}
+	pop.parts = []limit.Part{{Name: "46.0", Set: set()}, {Name: "46.batch", Set: set()}}
+	s.fs.Put(rsstest.Process{PID: task, Parent: 1, Start: 20, Comm: "python", Anon: 200 * rss.MiB})
+	s.open(s.holder.begin)
+	if u := s.user(); u.Used != 300*rss.MiB {
+		t.Errorf("the job uses %v, want that of both tasks", u.Used)
+	}
+	if want := "watching job 46 on this node (steps 0 and batch; processes now: 2): 1000 MiB may be used"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+	var asked []int
+	for _, p := range s.commands(s.last.Find(theCommand)) {
+		asked = append(asked, p.ID.PID)
+	}
+	if len(asked) != 2 || asked[1] != task {
+		t.Errorf("asked %v", asked)
+	}
+	// No such processes are to be had outside the made-up tree.
+	if err := s.kill(s.command, unix.SIGTERM); err != nil {
+		t.Errorf("that all tasks have ended: %v", err)
+	}
+	if err := s.kill(s.command, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("whether it lives: %v", err)
+	}
+
+	// The first task has ended, with its step.
+	s.fs.End(theCommand)
+	pop.Roots = []rss.ProcID{{PID: task, Start: 20}}
+	pop.Tasks, pop.Steps, pop.parts = pop.Roots, []string{"batch"}, pop.parts[1:]
+	s.full()
+	if u := s.user(); u.Used != 200*rss.MiB || s.command.PID != task {
+		t.Errorf("the job uses %v, its command is %v", u.Used, s.command)
+	}
+}
+
+func TestPopulationString(t *testing.T) {
+	for want, steps := range map[string][]string{"step 0": {"0"}, "steps 0 and batch": {"0", "batch"}, "steps 0, 1 and batch": {"0", "1", "batch"}} {
+		p := Population{Steps: steps}
+		if got := p.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

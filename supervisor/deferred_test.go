@@ -1,0 +1,43 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// TestDeferredIsNoFailure has a loader put a recycle off to its next epoch: the
+// outcome says just that, nobody else of that loader is asked meanwhile, and
+// what is replaced in the end is counted.
+func TestDeferredIsNoFailure(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(100*rss.MiB, worker1, worker2)
+	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB)
+	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB)
+	s.open(s.holder.begin)
+	if f := s.flight; f == nil || f.decision.Action != event.ActionRecycle {
+		t.Fatalf("in flight %+v, want a recycle", f)
+	}
+	const why = `,"why":"put off to the loader's next epoch"`
+	s.log(id, `"what":"accepted","id":1,"n":1,"worker":5000012`+why)
+	s.full()
+	o := named(s.events(), event.NameOutcome)
+	if last := len(o) - 1; last < 0 || o[last]["ok"] != false || o[last]["reason"] != string(event.ReasonDeferred) || o[last]["freed_bytes"] != 0.0 {
+		t.Fatalf("outcomes %v, want one that was put off and freed nothing", o)
+	}
+	if !strings.Contains(s.stderr(), "recycle 5000012: put off to the loader's next epoch") || strings.Contains(s.stderr(), "did not work") {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+	s.full()
+	if s.flight != nil || s.sum.failed != 0 || s.sum.recycles != 0 {
+		t.Errorf("in flight %+v, summary %+v", s.flight, s.sum)
+	}
+	s.log(id, `"what":"recycled","id":1,"n":2,"worker":5000012,"new":5000013,"pause_ms":20`+why)
+	s.log(id, `"what":"recycled","id":0,"n":2,"worker":5000011,"new":5000014`+why)
+	s.full()
+	if s.sum.failed != 0 || s.sum.recycles != 2 || s.sum.forked != 2 || s.sum.paused == 0 {
+		t.Errorf("summary %+v", s.sum)
+	}
+}

@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// This file runs the commands of exec= rules.
+
+// lastPatience is how long such a command may go on when what is watched has
+// ended: it may be the one that tells somebody why.
+const lastPatience = 700 * time.Millisecond
+
+// programs runs commands and remembers what for. Only the loop uses it.
+type programs struct {
+	*action.Programs
+	told map[uint64]occasionOf
+}
+
+type occasionOf struct {
+	decision event.Decision
+	limit    *event.Limit
+}
+
+func newPrograms(start func(*exec.Cmd) error, log *zap.Logger) *programs {
+	say := func(line string) { log.Info("exec: " + line) }
+	return &programs{Programs: action.NewPrograms(start, say), told: map[uint64]occasionOf{}}
+}
+
+// exec carries an exec= rule out. Its outcome comes when the command has ended.
+func (w *watcher) exec(d event.Decision, l *event.Limit) {
+	told := d
+	if l != nil {
+		c := *l
+		told.Reading, l = &c, &c
+	}
+	line, err := json.Marshal(told)
+	if err != nil {
+		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
+		return
+	}
+	p := action.Program{ID: d.ID, Command: d.Arg, Env: w.environment(&told), Stdin: append(line, '\n')}
+	if !w.programs.Run(p) {
+		w.answer(d, l, action.Result{Reason: event.ReasonBusy})
+		return
+	}
+	w.programs.told[d.ID] = occasionOf{d, l}
+}
+
+// ran says what came of a command.
+func (w *watcher) ran(r action.Ran) {
+	o, ok := w.programs.told[r.ID]
+	if ok {
+		delete(w.programs.told, r.ID)
+		w.answer(o.decision, o.limit, r.Result)
+	}
+}
+
+// environment is the user's own, and the decision in variables. README.md lists
+// them.
+func (w *watcher) environment(d *event.Decision) []string {
+	eta := ""
+	if d.ETA != nil {
+		eta = strconv.FormatFloat(*d.ETA, 'f', 0, 64)
+	}
+	var accounting, enforcer string
+	if d.Reading != nil {
+		accounting, enforcer = string(d.Reading.Accounting), d.Reading.Enforcer
+	}
+	add := []string{
+		"RSSWARDEN_EVENT=" + string(event.NameDecision),
+		"RSSWARDEN_DECISION=" + strconv.FormatUint(d.ID, 10),
+		"RSSWARDEN_RULE=" + d.Rule,
+		"RSSWARDEN_ACTION=" + string(d.Action),
+		"RSSWARDEN_LIMIT_NAME=" + string(d.Limit),
+		"RSSWARDEN_ENFORCER=" + enforcer,
+		"RSSWARDEN_COUNTED=" + accounting,
+		"RSSWARDEN_USED_BYTES=" + strconv.FormatUint(uint64(d.Used), 10),
+		"RSSWARDEN_LIMIT_BYTES=" + strconv.FormatUint(uint64(d.LimitSize), 10),
+		"RSSWARDEN_THRESHOLD_BYTES=" + strconv.FormatUint(uint64(d.Threshold), 10),
+		"RSSWARDEN_ETA_S=" + eta,
+		"RSSWARDEN_PID=" + strconv.Itoa(w.command.PID),
+	}
+	env := slices.DeleteFunc(hold.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(add, func(a string) bool { return strings.HasPrefix(a, name+"=") })
+	})
+	return append(env, add...)
+}

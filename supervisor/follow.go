@@ -1,0 +1,149 @@
+package supervisor
+
+import (
+	"errors"
+	"os/exec"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// Follower stands where the holder stands for a command that we started: it
+// tells when a process that somebody else started has ended, and nothing more.
+// How that ended its parent alone is told, and nothing that the holder does for
+// an ancestor of the command can be done. The process is not touched: it is
+// neither traced nor stopped nor waited for.
+type Follower struct {
+	// Conf is SLURM_CONF for programs that we start; empty: as we have it.
+	Conf string
+
+	begin  hold.Begin
+	exited chan hold.Exit
+	gone   chan struct{}
+	once   sync.Once
+}
+
+// endPause is how often a process is looked at where its end cannot be waited
+// for: before Linux 5.3, or where pidfds are filtered.
+const endPause = 100 * time.Millisecond
+
+// Follow follows the process until it has ended. One that has ended already is
+// told at once.
+func Follow(proc string, id rss.ProcID) *Follower {
+	f := newFollower(id)
+	e := expect(proc, id)
+	go func() {
+		for !e.wait(time.Hour) {
+		}
+		f.exited <- hold.Exit{}
+	}()
+	return f
+}
+
+func newFollower(id rss.ProcID) *Follower {
+	return &Follower{
+		begin:  hold.Begin{PID: id.PID, Start: id.Start, Attempt: 1},
+		exited: make(chan hold.Exit, 1),
+		gone:   make(chan struct{}),
+	}
+}
+
+// Begin names the process. There is no holder: its PID is 0.
+func (f *Follower) Begin() hold.Begin { return f.begin }
+
+// Exited yields once, when the process has ended. Code and signal mean nothing.
+func (f *Follower) Exited() <-chan hold.Exit { return f.exited }
+
+// Gone is closed by [Follower.Leave].
+func (f *Follower) Gone() <-chan struct{} { return f.gone }
+
+// Leave ends the watch. The process runs on.
+func (f *Follower) Leave() { f.once.Do(func() { close(f.gone) }) }
+
+// Subreaper does nothing: orphans of a process go to a subreaper above it, and
+// we are not above it.
+func (f *Follower) Subreaper(bool) error { return nil }
+
+// Override does nothing: the exit status is the process's own.
+func (f *Follower) Override(int) error { return nil }
+
+// Unstick does nothing: nobody waits for us.
+func (f *Follower) Unstick() error { return nil }
+
+// Start is cmd.Start: our signals are as we were given them.
+func (f *Follower) Start(cmd *exec.Cmd) error {
+	if f.Conf != "" && cmd.Env == nil {
+		cmd.Env = append(cmd.Environ(), confVariable+"="+f.Conf)
+	}
+	return cmd.Start()
+}
+
+// ending is the end of one process, to be waited for.
+type ending struct {
+	proc string
+	id   rss.ProcID
+	fd   int // pidfd, -1 where there is none to be had
+	gone bool
+}
+
+// expect begins to wait for the end of a process.
+func expect(proc string, id rss.ProcID) *ending {
+	e := &ending{proc: proc, id: id, fd: -1}
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err == nil {
+		e.fd = fd
+	}
+	// The descriptor holds on to the process that has the PID now; only then
+	// does a look at the start time prove anything.
+	e.gone = errors.Is(err, unix.ESRCH) || !lives(proc, id)
+	return e
+}
+
+// lives says that the process has not ended. What cannot be read counts as
+// living: it is better to watch what is not there than to leave what is.
+func lives(proc string, id rss.ProcID) bool {
+	i, err := proctree.Identify(proc, id.PID)
+	if err != nil {
+		return !proctree.Vanished(err)
+	}
+	return i.ID == id && !i.Ended()
+}
+
+// wait returns whether the process has ended, as soon as it has, and after
+// that time at the latest.
+func (e *ending) wait(most time.Duration) bool {
+	for end := time.Now().Add(most); !e.gone; {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		if e.fd < 0 {
+			time.Sleep(min(endPause, left))
+			e.gone = !lives(e.proc, e.id)
+			continue
+		}
+		p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(left.Milliseconds())+1)
+		switch {
+		case err == nil && n > 0:
+			e.gone = true
+		case err != nil && err != unix.EINTR:
+			e.close()
+		}
+	}
+	e.close()
+	return true
+}
+
+// close gives the descriptor back.
+func (e *ending) close() {
+	if e.fd >= 0 {
+		unix.Close(e.fd)
+		e.fd = -1
+	}
+}

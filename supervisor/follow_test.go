@@ -1,0 +1,103 @@
+package supervisor
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+)
+
+// sleeper is a process that lasts until the test ends it.
+func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
+	t.Helper()
+	c := exec.Command("/bin/sleep", "1000")
+	if err := c.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	start, err := proctree.StartTime("/proc", c.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
+}
+
+func exits(t *testing.T, f *Follower) {
+	t.Helper()
+	select {
+	case <-f.Exited():
+	case <-time.After(time.Minute):
+		t.Fatal("the end was not told")
+	}
+}
+
+func TestFollow(t *testing.T) {
+	c, id := sleeper(t)
+	f := Follow("/proc", id)
+	if b := f.Begin(); b.PID != id.PID || b.Start != id.Start || b.Holder != 0 {
+		t.Errorf("%+v", b)
+	}
+	select {
+	case <-f.Exited():
+		t.Fatal("it lives")
+	case <-f.Gone():
+		t.Fatal("nobody left")
+	case <-time.After(10 * time.Millisecond):
+	}
+	f.Leave()
+	f.Leave()
+	<-f.Gone()
+	c.Process.Kill() // and is not waited for: a zombie has ended
+	exits(t, f)
+	exits(t, Follow("/proc", id))
+	c.Wait()
+	exits(t, Follow("/proc", id))
+}
+
+// TestFollowNotTheSame: the PID was given to another process since.
+func TestFollowNotTheSame(t *testing.T) {
+	_, id := sleeper(t)
+	exits(t, Follow("/proc", rss.ProcID{PID: id.PID, Start: id.Start - 1}))
+}
+
+// TestEndingWithoutPidfd is how it goes before Linux 5.3.
+func TestEndingWithoutPidfd(t *testing.T) {
+	c, id := sleeper(t)
+	e := &ending{proc: "/proc", id: id, fd: -1}
+	if e.wait(time.Millisecond) {
+		t.Fatal("it lives")
+	}
+	c.Process.Kill()
+	if !e.wait(time.Minute) {
+		t.Error("the end was not seen")
+	}
+}
+
+// TestEndingKeepsNoDescriptor: a job is followed for days.
+func TestEndingKeepsNoDescriptor(t *testing.T) {
+	count := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(names)
+	}
+	c, id := sleeper(t)
+	before := count()
+	for range 20 {
+		e := expect("/proc", id)
+		e.wait(time.Microsecond)
+		e.close()
+	}
+	c.Process.Kill()
+	expect("/proc", id).wait(time.Minute)
+	if after := count(); after != before {
+		t.Errorf("%d descriptors, were %d", after, before)
+	}
+}

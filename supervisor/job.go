@@ -1,0 +1,192 @@
+package supervisor
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+)
+
+// member is a process of a job on this node.
+type member struct {
+	id     rss.ProcID
+	parent int
+	step   string // "0", "batch", "extern"
+	task   bool   // no other process of the step is its parent: slurmstepd's child, or an orphan
+}
+
+// finder finds the processes of a Slurm job on this node: by their cgroups,
+// which everybody may read and no process can leave, else, where Slurm makes
+// none, by SLURM_JOB_ID in the environment of those that we may read.
+// slurmstepd is none of them, and neither are we. It may hang where it reads
+// environments.
+type finder struct {
+	proc string
+	job  string // SLURM_JOB_ID, or JOB_TASK of an array job until it was met
+	step string // empty for all
+	self int
+
+	byEnviron bool
+	seen      map[int]*sighting
+	tick      int
+}
+
+// sighting is what was found out of one PID.
+type sighting struct {
+	id   rss.ProcID
+	step string // empty where it is not of the job
+	tick int
+}
+
+// recheck is how many looks a PID that is not of the job goes without being
+// looked at again: it may have been given to another process, or a process may
+// have been moved into the job.
+const recheck = 32
+
+func newFinder(proc, job, step string, self int) *finder {
+	return &finder{proc: proc, job: job, step: step, self: self, seen: map[int]*sighting{}}
+}
+
+// find returns the job's processes that live, those that slurmstepd started
+// first, then by PID.
+func (f *finder) find() ([]member, error) {
+	pids, err := listPIDs(f.proc)
+	if err != nil {
+		return nil, err
+	}
+	members := f.look(pids)
+	if len(members) == 0 && !f.byEnviron && f.tick == 1 {
+		f.byEnviron = true
+		clear(f.seen)
+		members = f.look(pids)
+	}
+	return members, nil
+}
+
+func (f *finder) look(pids []int) []member {
+	f.tick++
+	var members []member
+	for _, pid := range pids {
+		s := f.seen[pid]
+		if s != nil && s.step == "" && pid%recheck != f.tick%recheck {
+			s.tick = f.tick
+			continue
+		}
+		i, err := proctree.Identify(f.proc, pid)
+		if err != nil {
+			delete(f.seen, pid)
+			continue
+		}
+		if i.Kernel || i.Ended() || pid == f.self || strings.HasPrefix(i.Comm, "slurmstepd") {
+			// What slurmstepd has forked bears its name until it executes the
+			// task: it is looked at again.
+			delete(f.seen, pid)
+			continue
+		}
+		if s == nil || s.id != i.ID || s.step == "" {
+			s = &sighting{id: i.ID, step: f.stepOf(pid)}
+			f.seen[pid] = s
+		}
+		s.tick = f.tick
+		if s.step != "" && (f.step == "" || f.step == s.step) {
+			members = append(members, member{id: i.ID, parent: i.Parent, step: s.step})
+		}
+	}
+	for pid, s := range f.seen {
+		if s.tick != f.tick {
+			delete(f.seen, pid)
+		}
+	}
+	steps := make(map[int]string, len(members))
+	for _, m := range members {
+		steps[m.id.PID] = m.step
+	}
+	for i := range members {
+		m := &members[i]
+		m.task = steps[m.parent] != m.step
+	}
+	slices.SortFunc(members, func(a, b member) int {
+		if a.task != b.task {
+			if a.task {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.id.PID, b.id.PID)
+	})
+	return members
+}
+
+// stepOf returns the step of the job that a process is in, or nothing.
+func (f *finder) stepOf(pid int) string {
+	if f.byEnviron {
+		job, ok := f.environ(pid)
+		if !ok || !f.meant(job) {
+			return ""
+		}
+		return job.StepID // empty in the shell of salloc, which no step counts
+	}
+	b, err := os.ReadFile(filepath.Join(f.proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return ""
+	}
+	id, step, ok := slurm.StepOfCgroup(b)
+	switch {
+	case !ok:
+		return ""
+	case id == f.job:
+		return step
+	case numeric(id) && !strings.Contains(f.job, "_"):
+		return ""
+	}
+	// The cgroup has another name for the job than its users.
+	if job, ok := f.environ(pid); ok && f.meant(job) {
+		if numeric(id) {
+			f.job = id
+		}
+		return step
+	}
+	return ""
+}
+
+func (f *finder) environ(pid int) (slurm.Job, bool) {
+	vars, err := proctree.Environ(f.proc, pid, slurmVariable)
+	if err != nil {
+		return slurm.Job{}, false
+	}
+	return slurm.FromEnv(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
+}
+
+// meant says that it is the job that was asked for, by its number or, of an
+// array, as "46_3".
+func (f *finder) meant(j slurm.Job) bool {
+	return j.ID == f.job || j.ArrayTask != "" && j.ArrayJob+"_"+j.ArrayTask == f.job
+}
+
+// listPIDs lists the processes in proc.
+func listPIDs(proc string) ([]int, error) {
+	d, err := os.Open(proc)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", proc, err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", proc, err)
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}

@@ -1,0 +1,168 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// ranks is what the environment of a process says of its place among others,
+// -1 where it does not. It is the environment the process was started with: what
+// it set itself later is not seen.
+type ranks struct {
+	rank  int // RANK: torchrun and the like
+	local int // LOCAL_RANK
+	task  int // SLURM_PROCID
+}
+
+var noRanks = ranks{-1, -1, -1}
+
+// zero says whether the process is rank 0 of all, where that is known. RANK
+// alone tells; without it, LOCAL_RANK and SLURM_PROCID must both be 0 or unset:
+// several local ranks may have grown from one task.
+func (r ranks) zero() (zero, known bool) {
+	if r.rank >= 0 {
+		return r.rank == 0, true
+	}
+	return r.local <= 0 && r.task <= 0, r.local >= 0 || r.task >= 0
+}
+
+// parseRanks reads /proc/PID/environ: NAME=VALUE, each ended by a NUL byte.
+func parseRanks(environ []byte) ranks {
+	r := noRanks
+	for v := range bytes.SplitSeq(environ, []byte{0}) {
+		name, value, _ := bytes.Cut(v, []byte{'='})
+		var field *int
+		switch string(name) {
+		case "RANK":
+			field = &r.rank
+		case "LOCAL_RANK":
+			field = &r.local
+		case "SLURM_PROCID":
+			field = &r.task
+		default:
+			continue
+		}
+		if n, err := strconv.ParseUint(string(value), 10, 31); err == nil && *field < 0 {
+			*field = int(n)
+		}
+	}
+	return r
+}
+
+// ranker reads the environment of processes on the side: the kernel takes a
+// process's mmap_lock for it, and that can hang. A nil ranker knows nothing.
+type ranker struct {
+	proc    string
+	seen    map[rankKey]*rankOf
+	asks    chan rankKey
+	answers chan rankAnswer
+}
+
+// rankKey names one program of one process: execve(2) gives it another
+// environment and, nearly always, another name.
+type rankKey struct {
+	id   rss.ProcID
+	comm string
+}
+
+type rankOf struct {
+	ranks
+	since time.Duration // when the program was first seen
+	next  time.Duration // when it is to be read (again)
+	asked bool          // an answer is on its way
+	known bool          // it was read once
+	final bool          // it is not to be read again
+}
+
+type rankAnswer struct {
+	key rankKey
+	ranks
+}
+
+// maxEnviron is how much of an environment is read.
+const maxEnviron = 1 << 20
+
+func newRanker(proc string) *ranker {
+	k := &ranker{proc: proc, seen: map[rankKey]*rankOf{}, asks: make(chan rankKey, 64), answers: make(chan rankAnswer, 64)}
+	go k.read()
+	return k
+}
+
+func (k *ranker) read() {
+	for key := range k.asks {
+		a := rankAnswer{key, noRanks}
+		if f, err := os.Open(fmt.Sprintf("%s/%d/environ", k.proc, key.id.PID)); err == nil {
+			if b, err := io.ReadAll(io.LimitReader(f, maxEnviron)); err == nil {
+				a.ranks = parseRanks(b)
+			}
+			f.Close()
+		}
+		k.answers <- a
+	}
+}
+
+// update takes in what was read and asks about those processes that are new.
+// One that is young is asked about again: between fork and exec it still shows
+// its parent's environment.
+func (k *ranker) update(now time.Duration, procs []*rss.Proc) {
+	if k == nil {
+		return
+	}
+	for more := true; more; {
+		select {
+		case a := <-k.answers:
+			if e := k.seen[a.key]; e != nil {
+				e.ranks, e.known, e.asked = a.ranks, true, false
+			}
+		default:
+			more = false
+		}
+	}
+	alive := make(map[rankKey]*rankOf, len(procs))
+	for _, p := range procs {
+		key := rankKey{p.ID, p.Comm}
+		e := k.seen[key]
+		if e == nil {
+			e = &rankOf{ranks: noRanks, since: now, next: now}
+		}
+		alive[key] = e
+		if e.asked || e.final || now < e.next {
+			continue
+		}
+		select {
+		case k.asks <- key:
+			e.asked = true
+			// 0.1 s, 0.4 s, 1.3 s and 4 s after the first time.
+			e.next, e.final = now+2*(now-e.since)+100*time.Millisecond, now-e.since >= settled
+		default: // the reader hangs; ask again at the next look
+		}
+	}
+	k.seen = alive
+}
+
+// of returns what the environment of a process says; known is false where it was
+// not read yet.
+func (k *ranker) of(p *rss.Proc) (r ranks, known bool) {
+	if k == nil {
+		return noRanks, true
+	}
+	if e := k.seen[rankKey{p.ID, p.Comm}]; e != nil {
+		return e.ranks, e.known
+	}
+	return noRanks, false
+}
+
+// late says that the environment of a process should have been read by now.
+func (k *ranker) late(p *rss.Proc, now time.Duration) bool {
+	if k == nil {
+		return true
+	}
+	e := k.seen[rankKey{p.ID, p.Comm}]
+	return e != nil && now-e.since >= settled
+}

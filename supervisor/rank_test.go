@@ -1,0 +1,90 @@
+package supervisor
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+func TestParseRanks(t *testing.T) {
+	for in, want := range map[string]ranks{
+		"": noRanks,
+		"A=1\x00RANK=3\x00LOCAL_RANK=1\x00SLURM_PROCID=0\x00": {3, 1, 0},
+		"RANK=0":                         {0, -1, -1},
+		"RANK=\x00LOCAL_RANK=x\x00":      noRanks,
+		"RANK=-1\x00":                    noRanks,
+		"RANK\x00XRANK=1\x00RANK =1\x00": noRanks,
+		"RANK=1\x00RANK=2\x00":           {1, -1, -1}, // getenv takes the first
+	} {
+		if got := parseRanks([]byte(in)); got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}
+
+func FuzzParseRanks(f *testing.F) {
+	f.Add([]byte("A=1\x00RANK=3\x00LOCAL_RANK=1\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := parseRanks(b)
+		if r.rank < -1 || r.local < -1 || r.task < -1 {
+			t.Errorf("%q: %v", b, r)
+		}
+	})
+}
+
+func TestRankZero(t *testing.T) {
+	for r, want := range map[ranks][2]bool{ // zero, known
+		noRanks:     {true, false},
+		{0, 0, 0}:   {true, true},
+		{4, 0, 0}:   {false, true}, // the first of its node
+		{0, -1, 7}:  {true, true},
+		{-1, 0, -1}: {true, true},
+		{-1, 1, 0}:  {false, true}, // one of several in a task
+		{-1, -1, 0}: {true, true},
+		{-1, 0, 3}:  {false, true},
+	} {
+		zero, known := r.zero()
+		if known != want[1] || known && zero != want[0] {
+			t.Errorf("%v: zero %v, known %v", r, zero, known)
+		}
+	}
+}
+
+func TestRankerReadsOnTheSide(t *testing.T) {
+	k := newRanker("/proc")
+	p := &rss.Proc{ID: rss.ProcID{PID: os.Getpid(), Start: 1}, Comm: "test"}
+	if _, known := k.of(p); known {
+		t.Error("known before it was asked")
+	}
+	gone := &rss.Proc{ID: rss.ProcID{PID: 1<<22 + 1, Start: 1}}
+	deadline := time.Now().Add(time.Minute)
+	for now := time.Duration(0); ; now += time.Second {
+		k.update(now, []*rss.Proc{p, gone})
+		_, here := k.of(p)
+		r, there := k.of(gone)
+		if here && there {
+			if r != noRanks {
+				t.Errorf("a process that is gone has %v", r)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("never read")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	exec := *p
+	exec.Comm = "other"
+	if _, known := k.of(&exec); known {
+		t.Error("another program in the same process is known already")
+	}
+	k.update(time.Hour, nil)
+	if len(k.seen) != 0 {
+		t.Errorf("%d processes that are gone are remembered", len(k.seen))
+	}
+	if r, known := (*ranker)(nil).of(p); r != noRanks || !known {
+		t.Error("no ranker")
+	}
+}

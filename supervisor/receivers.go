@@ -1,0 +1,160 @@
+package supervisor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file says whom a signal= rule asks.
+
+// askable returns those of the processes that said hello which train, by PID:
+// each with the role of one; where there is none, the uppermost that are neither
+// workers nor agents.
+func (f *workforce) askable(s *rss.Sample) []*rss.Proc {
+	var trainers, others []*rss.Proc
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		switch {
+		case p.State == 'Z' || p.State == 'X' || !f.hello(p.ID):
+		case p.Role == rss.RoleTrainer:
+			trainers = append(trainers, p)
+		case p.Role == rss.RoleOther || p.Role == "":
+			others = append(others, p)
+		}
+	}
+	if len(trainers) > 0 {
+		return trainers
+	}
+	for _, p := range others {
+		if !slices.ContainsFunc(others, func(q *rss.Proc) bool { return below(s, p.ID.PID, q.ID.PID) }) {
+			trainers = append(trainers, p)
+		}
+	}
+	return trainers
+}
+
+// below says whether the process descends from the other.
+func below(s *rss.Sample, pid, other int) bool {
+	for range 64 { // a tree is not that deep
+		p := s.Find(pid)
+		if p == nil || p.Parent == pid {
+			return false
+		}
+		if pid = p.Parent; pid == other {
+			return true
+		}
+	}
+	return false
+}
+
+// receivers returns whom the signal of a rule goes to: every trainer that said
+// hello, else the command; of these those that catch it. Help says why it goes
+// to nobody.
+func (w *watcher) receivers(r policy.Rule) (to []*rss.Proc, h policy.Help) {
+	sig, rank0, ok := r.Signal()
+	if !ok {
+		return nil, policy.Help{Reason: event.ReasonUnsupported}
+	}
+	all := w.workers.askable(&w.last)
+	if len(all) == 0 {
+		p := w.last.Find(w.command.PID)
+		switch {
+		case p == nil || p.ID != w.command || p.State == 'Z':
+			return nil, policy.Help{Reason: event.ReasonVanished}
+		case p.Role == rss.RoleAgent:
+			return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and none of them said hello"}
+		}
+		all = w.commands(p)
+	}
+	if rank0 {
+		if all, h = w.workers.roles.rank0(all, w.last.Mono); len(all) == 0 {
+			return nil, h
+		}
+	}
+	var deaf []*rss.Proc
+	for _, p := range all {
+		// What cannot be read does not catch it as far as we know.
+		if caught, _ := action.Catches(w.Proc, p.ID.PID, sig); caught {
+			to = append(to, p)
+		} else {
+			deaf = append(deaf, p)
+		}
+	}
+	if len(deaf) > 0 {
+		h.Detail = "not to " + processes(deaf) + ", without a handler for " + policy.SignalName(sig)
+	}
+	if len(to) == 0 {
+		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: policy.SignalName(sig) + ", " + processes(deaf)}
+	}
+	h.OK = true
+	return to, h
+}
+
+// rank0 leaves of the processes those of rank 0, or says why there is none.
+func (r *roles) rank0(all []*rss.Proc, now time.Duration) (zero []*rss.Proc, h policy.Help) {
+	var unknown []*rss.Proc
+	unread := false
+	for _, p := range all {
+		at, read := r.places.of(p)
+		is, known := at.zero()
+		switch {
+		case known && is:
+			zero = append(zero, p)
+		case !known:
+			unknown = append(unknown, p)
+			unread = unread || !read
+			h.Later = h.Later || !read && !r.places.late(p, now)
+		}
+	}
+	switch {
+	case len(zero) > 0:
+		return zero, policy.Help{}
+	case unread:
+		h.Detail = "the environment of " + processes(unknown) + " cannot be read"
+	case len(unknown) > 0:
+		h.Detail = "no RANK, LOCAL_RANK or SLURM_PROCID in the environment of " + processes(unknown)
+	case len(all) == 1:
+		h.Detail = processes(all) + " is of another rank"
+	default:
+		h.Detail = processes(all) + " are of other ranks"
+	}
+	h.Reason = event.ReasonNoRank0
+	return nil, h
+}
+
+// signal carries a signal= rule out.
+func (w *watcher) signal(d event.Decision, l *event.Limit) {
+	r, err := policy.ParseRule(d.Rule)
+	if err != nil {
+		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
+		return
+	}
+	sig, _, _ := r.Signal()
+	to, h := w.receivers(r)
+	if !h.OK {
+		w.answer(d, l, action.Result{Reason: h.Reason, Detail: h.Detail})
+		return
+	}
+	w.answer(d, l, action.Signal(w.kill, to, sig, h.Detail))
+}
+
+// collectors returns who can be asked to collect garbage: trainers that take
+// batches, and their workers.
+func (f *workforce) collectors() (pids, trainers []int) {
+	for _, t := range f.trainers {
+		if len(t.Loaders) == 0 || t.Off {
+			continue
+		}
+		trainers = append(trainers, t.ID.PID)
+		pids = append(pids, t.ID.PID)
+		for _, l := range t.Loaders {
+			pids = append(pids, l.Workers...)
+		}
+	}
+	return pids, trainers
+}

@@ -1,0 +1,246 @@
+package supervisor
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// family is a tree of processes that said hello or not.
+func family(s *stand, hello ...int) {
+	s.read()
+	for _, pid := range hello {
+		if p := s.last.Find(pid); p != nil {
+			s.workers.trainers = append(s.workers.trainers, loader.Trainer{ID: p.ID})
+		}
+	}
+}
+
+// catches lets a process of the made-up tree catch signals: the digits of SigCgt.
+func (s *stand) catches(pid int, set string) {
+	name := filepath.Join("proc", itoa(pid), "status")
+	s.fs.Write(name, s.fs.Read(name)+"SigCgt:\t"+set+"\n")
+}
+
+const usr2 = "0000000000000800"
+
+func rule(t *testing.T, text string) policy.Rule {
+	t.Helper()
+	r, err := policy.ParseRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReceivers(t *testing.T) {
+	role := func(s *stand, pid int, role rss.Role) { s.last.Find(pid).Role = role }
+	for _, c := range []struct {
+		name   string
+		rule   string
+		set    func(*stand)
+		want   []int
+		reason event.Reason
+		detail string
+	}{
+		{"the command alone", "90%:signal=USR2", func(s *stand) { s.catches(theCommand, usr2); family(s) }, []int{theCommand}, "", ""},
+		{"without a handler", "90%:signal=USR2", func(s *stand) { s.catches(theCommand, "0000000000000400"); family(s) }, nil,
+			event.ReasonNotCaught, "USR2, process 5000001"},
+		{"status without SigCgt", "90%:signal=USR2", func(s *stand) { family(s) }, nil, event.ReasonNotCaught, ""},
+		{"every trainer", "90%:signal=USR2", func(s *stand) {
+			for _, pid := range []int{theCommand, worker1, worker2} {
+				s.catches(pid, usr2)
+			}
+			family(s, theCommand, worker1, worker2)
+			role(s, worker1, rss.RoleTrainer)
+			role(s, worker2, rss.RoleTrainer)
+			role(s, theCommand, rss.RoleAgent)
+		}, []int{worker1, worker2}, "", ""},
+		{"one of them deaf", "90%:signal=USR2", func(s *stand) {
+			s.catches(worker2, usr2)
+			family(s, worker1, worker2)
+			role(s, worker1, rss.RoleTrainer)
+			role(s, worker2, rss.RoleTrainer)
+		}, []int{worker2}, "", "not to process 5000011, without a handler for USR2"},
+		{"no worker that said hello", "90%:signal=USR2", func(s *stand) {
+			s.catches(worker1, usr2)
+			s.catches(theCommand, usr2)
+			family(s, theCommand, worker1)
+			role(s, worker1, rss.RoleWorker)
+		}, []int{theCommand}, "", ""},
+		{"the uppermost where none has a loader", "90%:signal=USR2", func(s *stand) {
+			s.catches(worker1, usr2)
+			s.put(worker3, worker1, rss.MiB, 0)
+			s.catches(worker3, usr2)
+			family(s, worker1, worker3)
+		}, []int{worker1}, "", ""},
+		{"an agent alone", "90%:signal=TERM", func(s *stand) {
+			s.catches(theCommand, "0000000000004000")
+			family(s, theCommand)
+			role(s, theCommand, rss.RoleAgent)
+		}, nil, event.ReasonNoTrainer, "only starts ranks"},
+		{"the command has ended", "90%:signal=USR2", func(s *stand) { s.fs.End(theCommand); s.read() }, nil, event.ReasonVanished, ""},
+		{"rank 0", "90%:signal=USR2@rank0", func(s *stand) {
+			s.catches(worker1, usr2)
+			s.catches(worker2, usr2)
+			family(s, worker1, worker2)
+			s.environ(worker1, "LOCAL_RANK=0\x00RANK=0\x00")
+			s.environ(worker2, "LOCAL_RANK=0\x00RANK=8\x00")
+			role(s, worker1, rss.RoleTrainer)
+			role(s, worker2, rss.RoleTrainer)
+		}, []int{worker1}, "", ""},
+		{"other ranks", "90%:signal=USR2@rank0", func(s *stand) {
+			s.catches(theCommand, usr2)
+			family(s)
+			s.environ(theCommand, "SLURM_PROCID=3\x00")
+		}, nil, event.ReasonNoRank0, "process 5000001 is of another rank"},
+		{"unknown ranks", "90%:signal=USR2@rank0", func(s *stand) {
+			s.catches(theCommand, usr2)
+			family(s)
+			s.environ(theCommand, "A=b\x00")
+		}, nil, event.ReasonNoRank0, "no RANK, LOCAL_RANK or SLURM_PROCID in the environment of process 5000001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.put(theCommand, theHolder, 10*rss.MiB, 0)
+			s.put(worker1, theCommand, 10*rss.MiB, 0)
+			s.put(worker2, theCommand, 10*rss.MiB, 0)
+			s.open(s.holder.begin)
+			c.set(s)
+			to, h := s.receivers(rule(t, c.rule))
+			var got []int
+			for _, p := range to {
+				got = append(got, p.ID.PID)
+			}
+			if len(got) != len(c.want) || len(got) > 0 && got[0] != c.want[0] || len(got) > 1 && got[1] != c.want[1] {
+				t.Errorf("goes to %v, want %v", got, c.want)
+			}
+			if h.OK != (len(c.want) > 0) || h.Reason != c.reason || !strings.Contains(h.Detail, c.detail) {
+				t.Errorf("%+v, want %q, … %s …", h, c.reason, c.detail)
+			}
+		})
+	}
+}
+
+// environ has the environment of a process say so, as if it had been read.
+func (s *stand) environ(pid int, text string) {
+	p := s.last.Find(pid)
+	s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: parseRanks([]byte(text)), known: true, final: true}
+}
+
+// TestSignalIsSentOnceACrossing to a real process, and the ladder goes on.
+func TestSignalIsSentOnceACrossing(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	if err := os.WriteFile(runs, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `trap "echo got" USR2; echo ready; while [ -e `+runs+` ]; do sleep 0.01; done; echo end`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("cannot start sh:", err)
+	}
+	lines := make(chan string, 100)
+	go func() { defer close(lines); scan(out, lines) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if l := <-lines; l != "ready" {
+		t.Fatalf("the shell says %q", l)
+	}
+	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStand(t, func(o *Options) {
+		o.Settings.Rules = []string{"80%:trim", "93%:signal=USR2"}
+		o.Settings.LimitShare = 0
+	})
+	s.fs.End(theCommand)
+	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
+	s.command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	size := func(mib rss.Bytes) {
+		s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: mib * rss.MiB})
+		s.catches(cmd.Process.Pid, usr2)
+		s.full()
+	}
+	s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: 500 * rss.MiB})
+	s.open(s.holder.begin)
+	for range 5 {
+		size(950)
+		s.later(time.Minute)
+	}
+	if l := <-lines; l != "got" {
+		t.Fatalf("the shell says %q", l)
+	}
+	if s.flight != nil || s.ladder.InFlight() != 0 {
+		t.Error("something is in flight")
+	}
+	size(500) // left
+	size(940) // crossed again
+	if l := <-lines; l != "got" {
+		t.Fatalf("the shell says %q", l)
+	}
+	if err := os.Remove(runs); err != nil {
+		t.Fatal(err)
+	}
+	if l := <-lines; l != "end" {
+		t.Errorf("the shell says %q: signalled too often", l)
+	}
+	var sent, freed int
+	for _, o := range named(s.events(), event.NameOutcome) {
+		if o["ok"] == true && o["detail"] == "process "+itoa(cmd.Process.Pid) {
+			sent++
+			freed += int(o["freed_bytes"].(float64))
+		}
+	}
+	if sent != 2 || freed != 0 {
+		t.Errorf("%d outcomes with %d bytes freed, want 2 with none", sent, freed)
+	}
+	if !strings.Contains(s.stderr(), "USR2 sent to process "+itoa(cmd.Process.Pid)) {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+}
+
+func TestSignalToNobodyIsSaid(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Settings.Rules = []string{"5%:signal=USR2"} })
+	s.full()
+	if n := strings.Count(s.stderr(), "signal=USR2 is sent to nobody (the process does not catch this signal, USR2, process 5000001)"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, s.stderr())
+	}
+	o := named(s.events(), event.NameOutcome)
+	if len(o) != 1 || o[0]["reason"] != string(event.ReasonNotCaught) || o[0]["ok"] != false {
+		t.Errorf("outcomes %v", o)
+	}
+}
+
+func TestDryRunOfASignal(t *testing.T) {
+	s := newStand(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = []string{"5%:signal=USR2"}, true })
+	s.catches(theCommand, usr2)
+	s.open(s.holder.begin)
+	s.full()
+	if n := strings.Count(s.stderr(), "would signal=USR2 (dry run)"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, s.stderr())
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func scan(r io.Reader, lines chan<- string) {
+	for sc := bufio.NewScanner(r); sc.Scan(); {
+		lines <- sc.Text()
+	}
+}

@@ -1,0 +1,173 @@
+package supervisor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// rankedProc is a process of a made-up training.
+type rankedProc struct {
+	pid, parent int
+	local       int // LOCAL_RANK, -1 for none
+	hello       bool
+	role        rss.Role // what the loaders say, "" for nothing
+	orphan      bool
+	want        rss.Role
+}
+
+func TestRoles(t *testing.T) {
+	const (
+		trainer, worker, agent, other = rss.RoleTrainer, rss.RoleWorker, rss.RoleAgent, rss.RoleOther
+	)
+	for name, procs := range map[string][]rankedProc{
+		"torchrun": {
+			{pid: 1, local: -1, hello: true, want: agent},
+			{pid: 2, parent: 1, local: 0, hello: true, role: trainer, want: trainer},
+			{pid: 3, parent: 1, local: 1, hello: true, role: trainer, want: trainer},
+			{pid: 4, parent: 2, local: 0, role: worker, want: worker},
+			{pid: 5, parent: 3, local: 1, role: worker, want: worker},
+			{pid: 6, parent: 2, local: 0, want: other}, // nvidia-smi and the like
+		},
+		"without the hook": {
+			{pid: 1, local: -1, want: agent},
+			{pid: 2, parent: 1, local: 0, want: trainer},
+			{pid: 3, parent: 1, local: 1, want: trainer},
+			{pid: 4, parent: 2, local: 0, want: other},
+		},
+		"a shell around each": {
+			{pid: 1, local: -1, want: other},
+			{pid: 2, parent: 1, local: -1, want: agent},
+			{pid: 3, parent: 2, local: 0, want: other},
+			{pid: 4, parent: 3, local: 0, hello: true, want: trainer},
+			{pid: 5, parent: 4, local: 0, hello: true, want: other}, // started by the trainer, uses torch
+		},
+		"a wrapper in each rank": {
+			{pid: 1, local: 3, want: trainer},
+			{pid: 2, parent: 1, local: 3, want: other},
+		},
+		"a wrapper and a shell in each rank": {
+			{pid: 1, local: 3, want: other},
+			{pid: 2, parent: 1, local: 3, hello: true, role: trainer, want: trainer},
+			{pid: 3, parent: 2, local: 3, role: worker, want: worker},
+		},
+		"ranks that share a parent which trains": {
+			{pid: 1, local: -1, hello: true, role: trainer, want: trainer},
+			{pid: 2, parent: 1, local: 1, want: trainer},
+		},
+		"two that own loaders in one rank": {
+			{pid: 1, local: 0, hello: true, role: trainer, want: trainer},
+			{pid: 2, parent: 1, local: 0, hello: true, role: trainer, want: trainer},
+		},
+		"left behind": {
+			{pid: 1, local: -1, hello: true, role: trainer, want: trainer},
+			{pid: 2, parent: 9, local: 0, orphan: true, want: other},
+			{pid: 3, parent: 9, local: 1, orphan: true, hello: true, want: trainer}, // its agent has ended
+		},
+		"no ranks": {
+			{pid: 1, local: -1, want: other},
+			{pid: 2, parent: 1, local: -1, hello: true, want: other},
+			{pid: 3, parent: 2, local: -1, hello: true, role: trainer, want: trainer},
+		},
+		"a parent of itself": {
+			{pid: 1, parent: 1, local: 0, want: trainer},
+		},
+		"in a circle": {
+			{pid: 1, parent: 2, local: 0, want: trainer}, // cannot be; it ends
+			{pid: 2, parent: 1, local: 0, hello: true, want: trainer},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+			s := rss.Sample{}
+			hello := map[rss.ProcID]bool{}
+			for _, q := range procs {
+				p := rss.Proc{ID: rss.ProcID{PID: q.pid, Start: 1}, Parent: q.parent, Role: q.role, Orphan: q.orphan, State: 'S'}
+				if p.Role == "" {
+					p.Role = rss.RoleOther
+				}
+				s.Procs = append(s.Procs, p)
+				hello[p.ID] = q.hello
+				at := noRanks
+				at.local = q.local
+				r.places.seen[rankKey{p.ID, ""}] = &rankOf{ranks: at, known: true, final: true}
+			}
+			r.assign(&s, func(id rss.ProcID) bool { return hello[id] })
+			for i, q := range procs {
+				if got := s.Procs[i].Role; got != q.want {
+					t.Errorf("process %d is %q, want %q", q.pid, got, q.want)
+				}
+			}
+		})
+	}
+}
+
+// TestRolesAreKept: between two epochs a trainer owns no loader, and while the
+// ranks are started anew an agent has no children.
+func TestRolesAreKept(t *testing.T) {
+	r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+	sample := func(children ...rss.Proc) *rss.Sample {
+		s := &rss.Sample{Procs: append([]rss.Proc{{ID: rss.ProcID{PID: 1, Start: 1}, Role: rss.RoleOther}}, children...)}
+		for _, p := range s.Procs {
+			at := noRanks
+			at.local = p.ID.PID - 2
+			r.places.seen[rankKey{p.ID, ""}] = &rankOf{ranks: at, known: true, final: true}
+		}
+		return s
+	}
+	hello := func(id rss.ProcID) bool { return id.PID == 3 }
+	rank := func(pid int, start uint64, role rss.Role) rss.Proc {
+		return rss.Proc{ID: rss.ProcID{PID: pid, Start: start}, Parent: 1, Role: role}
+	}
+	r.assign(sample(rank(2, 1, rss.RoleOther), rank(3, 1, rss.RoleTrainer)), hello)
+	s := sample()
+	r.assign(s, hello)
+	if got := s.Procs[0].Role; got != rss.RoleAgent {
+		t.Errorf("without ranks the agent is %q", got)
+	}
+	s = sample(rank(3, 1, rss.RoleOther))
+	r.assign(s, hello)
+	if got := s.Procs[1].Role; got != rss.RoleTrainer {
+		t.Errorf("without a loader the trainer is %q", got)
+	}
+	s = sample(rank(9, 2, rss.RoleOther)) // no LOCAL_RANK that is known
+	r.places.seen[rankKey{s.Procs[1].ID, ""}].local = -1
+	r.assign(s, hello)
+	if got := s.Procs[1].Role; got != rss.RoleOther {
+		t.Errorf("a stranger is %q", got)
+	}
+	if len(r.kept) != 1 {
+		t.Errorf("of those who ended, %v is kept", r.kept)
+	}
+}
+
+// TestRolesByEnvironment has the roles of a made-up /proc.
+func TestRolesByEnvironment(t *testing.T) {
+	s := newStand(t, nil)
+	for i, pid := range []int{worker1, worker2} {
+		s.put(pid, theCommand, 10*rss.MiB, 0)
+		s.fs.Write(fmt.Sprintf("proc/%d/environ", pid), fmt.Sprintf("HOME=/\x00LOCAL_RANK=%d\x00RANK=%d\x00", i, i))
+	}
+	s.fs.Put(rsstest.Process{PID: worker3, Parent: worker1, Start: 1 << 41, Comm: "helper", Anon: rss.MiB})
+	s.fs.Write(fmt.Sprintf("proc/%d/environ", worker3), "LOCAL_RANK=0\x00")
+	s.open(s.holder.begin)
+	want := map[int]rss.Role{theCommand: rss.RoleAgent, worker1: rss.RoleTrainer, worker2: rss.RoleTrainer, worker3: rss.RoleOther}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		s.full()
+		wrong := ""
+		for pid, role := range want {
+			if p := s.last.Find(pid); p == nil || p.Role != role {
+				wrong += fmt.Sprintf("process %d: %+v, want %q\n", pid, p, role)
+			}
+		}
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(wrong)
+		}
+	}
+}
