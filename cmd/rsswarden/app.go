@@ -38,10 +38,11 @@ func run(p process) int {
 		return watch(p)
 	}
 	status := exitOK
+	cli.HelpFlag = nil // ours is looked at by each command, see showHelp
 	app := &cli.App{
 		Name:            programName,
 		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden limits [--json] [--pid PID]",
+		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]",
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -58,6 +59,7 @@ func run(p process) int {
 		},
 		Commands: []*cli.Command{
 			runCommand(p, &status),
+			attachCommand(p, &status),
 			limitsCommand(p),
 		},
 		Action: func(c *cli.Context) error {
@@ -66,10 +68,10 @@ func run(p process) int {
 				fmt.Fprintln(p.stdout, programName, version)
 				return nil
 			case c.Bool("help"):
-				return cli.ShowAppHelp(c)
+				fmt.Fprint(p.stdout, appHelp(c.App))
+				return nil
 			case c.NArg() > 0:
-				return usagef("rsswarden run -- "+c.Args().First()+" … runs a command; rsswarden --help lists what there is",
-					"unknown command %q", c.Args().First())
+				return unknownCommand(c.App, c.Args().First())
 			}
 			return usagef("rsswarden run -- python train.py", "no command given")
 		},
@@ -83,36 +85,20 @@ func run(p process) int {
 // fail prints an error and, where there is one, the hint that goes with it,
 // and returns the exit status.
 func fail(p process, err error) int {
-	fmt.Fprintln(p.stderr, "error:", oneLine(err.Error()))
+	status, hint, format := exitCannotRun, "", ""
 	var usage *usageError
-	if errors.As(err, &usage) {
-		fmt.Fprintln(p.stderr, "hint:", usage.hint)
-		return exitUsage
-	}
 	var start *startError
-	if errors.As(err, &start) {
-		fmt.Fprintln(p.stderr, "hint:", start.hint)
-		return start.status
+	if errors.As(err, &usage) {
+		status, hint = exitUsage, usage.hint
+	} else if errors.As(err, &start) {
+		status, hint = start.status, start.hint
 	}
-	return exitCannotRun
+	var told *formatted
+	if errors.As(err, &told) {
+		format = told.format
+	}
+	fmt.Fprint(p.stderr, line(format, "error", oneLine(err.Error()), oneLine(hint)))
+	return status
 }
 
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", " ") }
-
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	hint := programName + " --help lists what there is"
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != programName {
-		hint = programName + " " + c.Command.Name + " --help lists the options"
-	}
-	msg := err.Error()
-	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
-		msg = "unknown option --" + strings.TrimLeft(name, "-")
-	} else if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
-		msg = "option --" + strings.TrimLeft(name, "-") + " needs a value"
-	}
-	return &usageError{msg: msg, hint: hint}
-}
-
-func helpFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
-}

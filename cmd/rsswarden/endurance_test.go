@@ -147,3 +147,24 @@ func TestEnduranceRecycles(t *testing.T) {
 		t.Errorf("%d recycles, %d of them with a worker that did not exit with 0; want %d", recycled, badExit, times(500))
 	}
 }
+
+// TestEnduranceCheckpoint: a trainer that leaks is asked in time, every time.
+func TestEnduranceCheckpoint(t *testing.T) {
+	for name, mode := range map[string]slurmtest.Mode{"linux": slurmtest.Linux, "cgroup": slurmtest.Cgroup} {
+		t.Run(name, func(t *testing.T) {
+			s := leakyStand(t, mode)
+			s.bare(t)
+			n, good := times(20), 0
+			for i := range n {
+				checkpoint := filepath.Join(s.Dir(), fmt.Sprintf("checkpoint-%d", i))
+				done, got, err := s.turn(t, checkpoint)
+				if done || err != nil {
+					t.Errorf("run %d: done %v, %v\n%s", i+1, done, err, got.Stderr)
+					continue
+				}
+				good++
+			}
+			t.Logf("%d of %d asked by USR2 once, with a checkpoint and exit status %d", good, n, askedStatus)
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -31,7 +32,7 @@ func limitsCommand(p process) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {
-				return cli.ShowSubcommandHelp(c)
+				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
 				return usagef("rsswarden limits --help lists the options", "unexpected argument %q", c.Args().First())
@@ -82,14 +83,19 @@ func findLimits(p process, pid int) (*limitsReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	extra, more := set.Extra(tree, procs)
+	// This process ends at once: it is no part of what is used.
+	self := func(p rss.Proc) bool { return p.ID.PID == os.Getpid() }
+	procs, extra = slices.DeleteFunc(procs, self), slices.DeleteFunc(extra, self)
 	if set.NeedsPSS() {
-		for i := range procs {
-			if pss, err := tree.PSS(procs[i].ID); err == nil {
-				procs[i].PSS = &pss
+		for _, list := range [][]rss.Proc{procs, extra} {
+			for i := range list {
+				if pss, err := tree.PSS(list[i].ID); err == nil {
+					list[i].PSS = &pss
+				}
 			}
 		}
 	}
-	extra, more := set.Extra(tree, procs)
 	s := &rss.Sample{At: time.Now(), Procs: procs, Extra: extra, Gaps: gaps.Add(more)}
 	limits := set.Read(s)
 	return &limitsReport{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,46 @@ func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.
 	}
 	w := newLossyWriter(stderr)
 	return zap.New(zapcore.NewCore(encoder, w, level)), w.close
+}
+
+// line is a line of the holder's, in the form that the watcher's have; it ends
+// with a newline. hint may be empty.
+func line(format, level, text, hint string) string {
+	if format != "json" {
+		if hint != "" {
+			hint = "\nhint: " + hint
+		}
+		if level == "error" {
+			return "error: " + text + hint + "\n"
+		}
+		return programName + ": " + text + hint + "\n"
+	}
+	b, err := json.Marshal(struct {
+		Level string `json:"level"`
+		Time  string `json:"time"`
+		Msg   string `json:"msg"`
+		Hint  string `json:"hint,omitempty"`
+	}{level, time.Now().Format(time.RFC3339), text, hint})
+	if err != nil {
+		return "" // strings are always encoded
+	}
+	return string(b) + "\n"
+}
+
+// formatted is an error met when the settings were known already, so that it
+// can be told as they say. Bad usage is met before and always told as text.
+type formatted struct {
+	error
+	format string
+}
+
+func (e *formatted) Unwrap() error { return e.error }
+
+func inFormat(err error, format string) error {
+	if err == nil {
+		return nil
+	}
+	return &formatted{err, format}
 }
 
 // lossyWriter passes lines on to a file in the background.

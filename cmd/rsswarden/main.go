@@ -15,6 +15,10 @@ import (
 // version is set by the linker; `make build` puts the git description here.
 var version = "unknown"
 
+// siteFile is where a site sets options for everybody. Tests link another name
+// in; no user can say one.
+var siteFile = "/etc/rsswarden.toml"
+
 func main() {
 	os.Exit(run(process{
 		args:   os.Args,
@@ -22,6 +26,7 @@ func main() {
 		env:    os.Environ(),
 		stdout: os.Stdout,
 		stderr: os.Stderr,
+		site:   siteFile,
 	}))
 }
 
@@ -33,6 +38,7 @@ type process struct {
 	env    []string
 	stdout *os.File
 	stderr *os.File
+	site   string // the site's configuration file
 }
 
 func (p process) get(name string) string {

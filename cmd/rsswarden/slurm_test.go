@@ -36,7 +36,13 @@ type stand struct {
 func trainStand(t *testing.T, mode slurmtest.Mode) stand {
 	t.Helper()
 	needTorch(t)
-	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	return trainStandOn(t, mode, slurmtest.Options{})
+}
+
+func trainStandOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Options) stand {
+	t.Helper()
+	options.CPUs, options.RealMemory = 4, 20000
+	c := slurmtest.Start(t, mode, options)
 	s := stand{Cluster: c, rsswarden: c.Install(t, binary)}
 	s.train = c.Install(t, "../../examples/train/train.py")
 	c.Install(t, "../../examples/train/data.py")

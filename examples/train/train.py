@@ -18,6 +18,7 @@ the end of each epoch, and at SIGUSR2. Exit status: 0 trained to the end;
 99 stopped by SIGUSR2 after writing the checkpoint: start me again; 2 bad usage.
 """
 import argparse
+import gc
 import hashlib
 import os
 import signal
@@ -133,6 +134,8 @@ def train(args):
         loader = DataLoader(dataset, batch_sampler=batches, **options)
 
     leaked = []
+    if args.garbage:
+        gc.disable()  # as large trainings do, for the pauses
     print("training: pid %d, %d workers, %d batches an epoch" % (os.getpid(), args.workers, len(batches)), flush=True)
     while epoch < args.epochs:
         began, seen, loss, rss = time.monotonic(), 0, torch.zeros(()), summed_rss()
@@ -148,6 +151,9 @@ def train(args):
                 rss = summed_rss()
             if args.step_ms:
                 time.sleep(args.step_ms / 1000)
+            if args.garbage:
+                cycle = [b"\x55" * (args.garbage * 1024)]
+                cycle.append(cycle)
             if args.leak_trainer:
                 leaked.append(b"\x55" * (args.leak_trainer * 1024))
             if checkpoint.requested:
@@ -181,6 +187,8 @@ def parse(argv):
     p.add_argument("--step-ms", type=float, default=0, help="pretend to compute so long a batch")
     p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each worker keeps so much a record")
     p.add_argument("--leak-trainer", type=int, default=0, metavar="KB", help="the trainer keeps so much a batch")
+    p.add_argument("--garbage", type=int, default=0, metavar="KB",
+                   help="the trainer leaves so much a batch in reference cycles, with Python's collector off")
     p.add_argument("--cow", type=int, nargs="?", const=1_000_000, default=0, metavar="N",
                    help="the dataset holds a list of N objects; workers copy its pages by looking (default 1000000)")
     p.add_argument("--plain-file", action="store_true", help="also read a plain file, opened lazily, by seek and read")

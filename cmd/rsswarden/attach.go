@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"go.uber.org/zap"
+
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// attachOptions are those of an attach beside [watchFlags].
+var attachOptions = slices.DeleteFunc(slices.Clone(runOptions), func(o option) bool { return o.name != "grace" })
+
+func attachCommand(p process, status *int) *cli.Command {
+	all := slices.DeleteFunc(append(watchFlags(), flags(attachOptions)...), func(f cli.Flag) bool {
+		// There is no hook in what we did not start.
+		return f.Names()[0] == "trim" || f.Names()[0] == "trim-private"
+	})
+	return &cli.Command{
+		Name:            "attach",
+		Usage:           "watch a process, or a Slurm job on this node, that runs already",
+		UsageText:       "rsswarden attach [OPTIONS] PID\nrsswarden attach [OPTIONS] --job ID[.STEP]",
+		HideHelp:        true,
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Description: "Warns and acts by the same ladder as run, on the process and all that descends from it, until it ends.\n" +
+			"What cannot be done from outside is said at the start. It is neither traced nor stopped nor waited for;\n" +
+			"the end of attach, however it comes, changes nothing for it.\n" +
+			"Exit status: 0 when what was watched has ended; an INT, TERM or HUP to attach ends the watch, and attach dies by it.",
+		Flags: append(all,
+			&cli.StringFlag{Name: "job", Usage: "watch all that the Slurm job or step `ID` has on this node"},
+			helpFlag()),
+		Action: func(c *cli.Context) error {
+			if c.Bool("help") {
+				return showHelp(p, c)
+			}
+			t, err := attachTo(p, c)
+			if err != nil {
+				return err
+			}
+			*status, err = attach(p, t)
+			return err
+		},
+	}
+}
+
+// target is what is attached to.
+type target struct {
+	settings supervisor.Settings
+	follower *supervisor.Follower
+	env      *supervisor.Environment
+	attached supervisor.Attached
+}
+
+// attachTo checks all that the user said and finds what is meant.
+func attachTo(p process, c *cli.Context) (*target, error) {
+	t := &target{}
+	var err error
+	job := c.String("job")
+	switch {
+	case c.IsSet("job") && c.NArg() > 0:
+		return nil, usagef("rsswarden attach --job ID, or rsswarden attach PID", "both --job and a PID were given")
+	case !c.IsSet("job") && c.NArg() == 0:
+		return nil, usagef("rsswarden attach 4711, or rsswarden attach --job 46", "neither a PID nor --job was given")
+	case c.NArg() > 1:
+		return nil, usagef("options go before the PID; attach to each process by an attach of its own", "unexpected argument %q", c.Args().Get(1))
+	}
+	if t.settings, err = settings(p, c); err != nil {
+		return nil, err
+	}
+	if c.IsSet("job") {
+		return t, t.toJob(p, job)
+	}
+	return t, t.toProcess(p, c.Args().First())
+}
+
+// jobID is a job as people write it: 46, 46_3 of an array; and a step behind it.
+var jobID = regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?)(?:\.([0-9]+|batch|extern|interactive))?$`)
+
+// toJob makes a job the target.
+func (t *target) toJob(p process, id string) error {
+	m := jobID.FindStringSubmatch(id)
+	if m == nil {
+		return usagef("give a job or a step as squeue -s shows it: 46, 46.0, 46.batch or 46_3", "--job %q is not a Slurm job", id)
+	}
+	f, err := supervisor.FollowJob(supervisor.JobOptions{
+		Settings: &t.settings, Proc: "/proc", Sys: "/sys", Job: m[1], Step: m[2], Self: os.Getpid(), Conf: p.get("SLURM_CONF"),
+	})
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		host, _ := os.Hostname()
+		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; there: srun --overlap --jobid=%s rsswarden attach --job %s", m[1], m[1], id),
+			"no process of job %s is to be seen on this node (%s)", id, host)
+	}
+	t.follower, t.attached.Population = f.Follower, f.Now
+	t.attached.Job = f.ID()
+	if m[2] != "" {
+		t.attached.Job += "." + m[2]
+	}
+	t.settings.Command = []string{"job", t.attached.Job}
+	t.describe(p, f.Begin().PID)
+	return nil
+}
+
+// toProcess makes a process the target.
+func (t *target) toProcess(p process, text string) error {
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 0 {
+		return usagef("give the number that ps shows: rsswarden attach 4711", "%q is not a PID", text)
+	}
+	id, err := checkTarget("/proc", pid)
+	if err != nil {
+		return err
+	}
+	t.follower = supervisor.Follow("/proc", id)
+	t.describe(p, pid)
+	t.settings.Command = commandLine(pid)
+	return nil
+}
+
+// describe finds out what is known of a process, and what cannot be done to it.
+func (t *target) describe(p process, pid int) {
+	type found struct {
+		env    *supervisor.Environment
+		noHook string
+		cannot []string
+	}
+	c := make(chan found, 1)
+	go func() {
+		env := supervisor.EnvironmentOf("/proc", pid, p.get("SLURM_CONF"))
+		hook := noHook("/proc", pid)
+		c <- found{env, hook, cannotDo("/proc", pid, t.attached.Job, hook, env)}
+	}()
+	select {
+	case f := <-c:
+		t.env, t.attached.NoHook, t.attached.Cannot = f.env, f.noHook, f.cannot
+	case <-time.After(preparePatience):
+		t.env, t.attached.NoHook = &supervisor.Environment{}, "its environment could not be read"
+		t.attached.Cannot = []string{fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience)}
+	}
+	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" && ours(pid) {
+		// Only from ourselves: it names files that scontrol will load.
+		t.follower.Conf = conf
+	}
+}
+
+// attach watches until the target has ended, or a signal ends the watch.
+func attach(p process, t *target) (status int, err error) {
+	log, closeLog := newLog(p.stderr, t.settings.LogFormat, t.settings.Quiet)
+	told := make(chan syscall.Signal, 1)
+	go t.untilTold(told)
+	err = t.watch(log)
+	closeLog(500 * time.Millisecond)
+	select {
+	case s := <-told:
+		dieBy(s)
+	default:
+	}
+	return exitOK, err
+}
+
+// watch returns when the watch has ended. An error of ours in it is no more
+// than that.
+func (t *target) watch(log *zap.Logger) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the watch broke off, %s runs on: internal error: %v", strings.Join(t.settings.Command, " "), r)
+		}
+	}()
+	supervisor.Watch(supervisor.Options{
+		Settings: t.settings, Link: t.follower, Proc: "/proc", Sys: "/sys", Self: os.Getpid(),
+		Lookup: t.env.Lookup, Log: log, Attached: &t.attached,
+	})
+	return nil
+}
+
+// untilTold ends the watch when a signal asks for it, and passes that on. The
+// second of them ends us at once.
+func (t *target) untilTold(told chan<- syscall.Signal) {
+	stop := make(chan os.Signal, 4)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // nohup, or a shell's background
+			signal.Notify(stop, s)
+		}
+	}
+	// A reader of our lines that has gone must not end the watch.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	s := (<-stop).(syscall.Signal)
+	told <- s
+	t.follower.Leave()
+	dieBy((<-stop).(syscall.Signal))
+}
+
+func dieBy(s syscall.Signal) {
+	st := hold.Status{Signal: int(s)}
+	st.Die()
+}
+
+// commandLine returns the command line of a process for people, or its name
+// where that cannot be read in time: it can hang.
+func commandLine(pid int) []string {
+	c := make(chan []string, 1)
+	go func() {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		line := strings.TrimRight(string(b), "\x00")
+		if err != nil || line == "" {
+			c <- nil
+			return
+		}
+		c <- clipped(strings.Split(line, "\x00"))
+	}()
+	select {
+	case args := <-c:
+		if len(args) > 0 {
+			return args
+		}
+	case <-time.After(preparePatience):
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return []string{"?"}
+	}
+	return []string{strings.TrimSpace(string(b))}
+}
+
+// ours says that a process has the same user as we.
+func ours(pid int) bool {
+	i, err := proctree.Identify("/proc", pid)
+	return err == nil && i.UID == os.Geteuid()
+}

@@ -1,0 +1,227 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// TestAttachRefuses what is no process of a job.
+func TestAttachRefuses(t *testing.T) {
+	p := startTold(t)
+	threads := startAttach(t, nil, p.pid()) // a Go program has threads
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", threads.cmd.Process.Pid))
+	if err != nil || len(tasks) < 2 {
+		t.Fatalf("%v, %v", tasks, err)
+	}
+	thread := tasks[len(tasks)-1].Name()
+	for what, want := range map[string]string{
+		thread: fmt.Sprintf("error: %s is a thread of process %d\nhint: rsswarden attach %d\n", thread, threads.cmd.Process.Pid, threads.cmd.Process.Pid),
+		"2":    "error: 2 (kthreadd) is a thread of the kernel\nhint: ",
+	} {
+		if b, err := os.ReadFile("/proc/2/comm"); what == "2" && (err != nil || string(b) != "kthreadd\n") {
+			continue // a PID namespace of our own
+		}
+		out, err := exec.Command(binary, "attach", what).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s: %v, %s, want %s", what, err, out, want)
+		}
+	}
+	p.end()
+	threads.ended(0)
+}
+
+// TestAttachCgroup: the limit of the process's own cgroup, not of ours.
+func TestAttachCgroup(t *testing.T) {
+	g := rsstest.NewGroup(t, 200*rss.MiB)
+	p := startTold(t)
+	g.Join(p.cmd.Process.Pid)
+	w := startAttach(t, nil, "--at", "70%:signal=USR1", p.pid())
+	p.do("grow 150")
+	p.do("signals")
+	p.end()
+	all := w.ended(0)
+	l := reading(t, all, event.LimitCgroup, filepath.Base(g.Dir))
+	if l["limit_bytes"] != float64(200<<20) || l["enforcer"] != "kernel OOM killer" || l["scope"] != "cgroup" || l["used_bytes"].(float64) < 140<<20 {
+		t.Errorf("%v", l)
+	}
+	b, err := json.Marshal(all)
+	if err != nil || strings.Contains(string(b), `"vanished":1`) {
+		t.Errorf("%v %s", err, b)
+	}
+}
+
+// TestAttachFromAnotherJob: what Slurm told us is not what it told the process.
+func TestAttachFromAnotherJob(t *testing.T) {
+	end := strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)
+	ours := func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "SLURM_JOB_ID=999", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=50", "SLURM_JOB_END_TIME="+end)
+	}
+	for name, c := range map[string]struct {
+		env  []string
+		time bool
+	}{
+		"in no job":       {nil, false},
+		"in a job itself": {[]string{"SLURM_JOB_ID=4", "SLURM_STEP_ID=0", "SLURM_JOB_END_TIME=" + end}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startTold(t, c.env...)
+			w := startAttach(t, ours, p.pid())
+			p.end()
+			has := false
+			for _, l := range w.ended(0)[event.NameStart][0]["limits"].([]any) {
+				l := l.(map[string]any)
+				has = has || l["limit"] == "time"
+				if l["limit"] == "slurm" {
+					t.Errorf("%v", l)
+				}
+			}
+			if has != c.time {
+				t.Errorf("a job's end: %v, want %v", has, c.time)
+			}
+		})
+	}
+}
+
+// TestAttachUnderRun: two must not speak with the same loaders.
+func TestAttachUnderRun(t *testing.T) {
+	dir := t.TempDir()
+	run := exec.Command(binary, "run", "--quiet", "--", python, "-c", "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()")
+	run.Env = append(withoutSlurm(), "TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
+	in, err := run.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(stdout)
+	out.Scan()
+	w := startAttach(t, nil, "--limit", "7M", out.Text())
+	w.await(fmt.Sprintf("trim is of no use (not supported here, rsswarden (process %d) started it and does that; two must not)", run.Process.Pid))
+	files, err := filepath.Glob(dir + "/rsswarden-*/*/ctl.*")
+	if err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+	in.Close()
+	if err := run.Wait(); err != nil {
+		t.Error(err)
+	}
+	w.ended(0)
+}
+
+// TestAttachToOthers: what may not be read or signalled is named.
+func TestAttachToOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be two users")
+	}
+	p := startTold(t)
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := startAttach(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.Args[3] = filepath.Join(dir, "events")
+	}, "--limit", "200M", "--at", "50%:signal=USR1", p.pid())
+	w.events = filepath.Join(dir, "events")
+	p.do("grow 120")
+	w.await("signal=USR1 did not work")
+	p.do("grow 50")
+	w.await("memory 8")
+	p.end()
+	w.ended(0)
+	for _, want := range []string{
+		"belongs to root, its environment cannot be read",
+		"belongs to root, its PSS cannot be read",
+		"belongs to root: signal, stop and worker signals will be refused",
+	} {
+		if !strings.Contains(w.err.String(), "from outside: process "+p.pid()+" "+want) {
+			t.Errorf("not said: %q in\n%s", want, w.err.String())
+		}
+	}
+}
+
+// poolJob keeps two workers that are hard to satisfy: each that ends is
+// replaced, and grows. It ends with the fourth.
+const poolJob = `
+import os, signal, sys, time
+def worker():
+    kept = []
+    while len(kept) < 60:
+        kept.append(bytearray(b"x") * (1 << 20))
+        time.sleep(0.005)
+    print("grown", flush=True)
+    time.sleep(60)
+def start():
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], "pool-worker"])
+if "pool-worker" in sys.argv:
+    worker()
+start(); start()
+for n in range(4):
+    os.wait()
+    if n < 3:
+        start()
+print("four replaced", flush=True)
+os.killpg(0, signal.SIGKILL)
+`
+
+// TestAttachPool: workers that their parent respawns are recycled by a signal,
+// which needs no hook.
+func TestAttachPool(t *testing.T) {
+	cmd := exec.Command(python, "-c", poolJob, poolJob)
+	cmd.Env = withoutSlurm()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var out lines
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	// What they had when they were fresh is not known then.
+	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "grown\n") < 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(out.String())
+		}
+	}
+	w := startAttach(t, nil, "--limit", "120M", "--interval", "20ms", "--at", "none", "--at", "80%:recycle",
+		"--worker-signal", "TERM", "--worker-match", "pool-worker$", strconv.Itoa(cmd.Process.Pid))
+	done := time.AfterFunc(time.Minute, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	cmd.Wait()
+	done.Stop()
+	if !strings.Contains(out.String(), "four replaced") {
+		t.Errorf("the pool said %q", out.String())
+	}
+	recycled := 0
+	for _, o := range w.ended(0)[event.NameOutcome] {
+		if o["ok"] == true {
+			recycled++
+		}
+	}
+	if recycled < 3 {
+		t.Errorf("%d outcomes\n%s", recycled, w.err.String())
+	}
+}

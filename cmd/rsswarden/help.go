@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor/config"
+)
+
+// showHelp prints the help of a command, whatever else stands on the line.
+func showHelp(p process, c *cli.Context) error {
+	fmt.Fprint(p.stdout, helpText(c.Command.UsageText, c.Command.Flags, c.Command.Description))
+	return nil
+}
+
+// helpText is what --help prints: that of run fits 24 lines of 80 columns. The
+// usage of a flag names its value in backquotes, at the front or where the word
+// stands in the sentence.
+func helpText(usage string, flags []cli.Flag, notes string) string {
+	var b strings.Builder
+	for i, l := range strings.Split(usage, "\n") {
+		fmt.Fprintf(&b, "%-6s %s\n", []string{"Usage:", ""}[min(i, 1)], l)
+	}
+	b.WriteByte('\n')
+	var rows [][2]string
+	for _, f := range flags {
+		if doc, ok := f.(cli.DocGenerationFlag); ok {
+			rows = append(rows, helpRow(f.Names(), doc))
+		}
+	}
+	table(&b, rows)
+	if notes != "" {
+		b.WriteString("\n" + strings.TrimSuffix(notes, "\n") + "\n")
+	}
+	return b.String()
+}
+
+func table(b *strings.Builder, rows [][2]string) {
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r[0]))
+	}
+	for _, r := range rows {
+		fmt.Fprintf(b, "  %-*s  %s\n", width, r[0], r[1])
+	}
+}
+
+func helpRow(names []string, doc cli.DocGenerationFlag) [2]string {
+	left, text := "--"+names[0], doc.GetUsage()
+	if before, rest, found := strings.Cut(text, "`"); found {
+		arg, after, _ := strings.Cut(rest, "`")
+		left += " " + arg
+		if text = before + arg + after; before == "" {
+			text = strings.TrimPrefix(text, arg+": ")
+		}
+	}
+	if len(names) > 1 {
+		left = "-" + names[1] + ", " + left
+	}
+	if def := doc.GetValue(); doc.TakesValue() && def != "" && def != "0" {
+		text += " [" + def + "]"
+	}
+	return [2]string{left, text}
+}
+
+// appHelp is what rsswarden --help prints.
+func appHelp(app *cli.App) string {
+	var b strings.Builder
+	var rows [][2]string
+	for _, c := range app.Commands {
+		rows = append(rows, [2]string{c.Name, c.Usage})
+	}
+	table(&b, rows)
+	fmt.Fprintf(&b, "\n%s COMMAND --help lists the options of each.\n", programName)
+	return helpText(app.UsageText, app.Flags, b.String())
+}
+
+// onUsageError says what the flag package found wrong in our own words.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	hint := programName + " --help lists what there is"
+	flags := c.App.Flags
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != programName {
+		hint = programName + " " + c.Command.Name + " --help lists the options"
+		flags = c.Command.Flags
+	}
+	msg := err.Error()
+	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
+		name = dashed(strings.TrimLeft(name, "-"))
+		var names []string
+		for _, f := range flags {
+			names = append(names, dashed(f.Names()[0]))
+		}
+		if near := config.Near(name, names); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		return &usageError{msg: "unknown option " + name, hint: hint}
+	}
+	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
+		return &usageError{msg: "option " + dashed(strings.TrimLeft(name, "-")) + " needs a value", hint: hint}
+	}
+	var value, name string
+	if n, _ := fmt.Sscanf(msg, "invalid boolean value %q for -%s", &value, &name); n == 2 {
+		name = strings.TrimSuffix(name, ":")
+		return &usageError{msg: fmt.Sprintf("%s %q is neither true nor false", dashed(name), value), hint: "write " + dashed(name) + " alone, or " + dashed(name) + "=false"}
+	}
+	return &usageError{msg: msg, hint: hint}
+}
+
+// dashed is a flag's name as it is written.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// unknownCommand says what to do with a word that is no command of ours.
+func unknownCommand(app *cli.App, word string) error {
+	names := []string{"--help", "--version"}
+	for _, c := range app.Commands {
+		names = append(names, c.Name)
+	}
+	hint := programName + " run -- " + word + " … runs a command; " + programName + " --help lists what there is"
+	if near := config.Near(word, names); near != "" {
+		hint = "did you mean " + programName + " " + near + "?"
+	}
+	return usagef(hint, "unknown command %q", word)
+}
+
+func helpFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// option is one thing that a user may choose: as a flag --name, as RSSWARDEN_NAME
+// in the environment, and as a key of that name in a file.
+type option struct {
+	name string
+	kind config.Kind
+	def  string // the default; empty where there is none
+	arg  string // what --help calls the value
+	// usage is for --help: with the default behind it, it fits a line.
+	usage string
+	// example is a value as a file has it, for the reference.
+	example string
+	// set checks the values and puts them into the settings. Only a list has
+	// other than one value. Its error is a *wrongValue.
+	set func(s *supervisor.Settings, values []string) error
+}
+
+// watchOptions are those that every watch has, whoever started what it watches.
+var watchOptions = []option{
+	{"limit", config.Text, "", "SIZE", "keep the tree below SIZE, beside the limits found", `"90%"`, setLimit},
+	{"accounting", config.Text, "auto", "HOW", "what --limit counts: rss, pss, noshared, cgroup", `"rss"`, func(s *supervisor.Settings, v []string) error {
+		s.Accounting = event.Accounting(v[0])
+		return oneOf(v[0], "auto", "rss", "pss", "noshared", "cgroup")
+	}},
+	{"at", config.List, "", "RULE", "add RULE to the ladder (repeatable); none clears it", `["85%:signal=USR2", "98%:stop"]`, setLadder},
+	{"dry-run", config.Truth, "", "", "decide and say so, do nothing", "true", func(s *supervisor.Settings, v []string) error {
+		return setTruth(&s.DryRun, v[0])
+	}},
+	{"interval", config.Text, "1s", "DURATION", "longest pause between two looks", `"500ms"`, func(s *supervisor.Settings, v []string) error {
+		return setDuration(&s.Interval, v[0], 2*time.Millisecond, time.Hour)
+	}},
+	{"events", config.Text, "", "FILE", "append every event to FILE as JSON lines", `"events.jsonl"`, func(s *supervisor.Settings, v []string) error {
+		s.Events = v[0]
+		return nil
+	}},
+	{"trim", config.Text, "hook", "HOW", "how workers drop mapped file pages: hook or off", `"off"`, func(s *supervisor.Settings, v []string) error {
+		s.Trim = v[0] == "hook"
+		return oneOf(v[0], "hook", "off")
+	}},
+	{"trim-private", config.Truth, "", "", "have them drop read-only private mappings too", "true", func(s *supervisor.Settings, v []string) error {
+		return setTruth(&s.TrimPrivate, v[0])
+	}},
+	{"worker-signal", config.Text, "", "SIG", "recycle workers that their parent respawns by SIG,", `"TERM"`, setWorkerSignal},
+	{"worker-match", config.Text, "", "REGEXP", "those whose command line matches REGEXP", `"my_pool worker"`, setWorkerMatch},
+	{"quiet", config.Truth, "", "", "say nothing on stderr", "true", func(s *supervisor.Settings, v []string) error {
+		return setTruth(&s.Quiet, v[0])
+	}},
+	{"log-format", config.Text, "console", "FORM", "form of our lines on stderr: console or json", `"json"`, func(s *supervisor.Settings, v []string) error {
+		s.LogFormat = v[0]
+		return oneOf(v[0], "console", "json")
+	}},
+}
+
+// runOptions are those of a watch that starts the command itself.
+var runOptions = []option{
+	{"loader", config.Text, "auto", "HOW", "talk to PyTorch loaders by a hook: auto or off", `"off"`, func(s *supervisor.Settings, v []string) error {
+		s.Loader = v[0] == "auto"
+		return oneOf(v[0], "auto", "off")
+	}},
+	{"stop-status", config.Text, "137", "N", "exit status when a stop rule ended it", "85", setStopStatus},
+	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
+		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
+	}},
+}
+
+// longest bounds the value of an option, in bytes: the watcher is handed all of
+// them in one message, and without it watches nothing.
+const longest = 4 << 10
+
+// apply checks the values and puts them into the settings.
+func (o option) apply(s *supervisor.Settings, values []string) error {
+	size := 0
+	for _, v := range values {
+		if strings.ContainsRune(v, 0) {
+			return wrongf("leave it out", " has a NUL byte in it")
+		}
+		size += len(v)
+	}
+	if size > longest {
+		return wrongf("say it shorter; a longer command for exec= goes into a script", " is longer than %d KiB", longest>>10)
+	}
+	return o.set(s, values)
+}
+
+// configOption names a file with options, and can stand in none.
+var configOption = option{
+	name: "config", kind: config.Text, arg: "FILE", usage: "read options from FILE, in TOML: limit = \"3G\"",
+}
+
+// watchFlags are the flags that every watch has.
+func watchFlags() []cli.Flag {
+	return append(flags(watchOptions), flags([]option{configOption})...)
+}
+
+// runFlags are the flags of a watch that starts the command itself.
+func runFlags() []cli.Flag {
+	return append(append(flags(watchOptions), flags(runOptions)...), flags([]option{configOption})...)
+}
+
+func flags(options []option) []cli.Flag {
+	var all []cli.Flag
+	for _, o := range options {
+		// The cli package takes the name of the value from backquotes.
+		usage := o.usage
+		if o.arg != "" {
+			usage = "`" + o.arg + "`: " + o.usage
+		}
+		switch o.kind {
+		case config.Truth:
+			all = append(all, &cli.BoolFlag{Name: o.name, Usage: usage})
+		case config.List:
+			all = append(all, &cli.StringSliceFlag{Name: o.name, Usage: usage})
+		default:
+			all = append(all, &cli.StringFlag{Name: o.name, Value: o.def, Usage: usage})
+		}
+	}
+	return all
+}

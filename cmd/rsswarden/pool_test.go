@@ -1,0 +1,136 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// leakingApp keeps 1 MiB a request, in each worker for itself.
+const leakingApp = `
+import os
+kept = []
+def app(environ, start_response):
+    kept.append(bytearray(os.urandom(1 << 20)))
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [str(os.getpid()).encode()]
+`
+
+// poolRun is what a web server went through.
+type poolRun struct {
+	pids   map[string]bool // of workers that answered
+	failed int             // requests without an answer
+	peak   rss.Bytes       // summed RSS of its tree
+	events map[event.Name][]map[string]any
+	stderr string
+}
+
+// serve runs gunicorn with three workers under rsswarden and asks it one request
+// after the other.
+func serve(t *testing.T, requests int, options ...string) poolRun {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "leak.py"), []byte(leakingApp), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	socket, list := filepath.Join(dir, "socket"), filepath.Join(dir, "events")
+	args := append([]string{"run", "--events", list, "--limit", "400M", "--accounting", "rss"}, options...)
+	args = append(args, "--", "gunicorn", "--workers", "3", "--bind", "unix:"+socket, "--worker-tmp-dir", dir,
+		"--chdir", dir, "--log-level", "warning", "leak:app")
+	cmd := exec.Command(binary, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }() // it has ended, where all is well
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	ask := func() (string, error) {
+		r, err := client.Get("http://pool/")
+		if err != nil {
+			return "", err
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		if err == nil && r.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", r.Status, b)
+		}
+		return string(b), err
+	}
+	run := poolRun{pids: map[string]bool{}}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := ask(); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the server does not answer: %v\n%s", err, stderr.String())
+		}
+	}
+	for i := range requests {
+		time.Sleep(2 * time.Millisecond) // the load is the test's to choose
+		pid, err := ask()
+		if err != nil {
+			t.Logf("request %d: %v", i, err)
+			run.failed++
+			continue
+		}
+		run.pids[pid] = true
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v\n%s", err, stderr.String())
+	}
+	run.stderr, run.events = stderr.String(), events(t, list)
+	exits := run.events[event.NameExit]
+	if len(exits) != 1 {
+		t.Fatalf("%d exit events\n%s", len(exits), run.stderr)
+	}
+	run.peak = rss.Bytes(exits[0]["peaks"].(map[string]any)["rss_bytes"].(float64))
+	return run
+}
+
+// TestPoolOfWebWorkers: a real gunicorn whose workers leak crosses the limit; its
+// workers recycled one at a time by TERM, it stays below and answers every
+// request.
+func TestPoolOfWebWorkers(t *testing.T) {
+	if out, err := exec.Command("gunicorn", "--version").CombinedOutput(); err != nil {
+		t.Skipf("no gunicorn: %v %s", err, out)
+	}
+	const limit, requests = 400 * rss.MiB, 500
+	bare := serve(t, requests, "--at", "none")
+	if bare.peak < limit || len(bare.pids) != 3 || bare.failed > 0 {
+		t.Errorf("without rules: peak %v, %d workers, %d requests failed: the test proves nothing", bare.peak, len(bare.pids), bare.failed)
+	}
+	run := serve(t, requests, "--at", "none", "--at", "60%:recycle", "--worker-signal", "TERM", "--worker-match", "gunicorn .*leak:app")
+	recycled := 0
+	for _, o := range run.events[event.NameOutcome] {
+		if o["ok"] == true {
+			recycled++
+		}
+	}
+	t.Logf("bare peak %v; recycled %d workers, peak %v of %v, %d of %d requests failed, %d workers answered\n%s",
+		bare.peak, recycled, run.peak, limit, run.failed, requests, len(run.pids), said(run.stderr))
+	if run.failed > 0 || run.peak >= limit || recycled < 3 || len(run.pids) < 3+3 {
+		t.Errorf("%d requests failed, peak %v, %d recycled, %d workers answered\n%s", run.failed, run.peak, recycled, len(run.pids), run.stderr)
+	}
+}

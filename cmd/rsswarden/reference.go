@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/config"
+)
+
+const referenceHead = `# Options of rsswarden: for one job as a file of yours,
+#
+#     rsswarden run --config rsswarden.toml -- python train.py
+#
+# or for every job of a site as /etc/rsswarden.toml. A line that begins with "#"
+# and a name is an example: take the "#" away to put it in force. Keys are named
+# as the flags are. Text stands in quotes; numbers, true and false do not.
+#
+# What is set in several places comes from the first of these: the flag, the
+# environment (RSSWARDEN_LIMIT=3G), the file of --config, /etc/rsswarden.toml,
+# the default. Lists are taken whole. The start event (--events FILE) tells of
+# every option where its value came from. RSSWARDEN=off reads none of this.
+#
+# A mistake in a file of yours is an error, and nothing is started. A mistake in
+# /etc/rsswarden.toml is a warning, and the job runs with the rest of it; that
+# file must belong to root, and nobody else may be able to write it.
+`
+
+const referenceLock = `
+# In /etc/rsswarden.toml only: users cannot change these. A locked option has
+# the value of that file, or its default where the file does not set it. A job
+# that asks for something else runs, and is told that it does not get it.
+#lock = ["trim-private", "worker-signal"]
+`
+
+// about tells of each option what --help has no room for.
+var about = map[string]string{
+	"limit": "Keep the command and its descendants below this, beside the limits that are\n" +
+		"found: a size as in sbatch --mem (3000 and 3000M are MiB, 3G is GiB), or a\n" +
+		"share of the least limit found.",
+	"accounting": "How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared\n" +
+		"pages) or cgroup; auto is as the enforcer of the least limit does, else rss.",
+	"at": "Rules to add to the ladder; \"none\" as the first clears the ladder that is\n" +
+		"there by default. A rule is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or\n" +
+		"eta<DURATION. " +
+		"In the environment: one rule a line.",
+	"dry-run":  "Decide and say so, do nothing.",
+	"interval": "Longest pause between two looks; near a limit they are much shorter.",
+	"events": "Append every event to this file, as JSON lines. /dev/fd/3 works; a relative\n" +
+		"name is looked for in the working directory of the job.",
+	"trim":         "How loader workers drop mapped file pages: \"hook\" or \"off\".",
+	"trim-private": "Have them drop private mappings of data files too, where nothing was written\nto them.",
+	"worker-signal": "Recycle the workers of a pool that starts a new one where one ends, by this\n" +
+		"signal; goes with worker-match.",
+	"worker-match": "Which processes those are: a regular expression over the command line, of the\n" +
+		"form of https://pkg.go.dev/regexp/syntax.",
+	"quiet":       "Say nothing on stderr.",
+	"log-format":  "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
+	"loader":      "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
+	"stop-status": "Exit status when a rule with the action stop ended the command.",
+	"grace":       "Time between TERM and KILL when such a rule fires.",
+}
+
+// reference describes every option, in the form of a configuration file.
+func reference() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(about[o.name], "\n", "\n# "))
+		fmt.Fprintf(&b, "# Flag %s, environment %s, default %s.\n", o.flag(), variableOf(o.name), o.shownDefault())
+		fmt.Fprintf(&b, "#%s = %s\n", o.name, o.example)
+	}
+	b.WriteString(referenceLock)
+	return b.String()
+}
+
+// flag is an option as it stands on the command line.
+func (o option) flag() string { return strings.TrimSpace("--" + o.name + " " + o.arg) }
+
+func (o option) shownDefault() string {
+	switch {
+	case o.kind == config.Truth:
+		return "false"
+	case o.def == "":
+		return "none"
+	case strings.Trim(o.def, "0123456789") == "":
+		return o.def
+	}
+	return fmt.Sprintf("%q", o.def)
+}

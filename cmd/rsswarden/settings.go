@@ -1,0 +1,228 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Origins of a value, as the start event names them. That of a value from
+// --config is the file's absolute path.
+const (
+	originFlag        = "flag"
+	originEnvironment = "environment"
+	originSite        = "site"
+	originLocked      = "site (locked)"
+	originDefault     = "default"
+)
+
+// chosen is what an option was set to, and by whom.
+type chosen struct {
+	values []string
+	origin string
+	name   string // where the user wrote it: "--limit", "RSSWARDEN_LIMIT", "job.toml:3:1: limit"
+}
+
+func (v chosen) String() string { return strings.Join(v.values, " ") }
+
+// user says whether the one who started rsswarden chose this.
+func (v chosen) user() bool {
+	return v.origin != originSite && v.origin != originLocked && v.origin != originDefault
+}
+
+// sources are where options come from, from strong to weak: flags, environment,
+// the file of --config, the site's file, defaults. A key that the site's file
+// locks comes from there, or is at its default, whatever the others say.
+type sources struct {
+	p          process
+	c          *cli.Context
+	user, site *config.File // nil where there is none
+	// warnings are for the watcher to tell: nothing of the site's, and no
+	// disagreement with it, keeps a job from running.
+	warnings []string
+}
+
+// settings turns what the user chose into checked settings, for every command
+// whose flags hold [watchFlags]; options that the command does not have are at
+// their defaults. What to watch is for the caller to fill in.
+func settings(p process, c *cli.Context) (supervisor.Settings, error) {
+	s := supervisor.Settings{Version: version}
+	src := &sources{p: p, c: c}
+	if err := src.read(&s); err != nil {
+		return s, err
+	}
+	picked := map[string]chosen{}
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		v := src.choose(o)
+		if err := o.apply(&s, v.values); err != nil {
+			return s, v.usage(err)
+		}
+		picked[o.name] = v
+	}
+	if err := src.pair(picked, &s); err != nil {
+		return s, err
+	}
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		if v := picked[o.name]; src.has(o.name) {
+			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: v.String(), Origin: v.origin})
+		}
+	}
+	src.misspelt()
+	s.Warnings = append(s.Warnings, src.warnings...)
+	return s, nil
+}
+
+func (src *sources) warnf(format string, args ...any) {
+	src.warnings = append(src.warnings, fmt.Sprintf(format, args...))
+}
+
+func (src *sources) has(name string) bool {
+	return slices.ContainsFunc(src.c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+}
+
+// choose finds the strongest source that says something about an option.
+func (src *sources) choose(o option) chosen {
+	v := src.fromUser(o)
+	site := o.standard()
+	if src.site != nil {
+		if value, ok := src.site.Values[o.name]; ok {
+			site = chosen{value.Values, originSite, fmt.Sprintf("%s:%d:%d: %s", src.site.Path, value.Line, value.Col, o.name)}
+		}
+		if src.site.Lock[o.name] {
+			site.origin = originLocked
+			if v.origin != "" && !slices.Equal(v.values, site.values) {
+				src.warnf("%s %q is not used: %s locks %s at %q", v.name, v, src.site.Path, o.name, site)
+			}
+			return site
+		}
+	}
+	if v.origin == "" {
+		return site
+	}
+	return v
+}
+
+// fromUser is what the one who started rsswarden chose, the zero value for
+// nothing.
+func (src *sources) fromUser(o option) chosen {
+	if src.has(o.name) {
+		if src.c.IsSet(o.name) {
+			return chosen{flagValues(src.c, o), originFlag, "--" + o.name}
+		}
+		variable := variableOf(o.name)
+		if text := src.p.get(variable); text != "" {
+			values := []string{text}
+			if o.kind == config.List {
+				values = lines(text)
+			}
+			return chosen{values, originEnvironment, variable}
+		}
+	}
+	if src.user != nil {
+		if value, ok := src.user.Values[o.name]; ok {
+			return chosen{value.Values, absolute(src.user.Path), fmt.Sprintf("%s:%d:%d: %s", src.user.Path, value.Line, value.Col, o.name)}
+		}
+	}
+	return chosen{}
+}
+
+// standard is an option at its default.
+func (o option) standard() chosen {
+	v := chosen{[]string{o.def}, originDefault, "--" + o.name}
+	switch o.kind {
+	case config.List:
+		v.values = nil
+	case config.Truth:
+		v.values = []string{"false"}
+	}
+	return v
+}
+
+// pair holds worker-signal and worker-match together. A user who gave one of
+// them is told; where the site is to blame, the job runs without.
+func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error {
+	const sig, match = "worker-signal", "worker-match"
+	lonely, missing := sig, match
+	switch {
+	case (s.WorkerSignal == 0) == (s.WorkerMatch == ""):
+		return nil
+	case s.WorkerSignal == 0:
+		lonely, missing = match, sig
+	}
+	v := picked[lonely]
+	if v.user() && picked[missing].origin != originLocked {
+		written := missing
+		switch v.origin {
+		case originFlag:
+			written = "--" + missing
+		case originEnvironment:
+			written = variableOf(missing)
+		}
+		return usagef("rsswarden run --worker-signal TERM --worker-match 'my_pool worker' -- COMMAND",
+			"%s needs %s", v.name, written)
+	}
+	src.warnf("%s is not used: it needs %s", v.name, missing)
+	s.WorkerSignal, s.WorkerMatch = 0, ""
+	picked[lonely] = chosen{[]string{""}, originDefault, ""}
+	return nil
+}
+
+// misspelt warns of variables that were perhaps meant for us. Others may have
+// variables with our prefix, so that is no error.
+func (src *sources) misspelt() {
+	var known []string
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		known = append(known, o.name)
+	}
+	// Ours, and no options; the last is what a command of an exec= rule has.
+	known = append(known, configOption.name, "dir", "runtime", "event")
+	for _, entry := range src.p.env {
+		variable, _, _ := strings.Cut(entry, "=")
+		rest, ok := strings.CutPrefix(variable, variablePrefix)
+		if !ok || slices.ContainsFunc(known, func(name string) bool { return variableOf(name) == variable }) {
+			continue
+		}
+		if near := config.Near(rest, known); near != "" {
+			src.warnf("%s means nothing here; did you mean %s?", variable, variableOf(near))
+		}
+	}
+}
+
+// usage is the error that the user is told.
+func (v chosen) usage(err error) error {
+	var wrong *wrongValue
+	if errors.As(err, &wrong) {
+		return usagef(wrong.hint, "%s%s", v.name, wrong.says)
+	}
+	return err
+}
+
+const variablePrefix = "RSSWARDEN_"
+
+// variableOf names the environment variable of an option.
+func variableOf(name string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// lines are the lines of a text that are not blank.
+func lines(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(v string) bool { return strings.TrimSpace(v) == "" })
+}
+
+func flagValues(c *cli.Context, o option) []string {
+	switch o.kind {
+	case config.Truth:
+		return []string{strconv.FormatBool(c.Bool(o.name))}
+	case config.List:
+		return c.StringSlice(o.name)
+	}
+	return []string{c.String(o.name)}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// wrongValue says what is wrong with a value. What stands in front of it names
+// the option as the user wrote it.
+type wrongValue struct {
+	says, hint string
+}
+
+func (e *wrongValue) Error() string { return e.says }
+
+func wrongf(hint, format string, args ...any) error {
+	return &wrongValue{says: fmt.Sprintf(format, args...), hint: hint}
+}
+
+func setLimit(s *supervisor.Settings, v []string) error {
+	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, such as 90%"
+	s.Limit, s.LimitShare = 0, 0
+	if v[0] == "" {
+		return nil
+	}
+	if share, ok := strings.CutSuffix(v[0], "%"); ok {
+		f, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
+		if err != nil || !(f > 0 && f <= 100) {
+			return wrongf(hint, " %q is not a share of a limit", v[0])
+		}
+		s.LimitShare = f / 100
+		return nil
+	}
+	b, err := rss.ParseBytes(v[0])
+	if err != nil || b == 0 {
+		return wrongf(hint, " %q is not a size", v[0])
+	}
+	s.Limit = b
+	return nil
+}
+
+// setLadder puts the rules in as text: the defaults and what --at adds.
+func setLadder(s *supervisor.Settings, at []string) error {
+	rules, err := policy.Ladder(at)
+	if err != nil {
+		hint := "a rule looks like 85%:trim"
+		var bad *policy.RuleError
+		if errors.As(err, &bad) {
+			hint = bad.Hint
+		}
+		return wrongf(hint, ": %v", err)
+	}
+	texts := make([]string, len(rules))
+	for i, r := range rules {
+		if !policy.Supported(r.Action) {
+			return wrongf("use "+supportedActions(), " %q: the action %s is not there yet", r, r.Action)
+		}
+		texts[i] = r.String()
+	}
+	s.Rules = texts
+	return nil
+}
+
+// supportedActions lists the actions that a rule may have.
+func supportedActions() string {
+	var names []string
+	for _, a := range event.Actions {
+		if policy.Supported(a) {
+			names = append(names, string(a))
+		}
+	}
+	return alternatives(names, "or")
+}
+
+func setWorkerSignal(s *supervisor.Settings, v []string) error {
+	s.WorkerSignal = 0
+	if v[0] == "" {
+		return nil
+	}
+	n, err := policy.ParseSignal(v[0])
+	if err != nil {
+		return wrongf("name a signal, such as TERM or USR1", ": %v", err)
+	}
+	s.WorkerSignal = int(n)
+	return nil
+}
+
+func setWorkerMatch(s *supervisor.Settings, v []string) error {
+	if _, err := regexp.Compile(v[0]); err != nil {
+		return wrongf("see https://pkg.go.dev/regexp/syntax; such as 'my_pool worker'", ": %v", err)
+	}
+	s.WorkerMatch = v[0]
+	return nil
+}
+
+func setStopStatus(s *supervisor.Settings, v []string) error {
+	n, err := strconv.Atoi(v[0])
+	if err != nil || n < 0 || n > 255 {
+		return wrongf("give a number from 0 to 255, such as 85", " %q is not an exit status", v[0])
+	}
+	s.StopStatus = n
+	return nil
+}
+
+func setTruth(to *bool, v string) error {
+	b, err := strconv.ParseBool(v)
+	if err != nil && v != "" {
+		return wrongf("write true or false", " %q is neither true nor false", v)
+	}
+	*to = b
+	return nil
+}
+
+func setDuration(to *time.Duration, v string, least, most time.Duration) error {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return wrongf("give a number with a unit, such as 500ms or 2s", " %q is not a duration", v)
+	}
+	if d < least || d > most {
+		return wrongf("give a duration from "+least.String()+" to "+most.String(), " %s is out of range", v)
+	}
+	*to = d
+	return nil
+}
+
+func oneOf(v string, values ...string) error {
+	for _, want := range values {
+		if v == want {
+			return nil
+		}
+	}
+	return wrongf("write one of them, such as "+values[0], " %q is none of %s", v, alternatives(values, "and"))
+}
+
+// alternatives lists words: "a, b or c".
+func alternatives(words []string, last string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
+}
