@@ -50,6 +50,11 @@ type Proc struct {
 	// PSS is the proportional share of /proc/PID/smaps_rollup, exact at PSSAt
 	// and never re-read since; nil where it was not read. See [Proc.PSSRange].
 	PSS *PSS
+	// Private is the least that the anonymous memory of the process has grown
+	// since PSS was read, or since the process was first seen where it was
+	// not: new anonymous pages are nobody else's, and count in full. Set where
+	// PSS is read at all.
+	Private Bytes
 	// Orphan says that a process of the tree has lost its parent and belongs
 	// to it only because it was seen as a descendant before.
 	Orphan bool
@@ -60,7 +65,7 @@ type PSS struct {
 	PSS  Bytes         // Pss
 	RSS  Bytes         // Rss of the same reading
 	At   time.Duration // when, on the clock of Sample.Mono
-	Cost time.Duration // how long the reading took; mmap_lock was held for most of it
+	Cost time.Duration // processor time of the reading; mmap_lock was held for most of it
 
 	// Loose is what other processes have given up since: a page that they
 	// shared with this one is its own now. Joined is what others have mapped
@@ -69,15 +74,16 @@ type PSS struct {
 }
 
 // PSSRange returns the least and greatest PSS the process can have by now, as
-// far as its own RSS tells: [last − fall of RSS since, last + growth of RSS
-// since], or [0, RSS] where none was read. What others do moves it too: see
-// [PSSSum].
+// far as its own RSS tells: [last − fall of RSS or + what is private since,
+// last + growth of RSS since], or [what is private, RSS] where none was read.
+// What others do moves it too: see [PSSSum].
 func (p *Proc) PSSRange() (low, high Bytes) {
 	if p.PSS == nil {
-		return 0, p.RSS
+		return min(p.Private, p.RSS), p.RSS
 	}
-	low = p.PSS.PSS.Sub(p.PSS.RSS.Sub(p.RSS))
-	return min(low, p.RSS), min(p.PSS.PSS+p.RSS.Sub(p.PSS.RSS), p.RSS)
+	grown := p.RSS.Sub(p.PSS.RSS)
+	low = p.PSS.PSS.Sub(p.PSS.RSS.Sub(p.RSS)) + min(p.Private, grown)
+	return min(low, p.RSS), min(p.PSS.PSS+grown, p.RSS)
 }
 
 // PSSSum adds up PSS that was read at different moments, with what processes

@@ -34,10 +34,12 @@ type PSSBudget struct {
 
 type pssEntry struct {
 	pss    *rss.PSS
-	now    rss.Proc // as last seen
-	moves  moves    // of others, since the last reading
-	asked  moves    // … since the reading that is under way was asked for
-	own    moves    // its own, in the last Update
+	now    rss.Proc  // as last seen
+	moves  moves     // of others, since the last reading
+	asked  moves     // … since the reading that is under way was asked for
+	own    moves     // its own, in the last Update
+	anon   rss.Bytes // when it was first seen, or first after the reading
+	known  bool      // … and that was
 	busy   bool
 	failed time.Duration // when the last reading failed
 	bad    bool
@@ -57,11 +59,16 @@ const (
 
 // moves is what others have given up and mapped anew, which changes the PSS of
 // a process that does nothing.
-type moves struct{ loose, joined rss.Bytes }
+type moves struct {
+	loose  rss.Bytes
+	joined rss.Bytes // by processes that were there
+	born   rss.Bytes // by new ones, which may share all that they have
+}
 
 func (m *moves) add(all, own moves) {
 	m.loose += all.loose - own.loose
 	m.joined += all.joined - own.joined
+	m.born += all.born - own.born
 }
 
 // moved is what the process itself has given up and mapped since it was seen
@@ -70,7 +77,7 @@ func (m *moves) add(all, own moves) {
 func (e *pssEntry) moved(p *rss.Proc) moves {
 	was := &e.now
 	if was.ID != p.ID {
-		return moves{joined: p.RSS}
+		return moves{born: p.RSS}
 	}
 	return moves{
 		loose:  was.RSS.Sub(p.RSS),
@@ -85,6 +92,7 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 	}
 	b.procs = procs
 	var all moves
+	var mapped rss.Bytes // by all, now
 	for _, e := range b.last {
 		e.seen, e.own = false, moves{}
 	}
@@ -97,7 +105,11 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 		e.seen = true
 		e.own = e.moved(&procs[i])
 		e.now = procs[i]
+		if !e.known {
+			e.anon, e.known = procs[i].Anon, true
+		}
 		all.add(e.own, moves{})
+		mapped += procs[i].File + procs[i].Shmem
 	}
 	for id, e := range b.last {
 		if e.seen {
@@ -113,8 +125,12 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 		return
 	}
 	for _, e := range b.last {
-		e.moves.add(all, e.own)
-		e.asked.add(all, e.own)
+		others := mapped.Sub(e.now.File + e.now.Shmem)
+		for _, m := range []*moves{&e.moves, &e.asked} {
+			m.add(all, e.own)
+			// What was mapped and given up again is shared with nobody.
+			m.joined = min(m.joined, others)
+		}
 	}
 }
 
@@ -157,7 +173,7 @@ func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 		return 2 * p.RSS
 	}
 	moved := p.RSS.Sub(e.pss.RSS) + e.pss.RSS.Sub(p.RSS) +
-		min(e.moves.loose, p.RSS.Sub(e.pss.PSS)) + min(e.moves.joined, e.pss.PSS)/2
+		min(e.moves.loose, p.RSS.Sub(e.pss.PSS)) + min(e.moves.joined+e.moves.born, e.pss.PSS)/2
 	age := float64(now-e.pss.At) / float64(stale)
 	if moved == 0 && age < 0.1 {
 		return 0
@@ -186,16 +202,23 @@ func (b *PSSBudget) Done(id rss.ProcID, pss rss.PSS, err error, now time.Duratio
 		return
 	}
 	pss.At = now
-	e.pss, e.moves = &pss, e.asked
+	e.pss, e.moves, e.known = &pss, e.asked, false
 }
 
 // Attach hangs the last reading of each process on it, whatever its age, with
-// what others did since.
+// what it and others did since.
 func (b *PSSBudget) Attach(procs []rss.Proc) {
 	for i := range procs {
-		if e := b.last[procs[i].ID]; e != nil && e.pss != nil {
+		e := b.last[procs[i].ID]
+		if e == nil {
+			continue
+		}
+		if e.known {
+			procs[i].Private = procs[i].Anon.Sub(e.anon)
+		}
+		if e.pss != nil {
 			pss := *e.pss
-			pss.Loose, pss.Joined = e.moves.loose, e.moves.joined
+			pss.Loose, pss.Joined = e.moves.loose, e.moves.joined+e.moves.born
 			procs[i].PSS = &pss
 		}
 	}

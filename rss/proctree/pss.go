@@ -2,9 +2,11 @@ package proctree
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -14,7 +16,11 @@ import (
 // mmap_lock for most of that, and waits for it: call it on a side goroutine,
 // as often as a [PSSBudget] allows. At is left 0: the reader has no clock.
 func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
-	began := time.Now()
+	// The processor's time, not the clock's: on a busy node a reading waits for
+	// its turn, and costs no more for it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime()
 	p, err := readRollup(r.proc, id.PID)
 	if err != nil {
 		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, err)
@@ -27,8 +33,17 @@ func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
 	if id.Start != 0 && start != id.Start {
 		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, errGone)
 	}
-	p.Cost = time.Since(began)
+	p.Cost = threadTime() - began
 	return p, nil
+}
+
+// threadTime is the processor's time that the calling thread has taken.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // not since Linux 2.6.12
+	}
+	return time.Duration(t.Nano())
 }
 
 func readRollup(proc string, pid int) (rss.PSS, error) {

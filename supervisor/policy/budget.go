@@ -53,7 +53,8 @@ type BudgetInput struct {
 // Budget returns how many bytes of mapped file pages (RssFile) each worker may
 // hold before it trims itself, and whether that differs enough from Last to be
 // written. It returns 0 where no budget makes sense: the limit does not count
-// mapped file pages, or there is no worker.
+// mapped file pages, or there is no worker. Under pss what stands is left until
+// the workers' PSS was read.
 //
 //	rest   = used − mapped pages of the workers, as the limit counts them
 //	margin = the greater of 10 % of the limit and workers × overshoot
@@ -76,12 +77,16 @@ func Budget(in BudgetInput) (budget rss.Bytes, changed bool) {
 		mapped += w.Mapped
 		counted += min(w.CountedMapped, w.Mapped)
 	}
-	rest := in.Limit.Used.Sub(counted)
-	margin := max(in.Limit.Limit.Scale(budgetReserve), n*in.Overshoot)
-	share := in.Rung.Sub(rest).Sub(margin) / n
-	if in.Limit.Accounting == event.AccountingPSS && counted > 0 {
-		share = share.Scale(min(float64(mapped)/float64(counted), float64(n)))
+	shared := 1.0 // RssFile per byte counted
+	if in.Limit.Accounting == event.AccountingPSS {
+		if counted == 0 {
+			return in.Last, false // how much of it counts is not known yet
+		}
+		shared = max(1, min(float64(mapped)/float64(counted), float64(n)))
 	}
+	rest := in.Limit.Used.Sub(counted)
+	margin := max(in.Limit.Limit.Scale(budgetReserve), (n * in.Overshoot).Scale(1/shared))
+	share := (in.Rung.Sub(rest).Sub(margin) / n).Scale(shared)
 	budget = max(neatDown(share), BudgetFloor)
 	if in.Last == 0 {
 		return budget, true

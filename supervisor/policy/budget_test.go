@@ -38,6 +38,8 @@ func TestBudget(t *testing.T) {
 		// Four share the same pages: 1200 counts as 300; 4 × 387.5 = 1550
 		{"pss of shared pages", BudgetInput{Limit: limit(event.AccountingPSS, 1000), Workers: fourWorkers(300, 75)}, 1536 * rss.MiB},
 		{"pss of private pages", BudgetInput{Limit: limit(event.AccountingPSS, 1900), Workers: fourWorkers(300, 300)}, 384 * rss.MiB},
+		// The overshoot of a page that four share counts a quarter too.
+		{"pss with the overshoot of a batch", BudgetInput{Limit: limit(event.AccountingPSS, 1000), Workers: fourWorkers(300, 75), Overshoot: 285 * rss.MiB}, 1536 * rss.MiB},
 		{"noshared does not count them", BudgetInput{Limit: limit(event.AccountingNoShared, 700), Workers: fourWorkers(300, 0)}, 0},
 		{"nor does a cgroup", BudgetInput{Limit: limit(event.AccountingCgroup, 700), Workers: fourWorkers(300, 0)}, 0},
 		{"nor does virtual memory shrink", BudgetInput{Limit: limit(event.AccountingVirtual, 700), Workers: fourWorkers(300, 0)}, 0},
@@ -97,6 +99,20 @@ func TestBudgetKeepsBelowTheRung(t *testing.T) {
 					t.Errorf("limit %v, %d workers, overshoot %v: budget %v reaches %v, rung %v", limit, n, over, b, most, in.Rung)
 				}
 			}
+		}
+	}
+}
+
+// What mapped pages count under pss is known once it was read.
+func TestBudgetWaitsForPSS(t *testing.T) {
+	in := BudgetInput{
+		Limit:   event.Limit{Accounting: event.AccountingPSS, Used: 700 * rss.MiB, Limit: 3000 * rss.MiB},
+		Rung:    2550 * rss.MiB,
+		Workers: fourWorkers(300, 0),
+	}
+	for _, in.Last = range []rss.Bytes{0, 512 * rss.MiB} {
+		if b, changed := Budget(in); b != in.Last || changed {
+			t.Errorf("%v became %v, %v", in.Last, b, changed)
 		}
 	}
 }
