@@ -87,7 +87,7 @@
 //
 //	configuration                               limit that kills         counter                       bare           rsswarden
 //	OverMemoryKill, gather/linux                the step's, RLIMIT_RSS   sum of RSS                    FAILED 0:9     finishes
-//	… UsePss                                    the same                 sum of PSS                    FAILED 0:9     no such job was carried yet
+//	… UsePss                                    the same                 sum of PSS                    FAILED 0:9     finishes
 //	… NoShared                                  the same                 sum of RSS less shared        FAILED 0:9     finishes
 //	… VSizeFactor=400                           that, and 4 times that   sum of RSS, of virtual sizes  FAILED 0:9     finishes; unwatched below 64 GiB of virtual memory
 //	OverMemoryKill, gather/cgroup               the step's, RLIMIT_RSS   total_rss of the tasks        FAILED 0:9     finishes

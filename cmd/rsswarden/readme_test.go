@@ -39,6 +39,25 @@ func TestReadmeHelp(t *testing.T) {
 	}
 }
 
+var ruleShown = regexp.MustCompile("`((?:[a-z]+ )?(?:[0-9]+%|eta<|free<)[^`]*:[a-z][^`]*)`")
+
+// TestReadmeRules gives every rule that the README shows to the program.
+func TestReadmeRules(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := ruleShown.FindAllStringSubmatch(string(b), -1)
+	if len(shown) < 5 {
+		t.Fatalf("only %d rules found", len(shown))
+	}
+	for _, m := range shown {
+		if _, errs, err := output([]string{binary, "run", "--at", m[1], "--", "true"}); err != nil {
+			t.Errorf("%s: %v\n%s", m[1], err, errs)
+		}
+	}
+}
+
 // TestReadmeJob submits the README's own batch script.
 func TestReadmeJob(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
