@@ -44,8 +44,8 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
 	@set -o pipefail; { \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./cmd/rsswarden && \
 	go test -tags endurance -count=1 -timeout 30m -v -run Endurance ./examples && \
-	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 60m -v \
-		-run 'HookRaises|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
+	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
+		-run 'Matrix|HookFails|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
 	} 2>&1 | tee endurance.log
 
 clean: ## remove what build made

@@ -90,9 +90,14 @@ func (w *watcher) ask(d event.Decision, l *event.Limit) {
 }
 
 // answer says what came of a decision that only asked somebody. It frees
-// nothing by itself, and what is freed later is nobody's to claim.
+// nothing by itself, and what is freed meanwhile or later is nobody's to claim.
 func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 	o := event.Outcome{Decision: d.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID, Before: d.Used, After: d.Used, Duration: r.Took.Seconds(), Exit: r.Exit}
+	if l != nil {
+		if now := same(w.readings, l); now != nil {
+			o.After = now.Used // a command of exec= may have run for long
+		}
+	}
 	w.publish(&d, &o)
 	w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+": "+outcome(&d, &o))
 }
@@ -128,7 +133,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 		w.fault("stop", err)
 	}
 	w.voice.say(w.now(), "stop", memory(l)+": stopping the command with TERM, KILL follows after "+short(w.Settings.Grace))
-	f.running = action.Stop(w.kill, w.command, w.Settings.Grace, f.began)
+	f.running = action.Stop(w.killToStop, w.command, w.Settings.Grace, f.began)
 }
 
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
@@ -170,16 +175,12 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	f.running = action.Recycle(w.loader, pids[i], mode, f.began)
 }
 
-// kill signals a process of the tree.
+// kill signals one process of the tree. Never ourselves: an attach may run in
+// what it watches.
 func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
-	if w.Attached != nil {
-		return w.killAttached(id, sig)
+	if id.PID == w.Self {
+		return nil
 	}
-	return w.killOne(id, sig)
-}
-
-// killOne signals exactly one process.
-func (w *watcher) killOne(id rss.ProcID, sig syscall.Signal) error {
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }
 
@@ -308,7 +309,8 @@ func (w *watcher) skipped(s policy.Skipped) {
 			Before: s.Used, After: s.Used,
 		}
 	})
-	if !w.voice.once("skip", s.Rule+string(s.Limit)+why) {
+	// The detail may name another process each time, and faults share the room.
+	if !w.voice.once("skip", s.Rule+"@"+string(s.Limit)+string(s.Reason)) {
 		return
 	}
 	text := string(s.Action) + " is of no use"

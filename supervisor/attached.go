@@ -93,19 +93,15 @@ func (w *watcher) sayAttached() {
 	}
 }
 
-// killAttached signals a process that we did not start. Never ourselves, where
-// we run in what we watch; and what is meant for the command of a job is meant
-// for every task of it.
-func (w *watcher) killAttached(id rss.ProcID, sig syscall.Signal) error {
-	if id.PID == w.Self {
-		return nil
-	}
+// killToStop is kill for a stop alone: the TERM that is meant for the command of
+// a job is meant for every task of it, whether it has a handler or not.
+func (w *watcher) killToStop(id rss.ProcID, sig syscall.Signal) error {
 	if sig != unix.SIGTERM || id != w.command || len(w.tasks) == 0 {
-		return w.killOne(id, sig)
+		return w.kill(id, sig)
 	}
 	var failed error
 	for _, task := range w.tasks {
-		if err := w.killOne(task, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := w.kill(task, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = errors.Join(failed, err)
 		}
 	}

@@ -3,12 +3,15 @@ package supervisor
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -116,7 +119,7 @@ func TestAttachedJob(t *testing.T) {
 		t.Errorf("asked %v", asked)
 	}
 	// No such processes are to be had outside the made-up tree.
-	if err := s.kill(s.command, unix.SIGTERM); err != nil {
+	if err := s.killToStop(s.command, unix.SIGTERM); err != nil {
 		t.Errorf("that all tasks have ended: %v", err)
 	}
 	if err := s.kill(s.command, 0); !errors.Is(err, unix.ESRCH) {
@@ -131,6 +134,59 @@ func TestAttachedJob(t *testing.T) {
 	if u := s.user(); u.Used != 200*rss.MiB || s.command.PID != task {
 		t.Errorf("the job uses %v, its command is %v", u.Used, s.command)
 	}
+}
+
+// TestAttachedSignalAsksWhoCatchesIt: a stop is meant for every task of a job,
+// a signal= rule for those that have a handler, whatever its signal.
+func TestAttachedSignalAsksWhoCatchesIt(t *testing.T) {
+	deaf, other := sleeper(t)
+	pop := Population{Roots: []rss.ProcID{catcher(t), other}, Steps: []string{"0"}}
+	pop.Tasks = pop.Roots
+	s := newStand(t, func(o *Options) {
+		attachedTo(&Attached{Job: "46", Population: func() Population { return pop }})(o)
+		o.Settings.Rules = []string{"5%:signal=TERM"}
+	})
+	for _, id := range pop.Roots {
+		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: 1, Comm: "task", Anon: 100 * rss.MiB})
+	}
+	s.catches(pop.Roots[0].PID, "0000000000004000")
+	set, _ := findLimits(&s.Settings, s.fs.Proc, s.fs.Sys, pop.Roots[0].PID, nil, s.Lookup)
+	pop.parts = []limit.Part{{Name: "46.0", Set: set}}
+	s.open(s.holder.begin)
+	if want := "TERM sent to process " + itoa(pop.Roots[0].PID) + "; not to process " + itoa(other.PID); !strings.Contains(s.stderr(), want) {
+		t.Fatalf("%q is not in\n%s", want, s.stderr())
+	}
+	// Of two signals that end a process the first is what its parent is told.
+	_ = deaf.Process.Kill()
+	_ = deaf.Wait()
+	if got := deaf.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != unix.SIGKILL {
+		t.Errorf("the task without a handler was ended by %v", got)
+	}
+}
+
+// catcher is a process with a handler for TERM.
+func catcher(t *testing.T) rss.ProcID {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "trap 'true' TERM; echo ready; while :; do sleep 0.05; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rss.ProcID{PID: cmd.Process.Pid, Start: start}
 }
 
 func TestPopulationString(t *testing.T) {

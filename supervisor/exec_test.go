@@ -72,6 +72,18 @@ func TestExecIsTold(t *testing.T) {
 	}
 }
 
+// TestExecAfter: what stands behind after was read when the command had ended.
+func TestExecAfter(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Settings.Rules = []string{"5%:exec=true"} })
+	s.put(theCommand, theHolder, 30*rss.MiB, 0)
+	s.full()
+	s.ran(<-s.programs.Ended())
+	o := named(s.events(), event.NameOutcome)
+	if len(o) != 1 || o[0]["before_bytes"] != float64(100*rss.MiB) || o[0]["after_bytes"] != float64(30*rss.MiB) || o[0]["freed_bytes"] != 0.0 {
+		t.Errorf("outcomes %v, want 100 MiB before, 30 MiB after and nothing freed", o)
+	}
+}
+
 func TestExecThatFails(t *testing.T) {
 	s := tell(t, "5%:exec=exit 3")
 	o := named(s.events(), event.NameOutcome)

@@ -104,17 +104,15 @@ func (f *JobFollower) follow(members []member) {
 func (f *JobFollower) publish(members []member) {
 	old := f.Now()
 	p := Population{warns: old.warns}
-	first := map[string]int{} // PID of a process of each step, a task where there is one
+	steps := map[string]bool{}
 	for _, m := range members {
 		p.Roots = append(p.Roots, m.id)
 		if m.task && m.step != "extern" {
 			p.Tasks = append(p.Tasks, m.id)
 		}
-		if _, ok := first[m.step]; !ok {
-			first[m.step] = m.id.PID
-		}
+		steps[m.step] = true
 	}
-	p.Steps = slices.Sorted(maps.Keys(first))
+	p.Steps = slices.Sorted(maps.Keys(steps))
 	for _, step := range p.Steps {
 		name := fmt.Sprintf("%s.%s", f.find.job, step)
 		i := slices.IndexFunc(old.parts, func(q limit.Part) bool { return q.Name == name })
@@ -122,9 +120,13 @@ func (f *JobFollower) publish(members []member) {
 			p.parts = append(p.parts, old.parts[i])
 			continue
 		}
-		set, warnings := f.part(first[step])
+		set, warnings := f.partOf(step, members)
 		p.parts = append(p.parts, limit.Part{Name: name, Set: set})
-		p.warns = append(p.warns, warnings...)
+		for _, warning := range warnings {
+			if !slices.Contains(p.warns, warning) {
+				p.warns = append(p.warns, warning)
+			}
+		}
 	}
 	// The command of the job is the first task of a step that srun started, else
 	// that of the batch script: torchrun rather than the shell that waits for it.
@@ -139,6 +141,24 @@ func (f *JobFollower) publish(members []member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now = p
+}
+
+// partOf finds the limits of a step by the first of its processes that still
+// lives then, a task where there is one. What is found counts for as long as the
+// step lasts, and of a process that ended meanwhile nothing is.
+func (f *JobFollower) partOf(step string, members []member) (set *limit.Set, warnings []limit.Warning) {
+	for _, m := range members {
+		if m.step != step {
+			continue
+		}
+		if set != nil {
+			set.Close()
+		}
+		if set, warnings = f.part(m.id.PID); lives(f.find.proc, m.id) {
+			break
+		}
+	}
+	return set, warnings
 }
 
 func firstOf(ids []rss.ProcID) rss.ProcID {

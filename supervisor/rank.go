@@ -1,21 +1,18 @@
 package supervisor
 
 import (
-	"bytes"
-	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
 // ranks is what the environment of a process says of its place among others,
 // -1 where it does not. It is the environment the process was started with: what
 // it set itself later is not seen.
 type ranks struct {
-	rank  int // RANK: torchrun and the like
+	rank  int // RANK, of torchrun and the like
 	local int // LOCAL_RANK
 	task  int // SLURM_PROCID
 }
@@ -32,27 +29,26 @@ func (r ranks) zero() (zero, known bool) {
 	return r.local <= 0 && r.task <= 0, r.local >= 0 || r.task >= 0
 }
 
-// parseRanks reads /proc/PID/environ: NAME=VALUE, each ended by a NUL byte.
-func parseRanks(environ []byte) ranks {
-	r := noRanks
-	for v := range bytes.SplitSeq(environ, []byte{0}) {
-		name, value, _ := bytes.Cut(v, []byte{'='})
-		var field *int
-		switch string(name) {
-		case "RANK":
-			field = &r.rank
-		case "LOCAL_RANK":
-			field = &r.local
-		case "SLURM_PROCID":
-			field = &r.task
-		default:
-			continue
+const (
+	rankVariable  = "RANK"
+	localVariable = "LOCAL_RANK"
+	taskVariable  = "SLURM_PROCID"
+)
+
+func isRank(name string) bool {
+	return name == rankVariable || name == localVariable || name == taskVariable
+}
+
+// ranksOf takes what is no number for not there.
+func ranksOf(vars map[string]string) ranks {
+	number := func(name string) int {
+		n, err := strconv.ParseUint(vars[name], 10, 31)
+		if err != nil {
+			return -1
 		}
-		if n, err := strconv.ParseUint(string(value), 10, 31); err == nil && *field < 0 {
-			*field = int(n)
-		}
+		return int(n)
 	}
-	return r
+	return ranks{number(rankVariable), number(localVariable), number(taskVariable)}
 }
 
 // ranker reads the environment of processes on the side: the kernel takes a
@@ -85,9 +81,6 @@ type rankAnswer struct {
 	ranks
 }
 
-// maxEnviron is how much of an environment is read.
-const maxEnviron = 1 << 20
-
 func newRanker(proc string) *ranker {
 	k := &ranker{proc: proc, seen: map[rankKey]*rankOf{}, asks: make(chan rankKey, 64), answers: make(chan rankAnswer, 64)}
 	go k.read()
@@ -96,14 +89,9 @@ func newRanker(proc string) *ranker {
 
 func (k *ranker) read() {
 	for key := range k.asks {
-		a := rankAnswer{key, noRanks}
-		if f, err := os.Open(fmt.Sprintf("%s/%d/environ", k.proc, key.id.PID)); err == nil {
-			if b, err := io.ReadAll(io.LimitReader(f, maxEnviron)); err == nil {
-				a.ranks = parseRanks(b)
-			}
-			f.Close()
-		}
-		k.answers <- a
+		// What may not be read says nothing of a rank.
+		vars, _ := proctree.Environ(k.proc, key.id.PID, isRank)
+		k.answers <- rankAnswer{key, ranksOf(vars)}
 	}
 }
 

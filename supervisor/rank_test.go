@@ -6,30 +6,48 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-func TestParseRanks(t *testing.T) {
+// ranksIn reads what /proc/PID/environ would hold.
+func ranksIn(t testing.TB, environ string) ranks {
+	t.Helper()
+	fs := rsstest.Empty(t)
+	fs.Write("proc/7/environ", environ)
+	vars, err := proctree.Environ(fs.Proc, 7, isRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ranksOf(vars)
+}
+
+func TestRanks(t *testing.T) {
 	for in, want := range map[string]ranks{
 		"": noRanks,
 		"A=1\x00RANK=3\x00LOCAL_RANK=1\x00SLURM_PROCID=0\x00": {3, 1, 0},
 		"RANK=0":                         {0, -1, -1},
 		"RANK=\x00LOCAL_RANK=x\x00":      noRanks,
 		"RANK=-1\x00":                    noRanks,
+		"RANK=4294967296\x00":            noRanks,
 		"RANK\x00XRANK=1\x00RANK =1\x00": noRanks,
 		"RANK=1\x00RANK=2\x00":           {1, -1, -1}, // getenv takes the first
 	} {
-		if got := parseRanks([]byte(in)); got != want {
+		if got := ranksIn(t, in); got != want {
 			t.Errorf("%q: %v, want %v", in, got, want)
 		}
 	}
+	if got := ranksOf(nil); got != noRanks {
+		t.Errorf("of what cannot be read: %v", got)
+	}
 }
 
-func FuzzParseRanks(f *testing.F) {
-	f.Add([]byte("A=1\x00RANK=3\x00LOCAL_RANK=1\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r := parseRanks(b)
+func FuzzRanks(f *testing.F) {
+	f.Add("3", "1", "")
+	f.Fuzz(func(t *testing.T, rank, local, task string) {
+		r := ranksOf(map[string]string{rankVariable: rank, localVariable: local, taskVariable: task})
 		if r.rank < -1 || r.local < -1 || r.task < -1 {
-			t.Errorf("%q: %v", b, r)
+			t.Errorf("%q, %q, %q: %v", rank, local, task, r)
 		}
 	})
 }

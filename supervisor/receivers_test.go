@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -138,7 +139,7 @@ func TestReceivers(t *testing.T) {
 // environ has the environment of a process say so, as if it had been read.
 func (s *stand) environ(pid int, text string) {
 	p := s.last.Find(pid)
-	s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: parseRanks([]byte(text)), known: true, final: true}
+	s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: ranksIn(s.t, text), known: true, final: true}
 }
 
 // TestSignalIsSentOnceACrossing to a real process, and the ladder goes on.
@@ -212,6 +213,23 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	}
 	if !strings.Contains(s.stderr(), "USR2 sent to process "+itoa(cmd.Process.Pid)) {
 		t.Errorf("said:\n%s", s.stderr())
+	}
+}
+
+// TestSkipsLeaveRoomForFaults: what is said once must not be used up by what is
+// said of other processes each time.
+func TestSkipsLeaveRoomForFaults(t *testing.T) {
+	s := opened(t, nil)
+	u := s.user()
+	for pid := range maxToldSet {
+		s.skipped(policy.Skipped{
+			Rule: "5%:signal=USR2", Limit: u.Name, Action: event.ActionSignal, Arg: "USR2", Used: u.Used, LimitSize: u.Limit,
+			Reason: event.ReasonNotCaught, Detail: "USR2, process " + itoa(pid+1),
+		})
+	}
+	s.fault("loader", errors.New("it is broken"))
+	if !strings.Contains(s.stderr(), "loader: it is broken") {
+		t.Errorf("the fault is not in\n%s", s.stderr())
 	}
 }
 

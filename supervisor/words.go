@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
@@ -152,7 +153,7 @@ func short(d time.Duration) string {
 func command(args []string, n int) string {
 	text := strings.Join(args, " ")
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
@@ -234,11 +235,14 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 		return text + ": " + string(o.Reason)
 	}
 	if !o.OK {
-		text += " did not work: " + string(o.Reason)
-		if o.Detail != "" {
-			text += ", " + o.Detail
+		why := string(o.Reason)
+		if d.Action == event.ActionExec && o.Reason == event.ReasonVanished && o.Detail != "" {
+			why = "" // of what is watched: the detail says so
 		}
-		return text
+		if why != "" && o.Detail != "" {
+			why += ", "
+		}
+		return text + " did not work: " + why + o.Detail
 	}
 	text += fmt.Sprintf(", freed %v", o.Freed)
 	if o.Paused > 0 {

@@ -61,6 +61,8 @@ func TestOutcomeSentences(t *testing.T) {
 		{event.ActionSignal, "USR2@rank0", event.Outcome{OK: true, PID: 12, Detail: "process 12"}, "USR2 sent to process 12"},
 		{event.ActionSignal, "USR2", event.Outcome{Reason: event.ReasonVanished}, "signal=USR2 did not work: process has ended"},
 		{event.ActionSignal, "USR2", event.Outcome{Reason: event.ReasonDryRun}, "would signal=USR2 (dry run)"},
+		{event.ActionExec, "a.sh", event.Outcome{Reason: event.ReasonVanished, Detail: "killed by SIGTERM, what is watched had ended"},
+			"exec=a.sh did not work: killed by SIGTERM, what is watched had ended"},
 		{event.ActionGC, "", event.Outcome{OK: true, Freed: rss.GiB}, "garbage collected, freed 1.00 GiB"},
 	} {
 		if got := outcome(&event.Decision{Action: test.action, Arg: test.arg}, &test.o); got != test.want {
@@ -108,6 +110,7 @@ func TestCommandIsShortAndHarmless(t *testing.T) {
 		{[]string{"sh", "-c", "a\nb\x1b[31m"}, 60, "sh -c a b [31m"},
 		{[]string{"0123456789"}, 8, "01234..."},
 		{[]string{"0123é6789"}, 8, "0123..."}, // é is not cut in two
+		{[]string{"a\x1b[31m\n", "\u202eb\u009bé\xff"}, 60, "a [31m   b é\ufffd"},
 	} {
 		if got := command(test.args, test.n); got != test.want {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -90,6 +91,9 @@ const hookless = "no loader hook of ours is in it"
 func noHook(proc string, pid int) string {
 	vars, err := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvDir })
 	dir := vars[loader.EnvDir]
+	if line := commandLine(pid); filepath.Base(line[0]) == programName && len(line) > 1 && line[1] == "run" {
+		return fmt.Sprintf("process %d is an rsswarden, which does that for what it started; two must not", pid)
+	}
 	if err != nil || dir == "" {
 		return hookless
 	}

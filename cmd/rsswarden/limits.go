@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +42,7 @@ func limitsCommand(p process) *cli.Command {
 			}
 			pid := c.Int("pid")
 			if !c.IsSet("pid") {
-				pid = os.Getppid()
+				pid = standing("/proc", os.Getppid(), os.Getpid())
 			}
 			report, err := findLimits(p, pid)
 			if err != nil {
@@ -50,10 +53,33 @@ func limitsCommand(p process) *cli.Command {
 				enc.SetIndent("", "  ")
 				return enc.Encode(report)
 			}
-			report.print(p)
+			var b strings.Builder
+			report.print(&b)
+			if _, err := p.stdout.WriteString(b.String()); err != nil {
+				return fmt.Errorf("cannot print the limits: %w", plain(err))
+			}
 			return nil
 		},
 	}
+}
+
+// standing is the process whose limits are meant where none is named: the shell
+// that started us, or we ourselves where that is no shell of the same job.
+// srun's slurmstepd, and the parent of a shell that said exec, may have others;
+// a parent outside our PID namespace is 0.
+func standing(proc string, parent, self int) int {
+	cgroups := func(pid int) ([]byte, error) { return os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid)) }
+	theirs, err := cgroups(parent)
+	if err != nil {
+		return self
+	}
+	if ours, err := cgroups(self); err != nil || !bytes.Equal(ours, theirs) {
+		return self
+	}
+	if comm, err := os.ReadFile(fmt.Sprintf("%s/%d/comm", proc, parent)); err != nil || bytes.HasPrefix(comm, []byte("slurmstepd")) {
+		return self
+	}
+	return parent
 }
 
 // limitsReport is what `limits --json` prints. Limits stand in the order in
@@ -104,34 +130,41 @@ func findLimits(p process, pid int) (*limitsReport, error) {
 	}, nil
 }
 
-func (r *limitsReport) print(p process) {
+func (r *limitsReport) print(w io.Writer) {
 	if len(r.Limits) == 0 {
-		fmt.Fprintln(p.stdout, "nothing here limits memory")
+		fmt.Fprintln(w, "nothing here limits memory")
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		fmt.Fprintf(p.stdout, "%d. %s (%s)", i+1, l.Name, l.Scope)
+		fmt.Fprintf(w, "%d. %s (%s)", i+1, l.Name, l.Scope)
 		if l.Limit > 0 {
-			fmt.Fprintf(p.stdout, ": %v of %v used, %.0f %%", l.Used, l.Limit, 100*l.Ratio())
+			fmt.Fprintf(w, ": %v of %v used, %.0f %%", l.Used, l.Limit, 100*l.Ratio())
 			if l.UsedMax > l.Used {
-				fmt.Fprintf(p.stdout, " (at most %v)", l.UsedMax)
+				fmt.Fprintf(w, " (at most %v)", l.UsedMax)
 			}
 		}
-		fmt.Fprintln(p.stdout)
+		fmt.Fprintln(w)
 		for _, row := range [][2]string{
 			{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
 			{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
 		} {
 			if row[1] != "" {
-				fmt.Fprintf(p.stdout, "   %-12s %s\n", row[0], row[1])
+				fmt.Fprintf(w, "   %-12s %s\n", row[0], row[1])
 			}
 		}
 	}
-	fmt.Fprintf(p.stdout, "\nof process %d and its descendants (%d processes). Looked at:\n", r.PID, r.Procs)
-	for _, l := range r.Looked {
-		fmt.Fprintf(p.stdout, "   %s: %s\n", l.Where, l.Found)
+	whose := fmt.Sprintf("process %d and its descendants (%d processes)", r.PID, r.Procs)
+	switch {
+	case r.PID == os.Getpid():
+		whose = fmt.Sprintf("process %d, which is this one and does not count", r.PID)
+	case r.Procs == 1:
+		whose = fmt.Sprintf("process %d, which has no descendants", r.PID)
 	}
-	for _, w := range r.Warnings {
-		fmt.Fprintln(p.stdout, "warning:", w)
+	fmt.Fprintf(w, "\nof %s. Looked at:\n", whose)
+	for _, l := range r.Looked {
+		fmt.Fprintf(w, "   %s: %s\n", l.Where, l.Found)
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -31,10 +32,21 @@ func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.
 		conf.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
 			enc.AppendString(programName + ": " + t.Format(time.TimeOnly))
 		}
-		encoder = zapcore.NewConsoleEncoder(conf)
+		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf)}
 	}
 	w := newLossyWriter(stderr)
 	return zap.New(zapcore.NewCore(encoder, w, level)), w.close
+}
+
+// plainEncoder keeps each message on one line: names of files and processes,
+// and what commands of exec= rules write, stand in it as somebody chose them.
+type plainEncoder struct{ zapcore.Encoder }
+
+func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone()} }
+
+func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	entry.Message = oneLine(entry.Message)
+	return e.Encoder.EncodeEntry(entry, fields)
 }
 
 // line is a line of the holder's, in the form that the watcher's have; it ends

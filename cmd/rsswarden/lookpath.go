@@ -22,8 +22,16 @@ func (e *startError) Unwrap() error { return e.err }
 
 // notStarted says that the command name could not be started because of err.
 func notStarted(name string, err error) error {
-	e := &startError{err: &fs.PathError{Op: "cannot start", Path: name, Err: plain(err)}, status: exitNotExec}
+	said := name
+	if name == "" {
+		said = `""`
+	}
+	e := &startError{err: &fs.PathError{Op: "cannot start", Path: said, Err: plain(err)}, status: exitNotExec}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "/") && executable(name) == nil:
+		// The file is there: it is execve(2) that missed something.
+		e.status = exitNotFound
+		e.hint = "the file is there, what runs it is not: look at its first line, or at what this says: file " + name
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		e.status = exitNotFound
 		e.hint = "check the name and PATH: " + programName + " run -- COMMAND [ARG...]"
@@ -52,6 +60,9 @@ func plain(err error) error {
 
 // lookPath finds the file that execvp(3) would execute for name.
 func lookPath(name, path string) (string, error) {
+	if name == "" {
+		return name, syscall.ENOENT
+	}
 	if strings.Contains(name, "/") {
 		return name, executable(name)
 	}

@@ -115,6 +115,9 @@ func (src *sources) choose(o option) chosen {
 func (src *sources) fromUser(o option) chosen {
 	if src.has(o.name) {
 		if src.c.IsSet(o.name) {
+			if o.kind == config.Text && o.def == "" && src.c.String(o.name) == "" {
+				src.warnf("--%s is empty: it does nothing; is a variable not set?", o.name)
+			}
 			return chosen{flagValues(src.c, o), originFlag, "--" + o.name}
 		}
 		variable := variableOf(o.name)
@@ -178,6 +181,9 @@ func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error
 // misspelt warns of variables that were perhaps meant for us. Others may have
 // variables with our prefix, so that is no error.
 func (src *sources) misspelt() {
+	if v := src.p.get("RSSWARDEN"); v != "" && v != "on" && v != "off" {
+		src.warnf("RSSWARDEN=%q means nothing here; RSSWARDEN=off runs the command without rsswarden", v)
+	}
 	var known []string
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		known = append(known, o.name)

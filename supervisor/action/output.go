@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 )
 
 // The most of a program's output that is passed on.
@@ -38,7 +39,7 @@ func passOn(r io.Reader, say func(string)) {
 // plain leaves out what would move the reader's terminal.
 func plain(line []byte) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f {
+		if unicode.IsControl(r) && r != '\t' {
 			return -1
 		}
 		return r

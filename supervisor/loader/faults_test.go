@@ -206,7 +206,10 @@ func TestGarbage(t *testing.T) {
 			"a link":      func(path string) error { return os.Symlink("/proc/self/mem", path) },
 			"full":        func(path string) error { return os.Symlink("/dev/full", path) },
 		} {
-			for _, kind := range []string{"log", "ctl"} {
+			for i, kind := range []string{"log", "ctl"} {
+				if endurance(0, 1) == 0 && (i == 0) != (s == torch26) {
+					continue
+				}
 				t.Run(kind+" is "+name, func(t *testing.T) {
 					t.Parallel()
 					tr, id := start(t)

@@ -16,12 +16,12 @@ type shape struct {
 	name string
 	args string
 	only *stand // nil: all
-	// order is false where the batches may come in any order.
-	unordered bool
 	// swaps says that a drain is made a swap.
 	swaps bool
 	// slow says that a replacement takes seconds to come up.
 	slow bool
+	// child says that all of it is done in a child, which says hello beside its parent.
+	child bool
 }
 
 // shapes are those that recycling is claimed for.
@@ -32,8 +32,8 @@ var shapes = []shape{
 	{name: "a new iterator an epoch, 1 worker", args: "--loader plain --workers 1", swaps: true},
 	{name: "endless", args: "--loader endless --workers 4"},
 	{name: "endless, 1 worker", args: "--loader endless --workers 1", swaps: true},
-	{name: "epoch left early", args: "--workers 3 --break-at 25"},
-	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 25"},
+	{name: "epoch left early", args: "--workers 3 --break-at 17"},
+	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17"},
 	{name: "spawn", args: "--context spawn --workers 2", slow: true},
 	{name: "forkserver", args: "--context forkserver --workers 2", slow: true},
 	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
@@ -42,8 +42,8 @@ var shapes = []shape{
 	{name: "two loaders at once", args: "--pair --workers 2"},
 	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
 	{name: "a loader inside the loop", args: "--inner 40 --workers 2"},
-	{name: "in a forked child", args: "--child fork --workers 2"},
-	{name: "in a spawned child", args: "--child spawn --workers 2"},
+	{name: "in a forked child", args: "--child fork --workers 2", child: true},
+	{name: "in a spawned child", args: "--child spawn --workers 2", slow: true, child: true},
 	{name: "RandomSampler", args: "--sampler random --workers 2"},
 	{name: "SequentialSampler", args: "--sampler sequential --workers 2"},
 	{name: "WeightedRandomSampler", args: "--sampler weighted --workers 2"},
@@ -55,7 +55,7 @@ var shapes = []shape{
 	{name: "lmdb", args: "--dataset lmdb --workers 2"},
 	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", only: torch26},
 	{name: "dataset that raises", args: "--workers 2 --fail 5 77 500 1234 3000"},
-	{name: "in_order=False", args: "--unordered --workers 3", only: torch26, unordered: true, swaps: true},
+	{name: "in_order=False", args: "--unordered --workers 3", only: torch26, swaps: true},
 }
 
 // cell is one line of the table that TestMatrix prints.
@@ -108,11 +108,12 @@ func TestMatrix(t *testing.T) {
 }
 
 func runCell(t *testing.T, s *stand, sh shape) cell {
-	count := endurance(3, 100)
+	count := endurance(2, 100)
 	if sh.slow {
 		count = endurance(1, 100)
 	}
-	tr := train(t, trainOptions{on: s, args: append(strings.Fields(sh.args), "--part", "800", "--step", "0.001", "--until", "@stop")})
+	tr := train(t, trainOptions{on: s, args: append(strings.Fields(sh.args),
+		"--part", fmt.Sprint(endurance(400, 800)), "--step", "0.001", "--until", "@stop")})
 	c := cell{shape: sh.name, torch: s.torch}
 	for _, mode := range []event.Mode{event.Swap, event.Drain} {
 		for _, said := range tr.recycle(count, mode) {
@@ -142,13 +143,22 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 	tr.until("an epoch", func() bool { return tr.seen() > seen })
 	r := tr.finish()
 	c.batches, c.wrong = r.Batches, r.Wrong
+	t.Logf("%d swaps, %d drains, %d batches, %d wrong", c.swaps, c.drains, c.batches, c.wrong)
 	if r.Wrong != 0 || r.Repeated != 0 {
 		t.Errorf("%+v", r)
 	}
+	hellos := 0
 	for _, said := range tr.said {
-		if said.What == event.LoaderOff {
+		switch said.What {
+		case event.LoaderHello:
+			hellos++
+		case event.LoaderOff:
 			t.Errorf("hook is off: %s", said.Reason)
 		}
+	}
+	// No worker passes for a trainer.
+	if want := map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
+		t.Errorf("%d hellos, want %d", hellos, want)
 	}
 	if text := tr.stderr.String(); text != "" && os.Getenv("RSSWARDEN_ENDURANCE") == "" {
 		t.Errorf("stderr: %s", text)

@@ -56,7 +56,7 @@ func TestNoRequest(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
 		for _, args := range []string{
 			"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
-			"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2",
+			"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
 		} {
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
@@ -94,7 +94,7 @@ func TestRecycleBreak(t *testing.T) {
 				t.Run(string(mode)+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					tr := train(t, trainOptions{on: s, args: []string{"--loader", kind, "--workers", "3", "--break-at", "25", "--until", "@stop"}})
-					tr.recycle(endurance(20, 200), mode)
+					tr.recycle(endurance(8, 200), mode)
 					if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
 						t.Errorf("%+v", r)
 					}

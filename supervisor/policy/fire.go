@@ -80,10 +80,10 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		if !crossed(r, l, in.JobEnd) {
 			continue
 		}
-		if s.waits(r, l) {
+		g := s.rung(i, l)
+		if s.waits(g, r, l) {
 			continue
 		}
-		g := s.rung(i, l)
 		if !g.ready(s.now, l) {
 			continue
 		}
@@ -110,15 +110,15 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 	return false
 }
 
-// askPatience is how long a rule that asks somebody waits for an action in
+// askPatience is how long a rule that asks somebody waits for actions in
 // flight, which may yet make it needless.
 const askPatience = 5 * time.Second
 
 // waits says whether r must wait its turn. A stop never does: what it would
 // wait for may hang, and then the kernel ends the job. What asks somebody waits
-// no longer than [askPatience], and not where as much was used up since the
-// action began as is left.
-func (s *State) waits(r Rule, l *event.Limit) bool {
+// no longer than [askPatience], for one action or for several upon each other,
+// and not where as much was used up since the action began as is left.
+func (s *State) waits(g *rung, r Rule, l *event.Limit) bool {
 	switch {
 	case r.Action == event.ActionStop:
 		return false
@@ -127,9 +127,12 @@ func (s *State) waits(r Rule, l *event.Limit) bool {
 	case !asks(r.Action):
 		return true
 	}
+	if !g.waits {
+		g.waits, g.since = true, s.now
+	}
 	f := s.flight
 	grown := f.key.limit == keyOf(l) && l.Used.Sub(f.limit.Used) >= l.Headroom()
-	return s.now-f.at < askPatience && !grown
+	return s.now-min(f.at, g.since) < askPatience && !grown
 }
 
 // askedOn says whether the rule has asked already, for another limit whose rung

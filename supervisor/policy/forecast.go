@@ -19,6 +19,28 @@ type forecaster struct {
 	limit          rss.Bytes
 	eta, low, high time.Duration
 	ok             bool
+	seen           time.Duration // when the limit was read last
+}
+
+// forgotten is how long a limit must be gone to be one of yesterday: where all
+// of a job is watched, each of its steps has limits, and may be one of thousands.
+const forgotten = 10 * time.Minute
+
+// forget drops what is remembered of limits that are gone. An action in flight
+// keeps all: it may be about one of them.
+func (s *State) forget(present int) {
+	if len(s.trends) <= present || s.flight != nil {
+		return
+	}
+	for limit, f := range s.trends {
+		if s.now-f.seen < forgotten {
+			continue
+		}
+		delete(s.trends, limit)
+		for i := range s.rules {
+			delete(s.rungs, rungKey{limit, i})
+		}
+	}
 }
 
 func (f *forecaster) update(now time.Duration, l *event.Limit) {
@@ -47,11 +69,13 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 			s.trends[keyOf(l)] = f
 		}
 		f.update(s.now, l)
+		f.seen = s.now
 		if f.ok {
 			eta := f.eta.Seconds()
 			l.ETA = &eta
 		}
 	}
+	s.forget(len(limits))
 	if b := Binding(limits); b >= 0 {
 		for i := range limits {
 			limits[i].Binding = i == b

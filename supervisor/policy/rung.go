@@ -39,15 +39,17 @@ type rung struct {
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
 	absent bool           // there is none now
+	waits  bool           // it was crossed while an action was in flight
+	since  time.Duration  // … first at this time
 }
 
 func (g *rung) fire(now, next time.Duration) {
-	g.fired, g.at, g.next, g.level = true, now, next, 0
+	g.fired, g.at, g.next, g.level, g.waits = true, now, next, 0, false
 }
 
 // reset arms the rung again.
 func (g *rung) reset() {
-	g.fired, g.quiet, g.next, g.wait, g.level, g.told = false, false, 0, 0, 0, g.told[:0]
+	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.told = false, false, false, 0, 0, 0, g.told[:0]
 }
 
 // ready says whether the rung may fire now, given that its condition holds.

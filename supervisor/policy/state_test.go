@@ -101,6 +101,31 @@ func TestDecisionSaysWhy(t *testing.T) {
 	}
 }
 
+// TestLimitsThatAreGoneAreForgotten: a job may have thousands of steps, each
+// with limits of its own. One that cannot be read for a moment keeps its rungs.
+func TestLimitsThatAreGoneAreForgotten(t *testing.T) {
+	c := newScript(t, "80%:warn\n85%:trim\n93%:signal=USR2")
+	step := func(n int) event.Limit {
+		l := slurm(85)
+		l.Level = fmt.Sprint("46.", n)
+		return l
+	}
+	for n := range 200 {
+		c.at(time.Minute, step(n))
+		c.done(true, event.ReasonDone, 85, 85)
+	}
+	if most := int(forgotten/time.Minute) + 1; len(c.s.trends) > most || len(c.s.rungs) > most*len(c.s.rules) {
+		t.Errorf("%d limits and %d rungs are remembered, want %d of the last minutes", len(c.s.trends), len(c.s.rungs), most)
+	}
+	c.want(c.at(time.Minute, slurm(94)), "80%:warn", "85%:trim")
+	c.done(true, event.ReasonDone, 94, 94)
+	c.want(c.at(second, slurm(94)), "93%:signal=USR2")
+	c.at(5 * time.Minute)
+	if got := c.at(second, slurm(94)); slices.Contains(got, "93%:signal=USR2") {
+		t.Errorf("asked again, %q", got)
+	}
+}
+
 func TestOneActionAtATime(t *testing.T) {
 	c := newScript(t, "80%:warn\n85%:trim\n90%:recycle")
 	c.want(c.at(second, slurm(95)), "80%:warn", "85%:trim")

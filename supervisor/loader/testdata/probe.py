@@ -89,7 +89,7 @@ def process():
             19: "itrealvalue", 29: "signal", 30: "blocked", 31: "sigignore", 32: "sigcatch", 36: "exit_signal",
             38: "rt_priority", 39: "policy"}
     # That the process has used privileges (PF_SUPERPRIV) tells of who made the root it runs in.
-    fields[8] = str(int(fields[8]) & ~0x100)
+    fields[6] = str(int(fields[6]) & ~0x100)
     for place in sorted(kept):
         say("stat " + kept[place], fields[place - 1])
     for fd in sorted(int(f) for f in os.listdir("/proc/self/fd")):

@@ -167,8 +167,17 @@ def install(dataloader):
         if _torch.why is None:
             _patch_iterator(iterator)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
-    if multiprocessing.parent_process() is None:
+    if multiprocessing.parent_process() is None and not _being_born():
         _here()
+
+
+def _being_born():
+    """Says whether this is a child of spawn or forkserver that has not been told yet whose it is.
+
+    It imports torch while it unpickles what it is to run, before parent_process
+    knows; multiprocessing.spawn marks the process for that time.
+    """
+    return getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
 def _before_fetch():

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestStanding: whose limits `rsswarden limits` prints. We are process 7, our
+// parent is process 5.
+func TestStanding(t *testing.T) {
+	for name, test := range map[string]struct {
+		parent, comm, cgroup string // of process 5, where it is to be seen
+		want                 int
+	}{
+		"a shell":                       {"5", "bash", "4:memory:/slurm/job_1/step_0/task_0", 5},
+		"of another cgroup":             {"5", "bash", "4:memory:/user", 7},
+		"slurmstepd in another cgroup":  {"5", "slurmstepd", "4:memory:/slurm/job_1/step_0", 7},
+		"slurmstepd in the same":        {"5", "slurmstepd", "4:memory:/slurm/job_1/step_0/task_0", 7},
+		"outside of this PID namespace": {"", "", "", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			put := func(pid, file, text string) {
+				path := filepath.Join(proc, pid, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("7", "cgroup", "4:memory:/slurm/job_1/step_0/task_0")
+			parent := 0
+			if test.parent != "" {
+				fmt.Sscan(test.parent, &parent)
+				put(test.parent, "comm", test.comm)
+				put(test.parent, "cgroup", test.cgroup)
+			}
+			if got := standing(proc, parent, 7); got != test.want {
+				t.Errorf("process %d, want %d", got, test.want)
+			}
+		})
+	}
+}
