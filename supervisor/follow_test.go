@@ -86,7 +86,14 @@ func TestEndingKeepsNoDescriptor(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		return len(names)
+		n := 0
+		for _, name := range names {
+			// Tests before this one may close other descriptors meanwhile.
+			if to, _ := os.Readlink("/proc/self/fd/" + name.Name()); to == "anon_inode:[pidfd]" {
+				n++
+			}
+		}
+		return n
 	}
 	c, id := sleeper(t)
 	before := count()
@@ -97,7 +104,7 @@ func TestEndingKeepsNoDescriptor(t *testing.T) {
 	}
 	c.Process.Kill()
 	expect("/proc", id).wait(time.Minute)
-	if after := count(); after != before {
+	if after := count(); after > before {
 		t.Errorf("%d descriptors, were %d", after, before)
 	}
 }

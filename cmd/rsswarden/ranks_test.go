@@ -159,7 +159,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-var rankLine = regexp.MustCompile(`(?m)^rank (\d): pid (\d+)`)
+// torchrun writes what its ranks print as it comes: a line may begin anywhere.
+var rankLine = regexp.MustCompile(`rank (\d): pid (\d+)`)
 
 // pids returns the PIDs of the trainers by rank.
 func (r *ranked) pids(out string) []int {

@@ -68,7 +68,7 @@ func (c *Cluster) Submit(t testing.TB, script string, args ...string) *JobRun {
 	run.ID, _, _ = strings.Cut(strings.TrimSpace(out.Stdout), ";")
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("job %s, slurmd.log:\n%s", run.ID, run.Log())
+			t.Logf("job %s, slurmctld.log:\n%sslurmd.log:\n%s", run.ID, run.lines("slurmctld", "Id="+run.ID), run.Log())
 		}
 		if c.Mode == run.mode {
 			run.c.admin(context.Background(), "scancel", "-Q", run.ID).Run()
@@ -140,10 +140,13 @@ func (run *JobRun) Now(ctx context.Context) (Result, error) {
 }
 
 // Log returns the lines of slurmd and slurmstepd that name the job.
-func (run *JobRun) Log() string {
+func (run *JobRun) Log() string { return run.lines("slurmd", "Id="+run.ID+".", "["+run.ID+".") }
+
+// lines returns the lines of a daemon's log that have one of the words.
+func (run *JobRun) lines(daemon string, words ...string) string {
 	var b strings.Builder
-	for line := range strings.Lines(run.c.Log("slurmd")) {
-		if strings.Contains(line, "Id="+run.ID+".") || strings.Contains(line, "["+run.ID+".") {
+	for line := range strings.Lines(run.c.Log(daemon)) {
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
 			b.WriteString(line)
 		}
 	}

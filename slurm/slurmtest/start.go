@@ -20,7 +20,7 @@ type share struct {
 }
 
 // upTimeout bounds the wait for other processes' clusters to end.
-const upTimeout = 10 * time.Minute
+const upTimeout = 30 * time.Minute
 
 // Start gives a test the cluster in a mode, and keeps it so until the test
 // ends. It skips the test where none can run, and fails it where one that

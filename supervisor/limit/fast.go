@@ -62,7 +62,9 @@ func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes
 	}
 	grown, shrunk := n.Sub(s.fast.rss), s.fast.rss.Sub(n)
 	switch f.Limit.Accounting {
-	case event.AccountingRSS:
+	case event.AccountingRSS, event.AccountingCgroup:
+		// What slurmstepd sums of its tasks' cgroups is too many files for a fast
+		// tick; a full look follows where this comes near.
 		f.Limit.Used = (f.Limit.Used + grown).Sub(shrunk)
 		f.Limit.UsedMax = f.Limit.Used
 	default:

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,28 @@ func TestFastSums(t *testing.T) {
 				t.Error("a failed sum")
 			}
 		})
+	}
+}
+
+// What slurmstepd sums of its tasks' cgroups moves with the tree's RSS until the
+// next full look.
+func TestFastTasks(t *testing.T) {
+	conf := strings.Replace(linuxKill, "gather/linux", "gather/cgroup", 1)
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	for _, level := range []string{"", "/step_batch", "/step_batch/task_0"} {
+		fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7"+level+"/memory.limit_in_bytes", "9223372036854771712\n")
+	}
+	s := newStand(t, fs, inJob, conf, nil)
+	sample := s.sample()
+	limits := s.set.Read(sample)
+	base := get(t, limits, event.LimitSlurm)
+	if !base.Binding {
+		t.Fatalf("binding: %+v", limits[0])
+	}
+	grown := total(sample.Procs) + 10*rss.MiB
+	f, ok := s.set.Fast(time.Second, 0, func() (rss.Bytes, error) { return grown, nil })
+	if !ok || f.Exact || f.Limit.Used != base.Used+10*rss.MiB {
+		t.Errorf("%v: %+v, was %v", ok, f, base.Used)
 	}
 }
 

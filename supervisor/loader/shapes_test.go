@@ -169,7 +169,7 @@ torch.set_num_threads(1)
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 8
     def __getitem__(self, i): return 1 // (5 - i)
-for workers in (0, 2):
+for workers in (0, 1): # with two, torch has a line of its own for batches out of turn
     try:
         for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=workers): pass
     except ZeroDivisionError:
