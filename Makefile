@@ -42,10 +42,11 @@ bench: ## ours beside the peers', in one run, with the ratios
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
 	@.ci/setup test
 	@set -o pipefail; { \
-	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./cmd/rsswarden && \
+	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -timeout 150m -v \
+		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26' ./cmd/rsswarden && \
 	go test -tags endurance -count=1 -timeout 30m -v -run Endurance ./examples && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
-		-run 'Matrix|HookFails|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
+		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
 	} 2>&1 | tee endurance.log
 
 clean: ## remove what build made

@@ -33,7 +33,7 @@ type Attached struct {
 func findLimits(s *Settings, proc, sys string, pid int, self []int, lookup func(string) (string, bool)) (*limit.Set, []limit.Warning) {
 	return limit.Find(context.Background(), limit.Config{
 		Proc: proc, Sys: sys, PID: pid, Self: self,
-		User: s.Limit, UserShare: s.LimitShare, Accounting: s.Accounting,
+		User: s.Limit, UserShare: s.LimitShare, UserSource: s.limitSource(), Accounting: s.Accounting,
 		Lookup: lookup,
 		Slurm:  slurm.Search{Lookup: lookup, ReadFile: readWithin},
 	})

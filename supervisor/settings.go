@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -47,6 +49,24 @@ type Settings struct {
 	// Warnings are what the holder met before the command began, told by the
 	// watcher as its first lines.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// limitSource names where the user wrote the limit.
+func (s *Settings) limitSource() string {
+	i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "limit" })
+	if i < 0 {
+		return "--limit"
+	}
+	switch origin := s.Origins[i].Origin; {
+	case origin == "flag":
+		return "--limit"
+	case origin == "environment":
+		return "RSSWARDEN_LIMIT"
+	case strings.HasPrefix(origin, "/"):
+		return origin
+	default:
+		return "the site's configuration"
+	}
 }
 
 // Encode returns s in the form that [DecodeSettings] reads.

@@ -58,7 +58,7 @@ func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
 		warden := s.Install(t, faulty)
 		options := []string{"--persistent", "--workers", "2", "--epochs", "1", "--leak-worker", "60"}
 		want := s.reference(t, options...)
-		for _, a := range ailments {
+		for _, a := range ailments[:few(len(ailments), 2)] {
 			t.Run(a.name, func(t *testing.T) {
 				s.completed(t, want, a.submit(t, s.Cluster, warden, s.training(options...), "--mem=15000"))
 			})

@@ -25,6 +25,8 @@ type Config struct {
 	// limit that is found, 0.8 for 80 %. Both 0: no such limit.
 	User      rss.Bytes
 	UserShare float64
+	// UserSource is where the user wrote it, for people; empty for --limit.
+	UserSource string
 	// Accounting is --accounting, how the tree is added up for --limit.
 	Accounting event.Accounting
 	// Lookup reads the environment of the job; nil means an empty one.

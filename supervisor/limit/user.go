@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -12,7 +13,6 @@ import (
 type userLimit struct {
 	accounting event.Accounting
 	level      *level // for the cgroup accounting
-	source     string
 }
 
 func (s *Set) hasUser() bool { return s.cfg.User > 0 || s.cfg.UserShare > 0 }
@@ -30,7 +30,7 @@ func (s *Set) findUser() {
 			acc = a
 		}
 	}
-	s.user = userLimit{accounting: acc, source: "--limit"}
+	s.user = userLimit{accounting: acc}
 	if acc != event.AccountingCgroup {
 		return
 	}
@@ -76,10 +76,10 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 	if !s.hasUser() {
 		return nil
 	}
-	u := s.user
+	u, source := s.user, cmp.Or(s.cfg.UserSource, "--limit")
 	e := event.Limit{
 		Name: event.LimitUser, Scope: event.ScopeTree, Accounting: u.accounting, Limit: s.cfg.User,
-		Enforcer: "rsswarden's rules alone", UsedSource: sumSource[u.accounting], LimitSource: u.source,
+		Enforcer: "rsswarden's rules alone", UsedSource: sumSource[u.accounting], LimitSource: source,
 	}
 	if s.cfg.User == 0 {
 		base, _, ok := s.least()
@@ -91,7 +91,7 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 			return nil
 		}
 		e.Limit = base.Scale(s.cfg.UserShare)
-		e.LimitSource = fmt.Sprintf("--limit=%.4g%% of %v", 100*s.cfg.UserShare, base)
+		e.LimitSource = fmt.Sprintf("%s, %.4g %% of %v", source, 100*s.cfg.UserShare, base)
 	}
 	if u.level != nil {
 		if u.level.tick != s.tick && !s.readMemory(u.level, sample.Mono) {
