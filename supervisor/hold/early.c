@@ -48,7 +48,10 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	// Each thread would reserve 64 MiB of address space or more, which
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
 	mallopt(M_ARENA_MAX, 1);
-	if (strcmp(argv[1], "run") != 0) return;
+	if (strcmp(argv[1], "run") != 0) {
+		hold_address();
+		return;
+	}
 #else
 	(void)argc;
 	(void)argv;

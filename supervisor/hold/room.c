@@ -85,6 +85,15 @@ static int tasks(void) {
 	return all;
 }
 
+// hold_address ends the process, with the reason, where Go's runtime would with
+// a trace.
+void hold_address(void) {
+	if (!limited(RLIMIT_AS) || fits(room_address, PROT_NONE)) return;
+	dprintf(2, "error: too little address space is left (ulimit -v): %zu MiB are needed\n"
+			   "hint: ulimit -v unlimited, where that is allowed\n", room_address >> 20);
+	_exit(1);
+}
+
 // missing names what there is too little of, or NULL.
 static const char *missing(void) {
 	if (!files()) return "open files (ulimit -n)";

@@ -56,6 +56,19 @@ func TestNoRoomStatus(t *testing.T) {
 	}
 }
 
+func TestNoRoomForGo(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `ulimit -v 900000; exec "$@"`, "sh", self, "limits")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	want := "error: too little address space is left (ulimit -v): 1400 MiB are needed\nhint: ulimit -v unlimited, where that is allowed\n"
+	if s := waitStatus(t, cmd); s.ExitStatus() != 1 || stderr.String() != want {
+		t.Errorf("%v, stderr: %s", s, &stderr)
+	}
+}
+
 // Slurm's VSizeFactor leaves a limit in proportion to RLIMIT_RSS as RLIMIT_AS,
 // and sums us with the job. A user's own ulimit -v counts each process alone.
 func TestNoRoomInASum(t *testing.T) {
