@@ -29,6 +29,7 @@ type files struct {
 	dir  *os.File
 	path []byte
 	buf  []byte
+	real bool // root is the kernel's procfs
 }
 
 func newFiles(root string) *files {
@@ -43,7 +44,7 @@ func (f *files) open() error {
 	if err != nil {
 		return err
 	}
-	f.dir = d
+	f.dir, f.real = d, onProcfs(int(d.Fd()))
 	return nil
 }
 
@@ -60,18 +61,7 @@ const longest = 1 << 20
 
 // read returns the contents of PID/name, valid until the next call.
 func (f *files) read(pid int, name string) ([]byte, error) {
-	f.path = strconv.AppendInt(f.path[:0], int64(pid), 10)
-	f.path = append(f.path, '/')
-	f.path = append(f.path, name...)
-	f.path = append(f.path, 0)
-	return f.readPath()
-}
-
-func (f *files) readPath() ([]byte, error) {
-	if err := f.open(); err != nil {
-		return nil, err
-	}
-	fd, err := openat(int(f.dir.Fd()), f.path)
+	fd, err := f.openFile(pid, name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +86,28 @@ func (f *files) readPath() ([]byte, error) {
 		}
 	}
 	return f.buf[:n], nil
+}
+
+// openFile opens PID/name.
+func (f *files) openFile(pid int, name string) (int, error) {
+	f.path = strconv.AppendInt(f.path[:0], int64(pid), 10)
+	f.path = append(f.path, '/')
+	return f.openRest(name)
+}
+
+// openPath opens a file of the root itself.
+func (f *files) openPath(name string) (int, error) {
+	f.path = f.path[:0]
+	return f.openRest(name)
+}
+
+func (f *files) openRest(name string) (int, error) {
+	if err := f.open(); err != nil {
+		return -1, err
+	}
+	f.path = append(f.path, name...)
+	f.path = append(f.path, 0)
+	return openat(int(f.dir.Fd()), f.path)
 }
 
 // openat opens the file with the NUL-terminated path for reading.

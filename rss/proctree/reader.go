@@ -7,18 +7,23 @@ import (
 )
 
 // Reader reads processes below one mount point of procfs. It remembers the
-// population of the last [Reader.Tree] and holds one descriptor, of the mount
-// point; Close gives it back.
+// population of the last [Reader.Tree] and keeps descriptors: of the mount
+// point, of loadavg, and one for each process of the tree, of which there are
+// 8,192 at most and a quarter of RLIMIT_NOFILE. Close gives them back.
 type Reader struct {
-	proc string
-	f    *files
+	proc  string
+	f     *files
+	kept  kept
+	forks forks
 
-	roots map[int]rss.ProcID // by PID
-	first rss.ProcID         // of the roots, as it was given
-	known map[int]*entry
-	tick  uint64
-	pids  []int
-	last  []int // members of the last tree that have memory, for SumRSS
+	roots  map[int]rss.ProcID // by PID
+	first  rss.ProcID         // of the roots, as it was given
+	known  map[int]*entry
+	tick   uint64
+	listed uint64 // tick of the last listing of /proc
+	lists  uint64 // listings so far
+	pids   []int  // of the last listing
+	tree   []*entry
 }
 
 // New returns a reader of the procfs mounted at proc, "/proc" outside tests.
@@ -27,9 +32,13 @@ func New(proc string) *Reader {
 	return &Reader{proc: proc, f: newFiles(proc), known: map[int]*entry{}}
 }
 
-// Close gives the reader's descriptor back. The reader opens it again if it is
-// used again.
-func (r *Reader) Close() { r.f.close() }
+// Close gives the reader's descriptors back. The reader opens them again if it
+// is used again.
+func (r *Reader) Close() {
+	r.forgetAll()
+	r.forks.close()
+	r.f.close()
+}
 
 // StartTime returns the start time of a process in clock ticks since boot,
 // field 22 of /proc/PID/stat.
@@ -86,17 +95,15 @@ func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps) {
 func (r *Reader) SumRSS() (rss.Bytes, error) {
 	var sum rss.Bytes
 	var failed error
-	for _, pid := range r.last {
-		b, err := r.f.read(pid, "statm")
-		if err == nil {
-			var n rss.Bytes
-			if n, _, err = parseStatm(b); err == nil {
-				sum += n
-				continue
-			}
+	for _, e := range r.tree {
+		if e.proc.RSS == 0 {
+			continue
 		}
-		if !Vanished(err) && failed == nil {
-			failed = fmt.Errorf("cannot read statm of process %d: %w", pid, err)
+		m, err := r.statm(e)
+		if err == nil {
+			sum += m.resident
+		} else if !Vanished(err) && failed == nil {
+			failed = fmt.Errorf("cannot read statm of process %d: %w", e.pid, err)
 		}
 	}
 	return sum, failed
@@ -125,19 +132,15 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 		Role:    role(e.comm),
 		Threads: s.threads,
 	}
-	u := e.sizes
-	if e.start != s.start || !e.current(s, r.tick) {
-		if b, err = r.f.read(pid, "status"); err != nil {
-			return rss.Proc{}, err
-		}
-		if u, err = parseStatus(b); err != nil {
-			return rss.Proc{}, err
-		}
-		if s.state == 'Z' && s.threads > 1 {
-			u = r.liveThread(pid, u)
-		} else {
-			e.sizes, e.parts, e.sized = u, [2]rss.Bytes{s.rss, s.virtual}, r.tick
-		}
+	if b, err = r.f.read(pid, "status"); err != nil {
+		return rss.Proc{}, err
+	}
+	u, err := parseStatus(b)
+	if err != nil {
+		return rss.Proc{}, err
+	}
+	if s.state == 'Z' && s.threads > 1 {
+		u = r.liveThread(pid, u)
 	}
 	p.RSS, p.Anon, p.File, p.Shmem, p.Virtual = u.rss, u.anon, u.file, u.shmem, u.virtual
 	return p, nil

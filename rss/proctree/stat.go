@@ -81,18 +81,24 @@ func parseStat(b []byte) (stat, error) {
 	return s, nil
 }
 
-// parseStatm reads the resident size from /proc/PID/statm, whose fields are in
-// pages: size, resident, shared, text, lib, data, dt.
-func parseStatm(b []byte) (resident, shared rss.Bytes, err error) {
-	_, b = field(b)
-	w, b := field(b)
-	r, ok := number(w)
-	w, _ = field(b)
-	s, ok2 := number(w)
-	if !ok || !ok2 {
-		return 0, 0, errMalformed
+// statm is what the tree needs of /proc/PID/statm. shared is the resident part
+// that is mapped from files or shared memory.
+type statm struct{ virtual, resident, shared rss.Bytes }
+
+// parseStatm reads /proc/PID/statm, whose fields are in pages: size, resident,
+// shared, text, lib, data, dt.
+func parseStatm(b []byte) (statm, error) {
+	var pages [3]rss.Bytes
+	for i := range pages {
+		var w []byte
+		w, b = field(b)
+		n, ok := number(w)
+		if !ok {
+			return statm{}, errMalformed
+		}
+		pages[i] = rss.Bytes(n) * pageSize
 	}
-	return rss.Bytes(r) * pageSize, rss.Bytes(s) * pageSize, nil
+	return statm{pages[0], pages[1], pages[2]}, nil
 }
 
 // status is what the tree needs of /proc/PID/status, in bytes.

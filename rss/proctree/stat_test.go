@@ -39,12 +39,12 @@ func TestParseStatMalformed(t *testing.T) {
 }
 
 func TestParseStatm(t *testing.T) {
-	resident, shared, err := parseStatm([]byte("985 775 710 193 0 109 0\n"))
-	if err != nil || resident != 775*pageSize || shared != 710*pageSize {
-		t.Errorf("got %v, %v, %v", resident, shared, err)
+	got, err := parseStatm([]byte("985 775 710 193 0 109 0\n"))
+	if want := (statm{985 * pageSize, 775 * pageSize, 710 * pageSize}); err != nil || got != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 	for _, in := range []string{"", "1", "1 2", "a b c", "1 2 x"} {
-		if _, _, err := parseStatm([]byte(in)); err == nil {
+		if _, err := parseStatm([]byte(in)); err == nil {
 			t.Errorf("%q: no error", in)
 		}
 	}
@@ -115,8 +115,17 @@ func FuzzParseStat(f *testing.F) {
 func FuzzParseStatm(f *testing.F) {
 	f.Add([]byte("1 2 3 4 5 6 7"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, _, err := parseStatm(b); err == nil && len(b) < 5 {
+		if _, err := parseStatm(b); err == nil && len(b) < 5 {
 			t.Errorf("three fields from %q", b)
+		}
+	})
+}
+
+func FuzzParseLastPID(f *testing.F) {
+	f.Add([]byte("0.11 0.22 0.33 2/345 6789\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if n, ok := parseLastPID(b); ok && (n == 0 || len(b) < 9) {
+			t.Errorf("%d from %q", n, b)
 		}
 	})
 }

@@ -3,12 +3,14 @@ package proctree
 import (
 	"fmt"
 	"slices"
+	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
 
 // entry is what is remembered of one PID between two readings.
 type entry struct {
+	pid    int
 	start  uint64
 	parent int
 	comm   string
@@ -16,23 +18,24 @@ type entry struct {
 	seen   uint64 // tick of the last listing that held it
 	fresh  uint64 // tick in which start and parent were read
 
-	// sizes is the last status, parts what stat said with it.
-	sizes status
-	parts [2]rss.Bytes // rss, virtual
-	sized uint64       // tick in which sizes was read, 0 for never
+	fd    int      // of statm plus 1, 0 where none is kept
+	proc  rss.Proc // as stat and status said last
+	pages statm    // … and statm then
+	read  uint64   // tick of that, 0 for never
 }
 
-// resize is how many readings a process whose RSS and virtual size stay the
-// same to the page goes without its status being read: only how its RSS is
-// made up can have changed. status costs twice what stat does.
-const resize = 8
+// reread is how many readings a process whose statm stays the same to the page
+// goes without stat and status being read: its sizes are the same, and how its
+// RSS is made up, its name or its state can have changed. The two cost ten
+// times what a kept statm does.
+const reread = 8
 
-// current says that the sizes still hold.
-func (e *entry) current(s stat, tick uint64) bool {
-	return e.sized != 0 && tick < e.sized+resize && e.parts == [2]rss.Bytes{s.rss, s.virtual}
-}
+// relist is how many readings are made without a listing of /proc where no fork
+// is seen: what the last PID does not tell, such as a PID given back to the same
+// number by a checkpoint's restore, is seen by then.
+const relist = 16
 
-// recheck is how many ticks it takes until every PID outside the tree has been
+// recheck is how many listings it takes until every PID outside the tree has been
 // read again: a PID may have been given to a new process between two readings.
 const recheck = 32
 
@@ -47,10 +50,11 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // whichever process has the PID now.
 //
 // Discovery is one listing of /proc plus the stat of every PID not seen
-// before. A descendant stays in the tree until it ends, whoever adopts it
+// before, where something was forked since the last. A descendant stays in the tree until it ends, whoever adopts it
 // ([rss.Proc].Orphan is set while its parent is not in the tree); zombies
-// stay, with RSS 0, until they are reaped. How the RSS of a process is made up
-// may be some readings old where its sum has not changed. Roots may come and go
+// stay, with RSS 0, until they are reaped. How the RSS of a process is made up,
+// its name and its state may be some readings old where its sizes have not
+// changed. Roots may come and go
 // from call to call: what was in the tree of one that is left out stays there
 // until it ends. Where not one is a root still, the reader forgets.
 //
@@ -58,27 +62,65 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 	var gaps rss.Gaps
 	var err error
-	if r.pids, err = r.f.pids(r.pids[:0]); err != nil {
-		return nil, gaps, fmt.Errorf("cannot list %s: %w", r.proc, err)
-	}
-	r.take(roots)
+	// Asked before the listing: what is forked after it shows the next time.
+	list := r.forks.happened(r.f)
+	list = r.take(roots) || list || r.tick >= r.listed+relist
 	r.tick++
-	r.discover()
-	procs := r.members(&gaps)
-	for pid, e := range r.known {
-		if e.seen != r.tick {
-			delete(r.known, pid)
+	if list {
+		if r.pids, err = r.f.pids(r.pids[:0]); err != nil {
+			r.forks.last = 0
+			return nil, gaps, fmt.Errorf("cannot list %s: %w", r.proc, err)
 		}
+		r.listed = r.tick
+		r.lists++
+		r.discover()
+		r.gather()
 	}
+	procs := r.members(&gaps)
 	r.sortTree(procs)
 	return procs, gaps, nil
 }
 
-// take makes these the roots, and sees to it that all that may descend from a
-// new one is read again.
-func (r *Reader) take(roots []rss.ProcID) {
-	if r.rootsAre(roots) {
+// gather lists the members of the tree after a discovery, and forgets what has
+// ended.
+func (r *Reader) gather() {
+	r.tree = r.tree[:0]
+	for pid, e := range r.known {
+		switch {
+		case e.seen != r.tick:
+			r.forget(pid)
+		case e.member:
+			r.tree = append(r.tree, e)
+		}
+	}
+	slices.SortFunc(r.tree, func(a, b *entry) int { return a.pid - b.pid })
+}
+
+// forget drops what is known of a PID.
+func (r *Reader) forget(pid int) {
+	e := r.known[pid]
+	if e == nil {
 		return
+	}
+	if e.fd > 0 {
+		syscall.Close(e.fd - 1)
+		r.kept.open--
+	}
+	delete(r.known, pid)
+}
+
+func (r *Reader) forgetAll() {
+	for pid := range r.known {
+		r.forget(pid)
+	}
+	r.tree = nil
+}
+
+// take makes these the roots, and sees to it that all that may descend from a
+// new one is read again. It reports whether they are others than before.
+func (r *Reader) take(roots []rss.ProcID) bool {
+	if r.rootsAre(roots) {
+		return false
 	}
 	old := r.roots
 	r.roots = make(map[int]rss.ProcID, len(roots))
@@ -98,14 +140,15 @@ func (r *Reader) take(roots []rss.ProcID) {
 	}
 	switch {
 	case !stays:
-		clear(r.known)
+		r.forgetAll()
 	case stale:
 		for pid, e := range r.known {
 			if !e.member {
-				delete(r.known, pid)
+				r.forget(pid)
 			}
 		}
 	}
+	return true
 }
 
 // rootsAre says that these are the roots already, which is the rule.
@@ -128,9 +171,9 @@ func (r *Reader) discover() {
 		e := r.known[pid]
 		switch {
 		case e == nil:
-			e = new(entry)
+			e = &entry{pid: pid}
 			r.known[pid] = e
-		case e.member, !e.due(pid, r.tick):
+		case e.member, !due(pid, r.lists):
 			e.seen = r.tick
 			continue
 		}
@@ -138,7 +181,7 @@ func (r *Reader) discover() {
 		b, err := r.f.read(pid, "stat")
 		if err != nil {
 			if Vanished(err) {
-				delete(r.known, pid)
+				r.forget(pid)
 			}
 			continue
 		}
@@ -169,9 +212,7 @@ func (r *Reader) discover() {
 	}
 }
 
-func (e *entry) due(pid int, tick uint64) bool {
-	return uint64(pid)%recheck == tick%recheck
-}
+func due(pid int, lists uint64) bool { return uint64(pid)%recheck == lists%recheck }
 
 // descends walks from a process up its parents until it meets the tree. A
 // parent that has just ended still counts: it is in known until this reading
@@ -195,40 +236,116 @@ func (r *Reader) descends(e *entry) bool {
 
 // members reads every process of the tree.
 func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {
-	procs := make([]rss.Proc, 0, len(r.last)+8)
-	r.last = r.last[:0]
-	for _, pid := range r.pids {
-		e := r.known[pid]
-		if e == nil || !e.member {
-			continue
-		}
-		p, err := r.read(pid, e)
-		if err != nil {
+	procs := make([]rss.Proc, 0, len(r.tree))
+	live := r.tree[:0]
+	for _, e := range r.tree {
+		if err := r.member(e); err != nil {
 			count(gaps, err)
 			if Vanished(err) {
-				e.seen = 0
+				// Where another process has the PID now, it is looked at as a
+				// new one in the next listing.
+				r.forget(e.pid)
+				continue
 			}
-			continue
-		}
-		if p.ID.Start != e.start {
-			// Another process has the PID now. It is looked at as a new one
-			// in the next reading.
-			gaps.Vanished++
 			e.seen = 0
+			live = append(live, e)
 			continue
 		}
-		e.parent = p.Parent
-		if p.RSS > 0 {
-			r.last = append(r.last, pid)
-		}
-		procs = append(procs, p)
+		e.seen = r.tick
+		live = append(live, e)
 	}
-	for i := range procs {
-		p := &procs[i]
-		up := r.known[p.Parent]
-		p.Orphan = p.ID != r.roots[p.ID.PID] && (up == nil || !up.member || up.seen != r.tick)
+	clear(r.tree[len(live):])
+	r.tree = live
+	for _, e := range live {
+		if e.seen != r.tick {
+			continue // it could not be read
+		}
+		orphan := r.orphaned(e)
+		if orphan && !e.proc.Orphan && e.read != r.tick {
+			// Who has adopted it stands in stat.
+			if err := r.readAll(e); err != nil {
+				count(gaps, err)
+				continue
+			}
+			orphan = r.orphaned(e)
+		}
+		e.proc.Orphan = orphan
+		procs = append(procs, e.proc)
 	}
 	return procs
+}
+
+// orphaned says that the parent of a process is not in the tree.
+func (r *Reader) orphaned(e *entry) bool {
+	up := r.known[e.parent]
+	return e.proc.ID != r.roots[e.pid] && (up == nil || !up.member || up.seen != r.tick)
+}
+
+// member brings the entry of one process of the tree up to date: by statm
+// alone where that says that nothing has moved.
+func (r *Reader) member(e *entry) error {
+	r.keep(e)
+	if e.fd == 0 {
+		return r.readAll(e)
+	}
+	m, err := r.statm(e)
+	if err != nil {
+		return err
+	}
+	if e.read != 0 && r.tick < e.read+reread && m == e.pages {
+		return nil
+	}
+	if err := r.readAll(e); err != nil {
+		return err
+	}
+	e.pages = m
+	if e.proc.State == 'Z' && e.proc.Threads > 1 {
+		e.read = 0 // what a thread that lives on has is in no statm
+	}
+	return nil
+}
+
+// readAll reads stat and status of one process of the tree.
+func (r *Reader) readAll(e *entry) error {
+	p, err := r.read(e.pid, e)
+	if err != nil {
+		return err
+	}
+	if p.ID.Start != e.start {
+		return errGone
+	}
+	p.Orphan = e.proc.Orphan
+	e.parent, e.proc, e.read = p.Parent, p, r.tick
+	return nil
+}
+
+// keep opens statm of a process of the tree to stay open, where it may. It is
+// the right process's: it had the PID before the file was opened, and stat is
+// read after.
+func (r *Reader) keep(e *entry) {
+	if e.fd != 0 || !r.f.real || !r.kept.room() {
+		return
+	}
+	if fd, err := r.f.openFile(e.pid, "statm"); err == nil {
+		e.fd = fd + 1
+		r.kept.open++
+		e.read = 0
+	}
+}
+
+// statm reads the sizes of one process of the tree.
+func (r *Reader) statm(e *entry) (statm, error) {
+	var b []byte
+	var err error
+	if e.fd > 0 {
+		b, err = pread(e.fd-1, r.f.buf)
+	} else {
+		b, err = r.f.read(e.pid, "statm")
+	}
+	if err != nil {
+		return statm{}, err
+	}
+	return parseStatm(b)
 }
 
 func (r *Reader) sortTree(procs []rss.Proc) {

@@ -1,0 +1,123 @@
+package proctree
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// sleeper starts a process that does nothing.
+func sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	c := exec.Command("sleep", "1000")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+	return c
+}
+
+// openStatm counts our descriptors of some process's statm, and wants each
+// closed on exec.
+func openStatm(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range names {
+		to, _ := os.Readlink(filepath.Join("/proc/self/fd", name.Name()))
+		if !strings.HasSuffix(to, "/statm") {
+			continue
+		}
+		n++
+		info, _ := os.ReadFile(filepath.Join("/proc/self/fdinfo", name.Name()))
+		if !strings.Contains(string(info), "flags:\t02") {
+			t.Errorf("%s is not closed on exec:\n%s", to, info)
+		}
+	}
+	return n
+}
+
+func readTree(t *testing.T, r *Reader) []rss.Proc {
+	t.Helper()
+	procs, gaps, err := r.Tree(rss.ProcID{PID: os.Getpid()})
+	if err != nil || gaps.Denied+gaps.Malformed > 0 {
+		t.Fatal(gaps, err)
+	}
+	return procs
+}
+
+func TestDescriptorsAreKept(t *testing.T) {
+	for range 3 {
+		sleeper(t)
+	}
+	for most, want := range map[int]int{100: 4, 2: 2, 0: 0} {
+		r := New("/proc")
+		r.kept = kept{most: most, asked: true}
+		first := readTree(t, r)
+		if n := openStatm(t); n != want || r.kept.open != want {
+			t.Errorf("of %d at most: %d and %d kept, want %d", most, n, r.kept.open, want)
+		}
+		again := readTree(t, r)
+		if len(first) != 4 || len(again) != 4 || again[3].RSS == 0 || again[3].ID != first[3].ID {
+			t.Errorf("of %d at most: %+v, then %+v", most, first, again)
+		}
+		if sum, err := r.SumRSS(); err != nil || sum < again[1].RSS+again[2].RSS+again[3].RSS {
+			t.Errorf("of %d at most: sum %v, %v of %+v", most, sum, err, again)
+		}
+		r.Close()
+		if n := openStatm(t); n != 0 || r.kept.open != 0 {
+			t.Errorf("%d and %d left open", n, r.kept.open)
+		}
+	}
+}
+
+func TestDescriptorsOfTheDeadAreClosed(t *testing.T) {
+	dies := sleeper(t)
+	r := New("/proc")
+	defer r.Close()
+	readTree(t, r)
+	dies.Process.Kill()
+	dies.Wait()
+	if sum, err := r.SumRSS(); err != nil || sum == 0 {
+		t.Errorf("%v, %v", sum, err)
+	}
+	if procs := readTree(t, r); len(procs) != 1 || openStatm(t) != 1 {
+		t.Errorf("%+v, %d open", procs, openStatm(t))
+	}
+}
+
+// Where nothing was forked /proc is not listed, and a fork is seen at once.
+func TestListsAfterAFork(t *testing.T) {
+	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil || !onProcfs(fd) {
+		t.Skipf("/proc/loadavg cannot be trusted here: %v", err)
+	}
+	unix.Close(fd)
+	r := New("/proc")
+	defer r.Close()
+	readTree(t, r)
+	quiet := false
+	for range 100 { // others fork too
+		before := r.lists
+		readTree(t, r)
+		if quiet = r.lists == before; quiet {
+			break
+		}
+	}
+	if !quiet {
+		t.Error("listed 100 times in a row")
+	}
+	sleeper(t)
+	if procs := readTree(t, r); len(procs) != 2 {
+		t.Errorf("the child is not seen: %+v", procs)
+	}
+}
