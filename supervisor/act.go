@@ -223,7 +223,7 @@ func (w *watcher) finish(r action.Result) {
 // conclude ends the action in flight without a line on stderr.
 func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	f := w.flight
-	w.flight = nil
+	w.flight, w.said = nil, nil
 	now := w.now()
 	o := event.Outcome{
 		Decision: f.decision.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID,

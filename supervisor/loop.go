@@ -195,7 +195,7 @@ func (w *watcher) poll() (added bool) {
 		}
 		w.heard(s)
 		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter
-		if w.flight != nil {
+		if w.flight != nil && w.flight.result == nil {
 			w.said = append(w.said, action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
 		}
 	}

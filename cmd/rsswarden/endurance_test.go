@@ -156,7 +156,7 @@ func TestEnduranceCheckpoint(t *testing.T) {
 			s.bare(t)
 			n, good := times(20), 0
 			for i := range n {
-				checkpoint := filepath.Join(s.Dir(), fmt.Sprintf("checkpoint-%d", i))
+				checkpoint := filepath.Join(s.Dir(), fmt.Sprintf("checkpoint-%s-%d", name, i))
 				done, got, err := s.turn(t, checkpoint)
 				if done || err != nil {
 					t.Errorf("run %d: done %v, %v\n%s", i+1, done, err, got.Stderr)

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
@@ -40,11 +41,14 @@ func limitsCommand(p process) *cli.Command {
 			if c.NArg() > 0 {
 				return usagef("rsswarden limits --help lists the options", "unexpected argument %q", c.Args().First())
 			}
-			pid := c.Int("pid")
-			if !c.IsSet("pid") {
+			pid, lookup := c.Int("pid"), p.lookup
+			if c.IsSet("pid") {
+				// What we inherited may be of another job, or of none.
+				lookup = supervisor.EnvironmentOf("/proc", pid, p.get("SLURM_CONF")).Lookup
+			} else {
 				pid = standing("/proc", os.Getppid(), os.Getpid())
 			}
-			report, err := findLimits(p, pid)
+			report, err := findLimits(lookup, pid)
 			if err != nil {
 				return err
 			}
@@ -91,7 +95,7 @@ type limitsReport struct {
 	Gaps  rss.Gaps `json:"gaps"`
 }
 
-func findLimits(p process, pid int) (*limitsReport, error) {
+func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, error) {
 	const proc, sys = "/proc", "/sys"
 	start, err := proctree.StartTime(proc, pid)
 	if err != nil {
@@ -100,8 +104,8 @@ func findLimits(p process, pid int) (*limitsReport, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	set, warnings := limit.Find(ctx, limit.Config{
-		Proc: proc, Sys: sys, PID: pid, Lookup: p.lookup, Accounting: event.AccountingAuto,
-		Slurm: slurm.Search{Lookup: p.lookup, Scontrol: slurm.Scontrol},
+		Proc: proc, Sys: sys, PID: pid, Lookup: lookup, Accounting: event.AccountingAuto,
+		Slurm: slurm.Search{Lookup: lookup, Scontrol: slurm.Scontrol},
 	})
 	defer set.Close()
 	tree := proctree.New(proc)

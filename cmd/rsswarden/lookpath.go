@@ -59,12 +59,16 @@ func plain(err error) error {
 }
 
 // lookPath finds the file that execvp(3) would execute for name.
-func lookPath(name, path string) (string, error) {
+func (p process) lookPath(name string) (string, error) {
 	if name == "" {
 		return name, syscall.ENOENT
 	}
 	if strings.Contains(name, "/") {
 		return name, executable(name)
+	}
+	path, ok := p.lookup("PATH")
+	if !ok {
+		path = "/bin:/usr/bin" // confstr(_CS_PATH)
 	}
 	found := error(syscall.ENOENT)
 	for _, dir := range filepath.SplitList(path) {

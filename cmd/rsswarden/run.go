@@ -58,7 +58,7 @@ func runCommand(p process, status *int) *cli.Command {
 // start runs the command and returns the exit status; where the command died
 // by a signal it does not return, and dies by the same.
 func start(p process, s supervisor.Settings) (int, error) {
-	file, err := lookPath(s.Command[0], p.get("PATH"))
+	file, err := p.lookPath(s.Command[0])
 	if err != nil {
 		return 0, notStarted(s.Command[0], err)
 	}
@@ -95,7 +95,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 // replace becomes the command, as if rsswarden were not there: nothing of ours
 // is read or written. It returns only where the command could not be started.
 func replace(p process, command []string) error {
-	file, err := lookPath(command[0], p.get("PATH"))
+	file, err := p.lookPath(command[0])
 	if err == nil {
 		err = hold.Exec(file, command, p.env)
 	}
