@@ -209,12 +209,16 @@ func (w *watcher) putSample() {
 		return
 	}
 	w.dropped += w.stream.Dropped()
+	var ours []event.Cost
+	if w.sampleAt-w.oursAt >= oursEvery {
+		ours = w.ours()
+	}
 	w.put(event.NameSample, func(h event.Head) any {
 		roles := map[rss.Role]int{}
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
-		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped}
+		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
 	})
 	if n := w.stream.Dropped(); n > 0 {
 		w.dropped += n // this one among them: the next tells

@@ -161,6 +161,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	advice := policy.Advise(run)
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
+	if w.stream != nil {
+		out.Ours = w.ours()
+	}
 	w.put(event.NameExit, func(h event.Head) any {
 		out.Head = h
 		return out

@@ -78,6 +78,8 @@ type watcher struct {
 	fullAt   time.Duration // when the last full look was taken
 	fullUsed rss.Bytes     // … and what the watched limit stood at
 	sampleAt time.Duration // when a sample event was written last
+	oursAt   time.Duration // when what we cost was measured last
+	holder   int           // its PID, 0 where we attached
 	dropped  uint64        // events lost since the last sample event that was not
 	rates    map[limitID]*policy.Rate
 	said     []action.Said // by loaders, since the action in flight looked last
@@ -116,6 +118,9 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		rates:   map[limitID]*policy.Rate{},
 		workers: newWorkforce(opt.Proc),
 		voice:   newVoice(opt.Log),
+	}
+	if opt.Attached == nil {
+		w.holder = begin.Holder
 	}
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	if w.command.Start == 0 {

@@ -104,6 +104,24 @@ type Sample struct {
 	Gaps   rss.Gaps         `json:"gaps"`
 	// Dropped counts samples that were taken and not written since the last.
 	Dropped uint64 `json:"dropped,omitempty"`
+	// Ours is what rsswarden itself costs, once a minute.
+	Ours []Cost `json:"ours,omitempty"`
+}
+
+// Cost is what one process of rsswarden's costs, from its start until now.
+type Cost struct {
+	Process string    `json:"process"` // "holder" or "watcher"
+	PID     int       `json:"pid"`
+	RSS     rss.Bytes `json:"rss_bytes"`  // VmRSS of /proc/PID/status
+	Anon    rss.Bytes `json:"anon_bytes"` // RssAnon of /proc/PID/status
+	PSS     rss.Bytes `json:"pss_bytes"`  // Pss of /proc/PID/smaps_rollup
+	Threads int       `json:"threads"`
+	// Descriptors are the open ones.
+	Descriptors int `json:"descriptors"`
+	// CPU is user and system time in seconds, of /proc/PID/stat.
+	CPU float64 `json:"cpu_s"`
+	// Wakeups are voluntary context switches of the threads that live.
+	Wakeups uint64 `json:"wakeups"`
 }
 
 // Decision says that a rule fired.
@@ -193,4 +211,6 @@ type Exit struct {
 	// Advice is the --mem to use next, 0 where the run does not tell.
 	Advice    rss.Bytes `json:"advice_mem_bytes,omitempty"`
 	AdviceWhy string    `json:"advice_why,omitempty"`
+	// Ours is what rsswarden itself cost.
+	Ours []Cost `json:"ours,omitempty"`
 }

@@ -1,0 +1,48 @@
+package proctree
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+func TestCostOfThisProcess(t *testing.T) {
+	began := time.Now()
+	for sum := 0; time.Since(began) < 50*time.Millisecond; sum++ {
+		_ = sum * sum
+	}
+	time.Sleep(time.Millisecond)
+	c, err := CostOf("/proc", os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RSS < rss.MiB || c.Anon == 0 || c.Anon > c.RSS || c.PSS == 0 || c.PSS > c.RSS+rss.MiB ||
+		c.Threads < 2 || c.Descriptors < 3 || c.CPU == 0 || c.CPU > time.Hour || c.Wakeups == 0 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := CostOf("/proc", 1<<30); !Vanished(err) {
+		t.Errorf("of no process: %v", err)
+	}
+}
+
+func TestParseCPU(t *testing.T) {
+	if got, err := parseCPU([]byte("7 (a) b)" + statRest)); err != nil || got != 110*time.Millisecond {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, in := range []string{"", "7 (a) S 1", "no"} {
+		if _, err := parseCPU([]byte(in)); err == nil {
+			t.Errorf("%q: no error", in)
+		}
+	}
+}
+
+func TestParseWakeups(t *testing.T) {
+	if n := parseWakeups([]byte("nonvoluntary_ctxt_switches:\t9\nvoluntary_ctxt_switches:\t42\n")); n != 42 {
+		t.Error(n)
+	}
+	if n := parseWakeups([]byte("Name:\tx\nvoluntary_ctxt")); n != 0 {
+		t.Error(n)
+	}
+}
