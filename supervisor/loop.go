@@ -47,6 +47,11 @@ func (w *watcher) loop() {
 				continue // the timer runs on: news must not put looks off
 			}
 			w.full()
+		case <-w.pressed.woken():
+			if w.now()-w.fullAt < busyPause {
+				continue
+			}
+			w.full()
 		case got := <-w.pss.arrived():
 			w.pss.take(w.now(), got)
 			if !w.straddles() || w.pss.busy {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -272,6 +273,44 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, func() { s.holder.exited <- hold.Exit{} })
 	if seq := <-ended; seq < 3 {
 		t.Errorf("%d looks in full within 15 intervals", seq)
+	}
+}
+
+// TestPressedLooks: an event of the kernel's about a limit of cgroup v2 brings a
+// look in full at once, and many of them not more than the loop can bear.
+func TestPressedLooks(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "memory.events")
+	write := func(n int) {
+		if err := os.WriteFile(file, fmt.Appendf(nil, "max %d\n", n), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write(0)
+	if n, err := newPressed([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}}); n != nil || err != nil {
+		t.Errorf("without such a file: %v, %v", n, err)
+	}
+	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
+	var err error
+	if s.pressed, err = newPressed([]event.Limit{{Level: dir}, {Level: dir}}); err != nil || s.pressed == nil {
+		t.Fatal(s.pressed, err)
+	}
+	ended := make(chan struct{})
+	before := s.seq
+	go func() {
+		s.loop()
+		close(ended)
+	}()
+	go func() {
+		for i := range 30 {
+			write(i)
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.holder.exited <- hold.Exit{}
+	}()
+	<-ended
+	if n := s.seq - before; n < 2 || n > 20 {
+		t.Errorf("%d looks in full for 30 events in 300 ms", n)
 	}
 }
 

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // This file holds what the loop leaves to goroutines because it may hang.
@@ -126,20 +129,47 @@ func (r *pssReader) ask(now time.Duration) {
 	}
 }
 
-// notifier tells when something was put into the run directory, so that a
-// loader that appears is met at once and not at the next tick.
+// notifier tells when files have changed, so that it is met at once and not at
+// the next tick.
 type notifier struct {
 	wake chan struct{}
 }
 
-func newNotifier(dir string) (*notifier, error) {
+// newNews is told when something was put into the run directory.
+func newNews(dir string) (*notifier, error) {
+	return newNotifier(unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_MODIFY, dir)
+}
+
+// newPressed is told when a limit of cgroup v2 has slowed somebody down, was
+// met, or had somebody killed: the kernel says so in memory.events of each
+// level, every 10 ms at most. It returns nil where no limit has that file.
+func newPressed(limits []event.Limit) (*notifier, error) {
+	var files []string
+	for i := range limits {
+		if limits[i].Level == "" {
+			continue
+		}
+		file := filepath.Join(limits[i].Level, "memory.events")
+		if _, err := os.Stat(file); err == nil && !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	return newNotifier(unix.IN_MODIFY, files...)
+}
+
+func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be told of new files, looks are taken instead: %w", err)
+		return nil, fmt.Errorf("cannot be told of changes, looks are taken instead: %w", err)
 	}
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_MODIFY); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("cannot be told of new files, looks are taken instead: %w", err)
+	for _, path := range paths {
+		if _, err := unix.InotifyAddWatch(fd, path, mask); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
+		}
 	}
 	n := &notifier{wake: make(chan struct{}, 1)}
 	go func() {

@@ -36,7 +36,7 @@ func TestReadWithin(t *testing.T) {
 
 func TestNotifierTellsOfNewFiles(t *testing.T) {
 	dir := t.TempDir()
-	n, err := newNotifier(dir)
+	n, err := newNews(dir)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -66,7 +66,7 @@ func TestNotifierTellsOfNewFiles(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("not told of what came while nobody listened")
 	}
-	if _, err := newNotifier(filepath.Join(dir, "none")); err == nil {
+	if _, err := newNews(filepath.Join(dir, "none")); err == nil {
 		t.Error("watches a directory that is not there")
 	}
 	var none *notifier

@@ -67,9 +67,11 @@ type watcher struct {
 	pool   *matcher        // nil without --worker-match
 	pss    *pssReader      // nil where no limit is compared in PSS
 	news   *notifier       // nil where inotify is not to be had
-	stream *event.Stream   // nil without --events
-	voice  *voice
-	asked  <-chan answer // scontrol's answer, nil where nobody was asked
+	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
+	pressed *notifier
+	stream  *event.Stream // nil without --events
+	voice   *voice
+	asked   <-chan answer // scontrol's answer, nil where nobody was asked
 
 	seq      uint64
 	last     rss.Sample    // the last full reading
@@ -167,7 +169,7 @@ func (w *watcher) open(begin hold.Begin) {
 	if s.Dir != "" {
 		if w.loader, err = loader.Open(s.Dir); err != nil {
 			fault("loader", err)
-		} else if w.news, err = newNotifier(s.Dir); err != nil {
+		} else if w.news, err = newNews(s.Dir); err != nil {
 			fault("inotify", err)
 		}
 	}
@@ -190,6 +192,9 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.read()
+	if w.pressed, err = newPressed(w.readings); err != nil {
+		fault("inotify", err)
+	}
 	w.sayStart(begin)
 	for _, warning := range slices.Concat(faults, warnings) {
 		w.fault(warning.Part, &said{warning.Text})
