@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// errNoEnd says that Slurm sets the job no end.
-var errNoEnd = errors.New("the job has no end")
+// ErrNoEnd says that Slurm sets the job no end.
+var ErrNoEnd = errors.New("the job has no end")
 
 // FindEnd asks scontrol when Slurm ends the job: EndTime= of `scontrol show
 // job`. Before Slurm 23.02 the environment does not tell. The time is that of
@@ -32,10 +32,10 @@ func ParseEnd(b []byte, zone *time.Location) (time.Time, error) {
 	for field := range strings.FieldsSeq(string(b)) {
 		if text, ok := strings.CutPrefix(field, "EndTime="); ok {
 			if text == "Unknown" || text == "NONE" {
-				return time.Time{}, errNoEnd
+				return time.Time{}, ErrNoEnd
 			}
 			return time.ParseInLocation("2006-01-02T15:04:05", text, zone)
 		}
 	}
-	return time.Time{}, errNoEnd
+	return time.Time{}, ErrNoEnd
 }

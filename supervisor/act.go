@@ -1,7 +1,7 @@
 package supervisor
 
 import (
-	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -20,6 +20,7 @@ type inFlight struct {
 	before   event.Limit  // the limit as it was
 	actedOn  []rss.Proc   // the processes acted on, as they were
 	pool     []rss.ProcID // all workers of the pool before one was signalled
+	target   string       // what of a job is meant
 
 	result *action.Result // it has ended, and what it brought is being measured
 	until  time.Duration  // … until then at most
@@ -112,30 +113,6 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	})
 }
 
-// beginStop stops the command, unless it cannot be stopped or has ended: the
-// holder must not be told to pass over the status of a command that ended by
-// itself.
-func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
-	if p := w.last.Find(w.command.PID); p != nil && p.ID == w.command && p.State == 'Z' && p.Threads <= 1 {
-		w.finish(action.Result{Reason: event.ReasonVanished})
-		return
-	}
-	if err := w.kill(w.command, 0); err != nil {
-		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
-		if errors.Is(err, syscall.ESRCH) {
-			r.Reason = event.ReasonVanished
-		}
-		w.finish(r)
-		return
-	}
-	w.sum.stopped = true
-	if err := w.Link.Override(w.Settings.StopStatus); err != nil {
-		w.fault("stop", err)
-	}
-	w.voice.say(w.now(), "stop", memory(l)+": stopping the command with TERM, KILL follows after "+short(w.Settings.Grace))
-	f.running = action.Stop(w.killToStop, w.command, w.Settings.Grace, f.began)
-}
-
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 	var pids []int
 	for _, m := range w.workers.mappers(&w.last, l.Accounting) {
@@ -167,8 +144,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	p := w.last.Find(pids[i])
 	f.actedOn = []rss.Proc{*p}
 	if e.trainer == 0 {
-		f.pool = w.pool.workers(&w.last)
-		f.running = action.Replace(w.kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), w.pool.workers, len(f.pool), f.began)
+		w.beginReplace(f, l, p)
 		return
 	}
 	mode := policy.RecycleMode(l.Headroom(), w.workers.fresh(e, &w.last, l.Accounting))
@@ -176,10 +152,13 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 }
 
 // kill signals one process of the tree. Never ourselves: an attach may run in
-// what it watches.
+// what it watches; and never what is spared, whoever chose it.
 func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
 	if id.PID == w.Self {
 		return nil
+	}
+	if w.spared(id) {
+		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, extern)
 	}
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }
@@ -236,6 +215,9 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 			o.After = l.UsedMax // what is certain
 		}
 	}
+	if r.OK && f.target != "" {
+		o.Detail = f.target
+	}
 	if r.OK {
 		// Others grow meanwhile, so the limit's own fall understates what the
 		// processes acted on gave back; both are measured.
@@ -245,7 +227,12 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 			o.Freed = max(o.Freed, given)
 		}
 	}
-	w.ladder.Done(o)
+	told := o
+	if f.target != "" {
+		// What was not meant goes on, and so does what judges it.
+		told.OK = false
+	}
+	w.ladder.Done(told)
 	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
 		w.sum.forked++
 	}
@@ -280,7 +267,8 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		known[id] = true
 	}
 	if f.pool != nil {
-		for _, id := range w.pool.workers(&w.last) {
+		sure, _ := w.pool.workers(&w.last)
+		for _, id := range sure {
 			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
 				e.fresh = true
 				after += counted(w.last.Find(id.PID), a)

@@ -339,7 +339,8 @@ func TestPoolWorkerIsReplaced(t *testing.T) {
 	match(worker1)
 	s.workers.mark(&s.last, nil, m)
 	f := &inFlight{decision: event.Decision{ID: 1, Limit: event.LimitUser, Action: event.ActionRecycle}, before: *s.user()}
-	f.pool, f.actedOn = m.workers(&s.last), []rss.Proc{*s.last.Find(worker1)}
+	f.pool, _ = m.workers(&s.last)
+	f.actedOn = []rss.Proc{*s.last.Find(worker1)}
 	s.flight = f
 	s.fs.End(worker1)
 	s.put(worker3, theCommand, 40*rss.MiB, 0)

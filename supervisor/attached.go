@@ -2,11 +2,8 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
-
-	"golang.org/x/sys/unix"
+	"slices"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
@@ -24,7 +21,8 @@ type Attached struct {
 	Cannot []string
 	// NoHook is why no loader can be asked for anything: one of Cannot, in short.
 	NoHook string
-	// Population returns the job's processes and limits; nil for one process.
+	// Population returns the job's processes and limits, which belong to the
+	// watcher then ([JobFollower.Take]); nil for one process.
 	Population func() Population
 }
 
@@ -44,8 +42,8 @@ func (w *watcher) find(begin hold.Begin) (*limit.Union, []limit.Warning) {
 	pid, self := begin.Holder, []int{begin.Holder, w.Self}
 	if w.Attached != nil {
 		if w.Attached.Population != nil {
-			p := w.Attached.Population()
-			return limit.Join(p.parts...), p.warns
+			w.job = w.Attached.Population()
+			return limit.Join(w.job.parts...), w.job.warns
 		}
 		// Where we count with it we are found like everybody else.
 		pid, self = begin.PID, nil
@@ -64,60 +62,69 @@ func (w *watcher) noHook() string {
 
 // roots are the processes whose trees are watched.
 func (w *watcher) roots() []rss.ProcID {
-	if w.Attached == nil || w.Attached.Population == nil {
+	if !w.ofJob() {
 		return []rss.ProcID{w.command}
 	}
-	p := w.Attached.Population()
-	w.limits.Replace(p.parts)
-	for _, warning := range p.warns {
+	w.job = w.Attached.Population()
+	w.limits.Replace(w.job.parts)
+	for _, warning := range w.job.warns {
 		if w.seq == 0 {
 			break // the start event comes first, and then these
 		}
 		w.fault(warning.Part, &said{warning.Text})
 	}
-	w.command, w.tasks = p.Roots[0], p.Tasks
-	return p.Roots
+	w.command, w.tasks = w.job.Roots[0], w.job.Tasks
+	return w.job.Roots
+}
+
+// withoutOurs leaves us out of the tree, and what descends from us: an attach may
+// run in what it watches. Slurm counts it, and so does what package limit adds.
+func (w *watcher) withoutOurs(procs []rss.Proc) []rss.Proc {
+	w.withRSS = 0
+	if w.Attached == nil {
+		return procs
+	}
+	byPID := make(map[int]*rss.Proc, len(procs))
+	for i := range procs {
+		byPID[procs[i].ID.PID] = &procs[i]
+	}
+	ours := map[rss.ProcID]bool{}
+	for i := range procs {
+		p := &procs[i]
+		for range 64 { // a tree is not that deep
+			// Who was ours stays so when its parent has ended.
+			if p.ID.PID == w.Self || w.within[p.ID] {
+				ours[procs[i].ID] = true
+				w.withRSS += procs[i].RSS
+				break
+			}
+			if p = byPID[p.Parent]; p == nil {
+				break
+			}
+		}
+	}
+	w.within = ours
+	return slices.DeleteFunc(procs, func(p rss.Proc) bool { return ours[p.ID] })
+}
+
+// sumRSS is the sum over the tree without ours, which have hardly grown since
+// the last full look.
+func (w *watcher) sumRSS() (rss.Bytes, error) {
+	sum, err := w.tree.SumRSS()
+	return sum.Sub(w.withRSS), err
 }
 
 // sayAttached says what is watched and what cannot be done.
 func (w *watcher) sayAttached() {
 	a := w.Attached
-	if a.Population != nil {
-		p := a.Population()
-		w.Log.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, p.String(), len(w.last.Procs), room(w.readings)))
+	if w.ofJob() {
+		w.Log.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), room(w.readings)))
 	} else {
 		w.Log.Info(watching(&w.Settings, w.command.PID, w.readings))
 	}
 	for _, text := range a.Cannot {
 		w.Log.Info("from outside: " + text)
 	}
-}
-
-// killToStop is kill for a stop alone: the TERM that is meant for the command of
-// a job is meant for every task of it, whether it has a handler or not.
-func (w *watcher) killToStop(id rss.ProcID, sig syscall.Signal) error {
-	if sig != unix.SIGTERM || id != w.command || len(w.tasks) == 0 {
-		return w.kill(id, sig)
-	}
-	var failed error
-	for _, task := range w.tasks {
-		if err := w.kill(task, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			failed = errors.Join(failed, err)
-		}
-	}
-	return failed
-}
-
-// commands are the processes that a signal goes to where no trainer said hello:
-// the command, or of a job every task.
-func (w *watcher) commands(command *rss.Proc) []*rss.Proc {
-	list := []*rss.Proc{command}
-	for _, id := range w.tasks {
-		if p := w.last.Find(id.PID); p != nil && p.ID == id && p != command && p.State != 'Z' && p.Role != rss.RoleAgent {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // lastEvent says in the exit event of what we did not start that nobody told us

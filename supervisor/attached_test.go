@@ -112,15 +112,15 @@ func TestAttachedJob(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 	var asked []int
-	for _, p := range s.commands(s.last.Find(theCommand)) {
+	for _, p := range s.commands("") {
 		asked = append(asked, p.ID.PID)
 	}
 	if len(asked) != 2 || asked[1] != task {
 		t.Errorf("asked %v", asked)
 	}
 	// No such processes are to be had outside the made-up tree.
-	if err := s.killToStop(s.command, unix.SIGTERM); err != nil {
-		t.Errorf("that all tasks have ended: %v", err)
+	if to, err := s.toStop(""); len(to) > 0 || !errors.Is(err, unix.ESRCH) {
+		t.Errorf("that all tasks have ended: %v, %v", to, err)
 	}
 	if err := s.kill(s.command, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("whether it lives: %v", err)

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -102,6 +104,14 @@ func growing(l *event.Limit) rss.Bytes {
 		return l.UsedMax
 	}
 	return l.Used
+}
+
+// forgetRates drops the rates of limits that are gone: a job may have thousands
+// of steps, each with its own.
+func (w *watcher) forgetRates() {
+	maps.DeleteFunc(w.rates, func(id limitID, _ *policy.Rate) bool {
+		return !slices.ContainsFunc(w.readings, func(l event.Limit) bool { return idOf(&l) == id })
+	})
 }
 
 func (w *watcher) rate(l *event.Limit) *policy.Rate {

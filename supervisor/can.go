@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -35,7 +36,7 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 	case event.ActionExec:
 		return policy.Help{OK: true}
 	case event.ActionSignal:
-		_, h := w.receivers(r)
+		_, h := w.receivers(r, l)
 		return h
 	}
 	return policy.Help{Reason: event.ReasonUnsupported}
@@ -108,6 +109,9 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	}
 	left := w.timeLeft(l)
 	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	step := w.stepOf(l)
+	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
 	index, gain, reason = policy.PickWorker(list, 0, need)
 	return index, gain, reason, pids
 }

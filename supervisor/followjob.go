@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,8 +19,10 @@ type JobFollower struct {
 	find *finder
 	part func(pid int) (*limit.Set, []limit.Warning)
 
-	mu  sync.Mutex
-	now Population
+	mu    sync.Mutex
+	now   Population
+	taken []limit.Part               // those of the population that was taken last
+	warns map[string][]limit.Warning // by the name of the part
 }
 
 // Population is what a job consists of on this node at one moment.
@@ -30,13 +31,23 @@ type Population struct {
 	// The first is the one that is spoken of as the command.
 	Roots []rss.ProcID
 	// Tasks are those that slurmstepd started for the user: who is asked for
-	// anything.
+	// anything. The command goes first where it is one.
 	Tasks []rss.ProcID
 	// Steps are the names of the steps, sorted.
 	Steps []string
-	parts []limit.Part
-	warns []limit.Warning
+	// StepOf is the step of each of Roots.
+	StepOf map[rss.ProcID]string
+	// Spared says that the processes of the step extern are watched and never
+	// signalled: login shells that pam_slurm_adopt took in, and the sleep by
+	// which slurmd holds the step. They are no task, unless the step was asked
+	// for.
+	Spared bool
+	parts  []limit.Part
+	warns  []limit.Warning
 }
+
+// extern is the name of the step that holds what did not come by Slurm.
+const extern = "extern"
 
 // JobOptions say which job is followed, and where.
 type JobOptions struct {
@@ -69,10 +80,13 @@ func FollowJob(o JobOptions) (*JobFollower, error) {
 // ID is the job's number, which of a task of an array is not what it is called.
 func (f *JobFollower) ID() string { return f.find.job }
 
-// Now returns the job as it was last seen.
-func (f *JobFollower) Now() Population {
+// Take returns the job as it was last seen. Its limits belong to the caller,
+// one goroutine, which closes those that a later population has no more: see
+// [limit.Union.Replace].
+func (f *JobFollower) Take() Population {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.taken = f.now.parts
 	return f.now
 }
 
@@ -102,50 +116,73 @@ func (f *JobFollower) follow(members []member) {
 // publish makes the population of these processes. Finding the limits of a new
 // step may take a while: nobody waits for it but this goroutine.
 func (f *JobFollower) publish(members []member) {
-	old := f.Now()
-	p := Population{warns: old.warns}
+	old := f.now // nobody else writes it
+	p := Population{Spared: f.find.step != extern, StepOf: make(map[rss.ProcID]string, len(members))}
+	asked := func(m member) bool { return m.task && !(p.Spared && m.step == extern) }
 	steps := map[string]bool{}
 	for _, m := range members {
 		p.Roots = append(p.Roots, m.id)
-		if m.task && m.step != "extern" {
+		p.StepOf[m.id] = m.step
+		if asked(m) {
 			p.Tasks = append(p.Tasks, m.id)
 		}
 		steps[m.step] = true
 	}
 	p.Steps = slices.Sorted(maps.Keys(steps))
+	warns := map[string][]limit.Warning{}
 	for _, step := range p.Steps {
-		name := fmt.Sprintf("%s.%s", f.find.job, step)
-		i := slices.IndexFunc(old.parts, func(q limit.Part) bool { return q.Name == name })
+		part := limit.Part{Name: partName(f.find.job, step)}
+		i := slices.IndexFunc(old.parts, func(q limit.Part) bool { return q.Name == part.Name })
 		if i >= 0 {
-			p.parts = append(p.parts, old.parts[i])
-			continue
+			part, warns[part.Name] = old.parts[i], f.warns[part.Name]
+		} else {
+			part.Set, warns[part.Name] = f.partOf(step, members)
 		}
-		set, warnings := f.partOf(step, members)
-		p.parts = append(p.parts, limit.Part{Name: name, Set: set})
-		for _, warning := range warnings {
+		p.parts = append(p.parts, part)
+		for _, warning := range warns[part.Name] {
 			if !slices.Contains(p.warns, warning) {
 				p.warns = append(p.warns, warning)
 			}
 		}
 	}
+	f.warns = warns // those of a step that has ended went with it
 	// The command of the job is the first task of a step that srun started, else
 	// that of the batch script: torchrun rather than the shell that waits for it.
 	command := slices.IndexFunc(members, func(m member) bool { return m.task && numeric(m.step) })
 	if command < 0 {
-		command = max(0, slices.IndexFunc(members, func(m member) bool { return m.task && m.step != "extern" }))
+		command = max(0, slices.IndexFunc(members, asked))
 	}
 	if i := slices.Index(p.Roots, firstOf(old.Roots)); i >= 0 {
 		command = i // as long as it lives
 	}
 	p.Roots[0], p.Roots[command] = p.Roots[command], p.Roots[0]
+	if i := slices.Index(p.Tasks, p.Roots[0]); i > 0 {
+		p.Tasks[0], p.Tasks[i] = p.Tasks[i], p.Tasks[0]
+	}
+	f.replace(p)
+}
+
+// replace publishes a population. Limits of a step that ended before anybody
+// took them have no reader, and are closed here.
+func (f *JobFollower) replace(p Population) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, q := range f.now.parts {
+		same := func(o limit.Part) bool { return o.Set == q.Set }
+		if !slices.ContainsFunc(p.parts, same) && !slices.ContainsFunc(f.taken, same) {
+			q.Close()
+		}
+	}
 	f.now = p
 }
 
+// partName gives "46.0".
+func partName(job, step string) string { return job + "." + step }
+
 // partOf finds the limits of a step by the first of its processes that still
 // lives then, a task where there is one. What is found counts for as long as the
-// step lasts, and of a process that ended meanwhile nothing is.
+// step lasts, and of a process that ended meanwhile nothing is: where all have,
+// what could not be read of them is no warning.
 func (f *JobFollower) partOf(step string, members []member) (set *limit.Set, warnings []limit.Warning) {
 	for _, m := range members {
 		if m.step != step {
@@ -155,10 +192,10 @@ func (f *JobFollower) partOf(step string, members []member) (set *limit.Set, war
 			set.Close()
 		}
 		if set, warnings = f.part(m.id.PID); lives(f.find.proc, m.id) {
-			break
+			return set, warnings
 		}
 	}
-	return set, warnings
+	return set, nil
 }
 
 func firstOf(ids []rss.ProcID) rss.ProcID {

@@ -2,6 +2,9 @@ package supervisor
 
 import (
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -29,7 +32,7 @@ func TestPublishNotByWhatHasEnded(t *testing.T) {
 	n.put(22, 1, "python", fmt.Sprintf(v1, "46", "0"))
 	members := []member{{id: rss.ProcID{PID: 21, Start: 21}, step: "0", task: true}, {id: rss.ProcID{PID: 22, Start: 22}, step: "0", task: true}}
 	f.publish(members)
-	if p := f.Now(); len(p.parts) != 1 || fmt.Sprint(*tried) != "[21 22]" {
+	if p := f.now; len(p.parts) != 1 || fmt.Sprint(*tried) != "[21 22]" {
 		t.Errorf("%d parts by %v, want one by the process that lives", len(p.parts), *tried)
 	}
 	f.publish(members[1:])
@@ -38,7 +41,7 @@ func TestPublishNotByWhatHasEnded(t *testing.T) {
 	}
 	*tried = nil
 	f.publish([]member{{id: rss.ProcID{PID: 31, Start: 31}, step: "1", task: true}}) // all have ended
-	if p := f.Now(); len(p.parts) != 1 || p.parts[0].Set == nil {
+	if p := f.now; len(p.parts) != 1 || p.parts[0].Set == nil {
 		t.Errorf("parts %v", p.parts)
 	}
 }
@@ -46,14 +49,142 @@ func TestPublishNotByWhatHasEnded(t *testing.T) {
 // TestPublishKeepsNoWarningTwice: a job may have thousands of steps.
 func TestPublishKeepsNoWarningTwice(t *testing.T) {
 	f, n, _ := publisher(t)
+	tried := 0
 	f.part = func(int) (*limit.Set, []limit.Warning) {
 		set, _ := findLimits(&Settings{}, n.Proc, n.Sys, 21, nil, func(string) (string, bool) { return "", false })
-		return set, []limit.Warning{{Part: "slurm", Text: "it is so"}}
+		tried++
+		return set, []limit.Warning{{Part: "slurm", Text: "it is so"}, {Part: "slurm", Text: fmt.Sprint("of a step alone ", tried)}}
 	}
+	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
 	for step := range 20 {
 		f.publish([]member{{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(step), task: true}})
 	}
-	if p := f.Now(); len(p.warns) != 1 {
+	if p := f.now; len(p.warns) != 2 || len(f.warns) != 1 {
+		t.Errorf("%d warnings of %d steps, want the two of the last", len(p.warns), len(f.warns))
+	}
+	f.publish([]member{
+		{id: rss.ProcID{PID: 21, Start: 21}, step: "19", task: true},
+		{id: rss.ProcID{PID: 21, Start: 21}, step: "20", task: true},
+	})
+	if p := f.now; len(p.warns) != 3 {
 		t.Errorf("%d warnings, want each once", len(p.warns))
+	}
+}
+
+// TestPublishOfTheDead: that a step has ended is no warning.
+func TestPublishOfTheDead(t *testing.T) {
+	f, _, _ := publisher(t)
+	f.publish([]member{{id: rss.ProcID{PID: 31, Start: 31}, step: "1", task: true}})
+	if p := f.now; len(p.parts) != 1 || len(p.warns) != 0 {
+		t.Errorf("%d parts, warnings %v", len(p.parts), p.warns)
+	}
+}
+
+// TestPublishSparesExtern: its processes are watched and are no task.
+func TestPublishSparesExtern(t *testing.T) {
+	for asked, want := range map[string]string{"": "[22@22 21@21]", extern: "[21@21]"} {
+		f, n, _ := publisher(t)
+		f.find.step = asked
+		n.put(21, 1, "sleep", fmt.Sprintf(v1, "46", extern))
+		n.put(22, 1, "python", fmt.Sprintf(v1, "46", "0"))
+		n.put(23, 1, "slurm_script", fmt.Sprintf(v1, "46", "batch"))
+		members, err := f.find.find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.publish(members)
+		p := f.Take()
+		if asked == "" {
+			want = "[22@22 23@23]" // the command first
+		}
+		if got := fmt.Sprint(p.Tasks); got != want || p.Spared != (asked == "") || p.StepOf[rss.ProcID{PID: 21, Start: 21}] != extern {
+			t.Errorf("asked for %q: tasks %s, want %s; spared %v; %v", asked, got, want, p.Spared, p.StepOf)
+		}
+	}
+}
+
+// open counts the limits below a made-up tree that hold a descriptor.
+func (n jobTree) open() (open int) {
+	n.t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, n.Proc) {
+			open++
+		}
+	}
+	return open
+}
+
+// TestPublishClosesWhatNobodyTook: a step may come and go between two looks of
+// the watcher, and what it looks at is its own to close.
+func TestPublishClosesWhatNobodyTook(t *testing.T) {
+	f, n, _ := publisher(t)
+	n.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n")
+	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
+	of := func(steps ...string) (members []member) {
+		for _, step := range steps {
+			members = append(members, member{id: rss.ProcID{PID: 21, Start: 21}, step: step, task: true})
+		}
+		return members
+	}
+	check := func(what string, want int) {
+		t.Helper()
+		if got := n.open(); got != want {
+			t.Errorf("%s: %d are open, want %d", what, got, want)
+		}
+	}
+	f.publish(of("0"))
+	u := limit.Join(f.Take().parts...)
+	check("one step", 1)
+	for i := range 10 {
+		f.publish(of("0", fmt.Sprint(i+1)))
+	}
+	check("ten that nobody took but the first", 2)
+	f.publish(of("11", "12"))
+	check("the first has ended, and is read", 3)
+	u.Read(&rss.Sample{})
+	u.Replace(f.Take().parts)
+	check("taken", 2)
+	f.publish(of("12"))
+	f.publish(of("12", "13"))
+	check("one of the taken has ended", 3)
+	f.publish(of("14"))
+	check("both have", 3)
+	u.Replace(f.Take().parts)
+	check("taken again", 1)
+	u.Close()
+	check("at the end", 0)
+}
+
+// TestPublishWhileItIsRead is for the race detector.
+func TestPublishWhileItIsRead(t *testing.T) {
+	f, n, _ := publisher(t)
+	n.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n")
+	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
+	f.publish([]member{{id: rss.ProcID{PID: 21, Start: 21}, step: "0", task: true}})
+	u := limit.Join(f.Take().parts...)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for step := range 100 {
+			f.publish([]member{
+				{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(step / 3), task: true},
+				{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(1000 + step/2), task: true},
+			})
+		}
+	})
+	all.Go(func() {
+		for range 200 {
+			u.Replace(f.Take().parts)
+			u.Read(&rss.Sample{})
+		}
+	})
+	all.Wait()
+	u.Replace(f.Take().parts)
+	u.Close()
+	if open := n.open(); open != 0 {
+		t.Errorf("%d are open", open)
 	}
 }

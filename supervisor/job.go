@@ -25,8 +25,8 @@ type member struct {
 // finder finds the processes of a Slurm job on this node: by their cgroups,
 // which everybody may read and no process can leave, else, where Slurm makes
 // none, by SLURM_JOB_ID in the environment of those that we may read.
-// slurmstepd is none of them, and neither are we. It may hang where it reads
-// environments.
+// slurmstepd is none of them, and neither are we nor what we have started. It
+// may hang where it reads environments.
 type finder struct {
 	proc string
 	job  string // SLURM_JOB_ID, or JOB_TASK of an array job until it was met
@@ -42,6 +42,7 @@ type finder struct {
 type sighting struct {
 	id   rss.ProcID
 	step string // empty where it is not of the job
+	ours bool   // it descends from us: so it does when its parent has ended
 	tick int
 }
 
@@ -104,6 +105,7 @@ func (f *finder) look(pids []int) []member {
 			delete(f.seen, pid)
 		}
 	}
+	members = f.withoutOurs(members)
 	steps := make(map[int]string, len(members))
 	for _, m := range members {
 		steps[m.id.PID] = m.step
@@ -122,6 +124,29 @@ func (f *finder) look(pids []int) []member {
 		return cmp.Compare(a.id.PID, b.id.PID)
 	})
 	return members
+}
+
+// withoutOurs leaves out what descends from us: the command of an exec= rule. An
+// init, as in a container, has adopted others' children too.
+func (f *finder) withoutOurs(members []member) []member {
+	if f.self == 1 {
+		return members
+	}
+	parents := make(map[int]int, len(members))
+	for _, m := range members {
+		parents[m.id.PID] = m.parent
+	}
+	return slices.DeleteFunc(members, func(m member) bool {
+		s, pid := f.seen[m.id.PID], m.parent
+		for range members { // no more: a torn reading could show a circle
+			up := f.seen[pid]
+			if s.ours = s.ours || pid == f.self || up != nil && up.ours; s.ours {
+				break
+			}
+			pid = parents[pid]
+		}
+		return s.ours
+	})
 }
 
 // stepOf returns the step of the job that a process is in, or nothing.

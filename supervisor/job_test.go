@@ -141,6 +141,30 @@ func TestFindByEnvironment(t *testing.T) {
 	}
 }
 
+// TestFindNotOurs: what an exec= rule runs is no part of the job, also where
+// what started it has ended.
+func TestFindNotOurs(t *testing.T) {
+	n := jobTree{t, rsstest.Empty(t)}
+	in := fmt.Sprintf(v1, "46", "0")
+	n.put(20, 1, "slurmstepd", in)
+	n.put(21, 20, "bash", in)
+	n.put(40, 21, "rsswarden", in)
+	n.put(41, 40, "sh", in)
+	n.put(39, 41, "notify.sh", in) // its PID comes before those above it
+	n.put(43, 39, "curl", in)
+	f := newFinder(n.Proc, "46", "", 40)
+	if got := found(t, f); got != "21:0*" {
+		t.Errorf("the job: %s", got)
+	}
+	n.End(41)
+	n.put(39, 1, "notify.sh", in)
+	for range 2 {
+		if got := found(t, f); got != "21:0*" {
+			t.Errorf("an orphan of ours is taken in: %s", got)
+		}
+	}
+}
+
 func TestFindNothing(t *testing.T) {
 	if _, err := newFinder(t.TempDir()+"/none", "46", "", 1).find(); err == nil || !strings.HasPrefix(err.Error(), "cannot list ") {
 		t.Errorf("%v", err)

@@ -75,7 +75,7 @@ func (w *watcher) tick() {
 	}
 	b := &w.readings[w.watched]
 	next := w.next(b, w.fullUsed)
-	fast, ok := w.limits.Fast(now, next, w.tree.SumRSS)
+	fast, ok := w.limits.Fast(now, next, w.sumRSS)
 	if !ok || idOf(&fast.Limit) != idOf(b) {
 		w.full()
 		return
@@ -117,6 +117,8 @@ func (w *watcher) read() {
 		// A tree that is a little old is nearer to the truth than none.
 		procs, gaps = slices.Clone(w.last.Procs), w.last.Gaps
 	}
+	procs = w.withoutOurs(procs)
+	w.place(procs)
 	extra, more := w.limits.Extra(w.tree, procs)
 	w.pss.update(now, procs, extra)
 	w.seq++
@@ -124,7 +126,7 @@ func (w *watcher) read() {
 		Seq: w.seq, At: at, Mono: now, Took: time.Since(at),
 		Procs: procs, Extra: extra, Gaps: gaps.Add(more),
 	}
-	w.pool.update(&w.last, w.command.PID)
+	w.pool.update(&w.last, append(slices.Clone(w.tasks), w.command)...)
 	w.workers.mark(&w.last, w.loader, w.pool)
 	before := w.readings
 	w.readings = w.limits.Read(&w.last)
@@ -138,6 +140,7 @@ func (w *watcher) read() {
 			w.watched, w.fullUsed = i, growing(l) // what package limit reads in a fast tick
 		}
 	}
+	w.forgetRates()
 	w.sum.peak(&w.last, w.readings)
 }
 
@@ -166,11 +169,7 @@ func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
 	in := policy.Input{Now: now, Limits: w.readings, Can: w.can}
-	for i := range w.readings {
-		if l := &w.readings[i]; l.Name == event.LimitTime && l.ETA != nil {
-			in.JobEnd = time.Duration(*l.ETA * float64(time.Second))
-		}
-	}
+	in.JobEnd, in.EndUnsure = w.jobEnd()
 	res := w.ladder.Step(in)
 	w.readings = res.Limits
 	w.budget()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -29,11 +31,34 @@ type matcher struct {
 
 type match struct {
 	id      rss.ProcID
+	comm    string // execve(2) nearly always changes it, and the command line with it
 	matches bool
+	starter bool          // by its command line it is one: a script bears its own name
 	since   time.Duration // when the process was first seen
 	asked   bool          // an answer is on its way
+	known   bool          // it was read once
 	final   bool
+	spared  bool // it is the command, a task, or what a starter of those started
+	owner   bool // it has had a child that matches: fork keeps the command line
+	doubt   bool // it or its parent may be the owner: a moment will tell
 }
+
+// settled says that what was read of the process will not be read again.
+func (e *match) settled() bool { return e.known && e.final && !e.asked }
+
+// starters run what the user wrote behind them, and what they run is no worker of
+// theirs.
+var starters = func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range strings.Fields("sh bash rbash dash ash busybox zsh ksh mksh csh tcsh fish slurm_script " +
+		"timeout time sudo su tini dumb-init srun mpirun mpiexec orterun prterun rsswarden") {
+		names[name] = true
+	}
+	return names
+}()
+
+// isStarter tells a starter by the name that the kernel has for it.
+func isStarter(comm string) bool { return starters[comm] || strings.HasSuffix(comm, ".sh") }
 
 // newMatcher returns nil where pattern is empty; a nil matcher matches nothing.
 func newMatcher(pattern, proc string) (*matcher, error) {
@@ -52,14 +77,15 @@ func newMatcher(pattern, proc string) (*matcher, error) {
 func (m *matcher) read() {
 	for id := range m.asks {
 		b, err := os.ReadFile(fmt.Sprintf("%s/%d/cmdline", m.proc, id.PID))
+		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})
-		m.answers <- match{id: id, matches: err == nil && m.re.Match(line)}
+		m.answers <- match{id: id, matches: err == nil && m.re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}
 	}
 }
 
-// update takes in what was read and asks about processes that are new, but
-// for the command itself, which is no worker of its own.
-func (m *matcher) update(s *rss.Sample, command int) {
+// update takes in what was read, asks about processes that are new, and judges
+// who is a worker. tops are the command and, of a job, its tasks.
+func (m *matcher) update(s *rss.Sample, tops ...rss.ProcID) {
 	if m == nil {
 		return
 	}
@@ -67,7 +93,7 @@ func (m *matcher) update(s *rss.Sample, command int) {
 		select {
 		case a := <-m.answers:
 			if e := m.seen[a.id]; e != nil {
-				e.matches, e.asked = a.matches, false
+				e.matches, e.starter, e.known, e.asked = a.matches, a.starter, true, false
 			}
 		default:
 			more = false
@@ -75,13 +101,13 @@ func (m *matcher) update(s *rss.Sample, command int) {
 	}
 	alive := make(map[rss.ProcID]*match, len(s.Procs))
 	for i := range s.Procs {
-		id := s.Procs[i].ID
-		if id.PID == command {
-			continue
-		}
+		id, comm := s.Procs[i].ID, s.Procs[i].Comm
 		e := m.seen[id]
 		if e == nil {
-			e = &match{id: id, since: s.Mono}
+			e = &match{id: id, comm: comm, since: s.Mono}
+		}
+		if e.comm != comm {
+			e.comm, e.since, e.final = comm, s.Mono, false
 		}
 		alive[id] = e
 		if e.asked || e.final {
@@ -95,17 +121,107 @@ func (m *matcher) update(s *rss.Sample, command int) {
 		}
 	}
 	m.seen = alive
+	m.judge(s, tops)
 }
 
-// workers returns the processes of the sample that match and live.
-func (m *matcher) workers(s *rss.Sample) []rss.ProcID {
-	if m == nil {
-		return nil
-	}
-	var ids []rss.ProcID
+// judge says of those that match who must not be signalled: the programs that the
+// user started, and the owners of pools, which match as their workers do.
+func (m *matcher) judge(s *rss.Sample, tops []rss.ProcID) {
+	children := map[int][]*match{}
 	for i := range s.Procs {
 		p := &s.Procs[i]
-		if e := m.seen[p.ID]; e != nil && e.matches && p.State != 'Z' && p.State != 'X' {
+		e := m.seen[p.ID]
+		e.spared, e.doubt = false, false
+		if living(p) {
+			children[p.Parent] = append(children[p.Parent], e)
+		}
+	}
+	// What a script runs is the job itself, whether it waits for it or runs
+	// something beside it: not only the command is the user's.
+	var spare func(*match)
+	spare = func(e *match) {
+		if e == nil || e.spared {
+			return
+		}
+		e.spared = true
+		if e.starter || isStarter(e.comm) {
+			for _, c := range children[e.id.PID] {
+				spare(c)
+			}
+		}
+	}
+	for _, id := range tops {
+		if p := s.Find(id.PID); p != nil {
+			spare(m.seen[p.ID])
+		}
+	}
+	// A child may match for a moment because it was forked and has not called
+	// exec yet: it makes nobody an owner, and who of the two is one is open.
+	for i := range s.Procs {
+		e := m.seen[s.Procs[i].ID]
+		if !e.matches || e.spared {
+			continue
+		}
+		for _, c := range children[e.id.PID] {
+			e.owner = e.owner || c.matches && c.settled()
+			e.doubt = e.doubt || c.matches || !c.known
+		}
+		for _, c := range children[e.id.PID] {
+			c.doubt = c.doubt || c.matches && !e.owner
+		}
+	}
+}
+
+func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }
+
+// candidate says whether a process is, or may turn out to be, a worker: it
+// matches, lives, and has a parent that could replace it.
+func (m *matcher) candidate(s *rss.Sample, p *rss.Proc) bool {
+	e := m.seen[p.ID]
+	return e != nil && e.matches && !e.spared && !e.owner && living(p) && s.Find(p.Parent) != nil
+}
+
+// workers returns the workers of the sample. Those of which that is not certain
+// yet are in doubt.
+func (m *matcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
+	if m == nil {
+		return nil, nil
+	}
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		switch {
+		case !m.candidate(s, p):
+		case m.seen[p.ID].doubt:
+			doubt = append(doubt, p.ID)
+		default:
+			sure = append(sure, p.ID)
+		}
+	}
+	return sure, doubt
+}
+
+// ownerOf returns who replaces the worker: its parent, or who started that where
+// it is a shell around each worker.
+func (m *matcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
+	for range 64 { // a tree is not that deep
+		up := s.Find(p.Parent)
+		if up == nil || up == p {
+			break
+		}
+		p = up
+		if e := m.seen[p.ID]; e == nil || e.spared || !e.starter && !isStarter(p.Comm) {
+			break
+		}
+	}
+	return p.ID
+}
+
+// crew returns the workers of one pool, also those in doubt: where one is
+// missing, that counts.
+func (m *matcher) crew(s *rss.Sample, owner rss.ProcID) []rss.ProcID {
+	var ids []rss.ProcID
+	for i := range s.Procs {
+		if p := &s.Procs[i]; m.candidate(s, p) && m.ownerOf(s, p) == owner {
 			ids = append(ids, p.ID)
 		}
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,11 +22,16 @@ func writeCmdline(t *testing.T, proc string, pid int, line string) {
 	}
 }
 
-// sampleAt is a sample with these processes, all started at tick 1.
+// sampleAt is a sample with these processes, all started at tick 1, the others by
+// the first.
 func sampleAt(mono time.Duration, pids ...int) *rss.Sample {
 	s := &rss.Sample{Mono: mono}
-	for _, pid := range pids {
-		s.Procs = append(s.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S'})
+	for i, pid := range pids {
+		p := rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S'}
+		if i > 0 {
+			p.Parent = pids[0]
+		}
+		s.Procs = append(s.Procs, p)
 	}
 	return s
 }
@@ -34,9 +40,14 @@ func sampleAt(mono time.Duration, pids ...int) *rss.Sample {
 func matched(t *testing.T, m *matcher, s *rss.Sample, want int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for m.update(s, 10); len(m.workers(s)) != want; m.update(s, 10) {
+	for {
+		m.update(s, rss.ProcID{PID: 10, Start: 1})
+		sure, _ := m.workers(s)
+		if len(sure) == want {
+			return
+		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v match, want %d", m.workers(s), want)
+			t.Fatalf("%v match, want %d", sure, want)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -57,7 +68,7 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 	matched(t, m, sampleAt(time.Second, 10, 12), 1)
 
 	old := sampleAt(settled+time.Second, 10, 12)
-	for deadline := time.Now().Add(10 * time.Second); !m.seen[rss.ProcID{PID: 12, Start: 1}].final; m.update(old, 10) {
+	for deadline := time.Now().Add(10 * time.Second); !m.seen[rss.ProcID{PID: 12, Start: 1}].final; m.update(old, old.Procs[0].ID) {
 		if time.Now().After(deadline) {
 			t.Fatal("a command line is still read again after it has settled")
 		}
@@ -70,8 +81,128 @@ func TestNoMatcherMatchesNothing(t *testing.T) {
 		t.Fatal(m, err)
 	}
 	s := sampleAt(0, 10)
-	m.update(s, 10)
-	if ids := m.workers(s); ids != nil {
-		t.Errorf("%v match", ids)
+	m.update(s)
+	if sure, doubt := m.workers(s); sure != nil || doubt != nil {
+		t.Errorf("%v and %v match", sure, doubt)
 	}
+}
+
+// TestWhoIsAWorker: fork keeps the command line, so what a pattern matches is not
+// workers alone.
+func TestWhoIsAWorker(t *testing.T) {
+	const (
+		no, sure, doubt = "no", "sure", "doubt"
+	)
+	type process struct {
+		pid, parent int
+		comm        string
+		match
+		want string
+	}
+	yes := match{matches: true, known: true, final: true}
+	young := match{matches: true, known: true}
+	other := match{known: true, final: true}
+	for name, c := range map[string]struct {
+		tops  []int
+		procs []process
+	}{
+		"the command is the owner": {[]int{1}, []process{
+			{1, 0, "python", yes, no}, {2, 1, "python", yes, sure}, {3, 1, "python", yes, sure},
+		}},
+		"the only child of a shell": {[]int{1}, []process{
+			{1, 0, "bash", yes, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}, {4, 2, "python", yes, sure},
+		}},
+		"… that has no workers yet": {[]int{1}, []process{{1, 0, "bash", yes, no}, {2, 1, "python", yes, no}}},
+		"a shell in a shell": {[]int{1}, []process{
+			{1, 0, "slurm_script", other, no}, {2, 1, "bash", other, no}, {3, 2, "python", yes, no}, {4, 3, "python", yes, sure},
+		}},
+		"beside another in a shell": {[]int{1}, []process{
+			{1, 0, "bash", yes, no}, {2, 1, "nvidia-smi", other, no}, {3, 1, "python", yes, no},
+		}},
+		"a script under its own name": {[]int{1}, []process{
+			{1, 0, "job", match{starter: true, known: true, final: true}, no}, {2, 1, "python", yes, no},
+		}},
+		"under timeout": {[]int{1}, []process{{1, 0, "timeout", yes, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}}},
+		"another task":  {[]int{1, 5}, []process{{1, 0, "python", other, no}, {5, 0, "python", yes, no}, {6, 5, "python", yes, sure}}},
+		"an owner below the command": {[]int{1}, []process{
+			{1, 0, "python", other, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}, {4, 2, "python", young, sure},
+		}},
+		"an owner whose worker has only come": {[]int{1}, []process{
+			{1, 0, "python", other, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", young, doubt},
+		}},
+		"a worker that forked": {[]int{1}, []process{
+			{1, 0, "python", yes, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", young, doubt}, {4, 1, "python", yes, sure},
+		}},
+		"a child that was not read": {[]int{1}, []process{
+			{1, 0, "python", other, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", match{}, no},
+		}},
+		"an owner whose workers have ended": {[]int{1}, []process{
+			{1, 0, "python", other, no}, {2, 1, "python", match{matches: true, known: true, final: true, owner: true}, no},
+		}},
+		"a shell around each": {[]int{1}, []process{
+			{1, 0, "python", other, no}, {2, 1, "python", yes, no}, {3, 2, "sh", yes, no}, {4, 3, "worker", yes, sure}, {5, 2, "sh", yes, no}, {6, 5, "worker", yes, sure},
+		}},
+		"nobody would replace it": {[]int{1}, []process{{1, 0, "python", other, no}, {2, 99, "python", yes, no}}},
+		"our own":                 {[]int{1}, []process{{1, 0, "rsswarden", yes, no}, {2, 1, "rsswarden", yes, no}, {3, 1, "python", yes, no}, {4, 3, "python", yes, sure}}},
+		"in a circle":             {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &matcher{seen: map[rss.ProcID]*match{}}
+			s := &rss.Sample{}
+			var tops []rss.ProcID
+			for _, q := range c.procs {
+				id := rss.ProcID{PID: q.pid, Start: 1}
+				s.Procs = append(s.Procs, rss.Proc{ID: id, Parent: q.parent, Comm: q.comm, State: 'S'})
+				q.match.id, q.match.comm = id, q.comm
+				m.seen[id] = &q.match
+			}
+			for _, pid := range c.tops {
+				tops = append(tops, rss.ProcID{PID: pid, Start: 1})
+			}
+			m.judge(s, tops)
+			got := map[int]string{}
+			known, unknown := m.workers(s)
+			for _, id := range known {
+				got[id.PID] = sure
+			}
+			for _, id := range unknown {
+				got[id.PID] = doubt
+			}
+			for _, q := range c.procs {
+				if g := cmp.Or(got[q.pid], no); g != q.want {
+					t.Errorf("process %d is a worker: %s, want %s", q.pid, g, q.want)
+				}
+			}
+			if name == "a shell around each" {
+				if crew := m.crew(s, s.Procs[1].ID); len(crew) != 2 {
+					t.Errorf("the pool of process 2 is %v", crew)
+				}
+			}
+		})
+	}
+}
+
+// TestMatcherReadsShells: the command line names the shell that runs a script,
+// and exec makes another program of a process.
+func TestMatcherReadsShells(t *testing.T) {
+	proc := t.TempDir()
+	writeCmdline(t, proc, 10, "/bin/bash\x00/home/me/job\x00")
+	writeCmdline(t, proc, 11, "pool\x00")
+	m, err := newMatcher("^pool", proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sampleAt(settled, 10, 11)
+	for s.Procs[1].Comm = "pool"; !m.known(10) || !m.known(11); m.update(s, s.Procs[0].ID) {
+		time.Sleep(time.Millisecond)
+	}
+	matched(t, m, s, 0)
+	writeCmdline(t, proc, 10, "pool\x00-workers\x001\x00")
+	s.Procs[0].Comm, s.Mono = "pool", 10*settled
+	matched(t, m, s, 1)
+}
+
+func (m *matcher) known(pid int) bool {
+	e := m.seen[rss.ProcID{PID: pid, Start: 1}]
+	return e != nil && e.known
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -12,22 +13,28 @@ import (
 
 // This file says whom a signal= rule asks.
 
+// hookless says that nobody can say hello, so that the environment alone tells
+// who trains.
+func (w *watcher) hookless() bool {
+	return w.Attached != nil || w.loader == nil && len(w.workers.trainers) == 0
+}
+
 // askable returns those of the processes that said hello which train, by PID:
 // each with the role of one; where there is none, the uppermost that are neither
-// workers nor agents.
-func (f *workforce) askable(s *rss.Sample) []*rss.Proc {
+// workers nor agents. Where there is no hook it returns each with the role of one.
+func (f *workforce) askable(s *rss.Sample, hookless bool) []*rss.Proc {
 	var trainers, others []*rss.Proc
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		switch {
-		case p.State == 'Z' || p.State == 'X' || !f.hello(p.ID):
+		case p.State == 'Z' || p.State == 'X' || !hookless && !f.hello(p.ID):
 		case p.Role == rss.RoleTrainer:
 			trainers = append(trainers, p)
 		case p.Role == rss.RoleOther || p.Role == "":
 			others = append(others, p)
 		}
 	}
-	if len(trainers) > 0 {
+	if len(trainers) > 0 || hookless {
 		return trainers
 	}
 	for _, p := range others {
@@ -52,24 +59,42 @@ func below(s *rss.Sample, pid, other int) bool {
 	return false
 }
 
-// receivers returns whom the signal of a rule goes to: every trainer that said
-// hello, else the command; of these those that catch it. Help says why it goes
-// to nobody.
-func (w *watcher) receivers(r policy.Rule) (to []*rss.Proc, h policy.Help) {
+// unsure says that one of these may turn out to be an agent, or an agent to be a
+// trainer: environments of what they started have not been read yet.
+func (w *watcher) unsure(all []*rss.Proc) bool {
+	r, s := &w.workers.roles, &w.last
+	return len(r.open) > 0 || slices.ContainsFunc(all, func(p *rss.Proc) bool {
+		return !r.places.late(p, s.Mono) && slices.ContainsFunc(s.Procs, func(q rss.Proc) bool {
+			_, read := r.places.of(&q)
+			return !read && living(&q) && below(s, q.ID.PID, p.ID.PID)
+		})
+	})
+}
+
+// receivers returns whom the signal of a rule goes to where l was crossed: every
+// trainer that said hello, or without a hook has the environment of one, else the
+// command; of these those that catch it. Help says why it goes to nobody.
+func (w *watcher) receivers(r policy.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
 	sig, rank0, ok := r.Signal()
 	if !ok {
 		return nil, policy.Help{Reason: event.ReasonUnsupported}
 	}
-	all := w.workers.askable(&w.last)
+	step, hookless := w.stepOf(l), w.hookless()
+	all := slices.DeleteFunc(w.workers.askable(&w.last, hookless), func(p *rss.Proc) bool { return !w.isMeant(p.ID, step) })
 	if len(all) == 0 {
-		p := w.last.Find(w.command.PID)
+		all = w.commands(step)
 		switch {
-		case p == nil || p.ID != w.command || p.State == 'Z':
+		case len(all) == 0:
 			return nil, policy.Help{Reason: event.ReasonVanished}
-		case p.Role == rss.RoleAgent:
+		case all[0].Role == rss.RoleAgent && !hookless:
 			return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and none of them said hello"}
+		case all[0].Role == rss.RoleAgent:
+			return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and there is none now"}
 		}
-		all = w.commands(p)
+		all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return p.Role == rss.RoleAgent })
+	}
+	if w.Attached != nil && w.unsure(all) {
+		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
 	}
 	if rank0 {
 		if all, h = w.workers.roles.rank0(all, w.last.Mono); len(all) == 0 {
@@ -91,6 +116,9 @@ func (w *watcher) receivers(r policy.Rule) (to []*rss.Proc, h policy.Help) {
 	if len(to) == 0 {
 		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: policy.SignalName(sig) + ", " + processes(deaf)}
 	}
+	if !w.isAll(step) {
+		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.target(step)+" is meant", "; ")
+	}
 	h.OK = true
 	return to, h
 }
@@ -101,6 +129,9 @@ func (r *roles) rank0(all []*rss.Proc, now time.Duration) (zero []*rss.Proc, h p
 	unread := false
 	for _, p := range all {
 		at, read := r.places.of(p)
+		if r.leads[p.ID] && at.local < 0 {
+			at.local = 0
+		}
 		is, known := at.zero()
 		switch {
 		case known && is:
@@ -135,7 +166,7 @@ func (w *watcher) signal(d event.Decision, l *event.Limit) {
 		return
 	}
 	sig, _, _ := r.Signal()
-	to, h := w.receivers(r)
+	to, h := w.receivers(r, l)
 	if !h.OK {
 		w.answer(d, l, action.Result{Reason: h.Reason, Detail: h.Detail})
 		return

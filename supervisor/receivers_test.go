@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,7 +122,7 @@ func TestReceivers(t *testing.T) {
 			s.put(worker2, theCommand, 10*rss.MiB, 0)
 			s.open(s.holder.begin)
 			c.set(s)
-			to, h := s.receivers(rule(t, c.rule))
+			to, h := s.receivers(rule(t, c.rule), nil)
 			var got []int
 			for _, p := range to {
 				got = append(got, p.ID.PID)
@@ -130,6 +131,83 @@ func TestReceivers(t *testing.T) {
 				t.Errorf("goes to %v, want %v", got, c.want)
 			}
 			if h.OK != (len(c.want) > 0) || h.Reason != c.reason || !strings.Contains(h.Detail, c.detail) {
+				t.Errorf("%+v, want %q, … %s …", h, c.reason, c.detail)
+			}
+		})
+	}
+}
+
+// TestReceiversWithoutAHook: attached, nobody can say hello, and the environment
+// tells who trains.
+func TestReceiversWithoutAHook(t *testing.T) {
+	const term = "0000000000004000"
+	none := func(*stand) {}
+	ranks := func(locals ...string) func(*stand) {
+		return func(s *stand) {
+			for i, pid := range []int{theCommand, worker1, worker2} {
+				s.environ(pid, locals[i])
+			}
+		}
+	}
+	torchrun := ranks("", "LOCAL_RANK=0\x00RANK=0\x00", "LOCAL_RANK=1\x00RANK=1\x00")
+	lightning := ranks("", "LOCAL_RANK=1\x00", "LOCAL_RANK=2\x00")
+	for _, c := range []struct {
+		name   string
+		rule   string
+		first  func(*stand) // at an earlier look
+		now    func(*stand)
+		want   []int
+		reason event.Reason
+		detail string
+		later  bool
+	}{
+		{"ranks of torchrun, which catches TERM itself", "90%:signal=TERM", none, torchrun, []int{worker1, worker2}, "", "", false},
+		{"rank 0 of them", "90%:signal=TERM@rank0", none, torchrun, []int{worker1}, "", "", false},
+		{"Lightning, whose main process is rank 0", "90%:signal=TERM", none, lightning, []int{theCommand, worker1, worker2}, "", "", false},
+		{"rank 0 of it", "90%:signal=TERM@rank0", none, lightning, []int{theCommand}, "", "", false},
+		{"ranks told by RANK", "90%:signal=TERM", none, ranks("", "RANK=2\x00", "RANK=3\x00"), []int{worker1, worker2}, "", "", false},
+		{"no ranks", "90%:signal=TERM", none, ranks("", "", ""), []int{theCommand}, "", "", false},
+		{"none of them catches it", "90%:signal=USR2", none, torchrun, nil, event.ReasonNotCaught, "USR2, processes 5000011 and 5000012", false},
+		{"between two sets of ranks", "90%:signal=TERM", torchrun, func(s *stand) {
+			s.fs.End(worker1)
+			s.fs.End(worker2)
+		}, nil, event.ReasonNoTrainer, "the command only starts ranks, and there is none now", false},
+		{"nothing was read yet", "90%:signal=TERM", none, func(s *stand) {
+			for _, pid := range []int{theCommand, worker1, worker2} {
+				p := s.last.Find(pid)
+				s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: noRanks, since: s.now(), asked: true}
+			}
+		}, nil, event.ReasonNoTrainer, "not known yet", true},
+		{"rank 1 alone was read", "90%:signal=TERM", none, func(s *stand) {
+			lightning(s)
+			for _, e := range s.workers.roles.places.seen {
+				e.since = s.now()
+			}
+		}, nil, event.ReasonNoTrainer, "not known yet", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, attachedTo(&Attached{}))
+			s.workers.roles.places = &ranker{seen: map[rankKey]*rankOf{}} // what is set below is all it reads
+			s.put(worker1, theCommand, 10*rss.MiB, 0)
+			s.put(worker2, theCommand, 10*rss.MiB, 0)
+			s.open(s.holder.begin)
+			for _, pid := range []int{theCommand, worker1, worker2} {
+				s.catches(pid, term)
+			}
+			s.later(2 * settled)
+			for _, look := range []func(*stand){c.first, c.now} {
+				look(s)
+				s.read()
+			}
+			to, h := s.receivers(rule(t, c.rule), nil)
+			var got []int
+			for _, p := range to {
+				got = append(got, p.ID.PID)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("goes to %v, want %v", got, c.want)
+			}
+			if h.OK != (len(c.want) > 0) || h.Reason != c.reason || h.Later != c.later || !strings.Contains(h.Detail, c.detail) {
 				t.Errorf("%+v, want %q, … %s …", h, c.reason, c.detail)
 			}
 		})

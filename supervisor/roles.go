@@ -1,13 +1,22 @@
 package supervisor
 
-import "github.com/rsswarden/rsswarden/rss"
+import (
+	"math"
 
-// roles gives processes the roles that follow from LOCAL_RANK, where loaders
-// said nothing of them. It keeps roles over time: a trainer whose loaders live
-// for one epoch has none between two.
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// roles gives processes the roles that follow from LOCAL_RANK, or from RANK where
+// nobody has that, where loaders said nothing of them. It keeps roles over time: a
+// trainer whose loaders live for one epoch has none between two.
 type roles struct {
 	places *ranker
 	kept   map[rss.ProcID]rss.Role
+	byRank bool // RANK tells who is a rank
+
+	// leads are those who started the other ranks and are rank 0 themselves, as
+	// Lightning's main process; open are those of whom that is not certain yet.
+	leads, open map[rss.ProcID]bool
 }
 
 // assign completes the roles of the sample. hello tells who has the hook.
@@ -15,36 +24,51 @@ type roles struct {
 // A process inherits the environment of who started it, so trainer, workers and
 // helpers of one rank all have its LOCAL_RANK. The trainer is the uppermost of
 // them that said hello, or, where none did, the uppermost of all. Who started
-// that one without a LOCAL_RANK of its own is the agent.
+// that one without a LOCAL_RANK of its own is the agent, or rank 0 where no other
+// is.
 func (r *roles) assign(s *rss.Sample, hello func(rss.ProcID) bool) {
 	all := make([]*rss.Proc, len(s.Procs))
 	for i := range s.Procs {
 		all[i] = &s.Procs[i]
 	}
 	r.places.update(s.Mono, all)
+	r.byRank, r.open = true, nil
+	some := false
+	for _, p := range all {
+		at, _ := r.places.of(p)
+		r.byRank = r.byRank && at.local < 0
+		some = some || at.local >= 0 || at.rank >= 0
+	}
 	t := rankTree{r: r, s: s, hello: hello}
-	for i := range s.Procs {
-		if r.ranked(&s.Procs[i]) {
-			t.assign()
-			break
-		}
+	if some {
+		t.assign()
 	}
 	kept := make(map[rss.ProcID]rss.Role, len(r.kept))
+	leads := make(map[rss.ProcID]bool, len(r.leads))
 	for _, p := range all {
 		if role, ok := r.kept[p.ID]; ok && plain(p) {
 			p.Role = role
 		}
 		// Without a hello a trainer is only the likeliest so far.
-		if p.Role == rss.RoleAgent || p.Role == rss.RoleTrainer && hello(p.ID) {
+		if p.Role == rss.RoleAgent && !r.open[p.ID] || p.Role == rss.RoleTrainer && hello(p.ID) {
 			kept[p.ID] = p.Role
 		}
+		if r.leads[p.ID] {
+			leads[p.ID] = true
+		}
 	}
-	r.kept = kept
+	r.kept, r.leads = kept, leads
 }
 
 func (r *roles) ranked(p *rss.Proc) bool {
 	at, _ := r.places.of(p)
-	return at.local >= 0
+	return at.local >= 0 || r.byRank && at.rank >= 0
+}
+
+// begins says whether the process is the uppermost of a rank.
+func (r *roles) begins(s *rss.Sample, p *rss.Proc) bool {
+	up := s.Find(p.Parent)
+	return r.ranked(p) && (up == nil || !r.ranked(up))
 }
 
 // plain says that nothing is known of the process's role yet.
@@ -79,13 +103,62 @@ func (t *rankTree) assign() {
 		if !known && top.Orphan {
 			continue // what a trainer has left behind
 		}
+		up := t.byPID[top.Parent]
+		if up != nil && !t.r.ranked(up) {
+			if role := t.starter(up, told); plain(up) {
+				up.Role = role
+			}
+			if at, _ := t.r.places.of(top); at.local == 0 && t.r.leads[up.ID] {
+				continue // a helper of rank 0, which has said so in its own environment since
+			}
+		}
 		if !known && plain(top) {
 			top.Role = rss.RoleTrainer
 		}
-		if agent := t.byPID[top.Parent]; agent != nil && plain(agent) && !t.r.ranked(agent) {
-			agent.Role = rss.RoleAgent
-		}
 	}
+}
+
+// starter returns the role of who started ranks and has no LOCAL_RANK itself. It
+// is an agent where one of them is local rank 0; a shell is, whatever they are.
+func (t *rankTree) starter(up *rss.Proc, told map[*rss.Proc]bool) rss.Role {
+	if t.r.kept[up.ID] == rss.RoleAgent || isStarter(up.Comm) || t.r.byRank {
+		return rss.RoleAgent
+	}
+	// Agents start rank 0 first. What rank 0 starts itself later has its
+	// LOCAL_RANK too, and is none of the ranks.
+	var zero, others uint64 = math.MaxUint64, math.MaxUint64
+	young, greeted := false, false
+	for top, known := range told {
+		if !below(t.s, top.ID.PID, up.ID.PID) {
+			continue
+		}
+		greeted = greeted || known
+		if at, _ := t.r.places.of(top); at.local == 0 {
+			zero = min(zero, top.ID.Start)
+			continue
+		}
+		others = min(others, top.ID.Start)
+		young = young || !t.r.places.late(top, t.s.Mono)
+	}
+	switch {
+	case zero <= others && (others < math.MaxUint64 || !t.r.leads[up.ID]), greeted && !t.hello(up.ID):
+		delete(t.r.leads, up.ID)
+		return rss.RoleAgent
+	case t.r.leads[up.ID]:
+		return rss.RoleTrainer
+	case young:
+		// The environment of rank 0 may not have been read yet.
+		if t.r.open == nil {
+			t.r.open = map[rss.ProcID]bool{}
+		}
+		t.r.open[up.ID] = true
+		return rss.RoleAgent
+	}
+	if t.r.leads == nil {
+		t.r.leads = map[rss.ProcID]bool{}
+	}
+	t.r.leads[up.ID] = true
+	return rss.RoleTrainer
 }
 
 // climb returns the uppermost process of p's rank, and whether one above p said

@@ -16,6 +16,9 @@ type rankedProc struct {
 	hello       bool
 	role        rss.Role // what the loaders say, "" for nothing
 	orphan      bool
+	comm        string
+	start       uint64 // 0 for 1
+	byRank      bool   // it is RANK that it has, not LOCAL_RANK
 	want        rss.Role
 }
 
@@ -67,6 +70,41 @@ func TestRoles(t *testing.T) {
 			{pid: 2, parent: 9, local: 0, orphan: true, want: other},
 			{pid: 3, parent: 9, local: 1, orphan: true, hello: true, want: trainer}, // its agent has ended
 		},
+		"Lightning, whose main process is rank 0": {
+			{pid: 1, local: -1, comm: "bash", want: other},
+			{pid: 2, parent: 1, local: -1, comm: "python", start: 2, want: trainer},
+			{pid: 3, parent: 2, local: 1, start: 3, want: trainer},
+			{pid: 4, parent: 2, local: 2, start: 4, want: trainer},
+			{pid: 5, parent: 2, local: -1, start: 5, want: other}, // a loader's worker
+			{pid: 6, parent: 3, local: 1, start: 5, want: other},  // and another's
+			{pid: 7, parent: 2, local: 0, start: 9, want: other},  // resource tracker: started with what rank 0 set since
+		},
+		"Lightning under the hook": {
+			{pid: 1, local: -1, hello: true, want: trainer},
+			{pid: 2, parent: 1, local: 1, hello: true, role: trainer, want: trainer},
+		},
+		"torchrun started rank 0 first, and a PID is no order": {
+			{pid: 9, local: -1, want: agent},
+			{pid: 3, parent: 9, local: 1, start: 6, want: trainer},
+			{pid: 8, parent: 9, local: 0, start: 5, want: trainer},
+		},
+		"a shell that starts one rank": {
+			{pid: 1, local: -1, comm: "bash", want: agent},
+			{pid: 2, parent: 1, local: 1, want: trainer},
+		},
+		"a launcher without the hook of ranks with it": {
+			{pid: 1, local: -1, want: agent},
+			{pid: 2, parent: 1, local: 1, hello: true, want: trainer},
+		},
+		"RANK alone": {
+			{pid: 1, local: -1, want: agent},
+			{pid: 2, parent: 1, local: 4, byRank: true, want: trainer},
+			{pid: 3, parent: 1, local: 5, byRank: true, want: trainer},
+		},
+		"a RANK that torchrun was started with": {
+			{pid: 1, local: 1, byRank: true, want: agent},
+			{pid: 2, parent: 1, local: 0, want: trainer},
+		},
 		"no ranks": {
 			{pid: 1, local: -1, want: other},
 			{pid: 2, parent: 1, local: -1, hello: true, want: other},
@@ -82,10 +120,10 @@ func TestRoles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
-			s := rss.Sample{}
+			s := rss.Sample{Mono: settled}
 			hello := map[rss.ProcID]bool{}
 			for _, q := range procs {
-				p := rss.Proc{ID: rss.ProcID{PID: q.pid, Start: 1}, Parent: q.parent, Role: q.role, Orphan: q.orphan, State: 'S'}
+				p := rss.Proc{ID: rss.ProcID{PID: q.pid, Start: max(q.start, 1)}, Parent: q.parent, Comm: q.comm, Role: q.role, Orphan: q.orphan, State: 'S'}
 				if p.Role == "" {
 					p.Role = rss.RoleOther
 				}
@@ -93,7 +131,10 @@ func TestRoles(t *testing.T) {
 				hello[p.ID] = q.hello
 				at := noRanks
 				at.local = q.local
-				r.places.seen[rankKey{p.ID, ""}] = &rankOf{ranks: at, known: true, final: true}
+				if q.byRank {
+					at.local, at.rank = -1, q.local
+				}
+				r.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: at, known: true, final: true}
 			}
 			r.assign(&s, func(id rss.ProcID) bool { return hello[id] })
 			for i, q := range procs {
@@ -141,6 +182,68 @@ func TestRolesAreKept(t *testing.T) {
 	}
 	if len(r.kept) != 1 {
 		t.Errorf("of those who ended, %v is kept", r.kept)
+	}
+}
+
+// TestWhoStartedRanks: that rank 0 has not been read yet, or has just ended, makes
+// no trainer of torchrun.
+func TestWhoStartedRanks(t *testing.T) {
+	const up = 1
+	r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+	nobody := func(rss.ProcID) bool { return false }
+	// locals are LOCAL_RANK of the children 2, 3, …
+	look := func(at time.Duration, locals ...int) (rss.Role, bool) {
+		s := &rss.Sample{Mono: at, Procs: []rss.Proc{{ID: rss.ProcID{PID: up, Start: 1}, Role: rss.RoleOther}}}
+		for i, local := range append([]int{-1}, locals...) {
+			id := rss.ProcID{PID: up + i, Start: uint64(1 + i)}
+			if i > 0 {
+				s.Procs = append(s.Procs, rss.Proc{ID: id, Parent: up})
+			}
+			e := r.places.seen[rankKey{id, ""}]
+			if e == nil {
+				e = &rankOf{since: at, known: true, final: true}
+				r.places.seen[rankKey{id, ""}] = e
+			}
+			e.ranks = noRanks
+			e.local = local
+		}
+		r.assign(s, nobody)
+		return s.Procs[0].Role, r.open[s.Procs[0].ID]
+	}
+	type step struct {
+		at     time.Duration
+		locals []int
+		want   rss.Role
+		open   bool
+	}
+	for name, steps := range map[string][]step{
+		"torchrun": {
+			{0, []int{-1, 1}, rss.RoleAgent, true}, // rank 0 has not called exec yet
+			{time.Second, []int{0, 1}, rss.RoleAgent, false},
+			{time.Minute, []int{-1, 1}, rss.RoleAgent, false}, // rank 0 has ended
+			{time.Hour, nil, rss.RoleAgent, false},
+		},
+		"Lightning": {
+			{0, []int{-1, 1}, rss.RoleAgent, true},
+			{settled, []int{-1, 1}, rss.RoleTrainer, false},
+			{settled, []int{-1, 1, 2}, rss.RoleTrainer, false},
+			{time.Minute, []int{-1, -1, -1, 0}, rss.RoleTrainer, false}, // a helper outlives the ranks
+		},
+		"taken for Lightning": {
+			{settled, []int{-1, 1}, rss.RoleAgent, true},
+			{2 * settled, []int{-1, 1}, rss.RoleTrainer, false},
+			{2 * settled, []int{0, 1}, rss.RoleAgent, false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.kept, r.leads = nil, nil
+			clear(r.places.seen)
+			for _, c := range steps {
+				if got, open := look(c.at, c.locals...); got != c.want || open != c.open {
+					t.Errorf("%v, LOCAL_RANK %v: %q, open %v; want %q, open %v", c.at, c.locals, got, open, c.want, c.open)
+				}
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ type summary struct {
 	ran         int // commands of exec= rules that ended well
 	recycles    int
 	forked      int // of the recycles, those through the loader hook
+	signalled   int // workers of pools, whether or not another was seen in their place
 	failed      int
 	freed       rss.Bytes
 	paused      time.Duration
@@ -257,6 +258,9 @@ func (s *summary) deeds() string {
 	}
 	if s.recycles > 0 {
 		parts = append(parts, fmt.Sprintf("recycled %s", many(s.recycles, "worker")))
+	}
+	if n := s.signalled - (s.recycles - s.forked); n > 0 {
+		parts = append(parts, "signalled "+many(n, "pool worker")+" of which no replacement was seen")
 	}
 	if s.collected > 0 {
 		parts = append(parts, "collected garbage "+times(s.collected))

@@ -14,6 +14,7 @@ type voice struct {
 	log   *zap.Logger
 	kinds map[string]*kind
 	told  map[string]bool
+	full  bool   // told was full once
 	last  string // the last line: step and job often stand at the same
 	at    time.Duration
 }
@@ -28,7 +29,7 @@ const (
 	freely     = 5 // lines of a kind before it is rationed
 	ration     = time.Minute
 	sameMoment = time.Second
-	maxToldSet = 1000 // faults remembered, so that each is said once
+	maxToldSet = 1000 // faults remembered, so that each is told once
 )
 
 func newVoice(log *zap.Logger) *voice {
@@ -36,7 +37,19 @@ func newVoice(log *zap.Logger) *voice {
 }
 
 // say writes a line of that kind, unless its ration is used up.
-func (v *voice) say(now time.Duration, name, line string) {
+func (v *voice) say(now time.Duration, name, line string) { v.ration(now, name, line, v.log.Info) }
+
+// warn writes a line on a fault of that part: rationed where faults have been too
+// many to be remembered.
+func (v *voice) warn(now time.Duration, part, line string) {
+	if !v.full {
+		v.log.Warn(line)
+		return
+	}
+	v.ration(now, "fault "+part, line, v.log.Warn)
+}
+
+func (v *voice) ration(now time.Duration, name, line string, write func(string, ...zap.Field)) {
 	if line == v.last && now-v.at < sameMoment {
 		return
 	}
@@ -55,14 +68,23 @@ func (v *voice) say(now time.Duration, name, line string) {
 	}
 	k.said++
 	k.hidden, k.last = 0, now
-	v.log.Info(line)
+	write(line)
 }
 
-// once says whether this fault is new.
+// once says whether this fault is new. Where there is no room to remember more,
+// all are forgotten: one that is told twice does less harm than one that nobody
+// is told of.
 func (v *voice) once(part, text string) bool {
 	key := part + "\x00" + text
-	if v.told[key] || len(v.told) >= maxToldSet {
+	if v.told[key] {
 		return false
+	}
+	if len(v.told) >= maxToldSet {
+		clear(v.told)
+		if !v.full {
+			v.log.Warn(fmt.Sprintf("%d different faults were told; from now on one may be told again, and here those of a part once a minute", maxToldSet))
+		}
+		v.full = true
 	}
 	v.told[key] = true
 	return true

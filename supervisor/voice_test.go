@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 func TestVoiceIsRationed(t *testing.T) {
@@ -60,5 +62,32 @@ func TestOnce(t *testing.T) {
 	}
 	if len(v.told) > maxToldSet {
 		t.Errorf("%d faults are remembered", len(v.told))
+	}
+}
+
+// TestFaultsGoOnBeingTold: the event log has all of them, stderr a ration.
+func TestFaultsGoOnBeingTold(t *testing.T) {
+	s := opened(t, nil)
+	const kinds = 3*maxToldSet + 10
+	for i := range kinds {
+		s.fault("limits", &said{fmt.Sprint("kind ", i)})
+		s.fault("limits", &said{fmt.Sprint("kind ", i)})
+	}
+	s.fault("loader", &said{"it is broken"})
+	if n := strings.Count(s.stderr(), "different faults were told"); n != 1 {
+		t.Errorf("said %d times that there are too many", n)
+	}
+	if n := strings.Count(s.stderr(), "limits: kind "); n < maxToldSet || n > maxToldSet+2*freely {
+		t.Errorf("%d lines", n)
+	}
+	if !strings.Contains(s.stderr(), "loader: it is broken") {
+		t.Error("another part pays for it")
+	}
+	told := map[any]int{}
+	for _, e := range named(s.events(), event.NameFault) {
+		told[e["part"]]++
+	}
+	if told["limits"] != kinds || told["loader"] != 1 {
+		t.Errorf("events %v, want all %d", told, kinds)
 	}
 }

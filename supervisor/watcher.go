@@ -1,9 +1,7 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"time"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -57,7 +54,11 @@ type Holder interface {
 type watcher struct {
 	Options
 	command rss.ProcID
-	tasks   []rss.ProcID // of a job that is watched as a whole; else nil
+	tasks   []rss.ProcID          // of a job that is watched as a whole; else nil
+	job     Population            // … of which this is all that is known
+	steps   map[rss.ProcID]string // … of each process
+	within  map[rss.ProcID]bool   // us and what we have started, where we run in what we watch
+	withRSS rss.Bytes             // … what that has
 	started time.Time
 
 	tree   *proctree.Reader
@@ -72,6 +73,8 @@ type watcher struct {
 	stream  *event.Stream // nil without --events
 	voice   *voice
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
+	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
+	endAskedAt time.Duration
 
 	seq      uint64
 	last     rss.Sample    // the last full reading
@@ -108,6 +111,10 @@ func Watch(opt Options) {
 	w := newWatcher(opt, begin)
 	w.open(begin)
 	w.loop()
+	if w.ofJob() {
+		w.limits.Replace(w.Attached.Population().parts)
+	}
+	w.limits.Close()
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
@@ -265,59 +272,8 @@ func (w *watcher) fault(part string, err error) {
 	if !w.voice.once(part, err.Error()) {
 		return
 	}
-	w.Log.Warn(fmt.Sprintf("%s: %v", part, err))
+	w.voice.warn(w.now(), part, fmt.Sprintf("%s: %v", part, err))
 	w.put(event.NameFault, func(h event.Head) any {
 		return event.Fault{Head: h, Part: part, Error: err.Error()}
 	})
-}
-
-// answer is what scontrol said.
-type answer struct {
-	rules    slurm.Enforcement
-	rulesErr error
-	open     bool // files had left it open what slurmstepd does
-	end      time.Time
-	endErr   error
-}
-
-// askScontrol asks what files and environment left open, late and on the side:
-// thousands of ranks that all ask at their start are a storm.
-func (w *watcher) askScontrol() {
-	job, ok := w.limits.Job()
-	open := w.limits.LeftOpen()
-	if !ok || job.LocalID != 0 && w.Attached == nil || !open && !job.End.IsZero() {
-		return
-	}
-	answers := make(chan answer, 1)
-	w.asked = answers
-	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
-		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
-	}
-	go func() {
-		time.Sleep(rand.N(5 * time.Second))
-		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
-		defer cancel()
-		a := answer{open: open}
-		if open {
-			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, job, slurm.Search{Lookup: w.Lookup, ReadFile: readWithin, Scontrol: scontrol})
-		}
-		a.end = job.End
-		if a.end.IsZero() {
-			a.end, a.endErr = slurm.FindEnd(ctx, job, scontrol)
-		}
-		answers <- a
-	}()
-}
-
-// answered takes in what scontrol said.
-func (w *watcher) answered(a answer) {
-	w.asked = nil
-	if a.open {
-		w.limits.SetEnforcement(a.rules, a.rulesErr)
-		w.follow()
-	}
-	if a.endErr == nil {
-		w.limits.SetEnd(a.end)
-	}
-	w.full()
 }

@@ -225,6 +225,9 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 		}
 	}
 	text := did[d.Action]
+	if d.Action == event.ActionStop && o.Detail != "" {
+		text = "stopped " + o.Detail
+	}
 	if !o.OK {
 		text = name
 	}

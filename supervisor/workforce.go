@@ -16,6 +16,7 @@ type workforce struct {
 	trainers []loader.Trainer
 	staff    map[int]*worker // living workers by PID
 	took     map[int]int     // PID of the replacement by that of the worker it replaced
+	pools    map[rss.ProcID]*vacancy
 	roles    roles
 
 	// left is what the last trim of a process left it of mapped files and shared
@@ -46,7 +47,7 @@ type worker struct {
 
 // newWorkforce reads environments under proc.
 func newWorkforce(proc string) workforce {
-	return workforce{staff: map[int]*worker{}, took: map[int]int{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
+	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -65,10 +66,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		e := f.staff[pid]
 		if e == nil || e.id != p.ID {
 			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono}
-			if trainer == 0 && p.ID.Start >= f.from && (f.young == nil || p.RSS < f.young.RSS) {
-				f.young = &e.first
-			}
-			if f.leastFile == 0 || p.File < f.leastFile {
+			if (trainer != 0 || able) && (f.leastFile == 0 || p.File < f.leastFile) {
 				f.leastFile = p.File
 			}
 		}
@@ -87,14 +85,24 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 			}
 		}
 	}
-	for _, id := range pool.workers(s) {
-		if _, ok := roles[id.PID]; ok {
-			continue // PyTorch's: a signal to it would end the training
+	f.vacancies(s, pool)
+	sure, doubt := pool.workers(s)
+	for _, id := range sure {
+		p := s.Find(id.PID)
+		if _, ok := roles[id.PID]; ok || f.roles.begins(s, p) {
+			continue // PyTorch's, or a rank: a signal to it would end the training
 		}
-		if p := s.Find(id.PID); p != nil {
-			p.Role = rss.RoleWorker
+		p.Role = rss.RoleWorker
+		_, read := f.roles.places.of(p)
+		join(id.PID, 0, read && f.pools[pool.ownerOf(s, p)].filled())
+		if e := alive[id.PID]; p.ID.Start >= f.from && (f.young == nil || e.first.RSS < f.young.RSS) {
+			f.young = &e.first
 		}
-		join(id.PID, 0, true)
+	}
+	for _, id := range doubt {
+		if _, ok := roles[id.PID]; !ok {
+			join(id.PID, 0, false) // for what it was first seen with
+		}
 	}
 	f.roles.assign(s, f.hello)
 	for old, replacement := range f.took {

@@ -102,10 +102,10 @@ func (t *target) toJob(p process, id string) error {
 	}
 	if f == nil {
 		host, _ := os.Hostname()
-		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; there: srun --overlap --jobid=%s rsswarden attach --job %s", m[1], m[1], id),
+		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; on one of them: %s", m[1], besideJob(m[1], id)),
 			"no process of job %s is to be seen on this node (%s)", id, host)
 	}
-	t.follower, t.attached.Population = f.Follower, f.Now
+	t.follower, t.attached.Population = f.Follower, f.Take
 	t.attached.Job = f.ID()
 	if m[2] != "" {
 		t.attached.Job += "." + m[2]
@@ -113,6 +113,14 @@ func (t *target) toJob(p process, id string) error {
 	t.settings.Command = []string{"job", t.attached.Job}
 	t.describe(p, f.Begin().PID)
 	return nil
+}
+
+// besideJob is the command that attaches to a job on one of its nodes, once:
+// without -N and -n srun takes both from the environment where it is typed, which
+// in a batch script is the job's own. --mem=0 is all that the job has, where a
+// share of it could be refused.
+func besideJob(job, id string) string {
+	return fmt.Sprintf("srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=%s rsswarden attach --job %s", job, id)
 }
 
 // toProcess makes a process the target.

@@ -188,3 +188,18 @@ func TestAttachVanishes(t *testing.T) {
 	}
 	t.Logf("by status: %v", statuses)
 }
+
+// TestAttachHint: the README has the command of the hint.
+func TestAttachHint(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := strings.ReplaceAll(strings.Join(beside(t), " "), "ID", "46") + " rsswarden attach --job 46"
+	if want := "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46"; command != want {
+		t.Errorf("the hint is %s, want %s", command, want)
+	}
+	if !strings.Contains(string(readme), "\n    "+command+"\n") {
+		t.Errorf("the README does not say %s", command)
+	}
+}

@@ -66,6 +66,7 @@ func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environm
 		why += ", and trimming from outside by ptrace is not there yet"
 	}
 	all = append(all, "workers of PyTorch loaders are neither trimmed nor recycled: "+why)
+	all = append(all, "who trains is told by LOCAL_RANK and RANK in the environment alone: a signal= rule asks those, else "+asked(job))
 	i, err := proctree.Identify(proc, pid)
 	if err != nil {
 		return all
@@ -83,6 +84,13 @@ func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environm
 		all = append(all, who+": signal, stop and worker signals will be refused")
 	}
 	return all
+}
+
+func asked(job string) string {
+	if job != "" {
+		return "every task"
+	}
+	return "the process itself"
 }
 
 const hookless = "no loader hook of ours is in it"

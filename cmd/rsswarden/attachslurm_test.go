@@ -136,13 +136,13 @@ func TestAttachSlurmCgroup(t *testing.T) {
 		"process":           {nil, []string{"PID"}},
 		"job":               {nil, []string{"--job", "ID"}},
 		"step":              {nil, []string{"--job", "ID.batch"}},
-		"job, from a step":  {[]string{"srun", "--overlap", "--mem=0", "-n1", "--jobid=ID"}, []string{"--job", "ID"}},
-		"process from step": {[]string{"srun", "--overlap", "--mem=0", "-n1", "--jobid=ID"}, []string{"PID"}},
+		"job, from a step":  {beside(t), []string{"--job", "ID"}},
+		"process from step": {beside(t), []string{"PID"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := c.Submit(t, "exec "+job+" 250", "--mem=300", "--no-requeue")
 			r := run.Until(t, time.Minute, func(r slurmtest.Result) bool { return r.Over() || strings.HasSuffix(r.Stdout, "\n") })
-			fill := strings.NewReplacer("ID", run.ID, "PID", strings.TrimSpace(r.Stdout))
+			fill := strings.NewReplacer("NODE", c.Node(), "ID", run.ID, "PID", strings.TrimSpace(r.Stdout))
 			before, what := []string{}, []string{"--at", "75%:signal=USR1"}
 			for _, s := range how.before {
 				before = append(before, fill.Replace(s))
@@ -163,5 +163,32 @@ func TestAttachSlurmCgroup(t *testing.T) {
 				t.Errorf("the job's: %v", l)
 			}
 		})
+	}
+}
+
+// beside is the way into a job that the hint of attach names, with the words ID
+// and NODE in it.
+func beside(t *testing.T) []string {
+	t.Helper()
+	_, errs, _ := output([]string{binary, "attach", "--job", "4294967000"})
+	_, command, found := strings.Cut(errs, "; on one of them: ")
+	command, _, ok := strings.Cut(command, " rsswarden attach --job 4294967000\n")
+	if !found || !ok {
+		t.Fatalf("the hint is\n%s", errs)
+	}
+	return strings.Fields(strings.ReplaceAll(command, "4294967000", "ID"))
+}
+
+// TestAttachSlurmOnce: typed in a batch script, whose environment tells srun of
+// several tasks, the command of the hint starts one attach; it does not count
+// what it starts itself.
+func TestAttachSlurmOnce(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	command := strings.NewReplacer("NODE", c.Node(), "ID", "$SLURM_JOB_ID").Replace(strings.Join(beside(t), " "))
+	run := c.Submit(t, command+" "+warden+" attach --at none --at 'slurm 1%:exec=sleep 3' --job $SLURM_JOB_ID &\nsrun --overlap --mem=0 -N1 -n1 sleep 6", "--mem=300", "-n3", "--ntasks-per-node=3")
+	got := run.Wait(t)
+	if n := strings.Count(got.Stderr, " watching job "+run.ID); got.State != "COMPLETED" || n != 1 {
+		t.Errorf("%s, %d attaches\n%s", got.State, n, got.Stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -223,5 +224,57 @@ func TestAttachPool(t *testing.T) {
 	}
 	if recycled < 3 {
 		t.Errorf("%d outcomes\n%s", recycled, w.err.String())
+	}
+}
+
+// ranksJob starts ranks as torchrun and as Lightning do: the one that starts them
+// catches TERM itself, and of Lightning's it is rank 0. argv: LOCAL_RANK of each.
+const ranksJob = `
+import os, signal, subprocess, sys, time
+def asked(n, frame):
+    print("asked", os.environ.get("LOCAL_RANK", "main"), flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+if "LOCAL_RANK" in os.environ:
+    kept = bytearray(b"x") * (60 << 20)
+    print("ready", flush=True)
+    time.sleep(60)
+ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=dict(os.environ, LOCAL_RANK=n)) for n in sys.argv[2:]]
+for rank in ranks:
+    rank.wait()
+time.sleep(0.5)
+print("over", flush=True)
+`
+
+// TestAttachRanks: behind what starts ranks every rank is asked, and who only
+// starts them never.
+func TestAttachRanks(t *testing.T) {
+	for name, c := range map[string]struct{ locals, want []string }{
+		"torchrun":  {[]string{"0", "1"}, []string{"asked 0", "asked 1", "over"}},
+		"Lightning": {[]string{"1", "2"}, []string{"asked 1", "asked 2", "asked main"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(python, append([]string{"-c", ranksJob, ranksJob}, c.locals...)...)
+			cmd.Env = withoutSlurm()
+			var out lines
+			cmd.Stdout = &out
+			if err := cmd.Start(); err != nil {
+				t.Skip(err)
+			}
+			done := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+			defer done.Stop()
+			for strings.Count(out.String(), "ready\n") < 2 {
+				time.Sleep(5 * time.Millisecond)
+			}
+			// It stands above the rung at the first look.
+			w := startAttach(t, nil, "--limit", "150M", "--interval", "20ms", "--at", "none", "--at", "60%:signal=TERM", strconv.Itoa(cmd.Process.Pid))
+			cmd.Wait()
+			got := strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), "ready\n", "")), "\n")
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q\n%s", got, c.want, w.err.String())
+			}
+			w.ended(0)
+		})
 	}
 }

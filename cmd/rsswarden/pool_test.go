@@ -134,3 +134,66 @@ func TestPoolOfWebWorkers(t *testing.T) {
 		t.Errorf("%d requests failed, peak %v, %d recycled, %d workers answered\n%s", run.failed, run.peak, recycled, len(run.pids), run.stderr)
 	}
 }
+
+// forkingPool keeps workers that it forks, so that their command line is its own,
+// and is larger than any of them. argv: how many it replaces before it ends.
+const forkingPool = `
+import os, signal, sys, time
+kept = [bytearray(b"x") * (90 << 20)]
+def work():
+    signal.signal(signal.SIGTERM, lambda n, frame: os._exit(0))
+    kept.clear()
+    for n in range(60):
+        kept.append(bytearray(b"x") * (1 << 20))
+        time.sleep(0.01)
+    time.sleep(60)
+def start():
+    pid = os.fork()
+    if pid == 0:
+        work()
+    pids.add(pid)
+pids = set()
+start(); start()
+for n in range(int(sys.argv[1])):
+    pids.discard(os.wait()[0])
+    start()
+for pid in pids:
+    os.kill(pid, signal.SIGKILL)
+    os.wait()
+print("finished", flush=True)
+`
+
+// TestPoolOwnerIsSpared: the pattern matches the owner of the pool as its workers,
+// and the shell around it; and no worker is ever larger.
+func TestPoolOwnerIsSpared(t *testing.T) {
+	dir := t.TempDir()
+	script, list := filepath.Join(dir, "pool.py"), filepath.Join(dir, "events")
+	if err := os.WriteFile(script, []byte(forkingPool), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, shell := range map[string]string{
+		"alone": "%s %s 3; exit $?", "beside another": "sleep 60 & %s %s 3; status=$?; kill %%1; exit $status",
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Remove(list)
+			cmd := exec.Command(binary, "run", "--events", list, "--limit", "240M", "--accounting", "noshared", "--at", "none",
+				"--at", "50%:recycle", "--worker-signal", "TERM", "--worker-match", "pool.py", "--interval", "20ms",
+				"--", "bash", "-c", fmt.Sprintf(shell, python, script))
+			cmd.Env = withoutSlurm()
+			var stdout, stderr strings.Builder
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Run(); err != nil || stdout.String() != "finished\n" {
+				t.Fatalf("%v, %q\n%s", err, stdout.String(), stderr.String())
+			}
+			recycled := 0
+			for _, o := range events(t, list)[event.NameOutcome] {
+				if o["ok"] == true {
+					recycled++
+				}
+			}
+			if text := stderr.String(); recycled < 2 || !strings.Contains(text, "TERM sent to process ") || !strings.Contains(text, "done: recycled ") {
+				t.Errorf("recycled %d workers\n%s", recycled, text)
+			}
+		})
+	}
+}

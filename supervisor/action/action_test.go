@@ -186,7 +186,7 @@ func TestStopTermsThenKillsTheTree(t *testing.T) {
 		shots = append(shots, shot{id.PID, sig})
 		return nil
 	}
-	follow(t, Stop(kill, rss.ProcID{PID: 10}, time.Second, 0), []look{
+	follow(t, Stop(kill, []rss.ProcID{{PID: 10}}, all, time.Second, 0), []look{
 		{w: World{Now: time.Second - 1, Sample: tree(10, 11)}},
 		{w: World{Now: time.Second, Sample: tree(10, 11)}},
 		{w: World{Now: time.Second + 1, Sample: tree()}, done: true, want: event.ReasonDone},
@@ -194,6 +194,45 @@ func TestStopTermsThenKillsTheTree(t *testing.T) {
 	want := []shot{{10, unix.SIGTERM}, {10, unix.SIGKILL}, {11, unix.SIGKILL}}
 	if !slices.Equal(shots, want) {
 		t.Errorf("sent %v, want %v", shots, want)
+	}
+}
+
+// TestStopOfSome: who is not meant is left alone, and does not keep the stop
+// from being done.
+func TestStopOfSome(t *testing.T) {
+	var shots []int
+	refused := 0
+	kill := func(id rss.ProcID, sig syscall.Signal) error {
+		shots = append(shots, id.PID*100+int(sig))
+		if id.PID == refused && sig == unix.SIGKILL {
+			return unix.EPERM
+		}
+		return nil
+	}
+	meant := func(s *rss.Sample) []rss.ProcID {
+		return slices.DeleteFunc(all(s), func(id rss.ProcID) bool { return id.PID >= 20 })
+	}
+	first := []rss.ProcID{{PID: 10}, {PID: 11}}
+	follow(t, Stop(kill, first, meant, time.Second, 0), []look{
+		{w: World{Now: 1, Sample: tree(10, 11, 20)}},
+		{w: World{Now: 2, Sample: tree(11, 20)}},
+		{w: World{Now: 3, Sample: tree(20)}, done: true, want: event.ReasonDone}, // on TERM
+	})
+	follow(t, Stop(kill, first, meant, time.Second, 0), []look{
+		{w: World{Now: time.Second, Sample: tree(11, 12, 20)}},
+		{w: World{Now: time.Second + 1, Sample: tree(20)}, done: true, want: event.ReasonDone},
+	})
+	want := []int{1015, 1115, 1015, 1115, 1109, 1209}
+	if !slices.Equal(shots, want) {
+		t.Errorf("sent %v, want %v", shots, want)
+	}
+	refused = 12
+	r := follow(t, Stop(kill, first, meant, time.Second, 0), []look{
+		{w: World{Now: time.Second, Sample: tree(11, 12, 20)}},
+		{w: World{Now: time.Second + 1, Sample: tree(12, 20)}, done: true, want: event.ReasonError},
+	})
+	if r.OK || r.PID != 12 {
+		t.Errorf("what may not be killed: %+v", r)
 	}
 }
 

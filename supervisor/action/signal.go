@@ -86,32 +86,59 @@ func (a *replace) Step(w World) (Result, bool) {
 	return r, true
 }
 
-// Stop ends the command: TERM to it at once, KILL to the whole tree where it
-// has not ended after grace. The caller has told the holder the exit status.
-func Stop(kill Killer, command rss.ProcID, grace, now time.Duration) Running {
-	return &stop{kill: kill, command: command, deadline: now + grace, err: kill(command, unix.SIGTERM)}
+// Stop ends processes: TERM to each of first at once, KILL to all that is meant
+// of a sample where that has not ended after grace. The caller has told the
+// holder the exit status.
+func Stop(kill Killer, first []rss.ProcID, meant func(*rss.Sample) []rss.ProcID, grace, now time.Duration) Running {
+	a := &stop{kill: kill, meant: meant, deadline: now + grace}
+	for _, id := range first {
+		if err := kill(id, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+			a.pid, a.err = id.PID, errors.Join(a.err, err)
+		}
+	}
+	return a
 }
 
 type stop struct {
 	kill     Killer
-	command  rss.ProcID
+	meant    func(*rss.Sample) []rss.ProcID
 	deadline time.Duration
+	pid      int
 	err      error
 }
 
 func (a *stop) Step(w World) (Result, bool) {
-	if a.err != nil && !errors.Is(a.err, unix.ESRCH) {
-		return Result{PID: a.command.PID, Reason: event.ReasonError, Detail: a.err.Error()}, true
+	if a.err != nil {
+		return Result{PID: a.pid, Reason: event.ReasonError, Detail: a.err.Error()}, true
 	}
-	if w.Sample == nil || w.Now < a.deadline {
+	if w.Sample == nil {
 		return Result{}, false
 	}
-	// Each look kills what is there now: a tree may fork while it dies.
-	for i := range w.Sample.Procs {
-		_ = a.kill(w.Sample.Procs[i].ID, unix.SIGKILL) // gone is what is wanted
-	}
-	if len(w.Sample.Procs) > 0 {
+	meant := a.meant(w.Sample)
+	if w.Now < a.deadline {
+		// Where others go on nobody else tells that these have ended.
+		if len(meant) == 0 && len(w.Sample.Procs) > 0 {
+			return done(event.ReasonDone)
+		}
 		return Result{}, false
+	}
+	// Each look kills what is there now: a tree may fork while it dies. What
+	// cannot be killed is not waited for: it may never end.
+	left := 0
+	var refused Result
+	for _, id := range meant {
+		err := a.kill(id, unix.SIGKILL)
+		if errors.Is(err, unix.EPERM) {
+			refused = Result{PID: id.PID, Reason: event.ReasonError, Detail: err.Error()}
+			continue
+		}
+		left++ // what is gone is out of the next sample
+	}
+	switch {
+	case left > 0:
+		return Result{}, false
+	case refused.PID != 0:
+		return refused, true
 	}
 	return done(event.ReasonDone)
 }

@@ -1,11 +1,16 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
@@ -49,12 +54,30 @@ func scope(name string) event.Scope {
 	return event.ScopeCgroup
 }
 
+// ended says that a level could not be read because its Slurm step or job has
+// ended, and its directory with it: there is nothing left to watch in it, and
+// nothing that does not work. Of a job that is watched as a whole steps end all
+// the time.
+func ended(l *cgroup.Level, err error) bool {
+	if !strings.Contains(l.Name, "/step_") && scope(l.Name) != event.ScopeJob {
+		return false
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(l.Dir) // it may be one file alone that is not there
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return errors.Is(err, unix.ENODEV) // it was open when the directory went
+}
+
 // readCgroup returns the limits of every level that has one.
 func (s *Set) readCgroup(now time.Duration) []event.Limit {
 	var out []event.Limit
 	visible := cgroup.Unlimited
 	for _, l := range s.levels {
 		lim, err := l.Limits()
+		if err != nil && ended(l.Level, err) {
+			continue
+		}
 		if err != nil {
 			// The last known limit still is the best there is.
 			s.warn("cgroup", "%v", err)
@@ -89,6 +112,9 @@ func (s *Set) readCgroup(now time.Duration) []event.Limit {
 func (s *Set) readMemory(l *level, now time.Duration) bool {
 	l.tick = 0
 	mem, err := l.Memory()
+	if err != nil && ended(l.Level, err) {
+		return false
+	}
 	if err != nil {
 		s.warn("cgroup", "%v", err)
 		charged, err := l.Usage()
@@ -215,75 +241,4 @@ func (s *Set) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bo
 		LimitSource: top.StatFile() + ": hierarchical_memory_limit",
 		Note:        "the level with this limit cannot be seen: used is at least what is shown",
 	}, true
-}
-
-// killCount is what a level's OOM counters stood at when the set was made.
-type killCount struct {
-	level *cgroup.Level
-	was   cgroup.Events
-}
-
-func (s *Set) countKills(l *cgroup.Level) {
-	e, err := l.Events()
-	if err != nil {
-		s.warn("cgroup", "%v", err)
-		return
-	}
-	s.kills = append(s.kills, killCount{l, e})
-}
-
-// Kills is what has happened at one level since the set was made.
-type Kills struct {
-	Level string
-	Scope event.Scope
-	// Leaf says that the processes are in this directory, not below it.
-	Leaf bool
-	// OOMKill counts processes that the kernel's OOM killer ended. Read it as
-	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
-	// directories that are gone are lost.
-	OOMKill uint64
-	// Hit counts how often the charge met the limit, page cache included.
-	Hit uint64
-	// High counts allocations slowed down above memory.high.
-	High uint64
-}
-
-// OOMKills returns what the OOM killer has done at every level that has a
-// limit, and at the leaf, since the set was made.
-func (s *Set) OOMKills() []Kills {
-	var out []Kills
-	for _, k := range s.kills {
-		e, err := k.level.Events()
-		if err != nil {
-			s.warn("cgroup", "%v", err)
-			continue
-		}
-		out = append(out, Kills{
-			Level: k.level.Dir, Scope: scope(k.level.Name), Leaf: k.level == s.path.Levels[0],
-			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
-		})
-	}
-	return out
-}
-
-func less(now, was uint64) uint64 {
-	if now < was {
-		return 0
-	}
-	return now - was
-}
-
-// ChargePeak returns the highest charge in the life of the binding cgroup, page
-// cache included, and the level it was read at: a hint, since the cgroup may
-// have lived before the command. It reports false where the kernel keeps none.
-func (s *Set) ChargePeak() (rss.Bytes, string, bool) {
-	if s.path == nil {
-		return 0, "", false
-	}
-	l := s.path.Levels[0]
-	if s.fast.level != nil {
-		l = s.fast.level.Level
-	}
-	n, err := l.Peak()
-	return n, l.Dir, err == nil
 }

@@ -141,6 +141,9 @@ func (s *Set) findCgroup() {
 	}
 	for i, l := range p.Levels {
 		lim, err := l.Limits()
+		if err != nil && ended(l, err) {
+			continue
+		}
 		if err != nil {
 			s.warn("cgroup", "%v", err)
 			continue

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -144,7 +145,9 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 	if e.Accounting == event.AccountingCgroup {
 		low, high, from, ok := s.taskCharge()
 		if !ok {
-			s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
+			if s.path == nil || !ended(s.path.Levels[0], fs.ErrNotExist) {
+				s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
+			}
 			return nil
 		}
 		e.Used, e.UsedMax, e.UsedSource = low, high, from

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -41,6 +42,23 @@ func (u *Union) Replace(parts []Part) {
 		}
 	}
 	u.parts, u.binding = slices.Clone(parts), 0
+}
+
+// Step returns the name of the step whose memory alone a limit of the last
+// reading counts; empty where it counts more, or where no part has a name. What
+// slurmstepd sums is one step's whosever the limit is.
+func (u *Union) Step(l *event.Limit) string {
+	for _, p := range u.parts {
+		switch {
+		case p.Name == "" || l.Level == "":
+		case l.Name == event.LimitSlurm && l.Level == p.Name,
+			slices.ContainsFunc(p.levels, func(v *level) bool {
+				return v.scope == event.ScopeStep && strings.HasPrefix(l.Level+"/", v.Dir+"/")
+			}):
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // Close closes every part.

@@ -170,3 +170,65 @@ func TestUnionOfOne(t *testing.T) {
 		t.Errorf("%s, want %s", names(got), names(want))
 	}
 }
+
+// TestUnionStep: of which step a limit is.
+func TestUnionStep(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	secondStep(fs)
+	fs.Write("proc/5101/cgroup", strings.ReplaceAll(fs.Read("proc/4102/cgroup"), "step_batch", "step_0"))
+	job := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/"
+	for _, file := range []string{"usage_in_bytes", "limit_in_bytes", "stat"} {
+		fs.Write(job+"step_0/memory."+file, fs.Read(job+"step_batch/memory."+file))
+	}
+	batch, zero := steps(t, fs, linuxKill, func(c *limit.Config) { c.User = rss.GiB })
+	u := limit.Join(limit.Part{Name: "7.batch", Set: batch.set}, limit.Part{Name: "7.0", Set: zero.set})
+	got := map[string]string{}
+	for _, l := range u.Read(whole(t, batch, u)) {
+		got[string(l.Name)+" "+l.Level[strings.LastIndex(l.Level, "/")+1:]] = u.Step(&l)
+	}
+	for of, want := range map[string]string{
+		"cgroup step_batch": "7.batch", "cgroup step_0": "7.0", "cgroup job_7": "",
+		"slurm 7.batch": "7.batch", "slurm 7.0": "7.0", "user ": "",
+	} {
+		if step, there := got[of]; !there || step != want {
+			t.Errorf("%s is of step %q (%v), want %q", of, step, there, want)
+		}
+	}
+	task := event.Limit{Name: event.LimitCgroup, Scope: event.ScopeCgroup, Level: fs.Sys + strings.TrimPrefix(job, "sys") + "step_0/task_0"}
+	if step := u.Step(&task); step != "7.0" {
+		t.Errorf("a task's is of step %q", step)
+	}
+	if l := batch.read()[0]; limit.Join(limit.Part{Set: batch.set}).Step(&l) != "" {
+		t.Error("one part alone is all there is")
+	}
+}
+
+// TestStepEnds: a directory that went with its step is nothing to warn of; one
+// that is there and cannot be read is.
+func TestStepEnds(t *testing.T) {
+	const job = "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7"
+	for name, c := range map[string]struct {
+		remove string
+		warns  bool
+	}{
+		"the task":    {job + "/step_batch/task_0", false},
+		"the step":    {job + "/step_batch", false},
+		"the job":     {job, false},
+		"all of them": {"sys/fs/cgroup/memory/slurm_n1", true},
+		"a file only": {job + "/step_batch/memory.limit_in_bytes", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := rsstest.Unpack(t, "torch", "slurm-v1")
+			s := newStand(t, fs, inJob, cgroupRAM, nil)
+			s.read()
+			s.set.Warnings()
+			fs.Remove(c.remove)
+			s.set.Close() // the kernel's files end with the directory, these do not
+			s.read()
+			s.set.OOMKills()
+			if w := s.set.Warnings(); (len(w) > 0) != c.warns {
+				t.Errorf("warnings %v", w)
+			}
+		})
+	}
+}

@@ -47,6 +47,19 @@ func TestAskOnceForSeveralLimits(t *testing.T) {
 	c.want(c.at(second, slurm(94)), "93%:signal=USR2") // the other is gone
 }
 
+// Each step of a job has its own to ask; what lies in one step is one.
+func TestAskEachStep(t *testing.T) {
+	c := newScript(t, "93%:signal=USR2")
+	step := func(level string, percent float64) event.Limit {
+		l := slurm(percent)
+		l.Scope, l.Level = event.ScopeStep, level
+		return l
+	}
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 50)), "93%:signal=USR2")
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94)), "93%:signal=USR2")
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94), step("/job_7/step_1/task_0", 94)))
+}
+
 // An action in flight may yet make it needless; one that hangs must not keep
 // the trainer from its checkpoint.
 func TestAskWaitsALittle(t *testing.T) {

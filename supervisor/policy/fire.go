@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -38,9 +39,21 @@ func (s *State) gap(g *rung) time.Duration {
 	return min(2*g.gap, max(time.Hour, s.opts.WarnEvery))
 }
 
+// JobEndAhead is how long before the job's end the first rule on it fires, 0
+// where there is none.
+func (s *State) JobEndAhead() time.Duration {
+	var ahead time.Duration
+	for _, r := range s.rules {
+		if r.Limit == event.LimitTime {
+			ahead = max(ahead, r.Cond.ETA)
+		}
+	}
+	return ahead
+}
+
 // time serves the rules on the job's own end, which has no size.
 func (s *State) time(res *Result, in Input) {
-	if in.JobEnd <= 0 {
+	if in.JobEnd <= 0 || in.EndUnsure {
 		return
 	}
 	seconds := in.JobEnd.Seconds()
@@ -137,16 +150,22 @@ func (s *State) waits(g *rung, r Rule, l *event.Limit) bool {
 
 // askedOn says whether the rule has asked already, for another limit whose rung
 // is not left yet. Step and job often have the same limit; whoever is asked has
-// one thing to do.
+// one thing to do. Of two steps each has its own to ask.
 func (s *State) askedOn(rule int, l *event.Limit, limits []event.Limit) bool {
 	for i := range limits {
 		o := &limits[i]
 		g := s.rungs[rungKey{keyOf(o), rule}]
-		if keyOf(o) != keyOf(l) && g != nil && g.fired && !g.quiet {
+		if keyOf(o) != keyOf(l) && g != nil && g.fired && !g.quiet && !apart(o, l) {
 			return true
 		}
 	}
 	return false
+}
+
+// apart says that two limits are those of two steps.
+func apart(a, b *event.Limit) bool {
+	return a.Name == b.Name && a.Scope == event.ScopeStep && b.Scope == event.ScopeStep &&
+		!strings.HasPrefix(a.Level, b.Level) && !strings.HasPrefix(b.Level, a.Level)
 }
 
 // help asks whether r can help l now.

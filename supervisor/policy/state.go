@@ -44,6 +44,8 @@ type Input struct {
 	Limits []event.Limit
 	// JobEnd is the time left until the job's own end, 0 where it has none.
 	JobEnd time.Duration
+	// EndUnsure says that the job's end is being asked for: no rule on it fires.
+	EndUnsure bool
 	// Can says whether a rule's action can help a limit now. It is asked for
 	// every action but warn and stop, and only where the rule is about to
 	// fire. Without it nothing but warn and stop ever fires.

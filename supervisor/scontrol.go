@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// answer is what scontrol said.
+type answer struct {
+	rules    slurm.Enforcement
+	rulesErr error
+	open     bool // files had left it open what slurmstepd does
+	end      time.Time
+	endErr   error
+}
+
+// askScontrol asks what files and environment left open, late and on the side:
+// thousands of ranks that all ask at their start are a storm.
+func (w *watcher) askScontrol() {
+	job, ok := w.limits.Job()
+	open := w.limits.LeftOpen()
+	if ok && (open || job.End.IsZero()) {
+		w.inquire(job, open, job.End)
+	}
+}
+
+// inquire asks scontrol for slurmstepd's doings, where they are open, and for
+// the job's end, where that is not known. One process of each node asks.
+func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
+	if job.LocalID != 0 && w.Attached == nil {
+		return
+	}
+	w.endAskedAt = w.now()
+	answers := make(chan answer, 1)
+	w.asked = answers
+	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
+		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
+	}
+	go func() {
+		time.Sleep(rand.N(5 * time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		a := answer{open: open, end: end}
+		if open {
+			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, job, slurm.Search{Lookup: w.Lookup, ReadFile: readWithin, Scontrol: scontrol})
+		}
+		if a.end.IsZero() {
+			a.end, a.endErr = slurm.FindEnd(ctx, job, scontrol)
+		}
+		answers <- a
+	}()
+}
+
+// answered takes in what scontrol said.
+func (w *watcher) answered(a answer) {
+	w.asked = nil
+	if a.open {
+		w.limits.SetEnforcement(a.rules, a.rulesErr)
+		w.follow()
+	}
+	if a.endErr == nil || errors.Is(a.endErr, slurm.ErrNoEnd) {
+		w.limits.SetEnd(a.end)
+	}
+	w.full()
+}
+
+const (
+	// endAhead is how long before a rule on the job's end would fire scontrol
+	// is asked once more: an administrator can have moved the end, and what is
+	// in the environment stays as it was.
+	endAhead = time.Minute
+	// endHolds is how long an answer is believed.
+	endHolds = 5 * time.Minute
+)
+
+// jobEnd is the time to the job's end, 0 where there is none, and whether it is
+// still being asked for: no rule acts on it then.
+func (w *watcher) jobEnd() (left time.Duration, asking bool) {
+	i := slices.IndexFunc(w.readings, func(l event.Limit) bool { return l.Name == event.LimitTime && l.ETA != nil })
+	if i < 0 {
+		return 0, false
+	}
+	left = time.Duration(*w.readings[i].ETA * float64(time.Second))
+	ahead := w.ladder.JobEndAhead()
+	if ahead == 0 || left > ahead+endAhead {
+		return left, false
+	}
+	fresh := w.endAskedAt != 0 && w.now()-w.endAskedAt < endHolds
+	if job, ok := w.limits.Job(); ok && w.asked == nil && !fresh {
+		w.inquire(job, false, time.Time{})
+	}
+	return left, w.asked != nil
+}

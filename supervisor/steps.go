@@ -1,0 +1,178 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file says which processes of a job that is watched as a whole are meant:
+// each step has limits of its own, and what one has crossed is no other's fault.
+
+// ofJob says that a job is watched, not one process.
+func (w *watcher) ofJob() bool { return w.Attached != nil && w.Attached.Population != nil }
+
+// place finds the step of every process of the tree: a process that the
+// follower knows is in the one that was read, any other in that of who started
+// it, also when that has ended. What nobody was seen to start is asked for its
+// cgroup.
+func (w *watcher) place(procs []rss.Proc) {
+	if !w.ofJob() {
+		return
+	}
+	was := w.steps
+	w.steps = make(map[rss.ProcID]string, len(procs))
+	byPID := make(map[int]*rss.Proc, len(procs))
+	for i := range procs {
+		byPID[procs[i].ID.PID] = &procs[i]
+	}
+	for i := range procs {
+		p, step := &procs[i], ""
+		for range 64 { // a tree is not that deep
+			known := false
+			if step, known = w.job.StepOf[p.ID]; !known {
+				step, known = was[p.ID]
+			}
+			if p = byPID[p.Parent]; known || p == nil {
+				break
+			}
+		}
+		if step == "" {
+			b, _ := os.ReadFile(filepath.Join(w.Proc, strconv.Itoa(procs[i].ID.PID), "cgroup"))
+			_, step, _ = slurm.StepOfCgroup(b)
+		}
+		w.steps[procs[i].ID] = step
+	}
+}
+
+// stepOf returns the step that a limit is of, which is then all that is meant
+// where it was crossed; empty where more is. l may be nil.
+func (w *watcher) stepOf(l *event.Limit) string {
+	if l == nil {
+		return ""
+	}
+	_, step, _ := strings.Cut(w.limits.Step(l), ".")
+	return step
+}
+
+// spared says that a process is never signalled.
+func (w *watcher) spared(id rss.ProcID) bool { return w.job.Spared && w.steps[id] == extern }
+
+// isMeant says that a process may be acted on for the sake of a step, or of all
+// where that is empty.
+func (w *watcher) isMeant(id rss.ProcID, step string) bool {
+	return !w.spared(id) && (step == "" || w.steps[id] == step)
+}
+
+// tops are the command, or of a job its tasks.
+func (w *watcher) tops() []rss.ProcID {
+	if w.ofJob() {
+		return w.tasks
+	}
+	return []rss.ProcID{w.command}
+}
+
+// commands are the processes that a signal goes to where no trainer said hello:
+// the command, or of a job every task that is meant.
+func (w *watcher) commands(step string) []*rss.Proc {
+	var list []*rss.Proc
+	for _, id := range w.tops() {
+		if p := w.last.Find(id.PID); p != nil && p.ID == id && p.State != 'Z' && w.isMeant(id, step) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// beginStop stops the command, unless it cannot be stopped or has ended: the
+// holder must not be told to pass over the status of a command that ended by
+// itself.
+func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
+	step := w.stepOf(l)
+	first, err := w.toStop(step)
+	if len(first) == 0 {
+		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
+		if errors.Is(err, syscall.ESRCH) {
+			r = action.Result{Reason: event.ReasonVanished}
+			if w.ofJob() {
+				r.Detail = "no task of " + w.target(step)
+			}
+		}
+		w.finish(r)
+		return
+	}
+	if w.isAll(step) {
+		w.sum.stopped = true
+		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
+			w.fault("stop", err)
+		}
+	}
+	if w.ofJob() {
+		f.target = w.target(step)
+	}
+	w.voice.say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
+	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
+	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
+}
+
+// toStop returns who gets the TERM of a stop: the command, or of a job every
+// task that is meant, whether it has a handler or not. The error says why there
+// is nobody, ESRCH that all have ended.
+func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
+	var failed error = syscall.ESRCH
+	var list []rss.ProcID
+	for _, id := range w.tops() {
+		p := w.last.Find(id.PID)
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) {
+			continue
+		}
+		if err := w.kill(id, 0); err == nil {
+			list = append(list, id)
+		} else if errors.Is(failed, syscall.ESRCH) {
+			failed = err
+		}
+	}
+	return list, failed
+}
+
+// toKill returns who gets the KILL of a stop: all that is meant and lives.
+func (w *watcher) toKill(s *rss.Sample, step string) []rss.ProcID {
+	var list []rss.ProcID
+	for i := range s.Procs {
+		if id := s.Procs[i].ID; w.isMeant(id, step) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// target names what is meant, for people.
+func (w *watcher) target(step string) string {
+	switch {
+	case !w.ofJob():
+		return "the command"
+	case step != "":
+		job, _, _ := strings.Cut(w.Attached.Job, ".")
+		return "step " + partName(job, step)
+	case w.job.Spared && slices.Contains(w.job.Steps, extern):
+		return "job " + w.Attached.Job + " but for step " + extern
+	}
+	return "job " + w.Attached.Job
+}
+
+// isAll says that nothing is meant to go on where the step is stopped but what
+// is spared.
+func (w *watcher) isAll(step string) bool {
+	return step == "" || !slices.ContainsFunc(w.last.Procs, func(p rss.Proc) bool {
+		return !w.spared(p.ID) && w.steps[p.ID] != step
+	})
+}

@@ -1,0 +1,344 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+const jobDir = "sys/fs/cgroup/memory/slurm/uid_1/job_46/"
+
+// jobStand is a watcher of job 46, whose steps have cgroups with 1000 MiB each.
+type jobStand struct {
+	*stand
+	pop Population
+}
+
+// newJob makes one with these rules and no step yet. It is not opened.
+func newJob(t *testing.T, asked string, rules ...string) *jobStand {
+	j := &jobStand{pop: Population{StepOf: map[rss.ProcID]string{}, Spared: asked != extern}}
+	j.stand = newStand(t, attachedTo(&Attached{Job: "46", Population: func() Population { return j.pop }}))
+	j.Settings.Rules, j.Settings.Limit, j.Settings.Grace = rules, 0, time.Minute
+	j.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
+	j.uses("", 0)
+	return j
+}
+
+// uses says what the cgroup of a step, or of the job, has.
+func (j *jobStand) uses(step string, mib rss.Bytes) {
+	dir := jobDir
+	if step != "" {
+		dir += "step_" + step + "/"
+	}
+	j.fs.Write(dir+"memory.usage_in_bytes", fmt.Sprintln(uint64(mib<<20)))
+	j.fs.Write(dir+"memory.limit_in_bytes", fmt.Sprintln(1000<<20))
+	j.fs.Write(dir+"memory.stat", fmt.Sprintf("total_rss %d\n", mib<<20))
+	j.fs.Write(dir+"memory.oom_control", "oom_kill 0\n")
+}
+
+// add puts a process into a step, as a task or as a child of another.
+func (j *jobStand) add(step string, id rss.ProcID, parent int) {
+	j.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: parent, Comm: "python", Anon: rss.MiB})
+	j.fs.Write(fmt.Sprintf("proc/%d/cgroup", id.PID), fmt.Sprintf("4:memory:/slurm/uid_1/job_46/step_%s\n", step))
+	if parent != 1 {
+		return // it is found below its parent
+	}
+	if !slices.Contains(j.pop.Steps, step) {
+		j.uses(step, 10)
+		set, _ := findLimits(&j.Settings, j.fs.Proc, j.fs.Sys, id.PID, nil, j.Lookup)
+		j.pop.parts = append(j.pop.parts, limit.Part{Name: partName("46", step), Set: set})
+		j.pop.Steps = append(j.pop.Steps, step)
+	}
+	j.pop.Roots = append(j.pop.Roots, id)
+	j.pop.StepOf[id] = step
+	if step != extern || !j.pop.Spared {
+		j.pop.Tasks = append(j.pop.Tasks, id)
+	}
+}
+
+// ends takes a process out of the job.
+func (j *jobStand) ends(id rss.ProcID) {
+	gone := func(other rss.ProcID) bool { return other == id }
+	j.fs.End(id.PID)
+	j.pop.Roots, j.pop.Tasks = slices.DeleteFunc(slices.Clone(j.pop.Roots), gone), slices.DeleteFunc(slices.Clone(j.pop.Tasks), gone)
+}
+
+// endedBy waits for a process and returns the signal that ended it.
+func endedBy(t *testing.T, c *exec.Cmd) syscall.Signal {
+	t.Helper()
+	_ = c.Wait()
+	return c.ProcessState.Sys().(syscall.WaitStatus).Signal()
+}
+
+// running says that no signal has ended a process.
+func running(c *exec.Cmd) bool {
+	time.Sleep(50 * time.Millisecond) // as long as the kernel may take for one
+	pid, err := syscall.Wait4(c.Process.Pid, nil, syscall.WNOHANG, nil)
+	return err == nil && pid == 0
+}
+
+// TestStopSparesExtern: neither TERM nor KILL goes to a login shell or to what
+// runs in it, and the stop is done without them.
+func TestStopSparesExtern(t *testing.T) {
+	j := newJob(t, "", "90%:stop")
+	task, taskID := sleeper(t)
+	deaf := catcher(t) // TERM does not end it
+	shell, shellID := sleeper(t)
+	inShell, inShellID := sleeper(t)
+	orphan, orphanID := sleeper(t) // its parent was in the shell, and nobody saw it
+	j.add(extern, shellID, 1)
+	j.add(extern, inShellID, shellID.PID)
+	j.add(extern, orphanID, inShellID.PID)
+	j.add("0", taskID, 1)
+	j.add("0", deaf, 1)
+	j.open(j.holder.begin)
+	j.uses("", 950)
+	j.full()
+	if want := "stopping job 46 but for step extern with TERM"; !strings.Contains(j.stderr(), want) {
+		t.Fatalf("%q is not in\n%s", want, j.stderr())
+	}
+	if got := endedBy(t, task); got != unix.SIGTERM {
+		t.Errorf("the task was ended by %v", got)
+	}
+	j.ends(taskID)
+	j.fs.Put(rsstest.Process{PID: orphanID.PID, Start: orphanID.Start, Parent: 1, Comm: "python", Anon: rss.MiB})
+	j.full()
+	if j.flight == nil {
+		t.Fatal("done, and a task lives")
+	}
+	j.later(2 * time.Minute)
+	j.full() // KILL
+	for deadline := time.Now().Add(time.Minute); lives("/proc", deaf); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the task lives")
+		}
+	}
+	j.ends(deaf)
+	j.full()
+	j.full()
+	if j.flight != nil {
+		t.Error("the stop waits for what it must not touch")
+	}
+	for name, c := range map[string]*exec.Cmd{"shell": shell, "in the shell": inShell, "orphan": orphan} {
+		if !running(c) {
+			t.Errorf("%s was ended", name)
+		}
+	}
+	if want := "stopped job 46 but for step extern"; !strings.Contains(j.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, j.stderr())
+	}
+	if err := j.kill(shellID, unix.SIGTERM); err == nil || errors.Is(err, unix.ESRCH) {
+		t.Errorf("a signal by another way: %v", err)
+	}
+	if j.ladder.Stopped() {
+		t.Error("the ladder watches no more, and the job goes on")
+	}
+}
+
+// TestStopOfExtern: unless it was asked for.
+func TestStopOfExtern(t *testing.T) {
+	j := newJob(t, extern, "90%:stop")
+	shell, id := sleeper(t)
+	j.add(extern, id, 1)
+	j.open(j.holder.begin)
+	j.uses("", 950)
+	j.full()
+	if got := endedBy(t, shell); got != unix.SIGTERM {
+		t.Errorf("ended by %v", got)
+	}
+}
+
+// TestStopOfNobody: there is but a login shell.
+func TestStopOfNobody(t *testing.T) {
+	j := newJob(t, "", "90%:stop", "85%:signal=USR2")
+	shell, id := sleeper(t)
+	j.add(extern, id, 1)
+	j.catches(id.PID, usr2)
+	j.open(j.holder.begin)
+	j.uses("", 950)
+	j.full()
+	j.full()
+	if !running(shell) {
+		t.Error("the shell was ended")
+	}
+	if j.flight != nil || j.sum.stopped {
+		t.Error("something was stopped")
+	}
+	for _, want := range []string{
+		"stop did not work: process has ended, no task of job 46 but for step extern\n",
+		"signal=USR2 is sent to nobody (process has ended)",
+	} {
+		if !strings.Contains(j.stderr(), want) {
+			t.Errorf("%q is not in\n%s", want, j.stderr())
+		}
+	}
+}
+
+// TestStopOfOneStep: what one step's limit asks for is done to that step.
+func TestStopOfOneStep(t *testing.T) {
+	j := newJob(t, "", "90%:stop")
+	zero, zeroID := sleeper(t)
+	one, oneID := sleeper(t)
+	child, childID := sleeper(t)
+	j.add("0", zeroID, 1)
+	j.add("1", oneID, 1)
+	j.add("1", childID, oneID.PID)
+	j.open(j.holder.begin)
+	j.uses("1", 950)
+	j.full()
+	if want := "step_1/memory.limit_in_bytes): stopping step 46.1 with TERM"; !strings.Contains(j.stderr(), want) {
+		t.Fatalf("%q is not in\n%s", want, j.stderr())
+	}
+	if got := endedBy(t, one); got != unix.SIGTERM {
+		t.Errorf("the task was ended by %v", got)
+	}
+	j.ends(oneID) // its child is an orphan now
+	j.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: 1, Comm: "python", Anon: rss.MiB})
+	j.later(2 * time.Minute)
+	j.full()
+	if got := endedBy(t, child); got != unix.SIGKILL {
+		t.Errorf("its child was ended by %v", got)
+	}
+	j.ends(childID)
+	j.uses("1", 10)
+	j.full()
+	j.full()
+	if !running(zero) || j.flight != nil || j.sum.stopped {
+		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.sum.stopped)
+	}
+	if want := "stopped step 46.1, freed"; !strings.Contains(j.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, j.stderr())
+	}
+	// The other step is watched on.
+	j.later(2 * time.Minute)
+	j.uses("0", 950)
+	j.full()
+	if got := endedBy(t, zero); got != unix.SIGTERM {
+		t.Errorf("the other step was ended by %v", got)
+	}
+	if !j.sum.stopped {
+		t.Error("nothing goes on now")
+	}
+}
+
+// TestSignalOfOneStep: who is asked is of the step whose limit it is, of all
+// steps where the limit is the job's.
+func TestSignalOfOneStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		step string
+		asks []int // steps
+		says string
+	}{
+		"a step": {"1", []int{1}, "; only step 46.1 is meant"},
+		"all":    {"", []int{0, 1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, "", "90%:signal=TERM")
+			ids := []rss.ProcID{catcher(t), catcher(t)}
+			shell := catcher(t)
+			j.add("0", ids[0], 1)
+			j.add("1", ids[1], 1)
+			j.add(extern, shell, 1)
+			for _, id := range append(ids, shell) {
+				j.catches(id.PID, "0000000000004000")
+			}
+			j.open(j.holder.begin)
+			j.uses(c.step, 950)
+			j.full()
+			var want []string
+			for _, i := range c.asks {
+				want = append(want, itoa(ids[i].PID))
+			}
+			word := "process "
+			if len(want) > 1 {
+				word = "processes "
+			}
+			if text := "TERM sent to " + word + strings.Join(want, ", ") + c.says + "\n"; !strings.Contains(j.stderr(), text) {
+				t.Errorf("%q is not in\n%s", text, j.stderr())
+			}
+		})
+	}
+}
+
+// TestRecycleOfOneStep: nor is a worker of another step recycled.
+func TestRecycleOfOneStep(t *testing.T) {
+	j := newJob(t, "", "99%:recycle")
+	zero, one, shell := rss.ProcID{PID: worker1, Start: 7}, rss.ProcID{PID: worker2, Start: 7}, rss.ProcID{PID: worker3, Start: 7}
+	j.add("0", zero, 1)
+	j.add("1", one, 1)
+	j.add(extern, shell, 1)
+	j.open(j.holder.begin)
+	for _, id := range []rss.ProcID{zero, one, shell} {
+		j.workers.staff[id.PID] = &worker{id: id, able: true, first: rss.Proc{}, since: -time.Hour}
+	}
+	for i := range j.readings {
+		l := j.readings[i]
+		_, _, _, pids := j.pick(&l)
+		want := fmt.Sprint([]int{worker1, worker2})
+		switch {
+		case strings.HasSuffix(l.Level, "step_0"):
+			want = fmt.Sprint([]int{worker1})
+		case strings.HasSuffix(l.Level, "step_1"):
+			want = fmt.Sprint([]int{worker2})
+		case strings.HasSuffix(l.Level, "step_extern"):
+			want = "[]"
+		}
+		if got := fmt.Sprint(pids); got != want {
+			t.Errorf("%s %s: of %s, want %s", l.Name, l.Level, got, want)
+		}
+	}
+}
+
+// TestAttachedWithinCountsNotItself: an attach that runs in what it watches, and
+// the command of an exec= rule, are no part of it.
+func TestAttachedWithinCountsNotItself(t *testing.T) {
+	j := newJob(t, "")
+	j.Settings.Limit, j.Settings.Accounting = 1000*rss.MiB, event.AccountingRSS
+	shell := rss.ProcID{PID: worker1, Start: 7}
+	j.add("0", shell, 1)
+	j.Self = worker2
+	j.fs.Put(rsstest.Process{PID: worker2, Start: 8, Parent: worker1, Comm: "rsswarden", Anon: 20 * rss.MiB})
+	j.fs.Put(rsstest.Process{PID: worker3, Start: 9, Parent: worker2, Comm: "sh", Anon: 30 * rss.MiB})
+	j.open(j.holder.begin)
+	for range 2 {
+		if u := j.user(); u.Used != rss.MiB {
+			t.Errorf("--limit counts %v", u.Used)
+		}
+		if sum, err := j.sumRSS(); err != nil || sum != rss.MiB {
+			t.Errorf("the fast look counts %v, %v", sum, err)
+		}
+		// The command's own child is left behind.
+		j.fs.Put(rsstest.Process{PID: worker3, Start: 9, Parent: 1, Comm: "sh", Anon: 30 * rss.MiB})
+		j.full()
+	}
+}
+
+// TestRatesOfWhatIsGone are forgotten.
+func TestRatesOfWhatIsGone(t *testing.T) {
+	j := newJob(t, "")
+	keep := rss.ProcID{PID: worker1, Start: 7}
+	j.add("0", keep, 1)
+	j.open(j.holder.begin)
+	for step := range 20 {
+		id := rss.ProcID{PID: theCommand + 100 + step, Start: 7}
+		j.add(fmt.Sprint(step+1), id, 1)
+		j.full()
+		j.ends(id)
+		j.pop.parts, j.pop.Steps = j.pop.parts[:1], j.pop.Steps[:1]
+	}
+	if len(j.rates) > len(j.readings)+3 {
+		t.Errorf("%d rates of %d limits", len(j.rates), len(j.readings))
+	}
+}
