@@ -30,12 +30,15 @@
 //     or special.
 //
 // smaps is read, searched for the mapping's own line, and the pages are dropped,
-// in calls that follow each other without a line of Python between: no other
-// Python thread can write, unmap or map anything there meanwhile. A thread that
-// runs without the interpreter's lock could, in the microseconds between the
-// kernel's answer and the drop; for it to lose anything it would have to make
-// the mapping writable and write to it, or unmap it and be given the same
-// addresses, in just these. Afterwards smaps is read again: a page of the
+// in calls that follow each other without a line of Python between, in which the
+// interpreter's lock is not let go. A thread that runs without that lock (one of
+// a C library, or one of Python within mmap.close(), which lets go of it around
+// munmap(2) from Python 3.11 on) could do something there in the time between the
+// kernel's answer and the drop, which is microseconds, or what dropping the
+// mappings before takes. For anything to be lost the mapping would have to be made
+// writable and be written to, or be unmapped and a thread be given the same
+// addresses for memory of its own, in just that time. Shared mappings are looked
+// up in /proc/self/maps in the same way, few at a time. Afterwards smaps is read again: a page of the
 // process's own in a mapping that had none ends this for the process, and that
 // is reported. Refused as well are files on tmpfs and files with pages not yet
 // written back, whose clean copies count as dirty.
@@ -79,13 +82,37 @@
 // worker: memory registered with the adapter need not survive a fork. That is
 // refused with [event.ReasonForkRefused]; spawn and forkserver are served.
 //
+// # When a worker ends
+//
+// A worker that is replaced ends by itself, with status 0, once the program has
+// got every batch it made: what the worker keeps for a batch, such as shared memory
+// or temporary files, is there until the program asks for the batch after it. One
+// that is told to end and does not, such as for a thread of its own, is terminated
+// after 5 s, as torch does it, and killed after 10 s; that is said.
+//
+// A replacement is given work, and watched by torch, once it has read its index
+// queue. One that dies before, or takes longer than 120 s, is done without: with
+// swap the old worker stays, with drain its place stays empty, and no more workers
+// of that iterator are replaced. So it is too where worker_init_fn raises in a
+// replacement, whose traceback goes to stderr. Where an epoch of persistent workers
+// ends meanwhile, the trainer waits for it that long.
+//
+// With spawn and forkserver the trainer writes the pickled dataset into a pipe to
+// the new process, which reads it only once it has imported the program's main
+// module: where it is larger than the pipe (64 KiB), the trainer stands still for
+// that long, seconds with torch, at each replacement. paused_s has it.
+//
+// Of the files that a forked replacement inherits, those open for reading alone get
+// an offset of their own; those open for writing too share theirs with the trainer,
+// as they do in the workers before it.
+//
 // # Files
 //
 //	identity             who made the directory; boot id and PID namespace it is good for
 //	hello.PID.START      a process with torch is there (JSON, renamed into place)
 //	ctl.PID.START        what we want of that trainer and its workers (JSON, renamed into place)
 //	log.PID.START        what it and its workers report (a JSON object a line, each one write)
-//	ready.PID            a replacement has come up; gone at once
+//	ready.PID.TIME       a replacement has come up; gone at once
 //
-// START is the start time in clock ticks since boot, field 22 of /proc/PID/stat.
+// TIME is in ns on the monotonic clock. START is the start time in clock ticks since boot, field 22 of /proc/PID/stat.
 package loader

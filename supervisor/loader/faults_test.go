@@ -140,6 +140,9 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 	hit := err == nil
 	off := false
 	for _, said := range tr.said {
+		if said.What == event.LoaderRefused && f.in == "birth.start" && strings.Contains(said.Reason, "injected into "+f.in) {
+			off = true // as far as recycling goes
+		}
 		if said.What != event.LoaderOff {
 			continue
 		}

@@ -188,9 +188,17 @@ func TestIterableTakenBack(t *testing.T) {
 // is tried again until it works.
 func TestIterableForkRefused(t *testing.T) {
 	needTorch(t)
-	t.Parallel()
+	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			iterableForkRefused(t, strings.Fields(args)...)
+		})
+	}
+}
+
+func iterableForkRefused(t *testing.T, args ...string) {
 	want := streamBare(t, torch113)
-	tr := stream(t, torch113, "--refuse-fork", "4", "3")
+	tr := stream(t, torch113, args...)
 	if renewed := tr.renew(); renewed[0].Paused < 0.5 {
 		t.Errorf("%+v", renewed)
 	}
@@ -201,6 +209,33 @@ func TestIterableForkRefused(t *testing.T) {
 	if text := tr.stderr.String(); text != "" {
 		t.Error(text)
 	}
+}
+
+// TestIterableUnpicklable has a dataset that can no longer be pickled when its
+// workers are to be started anew: they stay.
+func TestIterableUnpicklable(t *testing.T) {
+	eachTorch(t, func(t *testing.T, on *stand) {
+		t.Parallel()
+		tr := stream(t, on, "--context", "spawn", "--workers", "1", "--unpicklable")
+		tr.until("an epoch", func() bool { return tr.seen() > 0 })
+		before := tr.workers()
+		id, err := tr.ctl.Recycle(before[0], event.Swap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+		if s, _ := tr.last(id); s.What != event.LoaderRefused || !strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)+": TypeError") {
+			t.Errorf("%+v", s)
+		}
+		seen := tr.seen()
+		tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+		if after := tr.workers(); !slices.Equal(before, after) {
+			t.Errorf("workers were %v, are %v", before, after)
+		}
+		if r := tr.finish(); r.Wrong != 0 || tr.stderr.Len() > 0 {
+			t.Errorf("%+v\n%s", r, tr.stderr.String())
+		}
+	})
 }
 
 // TestIterableOff has the hook fail in the midst of it: the training goes on.

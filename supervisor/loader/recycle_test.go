@@ -2,6 +2,7 @@ package loader
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,30 +153,225 @@ func TestRecycleInit(t *testing.T) {
 	})
 }
 
-// TestReplacementDies kills every replacement at its birth: the old worker
-// stays, and the training does not notice.
-func TestReplacementDies(t *testing.T) {
+// TestReplacementFails has every replacement be killed, fail or hang at its
+// birth. With swap the old worker stays; with drain it is gone, and the others
+// carry on, also over the end of an epoch.
+func TestReplacementFails(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, c := range []struct {
+			args, why, says string
+			mode            event.Mode
+			often           bool // without RSSWARDEN_ENDURANCE too
+		}{
+			{"--init birth", "did not come up: status -9", "", event.Swap, true},
+			{"--init birth", "did not come up: status -9", "", event.Drain, true},
+			{"--init raise", "did not come up: status 1", "no more licences", event.Swap, true},
+			{"--init raise --loader endless", "did not come up: status 1", "no more licences", event.Drain, true},
+			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Swap, s == torch113},
+			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Drain, false},
+			{"--init raise --context forkserver", "did not come up: status 1", "no more licences", event.Drain, s == torch26},
+			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Swap, false},
+			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Drain, true},
+			{"--init hang --patience 2 --loader endless", "did not come up: in 2 s", "", event.Drain, false},
+		} {
+			if !c.often && endurance(0, 1) == 0 {
+				continue
+			}
+			t.Run(string(c.mode)+"/"+c.args, func(t *testing.T) {
+				t.Parallel()
+				args := []string{"--part", "400", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: append(append(args, "--workers", "2", "--until", "@stop"), strings.Fields(c.args)...)})
+				tries := 3
+				if c.mode == event.Drain || strings.Contains(c.args, "patience") {
+					tries = 1
+				}
+				for range tries {
+					tr.until("an epoch", func() bool { return tr.seen() > 0 && len(tr.workers()) == 2 })
+					before := tr.workers()
+					id, err := tr.ctl.Recycle(before[0], c.mode)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+					said, _ := tr.last(id)
+					if said.What != event.LoaderRefused || !strings.Contains(said.Reason, c.why) {
+						t.Errorf("%+v", said)
+					}
+					if after := tr.workers(); c.mode == event.Swap && after[0] != before[0] {
+						t.Errorf("worker %d was replaced by %d", before[0], after[0])
+					}
+					if c.mode == event.Drain {
+						// The last one is not risked.
+						id, err := tr.ctl.Recycle(before[1], c.mode)
+						if err != nil {
+							t.Fatal(err)
+						}
+						tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+						if said, _ := tr.last(id); said.What != event.LoaderRefused {
+							t.Errorf("%+v", said)
+						}
+					}
+				}
+				seen := tr.seen()
+				tr.until("two more epochs", func() bool { return tr.seen() > seen+1 })
+				if r := tr.finish(); r.Wrong != 0 || r.Checksum != want.Checksum {
+					t.Errorf("got %+v, bare %+v", r, want)
+				}
+				if text := tr.stderr.String(); !strings.Contains(text, c.says) || c.says == "" && text != "" {
+					t.Errorf("stderr: %s", text)
+				}
+				for _, said := range tr.said {
+					if said.What == event.LoaderOff {
+						t.Errorf("hook is off: %s", said.Reason)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestLoaderEndsFirst lets go of a loader whose replacement has not come up: no
+// process is left of it, and no file.
+func TestLoaderEndsFirst(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, mode := range []event.Mode{event.Swap, event.Drain} {
+			t.Run(string(mode), func(t *testing.T) {
+				t.Parallel()
+				// It comes up while torch ends the loader's workers, or not at all.
+				init := map[event.Mode]string{event.Swap: "dally", event.Drain: "hang"}[mode]
+				tr := train(t, trainOptions{on: s, args: []string{"--init", init, "--loader", "plain", "--workers", "2", "--part", "800", "--step", "0.01", "--until", "@stop"}})
+				var started Said
+				for started.New == 0 {
+					tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+					id, err := tr.ctl.Recycle(tr.workers()[0], mode)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tr.until("a start", func() bool {
+						i := slices.IndexFunc(tr.said, func(s Said) bool { return s.Request == id && s.What == event.LoaderStarted })
+						if i >= 0 {
+							started = tr.said[i]
+						}
+						_, ok := tr.last(id)
+						return ok || i >= 0
+					})
+				}
+				tr.until("the loader's end", func() bool {
+					said, ok := tr.last(started.Request)
+					if ok && (said.What != event.LoaderRefused || said.Reason != "loader ended") {
+						t.Fatalf("%+v", said)
+					}
+					return ok
+				})
+				tr.until("the replacement's end", func() bool { return unix.Kill(started.New, 0) == unix.ESRCH })
+				if r := tr.finish(); r.Wrong != 0 {
+					t.Errorf("%+v", r)
+				}
+				if left, _ := filepath.Glob(filepath.Join(tr.dir, "ready.*")); len(left) > 0 {
+					t.Errorf("left %v", left)
+				}
+			})
+		}
+	})
+}
+
+// TestReadyLeft has files lie there that say of every PID that it has come up.
+func TestReadyLeft(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--init", "birth", "--until", "@stop", "--epochs", "2"}})
-		for range 3 {
-			tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-			before := tr.workers()
-			id, err := tr.ctl.Recycle(before[0], event.Swap)
-			if err != nil {
+		// A replacement is up before the trainer looks.
+		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--part", "160", "--step", "0.3", "--until", "@stop"}})
+		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+		for pid := tr.workers()[0]; pid < tr.workers()[0]+5000; pid++ {
+			if err := os.WriteFile(filepath.Join(tr.dir, "ready."+strconv.Itoa(pid)), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-			s, _ := tr.last(id)
-			if s.What != event.LoaderRefused || !strings.Contains(s.Reason, "did not come up") {
-				t.Errorf("%+v", s)
-			}
-			if after := tr.workers(); after[0] != before[0] {
-				t.Errorf("worker %d was replaced by %d", before[0], after[0])
-			}
 		}
+		tr.recycle(2, event.Swap)
 		if r := tr.finish(); r.Wrong != 0 {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestUndelivered has batches that are of use only while the worker that made
+// them lives, and that come before their turn: it lives until they were handed
+// out.
+func TestUndelivered(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, args := range []string{"--loader endless", "--break-at 7"} {
+			t.Run(args, func(t *testing.T) {
+				t.Parallel()
+				tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--dataset", "named", "--sampler", "sequential",
+					"--workers", "2", "--part", "800", "--step", "0", "--until", "@stop")})
+				for range 2 {
+					tr.recycle(2, event.Swap)
+					tr.recycle(2, event.Drain)
+				}
+				if r := tr.finish(); r.Wrong != 0 {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	})
+}
+
+// TestWorkerStays has workers that do not end when they are told to: they are
+// made to, that is said, and they do not stand in the way of the next.
+func TestWorkerStays(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, loader := range []string{"endless", "persistent"} {
+			t.Run(loader, func(t *testing.T) {
+				t.Parallel()
+				tr := train(t, trainOptions{on: s, args: []string{"--dataset", "threaded", "--loader", loader, "--workers", "2", "--part", "400",
+					"--told", "1", "--until", "@stop"}})
+				for _, mode := range []event.Mode{event.Swap, event.Drain} {
+					for _, said := range tr.recycle(2, mode) {
+						// torch's workers take a SIGTERM of their trainer's for a word to end, with 0.
+						if said.Exit != 0 || !strings.Contains(said.Reason, "terminated") {
+							t.Errorf("%+v", said)
+						}
+						if err := unix.Kill(said.Worker, 0); err != unix.ESRCH {
+							t.Errorf("worker %d: %v", said.Worker, err)
+						}
+					}
+				}
+				if r := tr.finish(); r.Wrong != 0 {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	})
+}
+
+// TestUnpicklable has a dataset that can no longer be pickled when a worker is
+// to be replaced: it stays.
+func TestUnpicklable(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, mode := range []event.Mode{event.Swap, event.Drain} {
+			t.Run(string(mode), func(t *testing.T) {
+				t.Parallel()
+				tr := train(t, trainOptions{on: s, args: []string{"--context", "spawn", "--unpicklable", "--workers", "2", "--part", "400", "--until", "@stop"}})
+				tr.until("an epoch", func() bool { return tr.seen() > 0 })
+				before := tr.workers()
+				id, err := tr.ctl.Recycle(before[0], mode)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+				if said, _ := tr.last(id); said.What != event.LoaderRefused || !strings.HasPrefix(said.Reason, string(event.ReasonForkRefused)+": TypeError") {
+					t.Errorf("%+v", said)
+				}
+				seen := tr.seen()
+				tr.until("an epoch", func() bool { return tr.seen() > seen })
+				if after := tr.workers(); !slices.Equal(after, before) {
+					t.Errorf("workers were %v, are %v", before, after)
+				}
+				if r := tr.finish(); r.Wrong != 0 || tr.stderr.Len() > 0 {
+					t.Errorf("%+v\n%s", r, tr.stderr.String())
+				}
+			})
 		}
 	})
 }
@@ -190,7 +386,11 @@ func TestForkRefused(t *testing.T) {
 					t.Parallel()
 					args := []string{"--part", "800", "--epochs", "2"}
 					want := bareOn(t, s, args...)
-					tr := train(t, trainOptions{on: s, args: append(args, "--loader", kind, "--workers", "3", "--refuse-fork", "4", "--until", "@stop")})
+					more := []string{"--loader", kind, "--workers", "3", "--refuse-fork", "4", "--until", "@stop"}
+					if kind == "endless" {
+						more = append(more, "--refuse-oddly")
+					}
+					tr := train(t, trainOptions{on: s, args: append(args, more...)})
 					tr.recycle(1, mode)
 					for range 2 {
 						id, err := tr.ctl.Recycle(tr.workers()[1], mode)
@@ -267,26 +467,34 @@ func TestRefused(t *testing.T) {
 // every worker that was replaced ended by itself.
 func TestDescriptors(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		t.Parallel()
-		tr := train(t, trainOptions{on: s, args: []string{"--loader", "endless", "--workers", "2", "--part", "400", "--until", "@stop"}})
-		tr.until("an epoch", func() bool { return tr.seen() > 0 })
-		var paused []float64
-		for _, s := range tr.recycle(endurance(30, 500), event.Swap) {
-			if s.Exit != 0 {
-				t.Errorf("worker %d exited with %d", s.Worker, s.Exit)
-			}
-			paused = append(paused, s.Paused*1e3)
-		}
-		slices.Sort(paused)
-		t.Logf("%d recycles, trainer paused %.1f ms (median), %.1f ms (most)", len(paused), paused[len(paused)/2], paused[len(paused)-1])
-		seen := tr.seen()
-		tr.until("another epoch", func() bool { return tr.seen() > seen })
-		r := tr.finish()
-		// A worker or two may have been on its way at either look.
-		if r.Wrong != 0 || r.FDs[1] > r.FDs[0]+8 {
-			t.Errorf("%+v", r)
+		for _, args := range []string{"--loader endless", "--pin"} {
+			t.Run(args, func(t *testing.T) {
+				t.Parallel()
+				descriptors(t, s, args)
+			})
 		}
 	})
+}
+
+func descriptors(t *testing.T, s *stand, args string) {
+	tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--workers", "2", "--part", "400", "--until", "@stop")})
+	tr.until("an epoch", func() bool { return tr.seen() > 0 })
+	var paused []float64
+	for _, s := range tr.recycle(endurance(30, 500), event.Swap) {
+		if s.Exit != 0 {
+			t.Errorf("worker %d exited with %d", s.Worker, s.Exit)
+		}
+		paused = append(paused, s.Paused*1e3)
+	}
+	slices.Sort(paused)
+	t.Logf("%d recycles, trainer paused %.1f ms (median), %.1f ms (most)", len(paused), paused[len(paused)/2], paused[len(paused)-1])
+	seen := tr.seen()
+	tr.until("another epoch", func() bool { return tr.seen() > seen })
+	r := tr.finish()
+	// A worker or two may have been on its way at either look.
+	if r.Wrong != 0 || r.FDs[1] > r.FDs[0]+8 {
+		t.Errorf("%+v", r)
+	}
 }
 
 // TestInheritedOffset has a dataset that opens a plain file at its first use,
@@ -323,6 +531,37 @@ func TestInheritedOffset(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestSharedOffset holds that a file that is open for writing too stays shared,
+// and one that is only a place stays as it is.
+func TestSharedOffset(t *testing.T) {
+	_, dir := hooked(t)
+	out := runPython(t, nil, "-c", `
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from _rsswarden import offsets
+folder = sys.argv[2]
+log = open(folder + "/log", "w+b", buffering=0)
+log.write(b"before\n")
+read = open(folder + "/log", "rb", buffering=0)
+read.seek(3)
+place = os.open(folder + "/log", os.O_PATH)
+found = offsets.positions()
+print(found == {read.fileno(): 3})
+pid = os.fork()
+if not pid:
+    offsets.reopen(found)
+    log.write(b"child\n")
+    read.read()
+    os._exit(0)
+os.waitpid(pid, 0)
+log.write(b"parent\n")
+print(read.tell(), open(folder + "/log").read().split())
+`, dir, t.TempDir())
+	if want := "True\n3 ['before', 'child', 'parent']\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
 }
 
 // seen returns how many epochs the training has finished.

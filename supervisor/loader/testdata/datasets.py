@@ -7,7 +7,11 @@ random draw, and what that process has mapped.
 import mmap
 import os
 import random
+import shutil
+import tempfile
+import threading
 import time
+from multiprocessing import util
 
 import numpy
 import torch
@@ -149,6 +153,31 @@ class Leaky(Records):
         return super().__getitem__(index)
 
 
+class Named(Records):
+    """Gives the names of files that live as long as the worker does, every other one late."""
+
+    def __getitem__(self, index):
+        if not hasattr(self, "folder"):
+            self.folder = tempfile.mkdtemp(dir=os.path.dirname(os.environ["STARTED"]))
+            util.Finalize(None, shutil.rmtree, (self.folder,), exitpriority=20)
+        if index // 16 % 2 == 0:
+            time.sleep(0.005)
+        path = os.path.join(self.folder, "%06d" % index)
+        with open(path, "w"):
+            pass
+        return (*super().__getitem__(index), [ord(c) for c in path])
+
+
+class Threaded(Records):
+    """Keeps a thread in each worker, which it does not end."""
+
+    def __getitem__(self, index):
+        if not hasattr(self, "thread"):
+            self.thread = threading.Thread(target=time.sleep, args=(1e6,))
+            self.thread.start()
+        return super().__getitem__(index)
+
+
 class Stream(torch.utils.data.IterableDataset):
     def __init__(self, records):
         self.records = records
@@ -161,7 +190,7 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 KINDS = {"mmap": Records, "plain": Plain, "memmap": Memmap, "h5py": H5, "lmdb": Lmdb, "nested": Nested,
-         "leaky": Leaky, "stream": Records}
+         "leaky": Leaky, "named": Named, "threaded": Threaded, "stream": Records}
 
 
 def shared():

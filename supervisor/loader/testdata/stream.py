@@ -67,13 +67,13 @@ def pipe():
     return IterableWrapper(range(COUNT)).shuffle().sharding_filter().map(drawn)
 
 
-def refuse(after, times):
+def refuse(after, times, error):
     fork, calls = os.fork, [0]
 
     def refusing():
         calls[0] += 1
         if after < calls[0] <= after + times:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
+            raise error
         return fork()
 
     os.fork = refusing
@@ -109,11 +109,14 @@ def main():
     p.add_argument("--until", default="")
     p.add_argument("--fault", default="")
     p.add_argument("--refuse-fork", type=int, nargs=2)
+    p.add_argument("--refuse-oddly", action="store_true", help="with another error than the system's")
+    p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     a = p.parse_args()
     if a.fault:
         inject(a.fault)
     if a.refuse_fork:
-        refuse(*a.refuse_fork)
+        refuse(*a.refuse_fork, RuntimeError("can't start new thread") if a.refuse_oddly else
+               BlockingIOError(11, "Resource temporarily unavailable"))
     torch.manual_seed(11)
     random.seed(12)
     generator = torch.Generator().manual_seed(5) if a.generator else None
@@ -145,6 +148,8 @@ def main():
             mains.update(repr((int(torch.randint(1 << 60, (), generator=generator)), int(torch.randint(1 << 60, ())),
                                random.getrandbits(60))).encode())
         epoch += 1
+        if a.unpicklable:
+            dataset.handle = open(os.devnull)
         print(json.dumps({"what": "epoch", "epoch": epoch}), flush=True)
     print(json.dumps({"what": "result", "checksum": total.hexdigest(), "main": mains.hexdigest(), "wrong": wrong,
                       "epochs": epoch, "repeated": len(draws) - len(set(draws)), "workers": len(pids)}), flush=True)

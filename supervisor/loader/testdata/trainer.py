@@ -46,12 +46,36 @@ def started(worker_id):
         file.write("%d %d\n" % (worker_id, os.getpid()))
 
 
-def birth_fails(worker_id):
-    """Kills every worker that is not of the first generation."""
-    if os.path.exists(os.environ["STARTED"]) and os.path.getsize(os.environ["STARTED"]) >= birth_fails.workers:
-        os.kill(os.getpid(), 9)
+def count():
+    """Counts the workers that were started, from 1."""
     with open(os.environ["STARTED"], "a") as file:
         file.write("x")
+        file.flush()
+        return file.tell()
+
+
+def birth_fails(worker_id):
+    """Kills every worker that is not of the first generation."""
+    if count() > int(os.environ["WORKERS"]):
+        os.kill(os.getpid(), 9)
+
+
+def raises(worker_id):
+    if count() > int(os.environ["WORKERS"]):
+        raise OSError("no more licences")
+
+
+def hangs(worker_id):
+    if count() == int(os.environ["WORKERS"]) + 1:
+        time.sleep(1e6)
+
+
+def dallies(worker_id):
+    if count() > int(os.environ["WORKERS"]):
+        time.sleep(2)
+
+
+INITS = {"": None, "started": started, "birth": birth_fails, "raise": raises, "hang": hangs, "dally": dallies}
 
 
 class Feed:
@@ -72,7 +96,7 @@ class Feed:
         self.came = []
 
         options.update(num_workers=a.workers, multiprocessing_context=a.context, pin_memory=a.pin,
-                       worker_init_fn={"": None, "started": started, "birth": birth_fails}[a.init])
+                       worker_init_fn=INITS[a.init])
         if a.unordered:
             options["in_order"] = False
         kind, persistent = torch.utils.data.DataLoader, a.loader == "persistent" and a.workers > 0
@@ -96,7 +120,7 @@ class Feed:
         if self.infinite and number * self.batch >= self.part:
             return False
         try:
-            records, sums, who, drawn, mapped = next(self.batches)
+            records, sums, who, drawn, mapped, *names = next(self.batches)
         except StopIteration:
             return False
         except ValueError as error:
@@ -105,6 +129,8 @@ class Feed:
             self.got += self.batch
             return True
         self.wrong += int((torch.from_numpy(self.sums)[records] != sums).sum())
+        for name in zip(*[column.tolist() for column in names[0]]) if names else ():
+            self.wrong += not os.path.exists("".join(map(chr, name)))
         records = records.tolist()
         if self.ordered and not self.stream:
             wanted = self.wanted(self.got, len(records))
@@ -176,6 +202,8 @@ def run(a):
         for feed in feeds:
             feed.end()
         epoch += 1
+        if a.unpicklable:
+            feeds[0].dataset.handle = open(os.devnull)
         fds = len(os.listdir("/proc/self/fd"))
         first_fds = first_fds or fds
         say("epoch", epoch=epoch, got=a.part)
@@ -224,12 +252,12 @@ def say(what, **fields):
     print(json.dumps(dict(fields, what=what)), flush=True)
 
 
-def refuse_fork(after):
+def refuse_fork(after, error):
     fork, count = os.fork, itertools.count()
 
     def refusing():
         if next(count) >= after:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
+            raise error
         return fork()
 
     os.fork = refusing
@@ -255,7 +283,10 @@ def main():
     p.add_argument("--child", default="", help="start method of a child of multiprocessing that does it all")
     p.add_argument("--fail", type=int, nargs="*", default=[])
     p.add_argument("--slow", type=float, default=0.0, help="seconds a record takes")
-    p.add_argument("--init", default="", choices=("", "started", "birth"))
+    p.add_argument("--init", default="", choices=sorted(INITS))
+    p.add_argument("--patience", type=float, default=0.0, help="seconds that the hook waits for a replacement")
+    p.add_argument("--told", type=float, default=0.0, help="seconds that it waits for a worker that was told to end")
+    p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     p.add_argument("--context", default=None)
     p.add_argument("--step", type=float, default=0.002)
     p.add_argument("--until", default="", help="runs epochs until this file exists")
@@ -263,6 +294,7 @@ def main():
     p.add_argument("--no-cure", action="store_true", help="without the cure for inherited file offsets")
     p.add_argument("--verbs", default="", help="has a file open that stands for an InfiniBand device")
     p.add_argument("--refuse-fork", type=int, default=-1, help="os.fork fails after so many")
+    p.add_argument("--refuse-oddly", action="store_true", help="with another error than the system's")
     a = p.parse_args()
 
     if a.no_cure:
@@ -273,9 +305,15 @@ def main():
         _rsswarden.birth._VERBS = os.path.dirname(a.verbs)
         a.device = open(a.verbs, "w")
     if a.refuse_fork >= 0:
-        refuse_fork(a.refuse_fork)
-    if a.init == "birth":
-        birth_fails.workers = a.workers
+        refuse_fork(a.refuse_fork, RuntimeError("can't start new thread") if a.refuse_oddly else
+                    BlockingIOError(11, "Resource temporarily unavailable"))
+    if a.patience:
+        import _rsswarden.recycle
+        _rsswarden.recycle._PATIENCE = a.patience
+    if a.told:
+        import _rsswarden.recycle
+        _rsswarden.recycle._TOLD = a.told
+    os.environ["WORKERS"] = str(a.workers)
     if not a.child:
         run(a)
         return

@@ -9,8 +9,12 @@ import inspect
 import os
 import queue
 import sys
+import traceback
+import weakref
+from multiprocessing import context as spawning
+from multiprocessing import reduction
 
-from _rsswarden import offsets
+from _rsswarden import guard, offsets
 
 # Parameters of torch's _worker_loop and the attribute of the iterator that has
 # the argument. Those of _OWN are the replacement's own.
@@ -98,6 +102,76 @@ def forbids(context):
     return None
 
 
+class Init:
+    """The program's worker_init_fn in a replacement, which it ends where that fails.
+
+    torch would have the worker deliver the failure as its first batch, which ends
+    the program's loop; a replacement that ends is done without.
+    """
+
+    def __init__(self, init):
+        self._init = init
+
+    def __call__(self, worker_id):
+        try:
+            self._init(worker_id)
+        except Exception:
+            try:
+                traceback.print_exc()
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
+
+
+class _Dry(reduction.ForkingPickler):
+    """Pickles as for a child, to nowhere. Tensors can be, and are not: each would be shared anew."""
+
+    class _Nowhere:
+        DupFd = int
+
+        @staticmethod
+        def write(data):
+            pass
+
+        @staticmethod
+        def duplicate_for_child(fd):
+            return fd
+
+    def __init__(self):
+        super().__init__(self._Nowhere)
+        self._tensor = sys.modules["torch"].Tensor
+
+    def reducer_override(self, value):
+        return (tuple, ()) if isinstance(value, self._tensor) else NotImplemented
+
+    def try_on(self, value):
+        before = spawning.get_spawning_popen()
+        spawning.set_spawning_popen(self._Nowhere)
+        try:
+            self.dump(value)
+        finally:
+            spawning.set_spawning_popen(before)
+
+
+def unpicklable(iterator, context, names):
+    """Says why a worker could not be started with what the iterator has now, or None."""
+    if context.get_start_method(allow_none=True) == "fork":
+        return None
+    try:
+        _Dry().try_on([getattr(iterator, name) for name in needed(names)])
+    except Exception as error:
+        if not guard.ours(error):
+            raise
+        return refused(error)
+    return None
+
+
+def refused(error):
+    """Returns what is said where a worker could not be started."""
+    return "fork refused: %s" % (getattr(error, "strerror", None) or "%s: %s" % (type(error).__name__, str(error)[:200]))
+
+
 def _born(found, loop, *arguments):
     """What a forked replacement runs."""
     try:
@@ -107,12 +181,16 @@ def _born(found, loop, *arguments):
     loop(*arguments)
 
 
-def start(iterator, worker_id, base_seed, context, loop, names):
-    """Starts a worker as the iterator's constructor does; returns its process and its index queue."""
+def start(iterator, worker_id, base_seed, context, loop, names, ready_file):
+    """Starts a worker as the iterator's constructor does, and has it make a file once it is up.
+
+    Returns its process, its index queue and the file, which ready_file names after its PID.
+    """
     index_queue = context.Queue()
     index_queue.cancel_join_thread()
     own = {"index_queue": index_queue, "worker_id": worker_id, "base_seed": base_seed}
     arguments = tuple(own[name] if name in own else getattr(iterator, _FROM[name]) for name in names)
+    arguments = tuple(Init(v) if name == "init_fn" and v is not None else v for name, v in zip(names, arguments))
     if context.get_start_method(allow_none=True) == "fork":
         process = context.Process(target=_born, args=(offsets.positions(), loop) + arguments)
     else:
@@ -120,10 +198,70 @@ def start(iterator, worker_id, base_seed, context, loop, names):
     process.daemon = True
     try:
         process.start()
+        ready = ready_file(process.pid)
+        index_queue.put(Probe(ready))
     except BaseException:
+        if process.pid is not None:
+            process.kill()
         index_queue.close()
         raise
     cleanup = getattr(type(iterator), "_clean_up_worker", None)
     if cleanup is not None and iterator._persistent_workers and iterator._pin_memory:
-        atexit.register(cleanup, process)
-    return process, index_queue
+        atexit.register(_at_exit, cleanup, weakref.ref(process))
+    return process, index_queue, ready
+
+
+def _at_exit(cleanup, reference):
+    """Does for a replacement that lives what torch does for its workers; the others' descriptors are not kept for it."""
+    process = reference()
+    if process is not None:
+        cleanup(process)
+
+
+def ended(process):
+    """Says whether a worker has ended, also where the program took its exit status, so that multiprocessing cannot know."""
+    if not process.is_alive():
+        return True
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def end(process, patience):
+    """Waits for a worker that was told to end, and ends one that does not as torch ends its own, at last by force.
+
+    Returns how many times it was made to.
+    """
+    process.join(patience)
+    for pressed in range(2):
+        if ended(process):
+            return pressed
+        press(process, pressed)
+        process.join(1)
+    return 2
+
+
+def press(process, pressed):
+    """Makes a worker end that was made to so many times before."""
+    if pressed:
+        process.kill()
+    else:
+        process.terminate()
+
+
+def outcome(process, pressed):
+    """Returns what is said of a worker's end. pressed is how often it was made to.
+
+    torch's workers end with status 0 where their trainer terminates them. That a
+    status is not known, as after a wait of the program's own, is not said to be 0.
+    """
+    code, why = process.exitcode, []
+    if pressed:
+        why.append("did not end when told, was " + ("terminated" if pressed == 1 else "killed"))
+    if code is None:
+        why.append("exit status unknown")
+    return {"exit": -1 if code is None else code, "why": ", ".join(why)}

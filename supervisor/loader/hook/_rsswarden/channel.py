@@ -72,7 +72,7 @@ class Side:
         self._log = "%s/log.%s" % (_dir, name)
         self._ctl = "%s/ctl.%s" % (_dir, name)
         self._hello = "%s/hello.%s" % (_dir, name)
-        self._seen = None  # inode and time of the ctl file that was read
+        self._seen = None  # inode, times and size of the ctl file that was read
         self.version = 0
         self.budget = 0
         self.private = False  # trims take private mappings too
@@ -81,8 +81,8 @@ class Side:
         self.recycles = ()
 
     def ready_file(self, pid):
-        """Names the file that a replacement makes once it is up."""
-        return "%s/ready.%d" % (_dir, pid)
+        """Names the file that a replacement makes once it is up; no other that has had its PID left one of that name."""
+        return "%s/ready.%d.%d" % (_dir, pid, time.monotonic_ns())
 
     def hello(self, torch, can_recycle, why):
         """Says that the process is there."""
@@ -121,7 +121,8 @@ class Side:
             info = os.stat(self._ctl)
         except OSError:
             return
-        seen = (info.st_ino, info.st_mtime_ns)
+        # An inode comes round, and a file system's times are coarse.
+        seen = (info.st_ino, info.st_mtime_ns, info.st_ctime_ns, info.st_size)
         if seen == self._seen:
             return
         self._seen = seen

@@ -7,7 +7,7 @@ iterator ends, torch is given all workers that live, to end them as its own.
 """
 import time
 
-from _rsswarden import recycle
+from _rsswarden import birth, recycle
 
 
 def settle(recycler, iterator):
@@ -17,20 +17,21 @@ def settle(recycler, iterator):
     try:
         recycler.reap(iterator)
         if task is not None and task.mode == "drain" and task.told:
-            task.old.join(5)
-            if task.old.is_alive():
-                raise TimeoutError("worker %d does not end" % task.old.pid)
-            recycler._refill(iterator)
+            # torch waits for the worker in each place. This ends where the old one does not, or the new one does not come up.
+            while recycler.task is not None:
+                recycler.step(iterator)
+                time.sleep(0.002)
         elif task is not None and task.mode == "drain":
             recycler.task = None
             recycler.todo.insert(0, (task.number, task.old.pid, task.mode))
-            cycle = iterator._worker_queue_idx_cycle
-            if isinstance(cycle, recycle._Skip):
-                iterator._worker_queue_idx_cycle = cycle.cycle
+            recycle.unskip(iterator)
     finally:
-        if recycler.task is not None and recycler.task.told:
-            recycler.empty.add(recycler.task.worker_id)
+        task = recycler.task
+        if task is not None and task.told:
+            recycler.empty.add(task.worker_id)
             recycler.task = None
+            if task.new is not None:
+                recycler.drop(task)
         for worker_id in sorted(recycler.empty, reverse=True):
             _close(iterator, worker_id)
         recycler.empty.clear()
@@ -58,11 +59,12 @@ class Ending:
         self._recycler = recycler
         self._refused = [(number, pid) for number, pid, _ in recycler.todo + (recycler.held.requests if recycler.held else [])]
         self._gone = []
+        self._new = None  # the task whose replacement had not been given work
         task = recycler.task
         if task is not None:
             self._refused.append((task.number, task.old.pid))
-            if task.mode == "swap":
-                recycler._unlink(task)
+            if task.new is not None:
+                self._new = task
                 self._adopt(iterator, task.new, task.new_queue)
         for task in recycler.leaving:
             self._gone.append(task)
@@ -82,8 +84,10 @@ class Ending:
     def finish(self):
         self._recycler.began = time.perf_counter()
         for task in self._gone:
-            task.old.join(5)
-            self._recycler._recycled(task)
+            task.pressed += birth.end(task.old, recycle._TOLD)
+            self._recycler.recycled(task)
+        if self._new is not None:
+            self._recycler.unlink(self._new)  # which it may have made until now
         for number, pid in self._refused:
             self._recycler.refuse(number, pid, "loader ended")
         self._recycler.side.say("ended", n=self._recycler.number)

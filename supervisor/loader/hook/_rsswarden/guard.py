@@ -1,4 +1,5 @@
 """Keeps what raises in the hook away from the program."""
+import inspect
 import signal
 
 
@@ -7,7 +8,8 @@ def ours(error):
 
     Handlers run between any two lines, ours too: torch's handler of SIGCHLD raises
     RuntimeError when a worker has died, a user's of SIGALRM what it likes. Those
-    must reach the program.
+    must reach the program. A handler is known by how it is called, with the frame
+    that it interrupted; one may have put another in its place before it raised.
     """
     try:
         handlers = set()
@@ -17,12 +19,22 @@ def ours(error):
                 handlers.add(code)
         trace = error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code in handlers:
+            if trace.tb_frame.f_code in handlers or _interrupts(trace.tb_frame):
                 return False
             trace = trace.tb_next
     except Exception:
         pass
     return True
+
+
+def _interrupts(frame):
+    """Says whether frame is a call that was given the frame of its caller."""
+    code, back = frame.f_code, frame.f_back
+    names = code.co_varnames[:code.co_argcount]
+    given = [frame.f_locals[name] for name in names if name in frame.f_locals]
+    if code.co_flags & inspect.CO_VARARGS:
+        given.extend(frame.f_locals.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ()))
+    return back is not None and any(value is back for value in given)
 
 
 def _code(handler):

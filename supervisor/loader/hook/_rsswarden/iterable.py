@@ -18,7 +18,7 @@ import os
 import time
 import weakref
 
-from _rsswarden import birth
+from _rsswarden import birth, guard
 
 DEFERRED = "put off to the loader's next epoch"
 _RETRIES = (0.1, 0.4, 1.0, 2.0, 4.0)  # seconds until a fork that was refused is tried again
@@ -92,8 +92,10 @@ def due(recycler, iterator, loader):
         if number not in wanted:
             recycler.refuse(number, pid, "taken back")
     held.requests = [request for request in held.requests if request[0] in wanted]
-    why = birth.forbids(recycler.context)
-    if why is not None and held:
+    why = None
+    if held:
+        why = birth.forbids(recycler.context) or birth.unpicklable(iterator, recycler.context, recycler.torch.names)
+    if why is not None:
         recycler.why, recycler.held = why, None
         for number, pid, _ in held.requests:
             recycler.refuse(number, pid, why)
@@ -154,9 +156,9 @@ class Renewal:
             try:
                 new.__init__(self._loader)
                 return new
-            except OSError:
-                _undo(new)
-                if pause is None:
+            except (OSError, RuntimeError) as error:  # the latter for a thread that cannot be started
+                _undo(new, self._signals)
+                if pause is None or not guard.ours(error):
                     raise
                 time.sleep(pause)
 
@@ -167,16 +169,21 @@ class Renewal:
         for number, pid, _ in self._requests:
             ids.setdefault(pid, []).append(number)
         for process, before, pid in zip(self._old, self._before, recycler.pids):
+            code = birth.outcome(process, birth.end(process, 1))["exit"]  # torch has told it to
             for number in ids.pop(process.pid, (0,)):
-                code = process.exitcode
                 self._side.say("recycled", n=recycler.number, id=number, worker=process.pid, new=pid, mode="drain",
-                               exit=0 if code is None else code, before=before, after=_rss(pid), pause_ms=paused, why=DEFERRED)
+                               before=before, after=_rss(pid), pause_ms=paused, exit=code, why=DEFERRED)
             paused = 0.0  # all were replaced in one
 
 
-def _undo(iterator):
-    """Ends the workers of an iterator that could not be made. None of them is watched by torch yet, or has data."""
+def _undo(iterator, signals):
+    """Ends the workers of an iterator that could not be made. Nobody waits for what they have."""
     iterator._shutdown = True
+    if getattr(iterator, "_worker_pids_set", False):
+        signals._remove_worker_pids(id(iterator))
+        iterator._worker_pids_set = False
+    if hasattr(iterator, "_pin_memory_thread_done_event"):
+        iterator._pin_memory_thread_done_event.set()
     for process in getattr(iterator, "_workers", ()):
         process.kill()
         process.join()

@@ -5,8 +5,9 @@ that has read a file in the trainer and reads it in a worker moves one offset
 from two processes, and records come back silently wrong. Workers of the first
 generation meet that only where the trainer read before they were made; a
 replacement is forked later and would meet it where the user never did. So it
-opens each regular file that it can read anew and puts it in the place of the
-one it inherited, at the position that had at the fork.
+opens each regular file that is open for reading alone anew and puts it in the
+place of the one it inherited, at the position that had at the fork. Those open
+for writing too stay shared: what both processes write must go on in one place.
 """
 import fcntl
 import os
@@ -16,7 +17,7 @@ _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os
 
 
 def positions():
-    """Returns the position of every readable regular file that this process has open, by descriptor.
+    """Returns the position of every regular file that this process has open for reading alone, by descriptor.
 
     To be called in the trainer just before the fork: afterwards its own reading
     moves the offset on.
@@ -25,15 +26,15 @@ def positions():
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         try:
-            if fd > 2 and stat.S_ISREG(os.fstat(fd).st_mode) and _readable(fcntl.fcntl(fd, fcntl.F_GETFL)):
+            if fd > 2 and stat.S_ISREG(os.fstat(fd).st_mode) and _read_only(fcntl.fcntl(fd, fcntl.F_GETFL)):
                 found[fd] = os.lseek(fd, 0, os.SEEK_CUR)
         except OSError:
             continue  # the descriptor that lists them, for one
     return found
 
 
-def _readable(flags):
-    return flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_PATH
+def _read_only(flags):
+    return flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_PATH
 
 
 def reopen(found):

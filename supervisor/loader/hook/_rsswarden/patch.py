@@ -261,6 +261,7 @@ def _patch_iterator(iterator_class):
             if _guarded(_replaced, self) is not False:
                 while any(len(info) == 1 for info in self._task_info.values()):
                     self._task_info.pop(self._get_data()[0], None)
+                self._task_info.clear()  # nobody gets those that had come; the new ones' numbers begin at 0 again
             if not _guarded(_settle, self):
                 _guarded(epoch.close_up, self)
         elif not first_iter:

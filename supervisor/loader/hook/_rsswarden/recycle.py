@@ -1,22 +1,24 @@
 """Replacing a loader's workers one by one while it runs.
 
-No batch is lost, doubled or reordered: a worker is ended only when the trainer
-has received, and unpickled, all that it was given, and its replacement is
-given work only once it has said that it is up.
+No batch is lost, doubled or reordered: a worker is ended only when the program
+has got all that it was given (a batch may refer to what lives as long as the
+worker, such as shared memory or temporary files), and its replacement is given
+work, and watched by torch, only once it has said that it is up.
 
 swap   starts the replacement, gives it the worker's place once it is up, and
-       ends the worker when the batches it still owes have come
-drain  gives the worker nothing more, ends it when its batches have come, and
-       starts the replacement then: never a process more
+       ends the worker when the batches it still owes were handed to the program
+drain  gives the worker nothing more, ends it when its batches were handed out,
+       and starts the replacement then: never a process more
 
 All of it runs in the trainer, inside its call for the next batch.
 """
 import os
 import time
 
-from _rsswarden import birth
+from _rsswarden import birth, guard
 
 _PATIENCE = 120.0  # seconds until a replacement that has not come up is given up
+_TOLD = 5.0  # seconds until a worker that was told to end is terminated, and again until it is killed
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -26,16 +28,17 @@ class Task:
     def __init__(self, number, worker_id, old, mode):
         self.number, self.worker_id, self.old, self.mode = number, worker_id, old, mode
         self.old_queue = None
-        self.owed = set()  # indices of batches that the old worker was given and has not delivered
-        self.told = False  # the old worker was told to end
+        self.owed = set()  # indices of batches that the old worker was given and the program has not got
+        self.told = 0.0  # when the old worker was told to end
+        self.pressed = 0  # how often it was made to
         self.new, self.new_queue, self.ready = None, None, None
-        self.began = time.monotonic()
+        self.began = 0.0  # when the replacement was started
         self.paused = 0.0
         self.before = self.after = 0
 
 
 class _Skip:
-    """The cycle of worker ids without one of them."""
+    """The cycle of worker ids without one of them. There are others."""
 
     def __init__(self, cycle, skipped):
         self.cycle, self.skipped = cycle, skipped
@@ -44,10 +47,15 @@ class _Skip:
         return self
 
     def __next__(self):
-        while True:
-            worker_id = next(self.cycle)
-            if worker_id != self.skipped:
-                return worker_id
+        worker_id = next(self.cycle)
+        return next(self.cycle) if worker_id == self.skipped else worker_id
+
+
+def unskip(iterator):
+    cycle = iterator._worker_queue_idx_cycle
+    while isinstance(cycle, _Skip):
+        cycle = cycle.cycle
+    iterator._worker_queue_idx_cycle = cycle
 
 
 class Recycler:
@@ -74,7 +82,7 @@ class Recycler:
             busy = busy or self.leaving[0]
             self.reap(iterator)
         if self.task is not None:
-            self._step(iterator)
+            self.step(iterator)
         if self.todo and self.task is None and not self.leaving and not iterator._shutdown:
             self._begin(iterator, *self.todo.pop(0))
             busy = busy or self.task
@@ -98,26 +106,25 @@ class Recycler:
         else:
             self.refuse(number, pid, "process has ended")
             return
-        self.why = self.why or birth.forbids(self.context)
-        if self.why is not None:
-            self.refuse(number, pid, self.why)
-            return
         # With one worker nobody else can be given work; without order torch
         # may lose an index where a worker is skipped.
         if len(iterator._workers) < 2 or not getattr(iterator, "_in_order", True):
             mode = "swap"
+        self.why = self.why or birth.forbids(self.context)
+        if mode == "drain":
+            self.why = self.why or birth.unpicklable(iterator, self.context, self.torch.names)
+        if self.why is not None:
+            self.refuse(number, pid, self.why)
+            return
         task = Task(number, worker_id, process, "drain" if mode == "drain" else "swap")
         task.old_queue = iterator._index_queues[worker_id]
         if task.mode == "drain":
             self.task = task
+            unskip(iterator)
             iterator._worker_queue_idx_cycle = _Skip(iterator._worker_queue_idx_cycle, worker_id)
-            self._step(iterator)
-            return
-        if not self._start(iterator, task):
-            return
-        task.ready = self.side.ready_file(task.new.pid)
-        self.task = task
-        task.new_queue.put(birth.Probe(task.ready))
+            self.step(iterator)
+        elif self._start(iterator, task):
+            self.task = task
 
     def _start(self, iterator, task):
         """Starts the replacement; where the system refuses, recycling stops for good."""
@@ -127,17 +134,20 @@ class Recycler:
         self.why = birth.forbids(self.context)
         if self.why is None:
             try:
-                task.new, task.new_queue = birth.start(
-                    iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names)
-            except OSError as error:
-                self.why = "fork refused: %s" % (error.strerror or error)
+                task.new, task.new_queue, task.ready = birth.start(
+                    iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names, self.side.ready_file)
+            except Exception as error:
+                if not guard.ours(error):
+                    raise
+                self.why = birth.refused(error)
         if self.why is not None:
             self.refuse(task.number, task.old.pid, self.why)
             return False
+        task.began = time.monotonic()
         self.say("started", task, new=task.new.pid, pause_ms=(time.perf_counter() - began) * 1e3)
         return True
 
-    def _step(self, iterator):
+    def step(self, iterator):
         if self.task.mode == "drain":
             self._drain(iterator)
         else:
@@ -145,24 +155,32 @@ class Recycler:
 
     def _warm(self, iterator):
         task = self.task
-        if os.path.exists(task.ready):
-            self._unlink(task)
-            self._take_over(iterator)
+        alive = not birth.ended(task.new)
+        if alive and os.path.exists(task.ready):
+            if task.mode == "drain":
+                self._refill(iterator)
+            else:
+                self._take_over(iterator)
+            self.unlink(task)
             return
-        late = time.monotonic() - task.began > _PATIENCE
-        if not late and task.new.is_alive():
+        if alive and time.monotonic() - task.began <= _PATIENCE:
             return
+        why = "replacement did not come up: " + ("in %d s" % _PATIENCE if alive else "status %s" % task.new.exitcode)
+        if task.mode == "drain":
+            self.why = why  # each try would cost a worker
+            self.empty.add(task.worker_id)
         self.task = None
-        task.new_queue.close()
-        if task.new.is_alive():
-            task.new.kill()
-            code = "in %d s" % _PATIENCE
-        else:
-            code = "status %s" % task.new.exitcode
-        self._unlink(task)
-        self.refuse(task.number, task.old.pid, "replacement did not come up: " + code, new=task.new.pid)
+        self.drop(task)
+        self.refuse(task.number, task.old.pid, why, new=task.new.pid)
 
-    def _unlink(self, task):
+    def drop(self, task):
+        """Ends a replacement that was given nothing yet."""
+        task.new.kill()
+        task.new_queue.close()
+        self.unlink(task)
+
+    @staticmethod
+    def unlink(task):
         try:
             os.unlink(task.ready)
         except OSError:
@@ -173,15 +191,15 @@ class Recycler:
         task = self.task
         task.owed = self._owed(iterator, task.worker_id)
         iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
-        self.leaving.append(task)
-        self.task = None
+        self.leaving, self.task = self.leaving + [task], None
         self._watch(iterator)
         self.say("swapped", task, new=task.new.pid, count=len(task.owed))
         self.reap(iterator)
 
     @staticmethod
     def _owed(iterator, worker_id):
-        return {i for i, info in iterator._task_info.items() if len(info) == 1 and info[0] == worker_id}
+        # Those that came before their turn are there until they are handed out.
+        return {i for i, info in iterator._task_info.items() if info[0] == worker_id}
 
     def _watch(self, iterator):
         """Has torch's handler of SIGCHLD watch the workers that owe batches, and no other."""
@@ -197,11 +215,11 @@ class Recycler:
         signals._set_worker_pids(id(iterator), tuple(watched))
 
     def _tell(self, iterator, task):
-        """Tells the old worker to end. All that it was given has been received."""
+        """Tells the old worker to end. The program has got all that it was given."""
         task.before = _rss(task.old.pid)
         if task.new is not None:
             task.after = _rss(task.new.pid)
-        task.told = True
+        task.told = time.monotonic()
         try:
             self._watch(iterator)
         finally:
@@ -211,50 +229,55 @@ class Recycler:
         """Ends the workers that were replaced once they owe nothing, and reports those that have ended."""
         for task in list(self.leaving):
             if not task.told:
-                received = iterator._task_info
-                task.owed = {i for i in task.owed if len(received.get(i, (0, 0))) == 1}
+                task.owed = {i for i in task.owed if i in iterator._task_info}
                 if not task.owed:
                     self._tell(iterator, task)
                     task.old_queue.close()
-            if task.told and not task.old.is_alive():
+            if task.told and self._gone(task):
                 self.leaving.remove(task)
-                self._recycled(task)
+                self.recycled(task)
 
-    def _recycled(self, task):
-        code = task.old.exitcode
+    @staticmethod
+    def _gone(task):
+        """Says whether a worker that was told to end has; one that does not, such as for a thread of its own, is made to."""
+        if birth.ended(task.old):
+            return True
+        if time.monotonic() - task.told > _TOLD * (task.pressed + 1):
+            birth.press(task.old, task.pressed)
+            task.pressed += 1
+        return task.pressed > 2  # in the kernel's hands; it owes nothing
+
+    def recycled(self, task):
         paused = task.paused + time.perf_counter() - self.began
-        self.say("recycled", task, new=task.new.pid, exit=0 if code is None else code, before=task.before,
-                 after=task.after, pause_ms=paused * 1e3)
+        self.say("recycled", task, new=task.new.pid, before=task.before, after=task.after, pause_ms=paused * 1e3,
+                 **birth.outcome(task.old, task.pressed))
 
     def _drain(self, iterator):
         task = self.task
+        if task.new is not None:
+            self._warm(iterator)
+            return
         if not task.told:
             if self._owed(iterator, task.worker_id):
                 return
             # Nobody is to miss it: it owes nothing, and is given nothing.
             iterator._workers_status[task.worker_id] = False
             self._tell(iterator, task)
-        if not task.old.is_alive():
-            self._refill(iterator)
-
-    def _refill(self, iterator):
-        """Starts the replacement of a worker that has ended; returns whether its place is filled."""
-        task = self.task
-        if not self._start(iterator, task):
+        if self._gone(task) and not self._start(iterator, task):
             self.task = None
             self.empty.add(task.worker_id)  # closed up at the next epoch; until then the others carry on
-            return False
+
+    def _refill(self, iterator):
+        """Gives the replacement, which is up, the place of the worker that has ended."""
+        task = self.task
         task.old_queue.close()
         task.after = _rss(task.new.pid)
         iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
         iterator._workers_status[task.worker_id] = True
         self.task = None
-        cycle = iterator._worker_queue_idx_cycle
-        if isinstance(cycle, _Skip):
-            iterator._worker_queue_idx_cycle = cycle.cycle
+        unskip(iterator)
         self._watch(iterator)
-        self._recycled(task)
-        return True
+        self.recycled(task)
 
 
 # Attributes of torch's iterator that recycling reads or writes.

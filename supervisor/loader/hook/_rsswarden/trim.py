@@ -8,8 +8,13 @@ where the user asked for that.
 
 Another thread may unmap a file at any moment, and memory of its own may come to
 lie at the same address, where MADV_DONTNEED would destroy it. So each mapping is
-looked up once more right before, and from that look to the drop no other thread
-of Python runs.
+looked up once more right before, and from that look to the drop the interpreter's
+lock is not let go. What remains is the time between the two (microseconds, or what
+dropping those takes that were looked up with it, where there are many), for threads
+that run without that lock: those of C libraries, and one of Python within
+mmap.close(), which lets go of it around munmap(2) from Python 3.11 on. Only where
+one of them unmaps the file and a thread is given the same addresses for memory
+that it writes, all in these, is anything lost.
 """
 import collections
 import functools
@@ -21,7 +26,8 @@ import time
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MADV_DONTNEED = 4  # madvise(2)
 _LEAST = 4 << 20  # mappings below this are left alone
-_TOGETHER = 16  # mappings dropped after one look
+_TOGETHER = 16  # mappings dropped after one look, at most
+_LOOKS = 1 << 20  # bytes of maps that a trim reads again before more than one is
 _ROOM = 64 << 10  # by which what is read may have grown since
 _STEP = 16 << 20  # above what a trim left: less growth is not worth another
 _WORTH = 1 << 20  # a trim that brought less was for nothing
@@ -118,9 +124,10 @@ def trim(wrong=None):
         text = file.read()
     found = list(mappings(text))
     safe = [m for m in found if m.perms[3:] == b"s"]
-    for first in range(0, len(safe), _TOGETHER):
+    together = min(1 + len(safe) * len(text) // _LOOKS, _TOGETHER)
+    for first in range(0, len(safe), together):
         drop("/proc/self/maps", len(text),
-             [(m, operator.methodcaller("__contains__", b"\n" + m.line + b"\n")) for m in safe[first:first + _TOGETHER]])
+             [(m, operator.methodcaller("__contains__", b"\n" + m.line + b"\n")) for m in safe[first:first + together]])
     if wrong is not None:
         from _rsswarden import private
 
