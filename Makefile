@@ -33,9 +33,11 @@ check: ## gofmt, vet, staticcheck, import directions
 	go run $(STATICCHECK) ./...
 	go test -count=1 -run '^TestLayers$$' ./supervisor
 
-bench: ## ours beside the peers', in one run, with the ratios
+# BENCH='-rows a,c' measures less; the table is told in cmd/bench.
+bench: ## ours beside the peers', in one run, with the ratios; bench.json, bench.txt
 	@.ci/setup test
-	go test -run '^$$' -bench . -benchmem ./...
+	@.ci/setup bench
+	go run ./cmd/bench $(BENCH)
 
 # The counts take two hours on two cores. The loader's tests of rare faults are
 # those of `make test` with greater counts.

@@ -18,6 +18,7 @@ const module = "github.com/rsswarden/rsswarden"
 // not listed may import nothing at all.
 var layers = map[string][]string{
 	"cmd/rsswarden": {"*"},
+	"cmd/bench":     {"rss", "rss/proctree", "supervisor/event", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	"rss":                  {},
 	"rss/proctree":         {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},

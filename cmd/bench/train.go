@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// trained is what helpers/overhead.py says of one training.
+type trained struct {
+	Seconds     float64 `json:"seconds"`
+	Work        float64 `json:"work"`
+	CPU         float64 `json:"cpu"`
+	Hook        float64 `json:"hook"`
+	Hooked      bool    `json:"hooked"`
+	Supervisors int     `json:"supervisors"`
+
+	wall float64 // from start to end, in s
+}
+
+// training measures group e: pairs of a bare and a wrapped run, the order of
+// the two changing from pair to pair, and then some with the hook timed, which
+// would slow the pairs down.
+func (b *bench) training() error {
+	if why := b.missing("torch, lmdb, numpy"); why != "" {
+		b.skip("PyTorch: " + why)
+		return nil
+	}
+	records, epochs := "1500", "24"
+	if b.quick {
+		records, epochs = "200", "2"
+	}
+	job := []string{filepath.Join(b.root, "examples/train/train.py"), "--data", b.path("train.lmdb"),
+		"--records", records, "--record-bytes", "60000", "--epochs", epochs, "--workers", "2", "--persistent"}
+	// The first makes the data, and brings all into the page cache.
+	if _, err := b.train(nil, job); err != nil {
+		return err
+	}
+	var bare, ours, ratios, bareWork, oursWork, cpu, hook []float64
+	wrapped := func(args []string) (trained, error) {
+		t, err := b.train(b.under([]string{"--quiet"}), args)
+		if err == nil && (!t.Hooked || t.Supervisors != 2) {
+			err = fmt.Errorf("cannot see rsswarden at work: hook %v, %d processes of 2", t.Hooked, t.Supervisors)
+		}
+		return t, err
+	}
+	for i := range b.pairs {
+		var t [2]trained
+		for j := range 2 {
+			var err error
+			if which := (i + j) % 2; which == 0 {
+				t[0], err = b.train(nil, job)
+			} else {
+				t[1], err = wrapped(job)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		bare, ours = append(bare, t[0].Seconds), append(ours, t[1].Seconds)
+		bareWork, oursWork = append(bareWork, t[0].Work), append(oursWork, t[1].Work)
+		ratios = append(ratios, t[0].Seconds/t[1].Seconds)
+		cpu = append(cpu, 100*t[1].CPU/t[1].wall)
+	}
+	for range min(b.pairs, 5) {
+		t, err := wrapped(append([]string{"timed"}, job...))
+		if err != nil {
+			return err
+		}
+		hook = append(hook, 100*t.Hook/t.wall)
+	}
+
+	r := b.row("time of the training", "s")
+	r.ours("ours", ours)
+	r.peer("bare", bare)
+	low, middle, high := interval(ratios)
+	r.tell("throughput, wrapped to bare", middle, "times")
+	r.atMost("its 95 % interval, from", low, 1, "times")
+	r.atLeast("its 95 % interval, to", high, 1, "times")
+	if b.pairs < 30 {
+		r.note("%d pairs; 30 are asked for", b.pairs)
+	}
+	b.add(r)
+	// It depends less on what else the machine does.
+	r = b.row("processor time of trainer and workers", "s")
+	r.ours("ours", oursWork)
+	r.peer("bare", bareWork)
+	r.tell("ours to bare", r.Series[0].Median/r.Series[1].Median, "times")
+	b.add(r)
+	r = b.row("what we take", "% of wall time")
+	r.ours("ours: CPU of holder and watcher", cpu)
+	r.ours("ours: time inside the hook, all processes", hook)
+	r.atMost("both", quantile(cpu, 0.5)+quantile(hook, 0.5), 0.5, "%")
+	b.add(r)
+	return nil
+}
+
+func (b *bench) train(wrap, args []string) (t trained, err error) {
+	line := append(append([]string{}, wrap...), python, "-W", "ignore", b.path("overhead.py"))
+	line = append(line, args...)
+	cmd := exec.CommandContext(b.ctx, line[0], line[1:]...)
+	// A wrapper passes it on.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = plain(cmd.Environ())
+	began := time.Now()
+	out, err := cmd.Output()
+	if err != nil {
+		if end, ok := err.(*exec.ExitError); ok {
+			err = fmt.Errorf("%w: %s", err, end.Stderr)
+		}
+		return t, fmt.Errorf("cannot train: %w", err)
+	}
+	t.wall = time.Since(began).Seconds()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &t); err != nil {
+		return t, fmt.Errorf("cannot understand what the training cost: %w", err)
+	}
+	return t, nil
+}
+
+// interval returns the geometric mean of ratios and its 95 % interval by
+// Student's t, on logarithms.
+func interval(ratios []float64) (low, middle, high float64) {
+	n := float64(len(ratios))
+	var sum, squares float64
+	for _, r := range ratios {
+		sum += math.Log(r)
+	}
+	m := sum / n
+	for _, r := range ratios {
+		squares += (math.Log(r) - m) * (math.Log(r) - m)
+	}
+	if n < 2 {
+		return math.NaN(), math.Exp(m), math.NaN()
+	}
+	half := student(n-1) * math.Sqrt(squares/(n-1)/n)
+	return math.Exp(m - half), math.Exp(m), math.Exp(m + half)
+}
+
+// student is the 97.5 % quantile of Student's t, by the Cornish-Fisher
+// expansion (Abramowitz and Stegun 26.7.5), and by the table where that is
+// more than 1 % off.
+func student(df float64) float64 {
+	if few := []float64{12.706, 4.303, 3.182, 2.776}; int(df) <= len(few) {
+		return few[int(df)-1]
+	}
+	const z = 1.959964
+	g1 := (z*z*z + z) / 4
+	g2 := (5*math.Pow(z, 5) + 16*z*z*z + 3*z) / 96
+	return z + g1/df + g2/(df*df)
+}
