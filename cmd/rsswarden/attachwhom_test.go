@@ -263,8 +263,10 @@ func TestAttachRanks(t *testing.T) {
 			}
 			done := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer done.Stop()
-			for strings.Count(out.String(), "ready\n") < 2 {
-				time.Sleep(5 * time.Millisecond)
+			for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "ready") < 2; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the ranks are not ready: %q", out.String())
+				}
 			}
 			// It stands above the rung at the first look.
 			w := startAttach(t, nil, "--limit", "150M", "--interval", "20ms", "--at", "none", "--at", "60%:signal=TERM", strconv.Itoa(cmd.Process.Pid))
