@@ -169,7 +169,8 @@ func (t *target) describe(p process, pid int) {
 func attach(p process, t *target) (status int, err error) {
 	log, closeLog := newLog(p.stderr, t.settings.LogFormat, t.settings.Quiet)
 	told := make(chan syscall.Signal, 1)
-	go t.untilTold(told)
+	stop := interrupts() // before a line of ours says that it watches
+	go t.untilTold(stop, told)
 	err = t.watch(log)
 	closeLog(500 * time.Millisecond)
 	select {
@@ -195,9 +196,8 @@ func (t *target) watch(log *zap.Logger) (err error) {
 	return nil
 }
 
-// untilTold ends the watch when a signal asks for it, and passes that on. The
-// second of them ends us at once.
-func (t *target) untilTold(told chan<- syscall.Signal) {
+// interrupts yields the signals that ask for the end of the watch.
+func interrupts() <-chan os.Signal {
 	stop := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) { // nohup, or a shell's background
@@ -206,6 +206,12 @@ func (t *target) untilTold(told chan<- syscall.Signal) {
 	}
 	// A reader of our lines that has gone must not end the watch.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return stop
+}
+
+// untilTold ends the watch at the first signal, and passes that on. The second
+// of them ends us at once.
+func (t *target) untilTold(stop <-chan os.Signal, told chan<- syscall.Signal) {
 	s := (<-stop).(syscall.Signal)
 	told <- s
 	t.follower.Leave()

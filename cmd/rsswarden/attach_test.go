@@ -99,7 +99,11 @@ func TestAttachDies(t *testing.T) {
 			if !strings.Contains(w.err.String(), "process "+p.pid()+" runs on, unwatched; watched for ") {
 				t.Errorf("said\n%s", w.err.String())
 			}
-			if end := events(t, w.events)[event.NameExit][0]; end["by"] != "detached" || end["code"] != nil {
+			exits := events(t, w.events)[event.NameExit]
+			if len(exits) != 1 {
+				t.Fatalf("%d exit events", len(exits))
+			}
+			if end := exits[0]; end["by"] != "detached" || end["code"] != nil {
 				t.Errorf("exit %v", end)
 			}
 		})

@@ -146,7 +146,8 @@ def work():
     for n in range(60):
         kept.append(bytearray(b"x") * (1 << 20))
         time.sleep(0.01)
-    time.sleep(60)
+    time.sleep(20)
+    os._exit(1)
 def start():
     pid = os.fork()
     if pid == 0:
@@ -172,7 +173,7 @@ func TestPoolOwnerIsSpared(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, shell := range map[string]string{
-		"alone": "%s %s 3; exit $?", "beside another": "sleep 60 & %s %s 3; status=$?; kill %%1; exit $status",
+		"alone": "%s %s 3; exit $?", "beside another": "sleep 20 & %s %s 3; status=$?; kill %%1; exit $status",
 	} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(list)
