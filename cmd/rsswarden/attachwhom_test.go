@@ -231,19 +231,21 @@ func TestAttachPool(t *testing.T) {
 // catches TERM itself, and of Lightning's it is rank 0. argv: LOCAL_RANK of each.
 const ranksJob = `
 import os, signal, subprocess, sys, time
+def tell(text):
+    os.write(1, text.encode() + b"\n")  # whole: others write there too
 def asked(n, frame):
-    print("asked", os.environ.get("LOCAL_RANK", "main"), flush=True)
+    tell("asked " + os.environ.get("LOCAL_RANK", "main"))
     os._exit(0)
 signal.signal(signal.SIGTERM, asked)
 if "LOCAL_RANK" in os.environ:
     kept = bytearray(b"x") * (60 << 20)
-    print("ready", flush=True)
+    tell("ready")
     time.sleep(15)
 ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=dict(os.environ, LOCAL_RANK=n)) for n in sys.argv[2:]]
 for rank in ranks:
     rank.wait()
 time.sleep(0.5)
-print("over", flush=True)
+tell("over")
 `
 
 // TestAttachRanks: behind what starts ranks every rank is asked, and who only
