@@ -242,7 +242,9 @@ type carriage struct {
 const (
 	// 720 MB in some five seconds, of their own or of a file, which each of the
 	// two maps from its beginning: 560 MB are mapped in the end.
-	poolAnon    = "anon 90 8 100"
+	poolAnon = "anon 90 8 100"
+	// So slow that scontrol, asked after five seconds at most, answers before.
+	poolSlow    = "anon 60 8 300"
 	poolMap     = "map 140 8 80"
 	poolVirtual = "virtual 100 1024 100"
 	// The two map the same 240 MB each, which is more than 400 MB in RSS.
@@ -253,7 +255,7 @@ func carriages() []carriage {
 	const failed, oom, fine = "FAILED 0:9", "OUT_OF_MEMORY 0:125", "COMPLETED 0:0"
 	return []carriage{
 		{"9", slurmtest.Linux, "400", poolMap, "", failed, event.LimitSlurm},
-		{"13a", slurmtest.Linux, "400", poolAnon, blind, failed, event.LimitSlurm},
+		{"13a", slurmtest.Linux, "400", poolSlow, blind, failed, event.LimitSlurm},
 		{"10", slurmtest.LinuxPss, "400", poolAnon, "", failed, event.LimitSlurm},
 		{"10", slurmtest.LinuxPss, "400", poolShared, "", fine, ""},
 		{"10", slurmtest.LinuxNoShared, "400", poolAnon, "", failed, event.LimitSlurm},

@@ -70,7 +70,8 @@ func TestCollect(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 				ignored := strings.Count(tr.stderr.String(), "ValueError: a finalizer of the program")
-				if cycles := strings.Contains(c.args, "cycles"); cycles != (ignored == 1) {
+				// A worker forked from the trainer may collect its copy of the knot too.
+				if cycles := strings.Contains(c.args, "cycles"); cycles != (ignored >= 1) {
 					t.Errorf("%d finalizers were reported by Python:\n%s", ignored, tr.stderr.String())
 				}
 				for _, s := range tr.said {
