@@ -24,6 +24,14 @@ const (
 	// loaderPause is the pause at most, where loaders may appear and inotify
 	// does not tell.
 	loaderPause = 100 * time.Millisecond
+	// stoppedPause is the pause at least while all that is summed is stopped,
+	// and its sum with it. It bounds how late growth after SIGCONT is seen.
+	stoppedPause = 250 * time.Millisecond
+	// quietShare is the part of a core that fast ticks may take where nothing
+	// was seen that fills what is left within an interval, risingShare where
+	// something was.
+	quietShare  = 0.01
+	risingShare = 0.1
 )
 
 // next is the use from which on a limit that stood at used is judged anew: its
@@ -90,9 +98,39 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if w.watched >= 0 {
 		b := &w.readings[w.watched]
 		headroom := w.next(b, w.fullUsed).Sub(growing(b))
-		pause = min(pause, policy.Pause(headroom, w.rate(b).PerSecond(now), w.Settings.Interval))
+		rate := w.rate(b).PerSecond(now)
+		fill := policy.Pause(headroom, rate, w.Settings.Interval)
+		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
 	}
 	return max(pause, policy.MinPause)
+}
+
+// fastFloor is the least pause before a fast tick, by what such a tick costs
+// here: 4,000 processes are dear to sum.
+func (w *watcher) fastFloor(b *event.Limit, headroom rss.Bytes, perSecond float64) time.Duration {
+	if w.stopped && b.Accounting != event.AccountingCgroup && b.Name != event.LimitNode {
+		return stoppedPause
+	}
+	share := quietShare
+	if perSecond*w.Settings.Interval.Seconds() >= float64(headroom) {
+		share = risingShare
+	}
+	return w.fastCost.Pause(share)
+}
+
+// allStopped says that no process can grow before SIGCONT: job control,
+// scontrol suspend, a debugger.
+func allStopped(procs ...[]rss.Proc) bool {
+	for _, list := range procs {
+		for i := range list {
+			switch list[i].State {
+			case 'T', 't', 'Z', 'X':
+			default:
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // growing is the reading whose growth counts between two full looks. One

@@ -13,7 +13,7 @@ import (
 
 // loop runs until the command has ended.
 func (w *watcher) loop() {
-	timer := time.NewTimer(w.pause(w.now()))
+	timer := time.NewTimer(w.sleep(w.pause(w.now())))
 	unstick := time.NewTicker(time.Second)
 	defer unstick.Stop()
 	for {
@@ -52,6 +52,11 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case <-w.stalled.woken():
+			if w.now()-w.fullAt < busyPause {
+				continue
+			}
+			w.full()
 		case got := <-w.pss.arrived():
 			w.pss.take(w.now(), got)
 			if !w.straddles() || w.pss.busy {
@@ -61,21 +66,23 @@ func (w *watcher) loop() {
 		case <-timer.C:
 			w.tick()
 		}
-		timer.Reset(w.pause(w.now()))
+		timer.Reset(w.sleep(w.pause(w.now())))
 	}
 }
 
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
 	faultPoint()
-	now := w.now()
+	now := w.look()
 	if w.watched < 0 || now-w.fullAt >= w.fullPause(now) {
 		w.full()
 		return
 	}
 	b := &w.readings[w.watched]
 	next := w.next(b, w.fullUsed)
+	began := time.Now()
 	fast, ok := w.limits.Fast(now, next, w.sumRSS)
+	w.fastCost.Add(time.Since(began))
 	if !ok || idOf(&fast.Limit) != idOf(b) {
 		w.full()
 		return
@@ -109,8 +116,7 @@ func (s *said) Error() string { return s.text }
 
 // read takes a sample and reads the limits against it.
 func (w *watcher) read() {
-	at := time.Now()
-	now := at.Sub(w.started)
+	at, now := time.Now(), w.look()
 	procs, gaps, err := w.tree.Trees(w.roots())
 	if err != nil {
 		w.fault("proctree", err)
@@ -130,6 +136,7 @@ func (w *watcher) read() {
 	w.workers.mark(&w.last, w.loader, w.pool)
 	before := w.readings
 	w.readings = w.limits.Read(&w.last)
+	w.stopped = allStopped(procs, extra)
 	w.changed(before)
 	w.fullAt = now
 	w.watched = -1

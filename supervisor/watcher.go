@@ -59,7 +59,7 @@ type watcher struct {
 	steps   map[rss.ProcID]string // … of each process
 	within  map[rss.ProcID]bool   // us and what we have started, where we run in what we watch
 	withRSS rss.Bytes             // … what that has
-	started time.Time
+	clock
 
 	tree   *proctree.Reader
 	limits *limit.Union
@@ -70,6 +70,7 @@ type watcher struct {
 	news   *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
+	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
 	stream  *event.Stream // nil without --events
 	voice   *voice
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
@@ -82,6 +83,8 @@ type watcher struct {
 	watched  int           // index in readings of what fast ticks look at, -1 for none
 	fullAt   time.Duration // when the last full look was taken
 	fullUsed rss.Bytes     // … and what the watched limit stood at
+	stopped  bool          // … and all processes were stopped
+	fastCost rss.Meter     // what a fast look takes
 	sampleAt time.Duration // when a sample event was written last
 	oursAt   time.Duration // when what we cost was measured last
 	holder   int           // its PID, 0 where we attached
@@ -121,7 +124,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w := &watcher{
 		Options: opt,
 		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
-		started: time.Now(),
+		clock:   clock{started: time.Now()},
 		tree:    proctree.New(opt.Proc),
 		watched: -1,
 		rates:   map[limitID]*policy.Rate{},
@@ -146,9 +149,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	}
 	return w
 }
-
-// now is the time since the watcher started.
-func (w *watcher) now() time.Duration { return time.Since(w.started) }
 
 // open sets up everything that a run needs and says what was found. Nothing is
 // said before the start event, which is the first.
@@ -201,6 +201,9 @@ func (w *watcher) open(begin hold.Begin) {
 	w.read()
 	if w.pressed, err = newPressed(w.readings); err != nil {
 		fault("inotify", err)
+	}
+	if w.stalled, err = newStalled(w.Proc); err != nil {
+		fault("pressure", err)
 	}
 	w.sayStart(begin)
 	for _, warning := range slices.Concat(faults, warnings) {

@@ -22,13 +22,15 @@ type level struct {
 	*cgroup.Level
 	scope event.Scope
 
-	last    cgroup.Limits // as of the last reading that worked
-	known   bool
-	mem     cgroup.Memory
-	statAt  time.Duration // when memory.stat was read
-	tick    uint64        // the full reading it was read in, 0 for none
-	faults  uint64
-	faultAt time.Duration
+	last   cgroup.Limits // as of the last reading that worked
+	known  bool
+	mem    cgroup.Memory
+	statAt time.Duration // when memory.stat was read
+	tick   uint64        // the full reading it was read in, 0 for none
+	// statCost is what Usage and memory.stat took.
+	statCost rss.Meter
+	faults   uint64
+	faultAt  time.Duration
 }
 
 const (
@@ -111,7 +113,9 @@ func (s *Set) readCgroup(now time.Duration) []event.Limit {
 // read, all that is charged counts as unreclaimable.
 func (s *Set) readMemory(l *level, now time.Duration) bool {
 	l.tick = 0
+	began := time.Now()
 	mem, err := l.Memory()
+	l.statCost.Add(time.Since(began))
 	if err != nil && ended(l.Level, err) {
 		return false
 	}

@@ -25,9 +25,20 @@ type Fast struct {
 	Exact bool
 }
 
-// statPause is the least time between two readings of memory.stat in fast
-// ticks: 20 a second.
-const statPause = 50 * time.Millisecond
+const (
+	// statPause is the least time between two readings of memory.stat in fast
+	// ticks: 20 a second.
+	statPause = 50 * time.Millisecond
+	// statShare is the part of a core that they may take. The kernel flushes the
+	// counters of every CPU for each, which takes milliseconds on large nodes.
+	statShare = 0.02
+)
+
+// statEvery is the least time between two readings of a level's memory.stat in
+// fast ticks.
+func (l *level) statEvery() time.Duration {
+	return min(max(statPause, l.statCost.Pause(statShare)), time.Second)
+}
 
 // Fast reads one counter of the binding limit: the cgroup's usage, the node's
 // meminfo, or by sum the RSS of the tree ([proctree.Reader].SumRSS), whichever
@@ -37,7 +48,7 @@ const statPause = 50 * time.Millisecond
 // memory.stat is read only once usage less what was last seen to be
 // reclaimable reaches threshold, or usage stands at the limit, where memory
 // can turn unreclaimable without usage growing; never more than 20 times a
-// second.
+// second, and on nodes where a reading is dear no more than 2 % of a core.
 func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
 	f := Fast{Limit: s.fast.limit}
 	switch {
@@ -83,7 +94,7 @@ func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, 
 	}
 	estimate := usage.Sub(l.mem.Reclaimable) + s.fast.extra
 	atLimit := usage.Of(l.last.Max) >= full
-	if (estimate >= threshold || atLimit) && now-l.statAt >= statPause && s.readMemory(l, now) {
+	if (estimate >= threshold || atLimit) && now-l.statAt >= l.statEvery() && s.readMemory(l, now) {
 		usage, estimate = l.mem.Charged, l.mem.Unreclaimable+s.fast.extra
 		f.Exact = true
 	}

@@ -52,6 +52,10 @@ func (r *Rate) Add(at time.Duration, used rss.Bytes) {
 	r.from, r.used = at, used
 }
 
+// Skip makes the next reading the first of a new stretch: what was filled since
+// the last one took nobody knows how long.
+func (r *Rate) Skip() { r.seen = false }
+
 // PerSecond returns the fastest rate in bytes a second, as it counts at that
 // time; 0 where nothing has grown yet.
 func (r *Rate) PerSecond(at time.Duration) float64 {

@@ -57,6 +57,11 @@ func TestRate(t *testing.T) {
 	if got, want := rss.Bytes(r.PerSecond(123*time.Second)), 40*rss.MiB; got != want {
 		t.Errorf("rate %v, want the newer and now faster %v", got, want)
 	}
+	r.Skip()
+	r.Add(124*time.Second, 500*rss.GiB) // grew while nobody looked
+	if got, want := rss.Bytes(r.PerSecond(124*time.Second)), 40*rss.MiB; got != want {
+		t.Errorf("rate %v after a gap, want %v as before", got, want)
+	}
 }
 
 // A burst is met within what it fills in one shortest pause, wherever in the

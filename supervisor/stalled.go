@@ -1,0 +1,54 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// stallTrigger asks to be told when some task of the node waited for memory for
+// 50 ms within two seconds. Those two seconds are what an unprivileged process
+// may ask for, and there the kernel looks no more often than without us
+// (Documentation/accounting/psi.rst).
+const stallTrigger = "some 50000 2000000\x00"
+
+// newStalled is told by pressure stall information that memory is short on the
+// node. It is a hint, seconds late: it only brings the next look forward. Where
+// the kernel has none, or lets only root ask as older ones do, it returns nil:
+// nothing rests on it.
+func newStalled(proc string) (*notifier, error) {
+	name := filepath.Join(proc, "pressure", "memory")
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		if _, err = unix.Write(fd, []byte(stallTrigger)); err != nil {
+			unix.Close(fd)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot ask %s to tell of stalls: %w", name, err)
+	}
+	n := &notifier{wake: make(chan struct{}, 1)}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
+			switch _, err := unix.Poll(p, -1); {
+			case err == unix.EINTR:
+				continue
+			case err != nil || p[0].Revents&unix.POLLPRI == 0:
+				return // POLLERR: the trigger is gone
+			}
+			select {
+			case n.wake <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return n, nil
+}
