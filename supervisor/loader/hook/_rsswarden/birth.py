@@ -33,6 +33,7 @@ _FROM = {
 }
 _OWN = ("index_queue", "worker_id", "base_seed")
 _VERBS = "/dev/infiniband/"
+_LATE = 0.1  # seconds, that a fork server may take to say how a worker ended that it has reaped
 
 
 class Quit:
@@ -259,6 +260,8 @@ def outcome(process, pressed):
     torch's workers end with status 0 where their trainer terminates them. That a
     status is not known, as after a wait of the program's own, is not said to be 0.
     """
+    if process.exitcode is None:
+        process.join(_LATE)
     code, why = process.exitcode, []
     if pressed:
         why.append("did not end when told, was " + ("terminated" if pressed == 1 else "killed"))
