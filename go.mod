@@ -20,7 +20,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	// The command line, in cmd alone. v2 is the user's choice.
 	github.com/urfave/cli/v2 v2.27.7
-	// The lines on stderr.
+	// The lines on stderr, by its zapcore: package zap itself links net/http.
 	go.uber.org/zap v1.28.0
 	// signalfd, pidfd, waitid, prctl and inotify.
 	golang.org/x/sys v0.49.0

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -32,7 +30,7 @@ type occasionOf struct {
 	limit    *event.Limit
 }
 
-func newPrograms(start func(*exec.Cmd) error, log *zap.Logger) *programs {
+func newPrograms(start func(*exec.Cmd) error, log Log) *programs {
 	say := func(line string) { log.Info("exec: " + line) }
 	return &programs{Programs: action.NewPrograms(start, say), told: map[uint64]occasionOf{}}
 }

@@ -30,7 +30,7 @@ var layers = map[string][]string{
 	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian13"},
 
 	"supervisor": {
-		"rss", "rss/proctree", "rss/cgroup", "slurm", "golang.org/x/sys", "go.uber.org/zap",
+		"rss", "rss/proctree", "rss/cgroup", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold",
 	},
@@ -76,6 +76,24 @@ func TestLayers(t *testing.T) {
 			default:
 				t.Errorf("%s may not import %s", name, imp)
 			}
+		}
+	}
+}
+
+// TestLinked: what the user's program links runs its init before main and is
+// mapped in two processes of each job, so what is heavy stays out.
+func TestLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/cmd/rsswarden").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	linked := strings.Fields(string(out))
+	if !slices.Contains(linked, "go.uber.org/zap/zapcore") {
+		t.Fatalf("not a list of packages: %q", linked)
+	}
+	for _, heavy := range []string{"net/http", "crypto/tls", "go.uber.org/zap", "github.com/prometheus/client_golang/prometheus"} {
+		if slices.Contains(linked, heavy) {
+			t.Errorf("cmd/rsswarden links %s", heavy)
 		}
 	}
 }

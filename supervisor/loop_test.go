@@ -39,7 +39,7 @@ func TestStartIsTheFirstEvent(t *testing.T) {
 	if got := named(all, event.NameFault); len(got) < 2 {
 		t.Errorf("faults %v, want the loader's and the holder's", got)
 	}
-	if first := s.lines.All()[0].Message; first[:8] != "watching" {
+	if first := s.lines.all[0]; first[:8] != "watching" {
 		t.Errorf("the first line is %q", first)
 	}
 }

@@ -11,10 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
@@ -51,13 +47,22 @@ func (h *fakeHolder) Override(status int) error {
 func (h *fakeHolder) Unstick() error            { return nil }
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
+// lines keeps what was said for people.
+type lines struct{ all []string }
+
+func (l *lines) Info(line string) { l.all = append(l.all, line) }
+func (l *lines) Warn(line string) { l.all = append(l.all, line) }
+
+// last is the line said last.
+func (l *lines) last() string { return l.all[len(l.all)-1] }
+
 // stand is a watcher of a made-up command.
 type stand struct {
 	*watcher
 	t      *testing.T
 	fs     rsstest.Tree
 	holder *fakeHolder
-	lines  *observer.ObservedLogs
+	lines  *lines
 }
 
 // newStand makes a watcher with the default ladder and --limit 1000M over
@@ -66,7 +71,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	t.Helper()
 	fs := rsstest.Empty(t)
 	fs.Write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        67108864 kB\nMemAvailable:   67108864 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n")
-	core, lines := observer.New(zapcore.InfoLevel)
+	said := &lines{}
 	h := &fakeHolder{
 		begin:  hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
 		exited: make(chan hold.Exit, 1), gone: make(chan struct{}),
@@ -76,7 +81,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 		t.Fatal(err)
 	}
 	opt := Options{
-		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: zap.New(core),
+		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: said,
 		Lookup: func(string) (string, bool) { return "", false },
 		Settings: Settings{
 			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
@@ -90,7 +95,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	if change != nil {
 		change(&opt)
 	}
-	s := &stand{t: t, fs: fs, holder: h, lines: lines}
+	s := &stand{t: t, fs: fs, holder: h, lines: said}
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
 	s.watcher = newWatcher(opt, h.begin)
 	return s
@@ -150,8 +155,8 @@ func named(all []map[string]any, name event.Name) []map[string]any {
 // said returns the lines that went to stderr.
 func (s *stand) stderr() string {
 	var b strings.Builder
-	for _, e := range s.lines.All() {
-		fmt.Fprintln(&b, e.Message)
+	for _, line := range s.lines.all {
+		fmt.Fprintln(&b, line)
 	}
 	return b.String()
 }

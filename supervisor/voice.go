@@ -3,15 +3,19 @@ package supervisor
 import (
 	"fmt"
 	"time"
-
-	"go.uber.org/zap"
 )
+
+// Log takes lines for people. It must neither fail nor block.
+type Log interface {
+	Info(line string)
+	Warn(line string)
+}
 
 // voice keeps the lines on stderr few: a job that runs for days must not fill
 // its log with us. The first lines of a kind are said at once; after them one
 // a minute, with the number of those left out. Events have them all.
 type voice struct {
-	log   *zap.Logger
+	log   Log
 	kinds map[string]*kind
 	told  map[string]bool
 	full  bool   // told was full once
@@ -32,7 +36,7 @@ const (
 	maxToldSet = 1000 // faults remembered, so that each is told once
 )
 
-func newVoice(log *zap.Logger) *voice {
+func newVoice(log Log) *voice {
 	return &voice{log: log, kinds: map[string]*kind{}, told: map[string]bool{}}
 }
 
@@ -49,7 +53,7 @@ func (v *voice) warn(now time.Duration, part, line string) {
 	v.ration(now, "fault "+part, line, v.log.Warn)
 }
 
-func (v *voice) ration(now time.Duration, name, line string, write func(string, ...zap.Field)) {
+func (v *voice) ration(now time.Duration, name, line string, write func(string)) {
 	if line == v.last && now-v.at < sameMoment {
 		return
 	}

@@ -6,54 +6,50 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 func TestVoiceIsRationed(t *testing.T) {
-	core, lines := observer.New(zap.InfoLevel)
-	v := newVoice(zap.New(core))
+	var said lines
+	v := newVoice(&said)
 	now := time.Duration(0)
 	for i := range 30 { // one a second
 		now += time.Second
 		v.say(now, "trim", fmt.Sprintf("line %d", i))
 	}
-	if lines.Len() != freely {
-		t.Errorf("%d lines, want the first %d", lines.Len(), freely)
+	if len(said.all) != freely {
+		t.Errorf("%d lines, want the first %d", len(said.all), freely)
 	}
 	v.say(now, "recycle", "of another kind")
-	if lines.Len() != freely+1 {
+	if len(said.all) != freely+1 {
 		t.Error("another kind pays for this one")
 	}
 	v.say(now+ration, "trim", "the next")
-	all := lines.TakeAll()
-	if last := all[len(all)-1].Message; last != "the next (and 25 more like it since the last)" {
+	if last := said.last(); last != "the next (and 25 more like it since the last)" {
 		t.Errorf("said %q", last)
 	}
 	v.say(now+2*ration, "trim", "one more")
-	if last := lines.TakeAll()[0].Message; last != "one more" {
+	if last := said.last(); last != "one more" {
 		t.Errorf("said %q", last)
 	}
 }
 
 func TestVoiceRepeatsWhatHappensAgain(t *testing.T) {
-	core, lines := observer.New(zap.InfoLevel)
-	v := newVoice(zap.New(core))
+	var said lines
+	v := newVoice(&said)
 	v.say(time.Minute, "a@job", "memory 80 %")
 	v.say(time.Minute+time.Millisecond, "a@step", "memory 80 %") // step and job stand at the same
-	if lines.Len() != 1 {
-		t.Errorf("%d lines of one moment, want one", lines.Len())
+	if len(said.all) != 1 {
+		t.Errorf("%d lines of one moment, want one", len(said.all))
 	}
 	v.say(time.Hour, "a@job", "memory 80 %")
-	if lines.Len() != 2 {
-		t.Errorf("%d lines, want the second crossing to be said", lines.Len())
+	if len(said.all) != 2 {
+		t.Errorf("%d lines, want the second crossing to be said", len(said.all))
 	}
 }
 
 func TestOnce(t *testing.T) {
-	v := newVoice(zap.NewNop())
+	v := newVoice(&lines{})
 	if !v.once("part", "text") || v.once("part", "text") || !v.once("part", "other") || !v.once("other", "text") {
 		t.Error("not each once")
 	}

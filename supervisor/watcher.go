@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/action"
@@ -35,7 +33,7 @@ type Options struct {
 	Sys      string // "/sys"
 	Self     int    // PID of the watcher
 	Lookup   func(string) (string, bool)
-	Log      *zap.Logger
+	Log      Log
 	Attached *Attached // nil for a command of ours
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"go.uber.org/zap"
 
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor"
@@ -183,7 +182,7 @@ func attach(p process, t *target) (status int, err error) {
 
 // watch returns when the watch has ended. An error of ours in it is no more
 // than that.
-func (t *target) watch(log *zap.Logger) (err error) {
+func (t *target) watch(log logger) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the watch broke off, %s runs on: internal error: %v", strings.Join(t.settings.Command, " "), r)

@@ -6,16 +6,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
+
+// logger writes through a core of zap's. Package zap itself has a handler for
+// HTTP, and with it 1.7 MB of net/http and TLS in the program and 1.5 MiB in the
+// RSS of holder and watcher each.
+type logger struct{ core zapcore.Core }
+
+func (l logger) Info(line string) { l.write(zapcore.InfoLevel, line) }
+func (l logger) Warn(line string) { l.write(zapcore.WarnLevel, line) }
+
+func (l logger) write(level zapcore.Level, line string) {
+	e := zapcore.Entry{Level: level, Time: time.Now(), Message: line}
+	if c := l.core.Check(e, nil); c != nil {
+		c.Write()
+	}
+}
 
 // newLog returns a logger that writes short lines to stderr: "rsswarden:
 // 14:03:07 memory 91 % of …" for people, or JSON objects. A stderr that nobody
 // reads, or that is gone, must never hold up the watcher or end it, so lines
 // go through a queue and are dropped where it is full.
-func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.Duration)) {
+func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Duration)) {
 	level := zapcore.InfoLevel
 	if quiet {
 		level = zapcore.ErrorLevel
@@ -35,7 +49,7 @@ func newLog(stderr *os.File, format string, quiet bool) (*zap.Logger, func(time.
 		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf)}
 	}
 	w := newLossyWriter(stderr)
-	return zap.New(zapcore.NewCore(encoder, w, level)), w.close
+	return logger{zapcore.NewCore(encoder, w, level)}, w.close
 }
 
 // plainEncoder keeps each message on one line: names of files and processes,
