@@ -107,7 +107,7 @@ static const char *missing(void) {
 // alone says whether an option of "run" takes no value. One that is not known
 // is thought to take one.
 static int alone(const char *name) {
-	static const char *const names[] = {"quiet", "dry-run", "help", "h"};
+	static const char *const names[] = {"quiet", "dry-run", "trim-private", "guard-cgroup", "help", "h"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (strcmp(name, names[i]) == 0) return 1;
 	return strchr(name, '=') != NULL;
