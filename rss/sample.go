@@ -60,12 +60,15 @@ type Proc struct {
 	Orphan bool
 }
 
-// PSS is one reading of /proc/PID/smaps_rollup.
+// PSS is one reading of /proc/PID/smaps_rollup, or of smaps added up.
 type PSS struct {
 	PSS  Bytes         // Pss
 	RSS  Bytes         // Rss of the same reading
 	At   time.Duration // when, on the clock of Sample.Mono
-	Cost time.Duration // processor time of the reading; mmap_lock was held for most of it
+	Cost time.Duration // processor time of the reading
+	// Held is the processor time for which mmap_lock was held at a stretch, at
+	// most: all of Cost for smaps_rollup.
+	Held time.Duration
 
 	// Loose is what other processes have given up since: a page that they
 	// shared with this one is its own now. Joined is what others have mapped

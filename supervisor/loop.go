@@ -104,6 +104,9 @@ func (w *watcher) full() {
 	for _, warning := range w.limits.Warnings() {
 		w.fault(warning.Part, &said{warning.Text})
 	}
+	for _, err := range w.pss.told() {
+		w.fault("pss", err)
+	}
 	if now-w.sampleAt >= w.Settings.Interval {
 		w.putSample()
 	}

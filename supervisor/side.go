@@ -35,29 +35,29 @@ func readWithin(name string) ([]byte, error) {
 	}
 }
 
-// pssReader reads smaps_rollup on the side: the kernel walks the whole address
-// space for it and holds the process's mmap_lock meanwhile. What is read, and
-// how often, is budgeted to 1 % of a core.
+// pssReader reads smaps_rollup, or smaps in pieces, on the side: the kernel
+// walks the whole address space for it and holds the process's mmap_lock
+// meanwhile. What is read, how, and how often, is budgeted to 1 % of a core.
 type pssReader struct {
 	budget proctree.PSSBudget
-	asks   chan rss.ProcID
+	asks   chan proctree.PSSAsk
 	reads  chan pssRead
 	busy   bool
 }
 
 type pssRead struct {
-	id  rss.ProcID
+	ask proctree.PSSAsk
 	pss rss.PSS
 	err error
 }
 
 func newPSSReader(proc string) *pssReader {
-	r := &pssReader{asks: make(chan rss.ProcID, 1), reads: make(chan pssRead, 1)}
+	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
 	tree := proctree.New(proc)
 	go func() {
-		for id := range r.asks {
-			pss, err := tree.PSS(id)
-			r.reads <- pssRead{id, pss, err}
+		for ask := range r.asks {
+			pss, err := ask.Read(tree)
+			r.reads <- pssRead{ask, pss, err}
 		}
 	}()
 	return r
@@ -92,7 +92,7 @@ func (r *pssReader) arrived() <-chan pssRead {
 // take takes one reading in and asks for the next at once: the budget holds
 // many small ones, and one a look would take a minute for 60 processes.
 func (r *pssReader) take(now time.Duration, got pssRead) {
-	r.budget.Done(got.id, got.pss, got.err, now)
+	r.budget.Done(got.ask, got.pss, got.err, now)
 	r.busy = false
 	r.ask(now)
 }
@@ -109,6 +109,15 @@ func (r *pssReader) hurry(on bool) {
 	}
 }
 
+// told returns what is to be told as faults: which processes are not read any
+// more, and why.
+func (r *pssReader) told() []error {
+	if r == nil {
+		return nil
+	}
+	return r.budget.Told()
+}
+
 // hurriedShare is the part of a core that readings of PSS may take then.
 const hurriedShare = 0.05
 
@@ -118,8 +127,8 @@ func (r *pssReader) ask(now time.Duration) {
 	if r.busy {
 		return
 	}
-	if id, ok := r.budget.Due(now); ok {
-		r.asks <- id
+	if ask, ok := r.budget.Due(now); ok {
+		r.asks <- ask
 		r.busy = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,43 @@ func TestPSSReaderReadsOneAfterTheOther(t *testing.T) {
 		if p.PSS == nil || p.PSS.PSS != 40*rss.MiB {
 			t.Errorf("process %d has PSS %+v", p.ID.PID, p.PSS)
 		}
+	}
+}
+
+// TestPSSReaderReadsLargeOnesInPieces, and tells of those that it leaves alone.
+func TestPSSReaderReadsLargeOnesInPieces(t *testing.T) {
+	fs := rsstest.Empty(t)
+	putPSS(fs, worker1, rss.GiB, rss.GiB) // which would be wrong
+	fs.Write(fmt.Sprintf("proc/%d/smaps", worker1), "1000-2000 r--s 0 00:00 0\nRss: 4194304 kB\nPss: 2097152 kB\n")
+	procs := []rss.Proc{
+		{ID: rss.ProcID{PID: worker1, Start: 1000 + worker1}, RSS: 4 * rss.GiB},
+		{ID: rss.ProcID{PID: worker1 + 1, Start: 1}, RSS: 100 * rss.GiB},
+	}
+	r := newPSSReader(fs.Proc)
+	r.update(0, procs, nil)
+	select {
+	case got := <-r.arrived():
+		r.take(time.Second, got)
+	case <-time.After(10 * time.Second):
+		t.Fatal("no reading came")
+	}
+	r.update(time.Second, procs, nil)
+	if p := procs[0].PSS; p == nil || p.PSS != 2*rss.GiB || p.RSS != 4*rss.GiB {
+		t.Errorf("PSS %+v, want what smaps says", p)
+	}
+	if procs[1].PSS != nil || r.busy {
+		t.Errorf("100 GiB are read, which may be one mapping: %+v", procs[1].PSS)
+	}
+	if told := r.told(); len(told) != 1 || !strings.Contains(told[0].Error(), fmt.Sprint("process ", worker1+1)) {
+		t.Errorf("told %v", told)
+	}
+	r.update(2*time.Second, procs, nil)
+	if told := r.told(); told != nil {
+		t.Errorf("told again: %v", told)
+	}
+	var none *pssReader
+	if none.told() != nil {
+		t.Error("without a reader there is something to tell")
 	}
 }
 

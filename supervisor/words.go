@@ -49,6 +49,12 @@ func against(l *event.Limit) string {
 		text = "our own rules act on "
 	}
 	text += what
+	if l.Accounting == event.AccountingPSS && l.UsedMax > l.Used {
+		text += fmt.Sprintf(", at most %v", l.UsedMax)
+		if l.Age >= 1 {
+			text += fmt.Sprintf(", read up to %.0f s ago", l.Age)
+		}
+	}
 	if l.LimitSource != "" {
 		text += "; limit from " + place(l.LimitSource)
 	}

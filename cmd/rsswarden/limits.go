@@ -120,7 +120,8 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 	if set.NeedsPSS() {
 		for _, list := range [][]rss.Proc{procs, extra} {
 			for i := range list {
-				if pss, err := tree.PSS(list[i].ID); err == nil {
+				ask := proctree.PSSAsk{ID: list[i].ID, Pieces: proctree.Lengthy(list[i].RSS)}
+				if pss, err := ask.Read(tree); err == nil {
 					list[i].PSS = &pss
 				}
 			}
@@ -145,6 +146,9 @@ func (r *limitsReport) print(w io.Writer) {
 			fmt.Fprintf(w, ": %v of %v used, %.0f %%", l.Used, l.Limit, 100*l.Ratio())
 			if l.UsedMax > l.Used {
 				fmt.Fprintf(w, " (at most %v)", l.UsedMax)
+			}
+			if l.Age > 0 {
+				fmt.Fprintf(w, " (PSS read up to %.0f s ago)", l.Age)
 			}
 		}
 		fmt.Fprintln(w)

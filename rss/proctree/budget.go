@@ -11,25 +11,49 @@ import (
 // until c/share later. It reads nothing itself and belongs to one goroutine:
 //
 //	budget.Update(sample.Procs)
-//	for id, ok := budget.Due(now); ok; id, ok = budget.Due(now) {
-//		pss, err := reader.PSS(id)
-//		budget.Done(id, pss, err, now)
+//	for ask, ok := budget.Due(now); ok; ask, ok = budget.Due(now) {
+//		pss, err := ask.Read(reader)
+//		budget.Done(ask, pss, err, now)
 //	}
 //	budget.Attach(procs)
 //
 // The largest mover comes first: the process whose PSS may have changed most,
 // one never read before all others of its size. What stands still comes round by its age.
+//
+// Where smaps_rollup would hold mmap_lock for more than 50 ms, as far as size
+// tells, a process is read in pieces. Where they have more than 50 GiB together
+// each is read once a minute at most. One of which a single mapping takes more
+// than those 50 ms is left alone: see [PSSBudget.Told].
 type PSSBudget struct {
 	// Share is the part of a core that the readings may take; 0 means 0.01.
 	Share float64
-	// Largest is the RSS above which a process is never read, for its own
-	// sake; 0 means 64 GiB, about a second under its mmap_lock.
+	// Largest is the RSS above which a process is not read that never was in
+	// pieces; 0 means 64 GiB, about a second under its mmap_lock if all of it is
+	// one mapping.
 	Largest rss.Bytes
 
 	procs []rss.Proc
+	total rss.Bytes // RSS of them all
 	last  map[rss.ProcID]*pssEntry
 	begun bool
 	free  time.Duration // when the cost of the readings so far is paid
+	rate  time.Duration // for 1 GiB, as the node's readings were; 0 before the first
+	told  []error
+}
+
+// PSSAsk is one reading that is due.
+type PSSAsk struct {
+	ID rss.ProcID
+	// Pieces says that it is for [Reader.PSSInPieces], not for [Reader.PSS].
+	Pieces bool
+}
+
+// Read reads in the way that is asked for.
+func (a PSSAsk) Read(r *Reader) (rss.PSS, error) {
+	if a.Pieces {
+		return r.PSSInPieces(a.ID)
+	}
+	return r.PSS(a.ID)
 }
 
 type pssEntry struct {
@@ -44,12 +68,23 @@ type pssEntry struct {
 	failed time.Duration // when the last reading failed
 	bad    bool
 	seen   bool
+
+	walked    time.Duration // by the last reading
+	longest   stretch
+	forbidden bool
+	told      bool
 }
 
 const (
 	// burst is how far readings may run ahead of what they may take, so that
-	// many small processes are read in one go.
-	burst = time.Second
+	// many small processes are read in one go. One that costs more than little
+	// is paid for in full before the next.
+	burst  = time.Second
+	little = 5 * time.Millisecond
+	// crowd is the sum of RSS above which each process is read but seldom,
+	// however much share there is left.
+	crowd  = 50 * rss.GiB
+	seldom = time.Minute
 	// stale is the age at which a process that has not moved counts as if all
 	// of it had; older ones count more, so that each comes round.
 	stale = 2 * time.Minute
@@ -90,7 +125,7 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 	if b.last == nil {
 		b.last = map[rss.ProcID]*pssEntry{}
 	}
-	b.procs = procs
+	b.procs, b.total = procs, 0
 	var all moves
 	var mapped rss.Bytes // by all, now
 	for _, e := range b.last {
@@ -105,6 +140,8 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 		e.seen = true
 		e.own = e.moved(&procs[i])
 		e.now = procs[i]
+		b.total += procs[i].RSS
+		b.forbid(e)
 		if !e.known {
 			e.anon, e.known = procs[i].Anon, true
 		}
@@ -134,11 +171,11 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 	}
 }
 
-// Due returns the process to read now, false where none is due. It is not
-// returned again before Done was called for it.
-func (b *PSSBudget) Due(now time.Duration) (rss.ProcID, bool) {
+// Due returns the process to read now and how, false where none is due. It is
+// not returned again before Done was called for it.
+func (b *PSSBudget) Due(now time.Duration) (PSSAsk, bool) {
 	if b.begun && now < b.free {
-		return rss.ProcID{}, false
+		return PSSAsk{}, false
 	}
 	var best *rss.Proc
 	var most rss.Bytes
@@ -149,28 +186,26 @@ func (b *PSSBudget) Due(now time.Duration) (rss.ProcID, bool) {
 		}
 	}
 	if best == nil {
-		return rss.ProcID{}, false
+		return PSSAsk{}, false
 	}
 	e := b.last[best.ID]
 	e.busy, e.asked = true, moves{}
-	return best.ID, true
+	return PSSAsk{ID: best.ID, Pieces: b.hold(e, best.RSS) > longestHold}, true
 }
 
 // score is how many bytes a reading of p may correct, 0 where p must not or
 // need not be read.
 func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 	e := b.last[p.ID]
-	largest := b.Largest
-	if largest == 0 {
-		largest = 64 * rss.GiB
-	}
 	switch {
-	case e == nil || e.busy || p.RSS == 0 || p.RSS > largest:
+	case e == nil || e.busy || p.RSS == 0 || e.forbidden:
 		return 0
 	case e.bad && now < e.failed+retry:
 		return 0
 	case e.pss == nil:
 		return 2 * p.RSS
+	case now < e.pss.At+seldom && b.total > crowd:
+		return 0
 	}
 	moved := p.RSS.Sub(e.pss.RSS) + e.pss.RSS.Sub(p.RSS) +
 		min(e.moves.loose, p.RSS.Sub(e.pss.PSS)) + min(e.moves.joined+e.moves.born, e.pss.PSS)/2
@@ -181,9 +216,9 @@ func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 	return moved + p.RSS.Scale(age)
 }
 
-// Done says what the reading of a process brought and starts the pause that
+// Done says what the reading that was due brought and starts the pause that
 // pays for it. now becomes the reading's At.
-func (b *PSSBudget) Done(id rss.ProcID, pss rss.PSS, err error, now time.Duration) {
+func (b *PSSBudget) Done(ask PSSAsk, pss rss.PSS, err error, now time.Duration) {
 	share := b.Share
 	if share <= 0 {
 		share = 0.01
@@ -191,8 +226,12 @@ func (b *PSSBudget) Done(id rss.ProcID, pss rss.PSS, err error, now time.Duratio
 	if !b.begun {
 		b.begun, b.free = true, now-burst
 	}
-	b.free = max(b.free, now-burst) + time.Duration(float64(pss.Cost)/share)
-	e := b.last[id]
+	ahead := burst
+	if pss.Cost > little {
+		ahead = 0
+	}
+	b.free = max(b.free, now-ahead) + time.Duration(float64(pss.Cost)/share)
+	e := b.last[ask.ID]
 	if e == nil {
 		return
 	}
@@ -203,6 +242,12 @@ func (b *PSSBudget) Done(id rss.ProcID, pss rss.PSS, err error, now time.Duratio
 	}
 	pss.At = now
 	e.pss, e.moves, e.known = &pss, e.asked, false
+	e.walked = walked(&pss, ask.Pieces)
+	b.learn(pss.RSS, e.walked)
+	if ask.Pieces {
+		e.longest = stretch{pss.Held, pss.RSS}
+		b.forbid(e)
+	}
 }
 
 // Attach hangs the last reading of each process on it, whatever its age, with

@@ -26,9 +26,9 @@ func TestBudgetShare(t *testing.T) {
 	end := 10 * time.Minute
 	for now := time.Duration(0); now < end; now += 100 * time.Millisecond {
 		b.Update(procs)
-		for id, ok := b.Due(now); ok; id, ok = b.Due(now) {
+		for ask, ok := b.Due(now); ok; ask, ok = b.Due(now) {
 			spent += cost
-			b.Done(id, rss.PSS{PSS: rss.GiB / 2, RSS: rss.GiB, Cost: cost}, nil, now)
+			b.Done(ask, rss.PSS{PSS: rss.GiB / 2, RSS: rss.GiB, Cost: cost}, nil, now)
 		}
 	}
 	if share := float64(spent) / float64(end); share > 0.0105 || share < 0.008 {
@@ -50,8 +50,8 @@ func TestBudgetSmallOnesAtOnce(t *testing.T) {
 	}
 	b.Update(procs)
 	n, now := 0, time.Hour
-	for id, ok := b.Due(now); ok; id, ok = b.Due(now) {
-		b.Done(id, rss.PSS{PSS: rss.MiB, RSS: rss.MiB, Cost: 10 * time.Microsecond}, nil, now)
+	for ask, ok := b.Due(now); ok; ask, ok = b.Due(now) {
+		b.Done(ask, rss.PSS{PSS: rss.MiB, RSS: rss.MiB, Cost: 10 * time.Microsecond}, nil, now)
 		n++
 	}
 	if n != 64 {
@@ -65,11 +65,11 @@ func TestBudgetOrder(t *testing.T) {
 	b.Update(procs)
 	done := func(want int, now time.Duration, err error) {
 		t.Helper()
-		id, ok := b.Due(now)
-		if !ok || id.PID != want {
-			t.Fatalf("due: %v, %v; want %d", id, ok, want)
+		ask, ok := b.Due(now)
+		if !ok || ask.ID.PID != want {
+			t.Fatalf("due: %v, %v; want %d", ask, ok, want)
 		}
-		b.Done(id, rss.PSS{PSS: 1, RSS: find(procs, want).RSS, Cost: time.Nanosecond}, err, now)
+		b.Done(ask, rss.PSS{PSS: 1, RSS: find(procs, want).RSS, Cost: time.Nanosecond}, err, now)
 	}
 	done(2, 0, nil)
 	done(1, 0, nil)
@@ -87,8 +87,8 @@ func TestBudgetOrder(t *testing.T) {
 
 	t.Run("never two at once", func(t *testing.T) {
 		b.Update([]rss.Proc{proc(9, rss.GiB)})
-		if id, ok := b.Due(time.Hour); !ok || id.PID != 9 {
-			t.Fatal(id, ok)
+		if ask, ok := b.Due(time.Hour); !ok || ask.ID.PID != 9 {
+			t.Fatal(ask, ok)
 		}
 		if id, ok := b.Due(time.Hour); ok {
 			t.Fatal(id)
@@ -104,10 +104,10 @@ func TestBudgetOthersMove(t *testing.T) {
 	third := proc(3, 100*rss.MiB)
 	third.File = third.RSS
 	read := func(now time.Duration) (pids []int) {
-		for id, ok := b.Due(now); ok && len(pids) < 10; id, ok = b.Due(now) {
-			p := find([]rss.Proc{still, other, third}, id.PID)
-			b.Done(id, rss.PSS{PSS: p.RSS / 2, RSS: p.RSS, Cost: time.Nanosecond}, nil, now)
-			pids = append(pids, id.PID)
+		for ask, ok := b.Due(now); ok && len(pids) < 10; ask, ok = b.Due(now) {
+			p := find([]rss.Proc{still, other, third}, ask.ID.PID)
+			b.Done(ask, rss.PSS{PSS: p.RSS / 2, RSS: p.RSS, Cost: time.Nanosecond}, nil, now)
+			pids = append(pids, ask.ID.PID)
 		}
 		return pids
 	}

@@ -5,15 +5,20 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 )
 
 func TestCostOfThisProcess(t *testing.T) {
-	began := time.Now()
-	for sum := 0; time.Since(began) < 50*time.Millisecond; sum++ {
-		_ = sum * sum
+	const tick = 10 * time.Millisecond
+	var used unix.Rusage
+	for used.Utime.Nano()+used.Stime.Nano() < int64(3*tick) {
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+			t.Fatal(err)
+		}
 	}
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // a wake-up
 	c, err := CostOf("/proc", os.Getpid())
 	if err != nil {
 		t.Fatal(err)

@@ -14,26 +14,37 @@ import (
 // PSS reads /proc/PID/smaps_rollup (Linux 4.14; ptrace access needed). It
 // costs about 7 to 21 ms for each GiB that is resident, holds the process's
 // mmap_lock for most of that, and waits for it: call it on a side goroutine,
-// as often as a [PSSBudget] allows. At is left 0: the reader has no clock.
+// as often as a [PSSBudget] allows. At is left 0: the reader has no clock. An
+// error comes with the Cost of what was read in vain.
 func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
+	return r.timed(id, "smaps_rollup", func() (rss.PSS, error) { return readRollup(r.proc, id.PID) })
+}
+
+// timed reads a file of a process, tells what that costs, and makes sure that
+// it was that process's.
+func (r *Reader) timed(id rss.ProcID, file string, read func() (rss.PSS, error)) (rss.PSS, error) {
 	// The processor's time, not the clock's: on a busy node a reading waits for
 	// its turn, and costs no more for it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := threadTime()
-	p, err := readRollup(r.proc, id.PID)
+	p, err := read()
+	if err == nil {
+		// The same process has the PID after the reading, so it had it before.
+		var start uint64
+		start, err = StartTime(r.proc, id.PID)
+		if err == nil && id.Start != 0 && start != id.Start {
+			err = errGone
+		}
+	}
+	cost := threadTime() - began
 	if err != nil {
-		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, err)
+		return rss.PSS{Cost: cost}, fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
 	}
-	// The same process has the PID after the reading, so it had it before.
-	start, err := StartTime(r.proc, id.PID)
-	if err != nil {
-		return rss.PSS{}, err
+	p.Cost = cost
+	if p.Held == 0 {
+		p.Held = cost
 	}
-	if id.Start != 0 && start != id.Start {
-		return rss.PSS{}, fmt.Errorf("cannot read smaps_rollup of process %d: %w", id.PID, errGone)
-	}
-	p.Cost = threadTime() - began
 	return p, nil
 }
 

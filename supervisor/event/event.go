@@ -35,7 +35,10 @@ type Limit struct {
 	// UsedMax is above Used where the truth is only known to lie between the
 	// two (PSS between two readings); else it equals Used.
 	UsedMax rss.Bytes `json:"used_max_bytes,omitempty"`
-	Limit   rss.Bytes `json:"limit_bytes"`
+	// Age is how many seconds old the oldest reading of PSS is that Used rests
+	// on; left out where there is none. What was never read is in UsedMax whole.
+	Age   float64   `json:"age_s,omitempty"`
+	Limit rss.Bytes `json:"limit_bytes"`
 	// ETA is the forecast time to the limit in seconds, nil where none is made.
 	ETA *float64 `json:"eta_s"`
 

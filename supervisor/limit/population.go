@@ -2,6 +2,7 @@ package limit
 
 import (
 	"strings"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -73,7 +74,7 @@ func (s *Set) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps) 
 // stepSum adds up the processes that descend from slurmstepd by parent now: the
 // batch shell, ourselves and the other tasks of the step are in, orphans are
 // out.
-func (s *Set) stepSum(sample *rss.Sample, acc event.Accounting) (low, high rss.Bytes) {
+func (s *Set) stepSum(sample *rss.Sample, e *event.Limit) {
 	procs := make(map[int]*rss.Proc, len(sample.Procs)+len(sample.Extra))
 	for _, list := range [][]rss.Proc{sample.Procs, sample.Extra} {
 		for i := range list {
@@ -83,10 +84,10 @@ func (s *Set) stepSum(sample *rss.Sample, acc event.Accounting) (low, high rss.B
 	var sum total
 	for _, p := range procs {
 		if s.counted(p, procs) && p.State != 'Z' {
-			sum.add(p, acc)
+			sum.add(p, e.Accounting)
 		}
 	}
-	return sum.bounds(acc)
+	sum.put(e, sample.Mono)
 }
 
 // counted walks up the parents. Where the way to slurmstepd is broken, because
@@ -110,12 +111,17 @@ func (s *Set) counted(p *rss.Proc, procs map[int]*rss.Proc) bool {
 type total struct {
 	pss   rss.PSSSum
 	bytes rss.Bytes
+	read  bool          // PSS of any
+	first time.Duration // … and when, of the oldest
 }
 
 func (t *total) add(p *rss.Proc, acc event.Accounting) {
 	switch acc {
 	case event.AccountingPSS:
 		t.pss.Add(p)
+		if p.PSS != nil && (!t.read || p.PSS.At < t.first) {
+			t.read, t.first = true, p.PSS.At
+		}
 	case event.AccountingNoShared:
 		t.bytes += p.NoShared()
 	case event.AccountingVirtual:
@@ -125,9 +131,14 @@ func (t *total) add(p *rss.Proc, acc event.Accounting) {
 	}
 }
 
-func (t *total) bounds(acc event.Accounting) (low, high rss.Bytes) {
-	if acc == event.AccountingPSS {
-		return t.pss.Range()
+// put sets what a limit stands at.
+func (t *total) put(e *event.Limit, now time.Duration) {
+	e.Used, e.UsedMax, e.Age = t.bytes, t.bytes, 0
+	if e.Accounting != event.AccountingPSS {
+		return
 	}
-	return t.bytes, t.bytes
+	e.Used, e.UsedMax = t.pss.Range()
+	if t.read {
+		e.Age = max(now-t.first, 0).Seconds()
+	}
 }

@@ -153,12 +153,12 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 		e.Used, e.UsedMax, e.UsedSource = low, high, from
 		return []event.Limit{e}
 	}
-	e.Used, e.UsedMax = s.stepSum(sample, e.Accounting)
+	s.stepSum(sample, &e)
 	e.UsedSource = sumSource[e.Accounting]
 	out := []event.Limit{e}
 	if s.rules.VSizeFactor > 0 {
 		e.Accounting = event.AccountingVirtual
-		e.Used, e.UsedMax = s.stepSum(sample, e.Accounting)
+		s.stepSum(sample, &e)
 		e.Limit = e.Limit.Scale(float64(s.rules.VSizeFactor) / 100)
 		e.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
 		e.UsedSource = sumSource[e.Accounting]
@@ -170,7 +170,7 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 var sumSource = map[event.Accounting]string{
 	event.AccountingRSS:      "VmRSS of /proc/PID/status, summed over the processes",
 	event.AccountingNoShared: "RSS less RssFile and RssShmem of /proc/PID/status, summed over the processes",
-	event.AccountingPSS:      "Pss of /proc/PID/smaps_rollup, summed over the processes",
+	event.AccountingPSS:      "Pss of /proc/PID/smaps_rollup or smaps, summed over the processes",
 	event.AccountingVirtual:  "VmSize of /proc/PID/status, summed over the processes",
 }
 

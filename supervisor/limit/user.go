@@ -107,6 +107,6 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 	for i := range sample.Procs {
 		sum.add(&sample.Procs[i], u.accounting)
 	}
-	e.Used, e.UsedMax = sum.bounds(u.accounting)
+	sum.put(&e, sample.Mono)
 	return []event.Limit{e}
 }
