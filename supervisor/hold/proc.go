@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
@@ -77,12 +78,12 @@ func field(b []byte, key string) []byte {
 }
 
 func readSmall(path string, buf []byte) ([]byte, error) {
-	f, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	defer f.Close()
-	n, err := f.Read(buf)
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
