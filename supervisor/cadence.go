@@ -27,6 +27,11 @@ const (
 	// stoppedPause is the pause at least while all that is summed is stopped,
 	// and its sum with it. It bounds how late growth after SIGCONT is seen.
 	stoppedPause = 250 * time.Millisecond
+	// unstickEvery is how often the holder is looked after, with whatever look
+	// falls within sameWake of that: each wake of an idle process costs more than
+	// what it then does.
+	unstickEvery = time.Second
+	sameWake     = 50 * time.Millisecond
 	// quietShare is the part of a core that fast ticks may take where nothing
 	// was seen that fills what is left within an interval, risingShare where
 	// something was.
@@ -101,6 +106,9 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		rate := w.rate(b).PerSecond(now)
 		fill := policy.Pause(headroom, rate, w.Settings.Interval)
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
+	}
+	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
+		pause = unstick
 	}
 	return max(pause, policy.MinPause)
 }

@@ -80,6 +80,7 @@ func TestNoRateOverAGap(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Limit = 64 * rss.GiB })
 	s.stoppedFor(time.Hour)
 	s.put(theCommand, theHolder, 20*rss.GiB, 0)
+	s.tick()
 	s.full()
 	if got := s.rate(s.user()).PerSecond(s.now()); got != 0 {
 		t.Errorf("rate %v/s", rss.Bytes(got))
@@ -132,5 +133,29 @@ func TestDearTicksAreFewer(t *testing.T) {
 	s.fullAt = s.now()
 	if p := s.pause(s.now()); p > 21*time.Millisecond {
 		t.Errorf("pause %v while a GiB a second fills it, want 10 %% of a core", p)
+	}
+}
+
+// TestHolderIsLookedAfter once a second, whatever the interval, and in a wake of
+// the looks where there is one.
+func TestHolderIsLookedAfter(t *testing.T) {
+	for _, interval := range []time.Duration{100 * time.Millisecond, time.Second, time.Hour} {
+		s := opened(t, func(o *Options) { o.Settings.Interval, o.Settings.Limit = interval, 64*rss.GiB })
+		full, ticks := s.seq, 0
+		const span = 20 * time.Second
+		for end := s.now() + span; s.now() < end; ticks++ {
+			s.later(s.pause(s.now()))
+			s.tick()
+		}
+		if n := s.holder.unstuck; n < 19 || n > 21 {
+			t.Errorf("interval %v: %d times in %v", interval, n, span)
+		}
+		most := max(int(span/interval), 20) + 2
+		if ticks > most {
+			t.Errorf("interval %v: %d wakes in %v, want %d at most", interval, ticks, span, most)
+		}
+		if n, most := s.seq-full, uint64(span/interval)+2; n > most {
+			t.Errorf("interval %v: %d looks in full, want %d at most", interval, n, most)
+		}
 	}
 }

@@ -14,8 +14,6 @@ import (
 // loop runs until the command has ended.
 func (w *watcher) loop() {
 	timer := time.NewTimer(w.sleep(w.pause(w.now())))
-	unstick := time.NewTicker(time.Second)
-	defer unstick.Stop()
 	for {
 		select {
 		case e := <-w.Link.Exited():
@@ -31,11 +29,6 @@ func (w *watcher) loop() {
 				w.end(nil)
 			}
 			return
-		case <-unstick.C:
-			if err := w.Link.Unstick(); err != nil {
-				w.fault("holder", err)
-			}
-			continue
 		case a := <-w.asked:
 			w.answered(a)
 		case r := <-w.programs.Ended():
@@ -74,8 +67,17 @@ func (w *watcher) loop() {
 func (w *watcher) tick() {
 	faultPoint()
 	now := w.look()
-	if w.watched < 0 || now-w.fullAt >= w.fullPause(now) {
+	if now-w.unstuckAt >= unstickEvery-sameWake {
+		w.unstuckAt = now
+		if err := w.Link.Unstick(); err != nil {
+			w.fault("holder", err)
+		}
+	}
+	if now-w.fullAt >= w.fullPause(now) {
 		w.full()
+		return
+	}
+	if w.watched < 0 {
 		return
 	}
 	b := &w.readings[w.watched]

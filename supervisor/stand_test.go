@@ -34,6 +34,7 @@ type fakeHolder struct {
 	exited    chan hold.Exit
 	gone      chan struct{}
 	overrides []int
+	unstuck   int
 }
 
 func (h *fakeHolder) Begin() hold.Begin        { return h.begin }
@@ -44,7 +45,10 @@ func (h *fakeHolder) Override(status int) error {
 	h.overrides = append(h.overrides, status)
 	return nil
 }
-func (h *fakeHolder) Unstick() error            { return nil }
+func (h *fakeHolder) Unstick() error {
+	h.unstuck++
+	return nil
+}
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
 // lines keeps what was said for people.

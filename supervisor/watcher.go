@@ -85,14 +85,16 @@ type watcher struct {
 	fastCost rss.Meter     // what a fast look takes
 	sampleAt time.Duration // when a sample event was written last
 	oursAt   time.Duration // when what we cost was measured last
-	holder   int           // its PID, 0 where we attached
-	dropped  uint64        // events lost since the last sample event that was not
-	rates    map[limitID]*policy.Rate
-	said     []action.Said // by loaders, since the action in flight looked last
-	flight   *inFlight
-	programs *programs
-	workers  workforce
-	sum      summary
+	// unstuckAt is when the holder was looked after last.
+	unstuckAt time.Duration
+	holder    int    // its PID, 0 where we attached
+	dropped   uint64 // events lost since the last sample event that was not
+	rates     map[limitID]*policy.Rate
+	said      []action.Said // by loaders, since the action in flight looked last
+	flight    *inFlight
+	programs  *programs
+	workers   workforce
+	sum       summary
 }
 
 // limitID tells one limit from the others over time: a cgroup limit may stand
