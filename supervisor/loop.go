@@ -15,6 +15,7 @@ import (
 func (w *watcher) loop() {
 	timer := time.NewTimer(w.sleep(w.pause(w.now())))
 	for {
+		w.aim()
 		select {
 		case e := <-w.Link.Exited():
 			w.end(&e)
@@ -50,6 +51,9 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case <-w.guard.woken():
+			w.guard.armed = 0 // it tells once
+			w.tick()
 		case got := <-w.pss.arrived():
 			w.pss.take(w.now(), got)
 			if !w.straddles() || w.pss.busy {

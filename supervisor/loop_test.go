@@ -97,7 +97,12 @@ func TestPause(t *testing.T) {
 		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
 		{"near a rung", 130 * rss.MiB, far, policy.MinPause, 20 * time.Millisecond},
 		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, policy.MinPause, busyPause},
-		{"… for long", 32 * rss.GiB, func(s *stand) { s.later(time.Minute); s.tick(); s.full(); s.flight = &inFlight{began: s.now() - time.Minute} },
+		{"… for long", 32 * rss.GiB, func(s *stand) {
+			s.later(time.Minute)
+			s.tick()
+			s.full()
+			s.flight = &inFlight{began: s.now() - time.Minute}
+		},
 			busyPause + 1, busiest},
 		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, policy.MinPause, policy.MinPause},
 	} {

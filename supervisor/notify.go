@@ -63,13 +63,18 @@ func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 			if _, err := unix.Read(fd, buf); err != nil && err != unix.EINTR {
 				return
 			}
-			select {
-			case n.wake <- struct{}{}:
-			default:
-			}
+			n.tell()
 		}
 	}()
 	return n, nil
+}
+
+// tell wakes the loop. What it was told and has not looked at yet counts once.
+func (n *notifier) tell() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
 }
 
 // woken is the channel to wait on; nil, which never yields, without a notifier.

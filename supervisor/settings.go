@@ -38,6 +38,9 @@ type Settings struct {
 	// TrimPrivate adds read-only private file mappings to what workers trim.
 	TrimPrivate bool `json:"trim_private,omitempty"`
 
+	// GuardCgroup puts the tree into a cgroup of ours, where that is possible.
+	GuardCgroup bool `json:"guard_cgroup,omitempty"`
+
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`
 

@@ -142,6 +142,7 @@ func (w *watcher) end(exit *hold.Exit) {
 			run.OOMKills = max(run.OOMKills, k.OOMKill)
 		}
 	}
+	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:
 	case exit.Signal != 0:

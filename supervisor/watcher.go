@@ -69,6 +69,7 @@ type watcher struct {
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
+	guard   *guard        // nil without --guard-cgroup, or where that cannot be had
 	stream  *event.Stream // nil without --events
 	voice   *voice
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
@@ -212,6 +213,7 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, text := range s.Warnings {
 		w.fault("start", &said{text})
 	}
+	w.enterGuard()
 	w.full()
 	w.askScontrol()
 }

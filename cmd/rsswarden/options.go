@@ -69,6 +69,9 @@ var runOptions = []option{
 		s.Loader = v[0] == "auto"
 		return oneOf(v[0], "auto", "off")
 	}},
+	{"guard-cgroup", config.Truth, "", "", "have cgroup v1 wake us, from a cgroup of our own", "true", func(s *supervisor.Settings, v []string) error {
+		return setTruth(&s.GuardCgroup, v[0])
+	}},
 	{"stop-status", config.Text, "137", "N", "exit status when a stop rule ended it", "85", setStopStatus},
 	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)

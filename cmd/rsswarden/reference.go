@@ -54,9 +54,14 @@ var about = map[string]string{
 		"signal; goes with worker-match.",
 	"worker-match": "Which processes those are: a regular expression over the command line, of the\n" +
 		"form of https://pkg.go.dev/regexp/syntax.",
-	"quiet":       "Say nothing on stderr.",
-	"log-format":  "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
-	"loader":      "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
+	"quiet":      "Say nothing on stderr.",
+	"log-format": "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
+	"loader":     "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
+	"guard-cgroup": "On cgroup v1, where the directory of the task is yours (Slurm before 23.11): run\n" +
+		"the command in a cgroup below it, and have the kernel wake the watcher when it\n" +
+		"has grown up to the next rule. Slurm's limits and MaxRSS stay. A kernel OOM kill\n" +
+		"does not mark the job OUT_OF_MEMORY any more, and after a SIGKILL to the whole\n" +
+		"job its empty cgroup directories stay on the node.",
 	"stop-status": "Exit status when a rule with the action stop ended the command.",
 	"grace":       "Time between TERM and KILL when such a rule fires.",
 }

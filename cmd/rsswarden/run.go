@@ -18,10 +18,9 @@ import (
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
-const runNotes = `SIZE is as in sbatch --mem: 3000 and 3000M are MiB, 3G is GiB; or a share: 90%.
-RULE is [LIMIT ]WHEN:ACTION, as 'slurm 85%:trim'; WHEN is N%, free<SIZE or
-eta<DURATION; ACTION warn, trim, recycle, gc, signal=SIG, exec=COMMAND or stop.
-RSSWARDEN_LIMIT=3G does as --limit 3G, and so for each; see /etc/rsswarden.toml.
+const runNotes = `SIZE as in sbatch --mem (3000 is MiB, 3G GiB) or 90%. RULE is [LIMIT ]N%:ACTION,
+or free<SIZE or eta<DURATION for N%; ACTION warn, trim, recycle, gc, signal=SIG,
+exec=COMMAND or stop. RSSWARDEN_LIMIT=3G is --limit 3G; see /etc/rsswarden.toml.
 `
 
 func runCommand(p process, status *int) *cli.Command {
@@ -80,6 +79,10 @@ func start(p process, s supervisor.Settings) (int, error) {
 	told.Command = clipped(s.Command)
 	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
+	if s.GuardCgroup {
+		// Most often the watcher has done it.
+		_ = supervisor.RemoveGuard(os.Getpid())
+	}
 	if s.Dir != "" {
 		// The watcher may have been killed; what it left behind is small, and
 		// the next run sweeps it where this fails.

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,12 @@ func (s *Set) assume() event.Accounting {
 			return ""
 		}
 	}
-	if s.path != nil && strings.HasPrefix(filepath.Base(s.path.Levels[0].Dir), "task_") {
+	if s.path != nil && slices.ContainsFunc(s.path.Levels, ofTask) {
 		acc = event.AccountingCgroup
 	}
 	return acc
 }
+
+// ofTask says that a level is the directory of a task. It need not be the leaf:
+// its user may have made one below it.
+func ofTask(l *cgroup.Level) bool { return strings.HasPrefix(filepath.Base(l.Dir), "task_") }
