@@ -4,7 +4,8 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# Without the tag the cli package links a Markdown parser, 0.4 ms at each start.
+GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.version=$(VERSION)'
 
 .PHONY: help build install demo test check bench endurance fuzz clean
 

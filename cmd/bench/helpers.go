@@ -49,7 +49,7 @@ func (b *bench) build() error {
 		return err
 	}
 	b.program = b.path("rsswarden")
-	cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program, "./cmd/rsswarden")
+	cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", b.program, "./cmd/rsswarden")
 	cmd.Dir = b.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot build rsswarden: %w\n%s", err, out)

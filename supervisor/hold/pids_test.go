@@ -107,3 +107,47 @@ func TestNoRoomForTwo(t *testing.T) {
 		os.Remove(file)
 	}
 }
+
+// TestNoRoomForTheUser: RLIMIT_NPROC counts all tasks of a user, wherever they
+// are; root is spared, and so is not one to try it with.
+func TestNoRoomForTheUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("to be another user needs root")
+	}
+	const user = 64123 // nobody else's
+	dir, err := os.MkdirTemp("", "hold-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	program, file := filepath.Join(dir, "held"), filepath.Join(dir, "twin")
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for limit, child := range map[string]bool{"4": false, "20": false, "100": true, "unlimited": true} {
+		how := "--"
+		if child {
+			how = "{}" // a config, which the holder reads
+		}
+		cmd := exec.Command("bash", "-c", "ulimit -u "+limit+`; exec "$@"`, "sh", program, "run", how, "sh", "-c", `echo $PPID >"$0"`, file)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if s := waitStatus(t, cmd); s.ExitStatus() != 0 {
+			t.Errorf("ulimit -u %s: %v", limit, s)
+		}
+		parent := strings.TrimSpace(read(file))
+		if (parent == strconv.Itoa(cmd.Process.Pid)) != child {
+			t.Errorf("ulimit -u %s: started by %s, the holder was %d; want a child of it: %v", limit, parent, cmd.Process.Pid, child)
+		}
+		os.Remove(file)
+	}
+}

@@ -100,7 +100,7 @@ static const char *missing(void) {
 	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return "address space (ulimit -v)";
 	if (summed()) return "virtual memory, which Slurm sums (VSizeFactor)";
 	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return "data (ulimit -d)";
-	if (!tasks()) return "processes and threads (ulimit -u, pids.max)";
+	if (!hold_tasks(2 * ROOM_TASKS) && !tasks()) return "processes and threads (ulimit -u, pids.max)";
 	return NULL;
 }
 

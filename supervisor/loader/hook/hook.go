@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"sync"
 )
 
 //go:embed sitecustomize.py _rsswarden/*.py
@@ -27,13 +28,20 @@ type File struct {
 }
 
 // Files returns every file of the hook in the order of their names.
-func Files() []File { return all }
+func Files() []File {
+	all, _ := once()
+	return all
+}
 
 // Hash names the content of all files: equal hashes, equal hooks. It is 16
 // hexadecimal digits of SHA-256.
-func Hash() string { return hash }
+func Hash() string {
+	_, hash := once()
+	return hash
+}
 
-var all, hash = load()
+// once reads them where they are needed: not in a watcher.
+var once = sync.OnceValues(load)
 
 func load() ([]File, string) {
 	var list []File
