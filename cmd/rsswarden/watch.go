@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -14,10 +15,16 @@ import (
 // for 64 processes, and with the usual 100 it would be let grow to 4 first.
 const heapGrowth = 50
 
+// processors is how many threads of the watcher run Go at a time. One loop does
+// the work; what hangs or reads PSS is beside it. On a node of 128 CPUs the
+// runtime would keep caches, and collect garbage, for as many.
+const processors = 2
+
 // watch is the watcher: what the holder starts beside the user's command. Its
 // exit status tells nobody anything.
 func watch(p process) int {
 	debug.SetGCPercent(heapGrowth)
+	runtime.GOMAXPROCS(processors)
 	link, err := hold.OpenLink()
 	if err != nil {
 		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", watcherCommand, err))

@@ -12,7 +12,7 @@ import (
 // goes without stat and status being read: its sizes are the same, and how its
 // RSS is made up, its name or its state can have changed. The two cost ten
 // times what a kept statm does.
-const reread = 8
+const reread = 16
 
 // members reads every process of the tree.
 func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {

@@ -81,8 +81,13 @@ func readBegin(fd int) (Begin, error) {
 	if !waitReadable(fd, beginWait) {
 		return Begin{}, errors.New("cannot read begin message: none came")
 	}
-	buf := make([]byte, maxBegin)
-	n, err := unix.Read(fd, buf)
+	// Its size first: room for the largest would stay with this process.
+	n, _, err := unix.Recvfrom(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
+	if err != nil {
+		return Begin{}, fmt.Errorf("cannot read begin message: %w", err)
+	}
+	buf := make([]byte, min(n, maxBegin))
+	n, err = unix.Read(fd, buf)
 	if err != nil {
 		return Begin{}, fmt.Errorf("cannot read begin message: %w", err)
 	}

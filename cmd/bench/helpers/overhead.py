@@ -33,9 +33,10 @@ def timed(shared):
             try:
                 return function(*arguments)
             finally:
+                took = time.perf_counter_ns() - began
                 at = os.getpid() % SLOTS * 8
                 was, = struct.unpack_from("q", shared, at)
-                struct.pack_into("q", shared, at, was + time.perf_counter_ns() - began)
+                struct.pack_into("q", shared, at, was + took)
         return inner
 
     for owner, names in (

@@ -72,6 +72,7 @@ class Recycler:
         self.began = 0.0  # when the call under way began
         self.why = None  # no more is begun, and why
         self.held = None  # requests that wait for the next epoch, where the loader can do it there alone
+        self.rest = 0.0  # until when there is nothing to be done at a batch
         self.empty = set()  # worker ids that have no worker: a replacement could not be started
 
     def poll(self, iterator):
