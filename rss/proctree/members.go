@@ -115,17 +115,18 @@ func (r *Reader) keep(e *entry) {
 
 // statm reads the sizes of one process of the tree.
 func (r *Reader) statm(e *entry) (statm, error) {
-	var b []byte
-	var err error
-	if e.fd > 0 {
-		b, err = pread(e.fd-1, r.f.buf)
-	} else {
-		b, err = r.f.read(e.pid, "statm")
-	}
+	b, err := r.readStatm(e)
 	if err != nil {
 		return statm{}, err
 	}
 	return parseStatm(b)
+}
+
+func (r *Reader) readStatm(e *entry) ([]byte, error) {
+	if e.fd > 0 {
+		return pread(e.fd-1, r.f.buf)
+	}
+	return r.f.read(e.pid, "statm")
 }
 
 func (r *Reader) sortTree(procs []rss.Proc) {

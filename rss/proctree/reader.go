@@ -99,9 +99,13 @@ func (r *Reader) SumRSS() (rss.Bytes, error) {
 		if e.proc.RSS == 0 {
 			continue
 		}
-		m, err := r.statm(e)
+		var n rss.Bytes
+		b, err := r.readStatm(e)
 		if err == nil {
-			sum += m.resident
+			n, err = parseResident(b)
+		}
+		if err == nil {
+			sum += n
 		} else if !Vanished(err) && failed == nil {
 			failed = fmt.Errorf("cannot read statm of process %d: %w", e.pid, err)
 		}

@@ -101,6 +101,20 @@ func parseStatm(b []byte) (statm, error) {
 	return statm{pages[0], pages[1], pages[2]}, nil
 }
 
+// parseResident reads the second field of /proc/PID/statm alone.
+func parseResident(b []byte) (rss.Bytes, error) {
+	first := bytes.IndexByte(b, ' ')
+	if first < 0 {
+		return 0, errMalformed
+	}
+	w, _ := field(b[first:])
+	n, ok := number(w)
+	if !ok {
+		return 0, errMalformed
+	}
+	return rss.Bytes(n) * pageSize, nil
+}
+
 // status is what the tree needs of /proc/PID/status, in bytes.
 type status struct {
 	rss, anon, file, shmem, virtual rss.Bytes

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,6 +47,14 @@ func TestParseStatm(t *testing.T) {
 	for _, in := range []string{"", "1", "1 2", "a b c", "1 2 x"} {
 		if _, err := parseStatm([]byte(in)); err == nil {
 			t.Errorf("%q: no error", in)
+		}
+	}
+	if n, err := parseResident([]byte("985 775 710 193 0 109 0\n")); err != nil || n != 775*pageSize {
+		t.Errorf("resident %v, %v", n, err)
+	}
+	for _, in := range []string{"", "1", "1 ", "1 x", " "} {
+		if _, err := parseResident([]byte(in)); err == nil {
+			t.Errorf("resident of %q: no error", in)
 		}
 	}
 }
@@ -115,8 +124,14 @@ func FuzzParseStat(f *testing.F) {
 func FuzzParseStatm(f *testing.F) {
 	f.Add([]byte("1 2 3 4 5 6 7"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := parseStatm(b); err == nil && len(b) < 5 {
+		m, err := parseStatm(b)
+		if err == nil && len(b) < 5 {
 			t.Errorf("three fields from %q", b)
+		}
+		// The kernel begins with a number.
+		if n, err2 := parseResident(b); err == nil && b[0] > ' ' && bytes.IndexByte(b, ' ') >= 0 &&
+			!bytes.ContainsAny(b, "\t\n") && (err2 != nil || n != m.resident) {
+			t.Errorf("resident %v, %v and %v from %q", n, err2, m.resident, b)
 		}
 	})
 }
