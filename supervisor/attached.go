@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
@@ -151,5 +152,5 @@ func (w *watcher) lastWords(ended bool) string {
 	case w.Attached.Job != "":
 		text = " has no process left on this node"
 	}
-	return what + text + "; watched for " + short(w.now())
+	return what + text + "; watched for " + short(time.Since(w.started))
 }

@@ -129,16 +129,19 @@ func (w *watcher) fastFloor(b *event.Limit, headroom rss.Bytes, perSecond float6
 // allStopped says that no process can grow before SIGCONT: job control,
 // scontrol suspend, a debugger.
 func allStopped(procs ...[]rss.Proc) bool {
+	stopped := false
 	for _, list := range procs {
 		for i := range list {
 			switch list[i].State {
-			case 'T', 't', 'Z', 'X':
+			case 'T', 't':
+				stopped = true
+			case 'Z', 'X':
 			default:
 				return false
 			}
 		}
 	}
-	return true
+	return stopped
 }
 
 // growing is the reading whose growth counts between two full looks. One

@@ -3,6 +3,8 @@ package supervisor
 import (
 	"fmt"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // asleep is how late the loop may be before that counts as time in which it did
@@ -29,6 +31,9 @@ func (c *clock) now() time.Duration {
 		c.gap += late
 		c.due = since
 	}
+	if c.due != 0 {
+		c.due = max(c.due, since) // it runs: a long look is no gap
+	}
 	return since - c.lost
 }
 
@@ -48,7 +53,10 @@ func (w *watcher) look() time.Duration {
 	for _, r := range w.rates {
 		r.Skip()
 	}
-	w.fault("watcher", &said{fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))})
+	w.endAskedAt = 0 // the job's end has moved if the job was suspended
+	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0
+	w.voice.say(now, "gap", text)
+	w.put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
 	return now
 }

@@ -38,6 +38,28 @@ func TestClock(t *testing.T) {
 	})
 }
 
+// TestSlowLookIsNoGap: a look that takes seconds on a thrashing node ran all the
+// time, and time does not go back in it.
+func TestSlowLookIsNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock{started: time.Now()}
+		c.sleep(time.Second)
+		time.Sleep(time.Second)
+		last := c.now()
+		for range 20 {
+			time.Sleep(asleep * 9 / 10)
+			now := c.now()
+			if now != last+asleep*9/10 {
+				t.Fatalf("%v after %v", now, last)
+			}
+			last = now
+		}
+		if c.gap != 0 {
+			t.Errorf("gap %v", c.gap)
+		}
+	})
+}
+
 // stoppedFor is what SIGSTOP and SIGCONT to the watcher do.
 func (s *stand) stoppedFor(d time.Duration) {
 	s.sleep(time.Second)

@@ -226,6 +226,7 @@ func (w *watcher) aim() {
 	}
 	select {
 	case err := <-g.failed:
+		g.armed = 0
 		w.fault(guardPart, err)
 	default:
 	}

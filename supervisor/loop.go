@@ -94,6 +94,9 @@ func (w *watcher) tick() {
 		return
 	}
 	w.rate(b).Add(now, growing(&fast.Limit))
+	if growing(&fast.Limit) != growing(b) {
+		w.stopped = false
+	}
 	b.Used, b.UsedMax, b.Charged = fast.Limit.Used, fast.Limit.UsedMax, fast.Limit.Charged
 	if growing(b) >= next {
 		w.full()

@@ -10,8 +10,8 @@ import (
 )
 
 // stallTrigger asks to be told when some task of the node waited for memory for
-// 50 ms within two seconds. Those two seconds are what an unprivileged process
-// may ask for, and there the kernel looks no more often than without us
+// 50 ms within two seconds: what an unprivileged process may ask for. For it the
+// kernel looks no more often than without us, for root ten times in that window
 // (Documentation/accounting/psi.rst).
 const stallTrigger = "some 50000 2000000\x00"
 
@@ -28,7 +28,7 @@ func newStalled(proc string) (*notifier, error) {
 		}
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EROFS):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot ask %s to tell of stalls: %w", name, err)

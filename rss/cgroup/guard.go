@@ -165,6 +165,14 @@ const removePause = 5 * time.Millisecond
 
 func (g *Guard) remove() error {
 	g.level.Close()
+	// A run inside this one may have been killed and left its own, empty.
+	name := filepath.Base(g.Dir)
+	if kind := strings.LastIndexByte(name, '-') + 1; kind > 0 {
+		below, _ := filepath.Glob(filepath.Join(g.Dir, name[:kind]+"*"))
+		for _, dir := range below {
+			_ = unix.Rmdir(dir)
+		}
+	}
 	if err := unix.Rmdir(g.Dir); err != nil && err != unix.ENOENT {
 		return fmt.Errorf("cannot remove %s: %w", g.Dir, err)
 	}

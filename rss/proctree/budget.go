@@ -22,8 +22,8 @@ import (
 //
 // Where smaps_rollup would hold mmap_lock for more than 50 ms, as far as size
 // tells, a process is read in pieces. Where they have more than 50 GiB together
-// each is read once a minute at most. One of which a single mapping takes more
-// than those 50 ms is left alone: see [PSSBudget.Told].
+// each is read once a minute at most. One of which a single mapping has twice
+// taken more than those 50 ms is left alone: see [PSSBudget.Told].
 type PSSBudget struct {
 	// Share is the part of a core that the readings may take; 0 means 0.01.
 	Share float64
@@ -71,6 +71,7 @@ type pssEntry struct {
 
 	walked    time.Duration // by the last reading
 	longest   stretch
+	longs     int // readings in pieces in a row that held it too long: one may be the node's doing
 	forbidden bool
 	told      bool
 }
@@ -204,7 +205,7 @@ func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 		return 0
 	case e.pss == nil:
 		return 2 * p.RSS
-	case now < e.pss.At+seldom && b.total > crowd:
+	case now < e.pss.At+seldom && (b.total > crowd || e.longs > 0):
 		return 0
 	}
 	moved := p.RSS.Sub(e.pss.RSS) + e.pss.RSS.Sub(p.RSS) +
@@ -246,6 +247,11 @@ func (b *PSSBudget) Done(ask PSSAsk, pss rss.PSS, err error, now time.Duration) 
 	b.learn(pss.RSS, e.walked)
 	if ask.Pieces {
 		e.longest = stretch{pss.Held, pss.RSS}
+		if pss.Held > longestHold {
+			e.longs++
+		} else if e.longs < 2 {
+			e.longs = 0
+		}
 		b.forbid(e)
 	}
 }

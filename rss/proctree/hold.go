@@ -104,7 +104,7 @@ func (b *PSSBudget) forbid(e *pssEntry) {
 		largest = 64 * rss.GiB
 	}
 	long, unread := e.longest.at(size), e.longest.size == 0
-	e.forbidden = long > longestHold || unread && size > largest
+	e.forbidden = long > longestHold && e.longs > 1 || unread && size > largest
 	if !e.forbidden || e.told {
 		return
 	}

@@ -72,7 +72,8 @@ func (r *Reader) member(e *entry) error {
 	if err != nil {
 		return err
 	}
-	if e.read != 0 && r.tick < e.read+reread && m == e.pages {
+	stopped := e.proc.State == 'T' || e.proc.State == 't' // SIGCONT moves nothing yet
+	if e.read != 0 && r.tick < e.read+reread && m == e.pages && !stopped {
 		return nil
 	}
 	if err := r.readAll(e); err != nil {

@@ -61,10 +61,10 @@ static int levels(char *dir, size_t root, long long n) {
 		snprintf(path, sizeof path, "%s/pids.max", dir);
 		long long max = figure(path, 0);
 		size_t length = strlen(dir);
+		if (max < 0 && access(path, F_OK) == 0) return 0;
 		// The root has no limit. One there is that of a container, and of what
 		// stands above it nothing can be seen.
 		if (length <= root) return max < 0;
-		if (max < 0 && access(path, F_OK) == 0) return 0;
 		if (max >= 0 && max != LLONG_MAX) {
 			snprintf(path, sizeof path, "%s/pids.current", dir);
 			long long current = figure(path, 0);
@@ -76,11 +76,21 @@ static int levels(char *dir, size_t root, long long n) {
 	}
 }
 
+// initial says that this is the initial cgroup namespace (PROC_CGROUP_INIT_INO,
+// include/linux/proc_ns.h). In another, names are not those of the directories.
+static int initial(void) {
+	static const char first[] = "cgroup:[4026531835]";
+	char name[64];
+	ssize_t n = readlink("/proc/self/ns/cgroup", name, sizeof name);
+	return n == sizeof first - 1 && memcmp(name, first, sizeof first - 1) == 0;
+}
+
 // cgroups does so for the pids controller, wherever it is mounted.
 static int cgroups(long long n) {
 	static char buf[16 << 10];
 	char dir[PATH_MAX];
 	const char *root = NULL, *name = NULL;
+	if (!initial()) return 0;
 	if (!read_file("/proc/self/cgroup", buf, sizeof buf, 1)) return 0;
 	for (char *line = strtok(buf, "\n"); line != NULL; line = strtok(NULL, "\n")) {
 		char *list = strchr(line, ':'), *path = list == NULL ? NULL : strchr(list + 1, ':');

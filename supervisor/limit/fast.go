@@ -26,16 +26,15 @@ type Fast struct {
 }
 
 const (
-	// statPause is the least time between two readings of memory.stat in fast
-	// ticks: 20 a second.
+	// statPause is the least time between two readings of memory.stat for no
+	// other reason than that usage stands at the limit: 20 a second.
 	statPause = 50 * time.Millisecond
-	// statShare is the part of a core that they may take. The kernel flushes the
+	// statShare is the part of a core that those may take. The kernel flushes the
 	// counters of every CPU for each, which takes milliseconds on large nodes.
 	statShare = 0.02
 )
 
-// statEvery is the least time between two readings of a level's memory.stat in
-// fast ticks.
+// statEvery is the least time between two such readings.
 func (l *level) statEvery() time.Duration {
 	return min(max(statPause, l.statCost.Pause(statShare)), time.Second)
 }
@@ -45,10 +44,11 @@ func (l *level) statEvery() time.Duration {
 // the limit is compared with. It reports false where no limit is binding or
 // the counter cannot be read.
 //
-// memory.stat is read only once usage less what was last seen to be
-// reclaimable reaches threshold, or usage stands at the limit, where memory
-// can turn unreclaimable without usage growing; never more than 20 times a
-// second, and on nodes where a reading is dear no more than 2 % of a core.
+// memory.stat is read once usage less what was last seen to be reclaimable
+// reaches threshold: only it can tell whether a full reading, which costs more,
+// is called for. While usage stands at the limit, where memory can turn
+// unreclaimable without usage growing, it is read 20 times a second at most,
+// and where a reading is dear for no more than 2 % of a core.
 func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
 	f := Fast{Limit: s.fast.limit}
 	switch {
@@ -94,7 +94,7 @@ func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, 
 	}
 	estimate := usage.Sub(l.mem.Reclaimable) + s.fast.extra
 	atLimit := usage.Of(l.last.Max) >= full
-	if (estimate >= threshold || atLimit) && now-l.statAt >= l.statEvery() && s.readMemory(l, now) {
+	if (estimate >= threshold || atLimit && now-l.statAt >= l.statEvery()) && s.readMemory(l, now) {
 		usage, estimate = l.mem.Charged, l.mem.Unreclaimable+s.fast.extra
 		f.Exact = true
 	}

@@ -32,18 +32,19 @@ func TestFastCgroup(t *testing.T) {
 			t.Errorf("%v: %+v", ok, f)
 		}
 	})
-	t.Run("not twice within 50 ms", func(t *testing.T) {
+	t.Run("above the threshold memory.stat is read at once", func(t *testing.T) {
 		set(base.Charged + 60*rss.MiB)
-		f, ok := s.set.Fast(now, threshold, nil)
-		if !ok || f.Exact {
-			t.Errorf("%v: %+v", ok, f)
-		}
-	})
-	t.Run("above the threshold memory.stat is read", func(t *testing.T) {
-		now += 50 * time.Millisecond
 		f, ok := s.set.Fast(now, threshold, nil)
 		if !ok || !f.Exact || f.Limit.Used != base.Used+50*rss.MiB || f.Limit.UsedMax != f.Limit.Used {
 			t.Errorf("%v: used %v, base %v, %+v", ok, f.Limit.Used, base.Used, f)
+		}
+	})
+	t.Run("at the limit not twice within 50 ms", func(t *testing.T) {
+		set(base.Limit)
+		now += 10 * time.Millisecond
+		f, ok := s.set.Fast(now, 2*base.Limit, nil)
+		if !ok || f.Exact {
+			t.Errorf("%v: %+v", ok, f)
 		}
 	})
 	t.Run("at the limit cache may turn into anon unseen", func(t *testing.T) {

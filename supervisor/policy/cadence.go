@@ -38,7 +38,10 @@ type Rate struct {
 // Add takes a reading. Times must not go back; a reading that does is ignored.
 func (r *Rate) Add(at time.Duration, used rss.Bytes) {
 	if !r.seen {
-		r.seen, r.from, r.used, r.at = true, at, used, at
+		r.seen, r.from, r.used = true, at, used
+		if r.fastest == 0 {
+			r.at = at
+		}
 		return
 	}
 	span := at - r.from
@@ -70,6 +73,8 @@ func (r *Rate) PerSecond(at time.Duration) float64 {
 // seen yet is assumed too; it may overshoot by up to 32 MiB:
 //
 //	min(headroom/(2·rate), (headroom+64 MiB)/(2·2 GiB/s))
+//
+// The caller may wait longer where a reading is dear.
 //
 // headroom is what is left before the next rung, see [State.NextRung].
 func Pause(headroom rss.Bytes, perSecond float64, interval time.Duration) time.Duration {

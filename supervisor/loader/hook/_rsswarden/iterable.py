@@ -164,12 +164,12 @@ class Renewal:
 
     def report(self, recycler):
         """Answers the requests; recycler is that of the new workers."""
+        codes = [birth.outcome(process, birth.end(process, 1))["exit"] for process in self._old]  # torch has told them to
         paused = (time.perf_counter() - self._began) * 1e3
         ids = {}
         for number, pid, _ in self._requests:
             ids.setdefault(pid, []).append(number)
-        for process, before, pid in zip(self._old, self._before, recycler.pids):
-            code = birth.outcome(process, birth.end(process, 1))["exit"]  # torch has told it to
+        for process, before, pid, code in zip(self._old, self._before, recycler.pids, codes):
             for number in ids.pop(process.pid, (0,)):
                 self._side.say("recycled", n=recycler.number, id=number, worker=process.pid, new=pid, mode="drain",
                                before=before, after=_rss(pid), pause_ms=paused, exit=code, why=DEFERRED)

@@ -145,9 +145,13 @@ class _Fetch:
     def __get__(self, fetcher, owner=None):
         if fetcher is None:
             return self._method
-        process = _process
-        if process is not None and time.monotonic() < process.rest and process.pid == os.getpid():
-            return types.MethodType(self._method, fetcher)
+        try:
+            process = _process
+            if process is not None and time.monotonic() < process.rest and process.pid == os.getpid():
+                return types.MethodType(self._method, fetcher)
+        except Exception as error:
+            if not _failed(error):
+                raise
         if not _off and _guarded(_before_fetch):
             return types.MethodType(self._watched, fetcher)
         return types.MethodType(self._method, fetcher)
@@ -396,6 +400,8 @@ def _renewal(iterator, loader):
     """Returns what replaces the workers of an iterable dataset before a new epoch, where that was asked for."""
     recycler = _recycler(iterator)
     if recycler is not None:
+        # What was asked for a moment ago would else wait for another epoch.
+        recycler.rest = _here().next = 0.0
         _poll(iterator)
         if not _off and iterable.due(recycler, iterator, loader):
             return iterable.Renewal(recycler, iterator, loader)

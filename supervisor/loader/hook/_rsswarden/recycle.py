@@ -249,9 +249,9 @@ class Recycler:
         return task.pressed > 2  # in the kernel's hands; it owes nothing
 
     def recycled(self, task):
+        outcome = birth.outcome(task.old, task.pressed)  # may wait
         paused = task.paused + time.perf_counter() - self.began
-        self.say("recycled", task, new=task.new.pid, before=task.before, after=task.after, pause_ms=paused * 1e3,
-                 **birth.outcome(task.old, task.pressed))
+        self.say("recycled", task, new=task.new.pid, before=task.before, after=task.after, pause_ms=paused * 1e3, **outcome)
 
     def _drain(self, iterator):
         task = self.task
