@@ -24,7 +24,7 @@ def settle(recycler, iterator):
         elif task is not None and task.mode == "drain":
             recycler.task = None
             recycler.todo.insert(0, (task.number, task.old.pid, task.mode))
-            recycle.unskip(iterator)
+            recycler.unskip(iterator)
     finally:
         task = recycler.task
         if task is not None and task.told:

@@ -12,6 +12,9 @@ drain  gives the worker nothing more, ends it when its batches were handed out,
 
 All of it runs in the trainer, inside its call for the next batch.
 """
+import functools
+import itertools
+import operator
 import os
 import time
 
@@ -37,25 +40,12 @@ class Task:
         self.before = self.after = 0
 
 
-class _Skip:
-    """The cycle of worker ids without one of them. There are others."""
+def _skip(cycle, worker_id):
+    """Returns the cycle of worker ids without one of them. There must be others.
 
-    def __init__(self, cycle, skipped):
-        self.cycle, self.skipped = cycle, skipped
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        worker_id = next(self.cycle)
-        return next(self.cycle) if worker_id == self.skipped else worker_id
-
-
-def unskip(iterator):
-    cycle = iterator._worker_queue_idx_cycle
-    while isinstance(cycle, _Skip):
-        cycle = cycle.cycle
-    iterator._worker_queue_idx_cycle = cycle
+    It is made of C alone: torch runs it, where no guard of ours stands.
+    """
+    return itertools.filterfalse(functools.partial(operator.eq, worker_id), cycle)
 
 
 class Recycler:
@@ -72,6 +62,7 @@ class Recycler:
         self.began = 0.0  # when the call under way began
         self.why = None  # no more is begun, and why
         self.held = None  # requests that wait for the next epoch, where the loader can do it there alone
+        self.cycles = None  # torch's of worker ids, and the one without a worker that drains
         self.rest = 0.0  # until when there is nothing to be done at a batch
         self.empty = set()  # worker ids that have no worker: a replacement could not be started
 
@@ -121,11 +112,19 @@ class Recycler:
         task.old_queue = iterator._index_queues[worker_id]
         if task.mode == "drain":
             self.task = task
-            unskip(iterator)
-            iterator._worker_queue_idx_cycle = _Skip(iterator._worker_queue_idx_cycle, worker_id)
+            self.unskip(iterator)
+            whole = iterator._worker_queue_idx_cycle
+            self.cycles = whole, _skip(whole, worker_id)
+            iterator._worker_queue_idx_cycle = self.cycles[1]
             self.step(iterator)
         elif self._start(iterator, task):
             self.task = task
+
+    def unskip(self, iterator):
+        """Gives torch its cycle back. A new epoch may have begun another."""
+        if self.cycles is not None and iterator._worker_queue_idx_cycle is self.cycles[1]:
+            iterator._worker_queue_idx_cycle = self.cycles[0]
+        self.cycles = None
 
     def _start(self, iterator, task):
         """Starts the replacement; where the system refuses, recycling stops for good."""
@@ -276,7 +275,7 @@ class Recycler:
         iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
         iterator._workers_status[task.worker_id] = True
         self.task = None
-        unskip(iterator)
+        self.unskip(iterator)
         self._watch(iterator)
         self.recycled(task)
 
