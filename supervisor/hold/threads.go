@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // spareThreads is how many idle threads the runtime is given before the
@@ -38,22 +36,9 @@ func makeThreads(n int) {
 // threads are the watcher's that have been told to block their signals. The
 // runtime makes one now and then, with many signals open; until it is told,
 // the handler puts back what it gets.
-type threads struct {
-	told  map[int]bool
-	links uint64 // of /proc/self/task: its threads and two
-	looks int
-}
-
-// sameLinks is how many looks are content with the number of threads.
-const sameLinks = 8
+type threads struct{ told map[int]bool }
 
 func (t *threads) mask() {
-	var s unix.Stat_t
-	t.looks++
-	if err := unix.Stat("/proc/self/task", &s); err == nil && uint64(s.Nlink) == t.links && t.looks%sameLinks != 0 {
-		return
-	}
-	t.links = uint64(s.Nlink)
 	names, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return

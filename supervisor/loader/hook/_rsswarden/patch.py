@@ -5,6 +5,7 @@ no frame of ours stands in the program's tracebacks. Each other wrapper calls
 what it wraps with the program's own arguments, once, and outside of any guard;
 what is ours stands before and after it, guarded.
 """
+import functools
 import multiprocessing
 import os
 import time
@@ -159,7 +160,7 @@ class _Fetch:
     def _watched(self, fetcher, index):
         """Fetches with the budget watched between the records of the batch, and after it."""
         data = self._method(fetcher, _guarded(_over, fetcher, index) or index)
-        _watch()
+        _guarded(_watch)
         return data
 
 
@@ -228,16 +229,12 @@ def _over(fetcher, index):
     """Returns the indices of the batch with the budget watched between, or None where they are not read one by one."""
     if type(index) is not list or not fetcher.auto_collation or getattr(fetcher.dataset, "__getitems__", None):
         return None
-    return trim.Watched.over(index, _watch)
+    return trim.Watched.over(index, functools.partial(_guarded, _watch))
 
 
 def _watch():
     if not _off:
-        _guarded(_keep)
-
-
-def _keep():
-    _here().trimmer.budget()
+        _here().trimmer.budget()
 
 
 def _patch_ends(iterator_class):
