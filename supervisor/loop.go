@@ -42,15 +42,13 @@ func (w *watcher) loop() {
 			}
 			w.full()
 		case <-w.pressed.woken():
-			if w.now()-w.fullAt < busyPause {
+			if !w.hinted() {
 				continue
 			}
-			w.full()
 		case <-w.stalled.woken():
-			if w.now()-w.fullAt < busyPause {
+			if !w.hinted() {
 				continue
 			}
-			w.full()
 		case <-w.guard.woken():
 			w.guard.armed = 0 // it tells once
 			w.tick()
@@ -65,6 +63,16 @@ func (w *watcher) loop() {
 		}
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
+}
+
+// hinted takes a full look because the kernel says that memory is short, unless
+// one was taken just now.
+func (w *watcher) hinted() bool {
+	if w.now()-w.fullAt < busyPause {
+		return false
+	}
+	w.full()
+	return true
 }
 
 // tick takes a fast look, and a full one where that is due or called for.

@@ -44,10 +44,7 @@ func newStalled(proc string) (*notifier, error) {
 			case err != nil || p[0].Revents&unix.POLLPRI == 0:
 				return // POLLERR: the trigger is gone
 			}
-			select {
-			case n.wake <- struct{}{}:
-			default:
-			}
+			n.tell()
 		}
 	}()
 	return n, nil
