@@ -18,13 +18,14 @@ const module = "github.com/rsswarden/rsswarden"
 // not listed may import nothing at all.
 var layers = map[string][]string{
 	"cmd/rsswarden": {"*"},
-	"cmd/bench":     {"rss", "rss/proctree", "supervisor/event", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/bench":     {"rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	"rss":                  {},
 	"rss/proctree":         {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
 	"rss/cgroup":           {"rss", "golang.org/x/sys"},
 	"rss/rsstest":          {"rss", "golang.org/x/tools/txtar"},
 	"rss/rsstest/debian13": {},
+	"rss/rsstest/guest":    {},
 
 	"slurm":           {},
 	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian13"},
@@ -32,7 +33,7 @@ var layers = map[string][]string{
 	"supervisor": {
 		"rss", "rss/proctree", "rss/cgroup", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
-		"supervisor/loader", "supervisor/hold",
+		"supervisor/loader", "supervisor/hold", "supervisor/trim",
 	},
 	"supervisor/config":      {"github.com/pelletier/go-toml"},
 	"supervisor/event":       {"rss"},
@@ -42,6 +43,7 @@ var layers = map[string][]string{
 	"supervisor/action":      {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/loader":      {"rss", "supervisor/event", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/loader/hook": {},
+	"supervisor/trim":        {"rss", "supervisor/event", "golang.org/x/sys"},
 
 	"examples":          {},
 	"examples/demo":     {},

@@ -114,6 +114,26 @@ const (
 	ReasonVanished    Reason = "process has ended"
 	ReasonDryRun      Reason = "dry run"
 	ReasonError       Reason = "error"
+
+	// Why a process was not trimmed by ptrace.
+	ReasonOtherUser  Reason = "another user's process"
+	ReasonStranger   Reason = "not a descendant, and Yama allows no other (ptrace_scope 1)"
+	ReasonYama       Reason = "Yama forbids ptrace (ptrace_scope 2 or 3)"
+	ReasonUndumpable Reason = "not dumpable"
+	ReasonTraced     Reason = "traced already"
+	ReasonStopped    Reason = "stopped"
+	ReasonWaiting    Reason = "in uninterruptible sleep"
+	ReasonSeccomp    Reason = "under seccomp filters that rsswarden is not under"
+	ReasonNot64Bit   Reason = "not a 64-bit process"
+	ReasonDevice     Reason = "has a GPU or InfiniBand device open"
+	ReasonIsTrainer  Reason = "the trainer, which only --trim ptrace names"
+	ReasonOurs       Reason = "a process of rsswarden's"
+	ReasonNoSleeper  Reason = "no thread sleeps where it could be borrowed"
+	ReasonCrowded    Reason = "too many threads or mappings"
+	ReasonChanged    Reason = "the mapping has changed"
+	ReasonSignalled  Reason = "a signal came first"
+	ReasonSlow       Reason = "its threads did not stop in time"
+	ReasonGivenUp    Reason = "given up: processes could not be stopped"
 )
 
 // Verdict is what the whole run comes to, in one word.

@@ -26,6 +26,9 @@ type Options struct {
 	KeepFDs []int
 	// Flush is how long an ended command's watcher may take, 2 s when zero.
 	Flush time.Duration
+	// Trim gives a part of a mapping of another process back, on a goroutine of
+	// its own; nil where that is not asked for.
+	Trim func(TrimRequest) TrimAnswer
 	// Log is told, on a goroutine of its own, what failed on our side.
 	Log func(string)
 }

@@ -32,11 +32,14 @@ type circumstances struct {
 	witness       bool // the watcher can testify for this signal
 	seen          bool // and has it pending: the group got it
 	doubtful      bool // what it has pending has served as evidence already
+	overtaken     bool // a SIGCONT, and the group was stopped again since
 }
 
 var (
 	// The kernel sends these to the whole foreground group.
 	fromTerminal = setOf(unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH)
+	// A shell's ^Z, and what stops a background job at the terminal.
+	stopping = setOf(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	// These, at a hangup, to the session leader alone, or to a group.
 	fromHangup = setOf(unix.SIGHUP, unix.SIGCONT)
 	// Our own use of a resource; the command's is counted on its own.
@@ -68,6 +71,11 @@ func judge(a *arrival, c *circumstances) verdict {
 		return toParent
 	case !c.sameGroup:
 		return toCommand
+	case c.overtaken:
+		// A stop signal takes SIGCONT out of what is pending, in the witness
+		// too: what it has not got says nothing, and sent now SIGCONT would
+		// undo the stop.
+		return hasIt
 	case kernel && fromTerminal.has(a.signo):
 		return hasIt
 	case c.witness && c.seen:

@@ -22,6 +22,7 @@ func TestJudge(t *testing.T) {
 	leader := with(func(c *circumstances) { c.leader = true })
 	doubtful := with(func(c *circumstances) { c.witness, c.doubtful = true, true })
 	early := with(func(c *circumstances) { c.early = true })
+	overtaken := with(func(c *circumstances) { c.witness, c.overtaken = true, true })
 	brought := with(func(c *circumstances) { c.early, c.brought = true, true })
 	for _, test := range []struct {
 		name string
@@ -46,6 +47,7 @@ func TestJudge(t *testing.T) {
 		{"hangup to the group", unix.SIGHUP, kernel, 0, seen, hasIt},
 		{"hangup to the group, no witness", unix.SIGHUP, kernel, 0, in, hasIt},
 		{"continue of an orphaned group", unix.SIGCONT, kernel, 0, seen, hasIt},
+		{"continued and stopped again at once", unix.SIGCONT, user, sender, overtaken, hasIt},
 		{"an alarm set before exec", unix.SIGALRM, kernel, 0, in, toCommand},
 		{"our own CPU limit", unix.SIGXCPU, kernel, 0, in, ours},
 		{"SIGXCPU sent", unix.SIGXCPU, user, sender, in, toCommand},

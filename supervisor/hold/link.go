@@ -22,6 +22,7 @@ type Link struct {
 	exited  chan Exit
 	signals chan Signal
 	gone    chan struct{}
+	trimmed chan TrimAnswer
 	closing sync.Once
 	starts  sync.Mutex
 	threads threads
@@ -65,6 +66,7 @@ func OpenLink() (*Link, error) {
 		exited:  make(chan Exit, 1),
 		signals: make(chan Signal, 64),
 		gone:    make(chan struct{}),
+		trimmed: make(chan TrimAnswer, 1),
 	}
 	if l.begin, err = readBegin(fd); err != nil {
 		unix.Close(fd)
@@ -150,10 +152,10 @@ func (l *Link) send(m *message) error {
 	return nil
 }
 
-// Unstick continues a holder that is stopped although the command is not: a
-// parent that waits for the command would wait for ever. It also has threads
-// that the runtime made since block their signals. Call it once a second, from
-// one goroutine.
+// Unstick continues a holder that is stopped although the command is not, which
+// two calls in a row must have seen: a parent that waits for the command would
+// wait for ever. It also has threads that the runtime made since block their
+// signals. Call it once a second, from one goroutine.
 func (l *Link) Unstick() error {
 	l.threads.mask()
 	return l.unstick.check()

@@ -3,7 +3,6 @@ package hold
 import (
 	"os"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +25,7 @@ type holder struct {
 	ctrlZ   bool      // the terminal sent SIGTSTP since the last SIGCONT
 	witness witness
 	watcher watcher
+	trims   trims
 	log     logger
 
 	ended    bool
@@ -46,6 +46,7 @@ func (h *holder) loop() Status {
 	var fds [4]unix.PollFd
 	for {
 		h.reap()
+		h.trims.answer(h)
 		h.watcher.turn(h)
 		if h.ended && h.watcher.done(h) {
 			break
@@ -101,7 +102,7 @@ func (h *holder) timeout() int {
 // it shows one zombie only, always the same.
 func (h *holder) reap() {
 	if !h.ended {
-		if code, status, ok := wait(h.pid, unix.WEXITED); ok {
+		if code, status, ok := takeEnd(h.pid); ok {
 			h.finish(code, status)
 		} else {
 			h.mirrorStop()
@@ -116,7 +117,7 @@ func (h *holder) reap() {
 		if pid <= 0 || code == cldTrapped || code == cldStopped || !h.ended && pid == h.pid {
 			return
 		}
-		code, status, ok := wait(pid, unix.WEXITED)
+		code, status, ok := takeEnd(pid)
 		if !ok {
 			return
 		}
@@ -157,98 +158,6 @@ func (h *holder) mirrorStop() {
 	stopSelf(int(sig), h.pid)
 }
 
-// readSignals takes all that the signalfd has.
-func (h *holder) readSignals() {
-	for {
-		n, err := unix.Read(h.signals, h.info[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n < infoSize {
-			return
-		}
-		for off := 0; off+infoSize <= n; off += infoSize {
-			si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&h.info[off]))
-			early := signalSet(0)
-			if s := int(si.Signo); s >= 1 && s <= 64 {
-				early = h.early & bit(s)
-				h.early &^= early
-			}
-			h.signal(&arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr}, early != 0)
-		}
-	}
-}
-
-// readNoted takes what the handler wrote; signal 0 only wakes us.
-func (h *holder) readNoted() {
-	for {
-		n, err := unix.Read(h.noted, h.records[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n < recordSize {
-			return
-		}
-		for off := 0; off+recordSize <= n; off += recordSize {
-			r := (*record)(unsafe.Pointer(&h.records[off]))
-			if r.signo != 0 {
-				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value}, r.time < h.began)
-			}
-		}
-	}
-}
-
-func (h *holder) signal(a *arrival, early bool) {
-	if h.ended || a.signo < 1 || a.signo > 64 {
-		return
-	}
-	if a.code > 0 {
-		switch unix.Signal(a.signo) {
-		case unix.SIGTSTP:
-			h.ctrlZ = true
-		case unix.SIGCONT:
-			h.ctrlZ = false
-		}
-	}
-	group := unix.Getpgrp()
-	c := circumstances{
-		self:     h.self,
-		watcher:  h.watcher.pid,
-		command:  h.pid,
-		leader:   isLeader(h.self),
-		early:    early,
-		doubtful: h.witness.used.has(a.signo),
-	}
-	if early && h.brought.has(a.signo) {
-		h.brought &^= bit(a.signo)
-		c.brought = true
-	}
-	if g, err := unix.Getpgid(h.pid); err == nil {
-		c.sameGroup = g == group
-	}
-	if h.witness.used.has(a.signo) {
-		// The watcher's answer may be there already.
-		h.late |= h.receive()
-	}
-	// Always asked: whatever becomes of this signal, the bit belongs to it.
-	c.witness, c.seen = h.witness.see(a.signo, group)
-	v := judge(a, &c)
-	if v == ours {
-		return
-	}
-	switch {
-	case v == toCommand:
-		forward(h.pidfd, h.pid, a)
-	case v == toParent && h.parent > 1 && h.parent == os.Getppid():
-		forward(-1, h.parent, a)
-	}
-	m := message{kind: kindSignal, a: int32(a.signo), c: int32(a.pid)}
-	if v == toCommand {
-		m.b = 1
-	}
-	h.send(&m)
-}
-
 // receive handles the watcher's messages and returns the signals it has
 // pending without being asked for them.
 func (h *holder) receive() (unexplained signalSet) {
@@ -278,6 +187,8 @@ func (h *holder) receive() (unexplained signalSet) {
 			h.witness.drained(m.set, m.a)
 		case kindPending:
 			unexplained |= m.set
+		case kindTrim:
+			h.trims.ask(trimRequest(&m))
 		}
 	}
 	return
@@ -296,11 +207,6 @@ func (h *holder) send(m *message) bool {
 	}
 	m.put(&h.packet)
 	return unix.Sendto(h.watcher.link, h.packet[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) == nil
-}
-
-func isLeader(pid int) bool {
-	sid, err := unix.Getsid(0)
-	return err == nil && sid == pid
 }
 
 func pipe() (r, w int, err error) {

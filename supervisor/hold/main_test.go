@@ -61,6 +61,7 @@ type config struct {
 	Override  int
 	NoPidfd   bool // as before Linux 5.3
 	InPlace   bool // Exec instead of Run
+	Trim      bool // the holder traces
 }
 
 func runHolder(arg string, argv []string) {
@@ -78,6 +79,9 @@ func runHolder(arg string, argv []string) {
 	}
 	if c.Watch != "" {
 		o.Watcher = []string{"/proc/self/exe", "watch"}
+	}
+	if c.Trim {
+		o.Trim = tracer()
 	}
 	if c.InPlace {
 		fmt.Fprintln(os.Stderr, "error:", Exec(o.Path, o.Args, o.Env))
@@ -142,6 +146,9 @@ func runWatcher() {
 		say("read %d", p[0])
 	case "leave":
 		os.Exit(0)
+	}
+	if c.Watch == "trim" {
+		go trimAll(l, say)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	for {

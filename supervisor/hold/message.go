@@ -47,6 +47,9 @@ const (
 	kindPending // to the holder: these are pending and not asked for
 	kindSubreaper
 	kindOverride
+	kindTrim    // to the holder
+	kindTrimmed // to the watcher: what came of it
+	kinds
 )
 
 // message is one packet. Begin alone carries bytes (JSON) behind its kind;
@@ -56,9 +59,10 @@ type message struct {
 	a, b int32
 	c    int32
 	set  signalSet
+	trim [6]uint64 // of kindTrim and kindTrimmed
 }
 
-const messageSize = 24
+const messageSize = 72
 
 func (m *message) put(b *[messageSize]byte) {
 	binary.NativeEndian.PutUint32(b[0:], uint32(m.kind))
@@ -66,6 +70,9 @@ func (m *message) put(b *[messageSize]byte) {
 	binary.NativeEndian.PutUint32(b[8:], uint32(m.b))
 	binary.NativeEndian.PutUint32(b[12:], uint32(m.c))
 	binary.NativeEndian.PutUint64(b[16:], uint64(m.set))
+	for i, v := range m.trim {
+		binary.NativeEndian.PutUint64(b[24+8*i:], v)
+	}
 }
 
 var errMessage = errors.New("malformed message")
@@ -79,7 +86,10 @@ func parseMessage(b []byte) (m message, err error) {
 	m.b = int32(binary.NativeEndian.Uint32(b[8:]))
 	m.c = int32(binary.NativeEndian.Uint32(b[12:]))
 	m.set = signalSet(binary.NativeEndian.Uint64(b[16:]))
-	if m.kind <= kindBegin || m.kind > kindOverride {
+	for i := range m.trim {
+		m.trim[i] = binary.NativeEndian.Uint64(b[24+8*i:])
+	}
+	if m.kind <= kindBegin || m.kind >= kinds {
 		return m, errMessage
 	}
 	return m, nil

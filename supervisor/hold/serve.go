@@ -85,6 +85,11 @@ func (l *Link) receive(buf []byte) bool {
 			case l.exited <- Exit{Code: int(m.a), Signal: int(m.b)}:
 			default:
 			}
+		case kindTrimmed:
+			select {
+			case l.trimmed <- trimAnswer(&m):
+			default:
+			}
 		case kindSignal:
 			select {
 			case l.signals <- Signal{Signal: int(m.a), Forwarded: m.b != 0, Sender: int(m.c)}:

@@ -38,6 +38,7 @@ func newHolder(o Options) (*holder, error) {
 	runtime.GOMAXPROCS(2)
 	h.log.open(o.Log)
 	h.watcher.open(h)
+	h.trims.open(o.Trim, func() { wake(h.wake) })
 	makeThreads(spareThreads)
 	return h, nil
 }

@@ -35,10 +35,15 @@ func waitid(idType, id, options int) (si childInfo, ok bool) {
 	}
 }
 
-// wait takes the end of one child, if it has ended.
-func wait(pid, options int) (code, status int32, ok bool) {
-	si, ok := waitid(unix.P_PID, pid, options)
-	return si.code, si.status, ok
+// takeEnd takes the end of one child, if it has ended. A look comes first: while
+// a child is traced by us its stops are offered here too, and are the tracer's.
+func takeEnd(pid int) (code, status int32, ok bool) {
+	si, ok := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	if !ok || si.code >= cldTrapped {
+		return 0, 0, false
+	}
+	waitid(unix.P_PID, pid, unix.WEXITED)
+	return si.code, si.status, true
 }
 
 // peek shows some child that has ended and leaves it a zombie. A stop of a

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -218,6 +220,31 @@ static int given(char **argv) {
 	return 96;
 }
 
+static void exit42(int sig) {
+	(void)sig;
+	_exit(42);
+}
+
+// mapped FILE READY: touches a mapping of FILE and sleeps, over and over; ends
+// with status 42 on SIGUSR1.
+static int mapped(const char *file, const char *ready) {
+	struct stat st;
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0) return 98;
+	const volatile char *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) return 97;
+	signal(SIGUSR1, exit42);
+	FILE *f = fopen(ready, "w");
+	if (f == NULL) return 96;
+	fprintf(f, "%d\n", getpid());
+	fclose(f);
+	for (;;) {
+		for (off_t i = 0; i < st.st_size; i += 4096)
+			if (p[i] != 0) return 95;
+		if (poll(NULL, 0, 2) < 0) return 94;
+	}
+}
+
 int main(int argc, char **argv, char **envp) {
 	if (argc >= 3 && strcmp(argv[1], "count") == 0) return count(argv[2]);
 	if (argc >= 2 && strcmp(argv[1], "job") == 0) return job();
@@ -225,6 +252,7 @@ int main(int argc, char **argv, char **envp) {
 	if (argc >= 3 && strcmp(argv[1], "exit") == 0) return atoi(argv[2]);
 	if (argc >= 3 && strcmp(argv[1], "twin") == 0) return twin(argv[2], envp);
 	if (argc >= 4 && strcmp(argv[1], "orphans") == 0) return orphans(atoi(argv[2]), argv[3]);
+	if (argc >= 4 && strcmp(argv[1], "mapped") == 0) return mapped(argv[2], argv[3]);
 	if (argc >= 3 && strcmp(argv[1], "given") == 0) return given(argv + 2);
 	return 95;
 }

@@ -1,0 +1,161 @@
+// Package guest runs a program on another kernel than this machine's, for
+// tests: as root, where nothing that it sets or breaks is anybody else's.
+//
+//	func TestInGuest(t *testing.T) {
+//		out, exit := guest.Run(t, guest.Options{Binary: guest.TestBinary(t), Args: []string{"-test.run=^TestInside$"}})
+//		…
+//	}
+//
+// The kernel is Debian's for clouds, in a virtual machine of QEMU's that needs
+// no support by the processor: to boot takes three seconds, forty where this
+// machine is busy. .ci/guest gets it and a busybox, and keeps them in the
+// user's cache; the rest of the guest is the file init.
+//
+// The program finds /proc, /sys, /dev, a /tmp in memory, busybox's commands in
+// /bin, and cgroup v2 in /sys/fs/cgroup with its controllers for memory, pids
+// and cpu given to children of the root. There is no network but lo. Users are
+// root, and user with the number 1000.
+package guest
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// packages is what .ci/guest gets: one name a line. Its hash names the folder,
+// there too.
+//
+//go:embed packages
+var packages []byte
+
+// Options says what is run in a guest.
+type Options struct {
+	Binary  string // a static program; it gets the name /guest/program
+	Args    []string
+	Env     []string          // KEY=value, beside PATH, HOME and TMPDIR
+	Files   map[string]string // further files: their paths on this machine by those in the guest
+	DiskMB  int               // size of an empty ext2 at /disk, 0 for none
+	Timeout time.Duration     // of the program, without the boot; three minutes if 0
+}
+
+// Run runs a program in a guest of its own. It returns what came out of it,
+// standard output and error as one, and its exit status, 128 and the signal's
+// number where a signal ended it. It skips the test with the reason where there
+// can be no guest, and fails it where the program did not come to its end.
+func Run(tb testing.TB, o Options) (output string, exit int) {
+	tb.Helper()
+	m := need(tb)
+	for tries := 1; ; tries++ {
+		r, err := m.run(tb.TempDir(), o)
+		switch {
+		case err == nil:
+			return r.output, r.exit
+		case errors.Is(err, errNoBoot) && tries < mostTries:
+			tb.Logf("%v; once more", err)
+		default:
+			tb.Fatalf("%v\nits console:\n%s", err, r.console)
+		}
+	}
+}
+
+// mostTries is how often a guest is booted: on a busy machine a kernel may miss
+// its own clock at the start, and hang.
+const mostTries = 2
+
+// TestBinary builds the tests of the package whose test calls it, as a static
+// program. It skips as [Run] does.
+func TestBinary(tb testing.TB) string {
+	tb.Helper()
+	need(tb)
+	path := filepath.Join(tb.TempDir(), "guest.test")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// Find says why there can be no guest here, or nothing.
+func Find() error {
+	_, err := find()
+	return err
+}
+
+func need(tb testing.TB) *machine {
+	tb.Helper()
+	m, err := find()
+	if err != nil {
+		tb.Skip(err)
+	}
+	return m
+}
+
+// machine is what guests are booted with.
+type machine struct {
+	qemu      string // program
+	dir       string // of the kernel, busybox and modules
+	clock     int    // of this machine's processor, in kHz
+	bootLimit time.Duration
+}
+
+var find = sync.OnceValues(func() (*machine, error) {
+	if runtime.GOARCH != "amd64" {
+		return nil, fmt.Errorf("a guest is of amd64, this machine of %s", runtime.GOARCH)
+	}
+	qemu, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		return nil, fmt.Errorf("a guest needs the package qemu-system-x86: %w", err)
+	}
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"vmlinuz", "busybox", "virtio_mmio.ko", "virtio_blk.ko"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("no kernel for a guest, .ci/guest gets one: %w", err)
+		}
+	}
+	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil, err
+	}
+	clock, err := clockOf(cpuinfo)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{qemu: qemu, dir: dir, clock: clock, bootLimit: 2 * time.Minute}, nil
+})
+
+func folder() (string, error) {
+	if dir := os.Getenv("RSSWARDEN_GUEST"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir() // $XDG_CACHE_HOME, else $HOME/.cache
+	if err != nil {
+		return "", fmt.Errorf("no kernel for a guest: %w", err)
+	}
+	return filepath.Join(cache, "rsswarden-test", "guest-"+fmt.Sprintf("%x", sha256.Sum256(packages))[:12]), nil
+}
+
+var mhz = regexp.MustCompile(`(?m)^cpu MHz\s*:\s*(\d+)\.(\d{3})`)
+
+// clockOf reads the frequency of the processor in kHz.
+func clockOf(cpuinfo []byte) (int, error) {
+	m := mhz.FindSubmatch(cpuinfo)
+	if m == nil {
+		return 0, errors.New("a guest is told the processor's frequency, which /proc/cpuinfo has not")
+	}
+	return strconv.Atoi(string(m[1]) + string(m[2]))
+}

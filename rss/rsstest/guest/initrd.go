@@ -1,0 +1,173 @@
+package guest
+
+import (
+	"bufio"
+	"debug/elf"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// initScript is the first process of a guest.
+//
+//go:embed init
+var initScript string
+
+// writeInitrd writes the file system that a guest starts from, which it keeps
+// in memory.
+func (m *machine) writeInitrd(name, word string, o Options) error {
+	if err := static(o.Binary); err != nil {
+		return err
+	}
+	start, err := startScript(o)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	w := bufio.NewWriterSize(out, 1<<20)
+	a := archive{w: w, seen: map[string]bool{"/": true}}
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/tmp", "/root", "/disk"} {
+		a.folder(dir)
+	}
+	a.text("/init", 0o755, initScript)
+	a.text("/guest/word", 0o644, word+"\n")
+	a.text("/guest/start", 0o644, start)
+	a.text("/etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/tmp:/bin/sh\n")
+	a.text("/etc/group", 0o644, "root:x:0:\nuser:x:1000:\n")
+	a.file("/guest/program", o.Binary)
+	a.file("/bin/busybox", filepath.Join(m.dir, "busybox"))
+	if o.DiskMB > 0 {
+		modules, err := filepath.Glob(filepath.Join(m.dir, "*.ko"))
+		if err != nil {
+			return err
+		}
+		for _, module := range modules {
+			a.file("/guest/"+filepath.Base(module), module)
+		}
+	}
+	for _, to := range slices.Sorted(maps.Keys(o.Files)) {
+		a.file(path.Clean("/"+to), o.Files[to])
+	}
+	a.entry("TRAILER!!!", 0, 0, strings.NewReader(""))
+	return errors.Join(a.err, w.Flush(), out.Close())
+}
+
+// static says what the kernel would not: it calls a program not found whose
+// interpreter is not there.
+func static(name string) error {
+	f, err := elf.Open(name)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0", name)
+		}
+	}
+	return nil
+}
+
+// startScript has init's shell become the program.
+func startScript(o Options) (string, error) {
+	words := append([]string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp"}, o.Env...)
+	for _, e := range o.Env {
+		if strings.IndexByte(e, '=') < 1 {
+			return "", fmt.Errorf("the environment's %q is not KEY=value", e)
+		}
+	}
+	words = append(append(words, "/guest/program"), o.Args...)
+	var b strings.Builder
+	b.WriteString("exec env -i")
+	for _, w := range words {
+		if strings.IndexByte(w, 0) >= 0 {
+			return "", fmt.Errorf("%q holds a zero byte", w)
+		}
+		b.WriteString(" '" + strings.ReplaceAll(w, "'", `'\''`) + "'")
+	}
+	return b.String() + "\n", nil
+}
+
+// archive is a cpio archive of the kind that the kernel unpacks
+// (Documentation/driver-api/early-userspace/buffer-format.rst). All is root's.
+type archive struct {
+	w    io.Writer
+	seen map[string]bool // folders
+	ino  int
+	err  error // the first one
+}
+
+func (a *archive) folder(name string) {
+	if a.seen[name] {
+		return
+	}
+	a.seen[name] = true
+	a.folder(path.Dir(name))
+	a.entry(name, 0o040755, 0, strings.NewReader(""))
+}
+
+func (a *archive) text(name string, perm int, content string) {
+	a.folder(path.Dir(name))
+	a.entry(name, 0o100000|perm, int64(len(content)), strings.NewReader(content))
+}
+
+func (a *archive) file(name, from string) {
+	if a.err != nil {
+		return
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		a.err = err
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		a.err = err
+		return
+	}
+	if !info.Mode().IsRegular() {
+		a.err = fmt.Errorf("%s is no regular file", from)
+		return
+	}
+	// What may be run here may be run there, by every user.
+	perm := 0o644
+	if info.Mode().Perm()&0o111 != 0 {
+		perm = 0o755
+	}
+	a.folder(path.Dir(name))
+	a.entry(name, 0o100000|perm, info.Size(), f)
+}
+
+func (a *archive) entry(name string, mode int, size int64, content io.Reader) {
+	if a.err != nil {
+		return
+	}
+	name = strings.TrimPrefix(name, "/")
+	a.ino++
+	const header = 6 + 13*8
+	_, a.err = fmt.Fprintf(a.w, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00%s",
+		a.ino, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0, name, padding(header+len(name)+1))
+	if a.err != nil {
+		return
+	}
+	if _, a.err = io.CopyN(a.w, content, size); a.err != nil {
+		a.err = fmt.Errorf("cannot copy %s: %w", name, a.err)
+		return
+	}
+	_, a.err = io.WriteString(a.w, padding(int(size%4)))
+}
+
+// padding fills up to a multiple of four.
+func padding(n int) string { return "\x00\x00\x00"[:(4-n%4)%4] }

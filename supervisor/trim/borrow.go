@@ -1,0 +1,139 @@
+package trim
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// borrowed is a thread that makes system calls for us. The rest of its process
+// stands still meanwhile.
+//
+// Its signals are not blocked for that: were we to die, they would stay so. One
+// that comes has the thread stop before it enters our call, and is delivered on
+// its own registers.
+type borrowed struct {
+	s *session
+	t *thread
+	// out: it stands outside of a system call, inside get_signal.
+	out bool
+}
+
+// callPatience bounds a call: dropping pages takes milliseconds, and may wait
+// for somebody who reads the process's mappings.
+const callPatience = time.Second
+
+// The kernel's words for a call that is to be made again (errno.h of the
+// kernel); user space never sees them.
+const (
+	erestartSys    = 512
+	erestartNoHand = 514
+	erestartBlock  = 516
+)
+
+// interrupted says that a system call was left for a stop before its end.
+func interrupted(result int64) bool {
+	switch -result {
+	case erestartSys, erestartNoHand, erestartBlock, int64(unix.EINTR):
+		return true
+	}
+	return false
+}
+
+// lender picks the thread to borrow: one that sleeps in a call from which it
+// may come back without a cause, were we to die in the middle. Most common
+// first: such a thread looks again by itself.
+func (s *session) lender() (*thread, Refusal) {
+	for i := range s.threads {
+		t := &s.threads[i]
+		if t.state != stopped || !t.sleeps {
+			continue
+		}
+		if nr, _, _ := t.regs.call(); lends[nr] && t.atCallInstruction() {
+			return t, None
+		}
+	}
+	return nil, NoSleeper
+}
+
+// advise has the thread drop the range.
+func (b *borrowed) advise(p Piece) Refusal {
+	switch n, r := b.call(unix.SYS_MADVISE, p.Lo, p.Hi-p.Lo, unix.MADV_DONTNEED); {
+	case r != None:
+		return r
+	case n == 0:
+		return None
+	case n == -int64(unix.EINVAL), n == -int64(unix.ENOMEM):
+		return Changed // locked since, or unmapped
+	case n == -int64(unix.EPERM), n == -int64(unix.ENOSYS):
+		return Seccomp
+	}
+	return Failed
+}
+
+// call makes one system call on the thread.
+func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
+	regs := b.t.regs
+	regs.make(nr, a1, a2, a3)
+	if err := setRegisters(b.t.tid, &regs); err != nil {
+		return 0, vanishedOr(err, Failed)
+	}
+	for range 2 { // into the call, out of it
+		if r := b.step(unix.PTRACE_SYSCALL); r != None {
+			return 0, r
+		}
+		if b.out {
+			return 0, Signalled
+		}
+	}
+	if err := getRegisters(b.t.tid, &regs); err != nil {
+		return 0, vanishedOr(err, Failed)
+	}
+	_, result, _ = regs.call()
+	return result, None
+}
+
+// step lets the thread run until it stops again.
+func (b *borrowed) step(request int) Refusal {
+	t := b.t
+	if e := ptrace(request, t.tid, 0, 0); e != 0 {
+		return vanishedOr(e, Failed)
+	}
+	t.state = inCall
+	stop, end, late := b.s.expect(t, time.Now().Add(callPatience))
+	switch {
+	case end:
+		t.state = gone
+		return Vanished
+	case late:
+		return Slow
+	}
+	t.state = stopped
+	b.out = stop != syscallStop
+	if b.out && stop>>8 == 0 {
+		t.deliver = unix.Signal(stop)
+	}
+	return None
+}
+
+// end puts the thread back to where it was. It has to stand in get_signal then:
+// on its way out of there the kernel looks at the registers again, and makes the
+// call that the thread slept in once more.
+func (b *borrowed) end() Refusal {
+	t := b.t
+	if t.state == stopped && !b.out {
+		if e := ptrace(unix.PTRACE_INTERRUPT, t.tid, 0, 0); e != 0 {
+			return vanishedOr(e, Failed)
+		}
+		if r := b.step(unix.PTRACE_CONT); r != None {
+			return r
+		}
+	}
+	if t.state != stopped {
+		return Vanished // or not to be brought back, which release sees
+	}
+	if err := setRegisters(t.tid, &t.regs); err != nil {
+		return vanishedOr(err, Failed)
+	}
+	return None
+}

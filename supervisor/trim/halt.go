@@ -1,0 +1,285 @@
+package trim
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// thread is one thread of the process.
+type thread struct {
+	tid     int
+	state   threadState
+	group   bool        // it was stopped by a signal to the process beside us
+	deliver unix.Signal // it was about to take that one when we were done with it
+	regs    registers   // as it stood, but for what is mended
+	sleeps  bool        // it was in a system call that had not come to its end
+}
+
+type threadState uint8
+
+const (
+	running  threadState = iota // asked to stop
+	stopped                     // in PTRACE_EVENT_STOP, inside get_signal of kernel/signal.c
+	inCall                      // in a system call that we have it make
+	detached                    // let go
+	gone                        // it has ended
+)
+
+// The waits of a stop. A process that shares its processors with others may
+// need a time slice of each before its threads come by a place to stop at.
+const (
+	haltPatience  = 20 * time.Millisecond // for all threads, while those stopped wait
+	stragglerWait = 2 * time.Second       // for the last ones, the others run again
+	rounds        = 16                    // of listing threads while they start others
+)
+
+// look reads /proc/PID/stat: whether the process is the one that was meant, and
+// in a state to be stopped in.
+func (s *session) look() Refusal {
+	b, err := s.read(-1, "/proc/", strconv.Itoa(s.id.PID), "/stat")
+	if err != nil {
+		return vanishedOr(err, Failed)
+	}
+	st, ok := parseStat(b)
+	if !ok {
+		return Failed
+	}
+	s.child = st.parent == s.self
+	switch {
+	case st.start != s.id.Start:
+		return Vanished
+	case st.state == 'Z' || st.state == 'X':
+		return Vanished
+	case st.state == 'T':
+		return Stopped
+	case st.state == 't':
+		return Traced
+	case st.state == 'D':
+		return Waiting
+	}
+	return None
+}
+
+// halt stops every thread of the process. While all stand still nobody can
+// change what is mapped where: a thread that runs could put memory of its own
+// in the place of a file, which would then be thrown away.
+func (s *session) halt() Refusal {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return vanishedOr(err, Failed)
+	}
+	s.task = fd
+	s.power.lower()
+	defer s.power.raise()
+	for range rounds {
+		// A thread may start another until it has stopped itself.
+		fresh, r := s.seizeAll()
+		if r != None {
+			return r
+		}
+		if !fresh {
+			return s.ready()
+		}
+		if !s.await(s.began.Add(haltPatience), running) {
+			return Slow
+		}
+	}
+	return Slow
+}
+
+// seizeAll attaches to the threads that are not attached to yet, and asks them
+// to stop.
+func (s *session) seizeAll() (fresh bool, r Refusal) {
+	if _, err := unix.Seek(s.task, 0, 0); err != nil {
+		return false, Failed
+	}
+	for {
+		n, err := unix.Getdents(s.task, s.buf[:])
+		if err != nil {
+			return fresh, vanishedOr(err, Failed)
+		}
+		if n <= 0 {
+			return fresh, None
+		}
+		for b := s.buf[:n]; len(b) > 0; {
+			tid, rest := direntNumber(b)
+			b = rest
+			if tid == 0 || s.knows(tid) {
+				continue
+			}
+			if len(s.threads) >= MaxThreads {
+				return fresh, Crowded
+			}
+			switch r := s.seize(tid); r {
+			case None:
+				fresh = true
+			case Vanished:
+			default:
+				return fresh, r
+			}
+		}
+	}
+}
+
+func (s *session) knows(tid int) bool {
+	for i := range s.threads {
+		if s.threads[i].tid == tid {
+			return true
+		}
+	}
+	return false
+}
+
+// seize attaches to one thread; Vanished where it is ending.
+func (s *session) seize(tid int) Refusal {
+	e := seize(tid)
+	if e == unix.EPERM {
+		// It is said of one that has ended too, and while another thread that
+		// calls execve(2) takes its number.
+		e = seize(tid)
+	}
+	switch e {
+	case 0:
+	case unix.ESRCH:
+		return Vanished
+	default:
+		b, err := s.read(s.task, strconv.Itoa(tid), "/status")
+		if err != nil {
+			return vanishedOr(err, Failed)
+		}
+		state, tracer := statusOf(b)
+		switch {
+		case state == 'Z' || state == 'X':
+			return Vanished
+		case tracer != 0:
+			return Traced
+		case e == unix.EPERM && s.yama() >= '2':
+			return Yama
+		case e == unix.EPERM:
+			return Undumpable
+		}
+		return Failed
+	}
+	if tid != s.id.PID {
+		s.ends.expect(tid)
+	}
+	s.threads = append(s.threads, thread{tid: tid})
+	// It cannot fail but for a thread that has ended, which the wait will tell.
+	_ = ptrace(unix.PTRACE_INTERRUPT, tid, 0, 0)
+	return None
+}
+
+// yama is ptrace_scope as a digit, 0 where the kernel has no Yama.
+func (s *session) yama() byte {
+	b, err := s.read(-1, "/proc/sys/kernel/yama/ptrace_scope")
+	if err != nil || len(b) == 0 {
+		return 0
+	}
+	return b[0]
+}
+
+// await polls until no thread is in the state any more; false when that took
+// until the deadline. It never blocks: a thread in uninterruptible sleep would
+// keep us as long.
+func (s *session) await(deadline time.Time, state threadState) bool {
+	for n := 0; ; n++ {
+		left := false
+		for i := range s.threads {
+			t := &s.threads[i]
+			if t.state == state {
+				s.poll(t)
+				left = left || t.state == state
+			}
+		}
+		if !left {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		pausePoll(n)
+	}
+}
+
+// poll takes the news of a thread that was asked to stop, if there are any.
+func (s *session) poll(t *thread) {
+	st, end := s.news(t)
+	switch {
+	case end:
+		t.state = gone
+	case st == 0:
+	case st>>8 == eventStop:
+		t.state = stopped
+		t.group = st&0x7f != int32(unix.SIGTRAP)
+		t.mend()
+	default:
+		// It was about to take a signal: let it, the request to stop stands.
+		_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(st&0x7f))
+	}
+}
+
+// mend reads where a thread stopped and undoes what the stop alone would spoil:
+// some calls report EINTR although no handler will have run (signal(7)).
+func (t *thread) mend() {
+	if getRegisters(t.tid, &t.regs) != nil || !t.regs.is64() {
+		return // killed meanwhile, or not to be borrowed
+	}
+	nr, result, call := t.regs.call()
+	t.sleeps = call && interrupted(result)
+	if call && result == -int64(unix.EINTR) && remade[nr] {
+		t.regs.remake()
+		_ = setRegisters(t.tid, &t.regs) // fails for one that was killed alone
+	}
+}
+
+// ready judges the process that stands still.
+func (s *session) ready() Refusal {
+	r := Vanished
+	for i := range s.threads {
+		switch t := &s.threads[i]; {
+		case t.state != stopped:
+		case t.group:
+			return Stopped
+		case !t.regs.is64():
+			return Not64Bit
+		default:
+			r = None
+		}
+	}
+	return r
+}
+
+// release lets every thread go on. What is left after it, our end has to free.
+func (s *session) release() {
+	s.letGo()
+	s.await(time.Now().Add(stragglerWait), running)
+	s.letGo()
+	for i := range s.threads {
+		if st := s.threads[i].state; st != detached && st != gone {
+			s.stuck = true
+		}
+	}
+}
+
+func (s *session) letGo() {
+	for i := range s.threads {
+		t := &s.threads[i]
+		if t.state != stopped {
+			continue
+		}
+		t.state = detached
+		if ptrace(unix.PTRACE_DETACH, t.tid, 0, uintptr(t.deliver)) != 0 {
+			t.state = running // killed: its end is to be heard of
+		}
+	}
+}
+
+func vanishedOr(err error, other Refusal) Refusal {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+		return Vanished
+	}
+	return other
+}

@@ -1,0 +1,246 @@
+package trim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Least is the least resident memory for which a mapping is worth a stop.
+const Least = 4 * rss.MiB
+
+// MaxMappings is how many mappings of a process are looked at: as many as the
+// kernel allows one by default (vm.max_map_count).
+const MaxMappings = 1 << 16
+
+// Mapping is a mapping that may be trimmed, as /proc/PID/smaps showed it: of a
+// regular file, shared, readable and nothing else, not locked.
+type Mapping struct {
+	Lo, Hi uint64 // addresses, multiples of the page size
+	Offset uint64 // of Lo in the file
+	Dev    uint64 // unix.Mkdev of what smaps shows, on btrfs not st_dev
+	Inode  uint64
+	// Path is for people: " (deleted)" may follow it, and a file named with the
+	// four characters `\012` reads as one with a newline, as in the kernel's text.
+	Path                   string
+	Resident, Proportional rss.Bytes // Rss and Pss
+}
+
+// foreign begins the names of what is no file of a file system, although the
+// kernel shows a path, and of file systems that are the kernel's own.
+// /dev/shm is among them: what lies there is given back by whoever wrote it.
+var foreign = [][]byte{
+	[]byte("/dev/"), []byte("/memfd:"), []byte("/SYSV"), []byte("/anon_hugepage"), []byte("/dmabuf:"),
+	[]byte("/[aio]"), []byte("/drm mm object"), []byte("/proc/"), []byte("/sys/"),
+}
+
+// harmful are the VmFlags (proc_pid_smaps(5)) of what cannot or must not be
+// dropped: locked, device memory, hugetlb, and what userfaultfd(2) watches,
+// where madvise would wait for the watcher.
+var harmful = [...]string{"lo", "io", "pf", "ht", "um", "uw", "ui"}
+
+var (
+	errMalformed = errors.New("malformed")
+	errCrowded   = errors.New("too many mappings")
+)
+
+var pageBytes = uint64(os.Getpagesize())
+
+// readSmaps reads /proc/PID/smaps and returns the mappings that may be trimmed,
+// by address. Where something makes no sense, the error says how often, and
+// what is returned are the other records.
+func readSmaps(r io.Reader) ([]Mapping, error) {
+	// Shorter than any record, so that the kernel gives mmap_lock back after each.
+	const read = 512
+	var s smaps
+	err := eachLine(r, read, s.take)
+	s.finish()
+	if err == nil && s.bad > 0 {
+		err = fmt.Errorf("%w in %d places of %d records", errMalformed, s.bad, s.records)
+	}
+	return s.found, err
+}
+
+// eachLine has take called for each line, without its newline. Lines end with
+// one, and hold at most a name of which each byte was escaped.
+func eachLine(r io.Reader, read int, take func([]byte) error) error {
+	const most = 4*unix.PathMax + 128
+	buf := make([]byte, read)
+	var line []byte
+	for {
+		n, err := r.Read(buf)
+		for b := buf[:n]; len(b) > 0; {
+			part, rest, whole := bytes.Cut(b, []byte("\n"))
+			if line, b = append(line, part...), rest; len(line) > most {
+				return fmt.Errorf("a line of more than %d bytes: %w", most, errMalformed)
+			}
+			if whole {
+				if err := take(line); err != nil {
+					return err
+				}
+				line = line[:0]
+			}
+		}
+		switch {
+		case err == io.EOF && len(line) > 0:
+			return fmt.Errorf("the last line is cut: %w", errMalformed)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// smaps takes the lines of one file.
+type smaps struct {
+	found        []Mapping
+	records, bad int
+	end          uint64 // of the last record
+
+	// m is the record that is being read, as long as it may be trimmed.
+	m                 Mapping
+	open              bool
+	hasRSS, hasPSS    bool
+	hasFlags, harmful bool
+}
+
+func (s *smaps) take(line []byte) error {
+	// Addresses are printed in small letters, and every field begins with a capital.
+	if len(line) > 0 && (line[0] >= '0' && line[0] <= '9' || line[0] >= 'a' && line[0] <= 'f') {
+		s.finish()
+		if s.records++; s.records > MaxMappings {
+			return errCrowded
+		}
+		s.begin(line)
+		return nil
+	}
+	key, value, ok := bytes.Cut(line, []byte(":"))
+	switch {
+	case !ok || s.records == 0:
+		s.spoil()
+	case !s.open:
+	case string(key) == "Rss":
+		s.hasRSS = s.size(&s.m.Resident, value)
+	case string(key) == "Pss":
+		s.hasPSS = s.size(&s.m.Proportional, value)
+	case string(key) == "Anonymous":
+		// Pages of its own, which would be lost. A mapping that is shared has none.
+		var own rss.Bytes
+		s.harmful = !s.size(&own, value) || own > 0 || s.harmful
+	case string(key) == "VmFlags":
+		s.hasFlags = true
+		s.flags(value)
+	}
+	return nil
+}
+
+func (s *smaps) begin(line []byte) {
+	h, ok := parseHeader(line)
+	// A mapping that has merged with the last one between two reads is shown
+	// whole, and its beginning a second time. Nothing else goes back.
+	if !ok || h.m.Hi <= s.end {
+		s.spoil()
+		return
+	}
+	for n := len(s.found); n > 0 && s.found[n-1].Hi > h.m.Lo; n-- {
+		s.found = s.found[:n-1]
+	}
+	s.end = h.m.Hi
+	if string(h.perms) == "r--s" && h.m.Inode != 0 && ofFile(h.path) {
+		s.m, s.open = h.m, true
+		s.m.Path = string(bytes.ReplaceAll(h.path, []byte(`\012`), []byte("\n")))
+	}
+}
+
+func ofFile(path []byte) bool {
+	if len(path) < 2 || path[0] != '/' {
+		return false
+	}
+	for _, p := range foreign {
+		if bytes.HasPrefix(path, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// size reads "   123 kB".
+func (s *smaps) size(to *rss.Bytes, value []byte) bool {
+	number, ok := bytes.CutSuffix(bytes.TrimLeft(value, " "), []byte(" kB"))
+	n, err := strconv.ParseUint(string(number), 10, 64)
+	if !ok || err != nil || n > (s.m.Hi-s.m.Lo)/uint64(rss.KiB) {
+		s.spoil()
+		return false
+	}
+	*to = rss.Bytes(n) * rss.KiB
+	return true
+}
+
+// flags asks for "ms", may share, which mmap(2) with MAP_SHARED always leaves:
+// it takes "sh" away again where the file is not open for writing, together
+// with the right to ever write (do_mmap of mm/mmap.c).
+func (s *smaps) flags(value []byte) {
+	shared := false
+	for w := range bytes.FieldsSeq(value) {
+		shared = shared || string(w) == "ms"
+		for _, f := range harmful {
+			s.harmful = s.harmful || string(w) == f
+		}
+	}
+	s.harmful = s.harmful || !shared
+}
+
+// spoil counts the record that is being read as malformed.
+func (s *smaps) spoil() {
+	s.bad++
+	s.open = false
+}
+
+// finish ends the record that is being read. One without VmFlags, which Linux
+// 3.8 brought, is whole, and cannot be judged.
+func (s *smaps) finish() {
+	switch {
+	case !s.open:
+	case !s.hasRSS || !s.hasPSS:
+		s.bad++
+	case s.hasFlags && !s.harmful && s.m.Resident >= Least:
+		s.found = append(s.found, s.m)
+	}
+	s.open, s.hasRSS, s.hasPSS, s.hasFlags, s.harmful = false, false, false, false, false
+}
+
+// header is the line that /proc/PID/maps has for each mapping, and with which
+// a record of smaps begins. Its slices live as long as the line.
+type header struct {
+	m           Mapping // without Path and sizes
+	perms, path []byte
+}
+
+// parseHeader reads "LO-HI PERMS OFFSET MAJOR:MINOR INODE   PATH"
+// (proc_pid_maps(5)).
+func parseHeader(line []byte) (h header, ok bool) {
+	bad := false
+	next := func(end string, base, bits int) uint64 {
+		w, rest, found := bytes.Cut(line, []byte(end))
+		n, err := strconv.ParseUint(string(w), base, bits)
+		// The inode ends the line of a mapping without a name on some kernels.
+		bad = bad || err != nil || !found && base == 16
+		line = rest
+		return n
+	}
+	h.m.Lo, h.m.Hi = next("-", 16, 64), next(" ", 16, 64)
+	h.perms, line, _ = bytes.Cut(line, []byte(" "))
+	h.m.Offset = next(" ", 16, 64)
+	h.m.Dev = unix.Mkdev(uint32(next(":", 16, 32)), uint32(next(" ", 16, 32)))
+	h.m.Inode = next(" ", 10, 64)
+	h.path = bytes.TrimLeft(line, " ")
+	return h, !bad && len(h.perms) == 4 && h.m.Lo < h.m.Hi && (h.m.Lo|h.m.Hi|h.m.Offset)%pageBytes == 0
+}

@@ -1,0 +1,290 @@
+package trim
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// mostPiece is the most that one piece of a test has.
+const mostPiece = 64 << 20
+
+// times is a number of repetitions: the whole one with RSSWARDEN_ENDURANCE.
+func times(small, whole int) int {
+	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
+		return whole
+	}
+	return small
+}
+
+// newDice gives random moments, and says how to have the same ones again.
+func newDice(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	if v := os.Getenv("TRIM_TEST_SEED"); v != "" {
+		var err error
+		if seed, err = strconv.ParseUint(v, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("TRIM_TEST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// pass lets a random time below most go by: the moments between trims are to
+// have no pattern.
+func pass(dice *rand.Rand, most time.Duration) { time.Sleep(time.Duration(dice.Int64N(int64(most)))) }
+
+// until waits for a condition, and fails the test when it does not come.
+func until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !met(); time.Sleep(500 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20 s still not: %s", what)
+		}
+	}
+}
+
+// place of what is built once for all tests.
+var (
+	builtMu sync.Mutex
+	builtIn string
+	built   = map[string]string{}
+)
+
+// once makes a file for all tests.
+func once(t *testing.T, name string, make func(path string) error) string {
+	t.Helper()
+	builtMu.Lock()
+	defer builtMu.Unlock()
+	if path, ok := built[name]; ok {
+		return path
+	}
+	if builtIn == "" {
+		// Not in /dev/shm: what is trimmed are files of file systems.
+		dir, err := os.MkdirTemp("", "trim")
+		if err != nil {
+			t.Fatal(err)
+		}
+		builtIn = dir
+		atEnd = append(atEnd, func() { _ = os.RemoveAll(dir) })
+	}
+	path := filepath.Join(builtIn, name)
+	if err := make(path); err != nil {
+		t.Fatal(err)
+	}
+	built[name] = path
+	return path
+}
+
+// program compiles testdata/NAME.c.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the stand is of amd64")
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && b[0] >= '2' {
+		t.Skip("Yama forbids ptrace")
+	}
+	return once(t, name, func(path string) error {
+		out, err := exec.Command("cc", "-Wall", "-O2", "-pthread", "-o", path, "testdata/"+name+".c").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// dataFile makes a file whose 8-byte word i is mix(i), as in testdata/stand.h.
+func dataFile(t *testing.T, size int) string {
+	t.Helper()
+	return once(t, fmt.Sprintf("data%dM", size>>20), func(path string) error {
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		b := make([]byte, 1<<20)
+		for at := 0; at < size; at += len(b) {
+			for i := 0; i < len(b); i += 8 {
+				binary.LittleEndian.PutUint64(b[i:], mix(uint64(at+i)/8))
+			}
+			if _, err := f.Write(b); err != nil {
+				return err
+			}
+		}
+		// Clean pages, so that nothing is written back in the midst of a test.
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// tracee is a process to be trimmed, started by the test.
+type tracee struct {
+	t        *testing.T
+	child    int // of the test
+	pid      int // the one that is trimmed: the child, or a child of its
+	data     string
+	lines    *bufio.Reader
+	files    []*os.File
+	counters []byte
+	ended    bool
+}
+
+// start starts a program of testdata and waits for its word that it is ready.
+// It is not started by os/exec, whose Wait takes the stop of a traced child for
+// its end.
+func start(t *testing.T, name, data string, args ...string) *tracee {
+	t.Helper()
+	path := program(t, name)
+	counters := filepath.Join(t.TempDir(), "counters")
+	if err := os.WriteFile(counters, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(counters, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tracee{t: t, data: data}
+	p.counters, err = syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.files = []*os.File{hold, said}
+	p.lines = bufio.NewReader(said)
+	p.child, err = syscall.ForkExec(path, append([]string{name, counters, data}, args...), &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{stdin.Fd(), stdout.Fd(), 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	stdin.Close()
+	stdout.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.stop)
+	line, err := p.lines.ReadString('\n')
+	if _, scan := fmt.Sscanf(line, "ready %d\n", &p.pid); scan != nil {
+		t.Fatalf("%s: %q, %v", name, line, err)
+	}
+	return p
+}
+
+// stop ends the process and what it started. It may be traced still.
+func (p *tracee) stop() {
+	if !p.ended {
+		_ = unix.Kill(-p.child, unix.SIGKILL)
+		p.wait()
+	}
+	for _, f := range p.files {
+		f.Close()
+	}
+	_ = syscall.Munmap(p.counters)
+}
+
+// wait waits for the end of the child as the holder does: it peeks, because
+// waitid(2) reports the stops of a traced child too, and takes nothing but an
+// end.
+func (p *tracee) wait() unix.WaitStatus {
+	p.t.Helper()
+	const exited, killed, dumped = 1, 2, 3 // CLD_…, sigaction(2)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Microsecond) {
+		var info unix.Siginfo
+		if err := unix.Waitid(unix.P_PID, p.child, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil && err != unix.EINTR {
+			p.t.Fatalf("waitid(%d): %v: somebody else took its end", p.child, err)
+		}
+		if info.Code == exited || info.Code == killed || info.Code == dumped {
+			break
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("process %d has not ended: %s", p.child, states(p.child))
+		}
+	}
+	p.ended = true
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(p.child, &status, 0, nil); err != nil {
+		p.t.Fatalf("wait4(%d): %v: somebody else took its end", p.child, err)
+	}
+	return status
+}
+
+// counter is one of the numbers that the program and the test share.
+func (p *tracee) counter(i int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&p.counters[8*i]))
+}
+
+// pieces looks the data file up.
+func (p *tracee) pieces() []Piece {
+	p.t.Helper()
+	all, err := piecesOf(p.pid, p.data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return all
+}
+
+// piecesOf makes pieces of all mappings of a file in a process.
+func piecesOf(pid int, path string) ([]Piece, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	id := rss.ProcID{PID: pid}
+	if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 19 {
+		id.Start, _ = strconv.ParseUint(f[19], 10, 64)
+	}
+	if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); err != nil {
+		return nil, err
+	}
+	var all []Piece
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasSuffix(line, " "+path+"\n") {
+			continue
+		}
+		var lo, hi, offset, inode uint64
+		var major, minor uint32
+		var perms string
+		if _, err := fmt.Sscanf(line, "%x-%x %s %x %x:%x %d", &lo, &hi, &perms, &offset, &major, &minor, &inode); err != nil {
+			return nil, fmt.Errorf("%s: %w", line, err)
+		}
+		for ; lo < hi; lo, offset = lo+mostPiece, offset+mostPiece {
+			all = append(all, Piece{ID: id, Lo: lo, Hi: min(hi, lo+mostPiece), Offset: offset, Dev: unix.Mkdev(major, minor), Inode: inode})
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("process %d does not map %s", pid, path)
+	}
+	return all, nil
+}
