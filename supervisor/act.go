@@ -59,7 +59,7 @@ func (w *watcher) decide(d event.Decision) {
 		w.finish(action.Result{Reason: event.ReasonError, Detail: "overtaken by " + d.Rule})
 	}
 	f := &inFlight{decision: d, began: w.now(), before: *l}
-	w.flight, w.said = f, nil
+	w.flight, w.said, w.came = f, nil, arrivals{}
 	if w.Settings.DryRun {
 		w.finish(action.Result{Reason: event.ReasonDryRun})
 		return
@@ -113,17 +113,6 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	})
 }
 
-func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
-	var pids []int
-	for _, m := range w.workers.mappers(&w.last, l.Accounting) {
-		if w.workers.trimmable(m) > 0 {
-			pids = append(pids, m.ID.PID)
-			f.actedOn = append(f.actedOn, *w.last.Find(m.ID.PID))
-		}
-	}
-	f.running = action.Trim(w.loader, pids, f.began)
-}
-
 func (w *watcher) beginCollect(f *inFlight) {
 	pids, trainers := w.workers.collectors()
 	for _, pid := range pids {
@@ -170,8 +159,8 @@ func (w *watcher) stepAction() {
 		return
 	}
 	if f.result == nil {
-		r, done := f.running.Step(action.World{Now: w.last.Mono, Sample: &w.last, Said: w.said})
-		w.said = nil
+		r, done := f.running.Step(w.world(w.last.Mono))
+		w.wake(f.running)
 		if !done {
 			return
 		}
@@ -183,6 +172,25 @@ func (w *watcher) stepAction() {
 		return
 	}
 	w.finish(*f.result)
+}
+
+// world is what an action in flight may look at, and has looked at then.
+func (w *watcher) world(now time.Duration) action.World {
+	f := w.flight
+	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
+	if l := same(w.readings, &f.before); l != nil {
+		at.Used = certain(l)
+	}
+	w.said, w.came = nil, arrivals{}
+	return at
+}
+
+// certain is what a limit stands at, at most.
+func certain(l *event.Limit) rss.Bytes {
+	if l.Accounting == event.AccountingPSS {
+		return l.UsedMax
+	}
+	return l.Used
 }
 
 // vague says that what a limit stands at is not known well enough to measure
@@ -202,18 +210,15 @@ func (w *watcher) finish(r action.Result) {
 // conclude ends the action in flight without a line on stderr.
 func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	f := w.flight
-	w.flight, w.said = nil, nil
+	w.flight, w.said, w.came = nil, nil, arrivals{}
 	now := w.now()
 	o := event.Outcome{
 		Decision: f.decision.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID,
 		Before: f.before.Used, After: f.before.Used,
-		Duration: (now - f.began).Seconds(), Paused: r.Paused.Seconds(),
+		Duration: (now - f.began).Seconds(), Paused: r.Paused.Seconds(), Stopped: r.Stopped.Seconds(),
 	}
 	if l := same(w.readings, &f.before); l != nil {
-		o.After = l.Used
-		if l.Accounting == event.AccountingPSS {
-			o.After = l.UsedMax // what is certain
-		}
+		o.After = certain(l)
 	}
 	if r.OK && f.target != "" {
 		o.Detail = f.target

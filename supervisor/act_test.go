@@ -42,7 +42,7 @@ func TestCanTrim(t *testing.T) {
 			t.Errorf("%q: %+v", acc, h)
 		}
 	}
-	s.Settings.Trim = false
+	s.Settings.Trim = TrimOff
 	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("--trim off: %+v", h)
 	}

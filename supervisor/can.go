@@ -42,27 +42,6 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 	return policy.Help{Reason: event.ReasonUnsupported}
 }
 
-func (w *watcher) canTrim(l *event.Limit) policy.Help {
-	switch {
-	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
-		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
-	case !w.Settings.Trim || w.loader == nil:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
-	}
-	mappers := w.workers.mappers(&w.last, l.Accounting)
-	if len(mappers) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
-	}
-	var gain rss.Bytes
-	for _, m := range mappers {
-		gain += w.workers.trimmable(m)
-	}
-	if gain == 0 {
-		return policy.Help{Reason: event.ReasonNothing}
-	}
-	return policy.Help{OK: true, Gain: gain}
-}
-
 // canCollect answers for gc, which gives anonymous memory back: every way of
 // adding memory up counts that but the virtual size, of which little goes.
 func (w *watcher) canCollect(l *event.Limit) policy.Help {

@@ -2,7 +2,7 @@
 // judge it, act on it and tell, and runs the loop.
 //
 // One goroutine owns all state: the loop in [Watch]. What can hang is done by
-// goroutines of its own and comes back over channels: command lines and
+// goroutines of its own and comes back over channels: command lines, smaps and
 // smaps_rollup of other processes, scontrol, writes to stderr and to the
 // events file. Whatever of it fails is said once and left out from then on.
 //

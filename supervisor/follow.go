@@ -75,6 +75,14 @@ func (f *Follower) Override(int) error { return nil }
 // Unstick does nothing: nobody waits for us.
 func (f *Follower) Unstick() error { return nil }
 
+// Trim fails: who attaches is not the holder, and nothing is traced.
+func (f *Follower) Trim(hold.TrimRequest) error {
+	return errors.New("cannot trim by ptrace: not supported for what was attached to")
+}
+
+// Trimmed yields nothing.
+func (f *Follower) Trimmed() <-chan hold.TrimAnswer { return nil }
+
 // Start is cmd.Start: our signals are as we were given them.
 func (f *Follower) Start(cmd *exec.Cmd) error {
 	if f.Conf != "" && cmd.Env == nil {

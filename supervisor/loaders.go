@@ -61,7 +61,7 @@ func (w *watcher) trainer(pid int) *loader.Trainer {
 // budget writes what each worker may keep mapped, where that differs from what
 // stands: growth faster than our looks is met in the worker itself.
 func (w *watcher) budget() {
-	if w.loader == nil || !w.Settings.Trim || w.Settings.DryRun {
+	if w.loader == nil || !w.Settings.Trim.Hook() || w.Settings.DryRun {
 		return
 	}
 	w.workers.trainers = w.loader.Trainers()

@@ -36,6 +36,21 @@ func (w *watcher) loop() {
 			w.ran(r)
 			w.programs.Next()
 			continue // nothing that is measured has changed
+		case p := <-w.tracer.arrived():
+			if w.planned(p); !w.advance() {
+				continue
+			}
+			w.full()
+		case <-w.tracer.due():
+			if !w.advance() {
+				continue
+			}
+			w.full()
+		case a := <-w.Link.Trimmed():
+			if w.taken(a); !w.advance() {
+				continue
+			}
+			w.full()
 		case <-w.news.woken():
 			if !w.poll() && len(w.said) == 0 {
 				continue // the timer runs on: news must not put looks off

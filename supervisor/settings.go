@@ -33,8 +33,8 @@ type Settings struct {
 	Loader bool `json:"loader"`
 	// Dir is the run directory that loader hooks talk through; empty where that
 	// is off or the directory could not be made.
-	Dir  string `json:"dir,omitempty"`
-	Trim bool   `json:"trim"`
+	Dir  string   `json:"dir,omitempty"`
+	Trim TrimMode `json:"trim"`
 	// TrimPrivate adds read-only private file mappings to what workers trim.
 	TrimPrivate bool `json:"trim_private,omitempty"`
 
@@ -53,6 +53,23 @@ type Settings struct {
 	// watcher as its first lines.
 	Warnings []string `json:"warnings,omitempty"`
 }
+
+// TrimMode is how mapped file pages are dropped: the value of --trim.
+type TrimMode string
+
+// The values of --trim.
+const (
+	TrimHook   TrimMode = "hook"   // by the loader hook, where that is
+	TrimAuto   TrimMode = "auto"   // … and in workers without it by ptrace
+	TrimPtrace TrimMode = "ptrace" // by ptrace alone, in every process of the tree
+	TrimOff    TrimMode = "off"
+)
+
+// Hook says that processes with the loader hook are asked.
+func (m TrimMode) Hook() bool { return m == TrimHook || m == TrimAuto }
+
+// Ptrace says that processes may be stopped for it.
+func (m TrimMode) Ptrace() bool { return m == TrimAuto || m == TrimPtrace }
 
 // limitSource names where the user wrote the limit.
 func (s *Settings) limitSource() string {

@@ -35,6 +35,9 @@ type fakeHolder struct {
 	gone      chan struct{}
 	overrides []int
 	unstuck   int
+	trims     []hold.TrimRequest
+	trimmed   chan hold.TrimAnswer
+	wants     chan hold.TrimRequest // gets each request, where it is made
 }
 
 func (h *fakeHolder) Begin() hold.Begin        { return h.begin }
@@ -49,7 +52,16 @@ func (h *fakeHolder) Unstick() error {
 	h.unstuck++
 	return nil
 }
-func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
+func (h *fakeHolder) Trim(r hold.TrimRequest) error {
+	if h.wants != nil {
+		go func() { h.wants <- r }()
+		return nil
+	}
+	h.trims = append(h.trims, r)
+	return nil
+}
+func (h *fakeHolder) Trimmed() <-chan hold.TrimAnswer { return h.trimmed }
+func (h *fakeHolder) Start(cmd *exec.Cmd) error       { return cmd.Start() }
 
 // lines keeps what was said for people.
 type lines struct{ all []string }
@@ -79,6 +91,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	h := &fakeHolder{
 		begin:  hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
 		exited: make(chan hold.Exit, 1), gone: make(chan struct{}),
+		trimmed: make(chan hold.TrimAnswer, 1),
 	}
 	rules, err := policy.Ladder(nil)
 	if err != nil {
@@ -89,7 +102,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 		Lookup: func(string) (string, bool) { return "", false },
 		Settings: Settings{
 			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
-			Interval: time.Second, Trim: true, StopStatus: 137, Grace: time.Minute,
+			Interval: time.Second, Trim: TrimHook, StopStatus: 137, Grace: time.Minute,
 			Events: filepath.Join(t.TempDir(), "events.jsonl"),
 		},
 	}

@@ -46,6 +46,9 @@ type Holder interface {
 	Override(status int) error
 	Unstick() error
 	Start(cmd *exec.Cmd) error
+	// Trim asks for one piece to be given back, and Trimmed yields the answers.
+	Trim(hold.TrimRequest) error
+	Trimmed() <-chan hold.TrimAnswer
 }
 
 // watcher is the state of the loop. Only the loop's goroutine touches it.
@@ -92,7 +95,9 @@ type watcher struct {
 	dropped   uint64 // events lost since the last sample event that was not
 	rates     map[limitID]*policy.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
+	came      arrivals      // of the tracer, since then
 	flight    *inFlight
+	tracer    tracer
 	programs  *programs
 	workers   workforce
 	sum       summary
@@ -135,6 +140,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	if opt.Attached == nil {
 		w.holder = begin.Holder
 	}
+	w.tracer = newTracer(w.readPlan, begin.Attempt)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.

@@ -231,6 +231,9 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 		}
 	}
 	text := did[d.Action]
+	if o.Stopped > 0 {
+		text = "processes trimmed"
+	}
 	if d.Action == event.ActionStop && o.Detail != "" {
 		text = "stopped " + o.Detail
 	}
@@ -256,6 +259,9 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 	text += fmt.Sprintf(", freed %v", o.Freed)
 	if o.Paused > 0 {
 		text += ", trainer paused " + short(time.Duration(o.Paused*float64(time.Second)))
+	}
+	if o.Stopped > 0 {
+		text += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
 	}
 	return text
 }

@@ -231,11 +231,7 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 	add := func(pid int) {
 		m := policy.Worker{ID: rss.ProcID{PID: pid}}
 		if p := s.Find(pid); p != nil {
-			m.ID, m.Mapped, m.Counted = p.ID, p.File, counted(p, a)
-			m.CountedMapped = p.File
-			if a == event.AccountingPSS && p.RSS > 0 {
-				m.CountedMapped = p.File.Scale(m.Counted.Of(p.RSS))
-			}
+			m = mapper(p, a)
 		}
 		list = append(list, m)
 	}
@@ -254,4 +250,13 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 		}
 	}
 	return list
+}
+
+// mapper is a process as what it has mapped from files counts.
+func mapper(p *rss.Proc, a event.Accounting) policy.Worker {
+	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File}
+	if a == event.AccountingPSS && p.RSS > 0 {
+		m.CountedMapped = p.File.Scale(m.Counted.Of(p.RSS))
+	}
+	return m
 }

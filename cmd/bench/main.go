@@ -24,6 +24,8 @@
 //	e   what a PyTorch training loses, in pairs of a bare and a wrapped run
 //	f   how the cost of Trees grows with the tree
 //	g   the cost of a fork storm, and whether a process forked in it is found
+//	h   the time for which ptrace has a process stand still while 1 GiB of its
+//	    mapped file is given back, beside its own madvise, and what it reads meanwhile
 //	go  the benchmarks of the readers, run by go test into a file for benchstat
 //
 // # What not to conclude
@@ -95,6 +97,7 @@ var groups = []group{
 	{"e", "a PyTorch training that needs no help", (*bench).training},
 	{"f", "a full look, by the size of the tree", (*bench).growth},
 	{"g", "a fork storm", (*bench).storming},
+	{"h", "a process shrunk by ptrace", (*bench).trimming},
 	{"go", "go test -bench of the readers", (*bench).gotests},
 }
 

@@ -12,6 +12,7 @@ import (
 // Exit statuses of our own. All others are the command's.
 const (
 	exitOK         = 0
+	exitRefused    = 1   // trim: every process was refused
 	exitUsage      = 2   // bad usage, nothing was started
 	exitCannotRun  = 125 // we could not start the command
 	exitNotExec    = 126 // the command was found and cannot be executed
@@ -43,7 +44,7 @@ func run(p process) int {
 	app := &cli.App{
 		Name:            programName,
 		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]",
+		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]",
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -62,6 +63,7 @@ func run(p process) int {
 			runCommand(p, &status),
 			attachCommand(p, &status),
 			limitsCommand(p),
+			trimCommand(p, &status),
 		},
 		Action: func(c *cli.Context) error {
 			switch {

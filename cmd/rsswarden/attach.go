@@ -128,7 +128,7 @@ func (t *target) toProcess(p process, text string) error {
 	if err != nil || pid <= 0 {
 		return usagef("give the number that ps shows: rsswarden attach 4711", "%q is not a PID", text)
 	}
-	id, err := checkTarget("/proc", pid)
+	id, err := checkTarget("/proc", pid, "rsswarden attach")
 	if err != nil {
 		return err
 	}

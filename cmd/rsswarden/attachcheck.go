@@ -18,18 +18,18 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
-const nameOne = "name a process that runs, as ps shows it: rsswarden attach 4711"
-
-// checkTarget says which process has the PID, if it is one that can be watched.
-func checkTarget(proc string, pid int) (rss.ProcID, error) {
+// checkTarget says which process has the PID, if it is one that can be watched
+// or trimmed. command is what the user typed before the PID, for hints.
+func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
+	nameOne := "name a process that runs, as ps shows it: " + command + " 4711"
 	i, err := proctree.Identify(proc, pid)
 	switch {
 	case proctree.Vanished(err):
 		return i.ID, usagef(nameOne, "there is no process %d", pid)
 	case err != nil:
-		return i.ID, usagef("it belongs to somebody who hides it; attach as its user", "%v", err)
+		return i.ID, usagef("it belongs to somebody who hides it; be its user", "%v", err)
 	case i.Process != pid:
-		return i.ID, usagef(fmt.Sprintf("rsswarden attach %d", i.Process), "%d is a thread of process %d", pid, i.Process)
+		return i.ID, usagef(fmt.Sprintf("%s %d", command, i.Process), "%d is a thread of process %d", pid, i.Process)
 	case i.Kernel:
 		return i.ID, usagef(nameOne, "%d (%s) is a thread of the kernel", pid, i.Comm)
 	case i.Ended():
@@ -63,7 +63,7 @@ func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environm
 	}
 	why := noHook
 	if why == hookless {
-		why += ", and trimming from outside by ptrace is not there yet"
+		why += "; by hand, once, rsswarden trim does the one by ptrace"
 	}
 	all = append(all, "workers of PyTorch loaders are neither trimmed nor recycled: "+why)
 	all = append(all, "who trains is told by LOCAL_RANK and RANK in the environment alone: a signal= rule asks those, else "+asked(job))

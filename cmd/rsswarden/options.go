@@ -45,9 +45,9 @@ var watchOptions = []option{
 		s.Events = v[0]
 		return nil
 	}},
-	{"trim", config.Text, "hook", "HOW", "how workers drop mapped file pages: hook or off", `"off"`, func(s *supervisor.Settings, v []string) error {
-		s.Trim = v[0] == "hook"
-		return oneOf(v[0], "hook", "off")
+	{"trim", config.Text, "hook", "HOW", "drop mapped file pages: hook, auto, ptrace, off", `"auto"`, func(s *supervisor.Settings, v []string) error {
+		s.Trim = supervisor.TrimMode(v[0])
+		return oneOf(v[0], "hook", "auto", "ptrace", "off")
 	}},
 	{"trim-private", config.Truth, "", "", "have them drop read-only private mappings too", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.TrimPrivate, v[0])

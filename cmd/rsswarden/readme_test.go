@@ -126,6 +126,19 @@ func sampleShown(t *testing.T, words, stderr string) {
 	}
 }
 
+// TestReadmeTrim types what the README shows, for a process that there is.
+func TestReadmeTrim(t *testing.T) {
+	shown := block(t, "## Trim by hand")
+	typed, want, _ := strings.Cut(shown, "\n")
+	m := startMapper(t, mapFile(t), "futex", nil)
+	words := strings.Fields(strings.ReplaceAll(typed, "32337", m.pid()))
+	out, errs, err := output(append([]string{binary}, words[2:]...))
+	plain := func(s string) string { return strings.Join(strings.Fields(digits.ReplaceAllString(s, "#")), " ") }
+	if err != nil || plain(out) != plain(want) {
+		t.Errorf("the README shows\n%s\nthe program prints\n%s%s%v", want, out, errs, err)
+	}
+}
+
 func TestInstall(t *testing.T) {
 	prefix := t.TempDir()
 	if out, err := exec.Command("make", "-C", "../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {

@@ -48,7 +48,9 @@ var about = map[string]string{
 	"interval": "Longest pause between two looks; near a limit they are much shorter.",
 	"events": "Append every event to this file, as JSON lines. /dev/fd/3 works; a relative\n" +
 		"name is looked for in the working directory of the job.",
-	"trim":         "How loader workers drop mapped file pages: \"hook\" or \"off\".",
+	"trim": "How mapped file pages are dropped: \"hook\" (workers of PyTorch loaders do it),\n" +
+		"\"auto\" (loader workers without the hook too: ptrace stops them for moments),\n" +
+		"\"ptrace\" (by that alone, in every process of the job) or \"off\".",
 	"trim-private": "Have them drop private mappings of data files too, where nothing was written\nto them.",
 	"worker-signal": "Recycle the workers of a pool that starts a new one where one ends, by this\n" +
 		"signal; goes with worker-match.",

@@ -74,6 +74,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
 		opt.Log = func(text string) { fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", text, "")) }
 	}
+	if s.Trim.Ptrace() {
+		opt.Trim = supervisor.Hands()
+	}
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)

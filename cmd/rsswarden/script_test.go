@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,6 +16,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Condition: func(cond string) (bool, error) {
+			if cond != "yama" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+			return err == nil && b[0] != '0', nil
+		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary)+":"+env.Getenv("PATH"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))

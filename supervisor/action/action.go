@@ -22,6 +22,12 @@ type World struct {
 	Now    time.Duration // on the clock of Sample.Mono
 	Sample *rss.Sample
 	Said   []Said // what loaders reported since the last look
+	// Used is what the limit that the action is for stands at for certain, of
+	// the same reading as Sample.
+	Used rss.Bytes
+	// Planned and Taken are what came for a [Tracer] since the last look.
+	Planned []Planned
+	Taken   []Taken
 }
 
 // Said is a report of the loader hook, with the request it answers or 0.
@@ -39,6 +45,8 @@ type Result struct {
 	PID    int    // the process acted on, 0 for several
 	// Paused is how long a trainer stood still for it, as the hook measured.
 	Paused time.Duration
+	// Stopped is how long a process was stopped for it at most, by ptrace.
+	Stopped time.Duration
 	// Exit is the exit status of a program of exec=, negative for a signal.
 	Exit *int
 	// Took is how long it took, where the caller cannot tell.

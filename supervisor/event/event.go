@@ -162,11 +162,15 @@ type Outcome struct {
 	Duration float64   `json:"duration_s"`
 	// Paused is how long the trainer stood still for it, in seconds.
 	Paused float64 `json:"paused_s,omitempty"`
+	// Stopped is how long a process was stopped by ptrace for it at most, in
+	// seconds: from its first thread's stop until its last went on.
+	Stopped float64 `json:"stopped_s,omitempty"`
 	// Exit is the exit status of a command of exec=, negative for a signal.
 	Exit *int `json:"exit,omitempty"`
 }
 
-// LoaderSaid passes on what the loader hook reported.
+// LoaderSaid passes on what the loader hook reported, and what came of processes
+// that were trimmed without it.
 type LoaderSaid struct {
 	Head
 	What   Loader    `json:"what"`
@@ -181,7 +185,14 @@ type LoaderSaid struct {
 	// Exit is the exit status of a worker that was replaced, negative for a
 	// signal.
 	Exit int `json:"exit,omitempty"`
+	// By is "ptrace" where that did it; empty for the hook. Freed is then the
+	// fall of RssFile in /proc/PID/status, and Stopped as in [Outcome].
+	By      string  `json:"by,omitempty"`
+	Stopped float64 `json:"stopped_s,omitempty"`
 }
+
+// ByPtrace is the value of [LoaderSaid.By] for ptrace(2).
+const ByPtrace = "ptrace"
 
 // Fault says that a part of rsswarden stopped working.
 type Fault struct {

@@ -1,0 +1,224 @@
+package action
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fakeTracer notes what it is asked. Every process gives back 100 MiB in all.
+type fakeTracer struct {
+	planned []int // PIDs
+	taken   []int // index of each piece
+	over    []Traced
+	lost    []int
+	err     error
+}
+
+func (f *fakeTracer) Plan(id rss.ProcID) { f.planned = append(f.planned, id.PID) }
+func (f *fakeTracer) Take(piece int) (uint64, error) {
+	f.taken = append(f.taken, piece)
+	return uint64(len(f.taken)), f.err
+}
+func (f *fakeTracer) Over(t Traced) rss.Bytes {
+	f.over = append(f.over, t)
+	return 100 * rss.MiB
+}
+func (f *fakeTracer) Lost(id rss.ProcID) { f.lost = append(f.lost, id.PID) }
+
+func pid(n int) rss.ProcID { return rss.ProcID{PID: n, Start: 1} }
+
+func mappers(pids ...int) []Mapper {
+	var all []Mapper
+	for _, n := range pids {
+		all = append(all, Mapper{ID: pid(n), Share: 1})
+	}
+	return all
+}
+
+func planOf(n int, pieces ...rss.Bytes) []Planned { return []Planned{{ID: pid(n), Pieces: pieces}} }
+
+func refusal(reason event.Reason) Refused {
+	passing := []event.Reason{event.ReasonTraced, event.ReasonNoSleeper, event.ReasonChanged}
+	return Refused{Reason: reason, Passing: slices.Contains(passing, reason)}
+}
+
+func noPlan(n int, reason event.Reason) []Planned {
+	return []Planned{{ID: pid(n), Refused: refusal(reason)}}
+}
+
+// gave is the answer to a request, after so many milliseconds of standing still.
+func gave(request uint64, ms int) []Taken {
+	return []Taken{{Request: request, Stopped: time.Duration(ms) * time.Millisecond}}
+}
+
+// read is a sample in which all of 11 to 19 live, and what the limit stands at.
+func read(seq uint64, used rss.Bytes) World {
+	s := tree(11, 12, 13, 14, 15)
+	s.Seq = seq
+	return World{Sample: s, Used: used}
+}
+
+// with is a world with something in it that came since.
+func (w World) with(now time.Duration, p []Planned, t []Taken) World {
+	w.Now, w.Planned, w.Taken = now, p, t
+	return w
+}
+
+const mib = rss.MiB
+
+func TestTraceStopsAtTheGoal(t *testing.T) {
+	const ms = time.Millisecond
+	f := &fakeTracer{}
+	a := Trace(f, mappers(11, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	before := read(1, 900*mib)
+	follow(t, a, []look{
+		{w: before}, // asks for the plan
+		{w: before.with(0, planOf(12, mib), nil)},            // nobody asked for this
+		{w: before.with(0, planOf(11, 60*mib, 60*mib), nil)}, // asks for the first piece
+		{w: before.with(0, nil, gave(9, 0))},                 // nobody asked
+		{w: before.with(2*ms, nil, gave(1, 1))},
+	})
+	if at := Wakes(a); at != 3*ms || len(f.taken) != 1 {
+		t.Fatalf("goes on at %v after %d pieces, want that the process runs for as long as it stood still", at, len(f.taken))
+	}
+	follow(t, a, []look{
+		{w: before.with(3*ms, nil, nil)},
+		{w: before.with(5*ms, nil, gave(2, 3))}, // 780 by now, as far as that can be told
+	})
+	if !Awaits(a) || Wakes(a) != 0 {
+		t.Fatal("no reading is asked for that shows what was given back")
+	}
+	follow(t, a, []look{{w: before.with(6*ms, nil, nil)}})
+	// Others have grown meanwhile: on to the next.
+	grown := read(2, 850*mib)
+	follow(t, a, []look{
+		{w: grown.with(9*ms, nil, nil)},
+		{w: grown.with(9*ms, planOf(12, 64*mib, 64*mib, 64*mib), nil)},
+		{w: grown.with(9*ms, nil, gave(3, 2))},
+	})
+	if !Awaits(a) {
+		t.Fatal("no reading is asked for a second time")
+	}
+	r := follow(t, a, []look{{w: read(3, 790*mib).with(10*ms, nil, nil), done: true, want: event.ReasonDone}})
+	if !slices.Equal(f.planned, []int{11, 12}) || !slices.Equal(f.taken, []int{0, 1, 0}) {
+		t.Errorf("plans of %v, pieces %v", f.planned, f.taken)
+	}
+	if !r.OK || r.Stopped != 3*ms || r.Detail != "2 processes gave back 200 MiB of mapped pages, stopped for 3.0 ms at most" {
+		t.Errorf("result %+v", r)
+	}
+	if len(f.over) != 2 || !f.over[0].Whole || f.over[1].Whole || f.over[1].Pieces != 1 {
+		t.Errorf("over %+v", f.over)
+	}
+}
+
+// TestTraceCountsWhereReadingsLag: PSS is read seconds later, and what is given
+// back counts a part of what was resident.
+func TestTraceCountsWhereReadingsLag(t *testing.T) {
+	f := &fakeTracer{}
+	a := Trace(f, []Mapper{{ID: pid(11), Share: 0.25}}, Goal{Used: 900 * mib, Below: 880 * mib, Lags: true}, 0)
+	w := read(1, 950*mib) // at most
+	follow(t, a, []look{
+		{w: w},
+		{w: w.with(0, planOf(11, 64*mib, 64*mib, 64*mib), nil)},
+		{w: w.with(0, nil, gave(1, 0))}, // 884
+	})
+	r := follow(t, a, []look{{w: w.with(0, nil, gave(2, 0)), done: true, want: event.ReasonDone}})
+	if !r.OK || len(f.taken) != 2 {
+		t.Errorf("result %+v after %d pieces", r, len(f.taken))
+	}
+}
+
+func TestTraceTakesAllWhereNoAmountIsEnough(t *testing.T) {
+	f := &fakeTracer{}
+	a := Trace(f, mappers(11), Goal{Used: 900 * mib}, 0)
+	w := read(1, 900*mib)
+	r := follow(t, a, []look{
+		{w: w},
+		{w: w.with(0, planOf(11, 500*mib, 500*mib), nil)},
+		{w: w.with(0, nil, gave(1, 0))},
+		{w: w.with(0, nil, gave(2, 0)), done: true, want: event.ReasonDone},
+	})
+	if !r.OK || len(f.over) != 1 || !f.over[0].Whole {
+		t.Errorf("%+v, over %+v", r, f.over)
+	}
+}
+
+func TestTraceOfNobodyNeeded(t *testing.T) {
+	f := &fakeTracer{}
+	a := Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	r := follow(t, a, []look{{w: read(1, 700*mib), done: true, want: event.ReasonRecovered}})
+	if r.OK || len(f.planned) > 0 {
+		t.Errorf("%+v, planned %v", r, f.planned)
+	}
+}
+
+func TestTracePassesOverTheDead(t *testing.T) {
+	f := &fakeTracer{}
+	a := Trace(f, mappers(99, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	follow(t, a, []look{{w: read(1, 900*mib)}})
+	if !slices.Equal(f.planned, []int{12}) {
+		t.Errorf("planned %v", f.planned)
+	}
+}
+
+func TestTraceDeadlines(t *testing.T) {
+	goal := Goal{Used: 900 * mib, Below: 800 * mib}
+	w := read(1, 900*mib)
+	t.Run("a plan", func(t *testing.T) {
+		f := &fakeTracer{}
+		a := Trace(f, mappers(11, 12), goal, 0)
+		follow(t, a, []look{
+			{w: w},
+			{w: w.with(TrimDeadline-1, nil, nil)},
+			{w: w.with(TrimDeadline, nil, nil), done: true, want: event.ReasonTimeout},
+		})
+		if len(f.over) != 1 || f.over[0].Refused.Reason != event.ReasonTimeout || len(f.lost) != 0 {
+			t.Errorf("over %+v, lost %v", f.over, f.lost)
+		}
+	})
+	t.Run("a piece", func(t *testing.T) {
+		f := &fakeTracer{}
+		a := Trace(f, mappers(11, 12), goal, 0)
+		r := follow(t, a, []look{
+			{w: w},
+			{w: w.with(time.Second, planOf(11, mib, mib), nil)},
+			{w: w.with(2*time.Second, nil, gave(1, 0))},
+			{w: w.with(2*time.Second+TakeDeadline-1, nil, nil)},
+			{w: w.with(2*time.Second+TakeDeadline, nil, nil), done: true, want: event.ReasonTimeout},
+		})
+		if r.OK || !slices.Equal(f.lost, []int{11}) || !slices.Equal(f.planned, []int{11}) {
+			t.Errorf("%+v, lost %v, planned %v", r, f.lost, f.planned)
+		}
+	})
+	t.Run("all", func(t *testing.T) {
+		f := &fakeTracer{}
+		a := Trace(f, mappers(11, 12), goal, 0)
+		r := follow(t, a, []look{
+			{w: w},
+			{w: w.with(0, planOf(11, mib, mib, mib), nil)},
+			// One that is on its way is waited for.
+			{w: w.with(TakeDeadline-1, nil, gave(1, 0))},
+			{w: w.with(TrimDeadline-2, nil, nil)},
+			{w: w.with(TrimDeadline, nil, gave(2, 0)), done: true, want: event.ReasonDone},
+		})
+		if !r.OK || len(f.taken) != 2 || f.over[0].Whole {
+			t.Errorf("%+v, %d pieces, over %+v", r, len(f.taken), f.over)
+		}
+	})
+	t.Run("a holder that takes nothing", func(t *testing.T) {
+		f := &fakeTracer{err: errors.New("no link")}
+		r := follow(t, Trace(f, mappers(11), goal, 0), []look{
+			{w: w},
+			{w: w.with(0, planOf(11, mib), nil), done: true, want: event.ReasonError},
+		})
+		if !strings.Contains(r.Detail, "no link") {
+			t.Errorf("%+v", r)
+		}
+	})
+}

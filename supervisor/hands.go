@@ -1,0 +1,23 @@
+package supervisor
+
+import (
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+)
+
+// Hands are what a holder trims with. Their thread is started at once, so call
+// it before the command begins.
+func Hands() func(hold.TrimRequest) hold.TrimAnswer {
+	t := trim.NewTracer()
+	return func(r hold.TrimRequest) hold.TrimAnswer {
+		a := t.Do(trim.Piece{
+			ID: rss.ProcID{PID: r.PID, Start: r.Start},
+			Lo: r.Lo, Hi: r.Hi, Offset: r.Offset, Dev: r.Dev, Inode: r.Inode,
+		})
+		return hold.TrimAnswer{
+			Refusal: uint8(a.Refusal), Threads: a.Threads, Advised: uint64(a.Advised),
+			Stop: a.Stop, Attached: a.Attached,
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package supervisor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+)
+
+// tracedStand is a stand, not opened yet, under --trim ptrace with 100 MiB of
+// the command's and two processes that have so much mapped. Each is planned for
+// in pieces of 50 MiB, the n-th of PID p at address p<<8 + n.
+func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
+	s := newStand(t, tracing(TrimPtrace))
+	s.put(worker1, theCommand, 0, file1)
+	s.put(worker2, theCommand, 0, file2)
+	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
+	s.tracer.read = func(id rss.ProcID) plan {
+		p := plan{Planned: action.Planned{ID: id}}
+		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
+			p.Pieces = append(p.Pieces, 50*rss.MiB)
+			p.pieces = append(p.pieces, trim.Piece{ID: id, Lo: address(id.PID, len(p.pieces))})
+		}
+		return p
+	}
+	return s
+}
+
+func address(pid, piece int) uint64 { return uint64(pid)<<8 + uint64(piece) }
+
+// step does what the loop does with what arrives.
+func (s *stand) step(full bool) {
+	if full {
+		s.full()
+	}
+}
+
+// plans waits for the plan that was asked for and takes it in.
+func (s *stand) plans() {
+	s.t.Helper()
+	select {
+	case p := <-s.tracer.arrived():
+		s.planned(p)
+		s.step(s.advance())
+	case <-time.After(time.Minute):
+		s.t.Fatal("no plan came")
+	}
+}
+
+// wanted returns the piece that the holder was asked for last, once.
+func (s *stand) wanted() hold.TrimRequest {
+	s.t.Helper()
+	if len(s.holder.trims) != 1 {
+		s.t.Fatalf("the holder has %+v, want one request", s.holder.trims)
+	}
+	r := s.holder.trims[0]
+	s.holder.trims = nil
+	return r
+}
+
+// gives answers a request. The process has so much left.
+func (s *stand) gives(r hold.TrimRequest, left rss.Bytes, stop time.Duration) {
+	s.t.Helper()
+	s.put(r.PID, theCommand, 0, left)
+	s.taken(hold.TrimAnswer{ID: r.ID, Stop: stop})
+	s.step(s.advance())
+	if f := s.flight; f != nil && f.running != nil && action.Wakes(f.running) != 0 {
+		<-s.tracer.due() // it runs for as long as it stood still
+		s.step(s.advance())
+	}
+}
+
+func (s *stand) refuses(r hold.TrimRequest, why trim.Refusal) {
+	s.t.Helper()
+	s.taken(hold.TrimAnswer{ID: r.ID, Refusal: uint8(why)})
+	s.step(s.advance())
+}
+
+// said are the loader events that ptrace caused.
+func byPtrace(all []map[string]any) []map[string]any {
+	var some []map[string]any
+	for _, e := range named(all, event.NameLoader) {
+		if e["by"] == event.ByPtrace {
+			some = append(some, e)
+		}
+	}
+	return some
+}

@@ -1,0 +1,235 @@
+package supervisor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+)
+
+// tracer has the holder trim processes by ptrace, which Yama allows it as their
+// ancestor, and remembers which could not be.
+type tracer struct {
+	planner
+	plan    plan
+	was     rss.Proc                // the process that was planned for, as it was then
+	wakes   *time.Timer             // for the action in flight; nil before the first
+	asked   uint64                  // the piece that the holder has, 0 for none
+	last    uint64                  // number of the last piece
+	off     event.Reason            // why nobody is traced any more in this run
+	refused map[rss.ProcID]*refusal // while they live
+	images  map[rss.ProcID]image    // … as far as they were asked for
+}
+
+// refusal is why a process was not traced when it was last tried.
+type refusal struct {
+	reason event.Reason
+	until  time.Duration // may be tried again then; 0 for never
+	told   []event.Reason
+}
+
+// arrivals are what came for an action in flight since it looked last.
+type arrivals struct {
+	planned []action.Planned
+	taken   []action.Taken
+}
+
+// newTracer numbers pieces beyond those of watchers before it: an answer that
+// the holder owed to one may come to this one.
+func newTracer(read func(rss.ProcID) plan, attempt int) tracer {
+	return tracer{
+		planner: planner{read: read}, last: uint64(attempt) << 32,
+		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{},
+	}
+}
+
+// arrived is the channel of plans to [watcher.planned]; nil, which never yields,
+// before the first was asked for.
+func (t *tracer) arrived() <-chan plan { return t.plans }
+
+// planned takes a plan in.
+func (w *watcher) planned(p plan) {
+	w.tracer.busy = false
+	w.tracer.plan = p
+	w.came.planned = append(w.came.planned, p.Planned)
+}
+
+// taken takes the holder's answer to a piece in.
+func (w *watcher) taken(a hold.TrimAnswer) {
+	if a.ID == 0 || a.ID != w.tracer.asked {
+		return // to a watcher before this one
+	}
+	w.tracer.asked = 0
+	w.came.taken = append(w.came.taken, action.Taken{
+		Request: a.ID, Refused: refusedBy(trim.Refusal(a.Refusal), ""), Stopped: a.Stop,
+	})
+}
+
+// advance lets the action in flight go on with what came for it, and says
+// whether a full look is called for: it has ended, or needs one.
+func (w *watcher) advance() bool {
+	f := w.flight
+	if f == nil || f.running == nil || f.result != nil {
+		w.came = arrivals{}
+		return false
+	}
+	r, done := f.running.Step(w.world(w.now()))
+	w.wake(f.running)
+	if done {
+		f.result, f.until = &r, w.now()+settling
+	}
+	return done || action.Awaits(f.running)
+}
+
+// wake has the loop look at an action again when that asks for it.
+func (w *watcher) wake(r action.Running) {
+	at, t := action.Wakes(r), &w.tracer
+	switch left := max(at-w.now(), 0); {
+	case at == 0:
+	case t.wakes == nil:
+		t.wakes = time.NewTimer(left)
+	default:
+		t.wakes.Reset(left)
+	}
+}
+
+// due is the channel of [watcher.wake]; nil, which never yields, before the first.
+func (t *tracer) due() <-chan time.Time {
+	if t.wakes == nil {
+		return nil
+	}
+	return t.wakes.C
+}
+
+// traced is the watcher as actions see what traces for them.
+type traced struct{ *watcher }
+
+func (w traced) Plan(id rss.ProcID) {
+	t := &w.tracer
+	if t.busy {
+		return // no action asks while another's plan is read; it would wait in vain
+	}
+	t.plan = plan{}
+	t.was = rss.Proc{ID: id}
+	if p, err := w.tree.One(id.PID); err == nil && p.ID == id {
+		t.was = p
+		if s := w.last.Find(id.PID); s != nil {
+			t.was.PSS, t.was.Private, t.was.Role = s.PSS, s.Private, s.Role
+		}
+	}
+	t.ask(id)
+}
+
+func (w traced) Take(piece int) (uint64, error) {
+	t := &w.tracer
+	if t.asked != 0 || piece >= len(t.plan.pieces) {
+		return 0, fmt.Errorf("cannot trim process %d: no piece can be asked for now", t.was.ID.PID)
+	}
+	p := t.plan.pieces[piece]
+	t.last++
+	err := w.Link.Trim(hold.TrimRequest{
+		ID: t.last, PID: p.ID.PID, Start: p.ID.Start,
+		Lo: p.Lo, Hi: p.Hi, Offset: p.Offset, Dev: p.Dev, Inode: p.Inode,
+	})
+	if err != nil {
+		return 0, err
+	}
+	t.asked = t.last
+	return t.last, nil
+}
+
+// Over measures what the process gave back, and says so.
+func (w traced) Over(e action.Traced) rss.Bytes {
+	w.refuse(e.ID, e.Refused)
+	p, err := w.tree.One(e.ID.PID)
+	if err != nil || p.ID != e.ID {
+		return 0 // with its end went all it had, and not by what we did
+	}
+	if e.Whole {
+		w.workers.left[e.ID.PID] = max(p.File, 1)
+	}
+	if e.Pieces == 0 {
+		return 0
+	}
+	was, freed := &w.tracer.was, w.tracer.was.File.Sub(p.File)
+	if f := w.flight; f != nil && !slices.ContainsFunc(f.actedOn, func(q rss.Proc) bool { return q.ID == e.ID }) {
+		f.actedOn = append(f.actedOn, *was)
+	}
+	w.put(event.NameLoader, func(h event.Head) any {
+		return event.LoaderSaid{
+			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: w.asWorker(e.ID.PID),
+			Freed: freed, By: event.ByPtrace, Stopped: e.Stopped.Seconds(),
+		}
+	})
+	return freed
+}
+
+// asWorker is the PID of a process that is known to be a worker, else 0.
+func (w *watcher) asWorker(pid int) int {
+	if p := w.last.Find(pid); p != nil && p.Role == rss.RoleWorker {
+		return pid
+	}
+	return 0
+}
+
+// refuse remembers why a process was not touched, or that it was, and tells each
+// reason once.
+func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
+	t := &w.tracer
+	r := t.refused[id]
+	if none(why) {
+		if r != nil {
+			r.until = max(w.now(), 1)
+		}
+		return
+	}
+	if why.Reason == event.ReasonVanished {
+		return
+	}
+	if r == nil {
+		r = &refusal{}
+		t.refused[id] = r
+	}
+	r.reason, r.until = why.Reason, 0
+	if why.Passing {
+		r.until = w.now() + action.TracePause
+	}
+	if !slices.Contains(r.told, why.Reason) {
+		r.told = append(r.told, why.Reason)
+		w.put(event.NameLoader, func(h event.Head) any {
+			return event.LoaderSaid{
+				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: w.asWorker(id.PID),
+				Reason: string(why.Reason), By: event.ByPtrace,
+			}
+		})
+	}
+	if why.All {
+		w.traceNoMore(why.Reason, string(why.Reason))
+	}
+}
+
+// Lost ends all tracing: whoever does not answer may hang in it.
+func (w traced) Lost(id rss.ProcID) {
+	w.traceNoMore(event.ReasonTimeout, fmt.Sprintf("process %d: no answer from the holder within %v", id.PID, action.TakeDeadline))
+}
+
+func (w *watcher) traceNoMore(reason event.Reason, text string) {
+	w.tracer.off = reason
+	w.fault("trim", &said{text + "; nothing is trimmed by ptrace any more in this run"})
+}
+
+// forget drops what is known of processes that have ended.
+func (t *tracer) forget(s *rss.Sample) {
+	gone := func(id rss.ProcID) bool {
+		p := s.Find(id.PID)
+		return p == nil || p.ID != id
+	}
+	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool { return gone(id) })
+	maps.DeleteFunc(t.images, func(id rss.ProcID, _ image) bool { return gone(id) })
+}

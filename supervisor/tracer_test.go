@@ -1,0 +1,263 @@
+package supervisor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+)
+
+func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
+	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB) // 900 of 1000 MiB, and 800 is enough
+	s.open(s.holder.begin)
+	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.flight)
+	}
+	s.plans()
+	ms := time.Millisecond
+	left := 500 * rss.MiB
+	for n, stop := range []time.Duration{ms, 3 * ms, ms} {
+		r := s.wanted()
+		if r.PID != worker2 || r.Lo != address(worker2, n) || r.Start != 1<<40 {
+			t.Fatalf("request %d is %+v, want the next piece of the larger one", n, r)
+		}
+		left -= 50 * rss.MiB
+		s.gives(r, left, stop)
+	}
+	if s.flight != nil || s.ladder.InFlight() != 0 || len(s.holder.trims) > 0 {
+		t.Fatalf("in flight %+v with %v at the holder: 750 MiB are enough", s.flight, s.holder.trims)
+	}
+	all := s.events()
+	o := named(all, event.NameOutcome)
+	if len(o) != 1 || o[0]["ok"] != true || o[0]["freed_bytes"] != float64(150*rss.MiB) || o[0]["stopped_s"] != 0.003 {
+		t.Fatalf("outcomes %v", o)
+	}
+	if want := "1 process gave back 150 MiB of mapped pages, stopped for 3.0 ms at most"; o[0]["detail"] != want {
+		t.Errorf("detail %q, want %q", o[0]["detail"], want)
+	}
+	e := byPtrace(all)
+	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
+		t.Errorf("loader events %v", e)
+	}
+	if s.sum.trims != 1 || s.sum.freed != 150*rss.MiB || s.workers.left[worker2] != 0 {
+		t.Errorf("summary %+v, left %v: there is more to take", s.sum, s.workers.left)
+	}
+	if !strings.Contains(s.stderr(), "processes trimmed, freed 150 MiB, each stopped for 3.0 ms at a time at most") {
+		t.Errorf("said:\n%s", s.stderr())
+	}
+}
+
+// TestTrimByPtraceLooksBeforeItIsContent: what was resident is an estimate, and
+// others grow.
+func TestTrimByPtraceLooksBeforeItIsContent(t *testing.T) {
+	s := tracedStand(t, 100*rss.MiB, 700*rss.MiB)
+	s.open(s.holder.begin)
+	s.plans()
+	for n := range 3 { // they give back nothing at all
+		r := s.wanted()
+		if r.Lo != address(worker2, n) {
+			t.Fatalf("request %d: %+v", n, r)
+		}
+		s.gives(r, 700*rss.MiB, 0)
+	}
+	if s.flight == nil || len(s.holder.trims) != 1 {
+		t.Fatalf("in flight %+v with %v at the holder, want the next piece", s.flight, s.holder.trims)
+	}
+}
+
+func TestTrimByPtraceGoesOnToTheNext(t *testing.T) {
+	s := tracedStand(t, 400*rss.MiB, 50*rss.MiB)
+	s.put(theCommand, theHolder, 450*rss.MiB, 0)
+	s.open(s.holder.begin)
+	s.plans()
+	s.refuses(s.wanted(), trim.Device)
+	s.plans()
+	r := s.wanted()
+	if r.PID != worker2 {
+		t.Fatalf("request %+v, want the other process", r)
+	}
+	s.gives(r, 2*rss.MiB, time.Millisecond)
+	if s.flight != nil {
+		s.full()
+	}
+	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.flight)
+	}
+	if s.workers.left[worker2] != 2*rss.MiB {
+		t.Errorf("left %v: all was taken", s.workers.left)
+	}
+	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonDevice {
+		t.Errorf("then: %+v", h)
+	}
+	s.refuse(s.last.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice}) // a second time
+	all := s.events()
+	e := byPtrace(all)
+	if len(e) != 2 || e[0]["what"] != "refused" || e[0]["pid"] != float64(worker1) || e[0]["reason"] != string(event.ReasonDevice) || e[1]["what"] != "trimmed" {
+		t.Errorf("loader events %v, want each refusal once", e)
+	}
+	if o := named(all, event.NameOutcome); !strings.HasSuffix(o[0]["detail"].(string), "; 1 refused (has a GPU or InfiniBand device open)") {
+		t.Errorf("outcomes %v", o)
+	}
+}
+
+func TestTrimByPtraceUnanswered(t *testing.T) {
+	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
+	s.open(s.holder.begin)
+	s.plans()
+	r := s.wanted()
+	s.later(action.TakeDeadline)
+	s.full()
+	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.flight)
+	}
+	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonTimeout {
+		t.Errorf("then: %+v", h)
+	}
+	s.gives(r, 450*rss.MiB, time.Hour) // too late
+	if h := s.canTrim(s.user()); h.OK {
+		t.Errorf("after a late answer: %+v", h)
+	}
+	all := s.events()
+	if o := named(all, event.NameOutcome); len(o) == 0 || o[0]["ok"] != false || o[0]["reason"] != string(event.ReasonTimeout) {
+		t.Errorf("outcomes %v", o)
+	}
+	f := named(all, event.NameFault)
+	if !slices.ContainsFunc(f, func(e map[string]any) bool { return e["part"] == "trim" }) {
+		t.Errorf("faults %v", f)
+	}
+}
+
+// TestPlanThatHangs: nobody is traced until it has come, and it is then of no use.
+func TestPlanThatHangs(t *testing.T) {
+	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
+	release := make(chan struct{})
+	s.tracer.read = func(id rss.ProcID) plan {
+		<-release
+		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Piece{{ID: id}}}
+	}
+	s.open(s.holder.begin)
+	if s.flight == nil {
+		t.Fatal("no trim")
+	}
+	s.later(action.TrimDeadline)
+	s.full()
+	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.flight)
+	}
+	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonTimeout {
+		t.Errorf("while it hangs: %+v", h)
+	}
+	close(release)
+	s.plans()
+	if len(s.holder.trims) > 0 {
+		t.Errorf("the holder was asked for %v", s.holder.trims)
+	}
+	if got := s.pids(event.AccountingRSS); !slices.Equal(got, []int{worker1}) {
+		t.Errorf("then %v, want all but the one that hung", got)
+	}
+}
+
+func TestPtraceIsOffForEverybody(t *testing.T) {
+	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
+	s.open(s.holder.begin)
+	s.plans()
+	s.refuses(s.wanted(), trim.Broken)
+	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+		s.full()
+	}
+	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonGivenUp {
+		t.Errorf("%+v", h)
+	}
+	if len(s.holder.trims) > 0 {
+		t.Errorf("the holder was asked for %v", s.holder.trims)
+	}
+}
+
+// TestHookIsAskedFirst, and ptrace for what is then still too much.
+func TestHookIsAskedFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		left rss.Bytes // of the worker with the hook
+		more bool
+	}{"enough": {50 * rss.MiB, false}, "not enough": {390 * rss.MiB, true}} {
+		t.Run(name, func(t *testing.T) {
+			with := withLoader(t)
+			s := newStand(t, func(o *Options) { with(o); tracing(TrimAuto)(o) })
+			id := s.trainer(100*rss.MiB, worker1)
+			s.runs(id.PID, python)
+			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
+			s.is(worker2, id.PID, "python", python, 270*rss.MiB) // 890 of 1000 MiB
+			s.tracer.read = func(id rss.ProcID) plan { return plan{Planned: action.Planned{ID: id}} }
+			s.open(s.holder.begin)
+			if s.flight == nil || s.tracer.busy {
+				t.Fatalf("in flight %+v, want the hook's trim first", s.flight)
+			}
+			s.known()
+			s.fs.Put(rsstest.Process{PID: worker1, Parent: id.PID, Start: 1 << 40, Comm: "python", Anon: 10 * rss.MiB, File: c.left})
+			s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":`+map[bool]string{true: "408944640", false: "52428800"}[c.more])
+			s.full()
+			if s.tracer.busy != c.more {
+				t.Fatalf("a plan was asked for: %v, want %v", s.tracer.busy, c.more)
+			}
+			if c.more {
+				s.plans()
+			}
+			if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+				t.Errorf("in flight %+v", s.flight)
+			}
+			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[0]["ok"] != true {
+				t.Errorf("outcomes %v", o)
+			}
+		})
+	}
+}
+
+func TestPtraceWritesNoBudget(t *testing.T) {
+	with := withLoader(t)
+	s := newStand(t, func(o *Options) { with(o); tracing(TrimPtrace)(o) })
+	s.trainer(20*rss.MiB, worker1)
+	s.put(worker1, theCommand, 20*rss.MiB, 100*rss.MiB)
+	s.open(s.holder.begin)
+	if s.loader.Budget() != 0 {
+		t.Error("workers with the hook are to keep to a budget")
+	}
+}
+
+// TestLoopServesTheTracer runs the loop itself, over processes that give nothing
+// back: the larger one is asked for all it has, then the other.
+func TestLoopServesTheTracer(t *testing.T) {
+	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
+	s.holder.wants = make(chan hold.TrimRequest)
+	s.open(s.holder.begin)
+	done := make(chan struct{})
+	go func() {
+		s.loop()
+		close(done)
+	}()
+	for n := range 16 {
+		want := address(worker2, n)
+		if n >= 10 {
+			want = address(worker1, n-10)
+		}
+		select {
+		case r := <-s.holder.wants:
+			if r.Lo != want {
+				t.Errorf("request %d is for %x, want %x", n, r.Lo, want)
+			}
+			s.holder.trimmed <- hold.TrimAnswer{ID: r.ID}
+		case <-time.After(time.Minute):
+			t.Fatalf("request %d never came", n)
+		}
+	}
+	s.holder.exited <- hold.Exit{}
+	<-done
+	if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[0]["freed_bytes"] != 0.0 {
+		t.Errorf("outcomes %v", o)
+	}
+}
