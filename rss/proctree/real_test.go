@@ -18,6 +18,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // TestMain lets the test binary be the processes of the tests: with ROLE set it
@@ -102,10 +103,8 @@ func start(role string, attr *syscall.SysProcAttr) *exec.Cmd {
 
 // command is a real process that does as it is told.
 type command struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	*rsstest.Child
+	t *testing.T
 }
 
 func startCommand(t *testing.T) *command {
@@ -117,42 +116,30 @@ func startCommand(t *testing.T) *command {
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), "ROLE=command")
 	c.ExtraFiles = []*os.File{lifeR}
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	child := rsstest.StartChild(t, c)
 	lifeR.Close()
-	t.Cleanup(func() {
-		lifeW.Close() // every process of the test reads this pipe, and ends
-		in.Close()
-		c.Wait()
-	})
-	return &command{t, c, in, bufio.NewScanner(out)}
+	// Every process of the test reads this pipe, and ends.
+	t.Cleanup(func() { lifeW.Close() })
+	return &command{child, t}
 }
 
 // do asks for one thing and returns the PID that came of it.
 func (c *command) do(what string) int {
 	c.t.Helper()
-	fmt.Fprintln(c.in, what)
+	fmt.Fprintln(c.In, what)
 	return c.said()
 }
 
 func (c *command) said() int {
 	c.t.Helper()
-	if !c.out.Scan() {
+	line, err := c.Line()
+	if err != nil {
 		c.t.Fatal("the command has ended")
 	}
-	_, pid, _ := strings.Cut(c.out.Text(), " ")
+	_, pid, _ := strings.Cut(line, " ")
 	n, err := strconv.Atoi(pid)
 	if err != nil {
-		c.t.Fatal(c.out.Text())
+		c.t.Fatal(line)
 	}
 	return n
 }
@@ -180,7 +167,7 @@ func has(pid int) func([]rss.Proc) bool {
 
 func TestRealTree(t *testing.T) {
 	c := startCommand(t)
-	root := c.cmd.Process.Pid
+	root := c.PID
 	r := reader(t, "/proc")
 	until(t, r, root, has(root))
 

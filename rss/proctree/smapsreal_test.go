@@ -1,19 +1,18 @@
 package proctree
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // smapsChild is the variable by which the test binary knows that it is to map
@@ -39,7 +38,7 @@ func init() {
 }
 
 // mapper starts a child with a file of 64 MiB mapped.
-func mapper(t *testing.T) *exec.Cmd {
+func mapper(t *testing.T) *rsstest.Child {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "data")
 	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
@@ -47,26 +46,12 @@ func mapper(t *testing.T) *exec.Cmd {
 	}
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), smapsChild+"="+file)
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		c.Process.Kill()
-		c.Wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "mapped <nil>\n" {
+	child := rsstest.StartChild(t, c)
+	t.Cleanup(func() { c.Process.Kill() }) // it may have been stopped
+	if line, err := child.Line(); err != nil || line != "mapped <nil>" {
 		t.Fatal(line, err)
 	}
-	return c
+	return child
 }
 
 // wait waits for a change of a child's state without reaping it.
@@ -82,8 +67,8 @@ func wait(t *testing.T, pid, what int) {
 // ourselves.
 func TestRealPSSInPieces(t *testing.T) {
 	c := mapper(t)
-	pid := c.Process.Pid
-	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
+	pid := c.PID
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, pid, unix.WSTOPPED)
@@ -169,16 +154,16 @@ func (e *ending) Read(b []byte) (int, error) {
 func TestRealSmapsEndsEarly(t *testing.T) {
 	for _, reap := range []bool{false, true} {
 		c := mapper(t)
-		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.Process.Pid))
+		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.PID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
 		p, err := sumSmaps(&ending{f, func() {
-			c.Process.Kill()
-			wait(t, c.Process.Pid, unix.WEXITED)
+			unix.Kill(c.PID, unix.SIGKILL)
+			wait(t, c.PID, unix.WEXITED)
 			if reap {
-				c.Wait()
+				c.End()
 			}
 		}})
 		if p != (rss.PSS{}) || !Vanished(err) {

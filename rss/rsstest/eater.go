@@ -41,6 +41,13 @@ func BeEater() {
 				fmt.Println("error:", err)
 				continue
 			}
+		case "map":
+			b, err := mapped(file, size)
+			if err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			held = append(held, b)
 		}
 		fmt.Println("done", len(held))
 	}
@@ -57,6 +64,16 @@ func touched(size int) ([]byte, error) {
 		b[i] = 1
 	}
 	return b, nil
+}
+
+// mapped maps a file shared and read-only, and touches all of it.
+func mapped(name string, size int) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ, syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
 // fill writes a file and reads it back, so that its pages are in memory and,
@@ -90,11 +107,8 @@ func fill(name string, size int) error {
 
 // Eater is a process that uses memory as it is told.
 type Eater struct {
-	PID int
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	*Child
+	t testing.TB
 }
 
 // StartEater starts the test binary as an eater. It ends with the test. The
@@ -103,23 +117,7 @@ func StartEater(t testing.TB) *Eater {
 	t.Helper()
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), eaterRole+"=1")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	e := &Eater{PID: c.Process.Pid, t: t, cmd: c, in: in, out: bufio.NewScanner(out)}
-	t.Cleanup(func() {
-		in.Close()
-		c.Wait()
-	})
-	return e
+	return &Eater{StartChild(t, c), t}
 }
 
 // Anon makes the eater touch this much of its own memory, and keep it. It
@@ -129,15 +127,20 @@ func (e *Eater) Anon(size rss.Bytes) bool { return e.do("anon %d", size) }
 // File makes the eater write a file of this size, sync it and read it.
 func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
 
+// Map makes the eater map this much of a file, shared and read-only, touch it,
+// and keep it.
+func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }
+
 func (e *Eater) do(format string, args ...any) bool {
 	e.t.Helper()
-	if _, err := fmt.Fprintf(e.in, format+"\n", args...); err != nil {
+	if _, err := fmt.Fprintf(e.In, format+"\n", args...); err != nil {
 		return false
 	}
-	if !e.out.Scan() {
+	s, err := e.Line()
+	if err != nil {
 		return false
 	}
-	if s := e.out.Text(); strings.HasPrefix(s, "error:") {
+	if strings.HasPrefix(s, "error:") {
 		e.t.Fatal(s)
 	}
 	return true

@@ -17,6 +17,8 @@ type borrowed struct {
 	t *thread
 	// out: it stands outside of a system call, inside get_signal.
 	out bool
+	// inside is how long it was in the last call.
+	inside time.Duration
 }
 
 // callPatience bounds a call: dropping pages takes milliseconds, and may wait
@@ -79,12 +81,14 @@ func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 		return 0, vanishedOr(err, Failed)
 	}
 	for range 2 { // into the call, out of it
+		began := time.Now()
 		if r := b.step(unix.PTRACE_SYSCALL); r != None {
 			return 0, r
 		}
 		if b.out {
 			return 0, Signalled
 		}
+		b.inside = time.Since(began)
 	}
 	if err := getRegisters(b.t.tid, &regs); err != nil {
 		return 0, vanishedOr(err, Failed)

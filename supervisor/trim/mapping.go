@@ -154,9 +154,9 @@ func (s *smaps) begin(line []byte) {
 		s.found = s.found[:n-1]
 	}
 	s.end = h.m.Hi
-	if string(h.perms) == "r--s" && h.m.Inode != 0 && ofFile(h.path) {
+	if h.trimmable() {
 		s.m, s.open = h.m, true
-		s.m.Path = string(bytes.ReplaceAll(h.path, []byte(`\012`), []byte("\n")))
+		s.m.Path = pathOf(h.path)
 	}
 }
 

@@ -127,7 +127,7 @@ func idle(t *testing.T, uid int, what string) *helper {
 		t.Skip("only root may become somebody else")
 	}
 	h := startHelper(t, uid, "idle", what)
-	if h.said != "ready\n" {
+	if h.said != "ready" {
 		t.Skip(h.said)
 	}
 	return h
@@ -214,15 +214,15 @@ func TestCheckStoppedAndTraced(t *testing.T) {
 	}
 	comesTo(t, h, None)
 	tracer := startHelper(t, 0, "seize", strconv.Itoa(h.id.PID))
-	if tracer.said != "ready\n" {
+	if tracer.said != "ready" {
 		t.Skip(tracer.said)
 	}
 	if r, detail := checkHere(h.id); r != Traced || !strings.Contains(detail, strconv.Itoa(tracer.id.PID)) {
 		t.Errorf("%v: %s", r, detail)
 	}
-	tracer.end()
+	tracer.End()
 	comesTo(t, h, None)
-	h.end()
+	h.End()
 	if r, detail := checkHere(h.id); r != Vanished {
 		t.Errorf("%v: %s", r, detail)
 	}
@@ -247,7 +247,7 @@ func TestCheckWaiting(t *testing.T) {
 // A zombie is one whose parent has not asked yet.
 func TestCheckZombie(t *testing.T) {
 	h := idle(t, 0, "plain")
-	h.in.Close()
+	h.In.Close()
 	comesTo(t, h, Vanished)
 }
 

@@ -1,7 +1,6 @@
 package trim
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 func init() { modes["map"] = mapMode }
@@ -70,10 +70,8 @@ func mapMode(args []string) int {
 // helper is this binary in one of its modes. It ends with the test, or when it
 // is told to.
 type helper struct {
+	*rsstest.Child
 	id   rss.ProcID
-	cmd  *exec.Cmd
-	in   io.Closer
-	out  *bufio.Reader
 	said string // its first line
 }
 
@@ -96,29 +94,13 @@ func credential(uid int) *syscall.SysProcAttr {
 
 func startCommand(t testing.TB, c *exec.Cmd) *helper {
 	t.Helper()
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	h := &helper{cmd: c, in: in, out: bufio.NewReader(out), id: rss.ProcID{PID: c.Process.Pid}}
-	t.Cleanup(h.end)
-	if h.said, err = h.out.ReadString('\n'); err != nil {
+	h := &helper{Child: rsstest.StartChild(t, c)}
+	var err error
+	if h.said, err = h.Line(); err != nil {
 		t.Fatalf("%v: %q, %v", c.Args, h.said, err)
 	}
-	h.id = idOf(t, h.id.PID)
+	h.id = idOf(t, h.PID)
 	return h
-}
-
-func (h *helper) end() {
-	h.in.Close()
-	_ = h.cmd.Wait()
 }
 
 func idOf(t testing.TB, pid int) rss.ProcID {
@@ -315,7 +297,7 @@ func TestPiecesOfNobody(t *testing.T) {
 	if pieces, err := Pieces("/proc", other, m); refusalOf(err) != Vanished || pieces != nil {
 		t.Errorf("of another: %v, %v", pieces, err)
 	}
-	h.end()
+	h.End()
 	if pieces, err := Pieces("/proc", h.id, m); refusalOf(err) != Vanished || pieces != nil {
 		t.Errorf("of one that has ended: %v, %v", pieces, err)
 	}

@@ -142,7 +142,7 @@ func (s *session) trim(p Piece) (a Answer) {
 	a.Refusal = s.halt()
 	a.Attached, a.Threads = time.Since(s.began), len(s.threads)
 	if a.Refusal == None {
-		a.Refusal = s.drop(p)
+		a.Dropping, a.Refusal = s.drop(p)
 	}
 	s.release()
 	s.ends.rest()
@@ -156,19 +156,19 @@ func (s *session) trim(p Piece) (a Answer) {
 	return a
 }
 
-// drop borrows a thread and makes the calls.
-func (s *session) drop(p Piece) Refusal {
+// drop borrows a thread and has it call madvise, which took so long.
+func (s *session) drop(p Piece) (took time.Duration, r Refusal) {
 	t, r := s.lender()
 	if r != None {
-		return r
+		return 0, r
 	}
 	if r := s.verify(p); r != None {
-		return r
+		return 0, r
 	}
 	b := borrowed{s: s, t: t, out: true}
 	r = b.advise(p)
 	if back := b.end(); r == None {
 		r = back
 	}
-	return r
+	return b.inside, r
 }

@@ -26,6 +26,7 @@ type Answer struct {
 	// Stop is from the first thread's stop until the last went on, Attached the
 	// part of it before all stood still.
 	Stop, Attached time.Duration
+	Dropping       time.Duration // … and that which the kernel took for it
 	Threads        int
 
 	ended bool // the thread that traced has to end

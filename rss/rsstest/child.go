@@ -1,0 +1,50 @@
+package rsstest
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Child is a program that a test talks to by lines, most often the test binary
+// in a role. It is to end when its standard input does, which is with the test at
+// the latest.
+type Child struct {
+	PID int
+	In  io.WriteCloser
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+// StartChild starts c, whose standard input and output are the test's to use.
+func StartChild(t testing.TB, c *exec.Cmd) *Child {
+	t.Helper()
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := &Child{PID: c.Process.Pid, In: in, cmd: c, out: bufio.NewReader(out)}
+	t.Cleanup(child.End)
+	return child
+}
+
+// Line returns the next line that it says, io.EOF where it has ended.
+func (c *Child) Line() (string, error) {
+	line, err := c.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+// End closes its standard input and waits for it.
+func (c *Child) End() {
+	c.In.Close()
+	_ = c.cmd.Wait()
+}
