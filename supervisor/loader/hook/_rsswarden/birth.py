@@ -69,6 +69,16 @@ class _Made:
         return os.mknod, (self._path, 0o600)
 
 
+def put(index_queue, verb):
+    """Puts a Quit or Probe on an index queue.
+
+    What fails in pickling it fails here, and not in the queue's own thread, which
+    would say so on the program's stderr.
+    """
+    reduction.ForkingPickler.dumps(verb)
+    index_queue.put(verb)
+
+
 def parameters(loop):
     """Returns the names of torch's _worker_loop's parameters, and why they are not the ones known, or None."""
     names = list(inspect.signature(loop).parameters)
@@ -200,7 +210,7 @@ def start(iterator, worker_id, base_seed, context, loop, names, ready_file):
     try:
         process.start()
         ready = ready_file(process.pid)
-        index_queue.put(Probe(ready))
+        put(index_queue, Probe(ready))
     except BaseException:
         if process.pid is not None:
             process.kill()

@@ -223,7 +223,7 @@ class Recycler:
         try:
             self._watch(iterator)
         finally:
-            task.old_queue.put(birth.Quit())
+            birth.put(task.old_queue, birth.Quit())
 
     def reap(self, iterator):
         """Ends the workers that were replaced once they owe nothing, and reports those that have ended."""
