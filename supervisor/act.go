@@ -67,6 +67,8 @@ func (w *watcher) decide(d event.Decision) {
 	switch d.Action {
 	case event.ActionTrim:
 		w.beginTrim(f, l)
+	case event.ActionTrimDrop:
+		w.beginTrimDrop(f, l)
 	case event.ActionRecycle:
 		w.beginRecycle(f, l)
 	case event.ActionGC:
@@ -177,7 +179,7 @@ func (w *watcher) stepAction() {
 // world is what an action in flight may look at, and has looked at then.
 func (w *watcher) world(now time.Duration) action.World {
 	f := w.flight
-	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
+	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Found: w.came.found, Dropped: w.came.dropped, Used: f.before.Used}
 	if l := same(w.readings, &f.before); l != nil {
 		at.Used = certain(l)
 	}
@@ -228,7 +230,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
 		given := w.givenBack(f)
-		if f.before.Accounting != event.AccountingPSS { // there they may have given it to others
+		if f.tells() {
 			o.Freed = max(o.Freed, given)
 		}
 	}

@@ -27,6 +27,10 @@ const (
 	// stoppedPause is the pause at least while all that is summed is stopped,
 	// and its sum with it. It bounds how late growth after SIGCONT is seen.
 	stoppedPause = 250 * time.Millisecond
+	// tracedPause is the pause at most where processes are trimmed by ptrace:
+	// workers that have just been started may touch 3 GiB a second, and nothing
+	// in them holds them back until the first look that sees it.
+	tracedPause = 100 * time.Millisecond
 	// unstickEvery is how often the holder is looked after, with whatever look
 	// falls within sameWake of that: each wake of an idle process costs more than
 	// what it then does.
@@ -43,7 +47,7 @@ const (
 // next rung, or, where rungs were crossed, a little more: a worker that had
 // nothing to give back may have by then. It is always above used.
 func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
-	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit})
+	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit}).Sub(w.growthUntilTraced(l))
 	next := max(first, used+max(policy.MinGain(0), l.Limit/100))
 	if rung := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
 		next = min(next, rung)
@@ -105,6 +109,9 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		headroom := w.next(b, w.fullUsed).Sub(growing(b))
 		rate := w.rate(b).PerSecond(now)
 		fill := policy.Pause(headroom, rate, w.Settings.Interval)
+		if w.tracesFor(b) {
+			fill = min(fill, tracedPause)
+		}
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
 	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {

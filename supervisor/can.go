@@ -29,6 +29,8 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 	switch r.Action {
 	case event.ActionTrim:
 		return w.canTrim(l)
+	case event.ActionTrimDrop:
+		return w.canTrimDrop(l)
 	case event.ActionRecycle:
 		return w.canRecycle(l)
 	case event.ActionGC:

@@ -17,7 +17,7 @@ func Hands() func(hold.TrimRequest) hold.TrimAnswer {
 		})
 		return hold.TrimAnswer{
 			Refusal: uint8(a.Refusal), Threads: a.Threads, Advised: uint64(a.Advised),
-			Stop: a.Stop, Attached: a.Attached,
+			Stop: a.Stop, Attached: a.Attached, Dropping: a.Dropping,
 		}
 	}
 }

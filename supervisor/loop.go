@@ -41,6 +41,11 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case a := <-w.dropper.arrived():
+			if w.foundOrDropped(a); !w.advance() {
+				continue
+			}
+			w.full()
 		case <-w.tracer.due():
 			if !w.advance() {
 				continue
@@ -210,7 +215,7 @@ func (w *watcher) changed(before []event.Limit) {
 func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
-	in := policy.Input{Now: now, Limits: w.readings, Can: w.can}
+	in := policy.Input{Now: now, Limits: w.readings, Can: w.can, Lead: w.lead}
 	in.JobEnd, in.EndUnsure = w.jobEnd()
 	res := w.ladder.Step(in)
 	w.readings = res.Limits

@@ -24,6 +24,7 @@ type summary struct {
 	stopped     bool
 	skipped     int
 	trims       int // outcomes of trim rules
+	drops       int // … of trim+drop rules
 	collected   int // … of gc rules
 	asked       int // signals that trainers got by rules, several at once counted as one
 	ran         int // commands of exec= rules that ended well
@@ -95,6 +96,8 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 		return
 	case a == event.ActionTrim:
 		s.trims++
+	case a == event.ActionTrimDrop:
+		s.drops++
 	case a == event.ActionRecycle:
 		s.recycles++
 	case a == event.ActionGC:
@@ -256,6 +259,9 @@ func (s *summary) deeds() string {
 	}
 	if s.trims > 0 {
 		parts = append(parts, "trimmed "+times(s.trims))
+	}
+	if s.drops > 0 {
+		parts = append(parts, "trimmed and dropped files from the page cache "+times(s.drops))
 	}
 	if s.recycles > 0 {
 		parts = append(parts, fmt.Sprintf("recycled %s", many(s.recycles, "worker")))

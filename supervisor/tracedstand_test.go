@@ -23,7 +23,9 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 		p := plan{Planned: action.Planned{ID: id}}
 		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
 			p.Pieces = append(p.Pieces, 50*rss.MiB)
-			p.pieces = append(p.pieces, trim.Piece{ID: id, Lo: address(id.PID, len(p.pieces))})
+			p.pieces = append(p.pieces, trim.Sized{
+				Piece: trim.Piece{ID: id, Lo: address(id.PID, len(p.pieces))}, Resident: 50 * rss.MiB,
+			})
 		}
 		return p
 	}

@@ -17,14 +17,17 @@ import (
 // ancestor, and remembers which could not be.
 type tracer struct {
 	planner
-	plan    plan
-	was     rss.Proc                // the process that was planned for, as it was then
-	wakes   *time.Timer             // for the action in flight; nil before the first
-	asked   uint64                  // the piece that the holder has, 0 for none
-	last    uint64                  // number of the last piece
-	off     event.Reason            // why nobody is traced any more in this run
-	refused map[rss.ProcID]*refusal // while they live
-	images  map[rss.ProcID]image    // … as far as they were asked for
+	plan     plan
+	was      rss.Proc    // the process that was planned for, as it was then
+	wakes    *time.Timer // for the action in flight; nil before the first
+	asked    uint64      // what the holder is at, 0 for nothing
+	askedFor rss.Bytes   // what was resident of it
+	times    traceTimes
+	pace     trim.Pace
+	last     uint64                  // number of the last piece
+	off      event.Reason            // why nobody is traced any more in this run
+	refused  map[rss.ProcID]*refusal // while they live
+	images   map[rss.ProcID]image    // … as far as they were asked for
 }
 
 // refusal is why a process was not traced when it was last tried.
@@ -38,6 +41,8 @@ type refusal struct {
 type arrivals struct {
 	planned []action.Planned
 	taken   []action.Taken
+	found   *action.Found
+	dropped []action.Dropped
 }
 
 // newTracer numbers pieces beyond those of watchers before it: an answer that
@@ -66,6 +71,9 @@ func (w *watcher) taken(a hold.TrimAnswer) {
 		return // to a watcher before this one
 	}
 	w.tracer.asked = 0
+	if a.Refusal == uint8(trim.None) {
+		w.tracer.pace.Add(w.tracer.askedFor, a.Dropping)
+	}
 	w.came.taken = append(w.came.taken, action.Taken{
 		Request: a.ID, Refused: refusedBy(trim.Refusal(a.Refusal), ""), Stopped: a.Stop,
 	})
@@ -126,22 +134,22 @@ func (w traced) Plan(id rss.ProcID) {
 	t.ask(id)
 }
 
-func (w traced) Take(piece int) (uint64, error) {
+func (w traced) Take(piece int) (request uint64, pieces int, err error) {
 	t := &w.tracer
 	if t.asked != 0 || piece >= len(t.plan.pieces) {
-		return 0, fmt.Errorf("cannot trim process %d: no piece can be asked for now", t.was.ID.PID)
+		return 0, 0, fmt.Errorf("cannot trim process %d: no piece can be asked for now", t.was.ID.PID)
 	}
-	p := t.plan.pieces[piece]
+	p, n := t.pace.Take(t.plan.pieces[piece:])
 	t.last++
-	err := w.Link.Trim(hold.TrimRequest{
+	err = w.Link.Trim(hold.TrimRequest{
 		ID: t.last, PID: p.ID.PID, Start: p.ID.Start,
 		Lo: p.Lo, Hi: p.Hi, Offset: p.Offset, Dev: p.Dev, Inode: p.Inode,
 	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	t.asked = t.last
-	return t.last, nil
+	t.asked, t.askedFor = t.last, p.Resident
+	return t.last, n, nil
 }
 
 // Over measures what the process gave back, and says so.
@@ -158,6 +166,9 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 		return 0
 	}
 	was, freed := &w.tracer.was, w.tracer.was.File.Sub(p.File)
+	if f := w.flight; f != nil && len(f.actedOn) == 0 {
+		w.tracer.times.add(w.now() - f.began)
+	}
 	if f := w.flight; f != nil && !slices.ContainsFunc(f.actedOn, func(q rss.Proc) bool { return q.ID == e.ID }) {
 		f.actedOn = append(f.actedOn, *was)
 	}

@@ -140,7 +140,7 @@ func TestPlanThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	s.tracer.read = func(id rss.ProcID) plan {
 		<-release
-		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Piece{{ID: id}}}
+		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
 	}
 	s.open(s.holder.begin)
 	if s.flight == nil {

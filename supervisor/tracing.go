@@ -18,7 +18,7 @@ import (
 // plan is what a process has to give back, and the pieces themselves.
 type plan struct {
 	action.Planned
-	pieces []trim.Piece
+	pieces []trim.Sized
 }
 
 // planner reads one plan at a time, on a goroutine that the first one starts.
@@ -65,7 +65,7 @@ func (w *watcher) readPlan(id rss.ProcID) plan {
 			return plan{Planned: action.Planned{ID: id, Refused: refusedBy(why, err.Error())}}
 		}
 		for _, p := range pieces {
-			made.pieces = append(made.pieces, p.Piece)
+			made.pieces = append(made.pieces, p)
 			made.Pieces = append(made.Pieces, p.Resident)
 		}
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -15,7 +16,14 @@ func (w *watcher) canTrim(l *event.Limit) policy.Help {
 	switch {
 	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
-	case w.Settings.Trim == TrimPtrace && w.traces():
+	default:
+		return w.canGive(l)
+	}
+}
+
+// canGive answers for a trim where a limit counts mapped file pages.
+func (w *watcher) canGive(l *event.Limit) policy.Help {
+	if w.Settings.Trim == TrimPtrace && w.traces() {
 		return w.canTrace(l)
 	}
 	hook := w.canTrimByHook(l)
@@ -57,6 +65,11 @@ func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 // started.
 func (w *watcher) traces() bool { return w.Settings.Trim.Ptrace() && w.Attached == nil }
 
+// tracesFor says that a limit counts what they give back.
+func (w *watcher) tracesFor(l *event.Limit) bool {
+	return w.traces() && (l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingPSS)
+}
+
 // canTrace answers for the part of a trim that is done by ptrace.
 func (w *watcher) canTrace(l *event.Limit) policy.Help {
 	list, h := w.tracees(l.Accounting)
@@ -70,35 +83,49 @@ func (w *watcher) canTrace(l *event.Limit) policy.Help {
 // beginTrim has processes give mapped pages back: those with the hook first,
 // and by ptrace what is then still above the goal.
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
+	hooked := w.hooked(l.Accounting, func(m policy.Worker) bool { return w.workers.trimmable(m) > 0 })
+	if f.running = w.trimming(f, hooked, f.before.Used, f.began); f.running == nil {
+		w.finish(action.Result{Reason: event.ReasonNothing})
+		return
+	}
+	if len(hooked) == 0 && w.traces() {
+		w.advance() // the plan is asked for now, not with the next sample
+	}
+}
+
+// hooked are the processes that the hook can trim and for which it is worth it.
+func (w *watcher) hooked(a event.Accounting, worth func(policy.Worker) bool) []policy.Worker {
+	if !w.Settings.Trim.Hook() || w.loader == nil {
+		return nil
+	}
+	return slices.DeleteFunc(w.workers.mappers(&w.last, a), func(m policy.Worker) bool { return !worth(m) })
+}
+
+// trimming begins a trim, of a limit that stands at used: nil where nobody is
+// there to be trimmed.
+func (w *watcher) trimming(f *inFlight, hooked []policy.Worker, used rss.Bytes, now time.Duration) action.Running {
 	var pids []int
-	if w.Settings.Trim.Hook() && w.loader != nil {
-		for _, m := range w.workers.mappers(&w.last, l.Accounting) {
-			if w.workers.trimmable(m) > 0 {
-				pids = append(pids, m.ID.PID)
-				f.actedOn = append(f.actedOn, *w.last.Find(m.ID.PID))
-			}
+	for _, m := range hooked {
+		if p := w.last.Find(m.ID.PID); p != nil {
+			pids = append(pids, m.ID.PID)
+			f.actedOn = append(f.actedOn, *p)
 		}
 	}
 	switch {
 	case !w.traces():
-		f.running = action.Trim(w.loader, pids, f.began)
+		return action.Trim(w.loader, pids, now)
 	case len(pids) > 0:
-		f.running = action.Then(action.Trim(w.loader, pids, f.began), func(at action.World) action.Running {
-			return w.trace(f, l.Accounting, at.Used, at.Now)
+		return action.Then(action.Trim(w.loader, pids, now), func(at action.World) action.Running {
+			return w.trace(f, f.before.Accounting, at.Used, at.Now)
 		})
-	default:
-		if f.running = w.trace(f, l.Accounting, f.before.Used, f.began); f.running == nil {
-			w.finish(action.Result{Reason: event.ReasonNothing})
-			return
-		}
-		w.advance() // the plan is asked for now, not with the next sample
 	}
+	return w.trace(f, f.before.Accounting, used, now)
 }
 
 // trace begins the part of a trim that is done by ptrace, of a limit that stands
 // at used: nil where there is no need of it.
 func (w *watcher) trace(f *inFlight, a event.Accounting, used rss.Bytes, now time.Duration) action.Running {
-	goal := goalOf(f, used)
+	goal := w.goalOf(f, used)
 	list, _ := w.tracees(a)
 	if used < goal.Below || len(list) == 0 {
 		return nil
@@ -110,13 +137,59 @@ func (w *watcher) trace(f *inFlight, a event.Accounting, used rss.Bytes, now tim
 	return action.Trace(traced{w}, mappers, goal, now)
 }
 
-// goalOf is the use at which the rung counts as left. A forecast says nothing
-// about amounts.
-func goalOf(f *inFlight, used rss.Bytes) action.Goal {
+// firstTraceTime is for how long growth goes on, as long as nothing was trimmed,
+// from a look until the first process has given pages back by ptrace: where all
+// processors of a node are taken, that is 300 ms.
+const firstTraceTime = 500 * time.Millisecond
+
+// traceTimes is the time that it took when it was measured last, and twice that
+// counts: some tens of milliseconds where there are processors to spare.
+type traceTimes struct{ last time.Duration }
+
+func (t *traceTimes) add(d time.Duration) { t.last = max(d, t.last*3/4) }
+
+func (t *traceTimes) expected() time.Duration {
+	if t.last == 0 {
+		return firstTraceTime
+	}
+	return min(2*t.last, 2*firstTraceTime)
+}
+
+// lead is how much a limit grows by until a trim by ptrace takes effect. The
+// hook is given budgets ahead instead.
+func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+	if r.Action != event.ActionTrim && r.Action != event.ActionTrimDrop {
+		return 0
+	}
+	lead := w.growthUntilTraced(l)
+	if lead == 0 || !w.canTrace(l).OK {
+		return 0
+	}
+	return lead
+}
+
+// growthUntilTraced is the same, whoever is there to be trimmed: half of the
+// limit at most.
+func (w *watcher) growthUntilTraced(l *event.Limit) rss.Bytes {
+	if !w.tracesFor(l) {
+		return 0
+	}
+	return min(rss.Bytes(w.rate(l).PerSecond(w.now())*w.tracer.times.expected().Seconds()), l.Limit/2)
+}
+
+// growthRoom is for how long what grows at the rate seen is to stay below the
+// rung: in the processes that are trimmed nothing holds growth back between two
+// trims, as the hook's budgets do.
+const growthRoom = time.Second
+
+// goalOf is the use at which the rung counts as left, and what is to grow until
+// it is met again. A forecast says nothing about amounts.
+func (w *watcher) goalOf(f *inFlight, used rss.Bytes) action.Goal {
 	goal := action.Goal{Used: used, Lags: f.before.Accounting == event.AccountingPSS}
-	if r, err := policy.ParseRule(f.decision.Rule); err == nil {
+	if r, err := policy.ParseRule(f.decision.Rule); err == nil && r.Action != event.ActionTrimDrop {
 		if need := r.Need(&f.before); need > 0 {
-			goal.Below = f.before.Used.Sub(need)
+			growth := rss.Bytes(w.rate(&f.before).PerSecond(w.now()) * growthRoom.Seconds())
+			goal.Below = max(f.before.Used.Sub(need+growth), 1)
 		}
 	}
 	return goal

@@ -98,6 +98,7 @@ type watcher struct {
 	came      arrivals      // of the tracer, since then
 	flight    *inFlight
 	tracer    tracer
+	dropper   dropper
 	programs  *programs
 	workers   workforce
 	sum       summary
@@ -141,6 +142,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		w.holder = begin.Holder
 	}
 	w.tracer = newTracer(w.readPlan, begin.Attempt)
+	w.dropper = dropper{find: w.findFiles, drop: w.dropFile}
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.

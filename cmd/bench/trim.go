@@ -22,6 +22,8 @@ type mapped struct {
 	*child
 	id rss.ProcID
 	t  *trim.Tracer
+	// pace is what the watcher goes by too.
+	pace trim.Pace
 }
 
 // trimming measures group h: a process shrunk by ptrace, beside its own call of
@@ -148,13 +150,16 @@ func (m *mapped) trim() (took float64, stops []float64, err error) {
 		return 0, nil, err
 	}
 	var resident rss.Bytes
-	for _, p := range pieces {
+	for len(pieces) > 0 {
+		p, n := m.pace.Take(pieces)
+		pieces = pieces[n:]
 		began := time.Now()
 		a := m.t.Do(p.Piece)
 		took += float64(time.Since(began).Microseconds()) / 1e3
 		if a.Refusal != trim.None {
 			return 0, nil, fmt.Errorf("cannot trim: %s", a.Refusal.Reason())
 		}
+		m.pace.Add(p.Resident, a.Dropping)
 		stops = append(stops, float64(a.Stop.Microseconds())/1e3)
 		resident += p.Resident
 	}

@@ -19,8 +19,8 @@ import (
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
 const runNotes = `SIZE as in sbatch --mem (3000 is MiB, 3G GiB) or 90%. RULE is [LIMIT ]N%:ACTION,
-or free<SIZE or eta<DURATION for N%; ACTION warn, trim, recycle, gc, signal=SIG,
-exec=COMMAND or stop. RSSWARDEN_LIMIT=3G is --limit 3G; see /etc/rsswarden.toml.
+or free<SIZE or eta<DURATION for N%; ACTION warn, trim, trim+drop, recycle, gc,
+signal=SIG, exec=COMMAND, stop. RSSWARDEN_LIMIT=3G too; see /etc/rsswarden.toml.
 `
 
 func runCommand(p process, status *int) *cli.Command {

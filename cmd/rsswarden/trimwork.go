@@ -40,6 +40,7 @@ func (s *trimmed) freed() rss.Bytes {
 type trimmer struct {
 	pause   *interlude
 	tracer  *trim.Tracer // nil until there is something to trim
+	pace    trim.Pace
 	drops   bool
 	files   []mappedFile // that were trimmed
 	dropped []droppedFile
@@ -139,8 +140,10 @@ func (t *trimmer) mapping(s *trimmed, m trim.Mapping) bool {
 		s.failed(err)
 		return false
 	}
-	for _, p := range pieces {
-		stop, done := t.piece(s, p.Piece)
+	for len(pieces) > 0 {
+		p, n := t.pace.Take(pieces)
+		pieces = pieces[n:]
+		stop, done := t.piece(s, p)
 		if !done {
 			return false
 		}
@@ -154,15 +157,16 @@ func (t *trimmer) mapping(s *trimmed, m trim.Mapping) bool {
 
 // piece trims a piece, again where the moment was bad, and says whether the next
 // may be tried.
-func (t *trimmer) piece(s *trimmed, p trim.Piece) (stop time.Duration, more bool) {
+func (t *trimmer) piece(s *trimmed, p trim.Sized) (stop time.Duration, more bool) {
 	for {
 		var a trim.Answer
-		if !t.pause.during(func() { a = t.tracer.Do(p) }) {
+		if !t.pause.during(func() { a = t.tracer.Do(p.Piece) }) {
 			return 0, false
 		}
 		s.stop = max(s.stop, a.Stop)
 		switch a.Refusal {
 		case trim.None:
+			t.pace.Add(p.Resident, a.Dropping)
 			s.refused = trim.None
 			s.pieces++
 			return a.Stop, true

@@ -53,6 +53,7 @@ type trace struct {
 	planned bool
 	pieces  []rss.Bytes // of cur
 	next    int         // index of the first that was not asked for
+	asked   int         // how many the request in flight is for, those before it
 	request uint64      // in flight, 0 for none
 	askedAt time.Duration
 	from    time.Duration // nothing is asked for before
@@ -205,13 +206,13 @@ func (a *trace) bear(r Refused, now time.Duration) bool {
 }
 
 func (a *trace) take(now time.Duration) {
-	request, err := a.t.Take(a.next)
+	request, n, err := a.t.Take(a.next)
 	if err != nil {
 		a.over(Refused{Reason: event.ReasonError, Detail: err.Error()}, now)
 		return
 	}
-	a.next++
-	a.request, a.askedAt = request, now
+	a.next += n
+	a.request, a.asked, a.askedAt = request, n, now
 }
 
 func (a *trace) answer(p Taken, now time.Duration) {
@@ -225,12 +226,14 @@ func (a *trace) answer(p Taken, now time.Duration) {
 	case why == event.ReasonNone:
 		// Who has much to give back runs half of the time. Where the node is so
 		// busy that stops are long, waiting as long would help nobody.
-		a.from, a.waited = now+min(p.Stopped, traceRetry), 0
-		a.traced.Pieces++
-		given := a.pieces[a.next-1].Scale(a.cur.Share)
-		a.since, a.given = a.since+given, a.given+given
+		a.from, a.waited = now+min(p.Stopped, traceGap), 0
+		a.traced.Pieces += a.asked
+		for _, piece := range a.pieces[a.next-a.asked : a.next] {
+			given := piece.Scale(a.cur.Share)
+			a.since, a.given = a.since+given, a.given+given
+		}
 	case a.bear(p.Refused, now):
-		a.next--
+		a.next -= a.asked
 	case why == event.ReasonChanged:
 		// What was planned of this piece is not there any more; others may be.
 	default:

@@ -18,12 +18,13 @@ type fakeTracer struct {
 	over    []Traced
 	lost    []int
 	err     error
+	joins   int // how many pieces one request is for, 1 where 0
 }
 
 func (f *fakeTracer) Plan(id rss.ProcID) { f.planned = append(f.planned, id.PID) }
-func (f *fakeTracer) Take(piece int) (uint64, error) {
+func (f *fakeTracer) Take(piece int) (uint64, int, error) {
 	f.taken = append(f.taken, piece)
-	return uint64(len(f.taken)), f.err
+	return uint64(len(f.taken)), max(f.joins, 1), f.err
 }
 func (f *fakeTracer) Over(t Traced) rss.Bytes {
 	f.over = append(f.over, t)
@@ -114,6 +115,28 @@ func TestTraceStopsAtTheGoal(t *testing.T) {
 	}
 	if len(f.over) != 2 || !f.over[0].Whole || f.over[1].Whole || f.over[1].Pieces != 1 {
 		t.Errorf("over %+v", f.over)
+	}
+}
+
+// TestTraceJoins: one stop may take several pieces, and all of them count.
+func TestTraceJoins(t *testing.T) {
+	f := &fakeTracer{joins: 2}
+	a := Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	w := read(1, 900*mib)
+	follow(t, a, []look{
+		{w: w},
+		{w: w.with(0, planOf(11, 60*mib, 60*mib, 60*mib, 60*mib), nil)},
+		{w: w.with(0, nil, gave(1, 0))}, // 780 by now
+	})
+	if !Awaits(a) {
+		t.Fatal("no reading is asked for that shows what was given back")
+	}
+	follow(t, a, []look{
+		{w: read(2, 880*mib)}, // others have grown
+		{w: read(2, 880*mib).with(0, nil, gave(2, 0))},
+	})
+	if !slices.Equal(f.taken, []int{0, 2}) || len(f.over) != 0 && !f.over[0].Whole {
+		t.Errorf("pieces %v, over %+v", f.taken, f.over)
 	}
 }
 

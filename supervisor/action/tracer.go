@@ -13,9 +13,10 @@ import (
 type Tracer interface {
 	// Plan asks what a process has to give back: [World.Planned].
 	Plan(id rss.ProcID)
-	// Take asks for that piece of the last plan, from 0, and returns the number
-	// that the answer carries: [World.Taken].
-	Take(piece int) (request uint64, err error)
+	// Take asks for that piece of the last plan, from 0, and those after it that
+	// can be had by the same stop. It returns the number that the answer carries
+	// ([World.Taken]) and how many pieces were asked for.
+	Take(piece int) (request uint64, pieces int, err error)
 	// Over says that a process is left alone from now on, for this time, and
 	// returns by how much its mapped file pages have fallen since Plan: measured.
 	Over(Traced) rss.Bytes
@@ -87,6 +88,8 @@ const (
 	// have more luck meanwhile.
 	traceRetry    = 10 * time.Millisecond
 	tracePatience = 250 * time.Millisecond
+	// traceGap is the longest pause between two stops of one process.
+	traceGap = 2 * time.Millisecond
 	// traceTries is how often one process is asked in the same action: a worker
 	// that never sleeps must not put off what follows on the ladder.
 	traceTries = 3

@@ -139,7 +139,10 @@ type Decision struct {
 	Used      rss.Bytes `json:"used_bytes"`
 	LimitSize rss.Bytes `json:"limit_bytes"`
 	Threshold rss.Bytes `json:"threshold_bytes"` // where the rung lies
-	ETA       *float64  `json:"eta_s"`
+	// Lead is by how much the limit was expected to grow, at the rate seen, before
+	// the action takes effect: so much before its rung the rule fired.
+	Lead rss.Bytes `json:"lead_bytes,omitempty"`
+	ETA  *float64  `json:"eta_s"`
 	// ETALow and ETAHigh bound the forecast; both nil without one.
 	ETALow  *float64 `json:"eta_low_s,omitempty"`
 	ETAHigh *float64 `json:"eta_high_s,omitempty"`

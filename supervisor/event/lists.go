@@ -73,19 +73,22 @@ type Action string
 
 // The actions, from mild to hard.
 const (
-	ActionWarn    Action = "warn"
-	ActionTrim    Action = "trim"    // workers drop mapped file pages
-	ActionRecycle Action = "recycle" // a worker is replaced by a fresh one
-	ActionGC      Action = "gc"      // trainers and workers collect garbage and give free memory back
-	ActionSignal  Action = "signal"  // signal=SIG: trainers are asked to act, by writing a checkpoint for instance
-	ActionExec    Action = "exec"    // exec=COMMAND: a program of the user's is told
-	ActionRequeue Action = "requeue"
-	ActionStop    Action = "stop"
+	ActionWarn Action = "warn"
+	ActionTrim Action = "trim" // workers drop mapped file pages
+	// ActionTrimDrop is a trim of all, after which the files leave the page cache
+	// too and are read from disk again.
+	ActionTrimDrop Action = "trim+drop"
+	ActionRecycle  Action = "recycle" // a worker is replaced by a fresh one
+	ActionGC       Action = "gc"      // trainers and workers collect garbage and give free memory back
+	ActionSignal   Action = "signal"  // signal=SIG: trainers are asked to act, by writing a checkpoint for instance
+	ActionExec     Action = "exec"    // exec=COMMAND: a program of the user's is told
+	ActionRequeue  Action = "requeue"
+	ActionStop     Action = "stop"
 )
 
 // Actions lists every action from mild to hard.
 var Actions = []Action{
-	ActionWarn, ActionTrim, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
+	ActionWarn, ActionTrim, ActionTrimDrop, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
 }
 
 // Reason says why an action was refused or failed, in a fixed word.

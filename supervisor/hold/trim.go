@@ -24,6 +24,7 @@ type TrimAnswer struct {
 	Threads        int
 	Advised        uint64
 	Stop, Attached time.Duration
+	Dropping       time.Duration
 }
 
 func (r *TrimRequest) message() message {
@@ -36,11 +37,14 @@ func trimRequest(m *message) TrimRequest {
 
 func (a *TrimAnswer) message() message {
 	return message{kind: kindTrimmed, a: int32(a.Refusal), b: int32(a.Threads), set: signalSet(a.ID),
-		trim: [6]uint64{a.Advised, uint64(a.Stop), uint64(a.Attached)}}
+		trim: [6]uint64{a.Advised, uint64(a.Stop), uint64(a.Attached), uint64(a.Dropping)}}
 }
 
 func trimAnswer(m *message) TrimAnswer {
-	return TrimAnswer{ID: uint64(m.set), Refusal: uint8(m.a), Threads: int(m.b), Advised: m.trim[0], Stop: time.Duration(m.trim[1]), Attached: time.Duration(m.trim[2])}
+	return TrimAnswer{
+		ID: uint64(m.set), Refusal: uint8(m.a), Threads: int(m.b), Advised: m.trim[0],
+		Stop: time.Duration(m.trim[1]), Attached: time.Duration(m.trim[2]), Dropping: time.Duration(m.trim[3]),
+	}
 }
 
 // trims is the holder's side: one request at a time, off the loop.

@@ -143,14 +143,14 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 		e.Note += "; no slurmstepd is to be seen above us, it may not count us at all"
 	}
 	if e.Accounting == event.AccountingCgroup {
-		low, high, from, ok := s.taskCharge()
+		low, high, charged, from, ok := s.taskCharge()
 		if !ok {
 			if s.path == nil || !ended(s.path.Levels[0], fs.ErrNotExist) {
 				s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
 			}
 			return nil
 		}
-		e.Used, e.UsedMax, e.UsedSource = low, high, from
+		e.Used, e.UsedMax, e.Charged, e.UsedSource = low, high, charged, from
 		return []event.Limit{e}
 	}
 	s.stepSum(sample, &e)
@@ -176,9 +176,9 @@ var sumSource = map[event.Accounting]string{
 
 // taskCharge adds up what jobacct_gather/cgroup reads in the task directories
 // of the step.
-func (s *Set) taskCharge() (low, high rss.Bytes, from string, ok bool) {
+func (s *Set) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) {
 	if s.path == nil {
-		return 0, 0, "", false
+		return 0, 0, 0, "", false
 	}
 	for _, l := range s.path.Levels {
 		if !strings.HasPrefix(filepath.Base(l.Dir), "task_") {
@@ -201,11 +201,11 @@ func (s *Set) taskCharge() (low, high rss.Bytes, from string, ok bool) {
 				continue
 			}
 			a, b := s.gathered(m, l.Version)
-			low, high, ok = low+a, high+b, true
+			low, high, charged, ok = low+a, high+b, charged+m.Charged, true
 		}
-		return low, high, filepath.Join(step, "task_*", "memory.stat"), ok
+		return low, high, charged, filepath.Join(step, "task_*", "memory.stat"), ok
 	}
-	return 0, 0, "", false
+	return 0, 0, 0, "", false
 }
 
 // gathered is what counts of one task: total_rss on v1; on v2 anon and swap

@@ -147,6 +147,8 @@ func TestGatherCgroup(t *testing.T) {
 		s.set.SetEnforcement(e, nil)
 		if l := get(t, s.read(), event.LimitSlurm); l.Used != want || l.UsedMax != want || s.set.LeftOpen() {
 			t.Errorf("v2 of %s: %v to %v, want %v", version, l.Used, l.UsedMax, want)
+		} else if whole := version >= "23.11"; (l.Used == l.Charged) != whole || l.Charged == 0 {
+			t.Errorf("v2 of %s: used %v, charged %v, want that it is the whole charge: %v", version, l.Used, l.Charged, whole)
 		}
 	}
 	e.NoFileCache = true

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -90,7 +91,8 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			s.skip(res, s.rung(i, l), r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
 			continue
 		}
-		if !crossed(r, l, in.JobEnd) {
+		lead, met := in.met(r, l)
+		if !met {
 			continue
 		}
 		g := s.rung(i, l)
@@ -110,6 +112,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			continue
 		}
 		d := s.decide(r, l)
+		d.Lead = lead
 		g.fire(s.now, never)
 		if !asks(r.Action) {
 			s.flight = &flight{
@@ -121,6 +124,20 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		return true
 	}
 	return false
+}
+
+// met says whether the rung of r is crossed, or will be, by lead, before its
+// action takes effect.
+func (in *Input) met(r Rule, l *event.Limit) (lead rss.Bytes, met bool) {
+	if crossed(r, l, in.JobEnd) {
+		return 0, true
+	}
+	at, ok := r.threshold(l.Limit)
+	if !ok || in.Lead == nil {
+		return 0, false
+	}
+	lead = in.Lead(r, l)
+	return lead, lead > 0 && l.Used+lead >= at
 }
 
 // askPatience is how long a rule that asks somebody waits for actions in
@@ -179,7 +196,7 @@ func (s *State) help(r Rule, l *event.Limit, in Input) Help {
 		return Help{Reason: event.ReasonUnsupported}
 	}
 	h := in.Can(r, l)
-	if h.OK && h.Gain > 0 && h.Gain < MinGain(r.Need(l)) {
+	if h.OK && h.Gain > 0 && !h.More && h.Gain < MinGain(r.Need(l)) {
 		return Help{Reason: event.ReasonNothing}
 	}
 	if !h.OK && h.Reason == event.ReasonNone {

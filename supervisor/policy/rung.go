@@ -190,7 +190,7 @@ func (s *State) Done(o event.Outcome) {
 // left: what gives memory back may find more to give later. What asks somebody
 // for something is done once.
 func repeats(a event.Action) bool {
-	return a == event.ActionTrim || a == event.ActionRecycle || a == event.ActionGC
+	return a == event.ActionTrim || a == event.ActionTrimDrop || a == event.ActionRecycle || a == event.ActionGC
 }
 
 // NextRung returns the use at which the next rule of the ladder would fire for

@@ -50,6 +50,9 @@ type Input struct {
 	// every action but warn and stop, and only where the rule is about to
 	// fire. Without it nothing but warn and stop ever fires.
 	Can func(Rule, *event.Limit) Help
+	// Lead says how much a limit will have grown by before a rule's action takes
+	// effect. The rule fires by so much before its rung. nil is none.
+	Lead func(Rule, *event.Limit) rss.Bytes
 }
 
 // Help is the answer of [Input.Can].
@@ -58,6 +61,8 @@ type Help struct {
 	// Gain estimates how much of the limit's Used the action could give back,
 	// 0 where nobody knows.
 	Gain rss.Bytes
+	// More says that Gain is a lower bound only: small, it is no reason not to act.
+	More bool
 	// Reason and Detail say why not, where OK is false.
 	Reason event.Reason
 	Detail string
