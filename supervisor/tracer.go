@@ -25,6 +25,7 @@ type tracer struct {
 	times    traceTimes
 	pace     trim.Pace
 	last     uint64                  // number of the last piece
+	memory   trim.Planner            // what the planner's goroutine knows; nobody else's
 	off      event.Reason            // why nobody is traced any more in this run
 	refused  map[rss.ProcID]*refusal // while they live
 	images   map[rss.ProcID]image    // … as far as they were asked for

@@ -44,10 +44,10 @@ func (p *planner) ask(id rss.ProcID) {
 }
 
 // readPlan reads what a process has to give back. It is called by the planner's
-// goroutine, and uses nothing that changes.
+// goroutine, and uses nothing that changes elsewhere.
 func (w *watcher) readPlan(id rss.ProcID) plan {
 	made := plan{Planned: action.Planned{ID: id}}
-	target, _ := trim.Plan(trim.CheckOptions{
+	target, _ := w.tracer.memory.Plan(trim.CheckOptions{
 		Proc: w.Proc, ID: id, Tracer: w.holder, Self: w.Self,
 		Ours: func(pid int) bool { return pid == w.holder || pid == w.Self },
 	}) // the error is what Detail says

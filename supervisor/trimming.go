@@ -168,13 +168,13 @@ func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
 	return lead
 }
 
-// growthUntilTraced is the same, whoever is there to be trimmed: half of the
-// limit at most.
+// growthUntilTraced is the same, whoever is there to be trimmed: a third of the
+// limit at most, for the fastest growth seen may have been that of a start.
 func (w *watcher) growthUntilTraced(l *event.Limit) rss.Bytes {
 	if !w.tracesFor(l) {
 		return 0
 	}
-	return min(rss.Bytes(w.rate(l).PerSecond(w.now())*w.tracer.times.expected().Seconds()), l.Limit/2)
+	return min(rss.Bytes(w.rate(l).PerSecond(w.now())*w.tracer.times.expected().Seconds()), l.Limit/3)
 }
 
 // growthRoom is for how long what grows at the rate seen is to stay below the

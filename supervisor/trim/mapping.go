@@ -29,8 +29,9 @@ type Mapping struct {
 	Inode  uint64
 	// Path is for people: " (deleted)" may follow it, and a file named with the
 	// four characters `\012` reads as one with a newline, as in the kernel's text.
-	Path                   string
-	Resident, Proportional rss.Bytes // Rss and Pss
+	Path     string
+	Resident rss.Bytes // Rss, or what PAGEMAP_SCAN counts
+	pieces   []Sized   // where that was cut already
 }
 
 // foreign begins the names of what is no file of a file system, although the
@@ -54,12 +55,13 @@ var (
 var pageBytes = uint64(os.Getpagesize())
 
 // readSmaps reads /proc/PID/smaps and returns the mappings that may be trimmed,
-// by address. Where something makes no sense, the error says how often, and
-// what is returned are the other records.
-func readSmaps(r io.Reader) ([]Mapping, error) {
+// by address, however little of them is resident. Those that may not, although
+// their first line looks like it, go to no. Where something makes no sense, the
+// error says how often, and what is returned are the other records.
+func readSmaps(r io.Reader, no func(Mapping)) ([]Mapping, error) {
 	// Shorter than any record, so that the kernel gives mmap_lock back after each.
 	const read = 512
-	var s smaps
+	s := smaps{no: no}
 	err := eachLine(r, read, s.take)
 	s.finish()
 	if err == nil && s.bad > 0 {
@@ -102,13 +104,14 @@ func eachLine(r io.Reader, read int, take func([]byte) error) error {
 // smaps takes the lines of one file.
 type smaps struct {
 	found        []Mapping
+	no           func(Mapping)
 	records, bad int
 	end          uint64 // of the last record
 
 	// m is the record that is being read, as long as it may be trimmed.
 	m                 Mapping
 	open              bool
-	hasRSS, hasPSS    bool
+	hasRSS            bool
 	hasFlags, harmful bool
 }
 
@@ -129,8 +132,6 @@ func (s *smaps) take(line []byte) error {
 	case !s.open:
 	case string(key) == "Rss":
 		s.hasRSS = s.size(&s.m.Resident, value)
-	case string(key) == "Pss":
-		s.hasPSS = s.size(&s.m.Proportional, value)
 	case string(key) == "Anonymous":
 		// Pages of its own, which would be lost. A mapping that is shared has none.
 		var own rss.Bytes
@@ -209,12 +210,14 @@ func (s *smaps) spoil() {
 func (s *smaps) finish() {
 	switch {
 	case !s.open:
-	case !s.hasRSS || !s.hasPSS:
+	case !s.hasRSS:
 		s.bad++
-	case s.hasFlags && !s.harmful && s.m.Resident >= Least:
+	case s.hasFlags && !s.harmful:
 		s.found = append(s.found, s.m)
+	default:
+		s.no(s.m)
 	}
-	s.open, s.hasRSS, s.hasPSS, s.hasFlags, s.harmful = false, false, false, false, false
+	s.open, s.hasRSS, s.hasFlags, s.harmful = false, false, false, false
 }
 
 // header is the line that /proc/PID/maps has for each mapping, and with which

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,10 +27,33 @@ type Target struct {
 
 // Plan looks at a process as [Check] does, and reads what of it could be
 // trimmed. The error is set for Failed alone, and Detail is its text.
-func Plan(o CheckOptions) (Target, error) {
+func Plan(o CheckOptions) (Target, error) { return new(Planner).Plan(o) }
+
+// Planner plans for the same processes again and again. What may be trimmed of
+// a process it asks once a minute, and where one is new: to print /proc/PID/smaps the kernel
+// walks the page tables, 40 ms a GiB of single pages, under a lock that the
+// process's own faults may wait for. What is resident is asked each time, by
+// PAGEMAP_SCAN, in a twentieth of that. The zero value is ready. It is not safe
+// for concurrent use.
+type Planner struct {
+	judged map[rss.ProcID]judgement
+	whole  bool // the kernel has no PAGEMAP_SCAN: smaps tells what is resident
+}
+
+// judgement says of whole mappings whether they may be trimmed. It holds for
+// judgedFor: one may be locked since, which the kernel refuses to drop.
+type judgement struct {
+	at  time.Time
+	may map[Piece]bool
+}
+
+const judgedFor = time.Minute
+
+// Plan is [Plan].
+func (p *Planner) Plan(o CheckOptions) (Target, error) {
 	t := Target{ID: o.ID}
 	if t.Refusal, t.Detail = Check(o); t.Refusal == None {
-		found, err := mappings(o)
+		found, err := p.mappings(o.Proc, o.ID)
 		if err == nil {
 			t.Mappings = found
 			return t, nil
@@ -41,18 +66,74 @@ func Plan(o CheckOptions) (Target, error) {
 	return t, nil
 }
 
-func mappings(o CheckOptions) ([]Mapping, error) {
-	f, err := os.Open(filepath.Join(o.Proc, strconv.Itoa(o.ID.PID), "smaps"))
+func (p *Planner) mappings(proc string, id rss.ProcID) ([]Mapping, error) {
+	found, err := p.judge(proc, id)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open smaps of process %d: %w", o.ID.PID, err)
+		return nil, err
+	}
+	kept := found[:0]
+	for _, m := range found {
+		if !p.whole {
+			m.pieces, err = resident(proc, id, m)
+			if errors.Is(err, errNoScan) {
+				p.whole = true
+				return p.mappings(proc, id)
+			}
+			if err != nil {
+				return nil, err
+			}
+			m.Resident = 0
+			for _, piece := range m.pieces {
+				m.Resident += piece.Resident
+			}
+		}
+		if m.Resident >= Least {
+			kept = append(kept, m)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b Mapping) int { return cmp.Compare(b.Resident, a.Resident) })
+	return kept, sameProcess(proc, id)
+}
+
+// judge returns the mappings that may be trimmed, with what is resident only
+// where it was read on the way.
+func (p *Planner) judge(proc string, id rss.ProcID) ([]Mapping, error) {
+	now := time.Now()
+	if known := p.judged[id].may; known != nil && !p.whole && now.Sub(p.judged[id].at) < judgedFor {
+		found, err := Mapped(proc, id)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.DeleteFunc(found, func(m Mapping) bool { return rss.Bytes(m.Hi-m.Lo) < Least })
+		if !slices.ContainsFunc(found, func(m Mapping) bool { _, ok := known[m.whole(id)]; return !ok }) {
+			return slices.DeleteFunc(found, func(m Mapping) bool { return !known[m.whole(id)] }), nil
+		}
+	}
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(id.PID), "smaps"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open smaps of process %d: %w", id.PID, err)
 	}
 	defer f.Close()
-	found, err := readSmaps(f)
+	known := map[Piece]bool{}
+	found, err := readSmaps(f, func(m Mapping) { known[m.whole(id)] = false })
 	if err != nil {
-		return nil, fmt.Errorf("cannot read smaps of process %d: %w", o.ID.PID, err)
+		return nil, fmt.Errorf("cannot read smaps of process %d: %w", id.PID, err)
 	}
-	slices.SortStableFunc(found, func(a, b Mapping) int { return cmp.Compare(b.Resident, a.Resident) })
-	return found, sameProcess(o.Proc, o.ID)
+	for _, m := range found {
+		known[m.whole(id)] = true
+	}
+	if p.judged == nil {
+		p.judged = map[rss.ProcID]judgement{}
+	}
+	// Of those that have ended nothing is kept for ever.
+	maps.DeleteFunc(p.judged, func(_ rss.ProcID, j judgement) bool { return now.Sub(j.at) >= 2*judgedFor })
+	p.judged[id] = judgement{now, known}
+	return found, nil
+}
+
+// whole is the mapping as one piece.
+func (m *Mapping) whole(id rss.ProcID) Piece {
+	return Piece{ID: id, Lo: m.Lo, Hi: m.Hi, Offset: m.Offset, Dev: m.Dev, Inode: m.Inode}
 }
 
 // sameProcess says that the PID is still that process's.

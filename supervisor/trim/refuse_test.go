@@ -56,6 +56,7 @@ func quiet(t *testing.T) (rsstest.Tree, CheckOptions) {
 	fs.Write("proc/42/maps", goodHeader+"\n7ffff7fc1000-7ffff7fc3000 r-xp 00000000 00:00 0                          [vdso]\n")
 	larger := strings.NewReplacer("7f0000", "7f1000", "7f0001", "7f1001", "8192 kB", "16384 kB", "train", "valid").Replace(good())
 	fs.Write("proc/42/smaps", good()+larger)
+	fs.Write("proc/42/pagemap", "") // no PAGEMAP_SCAN there: smaps tells what is resident
 	open(t, fs, 0, "pipe:[1]")
 	open(t, fs, 1, "/data/train.arrow")
 	return fs, CheckOptions{

@@ -44,28 +44,64 @@ var pagemapScan uintptr = 0xc0606610
 // length instead and Resident is a guess. The error wraps fs.ErrNotExist or
 // ESRCH where the process has ended.
 func Pieces(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
+	if m.pieces != nil {
+		return m.pieces, nil
+	}
+	pieces, err := resident(proc, id, m)
+	if errors.Is(err, errNoScan) {
+		return read(proc, id, m)
+	}
+	return pieces, err
+}
+
+var errNoScan = errors.New("the kernel has no PAGEMAP_SCAN")
+
+// resident cuts a mapping by PAGEMAP_SCAN.
+func resident(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
+	f, err := openPagemap(proc, id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c := cutter{id: id, m: m}
+	err = scanPagemap(f, m.Lo, m.Hi, c.add)
+	switch {
+	case errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EINVAL):
+		return nil, errNoScan
+	case err != nil:
+		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
+	}
+	return c.pieces, nil
+}
+
+// read cuts it by reading.
+func read(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
+	f, err := openPagemap(proc, id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c := cutter{id: id, m: m}
+	if rss.Bytes(m.Hi-m.Lo) > longestRead {
+		return c.evenly(), nil
+	}
+	if err := readPagemap(f, m.Lo, m.Hi, c.add); err != nil {
+		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
+	}
+	return c.pieces, nil
+}
+
+func openPagemap(proc string, id rss.ProcID) (*os.File, error) {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(id.PID), "pagemap"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open pagemap of process %d: %w", id.PID, err)
 	}
-	defer f.Close()
 	// What is open now stays that process's.
 	if err := sameProcess(proc, id); err != nil {
+		f.Close()
 		return nil, err
 	}
-	c := cutter{id: id, m: m}
-	err = scanPagemap(f, m.Lo, m.Hi, c.add)
-	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
-		if rss.Bytes(m.Hi-m.Lo) > longestRead {
-			return c.evenly(), nil
-		}
-		c.pieces = nil
-		err = readPagemap(f, m.Lo, m.Hi, c.add)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
-	}
-	return c.pieces, nil
+	return f, nil
 }
 
 // pageRegion and scanArg are struct page_region and struct pm_scan_arg of

@@ -149,7 +149,7 @@ func startMapWith(t testing.TB, file string, args ...string) (*helper, Mapping) 
 		t.Fatal(err)
 	}
 	defer f.Close()
-	found, err := readSmaps(f)
+	found, err := smapsOf(f)
 	for _, m := range found {
 		if m.Path == file {
 			return h, m
