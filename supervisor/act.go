@@ -21,6 +21,7 @@ type inFlight struct {
 	actedOn  []rss.Proc   // the processes acted on, as they were
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
+	taken    bool         // something was given back by ptrace
 
 	result *action.Result // it has ended, and what it brought is being measured
 	until  time.Duration  // … until then at most

@@ -27,10 +27,12 @@ const (
 	// stoppedPause is the pause at least while all that is summed is stopped,
 	// and its sum with it. It bounds how late growth after SIGCONT is seen.
 	stoppedPause = 250 * time.Millisecond
-	// tracedPause is the pause at most where processes are trimmed by ptrace:
-	// workers that have just been started may touch 3 GiB a second, and nothing
-	// in them holds them back until the first look that sees it.
+	// tracedPause is the pause between two full ticks at most where processes are
+	// trimmed by ptrace, and tracedShare times what such a tick takes: fast ticks
+	// do not see workers that have just been started, which may touch 3 GiB a
+	// second, and nothing in them says that they are there.
 	tracedPause = 100 * time.Millisecond
+	tracedShare = 50
 	// unstickEvery is how often the holder is looked after, with whatever look
 	// falls within sameWake of that: each wake of an idle process costs more than
 	// what it then does.
@@ -64,6 +66,9 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 	}
 	if w.loader != nil && w.news == nil {
 		pause = min(pause, loaderPause)
+	}
+	if w.watched >= 0 && w.tracesFor(&w.readings[w.watched]) {
+		pause = min(pause, max(tracedPause, tracedShare*w.last.Took))
 	}
 	for i := range w.readings {
 		l := &w.readings[i]
@@ -109,9 +114,6 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		headroom := w.next(b, w.fullUsed).Sub(growing(b))
 		rate := w.rate(b).PerSecond(now)
 		fill := policy.Pause(headroom, rate, w.Settings.Interval)
-		if w.tracesFor(b) {
-			fill = min(fill, tracedPause)
-		}
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
 	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {

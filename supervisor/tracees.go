@@ -77,12 +77,11 @@ type lookout struct {
 	w      *watcher
 	byPID  map[int]*rss.Proc
 	hooked map[int]bool // trimmed by the hook, if at all
-	forked map[int]bool // has forked processes like itself
 	unread bool         // one would be meant, if it is no rank: its environment will tell
 }
 
 func (w *watcher) lookout() lookout {
-	l := lookout{w: w, byPID: map[int]*rss.Proc{}, hooked: map[int]bool{}, forked: map[int]bool{}}
+	l := lookout{w: w, byPID: map[int]*rss.Proc{}, hooked: map[int]bool{}}
 	if !w.Settings.Trim.Hook() {
 		return l // all are meant
 	}
@@ -96,8 +95,15 @@ func (w *watcher) lookout() lookout {
 		l.byPID[w.last.Procs[i].ID.PID] = &w.last.Procs[i]
 	}
 	for _, p := range l.byPID {
-		if living(p) && l.likeParent(p) {
-			l.forked[p.Parent] = true
+		if up := l.byPID[p.Parent]; living(p) && l.likeParent(p) {
+			kin := w.tracer.kin[up.ID]
+			if kin == nil {
+				kin = map[rss.ProcID]bool{}
+				w.tracer.kin[up.ID] = kin
+			}
+			if len(kin) < manyKin {
+				kin[p.ID] = true
+			}
 		}
 	}
 	return l
@@ -106,8 +112,8 @@ func (w *watcher) lookout() lookout {
 // meant says whether a process without the hook is to be trimmed: all are under
 // --trim ptrace, else those that are loader workers as far as can be seen from
 // outside. --worker-match says so; or a process is like the one that forked it,
-// and has forked no such process itself, as a trainer has that a script of the
-// same language started.
+// and has never forked such a process itself, as a trainer has that a script of
+// the same language started, and is not the only one ever forked there.
 func (l *lookout) meant(p *rss.Proc) bool {
 	w := l.w
 	switch {
@@ -118,8 +124,11 @@ func (l *lookout) meant(p *rss.Proc) bool {
 	case p.Role == rss.RoleWorker:
 		return true
 	}
-	if !plain(p) || !l.likeParent(p) || l.forked[p.ID.PID] {
+	if !plain(p) || !l.likeParent(p) || len(w.tracer.kin[p.ID]) > 0 {
 		return false
+	}
+	if up := l.byPID[p.Parent]; len(w.tracer.kin[up.ID]) < manyKin && !bearsWorkerName(p) {
+		return false // the only one, as a trainer that a script started
 	}
 	_, read := w.workers.roles.places.of(p)
 	_, above := w.workers.roles.places.of(l.byPID[p.Parent])
@@ -131,6 +140,14 @@ func (l *lookout) meant(p *rss.Proc) bool {
 // kernel cuts them; else they bear their trainer's.
 var workerNames = []string{"pt_data_worker", "pt_multiprocess"}
 
+func bearsWorkerName(p *rss.Proc) bool {
+	return slices.ContainsFunc(workerNames, func(n string) bool { return strings.HasPrefix(p.Comm, n) })
+}
+
+// manyKin is how many forks like itself a process must have had for them to be
+// workers.
+const manyKin = 2
+
 // likeParent says that a process is a fork of its parent: it runs the same
 // program under the same name. What an agent started is none, but a rank.
 func (l *lookout) likeParent(p *rss.Proc) bool {
@@ -138,8 +155,7 @@ func (l *lookout) likeParent(p *rss.Proc) bool {
 	if up == nil || up.Role == rss.RoleAgent {
 		return false
 	}
-	named := p.Comm == up.Comm || slices.ContainsFunc(workerNames, func(n string) bool { return strings.HasPrefix(p.Comm, n) })
-	if !named {
+	if p.Comm != up.Comm && !bearsWorkerName(p) {
 		return false
 	}
 	program := l.w.program(p)

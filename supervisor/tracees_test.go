@@ -181,6 +181,8 @@ func TestCanTrimByPtrace(t *testing.T) {
 	s.is(worker1, theCommand, "python", python, 30*rss.MiB)
 	because(event.ReasonIsTrainer)
 	s.put(theCommand, theHolder, 0, 0)
+	because(event.ReasonNoWorker) // one fork alone may be a trainer that a script started
+	s.is(worker2, theCommand, "python", python, 30*rss.MiB)
 	because(event.ReasonNothing)
 
 	s.is(worker1, theCommand, "python", python, 132*rss.MiB)

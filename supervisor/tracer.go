@@ -21,14 +21,15 @@ type tracer struct {
 	was      rss.Proc    // the process that was planned for, as it was then
 	wakes    *time.Timer // for the action in flight; nil before the first
 	asked    uint64      // what the holder is at, 0 for nothing
-	askedFor rss.Bytes   // what was resident of it
+	askedFor trim.Sized  // what it is at
 	times    traceTimes
 	pace     trim.Pace
-	last     uint64                  // number of the last piece
-	memory   trim.Planner            // what the planner's goroutine knows; nobody else's
-	off      event.Reason            // why nobody is traced any more in this run
-	refused  map[rss.ProcID]*refusal // while they live
-	images   map[rss.ProcID]image    // … as far as they were asked for
+	last     uint64                             // number of the last piece
+	memory   trim.Planner                       // what the planner's goroutine knows; nobody else's
+	off      event.Reason                       // why nobody is traced any more in this run
+	refused  map[rss.ProcID]*refusal            // while they live
+	images   map[rss.ProcID]image               // … as far as they were asked for
+	kin      map[rss.ProcID]map[rss.ProcID]bool // forks like itself that a process has had
 }
 
 // refusal is why a process was not traced when it was last tried.
@@ -51,7 +52,7 @@ type arrivals struct {
 func newTracer(read func(rss.ProcID) plan, attempt int) tracer {
 	return tracer{
 		planner: planner{read: read}, last: uint64(attempt) << 32,
-		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{},
+		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
 	}
 }
 
@@ -73,6 +74,10 @@ func (w *watcher) taken(a hold.TrimAnswer) {
 	}
 	w.tracer.asked = 0
 	if a.Refusal == uint8(trim.None) {
+		if f := w.flight; f != nil && !f.taken {
+			f.taken = true
+			w.tracer.times.add(w.now() - f.began)
+		}
 		w.tracer.pace.Add(w.tracer.askedFor, a.Dropping)
 	}
 	w.came.taken = append(w.came.taken, action.Taken{
@@ -149,7 +154,7 @@ func (w traced) Take(piece int) (request uint64, pieces int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	t.asked, t.askedFor = t.last, p.Resident
+	t.asked, t.askedFor = t.last, p
 	return t.last, n, nil
 }
 
@@ -161,15 +166,17 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 		return 0 // with its end went all it had, and not by what we did
 	}
 	if e.Whole {
-		w.workers.left[e.ID.PID] = max(p.File, 1)
+		// What no trim could take; some of what was taken is there again by now.
+		left := w.tracer.was.File
+		for _, piece := range w.tracer.plan.Pieces {
+			left = left.Sub(piece)
+		}
+		w.workers.left[e.ID.PID] = max(left, 1)
 	}
 	if e.Pieces == 0 {
 		return 0
 	}
 	was, freed := &w.tracer.was, w.tracer.was.File.Sub(p.File)
-	if f := w.flight; f != nil && len(f.actedOn) == 0 {
-		w.tracer.times.add(w.now() - f.began)
-	}
 	if f := w.flight; f != nil && !slices.ContainsFunc(f.actedOn, func(q rss.Proc) bool { return q.ID == e.ID }) {
 		f.actedOn = append(f.actedOn, *was)
 	}
@@ -190,6 +197,10 @@ func (w *watcher) asWorker(pid int) int {
 	return 0
 }
 
+// traceAgain is how long a process is left alone of which something failed on
+// our side, or took too long.
+const traceAgain = 30 * time.Second
+
 // refuse remembers why a process was not touched, or that it was, and tells each
 // reason once.
 func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
@@ -209,6 +220,10 @@ func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
 		t.refused[id] = r
 	}
 	r.reason, r.until = why.Reason, 0
+	switch why.Reason {
+	case event.ReasonTimeout, event.ReasonError:
+		r.until = w.now() + traceAgain
+	}
 	if why.Passing {
 		r.until = w.now() + action.TracePause
 	}
@@ -243,5 +258,6 @@ func (t *tracer) forget(s *rss.Sample) {
 		return p == nil || p.ID != id
 	}
 	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool { return gone(id) })
+	maps.DeleteFunc(t.kin, func(id rss.ProcID, _ map[rss.ProcID]bool) bool { return gone(id) })
 	maps.DeleteFunc(t.images, func(id rss.ProcID, _ image) bool { return gone(id) })
 }

@@ -168,13 +168,16 @@ func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
 	return lead
 }
 
-// growthUntilTraced is the same, whoever is there to be trimmed: a third of the
-// limit at most, for the fastest growth seen may have been that of a start.
+const mostLead = 0.15
+
+// growthUntilTraced is the same, whoever is there to be trimmed: 15
+// points at most. What has its pages back within a second of each trim, and would
+// have stayed below that by itself, is not trimmed for ever.
 func (w *watcher) growthUntilTraced(l *event.Limit) rss.Bytes {
 	if !w.tracesFor(l) {
 		return 0
 	}
-	return min(rss.Bytes(w.rate(l).PerSecond(w.now())*w.tracer.times.expected().Seconds()), l.Limit/3)
+	return min(rss.Bytes(w.rate(l).Latest(w.now())*w.tracer.times.expected().Seconds()), l.Limit.Scale(mostLead))
 }
 
 // growthRoom is for how long what grows at the rate seen is to stay below the
@@ -188,7 +191,7 @@ func (w *watcher) goalOf(f *inFlight, used rss.Bytes) action.Goal {
 	goal := action.Goal{Used: used, Lags: f.before.Accounting == event.AccountingPSS}
 	if r, err := policy.ParseRule(f.decision.Rule); err == nil && r.Action != event.ActionTrimDrop {
 		if need := r.Need(&f.before); need > 0 {
-			growth := rss.Bytes(w.rate(&f.before).PerSecond(w.now()) * growthRoom.Seconds())
+			growth := rss.Bytes(w.rate(&f.before).Latest(w.now()) * growthRoom.Seconds())
 			goal.Below = max(f.before.Used.Sub(need+growth), 1)
 		}
 	}

@@ -33,8 +33,8 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 		t.Errorf("%v are expected where the last trim took 50 ms", got)
 	}
 	s.tracer.times.add(10 * time.Second)
-	if got := s.growthUntilTraced(l); got > l.Limit/3 {
-		t.Errorf("%v are expected, more than a third of %v", got, l.Limit)
+	if got := s.growthUntilTraced(l); got > l.Limit.Scale(mostLead) {
+		t.Errorf("%v are expected, more than 15 points of %v", got, l.Limit)
 	}
 	for _, a := range []event.Action{event.ActionWarn, event.ActionRecycle} {
 		if got := s.lead(policy.Rule{Action: a}, l); got != 0 {

@@ -159,7 +159,7 @@ func (m *mapped) trim() (took float64, stops []float64, err error) {
 		if a.Refusal != trim.None {
 			return 0, nil, fmt.Errorf("cannot trim: %s", a.Refusal.Reason())
 		}
-		m.pace.Add(p.Resident, a.Dropping)
+		m.pace.Add(p, a.Dropping)
 		stops = append(stops, float64(a.Stop.Microseconds())/1e3)
 		resident += p.Resident
 	}

@@ -166,7 +166,7 @@ func (t *trimmer) piece(s *trimmed, p trim.Sized) (stop time.Duration, more bool
 		s.stop = max(s.stop, a.Stop)
 		switch a.Refusal {
 		case trim.None:
-			t.pace.Add(p.Resident, a.Dropping)
+			t.pace.Add(p, a.Dropping)
 			s.refused = trim.None
 			s.pieces++
 			return a.Stop, true

@@ -77,6 +77,7 @@ func (h *holder) loop() Status {
 		h.witness.unexplained(unexplained | h.late)
 		h.late = 0
 	}
+	h.trims.end()
 	h.watcher.end(h)
 	h.log.flush()
 	if h.override >= 0 {
@@ -104,7 +105,8 @@ func (h *holder) reap() {
 	if !h.ended {
 		if code, status, ok := takeEnd(h.pid); ok {
 			h.finish(code, status)
-		} else {
+		} else if !h.trims.out {
+			// Else a stop may be the tracer's; its answer wakes us.
 			h.mirrorStop()
 		}
 	}

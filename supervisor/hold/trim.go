@@ -51,6 +51,7 @@ func trimAnswer(m *message) TrimAnswer {
 type trims struct {
 	requests chan TrimRequest // nil: nobody traces
 	answers  chan TrimAnswer
+	out      bool // one is under way
 }
 
 // open makes the goroutine; it must be there before the command.
@@ -74,6 +75,7 @@ func (t *trims) open(trim func(TrimRequest) TrimAnswer, wake func()) {
 func (t *trims) ask(r TrimRequest) {
 	select {
 	case t.requests <- r:
+		t.out = true
 	default:
 	}
 }
@@ -82,9 +84,22 @@ func (t *trims) ask(r TrimRequest) {
 func (t *trims) answer(h *holder) {
 	select {
 	case a := <-t.answers:
+		t.out = false
 		m := a.message()
 		h.send(&m)
 	default:
+	}
+}
+
+// end waits a little for one that is under way: our end in the middle of it
+// would cut it off.
+func (t *trims) end() {
+	if !t.out {
+		return
+	}
+	select {
+	case <-t.answers:
+	case <-time.After(50 * time.Millisecond):
 	}
 }
 

@@ -32,6 +32,7 @@ type Rate struct {
 	from    time.Duration
 	used    rss.Bytes
 	fastest float64
+	latest  float64
 	at      time.Duration // when fastest was exact
 }
 
@@ -49,6 +50,7 @@ func (r *Rate) Add(at time.Duration, used rss.Bytes) {
 		return
 	}
 	now := float64(used.Sub(r.used)) / span.Seconds()
+	r.latest = now
 	if now >= r.PerSecond(at) {
 		r.fastest, r.at = now, at
 	}
@@ -64,6 +66,15 @@ func (r *Rate) Skip() { r.seen = false }
 func (r *Rate) PerSecond(at time.Duration) float64 {
 	age := max(at-r.at, 0)
 	return r.fastest * math.Exp2(-float64(age)/float64(rateHalfLife))
+}
+
+// Latest returns the rate of the last stretch, 0 where nothing grew in it or it
+// is long ago: what grows now, not what has grown once.
+func (r *Rate) Latest(at time.Duration) float64 {
+	if at-r.from > time.Second {
+		return 0
+	}
+	return r.latest
 }
 
 // Pause returns how long to wait before the next reading: half the time that

@@ -99,7 +99,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		if s.waits(g, r, l) {
 			continue
 		}
-		if !g.ready(s.now, l) {
+		if !g.ready(s.now, l) || lead > 0 && s.now < g.ahead {
 			continue
 		}
 		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
@@ -108,7 +108,11 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			continue
 		}
 		if h := s.help(r, l, in); !h.OK {
-			s.skip(res, g, r, l, h)
+			if lead > 0 {
+				g.ahead = s.now + s.opts.Repeat // it was not crossed: there is nothing to say
+			} else {
+				s.skip(res, g, r, l, h)
+			}
 			continue
 		}
 		d := s.decide(r, l)
@@ -116,7 +120,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		g.fire(s.now, never)
 		if !asks(r.Action) {
 			s.flight = &flight{
-				id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, under: s.flight,
+				id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
 			}
 			s.stopped = r.Action == event.ActionStop
 		}

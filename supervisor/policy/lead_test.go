@@ -54,3 +54,36 @@ func TestLead(t *testing.T) {
 		t.Error("at 86 %: nothing")
 	}
 }
+
+// TestLeadInVain: a rule that fires before its rung is not tried again at every
+// look where that brings nothing.
+func TestLeadInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		done event.Outcome
+		can  Help
+		most int
+	}{
+		"in vain": {event.Outcome{OK: true, Reason: event.ReasonDone}, Help{OK: true}, 3},
+		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, Help{OK: true}, 3},
+		"no help": {event.Outcome{}, Help{Reason: event.ReasonNoWorker}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(rules(t, "85%:trim"), Options{})
+			decisions, skipped := 0, 0
+			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
+				res := s.Step(Input{
+					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(Rule, *event.Limit) Help { return test.can },
+					Lead: func(Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
+				})
+				decisions, skipped = decisions+len(res.Decisions), skipped+len(res.Skipped)
+				for _, d := range res.Decisions {
+					test.done.Decision, test.done.Before, test.done.After = d.ID, d.Used, d.Used
+					s.Done(test.done)
+				}
+			}
+			if decisions > test.most || skipped > 0 {
+				t.Errorf("%d decisions and %d skipped in a minute, want %d at most and none", decisions, skipped, test.most)
+			}
+		})
+	}
+}

@@ -36,6 +36,7 @@ type rung struct {
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
+	ahead  time.Duration  // when it may fire again before it is crossed
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
 	absent bool           // there is none now
@@ -153,6 +154,9 @@ func (s *State) Done(o event.Outcome) {
 		s.stopped = o.OK && o.Reason != event.ReasonDryRun
 	}
 	g := s.rungs[f.key]
+	if f.lead {
+		s.doneAhead(g, f, o)
+	}
 	after := f.limit
 	after.Used = o.After
 	helped := o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit))
@@ -183,6 +187,15 @@ func (s *State) Done(o event.Outcome) {
 		if helped {
 			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
 		}
+	}
+}
+
+// doneAhead: a rung that fired before it was crossed counts as left at once, so
+// that nothing else keeps it from firing at every look where that is in vain.
+func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
+	g.ahead = s.now + s.opts.Repeat
+	if o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit)) {
+		g.ahead = s.now
 	}
 }
 

@@ -131,6 +131,7 @@ type flight struct {
 	at    time.Duration
 	rule  Rule
 	limit event.Limit // as it stood
+	lead  bool        // … before the rung was crossed
 	under *flight     // what a stop has overtaken
 }
 

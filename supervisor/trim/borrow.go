@@ -1,6 +1,7 @@
 package trim
 
 import (
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,9 +22,11 @@ type borrowed struct {
 	inside time.Duration
 }
 
-// callPatience bounds a call: dropping pages takes milliseconds, and may wait
-// for somebody who reads the process's mappings.
-const callPatience = time.Second
+// callPatience bounds a call. Dropping pages takes milliseconds; the call may wait
+// for somebody who reads the process's mappings, and for a processor. Until it has
+// come back the other threads must stand still, or what is dropped might be what
+// they have put there: so this is the wait that may be long.
+const callPatience = 30 * time.Second
 
 // The kernel's words for a call that is to be made again (errno.h of the
 // kernel); user space never sees them.
@@ -42,20 +45,31 @@ func interrupted(result int64) bool {
 	return false
 }
 
-// lender picks the thread to borrow: one that sleeps in a call from which it
-// may come back without a cause, were we to die in the middle. Most common
-// first: such a thread looks again by itself.
+// lender picks the thread to borrow: one that sleeps in a call from which it may
+// come back without a cause, were we to die in the middle.
 func (s *session) lender() (*thread, Refusal) {
+	var best *thread
+	most := 0
 	for i := range s.threads {
 		t := &s.threads[i]
 		if t.state != stopped || !t.sleeps {
 			continue
 		}
-		if nr, _, _ := t.regs.call(); lends[nr] && t.atCallInstruction() {
-			return t, None
+		if n := t.regs.lends(); n > most && t.atCallInstruction() && s.still(t) {
+			best, most = t, n
 		}
 	}
-	return nil, NoSleeper
+	if best == nil {
+		return nil, NoSleeper
+	}
+	return best, None
+}
+
+// still says that a thread is one of the process's: its number was read from a
+// list, and may have been given out again before we attached.
+func (s *session) still(t *thread) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(s.task, strconv.Itoa(t.tid), &st, 0) == nil
 }
 
 // advise has the thread drop the range.

@@ -43,7 +43,9 @@ func (e *ends) rest() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.on = false
-	e.timer.Stop()
+	if e.timer != nil {
+		e.timer.Stop()
+	}
 }
 
 func (e *ends) take() {

@@ -197,7 +197,7 @@ func (s *session) await(deadline time.Time, state threadState) bool {
 		if !left {
 			return true
 		}
-		if time.Now().After(deadline) {
+		if n >= leastLooks && time.Now().After(deadline) {
 			return false
 		}
 		pausePoll(n)
@@ -224,8 +224,12 @@ func (s *session) poll(t *thread) {
 // mend reads where a thread stopped and undoes what the stop alone would spoil:
 // some calls report EINTR although no handler will have run (signal(7)).
 func (t *thread) mend() {
-	if getRegisters(t.tid, &t.regs) != nil || !t.regs.is64() {
-		return // killed meanwhile, or not to be borrowed
+	if getRegisters(t.tid, &t.regs) != nil {
+		t.state = running // killed: its end is to be heard of
+		return
+	}
+	if !t.regs.is64() {
+		return
 	}
 	nr, result, call := t.regs.call()
 	t.sleeps = call && interrupted(result)
@@ -252,11 +256,23 @@ func (s *session) ready() Refusal {
 	return r
 }
 
-// release lets every thread go on. What is left after it, our end has to free.
+// release lets every thread go on, those that stop only now as soon as they do.
+// What is left after it, our end has to free.
 func (s *session) release() {
-	s.letGo()
-	s.await(time.Now().Add(stragglerWait), running)
-	s.letGo()
+	for deadline, n := time.Now().Add(stragglerWait), 0; ; n++ {
+		s.letGo()
+		left := false
+		for i := range s.threads {
+			if t := &s.threads[i]; t.state == running {
+				s.poll(t)
+				left = true
+			}
+		}
+		if !left || n >= leastLooks && time.Now().After(deadline) {
+			break
+		}
+		pausePoll(n)
+	}
 	for i := range s.threads {
 		if st := s.threads[i].state; st != detached && st != gone {
 			s.stuck = true

@@ -9,40 +9,52 @@ import (
 
 func TestPace(t *testing.T) {
 	var p Pace
-	if got := p.Room(); got != PieceSize {
+	a, b := file{1, 2}, file{1, 3}
+	add := func(f file, resident rss.Bytes, took time.Duration) {
+		p.Add(Sized{Piece{Dev: f.dev, Inode: f.inode}, resident}, took)
+	}
+	if got := p.room(a); got != PieceSize {
 		t.Errorf("at first %v", got)
 	}
 	// Single pages: 17 ms a GiB are what a piece is made for.
-	p.Add(PieceSize, 1060*time.Microsecond)
-	if got := p.Room(); got < PieceSize || got > PieceSize*5/4 {
+	add(a, PieceSize, 1060*time.Microsecond)
+	if got := p.room(a); got < PieceSize || got > PieceSize*5/4 {
 		t.Errorf("single pages: %v", got)
 	}
 	// Large folios: more at each stop, not all at once.
-	p = Pace{}
-	p.Add(PieceSize, 60*time.Microsecond)
-	if got := p.Room(); got != 4*PieceSize {
+	add(b, PieceSize, 60*time.Microsecond)
+	if got := p.room(b); got != 4*PieceSize {
 		t.Errorf("large folios, second stop: %v", got)
 	}
-	p.Add(4*PieceSize, 240*time.Microsecond)
-	if got := p.Room(); got != mostDrop {
+	add(b, 4*PieceSize, 240*time.Microsecond)
+	if got := p.room(b); got != mostDrop {
 		t.Errorf("large folios, third stop: %v", got)
 	}
 	// A stop in which somebody else had the processor says little.
-	p.Add(mostDrop, 30*time.Millisecond)
-	if got := p.Room(); got < mostDrop*3/4 {
+	add(b, mostDrop, 30*time.Millisecond)
+	if got := p.room(b); got != mostDrop {
 		t.Errorf("after one that waited: %v", got)
 	}
-	// The file that follows has single pages.
-	for range 40 {
-		p.Add(p.Room(), time.Duration(float64(p.Room())/float64(rss.GiB)*17e6))
+	if got := p.room(a); got > PieceSize*5/4 {
+		t.Errorf("the other file, in single pages: %v", got)
 	}
-	if got := p.Room(); got > PieceSize*5/4 {
+	// The file was read anew, in single pages.
+	for range 4 {
+		add(b, mostDrop, 17*time.Millisecond)
+	}
+	if got := p.room(b); got > PieceSize*5/4 {
 		t.Errorf("single pages after large folios: %v", got)
 	}
-	p.Add(0, time.Second)
-	p.Add(PieceSize, 0)
-	if got := p.Room(); got < PieceSize {
+	add(a, 0, time.Second)
+	add(a, PieceSize, 0)
+	if got := p.room(a); got < PieceSize || got > PieceSize*5/4 {
 		t.Errorf("after nothing: %v", got)
+	}
+	for i := range uint64(3 * mostFiles) {
+		add(file{9, i}, PieceSize, time.Millisecond)
+	}
+	if len(p.files) > mostFiles {
+		t.Errorf("%d files are remembered", len(p.files))
 	}
 }
 
@@ -57,7 +69,8 @@ func TestPaceTake(t *testing.T) {
 		at(0x10000000+164*mib, 64*mib, 164*mib),
 		at(0x90000000, 64*mib, 0),
 	}
-	fast := Pace{perByte: 1e-12, last: mostDrop}
+	var fast Pace
+	fast.Add(Sized{Piece{Dev: 1, Inode: 2}, mostDrop}, time.Microsecond)
 	got, n := fast.Take(pieces)
 	if n != 3 || got.Lo != 0x10000000 || got.Hi != 0x10000000+228*mib || got.Resident != 192*rss.MiB || got.Offset != 0 {
 		t.Errorf("fast: %d pieces, %+v", n, got)

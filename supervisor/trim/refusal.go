@@ -54,7 +54,7 @@ func (r Refusal) Reason() event.Reason {
 // bad moment.
 func (r Refusal) Passing() bool {
 	switch r {
-	case Waiting, NoSleeper, Changed, Signalled, Slow, Traced, Stopped:
+	case Waiting, NoSleeper, Changed, Signalled, Slow, Traced, Stopped, Failed:
 		return true
 	}
 	return false

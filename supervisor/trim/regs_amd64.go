@@ -51,25 +51,47 @@ func (t *thread) atCallInstruction() bool {
 	return e == 0 && word&0xffff == 0x050f
 }
 
-// lends are the calls that may come back as if woken without a cause. The first
-// is what futex, poll and the sleeps with a time go on as after one stop; no other
-// call does (ERESTART_RESTARTBLOCK).
-var lends = map[uint64]bool{
-	unix.SYS_RESTART_SYSCALL: true,
-	unix.SYS_FUTEX:           true, unix.SYS_FUTEX_WAITV: true,
+// lends says how well a call lends its thread, 0 for not at all. It may come back
+// as if woken without a cause, and, were we to die in the middle, with the
+// registers of our call.
+//
+// Of futexes the waits for a condition or a semaphore are meant: behind them the C
+// library looks at nothing but the result. Behind the wait for a mutex, which is
+// for the value 2, it goes on with the address in the register that it passed.
+// restart_syscall is what futex, poll and the sleeps with a time go on as after one
+// stop (ERESTART_RESTARTBLOCK), with their registers.
+func (r *registers) lends() int {
+	const wait, waitBitset, command = 0, 9, 127
+	switch nr, _, _ := r.call(); {
+	case waits[nr]:
+		return 2
+	case nr == unix.SYS_RESTART_SYSCALL && !(r.Rsi&command == wait && r.Rdx == 2):
+		return 1
+	case nr == unix.SYS_FUTEX && (r.Rsi&command == waitBitset || r.Rsi&command == wait && r.Rdx == 0):
+		return 1
+	}
+	return 0
+}
+
+// waits are calls behind which the C library uses none of the registers that it
+// passed.
+var waits = map[uint64]bool{
 	unix.SYS_POLL: true, unix.SYS_PPOLL: true, unix.SYS_SELECT: true, unix.SYS_PSELECT6: true,
 	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true,
 	unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true,
 }
 
-// remade are the calls that report EINTR at every stop and may be made again:
-// nothing of what they were to do was begun. close and connect are no such
-// calls.
+// remade are the calls that report EINTR at every stop, some of them where a
+// socket has a time limit, and may be made again: nothing of what they were to do
+// was done, or all of it was undone. close is no such call.
 var remade = map[uint64]bool{
 	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true,
 	unix.SYS_RT_SIGTIMEDWAIT: true,
-	unix.SYS_RECVFROM:        true, unix.SYS_RECVMSG: true, unix.SYS_ACCEPT: true, unix.SYS_ACCEPT4: true,
-	unix.SYS_SENDTO: true, unix.SYS_SENDMSG: true, unix.SYS_READ: true,
+	unix.SYS_RECVFROM:        true, unix.SYS_RECVMSG: true, unix.SYS_RECVMMSG: true,
+	unix.SYS_SENDTO: true, unix.SYS_SENDMSG: true, unix.SYS_SENDMMSG: true,
+	unix.SYS_ACCEPT: true, unix.SYS_ACCEPT4: true, unix.SYS_CONNECT: true,
+	unix.SYS_READ: true, unix.SYS_READV: true, unix.SYS_PREADV: true, unix.SYS_PREADV2: true,
+	unix.SYS_WRITE: true, unix.SYS_WRITEV: true, unix.SYS_FALLOCATE: true,
 	unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true, unix.SYS_MSGRCV: true, unix.SYS_MSGSND: true,
 	unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, unix.SYS_IO_URING_ENTER: true,
 }

@@ -10,7 +10,7 @@ const supported = false
 
 type registers struct{}
 
-var lends, remade map[uint64]bool
+var remade map[uint64]bool
 
 func getRegisters(int, *registers) error { return unix.ENOSYS }
 func setRegisters(int, *registers) error { return unix.ENOSYS }
@@ -19,5 +19,7 @@ func (r *registers) is64() bool                               { return false }
 func (r *registers) call() (nr uint64, result int64, in bool) { return 0, 0, false }
 func (r *registers) remake()                                  {}
 func (r *registers) make(_, _, _, _ uint64)                   {}
+
+func (r *registers) lends() int { return 0 }
 
 func (t *thread) atCallInstruction() bool { return false }

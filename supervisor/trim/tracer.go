@@ -91,13 +91,15 @@ func trace(calls <-chan Piece, backs chan<- Answer) {
 		return
 	}
 	// A fault of ours ends this thread alone, and so lets go of the process.
+	s := newSession()
 	defer func() {
-		_ = recover()
+		if recover() != nil {
+			s.ends.rest()
+		}
 		close(backs)
 	}()
 	// Waits here are of microseconds; the kernel would round them up by 50.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	s := newSession()
 	for p := range calls {
 		a := s.trim(p)
 		a.ended = s.stuck

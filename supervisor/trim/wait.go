@@ -66,6 +66,10 @@ func (s *session) news(t *thread) (stop int32, end bool) {
 	return si.status, false
 }
 
+// leastLooks is how often a thread is looked at before it counts as late: where
+// the whole job was suspended together with us, time has passed for nobody.
+const leastLooks = 100
+
 // pausePoll waits a little before the nth look again: a thread that has a
 // processor stops within microseconds.
 func pausePoll(n int) {
@@ -83,7 +87,7 @@ func (s *session) expect(t *thread, deadline time.Time) (stop int32, end, late b
 		if stop, end = s.news(t); stop != 0 || end {
 			return stop, end, false
 		}
-		if time.Now().After(deadline) {
+		if n >= leastLooks && time.Now().After(deadline) {
 			return 0, false, true
 		}
 		pausePoll(n)
