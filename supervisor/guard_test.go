@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"golang.org/x/sys/unix"
 )
 
 // guardStand is a watcher of an eater that is in a real memory cgroup with a
@@ -129,9 +130,10 @@ func TestGuardPageCache(t *testing.T) {
 	s.open(s.stand.holder.begin)
 	s.eater.Anon(370 * rss.MiB) // 80 % are 410
 	s.full()
+	data := coldFile(t, 200*rss.MiB)
 	began, woken := time.Now(), 0
 	written := make(chan bool)
-	go func() { written <- s.eater.File(200*rss.MiB, filepath.Join(t.TempDir(), "data")) }()
+	go func() { written <- s.eater.Map(200*rss.MiB, data) }()
 	for done := false; !done; {
 		s.aim()
 		select {
@@ -152,6 +154,24 @@ func TestGuardPageCache(t *testing.T) {
 		t.Errorf("page cache decided something:\n%s", s.stderr())
 	}
 	s.leaveGuard()
+}
+
+// coldFile makes a file of which nothing is in the page cache: who reads it is
+// charged for clean pages. What is written is dirty for a while, and dirty pages
+// are none that can be taken back at once.
+func coldFile(t *testing.T, size rss.Bytes) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "data")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = f.Write(make([]byte, size))
+	if err := errors.Join(err, f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // TestGuardAgain: a watcher that was started again finds the cgroup, and the

@@ -70,7 +70,14 @@ func TestWhoIsALoaderWorker(t *testing.T) {
 		prepare func(*stand)
 		auto    bool
 	}{
-		"a fork of the command":       {func(*stand) {}, true},
+		"a fork of the command": {func(*stand) {}, true},
+		"the only fork":         {func(s *stand) { s.fs.Remove(fmt.Sprintf("proc/%d", worker3)) }, false},
+		"the only one left": {func(s *stand) {
+			s.open(s.holder.begin)
+			s.known()
+			s.pids(event.AccountingRSS)
+			s.fs.Remove(fmt.Sprintf("proc/%d", worker3))
+		}, true},
 		"another program":             {func(s *stand) { s.runs(worker1, "/usr/bin/perl") }, false},
 		"one that cannot be read":     {func(s *stand) { s.fs.Remove(fmt.Sprintf("proc/%d/exe", worker1)) }, false},
 		"another name":                {func(s *stand) { s.is(worker1, theCommand, "wandb-service", python, 200*rss.MiB) }, false},
@@ -79,6 +86,13 @@ func TestWhoIsALoaderWorker(t *testing.T) {
 		"an orphan":                   {func(s *stand) { s.is(worker1, 1, "python", python, 200*rss.MiB) }, false},
 		"a trainer with workers": {func(s *stand) {
 			s.is(worker2, worker1, "python", python, rss.MiB)
+		}, false},
+		"a trainer between two epochs": {func(s *stand) {
+			s.is(worker2, worker1, "python", python, rss.MiB)
+			s.open(s.holder.begin)
+			s.known()
+			s.pids(event.AccountingRSS)
+			s.fs.Remove(fmt.Sprintf("proc/%d", worker2))
 		}, false},
 		"with a helper of another kind": {func(s *stand) { s.is(worker2, worker1, "gzip", "/bin/gzip", rss.MiB) }, true},
 		"a rank": {func(s *stand) {
@@ -91,8 +105,11 @@ func TestWhoIsALoaderWorker(t *testing.T) {
 				s := newStand(t, tracing(mode))
 				s.runs(theCommand, python)
 				s.is(worker1, theCommand, "python", python, 200*rss.MiB)
+				s.is(worker3, theCommand, "python", python, rss.MiB)
 				c.prepare(s)
-				s.open(s.holder.begin)
+				if s.seq == 0 {
+					s.open(s.holder.begin)
+				}
 				s.known()
 				if s.last.Find(worker1) == nil {
 					want = false // an orphan of before we came is no part of the tree
@@ -257,6 +274,7 @@ func TestNotKnownYet(t *testing.T) {
 	s := opened(t, tracing(TrimAuto))
 	s.runs(theCommand, python)
 	s.is(worker1, theCommand, "python", python, 200*rss.MiB)
+	s.is(worker3, theCommand, "python", python, rss.MiB)
 	s.known()
 	p := s.last.Find(worker1)
 	s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: noRanks}

@@ -14,7 +14,8 @@ type Memory struct {
 	Charged       rss.Bytes // the usage file
 	WorkingSet    rss.Bytes // Charged less InactiveFile
 	Unreclaimable rss.Bytes // Charged less Reclaimable
-	// Reclaimable is file cache, dirty or not, and on v2 reclaimable slab.
+	// Reclaimable is file cache, dirty or not, that is not locked, and on v2
+	// reclaimable slab.
 	Reclaimable rss.Bytes
 
 	Stat
@@ -30,12 +31,15 @@ type Stat struct {
 	Shmem rss.Bytes
 
 	ActiveFile, InactiveFile rss.Bytes // page cache on the file lists
-	FileMapped               rss.Bytes // page cache that is mapped
-	FileDirty, Writeback     rss.Bytes
-	SlabReclaimable          rss.Bytes // v2 only
-	Kernel                   rss.Bytes // v2 only, Linux 5.18: all kernel memory
-	SwapCached               rss.Bytes
-	PgMajFault               uint64 // major faults since the cgroup was made
+	// Cache is all page cache, with Shmem and SwapCached; Unevictable is what of all memory is
+	// locked or can go nowhere.
+	Cache, Unevictable   rss.Bytes
+	FileMapped           rss.Bytes // page cache that is mapped
+	FileDirty, Writeback rss.Bytes
+	SlabReclaimable      rss.Bytes // v2 only
+	Kernel               rss.Bytes // v2 only, Linux 5.18: all kernel memory
+	SwapCached           rss.Bytes
+	PgMajFault           uint64 // major faults since the cgroup was made
 
 	// LeastMax and LeastSwap are hierarchical_memory_limit and
 	// hierarchical_memsw_limit, v1 only: the least limit from here up to the
@@ -65,7 +69,10 @@ func (l *Level) Memory() (Memory, error) {
 func sum(charged rss.Bytes, s Stat) Memory {
 	// The counters are read one after the other and lag behind each other:
 	// nothing reclaimable exceeds what is charged.
-	reclaimable := min(s.ActiveFile+s.InactiveFile+s.SlabReclaimable, charged)
+	// Pages that reclaim looks at just now are on no list. At the limit that are
+	// many: 32 folios of up to 2 MiB each, for each thread that has to wait for it.
+	file := max(s.ActiveFile+s.InactiveFile, s.Cache.Sub(s.Shmem+s.SwapCached+s.Unevictable))
+	reclaimable := min(file+s.SlabReclaimable, charged)
 	return Memory{
 		Charged:       charged,
 		WorkingSet:    charged.Sub(s.InactiveFile),
@@ -123,6 +130,10 @@ func (s *Stat) field(name []byte, version int) *uint64 {
 			b = &s.Anon
 		case "total_shmem": // Linux 4.9
 			b = &s.Shmem
+		case "total_cache":
+			b = &s.Cache
+		case "total_unevictable":
+			b = &s.Unevictable
 		case "total_active_file":
 			b = &s.ActiveFile
 		case "total_inactive_file":
@@ -149,6 +160,10 @@ func (s *Stat) field(name []byte, version int) *uint64 {
 		b = &s.Anon
 	case "shmem":
 		b = &s.Shmem
+	case "file":
+		b = &s.Cache
+	case "unevictable":
+		b = &s.Unevictable
 	case "active_file":
 		b = &s.ActiveFile
 	case "inactive_file":

@@ -31,16 +31,16 @@ func TestParseLimit(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	v1 := "cache 5\ntotal_rss 10\ntotal_active_file 20\ntotal_inactive_file 30\ntotal_shmem 40\ntotal_mapped_file 50\n" +
+	v1 := "cache 5\ntotal_cache 95\ntotal_unevictable 3\ntotal_rss 10\ntotal_active_file 20\ntotal_inactive_file 30\ntotal_shmem 40\ntotal_mapped_file 50\n" +
 		"total_dirty 6\ntotal_writeback 7\ntotal_pgmajfault 8\nanon 99\nhierarchical_memory_limit 100\nhierarchical_memsw_limit 9223372036854771712"
 	got, err := parseStat([]byte(v1), 1)
-	want := Stat{Anon: 10, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, LeastMax: 100, LeastSwap: Unlimited}
+	want := Stat{Anon: 10, Cache: 95, Unevictable: 3, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, LeastMax: 100, LeastSwap: Unlimited}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(err, d)
 	}
-	v2 := "anon 10\nfile 1\nkernel 11\nshmem 40\nfile_mapped 50\nfile_dirty 6\nfile_writeback 7\nswapcached 9\ninactive_file 30\nactive_file 20\nslab_reclaimable 60\ntotal_rss 99\npgmajfault 8\nunheard_of 1\n"
+	v2 := "anon 10\nfile 1\nunevictable 2\nkernel 11\nshmem 40\nfile_mapped 50\nfile_dirty 6\nfile_writeback 7\nswapcached 9\ninactive_file 30\nactive_file 20\nslab_reclaimable 60\ntotal_rss 99\npgmajfault 8\nunheard_of 1\n"
 	got, err = parseStat([]byte(v2), 2)
-	want = Stat{Anon: 10, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, SlabReclaimable: 60, Kernel: 11, SwapCached: 9}
+	want = Stat{Anon: 10, Cache: 1, Unevictable: 2, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, SlabReclaimable: 60, Kernel: 11, SwapCached: 9}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(err, d)
 	}
@@ -231,4 +231,27 @@ func FuzzParseProcs(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPagesOnNoList: at the limit reclaim takes pages from the lists to look at
+// them, and they are page cache still.
+func TestPagesOnNoList(t *testing.T) {
+	const mib = rss.MiB
+	for name, c := range map[string]struct {
+		s    Stat
+		want rss.Bytes
+	}{
+		"all on lists":         {Stat{Cache: 100 * mib, ActiveFile: 40 * mib, InactiveFile: 60 * mib}, 100 * mib},
+		"half looked at":       {Stat{Cache: 100 * mib, ActiveFile: 40 * mib, InactiveFile: 10 * mib}, 100 * mib},
+		"shared memory":        {Stat{Cache: 100 * mib, Shmem: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"locked":               {Stat{Cache: 100 * mib, Unevictable: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"in the swap cache":    {Stat{Cache: 100 * mib, SwapCached: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"locked anonymous too": {Stat{Cache: 100 * mib, Unevictable: 90 * mib, InactiveFile: 100 * mib}, 100 * mib},
+		"not told":             {Stat{InactiveFile: 70 * mib}, 70 * mib},
+		"more than charged":    {Stat{Cache: 900 * mib}, 200 * mib},
+	} {
+		if got := sum(200*mib, c.s); got.Reclaimable != c.want || got.Unreclaimable != 200*mib-c.want {
+			t.Errorf("%s: %+v, want %v reclaimable", name, got, c.want)
+		}
+	}
 }

@@ -20,11 +20,17 @@ func TestFastCgroup(t *testing.T) {
 	s := newStand(t, fs, nil, "", nil)
 	base := s.read()[0]
 	now := time.Second
+	// cached is what of page cache is inactive; the rest of it stays.
+	cached := func(old, inactive rss.Bytes) {
+		const rest = 439463936 - 429916160
+		fs.Replace(container+"memory.stat", fmt.Sprintf("\ninactive_file %d\n", uint64(old)), fmt.Sprintf("\ninactive_file %d\n", uint64(inactive)))
+		fs.Replace(container+"memory.stat", fmt.Sprintf("\nfile %d\n", uint64(old+rest)), fmt.Sprintf("\nfile %d\n", uint64(inactive+rest)))
+	}
 	set := func(usage rss.Bytes) { fs.Write(container+"memory.current", fmt.Sprintf("%12d\n", uint64(usage))) }
 	threshold := base.Used + 50*rss.MiB
 
 	t.Run("below the threshold one counter is read", func(t *testing.T) {
-		fs.Replace(container+"memory.stat", "inactive_file 429916160", "inactive_file 440401920")
+		cached(429916160, 440401920)
 		set(base.Charged + 20*rss.MiB)
 		now += 2 * time.Millisecond
 		f, ok := s.set.Fast(now, threshold, nil)
@@ -49,7 +55,7 @@ func TestFastCgroup(t *testing.T) {
 	})
 	t.Run("at the limit cache may turn into anon unseen", func(t *testing.T) {
 		set(base.Limit)
-		fs.Replace(container+"memory.stat", "inactive_file 440401920", "inactive_file 1048576")
+		cached(440401920, 1048576)
 		now += 100 * time.Millisecond
 		f, ok := s.set.Fast(now, base.Limit, nil)
 		if !ok || !f.Exact || f.Limit.Ratio() < 0.9 {
