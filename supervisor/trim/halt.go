@@ -83,7 +83,7 @@ func (s *session) halt() Refusal {
 		if !fresh {
 			return s.ready()
 		}
-		if !s.await(s.began.Add(haltPatience), running) {
+		if !s.await(s.began.Add(haltPatience)) {
 			return Slow
 		}
 	}
@@ -181,20 +181,12 @@ func (s *session) yama() byte {
 	return b[0]
 }
 
-// await polls until no thread is in the state any more; false when that took
-// until the deadline. It never blocks: a thread in uninterruptible sleep would
-// keep us as long.
-func (s *session) await(deadline time.Time, state threadState) bool {
+// await polls until no thread runs any more; false when that took until the
+// deadline. It never blocks: a thread in uninterruptible sleep would keep us as
+// long.
+func (s *session) await(deadline time.Time) bool {
 	for n := 0; ; n++ {
-		left := false
-		for i := range s.threads {
-			t := &s.threads[i]
-			if t.state == state {
-				s.poll(t)
-				left = left || t.state == state
-			}
-		}
-		if !left {
+		if !s.pollAll() {
 			return true
 		}
 		if n >= leastLooks && time.Now().After(deadline) {
@@ -202,6 +194,17 @@ func (s *session) await(deadline time.Time, state threadState) bool {
 		}
 		pausePoll(n)
 	}
+}
+
+// pollAll polls the threads that run, and says whether any still does.
+func (s *session) pollAll() (left bool) {
+	for i := range s.threads {
+		if t := &s.threads[i]; t.state == running {
+			s.poll(t)
+			left = left || t.state == running
+		}
+	}
+	return left
 }
 
 // poll takes the news of a thread that was asked to stop, if there are any.
@@ -256,19 +259,16 @@ func (s *session) ready() Refusal {
 	return r
 }
 
-// release lets every thread go on, those that stop only now as soon as they do.
-// What is left after it, our end has to free.
-func (s *session) release() {
-	for deadline, n := time.Now().Add(stragglerWait), 0; ; n++ {
-		s.letGo()
-		left := false
-		for i := range s.threads {
-			if t := &s.threads[i]; t.state == running {
-				s.poll(t)
-				left = true
-			}
-		}
-		if !left || n >= leastLooks && time.Now().After(deadline) {
+// release lets every thread go on, those that stop only now as soon as they do,
+// and returns when those that stood still went on. What is left after it, our end
+// has to free.
+func (s *session) release() (at time.Time) {
+	s.letGo()
+	at = time.Now()
+	for deadline, n := at.Add(stragglerWait), 0; ; n++ {
+		left := s.pollAll()
+		killed := s.letGo()
+		if !left && !killed || n >= leastLooks && time.Now().After(deadline) {
 			break
 		}
 		pausePoll(n)
@@ -278,9 +278,12 @@ func (s *session) release() {
 			s.stuck = true
 		}
 	}
+	return at
 }
 
-func (s *session) letGo() {
+// letGo lets go of all that have stopped, and says whether one was killed: its
+// end is to be heard of.
+func (s *session) letGo() (killed bool) {
 	for i := range s.threads {
 		t := &s.threads[i]
 		if t.state != stopped {
@@ -288,9 +291,10 @@ func (s *session) letGo() {
 		}
 		t.state = detached
 		if ptrace(unix.PTRACE_DETACH, t.tid, 0, uintptr(t.deliver)) != 0 {
-			t.state = running // killed: its end is to be heard of
+			t.state, killed = running, true
 		}
 	}
+	return killed
 }
 
 func vanishedOr(err error, other Refusal) Refusal {

@@ -146,9 +146,8 @@ func (s *session) trim(p Piece) (a Answer) {
 	if a.Refusal == None {
 		a.Dropping, a.Refusal = s.drop(p)
 	}
-	s.release()
+	a.Stop = s.release().Sub(s.began)
 	s.ends.rest()
-	a.Stop = time.Since(s.began)
 	if s.task >= 0 {
 		unix.Close(s.task)
 	}

@@ -23,8 +23,8 @@ type Answer struct {
 	// Advised is the length of the range that the kernel was told of, which is
 	// no measurement of what was resident in it.
 	Advised rss.Bytes
-	// Stop is from the first thread's stop until the last went on, Attached the
-	// part of it before all stood still.
+	// Stop is from when the first thread was asked to stop until all that
+	// stopped in time went on, Attached the part of it before all stood still.
 	Stop, Attached time.Duration
 	Dropping       time.Duration // … and that which the kernel took for it
 	Threads        int
