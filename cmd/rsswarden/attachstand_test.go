@@ -54,6 +54,15 @@ func startTold(t *testing.T, env ...string) *told {
 	}
 	cmd := exec.Command(python, "-c", toldJob)
 	cmd.Env = append(withoutSlurm(), env...)
+	p := startTalk(t, cmd)
+	p.hear()
+	return p
+}
+
+// startTalk starts a process that is talked to by its standard input and output,
+// and ends when the former does.
+func startTalk(t *testing.T, cmd *exec.Cmd) *told {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,13 +76,11 @@ func startTold(t *testing.T, env ...string) *told {
 		t.Fatal(err)
 	}
 	r.Close()
-	p := &told{t, cmd, w, bufio.NewScanner(out)}
 	t.Cleanup(func() {
 		w.Close()
 		cmd.Wait()
 	})
-	p.hear()
-	return p
+	return &told{t, cmd, w, bufio.NewScanner(out)}
 }
 
 func (p *told) hear() string {

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,10 +34,7 @@ threading.Event().wait()
 
 // mapper is a process that maps a file of 64 MiB and knows nothing of us.
 type mapper struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	in  *os.File
-	out *bufio.Scanner
+	*told
 	sum string
 }
 
@@ -77,37 +73,12 @@ func startMapper(t *testing.T, path, sleep string, change func(*exec.Cmd), befor
 	line := append(before, python, "-c", mapJob, path, sleep)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = withoutSlurm()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdin, cmd.Stderr = r, os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if change != nil {
 		change(cmd)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.Close()
-	m := &mapper{t: t, cmd: cmd, in: w, out: bufio.NewScanner(out)}
-	t.Cleanup(func() {
-		w.Close()
-		cmd.Wait()
-	})
+	m := &mapper{told: startTalk(t, cmd)}
 	m.sum = m.hear()
 	return m
-}
-
-func (m *mapper) hear() string {
-	m.t.Helper()
-	if !m.out.Scan() {
-		m.t.Fatal("the process has ended")
-	}
-	return m.out.Text()
 }
 
 // intact wants the process alive, with the same data.
@@ -118,8 +89,6 @@ func (m *mapper) intact() {
 		m.t.Errorf("checksum %s, was %s", sum, m.sum)
 	}
 }
-
-func (m *mapper) pid() string { return strconv.Itoa(m.cmd.Process.Pid) }
 
 // status is a line of /proc/PID/status.
 func (m *mapper) status(name string) string { return statusOf(m.t, m.cmd.Process.Pid, name) }
