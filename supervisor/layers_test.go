@@ -41,7 +41,8 @@ var layers = map[string][]string{
 	"supervisor/limit":       {"rss", "rss/proctree", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/policy":      {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/action":      {"rss", "supervisor/event", "golang.org/x/sys"},
-	"supervisor/loader":      {"rss", "supervisor/event", "supervisor/loader/hook", "golang.org/x/sys"},
+	"supervisor/loader":      {"rss", "supervisor/event", "supervisor/nodedir", "supervisor/loader/hook", "golang.org/x/sys"},
+	"supervisor/nodedir":     {"golang.org/x/sys"},
 	"supervisor/loader/hook": {},
 	"supervisor/trim":        {"rss", "supervisor/event", "golang.org/x/sys"},
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // Control is the watcher's end of a run directory. It is for one goroutine.
@@ -45,7 +46,7 @@ const lifeCheck = 250 * time.Millisecond
 // Open opens the run directory that Prepare made. What loaders reported before
 // is read again by the first Poll.
 func Open(dir string) (*Control, error) {
-	if err := checkOwn(dir); err != nil {
+	if err := nodedir.CheckOwn(dir); err != nil {
 		return nil, fmt.Errorf("cannot open run directory: %w", err)
 	}
 	c := &Control{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/loader/hook"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // layHook returns a directory with the files of the hook, under the first of
@@ -50,7 +51,7 @@ func layHookIn(parent string) (string, error) {
 	}
 	err := checkHook(dir)
 	if err == nil {
-		if err := checkParents(parent); err != nil {
+		if err := nodedir.CheckParents(parent); err != nil {
 			return "", err
 		}
 		markUsed(dir)
@@ -62,7 +63,7 @@ func layHookIn(parent string) (string, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return "", err
 	}
-	if err := checkParents(parent); err != nil {
+	if err := nodedir.CheckParents(parent); err != nil {
 		return "", err
 	}
 	sweepHooks(parent, filepath.Base(dir))
@@ -178,7 +179,7 @@ func checkSafe(path string) error {
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return fmt.Errorf("%s is neither file nor directory", path)
-	case !ok || !trusted(st.Uid):
+	case !ok || !nodedir.Trusted(st.Uid):
 		return fmt.Errorf("%s belongs to somebody else", path)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s can be written by others (mode %04o)", path, info.Mode().Perm())
@@ -240,7 +241,7 @@ func sweepHooks(parent, keep string) {
 		}
 		dir := filepath.Join(parent, name)
 		info, err := os.Lstat(dir)
-		if err != nil || checkOwn(dir) != nil || time.Since(info.ModTime()) < kept {
+		if err != nil || nodedir.CheckOwn(dir) != nil || time.Since(info.ModTime()) < kept {
 			continue
 		}
 		// Gone in one step: a Python that starts now finds all of it or nothing.

@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // Owner returns who made a run directory, and whether that process lives: then
 // its watcher speaks with the loaders, and nobody else may. The directory must
 // be this user's and of this boot and PID namespace.
 func Owner(dir string) (owner rss.ProcID, lives bool, err error) {
-	if err := checkOwn(dir); err != nil {
+	if err := nodedir.CheckOwn(dir); err != nil {
 		return owner, false, fmt.Errorf("cannot use run directory: %w", err)
 	}
 	data, _, err := readSmall(filepath.Join(dir, identityFile))

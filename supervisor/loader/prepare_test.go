@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/loader/hook"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // env returns an environment whose run directories and hook lie in temporary
@@ -30,7 +31,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("run directory %s, want %s", p.Dir, want)
 	}
 	for _, dir := range []string{all, p.Dir} {
-		if err := checkOwn(dir); err != nil {
+		if err := nodedir.CheckOwn(dir); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // identity says who made a run directory and where it is good. The file holds
@@ -88,14 +87,14 @@ func makeRunDir(parents []string, name string, me identity) (dir string, swept i
 }
 
 func makeRunDirIn(parent, name string, me identity) (dir string, swept int, err error) {
-	if err := checkParents(parent); err != nil {
+	if err := nodedir.CheckParents(parent); err != nil {
 		return "", 0, err
 	}
-	if err := checkLocal(parent); err != nil {
+	if err := nodedir.CheckLocal(parent); err != nil {
 		return "", 0, err
 	}
 	all := filepath.Join(parent, "rsswarden-"+strconv.Itoa(os.Geteuid()))
-	if err := mkdirOwn(all); err != nil {
+	if err := nodedir.Make(all); err != nil {
 		return "", 0, err
 	}
 	swept = sweep(all, me)
@@ -136,7 +135,7 @@ func takeDir(all, base string) (string, error) {
 			n++
 		case errors.Is(err, fs.ErrNotExist):
 			// A run that ended was the last, and has removed all of it just now.
-			if err := mkdirOwn(all); err != nil {
+			if err := nodedir.Make(all); err != nil {
 				return "", err
 			}
 		default:
@@ -156,7 +155,7 @@ func sweep(all string, me identity) (swept int) {
 	}
 	for _, name := range names {
 		dir := filepath.Join(all, name)
-		if checkOwn(dir) != nil {
+		if nodedir.CheckOwn(dir) != nil {
 			continue
 		}
 		data, _, err := readSmall(filepath.Join(dir, identityFile))
@@ -194,94 +193,4 @@ func cleanName(name string) string {
 		name = name[:128]
 	}
 	return strings.TrimLeft(name, ".")
-}
-
-// mkdirOwn makes a directory that only this user can enter, or checks that it
-// is one.
-func mkdirOwn(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		return os.Chmod(dir, 0o700)
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return checkOwn(dir)
-}
-
-// checkOwn says whether dir is a directory, no link, of this user, that nobody
-// else can enter.
-func checkOwn(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("%s is no directory", dir)
-	case !ok || int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to somebody else", dir)
-	case info.Mode().Perm() != 0o700:
-		return fmt.Errorf("%s has mode %04o, not 0700", dir, info.Mode().Perm())
-	}
-	return nil
-}
-
-// checkParents says whether nobody but root and this user can rename or
-// replace what lies in dir or above it.
-func checkParents(dir string) error {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return err
-	}
-	for d := real; ; d = filepath.Dir(d) {
-		info, err := os.Lstat(d)
-		if err != nil {
-			return err
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		switch {
-		case !info.IsDir():
-			return fmt.Errorf("%s is no directory", d)
-		case !ok || !trusted(st.Uid):
-			return fmt.Errorf("%s belongs to somebody else", d)
-		case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("%s can be written by others (mode %04o, not sticky)", d, info.Mode().Perm())
-		}
-		if d == "/" || d == "." {
-			return nil
-		}
-	}
-}
-
-// trusted says whether uid is root, this user, or what root of the host looks
-// like from inside a user namespace.
-func trusted(uid uint32) bool {
-	const overflow = 65534
-	return uid == 0 || int(uid) == os.Geteuid() || (uid == overflow && inUserNamespace())
-}
-
-func inUserNamespace() bool {
-	data, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && strings.Join(strings.Fields(string(data)), " ") != "0 0 4294967295"
-}
-
-// remote lists file systems that other nodes share, by statfs(2)'s f_type: a
-// file there may be seen late, and every look costs a message.
-var remote = map[uint32]string{
-	0x6969: "nfs", 0x0bd00bd0: "lustre", 0x47504653: "gpfs", 0xff534d42: "cifs", 0xfe534d42: "smb2", 0x517b: "smb",
-	0x19830326: "beegfs", 0x00c36400: "ceph", 0x5346414f: "afs", 0xaad7aaea: "panfs", 0x7461636f: "ocfs2",
-	0x01161970: "gfs2", 0x20030528: "orangefs", 0x65735546: "fuse", 0x013111a8: "ibrix", 0x61756673: "aufs",
-}
-
-func checkLocal(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("cannot statfs %s: %w", dir, err)
-	}
-	if name, ok := remote[uint32(st.Type)]; ok {
-		return fmt.Errorf("%s is not node-local: %s", dir, name)
-	}
-	return nil
 }
