@@ -59,6 +59,9 @@ func (f *Follower) Begin() hold.Begin { return f.begin }
 // Exited yields once, when the process has ended. Code and signal mean nothing.
 func (f *Follower) Exited() <-chan hold.Exit { return f.exited }
 
+// Signals yields nothing: none of them comes by us.
+func (f *Follower) Signals() <-chan hold.Signal { return nil }
+
 // Gone is closed by [Follower.Leave].
 func (f *Follower) Gone() <-chan struct{} { return f.gone }
 

@@ -30,6 +30,9 @@ func (w *watcher) loop() {
 				w.end(nil)
 			}
 			return
+		case sig := <-w.Link.Signals():
+			w.tellSignal(sig)
+			continue // nothing that is measured has changed
 		case a := <-w.asked:
 			w.answered(a)
 		case r := <-w.programs.Ended():
@@ -147,6 +150,7 @@ func (w *watcher) full() {
 	if now-w.sampleAt >= w.Settings.Interval {
 		w.putSample()
 	}
+	w.recordSample(false)
 }
 
 // said is a sentence as an error.
@@ -174,6 +178,7 @@ func (w *watcher) read() {
 	}
 	w.pool.update(&w.last, append(slices.Clone(w.tasks), w.command)...)
 	w.workers.mark(&w.last, w.loader, w.pool)
+	w.counts.update(now, w.last.Procs)
 	before := w.readings
 	w.readings = w.limits.Read(&w.last)
 	w.stopped = allStopped(procs, extra)
@@ -201,6 +206,10 @@ func (w *watcher) changed(before []event.Limit) {
 	for i := range w.readings {
 		l := &w.readings[i]
 		old := same(before, l)
+		if l.Name == event.LimitTime {
+			w.tellEnd(l, old != nil)
+			continue
+		}
 		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
 			continue
 		}
@@ -215,7 +224,8 @@ func (w *watcher) changed(before []event.Limit) {
 func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
-	in := policy.Input{Now: now, Limits: w.readings, Can: w.can, Lead: w.lead}
+	in := policy.Input{Now: now, Limits: w.readings}
+	in.Can, in.Lead = w.helps.listen(now, w.can, w.lead)
 	in.JobEnd, in.EndUnsure = w.jobEnd()
 	res := w.ladder.Step(in)
 	w.readings = res.Limits
@@ -225,6 +235,7 @@ func (w *watcher) step() {
 	}
 	for _, d := range res.Decisions {
 		w.putSample()
+		w.recordSample(true)
 		w.decide(d)
 	}
 }
@@ -264,13 +275,13 @@ func (w *watcher) putSample() {
 	if w.sampleAt-w.oursAt >= oursEvery {
 		ours = w.ours()
 	}
-	w.put(event.NameSample, func(h event.Head) any {
+	w.stream.Put(event.NameSample, func(h event.Head) any {
 		roles := map[rss.Role]int{}
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
 		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
-	})
+	}(w.head(event.NameSample)))
 	if n := w.stream.Dropped(); n > 0 {
 		w.dropped += n // this one among them: the next tells
 		return

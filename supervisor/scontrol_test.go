@@ -50,3 +50,67 @@ func TestEndIsAskedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestEndIsToldWhereItMoves, and where it becomes known.
+func TestEndIsToldWhereItMoves(t *testing.T) {
+	in := inSlurm(t)
+	s := opened(t, in)
+	began := time.Now()
+	told := 0
+	for _, c := range []struct {
+		end   time.Time
+		tells bool
+	}{
+		{began.Add(time.Hour), true},
+		{began.Add(time.Hour), false},
+		{began.Add(time.Hour + 3*time.Second), false},
+		{began.Add(2 * time.Hour), true},
+		{began.Add(2*time.Hour - 3*time.Second), false},
+		{began.Add(30 * time.Minute), true},
+		{began.Add(-time.Second), false}, // it has come, and time goes on
+		{time.Time{}, false},             // lifted
+		{began.Add(30 * time.Minute), true},
+	} {
+		s.answered(answer{end: c.end})
+		s.full()
+		if c.tells {
+			told++
+		}
+	}
+	got := 0
+	for _, e := range named(s.events(), event.NameLimit) {
+		if e["limit"] == "time" {
+			got++
+		}
+	}
+	if got != told {
+		t.Errorf("told %d times, want %d", got, told)
+	}
+}
+
+// TestEndKnownAtTheStart is in the start event, and not told again.
+func TestEndKnownAtTheStart(t *testing.T) {
+	in := inSlurm(t)
+	s := opened(t, func(o *Options) {
+		in(o)
+		lookup := o.Lookup
+		o.Lookup = func(k string) (string, bool) {
+			if k == "SLURM_JOB_END_TIME" {
+				return strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), true
+			}
+			return lookup(k)
+		}
+	})
+	s.full()
+	s.answered(answer{end: time.Now().Add(3 * time.Hour)})
+	s.full()
+	var got []map[string]any
+	for _, e := range named(s.events(), event.NameLimit) {
+		if e["limit"] == "time" {
+			got = append(got, e)
+		}
+	}
+	if len(got) != 1 || got[0]["eta_s"].(float64) < 2.9*3600 {
+		t.Errorf("told %v", got)
+	}
+}

@@ -29,6 +29,12 @@ type Settings struct {
 	Interval time.Duration `json:"interval"`
 
 	Events string `json:"events,omitempty"`
+	// Record is where the full record goes: RecordAuto, RecordNone, or a
+	// directory for it. RunID names the run and Begun is when it began; without
+	// RunID nothing is recorded.
+	Record string    `json:"record,omitempty"`
+	RunID  string    `json:"run_id,omitempty"`
+	Begun  time.Time `json:"begun,omitzero"`
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
 	// Dir is the run directory that loader hooks talk through; empty where that
@@ -53,6 +59,12 @@ type Settings struct {
 	// watcher as its first lines.
 	Warnings []string `json:"warnings,omitempty"`
 }
+
+// The values of --record that are no directory.
+const (
+	RecordAuto = "auto" // where it is fit, once there is something to tell
+	RecordNone = "none"
+)
 
 // TrimMode is how mapped file pages are dropped: the value of --trim.
 type TrimMode string

@@ -35,15 +35,17 @@ type fakeHolder struct {
 	gone      chan struct{}
 	overrides []int
 	unstuck   int
+	signals   chan hold.Signal
 	trims     []hold.TrimRequest
 	trimmed   chan hold.TrimAnswer
 	wants     chan hold.TrimRequest // gets each request, where it is made
 }
 
-func (h *fakeHolder) Begin() hold.Begin        { return h.begin }
-func (h *fakeHolder) Exited() <-chan hold.Exit { return h.exited }
-func (h *fakeHolder) Gone() <-chan struct{}    { return h.gone }
-func (h *fakeHolder) Subreaper(bool) error     { return nil }
+func (h *fakeHolder) Begin() hold.Begin           { return h.begin }
+func (h *fakeHolder) Exited() <-chan hold.Exit    { return h.exited }
+func (h *fakeHolder) Gone() <-chan struct{}       { return h.gone }
+func (h *fakeHolder) Signals() <-chan hold.Signal { return h.signals }
+func (h *fakeHolder) Subreaper(bool) error        { return nil }
 func (h *fakeHolder) Override(status int) error {
 	h.overrides = append(h.overrides, status)
 	return nil
@@ -91,7 +93,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	h := &fakeHolder{
 		begin:  hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
 		exited: make(chan hold.Exit, 1), gone: make(chan struct{}),
-		trimmed: make(chan hold.TrimAnswer, 1),
+		trimmed: make(chan hold.TrimAnswer, 1), signals: make(chan hold.Signal, 8),
 	}
 	rules, err := policy.Ladder(nil)
 	if err != nil {
@@ -115,6 +117,10 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	s := &stand{t: t, fs: fs, holder: h, lines: said}
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
 	s.watcher = newWatcher(opt, h.begin)
+	if s.stream != nil {
+		// It makes its file in the background, and not while the directory goes.
+		t.Cleanup(func() { s.stream.Close(time.Second) })
+	}
 	return s
 }
 

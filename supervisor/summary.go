@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +118,7 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	w.poll()
+	w.tellSignals()
 	if w.flight != nil {
 		// The command's end ended it: for a stop that is what was wanted.
 		r := action.Result{Reason: event.ReasonVanished}
@@ -138,7 +140,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}
-	for _, k := range w.limits.OOMKills() {
+	kills := w.limits.OOMKills()
+	out.Kernel = killsByKernel(kills)
+	for _, k := range kills {
 		// A level's count includes the levels below it on cgroup v2: above the
 		// job they are others', whose processes are none of its own.
 		if k.Leaf || k.Scope != event.ScopeCgroup {
@@ -149,10 +153,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	switch {
 	case exit == nil:
 	case exit.Signal != 0:
-		name := unix.SignalName(unix.Signal(exit.Signal))
-		if name == "" {
-			name = fmt.Sprintf("SIG%d", exit.Signal)
-		}
+		name := signalName(exit.Signal)
 		out.Signal = &name
 		run.Killed = exit.Signal == int(unix.SIGKILL) && !s.stopped
 	default:
@@ -176,9 +177,12 @@ func (w *watcher) end(exit *hold.Exit) {
 	for _, line := range w.summaryLines(exit, &out, run) {
 		w.Log.Info(line)
 	}
+	var closing sync.WaitGroup
+	closing.Go(func() { w.endRecording(out.Verdict) })
 	if w.stream != nil {
 		w.stream.Close(flush)
 	}
+	closing.Wait()
 }
 
 // summaryLines is what a person reads at the end.

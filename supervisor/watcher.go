@@ -41,6 +41,8 @@ type Options struct {
 type Holder interface {
 	Begin() hold.Begin
 	Exited() <-chan hold.Exit
+	// Signals yields the signals that reached the holder; nil where there is none.
+	Signals() <-chan hold.Signal
 	Gone() <-chan struct{}
 	Subreaper(on bool) error
 	Override(status int) error
@@ -68,6 +70,7 @@ type watcher struct {
 	loader *loader.Control // nil where loaders are not talked to
 	pool   *matcher        // nil without --worker-match
 	pss    *pssReader      // nil where no limit is compared in PSS
+	counts *countReader    // of maps and descriptors
 	news   *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
@@ -78,7 +81,12 @@ type watcher struct {
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
+	endTold    time.Time // the job's end as an event has it
+	signals    signals
 
+	record   recording
+	helps    helpNotes
+	told     uint64 // events so far
 	seq      uint64
 	last     rss.Sample    // the last full reading
 	readings []event.Limit // … of the limits, with forecasts
@@ -200,6 +208,7 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.limits.NeedsPSS() {
 		w.pss = newPSSReader(w.Proc)
 	}
+	w.counts = newCountReader(w.Proc)
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
 	if !w.limits.SumsByPPID() {
@@ -207,6 +216,7 @@ func (w *watcher) open(begin hold.Begin) {
 			fault("subreaper", err)
 		}
 	}
+	w.startRecording(begin)
 	w.read()
 	if w.pressed, err = newPressed(w.readings); err != nil {
 		fault("inotify", err)
@@ -275,9 +285,22 @@ func (w *watcher) sayStart(begin hold.Begin) {
 
 // put stamps and queues an event, where anybody reads events.
 func (w *watcher) put(name event.Name, make func(event.Head) any) {
-	if w.stream != nil {
-		w.stream.Put(name, make(w.stream.Stamp(name, time.Now())))
+	if w.stream == nil && w.record.recorder == nil {
+		return
 	}
+	e := make(w.head(name))
+	if w.stream != nil {
+		w.stream.Put(name, e)
+	}
+	if w.record.recorder != nil {
+		w.record.Event(name, e)
+	}
+}
+
+// head stamps an event.
+func (w *watcher) head(name event.Name) event.Head {
+	w.told++
+	return event.Head{V: event.Version, Time: time.Now(), Seq: w.told, Event: name}
 }
 
 // fault says that a part of ours does not work. The command runs on.

@@ -167,6 +167,7 @@ func (t *target) describe(p process, pid int) {
 // attach watches until the target has ended, or a signal ends the watch.
 func attach(p process, t *target) (status int, err error) {
 	log, closeLog := newLog(p.stderr, t.settings.LogFormat, t.settings.Quiet)
+	t.settings.Name(t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
 	go t.untilTold(stop, told)

@@ -80,6 +80,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)
+	told.Name(p.lookup)
 	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
 	if s.GuardCgroup {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // wrongValue says what is wrong with a value. What stands in front of it names
@@ -45,6 +47,34 @@ func setLimit(s *supervisor.Settings, v []string) error {
 		return wrongf(hint, " %q is not a size", v[0])
 	}
 	s.Limit = b
+	return nil
+}
+
+// setRecord checks the place of the record, for as long as a file system may
+// take to answer.
+func setRecord(s *supervisor.Settings, v []string) error {
+	s.Record = v[0]
+	if v[0] == "" {
+		s.Record = supervisor.RecordAuto
+	}
+	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
+		return nil
+	}
+	dir, err := filepath.Abs(v[0])
+	if err != nil {
+		return wrongf("give its full path", " %q: %v", v[0], err)
+	}
+	s.Record = dir
+	checked := make(chan error, 1)
+	go func() { checked <- record.CheckDir(dir) }()
+	select {
+	case err = <-checked:
+	case <-time.After(preparePatience):
+		err = fmt.Errorf("no answer from its file system within %v", preparePatience)
+	}
+	if err != nil {
+		return wrongf("give a directory on a disk of this node, as --record $TMPDIR, or leave it out", ": %v", err)
+	}
 	return nil
 }
 

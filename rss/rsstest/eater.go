@@ -48,6 +48,15 @@ func BeEater() {
 				continue
 			}
 			held = append(held, b)
+		case "maps", "fds":
+			many := MapMany
+			if what == "fds" {
+				many = OpenMany
+			}
+			if _, err := many(size); err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
 		}
 		fmt.Println("done", len(held))
 	}

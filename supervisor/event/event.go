@@ -23,6 +23,9 @@ type Head struct {
 	Event Name      `json:"event"`
 }
 
+// When returns the time of the event.
+func (h Head) When() time.Time { return h.Time }
+
 // Limit is one way to die and how far off it is, as read at one moment.
 type Limit struct {
 	Name  LimitName `json:"limit"`
@@ -93,7 +96,8 @@ type Start struct {
 	Cannot   []string `json:"cannot,omitempty"`
 }
 
-// Found says that a limit was found or has changed.
+// Found says that a limit was found or has changed, or that the job's end, the
+// limit time, has moved by more than 5 s.
 type Found struct {
 	Head
 	Limit
@@ -204,6 +208,49 @@ type Fault struct {
 	Error string `json:"error"`
 }
 
+// Signal says that a signal reached the holder, as `scancel` and the job's end
+// bring it about.
+type Signal struct {
+	Head
+	Signal string `json:"signal"` // "SIGTERM"
+	// Sender is the PID it came from, 0 for the kernel or another PID namespace,
+	// and Comm the name of that process where it could still be read.
+	Sender int    `json:"sender,omitempty"`
+	Comm   string `json:"comm,omitempty"`
+	// Forwarded says that the command got it from us; else it had it already.
+	Forwarded bool `json:"forwarded"`
+}
+
+// Help is what the ladder was told of an action that a rule was about to ask
+// for, where that has changed. It is written to the record alone: with it the
+// ladder can be run again.
+type Help struct {
+	Head
+	Rule   string     `json:"rule"`
+	Limit  LimitName  `json:"limit"`
+	Scope  Scope      `json:"scope"`
+	Acct   Accounting `json:"accounting,omitempty"`
+	Level  string     `json:"level,omitempty"`
+	OK     bool       `json:"ok"`
+	Gain   rss.Bytes  `json:"gain_bytes,omitempty"`
+	More   bool       `json:"more,omitempty"` // Gain is a lower bound
+	Later  bool       `json:"later,omitempty"`
+	Reason Reason     `json:"reason,omitempty"`
+	Detail string     `json:"detail,omitempty"`
+	// Lead is what the rule fires ahead of its rung.
+	Lead rss.Bytes `json:"lead_bytes,omitempty"`
+}
+
+// KernelKills counts processes that the kernel's OOM killer ended at one cgroup
+// while the run lasted: oom_kill of memory.events or memory.oom_control.
+type KernelKills struct {
+	Level string `json:"level"` // the cgroup directory
+	Scope Scope  `json:"scope"`
+	Kills uint64 `json:"kills"`
+	// Leaf says that the level is the command's own: its processes were killed.
+	Leaf bool `json:"leaf,omitempty"`
+}
+
 // Peaks is the most that was used, by each way of adding up; nil where an
 // accounting was not read.
 type Peaks struct {
@@ -228,6 +275,8 @@ type Exit struct {
 	// Advice is the --mem to use next, 0 where the run does not tell.
 	Advice    rss.Bytes `json:"advice_mem_bytes,omitempty"`
 	AdviceWhy string    `json:"advice_why,omitempty"`
+	// Kernel is where the kernel's OOM killer struck, the innermost level first.
+	Kernel []KernelKills `json:"kernel_oom_kills,omitempty"`
 	// Ours is what rsswarden itself cost.
 	Ours []Cost `json:"ours,omitempty"`
 }

@@ -12,6 +12,8 @@ const (
 	NameOutcome  Name = "outcome"  // what a decision brought
 	NameLoader   Name = "loader"   // the loader hook said something
 	NameFault    Name = "fault"    // a part of rsswarden stopped working; the command runs on
+	NameSignal   Name = "signal"   // a signal reached the holder
+	NameHelp     Name = "help"     // what the ladder was told of an action, in the record alone
 	NameExit     Name = "exit"     // the command has ended
 )
 
@@ -40,6 +42,15 @@ const (
 var Limits = []LimitName{
 	LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode, LimitSHM,
 	LimitMaps, LimitFDs, LimitTasks, LimitAS, LimitMemlock, LimitTime,
+}
+
+// Counts says that a limit is one on a number, not on bytes.
+func (n LimitName) Counts() bool {
+	switch n {
+	case LimitMaps, LimitFDs, LimitTasks:
+		return true
+	}
+	return false
 }
 
 // Accounting says how the memory of a population is added up.
@@ -154,6 +165,35 @@ const (
 	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
 	VerdictUnwatched Verdict = "unwatched" // the watcher was not there for all of it
 )
+
+// Cause is why a run ended, in one word. A report names it.
+type Cause string
+
+// The causes.
+const (
+	CauseEnded     Cause = "ended"       // the command exited with status 0
+	CauseCrash     Cause = "crash"       // with another status, or by a signal of its own making, and no limit was near
+	CauseStopped   Cause = "stopped"     // our stop
+	CauseKernelOOM Cause = "kernel oom"  // the kernel's OOM killer, at a cgroup's limit
+	CauseNodeOOM   Cause = "node memory" // … because the node had none left
+	CauseOverKill  Cause = "overmemory"  // slurmstepd, by OverMemoryKill
+	CauseTimeLimit Cause = "time limit"  // Slurm, at the job's end
+	CauseCancelled Cause = "cancelled"   // scancel, or Slurm before the job's end
+	CauseMaps      Cause = "maps"        // no memory mapping was left: vm.max_map_count
+	CauseFDs       Cause = "descriptors" // no descriptor was left: RLIMIT_NOFILE
+	CauseSHM       Cause = "shm"         // SIGBUS with a full /dev/shm
+	CauseKilled    Cause = "killed"      // a SIGKILL of somebody's, nobody knows whose
+	CauseNodeLost  Cause = "node lost"   // the node failed or was restarted
+	CauseRunning   Cause = "running"     // it has not ended
+	CauseDetached  Cause = "detached"    // only the watch has ended
+	CauseUnknown   Cause = "unknown"     // the record does not tell
+)
+
+// Causes lists every cause in the order of the documentation.
+var Causes = []Cause{
+	CauseEnded, CauseCrash, CauseStopped, CauseKernelOOM, CauseNodeOOM, CauseOverKill, CauseTimeLimit, CauseCancelled,
+	CauseMaps, CauseFDs, CauseSHM, CauseKilled, CauseNodeLost, CauseRunning, CauseDetached, CauseUnknown,
+}
 
 // Loader is what the loader hook reports, the field "what".
 type Loader string

@@ -24,7 +24,6 @@ type Stream struct {
 	queue  [][]byte
 	wake   chan struct{}
 	closed bool
-	seq    uint64
 }
 
 // maxQueue is the number of lines beyond which samples are dropped.
@@ -42,14 +41,6 @@ func NewStream(path string, onError func(error)) *Stream {
 	s := &Stream{path: path, onError: onError, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go s.write()
 	return s
-}
-
-// Stamp fills the head of an event that is about to be put.
-func (s *Stream) Stamp(name Name, at time.Time) Head {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seq++
-	return Head{V: Version, Time: at, Seq: s.seq, Event: name}
 }
 
 // Put queues one event. It never blocks. A sample is dropped where the queue

@@ -11,15 +11,19 @@ import (
 	"time"
 )
 
+func head(seq int, name Name) Head {
+	return Head{V: Version, Time: time.Unix(int64(seq), 0).UTC(), Seq: uint64(seq), Event: name}
+}
+
 func TestStreamWritesWhatWasPut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	s := NewStream(path, func(err error) { t.Error(err) })
 	code := 0
 	for i := range 3 {
-		d := Decision{Head: s.Stamp(NameDecision, time.Unix(int64(i), 0).UTC()), ID: uint64(i + 1), Rule: "85%:trim", Limit: LimitSlurm, Action: ActionTrim}
+		d := Decision{Head: head(i+1, NameDecision), ID: uint64(i + 1), Rule: "85%:trim", Limit: LimitSlurm, Action: ActionTrim}
 		s.Put(NameDecision, d)
 	}
-	s.Put(NameExit, Exit{Head: s.Stamp(NameExit, time.Unix(9, 0).UTC()), By: "command", Code: &code})
+	s.Put(NameExit, Exit{Head: head(4, NameExit), By: "command", Code: &code})
 	s.Close(time.Minute)
 
 	f, err := os.Open(path)
@@ -48,10 +52,10 @@ func TestStreamFullQueueDropsSamplesOnly(t *testing.T) {
 	}
 	s := NewStream(fifo, nil) // nobody reads: nothing leaves the queue
 	for range maxQueue + 10 {
-		s.Put(NameSample, Sample{Head: s.Stamp(NameSample, time.Unix(0, 0))})
+		s.Put(NameSample, Sample{Head: head(1, NameSample)})
 	}
 	for range 5 {
-		s.Put(NameDecision, Decision{Head: s.Stamp(NameDecision, time.Unix(0, 0))})
+		s.Put(NameDecision, Decision{Head: head(1, NameDecision)})
 	}
 	if n := s.Dropped(); n != 10 {
 		t.Errorf("dropped %d, want the 10 samples that found no room", n)
@@ -78,7 +82,7 @@ func TestStreamThatCannotWriteSaysSoOnce(t *testing.T) {
 	if !strings.Contains(err.Error(), "cannot open events file") {
 		t.Errorf("said %q", err)
 	}
-	s.Put(NameExit, Exit{Head: s.Stamp(NameExit, time.Now())})
+	s.Put(NameExit, Exit{Head: head(1, NameExit)})
 	s.Close(time.Minute)
 	if len(said) != 0 {
 		t.Error("said again")

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/replay"
+)
+
+func replayCommand(p process) *cli.Command {
+	return &cli.Command{
+		Name:            "replay",
+		Usage:           "tell what another limit or ladder would have done to a run",
+		UsageText:       "rsswarden replay [RECORD | DIR | JOBID] [--limit SIZE] [--at RULE]... [--json]",
+		HideHelp:        true,
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Description: "Runs the ladder again over the record of a run, the newest if none is named:\n" +
+			"when each rung fires, whether the job lives, the least size it lives with.\n" +
+			"With nothing changed all is as it was read then. With another limit or ladder\n" +
+			"what actions free is modelled, and the result says that it is an estimate.\n",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "limit", Usage: "`SIZE`: of the limit that was nearest, as in sbatch --mem"},
+			&cli.StringFlag{Name: "accounting", Usage: "`HOW`: the limit that counts so: rss, pss, noshared, cgroup"},
+			&cli.StringSliceFlag{Name: "at", Usage: "`RULE`: the ladder that run has with this --at (repeatable)"},
+			&cli.BoolFlag{Name: "json", Usage: "for programs"},
+			helpFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Bool("help") {
+				return showHelp(p, c)
+			}
+			args, err := flagsLast(c)
+			if err != nil {
+				return err
+			}
+			opt, err := replayOptions(c)
+			if err != nil {
+				return err
+			}
+			return replayRun(p, args, opt, c.Bool("json"))
+		},
+	}
+}
+
+// replayOptions checks what is to be different.
+func replayOptions(c *cli.Context) (opt replay.Options, err error) {
+	if text := c.String("limit"); c.IsSet("limit") {
+		if opt.Limit, err = rss.ParseBytes(text); err != nil || opt.Limit == 0 {
+			return opt, usagef("give a size as in sbatch --mem, such as 3G", "--limit %q is not a size", text)
+		}
+	}
+	if c.IsSet("accounting") {
+		v := chosen{name: "--accounting"}
+		if err := oneOf(c.String("accounting"), "rss", "pss", "noshared", "cgroup"); err != nil {
+			return opt, v.usage(err)
+		}
+		opt.Accounting = event.Accounting(c.String("accounting"))
+	}
+	if c.IsSet("at") {
+		v := chosen{name: "--at"}
+		var s supervisor.Settings
+		if err := setLadder(&s, c.StringSlice("at")); err != nil {
+			return opt, v.usage(err)
+		}
+		opt.Rules = []policy.Rule{}
+		for _, text := range s.Rules {
+			r, err := policy.ParseRule(text)
+			if err != nil {
+				return opt, err
+			}
+			opt.Rules = append(opt.Rules, r)
+		}
+	}
+	return opt, nil
+}
+
+// replayRun replays the one run that is meant and prints the result.
+func replayRun(p process, args []string, opt replay.Options, asJSON bool) error {
+	runs, err := loadRuns(p, args)
+	switch {
+	case len(runs) == 0:
+		return notRead(err)
+	case err != nil:
+		fmt.Fprint(p.stderr, line("", "warning", oneLine(err.Error()), ""))
+	}
+	if len(runs) > 1 {
+		var names []string
+		for _, r := range runs {
+			names = append(names, r.Meta.ID)
+		}
+		return usagef("name one of them: rsswarden replay "+names[0],
+			"%d runs are meant, and each has limits of its own: %s", len(runs), strings.Join(names, " "))
+	}
+	result, err := replay.Replay(runs[0], opt)
+	if err != nil {
+		return err
+	}
+	return buffered(p.stdout, func(w io.Writer) error {
+		if asJSON {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			return enc.Encode(result)
+		}
+		return result.WriteText(w)
+	})
+}

@@ -1,0 +1,196 @@
+package supervisor
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// countKind is what is counted.
+type countKind int
+
+const (
+	countMaps  countKind = iota // against vm.max_map_count
+	countFDs                    // against RLIMIT_NOFILE
+	countKinds = iota
+)
+
+var countNames = [countKinds]event.LimitName{event.LimitMaps, event.LimitFDs}
+
+// counting decides whose maps and descriptors are counted next. It reads
+// nothing itself and has no clock. Trainers, workers and the few fullest are
+// counted when they are first seen, then as often as told by [tally.pause], as
+// far as the purse of the kind reaches.
+type counting struct {
+	entries map[rss.ProcID]*countEntry
+	purses  [countKinds]purse
+	calls   []countCall // of the last look; its room is kept
+}
+
+// countCall is a count that is due, and how urgently: 1 is when its pause ends.
+type countCall struct {
+	e      *countEntry
+	kind   countKind
+	urgent float64
+}
+
+// countEntry is one process that is counted, or was lately.
+type countEntry struct {
+	id      rss.ProcID
+	role    rss.Role
+	state   byte
+	rss     rss.Bytes
+	virtual rss.Bytes
+	first   time.Duration // when it was first among those to be counted
+	wanted  time.Duration // … and when last
+	seen    bool
+	tallies [countKinds]tally
+}
+
+const (
+	// fullest is how many processes are counted for their RSS alone, whatever
+	// their role.
+	fullest = 8
+	// countKept is how long the counts of a process are kept that is none of
+	// these any more.
+	countKept = time.Minute
+	// limitHolds is how long a limit is believed, where it is far.
+	limitHolds = time.Minute
+)
+
+// update says which processes there are, and who of them is to be counted.
+func (c *counting) update(now time.Duration, procs []rss.Proc) {
+	if c.entries == nil {
+		c.entries = map[rss.ProcID]*countEntry{}
+	}
+	for _, e := range c.entries {
+		e.seen = false
+	}
+	least, alike := nthRSS(procs)
+	for i := range procs {
+		p := &procs[i]
+		e := c.entries[p.ID]
+		large := p.RSS > least
+		if p.RSS == least && alike > 0 {
+			large, alike = p.RSS > 0, alike-1
+		}
+		wanted := large || p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker
+		if e == nil && !wanted {
+			continue
+		}
+		if e == nil {
+			e = &countEntry{id: p.ID, first: now}
+			c.entries[p.ID] = e
+		}
+		if wanted {
+			e.wanted = now
+		}
+		e.seen, e.role, e.state, e.rss, e.virtual = true, p.Role, p.State, p.RSS, p.Virtual
+	}
+	for id, e := range c.entries {
+		if !e.seen || now-e.wanted > countKept {
+			delete(c.entries, id)
+		}
+	}
+	for kind := range c.purses {
+		share := purseShares[kind].rest
+		for _, e := range c.entries {
+			if e.tallies[kind].near() {
+				share = purseShares[kind].near
+				break
+			}
+		}
+		c.purses[kind].fill(now, share)
+	}
+}
+
+// nthRSS is the RSS above which a process is one of the fullest, and how many
+// that have just as much are: a thousand may be alike.
+func nthRSS(procs []rss.Proc) (least rss.Bytes, alike int) {
+	var top [fullest]rss.Bytes // descending
+	for i := range procs {
+		r := procs[i].RSS
+		for j := range top {
+			if r > top[j] {
+				r, top[j] = top[j], r
+			}
+		}
+	}
+	least = top[fullest-1]
+	for _, r := range top {
+		if r == least {
+			alike++
+		}
+	}
+	return least, alike
+}
+
+// due returns what is to be counted now: all that is due, the longest overdue
+// for its pause first, as far as the purses reach by what each took last.
+func (c *counting) due(now time.Duration) []countAsk {
+	calls := c.calls[:0]
+	for _, e := range c.entries {
+		if e.wanted != now || e.state == 'Z' || e.state == 'X' {
+			continue
+		}
+		for kind := range countKind(countKinds) {
+			// Who is in D may keep mmap_lock, and us, for long.
+			if kind == countMaps && e.state == 'D' || c.purses[kind].has <= 0 {
+				continue
+			}
+			t := &e.tallies[kind]
+			urgent := 1 + (now - e.first).Seconds()
+			if t.known || t.failed {
+				urgent = float64(now-t.asked+sameWake) / float64(t.pause(kind, e))
+			}
+			if !t.busy && urgent >= 1 {
+				calls = append(calls, countCall{e, kind, urgent})
+			}
+		}
+	}
+	c.calls = calls
+	slices.SortFunc(calls, func(a, b countCall) int {
+		return cmp.Or(cmp.Compare(b.urgent, a.urgent), cmp.Compare(b.e.rss, a.e.rss), cmp.Compare(a.e.id.PID, b.e.id.PID), cmp.Compare(a.kind, b.kind))
+	})
+	var asks []countAsk
+	var spent [countKinds]time.Duration
+	for _, k := range calls {
+		if spent[k.kind] >= c.purses[k.kind].has {
+			continue
+		}
+		t := &k.e.tallies[k.kind]
+		spent[k.kind] += t.likely(k.kind)
+		stale := t.limit == 0 || now-t.limitAt >= limitHolds || t.share() >= nearShare
+		if stale {
+			t.limitAt = now
+		}
+		asks = append(asks, countAsk{id: k.e.id, kind: k.kind, limit: stale})
+		t.busy, t.asked, t.askedVirtual = true, now, k.e.virtual
+	}
+	return asks
+}
+
+// done takes in one count.
+func (c *counting) done(r countRead) {
+	c.purses[r.ask.kind].has -= r.count.Cost
+	e := c.entries[r.ask.id]
+	if e == nil {
+		return
+	}
+	t := &e.tallies[r.ask.kind]
+	t.busy, t.failed = false, r.err != nil
+	if r.limit > 0 {
+		t.limit = r.limit
+	}
+	if r.err != nil {
+		return
+	}
+	t.rate = 0
+	if passed := (t.asked - t.at).Seconds(); t.known && passed > 0 {
+		t.rate = max(float64(r.count.N-t.n)/passed, 0)
+	}
+	t.n, t.at, t.virtual, t.cost, t.known = r.count.N, t.asked, t.askedVirtual, r.count.Cost, true
+}

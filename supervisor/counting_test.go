@@ -1,0 +1,239 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+)
+
+// whenCounted plays looks against a counting, one a second or as often as step
+// says, in which each process has as many as have says and each count takes
+// cost. It returns when each process was counted, by kind.
+func whenCounted(procs func(now time.Duration) []rss.Proc, have func(id rss.ProcID, kind countKind, now time.Duration) int,
+	cost func(kind countKind, n int) time.Duration, step, end time.Duration) map[string][]time.Duration {
+	var c counting
+	at := map[string][]time.Duration{}
+	for now := time.Duration(0); now <= end; now += step {
+		c.update(now, procs(now))
+		for _, ask := range c.due(now) {
+			key := fmt.Sprint(countNames[ask.kind], " ", ask.id.PID)
+			at[key] = append(at[key], now)
+			n := have(ask.id, ask.kind, now)
+			limit := uint64(65530)
+			if ask.kind == countFDs {
+				limit = 1024
+			}
+			got := countRead{ask: ask, limit: limit, count: proctree.Count{N: n, Cost: cost(ask.kind, n)}}
+			if n < 0 {
+				got.err = errors.New("cannot count")
+			}
+			c.done(got)
+		}
+	}
+	return at
+}
+
+// asMeasured is 150 ns a mapping and 4 us for descriptors.
+func asMeasured(kind countKind, n int) time.Duration {
+	if kind == countMaps {
+		return time.Duration(n) * 150
+	}
+	return 4 * time.Microsecond
+}
+
+func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
+	return rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Role: role, State: 'S', RSS: size, Virtual: virtual}
+}
+
+func TestWhenCountsAreTaken(t *testing.T) {
+	const end = 5 * time.Minute
+	for _, c := range []struct {
+		what      string
+		role      rss.Role
+		virtual   func(now time.Duration) rss.Bytes
+		have      func(kind countKind, now time.Duration) int
+		step      time.Duration
+		maps, fds [2]int // how often, at least and at most
+	}{
+		{"a trainer that stands still", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 11}, [2]int{295, 301}},
+		{"what has no role", rss.RoleOther, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 11}, [2]int{30, 31}},
+		{"one that maps 100 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 100 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(_ countKind, now time.Duration) int { return 1000 + int(100*now.Seconds()) }, time.Second, [2]int{10, 13}, [2]int{295, 301}},
+		{"one that maps 1,000 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 1000 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(k countKind, now time.Duration) int {
+			if k == countFDs {
+				return 30
+			}
+			return 1000 + int(min(1000*now.Seconds(), 50000))
+		}, time.Second, [2]int{40, 90}, [2]int{295, 301}},
+		{"VmSize that grows without mappings", rss.RoleWorker, func(now time.Duration) rss.Bytes { return rss.GiB * rss.Bytes(now.Seconds()) }, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{295, 301}, [2]int{295, 301}},
+		{"at 92 % of the mappings", rss.RoleTrainer, nil, func(k countKind, _ time.Duration) int {
+			if k == countFDs {
+				return 30
+			}
+			return 60000
+		}, 100 * time.Millisecond, [2]int{300, 340}, [2]int{295, 301}},
+		{"at 90 % of the descriptors", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 925 }, 50 * time.Millisecond, [2]int{10, 11}, [2]int{1195, 1501}},
+		{"one that cannot be read", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return -1 }, time.Second, [2]int{5, 6}, [2]int{5, 6}},
+	} {
+		at := whenCounted(func(now time.Duration) []rss.Proc {
+			v := rss.GiB
+			if c.virtual != nil {
+				v += c.virtual(now)
+			}
+			return []rss.Proc{process(7, c.role, rss.GiB, v)}
+		}, func(_ rss.ProcID, k countKind, now time.Duration) int { return c.have(k, now) }, asMeasured, c.step, end)
+		for key, want := range map[string][2]int{"maps 7": c.maps, "fds 7": c.fds} {
+			if n := len(at[key]); n < want[0] || n > want[1] {
+				t.Errorf("%s: %s counted %d times in %v, want %v", c.what, key, n, end, want)
+			}
+			if len(at[key]) > 0 && at[key][0] != 0 {
+				t.Errorf("%s: %s counted first after %v", c.what, key, at[key][0])
+			}
+		}
+	}
+}
+
+// TestGrowthIsSeenInTime: what grows to its limit is counted within two
+// seconds of that.
+func TestGrowthIsSeenInTime(t *testing.T) {
+	for _, perSecond := range []float64{150, 1000, 5000} {
+		full := time.Duration(60000 / perSecond * float64(time.Second))
+		have := func(_ rss.ProcID, k countKind, now time.Duration) int {
+			if k == countFDs {
+				return 10
+			}
+			return 5000 + int(perSecond*now.Seconds())
+		}
+		procs := func(now time.Duration) []rss.Proc {
+			return []rss.Proc{process(7, rss.RoleTrainer, rss.GiB, rss.GiB+rss.Bytes(perSecond*now.Seconds())*leastMap)}
+		}
+		all := whenCounted(procs, have, asMeasured, time.Second, full)["maps 7"]
+		if last := all[len(all)-1]; full-last > 2*time.Second {
+			t.Errorf("%v a second: counted last %v before the limit", perSecond, full-last)
+		}
+	}
+}
+
+// TestCountsKeepToTheirShare of the time, whatever there is.
+func TestCountsKeepToTheirShare(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		procs      int
+		maps, fds  int
+		cost       func(countKind, int) time.Duration
+		mapsShare  float64
+		fdsShare   float64
+		everyCount bool // each process is counted at least once in the time
+	}{
+		{"64 workers", 64, 3000, 40, asMeasured, 0.001, 0.0001, true},
+		{"1,000 workers", 1000, 3000, 40, asMeasured, 0.001, 0.0001, false},
+		{"8 with many mappings", 8, 30000, 40, asMeasured, 0.001, 0.0001, true},
+		{"8 near the limit", 8, 60000, 40, asMeasured, 0.01, 0.0001, true},
+		{"an old kernel, full tables", 8, 3000, 1000, func(k countKind, n int) time.Duration { return time.Duration(n) * time.Microsecond }, 0.001, 0.005, true},
+	} {
+		var procs []rss.Proc
+		for i := range c.procs {
+			procs = append(procs, process(100+i, rss.RoleWorker, rss.GiB+rss.Bytes(i), rss.GiB))
+		}
+		const end = 10 * time.Minute
+		var took [countKinds]time.Duration
+		at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(_ rss.ProcID, k countKind, _ time.Duration) int {
+			if k == countMaps {
+				return c.maps
+			}
+			return c.fds
+		}, func(k countKind, n int) time.Duration {
+			d := c.cost(k, n)
+			took[k] += d
+			return d
+		}, time.Second, end)
+		for kind, share := range []float64{c.mapsShare, c.fdsShare} {
+			if most := time.Duration(share*float64(end)) + 2*purseHolds + 10*time.Millisecond; took[kind] > most {
+				t.Errorf("%s: %s took %v of %v, want at most %v", c.what, countNames[kind], took[kind], end, most)
+			}
+		}
+		if c.everyCount && len(at) != 2*c.procs {
+			t.Errorf("%s: %d of %d were counted", c.what, len(at), 2*c.procs)
+		}
+	}
+}
+
+// TestWhoIsCounted: roles, and the fullest, of which there are no more than
+// said however many are alike.
+func TestWhoIsCounted(t *testing.T) {
+	var procs []rss.Proc
+	for i := range 1000 {
+		procs = append(procs, process(100+i, rss.RoleOther, 3*rss.MiB, rss.GiB))
+	}
+	procs[500].RSS = rss.GiB
+	procs[501].Role, procs[501].RSS = rss.RoleWorker, rss.MiB
+	procs[502].State, procs[502].RSS = 'D', 2*rss.GiB
+	procs[503].State, procs[503].RSS = 'Z', 0
+	at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(rss.ProcID, countKind, time.Duration) int { return 10 },
+		asMeasured, time.Second, time.Second)
+	maps, fds := 0, 0
+	for key := range at {
+		if key[0] == 'm' {
+			maps++
+		} else {
+			fds++
+		}
+	}
+	if fds != fullest+1 || maps != fullest || len(at["maps 602"]) != 0 || len(at["maps 601"]) == 0 || len(at["maps 600"]) == 0 {
+		t.Errorf("%d and %d were counted: %v", maps, fds, at)
+	}
+}
+
+// BenchmarkCounting is what a look costs the loop, of a trainer and 64 workers
+// and of 1,000.
+func BenchmarkCounting(b *testing.B) {
+	for _, n := range []int{65, 1000} {
+		var procs []rss.Proc
+		for i := range n {
+			procs = append(procs, process(100+i, rss.RoleWorker, rss.GiB+rss.Bytes(i), rss.GiB))
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			var c counting
+			for now := time.Duration(0); b.Loop(); now += time.Second {
+				c.update(now, procs)
+				for _, ask := range c.due(now) {
+					n := []int{3000, 40}[ask.kind]
+					c.done(countRead{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: asMeasured(ask.kind, n)}})
+				}
+			}
+		})
+	}
+}
+
+func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
+	var c counting
+	p := process(7, rss.RoleTrainer, rss.GiB, rss.GiB)
+	c.update(0, []rss.Proc{p})
+	asks := c.due(0)
+	if len(asks) != 2 || !asks[0].limit {
+		t.Fatalf("asked for %+v", asks)
+	}
+	if more := c.due(0); len(more) != 0 {
+		t.Errorf("asked twice: %+v", more)
+	}
+	c.update(time.Second, nil)
+	c.done(countRead{ask: asks[0], count: proctree.Count{N: 1}})
+	if len(c.entries) != 0 {
+		t.Errorf("kept %v", c.entries)
+	}
+	// Who is no trainer any more, and small, is kept for a while.
+	c.update(2*time.Second, []rss.Proc{p})
+	small := []rss.Proc{process(7, rss.RoleOther, 0, rss.GiB)}
+	c.update(time.Minute, small)
+	if len(c.entries) != 1 || len(c.due(time.Minute)) != 0 {
+		t.Error("who is small was forgotten, or counted")
+	}
+	c.update(3*time.Minute, small)
+	if len(c.entries) != 0 {
+		t.Error("not forgotten")
+	}
+}

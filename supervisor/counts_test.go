@@ -1,0 +1,156 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// look plays full looks, one a second of a clock of its own, until ok holds.
+func (r *countReader) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		*now += time.Second
+		r.update(*now, procs)
+		if ok() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v of looks: %+v", *now, r.worst())
+		}
+	}
+}
+
+// TestCountsOfRealProcesses: 60,000 mappings and 500 descriptors are found, and
+// who has them.
+func TestCountsOfRealProcesses(t *testing.T) {
+	limit, err := proctree.MapLimit("/proc")
+	if err != nil || limit < 64000 || limit > 70000 {
+		t.Skipf("vm.max_map_count is %d (%v), not the kernel's 65530", limit, err)
+	}
+	maps, fds := rsstest.StartEater(t), rsstest.StartEater(t)
+	var procs []rss.Proc
+	tree := proctree.New("/proc")
+	read := func() {
+		procs = procs[:0]
+		for _, e := range []*rsstest.Eater{maps, fds} {
+			p, err := tree.One(e.PID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Role = rss.RoleWorker
+			procs = append(procs, p)
+		}
+	}
+	read()
+	r, now := newCountReader("/proc"), time.Duration(0)
+	few := func() bool {
+		m, f := r.of(procs[0].ID)
+		m2, f2 := r.of(procs[1].ID)
+		return m > 0 && m < 5000 && f > 0 && f < 100 && m2 > 0 && f2 > 0
+	}
+	r.look(t, &now, procs, few)
+	if !maps.Maps(60000) || !fds.Descriptors(500) {
+		t.Fatal("an eater has ended")
+	}
+	read() // VmSize has grown: nobody waits for 30 s
+	began := now
+	r.look(t, &now, procs, func() bool {
+		m, _ := r.of(procs[0].ID)
+		_, f := r.of(procs[1].ID)
+		return m > 60000 && f > 500
+	})
+	if now-began > 25*time.Second {
+		t.Errorf("it took %v of looks", now-began)
+	}
+	var soft unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &soft); err != nil {
+		t.Fatal(err)
+	}
+	worst := r.worst()
+	if len(worst) != 2 {
+		t.Fatalf("worst %+v", worst)
+	}
+	if w := worst[0]; w.name != event.LimitMaps || w.id != procs[0].ID || w.count < 60000 || w.limit != limit || w.at > now {
+		t.Errorf("of mappings %+v", w)
+	}
+	if w := worst[1]; w.name != event.LimitFDs || w.id != procs[1].ID || w.count < 500 || w.limit == 0 {
+		t.Errorf("of descriptors %+v", w)
+	}
+	l := worst[0].reading()
+	if l.Name != event.LimitMaps || l.Scope != event.ScopeProcess || l.Used != rss.Bytes(worst[0].count) || l.Ratio() < 0.9 || l.LimitSource != "vm.max_map_count" {
+		t.Errorf("reading %+v", l)
+	}
+	r.update(now+time.Second, procs[1:])
+	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || len(r.worst()) != 2 {
+		t.Errorf("of one that is gone %d, %d; worst %+v", m, f, r.worst())
+	}
+}
+
+// TestCountsNeverBlockTheLoop: where nothing can be read, or the reader hangs.
+func TestCountsNeverBlockTheLoop(t *testing.T) {
+	fs := rsstest.Empty(t)
+	procs := []rss.Proc{process(worker1, rss.RoleWorker, rss.GiB, rss.GiB)}
+	r, now := newCountReader(fs.Proc), time.Duration(0)
+	for range 200 {
+		now += time.Second
+		r.update(now, procs)
+	}
+	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || r.worst() != nil {
+		t.Errorf("counted %d, %d, worst %+v", m, f, r.worst())
+	}
+
+	fs = rsstest.Empty(t)
+	fs.Write(fmt.Sprintf("proc/%d/stat", worker1), "")
+	fifo := fmt.Sprintf("%s/%d/maps", fs.Proc, worker1)
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, now = newCountReader(fs.Proc), 0
+	for range 200 {
+		now += time.Second
+		r.update(now, procs)
+	}
+	if !r.busy {
+		t.Error("a pipe that nobody writes was counted")
+	}
+	if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
+		f.Close() // the reader goes on
+	}
+
+	var none *countReader
+	none.update(0, procs)
+	none.take()
+	if m, f := none.of(procs[0].ID); m != 0 || f != 0 || none.worst() != nil {
+		t.Error("without a reader there are counts")
+	}
+}
+
+// TestWatcherCounts: the watcher asks in a look and has the answer in a later one.
+func TestWatcherCounts(t *testing.T) {
+	s := newStand(t, nil)
+	fs := s.fs
+	fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	fs.Write(fmt.Sprintf("proc/%d/maps", theCommand), "a\nb\nc\n")
+	s.open(s.holder.begin)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s.full()
+		if m, _ := s.counts.of(s.command); m == 3 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("counts %+v", s.counts.worst())
+		}
+	}
+	if w := s.counts.worst(); len(w) != 1 || w[0].limit != 1000 || w[0].count != 3 {
+		t.Errorf("worst %+v", w)
+	}
+}

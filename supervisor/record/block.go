@@ -1,0 +1,499 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// A block is a run of samples, each but the first told by its difference from
+// the one before it. It is the value of one key in the record, and can be read
+// without any other. All numbers are varints; sizes are in KiB:
+//
+//	block  = tier (a byte: how far it was thinned) sample ...
+//	sample = at(ms, the first since the start) flags limits procs
+//	limits = count, of each its index if the list has changed, then
+//	         mask and what the mask names
+//	procs  = gone, came, then of each that changed: how many are passed over,
+//	         mask and what the mask names; ended by passing over the rest
+//
+// A job that stands still costs some ten bytes a sample, whatever its size.
+
+const (
+	// blockSize is how large a block may grow: with LMDB's 16 bytes of header a
+	// value of that size takes one page of 4 KiB.
+	blockSize = 4096 - 16 - crcSize - 1
+	// leastSamples is how many a block holds at least: in a tree of thousands
+	// one sample is larger than a page.
+	leastSamples = 16
+	// mostBlock bounds a block where even leastSamples are too large for it.
+	mostBlock = 256 << 10
+)
+
+// Flags of a sample.
+const (
+	flagDecision = 1 << iota
+	flagSameLimits
+	flagSameProcs
+)
+
+// What has changed of a limit.
+const (
+	hasUsed = 1 << iota
+	hasUsedMax
+	hasCharged
+	hasWorkingSet
+	hasSize
+	hasETA
+	isBinding
+)
+
+// What has changed of a process.
+const (
+	hasAnon = 1 << iota
+	hasFile
+	hasShmem
+	hasPSS
+	hasMaps
+	hasFDs
+)
+
+// encoder makes one block. The zero value is empty.
+type encoder struct {
+	buf    []byte
+	n      int
+	last   Sample
+	before int // len(buf) before the last sample
+}
+
+func (e *encoder) empty() bool { return e.n == 0 }
+
+// full says that the next sample belongs into another block.
+func (e *encoder) full() bool {
+	size := len(e.buf)
+	if e.n == 0 {
+		return false
+	}
+	more := size - e.before // what the next may take, by the last
+	return size+more > mostBlock || e.n >= leastSamples && size+more > blockSize
+}
+
+// block returns the block and empties the encoder.
+func (e *encoder) block(tier int) []byte {
+	b := e.snapshot(tier)
+	e.buf, e.n, e.before = e.buf[:0], 0, 0
+	return b
+}
+
+// snapshot returns the block as it is by now.
+func (e *encoder) snapshot(tier int) []byte {
+	return append([]byte{byte(tier)}, e.buf...)
+}
+
+func (e *encoder) uint(v uint64) { e.buf = binary.AppendUvarint(e.buf, v) }
+func (e *encoder) int(v int64)   { e.buf = binary.AppendVarint(e.buf, v) }
+
+// kib puts the difference of two sizes.
+func (e *encoder) kib(now, before rss.Bytes) {
+	e.int(int64(now/rss.KiB) - int64(before/rss.KiB))
+}
+
+// add appends a sample.
+func (e *encoder) add(s *Sample) {
+	e.before = len(e.buf)
+	l := &e.last
+	if e.n == 0 {
+		*l = Sample{Limits: l.Limits[:0], Procs: l.Procs[:0]}
+	}
+	e.uint(uint64(max(s.At-l.At, 0) / time.Millisecond))
+	flags := uint64(0)
+	if s.AtDecision {
+		flags |= flagDecision
+	}
+	sameLimits := slices.EqualFunc(s.Limits, l.Limits, func(a, b Reading) bool { return a.Limit == b.Limit })
+	sameProcs := slices.EqualFunc(s.Procs, l.Procs, func(a, b Usage) bool { return a.Proc == b.Proc })
+	if sameLimits {
+		flags |= flagSameLimits
+	}
+	if sameProcs {
+		flags |= flagSameProcs
+	}
+	e.uint(flags)
+	if !sameLimits {
+		e.uint(uint64(len(s.Limits)))
+		next := make([]Reading, len(s.Limits))
+		for i := range s.Limits {
+			e.uint(uint64(s.Limits[i].Limit))
+			next[i] = Reading{Limit: s.Limits[i].Limit, ETA: -1}
+			if j := slices.IndexFunc(l.Limits, func(r Reading) bool { return r.Limit == s.Limits[i].Limit }); j >= 0 {
+				next[i] = l.Limits[j]
+			}
+		}
+		l.Limits = next
+	}
+	for i := range s.Limits {
+		e.limit(&s.Limits[i], &l.Limits[i])
+	}
+	if !sameProcs {
+		e.procs(s.Procs, l)
+	}
+	e.usage(s.Procs, l.Procs)
+	l.At += max(s.At-l.At, 0) / time.Millisecond * time.Millisecond
+	copy(l.Limits, s.Limits)
+	copy(l.Procs, s.Procs)
+	e.n++
+}
+
+func (e *encoder) limit(r, was *Reading) {
+	over := func(r *Reading) rss.Bytes { return r.UsedMax.Sub(r.Used) }
+	mask := uint64(0)
+	set := func(bit uint64, on bool) {
+		if on {
+			mask |= bit
+		}
+	}
+	set(hasUsed, r.Used/rss.KiB != was.Used/rss.KiB)
+	set(hasUsedMax, over(r)/rss.KiB != over(was)/rss.KiB)
+	set(hasCharged, r.Charged/rss.KiB != was.Charged/rss.KiB)
+	set(hasWorkingSet, r.WorkingSet/rss.KiB != was.WorkingSet/rss.KiB)
+	set(hasSize, r.Size != was.Size)
+	set(hasETA, eta(r) != eta(was))
+	set(isBinding, r.Binding)
+	e.uint(mask)
+	if mask&hasUsed != 0 {
+		e.kib(r.Used, was.Used)
+	}
+	if mask&hasUsedMax != 0 {
+		e.kib(over(r), over(was))
+	}
+	if mask&hasCharged != 0 {
+		e.kib(r.Charged, was.Charged)
+	}
+	if mask&hasWorkingSet != 0 {
+		e.kib(r.WorkingSet, was.WorkingSet)
+	}
+	if mask&hasSize != 0 {
+		e.uint(uint64(r.Size))
+	}
+	if mask&hasETA != 0 {
+		e.uint(eta(r))
+	}
+}
+
+// eta is a forecast in seconds and 1 more, 0 for none.
+func eta(r *Reading) uint64 {
+	const most = 1 << 40
+	if r.ETA < 0 || r.ETA != r.ETA {
+		return 0
+	}
+	return uint64(min(r.ETA, most)) + 1
+}
+
+// procs puts who has gone and who came, in the order of now.
+func (e *encoder) procs(now []Usage, l *Sample) {
+	place := make(map[int]bool, len(now))
+	for i := range now {
+		place[now[i].Proc] = true
+	}
+	was := make(map[int]Usage, len(l.Procs))
+	for _, u := range l.Procs {
+		was[u.Proc] = u
+	}
+	gone := 0
+	for _, u := range l.Procs {
+		if !place[u.Proc] {
+			gone++
+		}
+	}
+	// Processes are told by PID, so who stays keeps its order nearly always;
+	// where not, the list is told anew.
+	stay := slices.DeleteFunc(slices.Clone(l.Procs), func(u Usage) bool { return !place[u.Proc] })
+	ordered := true
+	i := 0
+	for _, u := range now {
+		if _, ok := was[u.Proc]; ok {
+			if stay[i].Proc != u.Proc {
+				ordered = false
+				break
+			}
+			i++
+		}
+	}
+	if !ordered {
+		gone, stay, was = len(l.Procs), nil, nil
+	}
+	e.uint(uint64(gone))
+	for i, u := range l.Procs {
+		if !place[u.Proc] || !ordered {
+			e.uint(uint64(i))
+		}
+	}
+	e.uint(uint64(len(now) - len(stay)))
+	next := make([]Usage, len(now))
+	for i, u := range now {
+		if old, ok := was[u.Proc]; ok {
+			next[i] = old
+			continue
+		}
+		e.uint(uint64(i))
+		e.uint(uint64(u.Proc))
+		next[i] = Usage{Proc: u.Proc}
+	}
+	l.Procs = next
+}
+
+func (e *encoder) usage(now, was []Usage) {
+	passed := uint64(0)
+	for i := range now {
+		u, o := &now[i], &was[i]
+		mask := uint64(0)
+		set := func(bit uint64, on bool) {
+			if on {
+				mask |= bit
+			}
+		}
+		set(hasAnon, u.Anon/rss.KiB != o.Anon/rss.KiB)
+		set(hasFile, u.File/rss.KiB != o.File/rss.KiB)
+		set(hasShmem, u.Shmem/rss.KiB != o.Shmem/rss.KiB)
+		set(hasPSS, u.PSS/rss.KiB != o.PSS/rss.KiB)
+		set(hasMaps, u.Maps != o.Maps)
+		set(hasFDs, u.FDs != o.FDs)
+		if mask == 0 {
+			passed++
+			continue
+		}
+		e.uint(passed)
+		passed = 0
+		e.uint(mask)
+		if mask&hasAnon != 0 {
+			e.kib(u.Anon, o.Anon)
+		}
+		if mask&hasFile != 0 {
+			e.kib(u.File, o.File)
+		}
+		if mask&hasShmem != 0 {
+			e.kib(u.Shmem, o.Shmem)
+		}
+		if mask&hasPSS != 0 {
+			e.kib(u.PSS, o.PSS)
+		}
+		if mask&hasMaps != 0 {
+			e.int(int64(u.Maps - o.Maps))
+		}
+		if mask&hasFDs != 0 {
+			e.int(int64(u.FDs - o.FDs))
+		}
+	}
+	if passed > 0 {
+		e.uint(passed)
+	}
+}
+
+var errBlock = errors.New("malformed block of samples")
+
+// decoder reads blocks. The zero value is ready.
+type decoder struct {
+	b   []byte
+	bad bool
+	s   Sample
+	err error // of the last block
+}
+
+// mostListed bounds the processes and limits of a sample: a block of nonsense
+// must not take all memory.
+const mostListed = 1 << 28
+
+func (d *decoder) uint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) int() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) kib(to *rss.Bytes) {
+	v := int64(*to/rss.KiB) + d.int()
+	if v < 0 || v > 1<<52 {
+		d.bad, v = true, 0
+	}
+	*to = rss.Bytes(v) * rss.KiB
+}
+
+func (d *decoder) count(to *int) {
+	v := int64(*to) + d.int()
+	if v < 0 || v > 1<<40 {
+		d.bad, v = true, 0
+	}
+	*to = int(v)
+}
+
+// samples yields what a block holds, until its end or what is malformed. The
+// sample is the decoder's own and is overwritten by the next.
+func (d *decoder) samples(block []byte) iter.Seq[*Sample] {
+	return func(yield func(*Sample) bool) {
+		d.bad, d.err = false, nil
+		if len(block) == 0 || int(block[0]) >= len(gaps) {
+			d.err = errBlock
+			return
+		}
+		d.b = block[1:]
+		d.s = Sample{Limits: d.s.Limits[:0], Procs: d.s.Procs[:0]}
+		for len(d.b) > 0 {
+			if !d.next() {
+				d.err = errBlock
+				return
+			}
+			if !yield(&d.s) {
+				return
+			}
+		}
+	}
+}
+
+func (d *decoder) next() bool {
+	ms := d.uint()
+	if ms > 1<<42 {
+		return false
+	}
+	d.s.At += time.Duration(ms) * time.Millisecond
+	flags := d.uint()
+	d.s.AtDecision = flags&flagDecision != 0
+	if flags&flagSameLimits == 0 && !d.limitList() {
+		return false
+	}
+	for i := range d.s.Limits {
+		d.limit(&d.s.Limits[i])
+	}
+	if flags&flagSameProcs == 0 && !d.procList() {
+		return false
+	}
+	return d.usage() && !d.bad
+}
+
+func (d *decoder) limitList() bool {
+	n := d.uint()
+	if d.bad || n > uint64(len(d.b)) {
+		return false
+	}
+	was := slices.Clone(d.s.Limits)
+	d.s.Limits = d.s.Limits[:0]
+	for range n {
+		index := d.uint()
+		if index > mostListed {
+			return false
+		}
+		next := Reading{Limit: int(index), ETA: -1}
+		if j := slices.IndexFunc(was, func(r Reading) bool { return r.Limit == int(index) }); j >= 0 {
+			next = was[j]
+		}
+		d.s.Limits = append(d.s.Limits, next)
+	}
+	return !d.bad
+}
+
+func (d *decoder) limit(r *Reading) {
+	over := r.UsedMax.Sub(r.Used)
+	mask := d.uint()
+	if mask&hasUsed != 0 {
+		d.kib(&r.Used)
+	}
+	if mask&hasUsedMax != 0 {
+		d.kib(&over)
+	}
+	r.UsedMax = r.Used + over
+	if mask&hasCharged != 0 {
+		d.kib(&r.Charged)
+	}
+	if mask&hasWorkingSet != 0 {
+		d.kib(&r.WorkingSet)
+	}
+	if mask&hasSize != 0 {
+		r.Size = rss.Bytes(d.uint())
+	}
+	if mask&hasETA != 0 {
+		r.ETA = float64(d.uint()) - 1
+	}
+	r.Binding = mask&isBinding != 0
+}
+
+func (d *decoder) procList() bool {
+	gone := d.uint()
+	if d.bad || gone > uint64(len(d.s.Procs)) {
+		return false
+	}
+	next, from := make([]Usage, 0, len(d.s.Procs)), 0
+	for range gone {
+		i := d.uint()
+		if i < uint64(from) || i >= uint64(len(d.s.Procs)) {
+			return false
+		}
+		next = append(next, d.s.Procs[from:i]...)
+		from = int(i) + 1
+	}
+	stay := append(next, d.s.Procs[from:]...)
+	came := d.uint()
+	if d.bad || came > uint64(len(d.b)) {
+		return false
+	}
+	all := make([]Usage, 0, len(stay)+int(came))
+	for range came {
+		at, index := d.uint(), d.uint()
+		if at < uint64(len(all)) || at-uint64(len(all)) > uint64(len(stay)) || index > mostListed {
+			return false
+		}
+		n := int(at) - len(all)
+		all = append(append(all, stay[:n]...), Usage{Proc: int(index)})
+		stay = stay[n:]
+	}
+	d.s.Procs = append(all, stay...)
+	return !d.bad
+}
+
+func (d *decoder) usage() bool {
+	for i := 0; i < len(d.s.Procs); i++ {
+		skip := d.uint()
+		if d.bad || skip > uint64(len(d.s.Procs)-i) {
+			return false
+		}
+		if i += int(skip); i == len(d.s.Procs) {
+			break
+		}
+		u := &d.s.Procs[i]
+		mask := d.uint()
+		if mask&hasAnon != 0 {
+			d.kib(&u.Anon)
+		}
+		if mask&hasFile != 0 {
+			d.kib(&u.File)
+		}
+		if mask&hasShmem != 0 {
+			d.kib(&u.Shmem)
+		}
+		if mask&hasPSS != 0 {
+			d.kib(&u.PSS)
+		}
+		if mask&hasMaps != 0 {
+			d.count(&u.Maps)
+		}
+		if mask&hasFDs != 0 {
+			d.count(&u.FDs)
+		}
+	}
+	return !d.bad
+}

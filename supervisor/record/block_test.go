@@ -1,0 +1,89 @@
+package record
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// walk is a run of samples in which processes come, go and change places.
+func walk(r *rand.Rand, n, procs int) []Sample {
+	var all []Sample
+	s := Sample{}
+	next := 0
+	for i := range n {
+		s.At += time.Duration(r.IntN(3000)) * time.Millisecond
+		s.AtDecision = r.IntN(20) == 0
+		s.Limits = slices.Clone(s.Limits)
+		if i == 0 || r.IntN(30) == 0 {
+			s.Limits = nil
+			for k := range 1 + r.IntN(3) {
+				s.Limits = append(s.Limits, Reading{Limit: k * 2, Size: 4*rss.GiB + 1, ETA: -1})
+			}
+		}
+		for k := range s.Limits {
+			l := &s.Limits[k]
+			l.Used = rss.Bytes(r.IntN(1<<22)) * rss.KiB
+			l.UsedMax = l.Used + rss.Bytes(r.IntN(3))*rss.KiB
+			l.Charged, l.Binding = l.Used+rss.MiB, k == 1
+			if l.ETA = -1; r.IntN(2) == 0 {
+				l.ETA = float64(r.IntN(1e6))
+			}
+		}
+		s.Procs = slices.Clone(s.Procs)
+		if r.IntN(5) == 0 {
+			s.Procs = slices.DeleteFunc(s.Procs, func(Usage) bool { return r.IntN(4) == 0 })
+		}
+		if r.IntN(50) == 0 {
+			r.Shuffle(len(s.Procs), func(i, j int) { s.Procs[i], s.Procs[j] = s.Procs[j], s.Procs[i] })
+		}
+		for len(s.Procs) < procs && r.IntN(3) > 0 {
+			s.Procs = slices.Insert(s.Procs, r.IntN(len(s.Procs)+1), Usage{Proc: next})
+			next++
+		}
+		for k := range s.Procs {
+			u := &s.Procs[k]
+			switch r.IntN(4) {
+			case 0:
+				u.Anon = rss.Bytes(r.IntN(1<<22)) * rss.KiB
+			case 1:
+				u.File += 4 * rss.KiB
+				u.PSS = u.File / 2 / rss.KiB * rss.KiB
+			case 2:
+				u.Maps, u.FDs, u.Shmem = r.IntN(70000), r.IntN(100), rss.Bytes(r.IntN(100))*rss.KiB
+			}
+		}
+		all = append(all, s.clone())
+	}
+	return all
+}
+
+func TestBlocksKeepSamples(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		want := walk(r, 300, []int{0, 1, 16, 400}[seed%4])
+		b := NewBuilder(Meta{})
+		for range 1 << 14 {
+			b.run.Procs = append(b.run.Procs, Proc{})
+		}
+		b.run.Limits = make([]event.Limit, 8)
+		for i := range want {
+			b.Sample(&want[i])
+		}
+		var got []Sample
+		for s := range b.Run().Samples() {
+			got = append(got, s.clone())
+		}
+		if diff := cmp.Diff(want, got, cmp.Transformer("nil", func(s Sample) []any {
+			return []any{s.At, s.AtDecision, append([]Reading{}, s.Limits...), append([]Usage{}, s.Procs...)}
+		})); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}

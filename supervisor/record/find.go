@@ -1,0 +1,101 @@
+package record
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Found is what one run has left behind, by the names of files alone.
+type Found struct {
+	ID      string
+	Job     string // the Slurm job, empty outside Slurm
+	Record  string // directory of the full record, empty where it is not there
+	Journal string // file of the journal, empty where it is not there
+}
+
+// Find lists the runs that have left something in directories: those of records
+// and of journals, or any directory that holds either. The newest is first.
+func Find(dirs ...string) []Found {
+	runs := map[string]*Found{}
+	at := func(id string) *Found {
+		f := runs[id]
+		if f == nil {
+			f = &Found{ID: id, Job: jobOfID(id)}
+			runs[id] = f
+		}
+		return f
+	}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if id, ok := strings.CutSuffix(e.Name(), journalSuffix); ok && isID(id) {
+				if f := at(id); f.Journal == "" {
+					f.Journal = path
+				}
+				continue
+			}
+			if !isID(e.Name()) {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(path, dataFile)); err == nil {
+				if f := at(e.Name()); f.Record == "" {
+					f.Record = path
+				}
+			}
+		}
+	}
+	list := make([]Found, 0, len(runs))
+	for _, f := range runs {
+		list = append(list, *f)
+	}
+	slices.SortFunc(list, func(a, b Found) int { return cmp.Compare(b.ID, a.ID) })
+	return list
+}
+
+// At says what lies at a path: a record, a journal, or nothing of ours.
+func At(path string) (Found, bool) {
+	path = filepath.Clean(path)
+	id := filepath.Base(path)
+	if info, err := os.Stat(filepath.Join(path, dataFile)); err == nil && info.Mode().IsRegular() {
+		return Found{ID: id, Job: jobOfID(id), Record: path}, true
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if filepath.Base(path) == dataFile {
+			return At(filepath.Dir(path))
+		}
+		id := strings.TrimSuffix(id, journalSuffix)
+		return Found{ID: id, Job: jobOfID(id), Journal: path}, true
+	}
+	return Found{}, false
+}
+
+// Merge adds to a run what only its journal tells: the events after the record
+// ended, where its storage failed first. journal may be nil.
+func (r *Run) Merge(journal *Run) {
+	if journal == nil || journal.Meta.ID != r.Meta.ID {
+		return
+	}
+	r.Sources = append(r.Sources, journal.Sources...)
+	r.Meta.Journal = cmp.Or(r.Meta.Journal, journal.Meta.Journal)
+	type key struct {
+		name any
+		at   int64
+	}
+	seen := map[key]bool{}
+	for _, e := range r.Events {
+		seen[key{e.Name, int64(e.At)}] = true
+	}
+	for _, e := range journal.Events {
+		if !seen[key{e.Name, int64(e.At)}] {
+			r.Events = append(r.Events, e)
+		}
+	}
+	slices.SortStableFunc(r.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
+}

@@ -1,0 +1,127 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// use does with a run what its readers do: nothing it refers to may be missing.
+func use(t *testing.T, r *Run) {
+	last := time.Duration(-1)
+	for s := range r.Samples() {
+		if s.At < last {
+			t.Fatalf("a sample of %v after one of %v", s.At, last)
+		}
+		last = s.At
+		for i := range s.Limits {
+			_ = r.Limits[s.Limits[i].Limit].Name
+		}
+		for i := range s.Procs {
+			_ = r.Procs[s.Procs[i].Proc].Comm
+		}
+	}
+	for _, e := range r.Events {
+		if e.Value == nil {
+			t.Fatalf("event %s without a value", e.Name)
+		}
+	}
+	_ = r.Exit()
+}
+
+// FuzzRecordFile changes the bytes of a whole record, at a place and to what the
+// fuzzer says, and reads it as a user would.
+func FuzzRecordFile(f *testing.F) {
+	whole := f.TempDir()
+	fill(f, whole, 1<<20, 300, 4, nil)
+	good, err := os.ReadFile(filepath.Join(whole, dataFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint32(16), []byte{0}, uint32(0))
+	f.Add(uint32(4096+16), []byte("junk"), uint32(len(good)-1))
+	f.Add(uint32(8192), bytes.Repeat([]byte{0xff}, 64), uint32(0))
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte, cut uint32) {
+		b := bytes.Clone(good)
+		copy(b[int(at)%len(b):], patch)
+		if cut != 0 {
+			b = b[:int(cut)%len(b)]
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, dataFile), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Read(context.Background(), dir, child); err == nil {
+			use(t, r)
+		}
+	})
+}
+
+// FuzzSalvage searches any bytes at all.
+func FuzzSalvage(f *testing.F) {
+	whole := f.TempDir()
+	fill(f, whole, 1<<20, 100, 4, nil)
+	good, err := os.ReadFile(filepath.Join(whole, dataFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:3*4096])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, dataFile), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := newLoading()
+		_ = salvage(dir, l.entry)
+		if r, err := l.finish(dir); err == nil {
+			use(t, r)
+		}
+	})
+}
+
+func FuzzFrames(f *testing.F) {
+	var b bytes.Buffer
+	key := makeKey(keyMeta, 0)
+	_ = putFrame(&b, key, seal(key, []byte(`{"v":1,"id":"x"}`)))
+	_ = putFrame(&b, nil, make([]byte, 8))
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := newLoading()
+		_ = l.read(bytes.NewReader(b))
+		if r, err := l.finish("fuzz"); err == nil {
+			use(t, r)
+		}
+	})
+}
+
+func FuzzBlock(f *testing.F) {
+	var enc encoder
+	var s Sample
+	tab := newTables(1)
+	for n := range 20 {
+		tab.sample(look(time.Duration(n)*time.Second, n, 3), &s)
+		enc.add(&s)
+	}
+	f.Add(enc.snapshot(0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		use(t, &Run{blocks: [][]byte{b}, Procs: make([]Proc, 4), Limits: make([]event.Limit, 2)})
+	})
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z"}}
+{"v":1,"time":"2026-11-22T00:00:01Z","event":"sample","limits":[{"limit":"slurm","scope":"step","used_bytes":1,"limit_bytes":2,"eta_s":null}],"roles":[{"role":"worker","count":4}]}
+{"v":1,"time":"2026-11-22T00:00:02Z","event":"exit","by":"command","code":0,"verdict":"fine"}
+`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := parseJournal(bytes.NewReader(b)); err == nil {
+			use(t, r)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// mostLine bounds a line of a journal: a start event with a long command and
+// many settings takes some 20 KiB.
+const mostLine = 1 << 20
+
+// ReadJournal reads a journal. Lines that cannot be understood are left out and
+// told of in Run.Damage, but for the last, which a kill may have cut off.
+func ReadJournal(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read journal: %w", err)
+	}
+	defer f.Close()
+	r, err := parseJournal(io.LimitReader(f, 4*mostJournal))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, err)
+	}
+	r.Sources = append(r.Sources, path)
+	return r, nil
+}
+
+func parseJournal(from io.Reader) (*Run, error) {
+	r := &Run{JournalOnly: true}
+	limits := map[limitKey]int{}
+	bad, found, cut := 0, false, false
+	in := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := readLine(in)
+		if len(line) == 0 && err != nil {
+			if !errors.Is(err, io.EOF) {
+				return nil, err
+			}
+			break
+		}
+		cut = err != nil // no newline: this is the last
+		ok := false
+		if !found {
+			var first runLine
+			if json.Unmarshal(line, &first) != nil || first.Event != NameRun || first.Run.ID == "" {
+				return nil, ErrForeign
+			}
+			if first.Run.V > Version {
+				return nil, fmt.Errorf("it was written by a newer rsswarden (format %d, this one reads up to %d)", first.Run.V, Version)
+			}
+			r.Meta, found, ok = first.Run, true, true
+		} else {
+			ok = r.line(line, limits)
+		}
+		if !ok && !cut {
+			bad++
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !found {
+		return nil, ErrForeign
+	}
+	if bad > 0 {
+		r.Damage = append(r.Damage, fmt.Sprintf("%d lines of the journal are damaged and were left out", bad))
+	}
+	slices.SortStableFunc(r.plain, func(a, b Sample) int { return int(a.At - b.At) })
+	return r, nil
+}
+
+// readLine returns the next line without its end. A longer one than mostLine is
+// cut.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line) < mostLine {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSuffix(line, []byte("\n")), err
+		}
+	}
+}
+
+// line takes in one line and says whether it was understood.
+func (r *Run) line(line []byte, limits map[limitKey]int) bool {
+	var h event.Head
+	if json.Unmarshal(line, &h) != nil {
+		return false
+	}
+	if h.Event == NameRun {
+		var again runLine
+		ok := json.Unmarshal(line, &again) == nil && again.Run.ID == r.Meta.ID
+		if ok {
+			r.Meta.Record = again.Run.Record
+		}
+		return ok
+	}
+	at := max(0, h.Time.Sub(r.Meta.Start)) // somebody may have set the clock back
+	if h.Event != event.NameSample {
+		e, err := parseEvent(line)
+		e.At = at
+		if err == nil {
+			r.Events = append(r.Events, e)
+		}
+		return err == nil
+	}
+	var s sampleLine
+	if json.Unmarshal(line, &s) != nil {
+		return false
+	}
+	out := Sample{At: at, AtDecision: s.Decision, Roles: s.Roles}
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		// The source is told with the first alone.
+		key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+		n, ok := limits[key]
+		if !ok {
+			n = len(r.Limits)
+			limits[key] = n
+			r.Limits = append(r.Limits, still(l))
+		}
+		out.Limits = append(out.Limits, reading(l, n))
+	}
+	r.plain = append(r.plain, out)
+	return true
+}

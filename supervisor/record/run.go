@@ -1,0 +1,249 @@
+package record
+
+import (
+	"iter"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Version is the version of the format, in [Meta]. A reader takes what is older;
+// what is newer is refused.
+const Version = 1
+
+// Meta says which run a record is of. It is the first that is written.
+type Meta struct {
+	V int `json:"v"`
+	// ID names the run: "20261122T003015Z-12345.0.0-node7-4711", from the time,
+	// the job, step and task, the node and the PID of the holder.
+	ID      string    `json:"id"`
+	Node    string    `json:"node"` // SLURMD_NODENAME, else uname(2)
+	BootID  string    `json:"boot_id"`
+	Start   time.Time `json:"start"` // the wall clock where Sample.At is 0
+	Version string    `json:"version"`
+	Command []string  `json:"command"`
+	Dir     string    `json:"dir"` // working directory of the command
+	UID     int       `json:"uid"`
+	// Holder is the holder and Process the command.
+	Holder  int        `json:"holder"`
+	Process rss.ProcID `json:"process"`
+	Job     *Job       `json:"job,omitempty"` // nil outside Slurm
+	// Attached says that somebody else started what was watched.
+	Attached bool `json:"attached,omitempty"`
+	// MaxMapCount is vm.max_map_count, 0 where it could not be read.
+	MaxMapCount uint64 `json:"max_map_count,omitempty"`
+	// MaxFDs is the soft RLIMIT_NOFILE that the command was started with.
+	MaxFDs uint64 `json:"max_fds,omitempty"`
+	// Record is the directory of the full record, Journal the file of the
+	// journal; empty where there is none.
+	Record  string `json:"record,omitempty"`
+	Journal string `json:"journal,omitempty"`
+}
+
+// Job is the Slurm job, step and task that a run was in.
+type Job struct {
+	ID        string    `json:"id"`
+	Step      string    `json:"step,omitempty"` // "0", "batch"; empty outside a step
+	Task      int       `json:"task"`
+	Tasks     int       `json:"tasks,omitempty"`
+	NodeID    int       `json:"node_id"`
+	Nodes     int       `json:"nodes,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Partition string    `json:"partition,omitempty"`
+	Cluster   string    `json:"cluster,omitempty"`
+	ArrayJob  string    `json:"array_job,omitempty"`
+	ArrayTask string    `json:"array_task,omitempty"`
+	Restarts  int       `json:"restarts,omitempty"`
+	End       time.Time `json:"end,omitzero"` // when Slurm ends it, zero where not known
+	// Dir is SLURM_SUBMIT_DIR.
+	Dir string `json:"dir,omitempty"`
+}
+
+// Proc is one process in one role: who changes its role has another entry.
+type Proc struct {
+	ID     rss.ProcID `json:"id"`
+	Parent int        `json:"parent"`
+	Comm   string     `json:"comm"`
+	Role   rss.Role   `json:"role"`
+	// Extra says that a limit counts it beside the tree: the batch shell,
+	// other processes of the step.
+	Extra bool `json:"extra,omitempty"`
+	// Ours says that it is rsswarden's own.
+	Ours bool `json:"ours,omitempty"`
+}
+
+// Reading is one limit at one moment.
+type Reading struct {
+	Limit int // index in Run.Limits
+	// Used to WorkingSet and Size (its limit_bytes) are those of [event.Limit].
+	// They are rounded down to KiB; Size is exact, and so are the numbers of a
+	// limit on a count.
+	Used, UsedMax, Charged, WorkingSet rss.Bytes
+	Size                               rss.Bytes
+	ETA                                float64 // seconds, -1 where none is made
+	Binding                            bool
+}
+
+// Ratio is used over limit, 0.91 for 91 %.
+func (r *Reading) Ratio() float64 { return r.Used.Of(r.Size) }
+
+// Usage is what one process has at one moment, rounded down to KiB.
+type Usage struct {
+	Proc              int // index in Run.Procs
+	Anon, File, Shmem rss.Bytes
+	PSS               rss.Bytes // last reading, 0 where there is none
+	Maps, FDs         int       // lines of /proc/PID/maps, entries of /proc/PID/fd; 0 where not read
+}
+
+// RSS is the sum of the parts.
+func (u *Usage) RSS() rss.Bytes { return u.Anon + u.File + u.Shmem }
+
+// RoleSum is what all processes of one role have together. Only the journal
+// writes it, in place of the processes.
+type RoleSum struct {
+	Role  rss.Role  `json:"role"`
+	Count int       `json:"count"`
+	Anon  rss.Bytes `json:"anon_bytes"`
+	File  rss.Bytes `json:"file_bytes"`
+	Shmem rss.Bytes `json:"shmem_bytes"`
+	RSS   rss.Bytes `json:"rss_bytes"`
+}
+
+// Sample is everything at one moment.
+type Sample struct {
+	At time.Duration // since Meta.Start, on a clock that nobody sets
+	// AtDecision says that a rule fired on it. It is never thinned away.
+	AtDecision bool
+	Limits     []Reading
+	Procs      []Usage   // the tree and what else is counted, see [Proc.Extra]
+	Roles      []RoleSum // of the tree, where Procs is empty: from a journal
+}
+
+// Run is what was read back of one run on one node.
+type Run struct {
+	Meta Meta
+	// Procs and Limits are what samples refer to. Of Limits what changes, Used
+	// to Limit and ETA, is empty.
+	Procs  []Proc
+	Limits []event.Limit
+	Events []Entry // all but samples, by time
+	// Sources are the files that were read.
+	Sources []string
+	// JournalOnly says that only the journal was there: few samples, none with
+	// processes.
+	JournalOnly bool
+	// Live says that the run was still going on.
+	Live bool
+	// Damage says what could not be read and why; nil where all could.
+	Damage []string
+	// Thinned says that older samples stand for more than a second each.
+	Thinned bool
+	// Dropped counts events that were taken out because there were too many.
+	Dropped int
+
+	blocks [][]byte // encoded samples, by time
+	plain  []Sample // those of a journal
+	// procAt and limitAt give the index here of a number in blocks; nil where
+	// they are the same.
+	procAt, limitAt numbering
+}
+
+// Entry is one event. Value is a pointer to the type of package event that Name
+// stands for: *event.Start, *event.Found, *event.Decision, *event.Outcome,
+// *event.LoaderSaid, *event.Fault, *event.Signal, *event.Exit.
+type Entry struct {
+	At    time.Duration // since Meta.Start
+	Name  event.Name
+	Value any
+}
+
+// Samples yields the samples by time. What it yields is overwritten by the next:
+// copy what is kept.
+func (r *Run) Samples() iter.Seq[*Sample] {
+	return func(yield func(*Sample) bool) {
+		if len(r.blocks) == 0 {
+			for i := range r.plain {
+				if !yield(&r.plain[i]) {
+					return
+				}
+			}
+			return
+		}
+		var d decoder
+		var out Sample
+		last := time.Duration(-1)
+		for _, b := range r.blocks {
+			for s := range d.samples(b) {
+				if s.At < last {
+					continue // from a part of a damaged record that was thinned since
+				}
+				last = s.At
+				r.renumber(s, &out)
+				if !yield(&out) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Wall returns the time of day of a moment of the run.
+func (r *Run) Wall(at time.Duration) time.Time { return r.Meta.Start.Add(at) }
+
+// Exit returns the last event, nil where none was written: then the run was
+// killed together with its watcher, or still runs.
+func (r *Run) Exit() *event.Exit {
+	for i := len(r.Events) - 1; i >= 0; i-- {
+		if e, ok := r.Events[i].Value.(*event.Exit); ok {
+			return e
+		}
+	}
+	return nil
+}
+
+// Builder makes a run in memory: from what was read, or in a test.
+type Builder struct {
+	run Run
+	enc encoder
+}
+
+// NewBuilder begins a run.
+func NewBuilder(m Meta) *Builder { return &Builder{run: Run{Meta: m}} }
+
+// Proc adds a process and returns its index.
+func (b *Builder) Proc(p Proc) int {
+	b.run.Procs = append(b.run.Procs, p)
+	return len(b.run.Procs) - 1
+}
+
+// Limit adds a limit and returns its index.
+func (b *Builder) Limit(l event.Limit) int {
+	b.run.Limits = append(b.run.Limits, l)
+	return len(b.run.Limits) - 1
+}
+
+// Event adds an event.
+func (b *Builder) Event(e Entry) { b.run.Events = append(b.run.Events, e) }
+
+// Sample adds a sample, which must not be earlier than the last.
+func (b *Builder) Sample(s *Sample) {
+	if b.enc.full() {
+		b.run.blocks = append(b.run.blocks, b.enc.block(0))
+	}
+	c := s.clone()
+	for i := range c.Limits {
+		if n := c.Limits[i].Limit; n < len(b.run.Limits) {
+			c.Limits[i] = stored(c.Limits[i], b.run.Limits[n].Name)
+		}
+	}
+	b.enc.add(&c)
+}
+
+// Run returns what was built.
+func (b *Builder) Run() *Run {
+	if !b.enc.empty() {
+		b.run.blocks = append(b.run.blocks, b.enc.block(0))
+	}
+	return &b.run
+}

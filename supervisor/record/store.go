@@ -1,0 +1,192 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bmatsuo/lmdb-go/lmdb"
+	"golang.org/x/sys/unix"
+)
+
+// Keys of the full record: a kind, and of all but the first a number, big
+// endian, so that LMDB has them by time.
+const (
+	keyMeta  = 'a'
+	keyLimit = 'b' // index in Run.Limits
+	keyProc  = 'c' // index in Run.Procs
+	keyEvent = 'd' // order, over both kinds of events
+	// keyRoutine has the events of which there may be too many: the oldest are
+	// taken out.
+	keyRoutine = 'e'
+	keyBlock   = 'f' // milliseconds since the start of its first sample
+)
+
+// keySize is the size of every key.
+const keySize = 9
+
+func makeKey(kind byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{kind}, n)
+}
+
+func splitKey(k []byte) (kind byte, n uint64, ok bool) {
+	if len(k) != keySize {
+		return 0, 0, false
+	}
+	return k[0], binary.BigEndian.Uint64(k[1:]), true
+}
+
+// item is one value on its way into the record.
+type item struct {
+	kind  byte
+	n     uint64
+	value []byte
+}
+
+// dataFile is the file that LMDB keeps its data in.
+const dataFile = "data.mdb"
+
+// store is the full record as its writer has it. One goroutine uses it.
+type store struct {
+	dir   string
+	env   *lmdb.Env
+	dbi   lmdb.DBI
+	file  os.FileInfo // of dataFile
+	mapAt uintptr     // LMDB's mapping of it, 0 where it was not found
+	size  int64       // of the mapping, the bound of the file
+	tiers tiers
+	// routine is how many bytes of routine events there are.
+	routine int
+	// synced is when what was written was last brought to the disk.
+	synced time.Time
+}
+
+// openStore makes the record in dir, or goes on with one that an earlier watcher
+// of the same run has begun.
+func openStore(dir string, size int64) (*store, error) {
+	env, err := lmdb.NewEnv()
+	if err != nil {
+		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
+	}
+	s := &store{dir: dir, env: env, size: size, synced: time.Now()}
+	if err := s.open(); err != nil {
+		env.Close()
+		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (s *store) open() error {
+	path := filepath.Join(s.dir, dataFile)
+	if info, err := os.Stat(path); err == nil {
+		if err := checkFile(path, info.Size()); err != nil {
+			return err
+		}
+	}
+	if err := s.env.SetMapSize(s.size); err != nil {
+		return err
+	}
+	if err := s.env.SetMaxReaders(4); err != nil {
+		return err
+	}
+	// A SIGKILL loses nothing without syncing: the kernel has the pages.
+	if err := s.env.Open(s.dir, lmdb.NoSync|lmdb.NoReadahead, 0o600); err != nil {
+		return err
+	}
+	fd, err := s.env.FD()
+	if err != nil {
+		return err
+	}
+	// LMDB 0.9.19 opens it without O_CLOEXEC.
+	unix.CloseOnExec(int(fd))
+	if s.file, err = os.Stat(path); err != nil {
+		return err
+	}
+	if err := s.env.Update(func(txn *lmdb.Txn) (err error) {
+		s.dbi, err = txn.OpenRoot(0)
+		return err
+	}); err != nil {
+		return err
+	}
+	s.mapAt = findMapping(path)
+	return s.scan()
+}
+
+// commit writes items in one transaction, and thins where room runs out.
+func (s *store) commit(items []item) error {
+	err := s.put(items)
+	for range mostThinning {
+		if !lmdb.IsMapFull(err) {
+			break
+		}
+		if !s.thin() {
+			return errFull
+		}
+		err = s.put(items)
+	}
+	if err != nil {
+		return err
+	}
+	if s.crowded() {
+		s.thin()
+	}
+	if s.routine > int(routineShare*float64(s.size)) {
+		s.forget()
+	}
+	s.giveBack()
+	return nil
+}
+
+var errFull = errors.New("full, and nothing is left to thin")
+
+func (s *store) put(items []item) error {
+	var grown tiers
+	var routine int
+	err := s.env.Update(func(txn *lmdb.Txn) error {
+		grown, routine = tiers{}, 0
+		for _, it := range items {
+			key := makeKey(it.kind, it.n)
+			if it.kind == keyBlock {
+				if old, err := txn.Get(s.dbi, key); err == nil {
+					grown.add(tierOf(old), -len(old))
+				}
+				grown.add(0, len(it.value)+crcSize)
+			}
+			if it.kind == keyRoutine {
+				routine += len(it.value) + crcSize
+			}
+			if err := txn.Put(s.dbi, key, seal(key, it.value), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.tiers.sum(&grown)
+		s.routine += routine
+	}
+	return err
+}
+
+// sync brings what was written to the disk.
+func (s *store) sync() error {
+	s.synced = time.Now()
+	return s.env.Sync(true)
+}
+
+// vanished says that the record's file was taken away. Writing to it would go
+// on, into what nobody can open.
+func (s *store) vanished() bool {
+	now, err := os.Stat(filepath.Join(s.dir, dataFile))
+	return err != nil || !os.SameFile(now, s.file)
+}
+
+func (s *store) close() {
+	// A failed sync has nobody to tell: the record is as good as a SIGKILL
+	// leaves it.
+	_ = s.env.Sync(true)
+	s.env.Close()
+}

@@ -1,0 +1,213 @@
+package record
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Look is what the watcher has seen at one moment.
+type Look struct {
+	At         time.Duration // since Meta.Start
+	AtDecision bool
+	Sample     *rss.Sample
+	Limits     []event.Limit
+	// Self and Holder are our own processes.
+	Self, Holder int
+	// Counts returns lines of maps and open descriptors of a process, 0 for what
+	// is not known; nil where nobody counts.
+	Counts func(rss.ProcID) (maps, fds int)
+}
+
+// tables give processes and limits the numbers that samples refer to.
+type tables struct {
+	base   int // of the numbers: another watcher of the same run has had those below
+	procs  map[procKey]int
+	limits map[limitKey]int
+	count  int // of processes ever
+	made   []item
+}
+
+type procKey struct {
+	id   rss.ProcID
+	role rss.Role
+	comm string
+}
+
+// mostProcs bounds the processes that are told apart in one record: a job may
+// start millions. manyComm is what the others are called.
+const (
+	mostProcs = 1 << 16
+	manyComm  = "(more)"
+)
+
+type limitKey struct {
+	name        event.LimitName
+	scope       event.Scope
+	accounting  event.Accounting
+	level       string
+	limitSource string
+}
+
+func newTables(attempt int) tables {
+	return tables{base: (max(attempt, 1) - 1) << baseBits, procs: map[procKey]int{}, limits: map[limitKey]int{}}
+}
+
+// take returns what was given a number since the last call.
+func (t *tables) take() []item {
+	made := t.made
+	t.made = nil
+	return made
+}
+
+func (t *tables) add(kind byte, n int, v any) {
+	value, err := json.Marshal(v)
+	if err != nil {
+		value = []byte("{}") // plain values: this cannot happen
+	}
+	t.made = append(t.made, item{kind, uint64(n), value})
+}
+
+func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
+	key := procKey{p.ID, p.Role, p.Comm}
+	if n, ok := t.procs[key]; ok {
+		return n
+	}
+	if t.count >= mostProcs {
+		// The rest has one number for each role, and no names.
+		key = procKey{role: p.Role, comm: manyComm}
+		p = &rss.Proc{Comm: manyComm, Role: p.Role}
+		if n, ok := t.procs[key]; ok {
+			return n
+		}
+	}
+	n := t.base + t.count
+	t.count++
+	t.procs[key] = n
+	t.add(keyProc, n, Proc{
+		ID: p.ID, Parent: p.Parent, Comm: p.Comm, Role: p.Role, Extra: extra,
+		Ours: p.ID.PID == l.Self || p.ID.PID == l.Holder,
+	})
+	return n
+}
+
+func (t *tables) limit(l *event.Limit) int {
+	key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, l.LimitSource}
+	if n, ok := t.limits[key]; ok {
+		return n
+	}
+	n := t.base + len(t.limits)
+	t.limits[key] = n
+	t.add(keyLimit, n, still(l))
+	return n
+}
+
+// still is a limit without what changes.
+func still(l *event.Limit) event.Limit {
+	c := *l
+	c.Used, c.UsedMax, c.Limit, c.Charged, c.WorkingSet, c.Age, c.ETA, c.Binding = 0, 0, 0, 0, 0, 0, nil, false
+	c.Note = ""
+	return c
+}
+
+// sample makes a sample of a look, into into.
+func (t *tables) sample(l *Look, into *Sample) {
+	into.At, into.AtDecision = l.At, l.AtDecision
+	into.Limits = into.Limits[:0]
+	for i := range l.Limits {
+		into.Limits = append(into.Limits, stored(reading(&l.Limits[i], t.limit(&l.Limits[i])), l.Limits[i].Name))
+	}
+	into.Procs = into.Procs[:0]
+	for i := range l.Sample.Procs {
+		t.put(into, t.usage(&l.Sample.Procs[i], false, l))
+	}
+	for i := range l.Sample.Extra {
+		t.put(into, t.usage(&l.Sample.Extra[i], true, l))
+	}
+	if len(t.procs) > 2*len(into.Procs)+1024 {
+		t.sweep(into.Procs)
+	}
+}
+
+// put adds a process to a sample. Those that are not told apart are one there.
+func (t *tables) put(into *Sample, u Usage) {
+	if t.count >= mostProcs {
+		if i := slices.IndexFunc(into.Procs, func(o Usage) bool { return o.Proc == u.Proc }); i >= 0 {
+			o := &into.Procs[i]
+			o.Anon, o.File, o.Shmem, o.PSS = o.Anon+u.Anon, o.File+u.File, o.Shmem+u.Shmem, o.PSS+u.PSS
+			return
+		}
+	}
+	into.Procs = append(into.Procs, u)
+}
+
+// sweep forgets processes that have ended: a job may start millions.
+func (t *tables) sweep(live []Usage) {
+	keep := make(map[int]bool, len(live))
+	for i := range live {
+		keep[live[i].Proc] = true
+	}
+	for key, n := range t.procs {
+		if !keep[n] && key.comm != manyComm {
+			delete(t.procs, key)
+		}
+	}
+}
+
+func reading(l *event.Limit, n int) Reading {
+	r := Reading{
+		Limit: n, Used: l.Used, UsedMax: max(l.Used, l.UsedMax), Charged: l.Charged, WorkingSet: l.WorkingSet,
+		Size: l.Limit, ETA: -1, Binding: l.Binding,
+	}
+	if l.ETA != nil {
+		r.ETA = *l.ETA
+	}
+	return r
+}
+
+// stored and read turn a reading into what a block has and back. A number is
+// stored as so many KiB, so that blocks keep it whole.
+func stored(r Reading, name event.LimitName) Reading {
+	if name.Counts() {
+		r.Used, r.UsedMax, r.Size = r.Used*rss.KiB, r.UsedMax*rss.KiB, r.Size*rss.KiB
+	}
+	return r
+}
+
+func read(r Reading, name event.LimitName) Reading {
+	if name.Counts() {
+		r.Used, r.UsedMax, r.Size = r.Used/rss.KiB, r.UsedMax/rss.KiB, r.Size/rss.KiB
+	}
+	return r
+}
+
+func (t *tables) usage(p *rss.Proc, extra bool, l *Look) Usage {
+	u := Usage{Proc: t.proc(p, extra, l), Anon: p.Anon, File: p.File, Shmem: p.Shmem}
+	if p.PSS != nil {
+		u.PSS = p.PSS.PSS
+	}
+	if l.Counts != nil && !extra {
+		u.Maps, u.FDs = l.Counts(p.ID)
+	}
+	return u
+}
+
+// roleSums adds up by role.
+func roleSums(s *rss.Sample) []RoleSum {
+	var sums []RoleSum
+	for i := range s.Procs {
+		p := &s.Procs[i]
+		at := slices.IndexFunc(sums, func(r RoleSum) bool { return r.Role == p.Role })
+		if at < 0 {
+			at = len(sums)
+			sums = append(sums, RoleSum{Role: p.Role})
+		}
+		r := &sums[at]
+		r.Count++
+		r.Anon, r.File, r.Shmem, r.RSS = r.Anon+p.Anon, r.File+p.File, r.Shmem+p.Shmem, r.RSS+p.RSS
+	}
+	return sums
+}

@@ -1,0 +1,296 @@
+package record
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/bmatsuo/lmdb-go/lmdb"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// A record that fills up is thinned: of its older samples one in 10 s is kept,
+// of those one in 60 s, and so on. The one kept is the fullest, so that peaks
+// stay; what a decision was taken on is always kept. A block's first byte is
+// the tier that it was thinned to, 0 for not at all.
+
+// gaps are how far samples of a tier lie apart. Tier 0 is as they were taken.
+var gaps = [...]time.Duration{0, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
+
+const (
+	// thinBatch is how many blocks one transaction thins: some milliseconds.
+	thinBatch = 64
+	// mostThinning bounds the transactions in a row where there is no room left.
+	mostThinning = 4096
+	// crowdedShare is the part of the file in use from which on it is thinned, a
+	// batch with each commit, before it is full.
+	crowdedShare = 0.5
+	// routineShare is the part of the file that routine events may take.
+	routineShare = 0.25
+	// keepShare is the part of a tier's bytes that stays: its newest.
+	keepShare = 0.25
+)
+
+// tiers counts the bytes of blocks by tier.
+type tiers [len(gaps)]int
+
+func (t *tiers) add(tier, n int) { t[tier] += n }
+
+func (t *tiers) sum(o *tiers) {
+	for i, n := range o {
+		t[i] += n
+	}
+}
+
+// tierOf returns the tier of a sealed block.
+func tierOf(sealed []byte) int {
+	if len(sealed) <= crcSize || int(sealed[crcSize]) >= len(gaps) {
+		return len(gaps) - 1 // damaged: nothing is ever thinned from there
+	}
+	return int(sealed[crcSize])
+}
+
+// scan counts what is there already.
+func (s *store) scan() error {
+	s.tiers, s.routine = tiers{}, 0
+	return s.env.View(func(txn *lmdb.Txn) error {
+		cur, err := txn.OpenCursor(s.dbi)
+		if err != nil {
+			return err
+		}
+		defer cur.Close()
+		k, v, err := cur.Get(makeKey(keyRoutine, 0), nil, lmdb.SetRange)
+		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+			switch k[0] {
+			case keyRoutine:
+				s.routine += len(v)
+			case keyBlock:
+				s.tiers.add(tierOf(v), len(v))
+			}
+		}
+		if !lmdb.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// forget takes out the oldest routine events.
+func (s *store) forget() {
+	freed := 0
+	err := s.env.Update(func(txn *lmdb.Txn) error {
+		freed = 0
+		cur, err := txn.OpenCursor(s.dbi)
+		if err != nil {
+			return err
+		}
+		defer cur.Close()
+		k, v, err := cur.Get(makeKey(keyRoutine, 0), nil, lmdb.SetRange)
+		for n := 0; err == nil && n < thinBatch && k[0] == keyRoutine; n++ {
+			freed += len(v)
+			if err := cur.Del(0); err != nil {
+				return err
+			}
+			k, v, err = cur.Get(nil, nil, lmdb.Next)
+		}
+		if err != nil && !lmdb.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		s.routine -= freed
+	}
+}
+
+// crowded says that room runs out.
+func (s *store) crowded() bool {
+	used := 0
+	for _, n := range s.tiers {
+		used += n
+	}
+	return float64(used) > crowdedShare*float64(s.size)
+}
+
+// pick returns the tier to thin: the finest with more than its share, where
+// nothing newer is worth more than what it would free.
+func (t *tiers) pick() (tier int, ok bool) {
+	all := 0
+	for _, n := range t {
+		all += n
+	}
+	for i, n := range t[:len(t)-1] {
+		if float64(n) > keepShare*float64(all) {
+			return i, true
+		}
+		if n > t[tier] {
+			tier = i
+		}
+	}
+	return tier, t[tier] > 0
+}
+
+// thin thins one batch of blocks, the oldest of one tier, and says whether there
+// was one.
+func (s *store) thin() bool {
+	tier, ok := s.tiers.pick()
+	if !ok {
+		return false
+	}
+	var grown tiers
+	done := false
+	err := s.env.Update(func(txn *lmdb.Txn) error {
+		grown, done = tiers{}, false
+		keys, blocks, err := s.oldest(txn, tier)
+		if err != nil || len(keys) < 2 {
+			return err // the last is still being written
+		}
+		for i, k := range keys {
+			grown.add(tier, -len(blocks[i])-crcSize)
+			if err := txn.Del(s.dbi, k, nil); err != nil {
+				return err
+			}
+		}
+		for _, it := range thinned(blocks, tier+1) {
+			key := makeKey(it.kind, it.n)
+			grown.add(tier+1, len(it.value)+crcSize)
+			if err := txn.Put(s.dbi, key, seal(key, it.value), 0); err != nil {
+				return err
+			}
+		}
+		done = true
+		return nil
+	})
+	if err != nil {
+		return false
+	}
+	s.tiers.sum(&grown)
+	return done
+}
+
+// oldest returns keys and values of the oldest blocks of a tier, but for the
+// newest block of all, to which samples are still added.
+func (s *store) oldest(txn *lmdb.Txn, tier int) (keys, blocks [][]byte, err error) {
+	cur, err := txn.OpenCursor(s.dbi)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer cur.Close()
+	last, _, err := cur.Get(nil, nil, lmdb.Last)
+	if err != nil {
+		return nil, nil, err
+	}
+	last = bytes.Clone(last)
+	k, v, err := cur.Get(makeKey(keyBlock, 0), nil, lmdb.SetRange)
+	for ; err == nil && len(keys) < thinBatch; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+		if bytes.Equal(k, last) {
+			break
+		}
+		if tierOf(v) != tier {
+			continue
+		}
+		keys = append(keys, bytes.Clone(k))
+		// What is damaged is dropped here rather than kept as whole.
+		block, err := open(k, v)
+		if err != nil {
+			block = nil
+		}
+		blocks = append(blocks, bytes.Clone(block))
+	}
+	if err != nil && !lmdb.IsNotFound(err) {
+		return nil, nil, err
+	}
+	return keys, blocks, nil
+}
+
+// thinned makes blocks of a coarser tier.
+func thinned(blocks [][]byte, tier int) []item {
+	var out []item
+	var enc encoder
+	var first time.Duration
+	flush := func() {
+		if !enc.empty() {
+			out = append(out, item{keyBlock, uint64(first / time.Millisecond), enc.block(tier)})
+		}
+	}
+	put := func(s *Sample) {
+		if enc.full() {
+			flush()
+		}
+		if enc.empty() {
+			first = s.At
+		}
+		enc.add(s)
+	}
+	// What is kept of the stretch from since on: the fullest, and what decisions
+	// were taken on.
+	var keep []Sample
+	fullest, since := -1, time.Duration(-1)
+	end := func() {
+		for i := range keep {
+			if i == fullest || keep[i].AtDecision {
+				put(&keep[i])
+			}
+		}
+		keep, fullest = keep[:0], -1
+	}
+	var d decoder
+	for _, b := range blocks {
+		if len(b) == 0 {
+			continue
+		}
+		for s := range d.samples(b) {
+			if since < 0 || s.At-since >= gaps[tier] {
+				end()
+				since = s.At
+			}
+			if fullest >= 0 && !keep[fullest].AtDecision && fuller(s, &keep[fullest]) {
+				keep[fullest] = s.clone()
+				continue
+			}
+			if fullest < 0 || s.AtDecision || fuller(s, &keep[fullest]) {
+				keep = append(keep, s.clone())
+			}
+			if fullest < 0 || fuller(s, &keep[fullest]) {
+				fullest = len(keep) - 1
+			}
+		}
+	}
+	end()
+	flush()
+	return out
+}
+
+// clone copies what a decoder will overwrite.
+func (s *Sample) clone() Sample {
+	c := *s
+	c.Limits, c.Procs, c.Roles = slices.Clone(s.Limits), slices.Clone(s.Procs), slices.Clone(s.Roles)
+	return c
+}
+
+// fuller says that a was nearer to a limit than b, or larger where there is
+// none.
+func fuller(a, b *Sample) bool {
+	x, y := a.fullness(), b.fullness()
+	if x != y {
+		return x > y
+	}
+	return a.sumRSS() > b.sumRSS()
+}
+
+func (s *Sample) fullness() float64 {
+	most := 0.0
+	for i := range s.Limits {
+		most = max(most, s.Limits[i].Ratio())
+	}
+	return most
+}
+
+func (s *Sample) sumRSS() rss.Bytes {
+	var sum rss.Bytes
+	for i := range s.Procs {
+		sum += s.Procs[i].RSS()
+	}
+	return sum
+}

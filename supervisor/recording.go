@@ -1,0 +1,173 @@
+package supervisor
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// This file feeds the record.
+
+// recordEvery is the least time between two samples of the record, but for those
+// at a decision.
+const recordEvery = time.Second
+
+// recorder is the record as the loop sees it; [record.Recorder] outside tests.
+type recorder interface {
+	Sample(*record.Look)
+	Event(event.Name, any)
+	Begin()
+	Close(patience time.Duration)
+}
+
+// recording is the loop's side of the record.
+type recording struct {
+	recorder               // nil where nothing is recorded
+	at       time.Duration // when a sample was given to it last
+	seq      uint64        // … of which look
+	stopped  chan stoppedPart
+}
+
+// stoppedPart is a part of the recorder that has given up.
+type stoppedPart struct {
+	name string
+	err  error
+}
+
+// Name names the run that begins now, so that it can be recorded.
+func (s *Settings) Name(lookup func(string) (string, bool)) {
+	s.Begun = time.Now()
+	s.RunID = record.NewID(s.Begun, RecordJob(lookup), NodeName(lookup), os.Getpid())
+}
+
+// startRecording makes the recorder of this run.
+func (w *watcher) startRecording(begin hold.Begin) {
+	s := &w.Settings
+	if s.RunID == "" || s.Record == RecordNone || begin.Last && begin.Attempt > 1 {
+		return // what killed watchers before may have been the record
+	}
+	places := record.DefaultPlaces(w.Lookup, os.Geteuid())
+	if s.Record != RecordAuto {
+		places.Records = []string{s.Record}
+	}
+	stopped := make(chan stoppedPart, 2)
+	w.record.stopped = stopped
+	w.helps.note = w.note
+	w.record.recorder = record.New(record.Options{
+		Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto,
+		Fault: func(part string, err error) { stopped <- stoppedPart{part, err} },
+	})
+}
+
+func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
+	s := &w.Settings
+	m := record.Meta{
+		ID: s.RunID, Start: s.Begun, Version: s.Version, Command: s.Command, UID: os.Geteuid(),
+		Holder: begin.Holder, Process: w.command, Attached: w.Attached != nil,
+		BootID: w.firstLine("sys/kernel/random/boot_id"),
+	}
+	m.Dir, _ = os.Getwd()
+	m.MaxMapCount, _ = strconv.ParseUint(w.firstLine("sys/vm/max_map_count"), 10, 64)
+	var files unix.Rlimit
+	if err := unix.Prlimit(begin.PID, unix.RLIMIT_NOFILE, nil, &files); err == nil {
+		m.MaxFDs = files.Cur
+	}
+	m.Job = RecordJob(w.Lookup)
+	m.Node = NodeName(w.Lookup)
+	return m
+}
+
+func (w *watcher) firstLine(name string) string {
+	b, _ := os.ReadFile(w.Proc + "/" + name)
+	line, _, _ := strings.Cut(string(b), "\n")
+	return line
+}
+
+// NodeName is what Slurm calls this node, else its host name.
+func NodeName(lookup func(string) (string, bool)) string {
+	if name, ok := lookup("SLURMD_NODENAME"); ok && name != "" {
+		return name
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
+// RecordJob is the Slurm job that this process is in, nil outside Slurm.
+func RecordJob(lookup func(string) (string, bool)) *record.Job {
+	job, ok := slurm.FromEnv(lookup)
+	if !ok {
+		return nil
+	}
+	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		job = job.InCgroup(b)
+	}
+	dir, _ := lookup("SLURM_SUBMIT_DIR")
+	return &record.Job{
+		ID: job.ID, Step: job.StepID, Task: job.Task, Tasks: job.Tasks, NodeID: job.NodeID, Nodes: job.Nodes,
+		Name: job.Name, Partition: job.Partition, Cluster: job.Cluster, ArrayJob: job.ArrayJob, ArrayTask: job.ArrayTask,
+		Restarts: job.Restarts, End: job.End, Dir: dir,
+	}
+}
+
+// runTime is the time since the run began, of which an earlier watcher may have
+// seen the start.
+func (w *watcher) runTime() time.Duration {
+	return w.started.Sub(w.Settings.Begun) + time.Since(w.started)
+}
+
+// recordSample gives the last look to the record, where it is due.
+func (w *watcher) recordSample(atDecision bool) {
+	r := &w.record
+	if r.recorder == nil || r.seq == w.seq && !atDecision {
+		return
+	}
+	if now := w.now(); !atDecision {
+		if now-r.at < max(w.Settings.Interval, recordEvery)-sameWake && r.seq != 0 {
+			return
+		}
+		r.at = now
+	}
+	r.seq = w.seq
+	limits := slices.Clone(w.readings)
+	for _, n := range w.counts.worst() {
+		limits = append(limits, n.reading())
+	}
+	r.Sample(&record.Look{
+		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: limits,
+		Self: w.Self, Holder: w.holder, Counts: w.counts.of,
+	})
+	select {
+	case p := <-r.stopped:
+		w.fault(p.name, p.err)
+	default:
+	}
+}
+
+// note gives the record an event that nobody else is told of.
+func (w *watcher) note(name event.Name, make func(event.Head) any) {
+	if w.record.recorder != nil {
+		w.record.Event(name, make(event.Head{V: event.Version, Time: time.Now(), Event: name}))
+	}
+}
+
+// endRecording writes what is left. A short run that met nothing leaves nothing
+// behind.
+func (w *watcher) endRecording(verdict event.Verdict) {
+	r := w.record.recorder
+	if r == nil {
+		return
+	}
+	if verdict != event.VerdictFine && verdict != event.VerdictUnwatched {
+		r.Begin()
+	}
+	r.Close(flush)
+}

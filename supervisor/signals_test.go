@@ -1,0 +1,85 @@
+package supervisor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// TestSignalsAreTold, those too that came with the command's end.
+func TestSignalsAreTold(t *testing.T) {
+	s := opened(t, nil)
+	const sender = 4711
+	s.fs.Write(fmt.Sprintf("proc/%d/comm", sender), "slurmstepd\n")
+	done := make(chan struct{})
+	s.holder.signals <- hold.Signal{Signal: int(unix.SIGCONT), Sender: sender}
+	s.holder.signals <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true}
+	s.holder.signals <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true} // told already
+	s.holder.signals <- hold.Signal{Signal: 34, Forwarded: true}
+	s.holder.exited <- hold.Exit{Signal: int(unix.SIGTERM)}
+	go func() {
+		s.loop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the watcher goes on")
+	}
+	all := s.events()
+	got := named(all, event.NameSignal)
+	if len(got) != 3 {
+		t.Fatalf("signals %v", got)
+	}
+	for i, want := range []struct {
+		signal, comm string
+		sender       any
+		forwarded    bool
+	}{
+		{"SIGCONT", "slurmstepd", 4711.0, false},
+		{"SIGTERM", "slurmstepd", 4711.0, true},
+		{"SIG34", "", nil, true},
+	} {
+		comm, _ := got[i]["comm"].(string)
+		if g := got[i]; g["signal"] != want.signal || g["sender"] != want.sender || comm != want.comm || g["forwarded"] != want.forwarded {
+			t.Errorf("signal %d: %v, want %+v", i, g, want)
+		}
+	}
+	if last := all[len(all)-1]; last["event"] != "exit" || last["signal"] != "SIGTERM" {
+		t.Errorf("the last event is %v", last)
+	}
+}
+
+func TestSignalsAreToldAgain(t *testing.T) {
+	var s signals
+	winch := hold.Signal{Signal: int(unix.SIGWINCH)}
+	told := 0
+	for i := range 100 {
+		if s.fresh(time.Duration(i)*50*time.Millisecond, winch) {
+			told++
+		}
+	}
+	if told != 5 {
+		t.Errorf("told %d times in 5 s", told)
+	}
+	for i := range 10 * mostSignals {
+		if !s.fresh(time.Hour, hold.Signal{Signal: 10, Sender: i}) {
+			t.Fatalf("the one of sender %d was not told", i)
+		}
+	}
+	if len(s.last) > mostSignals {
+		t.Errorf("%d are remembered", len(s.last))
+	}
+}
+
+// TestFollowerHasNoSignals: nil, so that the loop waits for none.
+func TestFollowerHasNoSignals(t *testing.T) {
+	if new(Follower).Signals() != nil {
+		t.Error("there is a channel")
+	}
+}
