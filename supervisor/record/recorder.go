@@ -17,6 +17,8 @@ const (
 	// syncEvery is the longest time between two syncs, syncAfter the shortest.
 	syncEvery = time.Minute
 	syncAfter = time.Second
+	// vanishEvery is how often somebody may have taken the file away unnoticed.
+	vanishEvery = 5 * time.Second
 )
 
 // Options are what a recorder works with.
@@ -214,7 +216,7 @@ func (r *Recorder) write() {
 				return
 			}
 		}
-		if time.Since(lastLook) >= syncEvery {
+		if time.Since(lastLook) >= vanishEvery {
 			lastLook = time.Now()
 			if s.vanished() {
 				r.stop(wrapWrite(s.dir, errVanished))
