@@ -42,15 +42,30 @@ bench: ## ours beside the peers', in one run, with the ratios; bench.json, bench
 
 # The counts take two hours on two cores. The loader's tests of rare faults are
 # those of `make test` with greater counts.
-endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher
+endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 200 of a recorder
 	@.ci/setup test
 	@set -o pipefail; { \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -timeout 150m -v \
 		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26' ./cmd/rsswarden && \
 	go test -tags endurance -count=1 -timeout 30m -v -run Endurance ./examples && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
-		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader; \
+		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak' ./supervisor/loader && \
+	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record; \
 	} 2>&1 | tee endurance.log
+
+# One after the other, each on all processors. What breaks one is left beside its
+# test, in testdata/fuzz, and is run by `make test` from then on.
+FUZZ     ?= ^Fuzz
+FUZZTIME ?= 1m
+fuzz: ## every fuzz test of the module, FUZZTIME=1m each; FUZZ='Journal|Frames' chooses
+	@.ci/setup test
+	@set -o pipefail; list=$$(go test -list '$(FUZZ)' ./... | \
+		awk '/^Fuzz/ {name[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, name[i]; n = 0}') || exit 1; \
+	failed=; while read -r package name; do \
+		echo "$$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 1s "$$package" || failed="$$failed $$name"; \
+	done < <(grep Fuzz <<< "$$list"); \
+	if [ -n "$$failed" ]; then echo "broken:$$failed" >&2; exit 1; fi
 
 clean: ## remove what build made
 	rm -rf bin

@@ -240,6 +240,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// What was not meant goes on, and so does what judges it.
 		told.OK = false
 	}
+	w.ladder.Pass(now) // what it repeats it repeats from now on
 	w.ladder.Done(told)
 	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
 		w.sum.forked++

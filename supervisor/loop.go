@@ -151,6 +151,7 @@ func (w *watcher) full() {
 		w.putSample()
 	}
 	w.recordSample(false)
+	w.slim()
 }
 
 // said is a sentence as an error.
@@ -227,6 +228,7 @@ func (w *watcher) step() {
 	in := policy.Input{Now: now, Limits: w.readings}
 	in.Can, in.Lead = w.helps.listen(now, w.can, w.lead)
 	in.JobEnd, in.EndUnsure = w.jobEnd()
+	moves := w.ladder.Moves(w.readings)
 	res := w.ladder.Step(in)
 	w.readings = res.Limits
 	w.budget()
@@ -237,6 +239,9 @@ func (w *watcher) step() {
 		w.putSample()
 		w.recordSample(true)
 		w.decide(d)
+	}
+	if moves && len(res.Decisions) == 0 {
+		w.recordSample(true)
 	}
 }
 

@@ -57,7 +57,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	}
 	places := record.DefaultPlaces(w.Lookup, os.Geteuid())
 	if s.Record != RecordAuto {
-		places.Records = []string{s.Record}
+		places.Records, places.Chosen = []string{s.Record}, true
 	}
 	stopped := make(chan stoppedPart, 2)
 	w.record.stopped = stopped

@@ -86,6 +86,7 @@ type watcher struct {
 
 	record   recording
 	helps    helpNotes
+	slimmed  bool
 	told     uint64 // events so far
 	seq      uint64
 	last     rss.Sample    // the last full reading
@@ -256,7 +257,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	w.put(event.NameStart, func(h event.Head) any {
 		e := event.Start{
 			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-			Settings: s.Origins, Limits: w.readings, Restarts: max(begin.Attempt-1, 0),
+			Settings: s.Origins, Rules: s.Rules, Limits: w.readings, Restarts: max(begin.Attempt-1, 0),
 		}
 		if w.Attached != nil {
 			e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot

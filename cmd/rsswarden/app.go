@@ -47,7 +47,7 @@ func run(p process) int {
 	app := &cli.App{
 		Name:            programName,
 		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]",
+		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...",
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -67,6 +67,8 @@ func run(p process) int {
 			attachCommand(p, &status),
 			limitsCommand(p),
 			trimCommand(p, &status),
+			reportCommand(p),
+			replayCommand(p),
 		},
 		Action: func(c *cli.Context) error {
 			switch {

@@ -31,6 +31,8 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	// Records of the runs go where they are removed.
+	os.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
 	binary, faulty = filepath.Join(dir, "rsswarden"), filepath.Join(dir, "rsswarden-faulty")
 	for _, build := range [][]string{
 		{"build", "-o", binary, "."},

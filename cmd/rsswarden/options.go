@@ -45,7 +45,7 @@ var watchOptions = []option{
 		s.Events = v[0]
 		return nil
 	}},
-	{"record", config.Text, "auto", "DIR", "keep the full record in DIR; none keeps nothing", `"/local/records"`, setRecord},
+	{"record", config.Text, "auto", "DIR", "keep the full record in DIR; none keeps nothing", `"/tmp/records"`, setRecord},
 	{"trim", config.Text, "hook", "HOW", "drop mapped file pages: hook, auto, ptrace, off", `"auto"`, func(s *supervisor.Settings, v []string) error {
 		s.Trim = supervisor.TrimMode(v[0])
 		return oneOf(v[0], "hook", "auto", "ptrace", "off")

@@ -63,6 +63,15 @@ func readRuns(found []record.Found) ([]*record.Run, error) {
 				errs = append(errs, err)
 			}
 		}
+		if run == nil && f.Record == "" && journal != nil {
+			// A directory of --record, or a TMPDIR of the job's own, is known to
+			// the journal alone. It may be gone, or of another node.
+			if at, ok := record.At(journal.Meta.Record); ok && at.ID == f.ID && at.Record != "" {
+				if run, err = record.Read(context.Background(), at.Record, exporter); err != nil {
+					errs = append(errs, err)
+				}
+			}
+		}
 		switch {
 		case run != nil:
 			run.Merge(journal)

@@ -48,6 +48,10 @@ var about = map[string]string{
 	"interval": "Longest pause between two looks; near a limit they are much shorter.",
 	"events": "Append every event to this file, as JSON lines. /dev/fd/3 works; a relative\n" +
 		"name is looked for in the working directory of the job.",
+	"record": "Where the full record of a run goes, for rsswarden report: a directory on a\n" +
+		"disk of the node, 64 MiB a run at most, or \"none\" for neither record nor journal.\n" +
+		"With a directory it is written from the start. \"auto\" writes once a rule has fired\n" +
+		"or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.",
 	"trim": "How mapped file pages are dropped: \"hook\" (workers of PyTorch loaders do it),\n" +
 		"\"auto\" (loader workers without the hook too: ptrace stops them for moments),\n" +
 		"\"ptrace\" (by that alone, in every process of the job) or \"off\".",

@@ -19,7 +19,7 @@ func replayCommand(p process) *cli.Command {
 	return &cli.Command{
 		Name:            "replay",
 		Usage:           "tell what another limit or ladder would have done to a run",
-		UsageText:       "rsswarden replay [RECORD | DIR | JOBID] [--limit SIZE] [--at RULE]... [--json]",
+		UsageText:       "rsswarden replay [RECORD | DIR | JOBID] [OPTIONS]",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,

@@ -18,9 +18,8 @@ import (
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
-const runNotes = `SIZE as in sbatch --mem (3000 is MiB, 3G GiB) or 90%. RULE is [LIMIT ]N%:ACTION,
-or free<SIZE or eta<DURATION for N%; ACTION warn, trim, trim+drop, recycle, gc,
-signal=SIG, exec=COMMAND, stop. RSSWARDEN_LIMIT=3G too; see /etc/rsswarden.toml.
+const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
+ACTION: warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, stop.
 `
 
 func runCommand(p process, status *int) *cli.Command {

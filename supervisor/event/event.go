@@ -85,7 +85,9 @@ type Start struct {
 	PID      int       `json:"pid"`
 	Version  string    `json:"version"`
 	Settings []Setting `json:"settings"`
-	Limits   []Limit   `json:"limits"`
+	// Rules is the ladder, the defaults included, from mild to hard as given.
+	Rules  []string `json:"rules,omitempty"`
+	Limits []Limit  `json:"limits"`
 	// Restarts counts how often the watcher had to be started again.
 	Restarts int `json:"restarts,omitempty"`
 	// Attached says that somebody else started what is watched: the process

@@ -37,14 +37,14 @@ type Advice struct {
 }
 
 const (
-	adviceMargin  = 0.15 // on top of a peak that nothing held down
+	adviceMargin  = 0.10 // on top of a peak that nothing held down
 	adviceMinimum = 64 * rss.MiB
 	adviceMore    = 1.5 // times a limit that ended the job
 )
 
 // Advise gives the verdict on a run and the --mem to use next.
 //
-// A peak that nothing held down is advised with 15 % on top, rounded up. A run
+// A peak that nothing held down is advised with 10 % on top, rounded up. A run
 // that a limit ended only shows that the limit is too small; half as much again
 // is a guess and called one. A run that actions carried shows that the limit is
 // enough with rsswarden; what it needs without is not known.
@@ -67,7 +67,7 @@ func Advise(r Run) Advice {
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
 	case event.VerdictAsked:
 		a.Mem = neat
-		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 15 % on top, rounded up"
+		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
 		if r.Failed {
 			a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
 			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again is a guess"
@@ -79,12 +79,12 @@ func Advise(r Run) Advice {
 		a.Why = peak + "; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known"
 	case event.VerdictNoHelp:
 		a.Mem = max(neat, l.Limit)
-		a.Why = peak + " and no action could help enough; the peak and 15 % on top"
+		a.Why = peak + " and no action could help enough; the peak and 10 % on top"
 	case event.VerdictUnwatched:
 		a.Why = peak + " is the least it was: the watcher was not there for all of the run"
 	default:
 		a.Mem = neat
-		a.Why = peak + "; the peak and 15 % on top, rounded up"
+		a.Why = peak + "; the peak and 10 % on top, rounded up"
 	}
 	return a
 }

@@ -18,8 +18,8 @@ func TestAdvise(t *testing.T) {
 		mem     string
 		says    string
 	}{
-		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "704M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 15 %"},
-		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "3G", "15 %"},
+		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "704M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 10 %"},
+		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "2816M", "10 %"},
 		{"carried by actions", Run{Binding: at(91), FirstRung: rung, Watched: true, Helped: 3, Skipped: 2}, event.VerdictCarried, "3000M", "without it more is needed, how much is not known"},
 		{"carried by budgets alone", Run{Binding: at(70), FirstRung: rung, Watched: true, Trimmed: true}, event.VerdictCarried, "3000M", "enough with rsswarden"},
 		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3328M", "no action could help"},
@@ -33,7 +33,7 @@ func TestAdvise(t *testing.T) {
 		{"half seen", Run{Binding: at(30), FirstRung: rung}, event.VerdictUnwatched, "", "the least it was"},
 		{"no limit", Run{Watched: true}, event.VerdictFine, "", "no limit on memory"},
 		{"nothing used", Run{Watched: true, Binding: at(0)}, event.VerdictFine, "", "no limit on memory"},
-		{"tiny", Run{Watched: true, Binding: at(0.1)}, event.VerdictFine, "64M", "15 %"},
+		{"tiny", Run{Watched: true, Binding: at(0.1)}, event.VerdictFine, "64M", "10 %"},
 	} {
 		a := Advise(c.run)
 		mem := ""

@@ -24,6 +24,11 @@ func (s *State) Recall(now time.Duration, l *event.Limit, eta time.Duration, ok 
 	f.eta, f.low, f.high, f.ok = eta, eta, eta, ok
 }
 
+// Pass lets time go by up to now without a look. An action that ends between two
+// looks has ended then, and not at the look before: whoever calls it before
+// [State.Done] has what follows counted from the time that the outcome has.
+func (s *State) Pass(now time.Duration) { s.now = max(s.now, now) }
+
 // Moves says that a step over these readings changes what the ladder remembers
 // even if nothing fires: an action has ended since the last one, a rung that
 // fired is left, or one begins to wait for an action. Whoever wants to run the

@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"sync"
 )
 
 const crcSize = 4
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is needed: a process that records nothing, as the
+// holder, is not to pay for it at its start.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 var errCRC = errors.New("checksum does not match")
 
@@ -16,8 +19,7 @@ var errCRC = errors.New("checksum does not match")
 // a damaged tree gives out under another key is found too.
 func seal(key, value []byte) []byte {
 	b := make([]byte, crcSize, crcSize+len(value))
-	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
-	binary.BigEndian.PutUint32(b, sum)
+	binary.BigEndian.PutUint32(b, checksum(key, value))
 	return append(b, value...)
 }
 
@@ -27,9 +29,12 @@ func open(key, sealed []byte) ([]byte, error) {
 		return nil, errCRC
 	}
 	value := sealed[crcSize:]
-	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
-	if binary.BigEndian.Uint32(sealed) != sum {
+	if binary.BigEndian.Uint32(sealed) != checksum(key, value) {
 		return nil, errCRC
 	}
 	return value, nil
+}
+
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli()), castagnoli(), value)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -252,7 +253,11 @@ func openJournal(places []string, id string) (*os.File, string, error) {
 	var errs []error
 	for _, place := range places {
 		path := filepath.Join(place, id+journalSuffix)
-		err := os.MkdirAll(place, 0o755)
+		mode := fs.FileMode(0o700)
+		if filepath.Base(place) == journalDir {
+			mode = 0o755 // beside the job's own files, for those who may read them
+		}
+		err := makeAll(place, homeLevels, mode)
 		if err == nil {
 			var f *os.File
 			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,9 @@ const (
 type Places struct {
 	Records  []string // directories that hold records
 	Journals []string // … and journals
+	// Chosen says that a user has named the place of the record: all of its path
+	// may be made.
+	Chosen bool
 }
 
 // journalDir is the directory of journals below the one a job was submitted
@@ -108,10 +112,14 @@ func CheckDir(dir string) error {
 
 // makeRecordDir makes the directory of the record id in the first place that is
 // fit, and returns how large the record may become.
-func makeRecordDir(places []string, id string) (dir string, size int64, err error) {
+func makeRecordDir(p Places, id string) (dir string, size int64, err error) {
 	var errs []error
-	for _, place := range places {
-		dir, size, err := makeRecordDirIn(place, id)
+	levels := homeLevels
+	if p.Chosen {
+		levels = math.MaxInt
+	}
+	for _, place := range p.Records {
+		dir, size, err := makeRecordDirIn(place, levels, id)
 		if err == nil {
 			return dir, size, nil
 		}
@@ -123,11 +131,11 @@ func makeRecordDir(places []string, id string) (dir string, size int64, err erro
 	return "", 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
 }
 
-func makeRecordDirIn(place, id string) (dir string, size int64, err error) {
+func makeRecordDirIn(place string, levels int, id string) (dir string, size int64, err error) {
 	if err := CheckDir(place); err != nil {
 		return "", 0, err
 	}
-	if err := makeAll(place); err != nil {
+	if err := makeAll(place, levels, 0o700); err != nil {
 		return "", 0, err
 	}
 	var st unix.Statfs_t
@@ -152,10 +160,24 @@ func makeRecordDirIn(place, id string) (dir string, size int64, err error) {
 	return dir, size, nil
 }
 
-// makeAll makes a directory and those above it that are missing. It and the one
-// above must not be a stranger's: below /tmp anybody can be there first.
-func makeAll(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// homeLevels is how many directories are made at most: .local, state, rsswarden
+// and one below. A home that is not there is not made.
+const homeLevels = 4
+
+// makeAll makes a directory and so many levels of it as are missing. It and the
+// one above must not be a stranger's: below /tmp anybody can be there first.
+func makeAll(dir string, levels int, mode fs.FileMode) error {
+	at := dir
+	for range levels {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	if _, err := os.Stat(at); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
 		return err
 	}
 	for _, d := range []string{dir, filepath.Dir(dir)} {

@@ -57,10 +57,10 @@ type Recorder struct {
 type waiting struct {
 	items []item
 	size  int
-	tail  *item // the block that is being made, as far as it goes
-	sync  bool  // a decision is among them
-	lost  int   // items that found no room
-	off   bool  // nobody takes them any more
+	grown bool // the block that is being made has samples beyond what was taken
+	sync  bool // a decision is among them
+	lost  int  // items that found no room
+	off   bool // nobody takes them any more
 }
 
 // New returns a recorder that has written nothing.
@@ -91,10 +91,10 @@ func (r *Recorder) Sample(l *Look) {
 	for _, it := range r.tables.take() {
 		r.put(it)
 	}
-	r.waiting.tail = &item{keyBlock, uint64(r.blockAt / time.Millisecond), r.enc.snapshot(0)}
+	r.waiting.grown = true
 	r.mu.Unlock()
 	r.journal.sample(l)
-	if l.At >= quiet || l.AtDecision || r.opt.AtOnce {
+	if l.At >= quiet || r.opt.AtOnce {
 		r.Begin()
 	}
 	r.tell()
@@ -116,6 +116,9 @@ func (r *Recorder) Event(name event.Name, v any) {
 	r.waiting.sync = r.waiting.sync || name == event.NameDecision
 	r.mu.Unlock()
 	r.journal.event(name, v, value)
+	if name == event.NameDecision {
+		r.Begin()
+	}
 	if name == event.NameDecision || name == event.NameExit {
 		r.tell()
 	}
@@ -144,8 +147,8 @@ func (r *Recorder) put(it item) {
 	w.size += len(it.value)
 }
 
-// Begin has what was taken in written from now on. It is called by [Recorder.Sample]
-// too, where the time has come.
+// Begin has what was taken in written from now on. The first decision and a run
+// of a minute bring it about too.
 func (r *Recorder) Begin() {
 	if r.begun {
 		return
@@ -199,10 +202,10 @@ func (r *Recorder) write() {
 		r.mu.Lock()
 		w, closed := r.waiting, r.closed
 		r.waiting = waiting{}
-		r.mu.Unlock()
-		if w.tail != nil {
-			w.items = append(w.items, *w.tail)
+		if w.grown {
+			w.items = append(w.items, item{keyBlock, uint64(r.blockAt / time.Millisecond), r.enc.snapshot(0)})
 		}
+		r.mu.Unlock()
 		if len(w.items) > 0 {
 			if err := s.commit(w.items); err != nil {
 				r.stop(wrapWrite(s.dir, err))
@@ -232,7 +235,7 @@ func (r *Recorder) write() {
 
 // openRecord makes the record and puts its first value.
 func (r *Recorder) openRecord() (*store, *live, error) {
-	dir, size, err := makeRecordDir(r.opt.Places.Records, r.opt.Meta.ID)
+	dir, size, err := makeRecordDir(r.opt.Places, r.opt.Meta.ID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -113,7 +113,9 @@ type RoleSum struct {
 // Sample is everything at one moment.
 type Sample struct {
 	At time.Duration // since Meta.Start, on a clock that nobody sets
-	// AtDecision says that a rule fired on it. It is never thinned away.
+	// AtDecision says that a rule fired on it, or that the ladder will judge
+	// otherwise after it: a rung was left, an action has ended. It is never thinned
+	// away.
 	AtDecision bool
 	Limits     []Reading
 	Procs      []Usage   // the tree and what else is counted, see [Proc.Extra]

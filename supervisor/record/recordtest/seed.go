@@ -132,7 +132,8 @@ func SeedRun() *record.Run {
 	first.Used, first.Limit = prints[0].Sum, SeedLimit
 	b.Event(record.Entry{Name: event.NameStart, Value: &event.Start{
 		Head: head(0, event.NameStart, 1), Command: []string{"python", "-m", "pytest", "test_rss.py"}, PID: trainer, Version: "test",
-		Settings: []event.Setting{{Name: "limit", Value: "16G", Origin: "flag"}, {Name: "at", Origin: "default"}, {Name: "interval", Value: "1s", Origin: "default"}},
+		Settings: []event.Setting{{Name: "limit", Value: "16G", Origin: "flag"}, {Name: "interval", Value: "1s", Origin: "default"}},
+		Rules:    []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle"},
 		Limits:   []event.Limit{first},
 	}})
 	var peak rss.Bytes

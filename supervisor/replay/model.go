@@ -1,0 +1,257 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// model is the world with another limit or another ladder. Its assumptions are
+// in the comment of the package.
+type model struct {
+	*pass
+	workers
+	owed debts
+	goal *goal
+	size rss.Bytes // of the limit that is replaced, 0 for as recorded
+
+	limits []event.Limit
+	done   []*deed           // with an outcome, by the time of that
+	due    int               // index in done
+	has    map[*deed]float64 // what the workers had here when it was decided on, as a share of what the record says
+	told   map[string]*event.Help
+}
+
+// newModel makes a world. high says what is made of growth after an action of
+// the record that is not taken here.
+func newModel(p *pass, g *goal, size rss.Bytes, high bool) *model {
+	m := &model{pass: p, goal: g, size: size, has: map[*deed]float64{}, told: map[string]*event.Help{}}
+	m.history, m.owed.high = g.history, high
+	for _, d := range p.deeds {
+		if d.outcome != nil {
+			m.done = append(m.done, d)
+		}
+	}
+	slices.SortStableFunc(m.done, func(a, b *deed) int { return cmp.Compare(a.doneAt, b.doneAt) })
+	return m
+}
+
+func (m *model) exact() bool { return false }
+
+// lead is nothing: how fast a burst is no sample tells.
+func (m *model) lead(policy.Rule, *event.Limit) rss.Bytes { return 0 }
+
+func (m *model) look(s *record.Sample) []event.Limit {
+	m.owe(s.At)
+	m.update(m.past, s)
+	m.limits = m.goal.readings(m.limits[:0], m.past, s)
+	for i := range s.Limits {
+		m.owed.rise(s.Limits[i].Limit, s.Limits[i].Used)
+	}
+	for i := range m.limits {
+		l := &m.limits[i]
+		l.ETA, l.Binding = keepTime(l), false
+		if l.Limit > 0 || m.goal.means(l) {
+			more, less := m.owed.left(l.Accounting, m.list), m.less(l.Accounting, s.At)
+			l.Used = (l.Used + more).Sub(less)
+			l.UsedMax = (l.UsedMax + more).Sub(less)
+		}
+		if m.size > 0 && m.goal.means(l) {
+			l.Limit = m.size
+		}
+	}
+	m.share(s.At)
+	return m.limits
+}
+
+// keepTime is the time that is left of the job, which is no forecast.
+func keepTime(l *event.Limit) *float64 {
+	if l.Name == event.LimitTime {
+		return l.ETA
+	}
+	return nil
+}
+
+// share notes, where the record has a decision, what part the workers have of
+// what the record says: an action that is not taken here frees so much less.
+func (m *model) share(now time.Duration) {
+	for _, d := range m.near(now, sameLook) {
+		if !d.isAt(now) {
+			continue
+		}
+		var all, less rss.Bytes
+		for _, w := range m.list {
+			anon, file := w.less(m.history, now)
+			all, less = all+w.usage.RSS(), less+anon+file
+		}
+		m.has[d] = 1 - less.Of(all)
+	}
+}
+
+// can answers for an action: by what the processes have, unless the record says
+// that there was no way to act on them.
+func (m *model) can(r policy.Rule, l *event.Limit) policy.Help {
+	if d := m.find(r.Action, r.Arg, l); d != nil {
+		return policy.Help{OK: true}
+	}
+	switch r.Action {
+	case event.ActionSignal, event.ActionExec:
+		if h := m.ever(r.Action, r.Arg); h != nil && !h.OK {
+			return policy.Help{Reason: h.Reason, Detail: h.Detail}
+		}
+		return policy.Help{OK: true}
+	case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle:
+	default:
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: "a record does not tell what it would free"}
+	}
+	if h := m.ever(r.Action, r.Arg); h != nil && !h.OK && lacking(h.Reason) {
+		return policy.Help{Reason: h.Reason, Detail: h.Detail}
+	}
+	if len(m.list) == 0 {
+		return policy.Help{Reason: event.ReasonNoWorker}
+	}
+	gain, reason := rss.Bytes(0), event.ReasonNothing
+	if r.Action == event.ActionRecycle {
+		_, gain, reason = m.pick(l, r.Need(l))
+	} else {
+		gain = m.mapped(l.Accounting)
+		if a := l.Accounting; a != event.AccountingRSS && a != event.AccountingPSS {
+			reason = event.ReasonNoHelp
+		}
+	}
+	if gain == 0 {
+		return policy.Help{Reason: reason}
+	}
+	return policy.Help{OK: true, Gain: gain}
+}
+
+// ever is what the ladder was told of an action, last in the record; nil where it
+// was never told.
+func (m *model) ever(a event.Action, arg string) *event.Help {
+	k := string(a) + "=" + arg
+	if h, ok := m.told[k]; ok {
+		return h
+	}
+	var last *help
+	for key, list := range m.helps {
+		r, err := policy.ParseRule(key.rule)
+		if err != nil || r.Action != a || r.Arg != arg {
+			continue
+		}
+		for i := range list {
+			if last == nil || list[i].OK && !last.OK || list[i].OK == last.OK && list[i].at > last.at {
+				last = &list[i]
+			}
+		}
+	}
+	m.told[k] = nil
+	if last != nil {
+		m.told[k] = last.Help
+	}
+	return m.told[k]
+}
+
+// lacking says that a refusal is for want of a way to act, which another limit
+// or rung would not give; the others are about sizes.
+func lacking(r event.Reason) bool {
+	switch r {
+	case event.ReasonNone, event.ReasonNothing, event.ReasonTooLittle, event.ReasonRecent, event.ReasonPause,
+		event.ReasonNoHelp, event.ReasonRecovered, event.ReasonDeferred, event.ReasonBusy:
+		return false
+	}
+	return true
+}
+
+// mapped is what a trim of all would free of a limit.
+func (m *model) mapped(a event.Accounting) (gain rss.Bytes) {
+	for _, w := range m.list {
+		_, less := w.less(m.history, m.now)
+		gain += w.counted(a, 0, w.usage.File.Sub(less).Sub(m.history.file))
+	}
+	for _, d := range m.owed.list {
+		if d.accounting == a && trims(d.deed.Action) {
+			gain += d.left(m.owed.high, m.list)
+		}
+	}
+	return gain
+}
+
+func trims(a event.Action) bool { return a == event.ActionTrim || a == event.ActionTrimDrop }
+
+// pick chooses the worker to recycle, as the watcher does.
+func (m *model) pick(l *event.Limit, need rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
+	list := make([]policy.Worker, len(m.list))
+	for i, w := range m.list {
+		if !w.able {
+			continue
+		}
+		anon, file := w.less(m.history, m.now)
+		list[i].Counted = w.counted(l.Accounting, w.usage.Anon.Sub(anon).Sub(m.history.anon), w.usage.File.Sub(file).Sub(m.history.file))
+		if w.anewAt >= 0 {
+			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
+		}
+	}
+	return policy.PickWorker(list, 0, need)
+}
+
+// claim finds the decision of the record that one is: the same action on a limit
+// of that name, at about that time.
+func (m *model) claim(d *event.Decision, l *event.Limit) *deed {
+	r := m.find(d.Action, d.Arg, l)
+	if r != nil {
+		m.owed.drop(func(e *debt) bool { return e.deed == r })
+	}
+	return r
+}
+
+func (m *model) find(a event.Action, arg string, l *event.Limit) *deed {
+	var best *deed
+	for _, r := range m.near(m.now, m.tolerance()) {
+		if m.claimed[r] || r.Action != a || r.Arg != arg || l != nil && r.Limit != l.Name || l == nil && r.Limit != event.LimitTime {
+			continue
+		}
+		if best == nil || (r.at-m.now).Abs() < (best.at-m.now).Abs() {
+			best = r
+		}
+	}
+	return best
+}
+
+// act does what the record does not have.
+func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
+	switch d.Action {
+	case event.ActionTrim, event.ActionTrimDrop:
+		freed = m.mapped(l.Accounting)
+		for _, w := range m.list {
+			w.trimAt = m.now
+		}
+		m.owed.drop(func(e *debt) bool { return trims(e.deed.Action) })
+	case event.ActionRecycle:
+		i, gain, _ := m.pick(l, 0)
+		if i < 0 {
+			return 0
+		}
+		freed, m.list[i].anewAt = gain, m.now
+	}
+	return freed
+}
+
+// ends says that a limit kills: the one that is meant always, so that a --limit,
+// which nobody enforces, is answered for as well; another where the record shows
+// that it was not passed then.
+func (m *model) ends(l *event.Limit) bool {
+	if m.goal.means(l) {
+		return true
+	}
+	switch l.Name {
+	case event.LimitCgroup, event.LimitSlurm, event.LimitNode:
+		f, ok := m.goal.others[keyOf(l)]
+		return ok && f < l.Limit
+	}
+	return false
+}

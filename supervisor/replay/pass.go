@@ -1,0 +1,285 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// CoolDown is [policy.Options.CoolDown] as the watcher has it.
+const CoolDown = 200 * time.Millisecond
+
+const (
+	// instant is how long an action takes at most that ends within the step that
+	// decided on it.
+	instant = 5 * time.Millisecond
+	// late is what a look may be later than its sample says.
+	late = time.Millisecond - time.Nanosecond
+	// endUnsure is for how long at most a rule on the job's end is held up while
+	// scontrol is asked for it.
+	endUnsure = time.Minute
+)
+
+// pass is one run of the ladder over the whole record.
+type pass struct {
+	*past
+	world  world
+	rules  []policy.Rule // nil for those of the record
+	plain  bool          // no rule asks for a forecast, so none is made
+	ladder *policy.State
+	ofJob  bool
+
+	now      time.Duration // of the look that is judged
+	before   time.Duration // … and of the one before it, -1 for none
+	readings []event.Limit // … of the look
+	next     int           // in starts
+	claimed  map[*deed]bool
+	open     []flight
+
+	decisions []Decision
+	death     *Death
+}
+
+// world is what the ladder looks at and acts on: the record alone, or a model.
+type world interface {
+	// look returns the limits as they stand at a sample.
+	look(s *record.Sample) []event.Limit
+	can(r policy.Rule, l *event.Limit) policy.Help
+	lead(r policy.Rule, l *event.Limit) rss.Bytes
+	// exact says that forecasts are those of the record.
+	exact() bool
+	// claim finds the decision of the record that d is, nil for none.
+	claim(d *event.Decision, l *event.Limit) *deed
+	// act carries out what the record does not have, and returns what that frees.
+	act(d *event.Decision, l *event.Limit) rss.Bytes
+	// ends says that a limit has ended the job.
+	ends(l *event.Limit) bool
+}
+
+// flight is an action of the replay that has no outcome yet.
+type flight struct {
+	id     uint64
+	action event.Action
+	limit  event.Limit
+	deed   *deed // the recorded one, nil where it is the model's
+	freed  rss.Bytes
+}
+
+func newPass(p *past, rules []policy.Rule) *pass {
+	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}}
+}
+
+// play goes through the samples until the job has died.
+func (p *pass) play(w world) {
+	p.world = w
+	for s := range p.run.Samples() {
+		if s.At == p.before {
+			continue // the same look: one sample for each decision on it
+		}
+		p.now = s.At
+		p.begin()
+		limits := w.look(s)
+		p.settle(limits)
+		if p.died(limits) {
+			return
+		}
+		p.step(p.now+late, limits)
+		if p.death != nil {
+			return
+		}
+		p.before = s.At
+	}
+}
+
+// begin starts the ladder where a watcher began.
+func (p *pass) begin() {
+	for p.next < len(p.starts) && p.starts[p.next].at <= p.now+sameLook {
+		s := p.starts[p.next]
+		p.next++
+		rules := p.rules
+		if rules == nil {
+			rules = s.rules
+		}
+		p.ladder = policy.New(rules, policy.Options{CoolDown: CoolDown, FirstID: s.firstID})
+		p.ofJob, p.open = s.ofJob, nil
+	}
+}
+
+// step judges one look.
+func (p *pass) step(now time.Duration, limits []event.Limit) {
+	in := policy.Input{Now: now, Limits: limits, Can: p.world.can, Lead: p.world.lead}
+	in.JobEnd, in.EndUnsure = p.jobEnd(now, limits)
+	switch {
+	case p.world.exact():
+		p.recall(in.Now, limits, true)
+	case p.plain:
+		p.recall(in.Now, limits, false)
+	}
+	res := p.ladder.Step(in)
+	p.readings = res.Limits
+	for i := range res.Decisions {
+		p.decided(min(now, p.now), &res.Decisions[i])
+	}
+}
+
+// recall gives the ladder the forecasts of the record, or none. They are whole
+// seconds there: of two that are equal the binding one was the shorter.
+func (p *pass) recall(now time.Duration, limits []event.Limit, made bool) {
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 {
+			continue
+		}
+		eta := time.Duration(0)
+		if l.ETA != nil {
+			eta = time.Duration(*l.ETA * float64(time.Second))
+			if !l.Binding {
+				eta += time.Second / 2
+			}
+		}
+		p.ladder.Recall(now, l, eta, made && l.ETA != nil)
+	}
+}
+
+// decided writes a decision down and has it done.
+func (p *pass) decided(now time.Duration, d *event.Decision) {
+	l := p.meant(d)
+	r := p.world.claim(d, l)
+	out := Decision{
+		At: now.Seconds(), Rule: d.Rule, Limit: d.Limit, Action: d.Action, Arg: d.Arg, Used: d.Used, Size: d.LimitSize, ETA: d.ETA,
+	}
+	if r != nil {
+		p.claimed[r] = true
+		out.Recorded = r.told()
+	}
+	f := flight{id: d.ID, action: d.Action, deed: r}
+	if l != nil {
+		f.limit = *l
+	}
+	switch {
+	case d.Action == event.ActionStop && r == nil:
+		p.death = &Death{At: now.Seconds(), By: "the rule " + d.Rule, Used: d.Used, Size: d.LimitSize}
+	case r == nil && l != nil:
+		f.freed = p.world.act(d, l)
+		out.Freed = f.freed
+	}
+	switch d.Action {
+	case event.ActionWarn, event.ActionSignal, event.ActionExec:
+	default:
+		p.open = append(p.open, f)
+	}
+	p.decisions = append(p.decisions, out)
+}
+
+func (d *deed) told() *Recorded {
+	r := &Recorded{ID: d.ID, At: d.at.Seconds(), Rule: d.Rule, Used: d.Used}
+	if d.outcome != nil {
+		r.Freed = d.outcome.Freed
+	}
+	return r
+}
+
+// meant is the reading that a decision is about, nil for the job's end.
+func (p *pass) meant(d *event.Decision) *event.Limit {
+	for i := range p.readings {
+		if l := &p.readings[i]; l.Name == d.Limit && l.Used == d.Used && l.Limit == d.LimitSize {
+			return l
+		}
+	}
+	return nil
+}
+
+// settle tells the ladder what came of its actions until now: of the record's
+// at the time of their outcomes, of the model's with the next look.
+func (p *pass) settle(limits []event.Limit) {
+	open := p.open
+	p.open = nil
+	for _, f := range open {
+		switch {
+		case f.deed == nil:
+			o := event.Outcome{Decision: f.id, OK: f.freed > 0, Reason: event.ReasonDone, Before: f.limit.Used, After: f.limit.Used.Sub(f.freed), Freed: f.freed}
+			if l := find(limits, &f.limit); l != nil && f.freed > 0 {
+				o.After = l.Used
+			}
+			p.ladder.Done(o)
+		case f.deed.outcome == nil || f.deed.doneAt > p.now+rounding || f.deed.instant() && f.deed.at >= p.now:
+			p.open = append(p.open, f)
+		default:
+			p.settled(&f)
+		}
+	}
+}
+
+// instant says that an action had ended within the step that decided on it.
+func (d *deed) instant() bool { return d.doneAt-d.at <= instant }
+
+// settled passes a recorded outcome on. The watcher judges again at once, but
+// for what has ended within the step that began it: where no sample of that look
+// was kept, what the limit stood at is in the outcome.
+func (p *pass) settled(f *flight) {
+	o := *f.deed.outcome
+	o.Decision = f.id
+	if p.ofJob && f.action == event.ActionStop {
+		o.OK = false // what was not meant goes on, and so did what judged it
+	}
+	at := f.deed.doneAt
+	p.ladder.Pass(at)
+	p.ladder.Done(o)
+	if !p.world.exact() || p.now-at <= 2*sameLook || f.deed.instant() {
+		return
+	}
+	was := p.readings
+	var then []event.Limit
+	// Of PSS an outcome has the most that it can be, by which no rule judges.
+	if l := find(was, &f.limit); l != nil && l.Accounting != event.AccountingPSS {
+		then = []event.Limit{*l}
+		then[0].Used = o.After
+	}
+	p.step(at, then)
+	p.readings = was
+}
+
+// find returns the reading of the same limit, nil where there is none.
+func find(limits []event.Limit, like *event.Limit) *event.Limit {
+	for i := range limits {
+		if keyOf(&limits[i]) == keyOf(like) {
+			return &limits[i]
+		}
+	}
+	return nil
+}
+
+// died says that a limit has ended the job.
+func (p *pass) died(limits []event.Limit) bool {
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit > 0 && l.Used >= l.Limit && p.world.ends(l) {
+			p.death = &Death{At: p.now.Seconds(), Limit: l.Name, By: l.Enforcer, Used: l.Used, Size: l.Limit}
+			return true
+		}
+	}
+	return false
+}
+
+// jobEnd is the time until Slurm ends the job: as it was read, else from the
+// time that was known at the start. While scontrol was being asked no rule on it
+// fired: so it was before every decision on it.
+func (p *pass) jobEnd(now time.Duration, limits []event.Limit) (left time.Duration, unsure bool) {
+	for i := range limits {
+		if l := &limits[i]; l.Name == event.LimitTime && l.ETA != nil {
+			left = time.Duration(*l.ETA * float64(time.Second))
+		}
+	}
+	if job := p.run.Meta.Job; left == 0 && job != nil && !job.End.IsZero() {
+		left = job.End.Sub(p.run.Wall(now))
+	}
+	for _, d := range p.timed {
+		if d.at >= now-sameLook {
+			return left, d.at > now+sameLook && d.at <= now+endUnsure
+		}
+	}
+	return left, false
+}

@@ -1,0 +1,166 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+const (
+	// sameLook is within what time of a sample an event belongs to its look, where
+	// no decision tells which clock is ahead.
+	sameLook = 50 * time.Millisecond
+	// rounding is what the time of a sample may be early by: it has milliseconds.
+	rounding = 1500 * time.Microsecond
+	// defaultInterval is the watcher's, where the record does not say.
+	defaultInterval = time.Second
+)
+
+// past is what a record holds beside its samples, put in order once.
+type past struct {
+	run      *record.Run
+	starts   []start
+	deeds    []*deed
+	timed    []*deed // … those on the job's end
+	helps    map[helpKey][]help
+	interval time.Duration // the longest pause between two samples
+	end      time.Duration // the last sample
+	samples  int
+	procs    bool // samples have processes
+	anybody  bool // every process of the tree was to be trimmed: --trim ptrace
+	fullest  map[int]reached
+}
+
+// start is a watcher that began.
+type start struct {
+	at      time.Duration
+	rules   []policy.Rule
+	firstID uint64
+	ofJob   bool // a job that somebody else started is watched as a whole
+}
+
+// deed is a decision of the record and what came of it.
+type deed struct {
+	event.Decision
+	at      time.Duration // of the sample it was made on
+	exact   bool          // that sample was found
+	limit   int           // index in Run.Limits, -1 for the job's end or where it is not known
+	outcome *event.Outcome
+	doneAt  time.Duration
+}
+
+type helpKey struct {
+	rule  string
+	limit limitKey
+}
+
+type help struct {
+	at time.Duration
+	*event.Help
+}
+
+// reached is the most that was used of a limit.
+type reached struct {
+	at         time.Duration
+	used, size rss.Bytes
+	binding    bool // it was the binding one then
+}
+
+// limitKey tells limits apart as the ladder does.
+type limitKey struct {
+	name       event.LimitName
+	scope      event.Scope
+	accounting event.Accounting
+	level      string
+}
+
+func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Accounting, l.Level} }
+
+// remember reads everything but the curve.
+func remember(run *record.Run) (*past, error) {
+	p := &past{run: run, helps: map[helpKey][]help{}, interval: defaultInterval, fullest: map[int]reached{}}
+	looks := p.scan()
+	if p.samples == 0 {
+		return nil, fmt.Errorf("cannot replay %s: the record has no samples", run.Meta.ID)
+	}
+	events := slices.Clone(run.Events)
+	slices.SortStableFunc(events, func(a, b record.Entry) int { return cmp.Compare(a.At, b.At) })
+	clocks := p.place(events, looks)
+	byID := map[uint64]*deed{}
+	for _, d := range p.deeds {
+		byID[d.ID] = d
+	}
+	for _, e := range events {
+		at := clocks.moved(e.At)
+		switch v := e.Value.(type) {
+		case *event.Start:
+			if err := p.start(at, v); err != nil {
+				return nil, err
+			}
+		case *event.Outcome:
+			if d := byID[v.Decision]; d != nil && v.Decision != 0 {
+				d.outcome, d.doneAt = v, max(at, d.at)
+			}
+		case *event.Help:
+			k := helpKey{v.Rule, limitKey{v.Limit, v.Scope, v.Acct, v.Level}}
+			p.helps[k] = append(p.helps[k], help{at, v})
+		}
+	}
+	slices.SortStableFunc(p.deeds, func(a, b *deed) int { return cmp.Compare(a.at, b.at) })
+	if len(p.starts) == 0 {
+		p.starts = []start{{rules: policy.Default()}}
+	}
+	p.starts[0].at = 0 // whatever was seen before it belongs to it
+	return p, nil
+}
+
+// scan goes through the samples once and returns those on which a rule fired.
+func (p *past) scan() (looks []look) {
+	for s := range p.run.Samples() {
+		p.end, p.samples = s.At, p.samples+1
+		p.procs = p.procs || len(s.Procs) > 0
+		if s.AtDecision {
+			looks = append(looks, look{s.At, slices.Clone(s.Limits)})
+		}
+		for i := range s.Limits {
+			r := &s.Limits[i]
+			if f, ok := p.fullest[r.Limit]; r.Size > 0 && (!ok || r.Used > f.used) {
+				p.fullest[r.Limit] = reached{s.At, r.Used, r.Size, r.Binding}
+			}
+		}
+	}
+	return looks
+}
+
+// start takes in a start event.
+func (p *past) start(at time.Duration, v *event.Start) error {
+	s := start{at: at, ofJob: v.Attached && v.Job != ""}
+	if v.Restarts > 0 {
+		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
+	}
+	for _, text := range v.Rules {
+		r, err := policy.ParseRule(text)
+		if err != nil {
+			return fmt.Errorf("cannot replay %s: cannot read rule %q: %w", p.run.Meta.ID, text, err)
+		}
+		s.rules = append(s.rules, r)
+	}
+	for _, o := range v.Settings {
+		switch o.Name {
+		case "trim":
+			p.anybody = o.Value == "ptrace"
+		case "interval":
+			if d, bad := time.ParseDuration(o.Value); bad == nil && d > 0 {
+				p.interval = d
+			}
+		}
+	}
+	p.starts = append(p.starts, s)
+	return nil
+}

@@ -1,0 +1,190 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// mostShown is how many decisions a text lists from the front; JSON has all.
+const mostShown = 20
+
+// WriteText writes the result for people.
+func (r *Result) WriteText(w io.Writer) error {
+	var b strings.Builder
+	r.head(&b)
+	r.rungs(&b)
+	r.list(&b)
+	r.sizes(&b)
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// head says what becomes of the job, in the first line.
+func (r *Result) head(b *strings.Builder) {
+	switch {
+	case r.Estimate && r.Fate == Lives:
+		b.WriteString("estimate: the job would have lived: ")
+	case r.Estimate && r.Fate == Dies && r.Death.Limit == event.LimitUser:
+		b.WriteString("estimate: the limit would have been passed: ")
+	case r.Estimate && r.Fate == Dies:
+		b.WriteString("estimate: the job would have died: ")
+	case r.Estimate:
+		b.WriteString("whether the job would have lived is not known: ")
+	case r.Fate == Lives:
+		b.WriteString("the job lived: ")
+	case r.Fate == Dies:
+		b.WriteString("the job died: ")
+	default:
+		b.WriteString("how the job ended is not known: ")
+	}
+	b.WriteString(r.Why + "\n")
+	if l := r.Limit; l != nil {
+		size := "no such limit in the record"
+		switch {
+		case r.Estimate && l.Recorded > 0 && l.Size != l.Recorded:
+			size = fmt.Sprintf("%v in place of %v", l.Size, l.Recorded)
+		case l.Size > 0:
+			size = l.Size.String()
+		}
+		fmt.Fprintf(b, "limit %s (%s): %s; the record has a peak of %v after %s\n", l.Name, counts(l), size, l.Peak, clock(l.At))
+	}
+	if r.Same != nil {
+		switch {
+		case len(r.Decisions)+len(r.Missed) == 0:
+			b.WriteString("as recorded: no rule fired, then as now\n")
+		case *r.Same:
+			fmt.Fprintf(b, "as recorded: the ladder decides as it did, within one sample (%v s)\n", r.Tick)
+		default:
+			fmt.Fprintf(b, "as recorded: the ladder does not decide as it did: %d decisions are missing, %d are new\n", len(r.Missed), r.fresh())
+		}
+	}
+}
+
+// fresh counts decisions that the record does not have.
+func (r *Result) fresh() (n int) {
+	for i := range r.Decisions {
+		if r.Decisions[i].Recorded == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// counts says what a limit adds up.
+func counts(l *Limit) string {
+	if l.Accounting == "" {
+		return string(l.Scope)
+	}
+	return string(l.Scope) + ", " + string(l.Accounting)
+}
+
+func (r *Result) rungs(b *strings.Builder) {
+	if len(r.Rungs) == 0 {
+		b.WriteString("\nthe ladder has no rules\n")
+		return
+	}
+	b.WriteString("\nrung                    fired  first\n")
+	for _, g := range r.Rungs {
+		first := "never"
+		if g.First != nil {
+			first = "after " + clock(*g.First)
+		}
+		fmt.Fprintf(b, "%-22s %6d  %s\n", g.Rule, g.Count, first)
+	}
+}
+
+func (r *Result) list(b *strings.Builder) {
+	if len(r.Decisions) == 0 {
+		return
+	}
+	b.WriteString("\nafter      rule                    limit   used\n")
+	for i := range r.Decisions {
+		if i == mostShown {
+			fmt.Fprintf(b, "… and %d more\n", len(r.Decisions)-i)
+			break
+		}
+		d := &r.Decisions[i]
+		fmt.Fprintf(b, "%-10s %-23s %-7s %s\n", clock(d.At), d.Rule, d.Limit, d.use())
+	}
+	for i, d := range r.Missed {
+		if i == mostShown {
+			fmt.Fprintf(b, "… and %d more\n", len(r.Missed)-i)
+			break
+		}
+		fmt.Fprintf(b, "%-10s %-23s in the record and not made here\n", clock(d.At), d.Rule)
+	}
+}
+
+// use says what a decision was made on and what came of it.
+func (d *Decision) use() string {
+	text := "in " + clock(deref(d.ETA))
+	if d.Size > 0 {
+		text = fmt.Sprintf("%.1f %% of %v", 100*d.Used.Of(d.Size), d.Size)
+		if d.ETA != nil {
+			text += ", " + clock(*d.ETA) + " left"
+		}
+	}
+	switch {
+	case d.Freed > 0:
+		text += fmt.Sprintf("; frees %v by the model (estimate)", d.Freed)
+	case d.Recorded != nil && d.Recorded.Freed > 0:
+		text += fmt.Sprintf("; freed %v", d.Recorded.Freed)
+	}
+	return text
+}
+
+func deref(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
+
+func (r *Result) sizes(b *strings.Builder) {
+	if len(r.Least) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nleast size of the limit %s with which it lives:\n", r.Limit.Name)
+	for _, l := range r.Least {
+		text := "none was found"
+		if l.Mem > 0 {
+			text = mem(l.Mem)
+			switch {
+			case l.Most > l.Mem:
+				text += " to " + mem(l.Most)
+			case l.Most == 0:
+				text += " or more, how much is not known"
+			}
+			if l.AtLeast {
+				text += " at least: the record ends with the job"
+			}
+		}
+		kind := "read"
+		if l.Estimate {
+			kind = "estimate"
+		}
+		fmt.Fprintf(b, "  %-16s %-9s %s\n", l.Way, kind, text)
+	}
+}
+
+// mem is a size as --mem takes it, and as people read it.
+func mem(b rss.Bytes) string { return fmt.Sprintf("%s (%v)", policy.MemArg(b), b) }
+
+// clock writes seconds: "1h2m3s", "12.5s".
+func clock(seconds float64) string {
+	d := time.Duration(math.Min(seconds, 1e9) * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

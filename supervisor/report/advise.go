@@ -1,0 +1,137 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// mostKinds is of how many kinds of run advice is given.
+const mostKinds = 5
+
+// Advise says what to ask for next, from one run or many: --mem first, then what
+// the loaders could do with less. Runs of one program with one script are of one
+// kind, whatever the script's own arguments; of several kinds the one that ran
+// last is told first. Each line has what it rests on, and there is none for
+// which the records have nothing.
+func Advise(runs []*record.Run) []Line {
+	kinds := kindsOf(runs)
+	var all []Line
+	for _, k := range kinds[:min(len(kinds), mostKinds)] {
+		lines := k.advise()
+		if len(kinds) > 1 {
+			for i := range lines {
+				lines[i].Why = "`" + command(k.words, 60) + "`: " + lines[i].Why
+			}
+		}
+		all = append(all, lines...)
+	}
+	return all
+}
+
+// kind is the runs of one program, by time.
+type kind struct {
+	words []string // of the command, as far as they are alike
+	jobs  []job
+}
+
+// job is the runs of one job, one for each task and node, or one run outside
+// Slurm.
+type job struct{ runs []*facts }
+
+// last is the run of the job that began last.
+func (j *job) last() *facts { return j.runs[len(j.runs)-1] }
+
+// kindsOf sorts runs, the kind that ran last first.
+func kindsOf(runs []*record.Run) []kind {
+	runs = distinct(runs) // a run's journal is no second run
+	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
+	var kinds []kind
+	for _, r := range runs {
+		words := kindWords(r.Meta.Command)
+		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.words, words) })
+		if i < 0 {
+			kinds = append(kinds, kind{words: words})
+			i = len(kinds) - 1
+		}
+		k := &kinds[i]
+		f := gather(r)
+		n := slices.IndexFunc(k.jobs, func(j job) bool { return jobName(j.runs[0].run) == jobName(r) })
+		if n < 0 {
+			k.jobs = append(k.jobs, job{})
+			n = len(k.jobs) - 1
+		}
+		k.jobs[n].runs = append(k.jobs[n].runs, f)
+	}
+	slices.SortStableFunc(kinds, func(a, b kind) int {
+		return cmp.Compare(b.newest().run.Meta.Start.UnixNano(), a.newest().run.Meta.Start.UnixNano())
+	})
+	return kinds
+}
+
+// newest is the run that began last.
+func (k *kind) newest() *facts {
+	newest := k.jobs[0].last()
+	for i := range k.jobs {
+		if f := k.jobs[i].last(); f.run.Meta.Start.After(newest.run.Meta.Start) {
+			newest = f
+		}
+	}
+	return newest
+}
+
+// scripts are the ends of names of programs that another program runs.
+var scripts = []string{".py", ".pyc", ".sh", ".bash", ".R", ".jl", ".pl", ".lua", ".m"}
+
+// kindWords is a command up to its script, or all of it.
+func kindWords(command []string) []string {
+	for i, word := range command {
+		if i > 0 && slices.Contains(scripts, filepath.Ext(word)) {
+			return command[:i+1]
+		}
+	}
+	return command
+}
+
+// jobName is what the runs of one job have in common and no others.
+func jobName(r *record.Run) string {
+	j := r.Meta.Job
+	if j == nil {
+		return r.Meta.ID
+	}
+	// A job that Slurm has requeued is another observation.
+	return fmt.Sprintf("%s %s %s %d", j.Cluster, j.ID, j.Step, j.Restarts)
+}
+
+// advise gives the lines for one kind.
+func (k *kind) advise() []Line {
+	var lines []Line
+	key, ok := k.key()
+	if !ok {
+		return append(lines, Line{Line: noMem, Why: "no limit on memory was found, so nothing can be said about --mem", Evidence: k.sources()})
+	}
+	m := k.mem(key)
+	lines = append(lines, m.line())
+	return append(lines, k.loaders(key)...)
+}
+
+// noMem stands in the place of a size that is not known.
+const noMem = "#SBATCH --mem=?"
+
+// sources names the runs, the last three where there are more.
+func (k *kind) sources() string {
+	var ids []string
+	for i := range k.jobs {
+		ids = append(ids, k.jobs[i].last().run.Meta.ID)
+	}
+	text := many(len(ids), "run")
+	if jobs := len(ids); jobs > 3 {
+		ids = ids[jobs-3:]
+		return text + ", the last " + strings.Join(ids, ", ")
+	}
+	return text + ": " + strings.Join(ids, ", ")
+}

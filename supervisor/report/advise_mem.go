@@ -1,0 +1,250 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// memAdvice is what the runs of one kind come to under one limit.
+type memAdvice struct {
+	kind    *kind
+	jobs    []observed // by time
+	top     *observed  // the one that needs most, as far as they tell
+	last    *observed
+	without int // jobs without that limit
+	peaks   scatter
+	found   bool // some job tells the whole of what it needs
+}
+
+// mem looks at all jobs of the kind under the limit.
+func (k *kind) mem(key limitKey) *memAdvice {
+	m := &memAdvice{kind: k}
+	var peaks []rss.Bytes
+	for i := range k.jobs {
+		o, ok := k.jobs[i].observe(key)
+		if !ok {
+			m.without++
+			continue
+		}
+		m.jobs = append(m.jobs, o)
+		if o.fate == fateWhole {
+			peaks = append(peaks, o.peak)
+		}
+	}
+	m.last = &m.jobs[len(m.jobs)-1]
+	for i := range m.jobs {
+		if m.outdone(i) {
+			continue
+		}
+		// Of two that need as much the one that tells less: nothing is promised.
+		if o := &m.jobs[i]; m.top == nil || cmp.Or(cmp.Compare(o.least(), m.top.least()), cmp.Compare(o.fate, m.top.fate)) > 0 {
+			m.top = o
+		}
+	}
+	if m.found = len(peaks) > 0; m.found {
+		m.peaks = scatterOf(peaks)
+	}
+	return m
+}
+
+// outdone says that a job which its limit ended was kept inside that limit by
+// actions later on.
+func (m *memAdvice) outdone(i int) bool {
+	o := &m.jobs[i]
+	return o.fate == fateDied && slices.ContainsFunc(m.jobs[i+1:], func(l observed) bool { return l.fate == fateCarried && l.size <= o.size })
+}
+
+// line is the line on --mem.
+//
+// One run is told as its exit event told it: one truth. Several that tell the
+// whole of what they need are told by how they differ. A run that a limit
+// ended, or that actions carried, and that used as much as any other, decides:
+// what is needed then is not known.
+func (m *memAdvice) line() Line {
+	l := Line{Evidence: m.evidence()}
+	switch {
+	case len(m.jobs) == 1 && m.top.runs == 1:
+		l.Mem, l.Why = m.single()
+	case m.top.fate == fateDied:
+		l.Mem = policy.NeatMem(m.top.least().Scale(guess))
+		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again is a guess", m.top.fill())
+	case m.carried() != nil:
+		o := m.carried()
+		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", o.fill())
+		if o.limit.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
+			l.Mem = max(o.size, m.top.least())
+		}
+	case !m.found:
+		l.Why = fmt.Sprintf("no run tells all that it needs: the most was %s, and %s", m.top.fill(), m.top.unseen())
+	default:
+		l.Mem, l.Why, l.Risk = m.several()
+	}
+	if l.Mem == 0 {
+		l.Line = noMem
+	} else {
+		l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem)
+	}
+	if text := m.growing(); text != "" {
+		l.Why += "; " + text
+	}
+	return l
+}
+
+// guess is by how much more than the limit that ended a job is advised, as
+// [policy.Advise] does.
+const guess = 1.5
+
+// single is what the exit event said, or what [policy.Advise] says where the
+// record has none.
+func (m *memAdvice) single() (rss.Bytes, string) {
+	o := m.top
+	if e := o.facts.exit; e != nil && e.AdviceWhy != "" {
+		why := e.AdviceWhy
+		if o.fate == fateOpen && e.Advice > 0 {
+			why += "; " + o.unseen()
+		}
+		return e.Advice, why
+	}
+	run := policy.Run{Binding: o.limit, Watched: o.facts.exit != nil, Stopped: o.fate == fateDied, Helped: o.facts.helped}
+	a := policy.Advise(run)
+	if o.facts.exit == nil && o.fate != fateDied {
+		return 0, fmt.Sprintf("the most was %s, and %s", o.fill(), o.unseen())
+	}
+	return a.Mem, a.Why
+}
+
+// carried is the job that actions carried at the greatest limit, where none that
+// tells the whole used as much as that.
+func (m *memAdvice) carried() *observed {
+	var most *observed
+	for i := range m.jobs {
+		o := &m.jobs[i]
+		if o.fate == fateCarried && (most == nil || o.size > most.size) {
+			most = o
+		}
+	}
+	if most == nil || m.found && m.peaks.most >= most.size {
+		return nil
+	}
+	return most
+}
+
+// several is what the runs that tell the whole come to.
+func (m *memAdvice) several() (rss.Bytes, string, *float64) {
+	s := &m.peaks
+	if s.n == 1 {
+		// One tells the whole, and others less: its own advice, and no less than
+		// what the others had.
+		a := policy.Advise(policy.Run{Binding: m.whole(), Watched: true})
+		mem := max(a.Mem, policy.NeatMem(m.top.least().Scale(1+leastMargin)))
+		return mem, a.Why + m.others(), nil
+	}
+	mem := policy.NeatMem(max(s.enough(), m.top.least().Scale(1+leastMargin)))
+	risk, greatest := s.risk(mem)
+	why := fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the next run exceeds the greatest with a chance of 1 in %d, and, if peaks go on to differ as these do, %s with a chance of %s",
+		s.n, s.most, used(m.last.limit), s.least, int(1/greatest+0.5), policy.MemArg(mem), chance(risk))
+	return mem, why + m.others(), &risk
+}
+
+// whole is the limit of the one job that tells the whole.
+func (m *memAdvice) whole() *event.Limit {
+	i := slices.IndexFunc(m.jobs, func(o observed) bool { return o.fate == fateWhole })
+	l := *m.jobs[i].limit
+	l.Used, l.Limit = m.jobs[i].peak, m.jobs[i].size
+	return &l
+}
+
+// others tells of jobs that do not tell the whole.
+func (m *memAdvice) others() string {
+	n := len(m.jobs) - m.peaks.n
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", many(n, "run"), m.top.least())
+}
+
+// growing says of the last run that tells something that it was growing still.
+func (m *memAdvice) growing() string {
+	o := m.last
+	i := o.facts.index(limitKey{o.limit.Name, o.limit.Accounting})
+	if i < 0 || o.fate == fateDied || o.fate == fateCarried {
+		return ""
+	}
+	g, ok := o.facts.limits[i].used.growth()
+	switch {
+	case !ok || !g.still:
+		return ""
+	case g.slowing:
+		return fmt.Sprintf("it was growing still, by %v in the last %s, slower and slower: a longer run may need some %v more", g.rise(), span(g.third), g.rest())
+	case 3*g.third < hourly:
+		return fmt.Sprintf("it was growing still, by %v in the last %s: a longer run needs more, and this one was too short to say how much", g.rise(), span(g.third))
+	}
+	return fmt.Sprintf("it was growing still, by %v an hour: a run that is longer by an hour needs so much more", g.perHour())
+}
+
+// hourly is the least length of a run of which a growth by the hour is told.
+const hourly = 10 * time.Minute
+
+// fill is "2.92 GiB of 2.93 GiB (99 %)", with what it is.
+func (o *observed) fill() string {
+	return fmt.Sprintf("%s, %s", fill(o.limit.Name, o.peak, o.size), used(o.limit))
+}
+
+// unseen says why a job's peak is only the least that it needs.
+func (o *observed) unseen() string {
+	e := o.facts.exit
+	switch {
+	case o.facts.run.Live:
+		return "it is still going on"
+	case e == nil:
+		return "the record ends before the run did"
+	case e.Verdict == event.VerdictUnwatched:
+		return "the watcher was not there for all of the run"
+	case e.Signal != nil:
+		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"
+	case e.Code != nil && *e.Code != 0:
+		return fmt.Sprintf("it ended with exit status %d, so what it would have needed later is not known", *e.Code)
+	}
+	return "it was not seen to its end"
+}
+
+// evidence is where the figures were read.
+func (m *memAdvice) evidence() string {
+	text := m.kind.sources()
+	l := m.last.limit
+	parts := []string{text, fmt.Sprintf("limit %s: %s", l.Name, against(l))}
+	if o := m.top; len(m.jobs) == 1 {
+		if i := o.facts.index(limitKey{l.Name, l.Accounting}); i >= 0 {
+			parts = append(parts, "highest "+moment(o.facts.limits[i].at))
+		}
+	}
+	if m.without > 0 {
+		parts = append(parts, many(m.without, "run")+" without that limit left out")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// moment is a time of a run in a sentence.
+func moment(at time.Duration) string {
+	if at < time.Second {
+		return "at the start"
+	}
+	return span(at) + " after the start"
+}
+
+// chance writes a share as people bet: "1 in 40".
+func chance(p float64) string {
+	n := int(1/p + 0.5)
+	for step := 1; ; step *= 10 {
+		if n/step < 20 {
+			return fmt.Sprintf("1 in %d", n/step*step)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// Build makes the report of one job, of the runs of its tasks and nodes, or of
+// one run outside Slurm. Each run is read once. said is what Slurm says, nil
+// where it was not asked; times in sentences are in the zone of now.
+func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
+	rep := &Report{V: Version, Cause: event.CauseUnknown, Certainty: Inferred, Slurm: said}
+	runs = distinct(runs)
+	if len(runs) == 0 {
+		rep.nothing(now)
+		return rep
+	}
+	last := restarts(runs)
+	looks, found := make([]*look, len(runs)), make([]finding, len(runs))
+	asked := make([]*inquest, len(runs))
+	settled := false
+	for i, r := range runs {
+		looks[i] = observe(r)
+		asked[i] = &inquest{look: looks[i], zone: now.Location(), now: now}
+		found[i] = asked[i].diagnose()
+		if said != nil && concerns(said, looks[i], last) {
+			asked[i].hear(said)
+			settled = settled || said.cause(asked[i].step) == found[i].cause
+		}
+	}
+	for i, q := range asked {
+		if q.said != nil {
+			q.settled = settled
+			found[i] = q.diagnose()
+		}
+		q.forecast.finish(q.end, found[i].limit)
+		rep.addRun(q.look, &found[i])
+	}
+	if j := runs[0].Meta.Job; j != nil {
+		rep.Job = j.ID
+	}
+	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
+	rep.conclude(looks, found, last, now)
+	rep.Peaks = mergePeaks(looks)
+	rep.Roles = mergeRoles(looks)
+	rep.Actions, rep.Budget = mergeDeeds(looks)
+	rep.Forecast = total(looks)
+	rep.Notes = notes(looks, now.Location())
+	rep.Advice = Advise(runs)
+	if rep.Advice == nil {
+		rep.Advice = []Line{}
+	}
+	return rep
+}
+
+// distinct takes out what was read twice, from a full record and a journal, and
+// puts the rest in order of node, step and task.
+func distinct(runs []*record.Run) []*record.Run {
+	byID := map[string]*record.Run{}
+	var out []*record.Run
+	for _, r := range runs {
+		if r == nil {
+			continue
+		}
+		if old := byID[r.Meta.ID]; old != nil && r.Meta.ID != "" {
+			if old.JournalOnly && !r.JournalOnly {
+				out[slices.Index(out, old)], byID[r.Meta.ID] = r, r
+			}
+			continue
+		}
+		byID[r.Meta.ID] = r
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b *record.Run) int {
+		if c := strings.Compare(a.Meta.Node, b.Meta.Node); c != 0 {
+			return c
+		}
+		if d := task(a) - task(b); d != 0 {
+			return d
+		}
+		return a.Meta.Start.Compare(b.Meta.Start)
+	})
+	return out
+}
+
+func task(r *record.Run) int {
+	if r.Meta.Job == nil {
+		return 0
+	}
+	return r.Meta.Job.Task
+}
+
+// restarts is how often the job had been requeued when its last runs started.
+func restarts(runs []*record.Run) (n int) {
+	for _, r := range runs {
+		if r.Meta.Job != nil {
+			n = max(n, r.Meta.Job.Restarts)
+		}
+	}
+	return n
+}
+
+// concerns says that Slurm's word is about this run: of a job that was requeued
+// Slurm tells the last time it ran.
+func concerns(said *SlurmSays, k *look, last int) bool {
+	j := k.run.Meta.Job
+	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.wall(k.end).Before(said.Start))
+}
+
+// nothing is a report without a record.
+func (rep *Report) nothing(now time.Time) {
+	rep.Evidence, rep.Advice = []string{}, []Line{}
+	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
+	rep.Verdict = "there is no record of it"
+	if said := rep.Slurm; said != nil {
+		rep.Verdict += ": " + said.sentence(nil)
+		rep.Start, rep.End = said.Start, said.End
+		if cause := said.cause(nil); cause != "" {
+			rep.Cause, rep.Certainty = cause, Slurm
+		}
+	}
+}
+
+// addRun puts one run with its limits into the report.
+func (rep *Report) addRun(k *look, f *finding) {
+	m := &k.run.Meta
+	r := Run{
+		ID: m.ID, Node: m.Node, Command: m.Command, Start: m.Start, End: k.wall(k.end), Cause: f.cause,
+		Samples: k.samples, Decisions: k.decisions, Sources: k.run.Sources,
+		JournalOnly: k.run.JournalOnly, Live: k.run.Live, Damage: k.run.Damage,
+	}
+	if m.Job != nil {
+		r.Step, r.Task = m.Job.Step, m.Job.Task
+	}
+	if k.exit != nil {
+		r.Code, r.Signal = k.exit.Code, k.exit.Signal
+		if worse(k.exit.Verdict, rep.Outcome) {
+			rep.Outcome = k.exit.Verdict
+		}
+	}
+	rep.Runs = append(rep.Runs, r)
+	if rep.Start.IsZero() || r.Start.Before(rep.Start) {
+		rep.Start = r.Start
+	}
+	if r.End.After(rep.End) {
+		rep.End = r.End
+	}
+	rep.Duration = rep.End.Sub(rep.Start).Seconds()
+	for i := range k.limits {
+		l := &k.limits[i]
+		if !l.seen {
+			continue
+		}
+		e := Limit{Run: m.ID, Limit: *l.Limit, At: k.wall(l.maxAt), Last: l.last.Used, Spark: l.spark.stretches(k.end)}
+		e.Used, e.UsedMax, e.Charged, e.WorkingSet, e.Limit.Limit = l.max.Used, l.max.UsedMax, l.max.Charged, l.max.WorkingSet, l.max.Size
+		e.ETA, e.Binding = nil, l.last.Binding
+		if l.last.ETA >= 0 && k.run.Live {
+			eta := l.last.ETA
+			e.ETA = &eta
+		}
+		rep.Limits = append(rep.Limits, e)
+	}
+}

@@ -1,0 +1,267 @@
+package report
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+const minutes = 10 * time.Minute // the length of scenes
+
+func kills(n uint64) []event.KernelKills {
+	return []event.KernelKills{{Level: limitJob.Level + "/step_batch/task_0", Scope: event.ScopeCgroup, Kills: n, Leaf: true}}
+}
+
+func ofSlurm(state, code, stepState, by, stepCode string) *SlurmSays {
+	s := &SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: "3072000K", TimeLimit: "00:10:00", Start: noon, End: noon.Add(minutes + time.Second)}
+	if stepState != "" {
+		s.Steps = []StepSays{{ID: "12.batch", State: stepState, By: by, ExitCode: stepCode}}
+	}
+	return s
+}
+
+// dying is a way in which a run ends, and what a report must say of it. Slurm's
+// words are those that were seen of such an end (package slurm has them whole).
+type dying struct {
+	name      string
+	scene     scene
+	cause     event.Cause
+	certainty Certainty
+	text      []string // what the sentence has
+	said      *SlurmSays
+	// with Slurm's word; the same as above where they are empty
+	saidCause     event.Cause
+	saidCertainty Certainty
+	saidText      []string
+}
+
+var deaths = []dying{
+	{
+		name: "ended",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.7),
+			events: []record.Entry{exits(minutes, "", 0)}},
+		cause: event.CauseEnded, certainty: Seen, text: []string{"ended with exit status 0 after 10 min", "its fullest limit, cgroup, was at 2.05 GiB of 2.93 GiB (70 %)"},
+		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+	},
+	{
+		name: "crash",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{exits(minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: Seen, text: []string{"failed by itself: exit status 1", "no limit was near", "(60 %)"},
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "crash by a signal, which sacct calls cancelled",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{exits(minutes, "SIGSEGV", 0)}},
+		cause: event.CauseCrash, certainty: Seen, text: []string{"failed by itself: SIGSEGV"},
+		said: ofSlurm("FAILED", "0:11", "CANCELLED", "", "0:11"),
+	},
+	{
+		name: "stopped",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.98), events: []record.Entry{
+			{At: minutes - time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "98%:stop", Limit: event.LimitCgroup, Action: event.ActionStop, Used: mem.Scale(0.98), LimitSize: mem}},
+			{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Verdict: event.VerdictStopped}},
+		}},
+		cause: event.CauseStopped, certainty: Seen, text: []string{"stopped by rsswarden's rule 98%:stop", "cgroup was at 2.87 GiB of 2.93 GiB"},
+	},
+	{
+		name: "kernel, the command",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.997),
+			events: []record.Entry{exits(minutes+400*time.Millisecond, "SIGKILL", 0, kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: Seen,
+		text:     []string{"killed by the kernel: cgroup /…/job_12 (the job's limit, 3000M) was full", "could not be reclaimed at 12:10:00, 0.4 s before"},
+		said:     ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+		saidText: []string{"the job's --mem, 3000M"},
+	},
+	{
+		name: "kernel, a worker, seconds before the trainer gave up",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem},
+			used: func(at time.Duration) []rss.Bytes {
+				if at > minutes-5*time.Second {
+					return []rss.Bytes{mem / 3}
+				}
+				return []rss.Bytes{mem.Scale(0.99)}
+			},
+			events: []record.Entry{exits(minutes, "", 1, kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: Seen, text: []string{"OOM killer ended one of its processes", "was full", "ended with exit status 1"},
+	},
+	{
+		name: "kernel, faster than samples",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.61),
+			events: []record.Entry{exits(minutes+300*time.Millisecond, "SIGKILL", 0, kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: Seen, text: []string{"killed by the kernel", "(61 %)", "faster than it was sampled"},
+	},
+	{
+		name: "kernel, watcher and all: memory.oom.group",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.99),
+			events: []record.Entry{}},
+		cause: event.CauseKernelOOM, certainty: Inferred, text: []string{"most likely killed by the kernel", "was full", "the watcher was killed as well"},
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCertainty: Slurm, saidText: []string{"Slurm says step 12.batch OUT_OF_MEMORY"},
+	},
+	{
+		name: "kernel, others above the job",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.5),
+			events: []record.Entry{exits(minutes, "", 0, event.KernelKills{Level: "/sys/fs/cgroup/memory/slurm", Scope: event.ScopeCgroup, Kills: 3})}},
+		cause: event.CauseEnded, certainty: Seen,
+	},
+	{
+		name: "kernel, a job that ended well all the same",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.99),
+			events: []record.Entry{exits(minutes, "", 0, kills(2)...)}},
+		cause: event.CauseKernelOOM, certainty: Seen, text: []string{"ended 2 of its processes", "ended with exit status 0, but Slurm calls a job with such a kill OUT_OF_MEMORY"},
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+	},
+	{
+		name: "node memory",
+		scene: scene{job: inJob(), limits: []event.Limit{limitNode}, length: minutes, sizes: []rss.Bytes{64 * rss.GiB}, used: rising(minutes, 64*rss.GiB, 0.2, 0.985),
+			events: []record.Entry{exits(minutes, "SIGKILL", 0)}},
+		cause: event.CauseNodeOOM, certainty: Inferred, text: []string{"the node had no memory left", "MemTotal less MemAvailable"},
+	},
+	{
+		name: "node memory, a kill was counted",
+		scene: scene{job: inJob(), limits: []event.Limit{limitNode, limitJob}, length: minutes, sizes: []rss.Bytes{64 * rss.GiB, mem},
+			used:   standing([]rss.Bytes{64 * rss.GiB, mem}, 0.99, 0.5),
+			events: []record.Entry{exits(minutes, "SIGKILL", 0, kills(1)...)}},
+		cause: event.CauseNodeOOM, certainty: Seen, text: []string{"killed by the kernel: the node had no memory left"},
+	},
+	{
+		name: "OverMemoryKill",
+		scene: scene{job: inJob(), limits: []event.Limit{limitStepd}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 2.12),
+			events: []record.Entry{}},
+		cause: event.CauseOverKill, certainty: Inferred,
+		text: []string{"most likely killed by slurmstepd (OverMemoryKill): the sum of RSS of step 12.batch was 6.21 GiB of 2.93 GiB", "counting shared pages once for each process"},
+		said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"), saidCertainty: Slurm, saidText: []string{"killed by slurmstepd"},
+	},
+	{
+		name: "OverMemoryKill, faster than samples",
+		scene: scene{job: inJob(), limits: []event.Limit{limitStepd}, length: minutes, sizes: []rss.Bytes{mem},
+			used: func(at time.Duration) []rss.Bytes {
+				return []rss.Bytes{mem.Scale(max(0.2, 0.8-0.4*(minutes-at).Seconds()))}
+			},
+			events: []record.Entry{}},
+		cause: event.CauseOverKill, certainty: Inferred, text: []string{"killed by slurmstepd", "at which it was full soon after"},
+		said: &SlurmSays{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"}, saidCertainty: Slurm,
+	},
+	{
+		name:  "OverMemoryKill that the record does not show",
+		scene: scene{job: inJob(), limits: []event.Limit{limitStepd}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.3), events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: Inferred, text: []string{"breaks off at 12:10:00 without a word"},
+		said: &SlurmSays{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []StepSays{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 2 * mem}}},
+
+		saidCause: event.CauseOverKill, saidCertainty: Slurm, saidText: []string{"Slurm saw 5.86 GiB (MaxRSS) where 3000M was asked for"},
+	},
+	{
+		name: "time limit",
+		scene: scene{job: ending(minutes - 5*time.Second), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{signalled(minutes-4*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
+		cause: event.CauseTimeLimit, certainty: Seen, text: []string{"at the job's time limit: SIGTERM reached it at 12:09:56", "the job's end was 12:09:55", "ended with SIGTERM, 4.0 s later"},
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "time limit, KillWait over",
+		scene: scene{job: ending(minutes - 31*time.Second), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.97),
+			events: []record.Entry{signalled(minutes-30*time.Second, "SIGTERM")}},
+		cause: event.CauseTimeLimit, certainty: Inferred, text: []string{"the record breaks off 30 s later, as SIGKILL"},
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:9"), saidCertainty: Slurm,
+	},
+	{
+		name: "time limit, behind a batch script",
+		scene: scene{job: ending(minutes - 30*time.Second), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{}},
+		cause: event.CauseTimeLimit, certainty: Inferred, text: []string{"no SIGTERM came here before"},
+	},
+	{
+		name: "time limit that a limit event told",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{
+				{At: 3 * time.Second, Name: event.NameLimit, Value: &event.Found{Limit: event.Limit{Name: event.LimitTime, ETA: eta(minutes - 8*time.Second)}}},
+				signalled(minutes-5*time.Second, "SIGTERM"), exits(minutes, "SIGKILL", 0),
+			}},
+		cause: event.CauseTimeLimit, certainty: Seen, text: []string{"the job's end was 12:09:55"},
+	},
+	{
+		name: "cancelled",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "", 143)}},
+		cause: event.CauseCancelled, certainty: Seen, text: []string{"cancelled: SIGTERM reached it at 12:09:58 from slurmstepd (process 600), 50 min"},
+		said: ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "cancelled or time limit, only Slurm knows",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
+		cause: event.CauseCancelled, certainty: Inferred, text: []string{"cancelled, or ended at its time limit"},
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"), saidCause: event.CauseTimeLimit, saidCertainty: Slurm, saidText: []string{"time limit of 00:10:00"},
+	},
+	{
+		name: "asked to end outside Slurm",
+		scene: scene{limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{signalled(minutes-time.Second, "SIGINT"), exits(minutes, "SIGINT", 0)}},
+		cause: event.CauseCancelled, certainty: Seen, text: []string{"asked to end: SIGINT"},
+	},
+	{
+		name: "maps",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			maps: func(at time.Duration) int { return int(65530 * at / minutes) }, events: []record.Entry{exits(minutes+time.Second, "", 1)}},
+		cause: event.CauseMaps, certainty: Inferred, text: []string{"had 65,530 of the 65,530 that vm.max_map_count allows"},
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "descriptors",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob, limitFD}, length: minutes, sizes: []rss.Bytes{mem, 1024},
+			used: standing([]rss.Bytes{mem, 1024}, 0.5, 0.99), events: []record.Entry{exits(minutes, "", 1)}},
+		cause: event.CauseFDs, certainty: Inferred, text: []string{"out of descriptors", "1,013 of the 1,024 that RLIMIT_NOFILE allows"},
+	},
+	{
+		name: "shm",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob, limitSHM}, length: minutes, sizes: []rss.Bytes{mem, 64 * rss.MiB},
+			used: standing([]rss.Bytes{mem, 64 * rss.MiB}, 0.5, 1), events: []record.Entry{exits(minutes, "SIGBUS", 0)}},
+		cause: event.CauseSHM, certainty: Inferred, text: []string{"/dev/shm was full: 64.0 MiB of 64.0 MiB", "SIGBUS"},
+	},
+	{
+		name: "shm, a worker",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob, limitSHM}, length: minutes, sizes: []rss.Bytes{mem, 64 * rss.MiB},
+			used: standing([]rss.Bytes{mem, 64 * rss.MiB}, 0.5, 0.995), events: []record.Entry{exits(minutes, "", 1)}},
+		cause: event.CauseSHM, certainty: Inferred, text: []string{"/dev/shm was full"},
+	},
+	{
+		name: "killed by somebody",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{exits(minutes, "", 137)}},
+		cause: event.CauseKilled, certainty: Seen, text: []string{"somebody's SIGKILL", "exit status 137, with which a shell tells of signal 9", "no limit was near"},
+	},
+	{
+		name:  "node lost",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6), events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: Inferred, text: []string{"killed at once", "or rsswarden's watcher alone, or the node failed", "no limit was near"},
+		said: ofSlurm("NODE_FAIL", "0:0", "", "", ""), saidCause: event.CauseNodeLost, saidCertainty: Slurm, saidText: []string{"the node failed: Slurm says NODE_FAIL", "breaks off at 12:10:00"},
+	},
+	{
+		name:  "the record breaks off, Slurm knows a good end",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6), events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: Inferred,
+		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"), saidCause: event.CauseEnded, saidCertainty: Slurm, saidText: []string{"ended well as Slurm knows it"},
+	},
+	{
+		name:  "running",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6), live: true},
+		cause: event.CauseRunning, certainty: Seen, text: []string{"still running 1 h 00 min after its start", "(60 %)", "50 min 00 s ago"},
+	},
+	{
+		name: "detached",
+		scene: scene{limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "detached"}}}},
+		cause: event.CauseDetached, certainty: Seen, text: []string{"the watch ended", "runs on"},
+	},
+	{
+		name: "Slurm and the record do not agree",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.5),
+			events: []record.Entry{exits(minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: Seen,
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCause: event.CauseKernelOOM, saidCertainty: Slurm,
+		saidText: []string{"OOM killer ended a process of the step: Slurm says step 12.batch OUT_OF_MEMORY", "the record alone would say: the command failed by itself: exit status 1"},
+	},
+}

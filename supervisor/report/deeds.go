@@ -1,0 +1,126 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// deeds is what the rules of one run did. The zero value is ready.
+type deeds struct {
+	kinds map[event.Action]*Action
+	// open are decisions whose outcome has not come yet.
+	open    map[uint64]event.Action
+	budget  Budget
+	last    *event.Decision
+	lastAt  time.Time
+	outcome *event.Outcome // of last
+}
+
+func (d *deeds) decided(at time.Time, v *event.Decision) {
+	if d.kinds == nil {
+		d.kinds, d.open = map[event.Action]*Action{}, map[uint64]event.Action{}
+	}
+	a := d.kinds[v.Action]
+	if a == nil {
+		a = &Action{Action: v.Action, FirstAt: at}
+		d.kinds[v.Action] = a
+	}
+	a.Fired++
+	a.LastAt = at
+	a.PeakUsed = max(a.PeakUsed, v.Used)
+	d.open[v.ID] = v.Action
+	if v.Action != event.ActionWarn {
+		d.last, d.lastAt, d.outcome = v, at, nil
+	}
+}
+
+func (d *deeds) came(v *event.Outcome) {
+	kind, ok := d.open[v.Decision]
+	if !ok {
+		return
+	}
+	delete(d.open, v.Decision)
+	if d.last != nil && d.last.ID == v.Decision {
+		d.outcome = v
+	}
+	a := d.kinds[kind]
+	a.Paused += v.Paused
+	if v.OK {
+		a.Worked++
+		a.Freed += v.Freed
+		return
+	}
+	if a.Reasons == nil {
+		a.Reasons = map[event.Reason]int{}
+	}
+	a.Reasons[v.Reason]++
+}
+
+// said takes in trims that workers made by themselves: those that a rule asked
+// for are in its outcome.
+func (d *deeds) said(v *event.LoaderSaid) {
+	if v.What != event.LoaderTrimmed || v.Count == 0 {
+		return
+	}
+	d.budget.Times += v.Count
+	d.budget.Freed += v.Freed
+}
+
+// mergeDeeds adds up what was done in all runs, from mild to hard.
+func mergeDeeds(looks []*look) ([]Action, *Budget) {
+	all := map[event.Action]*Action{}
+	var budget Budget
+	for _, k := range looks {
+		budget.Times, budget.Freed = budget.Times+k.deeds.budget.Times, budget.Freed+k.deeds.budget.Freed
+		for kind, a := range k.deeds.kinds {
+			sum := all[kind]
+			if sum == nil {
+				sum = &Action{Action: kind, FirstAt: a.FirstAt}
+				all[kind] = sum
+			}
+			sum.add(a)
+		}
+	}
+	out := make([]Action, 0, len(all))
+	for _, a := range all {
+		out = append(out, *a)
+	}
+	slices.SortFunc(out, func(a, b Action) int {
+		return slices.Index(event.Actions, a.Action) - slices.Index(event.Actions, b.Action)
+	})
+	if budget.Times == 0 {
+		return out, nil
+	}
+	return out, &budget
+}
+
+func (a *Action) add(b *Action) {
+	a.Fired, a.Worked, a.Freed, a.Paused = a.Fired+b.Fired, a.Worked+b.Worked, a.Freed+b.Freed, a.Paused+b.Paused
+	a.PeakUsed = max(a.PeakUsed, b.PeakUsed)
+	if b.FirstAt.Before(a.FirstAt) {
+		a.FirstAt = b.FirstAt
+	}
+	if b.LastAt.After(a.LastAt) {
+		a.LastAt = b.LastAt
+	}
+	for why, n := range b.Reasons {
+		if a.Reasons == nil {
+			a.Reasons = map[event.Reason]int{}
+		}
+		a.Reasons[why] += n
+	}
+}
+
+// freed is what all actions and the workers' own trims gave back.
+func freed(actions []Action, b *Budget) (sum rss.Bytes) {
+	for i := range actions {
+		sum += actions[i].Freed
+	}
+	if b != nil {
+		sum += b.Freed
+	}
+	return sum
+}

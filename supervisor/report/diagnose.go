@@ -1,0 +1,250 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// finding is why one run ended.
+type finding struct {
+	cause     event.Cause
+	certainty Certainty
+	text      string // one sentence, without a full stop
+	evidence  []string
+	limit     int // the limit that ended it, index in Run.Limits, -1 for none
+}
+
+// inquest looks for why one run ended. What the record has comes first, Slurm's
+// word second: Slurm names the state that it put the job into, which tells who
+// acted and not always why.
+type inquest struct {
+	*look
+	said *SlurmSays // nil where it does not speak of this run
+	step *StepSays  // what it says of the run's own step
+	// settled says that the record of a run of the job, on whatever node, shows
+	// the cause that Slurm names: the others ended of something else then.
+	settled bool
+	zone    *time.Location
+	now     time.Time
+}
+
+const (
+	// nearFull is the share of a memory limit from which on a SIGKILL is laid to
+	// it: between the last sample and a kill it only grew.
+	nearFull = 0.9
+	// outOf is the share of a count from which on a failure is laid to it, full
+	// that of /dev/shm where no SIGBUS speaks for it too.
+	outOf = 0.9
+	full  = 0.98
+	// mayBe is the share from which on a sentence says that a limit may have had
+	// to do with it.
+	mayBe = 0.95
+	// termToKill is how long after a SIGTERM an end is laid to it: KillWait of
+	// slurm.conf, which is 30 s where nobody changed it, and some more.
+	termToKill = 3 * time.Minute
+	// endSlack is how much earlier than the job's end Slurm's SIGTERM may come:
+	// times in slurmctld are whole seconds.
+	endSlack = 5 * time.Second
+)
+
+// hear takes in what Slurm says of the run.
+func (q *inquest) hear(said *SlurmSays) {
+	q.said = said
+	if j := q.run.Meta.Job; j != nil && j.Step != "" {
+		q.step = said.step(j.ID, j.Step)
+	}
+}
+
+// diagnose finds the cause.
+func (q *inquest) diagnose() finding {
+	var f finding
+	switch {
+	case q.run.Live:
+		f = q.running()
+	case q.exit == nil:
+		f = q.brokenOff()
+	case q.exit.By == "detached":
+		f = q.detached()
+	case q.exit.By == "rsswarden":
+		f = q.stopped()
+	default:
+		f = q.ended()
+	}
+	if q.said != nil && f.cause != event.CauseRunning && f.cause != event.CauseDetached {
+		f = q.heed(f)
+	}
+	f.evidence = q.evidence(&f)
+	return f
+}
+
+// ended finds out why the command ended, with the watcher there to see it.
+func (q *inquest) ended() finding {
+	d := q.death()
+	signal, told := q.told()
+	shm, _ := q.fullest(event.LimitSHM)
+	maps, fds := q.maps.fullest(q.end), q.fds.fullest(q.end)
+	switch {
+	case q.kernelKills() > 0:
+		return q.byKernel(d)
+	case d.ok():
+		return q.fine()
+	case told:
+		return q.onSignal(signal, d)
+	case d.by("SIGBUS", 7) && shm.ratio >= nearFull:
+		return q.noSHM(shm, d)
+	case d.by("SIGKILL", 9):
+		return q.bySIGKILL(d)
+	case d.by("SIGTERM", 15):
+		return q.bySIGTERM(d)
+	case maps.near():
+		return q.outOf(event.CauseMaps, maps, d)
+	case fds.near():
+		return q.outOf(event.CauseFDs, fds, d)
+	case shm.ratio >= full:
+		return q.noSHM(shm, d)
+	}
+	return q.crash(d)
+}
+
+// brokenOff finds out why a record has no end: SIGKILL took the watcher too, as
+// slurmstepd's OverMemoryKill, a cgroup with memory.oom.group and the end of
+// KillWait do, or the node is gone.
+func (q *inquest) brokenOff() finding {
+	if signal, told := q.told(); told {
+		return q.onSignal(signal, death{})
+	}
+	if f, ok := q.byMemory(death{}); ok {
+		return f
+	}
+	if q.timeUp() || q.timeUpAfter() {
+		return q.timeLimit(death{})
+	}
+	return q.withoutAWord()
+}
+
+// bySIGKILL finds out whose SIGKILL it was.
+func (q *inquest) bySIGKILL(d death) finding {
+	if f, ok := q.byMemory(d); ok {
+		return f
+	}
+	if q.timeUp() {
+		return q.timeLimit(d)
+	}
+	return q.killed(d)
+}
+
+// byMemory lays a SIGKILL to the memory limit that was nearest, where one was
+// near.
+func (q *inquest) byMemory(d death) (finding, bool) {
+	b, ok := q.fullest(event.LimitSlurm, event.LimitCgroup, event.LimitNode)
+	if !ok || !b.near() {
+		return finding{}, false
+	}
+	switch b.Name {
+	case event.LimitSlurm:
+		return q.overMemory(b, d), true
+	case event.LimitNode:
+		return q.nodeMemory(b, d), true
+	}
+	return q.cgroupFull(b, d), true
+}
+
+// kernelKills counts what the kernel's OOM killer ended of this run: a level
+// above the job is others' too.
+func (q *inquest) kernelKills() (n uint64) {
+	for _, k := range q.exit.Kernel {
+		if k.Leaf || k.Scope != event.ScopeCgroup {
+			n = max(n, k.Kills)
+		}
+	}
+	return n
+}
+
+// endings are the signals that ask for an end.
+var endings = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"}
+
+// told returns the first signal of those that asked for the end, where one did
+// shortly before: Slurm sends SIGTERM, twice to some, and after KillWait SIGKILL.
+func (q *inquest) told() (lookSignal, bool) {
+	i := slices.IndexFunc(q.signals, func(s lookSignal) bool {
+		return slices.Contains(endings, s.Signal.Signal) && q.end-s.at <= termToKill
+	})
+	if i < 0 {
+		return lookSignal{}, false
+	}
+	return q.signals[i], true
+}
+
+// timeUp says that the run went on until the job's end and no longer than Slurm
+// lets it.
+func (q *inquest) timeUp() bool {
+	return !q.jobEnd.IsZero() && !q.wall(q.end).Before(q.jobEnd.Add(-endSlack))
+}
+
+// journalSilence is the share of a run for which a journal may have nothing to
+// tell while nothing moves, and leastSilence the time.
+const (
+	journalSilence = 0.11
+	leastSilence   = 33 * time.Second
+)
+
+// timeUpAfter says that the job's end came while the journal of a run that broke
+// off had nothing to tell.
+func (q *inquest) timeUpAfter() bool {
+	if !q.run.JournalOnly || q.jobEnd.IsZero() {
+		return false
+	}
+	silence := max(leastSilence, time.Duration(float64(q.end)*journalSilence))
+	return !q.wall(q.end).Add(silence).Before(q.jobEnd)
+}
+
+// brink is how near a limit was at the end of a run.
+type brink struct {
+	*event.Limit
+	i     int
+	size  uint64 // as it was then
+	used  uint64
+	at    time.Duration
+	ratio float64
+	// rate is by how many bytes a second it grew between the last two readings,
+	// where at that rate the limit was reached by the end; else 0.
+	rate float64
+}
+
+// near says that a SIGKILL may be laid to it.
+func (b *brink) near() bool { return b.ratio >= nearFull || b.rate > 0 && b.ratio >= 0.5 }
+
+// fullest returns the limit of these names that was nearest at the end, all of
+// them that kill or refuse if none is named.
+func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
+	for i := range q.limits {
+		l := &q.limits[i]
+		if !l.seen || len(names) > 0 && !slices.Contains(names, l.Name) ||
+			len(names) == 0 && (l.Name == event.LimitThrottle || l.Name == event.LimitTime || l.Name == event.LimitUser) {
+			continue
+		}
+		r, at, found := l.tail.fullest(q.end)
+		if !found || r.Size == 0 {
+			continue
+		}
+		b := brink{Limit: l.Limit, i: i, size: uint64(r.Size), used: uint64(r.Used), at: at, ratio: r.Ratio()}
+		if rate, reached := l.tail.reach(q.end); reached && b.ratio < 1 {
+			b.rate = rate
+		}
+		if !ok || b.reach() > best.reach() {
+			best, ok = b, true
+		}
+	}
+	return best, ok
+}
+
+// reach orders limits by how near they were: what grew into its limit before
+// what merely stood high.
+func (b *brink) reach() float64 {
+	if b.rate > 0 && b.ratio >= 0.5 {
+		return max(b.ratio, 1)
+	}
+	return b.ratio
+}

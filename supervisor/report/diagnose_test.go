@@ -1,0 +1,76 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+func ending(after time.Duration) *record.Job {
+	j := inJob()
+	j.End = noon.Add(after)
+	return j
+}
+
+func eta(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
+}
+
+func TestDiagnose(t *testing.T) {
+	now := noon.Add(time.Hour)
+	for _, test := range deaths {
+		for _, kind := range []string{"record", "journal"} {
+			t.Run(test.name+"/"+kind, func(t *testing.T) {
+				r := test.scene.run()
+				if kind == "journal" {
+					r = asJournal(t, r)
+				}
+				rep := Build([]*record.Run{r}, nil, now)
+				check(t, rep, test.cause, test.certainty, test.text, kind)
+				if test.said == nil {
+					return
+				}
+				cause, certainty, text := test.saidCause, test.saidCertainty, test.saidText
+				if cause == "" {
+					cause = test.cause
+				}
+				if certainty == "" {
+					certainty = test.certainty
+				}
+				rep = Build([]*record.Run{r}, test.said, now)
+				check(t, rep, cause, certainty, text, kind)
+				if !slices.ContainsFunc(rep.Evidence, func(s string) bool { return strings.HasPrefix(s, "Slurm (") }) {
+					t.Errorf("Slurm's word is not in the evidence: %q", rep.Evidence)
+				}
+			})
+		}
+	}
+	for _, c := range event.Causes {
+		if !slices.ContainsFunc(deaths, func(d dying) bool {
+			return d.cause == c || d.saidCause == c
+		}) {
+			t.Errorf("no test dies of %q", c)
+		}
+	}
+}
+
+func check(t *testing.T, rep *Report, cause event.Cause, certainty Certainty, text []string, kind string) {
+	t.Helper()
+	if rep.Cause != cause || rep.Certainty != certainty {
+		t.Errorf("cause %q (%s), want %q (%s): %s", rep.Cause, rep.Certainty, cause, certainty, rep.Verdict)
+	}
+	for _, s := range text {
+		// The journal may lack the seconds before the end.
+		if !strings.Contains(rep.Verdict, s) {
+			t.Errorf("%s: the verdict does not say %q:\n%s", kind, s, rep.Verdict)
+		}
+	}
+	if strings.Contains(rep.Verdict, "\n") || strings.HasSuffix(rep.Verdict, ".") || len(rep.Evidence) == 0 {
+		t.Errorf("verdict %q, evidence %q", rep.Verdict, rep.Evidence)
+	}
+}

@@ -1,0 +1,215 @@
+package report
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// look is what one pass over a run gathers. A record may hold millions of
+// samples: whatever a report says of a run is taken in here, sample by sample.
+type look struct {
+	run  *record.Run
+	exit *event.Exit
+	// exitAt is when the exit event was written, end the last moment that the
+	// record knows of.
+	exitAt, end time.Duration
+	samples     int
+
+	limits    []lookLimit // by index in run.Limits
+	maps, fds lookCount
+	peaks     [accountings]lookPeak
+	roles     []*roleLook
+	inner     int // the limit that is the innermost cgroup, -1 for none
+	forecast  forecasts
+	deeds     deeds
+	signals   []lookSignal
+	jobEnd    time.Time // when Slurm ends the job, zero where nobody knew
+	faults    []string
+	decisions int
+	// ofProc is the role of a process, by index in run.Procs; nil of one that is
+	// not of the tree.
+	ofProc []*roleLook
+}
+
+// lookPeak is the most of one accounting, and when.
+type lookPeak struct {
+	v     rss.Bytes
+	at    time.Duration
+	known bool
+}
+
+func (p *lookPeak) raise(v rss.Bytes, at time.Duration) {
+	if !p.known || v > p.v {
+		*p = lookPeak{v, at, true}
+	}
+}
+
+// The accountings that a peak is told by.
+const (
+	byRSS = iota
+	byPSS
+	byNoShared
+	byCgroup
+	accountings
+)
+
+type lookSignal struct {
+	*event.Signal
+	at time.Duration
+}
+
+// longest is how long a run may be. A journal is text that anybody may have
+// changed, and arithmetic on times must not overflow.
+const longest = 20 * 365 * 24 * time.Hour
+
+// observe makes the pass.
+func observe(r *record.Run) *look {
+	k := &look{run: r, inner: -1, limits: make([]lookLimit, len(r.Limits))}
+	for i := range k.limits {
+		k.limits[i].Limit = &r.Limits[i]
+		if l := &r.Limits[i]; l.Name == event.LimitCgroup && (k.inner < 0 || len(l.Level) > len(r.Limits[k.inner].Level)) {
+			k.inner = i
+		}
+	}
+	k.maps.size, k.fds.size = r.Meta.MaxMapCount, r.Meta.MaxFDs
+	k.ofProc = make([]*roleLook, len(r.Procs))
+	for i := range r.Procs {
+		if p := &r.Procs[i]; !p.Extra && !p.Ours {
+			k.ofProc[i] = k.role(p.Role)
+		}
+	}
+	if r.Meta.Job != nil {
+		k.jobEnd = r.Meta.Job.End
+	}
+	k.forecast.init(len(r.Limits))
+	events := r.Events
+	for s := range r.Samples() {
+		if s.At < 0 || s.At > longest {
+			continue
+		}
+		for len(events) > 0 && events[0].At <= s.At {
+			k.event(&events[0])
+			events = events[1:]
+		}
+		k.sample(s)
+	}
+	for i := range events {
+		k.event(&events[i])
+	}
+	if k.exit != nil {
+		k.end = k.exitAt
+		k.takePeaks()
+	}
+	return k
+}
+
+// sample takes in one sample.
+func (k *look) sample(s *record.Sample) {
+	k.samples++
+	k.end = max(k.end, s.At)
+	for i := range s.Limits {
+		r := &s.Limits[i]
+		if r.Limit < 0 || r.Limit >= len(k.limits) {
+			continue
+		}
+		l := &k.limits[r.Limit]
+		switch l.Name {
+		case event.LimitTime:
+			k.left(s.At, r.ETA)
+			continue
+		case event.LimitMaps:
+			k.maps.add(s.At, uint64(r.Used), uint64(r.Size), -1)
+		case event.LimitFDs:
+			k.fds.add(s.At, uint64(r.Used), uint64(r.Size), -1)
+		}
+		l.add(s.At, r)
+		k.forecast.add(r.Limit, s.At, r)
+	}
+	if k.inner >= 0 {
+		if l := &k.limits[k.inner]; l.seen && l.lastAt == s.At {
+			k.peaks[byCgroup].raise(l.last.Used, s.At)
+		}
+	}
+	if len(s.Procs) > 0 {
+		k.processes(s)
+		return
+	}
+	k.roleSums(s)
+}
+
+// event takes in one event.
+func (k *look) event(e *record.Entry) {
+	if e.At < 0 || e.At > longest {
+		return
+	}
+	k.end = max(k.end, e.At)
+	switch v := e.Value.(type) {
+	case *event.Found:
+		if v.Name == event.LimitTime && v.ETA != nil {
+			k.left(e.At, *v.ETA)
+		}
+	case *event.Signal:
+		k.signals = append(k.signals, lookSignal{v, e.At})
+	case *event.Decision:
+		k.decisions++
+		k.deeds.decided(k.run.Wall(e.At), v)
+		if v.Action == event.ActionStop {
+			k.forecast.disturb(e.At)
+		}
+	case *event.Outcome:
+		k.deeds.came(v)
+		if v.OK && v.Freed > 0 {
+			k.forecast.disturb(max(e.At-seconds(v.Duration), 0))
+		}
+	case *event.LoaderSaid:
+		k.deeds.said(v)
+		if v.Freed > 0 || v.What == event.LoaderRecycled {
+			k.forecast.disturb(e.At)
+		}
+	case *event.Fault:
+		k.faults = append(k.faults, v.Part+": "+v.Error)
+	case *event.Exit:
+		k.exit, k.exitAt = v, e.At
+	}
+}
+
+// left takes in how many seconds the job has left, negative where nobody knows.
+// Once its end has come that stays 0, which says no more than that it has.
+func (k *look) left(at time.Duration, left float64) {
+	end := k.wall(at).Add(seconds(left))
+	if left > 0 || left == 0 && (k.jobEnd.IsZero() || end.Before(k.jobEnd)) {
+		k.jobEnd = end
+	}
+}
+
+// takePeaks takes the peaks of the exit event, which has those between two
+// samples too. When they were is told only where a sample shows nearly as much.
+func (k *look) takePeaks() {
+	p := &k.exit.Peaks
+	for i, v := range [accountings]*rss.Bytes{byRSS: p.RSS, byPSS: p.PSS, byNoShared: p.NoShared, byCgroup: p.Cgroup} {
+		own := &k.peaks[i]
+		switch {
+		case v == nil || own.known && own.v >= *v:
+		case own.known && own.v.Of(*v) >= 0.95:
+			own.v = *v
+		default:
+			*own = lookPeak{*v, -1, true}
+		}
+	}
+}
+
+// wall is a moment of the run as time of day, zero for a negative one.
+func (k *look) wall(at time.Duration) time.Time {
+	if at < 0 {
+		return time.Time{}
+	}
+	return k.run.Wall(at)
+}
+
+func seconds(s float64) time.Duration {
+	const most = 1 << 32
+	return time.Duration(min(max(s, 0), most) * float64(time.Second))
+}

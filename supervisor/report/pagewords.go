@@ -1,0 +1,114 @@
+package report
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// limitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
+func limitTitle(l *event.Limit) string {
+	title := string(l.Name)
+	if l.Scope != "" && string(l.Scope) != title {
+		title += ", " + string(l.Scope)
+	}
+	if who, _, _ := strings.Cut(clean(l.Enforcer), ","); who != "" {
+		title += " · " + who
+	}
+	return title
+}
+
+// usedMeans says what is compared with a limit.
+func usedMeans(l *event.Limit) string {
+	switch l.Name {
+	case event.LimitNode:
+		return "used memory of the node"
+	case event.LimitThrottle:
+		return "charge, page cache included"
+	case event.LimitSHM:
+		return "files in /dev/shm"
+	case event.LimitAS:
+		return "virtual size"
+	case event.LimitMemlock:
+		return "locked memory"
+	case event.LimitMaps:
+		return "memory mappings of one process"
+	case event.LimitFDs:
+		return "open descriptors of one process"
+	case event.LimitTasks:
+		return "processes and threads"
+	case event.LimitTime:
+		return "time"
+	}
+	switch l.Accounting {
+	case event.AccountingRSS:
+		return "sum of RSS, shared pages counted in each process"
+	case event.AccountingPSS:
+		return "sum of PSS, shared pages divided"
+	case event.AccountingNoShared:
+		return "sum of RSS less shared pages"
+	case event.AccountingVirtual:
+		return "sum of virtual sizes"
+	case event.AccountingCgroup:
+		return "unreclaimable charge"
+	}
+	return "as its enforcer counts"
+}
+
+// clockFace writes times of day on the clock of the timeline's start, with the
+// day where a report spans more than one.
+type clockFace struct {
+	start  time.Time
+	layout string
+}
+
+func newClock(rep *Report, t *Timeline) clockFace {
+	c := clockFace{t.Start, "15:04:05"}
+	if len(t.Runs) == 0 {
+		c.start = rep.Start
+	}
+	if rep.Duration > 20*3600 {
+		c.layout = "2 Jan 15:04:05"
+	}
+	return c
+}
+
+func (c clockFace) text(at time.Time) string {
+	if at.IsZero() {
+		return "–"
+	}
+	return at.In(c.start.Location()).Format(c.layout)
+}
+
+func (c clockFace) zone() string { return zoneName(c.start) }
+
+// escape makes text safe inside an element and inside an attribute in double
+// quotes, in HTML and XML alike.
+func escape(s string) string { return escaper.Replace(clean(s)) }
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// wrap breaks a text into at most most lines of about width characters; what is
+// left over is cut and told by an ellipsis.
+func wrap(s string, width, most int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			if lines = append(lines, line); len(lines) == most {
+				lines[most-1] += " …"
+				return lines
+			}
+			line = ""
+		}
+		if r := []rune(word); len(r) > width {
+			word = string(r[:width-1]) + "…"
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

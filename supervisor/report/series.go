@@ -1,0 +1,215 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// Timeline is what is drawn: the samples of all runs on one wall clock, made so
+// few that a page with them stays below 5 MB. No peak is lost to that; see
+// [Level].
+type Timeline struct {
+	// Start is the earliest moment of all runs. Every other moment of a timeline
+	// is told from there.
+	Start  time.Time
+	Length time.Duration
+	Runs   []Strand
+	// LeftOut counts runs that are not drawn because there are too many.
+	LeftOut int
+}
+
+// Strand is one run of a timeline.
+type Strand struct {
+	ID string // of [record.Meta]
+	// Name tells the run from the others: "node7", "node7 · task 3".
+	Name     string
+	From, To time.Duration
+	// JournalOnly says that only few samples were kept, Live that the run went
+	// on when it was read, Thinned that early samples stand for up to a minute.
+	JournalOnly, Live, Thinned bool
+	Roles                      []Band
+	Limits                     []Against
+	// Levels are the whole run first, then its last minutes more finely where
+	// that shows more.
+	Levels []Level
+	Marks  []Mark
+	// MarksLeftOut counts marks that are not kept because there are too many.
+	MarksLeftOut int
+	Procs        []Trace
+	// ProcsLeftOut counts processes that are not drawn: those with the lowest
+	// peaks.
+	ProcsLeftOut int
+}
+
+// Band is one layer of the stack: the processes of one role, added up.
+type Band struct {
+	// Role is one of package rss, or [Beside].
+	Role rss.Role
+}
+
+// Beside is the band of what a limit counts beside the tree: the batch shell,
+// other processes of the step, and rsswarden itself.
+const Beside rss.Role = "beside"
+
+// bands is the order of the stack, from the bottom.
+var bands = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
+
+// Against is one limit in bytes that the run was held against. Limits that are
+// counts are in tables alone.
+type Against struct {
+	event.Limit
+	// Primary marks the limit that is shown first: the one that was forecast to
+	// end the job, else the fullest.
+	Primary bool
+}
+
+// Level is a run at one resolution. A point stands for Step, and keeps the
+// highest and the lowest use of each limit in that time. Of the processes it
+// keeps one sample whole, the one in which all of them together had most: so
+// the roles of a point add up to a sum that there was.
+//
+// Sizes are in KiB. -1 says that there was no reading.
+type Level struct {
+	From, Step time.Duration
+	// Stretches are the points that there are: where nothing was sampled for
+	// long, there are none.
+	Stretches []Stretch
+	Bands     []BandPoints  // by Strand.Roles
+	Sum       []int64       // of all bands
+	Limits    []LimitPoints // by Strand.Limits
+}
+
+// Stretch is a number of points one after the other.
+type Stretch struct{ First, Count int }
+
+// BandPoints is one band of the stack, a value each point.
+type BandPoints struct{ Anon, File, Shmem, Count []int64 }
+
+// LimitPoints is one limit, a value each point.
+type LimitPoints struct {
+	Used, Low []int64
+	Most      []int64 // Limit.UsedMax
+	Charged   []int64
+	Working   []int64
+	Size      []int64 // the least in that time
+}
+
+// Trace is the RSS of one process, at most [tracePoints] values over its life,
+// each the highest of Step.
+type Trace struct {
+	Proc record.Proc
+	From time.Duration
+	Step time.Duration
+	RSS  []int64 // KiB, -1 where it was not there
+	Peak rss.Bytes
+	// PeakAt is when, and Anon, File and Shmem are the parts of Peak.
+	PeakAt            time.Duration
+	Anon, File, Shmem rss.Bytes
+	Last              time.Duration // the last sample with it
+}
+
+const (
+	mostRuns    = 32
+	mostPoints  = 90000 // of all runs, before the budget
+	tracePoints = 240
+	mostTraces  = 96 // of all runs
+	leastTraces = 6  // of each run
+	// levelBudget is how much of a page the points of all runs may take.
+	levelBudget = 3800 << 10
+	// lastMinutes is what is kept more finely: how a run ended is what its user
+	// looks at.
+	lastMinutes = 10 * time.Minute
+)
+
+// Series makes what is drawn of runs, in their order.
+func Series(runs []*record.Run) Timeline {
+	var t Timeline
+	if len(runs) > mostRuns {
+		t.LeftOut = len(runs) - mostRuns
+		runs = runs[:mostRuns]
+	}
+	if len(runs) == 0 {
+		return t
+	}
+	t.Start = runs[0].Meta.Start
+	for _, r := range runs {
+		if r.Meta.Start.Before(t.Start) {
+			t.Start = r.Meta.Start
+		}
+	}
+	for _, r := range runs {
+		s := strand(r, t.Start, len(runs))
+		t.Length = max(t.Length, s.To)
+		t.Runs = append(t.Runs, s)
+	}
+	nameStrands(t.Runs, runs)
+	return t
+}
+
+// strand makes what is drawn of one of n runs.
+func strand(r *record.Run, start time.Time, n int) Strand {
+	offset := r.Meta.Start.Sub(start)
+	look := survey(r)
+	s := Strand{
+		ID: r.Meta.ID, From: offset, To: offset + look.end,
+		JournalOnly: r.JournalOnly, Live: r.Live, Thinned: r.Thinned,
+	}
+	for _, role := range bands {
+		if look.roles[role] {
+			s.Roles = append(s.Roles, Band{role})
+		}
+	}
+	place := look.against(r, &s)
+	step := look.step(n)
+	whole := newFolding(&s, place, 0, look.end, step)
+	tail := newFolding(&s, place, max(0, look.end-lastMinutes), look.end, look.tailStep(step))
+	traces := newTraces(r, look.end)
+	gap := look.gap(r)
+	for sample := range r.Samples() {
+		whole.add(r, sample, gap)
+		if tail.step < step {
+			tail.add(r, sample, gap)
+		}
+		traces.add(sample)
+	}
+	s.Levels = append(s.Levels, *whole.level(offset, levelBudget/8*7/n))
+	if tail.step < step {
+		s.Levels = append(s.Levels, *tail.level(offset, levelBudget/8/n))
+	}
+	s.Marks, s.MarksLeftOut = marks(r, offset, n)
+	s.Procs, s.ProcsLeftOut = traces.top(r, offset, max(leastTraces, mostTraces/n))
+	return s
+}
+
+// nameStrands gives each run the shortest name that tells it from the others.
+func nameStrands(strands []Strand, runs []*record.Run) {
+	tasks := map[string]int{}
+	for _, r := range runs {
+		tasks[r.Meta.Node]++
+	}
+	seen := map[string]int{}
+	for i, r := range runs {
+		name := clean(r.Meta.Node)
+		if name == "" {
+			name = "this node"
+		}
+		if tasks[r.Meta.Node] > 1 && r.Meta.Job != nil {
+			name += fmt.Sprintf(" · task %d", r.Meta.Job.Task)
+		}
+		if seen[name]++; seen[name] > 1 {
+			name += fmt.Sprintf(" · run %d", seen[name])
+		}
+		strands[i].Name = name
+	}
+}
+
+// inBytes says that a limit is an amount of memory, which has a place on an
+// axis of memory.
+func inBytes(l event.LimitName) bool {
+	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitTime}, l)
+}

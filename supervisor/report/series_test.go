@@ -1,0 +1,145 @@
+package report
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// TestSeriesKeepsPeaks: whatever is left out, the most that was ever used is not.
+func TestSeriesKeepsPeaks(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 20 {
+		b := record.NewBuilder(record.Meta{Node: "n", Start: dawn})
+		p := b.Proc(record.Proc{Role: rss.RoleTrainer})
+		l := b.Limit(event.Limit{Name: event.LimitCgroup})
+		n := 2000 + rnd.IntN(60000)
+		spike, dip := rnd.IntN(n), rnd.IntN(n)
+		for i := range n {
+			v := rss.GiB + rss.Bytes(rnd.IntN(1<<28))
+			switch i {
+			case spike:
+				v = 7 * rss.GiB
+			case dip:
+				v = rss.MiB
+			}
+			b.Sample(&record.Sample{At: time.Duration(i) * time.Second, Procs: []record.Usage{{Proc: p, Anon: v}},
+				Limits: []record.Reading{{Limit: l, Used: v, UsedMax: v + rss.MiB, Size: 8 * rss.GiB, ETA: -1}}})
+		}
+		tl := Series([]*record.Run{b.Run()})
+		level := &tl.Runs[0].Levels[0]
+		top, low, most, sum := int64(0), int64(1)<<60, int64(0), int64(0)
+		for k := range level.Sum {
+			x := &level.Limits[0]
+			top, low, most, sum = max(top, x.Used[k]), min(low, x.Low[k]), max(most, x.Most[k]), max(sum, level.Sum[k])
+		}
+		if top != 7<<20 || most != 7<<20+1024 || sum != 7<<20 || low != 1024 {
+			t.Fatalf("round %d: %d samples, %d points of %v: used %d most %d low %d sum %d", round, n, len(level.Sum), level.Step, top, most, low, sum)
+		}
+		if tr := &tl.Runs[0].Procs[0]; tr.Peak != 7*rss.GiB || tr.PeakAt != time.Duration(spike)*time.Second || len(tr.RSS) > tracePoints {
+			t.Fatalf("trace: peak %v at %v, %d points", tr.Peak, tr.PeakAt, len(tr.RSS))
+		}
+	}
+}
+
+// TestSeriesHalvesToItsBudget: a level that is too large keeps its peaks when
+// points are joined.
+func TestSeriesHalvesToItsBudget(t *testing.T) {
+	r := drawnRun{node: "n", length: 2 * time.Hour, every: time.Second, workers: 4, limit: 4 * rss.GiB, from: 0.3, to: 0.9}.build()
+	whole := Series([]*record.Run{r})
+	s := whole.Runs[0]
+	f := newFolding(&s, []int{0, 1}, 0, 2*time.Hour, time.Second)
+	for sample := range r.Samples() {
+		f.add(r, sample, time.Minute)
+	}
+	small := f.level(0, 40<<10)
+	if n := len(appendLevel(nil, small)); n > 40<<10 {
+		t.Errorf("%d bytes", n)
+	}
+	peak := func(v []int64) (top int64) {
+		for _, x := range v {
+			top = max(top, x)
+		}
+		return top
+	}
+	l := &s.Levels[0]
+	if peak(small.Sum) != peak(l.Sum) || peak(small.Limits[0].Used) != peak(l.Limits[0].Used) {
+		t.Errorf("peaks %d %d, want %d %d", peak(small.Sum), peak(small.Limits[0].Used), peak(l.Sum), peak(l.Limits[0].Used))
+	}
+	for k := range small.Sum {
+		sum := int64(0)
+		for _, b := range small.Bands {
+			sum += b.Anon[k] + b.File[k] + b.Shmem[k]
+		}
+		if sum != small.Sum[k] {
+			t.Fatalf("point %d: bands %d, sum %d: not of one sample", k, sum, small.Sum[k])
+		}
+	}
+}
+
+// TestSeriesGaps: nothing is drawn where nothing was sampled for long, and what
+// was thinned is not taken for that.
+func TestSeriesGaps(t *testing.T) {
+	build := func(thinned bool) Level {
+		b := record.NewBuilder(record.Meta{Start: dawn})
+		p := b.Proc(record.Proc{Role: rss.RoleTrainer})
+		for i := range 300 {
+			if i > 100 && i <= 190 {
+				continue
+			}
+			b.Sample(&record.Sample{At: time.Duration(i) * time.Second, Procs: []record.Usage{{Proc: p, Anon: rss.GiB}}})
+		}
+		r := b.Run()
+		r.Thinned = thinned
+		return Series([]*record.Run{r}).Runs[0].Levels[0]
+	}
+	if l := build(false); len(l.Stretches) != 2 || l.Stretches[1].First != 191 {
+		t.Errorf("stretches %v, want a gap of 90 s", l.Stretches)
+	}
+	if l := build(true); len(l.Stretches) != 1 {
+		t.Errorf("stretches %v of a thinned run", l.Stretches)
+	}
+}
+
+// TestSeriesOneClock: runs that began at different moments share one clock, and
+// a journal's role sums are drawn like processes.
+func TestSeriesOneClock(t *testing.T) {
+	first := drawnRun{node: "a", after: time.Minute, length: 3 * time.Minute, every: time.Second, workers: 2, limit: rss.GiB, to: 0.5}.build()
+	b := record.NewBuilder(record.Meta{Node: "b", Start: dawn})
+	b.Sample(&record.Sample{At: 5 * time.Second, Roles: []record.RoleSum{{Role: rss.RoleWorker, Count: 3, RSS: rss.GiB}}})
+	second := b.Run()
+	tl := Series([]*record.Run{first, second})
+	if !tl.Start.Equal(dawn) || tl.Length != 4*time.Minute || tl.Runs[0].From != time.Minute {
+		t.Errorf("start %v, length %v, first from %v", tl.Start, tl.Length, tl.Runs[0].From)
+	}
+	if at := tl.Runs[0].Levels[0].From; at != time.Minute {
+		t.Errorf("points from %v", at)
+	}
+	if m := tl.Runs[0].Marks; len(m) == 0 || m[len(m)-1].At != 4*time.Minute || m[len(m)-1].Kind != MarkExit {
+		t.Errorf("last mark %+v", m)
+	}
+	data, err := json.Marshal(&tl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSeriesOfNothing: a run that ended before its first sample is drawn too.
+func TestSeriesOfNothing(t *testing.T) {
+	for _, runs := range [][]*record.Run{nil, {record.NewBuilder(record.Meta{Start: dawn}).Run()}} {
+		tl := Series(runs)
+		if len(tl.Runs) != len(runs) {
+			t.Errorf("%d runs of %d", len(tl.Runs), len(runs))
+		}
+		writeBoth(t, drawnReport(), &tl)
+	}
+}

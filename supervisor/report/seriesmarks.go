@@ -1,0 +1,171 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// Mark is something that happened at one moment.
+type Mark struct {
+	At   time.Duration
+	Kind MarkKind
+	// Text is the sentence that people read. It may hold bytes of the user's:
+	// signals name their sender.
+	Text string
+	// Rule, Action, Limit and Used are those of a decision, Result is what came
+	// of it, empty where nothing was heard, and OK that it worked.
+	Rule   string
+	Action event.Action
+	Limit  event.LimitName
+	Used   rss.Bytes
+	Of     rss.Bytes // the limit's size
+	Result string
+	OK     bool
+}
+
+// MarkKind says how a mark is drawn.
+type MarkKind string
+
+// The kinds of marks.
+const (
+	MarkDecision MarkKind = "decision"
+	MarkLimit    MarkKind = "limit"
+	MarkFault    MarkKind = "fault"
+	MarkSignal   MarkKind = "signal"
+	MarkExit     MarkKind = "exit"
+	MarkOOM      MarkKind = "oom"
+)
+
+// mostMarks bounds the marks of all runs of a page.
+const mostMarks = 3000
+
+// marks returns what happened in one of n runs. Where that is too much, the
+// first and the last decisions stay: they tell how it began and how it ended.
+func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
+	decided := map[uint64]int{}
+	for i := range r.Events {
+		e := &r.Events[i]
+		m := Mark{At: offset + e.At}
+		switch v := e.Value.(type) {
+		case *event.Decision:
+			decided[v.ID] = len(list)
+			m.Kind, m.Rule, m.Action, m.Limit, m.Used, m.Of = MarkDecision, v.Rule, v.Action, v.Limit, v.Used, v.LimitSize
+			m.Text = decisionText(v)
+		case *event.Outcome:
+			if k, ok := decided[v.Decision]; ok {
+				list[k].OK, list[k].Result = v.OK, resultText(v, list[k].Result)
+			}
+			continue
+		case *event.Found:
+			if e.At <= time.Second || !inBytes(v.Name) {
+				continue // those of the start are no news
+			}
+			m.Kind, m.Limit, m.Of = MarkLimit, v.Name, v.Limit.Limit
+			m.Text = fmt.Sprintf("limit %s is now %v", v.Name, v.Limit.Limit)
+		case *event.Fault:
+			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, v.Error)
+		case *event.Signal:
+			m.Kind, m.Text = MarkSignal, signalText(v)
+		case *event.Exit:
+			m.Kind, m.Text = MarkExit, exitText(v)
+			if len(v.Kernel) > 0 || v.Verdict == event.VerdictOOM {
+				m.Kind = MarkOOM
+			}
+		default:
+			continue
+		}
+		list = append(list, m)
+	}
+	if most := mostMarks / n; len(list) > most {
+		left = len(list) - most
+		list = append(list[:most/2:most/2], list[len(list)-(most-most/2):]...)
+	}
+	return list, left
+}
+
+func decisionText(d *event.Decision) string {
+	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
+	if d.LimitSize > 0 && inBytes(d.Limit) {
+		text += fmt.Sprintf(" at %v of %v (%.0f %%)", d.Used, d.LimitSize, 100*d.Used.Of(d.LimitSize))
+	} else if d.LimitSize > 0 {
+		text += fmt.Sprintf(" at %d of %d", d.Used, d.LimitSize)
+	}
+	if d.ETA != nil {
+		text += ", forecast to be reached in " + span(time.Duration(*d.ETA*float64(time.Second)))
+	}
+	return text
+}
+
+func resultText(o *event.Outcome, before string) string {
+	var text string
+	switch {
+	case o.OK && o.Freed > 0:
+		text = fmt.Sprintf("freed %v in %.1f s", o.Freed, o.Duration)
+	case o.OK:
+		text = "done"
+	default:
+		text = "did not work: " + string(o.Reason)
+		if o.Reason == "" {
+			text = "did not work"
+		}
+	}
+	if o.Paused > 0 {
+		text += fmt.Sprintf(", trainer paused %.0f ms", 1000*o.Paused)
+	}
+	if o.Detail != "" && !o.OK {
+		text += " (" + o.Detail + ")"
+	}
+	if before != "" && !strings.Contains(before, text) {
+		text = before + "; " + text
+	}
+	return text
+}
+
+func signalText(s *event.Signal) string {
+	text := s.Signal
+	switch {
+	case s.Comm != "":
+		text += fmt.Sprintf(" from %s (PID %d)", s.Comm, s.Sender)
+	case s.Sender != 0:
+		text += fmt.Sprintf(" from PID %d", s.Sender)
+	default:
+		text += " from the kernel or another PID namespace"
+	}
+	if s.Forwarded {
+		text += ", passed on to the command"
+	}
+	return text
+}
+
+func exitText(e *event.Exit) string {
+	switch {
+	case e.By == "detached":
+		return "the watch has ended"
+	case e.Signal != nil:
+		return "ended by " + *e.Signal
+	case e.Code != nil:
+		return fmt.Sprintf("exited with status %d", *e.Code)
+	}
+	return "ended"
+}
+
+// span is a length of time to two units: "1 h 05 min", "2 min 03 s", "4.2 s".
+func span(d time.Duration) string {
+	switch s := d.Round(time.Second); {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute-time.Second/2:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case s < time.Hour:
+		return fmt.Sprintf("%d min %02d s", s/time.Minute, s%time.Minute/time.Second)
+	case s < 24*time.Hour:
+		return fmt.Sprintf("%d h %02d min", s/time.Hour, s%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%d d %02d h", s/(24*time.Hour), s%(24*time.Hour)/time.Hour)
+	}
+}

@@ -1,0 +1,203 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+//go:embed page/theme.css
+var themeCSS string
+
+//go:embed page/chart.css
+var chartCSS string
+
+// Sizes of a static chart, in CSS pixels.
+const (
+	chartWidth  = 960
+	plotLeft    = 72.0
+	plotRight   = 944.0
+	plotTop     = 30.0
+	plotHeight  = 210.0
+	panelHeight = 280.0
+	headHeight  = 36.0
+	mostPanels  = 12
+)
+
+// WriteSVG writes the chart of a report as one file that loads nothing: memory
+// by role against the limit, over the time of day, one below the other for
+// several runs. It is drawn dark where the viewer prefers that.
+func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
+	runs := t.Runs
+	if len(runs) > mostPanels {
+		runs = runs[:mostPanels]
+	}
+	verdict := wrap(clean(rep.Verdict), 118, 2)
+	head := headHeight + 20*float64(len(verdict))
+	height := head + panelHeight*float64(len(runs)) + 40
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n")
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-labelledby="t">`,
+		chartWidth, height, chartWidth, height)
+	fmt.Fprintf(&b, `<title id="t">%s</title><style>%s%s</style>`, escape(strings.Join(verdict, " ")), themeCSS, chartCSS)
+	fmt.Fprintf(&b, `<rect %s width="100%%" height="100%%"/>`, paint("paper"))
+	fmt.Fprintf(&b, `<text %s x="16" y="24" font-size="12">%s</text>`, paint("axis"), escape(headline(rep, t)))
+	for i, line := range verdict {
+		fmt.Fprintf(&b, `<text %s x="16" y="%d" font-size="15" font-weight="600">%s</text>`, paint("text"), 46+20*i, escape(line))
+	}
+	for i := range runs {
+		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`, head+panelHeight*float64(i))
+		writePanel(&b, t, &runs[i], len(t.Runs) > 1)
+		b.WriteString(`</g>`)
+	}
+	note := "Layers: sum of RSS by role, pages that processes share counted in each. "
+	if n := len(t.Runs) + t.LeftOut - len(runs); n > 0 {
+		note += fmt.Sprintf("%d more runs are not drawn.", n)
+	}
+	fmt.Fprintf(&b, `<text %s x="16" y="%.0f" font-size="11">%s</text></svg>`+"\n", paint("axis"), height-16, escape(note))
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("cannot write svg: %w", err)
+	}
+	return nil
+}
+
+// headline is the line above the verdict: which job, when, how long.
+func headline(rep *Report, t *Timeline) string {
+	var parts []string
+	if rep.Job != "" {
+		parts = append(parts, "job "+clean(rep.Job))
+	}
+	if len(t.Runs) == 1 {
+		parts = append(parts, t.Runs[0].Name)
+	} else if len(t.Runs) > 1 {
+		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))
+	}
+	if !rep.Start.IsZero() {
+		at := newClock(rep, t)
+		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
+		parts = append(parts, span(time.Duration(rep.Duration*float64(time.Second))))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// writePanel draws one run, its plot, axes and legend, into panelHeight.
+func writePanel(b *strings.Builder, t *Timeline, s *Strand, named bool) {
+	top, limitShown := topOf(s)
+	wide := 2.0
+	if len(t.Runs) > 2 {
+		wide = 4 // the size of a page is for all of them
+	}
+	columns := int((plotRight - plotLeft) / wide)
+	x := func(col float64) float64 { return plotLeft + min(col, float64(columns))*wide }
+	y := func(kib float64) float64 {
+		return plotTop + plotHeight*(1-kib*float64(rss.KiB)/float64(top))
+	}
+	if named {
+		fmt.Fprintf(b, `<text %s x="16" y="14" font-size="12" font-weight="600">%s</text>`, paint("text"), escape(s.Name))
+	}
+	writeAxes(b, t, top, y)
+	if len(s.Levels) == 0 || len(s.Levels[0].Sum) == 0 {
+		fmt.Fprintf(b, `<text %s x="%.0f" y="%.0f" font-size="13" text-anchor="middle">no sample was kept</text>`,
+			paint("axis"), (plotLeft+plotRight)/2, plotTop+plotHeight/2)
+		return
+	}
+	l := &s.Levels[0]
+	pieces := dots(s, l, t.Length, columns)
+	path := func(class string, fill func(p *shape)) {
+		p := shape{x: x, y: y}
+		if fill(&p); len(p.b) > 0 {
+			fmt.Fprintf(b, `<path %s d="%s"/>`, paint(class), p.b)
+		}
+	}
+	below := make([]int64, len(l.Sum))
+	for i := range s.Roles {
+		base := append([]int64(nil), below...)
+		band := &l.Bands[i]
+		for k := range below {
+			below[k] += band.Anon[k] + band.File[k] + band.Shmem[k]
+		}
+		path("band "+roleClass(s.Roles[i].Role), func(p *shape) {
+			p.area(pieces, func(d *dot) int64 { return base[d.point] }, func(d *dot) int64 { return below[d.point] })
+		})
+	}
+	if primary := s.primary(); primary >= 0 {
+		writeLimit(b, path, pieces, &s.Limits[primary], limitShown, y)
+	}
+	writeMarks(b, t, s)
+	writeLegend(b, s, pieces)
+}
+
+func writeAxes(b *strings.Builder, t *Timeline, top rss.Bytes, y func(float64) float64) {
+	for _, v := range sizeTicks(top, 6) {
+		at := y(float64(v / rss.KiB))
+		fmt.Fprintf(b, `<path %s d="M%.0f %.1fH%.0f"/><text %s x="%.0f" y="%.1f" font-size="11" text-anchor="end">%s</text>`,
+			paint("grid"), plotLeft, at, plotRight, paint("axis"), plotLeft-8, at+4, tickText(v))
+	}
+	ticks, layout := timeTicks(t.Start, t.Length, 9)
+	for _, at := range ticks {
+		px := plotLeft + (plotRight-plotLeft)*float64(at)/float64(max(t.Length, 1))
+		if px > plotRight-12 {
+			continue
+		}
+		fmt.Fprintf(b, `<path %s d="M%.1f %.0fv4"/><text %s x="%.1f" y="%.0f" font-size="11" text-anchor="middle">%s</text>`,
+			paint("tick"), px, plotTop+plotHeight, paint("axis"), px, plotTop+plotHeight+17, t.Start.Add(at).Format(layout))
+	}
+	fmt.Fprintf(b, `<path %s d="M%.0f %.1fH%.0f"/>`, paint("tick"), plotLeft, plotTop+plotHeight, plotRight)
+}
+
+// writeLimit draws what is held against the limit, and the limit.
+func writeLimit(b *strings.Builder, path func(string, func(*shape)), pieces [][]dot, l *Against, shown bool, y func(float64) float64) {
+	path("span", func(p *shape) {
+		p.area(pieces, func(d *dot) int64 { return d.low }, func(d *dot) int64 { return d.used })
+	})
+	path("range", func(p *shape) {
+		p.area(pieces, func(d *dot) int64 { return d.used }, func(d *dot) int64 { return d.most })
+	})
+	if has(pieces, func(d *dot) int64 { return d.charged }) {
+		path("charged", func(p *shape) { p.line(pieces, func(d *dot) int64 { return d.charged }) })
+	}
+	if has(pieces, func(d *dot) int64 { return d.working }) {
+		path("working", func(p *shape) { p.line(pieces, func(d *dot) int64 { return d.working }) })
+	}
+	path("used", func(p *shape) { p.line(pieces, func(d *dot) int64 { return d.used }) })
+	size := int64(0)
+	for _, piece := range pieces {
+		for i := range piece {
+			if piece[i].size > 0 {
+				size = piece[i].size
+			}
+		}
+	}
+	if size == 0 {
+		return
+	}
+	at, text := plotTop+12, fmt.Sprintf("limit %v, above this chart ↑", rss.Bytes(size)*rss.KiB)
+	if shown {
+		path("limit", func(p *shape) {
+			p.line(pieces, func(d *dot) int64 {
+				if d.size <= 0 {
+					return -1
+				}
+				return d.size
+			})
+		})
+		at, text = y(float64(size))-5, fmt.Sprintf("limit %v", rss.Bytes(size)*rss.KiB)
+	}
+	fmt.Fprintf(b, `<text %s x="%.0f" y="%.1f" font-size="11" font-weight="600">%s</text>`,
+		paint("limittext"), plotLeft+6, at, escape(text+" · "+limitTitle(&l.Limit)))
+}
+
+func has(pieces [][]dot, value func(*dot) int64) bool {
+	for _, piece := range pieces {
+		for i := range piece {
+			if value(&piece[i]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

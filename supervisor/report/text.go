@@ -1,0 +1,201 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// leastWidth is how narrow a text report gets.
+const leastWidth = 60
+
+// WriteText writes a report for a terminal of so many columns, 80 if 0: the
+// verdict first, then what it follows from. Without color there is no escape
+// sequence in it; names of processes and commands cannot bring one in.
+func WriteText(w io.Writer, rep *Report, width int, color bool) error {
+	if width <= 0 {
+		width = 80
+	}
+	t := &text{width: max(width, leastWidth), color: color, zone: time.Local}
+	if !rep.Start.IsZero() {
+		t.zone = rep.Start.Location()
+	}
+	t.head(rep)
+	t.limits(rep)
+	t.peaks(rep)
+	t.roles(rep)
+	t.actions(rep)
+	t.forecast(rep)
+	t.advice(rep)
+	t.why(rep)
+	t.runs(rep)
+	t.notes(rep)
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
+	}
+	return nil
+}
+
+// WriteAdvice writes what so many runs come to, as WriteText writes that of one.
+func WriteAdvice(w io.Writer, runs int, lines []Line, width int, color bool) error {
+	t := &text{width: max(width, leastWidth), color: color, zone: time.Local}
+	t.styled(bold, "", "", "next time, from "+many(runs, "run"))
+	if len(lines) == 0 {
+		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
+	}
+	t.adviceLines(lines)
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("cannot write advice: %w", err)
+	}
+	return nil
+}
+
+// text is a report on its way to a terminal.
+type text struct {
+	b     strings.Builder
+	width int
+	color bool
+	zone  *time.Location
+}
+
+// Styles of a terminal, ECMA-48 SGR.
+const (
+	bold  = "1"
+	dim   = "2"
+	red   = "1;31"
+	green = "1;32"
+	amber = "1;33"
+)
+
+func (t *text) paint(style, s string) string {
+	if !t.color || s == "" {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+// para writes a text broken into lines, the first behind an indent of its own.
+func (t *text) para(first, indent, s string) { t.styled("", first, indent, s) }
+
+func (t *text) styled(style, first, indent, s string) {
+	for i, line := range folded(s, t.width-len([]rune(indent))) {
+		in := indent
+		if i == 0 {
+			in = first
+		}
+		t.b.WriteString(in)
+		if style == "" {
+			t.b.WriteString(line)
+		} else {
+			t.b.WriteString(t.paint(style, line))
+		}
+		t.b.WriteByte('\n')
+	}
+}
+
+// line writes one line that fits, cut where it does not.
+func (t *text) line(format string, args ...any) {
+	r := []rune(strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	if len(r) > t.width {
+		r = append(r[:t.width-1], '…')
+	}
+	t.b.WriteString(string(r) + "\n")
+}
+
+func (t *text) section(title string) {
+	t.b.WriteString("\n" + t.paint(bold, title) + "\n")
+}
+
+// folded breaks a text into lines of at most width characters. A word that is
+// longer has a line of its own; a number stays with its unit.
+func folded(s string, width int) (lines []string) {
+	line, length := "", 0
+	words := strings.Fields(s)
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if i+1 < len(words) && isNumber(word) && isUnit(words[i+1]) {
+			i++
+			word += " " + words[i]
+		}
+		n := len([]rune(word))
+		if length > 0 && length+1+n > width {
+			lines = append(lines, line)
+			line, length = "", 0
+		}
+		if length > 0 {
+			line, length = line+" ", length+1
+		}
+		line, length = line+word, length+n
+	}
+	return append(lines, line)
+}
+
+func isNumber(s string) bool {
+	return strings.Trim(strings.TrimLeft(s, "("), "0123456789.,") == "" && strings.ContainsAny(s, "0123456789")
+}
+
+func isUnit(s string) bool {
+	switch strings.TrimRight(s, ".,;:)") {
+	case "%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s", "min", "h", "d":
+		return true
+	}
+	return false
+}
+
+// head writes the verdict, what ran, and when.
+func (t *text) head(rep *Report) {
+	style := red
+	switch rep.Cause {
+	case event.CauseEnded, event.CauseRunning, event.CauseDetached:
+		style = green
+		if rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp {
+			style = amber
+		}
+	case event.CauseStopped, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+		style = amber
+	}
+	t.styled(style, "", "", clean(rep.Verdict))
+	if len(rep.Runs) == 0 {
+		return
+	}
+	t.b.WriteByte('\n')
+	r := &rep.Runs[0]
+	what := "run"
+	if rep.Job != "" {
+		what = "job " + clean(rep.Job)
+	}
+	if n := len(rep.Runs); n > 1 {
+		what += fmt.Sprintf(", %s on %s", many(n, "run"), many(nodes(rep), "node"))
+	} else if r.Node != "" {
+		what += " on " + clean(r.Node)
+	}
+	t.para("", "  ", fmt.Sprintf("%s, %s to %s (%s); cause: %s, %s", what, rep.Start.In(t.zone).Format(time.DateTime), t.clock(rep.End),
+		span(seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
+	t.line("%s", command(r.Command, t.width))
+}
+
+// known tells a certainty.
+var known = map[Certainty]string{
+	Seen:     "seen in the record",
+	Inferred: "inferred from the record",
+	Slurm:    "as Slurm says",
+}
+
+func nodes(rep *Report) int {
+	seen := map[string]bool{}
+	for i := range rep.Runs {
+		seen[rep.Runs[i].Node] = true
+	}
+	return len(seen)
+}
+
+// clock is a time of day; a report's first line has the date.
+func (t *text) clock(at time.Time) string {
+	if at.IsZero() {
+		return "between two samples"
+	}
+	return at.In(t.zone).Format(time.TimeOnly)
+}

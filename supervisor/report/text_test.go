@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with testdata/NAME.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: -want +got\n%s", path, diff)
+	}
+}
+
+// carriedRun is a run that actions kept inside its limit.
+func carriedRun() *record.Run {
+	s := scene{
+		job: inJob(), limits: []event.Limit{limitJob, limitStepd}, length: minutes, sizes: []rss.Bytes{mem, mem},
+		used: func(at time.Duration) []rss.Bytes {
+			saw := float64(at%(2*time.Minute)) / float64(2*time.Minute)
+			return []rss.Bytes{mem.Scale(0.5 + 0.45*saw), mem.Scale(0.3 + 0.1*saw)}
+		},
+	}
+	s.maps = func(at time.Duration) int { return 20000 + int(at/time.Second) }
+	for i := range 5 {
+		at := time.Duration(i+1) * 2 * time.Minute
+		id := uint64(2*i + 1)
+		s.events = append(s.events,
+			record.Entry{At: at - 20*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: id, Rule: "80%:warn", Limit: event.LimitCgroup, Action: event.ActionWarn, Used: mem.Scale(0.8), LimitSize: mem}},
+			record.Entry{At: at - 2*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: id + 1, Rule: "90%:recycle", Limit: event.LimitCgroup, Action: event.ActionRecycle, Used: mem.Scale(0.94), LimitSize: mem}},
+		)
+		o := &event.Outcome{Decision: id + 1, OK: i != 3, Freed: 1200 * rss.MiB, Duration: 0.4, Paused: 0.014, PID: 702}
+		if !o.OK {
+			o.Freed, o.Paused, o.Reason = 0, 0, event.ReasonRecent
+		}
+		s.events = append(s.events, record.Entry{At: at - time.Second, Name: event.NameOutcome, Value: o})
+	}
+	code := 0
+	sum, unreclaimable := 1000*rss.MiB, mem.Scale(0.951)
+	s.events = append(s.events, record.Entry{At: minutes, Name: event.NameExit, Value: &event.Exit{
+		By: "command", Code: &code, Verdict: event.VerdictCarried, Peaks: event.Peaks{RSS: &sum, Cgroup: &unreclaimable},
+		Advice: mem, AdviceWhy: "peak 2.79 GiB (unreclaimable memory of the cgroup) of 2.93 GiB; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known",
+	}})
+	return s.run()
+}
+
+func find(t *testing.T, name string) dying {
+	t.Helper()
+	for _, d := range deaths {
+		if d.name == name {
+			return d
+		}
+	}
+	t.Fatalf("no death %q", name)
+	return dying{}
+}
+
+// ranks are four tasks on two nodes of which one dies by the kernel's hand and
+// the others of its end.
+func ranks() []*record.Run {
+	var out []*record.Run
+	for task := range 4 {
+		j := &record.Job{ID: "12", Step: "0", Task: task, Tasks: 4, Nodes: 2, End: noon.Add(time.Hour)}
+		s := scene{job: j, limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.5+0.16*float64(task))}
+		s.events = []record.Entry{signalled(minutes+2*time.Second, "SIGTERM"), exits(minutes+4*time.Second, "", 1)}
+		if task == 3 {
+			s.events = []record.Entry{exits(minutes+500*time.Millisecond, "SIGKILL", 0, kills(1)...)}
+		}
+		r := s.run()
+		r.Meta.Node, r.Meta.ID = "n"+string('1'+rune(task/2)), "run"+string('0'+rune(task))
+		out = append(out, r)
+	}
+	return out
+}
+
+func TestWriteText(t *testing.T) {
+	now := noon.Add(time.Hour)
+	hostile := find(t, "maps").scene.run()
+	hostile.Procs[0].Comm = "a\x1b[2Jb\n\u202ec"
+	hostile.Meta.Command = []string{"sh", "-c", "\x1b]0;owned\x07\necho done"}
+	hostile.Damage = []string{"block 7: \x1b[31mbad"}
+	hostile.Sources = []string{"/tmp/\x1b[1m"}
+	for name, rep := range map[string]*Report{
+		"carried":     Build([]*record.Run{carriedRun()}, nil, now),
+		"kernel":      Build([]*record.Run{find(t, "kernel, the command").scene.run()}, find(t, "kernel, the command").said, now),
+		"overmemory":  Build([]*record.Run{find(t, "OverMemoryKill").scene.run()}, find(t, "OverMemoryKill").said, now),
+		"journal":     Build([]*record.Run{asJournal(t, find(t, "time limit").scene.run())}, nil, now),
+		"ranks":       Build(ranks(), nil, now),
+		"hostile":     Build([]*record.Run{hostile}, nil, now),
+		"nothing":     Build(nil, nil, now),
+		"only-slurm":  Build(nil, ofSlurm("TIMEOUT", "0:0", "", "", ""), now),
+		"kernel-sure": Build([]*record.Run{find(t, "kernel, watcher and all: memory.oom.group").scene.run()}, nil, now),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := WriteText(&b, rep, 80, false); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".txt", b.Bytes())
+			for line := range strings.Lines(b.String()) {
+				if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), unshowable) {
+					t.Errorf("control characters in %q", line)
+				}
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+				if trimmed := strings.TrimRightFunc(strings.TrimSuffix(line, "\n"), unicode.IsSpace); trimmed+"\n" != line {
+					t.Errorf("blanks at the end of %q", line)
+				}
+			}
+			first, _, _ := strings.Cut(b.String(), "\n")
+			if !strings.HasPrefix(rep.Verdict, first) {
+				t.Errorf("the first line is not the verdict: %q", first)
+			}
+		})
+	}
+}
+
+func TestWriteTextColor(t *testing.T) {
+	rep := Build([]*record.Run{carriedRun()}, nil, noon)
+	var plain, colored bytes.Buffer
+	if err := WriteText(&plain, rep, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteText(&colored, rep, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	stripped := colored.String()
+	for _, s := range []string{bold, dim, red, green, amber, "0"} {
+		stripped = strings.ReplaceAll(stripped, "\x1b["+s+"m", "")
+	}
+	if diff := cmp.Diff(plain.String(), stripped); diff != "" {
+		t.Errorf("color changes more than color:\n%s", diff)
+	}
+	if !strings.HasPrefix(colored.String(), "\x1b["+green+"m") {
+		t.Errorf("the verdict has no color: %.40q", colored.String())
+	}
+}

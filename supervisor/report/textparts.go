@@ -1,0 +1,273 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	// mostLimits and mostShown bound what a terminal shows of a job of many
+	// ranks: the fullest limits, the first runs.
+	mostLimits = 6
+	mostShown  = 12
+)
+
+// limits writes each limit with who enforces it, where it was read, and how it
+// was used over the run.
+func (t *text) limits(rep *Report) {
+	list := fullestOnNode(rep)
+	slices.SortStableFunc(list, func(a, b Limit) int {
+		switch x, y := a.Ratio(), b.Ratio(); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	if len(list) == 0 {
+		return
+	}
+	t.section("limits")
+	for i := range list[:min(len(list), mostLimits)] {
+		l := &list[i]
+		name := string(l.Name)
+		if l.Scope != "" && string(l.Scope) != name {
+			name += ", " + string(l.Scope)
+		}
+		if len(rep.Runs) > 1 {
+			name += " on " + clean(runOf(rep, l.Run).Node)
+		}
+		t.line("  %-18s at most %s at %s", name, fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
+		t.styled(dim, "    ", "    ", clean(against(&l.Limit)))
+		if line, scale := sparkline(l.Spark); line != "" {
+			r := runOf(rep, l.Run)
+			t.line("    %s  %s over %s", line, scale, span(r.End.Sub(r.Start)))
+		}
+		if l.Note != "" {
+			t.styled(dim, "    ", "    ", clean(l.Note))
+		}
+	}
+	if n := len(list) - mostLimits; n > 0 {
+		t.line("  and %s less full", many(n, "limit"))
+	}
+}
+
+// fullestOnNode is of each limit its fullest reading by the tasks of one node:
+// they are under the same one.
+func fullestOnNode(rep *Report) []Limit {
+	type place struct {
+		node, level string
+		name        event.LimitName
+		scope       event.Scope
+		accounting  event.Accounting
+	}
+	at := map[place]int{}
+	var out []Limit
+	for _, l := range rep.Limits {
+		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting}
+		i, ok := at[p]
+		switch {
+		case !ok || l.Scope == event.ScopeTree || l.Scope == event.ScopeProcess:
+			at[p] = len(out)
+			out = append(out, l)
+		case l.Ratio() > out[i].Ratio():
+			out[i] = l
+		}
+	}
+	return out
+}
+
+func runOf(rep *Report, id string) *Run {
+	for i := range rep.Runs {
+		if rep.Runs[i].ID == id {
+			return &rep.Runs[i]
+		}
+	}
+	return &Run{}
+}
+
+// sparkline draws shares, a column each, and says what its height stands for. A
+// column without a reading is blank.
+func sparkline(shares []float64) (line, scale string) {
+	top := 1.0
+	for _, v := range shares {
+		top = max(top, v)
+	}
+	var b strings.Builder
+	seen := false
+	for _, v := range shares {
+		if v < 0 {
+			b.WriteByte(' ')
+			continue
+		}
+		seen = true
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[min(int(v/top*8), 7)])
+	}
+	if !seen {
+		return "", ""
+	}
+	return b.String(), fmt.Sprintf("0 to %.0f %%", 100*top)
+}
+
+func (t *text) peaks(rep *Report) {
+	p := &rep.Peaks
+	head := false
+	for _, e := range []struct {
+		p          *Peak
+		name, note string
+	}{
+		{p.RSS, "sum of RSS", "shared pages once for each process"},
+		{p.PSS, "sum of PSS", "shared pages divided among them"},
+		{p.NoShared, "RSS less shared", "no mapped file, no shared memory"},
+		{p.Cgroup, "of the cgroup", "unreclaimable part of its charge"},
+	} {
+		if e.p == nil {
+			continue
+		}
+		if !head {
+			t.section("peaks of its tree")
+			head = true
+		}
+		at := "at " + t.clock(e.p.At)
+		if e.p.At.IsZero() {
+			at = ""
+		}
+		t.line("  %-16s %9v  %-11s  %s", e.name, e.p.Bytes, at, e.note)
+	}
+}
+
+func (t *text) roles(rep *Report) {
+	if len(rep.Roles) == 0 {
+		return
+	}
+	t.section("roles, each at its highest sum of RSS")
+	t.line("  %-11s %4s  %9s  %9s  %9s  %9s  %s", "", "most", "RSS", "anon", "file", "shmem", "time")
+	for i := range rep.Roles {
+		r := &rep.Roles[i]
+		parts := [3]string{r.Anon.String(), r.File.String(), r.Shmem.String()}
+		if r.Anon+r.File+r.Shmem == 0 {
+			parts = [3]string{"-", "-", "-"}
+		}
+		t.line("  %-11s %4d  %9v  %9s  %9s  %9s  %s", r.Role, r.Count, r.Peak, parts[0], parts[1], parts[2], t.clock(r.At))
+	}
+}
+
+func (t *text) actions(rep *Report) {
+	if len(rep.Actions) == 0 && rep.Budget == nil {
+		return
+	}
+	t.section("actions")
+	for i := range rep.Actions {
+		a := &rep.Actions[i]
+		line := "fired " + times(a.Fired)
+		if a.Action != event.ActionWarn {
+			line += fmt.Sprintf(", worked %s", times(a.Worked))
+		}
+		if a.Freed > 0 {
+			line += fmt.Sprintf(", freed %v", a.Freed)
+		}
+		if a.Paused > 0 {
+			line += ", trainer paused " + brief(seconds(a.Paused))
+		}
+		if text := reasons(*a); text != "" {
+			line += "; did not: " + clean(text)
+		}
+		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
+	}
+	if b := rep.Budget; b != nil {
+		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped pages, %v given back in all", times(b.Times), b.Freed))
+	}
+}
+
+// brief is a short duration to two digits: "7 ms", "1.2 s".
+func brief(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	}
+	return span(d)
+}
+
+func (t *text) forecast(rep *Report) {
+	if rep.Forecast == nil {
+		return
+	}
+	t.section("forecasts")
+	t.para("  ", "  ", rep.Forecast.Note)
+}
+
+func (t *text) advice(rep *Report) {
+	if len(rep.Advice) == 0 {
+		return
+	}
+	t.section("next time")
+	t.adviceLines(rep.Advice)
+}
+
+func (t *text) adviceLines(lines []Line) {
+	for i := range lines {
+		l := &lines[i]
+		t.b.WriteString("  " + t.paint(bold, clean(l.Line)) + "\n")
+		why := l.Why
+		if l.Risk != nil {
+			why += fmt.Sprintf("; of such jobs %.0f %% would still die, as far as the runs tell", 100**l.Risk)
+		}
+		t.para("    ", "    ", clean(why))
+		if l.Evidence != "" {
+			t.styled(dim, "    ", "    ", clean(l.Evidence))
+		}
+	}
+}
+
+func (t *text) why(rep *Report) {
+	if len(rep.Evidence) == 0 {
+		return
+	}
+	t.section("what the verdict follows from")
+	for _, e := range rep.Evidence {
+		t.para("  ", "    ", clean(e))
+	}
+}
+
+func (t *text) runs(rep *Report) {
+	if len(rep.Runs) < 2 {
+		return
+	}
+	t.section("runs, each with the most of a memory limit that it used")
+	t.line("  %-12s %6s %5s  %9s  %-8s", "node", "step", "task", "used", "end")
+	for i := range rep.Runs[:min(len(rep.Runs), mostShown)] {
+		r := &rep.Runs[i]
+		peak := rss.Bytes(0)
+		for j := range rep.Limits {
+			if l := &rep.Limits[j]; l.Run == r.ID && inBytes(l.Name) && l.Name != event.LimitNode {
+				peak = max(peak, l.Used)
+			}
+		}
+		t.line("  %-12s %6s %5d  %9v  %s  %s", clean(r.Node), clean(r.Step), r.Task, peak, t.clock(r.End), clean(howEnded(r)))
+	}
+	if n := len(rep.Runs) - mostShown; n > 0 {
+		t.line("  and %s", many(n, "more run"))
+	}
+}
+
+func (t *text) notes(rep *Report) {
+	var sources []string
+	for i := range rep.Runs {
+		sources = append(sources, rep.Runs[i].Sources...)
+	}
+	if len(rep.Notes) == 0 && len(sources) == 0 {
+		return
+	}
+	t.section("notes")
+	for _, n := range rep.Notes {
+		t.para("  ", "    ", clean(n))
+	}
+	for _, s := range sources[:min(len(sources), mostShown)] {
+		t.para("  ", "    ", "read: "+clean(s))
+	}
+}

@@ -1,0 +1,169 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file holds the words for single things. They are those that the watcher
+// uses while a job runs, so that its lines and a report read alike.
+
+// sums tells what an accounting adds up.
+var sums = map[event.Accounting]string{
+	event.AccountingRSS:      "sum of RSS",
+	event.AccountingPSS:      "sum of PSS",
+	event.AccountingNoShared: "sum of RSS less shared pages",
+	event.AccountingCgroup:   "unreclaimable memory",
+	event.AccountingVirtual:  "sum of virtual sizes",
+}
+
+// used says what the used of a limit is.
+func used(l *event.Limit) string {
+	switch l.Name {
+	case event.LimitNode:
+		return "the node's used memory"
+	case event.LimitSHM:
+		return "used space"
+	case event.LimitThrottle:
+		return "the charge, page cache included"
+	case event.LimitSlurm:
+		if l.Accounting == event.AccountingCgroup {
+			return "what slurmstepd sums of the tasks' cgroups"
+		}
+	case event.LimitMaps:
+		return "memory mappings of one process"
+	case event.LimitFDs:
+		return "descriptors of one process"
+	case event.LimitTasks:
+		return "tasks"
+	}
+	if s := sums[l.Accounting]; s != "" {
+		return s
+	}
+	return "used"
+}
+
+// enforced says who does what at a limit.
+func enforced(l *event.Limit) string {
+	who, _, _ := strings.Cut(l.Enforcer, ",")
+	switch {
+	case l.Name == event.LimitThrottle:
+		return "slow, not dead: throttled on "
+	case l.Name == event.LimitUser:
+		return "our own rules act on "
+	case l.Name == event.LimitCgroup, l.Name == event.LimitSlurm, l.Name == event.LimitNode:
+		if who == "" {
+			return "kills on "
+		}
+		return who + " kills on "
+	case who != "":
+		return who + " on "
+	}
+	return "held against "
+}
+
+// against says who compares what with a limit, and where the limit was read.
+func against(l *event.Limit) string {
+	text := enforced(l) + used(l)
+	if l.LimitSource != "" {
+		text += "; limit from " + place(l.LimitSource)
+	}
+	return text
+}
+
+// place shortens a path to its last two names, and says what a user calls what
+// slurmstepd leaves in RLIMIT_RSS; the JSON has all of it.
+func place(source string) string {
+	if source == "RLIMIT_RSS" {
+		return "--mem, read from RLIMIT_RSS"
+	}
+	if !strings.HasPrefix(source, "/") {
+		return source
+	}
+	names := strings.Split(source, "/")
+	if len(names) > 3 {
+		return strings.Join(names[len(names)-2:], "/")
+	}
+	return source
+}
+
+// short is a cgroup directory in a sentence: "/…/job_12".
+func short(dir string) string {
+	names := strings.Split(strings.Trim(dir, "/"), "/")
+	n := len(names) - 1
+	for n > 0 && (names[n] == "user" || strings.HasPrefix(names[n], "task_") || strings.HasPrefix(names[n], "step_")) {
+		n--
+	}
+	if n == 0 {
+		return dir
+	}
+	return "/…/" + strings.Join(names[n:], "/")
+}
+
+// quantity is a size or a count of a limit.
+func quantity(n event.LimitName, v rss.Bytes) string {
+	if !inBytes(n) {
+		return digits(uint64(v))
+	}
+	return v.String()
+}
+
+// fill is "2.92 GiB of 2.93 GiB (99.8 %)".
+func fill(n event.LimitName, used, size rss.Bytes) string {
+	return fmt.Sprintf("%s of %s (%s)", quantity(n, used), quantity(n, size), percent(used.Of(size)))
+}
+
+// percent tells what is nearly full from what is full.
+func percent(share float64) string {
+	if share >= 0.985 && share < 1 {
+		return fmt.Sprintf("%.1f %%", min(100*share, 99.9))
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
+// digits groups a count by thousands: "65,530".
+func digits(v uint64) string {
+	s := strconv.FormatUint(v, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return digits(uint64(n)) + " " + what + "s"
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return digits(uint64(n)) + " times"
+}
+
+// memArg writes a size as --mem takes it, empty where that takes no such size.
+func memArg(b rss.Bytes) string {
+	switch {
+	case b == 0 || b%rss.MiB != 0:
+		return ""
+	case b%rss.GiB == 0:
+		return strconv.FormatUint(uint64(b/rss.GiB), 10) + "G"
+	}
+	return strconv.FormatUint(uint64(b/rss.MiB), 10) + "M"
+}
+
+// command gives a command line in at most n characters.
+func command(args []string, n int) string {
+	text := []rune(clean(strings.Join(args, " ")))
+	if len(text) > n {
+		return string(text[:n-1]) + "…"
+	}
+	return string(text)
+}
