@@ -139,6 +139,38 @@ func TestReadmeTrim(t *testing.T) {
 	}
 }
 
+// TestReadmeReport types what the README shows of a job's end, for a job that there
+// was.
+func TestReadmeReport(t *testing.T) {
+	dir := t.TempDir()
+	run := exec.Command(binary, "run", "--quiet", "--limit", "1G", "--record", filepath.Join(dir, "disk"), "--", "sleep", "3")
+	run.Env = append(os.Environ(), "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+dir, "TMPDIR="+dir)
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	typed := 0
+	for l := range strings.Lines(block(t, "## After a run")) {
+		words, ok := strings.CutPrefix(l, "$ rsswarden ")
+		if !ok {
+			continue
+		}
+		words, _, _ = strings.Cut(words, "#")
+		cmd := exec.Command(binary, strings.Fields(words)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil || len(out) == 0 {
+			t.Errorf("%s: %v\n%s", words, err, out)
+		}
+		typed++
+	}
+	if typed < 5 {
+		t.Errorf("only %d lines were typed", typed)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "run.html")); err != nil || !strings.HasPrefix(string(page), "<!DOCTYPE html>") {
+		t.Errorf("the page: %v, %.40q", err, page)
+	}
+}
+
 func TestInstall(t *testing.T) {
 	prefix := t.TempDir()
 	if out, err := exec.Command("make", "-C", "../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {

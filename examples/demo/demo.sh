@@ -59,7 +59,8 @@ else
 	build ./examples/lmdbload ./examples/standin ./cmd/rsswarden
 fi
 PATH=$dir:$PATH
-unset "${!RSSWARDEN@}" # settings of yours are not part of the story
+unset "${!RSSWARDEN@}" SLURM_JOB_ID # settings of yours are not part of the story
+export XDG_STATE_HOME=$dir/state     # and the record goes when the demo ends
 cd "$dir" || exit 1
 
 load=(lmdbload -data demo.lmdb -epochs "${DEMO_EPOCHS:-2}")
@@ -78,6 +79,9 @@ bare=$status
 say "3. With the same limit, under rsswarden"
 try standin -limit 400M -- rsswarden run --limit 360M --accounting rss \
 	--worker-signal TERM --worker-match 'lmdbload worker' -- "${paced[@]}"
+
+say "4. What it was, from the record that it left"
+rsswarden report || fail "there is no report"
 
 say "The three runs"
 printf '  %-22s status %3d   checksum %s\n' \

@@ -36,8 +36,8 @@ func inID(r rune) bool {
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
-// isID says whether a file's name is that of a run. It is no regexp: to compile
-// one takes a tenth of what it takes to start, at each start.
+// isID says whether a file's name is that of a run. It is no regexp: that would
+// be compiled at the start of every process of ours.
 func isID(name string) bool {
 	parts := strings.Split(name, "-")
 	if len(parts) != 4 || len(parts[0]) != len(idTime) || parts[1] == "" || parts[3] == "" {

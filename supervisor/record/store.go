@@ -60,6 +60,12 @@ type store struct {
 	tiers tiers
 	// routine is how many bytes of routine events there are.
 	routine int
+	// used is what the pages in use take: values alone tell too little, for those
+	// that are put between others leave pages half empty.
+	used int64
+	// futile is how much may be in use before it is worth thinning again where
+	// the last time has brought nothing.
+	futile int64
 	// synced is when what was written was last brought to the disk.
 	synced time.Time
 }
@@ -130,8 +136,8 @@ func (s *store) commit(items []item) error {
 	if err != nil {
 		return err
 	}
-	if s.crowded() {
-		s.thin()
+	if s.crowded() && !s.thin() {
+		s.futile = s.used + s.size/256
 	}
 	if s.routine > int(routineShare*float64(s.size)) {
 		s.forget()
@@ -145,7 +151,7 @@ var errFull = errors.New("full, and nothing is left to thin")
 func (s *store) put(items []item) error {
 	var grown tiers
 	var routine int
-	err := s.env.Update(func(txn *lmdb.Txn) error {
+	return s.update(func(txn *lmdb.Txn) error {
 		grown, routine = tiers{}, 0
 		for _, it := range items {
 			key := makeKey(it.kind, it.n)
@@ -163,12 +169,36 @@ func (s *store) put(items []item) error {
 			}
 		}
 		return nil
-	})
-	if err == nil {
+	}, func() {
 		s.tiers.sum(&grown)
 		s.routine += routine
+	})
+}
+
+// update runs a transaction, and done where it was committed.
+func (s *store) update(f func(*lmdb.Txn) error, done func()) error {
+	var used int64
+	err := s.env.Update(func(txn *lmdb.Txn) error {
+		err := f(txn)
+		if err == nil {
+			used, err = s.inUse(txn)
+		}
+		return err
+	})
+	if err == nil {
+		s.used = used
+		done()
 	}
 	return err
+}
+
+// inUse returns what the pages in use take.
+func (s *store) inUse(txn *lmdb.Txn) (int64, error) {
+	st, err := txn.Stat(s.dbi)
+	if err != nil {
+		return 0, err
+	}
+	return int64(st.BranchPages+st.LeafPages+st.OverflowPages) * int64(st.PSize), nil
 }
 
 // sync brings what was written to the disk.

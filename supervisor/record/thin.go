@@ -24,10 +24,12 @@ const (
 	// mostThinning bounds the transactions in a row where there is no room left.
 	mostThinning = 4096
 	// crowdedShare is the part of the file in use from which on it is thinned, a
-	// batch with each commit, before it is full.
-	crowdedShare = 0.5
-	// routineShare is the part of the file that routine events may take.
-	routineShare = 0.25
+	// batch with each commit, before it is full: to thin takes pages too, and a
+	// reader of a live record keeps those that were given up.
+	crowdedShare = 0.75
+	// routineShare is the part of the file that the bytes of routine events may
+	// have. Their pages are less than half full.
+	routineShare = 0.1
 	// keepShare is the part of a tier's bytes that stays: its newest.
 	keepShare = 0.25
 )
@@ -54,7 +56,10 @@ func tierOf(sealed []byte) int {
 // scan counts what is there already.
 func (s *store) scan() error {
 	s.tiers, s.routine = tiers{}, 0
-	return s.env.View(func(txn *lmdb.Txn) error {
+	return s.env.View(func(txn *lmdb.Txn) (err error) {
+		if s.used, err = s.inUse(txn); err != nil {
+			return err
+		}
 		cur, err := txn.OpenCursor(s.dbi)
 		if err != nil {
 			return err
@@ -79,7 +84,7 @@ func (s *store) scan() error {
 // forget takes out the oldest routine events.
 func (s *store) forget() {
 	freed := 0
-	err := s.env.Update(func(txn *lmdb.Txn) error {
+	_ = s.update(func(txn *lmdb.Txn) error {
 		freed = 0
 		cur, err := txn.OpenCursor(s.dbi)
 		if err != nil {
@@ -98,19 +103,12 @@ func (s *store) forget() {
 			return err
 		}
 		return nil
-	})
-	if err == nil {
-		s.routine -= freed
-	}
+	}, func() { s.routine -= freed })
 }
 
 // crowded says that room runs out.
 func (s *store) crowded() bool {
-	used := 0
-	for _, n := range s.tiers {
-		used += n
-	}
-	return float64(used) > crowdedShare*float64(s.size)
+	return s.used > max(int64(crowdedShare*float64(s.size)), s.futile)
 }
 
 // pick returns the tier to thin: the finest with more than its share, where
@@ -139,9 +137,9 @@ func (s *store) thin() bool {
 		return false
 	}
 	var grown tiers
-	done := false
-	err := s.env.Update(func(txn *lmdb.Txn) error {
-		grown, done = tiers{}, false
+	found, done := false, false
+	_ = s.update(func(txn *lmdb.Txn) error {
+		grown, found = tiers{}, false
 		keys, blocks, err := s.oldest(txn, tier)
 		if err != nil || len(keys) < 2 {
 			return err // the last is still being written
@@ -159,13 +157,12 @@ func (s *store) thin() bool {
 				return err
 			}
 		}
-		done = true
+		found = true
 		return nil
+	}, func() {
+		s.tiers.sum(&grown)
+		done = found
 	})
-	if err != nil {
-		return false
-	}
-	s.tiers.sum(&grown)
 	return done
 }
 

@@ -20,7 +20,12 @@ func (q *inquest) onSignal(s lookSignal, d death) finding {
 		from = fmt.Sprintf(" from %s (process %d)", clean(s.Comm), s.Sender)
 	}
 	told := fmt.Sprintf("%s reached it at %s%s", s.Signal.Signal, q.clock(s.at), from)
-	then := "; it ended with " + d.String() + ", " + span(q.end-s.at) + " later"
+	then := "; it ended with " + d.String()
+	if later := q.end - s.at; later >= 50*time.Millisecond {
+		then += ", " + span(later) + " later"
+	} else {
+		then += " at once"
+	}
 	if !d.seen {
 		f.certainty = Inferred
 		then = fmt.Sprintf("; the record breaks off %s later, as SIGKILL for all of it does after KillWait", span(q.end-s.at))

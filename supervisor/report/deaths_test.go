@@ -222,6 +222,23 @@ var deaths = []dying{
 		cause: event.CauseSHM, certainty: Inferred, text: []string{"/dev/shm was full: 64.0 MiB of 64.0 MiB", "SIGBUS"},
 	},
 	{
+		name: "maps, within seconds",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: 3 * time.Second, sizes: []rss.Bytes{mem}, used: rising(3*time.Second, mem, 0.1, 0.5),
+			maps: func(at time.Duration) int { return 40 + int(15000*at/time.Second) }, events: []record.Entry{exits(3200*time.Millisecond, "", 1)}},
+		cause: event.CauseMaps, certainty: Inferred, text: []string{"had 45,040 of the 65,530 that vm.max_map_count allows", "got 15,000 more a second"},
+	},
+	{
+		name: "maps grow, slowly",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: 3 * time.Second, sizes: []rss.Bytes{mem}, used: rising(3*time.Second, mem, 0.1, 0.5),
+			maps: func(at time.Duration) int { return 40000 + int(2000*at/time.Second) }, events: []record.Entry{exits(3200*time.Millisecond, "", 1)}},
+		cause: event.CauseCrash, certainty: Seen, text: []string{"failed by itself"},
+	},
+	{
+		name:  "all of it killed while its memory grew",
+		scene: scene{limits: []event.Limit{limitJob}, length: 10 * time.Second, sizes: []rss.Bytes{mem}, used: rising(10*time.Second, mem, 0.2, 0.88), events: []record.Entry{}},
+		cause: event.CauseKernelOOM, certainty: Inferred, text: []string{"filled up: 2.58 GiB of 2.93 GiB", "and grew by 204 MiB a second", "as memory.oom.group does"},
+	},
+	{
 		name: "shm, a worker",
 		scene: scene{job: inJob(), limits: []event.Limit{limitJob, limitSHM}, length: minutes, sizes: []rss.Bytes{mem, 64 * rss.MiB},
 			used: standing([]rss.Bytes{mem, 64 * rss.MiB}, 0.5, 0.995), events: []record.Entry{exits(minutes, "", 1)}},

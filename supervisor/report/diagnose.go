@@ -41,6 +41,11 @@ const (
 	// mayBe is the share from which on a sentence says that a limit may have had
 	// to do with it.
 	mayBe = 0.95
+	// mayClose is the share of a memory limit from which on a record that breaks
+	// off may be laid to it: as much as most can grow by between the last sample
+	// and the kill. closeWithin is the time in which it would have been full.
+	mayClose    = 0.75
+	closeWithin = 5 * time.Second
 	// termToKill is how long after a SIGTERM an end is laid to it: KillWait of
 	// slurm.conf, which is 30 s where nobody changed it, and some more.
 	termToKill = 3 * time.Minute
@@ -121,6 +126,10 @@ func (q *inquest) brokenOff() finding {
 	if q.timeUp() || q.timeUpAfter() {
 		return q.timeLimit(death{})
 	}
+	if b, ok := q.fullest(event.LimitSlurm, event.LimitCgroup); ok && b.closing() {
+		b.rate = b.growth
+		return q.memory(b, death{})
+	}
 	return q.withoutAWord()
 }
 
@@ -142,13 +151,18 @@ func (q *inquest) byMemory(d death) (finding, bool) {
 	if !ok || !b.near() {
 		return finding{}, false
 	}
+	return q.memory(b, d), true
+}
+
+// memory lays a SIGKILL to one memory limit.
+func (q *inquest) memory(b brink, d death) finding {
 	switch b.Name {
 	case event.LimitSlurm:
-		return q.overMemory(b, d), true
+		return q.overMemory(b, d)
 	case event.LimitNode:
-		return q.nodeMemory(b, d), true
+		return q.nodeMemory(b, d)
 	}
-	return q.cgroupFull(b, d), true
+	return q.cgroupFull(b, d)
 }
 
 // kernelKills counts what the kernel's OOM killer ended of this run: a level
@@ -211,10 +225,19 @@ type brink struct {
 	// rate is by how many bytes a second it grew between the last two readings,
 	// where at that rate the limit was reached by the end; else 0.
 	rate float64
+	// growth is the same wherever the limit was then.
+	growth float64
 }
 
 // near says that a SIGKILL may be laid to it.
 func (b *brink) near() bool { return b.ratio >= nearFull || b.rate > 0 && b.ratio >= 0.5 }
+
+// closing says that a limit which was not near yet was on its way to be: a record
+// that breaks off with no other reason is laid to it.
+func (b *brink) closing() bool {
+	left := float64(b.size) - float64(b.used)
+	return b.ratio >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
+}
 
 // fullest returns the limit of these names that was nearest at the end, all of
 // them that kill or refuse if none is named.
@@ -230,7 +253,8 @@ func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
 			continue
 		}
 		b := brink{Limit: l.Limit, i: i, size: uint64(r.Size), used: uint64(r.Used), at: at, ratio: r.Ratio()}
-		if rate, reached := l.tail.reach(q.end); reached && b.ratio < 1 {
+		rate, reached := l.tail.reach(q.end)
+		if b.growth = rate; reached && b.ratio < 1 {
 			b.rate = rate
 		}
 		if !ok || b.reach() > best.reach() {

@@ -89,9 +89,10 @@ func (t *tail) fullest(end time.Duration) (r record.Reading, at time.Duration, o
 // as long as the pause between two.
 const soon = 3 * time.Second
 
-// reach says whether the limit would have been reached by the end at the rate
-// of the last two readings, and that rate in bytes a second. Where the end is
-// the last reading itself, the run may have gone on for one pause more.
+// reach returns the rate of the last two readings in bytes a second, 0 where it
+// tells nothing of the end, and whether the limit would have been reached by the
+// end at that rate. Where the end is the last reading itself, the run may have
+// gone on for one pause more.
 func (t *tail) reach(end time.Duration) (rate float64, ok bool) {
 	if t.n < 2 || t.last.Size == 0 || t.last.Used <= t.before.Used {
 		return 0, false

@@ -5,6 +5,8 @@ import "time"
 const (
 	// sparkStretches is how many stretches a run is told in.
 	sparkStretches = 40
+	// sparkBare is for how many stretches without a sample the one before stands.
+	sparkBare = 3
 	// sparkCells are kept while the length of the run is not known yet: when
 	// they are used up two become one. At least half of them are in use then, so
 	// that a stretch is some eight cells or more.
@@ -61,6 +63,14 @@ func (s *spark) stretches(end time.Duration) []float64 {
 		}
 		n := min(int(time.Duration(i)*s.cell*sparkStretches/end), sparkStretches-1)
 		out[n] = max(out[n], float64(v))
+	}
+	// Of a short run a stretch is shorter than from one sample to the next.
+	for i, bare := 1, 0; i < len(out); i++ {
+		if out[i] >= 0 {
+			bare = 0
+		} else if bare++; bare <= sparkBare {
+			out[i] = out[i-1]
+		}
 	}
 	return out
 }

@@ -14,7 +14,9 @@ const (
 	// mostLimits and mostShown bound what a terminal shows of a job of many
 	// ranks: the fullest limits, the first runs.
 	mostLimits = 6
-	mostShown  = 12
+	// leastFill is how full a limit must have been to be told at length.
+	leastFill = 0.05
+	mostShown = 12
 )
 
 // limits writes each limit with who enforces it, where it was read, and how it
@@ -34,7 +36,11 @@ func (t *text) limits(rep *Report) {
 		return
 	}
 	t.section("limits")
-	for i := range list[:min(len(list), mostLimits)] {
+	shown := min(len(list), mostLimits)
+	for shown > 1 && list[shown-1].Ratio() < leastFill {
+		shown--
+	}
+	for i := range list[:shown] {
 		l := &list[i]
 		name := string(l.Name)
 		if l.Scope != "" && string(l.Scope) != name {
@@ -53,8 +59,14 @@ func (t *text) limits(rep *Report) {
 			t.styled(dim, "    ", "    ", clean(l.Note))
 		}
 	}
-	if n := len(list) - mostLimits; n > 0 {
-		t.line("  and %s less full", many(n, "limit"))
+	if rest := list[shown:]; len(rest) > 0 {
+		var names []string
+		for i := range rest {
+			if name := string(rest[i].Name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		t.para("  ", "    ", fmt.Sprintf("and %s, at most %.0f %% full: %s", many(len(rest), "limit"), 100*rest[0].Ratio(), strings.Join(names, ", ")))
 	}
 }
 
