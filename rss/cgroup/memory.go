@@ -63,6 +63,11 @@ func (l *Level) Memory() (Memory, error) {
 	if err != nil {
 		return Memory{}, fmt.Errorf("cannot parse %s: %w", l.StatFile(), err)
 	}
+	// At the limit reclaim may have freed 64 MiB of page cache between the two
+	// readings, which would count as what cannot be reclaimed.
+	if after, err := l.Usage(); err == nil {
+		charged = min(charged, after)
+	}
 	return sum(charged, s), nil
 }
 
