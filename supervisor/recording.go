@@ -45,8 +45,35 @@ type stoppedPart struct {
 
 // Name names the run that begins now, so that it can be recorded.
 func (s *Settings) Name(lookup func(string) (string, bool)) {
-	s.Begun = time.Now()
-	s.RunID = record.NewID(s.Begun, RecordJob(lookup), NodeName(lookup), os.Getpid())
+	s.Begun, s.BegunMono = time.Now(), monotonic()
+	s.RunID = record.NewID(s.Begun, RecordJob(lookup), NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
+}
+
+// runNumber tells a run from the others of its job that began in the same second:
+// by the PID of its holder, and the PID namespace where that is a container's: in
+// each the first process has the same PID.
+func runNumber(link string, pid int) int {
+	const (
+		initial = 0xEFFFFFFC // PROC_PID_INIT_INO of linux/proc_ns.h
+		pidBits = 22         // of the largest PID, PID_MAX_LIMIT of linux/threads.h
+	)
+	text, _ := os.Readlink(link)
+	number, _ := strings.CutSuffix(strings.TrimPrefix(text, "pid:["), "]")
+	space, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || space == initial {
+		return pid
+	}
+	return int(space)<<pidBits | pid
+}
+
+// monotonic is the time by CLOCK_MONOTONIC, which all processes of a node share;
+// 0 where it cannot be read.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
 }
 
 // startRecording makes the recorder of this run.
@@ -75,7 +102,7 @@ func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
 		Holder: begin.Holder, Process: w.command, Attached: w.Attached != nil,
 		BootID: w.firstLine("sys/kernel/random/boot_id"),
 	}
-	m.Dir, _ = os.Getwd()
+	m.Dir, _ = unix.Getwd() // the kernel knows it: os.Getwd asks its file system, which may hang
 	m.MaxMapCount, _ = strconv.ParseUint(w.firstLine("sys/vm/max_map_count"), 10, 64)
 	var files unix.Rlimit
 	if err := unix.Prlimit(begin.PID, unix.RLIMIT_NOFILE, nil, &files); err == nil {
@@ -121,7 +148,10 @@ func RecordJob(lookup func(string) (string, bool)) *record.Job {
 // runTime is the time since the run began, of which an earlier watcher may have
 // seen the start.
 func (w *watcher) runTime() time.Duration {
-	return w.started.Sub(w.Settings.Begun) + time.Since(w.started)
+	if now := monotonic(); w.Settings.BegunMono > 0 && now >= w.Settings.BegunMono {
+		return now - w.Settings.BegunMono
+	}
+	return max(w.started.Sub(w.Settings.Begun), 0) + time.Since(w.started)
 }
 
 // recordSample gives the last look to the record, where it is due.

@@ -30,11 +30,13 @@ type Settings struct {
 
 	Events string `json:"events,omitempty"`
 	// Record is where the full record goes: RecordAuto, RecordNone, or a
-	// directory for it. RunID names the run and Begun is when it began; without
-	// RunID nothing is recorded.
-	Record string    `json:"record,omitempty"`
-	RunID  string    `json:"run_id,omitempty"`
-	Begun  time.Time `json:"begun,omitzero"`
+	// directory for it. RunID names the run and Begun is when it began, BegunMono
+	// the same by CLOCK_MONOTONIC: somebody may set the other clock before a
+	// watcher is started again. Without RunID nothing is recorded.
+	Record    string        `json:"record,omitempty"`
+	RunID     string        `json:"run_id,omitempty"`
+	Begun     time.Time     `json:"begun,omitzero"`
+	BegunMono time.Duration `json:"begun_mono,omitempty"`
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
 	// Dir is the run directory that loader hooks talk through; empty where that

@@ -17,12 +17,9 @@ func (b *bench) gotests() error {
 	if b.quick {
 		count, length = "1", "20ms"
 	}
-	cmd := exec.CommandContext(b.ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchmem",
-		"-count", count, "-benchtime", length, "./rss/...")
-	cmd.Dir = b.root
-	out, err := cmd.CombinedOutput()
+	out, err := b.goTest(nil, "-bench", ".", "-benchmem", "-count", count, "-benchtime", length, "./rss/...")
 	if err != nil {
-		return fmt.Errorf("cannot run go test: %w\n%s", err, out)
+		return err
 	}
 	head := fmt.Sprintf("commit: %s\nkernel: %s\n", b.report.Commit, b.report.Kernel)
 	if b.gotest != "" {
@@ -40,6 +37,18 @@ func (b *bench) gotests() error {
 		b.add(r)
 	}
 	return nil
+}
+
+// goTest runs benchmarks and returns what they print.
+func (b *bench) goTest(env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(b.ctx, "go", append([]string{"test", "-run", "^$"}, args...)...)
+	cmd.Dir = b.root
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return out, fmt.Errorf("cannot run go test: %w\n%s", err, out)
+	}
+	return out, nil
 }
 
 var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op`)
@@ -60,4 +69,28 @@ func benchmarks(out []byte) (names []string, runs map[string][]float64) {
 		runs[name] = append(runs[name], ns/1e3)
 	}
 	return names, runs
+}
+
+var (
+	metricsLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	oneMetric   = regexp.MustCompile(`([\d.]+(?:e[+-]\d+)?) (\S+)`)
+)
+
+// metrics reads the output of go test: of each benchmark what it told by unit,
+// a number a run.
+func metrics(out []byte) map[string]map[string][]float64 {
+	all := map[string]map[string][]float64{}
+	for _, m := range metricsLine.FindAllSubmatch(out, -1) {
+		name := string(m[1])
+		if all[name] == nil {
+			all[name] = map[string][]float64{}
+		}
+		for _, one := range oneMetric.FindAllSubmatch(m[2], -1) {
+			if v, err := strconv.ParseFloat(string(one[1]), 64); err == nil {
+				unit := string(one[2])
+				all[name][unit] = append(all[name][unit], v)
+			}
+		}
+	}
+	return all
 }

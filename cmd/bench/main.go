@@ -26,6 +26,10 @@
 //	g   the cost of a fork storm, and whether a process forked in it is found
 //	h   the time for which ptrace has a process stand still while 1 GiB of its
 //	    mapped file is given back, beside its own madvise, and what it reads meanwhile
+//	i   the record: bytes a process and sample, of a real run and of an hour that was
+//	    made up; the time of one sample in the watcher's loop and in its writer, beside
+//	    lines of JSON and text, and a look at the same tree; what recording adds to
+//	    holder and watcher; and a report of a record as full as one becomes
 //	go  the benchmarks of the readers, run by go test into a file for benchstat
 //
 // # What not to conclude
@@ -98,6 +102,7 @@ var groups = []group{
 	{"f", "a full look, by the size of the tree", (*bench).growth},
 	{"g", "a fork storm", (*bench).storming},
 	{"h", "a process shrunk by ptrace", (*bench).trimming},
+	{"i", "what a record costs", (*bench).recording},
 	{"go", "go test -bench of the readers", (*bench).gotests},
 }
 

@@ -13,6 +13,7 @@ import (
 const (
 	exitOK         = 0
 	exitRefused    = 1   // trim: every process was refused
+	exitRecord     = 1   // report, replay: no record could be read, or a file not written
 	exitUsage      = 2   // bad usage, nothing was started
 	exitCannotRun  = 125 // we could not start the command
 	exitNotExec    = 126 // the command was found and cannot be executed
@@ -96,8 +97,11 @@ func fail(p process, err error) int {
 	status, hint, format := exitCannotRun, "", ""
 	var usage *usageError
 	var start *startError
+	var rec *recordError
 	if errors.As(err, &usage) {
 		status, hint = exitUsage, usage.hint
+	} else if errors.As(err, &rec) {
+		status, hint = exitRecord, rec.hint
 	} else if errors.As(err, &start) {
 		status, hint = start.status, start.hint
 	}

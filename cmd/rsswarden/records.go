@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,41 @@ func exporter(dir string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", exportCommand, dir)
 	cmd.Env = []string{"GOTRACEBACK=single"} // nothing of the user's has a say in it
 	return cmd
+}
+
+// recordError is about a record that cannot be read, or a report that cannot be
+// written.
+type recordError struct {
+	err  error
+	hint string
+}
+
+func (e *recordError) Error() string { return joined(e.err) }
+func (e *recordError) Unwrap() error { return e.err }
+
+// joined tells of several errors on one line.
+func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// notRead is the error where nothing could be read at all.
+func notRead(err error) error {
+	var usage *usageError
+	var told *recordError
+	if errors.As(err, &usage) || errors.As(err, &told) {
+		return err
+	}
+	if err == nil {
+		err = errors.New("no record could be read")
+	}
+	hint := "if its journal is whole: rsswarden report JOBID, where the job was submitted from"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		hint = "a record is its user's alone: read it as the user who ran the job"
+	case errors.Is(err, record.ErrNewer):
+		hint = "read it with that rsswarden or a later one"
+	case errors.Is(err, record.ErrForeign):
+		hint = "name the directory of a record, a journal (.jsonl) or a Slurm job"
+	}
+	return &recordError{err, hint}
 }
 
 // loadRuns reads the runs that a user names: by files or directories, by a
@@ -88,7 +124,7 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 	if len(args) == 0 {
 		all := record.Find(recordPlaces(p)...)
 		if len(all) == 0 {
-			return nil, usagef("a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR", "no record was found in %s", strings.Join(recordPlaces(p), ", "))
+			return nil, usagef("a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR", "no record was found in %s", listed(recordPlaces(p)))
 		}
 		return sameJob(all, all[0]), nil
 	}
@@ -108,15 +144,20 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 }
 
 func findRun(p process, arg string) ([]record.Found, error) {
-	if f, ok := record.At(arg); ok {
+	const hint = "name a record's path, or a Slurm job where it was submitted from"
+	if f, ok := record.At(arg); ok && arg != "" {
 		return []record.Found{withOther(p, f)}, nil
 	}
-	if info, err := os.Stat(arg); err == nil && info.IsDir() {
-		all := record.Find(arg, filepath.Join(arg, ".rsswarden"), filepath.Join(arg, "records"), filepath.Join(arg, "journals"))
-		if len(all) == 0 {
-			return nil, usagef("rsswarden report JOBID, or the directory that a run names in its first line", "no record in %s", arg)
-		}
-		return sameJob(all, all[0]), nil
+	info, err := os.Stat(arg)
+	switch {
+	case arg == "":
+		return nil, usagef(hint, "the name of a record is empty; is a variable not set?")
+	case err == nil && info.IsDir():
+		return findIn(p, arg)
+	case err == nil:
+		return nil, usagef(hint, "%s is neither a record nor a journal", arg)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, plain(err)))
 	}
 	var list []record.Found
 	for _, f := range record.Find(recordPlaces(p)...) {
@@ -124,10 +165,64 @@ func findRun(p process, arg string) ([]record.Found, error) {
 			list = append(list, f)
 		}
 	}
+	if len(list) == 0 && strings.Contains(arg, "/") {
+		return nil, usagef(hint, "cannot read %s: %v", arg, plain(err))
+	}
 	if len(list) == 0 {
-		return nil, usagef("in the directory the job was submitted from, rsswarden report JOBID; or a record's path", "no record of %q in %s", arg, strings.Join(recordPlaces(p), ", "))
+		return nil, usagef(hint, "no record of %q in %s", arg, listed(recordPlaces(p)))
 	}
 	return list, nil
+}
+
+// findIn finds the newest job in a directory.
+func findIn(p process, dir string) ([]record.Found, error) {
+	all := record.Find(below(dir)...)
+	if len(all) == 0 {
+		if err := closed(dir); err != nil {
+			return nil, notRead(fmt.Errorf("cannot read records in %s: %w", dir, err))
+		}
+		return nil, usagef("name the directory of --record, or one with .rsswarden in it", "no record in %s", dir)
+	}
+	list := sameJob(all, all[0])
+	for i := range list {
+		list[i] = withOther(p, list[i])
+	}
+	return list, nil
+}
+
+// below are the directories in which records may lie that a user means by dir.
+func below(dir string) []string {
+	return []string{dir, filepath.Join(dir, ".rsswarden"), filepath.Join(dir, "records"), filepath.Join(dir, "journals")}
+}
+
+// closed says why nothing is found in a directory where something may be: the
+// directory, or a record in it, is somebody else's.
+func closed(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return plain(err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if _, err := os.ReadDir(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%s: %w", e.Name(), plain(err))
+		}
+	}
+	return nil
+}
+
+// listed names directories, and those that this user may not look into.
+func listed(dirs []string) string {
+	var names []string
+	for _, d := range dirs {
+		if _, err := os.ReadDir(d); errors.Is(err, fs.ErrPermission) {
+			d += " (" + plain(err).Error() + ")"
+		}
+		names = append(names, d)
+	}
+	return strings.Join(names, ", ")
 }
 
 // withOther finds the record of a journal, and the journal of a record.

@@ -90,21 +90,24 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case len(runs) == 0:
 		return notRead(err)
 	case err != nil:
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(err.Error()), ""))
+		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
 	}
 	if len(runs) > 1 {
 		var names []string
 		for _, r := range runs {
-			names = append(names, r.Meta.ID)
+			names = append(names, r.Sources[0])
 		}
 		return usagef("name one of them: rsswarden replay "+names[0],
 			"%d runs are meant, and each has limits of its own: %s", len(runs), strings.Join(names, " "))
 	}
 	result, err := replay.Replay(runs[0], opt)
-	if err != nil {
-		return err
+	switch {
+	case err != nil && (opt.Limit > 0 || opt.Accounting != ""):
+		return usagef("rsswarden report "+runs[0].Sources[0]+" tells which limits it has", "%v", err)
+	case err != nil:
+		return &recordError{err, "a run of less than a second leaves nothing to replay; rsswarden report tells the rest"}
 	}
-	return buffered(p.stdout, func(w io.Writer) error {
+	return printed(p, func(w io.Writer) error {
 		if asJSON {
 			enc := json.NewEncoder(w)
 			enc.SetIndent("", "  ")

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -49,6 +49,9 @@ func reportCommand(p process) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := fitting(c); err != nil {
+				return err
+			}
 			if c.Bool("advise") {
 				return advise(p, args, c.Bool("json"))
 			}
@@ -57,6 +60,24 @@ func reportCommand(p process) *cli.Command {
 			})
 		},
 	}
+}
+
+// fitting says which options do not go together, or say nothing.
+func fitting(c *cli.Context) error {
+	for _, name := range []string{"html", "svg"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return usagef("rsswarden report --"+name+" report."+name, "--%s is empty; is a variable not set?", name)
+		}
+	}
+	if c.Bool("json") && c.Bool("csv") {
+		return usagef("ask for one of them, then for the other", "--json and --csv both go to standard output")
+	}
+	for _, name := range []string{"csv", "html", "svg"} {
+		if c.Bool("advise") && c.IsSet(name) {
+			return usagef("rsswarden report --advise --json DIR", "--advise has no form for --%s", name)
+		}
+	}
+	return nil
 }
 
 // flagsLast sets flags that stand behind arguments: `report 4711 --json`. The cli
@@ -76,18 +97,18 @@ func flagsLast(c *cli.Context) ([]string, error) {
 		name, value, has := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		f := flagNamed(c.Command.Flags, name)
 		if f == nil {
-			return nil, usagef("rsswarden "+c.Command.Name+" --help lists the options", "there is no option %s", a)
+			return nil, onUsageError(c, fmt.Errorf("flag provided but not defined: -%s", name), false)
 		}
 		if _, truth := f.(*cli.BoolFlag); truth && !has {
 			value = "true"
 		} else if !has {
 			if i++; i == len(rest) {
-				return nil, usagef("rsswarden "+c.Command.Name+" --help lists the options", "%s needs a value", a)
+				return nil, onUsageError(c, fmt.Errorf("flag needs an argument: -%s", name), false)
 			}
 			value = rest[i]
 		}
 		if err := c.Set(name, value); err != nil {
-			return nil, usagef("rsswarden "+c.Command.Name+" --help lists the options", "cannot set %s: %v", a, err)
+			return nil, onUsageError(c, fmt.Errorf("invalid boolean value %q for -%s: %w", value, name, err), false)
 		}
 	}
 	return args, nil
@@ -116,13 +137,14 @@ func printReport(p process, args []string, o reportOptions) error {
 		return notRead(err)
 	}
 	if err != nil {
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(err.Error()), ""))
+		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
 	}
-	if o.csv {
-		return buffered(p.stdout, func(w io.Writer) error { return report.WriteCSV(w, runs) })
+	files := o.html != "" || o.svg != ""
+	if o.csv && !files {
+		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
 	}
 	rep := report.Build(runs, askSlurm(runs, o.noSlurm), time.Now())
-	if o.html != "" || o.svg != "" {
+	if files {
 		series := report.Series(runs)
 		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep, &series) }); err != nil {
 			return err
@@ -130,12 +152,17 @@ func printReport(p process, args []string, o reportOptions) error {
 		if err := toFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, rep, &series) }); err != nil {
 			return err
 		}
-		if !o.json {
-			_, err := fmt.Fprintln(p.stdout, rep.Verdict)
-			return plain(err)
+		if !o.json && !o.csv {
+			return printed(p, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, rep.Verdict)
+				return err
+			})
 		}
 	}
-	return buffered(p.stdout, func(w io.Writer) error {
+	if o.csv {
+		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
+	}
+	return printed(p, func(w io.Writer) error {
 		if o.json {
 			enc := json.NewEncoder(w)
 			enc.SetIndent("", "  ")
@@ -145,45 +172,43 @@ func printReport(p process, args []string, o reportOptions) error {
 	})
 }
 
-// notRead is the error where nothing could be read at all.
-func notRead(err error) error {
-	if err == nil {
-		err = fmt.Errorf("no record could be read")
-	}
-	return err
-}
-
 // advise prints what all runs in the directories come to.
 func advise(p process, dirs []string, asJSON bool) error {
+	const hint = "rsswarden report --advise .rsswarden"
+	for _, d := range dirs {
+		info, err := os.Stat(d)
+		if err == nil && !info.IsDir() {
+			err = unix.ENOTDIR
+		}
+		if err == nil {
+			_, err = os.ReadDir(d)
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return notRead(fmt.Errorf("cannot read runs in %s: %w", d, plain(err)))
+		}
+		if err != nil {
+			return usagef(hint, "cannot read runs in %s: %v", d, plain(err))
+		}
+	}
 	if len(dirs) == 0 {
 		dirs = recordPlaces(p)
 	}
-	for _, d := range dirs {
-		if info, err := os.Stat(d); err != nil || !info.IsDir() {
-			if err == nil {
-				err = unix.ENOTDIR
-			}
-			if len(dirs) == 1 {
-				return usagef("rsswarden report --advise .rsswarden", "cannot read runs in %s: %v", d, plain(err))
-			}
-		}
-	}
 	var places []string
 	for _, d := range dirs {
-		places = append(places, d, filepath.Join(d, ".rsswarden"), filepath.Join(d, "records"), filepath.Join(d, "journals"))
+		places = append(places, below(d)...)
 	}
 	runs, err := readRuns(record.Find(places...))
 	if len(runs) == 0 {
 		if err == nil {
-			return usagef("rsswarden report --advise .rsswarden", "no run has left a record in %s", strings.Join(dirs, ", "))
+			return usagef(hint, "no run has left a record in %s", listed(dirs))
 		}
-		return err
+		return notRead(err)
 	}
 	if err != nil {
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(err.Error()), ""))
+		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
 	}
 	lines := report.Advise(runs)
-	return buffered(p.stdout, func(w io.Writer) error {
+	return printed(p, func(w io.Writer) error {
 		if asJSON {
 			enc := json.NewEncoder(w)
 			enc.SetIndent("", "  ")
@@ -219,54 +244,4 @@ func askSlurm(runs []*record.Run, no bool) *report.SlurmSays {
 	}
 	said := report.Says(ended)
 	return &said
-}
-
-// toFile writes a file whole or not at all; an empty name is none.
-func toFile(name string, write func(io.Writer) error) error {
-	if name == "" {
-		return nil
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".rsswarden-*")
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, plain(err))
-	}
-	err = buffered(f, write)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return fmt.Errorf("cannot write %s: %w", name, plain(err))
-	}
-	return nil
-}
-
-func buffered(to io.Writer, write func(io.Writer) error) error {
-	w := bufio.NewWriterSize(to, 64<<10)
-	err := write(w)
-	if e := w.Flush(); err == nil {
-		err = e
-	}
-	return plain(err)
-}
-
-// columns is the width of a terminal, 80 elsewhere.
-func columns(f *os.File) int {
-	if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && ws.Col >= 40 {
-		return int(min(ws.Col, 160))
-	}
-	return 80
-}
-
-// colours says whether to colour: on a terminal, unless NO_COLOR is set
-// (no-color.org).
-func colours(p process) bool {
-	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)
-	return err == nil && p.get("NO_COLOR") == "" && p.get("TERM") != "dumb"
 }

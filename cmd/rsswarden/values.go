@@ -50,7 +50,7 @@ func setLimit(s *supervisor.Settings, v []string) error {
 	return nil
 }
 
-// setRecord checks the place of the record, for as long as a file system may
+// setRecord makes the place of the record, for as long as a file system may
 // take to answer.
 func setRecord(s *supervisor.Settings, v []string) error {
 	s.Record = v[0]
@@ -66,7 +66,7 @@ func setRecord(s *supervisor.Settings, v []string) error {
 	}
 	s.Record = dir
 	checked := make(chan error, 1)
-	go func() { checked <- record.CheckDir(dir) }()
+	go func() { checked <- record.MakeDir(dir) }()
 	select {
 	case err = <-checked:
 	case <-time.After(preparePatience):

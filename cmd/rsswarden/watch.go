@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
@@ -42,6 +44,20 @@ func watch(p process) int {
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})
 	closeLog(500 * time.Millisecond)
+	letGo(append(inherited(s.Events), 2, int(os.Stderr.Fd())))
 	_ = link.Close() // the holder sees the end of this process as well
 	return exitOK
+}
+
+// letGo gives up the user's files. A thread that waits for a disk which takes
+// nothing outlives the end of this process, its descriptors with it, and whoever
+// reads the user's stderr to its end would wait for that disk too.
+func letGo(fds []int) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for _, fd := range fds {
+		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // a thread that still writes must not meet another file there
+	}
 }

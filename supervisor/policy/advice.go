@@ -63,13 +63,13 @@ func Advise(r Run) Advice {
 			a.Why = peak + "; the SIGKILL did not come from lack of memory as far as we saw"
 			return a
 		}
-		a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
+		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
 	case event.VerdictAsked:
 		a.Mem = neat
 		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
 		if r.Failed {
-			a.Mem = NeatMem(max(l.Used, l.Limit).Scale(adviceMore))
+			a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
 			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again is a guess"
 		}
 	case event.VerdictCarried:
@@ -135,11 +135,16 @@ func accountingWords(l *event.Limit) string {
 	return "used"
 }
 
-// NeatMem rounds up to a size people write: a multiple of an eighth of the
+// NeatMem rounds up to a size people write: a multiple of a sixteenth of the
 // power of two below it, and of 1 MiB at least.
-func NeatMem(b rss.Bytes) rss.Bytes {
+func NeatMem(b rss.Bytes) rss.Bytes { return roundUp(b, 16) }
+
+// GuessMem rounds up twice as roughly: a guess should look like one.
+func GuessMem(b rss.Bytes) rss.Bytes { return roundUp(b, 8) }
+
+func roundUp(b, parts rss.Bytes) rss.Bytes {
 	step := rss.MiB
-	for b/step >= 16 {
+	for b/step >= 2*parts {
 		step *= 2
 	}
 	return (b + step - 1) / step * step

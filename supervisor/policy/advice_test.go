@@ -18,17 +18,17 @@ func TestAdvise(t *testing.T) {
 		mem     string
 		says    string
 	}{
-		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "704M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 10 %"},
+		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "672M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 10 %"},
 		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "2816M", "10 %"},
 		{"carried by actions", Run{Binding: at(91), FirstRung: rung, Watched: true, Helped: 3, Skipped: 2}, event.VerdictCarried, "3000M", "without it more is needed, how much is not known"},
 		{"carried by budgets alone", Run{Binding: at(70), FirstRung: rung, Watched: true, Trimmed: true}, event.VerdictCarried, "3000M", "enough with rsswarden"},
-		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3328M", "no action could help"},
+		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3200M", "no action could help"},
 		{"the kernel", Run{Binding: at(99), FirstRung: rung, Watched: true, OOMKills: 1, Killed: true, Helped: 1}, event.VerdictOOM, "4608M", "is a guess"},
 		{"slurmstepd", Run{Binding: at(103), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
 		{"somebody else", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "", "did not come from lack of memory"},
 		{"our stop", Run{Binding: at(97), FirstRung: rung, Watched: true, Stopped: true, OOMKills: 1}, event.VerdictStopped, "4608M", "is a guess"},
 		{"asked and ended", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Failed: true, Helped: 1}, event.VerdictAsked, "4608M", "is a guess"},
-		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3328M", "a signal asked the trainer"},
+		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3200M", "a signal asked the trainer"},
 		{"asked, then killed", Run{Binding: at(103), FirstRung: rung, Watched: true, Asked: true, Failed: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
 		{"half seen", Run{Binding: at(30), FirstRung: rung}, event.VerdictUnwatched, "", "the least it was"},
 		{"no limit", Run{Watched: true}, event.VerdictFine, "", "no limit on memory"},
@@ -61,8 +61,8 @@ func TestAdviceNamesTheAccounting(t *testing.T) {
 
 func TestNeatMem(t *testing.T) {
 	for in, want := range map[rss.Bytes]string{
-		1: "1M", 15*rss.MiB + 1: "16M", 17 * rss.MiB: "18M", 690 * rss.MiB: "704M",
-		3000 * rss.MiB: "3G", 3073 * rss.MiB: "3328M", 7 * rss.GiB: "7G", 100 * rss.GiB: "104G",
+		1: "1M", 15*rss.MiB + 1: "16M", 33 * rss.MiB: "34M", 690 * rss.MiB: "704M",
+		3000 * rss.MiB: "3G", 3073 * rss.MiB: "3200M", 7 * rss.GiB: "7G", 101 * rss.GiB: "104G",
 	} {
 		if got := MemArg(NeatMem(in)); got != want {
 			t.Errorf("%v becomes %s, want %s", in, got, want)
@@ -70,6 +70,9 @@ func TestNeatMem(t *testing.T) {
 		if NeatMem(NeatMem(in)) != NeatMem(in) {
 			t.Errorf("%v is not neat", NeatMem(in))
 		}
+	}
+	if got := MemArg(GuessMem(3073 * rss.MiB)); got != "3328M" {
+		t.Errorf("a guess of 3073 MiB becomes %s", got)
 	}
 	if got := MemArg(rss.GiB + 1); got != "1025M" {
 		t.Errorf("MemArg rounds 1 GiB + 1 to %s", got)

@@ -58,7 +58,6 @@ func BenchmarkFull(b *testing.B) {
 	if dir == "" {
 		b.Skip(envFull + " names no directory")
 	}
-	const procs, atOnce = 16, 16
 	samples := 0
 	for b.Loop() {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -67,39 +66,56 @@ func BenchmarkFull(b *testing.B) {
 		if err := os.RemoveAll(filepath.Join(dir, dataFile)); err != nil {
 			b.Fatal(err)
 		}
-		k, c := newTaker(b, dir, fullSize), newScene(procs, false)
+		k := newTaker(b, dir, fullSize)
 		if err := k.s.commit(firstItems(b, dir)); err != nil {
 			b.Fatal(err)
 		}
-		// A while beyond the first that is thinned: from then on it stays as it is.
-		samples = 0
-		for end := 0; end == 0 || samples < end; {
-			var items []item
-			for range atOnce {
-				items = items[:max(0, len(items)-1)] // the block that grows is its last
-				if samples%2 == 0 {
-					items = append(items, loaderSays(b, samples))
-				}
-				items = append(items, k.items(c.at(time.Duration(samples)*time.Second))...)
-				samples++
-			}
-			if err := k.s.commit(items); err != nil {
-				b.Fatal(err)
-			}
-			if end == 0 && k.s.tiers[1] > 0 {
-				end = samples + samples/5
-			}
-		}
+		samples = fillUp(b, k)
 	}
 	b.ReportMetric(float64(samples), "samples")
 	b.ReportMetric(float64(fileSize(b, dir))/(1<<20), "MiB")
+}
+
+// fillUp goes on for a while beyond the first that is thinned: from then on a
+// record stays as full as it is.
+func fillUp(b testing.TB, k *taker) (samples int) {
+	const procs, atOnce = 16, 16
+	c := newScene(procs, false)
+	for end := 0; end == 0 || samples < end; {
+		var items []item
+		for range atOnce {
+			items = items[:max(0, len(items)-1)] // the block that grows is its last
+			if samples%2 == 0 {
+				items = append(items, loaderSays(b, samples))
+			}
+			items = append(items, k.items(c.at(time.Duration(samples)*time.Second))...)
+			samples++
+		}
+		if err := k.s.commit(items); err != nil {
+			b.Fatalf("sample %d, %d of %d bytes in use: %v", samples, k.s.used, k.s.size, err)
+		}
+		if end == 0 && k.s.tiers[1] > 0 {
+			end = samples + samples/5
+		}
+	}
+	return samples
+}
+
+// TestEventsLeaveRoom: events, of which the pages are half empty, do not fill a
+// record before its samples are thinned.
+func TestEventsLeaveRoom(t *testing.T) {
+	k := newTaker(t, t.TempDir(), tmpfsSize)
+	samples := fillUp(t, k)
+	if k.s.used > k.s.size*8/10 {
+		t.Errorf("%d of %d bytes are in use after %d samples", k.s.used, k.s.size, samples)
+	}
 }
 
 // fullStart is when the run of BenchmarkFull began.
 var fullStart = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 
 // loaderSays is what a worker says of itself at a sample.
-func loaderSays(b *testing.B, n int) item {
+func loaderSays(b testing.TB, n int) item {
 	at := fullStart.Add(time.Duration(n) * time.Second)
 	value, err := json.Marshal(event.LoaderSaid{
 		Head: event.Head{V: event.Version, Time: at, Seq: uint64(n), Event: event.NameLoader}, What: event.LoaderTrimmed, PID: 1002 + n%12,

@@ -20,7 +20,7 @@ type taker struct {
 	encoded int // bytes of blocks that are full
 }
 
-func newTaker(b *testing.B, dir string, size int64) *taker {
+func newTaker(b testing.TB, dir string, size int64) *taker {
 	s, err := openStore(dir, size)
 	if err != nil {
 		b.Fatal(err)

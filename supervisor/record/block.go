@@ -308,6 +308,17 @@ type decoder struct {
 const mostListed = 1 << 28
 
 func (d *decoder) uint() uint64 {
+	// Nearly all take one byte or two.
+	if b := d.b; len(b) > 1 {
+		if b[0] < 0x80 {
+			d.b = b[1:]
+			return uint64(b[0])
+		}
+		if b[1] < 0x80 {
+			d.b = b[2:]
+			return uint64(b[0]&0x7f) | uint64(b[1])<<7
+		}
+	}
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
 		d.bad, d.b = true, nil
@@ -317,14 +328,10 @@ func (d *decoder) uint() uint64 {
 	return v
 }
 
+// int reads what [binary.AppendVarint] wrote.
 func (d *decoder) int() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
+	v := d.uint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 func (d *decoder) kib(to *rss.Bytes) {

@@ -36,7 +36,7 @@ func Export(dir string, w io.Writer) error {
 		return err
 	})
 	if err == nil {
-		err = export(env, dbi, w)
+		err = export(env, dbi, w, func() {})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read record %s: %w", dir, err)

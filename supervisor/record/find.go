@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // Found is what one run has left behind, by the names of files alone.
@@ -76,8 +78,9 @@ func At(path string) (Found, bool) {
 	return Found{}, false
 }
 
-// Merge adds to a run what only its journal tells: the events after the record
-// ended, where its storage failed first. journal may be nil.
+// Merge adds to a run what only its journal tells: what came after the end of the
+// record, where its storage failed first, or a commit waited for memory while the
+// kernel killed. journal may be nil.
 func (r *Run) Merge(journal *Run) {
 	if journal == nil || journal.Meta.ID != r.Meta.ID {
 		return
@@ -98,4 +101,31 @@ func (r *Run) Merge(journal *Run) {
 		}
 	}
 	slices.SortStableFunc(r.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
+	r.append(journal)
+}
+
+// append takes over the samples of a journal. [Run.Samples] yields those after
+// the last of the record.
+func (r *Run) append(journal *Run) {
+	limits := map[limitKey]int{}
+	key := func(l *event.Limit) limitKey {
+		return limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+	}
+	for i := range r.Limits {
+		limits[key(&r.Limits[i])] = i
+	}
+	for s := range journal.Samples() {
+		c := s.clone()
+		for i := range c.Limits {
+			l := &journal.Limits[c.Limits[i].Limit]
+			at, ok := limits[key(l)]
+			if !ok {
+				at = len(r.Limits)
+				limits[key(l)] = at
+				r.Limits = append(r.Limits, *l)
+			}
+			c.Limits[i].Limit = at
+		}
+		r.plain = append(r.plain, c)
+	}
 }

@@ -22,8 +22,12 @@ const (
 	frameHead = 8
 )
 
-// export writes every entry of a record, in the order of its keys.
-func export(env *lmdb.Env, dbi lmdb.DBI, to io.Writer) error {
+// exportStep is after how many bytes what was read is given back.
+const exportStep = 1 << 20
+
+// export writes every entry of a record, in the order of its keys. It calls
+// giveBack now and then: what it has read is in the memory of this process.
+func export(env *lmdb.Env, dbi lmdb.DBI, to io.Writer, giveBack func()) error {
 	w := bufio.NewWriterSize(to, 256<<10)
 	return env.View(func(txn *lmdb.Txn) error {
 		txn.RawRead = true // nothing of it is kept
@@ -36,10 +40,15 @@ func export(env *lmdb.Env, dbi lmdb.DBI, to io.Writer) error {
 			return err
 		}
 		defer cur.Close()
+		read := 0
 		k, v, err := cur.Get(nil, nil, lmdb.First)
 		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
 			if err := putFrame(w, k, v); err != nil {
 				return err
+			}
+			if read += len(v); read >= exportStep {
+				giveBack()
+				read = 0
 			}
 		}
 		if !lmdb.IsNotFound(err) {

@@ -2,13 +2,7 @@ package record
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -23,17 +17,25 @@ const (
 	// journalSuffix ends the name of a journal; in front of it stands the ID.
 	journalSuffix = ".jsonl"
 	// softJournal is the size from which on only what is rare is written,
-	// mostJournal where it ends.
+	// mostJournal where it ends. lastRoom of it is kept for the exit.
 	softJournal = 512 << 10
 	mostJournal = 1 << 20
+	lastRoom    = 32 << 10
 	// A sample is written when a limit has moved by so much of itself since the
 	// last, by less where little is left, or when the run is longer by so much.
 	journalMove = 0.05
 	journalNear = 0.01
 	nearLimit   = 0.8
 	journalAge  = 0.10
+	// quietJournal is the size at which only a run that is twice as long has
+	// another sample where nothing moves: however long it is, 64 KiB hold them.
+	quietJournal = 48 << 10
 	// leastAge is the time between two samples at least where nothing moves.
 	leastAge = 30 * time.Second
+	// seldomAge is how much longer the run must be for another event of a kind
+	// once softJournal is reached, and mostKinds how many kinds are told apart.
+	seldomAge = 0.02
+	mostKinds = 256
 )
 
 // NameRun is the name of a journal's first line.
@@ -64,6 +66,10 @@ type journaler struct {
 	opt   *Options
 	last  *Look             // the last that was written
 	known map[limitKey]bool // limits that have been told with their sources
+	// kinds is when an event of a kind was written last, and decided the last
+	// decision that was.
+	kinds   map[string]time.Duration
+	decided uint64
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -76,7 +82,8 @@ type journaler struct {
 }
 
 func (j *journaler) init(opt *Options) {
-	j.opt, j.wake, j.done, j.known = opt, make(chan struct{}, 1), make(chan struct{}), map[limitKey]bool{}
+	j.opt, j.wake, j.done = opt, make(chan struct{}, 1), make(chan struct{})
+	j.known, j.kinds = map[limitKey]bool{}, map[string]time.Duration{}
 }
 
 // event takes in one event, with its JSON.
@@ -89,10 +96,48 @@ func (j *journaler) event(name event.Name, v any, line []byte) {
 	case event.Help:
 		return
 	}
-	if routine(name, v) && j.written() > softJournal/4 {
+	size := j.written()
+	if routine(name, v) && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
 		return
 	}
-	j.put(line, name == event.NameDecision || name == event.NameExit)
+	if d, ok := v.(event.Decision); ok {
+		j.decided = d.ID
+	}
+	most := mostJournal - lastRoom
+	if name == event.NameExit {
+		most = mostJournal
+	}
+	j.put(line, most, name == event.NameDecision || name == event.NameExit)
+}
+
+// seldom says that no event of this kind was written for long, by how long the
+// run is. Of a decision that was written the outcome is written too.
+func (j *journaler) seldom(name event.Name, v any) bool {
+	kind := string(name)
+	switch e := v.(type) {
+	case event.Exit:
+		return true
+	case event.Outcome:
+		return e.Decision == j.decided
+	case event.Decision:
+		kind += e.Rule
+	case event.Signal:
+		kind += e.Signal
+	case event.Fault:
+		kind += e.Part
+	case event.Found:
+		kind += string(e.Name)
+	}
+	at := time.Duration(0)
+	if e, ok := v.(interface{ When() time.Time }); ok {
+		at = e.When().Sub(j.opt.Meta.Start)
+	}
+	last, again := j.kinds[kind]
+	if again && at-last < max(leastAge, time.Duration(float64(at)*seldomAge)) || !again && len(j.kinds) >= mostKinds {
+		return false
+	}
+	j.kinds[kind] = at
+	return true
 }
 
 // sample takes in one look, where it tells something.
@@ -113,6 +158,9 @@ func (j *journaler) sample(l *Look) {
 			lim.Enforcer, lim.UsedSource, lim.LimitSource, lim.Note = "", "", "", ""
 		}
 		j.known[key] = true
+		if lim.UsedMax == lim.Used {
+			lim.UsedMax = 0
+		}
 		line.Limits = append(line.Limits, lim)
 	}
 	b, err := json.Marshal(line)
@@ -122,7 +170,7 @@ func (j *journaler) sample(l *Look) {
 	c := *l
 	c.Sample, c.Limits = nil, append([]event.Limit(nil), l.Limits...)
 	j.last = &c
-	j.put(b, false)
+	j.put(b, mostJournal-lastRoom, false)
 }
 
 // due says whether a look tells enough to be written.
@@ -130,11 +178,16 @@ func (j *journaler) due(l *Look) bool {
 	if j.last == nil {
 		return true
 	}
-	if j.written() > softJournal && !l.AtDecision {
-		return l.At-j.last.At >= max(leastAge, time.Duration(float64(l.At)*journalAge))
+	size := j.written()
+	share := journalAge
+	if size <= softJournal {
+		share = min(max(share, float64(size)/quietJournal), 1)
 	}
-	if l.At-j.last.At >= max(leastAge, time.Duration(float64(l.At)*journalAge)) {
+	if l.At-j.last.At >= max(leastAge, time.Duration(float64(j.last.At)*share)) {
 		return true
+	}
+	if size > softJournal {
+		return false
 	}
 	for i := range l.Limits {
 		now := &l.Limits[i]
@@ -166,109 +219,18 @@ func (j *journaler) written() int {
 // goroutine.
 func (j *journaler) recordAt(m Meta) {
 	if line, err := makeRunLine(m); err == nil {
-		j.put(line, false)
+		j.put(line, mostJournal, false)
 	}
 }
 
-// put queues a line.
-func (j *journaler) put(line []byte, sync bool) {
+// put queues a line, where the journal is no longer than most with it.
+func (j *journaler) put(line []byte, most int, sync bool) {
 	j.mu.Lock()
-	if !j.off && j.size+len(line)+1 <= mostJournal {
+	if !j.off && j.size+len(line)+1 <= most {
 		j.size += len(line) + 1
 		j.lines = append(j.lines, append(line, '\n'))
 		j.sync = j.sync || sync
 	}
 	j.mu.Unlock()
 	j.tell()
-}
-
-func (j *journaler) begin() { go j.write() }
-
-func (j *journaler) tell() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (j *journaler) close(end <-chan time.Time) {
-	j.mu.Lock()
-	j.closed = true
-	j.mu.Unlock()
-	j.tell()
-	select {
-	case <-j.done:
-	case <-end:
-	}
-}
-
-func (j *journaler) write() {
-	defer close(j.done)
-	f, path, err := openJournal(j.opt.Places.Journals, j.opt.Meta.ID)
-	if err != nil {
-		j.stop(err)
-		return
-	}
-	defer f.Close()
-	meta := j.opt.Meta
-	meta.V, meta.Journal = Version, path
-	first, err := makeRunLine(meta)
-	if err == nil && j.opt.Attempt <= 1 {
-		_, err = f.Write(append(first, '\n'))
-	}
-	for err == nil {
-		j.mu.Lock()
-		lines, sync, closed := j.lines, j.sync, j.closed
-		j.lines, j.sync = nil, false
-		j.mu.Unlock()
-		var b []byte
-		for _, l := range lines {
-			b = append(b, l...)
-		}
-		if len(b) > 0 {
-			_, err = f.Write(b)
-		}
-		if err == nil && sync {
-			err = f.Sync()
-		}
-		if err != nil || closed {
-			break
-		}
-		<-j.wake
-	}
-	if err != nil {
-		j.stop(fmt.Errorf("cannot write journal %s, it ends here: %w", path, err))
-	}
-}
-
-func (j *journaler) stop(err error) {
-	j.mu.Lock()
-	j.off, j.lines = true, nil
-	j.mu.Unlock()
-	j.opt.Fault("journal", err)
-}
-
-// openJournal makes the journal in the first place that takes it.
-func openJournal(places []string, id string) (*os.File, string, error) {
-	var errs []error
-	for _, place := range places {
-		path := filepath.Join(place, id+journalSuffix)
-		mode := fs.FileMode(0o700)
-		if filepath.Base(place) == journalDir {
-			mode = 0o755 // beside the job's own files, for those who may read them
-		}
-		err := makeAll(place, homeLevels, mode)
-		if err == nil {
-			var f *os.File
-			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)
-			if err == nil {
-				return f, path, nil
-			}
-		}
-		errs = append(errs, err)
-	}
-	if len(errs) == 0 {
-		errs = append(errs, errors.New("no place for it is known"))
-	}
-	return nil, "", fmt.Errorf("cannot make journal: %w", errors.Join(errs...))
 }

@@ -28,6 +28,10 @@ type live struct {
 	dir  *os.File
 	all  sync.WaitGroup
 	path string
+
+	mu     sync.Mutex
+	reader *os.File // who is being answered, nil for nobody
+	closed bool
 }
 
 // address is that of a socket in a directory, however long its path is: an
@@ -66,14 +70,31 @@ func listen(s *store) *live {
 				return
 			}
 			// One at a time: each holds pages of the record.
-			_ = c.SetDeadline(time.Now().Add(livePatience))
-			if mayRead(c) {
-				_ = export(s.env, s.dbi, c)
+			if v.serve(c) && mayRead(c) {
+				_ = export(s.env, s.dbi, c, s.giveBack)
 			}
-			c.Close()
+			v.served(c)
 		}
 	}()
 	return v
+}
+
+// serve says whether a reader is to be answered.
+func (v *live) serve(c *os.File) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return false
+	}
+	v.reader = c
+	return c.SetDeadline(time.Now().Add(livePatience)) == nil
+}
+
+func (v *live) served(c *os.File) {
+	v.mu.Lock()
+	v.reader = nil
+	v.mu.Unlock()
+	c.Close()
 }
 
 // accept waits for the next connection, in the runtime's poller.
@@ -100,6 +121,13 @@ func (v *live) close() {
 	if v.l != nil {
 		_ = os.Remove(v.path)
 		v.l.Close()
+		// Nobody's command ends later because somebody reads slowly.
+		v.mu.Lock()
+		v.closed = true
+		if v.reader != nil {
+			_ = v.reader.SetDeadline(time.Unix(1, 0))
+		}
+		v.mu.Unlock()
 		v.all.Wait()
 	}
 	if v.dir != nil {
@@ -121,7 +149,10 @@ func mayRead(c *os.File) bool {
 	return may
 }
 
-var errNotLive = errors.New("nobody writes it")
+var (
+	errNotLive = errors.New("nobody writes it")
+	errBusy    = errors.New("its watcher does not answer")
+)
 
 // dialLive connects to the watcher that writes the record in dir.
 func dialLive(dir string) (io.ReadCloser, error) {
@@ -130,17 +161,18 @@ func dialLive(dir string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	defer d.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
+	// A watcher that is stopped, by scontrol suspend, takes nobody: to wait for it
+	// would be for hours.
 	if err := unix.Connect(fd, address(d)); err != nil {
 		unix.Close(fd)
+		if errors.Is(err, unix.EAGAIN) {
+			return nil, errBusy
+		}
 		return nil, errNotLive
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, err
 	}
 	c := os.NewFile(uintptr(fd), liveName)
 	_ = c.SetDeadline(time.Now().Add(livePatience))
@@ -153,5 +185,20 @@ func answers(dir string) bool {
 	if err == nil {
 		c.Close()
 	}
-	return err == nil
+	return err == nil || errors.Is(err, errBusy)
+}
+
+// held says that a process has a record open for writing, also one that cannot be
+// asked, or that runs in another PID namespace: LMDB keeps a lock on its lock file
+// for as long. It is not for the record of this process, whose lock it would take
+// off (fcntl(2), "record locks").
+func held(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
+	err = unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock)
+	return err == nil && lock.Type != unix.F_UNLCK
 }

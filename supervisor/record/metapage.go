@@ -31,6 +31,9 @@ const (
 // ErrForeign says that a file is no record.
 var ErrForeign = errors.New("not a record of rsswarden")
 
+// ErrNewer says that a record is in a format that is not known here yet.
+var ErrNewer = errors.New("it was written by a newer rsswarden")
+
 // checkFile says why LMDB must not open a file of that size.
 func checkFile(path string, size int64) error {
 	f, err := os.Open(path)

@@ -53,8 +53,21 @@ func (r *Run) renumber(s, out *Sample) {
 			out.Limits[len(out.Limits)-1].Limit = at
 		}
 	}
+	base, list := -1, []int(nil)
 	for i := range s.Procs {
-		if at := r.procAt.index(s.Procs[i].Proc, len(r.Procs)); at >= 0 {
+		number := s.Procs[i].Proc
+		at := number
+		if r.procAt != nil {
+			// Nearly all are of one watcher.
+			if number>>baseBits != base {
+				base = number >> baseBits
+				list = r.procAt[base]
+			}
+			if at = -1; number&baseMask < len(list) {
+				at = list[number&baseMask]
+			}
+		}
+		if at >= 0 && at < len(r.Procs) {
 			out.Procs = append(out.Procs, s.Procs[i])
 			out.Procs[len(out.Procs)-1].Proc = at
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,16 +111,28 @@ func CheckDir(dir string) error {
 	return nil
 }
 
+// MakeDir makes a directory that a user has chosen for records, or says why they
+// cannot be kept there.
+func MakeDir(dir string) error {
+	if err := CheckDir(dir); err != nil {
+		return err
+	}
+	if err := makeAll(dir, math.MaxInt, 0o700); err != nil {
+		return fmt.Errorf("cannot keep records in %s: %w", dir, err)
+	}
+	return nil
+}
+
 // makeRecordDir makes the directory of the record id in the first place that is
 // fit, and returns how large the record may become.
-func makeRecordDir(p Places, id string) (dir string, size int64, err error) {
+func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, err error) {
 	var errs []error
 	levels := homeLevels
 	if p.Chosen {
 		levels = math.MaxInt
 	}
 	for _, place := range p.Records {
-		dir, size, err := makeRecordDirIn(place, levels, id)
+		dir, size, err := makeRecordDirIn(place, levels, id, attempt)
 		if err == nil {
 			return dir, size, nil
 		}
@@ -131,7 +144,7 @@ func makeRecordDir(p Places, id string) (dir string, size int64, err error) {
 	return "", 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
 }
 
-func makeRecordDirIn(place string, levels int, id string) (dir string, size int64, err error) {
+func makeRecordDirIn(place string, levels int, id string, attempt int) (dir string, size int64, err error) {
 	if err := CheckDir(place); err != nil {
 		return "", 0, err
 	}
@@ -147,14 +160,16 @@ func makeRecordDirIn(place string, levels int, id string) (dir string, size int6
 		size = tmpfsSize
 	}
 	dir = filepath.Join(place, id)
-	if _, err := os.Stat(dir); err == nil {
+	if attempt > 1 && nodedir.CheckOwn(dir) == nil {
 		return dir, size, nil // an earlier watcher of this run has made it
 	}
 	if free := st.Bavail * uint64(st.Bsize); st.Type != unix.RAMFS_MAGIC && free < uint64(size)+spare {
 		return "", 0, fmt.Errorf("%s has only %d MiB free", place, free>>20)
 	}
 	prune(place, keepRecords-1, keepBytes-size)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	// Somebody else may have made it where a user has chosen a place that all can
+	// write to, with links in it.
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", 0, err
 	}
 	return dir, size, nil
@@ -181,16 +196,22 @@ func makeAll(dir string, levels int, mode fs.FileMode) error {
 		return err
 	}
 	for _, d := range []string{dir, filepath.Dir(dir)} {
-		info, err := os.Stat(d)
-		if err != nil {
-			return err
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || !nodedir.Trusted(st.Uid) {
-			return fmt.Errorf("%s belongs to somebody else", d)
+		for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} { // of a link both it and its end
+			info, err := stat(d)
+			if err != nil {
+				return err
+			}
+			if st, ok := info.Sys().(*syscall.Stat_t); !ok || !nodedir.Trusted(st.Uid) {
+				return fmt.Errorf("%s belongs to somebody else", d)
+			}
 		}
 	}
 	return nil
 }
+
+// pruneAge is how long nobody must have written to a record that is removed: the
+// watcher of a run may be about to be started again.
+const pruneAge = 10 * time.Minute
 
 // prune removes the oldest records of a place beyond a number and a size. One
 // that is being written is left alone.
@@ -210,7 +231,7 @@ func prune(place string, records int, bytes int64) {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			bytes -= st.Blocks * 512
 		}
-		if (records < 0 || bytes < 0) && !answers(dir) {
+		if (records < 0 || bytes < 0) && time.Since(info.ModTime()) > pruneAge && !held(dir) && !answers(dir) {
 			_ = os.RemoveAll(dir)
 		}
 	}

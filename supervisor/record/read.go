@@ -73,7 +73,7 @@ func Read(ctx context.Context, dir string, child Child) (*Run, error) {
 	case l.bad > 0:
 		why = fmt.Sprintf("%d of %d entries are damaged", l.bad, l.n)
 	default:
-		return l.finish(dir)
+		return l.ofFile(dir)
 	}
 	found := newLoading()
 	if salvage(dir, found.entry) == nil && found.found && found.n > l.n-uint64(l.bad) {
@@ -87,7 +87,17 @@ func Read(ctx context.Context, dir string, child Child) (*Run, error) {
 	}
 	l.bad = 0 // told already
 	l.damage(fmt.Sprintf("record damaged: %s; %d entries are whole, the last of %s", strings.TrimPrefix(why, "damaged: "), l.n, l.until()))
-	return l.finish(dir)
+	return l.ofFile(dir)
+}
+
+// ofFile makes a run of what the file of a record has. Its watcher may be at work
+// all the same, stopped or without a socket.
+func (l *loading) ofFile(dir string) (*Run, error) {
+	run, err := l.finish(dir)
+	if err == nil {
+		run.Live = run.Exit() == nil && held(dir)
+	}
+	return run, err
 }
 
 // crash says how a child that reads a record has ended.
@@ -214,7 +224,7 @@ func (l *loading) takeMeta(value []byte) error {
 		return err
 	}
 	if v := l.run.Meta.V; v > Version {
-		l.meta = fmt.Errorf("it was written by a newer rsswarden (format %d, this one reads up to %d)", v, Version)
+		l.meta = fmt.Errorf("%w (format %d, this one reads up to %d)", ErrNewer, v, Version)
 	}
 	l.found = true
 	return nil

@@ -46,6 +46,9 @@ func parseJournal(from io.Reader) (*Run, error) {
 			}
 			break
 		}
+		if len(line) == 0 {
+			continue // here a watcher was started again
+		}
 		cut = err != nil // no newline: this is the last
 		ok := false
 		if !found {
@@ -54,7 +57,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 				return nil, ErrForeign
 			}
 			if first.Run.V > Version {
-				return nil, fmt.Errorf("it was written by a newer rsswarden (format %d, this one reads up to %d)", first.Run.V, Version)
+				return nil, fmt.Errorf("%w (format %d, this one reads up to %d)", ErrNewer, first.Run.V, Version)
 			}
 			r.Meta, found, ok = first.Run, true, true
 		} else {

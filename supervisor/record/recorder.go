@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,6 +18,10 @@ const (
 	// syncEvery is the longest time between two syncs, syncAfter the shortest.
 	syncEvery = time.Minute
 	syncAfter = time.Second
+	// mostKept is how many bytes of events stay, whatever comes after them. Of
+	// those beyond it the oldest go, as of routine ones: a decision may be taken,
+	// or a signal come, each second for days.
+	mostKept = 1 << 20
 	// vanishEvery is how often somebody may have taken the file away unnoticed.
 	vanishEvery = 5 * time.Second
 )
@@ -43,11 +48,14 @@ type Recorder struct {
 	into    Sample
 	blockAt time.Duration // of the first sample of the block that is being made
 	events  uint64
+	kept    int // bytes of events that stay
 	begun   bool
 	journal journaler
 
 	mu      sync.Mutex
 	waiting waiting
+	lost    int   // items that found no room since that was told
+	size    int64 // of the record at most, 0 before it is open
 	wake    chan struct{}
 	done    chan struct{}
 	closed  bool
@@ -59,7 +67,6 @@ type waiting struct {
 	size  int
 	grown bool // the block that is being made has samples beyond what was taken
 	sync  bool // a decision is among them
-	lost  int  // items that found no room
 	off   bool // nobody takes them any more
 }
 
@@ -79,21 +86,33 @@ func New(opt Options) *Recorder {
 
 // Sample takes one look in. Those in the first minute are kept in memory.
 func (r *Recorder) Sample(l *Look) {
+	r.mu.Lock()
+	if r.size > 0 {
+		r.tables.most = min(mostProcs, int(r.size/procShare))
+	}
+	r.mu.Unlock()
 	r.tables.sample(l, &r.into)
 	r.mu.Lock()
 	if r.enc.full() {
 		r.put(item{keyBlock, uint64(r.blockAt / time.Millisecond), r.enc.block(0)})
 	}
 	if r.enc.empty() {
-		r.blockAt = l.At
+		r.blockAt = max(l.At, r.blockAt+time.Millisecond) // two blocks, two keys
 	}
 	r.enc.add(&r.into)
 	for _, it := range r.tables.take() {
 		r.put(it)
 	}
 	r.waiting.grown = true
+	lost := 0
+	if r.waiting.size == 0 || r.begun && r.waiting.size < mostWaiting/2 {
+		lost, r.lost = r.lost, 0
+	}
 	r.mu.Unlock()
 	r.journal.sample(l)
+	if lost > 0 {
+		r.tellLost(lost)
+	}
 	if l.At >= quiet || r.opt.AtOnce {
 		r.Begin()
 	}
@@ -107,8 +126,12 @@ func (r *Recorder) Event(name event.Name, v any) {
 		return
 	}
 	kind := byte(keyEvent)
-	if routine(name, v) {
+	switch {
+	case name == event.NameStart || name == event.NameExit:
+	case routine(name, v), r.kept+len(value) > mostKept:
 		kind = keyRoutine
+	default:
+		r.kept += len(value)
 	}
 	r.events++
 	r.mu.Lock()
@@ -119,9 +142,17 @@ func (r *Recorder) Event(name event.Name, v any) {
 	if name == event.NameDecision {
 		r.Begin()
 	}
-	if name == event.NameDecision || name == event.NameExit {
+	if name != event.NameLoader && name != event.NameHelp {
 		r.tell()
 	}
+}
+
+// tellLost says in the record that a part of it is missing.
+func (r *Recorder) tellLost(items int) {
+	r.Event(event.NameFault, event.Fault{
+		Head: event.Head{V: event.Version, Time: time.Now(), Event: event.NameFault}, Part: "record",
+		Error: fmt.Sprintf("its storage took nothing for a while: %d parts of it, samples or events, found no room in memory and are missing", items),
+	})
 }
 
 // routine says that an event is one of many of its kind: what workers report,
@@ -136,11 +167,16 @@ func routine(name event.Name, v any) bool {
 	return name == event.NameLoader || name == event.NameHelp
 }
 
-// put queues an item. The caller holds the lock.
+// put queues an item. The caller holds the lock. What samples refer to, which
+// mostProcs and mostLimits bound, finds room always: without it processes would
+// be missing from samples, and sums wrong.
 func (r *Recorder) put(it item) {
 	w := &r.waiting
-	if w.off || w.size+len(it.value) > mostWaiting {
-		w.lost++
+	if w.off {
+		return
+	}
+	if w.size+len(it.value) > mostWaiting && it.kind != keyProc && it.kind != keyLimit {
+		r.lost++
 		return
 	}
 	w.items = append(w.items, it)
@@ -185,82 +221,4 @@ func (r *Recorder) Close(patience time.Duration) {
 		return
 	}
 	r.journal.close(end)
-}
-
-// write is the goroutine that has the record open.
-func (r *Recorder) write() {
-	defer close(r.done)
-	s, live, err := r.openRecord()
-	if err != nil {
-		r.stop(err)
-		return
-	}
-	defer s.close()
-	defer live.close()
-	lastLook := time.Now()
-	for {
-		r.mu.Lock()
-		w, closed := r.waiting, r.closed
-		r.waiting = waiting{}
-		if w.grown {
-			w.items = append(w.items, item{keyBlock, uint64(r.blockAt / time.Millisecond), r.enc.snapshot(0)})
-		}
-		r.mu.Unlock()
-		if len(w.items) > 0 {
-			if err := s.commit(w.items); err != nil {
-				r.stop(wrapWrite(s.dir, err))
-				return
-			}
-		}
-		since := time.Since(s.synced)
-		if w.sync && since >= syncAfter || since >= syncEvery {
-			if err := s.sync(); err != nil {
-				r.stop(wrapWrite(s.dir, err))
-				return
-			}
-		}
-		if time.Since(lastLook) >= vanishEvery {
-			lastLook = time.Now()
-			if s.vanished() {
-				r.stop(wrapWrite(s.dir, errVanished))
-				return
-			}
-		}
-		if closed {
-			return
-		}
-		<-r.wake
-	}
-}
-
-// openRecord makes the record and puts its first value.
-func (r *Recorder) openRecord() (*store, *live, error) {
-	dir, size, err := makeRecordDir(r.opt.Places, r.opt.Meta.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := openStore(dir, size)
-	if err != nil {
-		return nil, nil, err
-	}
-	meta := r.opt.Meta
-	meta.V, meta.Record = Version, dir
-	value, err := json.Marshal(meta)
-	if err == nil {
-		err = s.commit([]item{{keyMeta, 0, value}})
-	}
-	if err != nil {
-		s.close()
-		return nil, nil, wrapWrite(dir, err)
-	}
-	r.journal.recordAt(meta)
-	return s, listen(s), nil
-}
-
-// stop ends the record; the journal goes on.
-func (r *Recorder) stop(err error) {
-	r.mu.Lock()
-	r.waiting = waiting{off: true}
-	r.mu.Unlock()
-	r.opt.Fault("record", err)
 }

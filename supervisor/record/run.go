@@ -145,7 +145,7 @@ type Run struct {
 	Dropped int
 
 	blocks [][]byte // encoded samples, by time
-	plain  []Sample // those of a journal
+	plain  []Sample // those of a journal; beside blocks those after the last count
 	// procAt and limitAt give the index here of a number in blocks; nil where
 	// they are the same.
 	procAt, limitAt numbering
@@ -187,8 +187,17 @@ func (r *Run) Samples() iter.Seq[*Sample] {
 				}
 			}
 		}
+		for i := range r.plain {
+			if r.plain[i].At > last+sameSample && !yield(&r.plain[i]) {
+				return
+			}
+		}
 	}
 }
+
+// sameSample is by how much the times of one sample may differ in the record and
+// in the journal, which round them.
+const sameSample = 10 * time.Millisecond
 
 // Wall returns the time of day of a moment of the run.
 func (r *Run) Wall(at time.Duration) time.Time { return r.Meta.Start.Add(at) }

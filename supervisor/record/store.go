@@ -46,8 +46,11 @@ type item struct {
 	value []byte
 }
 
-// dataFile is the file that LMDB keeps its data in.
-const dataFile = "data.mdb"
+// dataFile is the file that LMDB keeps its data in, lockFile what it locks.
+const (
+	dataFile = "data.mdb"
+	lockFile = "lock.mdb"
+)
 
 // store is the full record as its writer has it. One goroutine uses it.
 type store struct {
@@ -58,6 +61,9 @@ type store struct {
 	mapAt uintptr     // LMDB's mapping of it, 0 where it was not found
 	size  int64       // of the mapping, the bound of the file
 	tiers tiers
+	// passed is, for each tier, the number up to which no block is of it: those
+	// before are coarser.
+	passed [len(gaps)]uint64
 	// routine is how many bytes of routine events there are.
 	routine int
 	// used is what the pages in use take: values alone tell too little, for those
@@ -66,8 +72,11 @@ type store struct {
 	// futile is how much may be in use before it is worth thinning again where
 	// the last time has brought nothing.
 	futile int64
-	// synced is when what was written was last brought to the disk.
-	synced time.Time
+	// synced is when what was written was last begun to be brought to the disk,
+	// and syncing tells how that went; nil where none is under way.
+	synced  time.Time
+	syncing chan error
+	flush   func() error // does it
 }
 
 // openStore makes the record in dir, or goes on with one that an earlier watcher
@@ -77,7 +86,7 @@ func openStore(dir string, size int64) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
 	}
-	s := &store{dir: dir, env: env, size: size, synced: time.Now()}
+	s := &store{dir: dir, env: env, size: size, synced: time.Now(), flush: func() error { return env.Sync(true) }}
 	if err := s.open(); err != nil {
 		env.Close()
 		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
@@ -201,10 +210,24 @@ func (s *store) inUse(txn *lmdb.Txn) (int64, error) {
 	return int64(st.BranchPages+st.LeafPages+st.OverflowPages) * int64(st.PSize), nil
 }
 
-// sync brings what was written to the disk.
-func (s *store) sync() error {
-	s.synced = time.Now()
-	return s.env.Sync(true)
+// sync begins to bring what was written to the disk, unless that is under way. It
+// may take as long as a checkpoint does that is written there: what is committed
+// meanwhile is what a SIGKILL leaves.
+func (s *store) sync() (begun bool, err error) {
+	if s.syncing != nil {
+		select {
+		case err := <-s.syncing:
+			s.syncing = nil
+			if err != nil {
+				return false, err
+			}
+		default:
+			return false, nil
+		}
+	}
+	s.synced, s.syncing = time.Now(), make(chan error, 1)
+	go func(to chan error) { to <- s.flush() }(s.syncing)
+	return true, nil
 }
 
 // vanished says that the record's file was taken away. Writing to it would go
@@ -217,6 +240,9 @@ func (s *store) vanished() bool {
 func (s *store) close() {
 	// A failed sync has nobody to tell: the record is as good as a SIGKILL
 	// leaves it.
-	_ = s.env.Sync(true)
+	if s.syncing != nil {
+		<-s.syncing // it uses what is closed here
+	}
+	_ = s.flush()
 	s.env.Close()
 }

@@ -29,6 +29,8 @@ type tables struct {
 	limits map[limitKey]int
 	count  int // of processes ever
 	made   []item
+	most   int          // of processes that are told apart
+	more   map[int]bool // numbers of those that are not
 }
 
 type procKey struct {
@@ -41,7 +43,12 @@ type procKey struct {
 // start millions. manyComm is what the others are called.
 const (
 	mostProcs = 1 << 16
+	// procShare is how many bytes of a record there must be for each of them.
+	procShare = 1 << 10
 	manyComm  = "(more)"
+	// mostLimits bounds the limits that are told apart: a job that is watched as a
+	// whole may have thousands of steps.
+	mostLimits = 1 << 13
 )
 
 type limitKey struct {
@@ -53,7 +60,7 @@ type limitKey struct {
 }
 
 func newTables(attempt int) tables {
-	return tables{base: (max(attempt, 1) - 1) << baseBits, procs: map[procKey]int{}, limits: map[limitKey]int{}}
+	return tables{base: (max(attempt, 1) - 1) << baseBits, procs: map[procKey]int{}, limits: map[limitKey]int{}, most: mostProcs, more: map[int]bool{}}
 }
 
 // take returns what was given a number since the last call.
@@ -76,7 +83,7 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 	if n, ok := t.procs[key]; ok {
 		return n
 	}
-	if t.count >= mostProcs {
+	if t.count >= t.most {
 		// The rest has one number for each role, and no names.
 		key = procKey{role: p.Role, comm: manyComm}
 		p = &rss.Proc{Comm: manyComm, Role: p.Role}
@@ -87,6 +94,9 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 	n := t.base + t.count
 	t.count++
 	t.procs[key] = n
+	if key.comm == manyComm {
+		t.more[n] = true
+	}
 	t.add(keyProc, n, Proc{
 		ID: p.ID, Parent: p.Parent, Comm: p.Comm, Role: p.Role, Extra: extra,
 		Ours: p.ID.PID == l.Self || p.ID.PID == l.Holder,
@@ -94,15 +104,20 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 	return n
 }
 
-func (t *tables) limit(l *event.Limit) int {
+// limit returns the number of a limit. One that is new where there are too many
+// has none: it is in no sample, which is better than under another's name.
+func (t *tables) limit(l *event.Limit) (number int, ok bool) {
 	key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, l.LimitSource}
 	if n, ok := t.limits[key]; ok {
-		return n
+		return n, true
+	}
+	if len(t.limits) >= mostLimits {
+		return 0, false
 	}
 	n := t.base + len(t.limits)
 	t.limits[key] = n
 	t.add(keyLimit, n, still(l))
-	return n
+	return n, true
 }
 
 // still is a limit without what changes.
@@ -118,7 +133,9 @@ func (t *tables) sample(l *Look, into *Sample) {
 	into.At, into.AtDecision = l.At, l.AtDecision
 	into.Limits = into.Limits[:0]
 	for i := range l.Limits {
-		into.Limits = append(into.Limits, stored(reading(&l.Limits[i], t.limit(&l.Limits[i])), l.Limits[i].Name))
+		if n, ok := t.limit(&l.Limits[i]); ok {
+			into.Limits = append(into.Limits, stored(reading(&l.Limits[i], n), l.Limits[i].Name))
+		}
 	}
 	into.Procs = into.Procs[:0]
 	for i := range l.Sample.Procs {
@@ -134,7 +151,7 @@ func (t *tables) sample(l *Look, into *Sample) {
 
 // put adds a process to a sample. Those that are not told apart are one there.
 func (t *tables) put(into *Sample, u Usage) {
-	if t.count >= mostProcs {
+	if t.more[u.Proc] {
 		if i := slices.IndexFunc(into.Procs, func(o Usage) bool { return o.Proc == u.Proc }); i >= 0 {
 			o := &into.Procs[i]
 			o.Anon, o.File, o.Shmem, o.PSS = o.Anon+u.Anon, o.File+u.File, o.Shmem+u.Shmem, o.PSS+u.PSS

@@ -2,18 +2,16 @@ package record
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/bmatsuo/lmdb-go/lmdb"
-
-	"github.com/rsswarden/rsswarden/rss"
 )
 
 // A record that fills up is thinned: of its older samples one in 10 s is kept,
 // of those one in 60 s, and so on. The one kept is the fullest, so that peaks
-// stay; what a decision was taken on is always kept. A block's first byte is
-// the tier that it was thinned to, 0 for not at all.
+// stay; what decisions were taken on is kept too, as far as mostDecided reaches.
+// Where hours apart are still too many the oldest go. A block's first byte is the
+// tier that it was thinned to, 0 for not at all.
 
 // gaps are how far samples of a tier lie apart. Tier 0 is as they were taken.
 var gaps = [...]time.Duration{0, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
@@ -21,6 +19,8 @@ var gaps = [...]time.Duration{0, 10 * time.Second, time.Minute, 10 * time.Minute
 const (
 	// thinBatch is how many blocks one transaction thins: some milliseconds.
 	thinBatch = 64
+	// mostBatch bounds the bytes of these: in a tree of thousands each is large.
+	mostBatch = 4 << 20
 	// mostThinning bounds the transactions in a row where there is no room left.
 	mostThinning = 4096
 	// crowdedShare is the part of the file in use from which on it is thinned, a
@@ -32,6 +32,8 @@ const (
 	routineShare = 0.1
 	// keepShare is the part of a tier's bytes that stays: its newest.
 	keepShare = 0.25
+	// hoursShare is the part of all that the last tier may have.
+	hoursShare = 0.5
 )
 
 // tiers counts the bytes of blocks by tier.
@@ -118,7 +120,11 @@ func (t *tiers) pick() (tier int, ok bool) {
 	for _, n := range t {
 		all += n
 	}
-	for i, n := range t[:len(t)-1] {
+	last := len(t) - 1
+	if float64(t[last]) > hoursShare*float64(all) {
+		return last, true
+	}
+	for i, n := range t[:last] {
 		if float64(n) > keepShare*float64(all) {
 			return i, true
 		}
@@ -137,6 +143,7 @@ func (s *store) thin() bool {
 		return false
 	}
 	var grown tiers
+	var passed uint64
 	found, done := false, false
 	_ = s.update(func(txn *lmdb.Txn) error {
 		grown, found = tiers{}, false
@@ -144,11 +151,18 @@ func (s *store) thin() bool {
 		if err != nil || len(keys) < 2 {
 			return err // the last is still being written
 		}
+		if _, n, ok := splitKey(keys[len(keys)-1]); ok {
+			passed = n + 1
+		}
 		for i, k := range keys {
 			grown.add(tier, -len(blocks[i])-crcSize)
 			if err := txn.Del(s.dbi, k, nil); err != nil {
 				return err
 			}
+		}
+		if tier == len(gaps)-1 {
+			found = true
+			return nil
 		}
 		for _, it := range thinned(blocks, tier+1) {
 			key := makeKey(it.kind, it.n)
@@ -161,6 +175,7 @@ func (s *store) thin() bool {
 		return nil
 	}, func() {
 		s.tiers.sum(&grown)
+		s.passed[tier] = max(s.passed[tier], passed)
 		done = found
 	})
 	return done
@@ -179,15 +194,18 @@ func (s *store) oldest(txn *lmdb.Txn, tier int) (keys, blocks [][]byte, err erro
 		return nil, nil, err
 	}
 	last = bytes.Clone(last)
-	k, v, err := cur.Get(makeKey(keyBlock, 0), nil, lmdb.SetRange)
-	for ; err == nil && len(keys) < thinBatch; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+	txn.RawRead = true // what is kept is copied
+	defer func() { txn.RawRead = false }()
+	size := 0
+	k, v, err := cur.Get(makeKey(keyBlock, s.passed[tier]), nil, lmdb.SetRange)
+	for ; err == nil && len(keys) < thinBatch && size < mostBatch; k, v, err = cur.Get(nil, nil, lmdb.Next) {
 		if bytes.Equal(k, last) {
 			break
 		}
 		if tierOf(v) != tier {
 			continue
 		}
-		keys = append(keys, bytes.Clone(k))
+		keys, size = append(keys, bytes.Clone(k)), size+len(v)
 		// What is damaged is dropped here rather than kept as whole.
 		block, err := open(k, v)
 		if err != nil {
@@ -199,95 +217,4 @@ func (s *store) oldest(txn *lmdb.Txn, tier int) (keys, blocks [][]byte, err erro
 		return nil, nil, err
 	}
 	return keys, blocks, nil
-}
-
-// thinned makes blocks of a coarser tier.
-func thinned(blocks [][]byte, tier int) []item {
-	var out []item
-	var enc encoder
-	var first time.Duration
-	flush := func() {
-		if !enc.empty() {
-			out = append(out, item{keyBlock, uint64(first / time.Millisecond), enc.block(tier)})
-		}
-	}
-	put := func(s *Sample) {
-		if enc.full() {
-			flush()
-		}
-		if enc.empty() {
-			first = s.At
-		}
-		enc.add(s)
-	}
-	// What is kept of the stretch from since on: the fullest, and what decisions
-	// were taken on.
-	var keep []Sample
-	fullest, since := -1, time.Duration(-1)
-	end := func() {
-		for i := range keep {
-			if i == fullest || keep[i].AtDecision {
-				put(&keep[i])
-			}
-		}
-		keep, fullest = keep[:0], -1
-	}
-	var d decoder
-	for _, b := range blocks {
-		if len(b) == 0 {
-			continue
-		}
-		for s := range d.samples(b) {
-			if since < 0 || s.At-since >= gaps[tier] {
-				end()
-				since = s.At
-			}
-			if fullest >= 0 && !keep[fullest].AtDecision && fuller(s, &keep[fullest]) {
-				keep[fullest] = s.clone()
-				continue
-			}
-			if fullest < 0 || s.AtDecision || fuller(s, &keep[fullest]) {
-				keep = append(keep, s.clone())
-			}
-			if fullest < 0 || fuller(s, &keep[fullest]) {
-				fullest = len(keep) - 1
-			}
-		}
-	}
-	end()
-	flush()
-	return out
-}
-
-// clone copies what a decoder will overwrite.
-func (s *Sample) clone() Sample {
-	c := *s
-	c.Limits, c.Procs, c.Roles = slices.Clone(s.Limits), slices.Clone(s.Procs), slices.Clone(s.Roles)
-	return c
-}
-
-// fuller says that a was nearer to a limit than b, or larger where there is
-// none.
-func fuller(a, b *Sample) bool {
-	x, y := a.fullness(), b.fullness()
-	if x != y {
-		return x > y
-	}
-	return a.sumRSS() > b.sumRSS()
-}
-
-func (s *Sample) fullness() float64 {
-	most := 0.0
-	for i := range s.Limits {
-		most = max(most, s.Limits[i].Ratio())
-	}
-	return most
-}
-
-func (s *Sample) sumRSS() rss.Bytes {
-	var sum rss.Bytes
-	for i := range s.Procs {
-		sum += s.Procs[i].RSS()
-	}
-	return sum
 }

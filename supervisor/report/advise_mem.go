@@ -73,7 +73,7 @@ func (m *memAdvice) line() Line {
 	case len(m.jobs) == 1 && m.top.runs == 1:
 		l.Mem, l.Why = m.single()
 	case m.top.fate == fateDied:
-		l.Mem = policy.NeatMem(m.top.least().Scale(guess))
+		l.Mem = policy.GuessMem(m.top.least().Scale(guess))
 		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again is a guess", m.top.fill())
 	case m.carried() != nil:
 		o := m.carried()

@@ -22,7 +22,7 @@ func (q *inquest) byKernel(d death) finding {
 	case onNode && node.near() && (!ok || !b.near()):
 		f.cause, f.limit, why = event.CauseNodeOOM, node.i, q.nodeText(node)
 	case ok:
-		f.limit, why = b.i, q.kernelText(b)
+		f.limit, why = b.i, q.kernelText(q.highestOf(b))
 	default:
 		why = "no limit of a cgroup is in the record, so it is not known which was full"
 	}
@@ -46,7 +46,11 @@ func (q *inquest) byKernel(d death) finding {
 // 0.4 s before".
 func (q *inquest) kernelText(b brink) string {
 	where := "cgroup " + q.level(b)
-	held := fmt.Sprintf("%v of %v could not be reclaimed %s", rss.Bytes(b.used), rss.Bytes(b.size), q.when(b.at))
+	when := "at its highest"
+	if b.at >= 0 {
+		when = q.when(b.at)
+	}
+	held := fmt.Sprintf("%v of %v could not be reclaimed %s", rss.Bytes(b.used), rss.Bytes(b.size), when)
 	switch {
 	case b.ratio >= nearFull:
 		return where + " was full: " + held
@@ -54,6 +58,22 @@ func (q *inquest) kernelText(b brink) string {
 		return where + " filled up: " + held + q.grew(b)
 	}
 	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, percent(b.ratio))
+}
+
+// highestOf is a cgroup that the kernel has counted a kill in, as the exit event
+// has it where samples missed that it was full.
+func (q *inquest) highestOf(b brink) brink {
+	if b.near() {
+		return b
+	}
+	n := q.exit.Binding
+	switch {
+	case n != nil && n.Name == event.LimitCgroup && uint64(n.Limit) == b.size && n.Ratio() >= nearFull:
+		b.used, b.ratio, b.at, b.rate = uint64(n.Used), n.Ratio(), -1, 0
+	case b.closing():
+		b.rate = b.growth
+	}
+	return b
 }
 
 // grew tells a rate that was carried on beyond the last reading.

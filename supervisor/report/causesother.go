@@ -90,6 +90,14 @@ func (q *inquest) crash(d death) finding {
 	}
 }
 
+// holderKilled tells of a watcher that outlived what told it of the command.
+func (q *inquest) holderKilled() finding {
+	return finding{
+		cause: event.CauseKilled, certainty: Inferred, limit: -1,
+		text: fmt.Sprintf("killed by somebody's SIGKILL at %s, rsswarden's own processes too; %s", q.clock(q.end), q.nearest()),
+	}
+}
+
 // withoutAWord tells of a record that breaks off with nothing near.
 func (q *inquest) withoutAWord() finding {
 	how := ""

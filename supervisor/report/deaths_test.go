@@ -224,8 +224,8 @@ var deaths = []dying{
 	{
 		name: "maps, within seconds",
 		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: 3 * time.Second, sizes: []rss.Bytes{mem}, used: rising(3*time.Second, mem, 0.1, 0.5),
-			maps: func(at time.Duration) int { return 40 + int(15000*at/time.Second) }, events: []record.Entry{exits(3200*time.Millisecond, "", 1)}},
-		cause: event.CauseMaps, certainty: Inferred, text: []string{"had 45,040 of the 65,530 that vm.max_map_count allows", "got 15,000 more a second"},
+			maps: func(at time.Duration) int { return 30000 + int(9000*at/time.Second) }, events: []record.Entry{exits(3200*time.Millisecond, "", 1)}},
+		cause: event.CauseMaps, certainty: Inferred, text: []string{"had 57,000 of the 65,530 that vm.max_map_count allows", "got 9,000 more a second"},
 	},
 	{
 		name: "maps grow, slowly",
@@ -249,6 +249,19 @@ var deaths = []dying{
 		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
 			events: []record.Entry{exits(minutes, "", 137)}},
 		cause: event.CauseKilled, certainty: Seen, text: []string{"somebody's SIGKILL", "exit status 137, with which a shell tells of signal 9", "no limit was near"},
+	},
+	{
+		name: "kernel oom between two samples",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: standing([]rss.Bytes{mem}, 0.6),
+			events: []record.Entry{{At: minutes, Name: event.NameExit, Value: missed()}}},
+		cause: event.CauseKernelOOM, certainty: Seen, text: []string{"was full: 2.87 GiB of 2.93 GiB could not be reclaimed at its highest; the command then ended with exit status 1"},
+	},
+	{
+		name: "all of it killed, the watcher a moment later",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
+			events: []record.Entry{{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}}}},
+		cause: event.CauseKilled, certainty: Inferred, text: []string{"most likely killed by somebody's SIGKILL", "rsswarden's own processes too", "no limit was near"},
+		said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"), saidCause: event.CauseCancelled, saidCertainty: Slurm,
 	},
 	{
 		name:  "node lost",

@@ -95,6 +95,8 @@ func (q *inquest) ended() finding {
 		return q.byKernel(d)
 	case d.ok():
 		return q.fine()
+	case !d.seen:
+		return q.brokenOff()
 	case told:
 		return q.onSignal(signal, d)
 	case d.by("SIGBUS", 7) && shm.ratio >= nearFull:
@@ -113,9 +115,10 @@ func (q *inquest) ended() finding {
 	return q.crash(d)
 }
 
-// brokenOff finds out why a record has no end: SIGKILL took the watcher too, as
-// slurmstepd's OverMemoryKill, a cgroup with memory.oom.group and the end of
-// KillWait do, or the node is gone.
+// brokenOff finds out why a record has no end, or one that nobody told the watcher
+// of: SIGKILL took the holder and most often the watcher too, as slurmstepd's
+// OverMemoryKill, a cgroup with memory.oom.group and the end of KillWait do, or the
+// node is gone.
 func (q *inquest) brokenOff() finding {
 	if signal, told := q.told(); told {
 		return q.onSignal(signal, death{})
@@ -129,6 +132,9 @@ func (q *inquest) brokenOff() finding {
 	if b, ok := q.fullest(event.LimitSlurm, event.LimitCgroup); ok && b.closing() {
 		b.rate = b.growth
 		return q.memory(b, death{})
+	}
+	if q.exit != nil {
+		return q.holderKilled()
 	}
 	return q.withoutAWord()
 }

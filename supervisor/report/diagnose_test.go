@@ -21,6 +21,15 @@ func eta(d time.Duration) *float64 {
 	return &s
 }
 
+// missed is the exit event of a run that filled its cgroup between two samples.
+func missed() *event.Exit {
+	e := exits(minutes, "", 1, kills(1)...).Value.(*event.Exit)
+	full := limitJob
+	full.Used, full.Limit = mem.Scale(0.98), mem
+	e.Binding = &full
+	return e
+}
+
 func TestDiagnose(t *testing.T) {
 	now := noon.Add(time.Hour)
 	for _, test := range deaths {

@@ -168,7 +168,7 @@ func (c *lookCount) follow(n count) {
 }
 
 // reach says whether none would have been left by the end at the rate of the
-// last two countings, and that rate. A counting is told a look after it was
+// last two countings, and that rate. A counting is told a look or two after it was
 // made.
 func (c *lookCount) reach(end time.Duration) (rate float64, ok bool) {
 	gap, since := c.last.at-c.before.at, end-c.last.at
@@ -176,7 +176,7 @@ func (c *lookCount) reach(end time.Duration) (rate float64, ok bool) {
 		return 0, false
 	}
 	rate = float64(c.last.v-c.before.v) / gap.Seconds()
-	return rate, float64(c.last.v)+rate*(since+gap).Seconds() >= float64(c.last.size)
+	return rate, float64(c.last.v)+rate*(since+2*gap).Seconds() >= float64(c.last.size)
 }
 
 // fullest returns the fullest reading near the end, or the last if that is
