@@ -37,7 +37,11 @@ type Advice struct {
 }
 
 const (
-	adviceMargin  = 0.10 // on top of a peak that nothing held down
+	adviceMargin = 0.10 // on top of a peak that nothing held down
+	// helplessShare is how full a limit must have been for a run that ended well
+	// to have needed the help that there was none of: one that got what was
+	// advised stands at 91 % of it.
+	helplessShare = 0.95
 	adviceMinimum = 64 * rss.MiB
 	adviceMore    = 1.5 // times a limit that ended the job
 )
@@ -108,7 +112,7 @@ func verdict(r Run) event.Verdict {
 		return event.VerdictCarried
 	case r.Asked:
 		return event.VerdictAsked
-	case r.Skipped > 0:
+	case r.Skipped > 0 && (r.Failed || r.Binding == nil || r.Binding.Ratio() >= helplessShare):
 		return event.VerdictNoHelp
 	case r.Binding != nil && r.FirstRung > 0 && r.Binding.Used >= r.FirstRung:
 		return event.VerdictTight

@@ -22,6 +22,7 @@ func TestAdvise(t *testing.T) {
 		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "2816M", "10 %"},
 		{"carried by actions", Run{Binding: at(91), FirstRung: rung, Watched: true, Helped: 3, Skipped: 2}, event.VerdictCarried, "3000M", "without it more is needed, how much is not known"},
 		{"carried by budgets alone", Run{Binding: at(70), FirstRung: rung, Watched: true, Trimmed: true}, event.VerdictCarried, "3000M", "enough with rsswarden"},
+		{"as advised", Run{Binding: at(91), FirstRung: rung, Watched: true, Skipped: 2}, event.VerdictTight, "3G", "10 %"},
 		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3200M", "no action could help"},
 		{"the kernel", Run{Binding: at(99), FirstRung: rung, Watched: true, OOMKills: 1, Killed: true, Helped: 1}, event.VerdictOOM, "4608M", "is a guess"},
 		{"slurmstepd", Run{Binding: at(103), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
