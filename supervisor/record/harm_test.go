@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -188,72 +185,6 @@ func TestRestartedBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestPruneLeavesTheLiving: a record that is written is not removed, also where
-// its watcher cannot be asked, and one whose watcher takes nobody keeps no other
-// run waiting.
-func TestPruneLeavesTheLiving(t *testing.T) {
-	dir := t.TempDir()
-	place := filepath.Join(dir, "records")
-	cmd := exec.Command(os.Args[0], dir)
-	cmd.Env = append(os.Environ(), "RECORD_TEST_CHILD=write", "RECORD_TEST_PROCS=1")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	var live string
-	for end := time.Now().Add(20 * time.Second); live == "" || !answers(live); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no record")
-		}
-		if found := Find(place); len(found) == 1 {
-			live = found[0].Record
-		}
-	}
-	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(place, "20200101T000000Z-run-node-1")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(old, dataFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	long := time.Now().Add(-2 * pruneAge)
-	for _, d := range []string{old, live} {
-		if err := os.Chtimes(filepath.Join(d, dataFile), long, long); err != nil {
-			t.Fatal(err)
-		}
-	}
-	asked := make(chan bool)
-	go func() {
-		all := true
-		for range 20 {
-			all = answers(live) && all
-		}
-		asked <- all
-	}()
-	select {
-	case all := <-asked:
-		if !all {
-			t.Error("one that is stopped counts as dead")
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("one that is stopped keeps others waiting")
-	}
-	if err := os.Remove(filepath.Join(live, liveName)); err != nil {
-		t.Fatal(err)
-	}
-	prune(place, 0, 0)
-	if left := Find(place); len(left) != 1 || left[0].Record != live {
-		t.Errorf("left %+v", left)
-	}
-	run, err := Read(context.Background(), live, child)
-	if err != nil || !run.Live {
-		t.Errorf("%v; it counts as ended", err)
-	}
-}
-
 // TestSlowReaderKeepsNobody: who reads a live record and stops reading does not
 // put off the end of the run.
 func TestSlowReaderKeepsNobody(t *testing.T) {
@@ -275,38 +206,6 @@ func TestSlowReaderKeepsNobody(t *testing.T) {
 	r.Close(10 * time.Second)
 	if d := time.Since(began); d > 3*time.Second {
 		t.Errorf("closing took %v", d)
-	}
-}
-
-// TestStrangersPlaces: what somebody else has put where all can write is not used.
-func TestStrangersPlaces(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be somebody else")
-	}
-	const stranger = 12345
-	dir, mine := t.TempDir(), t.TempDir()
-	link := filepath.Join(dir, "rsswarden-0")
-	if err := os.Symlink(mine, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Lchown(link, stranger, stranger); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := makeRecordDirIn(filepath.Join(link, "records"), homeLevels, "x", 1); err == nil {
-		t.Error("a stranger's link is followed")
-	}
-	id := testMeta().ID
-	theirs := filepath.Join(mine, id)
-	if err := os.Mkdir(theirs, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(theirs, stranger, stranger); err != nil {
-		t.Fatal(err)
-	}
-	for attempt := range 3 {
-		if _, _, err := makeRecordDirIn(mine, homeLevels, id, attempt); err == nil {
-			t.Errorf("watcher %d uses a stranger's directory", attempt)
-		}
 	}
 }
 

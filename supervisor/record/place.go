@@ -127,12 +127,8 @@ func MakeDir(dir string) error {
 // fit, and returns how large the record may become.
 func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, err error) {
 	var errs []error
-	levels := homeLevels
-	if p.Chosen {
-		levels = math.MaxInt
-	}
 	for _, place := range p.Records {
-		dir, size, err := makeRecordDirIn(place, levels, id, attempt)
+		dir, size, err := makeRecordDirIn(place, p.Chosen, id, attempt)
 		if err == nil {
 			return dir, size, nil
 		}
@@ -144,9 +140,13 @@ func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, er
 	return "", 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
 }
 
-func makeRecordDirIn(place string, levels int, id string, attempt int) (dir string, size int64, err error) {
+func makeRecordDirIn(place string, chosen bool, id string, attempt int) (dir string, size int64, err error) {
 	if err := CheckDir(place); err != nil {
 		return "", 0, err
+	}
+	levels := homeLevels
+	if chosen {
+		levels = math.MaxInt
 	}
 	if err := makeAll(place, levels, 0o700); err != nil {
 		return "", 0, err
@@ -166,7 +166,9 @@ func makeRecordDirIn(place string, levels int, id string, attempt int) (dir stri
 	if free := st.Bavail * uint64(st.Bsize); st.Type != unix.RAMFS_MAGIC && free < uint64(size)+spare {
 		return "", 0, fmt.Errorf("%s has only %d MiB free", place, free>>20)
 	}
-	prune(place, keepRecords-1, keepBytes-size)
+	if !chosen { // what a user keeps is the user's to remove
+		prune(place, keepRecords-1, keepBytes-size)
+	}
 	// Somebody else may have made it where a user has chosen a place that all can
 	// write to, with links in it.
 	if err := os.Mkdir(dir, 0o700); err != nil {
