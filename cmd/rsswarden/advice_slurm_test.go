@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -249,15 +248,5 @@ func advised(t *testing.T, mode slurmtest.Mode, n int) {
 func TestMemAdvice(t *testing.T) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
 		t.Run(string(mode), func(t *testing.T) { advised(t, mode, 1) })
-	}
-}
-
-// TestMemAdviceEndurance: the same for ten jobs in each mode.
-func TestMemAdviceEndurance(t *testing.T) {
-	if os.Getenv("RSSWARDEN_ENDURANCE") == "" {
-		t.Skip("ten jobs twice, in two modes")
-	}
-	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
-		t.Run(string(mode), func(t *testing.T) { advised(t, mode, 10) })
 	}
 }

@@ -159,19 +159,33 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, plain(err)))
 	}
-	var list []record.Found
-	for _, f := range record.Find(recordPlaces(p)...) {
-		if f.Job != "" && (f.Job == arg || strings.HasPrefix(arg, f.Job+".")) || f.ID == arg {
-			list = append(list, f)
-		}
-	}
+	list := recordsOf(p, arg)
 	if len(list) == 0 && strings.Contains(arg, "/") {
 		return nil, usagef(hint, "cannot read %s: %v", arg, plain(err))
 	}
+	word := ""
 	if len(list) == 0 {
-		return nil, usagef(hint, "no record of %q in %s", arg, listed(recordPlaces(p)))
+		if job, err := endedJob(arg); err == nil {
+			// Of an array task, 12_3, records have the number.
+			list = recordsOf(p, job.ID)
+			word = fmt.Sprintf("; %s says that the job is %s, exit code %s", job.Source, job.State, job.ExitCode)
+		}
+	}
+	if len(list) == 0 {
+		return nil, usagef(hint, "no record of %q in %s%s", arg, listed(recordPlaces(p)), word)
 	}
 	return list, nil
+}
+
+// recordsOf finds what one job, one step or one run has left.
+func recordsOf(p process, name string) []record.Found {
+	var list []record.Found
+	for _, f := range record.Find(recordPlaces(p)...) {
+		if f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // findIn finds the newest job in a directory.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -143,9 +144,14 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv && !files {
 		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
 	}
-	rep := report.Build(runs, askSlurm(runs, o.noSlurm), time.Now())
+	var series report.Timeline
+	var drawing sync.WaitGroup
 	if files {
-		series := report.Series(runs)
+		drawing.Go(func() { series = report.Series(runs) })
+	}
+	rep := report.Build(runs, askSlurm(runs, o.noSlurm), time.Now())
+	drawing.Wait()
+	if files {
 		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep, &series) }); err != nil {
 			return err
 		}
@@ -232,16 +238,21 @@ func askSlurm(runs []*record.Run, no bool) *report.SlurmSays {
 	if no || job == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
-	defer cancel()
-	ended, err := slurm.Ended(ctx, func(ctx context.Context, name string, args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.WaitDelay = time.Second
-		return cmd.Output()
-	}, job.ID)
+	ended, err := endedJob(job.ID)
 	if err != nil {
 		return nil
 	}
 	said := report.Says(ended)
 	return &said
+}
+
+// endedJob asks Slurm about one job.
+func endedJob(job string) (slurm.EndedJob, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
+	defer cancel()
+	return slurm.Ended(ctx, func(ctx context.Context, name string, args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.WaitDelay = time.Second
+		return cmd.Output()
+	}, job)
 }

@@ -44,7 +44,7 @@ type Places struct {
 const journalDir = ".rsswarden"
 
 // DefaultPlaces follow from the environment. Under Slurm the record goes where
-// run directories are, below RSSWARDEN_RUNTIME, TMPDIR or /tmp, and the journal
+// run directories are, below RSSWARDEN_RUNTIME, else TMPDIR or /tmp, and the journal
 // into .rsswarden of the directory the job was submitted from; elsewhere both go
 // below XDG_STATE_HOME (XDG Base Directory Specification). What is not fit is
 // passed over.
@@ -64,7 +64,11 @@ func DefaultPlaces(lookup func(string) (string, bool), uid int) Places {
 	if state != "" && !inSlurm {
 		p.Records = append(p.Records, filepath.Join(state, "rsswarden", "records"))
 	}
-	for _, base := range []string{get("RSSWARDEN_RUNTIME"), get("TMPDIR"), "/tmp"} {
+	bases := []string{get("TMPDIR"), "/tmp"}
+	if dir := get("RSSWARDEN_RUNTIME"); dir != "" {
+		bases = []string{dir} // somebody has said where
+	}
+	for _, base := range bases {
 		dir := filepath.Join(base, "rsswarden-"+strconv.Itoa(uid), "records")
 		if base != "" && !slices.Contains(p.Records, dir) {
 			p.Records = append(p.Records, dir)

@@ -41,7 +41,7 @@ func (d death) by(name string, number int) bool {
 func (d death) String() string {
 	switch {
 	case !d.seen:
-		return "nobody saw how"
+		return "a status that nobody saw"
 	case d.signal != "":
 		return d.signal
 	case d.code > 128 && d.code < 128+65:
