@@ -34,7 +34,6 @@ func TestReportOfArrayTask(t *testing.T) {
 			return strings.Contains(out.Stdout, "ExitCode="+task+":0") && strings.Contains(out.Stdout, "JobState=FAILED")
 		})
 		cmd := c.Command(t.Context(), warden, "report", name)
-		cmd.Dir = job.Dir
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(verdict(string(out)), "exit status "+task) {
 			t.Errorf("%s: %v\n%s", name, err, out)
