@@ -56,25 +56,9 @@ func against(l *event.Limit) string {
 		}
 	}
 	if l.LimitSource != "" {
-		text += "; limit from " + place(l.LimitSource)
+		text += "; limit from " + l.Place()
 	}
 	return "(" + text + ")"
-}
-
-// place shortens a path to its last two names, and says what a user calls what
-// slurmstepd leaves in RLIMIT_RSS; events have all of it.
-func place(source string) string {
-	if source == "RLIMIT_RSS" {
-		return "--mem, read from RLIMIT_RSS"
-	}
-	if !strings.HasPrefix(source, "/") {
-		return source
-	}
-	names := strings.Split(source, "/")
-	if len(names) > 3 {
-		return strings.Join(names[len(names)-2:], "/")
-	}
-	return source
 }
 
 // memory is the front of every line about a limit: "memory 91 % of 3.00 GiB

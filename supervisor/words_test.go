@@ -128,7 +128,7 @@ func TestPlace(t *testing.T) {
 	for source, want := range map[string]string{
 		"RLIMIT_RSS": "--mem, read from RLIMIT_RSS", "/a/b": "/a/b", "/sys/fs/cgroup/job_7/memory.max": "job_7/memory.max",
 	} {
-		if got := place(source); got != want {
+		if got := (&event.Limit{LimitSource: source}).Place(); got != want {
 			t.Errorf("%q: %q, want %q", source, got, want)
 		}
 	}

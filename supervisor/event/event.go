@@ -7,6 +7,7 @@
 package event
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -61,6 +62,19 @@ type Limit struct {
 	// Note is a sentence for people, for instance that page cache stands at
 	// the limit and that this is harmless.
 	Note string `json:"note,omitempty"`
+}
+
+// Place is LimitSource for a sentence: a path shortened to its last two names,
+// and what a user calls what slurmstepd leaves in RLIMIT_RSS.
+func (l *Limit) Place() string {
+	if l.LimitSource == "RLIMIT_RSS" {
+		return "--mem, read from RLIMIT_RSS"
+	}
+	names := strings.Split(l.LimitSource, "/")
+	if strings.HasPrefix(l.LimitSource, "/") && len(names) > 3 {
+		return strings.Join(names[len(names)-2:], "/")
+	}
+	return l.LimitSource
 }
 
 // Ratio is used over limit, 0.91 for 91 %.

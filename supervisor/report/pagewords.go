@@ -19,41 +19,16 @@ func limitTitle(l *event.Limit) string {
 	return title
 }
 
-// usedMeans says what is compared with a limit.
+// usedMeans says what is compared with a limit, and how shared pages count in it.
 func usedMeans(l *event.Limit) string {
-	switch l.Name {
-	case event.LimitNode:
-		return "used memory of the node"
-	case event.LimitThrottle:
-		return "charge, page cache included"
-	case event.LimitSHM:
-		return "files in /dev/shm"
-	case event.LimitAS:
-		return "virtual size"
-	case event.LimitMemlock:
-		return "locked memory"
-	case event.LimitMaps:
-		return "memory mappings of one process"
-	case event.LimitFDs:
-		return "open descriptors of one process"
-	case event.LimitTasks:
-		return "processes and threads"
-	case event.LimitTime:
-		return "time"
+	switch text := used(l); text {
+	case sums[event.AccountingRSS]:
+		return text + ", shared pages counted in each process"
+	case sums[event.AccountingPSS]:
+		return text + ", shared pages divided"
+	default:
+		return text
 	}
-	switch l.Accounting {
-	case event.AccountingRSS:
-		return "sum of RSS, shared pages counted in each process"
-	case event.AccountingPSS:
-		return "sum of PSS, shared pages divided"
-	case event.AccountingNoShared:
-		return "sum of RSS less shared pages"
-	case event.AccountingVirtual:
-		return "sum of virtual sizes"
-	case event.AccountingCgroup:
-		return "unreclaimable charge"
-	}
-	return "as its enforcer counts"
 }
 
 // clockFace writes times of day on the clock of the timeline's start, with the

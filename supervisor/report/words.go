@@ -70,25 +70,9 @@ func enforced(l *event.Limit) string {
 func against(l *event.Limit) string {
 	text := enforced(l) + used(l)
 	if l.LimitSource != "" {
-		text += "; limit from " + place(l.LimitSource)
+		text += "; limit from " + l.Place()
 	}
 	return text
-}
-
-// place shortens a path to its last two names, and says what a user calls what
-// slurmstepd leaves in RLIMIT_RSS; the JSON has all of it.
-func place(source string) string {
-	if source == "RLIMIT_RSS" {
-		return "--mem, read from RLIMIT_RSS"
-	}
-	if !strings.HasPrefix(source, "/") {
-		return source
-	}
-	names := strings.Split(source, "/")
-	if len(names) > 3 {
-		return strings.Join(names[len(names)-2:], "/")
-	}
-	return source
 }
 
 // short is a cgroup directory in a sentence: "/…/job_12".
