@@ -54,6 +54,9 @@ type Limit struct {
 	Enforcer    string `json:"enforcer,omitempty"`     // who ends the job: "kernel OOM killer", "slurmstepd"
 	UsedSource  string `json:"used_source,omitempty"`  // where Used was read
 	LimitSource string `json:"limit_source,omitempty"` // where Limit was read
+	// PID and Role are the process that is nearest to a limit on each process.
+	PID  int      `json:"pid,omitempty"`
+	Role rss.Role `json:"role,omitempty"`
 	// Level is the cgroup directory that has the limit; of slurmstepd's limits
 	// the step, "46.0", where several are watched; else empty.
 	Level string `json:"level,omitempty"`
@@ -212,6 +215,32 @@ type LoaderSaid struct {
 	// fall of RssFile in /proc/PID/status, and Stopped as in [Outcome].
 	By      string  `json:"by,omitempty"`
 	Stopped float64 `json:"stopped_s,omitempty"`
+	// Sharing is what goes with [LoaderPickling] and [LoaderRaised].
+	Sharing *Sharing `json:"sharing,omitempty"`
+}
+
+// Sharing is what it takes to send the tensors of a data set to workers that are
+// not forked: torch.multiprocessing moves each to shared memory.
+type Sharing struct {
+	Method   string `json:"start_method"` // "spawn" or "forkserver"
+	Strategy string `json:"strategy"`     // "file_descriptor" or "file_system"
+	Workers  int    `json:"workers"`
+	// Tensors counts those found, by their storages, which are what is shared. More says that
+	// there may be more: the walk was ended by its time or its depth.
+	Tensors int       `json:"tensors"`
+	Bytes   rss.Bytes `json:"tensor_bytes"`
+	More    bool      `json:"more,omitempty"`
+	// Maps and FDs are how many mappings and descriptors the process will have
+	// then, and what it may have, vm.max_map_count and the soft and hard
+	// RLIMIT_NOFILE; 0 for what could not be read.
+	Maps    int `json:"maps_needed"`
+	MaxMaps int `json:"maps_limit"`
+	FDs     int `json:"fds_needed"`
+	MaxFDs  int `json:"fds_limit"`
+	HardFDs int `json:"fds_hard_limit"`
+	// Before is the soft RLIMIT_NOFILE as it was, of [LoaderRaised]; MaxFDs is
+	// what it is now.
+	Before int `json:"fds_limit_before,omitempty"`
 }
 
 // ByPtrace is the value of [LoaderSaid.By] for ptrace(2).

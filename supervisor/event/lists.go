@@ -5,16 +5,18 @@ type Name string
 
 // The events, in the order in which a run meets them.
 const (
-	NameStart    Name = "start"    // the watcher began: command, settings, limits
-	NameLimit    Name = "limit"    // a limit was found or has changed
-	NameSample   Name = "sample"   // what the limits stand at, at most one an interval
-	NameDecision Name = "decision" // a rule fired
-	NameOutcome  Name = "outcome"  // what a decision brought
-	NameLoader   Name = "loader"   // the loader hook said something
-	NameFault    Name = "fault"    // a part of rsswarden stopped working; the command runs on
-	NameSignal   Name = "signal"   // a signal reached the holder
-	NameHelp     Name = "help"     // what the ladder was told of an action, in the record alone
-	NameExit     Name = "exit"     // the command has ended
+	NameStart     Name = "start"     // the watcher began: command, settings, limits
+	NameLimit     Name = "limit"     // a limit was found or has changed
+	NameSample    Name = "sample"    // what the limits stand at, at most one an interval
+	NameDecision  Name = "decision"  // a rule fired
+	NameOutcome   Name = "outcome"   // what a decision brought
+	NameLoader    Name = "loader"    // the loader hook said something
+	NameDiagnosis Name = "diagnosis" // why something grows, and what to change
+	NameCure      Name = "cure"      // something was changed before it could go wrong, by the user's wish
+	NameFault     Name = "fault"     // a part of rsswarden stopped working; the command runs on
+	NameSignal    Name = "signal"    // a signal reached the holder
+	NameHelp      Name = "help"      // what the ladder was told of an action, in the record alone
+	NameExit      Name = "exit"      // the command has ended
 )
 
 // LimitName names one way to die.
@@ -208,9 +210,13 @@ const (
 	LoaderRecycled  Loader = "recycled"  // a worker was replaced and has ended
 	LoaderTrimmed   Loader = "trimmed"   // a process gave its mapped pages back
 	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim
-	LoaderRefused   Loader = "refused"
-	LoaderOff       Loader = "off" // the hook met an error and switched itself off
-	LoaderEnded     Loader = "ended"
+	// LoaderPickling: a DataLoader is about to send its data set to workers that
+	// are not forked, and each tensor in it costs a mapping or a descriptor.
+	LoaderPickling Loader = "pickling"
+	LoaderRaised   Loader = "raised" // the soft RLIMIT_NOFILE was raised for it, by --nofile
+	LoaderRefused  Loader = "refused"
+	LoaderOff      Loader = "off" // the hook met an error and switched itself off
+	LoaderEnded    Loader = "ended"
 )
 
 // Mode is the order in which a recycle starts and ends workers.

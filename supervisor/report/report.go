@@ -109,6 +109,21 @@ type Limit struct {
 	Spark []float64 `json:"spark"`
 }
 
+// MarshalJSON writes a limit on a number as event.Limit does, the rest beside it.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	rest := struct {
+		Run   string     `json:"run"`
+		At    time.Time  `json:"time"`
+		Last  *rss.Bytes `json:"last_bytes,omitempty"`
+		Count *rss.Bytes `json:"last,omitempty"`
+		Spark []float64  `json:"spark"`
+	}{Run: l.Run, At: l.At, Last: &l.Last, Spark: l.Spark}
+	if l.Name.Counts() {
+		rest.Last, rest.Count = nil, &l.Last
+	}
+	return event.Beside(l.Limit, rest)
+}
+
 // Role is what the processes of one role had.
 type Role struct {
 	Run   string    `json:"run"`

@@ -1,0 +1,75 @@
+package event
+
+import "github.com/rsswarden/rsswarden/rss"
+
+// Finding is why something grows, in one word: what a diagnosis names.
+type Finding string
+
+// The findings.
+const (
+	FindingMapped        Finding = "mapped file"      // a file that is mapped is read: page cache, counted in RSS for each process
+	FindingCopyOnWrite   Finding = "copy-on-write"    // reference counts of Python objects make pages private that a fork shared
+	FindingWorkerLeak    Finding = "leak in worker"   // a worker's own memory grows, with what it was given to do
+	FindingTrainerLeak   Finding = "leak in trainer"  // … the trainer's
+	FindingFragmentation Finding = "fragmentation"    // malloc_trim(3) gives much back: freed and kept by the allocator
+	FindingPrefetch      Finding = "prefetch queue"   // batches that were loaded ahead wait in shared memory
+	FindingPinned        Finding = "pinned memory"    // page-locked memory of the trainer grows
+	FindingShmManagers   Finding = "shm managers"     // a torch_shm_manager for each worker, by the file_system strategy
+	FindingSpawn         Finding = "tensors by spawn" // each tensor of the data set costs a mapping or a descriptor
+	FindingArrow         Finding = "arrow file"       // as mapped file, by pyarrow, which maps privately: trim does not reach it
+)
+
+// Findings lists every finding in the order of the documentation.
+var Findings = []Finding{
+	FindingMapped, FindingCopyOnWrite, FindingWorkerLeak, FindingTrainerLeak, FindingFragmentation, FindingPrefetch,
+	FindingPinned, FindingShmManagers, FindingSpawn, FindingArrow,
+}
+
+// Confidence is how far a diagnosis is to be trusted.
+type Confidence string
+
+// The confidences.
+const (
+	Certain  Confidence = "certain"  // it was told, or measured directly
+	Likely   Confidence = "likely"   // the evidence fits this and nothing else here
+	Possible Confidence = "possible" // … this and others
+)
+
+// Diagnosis says why something grows, what speaks for it, and what to change.
+type Diagnosis struct {
+	Head
+	Finding    Finding    `json:"finding"`
+	Confidence Confidence `json:"confidence"`
+	// Role and PID say in which process it was seen most; PID is 0 where it is
+	// none's alone.
+	Role rss.Role `json:"role,omitempty"`
+	PID  int      `json:"pid,omitempty"`
+	// Bytes is what it has cost so far, 0 where that is not known.
+	Bytes rss.Bytes `json:"bytes,omitempty"`
+	// Evidence holds sentences with the numbers and where they were read, Advice
+	// what to write instead, in the words of PyTorch and Slurm.
+	Evidence []string `json:"evidence"`
+	Advice   []string `json:"advice"`
+}
+
+// Remedy is what was changed before something could go wrong, by the user's wish.
+type Remedy string
+
+// The remedies.
+const (
+	RemedyNoFile    Remedy = "nofile"        // a soft RLIMIT_NOFILE was raised, by --nofile
+	RemedyOOMPrefer Remedy = "oom-prefer"    // a worker's oom_score_adj was raised, by --oom-prefer
+	RemedyArenas    Remedy = "malloc-arenas" // MALLOC_ARENA_MAX was set, by --malloc-arenas
+)
+
+// Cure says that a remedy was applied, or why it could not be.
+type Cure struct {
+	Head
+	Remedy Remedy `json:"remedy"`
+	PID    int    `json:"pid,omitempty"`
+	OK     bool   `json:"ok"`
+	// Before and After are what stood there: a limit, a score, a number.
+	Before int64  `json:"before"`
+	After  int64  `json:"after"`
+	Reason string `json:"reason,omitempty"` // for people, where it is not OK or less than asked for
+}
