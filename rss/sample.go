@@ -44,6 +44,14 @@ type Proc struct {
 	RSS, Anon, File, Shmem Bytes
 	// Virtual is VmSize of /proc/PID/status.
 	Virtual Bytes
+	// Locked is VmLck of /proc/PID/status, mm->locked_vm: what mlock(2) and
+	// MAP_LOCKED hold in memory. They compare it with RLIMIT_MEMLOCK.
+	Locked Bytes
+	// Pinned is VmPin, mm->pinned_vm: what drivers hold for their devices. RDMA
+	// (ib_umem_get) compares it with RLIMIT_MEMLOCK, without Locked. io_uring's
+	// registered buffers are in it too, but are compared user by user; what bpf
+	// and perf hold is accounted per user and mostly not in it.
+	Pinned Bytes
 	// Threads is the number of threads, Threads of /proc/PID/status.
 	Threads int
 

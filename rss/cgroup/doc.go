@@ -25,5 +25,8 @@
 // A charge lags behind by up to 64 pages for each CPU (MEMCG_CHARGE_BATCH).
 // A missing file is normal: each reader says since which kernel it exists.
 //
+// The pids controller, which limits the number of tasks, is read in the same way:
+// see [OpenTasks].
+//
 // A [Level] keeps descriptors of its counters and belongs to one goroutine.
 package cgroup

@@ -19,12 +19,8 @@ type group struct {
 
 func (g group) unified() bool { return g.id == "0" && len(g.controllers) == 0 }
 
-// memory says that g may be the memory cgroup. parseGroups puts v1 first: a v2
-// hierarchy beside it has no memory controller.
-func (g group) memory() bool { return g.unified() || slices.Contains(g.controllers, "memory") }
-
 // parseGroups reads /proc/PID/cgroup, v1 hierarchies with the memory
-// controller first. A path may hold colons, and ends in " (deleted)" where the
+// controller first, since a v2 hierarchy beside them has none. A path may hold colons, and ends in " (deleted)" where the
 // directory was removed under the process.
 func parseGroups(b []byte) ([]group, error) {
 	var v1, rest []group
@@ -54,7 +50,7 @@ func parseGroups(b []byte) ([]group, error) {
 type mount struct {
 	root, point string
 	version     int
-	memory      bool // v1: the memory controller is in its super options
+	controllers []string // v1: its super options, controllers among them
 }
 
 // parseMounts reads the cgroup mounts of /proc/PID/mountinfo
@@ -79,7 +75,7 @@ func parseMounts(b []byte) ([]mount, error) {
 		case "cgroup":
 			m.version = 1
 			if len(f) > dash+3 {
-				m.memory = slices.Contains(strings.Split(f[dash+3], ","), "memory")
+				m.controllers = strings.Split(f[dash+3], ",")
 			}
 		case "cgroup2":
 			m.version = 2

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,13 +97,13 @@ func TestParseGroups(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatal(got, err)
 	}
-	if g := got[0]; g.path != "/batch:1/job" || !g.memory() || g.unified() {
+	if g := got[0]; g.path != "/batch:1/job" || !slices.Contains(g.controllers, "memory") || g.unified() {
 		t.Errorf("memory comes first: %+v", g)
 	}
 	if g := got[1]; !g.unified() {
 		t.Errorf("then %+v", g)
 	}
-	if g := got[2]; g.memory() || g.unified() {
+	if g := got[2]; slices.Contains(g.controllers, "memory") || g.unified() {
 		t.Errorf("systemd: %+v", g)
 	}
 	for _, in := range []string{"0:", "0::relative", "x"} {
@@ -119,7 +120,7 @@ func TestParseMounts(t *testing.T) {
 cut off
 `))
 	want := []mount{
-		{root: "/a b", point: "/sys/fs/cgroup/mem\tory\\x", version: 1, memory: true},
+		{root: "/a b", point: "/sys/fs/cgroup/mem\tory\\x", version: 1, controllers: []string{"rw", "memory"}},
 		{root: "/", point: "/sys/fs/cgroup/unified", version: 2},
 	}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" || err != nil {

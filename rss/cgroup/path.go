@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,6 +37,33 @@ type Path struct {
 // Where v1 and v2 are both mounted, memory belongs to the one that lists it.
 // The error wraps [ErrNoMemory] where neither does.
 func Open(proc, sys string, pid int) (*Path, error) {
+	w, err := resolve(proc, sys, pid, "memory", usageFile)
+	if err != nil {
+		return nil, err
+	}
+	if w == nil {
+		return nil, ErrNoMemory
+	}
+	p := &Path{Version: w.version, Mount: w.mount, Name: w.name, Partial: w.partial}
+	for i, below := range w.levels {
+		p.Levels = append(p.Levels, &Level{Version: w.version, Dir: filepath.Join(w.mount, below), Name: below, leaf: i == 0})
+	}
+	return p, nil
+}
+
+// way is the way from a process's group under one controller up to the root.
+type way struct {
+	version     int
+	mount, name string
+	partial     bool
+	levels      []string // those that have the controller, from the leaf up
+}
+
+// resolve finds the group of a process under a controller: the v1 hierarchy that
+// lists it, else the v2 one. A directory belongs to the controller if it has
+// the file of that version: a v2 root has none, nor has a v2 group that the
+// controller is not enabled for. It returns nil where there is none.
+func resolve(proc, sys string, pid int, controller string, file [3]string) (*way, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if err != nil {
@@ -56,31 +84,25 @@ func Open(proc, sys string, pid int) (*Path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the mounts of process %d: %w", pid, err)
 	}
-	return find(groups, mounts, sys)
-}
-
-func find(groups []group, mounts []mount, sys string) (*Path, error) {
-	for _, g := range groups {
-		if !g.memory() {
-			continue
-		}
-		version := 1
-		if g.unified() {
-			version = 2
-		}
-		if p := climb(g, mounts, sys, version); p != nil {
-			return p, nil
+	for _, version := range []int{1, 2} {
+		for _, g := range groups {
+			if version == 1 && !slices.Contains(g.controllers, controller) || version == 2 && !g.unified() {
+				continue
+			}
+			if w := climb(g, mounts, sys, version, controller, file[version]); w != nil {
+				return w, nil
+			}
 		}
 	}
-	return nil, ErrNoMemory
+	return nil, nil
 }
 
 // climb resolves a group to a directory and lists the levels above it.
-func climb(g group, mounts []mount, sys string, version int) *Path {
+func climb(g group, mounts []mount, sys string, version int, controller, file string) *way {
 	// A later mount covers an earlier one at the same place.
 	for i := len(mounts) - 1; i >= 0; i-- {
 		m := mounts[i]
-		if m.version != version || version == 1 && !m.memory {
+		if m.version != version || version == 1 && !slices.Contains(m.controllers, controller) {
 			continue
 		}
 		below, ok := within(m.root, g.path)
@@ -88,19 +110,19 @@ func climb(g group, mounts []mount, sys string, version int) *Path {
 			continue
 		}
 		top := relocate(m.point, sys)
-		p := &Path{Version: version, Mount: top, Name: g.path, Partial: m.root != "/" || strings.HasPrefix(g.path, "/..")}
+		w := &way{version: version, mount: top, name: g.path,
+			partial: m.root != "/" || strings.HasPrefix(g.path, "/..")}
 		for {
-			l := &Level{Version: version, Dir: filepath.Join(top, below), Name: below, leaf: len(p.Levels) == 0}
-			if l.exists() {
-				p.Levels = append(p.Levels, l)
+			if _, err := os.Stat(filepath.Join(top, below, file)); err == nil {
+				w.levels = append(w.levels, below)
 			}
 			if below == "/" {
 				break
 			}
 			below = path.Dir(below)
 		}
-		if len(p.Levels) > 0 {
-			return p
+		if len(w.levels) > 0 {
+			return w
 		}
 	}
 	return nil

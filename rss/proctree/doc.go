@@ -13,7 +13,7 @@
 // read is normal. One that cannot be read, or reads as nonsense, is counted in
 // [rss.Gaps] where it belongs to the tree: sums are then too small.
 //
-// A [Reader] belongs to one goroutine. Its PSS method alone may be called
-// beside the others: smaps_rollup waits for the process's mmap_lock and can
-// hang.
+// A [Reader] belongs to one goroutine. PSS, PSSInPieces, Parts and MappedFiles
+// alone may be called beside the other methods: smaps and smaps_rollup wait for
+// the process's mmap_lock and can hang.
 package proctree

@@ -20,15 +20,53 @@ func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
 	return r.timed(id, "smaps_rollup", func() (rss.PSS, error) { return readRollup(r.proc, id.PID) })
 }
 
-// timed reads a file of a process, tells what that costs, and makes sure that
-// it was that process's.
+// Parts reads the same file as [Reader.PSS], at the same cost and on the same
+// terms, and returns all of it. Where a PSS of the same moment is wanted too, it
+// is in it.
+func (r *Reader) Parts(id rss.ProcID) (rss.Parts, error) {
+	var p rss.Parts
+	cost, err := r.sure(id, "smaps_rollup", func() error {
+		f := newFiles(r.proc)
+		defer f.close()
+		b, err := f.read(id.PID, "smaps_rollup")
+		if err == nil {
+			p, err = parseParts(b)
+		}
+		return err
+	})
+	if err != nil {
+		return rss.Parts{Cost: cost}, err
+	}
+	p.Cost = cost
+	return p, nil
+}
+
+// timed reads a PSS, and tells what that costs.
 func (r *Reader) timed(id rss.ProcID, file string, read func() (rss.PSS, error)) (rss.PSS, error) {
+	var p rss.PSS
+	cost, err := r.sure(id, file, func() (err error) {
+		p, err = read()
+		return err
+	})
+	if err != nil {
+		return rss.PSS{Cost: cost}, err
+	}
+	p.Cost = cost
+	if p.Held == 0 {
+		p.Held = cost
+	}
+	return p, nil
+}
+
+// sure reads a file of a process, tells what that costs, and makes sure that it
+// was that process's.
+func (r *Reader) sure(id rss.ProcID, file string, read func() error) (cost time.Duration, err error) {
 	// The processor's time, not the clock's: on a busy node a reading waits for
 	// its turn, and costs no more for it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := threadTime()
-	p, err := read()
+	err = read()
 	if err == nil {
 		// The same process has the PID after the reading, so it had it before.
 		var start uint64
@@ -37,15 +75,11 @@ func (r *Reader) timed(id rss.ProcID, file string, read func() (rss.PSS, error))
 			err = errGone
 		}
 	}
-	cost := threadTime() - began
+	cost = threadTime() - began
 	if err != nil {
-		return rss.PSS{Cost: cost}, fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
+		err = fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
 	}
-	p.Cost = cost
-	if p.Held == 0 {
-		p.Held = cost
-	}
-	return p, nil
+	return cost, err
 }
 
 // threadTime is the processor's time that the calling thread has taken.

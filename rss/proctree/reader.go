@@ -147,6 +147,7 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 		u = r.liveThread(pid, u)
 	}
 	p.RSS, p.Anon, p.File, p.Shmem, p.Virtual = u.rss, u.anon, u.file, u.shmem, u.virtual
+	p.Locked, p.Pinned = u.locked, u.pinned
 	return p, nil
 }
 

@@ -38,12 +38,28 @@ const piece = 512
 // costs as much as the walk of a small mapping.
 const window = time.Millisecond
 
-func sumSmaps(f interface {
+// smapsFile is /proc/PID/smaps, opened.
+type smapsFile interface {
 	io.Reader
 	io.ReaderAt
-}) (rss.PSS, error) {
-	buf := make([]byte, piece)
+}
+
+func sumSmaps(f smapsFile) (rss.PSS, error) {
 	var s smapsSum
+	held, err := readPieces(f, s.add)
+	if err != nil {
+		return rss.PSS{}, err
+	}
+	if !s.whole() {
+		return rss.PSS{}, errMalformed
+	}
+	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held}, nil
+}
+
+// readPieces hands all of smaps to add, piece by piece, and tells the longest
+// that a read held mmap_lock.
+func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
+	buf := make([]byte, piece)
 	var held time.Duration
 	asked, before := time.Now(), threadTime()
 	timed := func(last bool) {
@@ -55,12 +71,12 @@ func sumSmaps(f interface {
 	for {
 		n, err := f.Read(buf)
 		timed(false)
-		s.add(buf[:n])
+		add(buf[:n])
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return rss.PSS{}, err
+			return 0, err
 		}
 	}
 	// A process that ends or executes another program meanwhile makes the file
@@ -69,13 +85,10 @@ func sumSmaps(f interface {
 		if err == io.EOF {
 			err = errGone
 		}
-		return rss.PSS{}, err
+		return 0, err
 	}
 	timed(true)
-	if !s.whole() {
-		return rss.PSS{}, errMalformed
-	}
-	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held}, nil
+	return held, nil
 }
 
 // smapsSum adds up the Rss and Pss lines of /proc/PID/smaps

@@ -118,16 +118,18 @@ func parseResident(b []byte) (rss.Bytes, error) {
 // status is what the tree needs of /proc/PID/status, in bytes.
 type status struct {
 	rss, anon, file, shmem, virtual rss.Bytes
+	locked, pinned                  rss.Bytes
 	threads                         int
 }
 
 // parseStatus reads /proc/PID/status. A zombie and a kernel thread have no Vm
 // lines: their sizes are 0. RssAnon, RssFile and RssShmem exist since Linux
-// 4.5; without them all of VmRSS counts as anonymous.
+// 4.5; without them all of VmRSS counts as anonymous. VmPin exists since 3.2.
 func parseStatus(b []byte) (status, error) {
 	var s status
 	split, threads := false, false
-	for len(b) > 0 {
+	// The kernel prints Threads after all the sizes, and twice as much after it.
+	for len(b) > 0 && !threads {
 		var line []byte
 		line, b = cutLine(b)
 		colon := bytes.IndexByte(line, ':')
@@ -138,6 +140,10 @@ func parseStatus(b []byte) (status, error) {
 		switch string(line[:colon]) {
 		case "VmSize":
 			to = &s.virtual
+		case "VmLck":
+			to = &s.locked
+		case "VmPin":
+			to = &s.pinned
 		case "VmRSS":
 			to = &s.rss
 		case "RssAnon":

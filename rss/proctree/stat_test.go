@@ -60,8 +60,8 @@ func TestParseStatm(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	got, err := parseStatus([]byte("Name:\tVmRSS:\t9 kB\nGroups:\t1 2 \nVmSize:\t  4000 kB\nVmRSS:\t   600 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t 300 kB\nThreads:\t7\n"))
-	want := status{rss: 600 << 10, anon: 100 << 10, file: 200 << 10, shmem: 300 << 10, virtual: 4000 << 10, threads: 7}
+	got, err := parseStatus([]byte("Name:\tVmRSS:\t9 kB\nGroups:\t1 2 \nVmSize:\t  4000 kB\nVmLck:\t    40 kB\nVmPin:\t    50 kB\nVmHWM:\t  9000 kB\nVmRSS:\t   600 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t 300 kB\nThreads:\t7\n"))
+	want := status{rss: 600 << 10, anon: 100 << 10, file: 200 << 10, shmem: 300 << 10, virtual: 4000 << 10, locked: 40 << 10, pinned: 50 << 10, threads: 7}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -84,7 +84,7 @@ func TestParseStatus(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	for _, in := range []string{"", "Threads:\n", "VmRSS:\t8 MB\nThreads:\t1\n", "VmRSS:\tx kB\nThreads:\t1\n", "VmRSS:\t8 kB\n"} {
+	for _, in := range []string{"", "Threads:\n", "VmRSS:\t8 MB\nThreads:\t1\n", "VmRSS:\tx kB\nThreads:\t1\n", "VmRSS:\t8 kB\n", "VmLck:\t8\nThreads:\t1\n", "VmPin:\t\nThreads:\t1\n"} {
 		if _, err := parseStatus([]byte(in)); err == nil {
 			t.Errorf("%q: no error", in)
 		}
@@ -147,8 +147,14 @@ func FuzzParseLastPID(f *testing.F) {
 
 func FuzzParseStatus(f *testing.F) {
 	f.Add([]byte("VmRSS:\t 8 kB\nThreads:\t1\n"))
+	f.Add([]byte("VmLck:\t 8 kB\nVmPin:\t 4 kB\nThreads:\t1\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStatus(b); err == nil && !strings.Contains(string(b), "Threads:") {
+		s, err := parseStatus(b)
+		if err != nil {
+			return
+		}
+		if !strings.Contains(string(b), "Threads:") || s.locked > 0 && !strings.Contains(string(b), "VmLck:") ||
+			s.pinned > 0 && !strings.Contains(string(b), "VmPin:") {
 			t.Errorf("%+v from %q", s, b)
 		}
 	})

@@ -48,7 +48,7 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // ([rss.Proc].Orphan is set while its parent is not in the tree); zombies
 // stay, with RSS 0, until they are reaped. How the RSS of a process is made up,
 // its name and its state may be some readings old where its sizes have not
-// changed. Roots may come and go
+// changed, and so may what of it is locked or pinned. Roots may come and go
 // from call to call: what was in the tree of one that is left out stays there
 // until it ends. Where not one is a root still, the reader forgets.
 //

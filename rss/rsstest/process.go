@@ -18,6 +18,8 @@ type Process struct {
 	Threads            int
 
 	Anon, File, Shmem, Virtual rss.Bytes
+	Locked, Pinned             rss.Bytes
+	UID                        int // real, and all others
 }
 
 // Put writes stat, statm and status of a process as the kernel prints them, a
@@ -40,7 +42,7 @@ func (tr Tree) Put(p Process) {
 		p.Virtual = 2 * (p.Anon + p.File + p.Shmem)
 	}
 	if p.State == 'Z' {
-		p.Anon, p.File, p.Shmem, p.Virtual = 0, 0, 0, 0
+		p.Anon, p.File, p.Shmem, p.Virtual, p.Locked, p.Pinned = 0, 0, 0, 0, 0, 0
 	}
 	page := rss.Bytes(os.Getpagesize())
 	total := p.Anon + p.File + p.Shmem
@@ -50,11 +52,11 @@ func (tr Tree) Put(p Process) {
 	tr.Write(dir+"statm", fmt.Sprintf("%d %d %d 1 0 1 0\n", p.Virtual/page, total/page, (p.File+p.Shmem)/page))
 	sizes := ""
 	if p.State != 'Z' {
-		sizes = fmt.Sprintf("VmSize:\t%8d kB\nVmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
-			p.Virtual/rss.KiB, total/rss.KiB, p.Anon/rss.KiB, p.File/rss.KiB, p.Shmem/rss.KiB)
+		sizes = fmt.Sprintf("VmSize:\t%8d kB\nVmLck:\t%8d kB\nVmPin:\t%8d kB\nVmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
+			p.Virtual/rss.KiB, p.Locked/rss.KiB, p.Pinned/rss.KiB, total/rss.KiB, p.Anon/rss.KiB, p.File/rss.KiB, p.Shmem/rss.KiB)
 	}
-	tr.Write(dir+"status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t0\t0\t0\t0\nGroups:\t0 \n%sThreads:\t%d\n",
-		escape(p.Comm), p.State, p.PID, p.PID, p.Parent, sizes, p.Threads))
+	tr.Write(dir+"status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t%d\t%d\t%d\t%d\nGroups:\t0 \n%sThreads:\t%d\n",
+		escape(p.Comm), p.State, p.PID, p.PID, p.Parent, p.UID, p.UID, p.UID, p.UID, sizes, p.Threads))
 }
 
 // escape writes a name as status does: newline and backslash are escaped there,

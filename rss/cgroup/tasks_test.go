@@ -1,0 +1,232 @@
+package cgroup_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+func openTasks(t *testing.T, fs rsstest.Tree) *cgroup.TaskPath {
+	t.Helper()
+	p, err := cgroup.OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// limited returns current, max and refused of every level with a limit.
+func limited(t *testing.T, p *cgroup.TaskPath) map[string][3]uint64 {
+	t.Helper()
+	all, err := p.Tasks(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][3]uint64{}
+	for _, l := range all {
+		got[l.Level.Name] = [3]uint64{l.Current, l.Max, l.Refused}
+	}
+	return got
+}
+
+// The job's pids are limited beside Slurm's memory, by systemd or by the site,
+// on another hierarchy with other groups.
+const pidsV1 = `
+-- proc/4102/cgroup --
+8:pids:/user.slice/user-1000.slice/session-3.scope
+4:memory:/slurm_n1/uid_1000/job_7/step_batch/task_0
+0::/user.slice/user-1000.slice/session-3.scope
+-- proc/self/mountinfo --
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+38 31 0:35 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+36 31 0:33 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+-- sys/fs/cgroup/pids/cgroup.procs --
+1
+-- sys/fs/cgroup/pids/user.slice/pids.max --
+max
+-- sys/fs/cgroup/pids/user.slice/pids.current --
+213
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/pids.max --
+200
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/pids.current --
+190
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/pids.events --
+max 1
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/session-3.scope/pids.max --
+max
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/session-3.scope/pids.current --
+150
+-- sys/fs/cgroup/pids/user.slice/user-1000.slice/session-3.scope/pids.events --
+max 4
+`
+
+func TestTasksV1(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	fs.Add(pidsV1)
+	p := openTasks(t, fs)
+	if p.Version != 1 || p.Partial || len(p.Levels) != 3 {
+		t.Fatalf("%+v", p)
+	}
+	if d := cmp.Diff(map[string][3]uint64{"/user.slice/user-1000.slice": {190, 200, 5}}, limited(t, p)); d != "" {
+		t.Error(d)
+	}
+	const top = "sys/fs/cgroup/pids/user.slice/"
+	fs.Write(top+"pids.max", "400\n")
+	fs.Write(top+"user-1000.slice/pids.current", "200\n")
+	fs.Remove(top + "user-1000.slice/session-3.scope/pids.events")
+	p = openTasks(t, fs) // a file that is written anew in a text tree is another file
+	if d := cmp.Diff(map[string][3]uint64{"/user.slice/user-1000.slice": {200, 200, 1}, "/user.slice": {213, 400, 1}}, limited(t, p)); d != "" {
+		t.Error(d)
+	}
+	fs.Write(top+"user-1000.slice/pids.max", "many\n")
+	p = openTasks(t, fs)
+	if all, err := p.Tasks(nil); err == nil || len(all) != 1 || all[0].Level.Name != "/user.slice" {
+		t.Errorf("with one malformed: %+v, %v", all, err)
+	}
+}
+
+// A container's view: the limit of the mount's own root is seen, and what is
+// above is not.
+func TestTasksNamespacedV1(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "namespaced-v1")
+	if _, err := cgroup.OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, cgroup.ErrNoPids) {
+		t.Errorf("without the controller: %v", err)
+	}
+	fs.Add(`
+-- proc/4102/cgroup --
+8:pids,misc:/docker/4f1c/job
+-- proc/self/mountinfo --
+38 31 0:35 /docker/4f1c /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids,misc
+-- sys/fs/cgroup/pids/pids.max --
+64
+-- sys/fs/cgroup/pids/pids.current --
+9
+-- sys/fs/cgroup/pids/job/pids.max --
+max
+-- sys/fs/cgroup/pids/job/pids.current --
+8
+`)
+	p := openTasks(t, fs)
+	if d := cmp.Diff(map[string][3]uint64{"/": {9, 64, 0}}, limited(t, p)); d != "" || !p.Partial {
+		t.Error(p.Partial, d)
+	}
+}
+
+// On v2 the files stand beside those of memory; since Linux 6.11 each level
+// counts what its own limit refused.
+func TestTasksV2(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v2")
+	const top = "sys/fs/cgroup/system.slice/"
+	const job = top + "n1_slurmstepd.scope/job_7/"
+	for dir, max := range map[string]string{top: "9830", job: "50", job + "step_batch/": "max"} {
+		fs.Write(dir+"pids.max", max+"\n")
+		fs.Write(dir+"pids.current", "40\n")
+		fs.Write(dir+"pids.events", "max 7\n")
+		fs.Write(dir+"pids.events.local", "max 2\n")
+	}
+	const name = "/system.slice/n1_slurmstepd.scope/job_7"
+	p := openTasks(t, fs)
+	if d := cmp.Diff(map[string][3]uint64{name: {40, 50, 7}, "/system.slice": {40, 9830, 7}}, limited(t, p)); d != "" || p.Version != 2 {
+		t.Error(p.Version, d)
+	}
+	for _, dir := range []string{top, job, job + "step_batch/"} {
+		fs.Remove(dir + "pids.events.local")
+	}
+	if d := cmp.Diff(map[string][3]uint64{name: {40, 50, 14}, "/system.slice": {40, 9830, 21}}, limited(t, openTasks(t, fs))); d != "" {
+		t.Error("before Linux 6.11:", d)
+	}
+	fs.Remove(job)
+	if _, err := openTasks(t, fs).Tasks(nil); err != nil {
+		t.Error("of a job that is gone, and the levels above it are not:", err)
+	}
+}
+
+// On a real kernel: what is refused, where that is counted, and a limit that
+// changes under kept descriptors.
+func TestRealTasks(t *testing.T) {
+	own, err := cgroup.OpenTasks("/proc", "/sys", os.Getpid())
+	if err != nil && !errors.Is(err, cgroup.ErrNoPids) {
+		t.Fatal(err)
+	}
+	top := "/sys/fs/cgroup/pids"
+	if own != nil && own.Version == 2 {
+		top = own.Mount
+	}
+	dir := filepath.Join(top, "rsswarden-test-"+strconv.Itoa(os.Getpid()))
+	leaf := filepath.Join(dir, "leaf")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("cannot make a cgroup:", err)
+	}
+	t.Cleanup(func() {
+		for _, d := range []string{leaf, dir} {
+			for range 200 {
+				if err := os.Remove(d); err == nil || os.IsNotExist(err) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	})
+	_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0) // v2
+	if err := os.Mkdir(leaf, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0); err != nil {
+			t.Skip(err)
+		}
+	}
+	write(filepath.Join(dir, "pids.max"), "40")
+	// A shell that forks what it is told.
+	c := rsstest.StartChild(t, exec.Command("bash", "-c", `while read -r n; do for ((i = 0; i < n; i++)); do sleep 100 <&- >&- & kids+=($!); done 2>&-; echo $n; done; kill "${kids[@]}"`))
+	write(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(c.PID))
+	p, err := cgroup.OpenTasks("/proc", "/sys", c.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	look := func(what string, current, most uint64, refused bool) {
+		t.Helper()
+		all, err := p.Tasks(nil)
+		if err != nil || len(all) != 1 || all[0].Level.Dir != dir || all[0].Current != current || all[0].Max != most || all[0].Refused > 0 != refused {
+			t.Errorf("%s: %+v, %v", what, all, err)
+		}
+	}
+	look("alone", 1, 40, false)
+	c.In.Write([]byte("3\n"))
+	c.Line()
+	look("with three children", 4, 40, false)
+	write(filepath.Join(dir, "pids.max"), "4")
+	// bash gives up after some tries, of 1, 2, 4 … seconds.
+	c.In.Write([]byte("1\n"))
+	time.Sleep(200 * time.Millisecond)
+	look("refused", 4, 4, true)
+	write(filepath.Join(dir, "pids.max"), "40")
+	c.Line()
+}
+
+func BenchmarkTasks(b *testing.B) {
+	p, err := cgroup.OpenTasks("/proc", "/sys", os.Getpid())
+	if err != nil || len(p.Levels) == 0 {
+		b.Skip(err)
+	}
+	defer p.Close()
+	var all []cgroup.Tasks
+	b.ReportAllocs()
+	for b.Loop() {
+		if all, err = p.Tasks(all[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
