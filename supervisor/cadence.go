@@ -72,7 +72,7 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 	}
 	for i := range w.readings {
 		l := &w.readings[i]
-		if i == w.watched || w.covered(l) {
+		if i == w.watched || !l.Name.Memory() || w.covered(l) {
 			continue
 		}
 		used := growing(l)
@@ -115,6 +115,12 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		rate := w.rate(b).PerSecond(now)
 		fill := policy.Pause(headroom, rate, w.Settings.Interval)
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
+	}
+	if count, ok := w.counts.next(now); ok {
+		pause = min(pause, count)
+	}
+	if shared, ok := w.shared.next(now); ok {
+		pause = min(pause, shared)
 	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
 		pause = unstick

@@ -48,7 +48,7 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 // adding memory up counts that but the virtual size, of which little goes.
 func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	switch {
-	case !memoryLimit(l.Name) || l.Accounting == event.AccountingVirtual:
+	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
 	case w.loader == nil:
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
@@ -59,16 +59,10 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	return policy.Help{OK: true} // how much is garbage nobody knows before
 }
 
-// memoryLimit says whether a limit is one on memory that processes hold.
-func memoryLimit(name event.LimitName) bool {
-	switch name {
-	case event.LimitCgroup, event.LimitThrottle, event.LimitSlurm, event.LimitUser, event.LimitNode:
-		return true
-	}
-	return false
-}
-
 func (w *watcher) canRecycle(l *event.Limit) policy.Help {
+	if !l.Name.Memory() {
+		return policy.Help{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
+	}
 	i, gain, reason, pids := w.pick(l)
 	if i < 0 {
 		return policy.Help{Reason: reason}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -26,6 +27,8 @@ var countNames = [countKinds]event.LimitName{event.LimitMaps, event.LimitFDs}
 // far as the purse of the kind reaches.
 type counting struct {
 	entries map[rss.ProcID]*countEntry
+	at      time.Duration         // of the last look
+	hurries map[int]time.Duration // by PID: until when it is counted often
 	purses  [countKinds]purse
 	calls   []countCall // of the last look; its room is kept
 }
@@ -39,15 +42,15 @@ type countCall struct {
 
 // countEntry is one process that is counted, or was lately.
 type countEntry struct {
-	id      rss.ProcID
-	role    rss.Role
-	state   byte
-	rss     rss.Bytes
-	virtual rss.Bytes
+	proc    rss.Proc      // as it was in the last look
+	rising  float64       // of VmSize between the last two looks, in bytes a second
+	hurried bool          // somebody has said that its number is about to grow
 	first   time.Duration // when it was first among those to be counted
 	wanted  time.Duration // … and when last
 	seen    bool
 	tallies [countKinds]tally
+	limits  *proctree.ResourceLimits // nil where they were not read
+	locks   bool                     // … and it may lock as much as it likes
 }
 
 const (
@@ -57,6 +60,8 @@ const (
 	// countKept is how long the counts of a process are kept that is none of
 	// these any more.
 	countKept = time.Minute
+	// hurriedPause is the pause of a process that is in a hurry.
+	hurriedPause = 100 * time.Millisecond
 	// limitHolds is how long a limit is believed, where it is far.
 	limitHolds = time.Minute
 )
@@ -70,6 +75,8 @@ func (c *counting) update(now time.Duration, procs []rss.Proc) {
 		e.seen = false
 	}
 	least, alike := nthRSS(procs)
+	since := (now - c.at).Seconds()
+	c.at = now
 	for i := range procs {
 		p := &procs[i]
 		e := c.entries[p.ID]
@@ -77,34 +84,81 @@ func (c *counting) update(now time.Duration, procs []rss.Proc) {
 		if p.RSS == least && alike > 0 {
 			large, alike = p.RSS > 0, alike-1
 		}
-		wanted := large || p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker
+		hurried := c.hurries[p.ID.PID] > now
+		wanted := large || hurried || p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker
 		if e == nil && !wanted {
 			continue
 		}
 		if e == nil {
-			e = &countEntry{id: p.ID, first: now}
+			e = &countEntry{first: now}
 			c.entries[p.ID] = e
 		}
 		if wanted {
 			e.wanted = now
 		}
-		e.seen, e.role, e.state, e.rss, e.virtual = true, p.Role, p.State, p.RSS, p.Virtual
+		e.rising = 0
+		if since > 0 && e.proc.Virtual > 0 {
+			e.rising = float64(p.Virtual.Sub(e.proc.Virtual)) / since
+		}
+		e.seen, e.hurried, e.proc = true, hurried, *p
 	}
 	for id, e := range c.entries {
 		if !e.seen || now-e.wanted > countKept {
 			delete(c.entries, id)
 		}
 	}
+	for pid, until := range c.hurries {
+		if until <= now {
+			delete(c.hurries, pid)
+		}
+	}
+}
+
+// hurry has a process counted often for a while: it has said that it is about to
+// make many at once.
+func (c *counting) hurry(pid int, until time.Duration) {
+	if c.hurries == nil {
+		c.hurries = map[int]time.Duration{}
+	}
+	c.hurries[pid] = until
+}
+
+// fill fills the purses.
+func (c *counting) fill(now time.Duration) {
 	for kind := range c.purses {
-		share := purseShares[kind].rest
+		shares := purseShares[kind]
+		share := shares.rest
 		for _, e := range c.entries {
-			if e.tallies[kind].near() {
-				share = purseShares[kind].near
+			if t := &e.tallies[kind]; e.hurried || t.presses(countKind(kind), e) {
+				share = shares.rush
 				break
+			} else if t.near() {
+				share = shares.near
 			}
 		}
 		c.purses[kind].fill(now, share)
 	}
+}
+
+// hot is how long after now the next count is due that is not to wait for the
+// next look; false where there is none.
+func (c *counting) hot(now time.Duration) (pause time.Duration, ok bool) {
+	for _, e := range c.entries {
+		if e.wanted != c.at || e.proc.State == 'Z' || e.proc.State == 'X' {
+			continue
+		}
+		for kind := range countKind(countKinds) {
+			t := &e.tallies[kind]
+			p := t.pause(kind, e)
+			if t.busy || !t.known && !e.hurried || p >= countQuick || kind == countMaps && e.proc.State == 'D' {
+				continue
+			}
+			if due := max(t.asked+p-now, c.purses[kind].dry(), 0); !ok || due < pause {
+				pause, ok = due, true
+			}
+		}
+	}
+	return pause, ok
 }
 
 // nthRSS is the RSS above which a process is one of the fullest, and how many
@@ -131,20 +185,22 @@ func nthRSS(procs []rss.Proc) (least rss.Bytes, alike int) {
 // due returns what is to be counted now: all that is due, the longest overdue
 // for its pause first, as far as the purses reach by what each took last.
 func (c *counting) due(now time.Duration) []countAsk {
+	c.fill(now)
 	calls := c.calls[:0]
 	for _, e := range c.entries {
-		if e.wanted != now || e.state == 'Z' || e.state == 'X' {
+		if e.wanted != c.at || e.proc.State == 'Z' || e.proc.State == 'X' {
 			continue
 		}
 		for kind := range countKind(countKinds) {
 			// Who is in D may keep mmap_lock, and us, for long.
-			if kind == countMaps && e.state == 'D' || c.purses[kind].has <= 0 {
+			if kind == countMaps && e.proc.State == 'D' || c.purses[kind].has <= 0 {
 				continue
 			}
 			t := &e.tallies[kind]
 			urgent := 1 + (now - e.first).Seconds()
 			if t.known || t.failed {
-				urgent = float64(now-t.asked+sameWake) / float64(t.pause(kind, e))
+				pause := t.pause(kind, e)
+				urgent = float64(now-t.asked+min(sameWake, pause/4)) / float64(pause)
 			}
 			if !t.busy && urgent >= 1 {
 				calls = append(calls, countCall{e, kind, urgent})
@@ -153,7 +209,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 	}
 	c.calls = calls
 	slices.SortFunc(calls, func(a, b countCall) int {
-		return cmp.Or(cmp.Compare(b.urgent, a.urgent), cmp.Compare(b.e.rss, a.e.rss), cmp.Compare(a.e.id.PID, b.e.id.PID), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(b.urgent, a.urgent), cmp.Compare(b.e.proc.RSS, a.e.proc.RSS), cmp.Compare(a.e.proc.ID.PID, b.e.proc.ID.PID), cmp.Compare(a.kind, b.kind))
 	})
 	var asks []countAsk
 	var spent [countKinds]time.Duration
@@ -167,8 +223,8 @@ func (c *counting) due(now time.Duration) []countAsk {
 		if stale {
 			t.limitAt = now
 		}
-		asks = append(asks, countAsk{id: k.e.id, kind: k.kind, limit: stale})
-		t.busy, t.asked, t.askedVirtual = true, now, k.e.virtual
+		asks = append(asks, countAsk{id: k.e.proc.ID, kind: k.kind, limit: stale})
+		t.busy, t.asked, t.askedVirtual = true, now, k.e.proc.Virtual
 	}
 	return asks
 }
@@ -184,6 +240,9 @@ func (c *counting) done(r countRead) {
 	t.busy, t.failed = false, r.err != nil
 	if r.limit > 0 {
 		t.limit = r.limit
+	}
+	if r.limits != nil {
+		e.limits, e.locks = r.limits, r.locks
 	}
 	if r.err != nil {
 		return

@@ -67,7 +67,7 @@ func TestWhenCountsAreTaken(t *testing.T) {
 				return 30
 			}
 			return 1000 + int(min(1000*now.Seconds(), 50000))
-		}, time.Second, [2]int{40, 90}, [2]int{295, 301}},
+		}, time.Second, [2]int{40, 300}, [2]int{295, 301}},
 		{"VmSize that grows without mappings", rss.RoleWorker, func(now time.Duration) rss.Bytes { return rss.GiB * rss.Bytes(now.Seconds()) }, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{295, 301}, [2]int{295, 301}},
 		{"at 92 % of the mappings", rss.RoleTrainer, nil, func(k countKind, _ time.Duration) int {
 			if k == countFDs {
@@ -113,6 +113,54 @@ func TestGrowthIsSeenInTime(t *testing.T) {
 		all := whenCounted(procs, have, asMeasured, time.Second, full)["maps 7"]
 		if last := all[len(all)-1]; full-last > 2*time.Second {
 			t.Errorf("%v a second: counted last %v before the limit", perSecond, full-last)
+		}
+	}
+}
+
+// TestRushIsCountedBeforeTheLimit: thousands of mappings a second, as PyTorch makes
+// where it sends tensors to workers by spawn, are counted above the rung of 80 %
+// before there are none left; with the hook's word, and without.
+func TestRushIsCountedBeforeTheLimit(t *testing.T) {
+	for _, hurried := range []bool{false, true} {
+		for _, perSecond := range []float64{2000, 10000, 13000, 20000} {
+			for late := time.Duration(0); late < time.Second; late += 130 * time.Millisecond {
+				var c counting
+				had := func(now time.Duration) float64 { return 1700 + perSecond*max(now-40*time.Second+late, 0).Seconds() }
+				var at []int
+				next, asked, took := time.Duration(0), 0, time.Duration(0)
+				for now := time.Duration(0); had(now) < 65530; now += 10 * time.Millisecond {
+					if now%time.Second == 0 {
+						if hurried && c.hurries == nil && had(now) > 1700 {
+							c.hurry(7, now+picklingFor)
+						}
+						c.update(now, []rss.Proc{process(7, rss.RoleTrainer, rss.GiB, rss.GiB+rss.Bytes(had(now))*leastMap)})
+					} else if next == 0 || now < next {
+						continue
+					}
+					for _, ask := range c.due(now) {
+						n := int(had(now))
+						if ask.kind == countFDs {
+							n = 14
+						} else {
+							at = append(at, n)
+							asked++
+						}
+						cost := asMeasured(ask.kind, n)
+						took += cost
+						c.done(countRead{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: cost}})
+					}
+					next = 0
+					if pause, ok := c.hot(now); ok {
+						next = now + pause
+					}
+				}
+				if last := at[len(at)-1]; float64(last) < nearShare*65530 {
+					t.Errorf("%v a second, hook %v, looks %v late: counted last at %d: %v", perSecond, hurried, late, last, at)
+				}
+				if took > 600*time.Millisecond {
+					t.Errorf("%v a second: counted %d times in %v of processor time", perSecond, asked, took)
+				}
+			}
 		}
 	}
 }

@@ -1,22 +1,27 @@
 package supervisor
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
 // countReader counts memory mappings and descriptors of processes on the side:
 // /proc/PID/maps waits for the process's mmap_lock and may hang. What is
-// counted, and how often, is told by counting. It is asked in a full look and
-// its answer is taken in the next, so that it wakes nobody.
+// counted, and how often, is told by counting. It is asked in a look and its
+// answer is taken in the next, so that it wakes nobody, but where a limit is
+// near in time.
 type countReader struct {
 	counting counting
 	asks     chan []countAsk
 	reads    chan []countRead
 	busy     bool
+	wakes    bool // … and the loop is to wake for its answer
 }
 
 // countAsk is one count that is due.
@@ -32,6 +37,10 @@ type countRead struct {
 	count proctree.Count
 	limit uint64 // 0 where it was not asked for, or could not be read
 	err   error
+	// limits come with descriptors, where they were asked for; locks says that
+	// RLIMIT_MEMLOCK does not hold.
+	limits *proctree.ResourceLimits
+	locks  bool
 }
 
 func newCountReader(proc string) *countReader {
@@ -62,7 +71,10 @@ func (a countAsk) read(c *proctree.Counter, proc string) countRead {
 	case countFDs:
 		r.count, r.err = c.Descriptors(a.id)
 		if a.limit {
-			r.limit, _ = proctree.DescriptorLimit(proc, a.id.PID)
+			if l, err := proctree.Limits(proc, a.id.PID); err == nil {
+				r.limit, r.limits = l.Descriptors, &l
+			}
+			r.locks, _ = proctree.Capable(proc, a.id.PID, proctree.CapIPCLock)
 		}
 	}
 	return r
@@ -76,9 +88,15 @@ func (r *countReader) update(now time.Duration, procs []rss.Proc) {
 	}
 	r.take()
 	r.counting.update(now, procs)
-	if r.busy {
+	r.ask(now)
+}
+
+// ask asks for what is due.
+func (r *countReader) ask(now time.Duration) {
+	if r == nil || r.busy {
 		return
 	}
+	_, r.wakes = r.counting.hot(now)
 	if asks := r.counting.due(now); len(asks) > 0 {
 		r.asks <- asks // there is room: none is under way
 		r.busy = true
@@ -92,11 +110,41 @@ func (r *countReader) take() {
 	}
 	select {
 	case reads := <-r.reads:
-		r.busy = false
-		for _, got := range reads {
-			r.counting.done(got)
-		}
+		r.done(reads)
 	default:
+	}
+}
+
+func (r *countReader) done(reads []countRead) {
+	r.busy = false
+	for _, got := range reads {
+		r.counting.done(got)
+	}
+}
+
+// arrived is the channel of counts that the loop is to wake for; nil, which
+// never yields, where it need not.
+func (r *countReader) arrived() <-chan []countRead {
+	if r == nil || !r.busy || !r.wakes {
+		return nil
+	}
+	return r.reads
+}
+
+// next is how long after now the loop is to wake for a count; false where it
+// need not.
+func (r *countReader) next(now time.Duration) (pause time.Duration, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	pause, ok = r.counting.hot(now)
+	return pause, ok && !r.busy
+}
+
+// hurry has a process counted often for a while.
+func (r *countReader) hurry(pid int, until time.Duration) {
+	if r != nil {
+		r.counting.hurry(pid, until)
 	}
 }
 
@@ -111,49 +159,47 @@ func (r *countReader) of(id rss.ProcID) (maps, fds int) {
 	return 0, 0
 }
 
-// worst returns, for each limit on a count, the process that is nearest to its
-// limit; none for a limit against which nothing was counted yet.
-func (r *countReader) worst() []nearest {
+// readings returns each limit on one process as it stands in the process that is
+// nearest to it. A limit against which nothing was counted yet is not among them.
+func (r *countReader) readings(now time.Duration) []event.Limit {
 	if r == nil {
 		return nil
 	}
-	var all []nearest
-	for kind := range countKind(countKinds) {
-		best := nearest{name: countNames[kind]}
-		for id, e := range r.counting.entries {
-			t := &e.tallies[kind]
-			// Of two that are as full the one with the lower PID, at every look.
-			if s := t.share(); t.known && t.limit > 0 && (best.limit == 0 || s > best.share() || s == best.share() && id.PID < best.id.PID) {
-				best.id, best.count, best.limit, best.at = id, t.n, t.limit, t.at
-			}
-		}
-		if best.limit > 0 {
-			all = append(all, best)
+	var all []event.Limit
+	offer := func(l event.Limit) {
+		i := slices.IndexFunc(all, func(o event.Limit) bool { return o.Name == l.Name })
+		if i < 0 {
+			all = append(all, l)
+		} else if s, best := l.Ratio(), all[i].Ratio(); s > best || s == best && l.PID < all[i].PID {
+			all[i] = l // of two that are as full the one with the lower PID, at every look
 		}
 	}
+	for _, e := range r.counting.entries {
+		for kind := range countKind(countKinds) {
+			t := &e.tallies[kind]
+			if !t.known || t.limit == 0 {
+				continue
+			}
+			l := countLimits[kind](&e.proc, uint64(t.n), t.limit)
+			if age := (now - t.at).Seconds(); age >= 1 {
+				l.Age = age
+			}
+			offer(l)
+		}
+		if e.limits == nil {
+			continue
+		}
+		if l, ok := limit.AddressSpace(&e.proc, e.limits); ok {
+			offer(l)
+		}
+		if l, ok := limit.LockedMemory(&e.proc, e.limits); ok && !e.locks {
+			offer(l)
+		}
+	}
+	slices.SortFunc(all, func(a, b event.Limit) int {
+		return cmp.Compare(slices.Index(event.Limits, a.Name), slices.Index(event.Limits, b.Name))
+	})
 	return all
 }
 
-// nearest is the process that is nearest to a limit on a count.
-type nearest struct {
-	name  event.LimitName
-	id    rss.ProcID
-	count int
-	limit uint64
-	at    time.Duration // when it was counted, on the watcher's clock
-}
-
-func (n *nearest) share() float64 { return float64(n.count) / float64(n.limit) }
-
-// reading is it as a limit. Used and Limit are numbers, not bytes.
-func (n *nearest) reading() event.Limit {
-	l := event.Limit{
-		Name: n.name, Scope: event.ScopeProcess,
-		Used: rss.Bytes(n.count), UsedMax: rss.Bytes(n.count), Limit: rss.Bytes(n.limit),
-		Enforcer: "kernel, by ENOMEM of mmap", UsedSource: "lines of /proc/PID/maps", LimitSource: "vm.max_map_count",
-	}
-	if n.name == event.LimitFDs {
-		l.Enforcer, l.UsedSource, l.LimitSource = "kernel, by EMFILE of open", "/proc/PID/fd", "soft RLIMIT_NOFILE of /proc/PID/limits"
-	}
-	return l
-}
+var countLimits = [countKinds]func(p *rss.Proc, n, most uint64) event.Limit{limit.Maps, limit.Descriptors}

@@ -17,14 +17,22 @@ import (
 // look plays full looks, one a second of a clock of its own, until ok holds.
 func (r *countReader) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; {
 		*now += time.Second
 		r.update(*now, procs)
+		if r.busy {
+			select {
+			case reads := <-r.reads:
+				r.done(reads)
+			case <-time.After(20 * time.Second):
+				t.Fatal("no count within 20 s")
+			}
+		}
 		if ok() {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("after %v of looks: %+v", *now, r.worst())
+			t.Fatalf("after %v of looks: %+v", *now, r.readings(*now))
 		}
 	}
 }
@@ -75,23 +83,23 @@ func TestCountsOfRealProcesses(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &soft); err != nil {
 		t.Fatal(err)
 	}
-	worst := r.worst()
+	worst := r.readings(now)
 	if len(worst) != 2 {
 		t.Fatalf("worst %+v", worst)
 	}
-	if w := worst[0]; w.name != event.LimitMaps || w.id != procs[0].ID || w.count < 60000 || w.limit != limit || w.at > now {
+	if w := worst[0]; w.Name != event.LimitMaps || w.PID != maps.PID || w.Used < 60000 || w.Limit != rss.Bytes(limit) || w.Age > 60 {
 		t.Errorf("of mappings %+v", w)
 	}
-	if w := worst[1]; w.name != event.LimitFDs || w.id != procs[1].ID || w.count < 500 || w.limit == 0 {
+	if w := worst[1]; w.Name != event.LimitFDs || w.PID != fds.PID || w.Used < 500 || w.Limit == 0 {
 		t.Errorf("of descriptors %+v", w)
 	}
-	l := worst[0].reading()
-	if l.Name != event.LimitMaps || l.Scope != event.ScopeProcess || l.Used != rss.Bytes(worst[0].count) || l.Ratio() < 0.9 || l.LimitSource != "vm.max_map_count" {
+	l := worst[0]
+	if l.Name != event.LimitMaps || l.Scope != event.ScopeProcess || l.Role != rss.RoleWorker || l.Ratio() < 0.9 || l.LimitSource != "vm.max_map_count" {
 		t.Errorf("reading %+v", l)
 	}
 	r.update(now+time.Second, procs[1:])
-	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || len(r.worst()) != 2 {
-		t.Errorf("of one that is gone %d, %d; worst %+v", m, f, r.worst())
+	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || len(r.readings(now)) != 2 {
+		t.Errorf("of one that is gone %d, %d; worst %+v", m, f, r.readings(now))
 	}
 }
 
@@ -104,8 +112,8 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 		now += time.Second
 		r.update(now, procs)
 	}
-	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || r.worst() != nil {
-		t.Errorf("counted %d, %d, worst %+v", m, f, r.worst())
+	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || r.readings(now) != nil {
+		t.Errorf("counted %d, %d, worst %+v", m, f, r.readings(now))
 	}
 
 	fs = rsstest.Empty(t)
@@ -129,7 +137,7 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 	var none *countReader
 	none.update(0, procs)
 	none.take()
-	if m, f := none.of(procs[0].ID); m != 0 || f != 0 || none.worst() != nil {
+	if m, f := none.of(procs[0].ID); m != 0 || f != 0 || none.readings(0) != nil {
 		t.Error("without a reader there are counts")
 	}
 }
@@ -147,10 +155,10 @@ func TestWatcherCounts(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("counts %+v", s.counts.worst())
+			t.Fatalf("counts %+v", s.counts.readings(s.now()))
 		}
 	}
-	if w := s.counts.worst(); len(w) != 1 || w[0].limit != 1000 || w[0].count != 3 {
+	if w := s.counts.readings(s.now()); len(w) != 1 || w[0].Limit != 1000 || w[0].Used != 3 {
 		t.Errorf("worst %+v", w)
 	}
 }

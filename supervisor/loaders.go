@@ -42,6 +42,10 @@ func (w *watcher) heard(s loader.Said) {
 		if t := w.trainer(s.PID); t != nil && !t.CanRecycle && w.voice.once("hello", t.Why) {
 			w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, s.PID, t.Why))
 		}
+	case event.LoaderPickling:
+		w.pickling(&s)
+	case event.LoaderRaised:
+		w.raised(&s)
 	case event.LoaderOff:
 		if w.voice.once("off", s.Reason) {
 			w.Log.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))

@@ -81,6 +81,14 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case reads := <-w.counts.arrived():
+			if w.counted(reads) {
+				w.full()
+			}
+		case r := <-w.shared.arrived():
+			if w.sideRead(r) {
+				w.full()
+			}
 		case <-timer.C:
 			w.tick()
 		}
@@ -102,6 +110,8 @@ func (w *watcher) hinted() bool {
 func (w *watcher) tick() {
 	faultPoint()
 	now := w.look()
+	w.counts.ask(now)
+	w.shared.ask(now)
 	if now-w.unstuckAt >= unstickEvery-sameWake {
 		w.unstuckAt = now
 		if err := w.Link.Unstick(); err != nil {
@@ -151,6 +161,7 @@ func (w *watcher) full() {
 		w.putSample()
 	}
 	w.recordSample(false)
+	w.prefer()
 	w.slim()
 }
 
@@ -181,7 +192,7 @@ func (w *watcher) read() {
 	w.workers.mark(&w.last, w.loader, w.pool)
 	w.counts.update(now, w.last.Procs)
 	before := w.readings
-	w.readings = w.limits.Read(&w.last)
+	w.readings = append(w.limits.Read(&w.last), w.sides(now)...)
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
 	w.fullAt = now
@@ -211,12 +222,15 @@ func (w *watcher) changed(before []event.Limit) {
 			w.tellEnd(l, old != nil)
 			continue
 		}
+		if old != nil && old.PID != l.PID {
+			continue // another process is nearest now
+		}
 		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
 			continue
 		}
 		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		if old != nil {
-			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %v and is %v now %s", l.Name, old.Limit, l.Limit, against(l)))
+			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
 		}
 	}
 }
@@ -261,7 +275,7 @@ func (w *watcher) poll() (added bool) {
 			continue
 		}
 		w.heard(s)
-		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter
+		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
 		if w.flight != nil && w.flight.result == nil {
 			w.said = append(w.said, action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
 		}

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,12 +166,8 @@ func (w *watcher) recordSample(atDecision bool) {
 		r.at = now
 	}
 	r.seq = w.seq
-	limits := slices.Clone(w.readings)
-	for _, n := range w.counts.worst() {
-		limits = append(limits, n.reading())
-	}
 	r.Sample(&record.Look{
-		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: limits,
+		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
 		Self: w.Self, Holder: w.holder, Counts: w.counts.of,
 	})
 	select {

@@ -46,6 +46,15 @@ type Settings struct {
 	// TrimPrivate adds read-only private file mappings to what workers trim.
 	TrimPrivate bool `json:"trim_private,omitempty"`
 
+	// OOMPrefer has the kernel's OOM killer choose workers first. NoFile is up to
+	// how many descriptors the loader hook may raise RLIMIT_NOFILE of a process
+	// that will need them, 0 for none. Arenas is the MALLOC_ARENA_MAX that the
+	// command was given, 0 for none, and ArenasBefore what its environment had.
+	OOMPrefer    bool   `json:"oom_prefer,omitempty"`
+	NoFile       int    `json:"nofile,omitempty"`
+	Arenas       int    `json:"arenas,omitempty"`
+	ArenasBefore string `json:"arenas_before,omitempty"`
+
 	// GuardCgroup puts the tree into a cgroup of ours, where that is possible.
 	GuardCgroup bool `json:"guard_cgroup,omitempty"`
 

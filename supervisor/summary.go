@@ -21,6 +21,12 @@ type summary struct {
 	peaks   event.Peaks
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
+	// sides holds the fullest reading of each limit that is none on memory that
+	// is summed.
+	sides     map[event.LimitName]event.Limit
+	pickled   *event.Sharing // what a DataLoader was about to send, the last
+	pickledBy int
+	cures     []string
 
 	stopped     bool
 	skipped     int
@@ -71,6 +77,10 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 		if l.Limit == 0 || l.Name == event.LimitNode || l.Name == event.LimitThrottle {
 			continue
 		}
+		if !l.Name.Memory() {
+			s.side(l)
+			continue
+		}
 		if s.nearest == nil || l.Ratio() > s.nearest.Ratio() {
 			c := *l
 			s.nearest = &c
@@ -79,6 +89,45 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 	if inner != nil {
 		raise(&s.peaks.Cgroup, inner.Used)
 	}
+}
+
+// side takes in a limit that is none on summed memory.
+func (s *summary) side(l *event.Limit) {
+	if best, ok := s.sides[l.Name]; ok && best.Ratio() >= l.Ratio() {
+		return
+	}
+	if s.sides == nil {
+		s.sides = map[event.LimitName]event.Limit{}
+	}
+	s.sides[l.Name] = *l
+}
+
+// exhausted is what there was none left of, as far as the last readings tell, and
+// what to change; empty where nothing ran out.
+func (s *summary) exhausted() string {
+	for _, name := range event.Limits {
+		if l, ok := s.sides[name]; ok && l.Ratio() >= usedUp {
+			return side(&l) + "; " + sides[name].cure
+		}
+	}
+	if p := s.pickled; p != nil && (p.MaxMaps > 0 && p.Maps > p.MaxMaps || p.MaxFDs > 0 && p.FDs > p.MaxFDs) {
+		return sharing(s.pickledBy, p)
+	}
+	return ""
+}
+
+// usedUp is the share of a limit from which on a failure may be laid to it: the
+// last look was some time before.
+const usedUp = 0.95
+
+// sideLines tells of each such limit that came near, and what to change.
+func (s *summary) sideLines() (lines []string) {
+	for _, name := range event.Limits {
+		if l, ok := s.sides[name]; ok && l.Ratio() >= nearShare {
+			lines = append(lines, "also near its limit: "+side(&l)+"; "+sides[name].cure)
+		}
+	}
+	return lines
 }
 
 func raise(peak **rss.Bytes, v rss.Bytes) {
@@ -137,6 +186,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
+	run.Exhausted = s.exhausted()
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}
@@ -205,6 +255,11 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if s.nearest != nil {
 		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
 	}
+	lines = append(lines, s.sideLines()...)
+	if s.pickled != nil {
+		lines = append(lines, sharing(s.pickledBy, s.pickled))
+	}
+	lines = append(lines, s.cures...)
 	if text := s.deeds(); text != "" {
 		lines = append(lines, text)
 	}

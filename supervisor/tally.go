@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"math"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -35,6 +36,9 @@ const (
 	countRest  = 30 * time.Second
 	countQuick = time.Second
 	countNear  = 250 * time.Millisecond
+	// countFull is the pause near the limit where nothing says that there may be
+	// more: 60,000 mappings take 10 ms to count.
+	countFull = 2 * time.Second
 	// fdRest is the pause for descriptors where they are cheap: a table of 1,024
 	// is full sooner than one of 65,530. Of processes without a role, which a
 	// training job's descriptors seldom run out in, it is fdOther.
@@ -46,12 +50,29 @@ const (
 	nearShare  = 0.8
 	quickShare = 0.5
 	// soonFull is within what time a limit that would be reached at the rate seen
-	// counts as near.
+	// counts as near, rushFull within what time it must be counted whatever that
+	// costs: 60,000 mappings may come within 6 s.
 	soonFull = 2 * time.Minute
+	rushFull = 15 * time.Second
+	// countLeast is the least pause, and pauseShare the part of the time that is
+	// left before nearShare, or before the limit, after which is counted again.
+	countLeast = 50 * time.Millisecond
+	pauseShare = 4
 	// leastMap is the least that a mapping adds to VmSize. Mappings can grow in
 	// number without it (mprotect splits them): then countRest finds them.
 	leastMap = 4 * rss.KiB
 )
+
+// mayHaveMore says that the number may have grown: VmSize has. See [leastMap].
+func (t *tally) mayHaveMore(kind countKind, e *countEntry) bool {
+	return kind != countMaps || e.proc.Virtual > t.virtual
+}
+
+// presses says that so much is used, and more comes, that it must be counted
+// whatever it costs.
+func (t *tally) presses(kind countKind, e *countEntry) bool {
+	return t.rushes() || t.share() >= quickShare && kind == countMaps && e.rising > 0
+}
 
 // near says that the limit is near, or may be soon.
 func (t *tally) near() bool {
@@ -59,24 +80,59 @@ func (t *tally) near() bool {
 	return t.known && t.limit > 0 && (t.share() >= nearShare || t.rate*soonFull.Seconds() >= left)
 }
 
+// filled is how long it takes until there are n at a rate, [never] without one.
+func (t *tally) filled(n, rate float64) time.Duration {
+	left := n - float64(t.n)
+	if !t.known || t.limit == 0 || rate <= 0 || left > rate*soonFull.Seconds() {
+		return never
+	}
+	return time.Duration(max(left, 0) / rate * float64(time.Second))
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// rushes says that the limit is near in time: whoever is to be warned before it
+// must be counted now.
+func (t *tally) rushes() bool { return t.filled(float64(t.limit), t.rate) <= rushFull }
+
 // pause is how long after one counting the next is due.
 func (t *tally) pause(kind countKind, e *countEntry) time.Duration {
-	switch {
-	case t.failed:
+	if t.failed {
 		return countRetry
-	case t.share() >= nearShare:
+	}
+	rate := t.rate
+	if kind == countMaps {
+		rate = max(rate, e.rising/float64(leastMap))
+	}
+	next := float64(t.limit)
+	if t.share() < nearShare {
+		next *= nearShare
+	}
+	pause := min(t.usual(kind, e), max(t.filled(next, rate)/pauseShare, countLeast))
+	if e.hurried && rate == 0 {
+		pause = min(pause, hurriedPause)
+	}
+	return pause
+}
+
+// usual is the pause where nothing is in a hurry.
+func (t *tally) usual(kind countKind, e *countEntry) time.Duration {
+	switch {
+	case t.share() >= nearShare && t.mayHaveMore(kind, e):
 		return countNear
-	case t.near(), t.share() >= quickShare:
+	case t.near(), t.share() >= quickShare && t.mayHaveMore(kind, e):
 		return countQuick
+	case t.share() >= nearShare:
+		return countFull
 	case kind == countFDs && t.cost <= fdCheap:
-		if e.role == rss.RoleTrainer || e.role == rss.RoleWorker {
+		if e.proc.Role == rss.RoleTrainer || e.proc.Role == rss.RoleWorker {
 			return fdRest
 		}
 		return fdOther
 	case kind == countMaps && t.limit > 0:
 		// By as many as make a tenth of what is left, at least.
 		left := rss.Bytes(t.limit).Sub(rss.Bytes(t.n))
-		if e.virtual.Sub(t.virtual)/leastMap > left/10 {
+		if e.proc.Virtual.Sub(t.virtual)/leastMap > left/10 {
 			return countQuick
 		}
 	}
@@ -98,14 +154,24 @@ func (t *tally) likely(kind countKind) time.Duration {
 // that passes, and what is spent beyond it must be filled up first.
 type purse struct {
 	has   time.Duration
+	share float64
 	at    time.Duration
 	begun bool
 }
 
-// The shares of a core, where nothing is near its limit and where something is.
-var purseShares = [countKinds]struct{ rest, near float64 }{
-	countMaps: {0.001, 0.01},
-	countFDs:  {0.0001, 0.005},
+// dry is how long it takes until something may be spent again.
+func (p *purse) dry() time.Duration {
+	if p.has > 0 || p.share <= 0 {
+		return 0
+	}
+	return time.Duration(float64(-p.has) / p.share)
+}
+
+// The shares of a core, where nothing is near its limit, where something is, and
+// where it rushes there.
+var purseShares = [countKinds]struct{ rest, near, rush float64 }{
+	countMaps: {0.001, 0.01, 0.1},
+	countFDs:  {0.0001, 0.005, 0.05},
 }
 
 // purseHolds is the most that a purse has: what a job takes at its start.
@@ -117,5 +183,5 @@ func (p *purse) fill(now time.Duration, share float64) {
 	} else {
 		p.has = min(p.has+time.Duration(float64(now-p.at)*share), purseHolds)
 	}
-	p.at = now
+	p.at, p.share = now, share
 }

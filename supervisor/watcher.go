@@ -71,6 +71,7 @@ type watcher struct {
 	pool   *matcher        // nil without --worker-match
 	pss    *pssReader      // nil where no limit is compared in PSS
 	counts *countReader    // of maps and descriptors
+	shared *sharedReader   // of /dev/shm and tasks
 	news   *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
@@ -110,6 +111,7 @@ type watcher struct {
 	dropper   dropper
 	programs  *programs
 	workers   workforce
+	oom       oomPrefer
 	sum       summary
 }
 
@@ -152,6 +154,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	}
 	w.tracer = newTracer(w.readPlan, begin.Attempt)
 	w.dropper = dropper{find: w.findFiles, drop: w.dropFile}
+	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
@@ -210,6 +213,7 @@ func (w *watcher) open(begin hold.Begin) {
 		w.pss = newPSSReader(w.Proc)
 	}
 	w.counts = newCountReader(w.Proc)
+	w.shared = newSharedReader(w.Proc, w.Sys, begin.PID)
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
 	if !w.limits.SumsByPPID() {
@@ -233,6 +237,7 @@ func (w *watcher) open(begin hold.Begin) {
 		w.fault("start", &said{text})
 	}
 	w.enterGuard()
+	w.sayArenas()
 	w.full()
 	w.askScontrol()
 }

@@ -64,6 +64,9 @@ func against(l *event.Limit) string {
 // memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
 // (slurmstepd kills on summed RSS; limit from RLIMIT_RSS)".
 func memory(l *event.Limit) string {
+	if !l.Name.Memory() {
+		return side(l)
+	}
 	of := ""
 	if l.Name == event.LimitSlurm && l.Level != "" {
 		of = " of step " + l.Level
@@ -166,7 +169,7 @@ func room(limits []event.Limit) string {
 	var least *event.Limit
 	for i := range limits {
 		l := &limits[i]
-		if l.Limit == 0 || l.Name == event.LimitThrottle || least != nil && least.Headroom() <= l.Headroom() {
+		if l.Limit == 0 || l.Name == event.LimitThrottle || !l.Name.Memory() || least != nil && least.Headroom() <= l.Headroom() {
 			continue
 		}
 		least = l

@@ -26,6 +26,9 @@ func helpText(usage string, flags []cli.Flag, notes string) string {
 	b.WriteByte('\n')
 	var rows [][2]string
 	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
 		if doc, ok := f.(cli.DocGenerationFlag); ok {
 			rows = append(rows, helpRow(f.Names(), doc))
 		}

@@ -18,7 +18,8 @@ type option struct {
 	kind config.Kind
 	def  string // the default; empty where there is none
 	arg  string // what --help calls the value
-	// usage is for --help: with the default behind it, it fits a line.
+	// usage is for --help: with the default behind it, it fits a line. Empty for
+	// what --help only names, in runNotes: it has one screen.
 	usage string
 	// example is a value as a file has it, for the reference.
 	example string
@@ -70,9 +71,15 @@ var runOptions = []option{
 		s.Loader = v[0] == "auto"
 		return oneOf(v[0], "auto", "off")
 	}},
-	{"guard-cgroup", config.Truth, "", "", "have cgroup v1 wake us, from a cgroup of our own", "true", func(s *supervisor.Settings, v []string) error {
+	{"guard-cgroup", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.GuardCgroup, v[0])
 	}},
+	{"nofile", config.Text, "", "N", "", "65536", setCount("a number of descriptors", "65536", 1<<16, func(s *supervisor.Settings, n int) { s.NoFile = n })},
+	{"oom-prefer", config.Text, "none", "WHOM", "", `"workers"`, func(s *supervisor.Settings, v []string) error {
+		s.OOMPrefer = v[0] == "workers"
+		return oneOf(v[0], "workers", "none")
+	}},
+	{"malloc-arenas", config.Text, "", "N", "", "2", setCount("a number of arenas", "2", 1<<10, func(s *supervisor.Settings, n int) { s.Arenas = n })},
 	{"stop-status", config.Text, "137", "N", "exit status when a stop rule ended it", "85", setStopStatus},
 	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
@@ -123,11 +130,11 @@ func flags(options []option) []cli.Flag {
 		}
 		switch o.kind {
 		case config.Truth:
-			all = append(all, &cli.BoolFlag{Name: o.name, Usage: usage})
+			all = append(all, &cli.BoolFlag{Name: o.name, Usage: usage, Hidden: o.usage == ""})
 		case config.List:
-			all = append(all, &cli.StringSliceFlag{Name: o.name, Usage: usage})
+			all = append(all, &cli.StringSliceFlag{Name: o.name, Usage: usage, Hidden: o.usage == ""})
 		default:
-			all = append(all, &cli.StringFlag{Name: o.name, Value: o.def, Usage: usage})
+			all = append(all, &cli.StringFlag{Name: o.name, Value: o.def, Usage: usage, Hidden: o.usage == ""})
 		}
 	}
 	return all

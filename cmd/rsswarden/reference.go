@@ -68,6 +68,14 @@ var about = map[string]string{
 		"has grown up to the next rule. Slurm's limits and MaxRSS stay. A kernel OOM kill\n" +
 		"does not mark the job OUT_OF_MEMORY any more, and after a SIGKILL to the whole\n" +
 		"job its empty cgroup directories stay on the node.",
+	"nofile": "Where a DataLoader is about to send many tensors to workers started by spawn,\n" +
+		"the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,\n" +
+		"no further than this and its hard limit. At most 65536. Nothing else is changed.",
+	"oom-prefer": "\"workers\" raises oom_score_adj of loader workers, where a cgroup limits the\n" +
+		"job: should that be full, the kernel kills a worker, and the trainer can still\n" +
+		"catch the error and write a checkpoint.",
+	"malloc-arenas": "MALLOC_ARENA_MAX for the command: fewer arenas of glibc's malloc keep less\n" +
+		"memory that was freed, and threads wait for each other more often.",
 	"stop-status": "Exit status when a rule with the action stop ended the command.",
 	"grace":       "Time between TERM and KILL when such a rule fires.",
 }

@@ -18,7 +18,8 @@ import (
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
-const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
+const runNotes = `More, told in README: --guard-cgroup --nofile --oom-prefer --malloc-arenas
+SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
 ACTION: warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, stop.
 `
 
@@ -61,8 +62,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		return 0, notStarted(s.Command[0], err)
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
+	opt.Env = s.SetArenas(opt.Env)
 	if s.Loader {
-		prepared, err := prepare(loader.Options{Env: p.env, Name: runName(p)})
+		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})
 		if err != nil {
 			s.Warnings = append(s.Warnings, "loaders are not talked to: "+err.Error())
 		} else {

@@ -141,6 +141,21 @@ func setStopStatus(s *supervisor.Settings, v []string) error {
 	return nil
 }
 
+// setCount sets a number of at least 1, or none where the value is empty.
+func setCount(what, example string, most int, set func(*supervisor.Settings, int)) func(*supervisor.Settings, []string) error {
+	return func(s *supervisor.Settings, v []string) error {
+		n := 0
+		if v[0] != "" {
+			var err error
+			if n, err = strconv.Atoi(v[0]); err != nil || n < 1 || n > most {
+				return wrongf(fmt.Sprintf("give a number from 1 to %d, such as %s", most, example), " %q is not %s", v[0], what)
+			}
+		}
+		set(s, n)
+		return nil
+	}
+}
+
 func setTruth(to *bool, v string) error {
 	b, err := strconv.ParseBool(v)
 	if err != nil && v != "" {

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -9,6 +10,24 @@ import (
 // This file writes limits on numbers of things as numbers: "used" and
 // "limit_count" stand in the place of "used_bytes" and "limit_bytes". In Go the
 // fields are the same, so that one ladder serves both.
+
+// Amount gives what a limit counts, for people: bytes as bytes, a number with its
+// digits in threes.
+func (n LimitName) Amount(v rss.Bytes) string {
+	if n.Counts() {
+		return Digits(uint64(v))
+	}
+	return v.String()
+}
+
+// Digits gives a number with its digits in threes: "65,530".
+func Digits(v uint64) string {
+	s := strconv.FormatUint(v, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
 
 type (
 	plainLimit    Limit

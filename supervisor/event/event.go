@@ -41,6 +41,7 @@ type Limit struct {
 	UsedMax rss.Bytes `json:"used_max_bytes,omitempty"`
 	// Age is how many seconds old the oldest reading of PSS is that Used rests
 	// on; left out where there is none. What was never read is in UsedMax whole.
+	// Of a limit on a number it is how long ago was counted, from 1 s on.
 	Age   float64   `json:"age_s,omitempty"`
 	Limit rss.Bytes `json:"limit_bytes"`
 	// ETA is the forecast time to the limit in seconds, nil where none is made.
@@ -226,7 +227,8 @@ type Sharing struct {
 	Strategy string `json:"strategy"`     // "file_descriptor" or "file_system"
 	Workers  int    `json:"workers"`
 	// Tensors counts those found, by their storages, which are what is shared. More says that
-	// there may be more: the walk was ended by its time or its depth.
+	// there may be more: the walk was ended by its time or its depth, or met what it
+	// does not look into.
 	Tensors int       `json:"tensors"`
 	Bytes   rss.Bytes `json:"tensor_bytes"`
 	More    bool      `json:"more,omitempty"`
@@ -238,6 +240,10 @@ type Sharing struct {
 	FDs     int `json:"fds_needed"`
 	MaxFDs  int `json:"fds_limit"`
 	HardFDs int `json:"fds_hard_limit"`
+	// Sent is how many descriptors go to the fork server in one message as a worker
+	// is started, MaxSent the most that Linux takes; both 0 with any other way.
+	Sent    int `json:"fds_sent,omitempty"`
+	MaxSent int `json:"fds_sent_limit,omitempty"`
 	// Before is the soft RLIMIT_NOFILE as it was, of [LoaderRaised]; MaxFDs is
 	// what it is now.
 	Before int `json:"fds_limit_before,omitempty"`

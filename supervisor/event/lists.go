@@ -46,6 +46,16 @@ var Limits = []LimitName{
 	LimitMaps, LimitFDs, LimitTasks, LimitAS, LimitMemlock, LimitTime,
 }
 
+// Memory says that a limit is one on the memory that processes hold together.
+// The others have causes and cures of their own, and none of them is binding.
+func (n LimitName) Memory() bool {
+	switch n {
+	case LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode:
+		return true
+	}
+	return false
+}
+
 // Counts says that a limit is one on a number, not on bytes.
 func (n LimitName) Counts() bool {
 	switch n {
@@ -79,6 +89,7 @@ const (
 	ScopeCgroup  Scope = "cgroup" // a cgroup that is neither a Slurm step nor a job
 	ScopeNode    Scope = "node"
 	ScopeProcess Scope = "process"
+	ScopeUser    Scope = "user" // all processes of one user on the node
 )
 
 // Action is what a rule asks for.
@@ -164,6 +175,7 @@ const (
 	VerdictStopped   Verdict = "stopped"   // our own stop ended it
 	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it
 	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
+	VerdictExhausted Verdict = "exhausted" // it failed with none left of something else than memory: mappings, descriptors, /dev/shm, tasks
 	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
 	VerdictUnwatched Verdict = "unwatched" // the watcher was not there for all of it
 )

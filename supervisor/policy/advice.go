@@ -23,6 +23,9 @@ type Run struct {
 
 	Asked  bool // a signal= rule asked the trainer
 	Failed bool // the command ended with another status than 0, or by a signal
+	// Exhausted names what there was none left of but memory, and what to change;
+	// empty where nothing ran out.
+	Exhausted string
 
 	Helped  int  // outcomes of trim, recycle and the like that freed something
 	Trimmed bool // a worker gave pages back to stay within its budget
@@ -54,6 +57,10 @@ const (
 // enough with rsswarden; what it needs without is not known.
 func Advise(r Run) Advice {
 	a := Advice{Verdict: verdict(r)}
+	if a.Verdict == event.VerdictExhausted {
+		a.Why = r.Exhausted
+		return a
+	}
 	l := r.Binding
 	if l == nil || l.Used == 0 {
 		a.Why = "no limit on memory was found, so nothing can be said about --mem"
@@ -102,6 +109,8 @@ func verdict(r Run) event.Verdict {
 		return event.VerdictOOM
 	case r.Killed:
 		return event.VerdictKilled
+	case r.Exhausted != "" && r.Failed:
+		return event.VerdictExhausted
 	case !r.Watched:
 		return event.VerdictUnwatched
 	case r.Asked && r.Failed:

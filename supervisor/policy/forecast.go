@@ -84,14 +84,14 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 	return limits
 }
 
-// Binding returns the index of the limit that ends the job first: the one with
-// the shortest forecast, else the one with the least left in proportion. A
+// Binding returns the index of the memory limit that ends the job first: the one
+// with the shortest forecast, else the one with the least left in proportion. A
 // throttle ends nothing and is none. It returns -1 where no limit has a size.
 func Binding(limits []event.Limit) int {
 	best := -1
 	for i := range limits {
 		l := &limits[i]
-		if l.Limit == 0 || l.Name == event.LimitThrottle {
+		if l.Limit == 0 || l.Name == event.LimitThrottle || !l.Name.Memory() {
 			continue
 		}
 		if best < 0 || sooner(l, &limits[best]) {

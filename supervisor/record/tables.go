@@ -124,7 +124,7 @@ func (t *tables) limit(l *event.Limit) (number int, ok bool) {
 func still(l *event.Limit) event.Limit {
 	c := *l
 	c.Used, c.UsedMax, c.Limit, c.Charged, c.WorkingSet, c.Age, c.ETA, c.Binding = 0, 0, 0, 0, 0, 0, nil, false
-	c.Note = ""
+	c.Note, c.PID, c.Role = "", 0, ""
 	return c
 }
 

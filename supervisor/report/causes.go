@@ -32,7 +32,7 @@ func (q *inquest) byKernel(d death) finding {
 	}
 	victims := "one of its processes"
 	if n := q.kernelKills(); n > 1 {
-		victims = digits(n) + " of its processes"
+		victims = event.Digits(n) + " of its processes"
 	}
 	f.text = fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, d)
 	if d.ok() && q.run.Meta.Job != nil {
@@ -188,9 +188,9 @@ func (q *inquest) outOf(cause event.Cause, c count, d death) finding {
 			f.limit = i
 		}
 	}
-	f.text = fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), digits(c.v), digits(c.size), where, q.when(c.at))
+	f.text = fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), event.Digits(c.v), event.Digits(c.size), where, q.when(c.at))
 	if c.rate > 0 {
-		f.text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", digits(uint64(c.rate)))
+		f.text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", event.Digits(uint64(c.rate)))
 	}
 	f.text += fmt.Sprintf("; the command ended with %s", d)
 	return f

@@ -23,7 +23,7 @@ func (q *inquest) evidence(f *finding) []string {
 		count count
 	}{{"memory mappings", "vm.max_map_count", q.maps.fullest(q.end)}, {"descriptors", "RLIMIT_NOFILE", q.fds.fullest(q.end)}} {
 		if c.count.ratio() >= worthTelling {
-			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.at), digits(c.count.v), digits(c.count.size), c.name, q.process(c.count), c.max))
+			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.at), event.Digits(c.count.v), event.Digits(c.count.size), c.name, q.process(c.count), c.max))
 		}
 	}
 	out = append(out, q.signalLines()...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -116,9 +117,9 @@ func total(looks []*look) *Forecast {
 		return &t
 	}
 	t.RightShare = float64(t.Right) / float64(told)
-	t.Note = fmt.Sprintf("%s of %s right within a factor of two", digits(uint64(t.Right)), many(told, "forecast"))
+	t.Note = fmt.Sprintf("%s of %s right within a factor of two", event.Digits(uint64(t.Right)), many(told, "forecast"))
 	if t.Open > 0 {
-		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", digits(uint64(t.Open)))
+		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", event.Digits(uint64(t.Open)))
 	}
 	return &t
 }

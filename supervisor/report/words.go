@@ -88,17 +88,9 @@ func short(dir string) string {
 	return "/…/" + strings.Join(names[n:], "/")
 }
 
-// quantity is a size or a count of a limit.
-func quantity(n event.LimitName, v rss.Bytes) string {
-	if !inBytes(n) {
-		return digits(uint64(v))
-	}
-	return v.String()
-}
-
 // fill is "2.92 GiB of 2.93 GiB (99.8 %)".
 func fill(n event.LimitName, used, size rss.Bytes) string {
-	return fmt.Sprintf("%s of %s (%s)", quantity(n, used), quantity(n, size), percent(used.Of(size)))
+	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), percent(used.Of(size)))
 }
 
 // percent tells what is nearly full from what is full.
@@ -109,27 +101,18 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// digits groups a count by thousands: "65,530".
-func digits(v uint64) string {
-	s := strconv.FormatUint(v, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 func many(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return digits(uint64(n)) + " " + what + "s"
+	return event.Digits(uint64(n)) + " " + what + "s"
 }
 
 func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return digits(uint64(n)) + " times"
+	return event.Digits(uint64(n)) + " times"
 }
 
 // memArg writes a size as --mem takes it, empty where that takes no such size.

@@ -1,0 +1,52 @@
+package limit
+
+import (
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file words the limits that each process meets by itself. The caller has
+// read both numbers: how often that is worth its cost is not known here.
+
+// Maps is how many memory mappings a process has, and may have by
+// vm.max_map_count: see [proctree.Counter.Maps]. Memory of Python's and PyTorch's
+// own takes few; files, threads and tensors that were sent to another process
+// take one each, or more.
+func Maps(p *rss.Proc, n, most uint64) event.Limit {
+	return each(event.LimitMaps, p, n, most, "kernel, by ENOMEM of mmap", "lines of /proc/PID/maps", "vm.max_map_count")
+}
+
+// Descriptors is how many descriptors a process has open, and may have by its
+// soft RLIMIT_NOFILE.
+func Descriptors(p *rss.Proc, n, most uint64) event.Limit {
+	return each(event.LimitFDs, p, n, most, "kernel, by EMFILE of open", "/proc/PID/fd", "soft RLIMIT_NOFILE of /proc/PID/limits")
+}
+
+// AddressSpace is VmSize of a process against its soft RLIMIT_AS. ok is false
+// where it has none.
+func AddressSpace(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
+	return each(event.LimitAS, p, uint64(p.Virtual), uint64(l.AddressSpace), "kernel, by ENOMEM of mmap and brk",
+		"VmSize of /proc/PID/status", "soft RLIMIT_AS of /proc/PID/limits"), l.AddressSpace != proctree.Unlimited && l.AddressSpace > 0
+}
+
+// LockedMemory is what a process has locked, or pinned for devices, whichever is
+// more: the kernel compares each alone with the soft RLIMIT_MEMLOCK. ok is false
+// where it has no such limit, or nothing locked: the usual limit is 8 MiB, and
+// says nothing of a process that locks no memory. The caller knows that the
+// process is not exempt, by CAP_IPC_LOCK.
+func LockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
+	used, source := p.Locked, "VmLck of /proc/PID/status"
+	if p.Pinned > used {
+		used, source = p.Pinned, "VmPin of /proc/PID/status"
+	}
+	return each(event.LimitMemlock, p, uint64(used), uint64(l.LockedMemory), "kernel, by ENOMEM of mlock and of drivers",
+		source, "soft RLIMIT_MEMLOCK of /proc/PID/limits"), used > 0 && l.LockedMemory != proctree.Unlimited && l.LockedMemory > 0
+}
+
+func each(name event.LimitName, p *rss.Proc, used, most uint64, enforcer, usedSource, limitSource string) event.Limit {
+	return event.Limit{
+		Name: name, Scope: event.ScopeProcess, Used: rss.Bytes(used), UsedMax: rss.Bytes(used), Limit: rss.Bytes(most),
+		PID: p.ID.PID, Role: p.Role, Enforcer: enforcer, UsedSource: usedSource, LimitSource: limitSource,
+	}
+}

@@ -1,0 +1,173 @@
+package limit
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/shm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Sides reads the limits that several processes share and that are none on
+// summed memory: /dev/shm, and the number of tasks. /dev/shm may be a file system
+// that does not answer: it is for one goroutine of its own.
+type Sides struct {
+	proc string
+	pid  int
+	path *cgroup.TaskPath // nil where none is
+	list []cgroup.Tasks   // its room is kept
+
+	node    *proctree.Tasks
+	counter *proctree.Counter
+	user    proctree.TaskUser
+	userOK  bool
+	most    uint64        // RLIMIT_NPROC, 0 for none
+	mostAt  time.Duration // when it was read
+	begun   bool
+	users   proctree.Count // tasks of the user
+	usersAt time.Duration
+	counted bool
+}
+
+// NewSides is about the command, or about whatever process stands for the
+// others: its cgroup and its user.
+func NewSides(proc, sys string, pid int) *Sides {
+	s := &Sides{proc: proc, pid: pid, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
+	if p, err := cgroup.OpenTasks(proc, sys, pid); err == nil {
+		s.path = p
+	}
+	u, err := proctree.TaskUserOf(proc, pid)
+	s.user, s.userOK = u, err == nil
+	return s
+}
+
+// Close gives the descriptors back.
+func (s *Sides) Close() {
+	if s.path != nil {
+		s.path.Close()
+	}
+	s.node.Close()
+	s.counter.Close()
+}
+
+const (
+	// rlimitHolds is how long RLIMIT_NPROC is believed.
+	rlimitHolds = time.Minute
+	// usersShare times what it takes to count the tasks of a user is the pause
+	// before the next time, and usersRest that at least.
+	usersShare = 2000
+	usersRest  = 5 * time.Second
+	// usersNear is the share of RLIMIT_NPROC that all tasks of the node must have
+	// reached for those of the user to be counted: no user has more.
+	usersNear = 0.5
+)
+
+// Read returns these limits as they stand now, on a clock that starts anywhere.
+// pids are those whose /dev/shm is meant. All counts all that can be counted,
+// whatever it costs. What cannot be read is not among them.
+func (s *Sides) Read(now time.Duration, pids []int, all bool) []event.Limit {
+	var out []event.Limit
+	if l, ok := s.shm(pids); ok {
+		out = append(out, l)
+	}
+	return append(out, s.tasks(now, all)...)
+}
+
+// shm returns the fullest /dev/shm of these processes.
+func (s *Sides) shm(pids []int) (fullest event.Limit, ok bool) {
+	var seen []uint64
+	for _, pid := range pids {
+		space, err := shm.Usage(s.proc, pid)
+		if err != nil || !space.Tmpfs || space.Size == 0 || slices.Contains(seen, space.Dev) {
+			continue
+		}
+		seen = append(seen, space.Dev)
+		if l := ofSpace(&space); !ok || l.Ratio() > fullest.Ratio() {
+			fullest, ok = l, true
+		}
+	}
+	return fullest, ok
+}
+
+// ofSpace words how full a /dev/shm is. Files without a name count until the last
+// process that has them open or mapped has ended.
+func ofSpace(s *shm.Space) event.Limit {
+	l := event.Limit{
+		Name: event.LimitSHM, Scope: event.ScopeNode, Used: s.Used, UsedMax: s.Used, Limit: s.Size,
+		Enforcer:   "kernel, by SIGBUS, or ENOSPC of write",
+		UsedSource: "statfs of /proc/PID/root/dev/shm", LimitSource: "size of that tmpfs",
+		Note: "what is in it is charged to the cgroup of who wrote it, and in no RSS unless it is mapped",
+	}
+	if !s.Mount {
+		l.Note = "/dev/shm is no file system of its own here, but a directory of /dev; " + l.Note
+	}
+	if s.Inodes > 0 && float64(s.InodesUsed) > float64(s.Inodes)*max(l.Ratio(), usersNear) {
+		l.Note = fmt.Sprintf("%s of %s files are used up, which ends it sooner; %s", event.Digits(s.InodesUsed), event.Digits(s.Inodes), l.Note)
+	}
+	return l
+}
+
+// tasks returns the limits on tasks: of each cgroup level that has one, of the
+// user, of the node.
+func (s *Sides) tasks(now time.Duration, all bool) []event.Limit {
+	var out []event.Limit
+	add := func(scope event.Scope, used, most uint64, usedSource, limitSource, level string) {
+		out = append(out, event.Limit{
+			Name: event.LimitTasks, Scope: scope, Level: level, Used: rss.Bytes(used), UsedMax: rss.Bytes(used), Limit: rss.Bytes(most),
+			Enforcer: "kernel, by EAGAIN of fork", UsedSource: usedSource, LimitSource: limitSource,
+		})
+	}
+	if s.path != nil {
+		// Levels that were read are returned beside an error.
+		s.list, _ = s.path.Tasks(s.list[:0])
+		for i := range s.list {
+			t := &s.list[i]
+			if t.Max > 0 {
+				add(scope(t.Level.Name), t.Current, t.Max, t.Level.CurrentFile(), t.Level.MaxFile(), t.Level.Dir)
+			}
+		}
+	}
+	node, err := s.node.Read()
+	if err == nil && node.Kernel {
+		most, source := node.ThreadsMax, "kernel.threads-max"
+		if node.PIDMax < most {
+			most, source = node.PIDMax, "kernel.pid_max"
+		}
+		add(event.ScopeNode, uint64(node.Total), most, "field 4 of /proc/loadavg", source, "")
+	}
+	if !s.userOK || s.user.Exempt || !s.limited(now) {
+		return out
+	}
+	near := err != nil || !node.Kernel || float64(node.Total) >= usersNear*float64(s.most)
+	if !all && !near {
+		return out
+	}
+	if pause := max(usersShare*s.users.Cost, usersRest); all || !s.counted || now-s.usersAt >= pause {
+		n, err := s.counter.UserTasks(s.user.UID)
+		if err != nil {
+			s.users.Cost = n.Cost
+			return out
+		}
+		s.users, s.usersAt, s.counted = n, now, true
+	}
+	add(event.ScopeUser, uint64(s.users.N), s.most, fmt.Sprintf("threads of user %d in /proc", s.user.UID), "soft RLIMIT_NPROC of /proc/PID/limits", "")
+	if age := (now - s.usersAt).Seconds(); age >= 1 {
+		out[len(out)-1].Age = age
+	}
+	return out
+}
+
+// limited reads RLIMIT_NPROC now and then, and says whether there is one.
+func (s *Sides) limited(now time.Duration) bool {
+	if !s.begun || now-s.mostAt >= rlimitHolds {
+		if l, err := proctree.Limits(s.proc, s.pid); err == nil {
+			s.most = l.Tasks
+		}
+		s.begun, s.mostAt = true, now
+	}
+	return s.most > 0 && s.most != proctree.Unlimited
+}

@@ -1,0 +1,116 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file has the kernel's OOM killer choose a loader worker before anybody
+// else of the tree (--oom-prefer workers). A trainer that loses a worker raises
+// an error, and can still write a checkpoint; one that is killed itself cannot.
+// Slurm calls the job OUT_OF_MEMORY in either case.
+//
+// Only raising oom_score_adj needs no privilege, and nothing lowers it again: so
+// it is done for workers alone, and only where a cgroup limits what they use. On
+// a node without such a limit it would have the user's workers die for others.
+
+// preferred is the oom_score_adj of a worker: as much as the whole limit counts
+// for in the kernel's choice (oom_badness in mm/oom_kill.c), so that no trainer
+// has more points whatever its size.
+const preferred = 1000
+
+// oomPrefer is the state of it.
+type oomPrefer struct {
+	on    bool
+	asked map[rss.ProcID]bool // those who have it, or cannot
+}
+
+func newOOMPrefer(on bool) oomPrefer {
+	return oomPrefer{on: on, asked: map[rss.ProcID]bool{}}
+}
+
+// prefer raises the scores of workers that are new.
+func (w *watcher) prefer() {
+	o := &w.oom
+	if !o.on || w.Settings.DryRun {
+		return
+	}
+	level := w.leafLimit()
+	if level == nil {
+		return
+	}
+	now := make(map[rss.ProcID]bool, len(o.asked))
+	raised, before := 0, 0
+	for i := range w.last.Procs {
+		p := &w.last.Procs[i]
+		if p.Role != rss.RoleWorker || p.State == 'Z' {
+			continue
+		}
+		now[p.ID] = true
+		if o.asked[p.ID] {
+			continue
+		}
+		was, err := raiseOOMScore(w.Proc, p.ID.PID, preferred)
+		if err != nil {
+			w.cured(event.Cure{Remedy: event.RemedyOOMPrefer, PID: p.ID.PID, Before: int64(was), After: int64(was), Reason: err.Error()},
+				fmt.Sprintf("--oom-prefer: %v", err))
+			continue
+		}
+		raised, before = raised+1, was
+		w.put(event.NameCure, func(h event.Head) any {
+			return event.Cure{Head: h, Remedy: event.RemedyOOMPrefer, PID: p.ID.PID, OK: true, Before: int64(was), After: preferred}
+		})
+	}
+	o.asked = now
+	if raised > 0 && w.voice.once("cure", "oom-prefer") {
+		text := fmt.Sprintf("--oom-prefer: should %s be full, the kernel kills a loader worker first (oom_score_adj %d, %d before)", level.Place(), preferred, before)
+		if w.killedWhole(level.Level) {
+			text += "; but memory.oom.group is set there, and it kills all at once"
+		}
+		w.Log.Info(text)
+	}
+}
+
+// leafLimit is the memory limit of the innermost cgroup, nil where none limits.
+func (w *watcher) leafLimit() *event.Limit {
+	var leaf *event.Limit
+	for i := range w.readings {
+		l := &w.readings[i]
+		if l.Name == event.LimitCgroup && l.Limit > 0 && (leaf == nil || len(l.Level) > len(leaf.Level)) {
+			leaf = l
+		}
+	}
+	return leaf
+}
+
+// killedWhole says that the kernel kills all of a cgroup at once (cgroup v2).
+func (w *watcher) killedWhole(dir string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "memory.oom.group"))
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}
+
+// raiseOOMScore raises /proc/PID/oom_score_adj (proc_pid_oom_score_adj(5)) to
+// score, unless it is as high already, and returns what it was.
+func raiseOOMScore(proc string, pid, score int) (was int, err error) {
+	name := filepath.Join(proc, strconv.Itoa(pid), "oom_score_adj")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read oom_score_adj of process %d: %w", pid, err)
+	}
+	if was, err = strconv.Atoi(strings.TrimSpace(string(b))); err != nil {
+		return 0, fmt.Errorf("cannot parse oom_score_adj of process %d: %w", pid, err)
+	}
+	if was >= score {
+		return was, nil
+	}
+	if err := os.WriteFile(name, []byte(strconv.Itoa(score)), 0); err != nil {
+		return was, fmt.Errorf("cannot raise oom_score_adj of process %d: %w", pid, err)
+	}
+	return was, nil
+}

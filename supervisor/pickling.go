@@ -1,0 +1,91 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+)
+
+// This file meets a DataLoader that is about to send its data set to workers that
+// are not forked. torch.multiprocessing then moves each tensor to shared memory
+// by itself, and thousands of small ones run out of mappings or descriptors
+// within seconds, long before they run out of memory.
+
+// picklingFor is for how long the process is counted often after it has said so:
+// 60,000 mappings take six seconds.
+const picklingFor = 30 * time.Second
+
+// pickling passes the warning on and looks closely for a while.
+func (w *watcher) pickling(s *loader.Said) {
+	if s.Sharing == nil {
+		return
+	}
+	w.counts.hurry(s.PID, w.now()+picklingFor)
+	w.voice.say(w.now(), "pickling", sharing(s.PID, s.Sharing))
+	w.sum.pickled, w.sum.pickledBy = s.Sharing, s.PID
+}
+
+// raised tells that the hook has raised a limit, by --nofile.
+func (w *watcher) raised(s *loader.Said) {
+	if s.Sharing == nil {
+		return
+	}
+	c := event.Cure{
+		Remedy: event.RemedyNoFile, PID: s.PID, OK: s.Reason == "",
+		Before: int64(s.Sharing.Before), After: int64(s.Sharing.MaxFDs), Reason: s.Reason,
+	}
+	text := fmt.Sprintf("--nofile: process %d may have %s descriptors now, %s before", s.PID, event.Digits(uint64(c.After)), event.Digits(uint64(c.Before)))
+	if !c.OK {
+		text = fmt.Sprintf("--nofile: the descriptors of process %d could not be raised from %s: %s", s.PID, event.Digits(uint64(c.Before)), c.Reason)
+	} else if s.Sharing.FDs > s.Sharing.MaxFDs {
+		text += fmt.Sprintf("; it will need %s", event.Digits(uint64(s.Sharing.FDs)))
+	}
+	w.cured(c, text)
+}
+
+// cured tells of a cure, on stderr and as an event.
+func (w *watcher) cured(c event.Cure, text string) {
+	w.put(event.NameCure, func(h event.Head) any {
+		c.Head = h
+		return c
+	})
+	if w.voice.once("cure", text) {
+		w.sum.cures = append(w.sum.cures, text)
+		w.Log.Info(text)
+	}
+}
+
+// sharing says what is about to happen, and what to write instead.
+func sharing(pid int, s *event.Sharing) string {
+	more := ""
+	if s.More {
+		more = " or more"
+	}
+	text := fmt.Sprintf("a DataLoader in process %d sends %s%s tensors to workers started by %s, each by itself in shared memory (sharing strategy %s)",
+		pid, event.Digits(uint64(s.Tensors)), more, s.Method, s.Strategy)
+	for _, need := range sharingNeeds(s) {
+		text += "; " + need
+	}
+	return text + `: set_start_method("fork"), or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
+}
+
+// sharingNeeds tells of each limit that is ahead how much of it will be needed.
+func sharingNeeds(s *event.Sharing) (needs []string) {
+	more := ""
+	if s.More {
+		more = "at least "
+	}
+	if s.MaxMaps > 0 && 2*s.Maps >= s.MaxMaps {
+		needs = append(needs, fmt.Sprintf("that takes %s%s memory mappings of the %s that vm.max_map_count allows", more, event.Digits(uint64(s.Maps)), event.Digits(uint64(s.MaxMaps))))
+	}
+	if s.MaxFDs > 0 && 2*s.FDs >= s.MaxFDs {
+		text := fmt.Sprintf("that takes %s%s descriptors of the %s that ulimit -n allows", more, event.Digits(uint64(s.FDs)), event.Digits(uint64(s.MaxFDs)))
+		if s.FDs > s.MaxFDs && s.HardFDs >= s.FDs {
+			text += fmt.Sprintf(" (--nofile %d raises that)", s.FDs)
+		}
+		needs = append(needs, text)
+	}
+	return needs
+}

@@ -1,0 +1,139 @@
+package supervisor
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// sharedReader reads the limits that processes share beside memory on the side:
+// a /dev/shm may hang. It is asked in a look and its answer is taken in the next,
+// so that it wakes nobody, but where one may be full soon.
+type sharedReader struct {
+	asks  chan sharedAsk
+	reads chan sharedRead
+	busy  bool
+	wakes bool // … and the loop is to wake for its answer
+
+	pids   []int
+	asked  time.Duration
+	limits []event.Limit // as read last
+	at     time.Duration
+	rates  map[limitID]*policy.Rate
+}
+
+type sharedAsk struct {
+	now  time.Duration
+	pids []int
+}
+
+type sharedRead struct {
+	ask    sharedAsk
+	limits []event.Limit
+}
+
+const (
+	sharedRest = time.Second
+	// sharedSmall is the pause for a /dev/shm of less than smallSHM, as
+	// containers have: a few batches fill it.
+	sharedSmall = 250 * time.Millisecond
+	smallSHM    = 1 << 30
+	sharedLeast = 20 * time.Millisecond
+)
+
+func newSharedReader(proc, sys string, pid int) *sharedReader {
+	r := &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[limitID]*policy.Rate{}}
+	go func() {
+		s := limit.NewSides(proc, sys, pid)
+		for ask := range r.asks {
+			r.reads <- sharedRead{ask, s.Read(ask.now, ask.pids, false)}
+		}
+	}()
+	return r
+}
+
+// update takes in what was read, asks again where that is due, and returns what
+// was read last.
+func (r *sharedReader) update(now time.Duration, pids []int) []event.Limit {
+	if r == nil {
+		return nil
+	}
+	select {
+	case got := <-r.reads:
+		r.done(got)
+	default:
+	}
+	r.pids = pids
+	r.ask(now)
+	return slices.Clone(r.limits)
+}
+
+// done takes in one reading.
+func (r *sharedReader) done(got sharedRead) {
+	r.busy, r.limits, r.at = false, got.limits, got.ask.now
+	for i := range r.limits {
+		l := &r.limits[i]
+		rate := r.rates[idOf(l)]
+		if rate == nil {
+			rate = &policy.Rate{}
+			r.rates[idOf(l)] = rate
+		}
+		rate.Add(r.at, l.Used)
+	}
+}
+
+// pause is how long after one reading the next is due.
+func (r *sharedReader) pause(now time.Duration) time.Duration {
+	pause := sharedRest
+	for i := range r.limits {
+		l := &r.limits[i]
+		if l.Name == event.LimitSHM && l.Limit < smallSHM {
+			pause = min(pause, sharedSmall)
+		}
+		next := l.Limit
+		if l.Ratio() < nearShare {
+			next = next.Scale(nearShare)
+		}
+		if rate := r.rates[idOf(l)].PerSecond(now); rate > 0 {
+			seconds := math.Min(float64(next.Sub(l.Used))/rate, sharedRest.Seconds()*pauseShare)
+			pause = min(pause, max(time.Duration(seconds/pauseShare*float64(time.Second)), sharedLeast))
+		}
+	}
+	return pause
+}
+
+// ask asks for what is due.
+func (r *sharedReader) ask(now time.Duration) {
+	if r == nil || r.busy || r.pids == nil {
+		return
+	}
+	pause := r.pause(now)
+	if r.limits != nil && now-r.asked < pause-min(sameWake, pause/4) {
+		return
+	}
+	r.asks <- sharedAsk{now, r.pids} // there is room: none is under way
+	r.busy, r.asked, r.wakes = true, now, pause < sharedRest
+}
+
+// arrived is the channel of readings that the loop is to wake for; nil, which
+// never yields, where it need not.
+func (r *sharedReader) arrived() <-chan sharedRead {
+	if r == nil || !r.busy || !r.wakes {
+		return nil
+	}
+	return r.reads
+}
+
+// next is how long after now the loop is to wake for a reading; false where it
+// need not.
+func (r *sharedReader) next(now time.Duration) (pause time.Duration, ok bool) {
+	if r == nil || r.busy {
+		return 0, false
+	}
+	pause = r.pause(now)
+	return max(r.asked+pause-now, 0), pause < sharedRest
+}

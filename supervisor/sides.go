@@ -1,0 +1,63 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file brings in the limits that are none on summed memory: on the numbers
+// that one process has, on /dev/shm, on tasks. They are read on the side, each as
+// often as it may matter, and judged with the rest.
+
+// sides returns them as they were read last.
+func (w *watcher) sides(now time.Duration) []event.Limit {
+	return append(w.counts.readings(now), w.shared.update(now, w.sharers())...)
+}
+
+// sharers are the processes whose /dev/shm is looked at: trainers, each of which
+// may be in a container of its own, else the command.
+func (w *watcher) sharers() []int {
+	var pids []int
+	for i := range w.last.Procs {
+		if p := &w.last.Procs[i]; p.Role == rss.RoleTrainer && p.State != 'Z' && len(pids) < mostSharers {
+			pids = append(pids, p.ID.PID)
+		}
+	}
+	if len(pids) == 0 {
+		pids = append(pids, w.command.PID)
+	}
+	return pids
+}
+
+const mostSharers = 8
+
+// sideRead takes in such limits that the loop woke for, and says whether one has
+// reached a rung since the last look.
+func (w *watcher) sideRead(r sharedRead) bool {
+	w.shared.done(r)
+	w.shared.ask(w.look())
+	return w.reached(r.limits)
+}
+
+// counted takes in counts that the loop woke for, and says whether one has
+// reached a rung since the last look.
+func (w *watcher) counted(reads []countRead) bool {
+	w.counts.done(reads)
+	now := w.look()
+	w.counts.ask(now)
+	return w.reached(w.counts.readings(now))
+}
+
+// reached says whether one of these limits stands at or above the rung that was
+// the next at the last look.
+func (w *watcher) reached(limits []event.Limit) bool {
+	for i := range limits {
+		l := &limits[i]
+		if old := same(w.readings, l); old == nil || l.Used >= w.ladder.NextRung(old) {
+			return true
+		}
+	}
+	return false
+}
