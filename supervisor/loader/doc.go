@@ -53,6 +53,25 @@
 // epoch to the next that a fresh worker would not have: it is its own iterator,
 // or its __iter__ sets attributes. What it keeps in other objects cannot be seen.
 //
+// # Many small tensors
+//
+// Workers that are spawned or come from a fork server get the data set pickled, and
+// torch.multiprocessing moves each tensor in it to shared memory of its own: one
+// mapping each, and with the strategy file_descriptor one descriptor each, in the
+// trainer and in every worker. A list of 80,000 meets vm.max_map_count or
+// RLIMIT_NOFILE, a fork server takes 253 descriptors at once and no more.
+// Before that begins the hook looks for tensors in the data set, for 50 ms
+// (0.3 s where it finds tens of thousands) and without running a line of the program's own, and says with
+// [event.LoaderPickling] how many there are, where that is half of a limit or
+// more. With [Control.SetNoFile] it also raises the soft RLIMIT_NOFILE of the
+// process that pickles, which spawned workers inherit, and says so with
+// [event.LoaderRaised]. Nothing is looked for where workers are forked.
+//
+// Not seen are tensors deeper than three containers below a torch Dataset, those of
+// classes derived from Tensor, and those in objects with a __getstate__ or
+// __reduce__ of their own; sparse tensors are not counted. Tensors is the least
+// there are then, and More says so.
+//
 // # What was run
 //
 // Recycling is claimed for what TestMatrix runs, and for nothing else: on
@@ -109,6 +128,7 @@
 // # Files
 //
 //	identity             who made the directory; boot id and PID namespace it is good for
+//	settings             what holds for every process (JSON, renamed into place)
 //	hello.PID.START      a process with torch is there (JSON, renamed into place)
 //	ctl.PID.START        what we want of that trainer and its workers (JSON, renamed into place)
 //	log.PID.START        what it and its workers report (a JSON object a line, each one write)

@@ -28,6 +28,7 @@ var oftenFaults = []fault{
 	{"raise", "patch._poll"}, {"raise", "patch._made"}, {"raise", "patch._settle"}, {"raise", "patch._before_fetch"},
 	{"raise", "recycle.Recycler._take_over"}, {"raise", "recycle.Recycler._refill"}, {"raise", "recycle.Recycler._watch"},
 	{"raise", "birth.start"}, {"slow", "recycle.Recycler._tell"}, {"slow", "epoch.settle"},
+	{"raise", "sharing.need"},
 }
 
 // bornOff are functions that fail before there is a training to be told of.

@@ -78,6 +78,8 @@ type line struct {
 	Kind       string `json:"kind"`
 	Start      string `json:"start"`
 	CanRecycle bool   `json:"can_recycle"`
+
+	Sharing *event.Sharing `json:"sharing"`
 }
 
 func parseLine(data []byte) (line, error) {
@@ -91,6 +93,11 @@ func parseLine(data []byte) (line, error) {
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
 		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
+		l.Sharing = nil
+	case event.LoaderPickling, event.LoaderRaised:
+		if err := checkSharing(l.Sharing); err != nil {
+			return l, err
+		}
 	default:
 		return l, fmt.Errorf("%w: unknown report %q", errMalformed, clip(string(l.What)))
 	}
@@ -114,6 +121,22 @@ func parseLine(data []byte) (line, error) {
 	return l, nil
 }
 
+func checkSharing(s *event.Sharing) error {
+	if s == nil {
+		return fmt.Errorf("%w: nothing of what is shared", errMalformed)
+	}
+	for _, n := range []int{s.Workers, s.Tensors, s.Maps, s.MaxMaps, s.FDs, s.MaxFDs, s.HardFDs, s.Before, s.Sent, s.MaxSent} {
+		if n < 0 || n > math.MaxInt32 {
+			return fmt.Errorf("%w: %d of what is shared", errMalformed, n)
+		}
+	}
+	if s.Workers > maxWorkers {
+		return fmt.Errorf("%w: %d workers", errMalformed, s.Workers)
+	}
+	s.Method, s.Strategy = clip(s.Method), clip(s.Strategy)
+	return nil
+}
+
 // said turns the line into a report about a loader of trainer.
 func (l *line) said(trainer rss.ProcID) Said {
 	s := Said{
@@ -133,6 +156,7 @@ func (l *line) said(trainer rss.ProcID) Said {
 	s.Worker = l.Worker
 	s.Reason = l.Why
 	s.Paused = l.Pause / 1e3
+	s.Sharing = l.Sharing
 	switch l.What {
 	case event.LoaderTrimmed, event.LoaderCollected, event.LoaderRecycled:
 		s.Freed = max(s.Before.Sub(s.After), rss.Bytes(l.Freed))

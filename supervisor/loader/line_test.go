@@ -27,11 +27,31 @@ func TestParseLine(t *testing.T) {
 		`{"what":"recycled","pid":1,"pause_ms":-1}`, `{"what":"recycled","pid":1,"pause_ms":1e300}`, `{"what":"iter","pid":1,"k":70000}`,
 		`{"what":"iter","pid":1,"t":1e200}`, `{"what":"iter","pid":1,"n":-1}`, `{"what":"iter","pid":1}x`,
 		`{"what":"iter","pid":1,"workers":[` + strings.Repeat("1,", maxWorkers) + `1]}`,
+		`{"what":"pickling","pid":1}`, `{"what":"raised","pid":1,"sharing":null}`, `{"what":"pickling","pid":1,"sharing":[]}`,
+		`{"what":"pickling","pid":1,"sharing":{"tensors":-1}}`, `{"what":"pickling","pid":1,"sharing":{"maps_needed":1e10}}`,
+		`{"what":"raised","pid":1,"sharing":{"workers":70000}}`, `{"what":"raised","pid":1,"sharing":{"tensor_bytes":-1}}`,
 		`{"what":"iter","pid":1,"why":"` + strings.Repeat("a", maxLine) + `"}`,
 	} {
 		if l, err := parseLine([]byte(bad)); !errors.Is(err, errMalformed) {
 			t.Errorf("%.80s: got %+v, %v", bad, l, err)
 		}
+	}
+}
+
+func TestParseSharing(t *testing.T) {
+	const numbers = `"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":2,"tensors":1200,"tensor_bytes":384000,"more":true,` +
+		`"maps_needed":2933,"maps_limit":65530,"fds_needed":1224,"fds_limit":1480,"fds_hard_limit":20000,"fds_limit_before":1000}`
+	l, err := parseLine([]byte(`{"t":1e3,"pid":10,"what":"raised",` + numbers + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := event.Sharing{Method: "spawn", Strategy: "file_descriptor", Workers: 2, Tensors: 1200, Bytes: 384000, More: true,
+		Maps: 2933, MaxMaps: 65530, FDs: 1224, MaxFDs: 1480, HardFDs: 20000, Before: 1000}
+	if s := l.said(rss.ProcID{PID: 10, Start: 5}); s.What != event.LoaderRaised || s.Sharing == nil || *s.Sharing != want || s.Last {
+		t.Errorf("%+v", s)
+	}
+	if l, err := parseLine([]byte(`{"pid":10,"what":"off",` + numbers + `}`)); err != nil || l.said(rss.ProcID{}).Sharing != nil {
+		t.Errorf("%+v, %v", l, err)
 	}
 }
 
@@ -53,11 +73,15 @@ func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"n":1,"workers":[11,12],"num_workers":2,"t":1000.25,"pid":10,"what":"iter","kind":"map"}`))
 	f.Add([]byte(`{"n":1,"id":7,"worker":11,"new":12,"t":1e3,"pid":10,"what":"swapped"}`))
 	f.Add([]byte(`{"n":1,"id":7,"worker":11,"new":13,"t":1e3,"pid":10,"what":"recycled","before":18446744073709551615}`))
+	f.Add([]byte(`{"t":1e3,"pid":10,"what":"pickling","sharing":{"start_method":"spawn","tensors":7,"tensor_bytes":1,"maps_limit":65530}}`))
 	f.Add([]byte(`{"t":1e3,"pid":10,"what":"off","why":"\u0000\ud800"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, err := parseLine(data)
 		if err != nil {
 			return
+		}
+		if s := l.Sharing; s != nil && (s.Tensors < 0 || s.Workers > maxWorkers || len(s.Method) > maxText || len(s.Strategy) > maxText) {
+			t.Errorf("%+v", s)
 		}
 		if l.PID <= 0 || len(l.Workers) > maxWorkers || len(l.Why) > maxText {
 			t.Errorf("%+v", l)

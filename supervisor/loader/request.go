@@ -47,6 +47,15 @@ type ctlRecycle struct {
 	Mode   event.Mode `json:"mode"`
 }
 
+// settings is the content of the file settings. It holds for all: a child of
+// multiprocessing says hello only once it owns a loader, too late for a ctl file.
+type settings struct {
+	V      int `json:"v"`
+	NoFile int `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
+}
+
+const settingsFile = "settings"
+
 // SetBudget sets what each process that fetches data may keep mapped from
 // files and shared memory, in bytes of statm's share; above it the process
 // trims itself, between two records. 0 takes the budget away. It holds for
@@ -67,6 +76,20 @@ func (c *Control) Budget() rss.Bytes { return c.budget }
 func (c *Control) SetPrivate(on bool) error {
 	c.private = on
 	return c.writeToAll()
+}
+
+// SetNoFile says how far a process may raise its soft RLIMIT_NOFILE for itself and
+// the workers it spawns, where its data set takes more descriptors than that; 0: not
+// at all. The hard limit and 65,536 bound it too.
+func (c *Control) SetNoFile(most int) error {
+	data, err := json.Marshal(settings{V: 1, NoFile: max(most, 0)})
+	if err == nil {
+		err = replaceFile(filepath.Join(c.dir, settingsFile), data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write settings: %w", err)
+	}
+	return nil
 }
 
 func (c *Control) writeToAll() error {

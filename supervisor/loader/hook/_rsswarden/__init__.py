@@ -6,6 +6,8 @@ private   which private mappings of files may be dropped too
 collect   garbage collection and malloc_trim, on request
 recycle   replacing a loader's workers one by one
 iterable  replacing those of an iterable dataset between epochs
+sharing   what it takes to send a data set to workers that are not forked
+contents  the tensors of a data set, found without code of the program's
 offsets   a cure for file offsets that a forked worker shares with its parent
 patch     the places in torch where the above is called
 

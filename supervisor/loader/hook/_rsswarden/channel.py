@@ -52,6 +52,19 @@ def _read(path):
     return data.decode("utf-8")
 
 
+def nofile():
+    """Returns how far the soft RLIMIT_NOFILE may be raised, 0 for not at all.
+
+    It stands in a file for the whole run: a child of multiprocessing says hello no
+    sooner than it owns a loader, too late for a ctl file of its own.
+    """
+    try:
+        settings = json.loads(_read(_dir + "/settings"))
+        return int(settings["nofile"]) if settings["v"] == 1 else 0
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return 0
+
+
 def start_time(pid):
     """Returns field 22 of /proc/PID/stat: clock ticks since boot."""
     fd = os.open("/proc/%d/stat" % pid, os.O_RDONLY | os.O_CLOEXEC)

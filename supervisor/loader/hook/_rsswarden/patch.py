@@ -12,7 +12,7 @@ import time
 import types
 import weakref
 
-from _rsswarden import birth, channel, collect, epoch, guard, iterable, recycle, trim
+from _rsswarden import birth, channel, collect, epoch, guard, iterable, recycle, sharing, trim
 
 _VERSIONS = ("1.13", "2.6")  # of torch, whose internals were run with recycling
 
@@ -33,7 +33,7 @@ class _Torch:
 
         self.version = torch.__version__
         self.utils = dataloader._utils
-        self._torch, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
+        self.module, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
         self.loop, self.names, self.why = None, (), None
         try:
             self._check(dataloader)
@@ -43,7 +43,7 @@ class _Torch:
     @property
     def multiprocessing(self):
         # In 2.6 torch imports its dataloader before its multiprocessing.
-        return self._multiprocessing or self._torch.multiprocessing
+        return self._multiprocessing or self.module.multiprocessing
 
     def _check(self, dataloader):
         self.loop = self.utils.worker._worker_loop
@@ -243,6 +243,8 @@ def _patch_ends(iterator_class):
     original_shutdown = vars(iterator_class).get("_shutdown_workers")
 
     def __init__(self, loader, *arguments, **keywords):
+        if not _off:
+            _guarded(sharing.warn, loader, _torch, _here)
         original_init(self, loader, *arguments, **keywords)
         if not _off:
             _guarded(_made, self, loader)

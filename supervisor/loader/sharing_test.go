@@ -1,0 +1,278 @@
+package loader
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// ran is what testdata/sharing.py prints.
+type ran struct {
+	PID     int     `json:"pid"`
+	Default string  `json:"default"`
+	Error   string  `json:"error"`
+	Records int     `json:"records"`
+	Wrong   int     `json:"wrong"`
+	Maps    int     `json:"maps"`
+	FDs     int     `json:"fds"`
+	Soft    int     `json:"soft"`
+	T       float64 `json:"t"`
+}
+
+// share runs testdata/sharing.py under the hook and returns what it printed, and
+// what the hook said of it before it failed or took its first batch.
+func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir string) string) (ran, []Said) {
+	t.Helper()
+	s.need(t)
+	p, err := Prepare(Options{Env: atHome(t, append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1",
+		"STARTED="+filepath.Join(t.TempDir(), "started")))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Remove(p.Dir) })
+	ctl, err := Open(p.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctl.Close()
+	if nofile > 0 {
+		if err := ctl.SetNoFile(nofile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := p.Env
+	for _, h := range hook {
+		env = setEnv(env, "PYTHONPATH", h(p.Hook))
+	}
+	script, err := filepath.Abs("testdata/sharing.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command(t, python, append([]string{script}, strings.Fields(args)...)...)
+	var out, stderr bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &stderr
+	runErr := cmd.Run()
+	var r ran
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v, %v: %s%s", runErr, err, out.Bytes(), stderr.Bytes())
+	}
+	var said []Said
+	for _, one := range ctl.Poll() {
+		switch one.What {
+		case event.LoaderPickling, event.LoaderRaised:
+			if one.PID != r.PID || one.Sharing == nil || one.Time.After(time.Unix(0, int64(r.T*1e9))) {
+				t.Errorf("%+v of %+v", one, r)
+			}
+			said = append(said, one)
+		case event.LoaderOff:
+			if len(hook) == 0 {
+				t.Errorf("the hook is off: %s", one.Reason)
+			}
+		}
+	}
+	if n := ctl.Malformed(); n > 0 {
+		t.Errorf("%d malformed lines", n)
+	}
+	return r, said
+}
+
+// about says whether got is within a few percent, or a few, of want.
+func about(got, want int) bool {
+	return math.Abs(float64(got-want)) <= max(12, 0.03*float64(want))
+}
+
+// TestSharingSeed is what a user reported: training in a child of multiprocessing
+// whose workers get a list of 80,000 small tensors.
+func TestSharingSeed(t *testing.T) {
+	limit := maxMaps(t)
+	if limit > 75000 {
+		t.Skipf("vm.max_map_count is %d here: they fit", limit)
+	}
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, method := range []string{"spawn", "forkserver"} {
+			if endurance(0, 1) == 0 && (method == "spawn") != (s == torch113) {
+				continue
+			}
+			t.Run(method, func(t *testing.T) {
+				r, said := share(t, s, 0, "--child "+method+" --strategy file_system --count 80000")
+				if !strings.Contains(r.Error, "Cannot allocate memory") {
+					t.Fatalf("it did not fail: %+v", r)
+				}
+				if len(said) != 1 || said[0].What != event.LoaderPickling {
+					t.Fatalf("said %+v", said)
+				}
+				g := said[0].Sharing
+				t.Logf("%+v; reached %+v", *g, r)
+				if g.Method != method || g.Strategy != "file_system" || g.Workers != 1 || g.MaxMaps != limit || g.Sent != 0 {
+					t.Errorf("%+v", *g)
+				}
+				if g.More {
+					// The walk is bounded by its time, and this machine is slow.
+					if g.Tensors >= 80000 || g.Maps*2 < limit {
+						t.Errorf("%+v", *g)
+					}
+				} else if g.Tensors != 80000 || g.Bytes != 80000*320 || g.Maps < 80000 || g.Maps > 83000 {
+					t.Errorf("%+v", *g)
+				}
+			})
+		}
+		t.Run("workers are forked", func(t *testing.T) {
+			r, said := share(t, s, 65536, "--child spawn --fork --strategy file_system --count 80000")
+			if r.Error != "" || r.Records != 80000 || r.Wrong != 0 || len(said) != 0 {
+				t.Errorf("%+v, said %+v", r, said)
+			}
+		})
+		t.Run("one big tensor", func(t *testing.T) {
+			r, said := share(t, s, 65536, "--child spawn --shape one --strategy file_system --count 80000")
+			if r.Error != "" || r.Records != 80000 || r.Wrong != 0 || len(said) != 0 {
+				t.Errorf("%+v, said %+v", r, said)
+			}
+		})
+	})
+}
+
+func maxMaps(t *testing.T) int {
+	t.Helper()
+	data, err := os.ReadFile("/proc/sys/vm/max_map_count")
+	if err != nil {
+		t.Skip(err)
+	}
+	var n int
+	if _, err := fmt.Sscan(string(data), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestSharing holds what is said of data sets near a limit, and that it is what
+// the process came to.
+func TestSharing(t *testing.T) {
+	limit := maxMaps(t)
+	for _, c := range []struct {
+		name, args string
+		nofile     int
+		said       string // "pickling", "raised" or both
+		fails      string
+		often      bool
+	}{
+		{"spawn, half of the descriptors", "--method spawn --nofile 1000 --count 600 --workers 2", 0, "pickling", "", true},
+		{"spawn, too few descriptors", "--method spawn --nofile 1000 --count 1200", 0, "pickling", "Too many open files", true},
+		{"spawn, too few descriptors, in a child", "--child forkserver --method spawn --nofile 1000 --count 1200", 0, "pickling", "Too many open files", false},
+		{"spawn, raised", "--child spawn --nofile 1000 --count 1200 --workers 2", 4096, "raised", "", true},
+		{"spawn, raised for many", "--child spawn --nofile 1024 --count 15000", 65536, "raised", "", false},
+		{"spawn, raised to the hard limit", "--method spawn --nofile 1000 --hard 1100 --count 1200", 4096, "raised pickling", "Too many open files", true},
+		{"spawn, raised to what was allowed", "--method spawn --nofile 1000 --count 1200", 1050, "raised pickling", "Too many open files", false},
+		{"spawn, nothing to raise", "--method spawn --nofile 1000 --count 400", 4096, "", "", false},
+		{"forkserver, as many as go in one message", "--method forkserver --nofile 1000 --count 245 --workers 2", 4096, "", "", true},
+		{"forkserver, one more", "--method forkserver --nofile 1000 --count 246", 4096, "pickling", "OSError", true},
+		{"forkserver, too many", "--child forkserver --nofile 1000 --count 400", 0, "pickling", "too many fds", false},
+		{"fork", "--method fork --nofile 1000 --count 1200", 4096, "", "", true},
+		{"file_system, few descriptors", "--method spawn --strategy file_system --nofile 1000 --count 1200", 4096, "", "", false},
+		{"spawn, file_system, half of the mappings", "--method spawn --strategy file_system --count " + fmt.Sprint(limit/2), 0, "pickling", "", false},
+		{"numpy", "--method spawn --nofile 1000 --shape numpy --count 5000", 4096, "", "", false},
+		{"integers", "--method spawn --nofile 1000 --shape ints --count 2000", 4096, "", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for i, s := range []*stand{torch113, torch26} {
+				t.Run(s.name, func(t *testing.T) {
+					if endurance(0, 1) == 0 && (!c.often || i == 1 && c.fails == "" && c.said != "raised") {
+						t.Skip("with RSSWARDEN_ENDURANCE")
+					}
+					if limit > 1<<17 && strings.Contains(c.args, "file_system") {
+						t.Skipf("vm.max_map_count is %d here", limit)
+					}
+					r, said := share(t, s, c.nofile, c.args)
+					var what []string
+					for _, one := range said {
+						what = append(what, string(one.What))
+						t.Logf("%s %+v", one.What, *one.Sharing)
+					}
+					t.Logf("reached %+v", r)
+					if strings.Join(what, " ") != c.said {
+						t.Errorf("said %q", what)
+					}
+					if (r.Error != "") != (c.fails != "") || !strings.Contains(r.Error, c.fails) || r.Wrong != 0 {
+						t.Errorf("%+v", r)
+					}
+					for _, one := range said {
+						g := one.Sharing
+						switch {
+						case g.More:
+							t.Errorf("the walk was cut short: %+v", *g)
+						case c.fails == "" && !(about(g.Maps, r.Maps) && about(g.FDs, r.FDs)):
+							t.Errorf("said %+v, reached %+v", *g, r)
+						case c.fails == "Too many open files" && !(g.FDs > g.MaxFDs && about(r.FDs, g.MaxFDs)):
+							t.Errorf("said %+v, reached %+v", *g, r)
+						case g.Method == "forkserver" && (g.Sent <= g.MaxSent || g.Sent != g.Tensors+8):
+							t.Errorf("said %+v", *g)
+						case one.What == event.LoaderRaised && (g.Before > 1024 || r.Soft != g.MaxFDs || g.MaxFDs > c.nofile || g.MaxFDs > g.HardFDs):
+							t.Errorf("said %+v, is %d", *g, r.Soft)
+						}
+					}
+					if !strings.Contains(c.said, "raised") && r.Soft != 1000 && strings.Contains(c.args, "--nofile") {
+						t.Errorf("the soft limit is %d", r.Soft)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestSharingFails has each function that looks for tensors raise: the hook is
+// turned off, and nothing reaches the program.
+func TestSharingFails(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		env, _ := hooked(t)
+		cmd := s.command(t, python, "-c", `
+import multiprocessing, resource, sys, types
+import torch
+patch = sys.modules["_rsswarden.patch"]
+from _rsswarden import channel, contents, sharing
+class Data(torch.utils.data.Dataset):
+    def __init__(self): self.items, self.other = [torch.zeros(9) for _ in range(300)], {1, 2}
+loader = torch.utils.data.DataLoader(Data(), num_workers=2)
+def look(): patch._guarded(sharing.warn, loader, patch._torch, patch._here)
+look()
+assert multiprocessing.get_start_method(allow_none=True) is None, "the start method was settled"
+multiprocessing.set_start_method("spawn")
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
+settings = channel._dir + "/settings"
+for garbage in ("", "{", "[]", "null", '{"v":2,"nofile":9000}', '{"v":1,"nofile":[]}', '{"v":1,"nofile":1e400}', "[" * 60000):
+    with open(settings, "w") as file: file.write(garbage)
+    look()
+    assert not patch._off and resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 300, garbage
+with open(settings, "w") as file: file.write('{"v":1,"nofile":400}')
+class Fault(Exception): pass
+def fails(*arguments, **keywords): raise Fault
+tried = 0
+for owner in (sharing, contents, contents.Contents, contents._Plan, channel):
+    for name, value in list(vars(owner).items()):
+        if not isinstance(value, types.FunctionType) or owner is channel and name != "nofile" or name == "warn": continue
+        setattr(owner, name, fails)
+        patch._off = False
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
+        loader.multiprocessing_context = "forkserver" if name == "_send" else None
+        look()
+        if not patch._off: print("not off:", owner.__name__, name)
+        setattr(owner, name, value)
+        tried += 1
+patch._off, loader.multiprocessing_context = False, None
+look()
+print(tried > 15, patch._off, resource.getrlimit(resource.RLIMIT_NOFILE))
+`)
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
+		if want := "True False (400, 1000)\n"; err != nil || string(out) != want {
+			t.Errorf("%v: got %s, want %s", err, out, want)
+		}
+	})
+}
