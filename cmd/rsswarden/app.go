@@ -14,6 +14,7 @@ const (
 	exitOK         = 0
 	exitRefused    = 1   // trim: every process was refused
 	exitRecord     = 1   // report, replay: no record could be read, or a file not written
+	exitInPart     = 1   // doctor: run would protect this job only in part
 	exitUsage      = 2   // bad usage, nothing was started
 	exitCannotRun  = 125 // we could not start the command
 	exitNotExec    = 126 // the command was found and cannot be executed
@@ -48,7 +49,7 @@ func run(p process) int {
 	app := &cli.App{
 		Name:            programName,
 		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...",
+		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...\nrsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -70,6 +71,7 @@ func run(p process) int {
 			trimCommand(p, &status),
 			reportCommand(p),
 			replayCommand(p),
+			doctorCommand(p, &status),
 		},
 		Action: func(c *cli.Context) error {
 			switch {

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/doctor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+)
+
+// doctorJob is what was read of the job that we are in.
+type doctorJob struct {
+	pid    int
+	cgroup doctor.Check
+	limits doctor.LimitFacts
+	tree   doctor.TreeFacts
+	slurm  doctor.SlurmFacts
+}
+
+func (j *doctorJob) checks() []doctor.Check {
+	return append([]doctor.Check{doctor.Limit(j.limits), doctor.Tree(j.tree), j.cgroup}, doctor.Slurm(j.slurm)...)
+}
+
+// findJob reads the limits as run finds them, with the --limit that the
+// environment and the files name.
+func (d *diagnosis) findJob() *doctorJob {
+	const proc, sys = "/proc", "/sys"
+	j := &doctorJob{pid: standing(proc, os.Getppid(), os.Getpid())}
+	var hidden bool
+	j.cgroup, hidden = doctor.Cgroup(proc, sys, j.pid)
+	j.limits.Hidden, j.tree.PID = hidden, j.pid
+
+	s := &d.settings
+	accounting := s.Accounting
+	if accounting == "" {
+		accounting = event.AccountingAuto
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+	defer cancel()
+	set, warnings := limit.Find(ctx, limit.Config{
+		Proc: proc, Sys: sys, PID: j.pid, Lookup: d.p.lookup, Accounting: accounting, User: s.Limit, UserShare: s.LimitShare, UserSource: d.origin("limit"),
+		Slurm: slurm.Search{Lookup: d.p.lookup, Scontrol: slurm.Scontrol},
+	})
+	defer set.Close()
+	j.limits.Limits = set.Read(j.sample(set, proc))
+	for _, w := range append(warnings, set.Warnings()...) {
+		j.limits.Warnings = append(j.limits.Warnings, w.String())
+	}
+	j.slurm.Job, j.slurm.InJob = set.Job()
+	j.slurm.Rules = set.Enforcement()
+	j.limits.Assumed = !j.slurm.Rules.Known
+	for _, l := range j.limits.Limits {
+		if l.Name == event.LimitCgroup && (l.Scope == event.ScopeStep || l.Scope == event.ScopeJob) {
+			j.slurm.Kernel = true
+		}
+	}
+	j.readParent(proc)
+	return j
+}
+
+// origin is where an option was chosen, as the user wrote it.
+func (d *diagnosis) origin(name string) string {
+	for _, o := range d.settings.Origins {
+		switch {
+		case o.Name != name || o.Origin == originDefault:
+		case o.Origin == originEnvironment:
+			return variableOf(name)
+		case filepath.IsAbs(o.Origin):
+			return o.Origin
+		default:
+			return d.p.site
+		}
+	}
+	return ""
+}
+
+// readParent finds out who started us, and where that is a shell that runs a
+// batch script, what stands in it.
+func (j *doctorJob) readParent(proc string) {
+	f := &j.slurm
+	f.ParentPID = os.Getppid()
+	if i, err := proctree.Identify(proc, f.ParentPID); err == nil {
+		f.Parent = i.Comm
+	}
+	if !f.InJob || f.Job.StepID != slurm.StepBatch {
+		return
+	}
+	for _, word := range commandLine(f.ParentPID) {
+		// slurmd calls its copy of every batch script so.
+		if filepath.Base(word) != "slurm_script" || !filepath.IsAbs(word) {
+			continue
+		}
+		text, answered := within(func() string {
+			b, err := slurm.ReadFile(word)
+			if err != nil {
+				return ""
+			}
+			return string(b)
+		})
+		if answered && text != "" {
+			f.Script, f.Text = word, text
+		}
+		return
+	}
+}
+
+// counts are the limits on numbers.
+func counts(j *doctorJob, t trialRun) doctor.Counts {
+	const proc = "/proc"
+	var n doctor.Counts
+	n.MaxMaps, _ = proctree.MapLimit(proc)
+	n.Files, n.HardFiles, n.FilesKnown = doctor.ParseLimits(t.limits, "Max open files")
+	n.RaisesFiles = slices.ContainsFunc(slices.Concat(watchOptions, runOptions), func(o option) bool { return o.name == "nofile" })
+	n.Tasks, n.MaxTasks, n.TasksFile = doctor.CgroupTasks(proc, "/sys", j.pid)
+	if soft, _, ok := doctor.ParseLimits(t.limits, "Max processes"); ok {
+		countUser(&n, proc, soft)
+	}
+	type size struct {
+		used, all rss.Bytes
+		err       error
+	}
+	shm, ok := within(func() (s size) {
+		_, s.used, s.all, s.err = statFS("/dev/shm")
+		return s
+	})
+	if n.Shm, n.ShmSize, n.ShmErr = shm.used, shm.all, shm.err; !ok {
+		n.ShmErr = fmt.Errorf("no answer from the file system within %v", preparePatience)
+	}
+	return n
+}
+
+// countUser counts what RLIMIT_NPROC is compared with, where it holds for us.
+func countUser(n *doctor.Counts, proc string, soft uint64) {
+	who, err := proctree.TaskUserOf(proc, os.Getpid())
+	if err != nil {
+		return
+	}
+	if who.Exempt || soft == proctree.Unlimited {
+		n.UserKnown = true
+		return
+	}
+	c := proctree.NewCounter(proc)
+	defer c.Close()
+	if counted, err := c.UserTasks(who.UID); err == nil {
+		n.MaxUser, n.UserTasks, n.UserKnown = soft, uint64(counted.N), true
+	}
+}
+
+// sample reads the processes that a limit counts, without this one, which ends
+// at once.
+func (j *doctorJob) sample(set *limit.Set, proc string) *rss.Sample {
+	s := &rss.Sample{At: time.Now()}
+	start, err := proctree.StartTime(proc, j.pid)
+	tree := proctree.New(proc)
+	if err == nil {
+		s.Procs, s.Gaps, err = tree.Tree(rss.ProcID{PID: j.pid, Start: start})
+	}
+	if j.tree.Err = err; err != nil {
+		return s
+	}
+	extra, more := set.Extra(tree, s.Procs)
+	self := func(p rss.Proc) bool { return p.ID.PID == os.Getpid() }
+	s.Procs, s.Extra, s.Gaps = slices.DeleteFunc(s.Procs, self), slices.DeleteFunc(extra, self), s.Gaps.Add(more)
+	j.tree.Procs, j.tree.Gaps = len(s.Procs), s.Gaps
+	for _, list := range [][]rss.Proc{s.Procs, s.Extra} {
+		for i := range list {
+			if !set.NeedsPSS() {
+				break
+			}
+			ask := proctree.PSSAsk{ID: list[i].ID, Pieces: proctree.Lengthy(list[i].RSS)}
+			if pss, err := ask.Read(tree); err == nil {
+				list[i].PSS = &pss
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,89 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/doctor"
+)
+
+// examined is what `doctor --json` printed.
+func examined(t *testing.T, stdout string) (r doctor.Report, of func(name string) doctor.Check) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("%v: %q", err, stdout)
+	}
+	return r, func(name string) doctor.Check {
+		i := slices.IndexFunc(r.Checks, func(c doctor.Check) bool { return c.Name == name })
+		if i < 0 {
+			t.Errorf("no check %s in %s", name, stdout)
+			return doctor.Check{}
+		}
+		return r.Checks[i]
+	}
+}
+
+// TestDoctorTorch: a real torch says hello, and the hook's word is taken.
+func TestDoctorTorch(t *testing.T) {
+	needTorch(t)
+	t.Setenv("RSSWARDEN_LIMIT", "20G")
+	t.Setenv("TMPDIR", t.TempDir())
+	out, errs, err := output([]string{binary, "doctor", "--json", "--timeout", "2m", "--", python})
+	r, of := examined(t, out)
+	if c := of(doctor.NamePython); err != nil || !r.Protects || c.Status != doctor.OK || c.Do != "" {
+		t.Errorf("%v, %v, %+v\n%s", err, r.Why, c, errs)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestDoctorSlurm: in a batch job the limit of the step is found, and whether
+// Slurm's signals arrive depends on exec, here or further down in the script.
+func TestDoctorSlurm(t *testing.T) {
+	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
+		t.Run(string(mode), func(t *testing.T) { doctorIn(t, mode) })
+	}
+}
+
+func doctorIn(t *testing.T, mode slurmtest.Mode) {
+	c := slurmtest.Start(t, mode, slurmtest.Options{})
+	program := c.Install(t, binary)
+	ask := program + " doctor --json --timeout 2m -- " + python
+	later := filepath.Dir(program) + "/rsswarden run -- true"
+	for _, test := range []struct {
+		name, script string
+		signals      doctor.Status
+		source       string
+	}{
+		{"under the shell", ask + "\nexit $?", doctor.Limited, ""},
+		{"exec", "exec " + ask, doctor.OK, ""},
+		{"exec further down", ask + "\nstatus=$?\nif false; then\nexec " + later + "\nfi\nexit $status", doctor.OK, "slurm_script"},
+		{"srun", "srun " + ask, doctor.OK, ""},
+	} {
+		got := c.Submit(t, test.script, "--mem=2500").Wait(t)
+		r, of := examined(t, got.Stdout)
+		if got.ExitCode != 0 || !r.Protects {
+			t.Errorf("%s: status %d, %v\n%s%s", test.name, got.ExitCode, r.Why, got.Stdout, got.Stderr)
+		}
+		if s := of(doctor.NameSignals); s.Status != test.signals || test.source != "" && filepath.Base(s.Source) != test.source {
+			t.Errorf("%s: %+v", test.name, s)
+		}
+		for _, name := range []string{doctor.NameRun, doctor.NameLimit, doctor.NameTree, doctor.NameSlurm, doctor.NameAccounting} {
+			if s := of(name); s.Status != doctor.OK {
+				t.Errorf("%s: %+v", test.name, s)
+			}
+		}
+		t.Logf("%s: %v; %+v", test.name, r.Why, of(doctor.NameAccounting))
+	}
+	// torch alone would be more than is left of so little.
+	got := c.Submit(t, "exec "+program+" doctor --json --timeout 2m -- "+python, "--mem=300").Wait(t)
+	r, of := examined(t, got.Stdout)
+	if s := of(doctor.NamePython); got.State != "FAILED" || got.ExitCode != 1 || r.Protects || s.Status != doctor.Limited {
+		t.Errorf("%s %d, %+v", got.State, got.ExitCode, s)
+	}
+}

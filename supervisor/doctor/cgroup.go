@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+)
+
+// Cgroup says what can be read of the memory cgroup of a process, in the procfs
+// at proc and the sysfs at sys.
+func Cgroup(proc, sys string, pid int) (c Check, hidden bool) {
+	c = Check{Name: NameCgroup, Status: OK, Source: fmt.Sprintf("/proc/%d/cgroup", pid)}
+	p, err := cgroup.Open(proc, sys, pid)
+	switch {
+	case errors.Is(err, cgroup.ErrNoMemory):
+		c.Status, c.Found = Off, "no memory cgroup can be seen: what the kernel charges this job with is not known"
+		c.Do = "in a container, mount /sys/fs/cgroup read-only; else " + sayLimit
+		return c, true
+	case err != nil:
+		c.Status, c.Found, c.Do = Off, err.Error(), sayLimit
+		return c, true
+	}
+	leaf, top := p.Levels[0], p.Levels[len(p.Levels)-1]
+	// The root of v2 has no memory.current: one that has is that of a namespace.
+	hidden = p.Partial || p.Version == 2 && top.Name == "/"
+	defer leaf.Close()
+	c.Found = fmt.Sprintf("v%d, %s, %d levels", p.Version, p.Name, len(p.Levels))
+	c.Source = leaf.Dir
+	if _, err := leaf.Limits(); err != nil {
+		c.Status, c.Found, c.Do = Off, c.Found+"; "+err.Error(), sayLimit
+		return c, hidden
+	}
+	mem, err := leaf.Memory()
+	if err != nil {
+		c.Status = Limited
+		c.Found += "; page cache cannot be told from what kills: " + err.Error()
+		return c, hidden
+	}
+	c.Found += fmt.Sprintf("; %v charged, %v of it cannot be reclaimed", mem.Charged, mem.Unreclaimable)
+	switch _, err := leaf.Events(); {
+	case err != nil:
+		c.Status = Limited
+		c.Found += "; OOM kills are not counted: " + err.Error()
+	case p.Version == 2:
+		c.Found += "; memory.events tells at once where a limit is met"
+	default:
+		c.Found += "; on v1 the kernel wakes rsswarden only with --guard-cgroup"
+	}
+	if hidden {
+		c.Status = Limited
+		c.Found += "; levels above cannot be seen from here, a limit there holds all the same"
+		c.Do = "where the job has been given less than what `limit` shows, " + sayLimit
+	}
+	return c, hidden
+}

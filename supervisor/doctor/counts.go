@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Counts are limits on numbers, and what is used of them; 0 for a limit that is
+// not there or could not be read.
+type Counts struct {
+	MaxMaps uint64 // vm.max_map_count
+
+	// Files and HardFiles are RLIMIT_NOFILE, soft and hard, as a command started
+	// here gets it. FilesKnown says that it was read.
+	Files, HardFiles uint64
+	FilesKnown       bool
+	// RaisesFiles says that run has an option that raises it.
+	RaisesFiles bool
+
+	// Tasks and MaxTasks are pids.current and pids.max of the cgroup with the
+	// least room, UserTasks what the user has and MaxUser the soft RLIMIT_NPROC
+	// of the user, where that counts for us: UserKnown says that it was found out.
+	Tasks, MaxTasks    uint64
+	TasksFile          string
+	UserTasks, MaxUser uint64
+	UserKnown          bool
+
+	Shm, ShmSize rss.Bytes // of /dev/shm
+	ShmErr       error
+}
+
+const (
+	// crowded is the share of a limit from which on it is told: the default
+	// ladder warns there.
+	crowded = 0.8
+	// fewFiles is the soft RLIMIT_NOFILE below which tensors sent by descriptors
+	// are known to run out.
+	fewFiles = 4096
+)
+
+// Numbers judges the limits on numbers.
+func Numbers(n Counts) []Check {
+	return []Check{n.maps(), n.files(), n.tasks(), n.shm()}
+}
+
+func (n *Counts) maps() Check {
+	c := Check{Name: NameMaps, Status: OK, Source: "/proc/sys/vm/max_map_count"}
+	if n.MaxMaps == 0 {
+		c.Status, c.Found = Limited, "how many mappings a process may have cannot be read"
+		return c
+	}
+	c.Found = fmt.Sprintf("%d mappings a process; past them mmap fails with ENOMEM", n.MaxMaps)
+	return c
+}
+
+func (n *Counts) files() Check {
+	c := Check{Name: NameFDs, Status: OK, Source: "RLIMIT_NOFILE of a command started here"}
+	if !n.FilesKnown {
+		c.Status, c.Found = Limited, "how many files a process may have open is not known"
+		return c
+	}
+	c.Found = fmt.Sprintf("%s open files a process, at most %s", count(n.Files), count(n.HardFiles))
+	if n.Files < fewFiles {
+		c.Status = Limited
+		c.Found += "; workers that are spawned, and tensors that come from workers (strategy file_descriptor), take one for each tensor"
+		switch {
+		case n.HardFiles <= n.Files:
+			c.Do = "ask for a greater hard limit, or set torch.multiprocessing.set_sharing_strategy('file_system')"
+		case n.RaisesFiles:
+			c.Do = "rsswarden run --nofile, or before it: ulimit -n " + ulimit(n.HardFiles)
+		default:
+			c.Do = "before rsswarden run: ulimit -n " + ulimit(n.HardFiles)
+		}
+	}
+	return c
+}
+
+func (n *Counts) tasks() Check {
+	c := Check{Name: NameTasks, Status: OK, Source: "pids.max, RLIMIT_NPROC"}
+	var says []string
+	full := func(used, limit uint64) bool { return float64(used) >= crowded*float64(limit) }
+	if n.MaxTasks > 0 {
+		says = append(says, fmt.Sprintf("%d of %d in the cgroup (%s)", n.Tasks, n.MaxTasks, n.TasksFile))
+		if full(n.Tasks, n.MaxTasks) {
+			c.Status, c.Do = Limited, "fewer loader workers, or ask for a greater pids.max: a fork will fail with EAGAIN"
+		}
+	}
+	if n.MaxUser > 0 {
+		says = append(says, fmt.Sprintf("%d of %d of this user (ulimit -u)", n.UserTasks, n.MaxUser))
+		if full(n.UserTasks, n.MaxUser) {
+			c.Status, c.Do = Limited, "end what else you run on this node, or raise ulimit -u: a fork will fail with EAGAIN"
+		}
+	}
+	if !n.UserKnown {
+		c.Status = Limited
+		says = append(says, "what the user may have (ulimit -u) is not known")
+	}
+	if c.Found = strings.Join(says, ", "); c.Found == "" {
+		c.Found = "no limit on threads is to be seen but the node's"
+	}
+	return c
+}
+
+func (n *Counts) shm() Check {
+	c := Check{Name: NameShm, Status: OK, Source: "statfs of /dev/shm"}
+	switch {
+	case n.ShmErr != nil:
+		c.Status, c.Found = Off, fmt.Sprintf("/dev/shm cannot be used: %v", n.ShmErr)
+		c.Do = "have one mounted: workers send tensors through it"
+	case n.ShmSize == 0:
+		c.Found = "/dev/shm has no size of its own: what is in it counts as memory"
+	default:
+		c.Found = fmt.Sprintf("%v of %v used in /dev/shm", n.Shm, n.ShmSize)
+		if n.Shm.Of(n.ShmSize) >= crowded {
+			c.Status = Limited
+			c.Do = "see what is left in /dev/shm: past its size a worker dies by SIGBUS"
+		}
+	}
+	return c
+}
+
+func count(n uint64) string {
+	if n == 1<<64-1 {
+		return "any number of"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func ulimit(n uint64) string {
+	if n == 1<<64-1 {
+		return "unlimited"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// ParseLimits reads the soft and the hard limit of a row of /proc/PID/limits
+// (proc_pid_limits(5)), such as "Max open files".
+func ParseLimits(text, row string) (soft, hard uint64, ok bool) {
+	for line := range strings.Lines(text) {
+		rest, found := strings.CutPrefix(line, row+" ")
+		if !found {
+			continue
+		}
+		f := strings.Fields(rest)
+		if len(f) < 2 {
+			return 0, 0, false
+		}
+		soft, ok = number(f[0])
+		if hard, found = number(f[1]); !ok || !found {
+			return 0, 0, false
+		}
+		return soft, hard, true
+	}
+	return 0, 0, false
+}
+
+func number(s string) (uint64, bool) {
+	if s == "unlimited" {
+		return 1<<64 - 1, true
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,142 @@
+// Package doctor judges what works on this node and in this job: each check is a
+// function over what was read, and says what was found, where, and what to do.
+//
+// It starts nothing and asks nobody: what takes a program, such as how a Python
+// behaves under the loader hook, is found out by the caller and handed in as
+// facts.
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Version is the value of "v" in [Report].
+const Version = 1
+
+// Status says how well something works.
+type Status string
+
+// The statuses.
+const (
+	OK      Status = "ok"
+	Limited Status = "limited" // works in part, or more slowly, or is not known for certain
+	Off     Status = "off"     // does not work, or is switched off
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	// Name is a word of a closed list, see [Names]. There is one check of each
+	// name, but for python, of which there is one for each that was asked.
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`            // what was found, for people
+	Source string `json:"source,omitempty"` // where it was read
+	Do     string `json:"do,omitempty"`     // what to do; empty where nothing is to be done
+
+	// part says why the job would be protected only in part, and gain on what
+	// its protection rests; both are empty where the check decides neither.
+	part, gain string
+}
+
+// Names of checks. Those of kernel features are "kernel-" and a name of
+// [Features].
+const (
+	NameProgram    = "rsswarden"
+	NameSettings   = "settings"
+	NameRun        = "run"
+	NameLimit      = "limit"
+	NameTree       = "tree"
+	NameCgroup     = "cgroup"
+	NameSlurm      = "slurm"
+	NameAccounting = "accounting"
+	NameSignals    = "signals"
+	NamePtrace     = "ptrace"
+	NamePython     = "python"
+	NameRunDir     = "run-dir"
+	NameHookDir    = "hook-dir"
+	NameRecord     = "record"
+	NameJournal    = "journal"
+	NameKernel     = "kernel"
+	NameMaps       = "maps"
+	NameFDs        = "fds"
+	NameTasks      = "tasks"
+	NameShm        = "shm"
+)
+
+// Names lists the names of checks in the order in which they are printed.
+var Names = []string{
+	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameSignals, NamePtrace,
+	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm,
+}
+
+// Report is what `rsswarden doctor --json` prints.
+type Report struct {
+	V      int     `json:"v"`
+	Checks []Check `json:"checks"`
+	// Protects says that `rsswarden run` would protect this job: the exit status
+	// is 0 then, else 1.
+	Protects bool `json:"protects"`
+	// Why is on what that rests; where it is false, why it would be in part only.
+	Why []string `json:"why"`
+}
+
+// Conclude sums up.
+func Conclude(checks []Check) Report {
+	r := Report{V: Version, Checks: checks}
+	var gains []string
+	for _, c := range checks {
+		if c.part != "" {
+			r.Why = append(r.Why, c.part)
+		}
+		if c.gain != "" {
+			gains = append(gains, c.gain)
+		}
+	}
+	if r.Protects = len(r.Why) == 0; r.Protects {
+		r.Why = gains
+	}
+	return r
+}
+
+// Print writes the report for people: a line for each check, one for all kernel
+// features that are there, and one that sums up.
+func (r Report) Print(w io.Writer) {
+	var there []string
+	for _, c := range r.Checks {
+		if feature, ok := strings.CutPrefix(c.Name, featurePrefix); ok && c.Status == OK {
+			there = append(there, feature)
+		}
+	}
+	for _, c := range r.Checks {
+		if strings.HasPrefix(c.Name, featurePrefix) && c.Status == OK {
+			continue
+		}
+		if c.Name == NameKernel && len(there) > 0 {
+			c.Found += "; has " + strings.Join(there, ", ")
+		}
+		c.print(w)
+	}
+	verdict := "run would protect this job"
+	if !r.Protects {
+		verdict = "run would protect this job only in part"
+	}
+	fmt.Fprintf(w, "\n%s: %s\n", verdict, strings.Join(r.Why, "; "))
+}
+
+func (c Check) print(w io.Writer) {
+	name := c.Name
+	if feature, ok := strings.CutPrefix(name, featurePrefix); ok {
+		name = NameKernel
+		c.Found = feature + ": " + c.Found
+	}
+	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, printable(c.Found))
+	if c.Source != "" {
+		fmt.Fprintf(w, " (%s)", printable(c.Source))
+	}
+	fmt.Fprintln(w)
+	if c.Do != "" {
+		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", printable(c.Do))
+	}
+}

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const featurePrefix = NameKernel + "-"
+
+// Feature is something of the kernel's that rsswarden does without where it is
+// missing.
+type Feature struct {
+	Name  string
+	Since string // the version of Linux that brought it
+	Where string // what was tried
+	// Without is what is slower or not done.
+	Without string
+	// Err is what the kernel said; nil where the feature is there.
+	Err error
+
+	probe func(proc string) error
+}
+
+// Features lists what is looked for.
+var Features = []Feature{
+	{Name: "rss-parts", Since: "4.5", Where: "RssAnon in /proc/self/status", probe: probeParts,
+		Without: "all of a process's RSS counts as anonymous: what a trim can give back is not seen"},
+	{Name: "smaps-rollup", Since: "4.14", Where: "/proc/self/smaps_rollup", probe: probeRollup,
+		Without: "the PSS of most processes cannot be read: where it decides (UsePss), it is only known to lie between 0 and RSS"},
+	{Name: "pidfd", Since: "5.3", Where: "pidfd_open(2)", probe: probePidfd,
+		Without: "SIGCHLD tells of the command's end, and signals go by PID, after a look at its start time"},
+	{Name: "psi", Since: "4.20", Where: "a trigger in /proc/pressure/memory", probe: probePressure,
+		Without: "stalls for memory do not bring the next look forward; nothing else rests on it"},
+	{Name: "inotify", Since: "2.6.13", Where: "inotify_init1(2)", probe: probeInotify,
+		Without: "what loaders report is met at the next look, at most a pause later"},
+	{Name: "fd-count", Since: "6.2", Where: "st_size of /proc/self/fd", probe: probeDescriptors,
+		Without: "open descriptors are counted by listing them, about 1 us each"},
+	{Name: "cachestat", Since: "6.5", Where: "cachestat(2)", probe: probeCachestat,
+		Without: "how much trim+drop took out of the page cache is not measured"},
+	{Name: "pagemap-scan", Since: "6.7", Where: "PAGEMAP_SCAN of /proc/self/pagemap", probe: probeScan,
+		Without: "--trim auto and --trim ptrace read smaps and pagemap instead, which takes longer, and cut long mappings evenly"},
+	{Name: "procmap-query", Since: "6.11", Where: "PROCMAP_QUERY of /proc/self/maps", probe: probeQuery,
+		Without: "--trim auto and --trim ptrace read /proc/PID/maps while a process stands still: its stops are longer"},
+}
+
+// ProbeFeatures asks the kernel for each of [Features]. proc is where procfs is
+// mounted.
+func ProbeFeatures(proc string) []Feature {
+	features := slices.Clone(Features)
+	for i := range features {
+		features[i].Err = features[i].probe(proc)
+	}
+	return features
+}
+
+// Kernel says what the kernel has. release is its version, of uname(2).
+func Kernel(release string, features []Feature) []Check {
+	checks := []Check{{Name: NameKernel, Status: OK, Found: "Linux " + release, Source: "uname, and each was tried"}}
+	for _, f := range features {
+		c := Check{Name: featurePrefix + f.Name, Status: OK, Found: "there", Source: f.Where}
+		if f.Err != nil {
+			c.Status = Limited
+			c.Found = "not there (" + f.Err.Error() + "; Linux " + f.Since + " has it): " + f.Without
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+var errAbsent = errors.New("absent")
+
+func probeParts(proc string) error {
+	b, err := os.ReadFile(filepath.Join(proc, "self", "status"))
+	if err == nil && !bytes.Contains(b, []byte("\nRssAnon:")) {
+		err = errAbsent
+	}
+	return bare(err)
+}
+
+func probeRollup(proc string) error {
+	b, err := os.ReadFile(filepath.Join(proc, "self", "smaps_rollup"))
+	if err == nil && !bytes.Contains(b, []byte("\nPss:")) {
+		err = errAbsent
+	}
+	return bare(err)
+}
+
+func probePidfd(string) error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// probePressure asks as the watcher does: for 50 ms of stalls in 2 s.
+func probePressure(proc string) error {
+	fd, err := unix.Open(filepath.Join(proc, "pressure", "memory"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte("some 50000 2000000\x00"))
+	return err
+}
+
+func probeInotify(string) error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+func probeDescriptors(proc string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(proc, "self", "fd"), &st); err != nil {
+		return err
+	}
+	if st.Size == 0 {
+		return errAbsent
+	}
+	return nil
+}
+
+func probeCachestat(string) error {
+	f, err := os.CreateTemp("", "rsswarden-doctor-")
+	if err != nil {
+		return bare(err)
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	var st unix.Cachestat_t
+	return unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &st, 0)
+}
+
+// probeScan asks for no page of an empty range: struct pm_scan_arg of linux/fs.h.
+func probeScan(proc string) error {
+	arg := [12]uint64{0: 12 * 8}
+	return ioctl(filepath.Join(proc, "self", "pagemap"), 0xc0606610, unsafe.Pointer(&arg))
+}
+
+// probeQuery asks for the mapping at the address of its own argument: struct
+// procmap_query of linux/fs.h.
+func probeQuery(proc string) error {
+	arg := [13]uint64{0: 13 * 8}
+	arg[2] = uint64(uintptr(unsafe.Pointer(&arg)))
+	return ioctl(filepath.Join(proc, "self", "maps"), 0xc0686611, unsafe.Pointer(&arg))
+}
+
+func ioctl(name string, request uintptr, arg unsafe.Pointer) error {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// bare takes the path out of an error: what was tried stands beside it.
+func bare(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

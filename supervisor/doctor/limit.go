@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// LimitFacts are the limits of the job as [limit.Set.Read] gives them.
+type LimitFacts struct {
+	Limits   []event.Limit
+	Warnings []string // of limit.Find: what could not be found out
+	// Assumed says that nobody could tell what slurmstepd does, so that its limit
+	// is an assumption.
+	Assumed bool
+	// Hidden says that levels of the cgroup exist that cannot be seen from here.
+	Hidden bool
+	Err    error
+}
+
+// Least returns the limit on memory that ends this job, or that the user chose,
+// and leaves the least room; nil where none does but the node's own.
+func (f LimitFacts) Least() *event.Limit {
+	var least *event.Limit
+	for i := range f.Limits {
+		switch l := &f.Limits[i]; l.Name {
+		case event.LimitCgroup, event.LimitSlurm, event.LimitUser:
+			if l.Limit > 0 && (least == nil || l.Headroom() < least.Headroom()) {
+				least = l
+			}
+		}
+	}
+	return least
+}
+
+// Room is what may be used before a limit or the node's end, and false where
+// nothing is known.
+func (f LimitFacts) Room() (rss.Bytes, bool) {
+	room, known := rss.Bytes(0), false
+	for i := range f.Limits {
+		switch l := &f.Limits[i]; l.Name {
+		case event.LimitCgroup, event.LimitSlurm, event.LimitUser, event.LimitNode:
+			if l.Limit > 0 && (!known || l.Headroom() < room) {
+				room, known = l.Headroom(), true
+			}
+		}
+	}
+	return room, known
+}
+
+const sayLimit = "say which size the job must keep: rsswarden run --limit SIZE"
+
+// Limit says which limit ends the job here.
+func Limit(f LimitFacts) Check {
+	c := Check{Name: NameLimit, Status: OK}
+	l := f.Least()
+	switch {
+	case f.Err != nil:
+		c.Status, c.Found, c.Do = Off, fmt.Sprintf("no limit can be read: %v", f.Err), sayLimit
+		c.part = "no limit can be read"
+		return c
+	case l == nil:
+		return unlimited(f)
+	}
+	c.Found = fmt.Sprintf("%s: %v, %.0f %% used; %s, on %s", l.Name, l.Limit, 100*l.Ratio(), l.Enforcer, sums[l.Accounting])
+	if l.Name == event.LimitUser {
+		c.Found = fmt.Sprintf("%s: %v, %.0f %% used; rsswarden's own rules, on %s", l.Name, l.Limit, 100*l.Ratio(), sums[l.Accounting])
+	}
+	if more := len(f.Limits) - 1; more > 0 {
+		c.Found += fmt.Sprintf("; rsswarden limits shows %d more", more)
+	}
+	c.Source = l.LimitSource
+	switch {
+	case f.Assumed && l.Name == event.LimitSlurm:
+		c.Status = Limited
+		c.Found += "; an assumption, Slurm's configuration cannot be read"
+		c.Do = "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH; or " + sayLimit
+		c.part = "it is only assumed that slurmstepd kills"
+	case len(f.Warnings) > 0:
+		c.Status = Limited
+		c.Found += "; not certain: " + f.Warnings[0]
+		c.Do = "rsswarden limits shows what was looked at"
+		c.part = "not every limit could be read"
+	default:
+		c.gain = fmt.Sprintf("limit %s of %v, from %s", l.Name, l.Limit, l.Place())
+	}
+	return c
+}
+
+// unlimited is what there is to say where nothing ends this job in particular.
+func unlimited(f LimitFacts) Check {
+	c := Check{Name: NameLimit, Status: Limited, Do: sayLimit, part: "no limit of this job's own is known"}
+	i := slices.IndexFunc(f.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode })
+	switch {
+	case i >= 0:
+		l := &f.Limits[i]
+		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %.0f %% used, by everybody on it", l.Limit, 100*l.Ratio())
+		c.Source = l.LimitSource
+	default:
+		c.Found = "nothing that limits memory can be seen"
+	}
+	if f.Hidden {
+		c.Found += "; the cgroups above cannot be seen, and one of them may have a limit"
+	}
+	if len(f.Warnings) > 0 {
+		c.Found += "; not certain: " + strings.Join(f.Warnings, "; ")
+	}
+	return c
+}
+
+// TreeFacts are how the process tree was read.
+type TreeFacts struct {
+	PID   int // the process it was read from
+	Procs int
+	Gaps  rss.Gaps
+	Err   error
+}
+
+// Tree says whether a watcher can read the processes of a job.
+func Tree(f TreeFacts) Check {
+	c := Check{Name: NameTree, Status: OK, Source: "/proc/PID/stat, /proc/PID/status"}
+	switch {
+	case f.Err != nil:
+		c.Status, c.Found = Off, fmt.Sprintf("the processes of this job cannot be read: %v", f.Err)
+		c.Do = "have /proc mounted where the job runs (in a container, with its own PID namespace)"
+		c.part = "the processes of the job cannot be read"
+	case f.Gaps.Denied > 0:
+		c.Status = Limited
+		c.Found = fmt.Sprintf("process %d and its descendants: %d were read, %d may not be", f.PID, f.Procs, f.Gaps.Denied)
+		c.Do = "be the user of all processes of the job"
+		c.part = "some processes of the job may not be read"
+	default:
+		c.Found = fmt.Sprintf("process %d and its descendants can be read (%d now)", f.PID, f.Procs)
+	}
+	return c
+}

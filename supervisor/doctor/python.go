@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Python is what one Python said when it was started as `run` starts it.
+type Python struct {
+	// Names are what it was found by ("python", "python3"), and Path is the file.
+	Names []string
+	Path  string
+	// Err says why it was not found or not started.
+	Err error
+	// Unreadable says that the file may be executed and not read.
+	Unreadable bool
+	// Late says that it was killed because its time, Patience, was over.
+	Late     bool
+	Patience string
+	// Stderr is the last line that it wrote there.
+	Stderr string
+
+	// Answered says that it got as far as to tell what follows.
+	Answered                    bool
+	Version, Implementation     string
+	Executable                  string // sys.executable
+	Isolated, NoEnviron, NoSite bool   // -I, -E, -S
+	Armed                       bool   // our sitecustomize was loaded
+
+	// Torch is the version of torch; empty where Missing or Broken says why it
+	// could not be imported, or Spared why that was not tried.
+	Torch, Missing, Broken, Spared string
+	// Hello says that the hook said hello from it. Why is the hook's verdict: why
+	// it does not recycle there, empty where it does. Off is why it switched
+	// itself off.
+	Hello    bool
+	Why, Off string
+}
+
+// PythonFacts are the Pythons that were asked.
+type PythonFacts struct {
+	// Asked says that the user named them: else they are those of PATH, one of
+	// which may be none of the job's.
+	Asked   bool
+	Pythons []Python
+	// NoLoader says who switched the hook off, and NoHook why it cannot be laid
+	// down; both empty where it is in place.
+	NoLoader string
+	NoHook   error
+}
+
+const (
+	without = "workers can be trimmed without it: rsswarden run --trim auto; pools that respawn are recycled by --worker-signal"
+	nameOne = "activate the environment of the training first, or name its Python: rsswarden doctor -- PYTHON"
+)
+
+// Pythons says what the loader hook can do in each.
+func Pythons(f PythonFacts) []Check {
+	switch {
+	case f.NoLoader != "":
+		return []Check{{
+			Name: NamePython, Status: Off, Found: "loaders are not talked to", Source: f.NoLoader,
+			Do: "leave the option loader at auto", part: "the loader hook is switched off by " + f.NoLoader,
+		}}
+	case f.NoHook != nil:
+		return []Check{{
+			Name: NamePython, Status: Off, Found: "the loader hook cannot be put in place: " + f.NoHook.Error(),
+			Do: "see run-dir and hook-dir", part: "the loader hook cannot be put in place",
+		}}
+	case len(f.Pythons) == 0:
+		return []Check{{
+			Name: NamePython, Status: Off, Found: "neither python nor python3 is on PATH: nothing is known of a loader hook", Source: "PATH",
+			Do: "name the Python of the training, where there is one: rsswarden doctor -- PYTHON", gain: "no Python is there",
+		}}
+	}
+	checks := make([]Check, len(f.Pythons))
+	served, torches := make([]bool, len(f.Pythons)), false
+	for i := range f.Pythons {
+		checks[i], served[i] = f.Pythons[i].check()
+		torches = torches || f.Pythons[i].hasTorch()
+	}
+	f.judge(checks, served, torches)
+	return checks
+}
+
+// judge says of which Pythons the protection of the job depends. All that were
+// named must be served; of those that PATH has one, with torch where any has it.
+func (f *PythonFacts) judge(checks []Check, served []bool, torches bool) {
+	good := -1
+	for i := range checks {
+		p := &f.Pythons[i]
+		switch {
+		case served[i] && (good < 0 || p.Torch != "") && (!torches || f.Asked || p.hasTorch()):
+			good = i
+		case !served[i] && f.Asked:
+			checks[i].part = checks[i].Found
+		}
+	}
+	switch {
+	case good >= 0 && f.Pythons[good].Torch != "":
+		checks[good].gain = fmt.Sprintf("loader workers of torch %s are trimmed and recycled", f.Pythons[good].Torch)
+	case good >= 0:
+		checks[good].gain = "the loader hook is loaded, in no Python with torch so far"
+	case !f.Asked:
+		i := 0
+		for n := range checks {
+			if f.Pythons[n].hasTorch() {
+				i = n
+			}
+		}
+		checks[i].part = checks[i].Found
+	}
+}
+
+func (p *Python) hasTorch() bool { return p.Torch != "" || p.Broken != "" }
+
+// check says what the hook can do in one, and whether it can do all: served.
+func (p *Python) check() (c Check, served bool) {
+	c = Check{Name: NamePython, Status: Off, Source: "started with the hook, as run does"}
+	head := strings.Join(p.Names, ", ")
+	if p.Path != "" && head != p.Path {
+		head += " = " + p.Path
+	}
+	say := func(format string, args ...any) { c.Found = head + ": " + fmt.Sprintf(format, args...) }
+	switch {
+	case p.Err != nil:
+		say("%v", p.Err)
+		c.Source, c.Do = "", "name a Python that is there: rsswarden doctor -- PYTHON"
+		return c, false
+	case !p.Answered && p.Late:
+		say("did not answer within %s and was killed", p.Patience)
+		c.Do = "see why it hangs; where its files lie on a slow file system, ask again, or with --timeout 2m"
+		return c, false
+	case !p.Answered:
+		say("did not say what it is: it is no Python, or it cannot start%s", aside(p.Stderr))
+		c.Do = nameOne
+		return c, false
+	}
+	head += fmt.Sprintf(", %s %s", language(p.Implementation), p.Version)
+	switch {
+	case !since38(p.Version) || p.Implementation != "cpython":
+		say("the hook does nothing there, it needs CPython 3.8 or newer")
+		c.Do = without
+	case p.Isolated || p.NoEnviron:
+		flag := "-E"
+		if p.Isolated {
+			flag = "-I"
+		}
+		say("is started with %s and ignores PYTHONPATH, by which the hook comes", flag)
+		c.Do = "start the training without " + flag + "; " + without
+	case p.NoSite:
+		say("is started with -S and imports no sitecustomize, by which the hook comes")
+		c.Do = "start the training without -S; " + without
+	case !p.Armed:
+		say("the hook was not loaded: something between rsswarden and this Python takes PYTHONPATH or RSSWARDEN_DIR away")
+		c.Do = "have the wrapper keep both; " + without
+	default:
+		served = p.loaders(&c, say)
+	}
+	if p.Unreadable {
+		c.Found += "; its file may not be read by you, so that its processes are not dumpable: PSS and ptrace are denied"
+		if c.Status == OK {
+			c.Status = Limited
+		}
+	}
+	return c, served
+}
+
+// loaders judges a Python in which the hook is in place.
+func (p *Python) loaders(c *Check, say func(string, ...any)) (served bool) {
+	switch {
+	case p.Spared != "":
+		c.Status = Limited
+		say("the hook is loaded; torch was not imported: %s", p.Spared)
+		c.Do = "ask where there is more room, such as at the start of the job"
+	case p.Torch == "" && p.Late:
+		c.Status = Limited
+		say("the hook is loaded; importing torch took longer than %s, and it was killed", p.Patience)
+		c.Do = "ask again now that its files have been read, or with --timeout 2m"
+	case p.Missing != "":
+		c.Status = Limited
+		say("the hook is loaded; it has no torch (%s)", p.Missing)
+		c.Do = nameOne
+		return true
+	case p.Torch == "":
+		c.Status = Limited
+		say("the hook is loaded; torch cannot be imported%s", aside(p.Broken))
+		c.Do = "have it import torch without rsswarden first: " + p.Path + " -c 'import torch.utils.data'"
+	case !p.Hello:
+		say("torch %s, and the hook did not say hello%s", p.Torch, aside(p.Off))
+		c.Do = without
+	case p.Off != "":
+		say("torch %s; the hook has switched itself off: %s", p.Torch, p.Off)
+		c.Do = without
+	case p.Why != "":
+		c.Status = Limited
+		say("torch %s: loader workers are trimmed, not recycled: %s", p.Torch, p.Why)
+		c.Do = "nothing where trimming is enough; else a version of torch that the README names as tested"
+	default:
+		c.Status = OK
+		say("torch %s: loader workers are trimmed and recycled", p.Torch)
+		return true
+	}
+	return false
+}
+
+func aside(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+func language(implementation string) string {
+	if implementation == "" || implementation == "cpython" {
+		return "Python"
+	}
+	return implementation
+}
+
+func since38(version string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 3 || major == 3 && minor >= 8
+}

@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/slurm"
+)
+
+// SlurmFacts are what is known of the Slurm job.
+type SlurmFacts struct {
+	Job   slurm.Job
+	InJob bool
+	Rules slurm.Enforcement
+	// Kernel says that a cgroup limit of the step or job was found.
+	Kernel bool
+	// Parent is the name of the process that started us, empty where that
+	// cannot be read, and Script the file and Text the text of the batch script
+	// that it runs, where that was found.
+	Parent       string
+	ParentPID    int
+	Script, Text string
+}
+
+// Slurm says what Slurm does about this job.
+func Slurm(f SlurmFacts) []Check {
+	if !f.InJob {
+		return []Check{{Name: NameSlurm, Status: OK, Found: "not in a Slurm job", Source: "no SLURM_JOB_ID in the environment"}}
+	}
+	c := Check{Name: NameSlurm, Status: OK, Found: "job " + f.Job.ID + ", step " + f.Job.StepID, Source: "SLURM_JOB_ID, SLURM_STEP_ID, cgroup"}
+	if f.Job.Nodes > 1 {
+		c.Found += fmt.Sprintf(", %d nodes", f.Job.Nodes)
+	}
+	if f.Job.StepID == "" {
+		c.Status, c.Found = Limited, "job "+f.Job.ID+", in no step of it: slurmstepd does not count what runs here"
+		c.Do = "start the training in a step: srun rsswarden run -- …"
+		return []Check{c}
+	}
+	return []Check{c, accounting(f), signals(f)}
+}
+
+func accounting(f SlurmFacts) Check {
+	e := f.Rules
+	c := Check{Name: NameAccounting, Status: OK, Source: e.Source}
+	if !e.Known {
+		c.Status = Limited
+		c.Found = "not known: neither slurm.conf nor scontrol could be read"
+		if f.Kernel {
+			c.Found += "; the limit of this job's cgroup is the kernel's, and was read"
+		}
+		c.Do = "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH"
+		return c
+	}
+	gather := "JobAcctGatherType not said"
+	if e.Gather != "" {
+		gather = "JobAcctGatherType=jobacct_gather/" + e.Gather
+	}
+	words := []string{gather}
+	for _, w := range []struct {
+		set  bool
+		word string
+	}{{e.OverMemoryKill, "OverMemoryKill"}, {e.UsePss, "UsePss"}, {e.NoShared, "NoShared"}, {e.NoFileCache, "no_file_cache"}} {
+		if w.set {
+			words = append(words, w.word)
+		}
+	}
+	words = append(words, "ConstrainRAMSpace="+yesNo(e.ConstrainRAM))
+	if e.VSizeFactor > 0 {
+		words = append(words, "VSizeFactor="+strconv.Itoa(e.VSizeFactor))
+	}
+	c.Found = strings.Join(words, ", ") + ": " + strings.TrimSuffix(e.String(), " ("+e.Source+")")
+	if len(e.Open) > 0 && e.OverMemoryKill && e.Gather == "" {
+		c.Status = Limited
+		c.Found += "; left open: " + strings.Join(e.Open, ", ")
+		c.Do = "have scontrol be on PATH"
+	}
+	return c
+}
+
+// runs is a line of a script that starts rsswarden run so that Slurm's signals
+// reach it.
+var runs = regexp.MustCompile(`^\s*(exec|srun)\s.*\brsswarden["']?\s+run\b`)
+
+// runLine is the number of the first such line, 0 for none.
+func runLine(script string) int {
+	n := 0
+	for line := range strings.Lines(script) {
+		if n++; runs.MatchString(line) {
+			return n
+		}
+	}
+	return 0
+}
+
+// signals says whether what Slurm sends reaches whoever stands where we stand:
+// slurmstepd signals its own child, which may be a shell that waits for us.
+func signals(f SlurmFacts) Check {
+	c := Check{Name: NameSignals, Status: OK, Source: fmt.Sprintf("/proc/%d/comm", f.ParentPID)}
+	line := runLine(f.Text)
+	switch {
+	case f.Job.StepID != slurm.StepBatch:
+		c.Found, c.Source = "srun passes Slurm's signals to every task of a step", "step "+f.Job.StepID
+	case f.Parent == "":
+		c.Status, c.Found = Limited, "whoever started rsswarden cannot be read: whether Slurm's signals arrive is not known"
+		c.Do = "write `exec rsswarden run -- …` as the last line of the batch script"
+	case strings.HasPrefix(f.Parent, "slurmstepd"):
+		c.Found = "started by slurmstepd: its signals arrive"
+	case line > 0:
+		c.Found = fmt.Sprintf("line %d of the batch script starts rsswarden run by exec or srun: Slurm's signals arrive", line)
+		c.Source = f.Script
+	default:
+		c.Status = Limited
+		c.Found = fmt.Sprintf("started by %s, which stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) do not arrive", f.Parent)
+		c.Do = "write `exec rsswarden run -- …` as the last line of the batch script, or `srun rsswarden run -- …`"
+	}
+	return c
+}
