@@ -24,6 +24,8 @@ type Follower struct {
 
 	begin  hold.Begin
 	exited chan hold.Exit
+	told   chan struct{} // closed once exited has it
+	lives  func() bool   // one of the processes that are known does
 	gone   chan struct{}
 	once   sync.Once
 }
@@ -36,11 +38,12 @@ const endPause = 100 * time.Millisecond
 // told at once.
 func Follow(proc string, id rss.ProcID) *Follower {
 	f := newFollower(id)
+	f.lives = func() bool { return lives(proc, id) }
 	e := expect(proc, id)
 	go func() {
 		for !e.wait(time.Hour) {
 		}
-		f.exited <- hold.Exit{}
+		f.end()
 	}()
 	return f
 }
@@ -49,6 +52,7 @@ func newFollower(id rss.ProcID) *Follower {
 	return &Follower{
 		begin:  hold.Begin{PID: id.PID, Start: id.Start, Attempt: 1},
 		exited: make(chan hold.Exit, 1),
+		told:   make(chan struct{}),
 		gone:   make(chan struct{}),
 	}
 }
@@ -61,6 +65,25 @@ func (f *Follower) Exited() <-chan hold.Exit { return f.exited }
 
 // Signals yields nothing: none of them comes by us.
 func (f *Follower) Signals() <-chan hold.Signal { return nil }
+
+func (f *Follower) end() {
+	f.exited <- hold.Exit{}
+	close(f.told)
+}
+
+// Ended reports whether the process has ended. What is dead when it is asked may
+// take a moment until [Follower.Exited] tells: it waits for that.
+func (f *Follower) Ended() bool {
+	if f.lives() {
+		return false
+	}
+	select {
+	case <-f.told:
+		return true
+	case <-time.After(lookAgain):
+		return false // others of the job live that were not known
+	}
+}
 
 // Gone is closed by [Follower.Leave].
 func (f *Follower) Gone() <-chan struct{} { return f.gone }

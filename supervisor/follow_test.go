@@ -50,10 +50,18 @@ func TestFollow(t *testing.T) {
 		t.Fatal("nobody left")
 	case <-time.After(10 * time.Millisecond):
 	}
+	if f.Ended() {
+		t.Error("it lives")
+	}
 	f.Leave()
 	f.Leave()
 	<-f.Gone()
 	c.Process.Kill() // and is not waited for: a zombie has ended
+	for deadline := time.Now().Add(time.Minute); !f.Ended(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the end was not seen")
+		}
+	}
 	exits(t, f)
 	exits(t, Follow("/proc", id))
 	c.Wait()

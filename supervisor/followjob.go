@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
@@ -73,6 +72,9 @@ func FollowJob(o JobOptions) (*JobFollower, error) {
 	}
 	f.publish(members)
 	f.Follower = newFollower(f.now.Roots[0])
+	f.lives = func() bool {
+		return slices.ContainsFunc(f.population().Roots, func(id rss.ProcID) bool { return lives(o.Proc, id) })
+	}
 	go f.follow(members)
 	return f, nil
 }
@@ -110,7 +112,14 @@ func (f *JobFollower) follow(members []member) {
 			f.publish(members)
 		}
 	}
-	f.exited <- hold.Exit{}
+	f.end()
+}
+
+// population is the job as it was last seen.
+func (f *JobFollower) population() Population {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
 }
 
 // publish makes the population of these processes. Finding the limits of a new

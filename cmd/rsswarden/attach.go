@@ -210,11 +210,14 @@ func interrupts() <-chan os.Signal {
 }
 
 // untilTold ends the watch at the first signal, and passes that on. The second
-// of them ends us at once.
+// of them ends us at once. Where the target has ended, so does the watch, and the
+// signal is of no account: at the end of a job Slurm sends TERM to the step in it
+// that we may be.
 func (t *target) untilTold(stop <-chan os.Signal, told chan<- syscall.Signal) {
-	s := (<-stop).(syscall.Signal)
-	told <- s
-	t.follower.Leave()
+	if s := (<-stop).(syscall.Signal); !t.follower.Ended() {
+		told <- s
+		t.follower.Leave()
+	}
 	dieBy((<-stop).(syscall.Signal))
 }
 

@@ -61,14 +61,16 @@ func (a *attached) wait(t *testing.T) map[event.Name][]map[string]any {
 	return events(t, a.events)
 }
 
-// reading returns the last reading of a limit.
+// reading returns the reading of a limit that has the most used: the last may be
+// of a process that is on its way out.
 func reading(t *testing.T, all map[event.Name][]map[string]any, name event.LimitName, level string) map[string]any {
 	t.Helper()
 	var found map[string]any
 	for _, e := range append(all[event.NameStart], all[event.NameSample]...) {
 		for _, l := range e["limits"].([]any) {
 			l := l.(map[string]any)
-			if at, _ := l["level"].(string); l["limit"] == string(name) && (level == "" || strings.HasSuffix(at, level)) {
+			if at, _ := l["level"].(string); l["limit"] == string(name) && (level == "" || strings.HasSuffix(at, level)) &&
+				(found == nil || l["used_bytes"].(float64) >= found["used_bytes"].(float64)) {
 				found = l
 			}
 		}

@@ -29,7 +29,9 @@ type Level struct {
 	flat  bool
 	fixed *Limits
 
-	usage, stat, max, swap, high counter
+	usage, stat, max, swap, high, kmem counter
+
+	lag lag
 }
 
 // Limits is what a level allows, in bytes; [Unlimited] where it sets none.
@@ -141,7 +143,7 @@ func (l *Level) Peak() (rss.Bytes, error) { return readLimit(l.file(peakFile[l.V
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {
-	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high} {
+	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem} {
 		c.close()
 	}
 }

@@ -49,8 +49,23 @@ type Stat struct {
 }
 
 // Memory reads the charge and its parts. memory.stat makes the kernel flush
-// its counters: on a large node it costs far more than Usage.
+// its counters: on a large node it costs far more than Usage. Where what it says
+// is not of now, that of the levels above and below is read too.
 func (l *Level) Memory() (Memory, error) {
+	m, err := l.read()
+	if err != nil {
+		return m, err
+	}
+	behind := l.behind(m)
+	if behind {
+		m, behind = l.catchUp(m)
+	}
+	l.remember(m, behind)
+	return m, nil
+}
+
+// read is one reading of the usage and of memory.stat.
+func (l *Level) read() (Memory, error) {
 	charged, err := l.Usage()
 	if err != nil {
 		return Memory{}, err
