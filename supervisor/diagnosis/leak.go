@@ -1,0 +1,176 @@
+package diagnosis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	// firm is how long a leak must have held to be more than possible, where
+	// nothing else speaks for it.
+	firm = time.Minute
+	// sure is how long it must have held to be certain, where malloc_trim(3) gave
+	// little back.
+	sure = 10 * time.Minute
+	// littleBack and muchBack are which part of a growth malloc_trim(3) gave back:
+	// less speaks for a leak, more for fragmentation.
+	littleBack, muchBack = 0.1, 0.5
+)
+
+// leak tells of anonymous memory that grows without an end.
+func (s *State) leak(role rss.Role) {
+	var g, private group
+	back, asked := rss.Bytes(0), 0
+	for _, t := range s.tracks {
+		if t.role != role {
+			continue
+		}
+		was, ok := s.grows(t, anon)
+		// What is page-locked has a finding of its own.
+		was.gain = was.gain.Sub(s.lasting(t, pinned) + s.lasting(t, locked))
+		if !ok || was.gain < slight {
+			continue
+		}
+		if given, yes := s.gave[t.id.PID]; yes {
+			if given.freed.Of(was.gain) >= muchBack {
+				continue
+			}
+			asked++
+			back += given.freed
+		}
+		g.add(t, was.gain, was.over)
+		if p, ok := t.parts.ownGrowth(); ok {
+			private.add(t, p, was.over)
+		}
+	}
+	if g.n == 0 || g.sum < s.matters() {
+		s.kept(role)
+		return
+	}
+	confidence := event.Possible
+	switch {
+	case g.over >= sure && asked == g.n && back.Of(g.sum) < littleBack:
+		confidence = event.Certain
+	case g.over >= firm, private.n > 0:
+		confidence = event.Likely
+	}
+	if role == rss.RoleTrainer && !s.loads {
+		confidence = event.Possible
+	}
+	evidence := []string{fmt.Sprintf("RssAnon of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
+		many(g.n, string(role)), g.pace, span(g.over), g.sum, whose(&g))}
+	if private.n > 0 {
+		evidence = append(evidence, fmt.Sprintf("Private_Dirty grew with it, by %v: it is new memory and no copy of what a fork shared (smaps_rollup of %s)",
+			private.sum, whose(&private)))
+	}
+	if asked > 0 {
+		evidence = append(evidence, fmt.Sprintf("gc.collect and malloc_trim gave back %v of it in %s: it is in use", back, many(asked, "process")))
+	} else {
+		evidence = append(evidence, "malloc_trim was not tried: what grows may have been freed and kept by the allocator")
+	}
+	if role == rss.RoleTrainer && !s.loads {
+		evidence = append(evidence, "no DataLoader worker was seen: it may be loading its data")
+	}
+	finding, advice := event.FindingTrainerLeak, trainerAdvice()
+	if role == rss.RoleWorker {
+		finding, advice = event.FindingWorkerLeak, s.workerAdvice()
+	}
+	s.tell(event.Diagnosis{
+		Finding: finding, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: g.sum,
+		Evidence: evidence, Advice: advice,
+	})
+}
+
+// kept tells of batches that a trainer keeps in the shared memory in which
+// workers sent them.
+func (s *State) kept(role rss.Role) {
+	if role != rss.RoleTrainer {
+		return
+	}
+	var g group
+	for _, t := range s.tracks {
+		if t.role != role {
+			continue
+		}
+		if was, ok := s.grows(t, shmem); ok && s.ofBatches(t, was.gain) {
+			g.add(t, was.gain, was.over)
+		}
+	}
+	if g.n == 0 || g.sum < s.matters() {
+		return
+	}
+	s.tell(event.Diagnosis{
+		Finding: event.FindingTrainerLeak, Confidence: event.Likely, Role: role, PID: g.most.id.PID, Bytes: g.sum,
+		Evidence: []string{
+			fmt.Sprintf("RssShmem of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
+				many(g.n, string(role)), g.pace, span(g.over), g.sum, whose(&g)),
+			"with it grew what /dev/shm holds: batches as workers sent them (statvfs of /dev/shm, mappings of the trainer)",
+		},
+		Advice: []string{
+			"a batch that is kept keeps its shared memory: append x.clone() or x.item(), not x, to lists that outlive the step, and del what is not needed",
+		},
+	})
+}
+
+// given is what malloc_trim(3) gave back in one process, the last time.
+type given struct {
+	freed rss.Bytes
+	role  rss.Role
+	had   rss.Bytes // RssAnon at the last look before
+}
+
+func (s *State) giveBack(pid int, freed rss.Bytes) {
+	g := given{freed: freed, role: rss.RoleOther}
+	for _, t := range s.tracks {
+		if t.id.PID == pid {
+			g.role, g.had = t.role, t.series.last.v[anon]
+		}
+	}
+	// Fragmentation that was given back is no less one for a second try that
+	// found nothing more.
+	if old, ok := s.gave[pid]; ok && old.freed > freed && freed < old.freed/2 && old.freed >= s.options.Least {
+		return
+	}
+	if _, ok := s.gave[pid]; ok || len(s.gave) < manyTold {
+		s.gave[pid] = g
+	}
+}
+
+// fragmented tells of memory that was free and came back to the kernel only when
+// malloc_trim(3) was called.
+func (s *State) fragmented() {
+	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer, rss.RoleOther} {
+		var sum, top, had rss.Bytes
+		n, most := 0, 0
+		for pid, g := range s.gave {
+			if g.role != role || g.freed < slight {
+				continue
+			}
+			n++
+			sum, had = sum+g.freed, had+g.had
+			if g.freed > top || g.freed == top && pid < most {
+				top, most = g.freed, pid
+			}
+		}
+		if n == 0 || sum < s.matters() {
+			continue
+		}
+		of := ""
+		if had >= sum {
+			of = fmt.Sprintf(" of %v that they had", had)
+		}
+		s.tell(event.Diagnosis{
+			Finding: event.FindingFragmentation, Confidence: event.Certain, Role: role, PID: most, Bytes: sum,
+			Evidence: []string{fmt.Sprintf("gc.collect and malloc_trim(3) gave back %v%s in %s (RssAnon of status before and after, %v in process %d)",
+				sum, of, many(n, "process"), top, most)},
+			Advice: []string{
+				"MALLOC_ARENA_MAX=2 in the environment of the job, or --malloc-arenas: fewer arenas to keep freed blocks in",
+				"a ladder rule for gc (90%:gc) gives it back while the job runs",
+				"preallocate and reuse buffers, or load as numpy arrays or tensors: many small objects between long-lived ones leave holes",
+			},
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package diagnosis
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Look is what was read at one moment. Only At and Procs are needed. What was not
+// read is left out, never given as 0.
+type Look struct {
+	At time.Duration // on a clock that only goes forward
+	// Procs is the tree with its roles. A process without the role of a trainer,
+	// a worker or an shm manager is not judged: see [Guess].
+	Procs []rss.Proc
+	// Limit is the size of the memory limit that binds and Accounting what it
+	// counts; 0 and empty where none is known.
+	Limit      rss.Bytes
+	Accounting event.Accounting
+
+	// What follows was read since the last look, by whatever plan.
+	Parts   []Parts
+	Files   []Files
+	Shm     []Shm
+	Counts  []Count
+	Loaders []Loader // all that the hook has told, where it has
+}
+
+// Parts is one reading of /proc/PID/smaps_rollup, its At on the clock of Look.At.
+type Parts struct {
+	ID rss.ProcID
+	rss.Parts
+}
+
+// Files is what a process has of the files it maps, as /proc/PID/smaps tells.
+type Files struct {
+	ID rss.ProcID
+	At time.Duration
+	// Files are the largest, or all.
+	Files []File
+	// Sums are all files, added up by how they are mapped, without a Path; nil
+	// where Files are all.
+	Sums []File
+}
+
+// File is all mappings of one file in one way.
+type File struct {
+	Path string // as the kernel writes it: " (deleted)" may follow
+	// Kind is proctree's word: "library", "shm" and "device" are no data, "arrow"
+	// is named so. Where it is empty the path tells.
+	Kind   string
+	Shared bool // MAP_SHARED
+	RSS    rss.Bytes
+}
+
+// Shm is what one /dev/shm has, at one moment; one entry for each mount. Used
+// alone is cheap and may come with each look.
+type Shm struct {
+	ID         rss.ProcID // a trainer that sees it
+	At         time.Duration
+	Used, Size rss.Bytes // statvfs(3)
+
+	// Read says that segments were looked for: what processes of the tree hold
+	// open or map, deleted or not, each counted once.
+	Read     bool
+	Torch    rss.Bytes // of segments named torch_*, in blocks
+	Segments int       // how many those are
+	Visible  int       // … and still have their names: the file_system strategy
+	Trainer  rss.Bytes // of Torch, what a trainer holds
+}
+
+// Count is how many mappings and descriptors a process has, and may have; 0 for
+// what is not known.
+type Count struct {
+	ID              rss.ProcID
+	Maps, FDs       int
+	MaxMaps, MaxFDs int
+}
+
+// Loader is what the hook told of one DataLoader with workers.
+type Loader struct {
+	PID        int    // of the trainer
+	Workers    int    // num_workers
+	Method     string // "fork", "spawn" or "forkserver"; empty where not known
+	Persistent bool   // persistent_workers
+}
+
+// Guess gives roles to processes where no process has one yet, as without the
+// hook: workers are what torch names so since 2.5, else what Python has started of
+// its own name; who started them is the trainer, or the first process of all.
+// Procs is changed.
+func Guess(procs []rss.Proc) {
+	for i := range procs {
+		if r := procs[i].Role; r == rss.RoleTrainer || r == rss.RoleWorker {
+			return
+		}
+	}
+	byPID := make(map[int]*rss.Proc, len(procs))
+	for i := range procs {
+		byPID[procs[i].ID.PID] = &procs[i]
+	}
+	some := false
+	for i := range procs {
+		p, up := &procs[i], byPID[procs[i].Parent]
+		if up == nil || up.Role == rss.RoleWorker || !plain(p) || !plain(up) || !loads(p.Comm, up.Comm) {
+			continue
+		}
+		p.Role, up.Role, some = rss.RoleWorker, rss.RoleTrainer, true
+	}
+	if len(procs) > 0 && !some && plain(&procs[0]) && isPython(procs[0].Comm) {
+		procs[0].Role = rss.RoleTrainer
+	}
+}
+
+func plain(p *rss.Proc) bool {
+	return p.Role == rss.RoleOther || p.Role == "" || p.Role == rss.RoleTrainer
+}

@@ -1,0 +1,168 @@
+package diagnosis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// share is what the mapped files of one process told of all of its role.
+type share struct {
+	pid  int
+	data float64 // which part of the growth of RssFile is files of data
+	// all is what files of data have, most is the largest of them, private and arrow are the
+	// parts of them that are mapped privately, and named as Arrow's.
+	all            rss.Bytes
+	most           File
+	private, arrow float64
+	// named and batches are what of the shared memory is no file, and batches
+	// that workers sent.
+	unnamed, batches rss.Bytes
+}
+
+// takeFiles takes in the mapped files of one process.
+func (s *State) takeFiles(f *Files) {
+	t := s.known[f.ID]
+	if t == nil || t.series.n == 0 {
+		return
+	}
+	h := share{pid: f.ID.PID}
+	sums := f.Sums
+	if sums == nil {
+		sums = f.Files
+	}
+	var data, private, arrows, shm rss.Bytes
+	for _, m := range sums {
+		switch kind := m.kind(); kind {
+		case "library", "device":
+		case "shm":
+			shm += m.RSS
+		default:
+			data += m.RSS
+			if !m.Shared {
+				private += m.RSS
+				if kind == "arrow" {
+					arrows += m.RSS
+				}
+			}
+		}
+	}
+	for _, m := range f.Files {
+		switch m.kind() {
+		case "library", "device":
+		case "shm":
+			if unnamed(m.Path) {
+				h.unnamed += m.RSS
+			} else if batch(m.Path) {
+				h.batches += m.RSS
+			}
+		default:
+			if m.RSS > h.most.RSS {
+				h.most = m
+			}
+		}
+	}
+	// What is not listed is taken to be as what is.
+	if named := h.unnamed + h.batches; named > 0 && named < shm {
+		h.unnamed = shm.Scale(h.unnamed.Of(named))
+		h.batches = shm - h.unnamed
+	}
+	h.all = data
+	if gain := s.filesGain(t); gain > 0 {
+		h.data = min(1, data.Of(gain))
+	}
+	h.private, h.arrow = private.Of(data), arrows.Of(data)
+	t.filesAt, t.filesHad, t.filesRead = f.At, t.series.last.v[file]+t.series.last.v[shmem], true
+	// A young process tells less than an old one did.
+	if old := s.shares[t.role]; old == nil || data >= old.all || old.pid == h.pid {
+		s.shares[t.role] = &h
+	}
+}
+
+// filesGain is what a process has of files beyond what it began its work with. A
+// worker has them all: a fork does not pass on what its trainer had mapped.
+func (s *State) filesGain(t *track) rss.Bytes {
+	switch {
+	case t.role == rss.RoleWorker:
+		return t.series.last.v[file].Sub(t.series.points[0].v[file])
+	case t.based:
+		return t.series.last.v[file].Sub(t.base[file])
+	}
+	return 0
+}
+
+const (
+	// mostly is which part of a growth files of data must be to explain it.
+	mostly = 0.5
+	// warm is how long a worker must be there before its mapped pages are laid
+	// to data where nobody looked at which files they are of.
+	warm = 20 * time.Second
+)
+
+// mapped tells of files that are read through a mapping.
+func (s *State) mapped(role rss.Role) {
+	h := s.shares[role]
+	if h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer {
+		return // libraries, or nobody knows
+	}
+	var g group
+	pss, whole := rss.Bytes(0), rss.Bytes(0)
+	for _, t := range s.tracks {
+		if t.role != role {
+			continue
+		}
+		gain, over := s.filesGain(t), t.series.last.at-t.since
+		if h != nil {
+			gain = gain.Scale(h.data)
+		} else if over < settle+warm {
+			continue
+		} else {
+			gain, over = s.lasting(t, file), over-settle
+		}
+		if gain < slight {
+			continue
+		}
+		g.add(t, gain, over)
+		if t.pss.n > 0 {
+			pss, whole = pss+t.pss.last.pss, whole+t.pss.last.rss
+		}
+	}
+	if g.n == 0 || g.sum < s.matters() {
+		return
+	}
+	d := event.Diagnosis{
+		Finding: event.FindingMapped, Confidence: event.Possible, Role: role, PID: g.most.id.PID, Bytes: g.sum,
+		Evidence: []string{fmt.Sprintf("RssFile of %s grew by %v in %s, %v of it in process %d (status of %s)",
+			many(g.n, string(role)), g.sum, span(g.over), g.top, g.most.id.PID, whose(&g))},
+	}
+	if pss > 0 && g.n > 1 && pss < whole.Scale(0.7) {
+		d.Confidence = event.Likely
+		d.Evidence = append(d.Evidence, fmt.Sprintf("their PSS is %v of %v RSS: the pages are the same ones (smaps_rollup)", pss, whole))
+	}
+	private := false
+	if h != nil {
+		d.Confidence = event.Certain
+		private = h.private >= mostly
+		how := "shared"
+		if private {
+			how = "privately"
+			if h.arrow >= mostly {
+				d.Finding = event.FindingArrow
+			}
+		}
+		largest := ""
+		if h.most.RSS < h.all {
+			largest = fmt.Sprintf("%v of data files, the largest part ", h.all)
+		}
+		d.Evidence = append(d.Evidence, fmt.Sprintf("process %d had %s%v of %s, mapped %s, when it was looked at (smaps)", h.pid, largest, h.most.RSS, h.most.Path, how))
+	} else {
+		d.Evidence = append(d.Evidence, "which files they are of was not read")
+	}
+	if s.trims > 0 {
+		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", many(s.trims, "trim"), s.trimmed))
+	}
+	d.Advice = s.mappedAdvice(role, private)
+	s.tell(d)
+}

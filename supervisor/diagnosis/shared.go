@@ -1,0 +1,204 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// mount is what is known of one /dev/shm.
+type mount struct {
+	of     rss.ProcID
+	size   rss.Bytes
+	base   rss.Bytes // what was in use before there were workers
+	series series
+	last   Shm // as segments were looked for last
+	read   bool
+}
+
+func (s *State) takeShm(v *Shm) {
+	if s.known[v.ID] == nil {
+		return
+	}
+	i := slices.IndexFunc(s.mounts, func(m *mount) bool { return m.of == v.ID })
+	if i < 0 {
+		i = len(s.mounts)
+		s.mounts = append(s.mounts, &mount{of: v.ID})
+	}
+	m := s.mounts[i]
+	if !s.loads || m.series.n == 0 {
+		m.base = v.Used
+	}
+	m.size = v.Size
+	m.series.add(v.At, [measures]rss.Bytes{used: v.Used})
+	if v.Read {
+		m.last, m.read = *v, true
+	}
+}
+
+// grown is what a /dev/shm holds more than before there were workers, leaving out
+// what came and went in that time.
+func (s *State) grown(m *mount, lasting time.Duration) rss.Bytes {
+	if !s.loads || m.series.n == 0 || m.series.last.at-s.loading < lasting {
+		return 0
+	}
+	return m.series.settled(used, lasting).Sub(m.base)
+}
+
+// queue tells of batches that wait in shared memory.
+func (s *State) queue() {
+	if !s.loads {
+		return
+	}
+	for _, m := range s.mounts {
+		d := event.Diagnosis{Finding: event.FindingPrefetch, Confidence: event.Certain, Role: rss.RoleWorker}
+		filled := fmt.Sprintf("%v of %v in use (statvfs of /dev/shm)", m.series.last.v[used], m.size)
+		if m.read {
+			// What the trainer holds is no queue: see kept.
+			d.Bytes = m.last.Torch - min(m.last.Trainer, m.last.Torch)
+			how := "that have no name (the file_descriptor strategy)"
+			if m.last.Visible*2 > m.last.Segments {
+				how = "that have a name (the file_system strategy)"
+			}
+			d.Evidence = []string{
+				fmt.Sprintf("%v wait in %s torch_* of shared memory %s and that no trainer holds (fd and maps of the processes), with %s",
+					d.Bytes, many(m.last.Segments, "segment"), how, filled),
+				"no sum of RSS shows it; a cgroup counts it",
+			}
+		} else {
+			grown, kept := s.grown(m, warm), s.trainersShm()
+			if kept.Of(grown) >= mostly {
+				continue
+			}
+			d.Confidence, d.Bytes = event.Possible, grown.Sub(kept)
+			d.Evidence = []string{
+				fmt.Sprintf("/dev/shm holds %v more than before the first worker, with %s, and RssShmem of the trainers %v more (status)", grown, filled, kept),
+				"whose it is was not read: another job on the node may have filled it",
+			}
+		}
+		if d.Bytes >= s.matters() {
+			d.Advice = s.queueAdvice()
+			s.tell(d)
+			return
+		}
+	}
+}
+
+// trainersShm is by how much RssShmem of all trainers grew.
+func (s *State) trainersShm() (sum rss.Bytes) {
+	for _, t := range s.tracks {
+		if t.role == rss.RoleTrainer {
+			sum += s.lasting(t, shmem)
+		}
+	}
+	return sum
+}
+
+// ofBatches says that what a trainer has more of shared memory is batches: what
+// /dev/shm holds grew with it, or the mappings say so.
+func (s *State) ofBatches(t *track, gain rss.Bytes) bool {
+	if h := s.shares[rss.RoleTrainer]; h != nil && h.pid == t.id.PID && h.unnamed+h.batches > 0 {
+		return h.batches >= h.unnamed
+	}
+	for _, m := range s.mounts {
+		if s.grown(m, settle).Of(gain) >= mostly {
+			return true
+		}
+	}
+	return false
+}
+
+// pin tells of page-locked memory of trainers.
+func (s *State) pin() {
+	var held, lock, shared group
+	for _, t := range s.tracks {
+		if t.role != rss.RoleTrainer {
+			continue
+		}
+		over := t.series.last.at - s.start(t)
+		if v := s.lasting(t, pinned); v >= slight {
+			held.add(t, v, over)
+		}
+		if v := s.lasting(t, locked); v >= slight {
+			lock.add(t, v, over)
+		}
+		if v := s.lasting(t, shmem); v >= slight && over >= warm && !s.ofBatches(t, v) {
+			shared.add(t, v, over)
+		}
+	}
+	for _, c := range []struct {
+		g          *group
+		what       string
+		confidence event.Confidence
+	}{
+		{&held, "VmPin", event.Certain},
+		{&lock, "VmLck", event.Likely},
+		{&shared, "RssShmem", s.unnamedShm()},
+	} {
+		if c.g.n == 0 || c.g.sum < s.matters() {
+			continue
+		}
+		evidence := []string{fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, many(c.g.n, "trainer"), c.g.sum, span(c.g.over), whose(c.g))}
+		switch c.g {
+		case &held:
+			evidence = append(evidence, "VmPin is what drivers hold for their devices: it can neither be reclaimed nor moved")
+		case &lock:
+			evidence = append(evidence, "VmLck is what mlock(2) holds in memory")
+		case &shared:
+			evidence = append(evidence, s.sharedEvidence())
+		}
+		s.tell(event.Diagnosis{
+			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum,
+			Evidence: evidence, Advice: pinAdvice(),
+		})
+		return
+	}
+}
+
+// unnamedShm is how far shared memory of trainers that grew may be laid to
+// pinning: CUDA's is no file of /dev/shm.
+func (s *State) unnamedShm() event.Confidence {
+	if h := s.shares[rss.RoleTrainer]; h != nil && h.unnamed > h.batches || len(s.mounts) > 0 {
+		return event.Likely
+	}
+	return event.Possible
+}
+
+func (s *State) sharedEvidence() string {
+	if h := s.shares[rss.RoleTrainer]; h != nil && h.unnamed > h.batches {
+		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", h.unnamed, h.pid)
+	}
+	if len(s.mounts) > 0 {
+		return "what /dev/shm holds did not grow with it (statvfs): it is shared memory without a file, as CUDA makes for pinned buffers"
+	}
+	return "what /dev/shm holds was not read: batches that the program keeps would show alike"
+}
+
+// managers tells of the processes that the file_system strategy starts.
+func (s *State) managers() {
+	var g group
+	own := rss.Bytes(0)
+	for _, t := range s.tracks {
+		if t.role != rss.RoleShmManager || s.now-t.since < settle {
+			continue
+		}
+		g.add(t, t.rss, time.Second)
+		own += t.series.last.v[anon]
+	}
+	if g.n == 0 || g.sum < s.matters() {
+		return
+	}
+	s.tell(event.Diagnosis{
+		Finding: event.FindingShmManagers, Confidence: event.Certain, Role: rss.RoleShmManager, PID: g.most.id.PID, Bytes: g.sum,
+		Evidence: []string{fmt.Sprintf("%s of torch_shm_manager have an RSS of %v, %v of it anonymous (status of %s): the file_system strategy starts one for each process that shares tensors",
+			many(g.n, "process"), g.sum, own, whose(&g))},
+		Advice: []string{
+			`torch.multiprocessing.set_sharing_strategy("file_descriptor"), the default on Linux, needs no managers; give it descriptors with ulimit -n, or --nofile`,
+			"fewer workers (num_workers) have fewer managers",
+			"most of a manager's pages are shared with the others: where sites count PSS (JobAcctGatherParams=UsePss) or by cgroup they cost little",
+		},
+	})
+}

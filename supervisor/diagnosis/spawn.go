@@ -1,0 +1,133 @@
+package diagnosis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// countTrack is how many mappings and descriptors a process has.
+type countTrack struct {
+	maps, fds tally
+}
+
+// tally is how one number grew.
+type tally struct {
+	first, last, max int
+	at               time.Duration
+	n                int
+	fastest          float64 // a second, over all that came at that rate or more
+}
+
+func (c *countTrack) add(at time.Duration, v *Count) {
+	c.maps.add(at, v.Maps, v.MaxMaps)
+	c.fds.add(at, v.FDs, v.MaxFDs)
+}
+
+func (t *tally) add(at time.Duration, v, most int) {
+	if most > 0 {
+		t.max = most
+	}
+	if v <= 0 || t.n > 0 && at <= t.at {
+		return
+	}
+	if t.n == 0 {
+		t.first = v
+	} else {
+		t.first = min(t.first, v)
+		t.fastest = max(t.fastest, float64(v-t.last)/(at-t.at).Seconds())
+	}
+	t.last, t.at = v, at
+	t.n++
+}
+
+const (
+	// manyMaps and manyFDs are from how many on tensors that were sent one by one
+	// are seen in a process: programs with GPUs have some thousand mappings.
+	manyMaps, manyFDs = 8192, 512
+	// part is the least part of what a process may have.
+	part = 0.05
+	// rush is how many a second come where a data set is sent: pickling makes ten
+	// thousand. Batches that a program keeps come more slowly.
+	rush = 200
+)
+
+// rose says that a number rose fast and far.
+func (t *tally) rose(least int) bool {
+	return t.n > 1 && t.fastest >= rush && t.last-t.first >= max(least, int(part*float64(t.max)))
+}
+
+// spawned tells of data sets of many tensors that are sent to workers that are not
+// forked.
+func (s *State) spawned() {
+	var top *track
+	for _, t := range s.tracks {
+		if (t.counts.maps.rose(manyMaps) || t.counts.fds.rose(manyFDs)) && (top == nil || above(t, top)) {
+			top = t
+		}
+	}
+	pid, said := 0, event.Sharing{}
+	for p, v := range s.sent {
+		if (v.Near() || v.Tensors >= manyMaps) && (pid == 0 || v.Tensors > said.Tensors) {
+			pid, said = p, v
+		}
+	}
+	if top == nil && pid == 0 {
+		return
+	}
+	d := event.Diagnosis{Finding: event.FindingSpawn, Confidence: event.Likely, Role: rss.RoleTrainer, PID: pid}
+	if top != nil {
+		d.Role, d.PID = top.role, top.id.PID
+		m, f := &top.counts.maps, &top.counts.fds
+		if m.rose(manyMaps) {
+			d.Bytes = rss.Bytes(m.last-m.first) * 4 * rss.KiB
+			d.Evidence = append(d.Evidence, fmt.Sprintf("mappings of process %d went from %d to %d%s, by up to %.0f a second (lines of maps)",
+				d.PID, m.first, m.last, of(m.max, "vm.max_map_count"), m.fastest))
+		}
+		if f.rose(manyFDs) {
+			d.Bytes = max(d.Bytes, rss.Bytes(f.last-f.first)*4*rss.KiB)
+			d.Evidence = append(d.Evidence, fmt.Sprintf("descriptors of process %d went from %d to %d%s, by up to %.0f a second (entries of fd)",
+				d.PID, f.first, f.last, of(f.max, "RLIMIT_NOFILE"), f.fastest))
+		}
+	}
+	method := s.method()
+	if pid != 0 {
+		d.Confidence, d.Bytes = event.Certain, max(d.Bytes, said.Bytes)
+		method = said.Method
+		d.Evidence = append(d.Evidence, fmt.Sprintf("the DataLoader of process %d sends %s to %s by %s, with the %s strategy (told by the loader hook): %d mappings of %d and %d descriptors of %d",
+			pid, many(said.Tensors, "tensor"), many(said.Workers, "worker"), said.Method, said.Strategy, said.Maps, said.MaxMaps, said.FDs, said.MaxFDs))
+	} else if method == "fork" {
+		return // workers that are forked are sent nothing
+	}
+	d.Advice = spawnAdvice(method)
+	s.tell(d)
+}
+
+// above says that a process has more than another; the trainer, who sends,
+// goes before workers, who receive the same.
+func above(a, b *track) bool {
+	if (a.role == rss.RoleTrainer) != (b.role == rss.RoleTrainer) {
+		return a.role == rss.RoleTrainer
+	}
+	return a.counts.maps.last+a.counts.fds.last > b.counts.maps.last+b.counts.fds.last
+}
+
+// method is how workers are started, where all loaders agree.
+func (s *State) method() (method string) {
+	for i, l := range s.loaders {
+		if i > 0 && l.Method != method {
+			return ""
+		}
+		method = l.Method
+	}
+	return method
+}
+
+func of(most int, what string) string {
+	if most == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of %d that %s allows", most, what)
+}

@@ -1,0 +1,288 @@
+package diagnosis
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Options are the sizes from which on a growth matters. The zero value is what a
+// run should have.
+type Options struct {
+	// Least and Share are what a growth must come to: so many bytes, and such a
+	// part of the limit, or of the tree's RSS where none is known. 0 is 64 MiB and
+	// 0.05: less does not decide whether a job lives, and is what libraries and
+	// batches come to.
+	Least rss.Bytes
+	Share float64
+}
+
+const (
+	// settle is how long after its start a worker warms up: what it imports, its
+	// first batches. A trainer does so after its first workers came.
+	settle = 5 * time.Second
+	// every is how often findings are made anew, rarely where nothing can have
+	// changed by much: the 256th part of the time watched.
+	every, rarely = time.Second, 10 * time.Second
+	partOfTime    = 256
+)
+
+// State follows one job on one node. It belongs to one goroutine.
+type State struct {
+	options Options
+	now     time.Duration
+	begun   bool
+	began   time.Duration
+	tick    uint64
+	judged  time.Duration
+
+	limit      rss.Bytes
+	accounting event.Accounting
+	tree       rss.Bytes // the most RSS that the tree had
+
+	known  map[rss.ProcID]*track
+	tracks []*track // by PID
+
+	// loading is when the first workers were there, where loads says they were.
+	loads   bool
+	loading time.Duration
+	loaders []Loader
+
+	mounts  []*mount
+	shares  map[rss.Role]*share
+	gave    map[int]given
+	sent    map[int]event.Sharing
+	trims   int
+	trimmed rss.Bytes
+
+	current []event.Diagnosis
+	past    map[key]event.Diagnosis
+}
+
+// key is what there is one finding of.
+type key struct {
+	finding event.Finding
+	role    rss.Role
+}
+
+// New returns a state that has seen nothing.
+func New(o Options) *State {
+	if o.Least == 0 {
+		o.Least = 64 * rss.MiB
+	}
+	if o.Share == 0 {
+		o.Share = 0.05
+	}
+	return &State{
+		options: o,
+		known:   map[rss.ProcID]*track{},
+		shares:  map[rss.Role]*share{},
+		gave:    map[int]given{},
+		sent:    map[int]event.Sharing{},
+		past:    map[key]event.Diagnosis{},
+	}
+}
+
+// Add takes in one look. It keeps nothing of it.
+func (s *State) Add(l *Look) {
+	if s.begun && l.At < s.now {
+		return
+	}
+	s.leave(l)
+	s.now = l.At
+	if !s.begun {
+		s.begun, s.began = true, s.now
+	}
+	if l.Limit > 0 {
+		s.limit, s.accounting = l.Limit, l.Accounting
+	}
+	if len(l.Loaders) > 0 {
+		s.loaders = append(s.loaders[:0], l.Loaders...)
+		s.startLoading()
+	}
+	var sum rss.Bytes
+	for i := range l.Procs {
+		p := &l.Procs[i]
+		sum += p.RSS
+		s.follow(p)
+	}
+	s.tree = max(s.tree, sum)
+	for i := range l.Parts {
+		if t := s.known[l.Parts[i].ID]; t != nil {
+			t.parts.add(&l.Parts[i])
+		}
+	}
+	for i := range l.Files {
+		s.takeFiles(&l.Files[i])
+	}
+	for i := range l.Shm {
+		s.takeShm(&l.Shm[i])
+	}
+	for i := range l.Counts {
+		if t := s.known[l.Counts[i].ID]; t != nil {
+			t.counts.add(s.now, &l.Counts[i])
+		}
+	}
+	if s.now-s.judged >= s.pause() {
+		s.judge()
+	}
+}
+
+// pause is how long findings stand.
+func (s *State) pause() time.Duration {
+	return min(rarely, max(every, (s.now-s.began)/partOfTime))
+}
+
+// leave drops who has ended. What was found of them stays.
+func (s *State) leave(l *Look) {
+	s.tick++
+	for i := range l.Procs {
+		if t := s.known[l.Procs[i].ID]; t != nil && l.Procs[i].RSS > 0 { // a zombie has ended
+			t.seen = s.tick
+		}
+	}
+	gone := map[rss.Role]bool{}
+	for _, t := range s.tracks {
+		if t.seen != s.tick {
+			gone[t.role] = true
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	s.judge()
+	for _, d := range s.current {
+		if gone[d.Role] {
+			s.keep(d)
+		}
+	}
+	s.tracks = slices.DeleteFunc(s.tracks, func(t *track) bool {
+		if t.seen != s.tick {
+			delete(s.known, t.id)
+		}
+		return t.seen != s.tick
+	})
+	s.mounts = slices.DeleteFunc(s.mounts, func(m *mount) bool { return s.known[m.of] == nil })
+}
+
+// keep keeps a finding for good, the one that cost most.
+func (s *State) keep(d event.Diagnosis) {
+	k := key{d.Finding, d.Role}
+	if old, ok := s.past[k]; !ok || d.Rank() > old.Rank() {
+		s.past[k] = d
+	}
+}
+
+// follow takes in one process.
+func (s *State) follow(p *rss.Proc) {
+	t := s.known[p.ID]
+	judged := p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker || p.Role == rss.RoleShmManager
+	if t == nil {
+		if !judged || p.RSS == 0 {
+			return
+		}
+		t = &track{id: p.ID, role: p.Role, since: s.now, seen: s.tick}
+		s.known[p.ID] = t
+		at, _ := slices.BinarySearchFunc(s.tracks, t, func(a, b *track) int { return cmp.Compare(a.id.PID, b.id.PID) })
+		s.tracks = slices.Insert(s.tracks, at, t)
+	}
+	if judged {
+		t.role = p.Role
+	}
+	if p.RSS == 0 {
+		return
+	}
+	t.parent = p.Parent
+	t.rss = p.RSS
+	v := [measures]rss.Bytes{anon: p.Anon, file: p.File, shmem: p.Shmem, pinned: p.Pinned, locked: p.Locked}
+	t.series.add(s.now, v)
+	if !t.based && s.now >= s.start(t) {
+		t.base, t.based = v, true
+	}
+	if t.role == rss.RoleWorker {
+		s.startLoading()
+		if p.PSS != nil && p.PSS.PSS > 0 {
+			t.pss.add(p, s.count(rss.RoleWorker))
+		}
+	}
+}
+
+// startLoading notes that there are workers.
+func (s *State) startLoading() {
+	if s.loads {
+		return
+	}
+	s.loads, s.loading = true, s.now
+	for _, t := range s.tracks {
+		t.based = t.based && t.role != rss.RoleTrainer
+	}
+}
+
+// Tell takes in what the loader hook, or a trim without it, has reported. What is
+// of no use here is ignored.
+func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
+	s.now = max(s.now, at)
+	who := e.PID
+	if e.Worker != 0 {
+		who = e.Worker
+	}
+	switch e.What {
+	case event.LoaderIter:
+		s.startLoading()
+	case event.LoaderTrimmed:
+		s.trims += max(e.Count, 1)
+		s.trimmed += e.Freed
+	case event.LoaderCollected:
+		s.giveBack(who, e.Freed)
+		s.judged = s.now - rarely // with the next look
+	case event.LoaderPickling:
+		if e.Sharing != nil && len(s.sent) < manyTold {
+			s.sent[e.PID] = *e.Sharing
+			s.judged = s.now - rarely
+		}
+	}
+}
+
+// manyTold bounds what is kept of what processes tell, some of which have ended.
+const manyTold = 1024
+
+// judge makes the findings anew.
+func (s *State) judge() {
+	s.judged = s.now
+	s.current = s.current[:0]
+	if !s.begun {
+		return
+	}
+	s.mapped(rss.RoleWorker)
+	s.mapped(rss.RoleTrainer)
+	s.copied()
+	s.fragmented()
+	s.leak(rss.RoleWorker)
+	s.leak(rss.RoleTrainer)
+	s.queue()
+	s.pin()
+	s.managers()
+	s.spawned()
+}
+
+// tell adds a finding. What was measured has cost what it cost, and stays: a
+// process that ends has less with each look. A leak is one as long as it goes on.
+func (s *State) tell(d event.Diagnosis) {
+	s.current = append(s.current, d)
+	endless := d.Finding == event.FindingWorkerLeak || d.Finding == event.FindingTrainerLeak
+	if !endless && d.Confidence != event.Possible {
+		s.keep(d)
+	}
+}
+
+func (s *State) count(r rss.Role) (n int) {
+	for _, t := range s.tracks {
+		if t.role == r {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,273 @@
+package diagnosis
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// TestInnocent: nothing is told of these at any moment.
+func TestInnocent(t *testing.T) {
+	trainer := func(f mib) []actor { return with(job(), func(a []actor) { a[0].anon = f }) }
+	worker := func(f mib) []actor { return with(job(), func(a []actor) { a[1].anon, a[2].anon = f, f }) }
+	for _, c := range []struct {
+		name string
+		scene
+	}{
+		{"nothing happens", scene{actors: job(), end: time.Hour}},
+		{"start-up before the workers", scene{actors: trainer(ramp(300, 0, 10, 400)), end: 10 * time.Minute}},
+		{"start-up that goes on for 15 s with workers", scene{actors: trainer(ramp(300, 5, 28, 100)), end: 10 * time.Minute}},
+		{"data read for 8 minutes, no workers yet", scene{end: time.Hour,
+			actors: []actor{{role: rss.RoleTrainer, pid: 10, anon: ramp(300, 0, 480, 100)}}}},
+		{"a step", scene{end: time.Hour, actors: trainer(func(s float64) float64 { return 300 + 2000*math.Floor(min(1, s/600)) })}},
+		{"saw-tooth of 10 s", scene{end: 20 * time.Minute, actors: trainer(func(s float64) float64 { return 300 + 40*math.Mod(s, 10) })}},
+		{"validation for 5 minutes each hour", scene{end: 6 * time.Hour, step: 2 * time.Second,
+			actors: trainer(func(s float64) float64 {
+				if at := math.Mod(s, 3600) - 3000; at > 0 && at < 300 {
+					return 300 + 20*at
+				}
+				return 300
+			})}},
+		{"a cache that is full in 20 s", scene{actors: worker(ramp(300, 10, 30, 20)), end: 10 * time.Minute}},
+		{"a growth that is small", scene{actors: worker(line(300, 10, 0.001)), end: 8 * time.Hour, step: 5 * time.Second}},
+		{"a growth that the limit has room for", scene{actors: worker(line(300, 10, 1)), end: 5 * time.Minute, limit: 64 * rss.GiB}},
+		{"libraries of a spawned worker", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
+			a[1].file, a[2].file = ramp(10, 10, 14, 60), ramp(10, 10, 14, 60)
+			a[1].anon, a[2].anon = ramp(10, 10, 14, 40), ramp(10, 10, 14, 40)
+		})}},
+		{"page-locked from the start", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) { a[0].pin = ramp(0, 0, 12, 40) })}},
+		{"a batch in shared memory", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
+			a[0].shmem = func(s float64) float64 { return 100 * math.Mod(s, 2) }
+		})}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if ever, last, _ := c.play(t); len(ever) > 0 {
+				t.Errorf("told %v, at the end %+v", ever, last)
+			}
+		})
+	}
+}
+
+// TestTeeth: no saw-tooth, of whatever length and beginning, is a leak, as long as
+// each rise is shorter than what counts as one.
+func TestTeeth(t *testing.T) {
+	for _, period := range []float64{2, 5, 7, 9, 11, 13, 17, 25, 31} {
+		for _, phase := range []float64{0, 0.2, 0.5, 0.7} {
+			for _, rise := range []float64{0.3, 0.6, 0.95} {
+				if period*rise > 16 {
+					continue
+				}
+				c := scene{end: 5 * time.Minute, step: 250 * time.Millisecond, actors: with(job(), func(a []actor) {
+					a[0].anon = func(s float64) float64 {
+						if at := math.Mod(s/period+phase, 1); at < rise {
+							return 300 + 360*at/rise
+						}
+						return 300
+					}
+				})}
+				if ever, _, _ := c.play(t); len(ever) > 0 {
+					t.Errorf("period %v s, phase %v, rising for %v of it: %v", period, phase, rise, ever)
+				}
+			}
+		}
+	}
+}
+
+// TestGuilty: what is told at the end is exactly this, and not later than that.
+func TestGuilty(t *testing.T) {
+	worker := func(f mib) []actor { return with(job(), func(a []actor) { a[1].anon, a[2].anon = f, f }) }
+	shm := func(v mib, read bool) func(l *Look, s *State) {
+		return func(l *Look, s *State) {
+			b := rss.Bytes(v(l.At.Seconds()) * float64(rss.MiB))
+			m := Shm{ID: rss.ProcID{PID: 10, Start: 10}, At: l.At, Used: b + rss.GiB, Size: 8 * rss.GiB}
+			if read {
+				m.Read, m.Torch, m.Segments = true, b, 16
+			}
+			l.Shm = append(l.Shm, m)
+		}
+	}
+	collected := func(pid int, freed rss.Bytes) []event.LoaderSaid {
+		return []event.LoaderSaid{{What: event.LoaderCollected, PID: pid, Freed: freed}}
+	}
+	for _, c := range []struct {
+		name string
+		scene
+		want       event.Finding
+		confidence event.Confidence
+		role       rss.Role
+		by         time.Duration
+	}{
+		{"leak in worker, 40 s", scene{actors: worker(line(300, 10, 5)), end: 40 * time.Second},
+			event.FindingWorkerLeak, event.Possible, rss.RoleWorker, 40 * time.Second},
+		{"leak in worker, hours", scene{actors: worker(line(300, 10, 0.4)), end: 8 * time.Hour, step: 5 * time.Second},
+			event.FindingWorkerLeak, event.Likely, rss.RoleWorker, 4 * time.Minute},
+		{"leak in worker that began after 3 hours", scene{actors: worker(line(300, 3*3600, 0.4)), end: 5 * time.Hour, step: 5 * time.Second},
+			event.FindingWorkerLeak, event.Likely, rss.RoleWorker, 4*time.Hour + 5*time.Minute},
+		{"leak in trainer with garbage collected each minute", scene{end: time.Hour, actors: with(job(), func(a []actor) {
+			a[0].anon = func(s float64) float64 { return 300 + s*0.5 + 2*math.Mod(s, 60) }
+		})}, event.FindingTrainerLeak, event.Likely, rss.RoleTrainer, 30 * time.Minute},
+		{"leak in trainer without workers", scene{end: time.Hour, actors: []actor{{role: rss.RoleTrainer, pid: 10, anon: line(300, 0, 1)}}},
+			event.FindingTrainerLeak, event.Possible, rss.RoleTrainer, 11 * time.Minute},
+		{"leak that malloc_trim gives nothing of", scene{actors: worker(line(300, 10, 1)), end: time.Hour,
+			tell: append(collected(11, rss.MiB), collected(12, rss.MiB)...)},
+			event.FindingWorkerLeak, event.Certain, rss.RoleWorker, 2 * time.Minute},
+		{"fragmentation", scene{actors: worker(line(300, 10, 1)), end: 10 * time.Minute,
+			tell: append(collected(11, 400*rss.MiB), collected(12, 450*rss.MiB)...)},
+			event.FindingFragmentation, event.Certain, rss.RoleWorker, 0},
+		{"mapped file, of which nobody read the name", scene{end: time.Hour, limit: 16 * rss.GiB, actors: with(job(), func(a []actor) {
+			a[1].file = func(s float64) float64 { return 40 + 1400*(1-math.Exp(-(s-10)/300)) }
+			a[2].file = a[1].file
+		})}, event.FindingMapped, event.Possible, rss.RoleWorker, 10 * time.Minute},
+		{"mapped file, with PSS", scene{end: time.Hour, limit: 16 * rss.GiB, actors: with(job(), func(a []actor) {
+			a[1].file = func(s float64) float64 { return 40 + 1400*(1-math.Exp(-(s-10)/300)) }
+			a[2].file = a[1].file
+			a[1].pss = func(s float64) float64 { return 150 + a[1].file(s)/3 }
+			a[2].pss = a[1].pss
+		})}, event.FindingMapped, event.Likely, rss.RoleWorker, 10 * time.Minute},
+		{"copy-on-write by PSS alone", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
+			a[1].pss, a[2].pss = ramp(120, 10, 70, 3), ramp(120, 10, 70, 3)
+		})}, event.FindingCopyOnWrite, event.Possible, rss.RoleWorker, time.Minute},
+		{"pinned, VmPin", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
+			a[0].pin, a[0].anon = line(0, 20, 1), line(300, 20, 1)
+		})}, event.FindingPinned, event.Certain, rss.RoleTrainer, 3 * time.Minute},
+		{"pinned, shared memory that /dev/shm has not", scene{end: 10 * time.Minute, more: shm(still(5), false),
+			actors: with(job(), func(a []actor) { a[0].shmem = line(0, 20, 1) })},
+			event.FindingPinned, event.Likely, rss.RoleTrainer, 3 * time.Minute},
+		{"shared memory, and /dev/shm was not read", scene{end: 10 * time.Minute,
+			actors: with(job(), func(a []actor) { a[0].shmem = line(0, 20, 1) })},
+			event.FindingPinned, event.Possible, rss.RoleTrainer, 3 * time.Minute},
+		{"batches kept", scene{end: 10 * time.Minute, more: shm(line(0, 20, 1), false),
+			actors: with(job(), func(a []actor) { a[0].shmem = line(0, 20, 1) })},
+			event.FindingTrainerLeak, event.Likely, rss.RoleTrainer, 3 * time.Minute},
+		{"prefetch queue, by statvfs alone", scene{end: 5 * time.Minute, actors: job(), more: shm(ramp(0, 10, 12, 200), false)},
+			event.FindingPrefetch, event.Possible, rss.RoleWorker, time.Minute},
+		{"prefetch queue", scene{end: 5 * time.Minute, actors: job(), more: shm(ramp(0, 10, 12, 200), true)},
+			event.FindingPrefetch, event.Certain, rss.RoleWorker, 30 * time.Second},
+		{"shm managers", scene{end: 5 * time.Minute, actors: append(job(), actor{role: rss.RoleShmManager, pid: 20, born: 10, anon: still(57), file: still(93)})},
+			event.FindingShmManagers, event.Certain, rss.RoleShmManager, 20 * time.Second},
+		{"told of pickling", scene{actors: job(), end: 10 * time.Second, tell: []event.LoaderSaid{{What: event.LoaderPickling, PID: 10,
+			Sharing: &event.Sharing{Method: "spawn", Strategy: "file_system", Workers: 1, Tensors: 80_000, Maps: 81_500, MaxMaps: 65_530}}}},
+			event.FindingSpawn, event.Certain, rss.RoleTrainer, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ever, last, _ := c.play(t)
+			if len(last) != 1 || last[0].Finding != c.want || last[0].Confidence != c.confidence || last[0].Role != c.role {
+				t.Fatalf("got %+v, want %s, %s, in the %s; ever %v", last, c.want, c.confidence, c.role, ever)
+			}
+			if at, ok := ever[c.want]; c.by > 0 && (!ok || at > c.by) {
+				t.Errorf("told at %v, want %v at most", at, c.by)
+			}
+			if len(last[0].Evidence) == 0 || len(last[0].Advice) == 0 || last[0].Event != "" {
+				t.Errorf("got %+v", last[0])
+			}
+		})
+	}
+}
+
+// TestLeakIsWithdrawn: a cache that was full only after minutes looked like a leak
+// until then.
+func TestLeakIsWithdrawn(t *testing.T) {
+	c := scene{end: 20 * time.Minute, actors: with(job(), func(a []actor) { a[1].anon = ramp(300, 10, 130, 2) })}
+	ever, last, _ := c.play(t)
+	if _, ok := ever[event.FindingWorkerLeak]; !ok || len(last) != 0 {
+		t.Errorf("ever %v, at the end %+v", ever, last)
+	}
+}
+
+// TestEndingTrainer: it frees its memory, and is looked at meanwhile.
+func TestEndingTrainer(t *testing.T) {
+	c := scene{end: 70 * time.Second, actors: with(job(), func(a []actor) {
+		a[0].dies = 63
+		a[0].anon = func(s float64) float64 {
+			if s > 60 {
+				return 100
+			}
+			return line(300, 10, 4)(s)
+		}
+	})}
+	if _, last, _ := c.play(t); len(last) != 1 || last[0].Finding != event.FindingTrainerLeak || last[0].Bytes < 170*rss.MiB {
+		t.Errorf("got %+v", last)
+	}
+}
+
+// TestEndedWorkers: what workers of an earlier epoch had is not lost, nor counted
+// for each epoch.
+func TestEndedWorkers(t *testing.T) {
+	var actors []actor
+	for epoch := range 5 {
+		born := float64(10 + 60*epoch)
+		actors = append(actors, actor{role: rss.RoleWorker, pid: 11 + epoch, born: born, dies: born + 55, anon: line(200, born, 4)})
+	}
+	c := scene{end: 6 * time.Minute, actors: append([]actor{{role: rss.RoleTrainer, pid: 10, anon: still(300)}}, actors...)}
+	_, last, s := c.play(t)
+	if len(last) != 1 || last[0].Finding != event.FindingWorkerLeak || last[0].Bytes > 230*rss.MiB {
+		t.Errorf("got %+v", last)
+	}
+	if len(s.tracks) != 1 || len(s.known) != 1 {
+		t.Errorf("%d processes are remembered, want the trainer", len(s.tracks))
+	}
+}
+
+func TestFindingsAreOrdered(t *testing.T) {
+	actors := append(job(), actor{role: rss.RoleShmManager, pid: 20, born: 10, anon: still(900)})
+	actors[0].anon = line(300, 10, 1)
+	c := scene{end: 5 * time.Minute, actors: actors, tell: []event.LoaderSaid{{What: event.LoaderCollected, PID: 12, Freed: 150 * rss.MiB}}}
+	_, last, _ := c.play(t)
+	var got []event.Finding
+	for _, d := range last {
+		got = append(got, d.Finding)
+	}
+	want := []event.Finding{event.FindingShmManagers, event.FindingTrainerLeak, event.FindingFragmentation}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestClockGoesBack: such a look is passed over.
+func TestClockGoesBack(t *testing.T) {
+	c := scene{actors: job()}
+	s := New(Options{})
+	for _, at := range []time.Duration{0, time.Minute, time.Second, time.Minute, time.Minute} {
+		s.Add(c.look(at))
+	}
+	if s.now != time.Minute || len(s.tracks) != 3 {
+		t.Errorf("now %v, %d processes", s.now, len(s.tracks))
+	}
+	s.Add(&Look{At: 2 * time.Minute})
+	if len(s.tracks)+len(s.known)+len(s.Findings())+len(s.Wants()) != 0 {
+		t.Errorf("something is left: %+v", s)
+	}
+}
+
+// TestGuess: roles as without the hook.
+func TestGuess(t *testing.T) {
+	proc := func(pid, parent int, comm string, role rss.Role) rss.Proc {
+		return rss.Proc{ID: rss.ProcID{PID: pid}, Parent: parent, Comm: comm, Role: role}
+	}
+	const other, trainer, worker, manager = rss.RoleOther, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager
+	for _, c := range []struct {
+		name  string
+		procs []rss.Proc
+		want  []rss.Role
+	}{
+		{"nothing", nil, nil},
+		{"torch 1.13", []rss.Proc{proc(1, 0, "bash", other), proc(2, 1, "python3", other), proc(3, 2, "python3", other), proc(4, 3, "torch_shm_manag", manager)},
+			[]rss.Role{other, trainer, worker, manager}},
+		{"torch 2.6", []rss.Proc{proc(2, 1, "train", other), proc(3, 2, "pt_data_worker", other), proc(4, 2, "nvidia-smi", other)},
+			[]rss.Role{trainer, worker, other}},
+		{"no workers", []rss.Proc{proc(2, 1, "python3.11", other)}, []rss.Role{trainer}},
+		{"no Python", []rss.Proc{proc(2, 1, "julia", other), proc(3, 2, "julia", other)}, []rss.Role{other, other}},
+		{"told already", []rss.Proc{proc(2, 1, "python3", trainer), proc(3, 2, "python3", other)}, []rss.Role{trainer, other}},
+	} {
+		Guess(c.procs)
+		for i := range c.procs {
+			if c.procs[i].Role != c.want[i] {
+				t.Errorf("%s: process %d is %q, want %q", c.name, c.procs[i].ID.PID, c.procs[i].Role, c.want[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package diagnosis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Reading is what may be wanted.
+type Reading string
+
+// The readings, from cheap to dear.
+const (
+	WantShm   Reading = "shm"          // Shm with segments, of the /dev/shm that the process sees
+	WantParts Reading = "smaps_rollup" // Parts: 7 to 21 ms for each GiB, under mmap_lock
+	WantFiles Reading = "smaps"        // Files: as dear, and more with many mappings
+)
+
+// Want is a reading that would tell something now.
+type Want struct {
+	Reading Reading
+	ID      rss.ProcID
+}
+
+// samples is of how many workers of a trainer smaps_rollup is wanted: they do the
+// same work.
+const samples = 2
+
+// forked is from which RssAnon on a worker can have shared much.
+const forked = 64 * rss.MiB
+
+// after is how long after its first reading a process is read again; the last
+// distance goes on.
+var after = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 7 * time.Minute}
+
+const apart = 5 * time.Minute
+
+// due is when the next reading after n of them is wanted.
+func due(first, last time.Duration, n int) time.Duration {
+	switch {
+	case n == 0:
+		return 0
+	case n <= len(after):
+		return max(first+after[n-1], last+time.Second)
+	}
+	return last + apart
+}
+
+// Wants returns the readings that would tell something, the most telling first. It
+// asks for the same until the reading is there, so a caller may pass over what its
+// budget does not allow. None is wanted of a process that is small and still.
+func (s *State) Wants() []Want {
+	var out []Want
+	out = append(out, s.wantParts()...)
+	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
+		if w, ok := s.wantFiles(role); ok {
+			out = append(out, w)
+		}
+	}
+	return append(out, s.wantShm()...)
+}
+
+func (s *State) wantParts() (out []Want) {
+	taken := map[int]int{}
+	for _, t := range s.tracks {
+		if t.role != rss.RoleWorker || t.series.n == 0 || t.series.points[0].v[anon] < forked && !t.growing[anon] {
+			continue
+		}
+		if taken[t.parent]++; taken[t.parent] > samples {
+			continue
+		}
+		p := &t.parts
+		if s.now >= due(p.first.At, p.last.At, p.n) {
+			out = append(out, Want{WantParts, t.id})
+		}
+	}
+	// First readings first: what a worker began with is gone soon.
+	slices.SortStableFunc(out, func(a, b Want) int {
+		return min(s.known[a.ID].parts.n, 1) - min(s.known[b.ID].parts.n, 1)
+	})
+	return out
+}
+
+// wantFiles asks for the files of the process of a role that gained most, where
+// they may matter.
+func (s *State) wantFiles(role rss.Role) (Want, bool) {
+	var sum, top rss.Bytes
+	var most *track
+	for _, t := range s.tracks {
+		if t.role != role || t.series.n == 0 || t.series.last.at < s.start(t) {
+			continue
+		}
+		gain := s.filesGain(t)
+		if role == rss.RoleTrainer {
+			gain += s.lasting(t, shmem)
+		}
+		sum += gain
+		if gain > top {
+			top, most = gain, t
+		}
+	}
+	if most == nil || sum < s.matters()/2 || top < slight {
+		return Want{}, false
+	}
+	// Where files were read of one the others do the same.
+	if h := s.shares[role]; h != nil && most.id.PID != h.pid && h.data >= mostly {
+		return Want{}, false
+	}
+	now := most.series.last.v[file] + most.series.last.v[shmem]
+	if most.filesRead && (s.now-most.filesAt < 10*time.Second || now < most.filesHad+most.filesHad/2 && s.now-most.filesAt < apart) {
+		return Want{}, false
+	}
+	return Want{WantFiles, most.id}, true
+}
+
+const (
+	// soon is when a loader's queue is full, and how long what was read stands
+	// where much has come since.
+	soon = 10 * time.Second
+	// stale is how old the filling of a /dev/shm may be: it costs one statvfs(3).
+	stale = 15 * time.Second
+)
+
+// wantShm asks for the /dev/shm of trainers: once before there are workers, once
+// when the queue must be full, and where it has grown. Beside that it wants to know
+// how full it is, for which a look without segments does.
+func (s *State) wantShm() (out []Want) {
+	if len(s.mounts) == 0 {
+		for _, t := range s.tracks {
+			if t.role == rss.RoleTrainer {
+				return []Want{{WantShm, t.id}}
+			}
+		}
+	}
+	for _, m := range s.mounts {
+		age := s.now - m.last.At
+		full := s.loads && s.now-s.loading >= soon
+		missed := s.grown(m, settle) >= s.matters()/2 && m.last.Torch < s.grown(m, settle)/2
+		if s.now-m.series.last.at >= stale || full && (!m.read || m.last.At < s.loading+soon || age >= apart || age >= soon && missed) {
+			out = append(out, Want{WantShm, m.of})
+		}
+	}
+	return out
+}
