@@ -52,6 +52,30 @@ type Diagnosis struct {
 	Advice   []string `json:"advice"`
 }
 
+// trust is what a confidence is worth where findings are compared.
+var trust = map[Confidence]float64{Certain: 1, Likely: 0.8, Possible: 0.4}
+
+// Rank compares two readings of one finding: what it has cost, by how certain
+// that is.
+func (d *Diagnosis) Rank() float64 { return float64(d.Bytes) * trust[d.Confidence] }
+
+// Weigh orders the findings of a run in which the tree had so much at most, held
+// against a limit that adds up in that way, if any. Mappings and descriptors that
+// run out end the run whatever memory is left; a page of a mapped file is nothing
+// to a limit that does not count it.
+func (d *Diagnosis) Weigh(tree rss.Bytes, by Accounting) float64 {
+	w := d.Rank()
+	switch d.Finding {
+	case FindingSpawn:
+		w = max(w, float64(tree)*trust[d.Confidence])
+	case FindingMapped, FindingArrow:
+		if by == AccountingCgroup || by == AccountingNoShared {
+			w /= 10
+		}
+	}
+	return w
+}
+
 // Remedy is what was changed before something could go wrong, by the user's wish.
 type Remedy string
 

@@ -185,28 +185,30 @@ type Cause string
 
 // The causes.
 const (
-	CauseEnded     Cause = "ended"       // the command exited with status 0
-	CauseCrash     Cause = "crash"       // with another status, or by a signal of its own making, and no limit was near
-	CauseStopped   Cause = "stopped"     // our stop
-	CauseKernelOOM Cause = "kernel oom"  // the kernel's OOM killer, at a cgroup's limit
-	CauseNodeOOM   Cause = "node memory" // … because the node had none left
-	CauseOverKill  Cause = "overmemory"  // slurmstepd, by OverMemoryKill
-	CauseTimeLimit Cause = "time limit"  // Slurm, at the job's end
-	CauseCancelled Cause = "cancelled"   // scancel, or Slurm before the job's end
-	CauseMaps      Cause = "maps"        // no memory mapping was left: vm.max_map_count
-	CauseFDs       Cause = "descriptors" // no descriptor was left: RLIMIT_NOFILE
-	CauseSHM       Cause = "shm"         // SIGBUS with a full /dev/shm
-	CauseKilled    Cause = "killed"      // a SIGKILL of somebody's, nobody knows whose
-	CauseNodeLost  Cause = "node lost"   // the node failed or was restarted
-	CauseRunning   Cause = "running"     // it has not ended
-	CauseDetached  Cause = "detached"    // only the watch has ended
-	CauseUnknown   Cause = "unknown"     // the record does not tell
+	CauseEnded     Cause = "ended"         // the command exited with status 0
+	CauseCrash     Cause = "crash"         // with another status, or by a signal of its own making, and no limit was near
+	CauseStopped   Cause = "stopped"       // our stop
+	CauseKernelOOM Cause = "kernel oom"    // the kernel's OOM killer, at a cgroup's limit
+	CauseNodeOOM   Cause = "node memory"   // … because the node had none left
+	CauseOverKill  Cause = "overmemory"    // slurmstepd, by OverMemoryKill
+	CauseTimeLimit Cause = "time limit"    // Slurm, at the job's end
+	CauseCancelled Cause = "cancelled"     // scancel, or Slurm before the job's end
+	CauseMaps      Cause = "maps"          // no memory mapping was left: vm.max_map_count
+	CauseFDs       Cause = "descriptors"   // no descriptor was left: RLIMIT_NOFILE
+	CauseSHM       Cause = "shm"           // SIGBUS with a full /dev/shm
+	CauseTasks     Cause = "tasks"         // no task was left: pids.max, RLIMIT_NPROC, kernel.threads-max
+	CauseAS        Cause = "address space" // no address space was left: RLIMIT_AS
+	CauseKilled    Cause = "killed"        // a SIGKILL of somebody's, nobody knows whose
+	CauseNodeLost  Cause = "node lost"     // the node failed or was restarted
+	CauseRunning   Cause = "running"       // it has not ended
+	CauseDetached  Cause = "detached"      // only the watch has ended
+	CauseUnknown   Cause = "unknown"       // the record does not tell
 )
 
 // Causes lists every cause in the order of the documentation.
 var Causes = []Cause{
 	CauseEnded, CauseCrash, CauseStopped, CauseKernelOOM, CauseNodeOOM, CauseOverKill, CauseTimeLimit, CauseCancelled,
-	CauseMaps, CauseFDs, CauseSHM, CauseKilled, CauseNodeLost, CauseRunning, CauseDetached, CauseUnknown,
+	CauseMaps, CauseFDs, CauseSHM, CauseTasks, CauseAS, CauseKilled, CauseNodeLost, CauseRunning, CauseDetached, CauseUnknown,
 }
 
 // Loader is what the loader hook reports, the field "what".

@@ -119,6 +119,12 @@ func FuzzJournal(f *testing.F) {
 {"v":1,"time":"2026-11-22T00:00:01Z","event":"sample","limits":[{"limit":"slurm","scope":"step","used_bytes":1,"limit_bytes":2,"eta_s":null}],"roles":[{"role":"worker","count":4}]}
 {"v":1,"time":"2026-11-22T00:00:02Z","event":"exit","by":"command","code":0,"verdict":"fine"}
 `))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z"}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":1,"event":"loader","what":"pickling","pid":7,"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":2,"tensors":9000,"maps_needed":9100,"maps_limit":65530,"fds_needed":9010,"fds_limit":1024}}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":2,"event":"diagnosis","finding":"tensors by spawn","confidence":"certain","role":"trainer","pid":7,"bytes":4096,"evidence":["a"],"advice":["b"]}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":3,"event":"diagnosis","finding":7,"evidence":{}}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":4,"event":"cure","remedy":"nofile","pid":7,"ok":true,"before":1024,"after":65536}
+`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseJournal(bytes.NewReader(b)); err == nil {
 			use(t, r)

@@ -70,6 +70,7 @@ type journaler struct {
 	// decision that was.
 	kinds   map[string]time.Duration
 	decided uint64
+	whys    whys
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -88,16 +89,26 @@ func (j *journaler) init(opt *Options) {
 
 // event takes in one event, with its JSON.
 func (j *journaler) event(name event.Name, v any, line []byte) {
+	warns := false // what may end the run in a moment is not one of many
 	switch e := v.(type) {
 	case event.LoaderSaid:
-		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello {
+		warns = j.whys.pickling(&e)
+		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello && !warns {
+			return
+		}
+	case event.Diagnosis:
+		if !j.whys.diagnosis(&e, len(line)) {
+			return
+		}
+	case event.Cure:
+		if !j.whys.cure(&e) {
 			return
 		}
 	case event.Help:
 		return
 	}
 	size := j.written()
-	if routine(name, v) && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
+	if routine(name, v) && !warns && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
 		return
 	}
 	if d, ok := v.(event.Decision); ok {
@@ -125,6 +136,10 @@ func (j *journaler) seldom(name event.Name, v any) bool {
 		kind += e.Signal
 	case event.Fault:
 		kind += e.Part
+	case event.Diagnosis:
+		kind += string(e.Finding) + string(e.Role)
+	case event.Cure:
+		kind += string(e.Remedy)
 	case event.Found:
 		kind += string(e.Name)
 	}

@@ -69,6 +69,16 @@ func TestSizeOfAJournal(t *testing.T) {
 				r.Event(event.NameOutcome, event.Outcome{Head: head(event.NameOutcome), Decision: id, Reason: event.ReasonTooLittle})
 			},
 		},
+		"quiet, with all findings": {
+			last: week, step: time.Second, most: 72 << 10, used: func(n int) int { return 400 + n%7 },
+			each: func(r *Recorder, n int, head func(event.Name) event.Head) {
+				if n > 0 && n&(n-1) == 0 { // as it doubles
+					for _, f := range event.Findings {
+						r.Event(event.NameDiagnosis, leak(head(event.NameDiagnosis), f, rss.RoleWorker, rss.Bytes(n)*rss.KiB))
+					}
+				}
+			},
+		},
 		"faults and signals": {
 			last: week, step: 5 * time.Second, most: 1 << 20, used: func(int) int { return 400 },
 			each: func(r *Recorder, n int, head func(event.Name) event.Head) {

@@ -33,6 +33,10 @@ func parseEvent(line []byte) (Entry, error) {
 		v = &event.Outcome{}
 	case event.NameLoader:
 		v = &event.LoaderSaid{}
+	case event.NameDiagnosis:
+		v = &event.Diagnosis{}
+	case event.NameCure:
+		v = &event.Cure{}
 	case event.NameFault:
 		v = &event.Fault{}
 	case event.NameSignal:

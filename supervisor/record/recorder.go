@@ -164,7 +164,7 @@ func routine(name event.Name, v any) bool {
 	case event.Outcome:
 		return e.OK
 	}
-	return name == event.NameLoader || name == event.NameHelp
+	return name == event.NameLoader || name == event.NameHelp || name == event.NameCure
 }
 
 // put queues an item. The caller holds the lock. What samples refer to, which

@@ -153,7 +153,8 @@ type Run struct {
 
 // Entry is one event. Value is a pointer to the type of package event that Name
 // stands for: *event.Start, *event.Found, *event.Decision, *event.Outcome,
-// *event.LoaderSaid, *event.Fault, *event.Signal, *event.Exit.
+// *event.LoaderSaid, *event.Diagnosis, *event.Cure, *event.Fault, *event.Signal,
+// *event.Help, *event.Exit.
 type Entry struct {
 	At    time.Duration // since Meta.Start
 	Name  event.Name

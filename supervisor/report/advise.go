@@ -18,11 +18,17 @@ const mostKinds = 5
 // kind, whatever the script's own arguments; of several kinds the one that ran
 // last is told first. Each line has what it rests on, and there is none for
 // which the records have nothing.
-func Advise(runs []*record.Run) []Line {
+func Advise(runs []*record.Run) []Line { return advise(runs, true) }
+
+// advise leaves out, where it is not asked for them, what else tells of findings.
+func advise(runs []*record.Run, findings bool) []Line {
 	kinds := kindsOf(runs)
 	var all []Line
 	for _, k := range kinds[:min(len(kinds), mostKinds)] {
 		lines := k.advise()
+		if line, ok := k.finding(); ok && findings {
+			lines = append(lines, line)
+		}
 		if len(kinds) > 1 {
 			for i := range lines {
 				lines[i].Why = "`" + command(k.words, 60) + "`: " + lines[i].Why

@@ -22,8 +22,9 @@ type facts struct {
 	helped            int        // outcomes that freed something, and trims to keep to a budget
 	// told is when a SIGTERM reached the holder last, negative for never: Slurm
 	// sends one before the job's end and with scancel.
-	told time.Duration
-	now  groupNow // of the sample at hand
+	told  time.Duration
+	grown grown
+	now   groupNow // of the sample at hand
 }
 
 // limitFacts is one limit over a run.
@@ -95,6 +96,8 @@ func gather(r *record.Run) *facts {
 			if e.Signal == "SIGTERM" {
 				f.told = r.Events[i].At
 			}
+		case *event.Diagnosis:
+			f.grown.diagnosed(r.Events[i].At, e)
 		case *event.LoaderSaid:
 			if e.What == event.LoaderTrimmed && e.Freed > 0 {
 				f.helped++

@@ -48,9 +48,10 @@ func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Actions, rep.Budget = mergeDeeds(looks)
+	rep.Findings, rep.Cures = mergeGrown(looks), mergeCures(looks)
 	rep.Forecast = total(looks)
 	rep.Notes = notes(looks, now.Location())
-	rep.Advice = Advise(runs)
+	rep.Advice = advise(runs, false)
 	if rep.Advice == nil {
 		rep.Advice = []Line{}
 	}
@@ -114,6 +115,7 @@ func concerns(said *SlurmSays, k *look, last int) bool {
 // nothing is a report without a record.
 func (rep *Report) nothing(now time.Time) {
 	rep.Evidence, rep.Advice = []string{}, []Line{}
+	rep.Findings, rep.Cures = []Diagnosis{}, []Cure{}
 	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
 	rep.Verdict = "there is no record of it"
 	if said := rep.Slurm; said != nil {

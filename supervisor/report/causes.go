@@ -166,44 +166,5 @@ func (q *inquest) nodeText(b brink) string {
 	return text
 }
 
-// noSHM tells of a full /dev/shm.
-func (q *inquest) noSHM(b brink, d death) finding {
-	return finding{
-		cause: event.CauseSHM, certainty: Inferred, limit: b.i,
-		text: fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s",
-			rss.Bytes(b.used), rss.Bytes(b.size), q.when(b.at), d),
-	}
-}
-
-// outOf tells of a process that ran out of what is counted.
-func (q *inquest) outOf(cause event.Cause, c count, d death) finding {
-	what, where := "memory mappings", "vm.max_map_count"
-	name := event.LimitMaps
-	if cause == event.CauseFDs {
-		what, where, name = "descriptors", "RLIMIT_NOFILE", event.LimitFDs
-	}
-	f := finding{cause: cause, certainty: Inferred, limit: -1}
-	for i := range q.limits {
-		if q.limits[i].Name == name {
-			f.limit = i
-		}
-	}
-	f.text = fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), event.Digits(c.v), event.Digits(c.size), where, q.when(c.at))
-	if c.rate > 0 {
-		f.text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", event.Digits(uint64(c.rate)))
-	}
-	f.text += fmt.Sprintf("; the command ended with %s", d)
-	return f
-}
-
-// process names the process of a count.
-func (q *inquest) process(c count) string {
-	if c.proc < 0 {
-		return "a process"
-	}
-	p := &q.run.Procs[c.proc]
-	return fmt.Sprintf("process %d (%s)", p.ID.PID, clean(p.Comm))
-}
-
 // soFar is how long ago something was, for a run that has not ended.
 func soFar(now, at time.Time) string { return span(max(now.Sub(at), 0)) + " ago" }

@@ -143,7 +143,7 @@ func (q *inquest) highest() (best *lookLimit, ok bool) {
 	for _, node := range []bool{false, true} {
 		for i := range q.limits {
 			l := &q.limits[i]
-			if !l.seen || l.max.Size == 0 || !inBytes(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+			if !l.seen || l.max.Size == 0 || !onAxis(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
 				continue
 			}
 			if best == nil || l.max.Ratio() > best.max.Ratio() {

@@ -12,7 +12,7 @@ import (
 // gravity orders the verdicts of exit events, from fine to worst.
 var gravity = []event.Verdict{
 	event.VerdictFine, event.VerdictTight, event.VerdictCarried, event.VerdictUnwatched, event.VerdictAsked,
-	event.VerdictNoHelp, event.VerdictStopped, event.VerdictKilled, event.VerdictOOM,
+	event.VerdictNoHelp, event.VerdictStopped, event.VerdictKilled, event.VerdictExhausted, event.VerdictOOM,
 }
 
 func worse(a, b event.Verdict) bool { return slices.Index(gravity, a) > slices.Index(gravity, b) }

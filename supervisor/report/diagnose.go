@@ -89,6 +89,8 @@ func (q *inquest) ended() finding {
 	d := q.death()
 	signal, told := q.told()
 	shm, _ := q.fullest(event.LimitSHM)
+	tasks, _ := q.fullest(event.LimitTasks)
+	addresses, _ := q.fullest(event.LimitAS)
 	maps, fds := q.maps.fullest(q.end), q.fds.fullest(q.end)
 	switch {
 	case q.kernelKills() > 0:
@@ -109,8 +111,14 @@ func (q *inquest) ended() finding {
 		return q.outOf(event.CauseMaps, maps, d)
 	case fds.near():
 		return q.outOf(event.CauseFDs, fds, d)
+	case q.sentTooMuch():
+		return q.bySending(d)
 	case shm.ratio >= full:
 		return q.noSHM(shm, d)
+	case tasks.near():
+		return q.noTasks(tasks, d)
+	case addresses.near():
+		return q.noAddresses(addresses, d)
 	}
 	return q.crash(d)
 }
@@ -246,12 +254,12 @@ func (b *brink) closing() bool {
 }
 
 // fullest returns the limit of these names that was nearest at the end, all of
-// them that kill or refuse if none is named.
+// them that may end a run if none is named. Who may lock no more goes on without.
 func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
 	for i := range q.limits {
 		l := &q.limits[i]
 		if !l.seen || len(names) > 0 && !slices.Contains(names, l.Name) ||
-			len(names) == 0 && (l.Name == event.LimitThrottle || l.Name == event.LimitTime || l.Name == event.LimitUser) {
+			len(names) == 0 && slices.Contains(harmless, l.Name) {
 			continue
 		}
 		r, at, found := l.tail.fullest(q.end)
@@ -269,6 +277,9 @@ func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
 	}
 	return best, ok
 }
+
+// harmless are limits that end no run by themselves.
+var harmless = []event.LimitName{event.LimitThrottle, event.LimitTime, event.LimitUser, event.LimitMemlock}
 
 // reach orders limits by how near they were: what grew into its limit before
 // what merely stood high.

@@ -26,6 +26,10 @@ func (q *inquest) evidence(f *finding) []string {
 			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.at), event.Digits(c.count.v), event.Digits(c.count.size), c.name, q.process(c.count), c.max))
 		}
 	}
+	out = append(out, q.foundLines(f.cause)...)
+	if line := q.sentLine(); line != "" && f.cause != event.CauseEnded {
+		out = append(out, line)
+	}
 	out = append(out, q.signalLines()...)
 	if !q.jobEnd.IsZero() && f.cause != event.CauseEnded && f.cause != event.CauseRunning {
 		out = append(out, fmt.Sprintf("%s: the job's end, as Slurm set it", q.clockOf(q.jobEnd)))

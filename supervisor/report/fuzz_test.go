@@ -21,6 +21,9 @@ func FuzzReport(f *testing.F) {
 {"event":"signal","time":"2026-11-20T12:00:04Z","signal":"SIGTERM","comm":"x"}
 {"event":"decision","time":"2026-11-20T12:00:04Z","id":1,"rule":"85%:trim","limit":"cgroup","action":"trim"}
 {"event":"outcome","time":"2026-11-20T12:00:04Z","decision":1,"ok":true,"freed_bytes":7}
+{"event":"diagnosis","time":"2026-11-20T12:00:04Z","finding":"prefetch queue","confidence":"certain","role":"worker","bytes":7,"evidence":["\u001b[2J"],"advice":["a\nb"]}
+{"event":"cure","time":"2026-11-20T12:00:04Z","remedy":"nofile","before":-9223372036854775808,"after":1,"reason":"\u0007"}
+{"event":"loader","time":"2026-11-20T12:00:05Z","what":"pickling","pid":7,"sharing":{"start_method":"spawn","fds_needed":-5,"fds_limit":1,"maps_needed":9,"maps_limit":3}}
 {"event":"exit","time":"2026-11-20T12:00:06Z","by":"command","code":137,"kernel_oom_kills":[{"level":"/a","kills":1,"leaf":true}]}
 `,
 		`{"v":1,"event":"run","run":{"v":1,"id":"a"}}

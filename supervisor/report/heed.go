@@ -55,7 +55,8 @@ func (q *inquest) compatible(says event.Cause, f *finding) bool {
 		return says == event.CauseKernelOOM || says == event.CauseCancelled
 	case event.CauseNodeOOM:
 		return says == event.CauseKernelOOM
-	case event.CauseEnded, event.CauseCrash, event.CauseStopped, event.CauseMaps, event.CauseFDs, event.CauseSHM:
+	case event.CauseEnded, event.CauseCrash, event.CauseStopped, event.CauseMaps, event.CauseFDs, event.CauseSHM,
+		event.CauseTasks, event.CauseAS:
 		// The job may have gone on after the run, and ended otherwise: it is
 		// another end unless it came at once.
 		if q.goneOn() {

@@ -25,6 +25,8 @@ type look struct {
 	inner     int // the limit that is the innermost cgroup, -1 for none
 	forecast  forecasts
 	deeds     deeds
+	grown     grown
+	sent      *lookSent // nil where nothing was
 	signals   []lookSignal
 	jobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	faults    []string
@@ -166,9 +168,14 @@ func (k *look) event(e *record.Entry) {
 		}
 	case *event.LoaderSaid:
 		k.deeds.said(v)
+		k.warned(e.At, v)
 		if v.Freed > 0 || v.What == event.LoaderRecycled {
 			k.forecast.disturb(e.At)
 		}
+	case *event.Diagnosis:
+		k.grown.diagnosed(e.At, v)
+	case *event.Cure:
+		k.grown.cured(k.run.Meta.ID, k.run.Wall(e.At), v)
 	case *event.Fault:
 		k.faults = append(k.faults, v.Part+": "+v.Error)
 	case *event.Exit:

@@ -94,7 +94,7 @@ func writePage(b *strings.Builder, rep *Report, t *Timeline) {
 	at := newClock(rep, t)
 	writeFacts(b, rep, at)
 	writeTimeline(b, t)
-	writeReasons(b, rep)
+	writeReasons(b, rep, at)
 	writeLimits(b, rep, t, at)
 	writeRolesActions(b, rep, at)
 	writeDecisions(b, t, at)

@@ -58,9 +58,12 @@ func hostilePage(t *testing.T) (page, svg string) {
 		b.Event(record.Entry{Value: &event.Signal{Signal: name, Comm: name, Sender: 1}})
 		b.Event(record.Entry{Value: &event.Fault{Part: name, Error: name}})
 		b.Event(record.Entry{Value: &event.Decision{ID: uint64(i), Rule: name, Limit: event.LimitName(name), Action: event.Action(name)}})
+		b.Event(record.Entry{Value: &event.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}}})
 		b.Event(record.Entry{Value: &event.Outcome{Decision: uint64(i), Reason: event.Reason(name), Detail: name}})
 		rep.Limits = append(rep.Limits, Limit{Run: name, Limit: event.Limit{Name: event.LimitName(name), Enforcer: name, LimitSource: name, Note: name}})
 		rep.Advice = append(rep.Advice, Line{Line: name, Why: name, Evidence: name})
+		rep.Findings = append(rep.Findings, Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}})
+		rep.Cures = append(rep.Cures, Cure{Remedy: event.Remedy(name), Reason: name})
 	}
 	for at := range 20 {
 		s := &record.Sample{At: time.Duration(at) * time.Second}

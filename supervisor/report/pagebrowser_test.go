@@ -214,6 +214,40 @@ func TestPageWithoutScripts(t *testing.T) {
 	quiet(t, b)
 }
 
+// TestPageOfFindings: what was found has its place and its mark, on a phone, in the
+// dark and without scripts too.
+func TestPageOfFindings(t *testing.T) {
+	b := startBrowser(t)
+	s := grownScene()
+	s.events = append([]record.Entry{spawned(20 * time.Second)}, s.events...)
+	r := s.run()
+	tl := Series([]*record.Run{r})
+	page, _ := writeBoth(t, Build([]*record.Run{r}, nil, noon), &tl)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("findings", true)
+	if n := b.eval("document.querySelectorAll('svg.live .mark.finding').length"); n != "6" {
+		t.Errorf("%s marks of 6 findings", n)
+	}
+	quiet(t, b)
+	b.open(path, 375, 812, func() {
+		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
+	})
+	b.drawn()
+	b.shot("findingsphone", true)
+	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
+		t.Errorf("a phone's page is %s pixels wide", s)
+	}
+	quiet(t, b)
+	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.shot("findingsnoscript", true)
+	quiet(t, b)
+}
+
 func TestPageOfRanks(t *testing.T) {
 	b := startBrowser(t)
 	var ranks []drawnRun

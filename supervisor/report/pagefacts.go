@@ -25,7 +25,7 @@ func writeFacts(b *strings.Builder, rep *Report, at clockFace) {
 		meter := fmt.Sprintf("<div class=\"meter%s\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"%.1f\" height=\"4\"/></svg></div>",
 			high, 100*min(share, 1))
 		fact("Nearest limit: "+string(l.Name), fmt.Sprintf("%.1f %%", 100*share),
-			fmt.Sprintf("%s of %s, %s", amount(l.Name, l.Used), amount(l.Name, l.Limit.Limit), usedMeans(&l.Limit)), meter)
+			fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), usedMeans(&l.Limit)), meter)
 	}
 	if p := rep.Peaks.RSS; p != nil {
 		fact("Peak RSS", p.Bytes.String(), "sum over processes, at "+at.text(p.At), "")
@@ -50,13 +50,13 @@ func writeFacts(b *strings.Builder, rep *Report, at clockFace) {
 	b.WriteString("</dl>\n")
 }
 
-// nearest is the limit in bytes that came nearest, nil where none was read. What
+// nearest is the limit on memory that came nearest, nil where none was read. What
 // cannot end a job is not one.
 func nearest(rep *Report) *Limit {
 	best := -1
 	for i := range rep.Limits {
 		l := &rep.Limits[i]
-		if !inBytes(l.Name) || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
+		if !onAxis(l.Name) || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
 			continue
 		}
 		if best < 0 || l.Ratio() > rep.Limits[best].Ratio() {
@@ -69,16 +69,8 @@ func nearest(rep *Report) *Limit {
 	return &rep.Limits[best]
 }
 
-// amount writes what is used of a limit in its unit.
-func amount(l event.LimitName, v rss.Bytes) string {
-	if inBytes(l) {
-		return v.String()
-	}
-	return fmt.Sprint(uint64(v))
-}
-
 // writeReasons writes what to change, and why the verdict is what it is.
-func writeReasons(b *strings.Builder, rep *Report) {
+func writeReasons(b *strings.Builder, rep *Report, at clockFace) {
 	if len(rep.Advice) > 0 {
 		b.WriteString("<section class=\"card\"><h2>Next time</h2><dl class=\"advice\">\n")
 		for _, a := range rep.Advice {
@@ -98,6 +90,7 @@ func writeReasons(b *strings.Builder, rep *Report) {
 		notes = append(notes, "Forecast: "+rep.Forecast.Note)
 	}
 	writeList(b, "Why this verdict", rep.Evidence)
+	writeGrown(b, rep, at)
 	writeList(b, "What to know of this report", notes)
 }
 

@@ -56,9 +56,9 @@ func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
 				fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(strandName(t, l.Run)))
 			}
 			fmt.Fprintf(b, "<td class=\"w\">%s<br><small>%s</small></td>", escape(string(l.Name)), escape(string(l.Scope)))
-			fmt.Fprintf(b, "<td class=\"n\">%s<br><small>of %s</small></td><td class=\"n\">%.1f %%</td><td>", amount(l.Name, l.Used), amount(l.Name, l.Limit.Limit), 100*l.Ratio())
+			fmt.Fprintf(b, "<td class=\"n\">%s<br><small>of %s</small></td><td class=\"n\">%.1f %%</td><td>", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), 100*l.Ratio())
 			writeSpark(b, l.Spark, 1)
-			fmt.Fprintf(b, "</td><td class=\"w\">%s</td><td class=\"n\">%s</td>", at.text(l.At), amount(l.Name, l.Last))
+			fmt.Fprintf(b, "</td><td class=\"w\">%s</td><td class=\"n\">%s</td>", at.text(l.At), l.Name.Amount(l.Last))
 			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td>", escape(l.Enforcer), escape(l.LimitSource))
 			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(l.Note))
 		}

@@ -43,10 +43,14 @@ type Report struct {
 	Roles   []Role   `json:"roles"` // each of the run in which it had most
 	Actions []Action `json:"actions"`
 	// Budget is what workers gave back by themselves, nil where none did.
-	Budget   *Budget    `json:"budget,omitempty"`
-	Forecast *Forecast  `json:"forecast,omitempty"` // nil where no forecast was made
-	Advice   []Line     `json:"advice"`
-	Slurm    *SlurmSays `json:"slurm,omitempty"` // nil where it was not asked or did not answer
+	Budget   *Budget   `json:"budget,omitempty"`
+	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
+	// Findings say why something grew, the weightiest first, Cures what was
+	// changed before it could go wrong.
+	Findings []Diagnosis `json:"findings"`
+	Cures    []Cure      `json:"cures"`
+	Advice   []Line      `json:"advice"`
+	Slurm    *SlurmSays  `json:"slurm,omitempty"` // nil where it was not asked or did not answer
 	// Notes say what is missing or doubtful: damage, a journal alone, samples
 	// that were thinned.
 	Notes []string `json:"notes,omitempty"`

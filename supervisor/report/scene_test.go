@@ -45,9 +45,12 @@ var (
 		Name: event.LimitNode, Scope: event.ScopeNode, Enforcer: "kernel OOM killer of the node",
 		UsedSource: "meminfo: MemTotal - MemAvailable", LimitSource: "meminfo: MemTotal",
 	}
-	limitSHM = event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Enforcer: "SIGBUS", LimitSource: "statvfs /dev/shm"}
-	limitMap = event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Enforcer: "ENOMEM", LimitSource: "vm.max_map_count"}
-	limitFD  = event.Limit{Name: event.LimitFDs, Scope: event.ScopeProcess, Enforcer: "EMFILE", LimitSource: "RLIMIT_NOFILE"}
+	limitSHM  = event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Enforcer: "SIGBUS", LimitSource: "statvfs /dev/shm"}
+	limitMap  = event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Enforcer: "ENOMEM", LimitSource: "vm.max_map_count"}
+	limitTask = event.Limit{Name: event.LimitTasks, Scope: event.ScopeJob, Enforcer: "kernel, by EAGAIN of fork", Level: "/sys/fs/cgroup/job_12", LimitSource: "/sys/fs/cgroup/slurm/job_12/pids.max"}
+	limitAddr = event.Limit{Name: event.LimitAS, Scope: event.ScopeProcess, Enforcer: "kernel, by ENOMEM of mmap and brk", LimitSource: "soft RLIMIT_AS of /proc/PID/limits"}
+	limitLock = event.Limit{Name: event.LimitMemlock, Scope: event.ScopeProcess, Enforcer: "kernel, by ENOMEM of mlock and of drivers", LimitSource: "soft RLIMIT_MEMLOCK of /proc/PID/limits"}
+	limitFD   = event.Limit{Name: event.LimitFDs, Scope: event.ScopeProcess, Enforcer: "EMFILE", LimitSource: "RLIMIT_NOFILE"}
 )
 
 const mem = 3000 * rss.MiB // the --mem of scenes
@@ -167,7 +170,7 @@ func asJournal(t *testing.T, r *record.Run) *record.Run {
 		limits := []event.Limit{}
 		for _, reading := range s.Limits {
 			l := r.Limits[reading.Limit]
-			l.Used, l.UsedMax, l.Limit, l.Charged, l.WorkingSet = reading.Used, reading.UsedMax, reading.Size, reading.Charged, reading.WorkingSet
+			l.Used, l.UsedMax, l.Limit, l.Charged, l.WorkingSet, l.Binding = reading.Used, reading.UsedMax, reading.Size, reading.Charged, reading.WorkingSet, reading.Binding
 			limits = append(limits, l)
 		}
 		roles := map[rss.Role]*record.RoleSum{}

@@ -208,8 +208,8 @@ func nameStrands(strands []Strand, runs []*record.Run) {
 	}
 }
 
-// inBytes says that a limit is an amount of memory, which has a place on an
-// axis of memory.
-func inBytes(l event.LimitName) bool {
-	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitTime}, l)
+// onAxis says that a limit is an amount of memory, which has a place on an axis of
+// memory. Addresses are no memory, and what is locked is a part of one process's.
+func onAxis(l event.LimitName) bool {
+	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitAS, event.LimitMemlock, event.LimitTime}, l)
 }

@@ -35,6 +35,7 @@ type MarkKind string
 const (
 	MarkDecision MarkKind = "decision"
 	MarkLimit    MarkKind = "limit"
+	MarkFinding  MarkKind = "finding"
 	MarkFault    MarkKind = "fault"
 	MarkSignal   MarkKind = "signal"
 	MarkExit     MarkKind = "exit"
@@ -48,6 +49,7 @@ const mostMarks = 3000
 // first and the last decisions stay: they tell how it began and how it ended.
 func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 	decided := map[uint64]int{}
+	var found grown
 	for i := range r.Events {
 		e := &r.Events[i]
 		m := Mark{At: offset + e.At}
@@ -62,11 +64,16 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 			}
 			continue
 		case *event.Found:
-			if e.At <= time.Second || !inBytes(v.Name) {
+			if e.At <= time.Second || !onAxis(v.Name) {
 				continue // those of the start are no news
 			}
 			m.Kind, m.Limit, m.Of = MarkLimit, v.Name, v.Limit.Limit
 			m.Text = fmt.Sprintf("limit %s is now %v", v.Name, v.Limit.Limit)
+		case *event.Diagnosis:
+			if !found.first(v) {
+				continue
+			}
+			m.Kind, m.Text = MarkFinding, "found: "+naming(v.Finding, v.Confidence, v.Bytes, v.Role)
 		case *event.Fault:
 			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, v.Error)
 		case *event.Signal:
@@ -90,10 +97,8 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 
 func decisionText(d *event.Decision) string {
 	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
-	if d.LimitSize > 0 && inBytes(d.Limit) {
-		text += fmt.Sprintf(" at %v of %v (%.0f %%)", d.Used, d.LimitSize, 100*d.Used.Of(d.LimitSize))
-	} else if d.LimitSize > 0 {
-		text += fmt.Sprintf(" at %d of %d", d.Used, d.LimitSize)
+	if d.LimitSize > 0 {
+		text += " at " + fill(d.Limit, d.Used, d.LimitSize)
 	}
 	if d.ETA != nil {
 		text += ", forecast to be reached in " + span(time.Duration(*d.ETA*float64(time.Second)))

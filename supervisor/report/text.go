@@ -31,6 +31,7 @@ func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 	t.forecast(rep)
 	t.advice(rep)
 	t.why(rep)
+	t.grew(rep)
 	t.runs(rep)
 	t.notes(rep)
 	if _, err := io.WriteString(w, t.b.String()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,8 @@ func TestWriteText(t *testing.T) {
 		"journal":     Build([]*record.Run{asJournal(t, find(t, "time limit").scene.run())}, nil, now),
 		"ranks":       Build(ranks(), nil, now),
 		"hostile":     Build([]*record.Run{hostile}, nil, now),
+		"grown":       Build([]*record.Run{grownScene().run()}, nil, now),
+		"spawned":     Build([]*record.Run{sideDeaths[slices.IndexFunc(sideDeaths, func(d dying) bool { return d.name == "descriptors, faster than any count" })].scene.run()}, nil, now),
 		"nothing":     Build(nil, nil, now),
 		"only-slurm":  Build(nil, ofSlurm("TIMEOUT", "0:0", "", "", ""), now),
 		"kernel-sure": Build([]*record.Run{find(t, "kernel, watcher and all: memory.oom.group").scene.run()}, nil, now),

@@ -171,7 +171,7 @@ func (t *text) roles(rep *Report) {
 }
 
 func (t *text) actions(rep *Report) {
-	if len(rep.Actions) == 0 && rep.Budget == nil {
+	if len(rep.Actions) == 0 && rep.Budget == nil && len(rep.Cures) == 0 {
 		return
 	}
 	t.section("actions")
@@ -191,6 +191,10 @@ func (t *text) actions(rep *Report) {
 			line += "; did not: " + clean(text)
 		}
 		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
+	}
+	for i := range rep.Cures {
+		c := &rep.Cures[i]
+		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
 	}
 	if b := rep.Budget; b != nil {
 		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped pages, %v given back in all", times(b.Times), b.Freed))
@@ -224,7 +228,7 @@ func (t *text) advice(rep *Report) {
 func (t *text) adviceLines(lines []Line) {
 	for i := range lines {
 		l := &lines[i]
-		t.b.WriteString("  " + t.paint(bold, clean(l.Line)) + "\n")
+		t.styled(bold, "  ", "    ", clean(l.Line))
 		why := l.Why
 		if l.Risk != nil {
 			why += fmt.Sprintf("; of such jobs %.0f %% would still die, as far as the runs tell", 100**l.Risk)
@@ -256,7 +260,7 @@ func (t *text) runs(rep *Report) {
 		r := &rep.Runs[i]
 		peak := rss.Bytes(0)
 		for j := range rep.Limits {
-			if l := &rep.Limits[j]; l.Run == r.ID && inBytes(l.Name) && l.Name != event.LimitNode {
+			if l := &rep.Limits[j]; l.Run == r.ID && onAxis(l.Name) && l.Name != event.LimitNode {
 				peak = max(peak, l.Used)
 			}
 		}

@@ -40,6 +40,10 @@ func used(l *event.Limit) string {
 		return "descriptors of one process"
 	case event.LimitTasks:
 		return "tasks"
+	case event.LimitAS:
+		return "address space of one process"
+	case event.LimitMemlock:
+		return "locked memory of one process"
 	}
 	if s := sums[l.Accounting]; s != "" {
 		return s

@@ -143,7 +143,7 @@ function countOf(list) {
   return n;
 }
 
-const RANK = { limit: 1, decision: 2, fault: 3, signal: 4, exit: 5, oom: 6 };
+const RANK = { limit: 1, decision: 2, finding: 3, fault: 4, signal: 5, exit: 6, oom: 7 };
 
 function drawMarks(c, g) {
   const groups = [];
