@@ -42,7 +42,10 @@ func (w *watcher) decide(d event.Decision) {
 	switch d.Action {
 	case event.ActionWarn:
 		if d.Limit == event.LimitTime || l != nil {
-			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+forecast(&d))
+			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+forecast(&d)+w.because(l))
+			if d.Limit == event.LimitSHM {
+				w.holders()
+			}
 		}
 		return
 	case event.ActionSignal, event.ActionExec:

@@ -53,6 +53,10 @@ type countEntry struct {
 	locks   bool                     // … and it may lock as much as it likes
 }
 
+// hangs says that counting its mappings may take for ever: who is in D may keep
+// mmap_lock, and us, for long. Who maps more from look to look does not.
+func (e *countEntry) hangs() bool { return e.proc.State == 'D' && e.rising == 0 }
+
 const (
 	// fullest is how many processes are counted for their RSS alone, whatever
 	// their role.
@@ -60,6 +64,8 @@ const (
 	// countKept is how long the counts of a process are kept that is none of
 	// these any more.
 	countKept = time.Minute
+	// leastPages is by how much VmSize must have grown to say what its growth is.
+	leastPages = 256
 	// hurriedPause is the pause of a process that is in a hurry.
 	hurriedPause = 100 * time.Millisecond
 	// limitHolds is how long a limit is believed, where it is far.
@@ -150,7 +156,7 @@ func (c *counting) hot(now time.Duration) (pause time.Duration, ok bool) {
 		for kind := range countKind(countKinds) {
 			t := &e.tallies[kind]
 			p := t.pause(kind, e)
-			if t.busy || !t.known && !e.hurried || p >= countQuick || kind == countMaps && e.proc.State == 'D' {
+			if t.busy || !t.known && !e.hurried || p >= countQuick || kind == countMaps && e.hangs() {
 				continue
 			}
 			if due := max(t.asked+p-now, c.purses[kind].dry(), 0); !ok || due < pause {
@@ -192,8 +198,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 			continue
 		}
 		for kind := range countKind(countKinds) {
-			// Who is in D may keep mmap_lock, and us, for long.
-			if kind == countMaps && e.proc.State == 'D' || c.purses[kind].has <= 0 {
+			if kind == countMaps && e.hangs() || c.purses[kind].has <= 0 {
 				continue
 			}
 			t := &e.tallies[kind]
@@ -250,6 +255,9 @@ func (c *counting) done(r countRead) {
 	t.rate = 0
 	if passed := (t.asked - t.at).Seconds(); t.known && passed > 0 {
 		t.rate = max(float64(r.count.N-t.n)/passed, 0)
+	}
+	if pages := float64(t.askedVirtual.Sub(t.virtual) / leastMap); t.known && pages >= leastPages {
+		t.perPage = min(max(float64(r.count.N-t.n)/pages, 0), 1)
 	}
 	t.n, t.at, t.virtual, t.cost, t.known = r.count.N, t.asked, t.askedVirtual, r.count.Cost, true
 }

@@ -1,12 +1,12 @@
 package supervisor
 
 import (
-	"cmp"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
@@ -159,21 +159,26 @@ func (r *countReader) of(id rss.ProcID) (maps, fds int) {
 	return 0, 0
 }
 
+// all returns the counts of each process, for a diagnosis.
+func (r *countReader) all() []diagnosis.Count {
+	if r == nil {
+		return nil
+	}
+	all := make([]diagnosis.Count, 0, len(r.counting.entries))
+	for _, e := range r.counting.entries {
+		maps, fds := &e.tallies[countMaps], &e.tallies[countFDs]
+		all = append(all, diagnosis.Count{ID: e.proc.ID, Maps: maps.n, FDs: fds.n, MaxMaps: int(maps.limit), MaxFDs: int(min(fds.limit, math.MaxInt32))})
+	}
+	return all
+}
+
 // readings returns each limit on one process as it stands in the process that is
 // nearest to it. A limit against which nothing was counted yet is not among them.
 func (r *countReader) readings(now time.Duration) []event.Limit {
 	if r == nil {
 		return nil
 	}
-	var all []event.Limit
-	offer := func(l event.Limit) {
-		i := slices.IndexFunc(all, func(o event.Limit) bool { return o.Name == l.Name })
-		if i < 0 {
-			all = append(all, l)
-		} else if s, best := l.Ratio(), all[i].Ratio(); s > best || s == best && l.PID < all[i].PID {
-			all[i] = l // of two that are as full the one with the lower PID, at every look
-		}
-	}
+	var all limit.Fullest
 	for _, e := range r.counting.entries {
 		for kind := range countKind(countKinds) {
 			t := &e.tallies[kind]
@@ -184,22 +189,19 @@ func (r *countReader) readings(now time.Duration) []event.Limit {
 			if age := (now - t.at).Seconds(); age >= 1 {
 				l.Age = age
 			}
-			offer(l)
+			all.Offer(l)
 		}
 		if e.limits == nil {
 			continue
 		}
 		if l, ok := limit.AddressSpace(&e.proc, e.limits); ok {
-			offer(l)
+			all.Offer(l)
 		}
 		if l, ok := limit.LockedMemory(&e.proc, e.limits); ok && !e.locks {
-			offer(l)
+			all.Offer(l)
 		}
 	}
-	slices.SortFunc(all, func(a, b event.Limit) int {
-		return cmp.Compare(slices.Index(event.Limits, a.Name), slices.Index(event.Limits, b.Name))
-	})
-	return all
+	return all.Limits()
 }
 
 var countLimits = [countKinds]func(p *rss.Proc, n, most uint64) event.Limit{limit.Maps, limit.Descriptors}

@@ -22,6 +22,9 @@ func (w *watcher) heard(s loader.Said) {
 		e.Head, e.Count, e.Exit = h, s.Count, s.Exit
 		return e
 	})
+	if w.diagnosis.state != nil {
+		w.diagnosis.state.Tell(w.now(), &s.LoaderSaid)
+	}
 	switch s.What {
 	case event.LoaderTrimmed:
 		w.workers.trimmed(&s, &w.last)

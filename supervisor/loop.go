@@ -162,6 +162,8 @@ func (w *watcher) full() {
 	}
 	w.recordSample(false)
 	w.prefer()
+	w.diagnose()
+	w.sayHolders()
 	w.slim()
 }
 

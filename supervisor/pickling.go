@@ -87,5 +87,8 @@ func sharingNeeds(s *event.Sharing) (needs []string) {
 		}
 		needs = append(needs, text)
 	}
+	if s.MaxSent > 0 && 2*s.Sent >= s.MaxSent {
+		needs = append(needs, fmt.Sprintf("that sends %s%s descriptors to the fork server at once, which takes %s", more, event.Digits(uint64(s.Sent)), event.Digits(uint64(s.MaxSent))))
+	}
 	return needs
 }

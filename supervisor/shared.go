@@ -40,7 +40,7 @@ const (
 	sharedRest = time.Second
 	// sharedSmall is the pause for a /dev/shm of less than smallSHM, as
 	// containers have: a few batches fill it.
-	sharedSmall = 250 * time.Millisecond
+	sharedSmall = 100 * time.Millisecond
 	smallSHM    = 1 << 30
 	sharedLeast = 20 * time.Millisecond
 )

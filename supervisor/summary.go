@@ -26,6 +26,7 @@ type summary struct {
 	sides     map[event.LimitName]event.Limit
 	pickled   *event.Sharing // what a DataLoader was about to send, the last
 	pickledBy int
+	holders   string // who held what in /dev/shm, when it was nearly full
 	cures     []string
 
 	stopped     bool
@@ -104,27 +105,38 @@ func (s *summary) side(l *event.Limit) {
 
 // exhausted is what there was none left of, as far as the last readings tell, and
 // what to change; empty where nothing ran out.
-func (s *summary) exhausted() string {
+func (w *watcher) exhausted() string {
+	s := &w.sum
 	for _, name := range event.Limits {
-		if l, ok := s.sides[name]; ok && l.Ratio() >= usedUp {
-			return side(&l) + "; " + sides[name].cure
+		l, ok := s.sides[name]
+		if !ok || l.Ratio() < usedUp && (name != event.LimitSHM || l.Ratio() < nearShare) {
+			continue
 		}
+		text := side(&l)
+		if name == event.LimitSHM && s.holders != "" {
+			text += "; " + s.holders
+		}
+		return text + "; " + name.Cure()
 	}
-	if p := s.pickled; p != nil && (p.MaxMaps > 0 && p.Maps > p.MaxMaps || p.MaxFDs > 0 && p.FDs > p.MaxFDs) {
+	if p := s.pickled; p != nil && p.TooMuch() {
 		return sharing(s.pickledBy, p)
+	}
+	if f := w.spawned(); f != nil {
+		return why(f)
 	}
 	return ""
 }
 
 // usedUp is the share of a limit from which on a failure may be laid to it: the
-// last look was some time before.
+// last look was some time before. A batch of 100 MiB takes a small /dev/shm from
+// [nearShare] to full in one go.
 const usedUp = 0.95
 
 // sideLines tells of each such limit that came near, and what to change.
 func (s *summary) sideLines() (lines []string) {
 	for _, name := range event.Limits {
 		if l, ok := s.sides[name]; ok && l.Ratio() >= nearShare {
-			lines = append(lines, "also near its limit: "+side(&l)+"; "+sides[name].cure)
+			lines = append(lines, "also near its limit: "+side(&l)+"; "+name.Cure())
 		}
 	}
 	return lines
@@ -186,7 +198,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
-	run.Exhausted = s.exhausted()
+	run.Exhausted = w.exhausted()
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}
@@ -255,10 +267,10 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if s.nearest != nil {
 		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
 	}
-	lines = append(lines, s.sideLines()...)
-	if s.pickled != nil {
-		lines = append(lines, sharing(s.pickledBy, s.pickled))
+	if out.Verdict != event.VerdictExhausted {
+		lines = append(lines, s.sideLines()...)
 	}
+	lines = append(lines, w.findingLines()...)
 	lines = append(lines, s.cures...)
 	if text := s.deeds(); text != "" {
 		lines = append(lines, text)
@@ -270,7 +282,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if out.Advice != 0 {
 		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
 	}
-	if out.AdviceWhy != "" {
+	if out.Verdict == event.VerdictExhausted {
+		verdict += ": " + out.AdviceWhy
+	} else if out.AdviceWhy != "" {
 		verdict += " (" + out.AdviceWhy + ")"
 	}
 	return append(lines, verdict)

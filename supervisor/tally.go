@@ -13,6 +13,7 @@ type tally struct {
 	at      time.Duration // when that was
 	virtual rss.Bytes     // VmSize of /proc/PID/status then
 	rate    float64       // how many more a second since the one before; 0 for fewer
+	perPage float64       // … and how many more for each page that VmSize grew by, at most 1
 	cost    time.Duration
 	known   bool
 	failed  bool // the last one did
@@ -71,7 +72,7 @@ func (t *tally) mayHaveMore(kind countKind, e *countEntry) bool {
 // presses says that so much is used, and more comes, that it must be counted
 // whatever it costs.
 func (t *tally) presses(kind countKind, e *countEntry) bool {
-	return t.rushes() || t.share() >= quickShare && kind == countMaps && e.rising > 0
+	return t.rushes(kind, e) || t.share() >= quickShare && kind == countMaps && e.rising > 0
 }
 
 // near says that the limit is near, or may be soon.
@@ -91,19 +92,27 @@ func (t *tally) filled(n, rate float64) time.Duration {
 
 const never = time.Duration(math.MaxInt64)
 
+// pace is how many come a second: as counted, or more where VmSize grows faster
+// since, as far as its growth was mappings before. A large allocation is one.
+func (t *tally) pace(kind countKind, e *countEntry) float64 {
+	if kind != countMaps {
+		return t.rate
+	}
+	return max(t.rate, e.rising/float64(leastMap)*t.perPage)
+}
+
 // rushes says that the limit is near in time: whoever is to be warned before it
 // must be counted now.
-func (t *tally) rushes() bool { return t.filled(float64(t.limit), t.rate) <= rushFull }
+func (t *tally) rushes(kind countKind, e *countEntry) bool {
+	return t.filled(float64(t.limit), t.pace(kind, e)) <= rushFull
+}
 
 // pause is how long after one counting the next is due.
 func (t *tally) pause(kind countKind, e *countEntry) time.Duration {
 	if t.failed {
 		return countRetry
 	}
-	rate := t.rate
-	if kind == countMaps {
-		rate = max(rate, e.rising/float64(leastMap))
-	}
+	rate := t.pace(kind, e)
 	next := float64(t.limit)
 	if t.share() < nearShare {
 		next *= nearShare
@@ -170,12 +179,12 @@ func (p *purse) dry() time.Duration {
 // The shares of a core, where nothing is near its limit, where something is, and
 // where it rushes there.
 var purseShares = [countKinds]struct{ rest, near, rush float64 }{
-	countMaps: {0.001, 0.01, 0.1},
+	countMaps: {0.001, 0.01, 0.5},
 	countFDs:  {0.0001, 0.005, 0.05},
 }
 
 // purseHolds is the most that a purse has: what a job takes at its start.
-const purseHolds = 10 * time.Millisecond
+const purseHolds = 30 * time.Millisecond
 
 func (p *purse) fill(now time.Duration, share float64) {
 	if !p.begun {

@@ -112,6 +112,8 @@ type watcher struct {
 	programs  *programs
 	workers   workforce
 	oom       oomPrefer
+	diagnosis diagnosing
+	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
 	sum       summary
 }
 
@@ -206,6 +208,11 @@ func (w *watcher) open(begin hold.Begin) {
 			fault("loader", err)
 		}
 	}
+	if w.loader != nil && s.NoFile > 0 {
+		if err := w.loader.SetNoFile(s.NoFile); err != nil {
+			fault("loader", err)
+		}
+	}
 	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
 		fault("worker-match", err)
 	}
@@ -213,6 +220,7 @@ func (w *watcher) open(begin hold.Begin) {
 		w.pss = newPSSReader(w.Proc)
 	}
 	w.counts = newCountReader(w.Proc)
+	w.diagnosis = newDiagnosing(w.Proc)
 	w.shared = newSharedReader(w.Proc, w.Sys, begin.PID)
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.

@@ -128,22 +128,52 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 		}
 	}
 	s := &rss.Sample{At: time.Now(), Procs: procs, Extra: extra, Gaps: gaps.Add(more)}
-	limits := set.Read(s)
+	limits := append(set.Read(s), sides(proc, sys, pid, procs)...)
 	return &limitsReport{
 		PID: pid, Explanation: set.Explain(limits, append(warnings, set.Warnings()...)),
 		Procs: len(procs), Gaps: s.Gaps,
 	}, nil
 }
 
+// sidePatience is how long the counting may take: maps waits for the process's
+// mmap_lock, and a /dev/shm may hang.
+const sidePatience = 3 * time.Second
+
+// sides returns the limits that are none on summed memory, as far as they can be
+// read in time.
+func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
+	each, shared := make(chan []event.Limit, 1), make(chan []event.Limit, 1)
+	go func() { each <- limit.OfProcesses(proc, procs) }()
+	go func() {
+		s := limit.NewSides(proc, sys, pid)
+		defer s.Close()
+		shared <- s.Read(0, []int{pid}, true)
+	}()
+	deadline := time.After(sidePatience)
+	var all []event.Limit
+	for _, c := range []chan []event.Limit{each, shared} {
+		select {
+		case limits := <-c:
+			all = append(all, limits...)
+		case <-deadline:
+			deadline = time.After(0)
+		}
+	}
+	return all
+}
+
 func (r *limitsReport) print(w io.Writer) {
-	if len(r.Limits) == 0 {
+	if !slices.ContainsFunc(r.Limits, func(l event.Limit) bool { return l.Name.Memory() }) {
 		fmt.Fprintln(w, "nothing here limits memory")
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		fmt.Fprintf(w, "%d. %s (%s)", i+1, l.Name, l.Scope)
 		if l.Limit > 0 {
-			fmt.Fprintf(w, ": %v of %v used, %.0f %%", l.Used, l.Limit, 100*l.Ratio())
+			fmt.Fprintf(w, ": %s of %s used, %.0f %%", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), 100*l.Ratio())
+			if l.PID != 0 {
+				fmt.Fprintf(w, ", in process %d", l.PID)
+			}
 			if l.UsedMax > l.Used {
 				fmt.Fprintf(w, " (at most %v)", l.UsedMax)
 			}

@@ -1,6 +1,9 @@
 package limit
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -42,6 +45,58 @@ func LockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bo
 	}
 	return each(event.LimitMemlock, p, uint64(used), uint64(l.LockedMemory), "kernel, by ENOMEM of mlock and of drivers",
 		source, "soft RLIMIT_MEMLOCK of /proc/PID/limits"), used > 0 && l.LockedMemory != proctree.Unlimited && l.LockedMemory > 0
+}
+
+// Fullest keeps of each limit on one process its reading in the process that is
+// nearest to it.
+type Fullest struct{ list []event.Limit }
+
+// Offer takes a reading in.
+func (f *Fullest) Offer(l event.Limit) {
+	i := slices.IndexFunc(f.list, func(o event.Limit) bool { return o.Name == l.Name })
+	if i < 0 {
+		f.list = append(f.list, l)
+	} else if s, best := l.Ratio(), f.list[i].Ratio(); s > best || s == best && l.PID < f.list[i].PID {
+		f.list[i] = l // of two that are as full the one with the lower PID, at every look
+	}
+}
+
+// Limits returns them in the order of the documentation.
+func (f *Fullest) Limits() []event.Limit {
+	slices.SortFunc(f.list, func(a, b event.Limit) int {
+		return cmp.Compare(slices.Index(event.Limits, a.Name), slices.Index(event.Limits, b.Name))
+	})
+	return f.list
+}
+
+// OfProcesses counts in all of these processes, whatever it costs, and returns the
+// fullest reading of each limit on one process. It waits for mmap_lock of each.
+func OfProcesses(proc string, procs []rss.Proc) []event.Limit {
+	c := proctree.NewCounter(proc)
+	defer c.Close()
+	most, _ := proctree.MapLimit(proc)
+	var f Fullest
+	for i := range procs {
+		p := &procs[i]
+		if n, err := c.Maps(p.ID); err == nil && most > 0 {
+			f.Offer(Maps(p, uint64(n.N), most))
+		}
+		l, err := proctree.Limits(proc, p.ID.PID)
+		if err != nil {
+			continue
+		}
+		if n, err := c.Descriptors(p.ID); err == nil && l.Descriptors > 0 {
+			f.Offer(Descriptors(p, uint64(n.N), l.Descriptors))
+		}
+		if as, ok := AddressSpace(p, &l); ok {
+			f.Offer(as)
+		}
+		free, err := proctree.Capable(proc, p.ID.PID, proctree.CapIPCLock)
+		if locked, ok := LockedMemory(p, &l); ok && err == nil && !free {
+			f.Offer(locked)
+		}
+	}
+	return f.Limits()
 }
 
 func each(name event.LimitName, p *rss.Proc, used, most uint64, enforcer, usedSource, limitSource string) event.Limit {

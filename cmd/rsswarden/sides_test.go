@@ -1,0 +1,203 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// sidesRun is what a training that runs out of something else than memory went
+// through.
+type sidesRun struct {
+	code   int
+	failed time.Time // when PyTorch raised its error
+	ok     bool      // it did not
+	error  string
+	events []map[string]any
+	stderr string
+}
+
+// runSides runs a script of testdata/sides under rsswarden; before are words of a
+// command line that rsswarden is started by.
+func runSides(t *testing.T, before, options []string, script string, args ...string) sidesRun {
+	t.Helper()
+	needTorch(t)
+	dir := t.TempDir()
+	list, file := filepath.Join(dir, "events"), filepath.Join(dir, "result")
+	line := append(slices.Clone(before), binary, "run", "--record", "none", "--events", list)
+	line = append(append(line, options...), "--", python, filepath.Join("testdata", "sides", script))
+	line = append(append(line, args...), file)
+	cmd := exec.Command(line[0], line[1:]...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	r := sidesRun{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.stderr)
+	}
+	var result struct {
+		OK    bool
+		Time  float64
+		Error string
+	}
+	if err := json.Unmarshal(b, &result); err != nil {
+		t.Fatal(err)
+	}
+	r.ok, r.error = result.OK, result.Error
+	r.failed = time.UnixMicro(int64(result.Time * 1e6))
+	if b, err = os.ReadFile(list); err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(b)) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			t.Fatalf("%v: %s", err, l)
+		}
+		r.events = append(r.events, e)
+	}
+	return r
+}
+
+// first returns when an event that fits was told first, zero for never.
+func (r *sidesRun) first(fits func(e map[string]any) bool) time.Time {
+	for _, e := range r.events {
+		if fits(e) {
+			at, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(e["time"]))
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// warned is when the rule on a limit warned, told when the hook said what was
+// about to be sent.
+func (r *sidesRun) warned(l event.LimitName) time.Time {
+	return r.first(func(e map[string]any) bool {
+		return e["event"] == string(event.NameDecision) && e["limit"] == string(l) && e["action"] == "warn"
+	})
+}
+
+func (r *sidesRun) told() time.Time {
+	return r.first(func(e map[string]any) bool { return e["what"] == string(event.LoaderPickling) })
+}
+
+// exhausted checks that a run failed, and that its last words name the cause and
+// the cure.
+func (r *sidesRun) exhausted(t *testing.T, words ...string) {
+	t.Helper()
+	if r.ok || r.code != 1 {
+		t.Fatalf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
+	}
+	last := r.events[len(r.events)-1]
+	if last["verdict"] != string(event.VerdictExhausted) {
+		t.Errorf("the verdict is %v\n%s", last["verdict"], r.stderr)
+	}
+	_, verdict, _ := strings.Cut(r.stderr, "verdict: exhausted")
+	for _, word := range words {
+		if !strings.Contains(verdict, word) {
+			t.Errorf("the verdict does not tell of %q\n%s", word, r.stderr)
+		}
+	}
+}
+
+// before checks that a warning came, and came before the failure.
+func (r *sidesRun) before(t *testing.T, what string, at time.Time) {
+	t.Helper()
+	switch {
+	case at.IsZero():
+		t.Errorf("%s did not warn: %s\n%s", what, r.error, r.stderr)
+	case at.After(r.failed):
+		t.Errorf("%s warned %v after it had failed", what, at.Sub(r.failed))
+	default:
+		t.Logf("%s warned %.1f s before", what, r.failed.Sub(at).Seconds())
+	}
+}
+
+// TestSmallTensors is what users report: a training in a process of its own, which
+// fails when its loader starts, in each way of starting and sharing.
+func TestSmallTensors(t *testing.T) { smallTensors(t, 1) }
+
+func smallTensors(t *testing.T, times int) {
+	needTorch(t)
+	for _, method := range []string{"spawn", "forkserver"} {
+		for range times {
+			t.Run(method+"/file_system", func(t *testing.T) {
+				r := runSides(t, nil, nil, "tensors.py", method, "file_system", "80000")
+				r.before(t, "the hook", r.told())
+				r.before(t, "the count", r.warned(event.LimitMaps))
+				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
+			})
+			t.Run(method+"/file_system without the hook", func(t *testing.T) {
+				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", method, "file_system", "80000")
+				r.before(t, "the count", r.warned(event.LimitMaps))
+				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
+			})
+			t.Run(method+"/file_descriptor", func(t *testing.T) {
+				r := runSides(t, nil, nil, "tensors.py", method, "file_descriptor", "80000")
+				r.before(t, "the hook", r.told())
+				r.exhausted(t, `set_start_method("fork")`)
+			})
+		}
+	}
+}
+
+// TestSmallTensorsCured: with what is advised the same script passes.
+func TestSmallTensorsCured(t *testing.T) {
+	for _, strategy := range []string{"file_system", "file_descriptor"} {
+		t.Run("fork/"+strategy, func(t *testing.T) {
+			r := runSides(t, nil, nil, "tensors.py", "fork", strategy, "80000")
+			if !r.ok || r.code != 0 || !r.told().IsZero() || !r.warned(event.LimitMaps).IsZero() {
+				t.Errorf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
+			}
+		})
+	}
+	t.Run("spawn/file_descriptor with --nofile", func(t *testing.T) {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Max < 6000 {
+			t.Skipf("the hard RLIMIT_NOFILE is %d: %v", l.Max, err)
+		}
+		few := []string{"prlimit", "--nofile=1024:"}
+		bare := runSides(t, few, nil, "tensors.py", "spawn", "file_descriptor", "4000")
+		bare.before(t, "the hook", bare.told())
+		bare.exhausted(t, "--nofile")
+		cured := runSides(t, few, []string{"--nofile", "65536"}, "tensors.py", "spawn", "file_descriptor", "4000")
+		if !cured.ok || cured.code != 0 {
+			t.Fatalf("it ended with %d: %s\n%s", cured.code, cured.error, cured.stderr)
+		}
+		at := cured.first(func(e map[string]any) bool {
+			return e["event"] == string(event.NameCure) && e["remedy"] == string(event.RemedyNoFile) && e["ok"] == true && e["before"] == 1024.0
+		})
+		if at.IsZero() || !strings.Contains(cured.stderr, "1,024 before") {
+			t.Errorf("no event of the cure\n%s", cured.stderr)
+		}
+	})
+}
+
+// TestFullShm: in a mount namespace with a /dev/shm of 96 MiB batches that were
+// loaded ahead fill it, and it is told before the kernel sends SIGBUS, with who
+// holds what.
+func TestFullShm(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a mount namespace takes root")
+	}
+	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=96m rsswarden-test /dev/shm && exec "$@"`, "sh"}
+	r := runSides(t, before, nil, "shm.py")
+	r.before(t, "the rule", r.warned(event.LimitSHM))
+	r.exhausted(t, "/dev/shm", "prefetch_factor", "without a name")
+}

@@ -1,0 +1,135 @@
+package supervisor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/shm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file says who holds what fills /dev/shm, once a rule has warned of it. The
+// files of PyTorch's file_descriptor strategy have no name: ls shows nothing, and
+// only the descriptors and mappings of processes tell.
+
+// holdersAsk asks for it on the side.
+type holdersAsk struct {
+	pid   int    // whose /dev/shm is meant
+	all   []int  // the tree
+	level string // the cgroup that is charged, empty for none
+}
+
+// holders finds out who holds what in /dev/shm, and has it said, once a minute at
+// most. It wakes nobody: it is said with one of the next looks.
+func (w *watcher) holders() {
+	ask := holdersAsk{pid: w.sharers()[0]}
+	for i := range w.last.Procs {
+		ask.all = append(ask.all, w.last.Procs[i].ID.PID)
+	}
+	if l := w.leafLimit(); l != nil {
+		ask.level = l.Level
+	}
+	if w.held == nil {
+		w.held = make(chan string, 1)
+	}
+	proc, held := w.Proc, w.held
+	go func() {
+		if text := ask.read(proc); text != "" {
+			select {
+			case held <- text:
+			default: // the last was not said yet
+			}
+		}
+	}()
+}
+
+// sayHolders says what was found, if anything was.
+func (w *watcher) sayHolders() {
+	select {
+	case text := <-w.held:
+		w.voice.say(w.now(), "holders", text)
+		w.sum.holders = text
+	default:
+	}
+}
+
+// read words what the tree holds: "in /dev/shm the job holds torch 80.0 MiB (10
+// segments, 10 without a name: in processes 12 and 13); 80.0 MiB of shared memory
+// are charged to …".
+func (a *holdersAsk) read(proc string) string {
+	space, err := shm.Usage(proc, a.pid)
+	if err != nil {
+		return ""
+	}
+	held, err := shm.Segments(proc, a.all, 0)
+	if err != nil {
+		return ""
+	}
+	var parts []string
+	sums := held.Sum(space.Dev)
+	for _, kind := range slices.SortedFunc(maps.Keys(sums), func(a, b shm.Kind) int { return cmp.Compare(sums[b].Size, sums[a].Size) }) {
+		if total := sums[kind]; total.Size >= rss.MiB {
+			parts = append(parts, fmt.Sprintf("%s %v (%s)", kind, total.Size, a.segments(&held, space.Dev, kind)))
+		}
+	}
+	text := "in /dev/shm this job holds "
+	if len(parts) == 0 {
+		text += "nothing of size open or mapped; files that were left behind: ls -l /dev/shm"
+	} else {
+		text += strings.Join(parts, ", ")
+	}
+	if a.level != "" {
+		level := cgroup.Level{Version: 2, Dir: a.level}
+		if _, err := os.Stat(level.UsageFile()); err != nil {
+			level.Version = 1
+		}
+		defer level.Close()
+		if m, err := level.Memory(); err == nil {
+			text += fmt.Sprintf("; %v of shared memory are charged to %s", m.Shmem, (&event.Limit{LimitSource: a.level}).Place())
+		}
+	}
+	return text
+}
+
+// segments tells of one kind how many there are, how many have no name, and who
+// has them.
+func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string {
+	n, nameless := 0, 0
+	by := map[int]rss.Bytes{}
+	for i := range held.Segments {
+		s := &held.Segments[i]
+		if s.Kind != kind || s.Dev != dev {
+			continue
+		}
+		n++
+		if s.Deleted {
+			nameless++
+		}
+		for _, pid := range s.Holders {
+			by[pid] += s.Size
+		}
+	}
+	pids := slices.SortedFunc(maps.Keys(by), func(a, b int) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
+	more := ""
+	if len(pids) > mostHolders {
+		more = fmt.Sprintf(" and %d more", len(pids)-mostHolders)
+		pids = pids[:mostHolders]
+	}
+	names := make([]string, len(pids))
+	for i, pid := range pids {
+		names[i] = fmt.Sprint(pid)
+	}
+	text := many(n, "segment")
+	if nameless > 0 {
+		text += fmt.Sprintf(", %d without a name", nameless)
+	}
+	return text + ", in processes " + strings.Join(names, ", ") + more
+}
+
+const mostHolders = 6
