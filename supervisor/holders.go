@@ -28,7 +28,11 @@ type holdersAsk struct {
 // holders finds out who holds what in /dev/shm, and has it said, once a minute at
 // most. It wakes nobody: it is said with one of the next looks.
 func (w *watcher) holders() {
-	ask := holdersAsk{pid: w.sharers()[0]}
+	pids := w.sharers()
+	if len(pids) == 0 || w.asksHolders.Swap(true) {
+		return // nobody is there, or the last time has not ended
+	}
+	ask := holdersAsk{pid: pids[0]}
 	for i := range w.last.Procs {
 		ask.all = append(ask.all, w.last.Procs[i].ID.PID)
 	}
@@ -38,8 +42,9 @@ func (w *watcher) holders() {
 	if w.held == nil {
 		w.held = make(chan string, 1)
 	}
-	proc, held := w.Proc, w.held
+	proc, held, asks := w.Proc, w.held, &w.asksHolders
 	go func() {
+		defer asks.Store(false)
 		if text := ask.read(proc); text != "" {
 			select {
 			case held <- text:

@@ -25,8 +25,12 @@ func (w *watcher) sharers() []int {
 			pids = append(pids, p.ID.PID)
 		}
 	}
-	if len(pids) == 0 {
+	switch {
+	case len(pids) > 0:
+	case w.command.PID != 0:
 		pids = append(pids, w.command.PID)
+	case len(w.last.Procs) > 0: // a job that is watched as a whole
+		pids = append(pids, w.last.Procs[0].ID.PID)
 	}
 	return pids
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -114,7 +115,9 @@ type watcher struct {
 	oom       oomPrefer
 	diagnosis diagnosing
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
-	sum       summary
+	// asksHolders says that it is being found out: a /dev/shm may hang.
+	asksHolders atomic.Bool
+	sum         summary
 }
 
 // limitID tells one limit from the others over time: a cgroup limit may stand

@@ -70,7 +70,7 @@ func (n *Counts) files() Check {
 		case n.HardFiles <= n.Files:
 			c.Do = "ask for a greater hard limit, or set torch.multiprocessing.set_sharing_strategy('file_system')"
 		case n.RaisesFiles:
-			c.Do = "rsswarden run --nofile, or before it: ulimit -n " + ulimit(n.HardFiles)
+			c.Do = "rsswarden run --nofile 65536, or before it: ulimit -n " + ulimit(n.HardFiles)
 		default:
 			c.Do = "before rsswarden run: ulimit -n " + ulimit(n.HardFiles)
 		}
