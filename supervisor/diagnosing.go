@@ -80,7 +80,7 @@ func (w *watcher) toldLoaders() (all []diagnosis.Loader) {
 }
 
 // found tells of a finding where it is new, more certain, or has cost twice as
-// much. What is only possible is not told.
+// much. What is only possible waits for the end.
 func (w *watcher) found(f event.Diagnosis) {
 	if f.Confidence == event.Possible {
 		return
@@ -97,6 +97,22 @@ func (w *watcher) found(f event.Diagnosis) {
 	})
 	if !known && w.presses(&f) {
 		w.voice.say(w.now(), "diagnosis", why(&f))
+	}
+}
+
+// lastFindings tells as events what stands at the end and was only possible so
+// far: it might have been taken back.
+func (w *watcher) lastFindings() {
+	if w.diagnosis.state == nil {
+		return
+	}
+	for _, f := range w.diagnosis.state.Findings() {
+		if _, told := w.diagnosis.told[findingKey{f.Finding, f.Role}]; !told {
+			w.put(event.NameDiagnosis, func(h event.Head) any {
+				f.Head = h
+				return f
+			})
+		}
 	}
 }
 
@@ -117,8 +133,8 @@ func (w *watcher) presses(f *event.Diagnosis) bool {
 // why words a finding: what it is, what speaks for it, what to change.
 func why(f *event.Diagnosis) string {
 	text := string(f.Finding)
-	if f.Confidence == event.Likely {
-		text += ", likely"
+	if f.Confidence != event.Certain {
+		text += ", " + string(f.Confidence)
 	}
 	if len(f.Evidence) > 0 {
 		text += ": " + strings.Join(f.Evidence[:min(len(f.Evidence), mostWords)], "; ")
@@ -142,7 +158,7 @@ func (w *watcher) findingLines() (lines []string) {
 		return nil
 	}
 	for _, f := range w.diagnosis.state.Findings() {
-		if f.Confidence != event.Possible && len(lines) < mostFindings {
+		if len(lines) < mostFindings {
 			lines = append(lines, "why: "+why(&f))
 		}
 	}

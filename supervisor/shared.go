@@ -20,6 +20,7 @@ type sharedReader struct {
 	wakes bool // … and the loop is to wake for its answer
 
 	pids   []int
+	loads  bool // there is a loader, or may be one
 	asked  time.Duration
 	limits []event.Limit // as read last
 	at     time.Duration
@@ -39,7 +40,8 @@ type sharedRead struct {
 const (
 	sharedRest = time.Second
 	// sharedSmall is the pause for a /dev/shm of less than smallSHM, as
-	// containers have: a few batches fill it.
+	// containers have: a few batches fill it. It is for those that a loader may
+	// fill: in which there is something, or beside which there is one.
 	sharedSmall = 100 * time.Millisecond
 	smallSHM    = 1 << 30
 	sharedLeast = 20 * time.Millisecond
@@ -58,7 +60,7 @@ func newSharedReader(proc, sys string, pid int) *sharedReader {
 
 // update takes in what was read, asks again where that is due, and returns what
 // was read last.
-func (r *sharedReader) update(now time.Duration, pids []int) []event.Limit {
+func (r *sharedReader) update(now time.Duration, pids []int, loads bool) []event.Limit {
 	if r == nil {
 		return nil
 	}
@@ -67,7 +69,7 @@ func (r *sharedReader) update(now time.Duration, pids []int) []event.Limit {
 		r.done(got)
 	default:
 	}
-	r.pids = pids
+	r.pids, r.loads = pids, loads
 	r.ask(now)
 	return slices.Clone(r.limits)
 }
@@ -91,7 +93,7 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 	pause := sharedRest
 	for i := range r.limits {
 		l := &r.limits[i]
-		if l.Name == event.LimitSHM && l.Limit < smallSHM {
+		if l.Name == event.LimitSHM && l.Limit < smallSHM && (r.loads || l.Used >= l.Limit/16) {
 			pause = min(pause, sharedSmall)
 		}
 		next := l.Limit

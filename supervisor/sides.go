@@ -13,7 +13,7 @@ import (
 
 // sides returns them as they were read last.
 func (w *watcher) sides(now time.Duration) []event.Limit {
-	return append(w.counts.readings(now), w.shared.update(now, w.sharers())...)
+	return append(w.counts.readings(now), w.shared.update(now, w.sharers(), len(w.workers.trainers) > 0)...)
 }
 
 // sharers are the processes whose /dev/shm is looked at: trainers, each of which

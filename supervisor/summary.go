@@ -227,6 +227,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	if w.Attached != nil {
 		w.lastEvent(&out, exit != nil)
 	}
+	w.lastFindings()
 	advice := policy.Advise(run)
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
 	if w.stream != nil {
