@@ -47,7 +47,7 @@ const (
 	// forks.
 	enterPatience = 200 * time.Millisecond
 	// leavePatience is how long the end waits for those who are just ending.
-	leavePatience = 200 * time.Millisecond
+	leavePatience = 500 * time.Millisecond
 )
 
 // guardPart is the part that faults of this file are told under.

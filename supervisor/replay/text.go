@@ -129,7 +129,7 @@ func (r *Result) list(b *strings.Builder) {
 func (d *Decision) use() string {
 	text := "in " + clock(deref(d.ETA))
 	if d.Size > 0 {
-		text = fmt.Sprintf("%.1f %% of %v", 100*d.Used.Of(d.Size), d.Size)
+		text = fmt.Sprintf("%.1f %% of %s", 100*d.Used.Of(d.Size), d.Limit.Amount(d.Size))
 		if d.ETA != nil {
 			text += ", " + clock(*d.ETA) + " left"
 		}
