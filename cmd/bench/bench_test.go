@@ -30,7 +30,7 @@ func TestQuick(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "bench.json")
 	var stdout, stderr bytes.Buffer
-	if status := run(context.Background(), []string{"-quick", "-rows", "a,c,f", "-out", file}, &stdout, &stderr); status != 0 {
+	if status := run(context.Background(), []string{"-quick", "-rows", "a,c,f,j", "-out", file}, &stdout, &stderr); status != 0 {
 		t.Fatalf("status %d\n%s%s", status, &stdout, &stderr)
 	}
 	r, err := readReport(file)
@@ -40,7 +40,7 @@ func TestQuick(t *testing.T) {
 	if !r.Quick || r.Kernel == "" || r.CPU == "" || r.CPUs < 1 || r.Commit == "" || r.Time.IsZero() || len(r.Skipped) > 0 {
 		t.Errorf("head of the report: %+v", r)
 	}
-	want := map[string]int{"a": 4, "c": 1, "f": 3}
+	want := map[string]int{"a": 4, "c": 1, "f": 3, "j": 7}
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		want[row.Group]--
@@ -57,7 +57,7 @@ func TestQuick(t *testing.T) {
 			}
 		}
 		for _, n := range row.Notes {
-			if strings.Contains(n, "where SumRSS reads") {
+			if strings.Contains(n, "where SumRSS reads") || strings.Contains(n, "where ours counts") {
 				t.Errorf("%s %s: the readers disagree: %s", row.Group, row.Name, n)
 			}
 		}
@@ -79,6 +79,29 @@ func TestQuick(t *testing.T) {
 	}
 	if strings.Contains(stdout.String(), "%\n") || strings.Contains(stdout.String(), "only in") {
 		t.Errorf("a report differs from itself:\n%s", &stdout)
+	}
+}
+
+// TestCounter: ours and procfs count the same.
+func TestCounter(t *testing.T) {
+	for _, what := range []string{"maps", "fds"} {
+		var got [2]uint64
+		for i, how := range []string{"ours-", "procfs-"} {
+			count, err := counter(how+what, os.Getpid())
+			if err == nil {
+				got[i], err = count()
+			}
+			if err != nil || got[i] == 0 {
+				t.Fatalf("%s%s: %d, %v", how, what, got[i], err)
+			}
+		}
+		// [vsyscall] is one more, and this program maps more meanwhile.
+		if off := int(got[1]) - int(got[0]); off < 0 || off > 5 {
+			t.Errorf("%s: procfs counts %d, ours %d", what, got[1], got[0])
+		}
+	}
+	if _, err := counter("ours-words", os.Getpid()); err == nil {
+		t.Error("there is a reader of what cannot be counted")
 	}
 }
 

@@ -152,7 +152,12 @@ func plain(env []string) []string {
 // crowd starts n sleeping processes, the first of them the parent of all
 // others, behind the words of wrap. Its PID is theirs, not the wrapper's.
 func (b *bench) crowd(n int, wrap func(...string) []string) (*child, int, error) {
-	args := []string{b.path("crowd"), fmt.Sprint(n)}
+	return b.sleepers([]string{b.path("crowd"), fmt.Sprint(n)}, wrap)
+}
+
+// sleepers starts a helper, behind the words of wrap, that says "ready PID" once
+// all of its processes sleep.
+func (b *bench) sleepers(args []string, wrap func(...string) []string) (*child, int, error) {
 	if wrap != nil {
 		args = wrap(args...)
 	}

@@ -30,6 +30,11 @@
 //	    made up; the time of one sample in the watcher's loop and in its writer, beside
 //	    lines of JSON and text, and a look at the same tree; what recording adds to
 //	    holder and watcher; and a report of a record as full as one becomes
+//	j   the limits on numbers: what it takes to count the mappings and descriptors of
+//	    64 trainers with 2,000 mappings each, of nothing and of a file, beside procfs
+//	    and psutil; and what holder and watcher take for them, beside 64 trainers with
+//	    the mappings of any program, and 64 processes that are no trainers. What stands
+//	    still is counted seldom: -idle 4m holds more counts
 //	go  the benchmarks of the readers, run by go test into a file for benchstat
 //
 // # What not to conclude
@@ -103,6 +108,7 @@ var groups = []group{
 	{"g", "a fork storm", (*bench).storming},
 	{"h", "a process shrunk by ptrace", (*bench).trimming},
 	{"i", "what a record costs", (*bench).recording},
+	{"j", "the limits on numbers", (*bench).counting},
 	{"go", "go test -bench of the readers", (*bench).gotests},
 }
 

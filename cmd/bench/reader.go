@@ -17,8 +17,8 @@ import (
 // readerRole as first argument makes this program a reader written in Go.
 const readerRole = "reader"
 
-// A reader is one way to sum the RSS of a tree, in a process of its own that
-// answers as helpers/statm.c does.
+// A reader is one way to sum the RSS of a tree, or to count what its processes
+// have, in a process of its own that answers as helpers/statm.c does.
 type reader struct {
 	name  string
 	ours  bool
@@ -86,6 +86,10 @@ func (r *reader) read(n int, pause time.Duration) ([]float64, error) {
 	return took, err
 }
 
+var begun = time.Now()
+
+func wall() time.Duration { return time.Since(begun) }
+
 // beReader is the reader process. It ends with its standard input.
 func beReader(args []string) int {
 	if len(args) != 2 {
@@ -95,7 +99,11 @@ func beReader(args []string) int {
 	if err != nil {
 		return 2
 	}
-	sum, err := summer(args[0], pid)
+	clock, means := wall, summer
+	if strings.Contains(args[0], "-") {
+		clock, means = processorTime, counter
+	}
+	sum, err := means(args[0], pid)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return 1
@@ -112,9 +120,9 @@ func beReader(args []string) int {
 			if pause > 0 {
 				time.Sleep(time.Duration(pause) * time.Microsecond)
 			}
-			began := time.Now()
+			began := clock()
 			bytes, err = sum()
-			took[i] = time.Since(began)
+			took[i] = clock() - began
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "error:", err)
 				return 1
