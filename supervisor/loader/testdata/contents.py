@@ -79,10 +79,18 @@ class Hidden:
 
 
 class Meta(type):
-    __getattribute__ = __instancecheck__ = fail
+    __getattribute__ = __instancecheck__ = __eq__ = __hash__ = fail
+
+
+class Unhashable(type):
+    __eq__ = fail
 
 
 class Strange(metaclass=Meta):
+    pass
+
+
+class Stranger(metaclass=Unhashable):
     pass
 
 
@@ -162,7 +170,7 @@ def cases():
     yield "untouchable", Data(trap=trap)
     yield "trapped containers", Data(a=TrapList(tensors()), b=TrapDict(enumerate(tensors())), c=TrapSet(tensors()), d=TrapTuple(tensors()))
     yield "hidden", Data(hidden=Hidden(tensors()))
-    yield "metaclass", Data(strange=Strange.__call__ if False else type.__call__(Strange), cls=Strange, items=tensors())
+    yield "metaclass", Data(strange=Strange.__call__ if False else type.__call__(Strange), stranger=type.__call__(Stranger), cls=Strange, items=tensors())
     yield "pickles itself", Data(a=Pickled(items=tensors()), items=tensors())
     yield "reduces itself", Reduced(items=tensors())
     yield "subclass", Data(items=[t.as_subclass(Sub) for t in tensors()], others=tensors())

@@ -48,6 +48,11 @@ class _Late(Exception):
     pass
 
 
+def _has(classes, kind):
+    """Says whether kind is among classes; `in` would ask their metaclasses, which may be the program's."""
+    return any(base is kind for base in classes)
+
+
 class _Plan:
     """How an instance of one class is opened."""
 
@@ -75,8 +80,9 @@ class Contents:
         self._tensor_types = (torch.Tensor, torch.nn.Parameter)
         self._dataset_type = getattr(sys.modules.get("torch.utils.data.dataset"), "Dataset", None)
         pickler = getattr(sys.modules.get("multiprocessing.reduction"), "ForkingPickler", None)
-        self._reducers = getattr(pickler, "_extra_reducers", {})
-        self._plans = {}
+        reducers = list(getattr(pickler, "_extra_reducers", ())) + list(copyreg.dispatch_table)
+        self._reducers = set(map(id, reducers))
+        self._plans = {}  # by the id of a class: its metaclass may have no hash
         self._opened = {}  # containers by id, and how deep they were met
         self._met = set()  # storages
         self._sends = sends  # whether to count what is sent
@@ -94,11 +100,12 @@ class Contents:
         if time.thread_time() > self._end:
             raise _Late
         self.visited += len(elements)
-        kinds = set(map(type, elements))
-        for kind in kinds:
-            plan = self._plans.get(kind)
+        kinds = {id(kind): kind for kind in map(type, elements)}
+        for key, kind in kinds.items():
+            plan, _ = self._plans.get(key, (None, None))
             if plan is None:
-                plan = self._plans[kind] = self._plan(kind)
+                plan = self._plan(kind)
+                self._plans[key] = plan, kind  # while it is kept no other class has its id
             if plan is _LEAF:
                 continue
             if plan is _UNKNOWN or level > _LEVELS:
@@ -155,22 +162,22 @@ class Contents:
         return list(itertools.islice(dict.values(container), _MOST))
 
     def _members(self, container):
-        kind = set if set in _mro(type(container)) else frozenset
+        kind = set if _has(_mro(type(container)), set) else frozenset
         if kind.__len__(container) > _MOST:
             self.more = True
         return list(itertools.islice(kind.__iter__(container), _MOST))
 
     def _plan(self, kind):
         """Says how instances of kind are opened, if they are."""
-        if kind in self._tensor_types:
+        if _has(self._tensor_types, kind):
             return _TENSOR
         mro = _mro(kind)
-        if type in mro or kind in self._reducers or kind in copyreg.dispatch_table:
+        if _has(mro, type) or id(kind) in self._reducers:
             return _LEAF
-        if self._torch.Tensor in mro:
+        if _has(mro, self._torch.Tensor):
             return _UNKNOWN  # its methods may be the program's
         for base in mro:
-            names = None if base in self._plain else _vars(base)
+            names = None if _has(self._plain, base) else _vars(base)
             for name in _OWN:
                 if names is not None and name in names:
                     # What C or the standard library pickles (numpy, datetime, random) holds no list of tensors.
@@ -179,7 +186,7 @@ class Contents:
         elements = None
         for base, inside in ((list, list.__iter__), (tuple, tuple.__iter__), (dict, self._values),
                              (set, self._members), (frozenset, self._members)):
-            if base in mro:
+            if _has(mro, base):
                 elements = inside
         if not _flags(kind) & _HEAP:
             return _LEAF if elements is None else _Plan(elements, None, (), False)
@@ -192,7 +199,7 @@ class Contents:
                     attributes = attributes or value.__get__
                 elif isinstance(value, types.MemberDescriptorType) and _flags(base) & _HEAP:
                     members.append(value.__get__)
-        return _Plan(elements, attributes, members, self._dataset_type in mro)
+        return _Plan(elements, attributes, members, _has(mro, self._dataset_type))
 
     def _count(self, tensors):
         """Counts the storages of tensors that were not met before."""
