@@ -104,13 +104,11 @@ const (
 // mapped tells of files that are read through a mapping.
 func (s *State) mapped(role rss.Role) {
 	h := s.shares[role]
-	if h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer {
-		return // libraries, or nobody knows
-	}
-	var g group
+	g, dropped := group{}, s.dropped(role)
+	unknown := h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer // libraries, or nobody knows
 	pss, whole := rss.Bytes(0), rss.Bytes(0)
 	for _, t := range s.tracks {
-		if t.role != role {
+		if t.role != role || unknown {
 			continue
 		}
 		gain, over := s.filesGain(t), t.series.last.at-t.since
@@ -129,20 +127,30 @@ func (s *State) mapped(role rss.Role) {
 			pss, whole = pss+t.pss.last.pss, whole+t.pss.last.rss
 		}
 	}
-	if g.n == 0 || g.sum < s.matters() {
+	if max(g.sum, dropped.sum) < s.matters() {
 		return
 	}
-	d := event.Diagnosis{
-		Finding: event.FindingMapped, Confidence: event.Possible, Role: role, PID: g.most.id.PID, Bytes: g.sum,
-		Evidence: []string{fmt.Sprintf("RssFile of %s grew by %v in %s, %v of it in process %d (status of %s)",
-			many(g.n, string(role)), g.sum, span(g.over), g.top, g.most.id.PID, whose(&g))},
+	d := event.Diagnosis{Finding: event.FindingMapped, Confidence: event.Possible, Role: role}
+	if g.sum >= dropped.sum {
+		d.PID, d.Bytes = g.most.id.PID, g.sum
+		d.Evidence = []string{fmt.Sprintf("RssFile of %s grew by %v in %s, %v of it in process %d (status of %s)",
+			many(g.n, string(role)), g.sum, span(g.over), g.top, g.most.id.PID, whose(&g))}
+	} else {
+		d.PID, d.Bytes = dropped.most.id.PID, dropped.sum
+		d.Evidence = []string{fmt.Sprintf("%s gave back up to %v each of mapped files when they were trimmed, %v together (told by who trimmed)",
+			many(dropped.n, string(role)), dropped.top, dropped.sum)}
+	}
+	if dropped.sum >= s.matters() {
+		d.Confidence = event.Certain // a trim drops pages of such files and no others
 	}
 	if pss > 0 && g.n > 1 && pss < whole.Scale(0.7) {
-		d.Confidence = event.Likely
+		if d.Confidence == event.Possible {
+			d.Confidence = event.Likely
+		}
 		d.Evidence = append(d.Evidence, fmt.Sprintf("their PSS is %v of %v RSS: the pages are the same ones (smaps_rollup)", pss, whole))
 	}
 	private := false
-	if h != nil {
+	if h != nil && !unknown {
 		d.Confidence = event.Certain
 		private = h.private >= mostly
 		how := "shared"
@@ -165,4 +173,15 @@ func (s *State) mapped(role rss.Role) {
 	}
 	d.Advice = s.mappedAdvice(role, private)
 	s.tell(d)
+}
+
+// dropped is what trims gave back. Who keeps within a budget has more mapped
+// between two looks than any of them sees.
+func (s *State) dropped(role rss.Role) (g group) {
+	for _, t := range s.tracks {
+		if t.role == role && t.dropped >= slight {
+			g.add(t, t.dropped, t.series.last.at-t.since)
+		}
+	}
+	return g
 }

@@ -49,6 +49,9 @@ const (
 	manyMaps, manyFDs = 8192, 512
 	// part is the least part of what a process may have.
 	part = 0.05
+	// much is the part of the mappings from which on nothing else is likely that
+	// comes so fast. A program may open hundreds of files at once.
+	much = 0.25
 	// rush is how many a second come where a data set is sent: pickling makes ten
 	// thousand. Batches that a program keeps come more slowly.
 	rush = 200
@@ -77,10 +80,14 @@ func (s *State) spawned() {
 	if top == nil && pid == 0 {
 		return
 	}
-	d := event.Diagnosis{Finding: event.FindingSpawn, Confidence: event.Likely, Role: rss.RoleTrainer, PID: pid}
+	// Who sends is a trainer, also where nothing but its mappings says so.
+	d := event.Diagnosis{Finding: event.FindingSpawn, Confidence: event.Possible, Role: rss.RoleTrainer, PID: pid}
 	if top != nil {
-		d.Role, d.PID = top.role, top.id.PID
+		d.PID = top.id.PID
 		m, f := &top.counts.maps, &top.counts.fds
+		if m.rose(manyMaps) && float64(m.last) >= much*float64(m.max) {
+			d.Confidence = event.Likely
+		}
 		if m.rose(manyMaps) {
 			d.Bytes = rss.Bytes(m.last-m.first) * 4 * rss.KiB
 			d.Evidence = append(d.Evidence, fmt.Sprintf("mappings of process %d went from %d to %d%s, by up to %.0f a second (lines of maps)",

@@ -39,7 +39,7 @@ type State struct {
 	tick    uint64
 	judged  time.Duration
 
-	limit      rss.Bytes
+	limit      rss.Bytes // the least that has bound
 	accounting event.Accounting
 	tree       rss.Bytes // the most RSS that the tree had
 
@@ -96,7 +96,9 @@ func (s *State) Add(l *Look) {
 	if !s.begun {
 		s.begun, s.began = true, s.now
 	}
-	if l.Limit > 0 {
+	// What has bound once is what the job has to fit into: as its processes end
+	// another limit, the node's, may be the fullest.
+	if l.Limit > 0 && (s.limit == 0 || l.Limit <= s.limit) {
 		s.limit, s.accounting = l.Limit, l.Accounting
 	}
 	if len(l.Loaders) > 0 {
@@ -235,6 +237,11 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 	case event.LoaderTrimmed:
 		s.trims += max(e.Count, 1)
 		s.trimmed += e.Freed
+		for _, t := range s.tracks {
+			if t.id.PID == who {
+				t.dropped = max(t.dropped, e.Freed/rss.Bytes(max(e.Count, 1)))
+			}
+		}
 	case event.LoaderCollected:
 		s.giveBack(who, e.Freed)
 		s.judged = s.now - rarely // with the next look

@@ -128,6 +128,9 @@ func TestGuilty(t *testing.T) {
 			a[1].pss = func(s float64) float64 { return 150 + a[1].file(s)/3 }
 			a[2].pss = a[1].pss
 		})}, event.FindingMapped, event.Likely, rss.RoleWorker, 10 * time.Minute},
+		{"mapped file, within a budget", scene{end: 15 * time.Second, actors: job(), tell: []event.LoaderSaid{
+			{What: event.LoaderTrimmed, PID: 11, Worker: 11, Freed: 40 * rss.MiB}, {What: event.LoaderTrimmed, PID: 12, Worker: 12, Freed: 80 * rss.MiB, Count: 2},
+		}}, event.FindingMapped, event.Certain, rss.RoleWorker, 0},
 		{"copy-on-write by PSS alone", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
 			a[1].pss, a[2].pss = ramp(120, 10, 70, 3), ramp(120, 10, 70, 3)
 		})}, event.FindingCopyOnWrite, event.Possible, rss.RoleWorker, time.Minute},
@@ -269,5 +272,22 @@ func TestGuess(t *testing.T) {
 				t.Errorf("%s: process %d is %q, want %q", c.name, c.procs[i].ID.PID, c.procs[i].Role, c.want[i])
 			}
 		}
+	}
+}
+
+// TestLimitAtTheEnd: as a job ends the limit that binds is the node's, and what grew
+// is still much.
+func TestLimitAtTheEnd(t *testing.T) {
+	c := scene{end: 5 * time.Minute, limit: 4 * rss.GiB, actors: with(job(), func(a []actor) {
+		a[0].anon, a[0].dies = line(300, 10, 1), 297
+		a[1].dies, a[2].dies = 295, 295
+	})}
+	c.more = func(l *Look, _ *State) {
+		if l.At > 294*time.Second {
+			l.Limit = 64 * rss.GiB
+		}
+	}
+	if _, last, _ := c.play(t); len(last) != 1 || last[0].Finding != event.FindingTrainerLeak || last[0].Confidence != event.Likely {
+		t.Errorf("got %+v", last)
 	}
 }

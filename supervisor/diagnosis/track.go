@@ -33,6 +33,8 @@ type track struct {
 	filesAt   time.Duration
 	filesHad  rss.Bytes
 	filesRead bool
+	// dropped is the most that a trim gave back at once: mapped pages that it had.
+	dropped rss.Bytes
 }
 
 const (

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ type Reading string
 
 // The readings, from cheap to dear.
 const (
+	WantSpace Reading = "statvfs"      // Shm without segments: how full a /dev/shm is
 	WantShm   Reading = "shm"          // Shm with segments, of the /dev/shm that the process sees
 	WantParts Reading = "smaps_rollup" // Parts: 7 to 21 ms for each GiB, under mmap_lock
 	WantFiles Reading = "smaps"        // Files: as dear, and more with many mappings
@@ -47,21 +49,44 @@ func due(first, last time.Duration, n int) time.Duration {
 	return last + apart
 }
 
-// Wants returns the readings that would tell something, the most telling first. It
-// asks for the same until the reading is there, so a caller may pass over what its
-// budget does not allow. None is wanted of a process that is small and still.
-func (s *State) Wants() []Want {
-	var out []Want
-	out = append(out, s.wantParts()...)
-	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
-		if w, ok := s.wantFiles(role); ok {
-			out = append(out, w)
-		}
-	}
-	return append(out, s.wantShm()...)
+// wish is a want, and when the reading was there last.
+type wish struct {
+	Want
+	read bool
+	last time.Duration
 }
 
-func (s *State) wantParts() (out []Want) {
+// Wants returns the readings that would tell something. It asks for the same until
+// the reading is there, so a caller may pass over what its budget does not allow,
+// and one that takes the first each time starves none: what costs nothing comes
+// before what was never read, which is gone soon, and that before what was read
+// longest ago. None is wanted of a process that is small and still.
+func (s *State) Wants() []Want {
+	wishes := s.wantParts()
+	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
+		if w, ok := s.wantFiles(role); ok {
+			wishes = append(wishes, w)
+		}
+	}
+	wishes = append(wishes, s.wantShm()...)
+	order := func(w *wish) time.Duration {
+		switch {
+		case w.Reading == WantSpace:
+			return -2
+		case !w.read:
+			return -1
+		}
+		return w.last
+	}
+	slices.SortStableFunc(wishes, func(a, b wish) int { return cmp.Compare(order(&a), order(&b)) })
+	var out []Want
+	for _, w := range wishes {
+		out = append(out, w.Want)
+	}
+	return out
+}
+
+func (s *State) wantParts() (out []wish) {
 	taken := map[int]int{}
 	for _, t := range s.tracks {
 		if t.role != rss.RoleWorker || t.series.n == 0 || t.series.points[0].v[anon] < forked && !t.growing[anon] {
@@ -72,19 +97,15 @@ func (s *State) wantParts() (out []Want) {
 		}
 		p := &t.parts
 		if s.now >= due(p.first.At, p.last.At, p.n) {
-			out = append(out, Want{WantParts, t.id})
+			out = append(out, wish{Want{WantParts, t.id}, p.n > 0, p.last.At})
 		}
 	}
-	// First readings first: what a worker began with is gone soon.
-	slices.SortStableFunc(out, func(a, b Want) int {
-		return min(s.known[a.ID].parts.n, 1) - min(s.known[b.ID].parts.n, 1)
-	})
 	return out
 }
 
 // wantFiles asks for the files of the process of a role that gained most, where
 // they may matter.
-func (s *State) wantFiles(role rss.Role) (Want, bool) {
+func (s *State) wantFiles(role rss.Role) (wish, bool) {
 	var sum, top rss.Bytes
 	var most *track
 	for _, t := range s.tracks {
@@ -101,17 +122,17 @@ func (s *State) wantFiles(role rss.Role) (Want, bool) {
 		}
 	}
 	if most == nil || sum < s.matters()/2 || top < slight {
-		return Want{}, false
+		return wish{}, false
 	}
 	// Where files were read of one the others do the same.
 	if h := s.shares[role]; h != nil && most.id.PID != h.pid && h.data >= mostly {
-		return Want{}, false
+		return wish{}, false
 	}
 	now := most.series.last.v[file] + most.series.last.v[shmem]
 	if most.filesRead && (s.now-most.filesAt < 10*time.Second || now < most.filesHad+most.filesHad/2 && s.now-most.filesAt < apart) {
-		return Want{}, false
+		return wish{}, false
 	}
-	return Want{WantFiles, most.id}, true
+	return wish{Want{WantFiles, most.id}, most.filesRead, most.filesAt}, true
 }
 
 const (
@@ -122,14 +143,14 @@ const (
 	stale = 15 * time.Second
 )
 
-// wantShm asks for the /dev/shm of trainers: once before there are workers, once
-// when the queue must be full, and where it has grown. Beside that it wants to know
-// how full it is, for which a look without segments does.
-func (s *State) wantShm() (out []Want) {
+// wantShm asks for the /dev/shm of trainers: how full it is before there are workers
+// and then now and then, and whose that is once when the queue must be full, and
+// where it has grown.
+func (s *State) wantShm() (out []wish) {
 	if len(s.mounts) == 0 {
 		for _, t := range s.tracks {
 			if t.role == rss.RoleTrainer {
-				return []Want{{WantShm, t.id}}
+				return []wish{{Want: Want{WantSpace, t.id}}}
 			}
 		}
 	}
@@ -137,8 +158,11 @@ func (s *State) wantShm() (out []Want) {
 		age := s.now - m.last.At
 		full := s.loads && s.now-s.loading >= soon
 		missed := s.grown(m, settle) >= s.matters()/2 && m.last.Torch < s.grown(m, settle)/2
-		if s.now-m.series.last.at >= stale || full && (!m.read || m.last.At < s.loading+soon || age >= apart || age >= soon && missed) {
-			out = append(out, Want{WantShm, m.of})
+		switch {
+		case full && (!m.read || m.last.At < s.loading+soon || age >= apart || age >= soon && missed):
+			out = append(out, wish{Want{WantShm, m.of}, m.read, m.last.At})
+		case s.now-m.series.last.at >= stale:
+			out = append(out, wish{Want{WantSpace, m.of}, true, m.series.last.at})
 		}
 	}
 	return out

@@ -20,8 +20,8 @@ func (r reads) serve(l *Look, s *State, parts func(Parts) Parts, files []File) {
 			l.Parts = append(l.Parts, parts(Parts{ID: w.ID, Parts: rss.Parts{At: l.At}}))
 		case WantFiles:
 			l.Files = append(l.Files, Files{ID: w.ID, At: l.At, Files: files})
-		case WantShm:
-			l.Shm = append(l.Shm, Shm{ID: w.ID, At: l.At, Used: rss.GiB, Size: 8 * rss.GiB, Read: true})
+		case WantSpace, WantShm:
+			l.Shm = append(l.Shm, Shm{ID: w.ID, At: l.At, Used: rss.GiB, Size: 8 * rss.GiB, Read: w.Reading == WantShm})
 		}
 	}
 }
@@ -48,6 +48,43 @@ func TestWantsAreSeldom(t *testing.T) {
 	}
 	if len(got[WantFiles]) != 0 || len(last) != 0 {
 		t.Errorf("got %v, %+v", got[WantFiles], last)
+	}
+}
+
+// TestWantsStarveNone: where each reading is paid with four seconds all have their
+// turn soon after they are due.
+func TestWantsStarveNone(t *testing.T) {
+	at := map[Want][]time.Duration{}
+	c := scene{actors: job(), end: time.Minute, more: func(l *Look, s *State) {
+		wants := s.Wants()
+		if len(wants) == 0 || l.At%(4*time.Second) != 0 {
+			return
+		}
+		w := wants[0]
+		at[w] = append(at[w], l.At)
+		switch w.Reading {
+		case WantParts:
+			l.Parts = append(l.Parts, Parts{ID: w.ID, Parts: rss.Parts{At: l.At, Anonymous: 300 * rss.MiB}})
+		case WantSpace, WantShm:
+			l.Shm = append(l.Shm, Shm{ID: w.ID, At: l.At, Used: rss.GiB, Size: 8 * rss.GiB, Read: w.Reading == WantShm})
+		}
+	}}
+	c.play(t)
+	// Workers are there from 10 s on, and a queue is full 10 s later.
+	for _, want := range []struct {
+		Want
+		n  int // the reading of that number
+		by time.Duration
+	}{
+		{Want{WantParts, rss.ProcID{PID: 11, Start: 11}}, 1, 16 * time.Second},
+		{Want{WantParts, rss.ProcID{PID: 12, Start: 12}}, 1, 20 * time.Second},
+		{Want{WantShm, rss.ProcID{PID: 10, Start: 10}}, 1, 28 * time.Second},
+		{Want{WantParts, rss.ProcID{PID: 11, Start: 11}}, 2, 36 * time.Second},
+		{Want{WantParts, rss.ProcID{PID: 12, Start: 12}}, 2, 36 * time.Second},
+	} {
+		if got := at[want.Want]; len(got) < want.n || got[want.n-1] > want.by {
+			t.Errorf("%v was read at %v, want reading %d by %v", want.Want, got, want.n, want.by)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ class Table(Dataset):
 with open(path, "wb") as f:
     for i in range(count):
         f.write(bytes([i % 251]) * size)
-end = time.time() + 32
+end = time.time() + 17
 loader = DataLoader(Table(), batch_size=16, shuffle=True, num_workers=3, persistent_workers=True)
 while time.time() < end:
     for batch in loader:

@@ -16,11 +16,11 @@ class Samples(Dataset):
         return count // at_once
 
     def __getitem__(self, i):
-        time.sleep(0.012)
+        time.sleep(0.006)
         return sum(number for number, name in self.samples[i * at_once:(i + 1) * at_once] if name)
 
 
-end = time.time() + 34
+end = time.time() + 28
 loader = DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
 while time.time() < end:
     for batch in loader:

@@ -15,8 +15,8 @@ class Samples(Dataset):
         return torch.full((16,), float(i))
 
 
-end, outputs = time.time() + 36, []
+end, outputs = time.time() + 73, []
 for batch in DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2):
-    outputs.append(batch.mean() + torch.zeros(100_000))
+    outputs.append(batch.mean().expand(80_000).clone())
     if time.time() > end:
         break

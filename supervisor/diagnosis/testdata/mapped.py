@@ -17,7 +17,7 @@ class Records(Dataset):
     def __getitem__(self, i):
         if self.env is None:
             self.env = lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
-        time.sleep(0.01)
+        time.sleep(0.02)
         with self.env.begin() as txn:
             return torch.tensor(sum(txn.get(b"%08d" % i)[::512]))
 
@@ -27,8 +27,8 @@ with env.begin(write=True) as txn:
     for i in range(count):
         txn.put(b"%08d" % i, bytes([i % 251]) * size, append=True)
 env.close()
-end = time.time() + 32
-loader = DataLoader(Records(), batch_size=16, shuffle=True, num_workers=3, persistent_workers=True)
+end = time.time() + 22
+loader = DataLoader(Records(), batch_size=16, num_workers=3, persistent_workers=True)
 while time.time() < end:
     for batch in loader:
         if time.time() > end:

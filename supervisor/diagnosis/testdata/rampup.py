@@ -18,7 +18,7 @@ class Samples(Dataset):
 begin, state = time.time(), []
 for batch in DataLoader(Samples(), batch_size=8, num_workers=2):
     now = time.time() - begin
-    while len(state) < min(48, 48 * now / 14):
+    while len(state) < min(48, 48 * now / 10):
         state.append(torch.ones(8 << 20))
-    if now > 40:
+    if now > 28:
         break

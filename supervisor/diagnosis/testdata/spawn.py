@@ -23,8 +23,8 @@ if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     samples = Samples()
-    time.sleep(3)
-    end = time.time() + 25
+    time.sleep(2)
+    end = time.time() + 8
     for batch in DataLoader(samples, batch_size=8, num_workers=1, multiprocessing_context="spawn"):
         if time.time() > end:
             break

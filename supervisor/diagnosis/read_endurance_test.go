@@ -1,3 +1,5 @@
+//go:build endurance
+
 package diagnosis_test
 
 import (
@@ -52,7 +54,7 @@ func (e *eyes) look(root int, wants []diagnosis.Want) *diagnosis.Look {
 			if f, err := e.files(w.ID, l.At); err == nil {
 				l.Files = append(l.Files, f)
 			}
-		case diagnosis.WantShm:
+		case diagnosis.WantSpace, diagnosis.WantShm:
 			if m, err := space(w.ID, l); err == nil {
 				l.Shm = append(l.Shm, m)
 			}
