@@ -115,7 +115,7 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.put(event.NameOutcome, func(h event.Head) any {
 		o := *o
 		o.Head = h
-		return o
+		return outcomeOf(d.Limit, o)
 	})
 }
 
@@ -292,8 +292,9 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 
 // skipped says that a rung was crossed and nothing can be done.
 func (w *watcher) skipped(s policy.Skipped) {
-	if r, err := policy.ParseRule(s.Rule); err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.LimitSize {
-		w.sum.skipped++ // else no rung was crossed: there is none
+	// The verdict is about memory, and where a rung is none it was not crossed.
+	if r, err := policy.ParseRule(s.Rule); s.Limit.Thing() == "" && (err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.LimitSize) {
+		w.sum.skipped++
 	}
 	l := meant(w.readings, s.Limit, s.Used, s.LimitSize)
 	if l == nil && s.Limit != event.LimitTime {
@@ -304,10 +305,10 @@ func (w *watcher) skipped(s policy.Skipped) {
 		why += ", " + s.Detail
 	}
 	w.put(event.NameOutcome, func(h event.Head) any {
-		return event.Outcome{
+		return outcomeOf(s.Limit, event.Outcome{
 			Head: h, Reason: s.Reason, Detail: s.Rule + ": " + why,
 			Before: s.Used, After: s.Used,
-		}
+		})
 	})
 	// The detail may name another process each time, and faults share the room.
 	if !w.voice.once("skip", s.Rule+"@"+string(s.Limit)+string(s.Reason)) {

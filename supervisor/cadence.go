@@ -106,8 +106,8 @@ func (w *watcher) straddles() bool {
 	return false
 }
 
-// pause is how long to wait before the next look.
-func (w *watcher) pause(now time.Duration) time.Duration {
+// lookPause is how long to wait before memory is looked at.
+func (w *watcher) lookPause(now time.Duration) time.Duration {
 	pause := w.fullAt + w.fullPause(now) - now
 	if w.watched >= 0 {
 		b := &w.readings[w.watched]
@@ -116,6 +116,15 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		fill := policy.Pause(headroom, rate, w.Settings.Interval)
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
 	}
+	return pause
+}
+
+// pause is how long to wait before the next look, of whatever kind.
+func (w *watcher) pause(now time.Duration) time.Duration {
+	if w.lookDue <= now {
+		w.lookDue = now + w.lookPause(now) // else nothing was looked at since
+	}
+	pause := w.lookDue - now
 	if count, ok := w.counts.next(now); ok {
 		pause = min(pause, count)
 	}

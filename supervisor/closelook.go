@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,9 @@ type closeReader struct {
 	reads chan closeRead
 	busy  bool
 	free  time.Duration // when the cost of the readings so far is paid
+	// failed is when a reading was taken last that brought nothing: the next one
+	// that is wanted goes before it then.
+	failed map[diagnosis.Want]time.Duration
 }
 
 // closeAsk is one reading that is wanted.
@@ -32,17 +36,27 @@ type closeAsk struct {
 // closeRead is what it brought: one of them is set, or none where it could not be
 // read.
 type closeRead struct {
+	want  diagnosis.Want
 	parts *diagnosis.Parts
 	files *diagnosis.Files
 	shm   *diagnosis.Shm
 	cost  time.Duration
 }
 
-// closeShare is the part of a core for such readings.
-const closeShare = 0.002
+const (
+	// closeShare is the part of a core for such readings.
+	closeShare = 0.002
+	// closeRetry is how long what could not be read is left alone.
+	closeRetry = time.Minute
+)
+
+// whole says that the reading brought all that was wanted.
+func (r *closeRead) whole() bool {
+	return r.parts != nil || r.files != nil || r.shm != nil && (r.shm.Read || r.want.Reading == diagnosis.WantSpace)
+}
 
 func newCloseReader(proc string) *closeReader {
-	r := &closeReader{asks: make(chan closeAsk, 1), reads: make(chan closeRead, 1)}
+	r := &closeReader{asks: make(chan closeAsk, 1), reads: make(chan closeRead, 1), failed: map[diagnosis.Want]time.Duration{}}
 	go func() {
 		tree := proctree.New(proc)
 		for ask := range r.asks {
@@ -58,6 +72,9 @@ func (r *closeReader) take(now time.Duration, into *diagnosis.Look) {
 	case got := <-r.reads:
 		r.busy = false
 		r.free = now + time.Duration(float64(got.cost)/closeShare)
+		if !got.whole() {
+			r.failed[got.want] = now
+		}
 		if got.parts != nil {
 			into.Parts = append(into.Parts, *got.parts)
 		}
@@ -76,12 +93,18 @@ func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Samp
 	if r.busy || now < r.free {
 		return
 	}
+	maps.DeleteFunc(r.failed, func(_ diagnosis.Want, at time.Duration) bool { return now-at >= closeRetry })
 	i := slices.IndexFunc(wants, func(w diagnosis.Want) bool {
 		p := s.Find(w.ID.PID)
 		if p == nil || p.ID != w.ID || p.State == 'D' || p.State == 'Z' {
 			return false
 		}
-		return w.Reading != diagnosis.WantParts || !proctree.Lengthy(p.RSS)
+		if _, failed := r.failed[w]; failed {
+			return false
+		}
+		// smaps gives mmap_lock back between two mappings: the largest may be all
+		// of what is mapped from files.
+		return !(w.Reading == diagnosis.WantParts && proctree.Lengthy(p.RSS) || w.Reading == diagnosis.WantFiles && proctree.Lengthy(p.File+p.Shmem))
 	})
 	if i < 0 {
 		return
@@ -101,6 +124,7 @@ func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Samp
 }
 
 func (a *closeAsk) read(tree *proctree.Reader, proc string) (r closeRead) {
+	r.want = a.want
 	switch a.want.Reading {
 	case diagnosis.WantParts:
 		p, err := tree.Parts(a.want.ID)
@@ -114,7 +138,7 @@ func (a *closeAsk) read(tree *proctree.Reader, proc string) (r closeRead) {
 		if err == nil {
 			r.files = filesOf(a.want.ID, a.now, &m)
 		}
-	case diagnosis.WantShm:
+	case diagnosis.WantSpace, diagnosis.WantShm:
 		r.shm, r.cost = a.segments(proc)
 	}
 	return r
@@ -131,13 +155,17 @@ func filesOf(id rss.ProcID, at time.Duration, m *proctree.MappedFiles) *diagnosi
 	return out
 }
 
-// segments reads how full a /dev/shm is, and what of the tree's is in it.
+// segments reads how full a /dev/shm is and, where that is wanted, what of the
+// tree's is in it.
 func (a *closeAsk) segments(proc string) (*diagnosis.Shm, time.Duration) {
 	space, err := shm.Usage(proc, a.want.ID.PID)
 	if err != nil {
 		return nil, 0
 	}
 	out := &diagnosis.Shm{ID: a.want.ID, At: a.now, Used: space.Used, Size: space.Size}
+	if a.want.Reading == diagnosis.WantSpace {
+		return out, 0
+	}
 	held, err := shm.Segments(proc, a.all, 0)
 	if err != nil {
 		return out, held.Cost

@@ -59,8 +59,15 @@ func TestWhenCountsAreTaken(t *testing.T) {
 		step      time.Duration
 		maps, fds [2]int // how often, at least and at most
 	}{
-		{"a trainer that stands still", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 11}, [2]int{295, 301}},
-		{"what has no role", rss.RoleOther, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 11}, [2]int{30, 31}},
+		{"a trainer that stands still", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{295, 301}},
+		{"one that maps and unmaps a little", rss.RoleTrainer, func(now time.Duration) rss.Bytes { return rss.Bytes(now/time.Second) % 7 * rss.MiB }, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 12}, [2]int{295, 301}},
+		{"one that stands still at 15 % of the mappings", rss.RoleTrainer, nil, func(k countKind, _ time.Duration) int {
+			if k == countFDs {
+				return 30
+			}
+			return 10000
+		}, time.Second, [2]int{10, 11}, [2]int{295, 301}},
+		{"what has no role", rss.RoleOther, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{30, 31}},
 		{"one that maps 100 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 100 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(_ countKind, now time.Duration) int { return 1000 + int(100*now.Seconds()) }, time.Second, [2]int{10, 13}, [2]int{295, 301}},
 		{"one that maps 1,000 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 1000 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(k countKind, now time.Duration) int {
 			if k == countFDs {
@@ -75,7 +82,7 @@ func TestWhenCountsAreTaken(t *testing.T) {
 			}
 			return 60000
 		}, 100 * time.Millisecond, [2]int{300, 340}, [2]int{295, 301}},
-		{"at 90 % of the descriptors", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 925 }, 50 * time.Millisecond, [2]int{10, 11}, [2]int{1195, 1501}},
+		{"at 90 % of the descriptors", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 925 }, 50 * time.Millisecond, [2]int{3, 3}, [2]int{295, 320}},
 		{"one that cannot be read", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return -1 }, time.Second, [2]int{5, 6}, [2]int{5, 6}},
 	} {
 		at := whenCounted(func(now time.Duration) []rss.Proc {

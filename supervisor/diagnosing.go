@@ -19,7 +19,15 @@ type diagnosing struct {
 	state  *diagnosis.State
 	reader *closeReader
 	at     time.Duration
-	told   map[findingKey]event.Diagnosis // as last told
+	told   map[findingKey]*toldFinding
+}
+
+// toldFinding is a finding as it was told last.
+type toldFinding struct {
+	trust int       // the most it was trusted
+	bytes rss.Bytes // what it had cost then
+	at    time.Duration
+	said  bool // … on stderr
 }
 
 // findingKey is what there is one finding of at a time.
@@ -32,7 +40,7 @@ type findingKey struct {
 const diagnoseEvery = time.Second
 
 func newDiagnosing(proc string) diagnosing {
-	return diagnosing{state: diagnosis.New(diagnosis.Options{}), reader: newCloseReader(proc), told: map[findingKey]event.Diagnosis{}}
+	return diagnosing{state: diagnosis.New(diagnosis.Options{}), reader: newCloseReader(proc), told: map[findingKey]*toldFinding{}}
 }
 
 // diagnose takes in the last look, where that is due.
@@ -86,18 +94,33 @@ func (w *watcher) found(f event.Diagnosis) {
 		return
 	}
 	key := findingKey{f.Finding, f.Role}
-	old, known := w.diagnosis.told[key]
-	if known && old.Confidence == f.Confidence && f.Bytes < 2*old.Bytes {
-		return
+	t := w.diagnosis.told[key]
+	if t == nil || trust(f.Confidence) > t.trust || f.Bytes >= max(2*t.bytes, 1) {
+		if t == nil {
+			t = &toldFinding{}
+			w.diagnosis.told[key] = t
+		}
+		t.trust, t.bytes, t.at = max(t.trust, trust(f.Confidence)), max(t.bytes, f.Bytes), w.now()
+		w.put(event.NameDiagnosis, func(h event.Head) any {
+			f.Head = h
+			return f
+		})
 	}
-	w.diagnosis.told[key] = f
-	w.put(event.NameDiagnosis, func(h event.Head) any {
-		f.Head = h
-		return f
-	})
-	if !known && w.presses(&f) {
+	if !t.said && w.presses(&f) {
+		t.said = true
 		w.voice.say(w.now(), "diagnosis", why(&f))
 	}
+}
+
+// trust orders confidences.
+func trust(c event.Confidence) int {
+	switch c {
+	case event.Certain:
+		return 2
+	case event.Likely:
+		return 1
+	}
+	return 0
 }
 
 // lastFindings tells as events what stands at the end and was only possible so
@@ -116,7 +139,7 @@ func (w *watcher) lastFindings() {
 	}
 }
 
-// pressing is how full the binding limit is when a finding is told at once: with
+// pressing is how full the binding limit is when a finding is told on stderr: with
 // much left it can wait for the summary.
 const pressing = 0.5
 
@@ -163,19 +186,6 @@ func (w *watcher) findingLines() (lines []string) {
 		}
 	}
 	return lines
-}
-
-// spawned is the finding that tensors were sent one by one, nil without it.
-func (w *watcher) spawned() *event.Diagnosis {
-	if w.diagnosis.state == nil {
-		return nil
-	}
-	for _, f := range w.diagnosis.state.Findings() {
-		if f.Finding == event.FindingSpawn && f.Confidence != event.Possible {
-			return &f
-		}
-	}
-	return nil
 }
 
 // because is the weightiest finding for a warning about a memory limit.

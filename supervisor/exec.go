@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -71,9 +72,12 @@ func (w *watcher) environment(d *event.Decision) []string {
 	if d.ETA != nil {
 		eta = strconv.FormatFloat(*d.ETA, 'f', 0, 64)
 	}
-	var accounting, enforcer string
+	var accounting, enforcer, nearest string
 	if d.Reading != nil {
 		accounting, enforcer = string(d.Reading.Accounting), d.Reading.Enforcer
+		if d.Reading.PID != 0 {
+			nearest = strconv.Itoa(d.Reading.PID)
+		}
 	}
 	add := []string{
 		"RSSWARDEN_EVENT=" + string(event.NameDecision),
@@ -83,11 +87,26 @@ func (w *watcher) environment(d *event.Decision) []string {
 		"RSSWARDEN_LIMIT_NAME=" + string(d.Limit),
 		"RSSWARDEN_ENFORCER=" + enforcer,
 		"RSSWARDEN_COUNTED=" + accounting,
-		"RSSWARDEN_USED_BYTES=" + strconv.FormatUint(uint64(d.Used), 10),
-		"RSSWARDEN_LIMIT_BYTES=" + strconv.FormatUint(uint64(d.LimitSize), 10),
-		"RSSWARDEN_THRESHOLD_BYTES=" + strconv.FormatUint(uint64(d.Threshold), 10),
 		"RSSWARDEN_ETA_S=" + eta,
 		"RSSWARDEN_PID=" + strconv.Itoa(w.command.PID),
+		"RSSWARDEN_LIMIT_PID=" + nearest,
+	}
+	// As in the events: a number of things is not in bytes. All are there, so that
+	// none is left from somebody else and sh -u can do with it.
+	counts := d.Limit.Counts()
+	for _, v := range []struct {
+		name  string
+		value rss.Bytes
+		count bool
+	}{
+		{"RSSWARDEN_USED_BYTES", d.Used, false}, {"RSSWARDEN_LIMIT_BYTES", d.LimitSize, false}, {"RSSWARDEN_THRESHOLD_BYTES", d.Threshold, false},
+		{"RSSWARDEN_USED", d.Used, true}, {"RSSWARDEN_LIMIT_COUNT", d.LimitSize, true}, {"RSSWARDEN_THRESHOLD", d.Threshold, true},
+	} {
+		text := ""
+		if v.count == counts {
+			text = strconv.FormatUint(uint64(v.value), 10)
+		}
+		add = append(add, v.name+"="+text)
 	}
 	env := slices.DeleteFunc(hold.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

@@ -45,6 +45,10 @@ func (w *watcher) heard(s loader.Said) {
 		if t := w.trainer(s.PID); t != nil && !t.CanRecycle && w.voice.once("hello", t.Why) {
 			w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, s.PID, t.Why))
 		}
+	case event.LoaderIter:
+		if s.PID == w.sum.pickledBy {
+			w.sum.pickled = nil // it was sent
+		}
 	case event.LoaderPickling:
 		w.pickling(&s)
 	case event.LoaderRaised:

@@ -74,6 +74,7 @@ func (w *watcher) loop() {
 			}
 		case <-w.guard.woken():
 			w.guard.armed = 0 // it tells once
+			w.lookDue = 0
 			w.tick()
 		case got := <-w.pss.arrived():
 			w.pss.take(w.now(), got)
@@ -112,12 +113,17 @@ func (w *watcher) tick() {
 	now := w.look()
 	w.counts.ask(now)
 	w.shared.ask(now)
+	due := now+policy.MinPause >= w.lookDue
 	if now-w.unstuckAt >= unstickEvery-sameWake {
-		w.unstuckAt = now
+		w.unstuckAt, due = now, true // a look more in a wake that is there anyway
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}
 	}
+	if !due {
+		return
+	}
+	w.lookDue = 0
 	if now-w.fullAt >= w.fullPause(now) {
 		w.full()
 		return
@@ -146,6 +152,7 @@ func (w *watcher) tick() {
 
 // full reads everything, judges it and acts.
 func (w *watcher) full() {
+	w.lookDue = 0
 	w.poll()
 	w.read()
 	w.step()
@@ -224,8 +231,11 @@ func (w *watcher) changed(before []event.Limit) {
 			w.tellEnd(l, old != nil)
 			continue
 		}
-		if old != nil && old.PID != l.PID {
-			continue // another process is nearest now
+		if !l.Name.Memory() {
+			if old != nil && old.PID != l.PID || old == nil && w.metSides[idOf(l)] {
+				continue // another process is nearest now, or it is read again
+			}
+			w.metSides[idOf(l)] = true
 		}
 		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
 			continue
@@ -301,13 +311,24 @@ func (w *watcher) putSample() {
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
-		return event.Sample{Head: h, Limits: w.readings, Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
+		return event.Sample{Head: h, Limits: briefly(w.readings), Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
 	}(w.head(event.NameSample)))
 	if n := w.stream.Dropped(); n > 0 {
 		w.dropped += n // this one among them: the next tells
 		return
 	}
 	w.dropped = 0
+}
+
+// briefly leaves out of limits beside memory what their limit events have.
+func briefly(limits []event.Limit) []event.Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		if l := &limits[i]; !l.Name.Memory() && l.Name != event.LimitTime {
+			l.Enforcer, l.UsedSource, l.LimitSource, l.Note = "", "", "", ""
+		}
+	}
+	return limits
 }
 
 // meant returns the reading that the ladder spoke of: the limit of that name

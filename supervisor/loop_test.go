@@ -80,6 +80,7 @@ func TestAboveTheLimitLooksStayFew(t *testing.T) {
 	}
 	s.put(theCommand, theHolder, 1600*rss.MiB, 0)
 	seq = s.seq
+	s.later(s.pause(s.now()))
 	s.tick()
 	if s.seq != seq+1 {
 		t.Error("no look in full although it grew by 100 MiB")
@@ -122,7 +123,7 @@ func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	if p := s.pause(s.now()); p <= loaderPause {
 		t.Errorf("pause %v with inotify", p)
 	}
-	s.news = nil
+	s.news, s.lookDue = nil, 0
 	if p := s.pause(s.now()); p > loaderPause {
 		t.Errorf("pause %v without, want at most %v", p, loaderPause)
 	}
@@ -370,5 +371,30 @@ func TestMovedLimitIsTold(t *testing.T) {
 	told := named(s.events(), event.NameLimit)
 	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
 		t.Errorf("told of %v, want the one that shrank", told)
+	}
+}
+
+// TestWakesForTheSidesLookAtNothing: where only a count or a /dev/shm is due, memory
+// is not looked at, and its look is not put off either.
+func TestWakesForTheSidesLookAtNothing(t *testing.T) {
+	s := opened(t, nil)
+	s.full()
+	pause := s.pause(s.now())
+	due, seq := s.lookDue, s.seq
+	looks := s.fastCost
+	for range 5 {
+		s.later(pause / 10)
+		s.tick()
+		if s.pause(s.now()); s.lookDue != due {
+			t.Fatalf("the look was due at %v, and is at %v now", due, s.lookDue)
+		}
+	}
+	if s.seq != seq || s.fastCost != looks {
+		t.Error("memory was looked at")
+	}
+	s.later(pause)
+	s.tick()
+	if s.lookDue == due {
+		t.Error("the look that was due did not come")
 	}
 }

@@ -1,13 +1,19 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -58,8 +64,7 @@ func (w *watcher) prefer() {
 		}
 		was, err := raiseOOMScore(w.Proc, p.ID.PID, preferred)
 		if err != nil {
-			w.cured(event.Cure{Remedy: event.RemedyOOMPrefer, PID: p.ID.PID, Before: int64(was), After: int64(was), Reason: err.Error()},
-				fmt.Sprintf("--oom-prefer: %v", err))
+			w.notRaised(p.ID.PID, was, err)
 			continue
 		}
 		raised, before = raised+1, was
@@ -70,10 +75,27 @@ func (w *watcher) prefer() {
 	o.asked = now
 	if raised > 0 && w.voice.once("cure", "oom-prefer") {
 		text := fmt.Sprintf("--oom-prefer: should %s be full, the kernel kills a loader worker first (oom_score_adj %d, %d before)", level.Place(), preferred, before)
-		if w.killedWhole(level.Level) {
-			text += "; but memory.oom.group is set there, and it kills all at once"
+		if dir := w.killedWhole(level.Level); dir != "" {
+			text += fmt.Sprintf("; but memory.oom.group is set in %s, and it kills all there at once", (&event.Limit{LimitSource: dir}).Place())
 		}
 		w.Log.Info(text)
+	}
+}
+
+// notRaised tells that a score could not be raised, once for each cause: a worker
+// that has ended is none, and a thousand workers have the same.
+func (w *watcher) notRaised(pid, was int, err error) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return
+	}
+	cause := err.Error()
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		cause = errno.Error()
+	}
+	if w.voice.once("oom-prefer", cause) {
+		w.cured(event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
+			fmt.Sprintf("--oom-prefer: %v", err))
 	}
 }
 
@@ -89,10 +111,33 @@ func (w *watcher) leafLimit() *event.Limit {
 	return leaf
 }
 
-// killedWhole says that the kernel kills all of a cgroup at once (cgroup v2).
-func (w *watcher) killedWhole(dir string) bool {
-	b, err := os.ReadFile(filepath.Join(dir, "memory.oom.group"))
-	return err == nil && strings.TrimSpace(string(b)) == "1"
+// killedWhole is the directory of the cgroup of which the kernel kills all at
+// once where it meets the limit of level: of those from the command's own up to
+// there the topmost that has memory.oom.group (cgroup v2). It is empty where none
+// has.
+func (w *watcher) killedWhole(level string) (whole string) {
+	dirs := []string{level}
+	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {
+		dirs = append(dirs, downFrom(level, p)...)
+	}
+	for _, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, "memory.oom.group"))
+		if err == nil && strings.TrimSpace(string(b)) == "1" {
+			return dir
+		}
+	}
+	return ""
+}
+
+// downFrom returns the directories below a level on the way to it, the topmost first.
+func downFrom(level string, p *cgroup.Path) (dirs []string) {
+	for _, l := range p.Levels {
+		if strings.HasPrefix(l.Dir, level+"/") {
+			dirs = append(dirs, l.Dir)
+		}
+	}
+	slices.Reverse(dirs)
+	return dirs
 }
 
 // raiseOOMScore raises /proc/PID/oom_score_adj (proc_pid_oom_score_adj(5)) to

@@ -17,6 +17,15 @@ import (
 // 60,000 mappings take six seconds.
 const picklingFor = 30 * time.Second
 
+// sentWithin is how long sending may take: the fork server refuses a million of
+// descriptors after all were pickled, at some thousand a second. What fails later
+// has another cause.
+const sentWithin = 5 * time.Minute
+
+// mostCures is how many lines of cures the summary has: one for each process of a
+// thousand is none that is read.
+const mostCures = 8
+
 // pickling passes the warning on and looks closely for a while.
 func (w *watcher) pickling(s *loader.Said) {
 	if s.Sharing == nil {
@@ -24,7 +33,7 @@ func (w *watcher) pickling(s *loader.Said) {
 	}
 	w.counts.hurry(s.PID, w.now()+picklingFor)
 	w.voice.say(w.now(), "pickling", sharing(s.PID, s.Sharing))
-	w.sum.pickled, w.sum.pickledBy = s.Sharing, s.PID
+	w.sum.pickled, w.sum.pickledBy, w.sum.pickledAt = s.Sharing, s.PID, w.now()
 }
 
 // raised tells that the hook has raised a limit, by --nofile.
@@ -52,8 +61,10 @@ func (w *watcher) cured(c event.Cure, text string) {
 		return c
 	})
 	if w.voice.once("cure", text) {
-		w.sum.cures = append(w.sum.cures, text)
-		w.Log.Info(text)
+		if len(w.sum.cures) < mostCures {
+			w.sum.cures = append(w.sum.cures, text)
+		}
+		w.voice.say(w.now(), "cure", text)
 	}
 }
 
@@ -68,7 +79,7 @@ func sharing(pid int, s *event.Sharing) string {
 	for _, need := range sharingNeeds(s) {
 		text += "; " + need
 	}
-	return text + `: set_start_method("fork"), or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
+	return text + `: set_start_method("fork") before CUDA is used, or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
 }
 
 // sharingNeeds tells of each limit that is ahead how much of it will be needed.

@@ -21,6 +21,7 @@ type sharedReader struct {
 
 	pids   []int
 	loads  bool // there is a loader, or may be one
+	begun  bool // it was asked once
 	asked  time.Duration
 	limits []event.Limit // as read last
 	at     time.Duration
@@ -44,7 +45,10 @@ const (
 	// fill: in which there is something, or beside which there is one.
 	sharedSmall = 100 * time.Millisecond
 	smallSHM    = 1 << 30
-	sharedLeast = 20 * time.Millisecond
+	sharedLeast = 50 * time.Millisecond
+	// sharedHangs is after what time without an answer it is told how old the last
+	// reading is.
+	sharedHangs = 5 * time.Second
 )
 
 func newSharedReader(proc, sys string, pid int) *sharedReader {
@@ -71,7 +75,13 @@ func (r *sharedReader) update(now time.Duration, pids []int, loads bool) []event
 	}
 	r.pids, r.loads = pids, loads
 	r.ask(now)
-	return slices.Clone(r.limits)
+	limits := slices.Clone(r.limits)
+	if age := now - r.at; r.busy && now-r.asked >= sharedHangs {
+		for i := range limits {
+			limits[i].Age = max(limits[i].Age, age.Seconds())
+		}
+	}
+	return limits
 }
 
 // done takes in one reading.
@@ -93,7 +103,7 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 	pause := sharedRest
 	for i := range r.limits {
 		l := &r.limits[i]
-		if l.Name == event.LimitSHM && l.Limit < smallSHM && (r.loads || l.Used >= l.Limit/16) {
+		if l.Name == event.LimitSHM && l.Limit < smallSHM && (r.loads || l.Used >= l.Limit/2) {
 			pause = min(pause, sharedSmall)
 		}
 		next := l.Limit
@@ -114,11 +124,11 @@ func (r *sharedReader) ask(now time.Duration) {
 		return
 	}
 	pause := r.pause(now)
-	if r.limits != nil && now-r.asked < pause-min(sameWake, pause/4) {
+	if r.begun && now-r.asked < pause-min(sameWake, pause/4) {
 		return
 	}
 	r.asks <- sharedAsk{now, r.pids} // there is room: none is under way
-	r.busy, r.asked, r.wakes = true, now, pause < sharedRest
+	r.busy, r.begun, r.asked, r.wakes = true, true, now, pause < sharedRest
 }
 
 // arrived is the channel of readings that the loop is to wake for; nil, which

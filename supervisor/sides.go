@@ -54,6 +54,23 @@ func (w *watcher) counted(reads []countRead) bool {
 	return w.reached(w.counts.readings(now))
 }
 
+// countOutcome is an outcome about a limit on a number, which has no bytes to tell
+// of. The samples have the number before and after.
+type countOutcome struct {
+	event.Outcome
+	Before *struct{} `json:"before_bytes,omitempty"`
+	After  *struct{} `json:"after_bytes,omitempty"`
+	Freed  *struct{} `json:"freed_bytes,omitempty"`
+}
+
+// outcomeOf returns an outcome as the event of it is written.
+func outcomeOf(l event.LimitName, o event.Outcome) any {
+	if !l.Counts() {
+		return o
+	}
+	return countOutcome{Outcome: o}
+}
+
 // reached says whether one of these limits stands at or above the rung that was
 // the next at the last look.
 func (w *watcher) reached(limits []event.Limit) bool {

@@ -24,8 +24,10 @@ type summary struct {
 	// sides holds the fullest reading of each limit that is none on memory that
 	// is summed.
 	sides     map[event.LimitName]event.Limit
-	pickled   *event.Sharing // what a DataLoader was about to send, the last
+	tails     map[event.LimitName]*sideTail // … and how each stood lately
+	pickled   *event.Sharing                // what a DataLoader was about to send, the last
 	pickledBy int
+	pickledAt time.Duration
 	holders   string // who held what in /dev/shm, when it was nearly full
 	cures     []string
 
@@ -80,6 +82,7 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 		}
 		if !l.Name.Memory() {
 			s.side(l)
+			s.late(l, sample.Mono)
 			continue
 		}
 		if s.nearest == nil || l.Ratio() > s.nearest.Ratio() {
@@ -102,35 +105,6 @@ func (s *summary) side(l *event.Limit) {
 	}
 	s.sides[l.Name] = *l
 }
-
-// exhausted is what there was none left of, as far as the last readings tell, and
-// what to change; empty where nothing ran out.
-func (w *watcher) exhausted() string {
-	s := &w.sum
-	for _, name := range event.Limits {
-		l, ok := s.sides[name]
-		if !ok || l.Ratio() < usedUp && (name != event.LimitSHM || l.Ratio() < nearShare) {
-			continue
-		}
-		text := side(&l)
-		if name == event.LimitSHM && s.holders != "" {
-			text += "; " + s.holders
-		}
-		return text + "; " + name.Cure()
-	}
-	if p := s.pickled; p != nil && p.TooMuch() {
-		return sharing(s.pickledBy, p)
-	}
-	if f := w.spawned(); f != nil {
-		return why(f)
-	}
-	return ""
-}
-
-// usedUp is the share of a limit from which on a failure may be laid to it: the
-// last look was some time before. A batch of 100 MiB takes a small /dev/shm from
-// [nearShare] to full in one go.
-const usedUp = 0.95
 
 // sideLines tells of each such limit that came near, and what to change.
 func (s *summary) sideLines() (lines []string) {
@@ -198,7 +172,9 @@ func (w *watcher) end(exit *hold.Exit) {
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
-	run.Exhausted = w.exhausted()
+	if failed(exit) {
+		run.Exhausted = w.exhausted()
+	}
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
 	}

@@ -34,7 +34,12 @@ func (t *tally) share() float64 {
 }
 
 const (
-	countRest  = 30 * time.Second
+	countRest = 30 * time.Second
+	// countStill is the pause for mappings of which there are less than stillShare
+	// of the limit, in a process whose VmSize is the same to the byte as when they
+	// were counted last: what can split them by then are mprotect and the like alone.
+	countStill = 2 * time.Minute
+	stillShare = 0.1
 	countQuick = time.Second
 	countNear  = 250 * time.Millisecond
 	// countFull is the pause near the limit where nothing says that there may be
@@ -60,13 +65,17 @@ const (
 	countLeast = 50 * time.Millisecond
 	pauseShare = 4
 	// leastMap is the least that a mapping adds to VmSize. Mappings can grow in
-	// number without it (mprotect splits them): then countRest finds them.
+	// number without it (mprotect splits them): then countStill finds them.
 	leastMap = 4 * rss.KiB
 )
 
-// mayHaveMore says that the number may have grown: VmSize has. See [leastMap].
+// mayHaveMore says that the number may have grown: VmSize has, see [leastMap].
+// Nothing tells of descriptors; who got more lately may get more.
 func (t *tally) mayHaveMore(kind countKind, e *countEntry) bool {
-	return kind != countMaps || e.proc.Virtual > t.virtual
+	if kind == countMaps {
+		return e.proc.Virtual > t.virtual
+	}
+	return t.rate > 0
 }
 
 // presses says that so much is used, and more comes, that it must be counted
@@ -138,6 +147,8 @@ func (t *tally) usual(kind countKind, e *countEntry) time.Duration {
 			return fdRest
 		}
 		return fdOther
+	case kind == countMaps && t.limit > 0 && e.proc.Virtual == t.virtual && t.share() < stillShare:
+		return countStill
 	case kind == countMaps && t.limit > 0:
 		// By as many as make a tenth of what is left, at least.
 		left := rss.Bytes(t.limit).Sub(rss.Bytes(t.n))
@@ -183,14 +194,19 @@ var purseShares = [countKinds]struct{ rest, near, rush float64 }{
 	countFDs:  {0.0001, 0.005, 0.05},
 }
 
-// purseHolds is the most that a purse has: what a job takes at its start.
-const purseHolds = 30 * time.Millisecond
+// purseHolds is the most that a purse has: what a job takes at its start. It has no
+// more than its share of purseSpan: the descriptors' would last for minutes else.
+const (
+	purseHolds = 30 * time.Millisecond
+	purseSpan  = 30 * time.Second
+)
 
 func (p *purse) fill(now time.Duration, share float64) {
+	most := min(purseHolds, time.Duration(share*float64(purseSpan)))
 	if !p.begun {
-		p.begun, p.has = true, purseHolds
+		p.begun, p.has = true, most
 	} else {
-		p.has = min(p.has+time.Duration(float64(now-p.at)*share), purseHolds)
+		p.has = min(p.has+time.Duration(float64(now-p.at)*share), most)
 	}
 	p.at, p.share = now, share
 }

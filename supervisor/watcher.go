@@ -98,6 +98,9 @@ type watcher struct {
 	fullUsed rss.Bytes     // … and what the watched limit stood at
 	stopped  bool          // … and all processes were stopped
 	fastCost rss.Meter     // what a fast look takes
+	// lookDue is when the next look is due: a wake before it is for what is read
+	// on the side.
+	lookDue  time.Duration
 	sampleAt time.Duration // when a sample event was written last
 	oursAt   time.Duration // when what we cost was measured last
 	// unstuckAt is when the holder was looked after last.
@@ -112,6 +115,7 @@ type watcher struct {
 	dropper   dropper
 	programs  *programs
 	workers   workforce
+	metSides  map[limitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	diagnosis diagnosing
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
@@ -150,7 +154,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		clock:   clock{started: time.Now()},
 		tree:    proctree.New(opt.Proc),
 		watched: -1,
-		rates:   map[limitID]*policy.Rate{},
+		rates:   map[limitID]*policy.Rate{}, metSides: map[limitID]bool{},
 		workers: newWorkforce(opt.Proc),
 		voice:   newVoice(opt.Log),
 	}

@@ -15,6 +15,12 @@ import (
 // vm.max_map_count)".
 func side(l *event.Limit) string {
 	text := fmt.Sprintf("%s %s of %s", l.Name.Thing(), percent(l.Used, l.Limit), l.Name.Amount(l.Limit))
+	switch l.Scope {
+	case event.ScopeNode:
+		text += ", of all users of the node"
+	case event.ScopeUser:
+		text += ", of all your processes on the node"
+	}
 	if l.PID != 0 {
 		text += fmt.Sprintf(", in process %d", l.PID)
 		if l.Role != "" && l.Role != rss.RoleOther {
@@ -26,7 +32,11 @@ func side(l *event.Limit) string {
 		who += "; limit from " + l.Place()
 	}
 	if l.Age >= 1 {
-		who += fmt.Sprintf("; counted %.0f s ago", l.Age)
+		read := "counted"
+		if !l.Name.Counts() {
+			read = "read"
+		}
+		who += fmt.Sprintf("; %s %.0f s ago", read, l.Age)
 	}
 	return text + " (" + who + ")"
 }

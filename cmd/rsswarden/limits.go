@@ -137,7 +137,10 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 
 // sidePatience is how long the counting may take: maps waits for the process's
 // mmap_lock, and a /dev/shm may hang.
-const sidePatience = 3 * time.Second
+const (
+	sidePatience = 3 * time.Second
+	sideGrace    = 10 * time.Millisecond
+)
 
 // sides returns the limits that are none on summed memory, as far as they can be
 // read in time.
@@ -156,7 +159,7 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 		case limits := <-c:
 			all = append(all, limits...)
 		case <-deadline:
-			deadline = time.After(0)
+			deadline = time.After(sideGrace) // what is there is taken
 		}
 	}
 	return all

@@ -160,6 +160,8 @@ type Decision struct {
 	Action Action    `json:"action"`
 	Arg    string    `json:"arg,omitempty"` // of signal=, exec=, requeue=
 
+	// PID is the process that is nearest to a limit on each process.
+	PID       int       `json:"pid,omitempty"`
 	Used      rss.Bytes `json:"used_bytes"`
 	LimitSize rss.Bytes `json:"limit_bytes"`
 	Threshold rss.Bytes `json:"threshold_bytes"` // where the rung lies

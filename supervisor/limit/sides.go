@@ -31,6 +31,7 @@ type Sides struct {
 	users   proctree.Count // tasks of the user
 	usersAt time.Duration
 	counted bool
+	listed  bool
 }
 
 // NewSides is about the command, or about whatever process stands for the
@@ -63,7 +64,9 @@ const (
 	usersRest  = 5 * time.Second
 	// usersNear is the share of RLIMIT_NPROC that all tasks of the node must have
 	// reached for those of the user to be counted: no user has more.
+	// Below usersFar they are not any more.
 	usersNear = 0.5
+	usersFar  = 0.4
 )
 
 // Read returns these limits as they stand now, on a clock that starts anywhere.
@@ -142,8 +145,12 @@ func (s *Sides) tasks(now time.Duration, all bool) []event.Limit {
 	if !s.userOK || s.user.Exempt || !s.limited(now) {
 		return out
 	}
-	near := err != nil || !node.Kernel || float64(node.Total) >= usersNear*float64(s.most)
-	if !all && !near {
+	share := usersNear
+	if s.listed {
+		share = usersFar // what comes and goes would be told as new each time
+	}
+	s.listed = err != nil || !node.Kernel || float64(node.Total) >= share*float64(s.most)
+	if !all && !s.listed {
 		return out
 	}
 	if pause := max(usersShare*s.users.Cost, usersRest); all || !s.counted || now-s.usersAt >= pause {

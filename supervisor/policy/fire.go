@@ -223,7 +223,7 @@ func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
 func (s *State) decide(r Rule, l *event.Limit) event.Decision {
 	d := event.Decision{
 		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg,
-		Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
+		PID: l.PID, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
 	}
 	d.Threshold, _ = r.threshold(l.Limit)
 	if f := s.trends[keyOf(l)]; f != nil && f.ok && l.ETA != nil {

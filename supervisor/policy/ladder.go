@@ -13,16 +13,23 @@ const None = "none"
 
 // Default returns the ladder of a run without --at. Nothing in it can hurt.
 func Default() []Rule {
-	warn := func(l event.LimitName) Rule {
-		return Rule{Limit: l, Cond: percent(80), Action: event.ActionWarn}
+	warn := func(l event.LimitName, at float64) Rule {
+		return Rule{Limit: l, Cond: percent(at), Action: event.ActionWarn}
 	}
-	return []Rule{
-		warn(""),
+	rules := []Rule{
+		warn("", 80),
 		{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn},
 		{Cond: percent(85), Action: event.ActionTrim},
 		{Cond: percent(90), Action: event.ActionRecycle},
-		warn(event.LimitMaps), warn(event.LimitFDs), warn(event.LimitSHM), warn(event.LimitTasks),
 	}
+	// Twice: several processes share these limits, or are under one each, and the
+	// first that passes 80 % may stay there for days.
+	for _, at := range []float64{80, 95} {
+		for _, l := range []event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitSHM, event.LimitTasks} {
+			rules = append(rules, warn(l, at))
+		}
+	}
+	return rules
 }
 
 func percent(p float64) Cond { return Cond{Kind: KindPercent, Percent: p} }

@@ -1,0 +1,148 @@
+package supervisor
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// This file finds out whether a run failed because it ran out of something else
+// than memory. A peak of an hour ago was survived: only how limits stood right
+// before the end counts, and only a failure of the command's own making.
+
+const (
+	// blameFor is how long before the last look a limit may have been full for a
+	// failure to be laid to it: Python takes seconds to take 60,000 mappings down.
+	blameFor = 15 * time.Second
+	// usedUp is the share from which on one counts as used up: the last look was
+	// some time before. closingFrom is from where on it may have been at the rate
+	// that was seen, within closingIn.
+	usedUp      = 0.95
+	closingFrom = 0.5
+	closingIn   = 3 * time.Second
+	// leastRise is the share of a limit that others have a part in by which it
+	// must have risen for this job to be what filled it.
+	leastRise = 0.05
+)
+
+// sideTail is how one limit stood in the last seconds.
+type sideTail struct {
+	slots [int(blameFor / time.Second)]sideSlot
+	last  sideSlot // the last that differs from the one before it
+}
+
+// sideSlot is the fullest reading of one second.
+type sideSlot struct {
+	limit event.Limit
+	at    time.Duration
+	ok    bool
+	rate  float64 // by which it rose to that, a second
+}
+
+// late takes in a reading at that time.
+func (s *summary) late(l *event.Limit, now time.Duration) {
+	if s.tails == nil {
+		s.tails = map[event.LimitName]*sideTail{}
+	}
+	t := s.tails[l.Name]
+	if t == nil {
+		t = &sideTail{}
+		s.tails[l.Name] = t
+	}
+	at := now - time.Duration(l.Age*float64(time.Second))
+	n := sideSlot{limit: *l, at: at, ok: true}
+	if b := &t.last; b.ok && b.limit.PID == l.PID && b.limit.Level == l.Level && b.limit.Scope == l.Scope {
+		switch passed := (at - b.at).Seconds(); {
+		case l.Used == b.limit.Used && at-b.at <= closingIn:
+			n.rate = b.rate
+		case l.Used > b.limit.Used && passed > 0:
+			n.rate = float64(l.Used-b.limit.Used) / passed
+		}
+	}
+	if l.Used != t.last.limit.Used || l.PID != t.last.limit.PID {
+		t.last = n
+	}
+	slot := &t.slots[int(at/time.Second)%len(t.slots)]
+	if !slot.ok || slot.at/time.Second != at/time.Second || l.Ratio() >= slot.limit.Ratio() {
+		*slot = n
+	}
+}
+
+// ranOut returns the fullest reading right before the end, where there was none
+// left, or would have been at the rate that was seen.
+func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
+	var full sideSlot
+	least, seen := rss.Bytes(0), false
+	for i := range t.slots {
+		s := &t.slots[i]
+		if !s.ok || end-s.at > blameFor {
+			continue
+		}
+		if !seen || s.limit.Used < least {
+			least, seen = s.limit.Used, true
+		}
+		if !full.ok || s.limit.Ratio() > full.limit.Ratio() {
+			full = *s
+		}
+	}
+	l := &full.limit
+	if !full.ok || l.Limit == 0 {
+		return event.Limit{}, false
+	}
+	closing := l.Ratio() >= closingFrom && float64(l.Used)+full.rate*closingIn.Seconds() >= float64(l.Limit)
+	if l.Ratio() < usedUp && !closing {
+		return event.Limit{}, false
+	}
+	if l.Scope != event.ScopeProcess && (l.Used-least).Of(l.Limit) < leastRise {
+		return event.Limit{}, false // it stood so all the time: others fill it, or the job lives with it
+	}
+	return *l, true
+}
+
+// exhausted is what there was none left of at the end, and what to change; empty
+// where nothing ran out.
+func (w *watcher) exhausted() string {
+	s := &w.sum
+	for _, name := range event.Limits {
+		t := s.tails[name]
+		if t == nil {
+			continue
+		}
+		l, ok := t.ranOut(w.last.Mono)
+		if !ok {
+			continue
+		}
+		text := side(&l)
+		if name == event.LimitSHM && s.holders != "" {
+			text += "; " + s.holders
+		}
+		return text + "; " + name.Cure()
+	}
+	if p := s.pickled; p != nil && p.TooMuch() && w.now()-s.pickledAt <= sentWithin {
+		return sharing(s.pickledBy, p)
+	}
+	return ""
+}
+
+// failed says that the command ended badly by itself: who is told to end by a
+// signal has not run out of anything.
+func failed(exit *hold.Exit) bool {
+	if exit == nil {
+		return false
+	}
+	signal := exit.Signal
+	if exit.Code > 128 { // a shell says so
+		signal = exit.Code - 128
+	}
+	switch unix.Signal(signal) {
+	case 0:
+		return exit.Code != 0
+	case unix.SIGBUS, unix.SIGABRT, unix.SIGSEGV:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,483 @@
+package supervisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// mostMaps is vm.max_map_count as the kernel has it.
+const mostMaps = 65530
+
+// mappings gives a process of the made-up tree so many lines of maps.
+func (s *stand) mappings(pid, n int) {
+	s.fs.Write(fmt.Sprintf("proc/%d/maps", pid), strings.Repeat("m\n", n))
+}
+
+// longRest is longer than any pause between two counts.
+const longRest = 5 * time.Minute
+
+// recount plays a look that asks for counts, waits for them, and plays the one
+// that judges them.
+func (s *stand) recount() {
+	s.t.Helper()
+	s.later(longRest)
+	s.full()
+	s.settle()
+	s.full()
+	s.settle()
+}
+
+// settle takes in what the readers on the side are at.
+func (s *stand) settle() {
+	s.t.Helper()
+	if s.counts.busy {
+		select {
+		case reads := <-s.counts.reads:
+			s.counts.done(reads)
+		case <-time.After(20 * time.Second):
+			s.t.Fatal("no count within 20 s")
+		}
+	}
+	if s.shared.busy {
+		select {
+		case got := <-s.shared.reads:
+			s.shared.done(got)
+		case <-time.After(20 * time.Second):
+			s.t.Fatal("no reading of /dev/shm within 20 s")
+		}
+	}
+}
+
+// decisions returns the rules that fired on a limit.
+func decisions(all []map[string]any, l event.LimitName) []map[string]any {
+	var some []map[string]any
+	for _, d := range named(all, event.NameDecision) {
+		if d["limit"] == string(l) {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+// TestWarnOfMappings follows one limit on a number through the ladder: one warning
+// with the numbers as numbers, none while another process becomes the nearest, and
+// a second once it was 5 points below.
+func TestWarnOfMappings(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.put(worker1, id.PID, 20*rss.MiB, 0)
+	s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+	at := func(pid int, percent float64) { s.mappings(pid, int(percent/100*mostMaps)) }
+	for _, pid := range []int{theCommand, id.PID, worker1} {
+		at(pid, 1)
+	}
+	s.open(s.holder.begin)
+	s.settle()
+	warned := func(when string, want int) {
+		t.Helper()
+		s.recount()
+		if n := strings.Count(s.stderr(), "memory mappings"); n != want {
+			t.Fatalf("%s: %d lines, want %d\n%s", when, n, want, s.stderr())
+		}
+	}
+	warned("at 1 %", 0)
+	at(id.PID, 79.9)
+	warned("below the rung", 0)
+	at(id.PID, 81)
+	warned("at 81 %", 1)
+	if want := fmt.Sprintf("memory mappings 81 %% of 65,530, in process %d (trainer) (kernel, by ENOMEM of mmap; limit from vm.max_map_count)", id.PID); !strings.Contains(s.stderr(), want) {
+		t.Errorf("no %q in\n%s", want, s.stderr())
+	}
+	at(worker1, 83)
+	warned("another is nearest", 1)
+	at(id.PID, 84)
+	warned("the first is again", 1)
+	at(id.PID, 75.5)
+	at(worker1, 75.5)
+	warned("four points below", 1)
+	at(worker1, 82)
+	warned("up again", 1)
+	at(worker1, 74.5)
+	at(id.PID, 74.5)
+	s.later(10 * time.Minute)
+	warned("five points below", 1)
+	at(worker1, 82)
+	warned("up from there", 2)
+	if want := fmt.Sprintf("in process %d (worker)", worker1); !strings.Contains(s.stderr(), want) {
+		t.Errorf("no %q in\n%s", want, s.stderr())
+	}
+
+	all := s.events()
+	list := decisions(all, event.LimitMaps)
+	if len(list) != 2 {
+		t.Fatalf("decisions %v", list)
+	}
+	d := list[0]
+	for field, want := range map[string]any{
+		"action": "warn", "rule": "maps 80%:warn", "used": 53079.0, "limit_count": float64(mostMaps), "threshold": 52424.0,
+		"used_bytes": nil, "limit_bytes": nil, "threshold_bytes": nil,
+	} {
+		if d[field] != want {
+			t.Errorf("%s is %v, want %v", field, d[field], want)
+		}
+	}
+	// Which process it was stands in the sample before it.
+	for i, e := range all {
+		if e["event"] != "decision" || e["seq"] != d["seq"] {
+			continue
+		}
+		limits, _ := all[i-1]["limits"].([]any)
+		found := false
+		for _, l := range limits {
+			l := l.(map[string]any)
+			found = found || l["limit"] == "maps" && l["pid"] == float64(id.PID) && l["role"] == "trainer" && l["used"] == d["used"] && l["used_bytes"] == nil
+		}
+		if !found {
+			t.Errorf("before it: %v", all[i-1])
+		}
+	}
+	n := 0
+	for _, e := range named(all, event.NameLimit) {
+		if e["limit"] == "maps" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d limit events, want one", n)
+	}
+}
+
+// TestMappingsAreNotMemory: no rule that gives memory back is tried on a limit on a
+// number, and no outcome has bytes that are none.
+func TestMappingsAreNotMemory(t *testing.T) {
+	rules := []string{"maps 50%:trim", "maps 50%:trim+drop", "maps 50%:recycle", "maps 50%:gc", "90%:trim"}
+	s := newStand(t, func(o *Options) {
+		withLoader(t)(o)
+		o.Settings.Rules = rules
+	})
+	id := s.trainer(20*rss.MiB, worker1)
+	s.put(worker1, id.PID, 20*rss.MiB, 400*rss.MiB)
+	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	s.mappings(worker1, 700)
+	s.open(s.holder.begin)
+	for range 3 {
+		s.recount()
+	}
+	all := s.events()
+	if list := named(all, event.NameDecision); len(list) != 0 || s.flight != nil {
+		t.Errorf("decisions %v", list)
+	}
+	reasons := map[string]any{}
+	for _, o := range named(all, event.NameOutcome) {
+		rule, _, _ := strings.Cut(fmt.Sprint(o["detail"]), ": ")
+		if reasons[rule] != nil {
+			t.Errorf("%s is told again", rule)
+		}
+		reasons[rule] = o["reason"]
+		for _, field := range []string{"before_bytes", "after_bytes", "freed_bytes"} {
+			if v, has := o[field]; has {
+				t.Errorf("%s: %s is %v", rule, field, v)
+			}
+		}
+	}
+	for _, rule := range rules[:4] {
+		if reasons[rule] == nil || reasons[rule] == "" {
+			t.Errorf("%s: refused for no reason; %v", rule, reasons)
+		}
+	}
+	if !strings.Contains(s.stderr(), "memory mappings 70 % of 1,000") || !strings.Contains(s.stderr(), "is of no use") {
+		t.Errorf("said\n%s", s.stderr())
+	}
+	if s.sum.skipped != 0 {
+		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.sum.skipped)
+	}
+}
+
+// TestOutcomesOfBytes keep their bytes, whichever way they go.
+func TestOutcomesOfBytes(t *testing.T) {
+	o := event.Outcome{Decision: 3, Before: 7, After: 5, Freed: 2, OK: true}
+	for _, l := range event.Limits {
+		b, err := json.Marshal(outcomeOf(l, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back event.Outcome
+		if err := json.Unmarshal(b, &back); err != nil || back.Decision != 3 || !back.OK {
+			t.Errorf("%s: %s (%v)", l, b, err)
+		}
+		if has := strings.Contains(string(b), "_bytes"); has == l.Counts() {
+			t.Errorf("%s: %s", l, b)
+		}
+	}
+}
+
+// TestExecIsToldOfACount in variables of its own: bytes would be a lie.
+func TestExecIsToldOfACount(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("RSSWARDEN_LIMIT_BYTES", "12")
+	s := newStand(t, func(o *Options) {
+		o.Settings.Rules = []string{"maps 50%:exec=cat >" + dir + "/in; env >" + dir + "/env"}
+	})
+	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	s.mappings(theCommand, 700)
+	s.open(s.holder.begin)
+	s.settle()
+	s.full()
+	select {
+	case r := <-s.programs.Ended():
+		s.ran(r)
+		s.programs.Next()
+	case <-time.After(time.Minute):
+		t.Fatalf("no command ended within a minute\n%s", s.stderr())
+	}
+	got := map[string]string{}
+	f, err := os.Open(filepath.Join(dir, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		name, value, _ := strings.Cut(sc.Text(), "=")
+		if _, twice := got[name]; twice {
+			t.Errorf("%s is there twice", name)
+		}
+		got[name] = value
+	}
+	for name, want := range map[string]string{
+		"RSSWARDEN_LIMIT_NAME": "maps", "RSSWARDEN_USED": "700", "RSSWARDEN_LIMIT_COUNT": "1000", "RSSWARDEN_THRESHOLD": "500",
+		"RSSWARDEN_LIMIT_PID": itoa(theCommand), "RSSWARDEN_USED_BYTES": "", "RSSWARDEN_LIMIT_BYTES": "", "RSSWARDEN_THRESHOLD_BYTES": "",
+		"RSSWARDEN_COUNTED": "", "RSSWARDEN_PID": itoa(theCommand),
+	} {
+		if v, has := got[name]; !has || v != want {
+			t.Errorf("%s is %q, %v; want %q", name, v, has, want)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told map[string]any
+	if err := json.Unmarshal(b, &told); err != nil {
+		t.Fatal(err)
+	}
+	reading, _ := told["reading"].(map[string]any)
+	if told["used"] != 700.0 || told["limit_count"] != 1000.0 || told["threshold"] != 500.0 || told["used_bytes"] != nil || reading["pid"] != float64(theCommand) {
+		t.Errorf("standard input %s", b)
+	}
+	o := named(s.events(), event.NameOutcome)
+	if len(o) != 1 || o[0]["ok"] != true || o[0]["before_bytes"] != nil || o[0]["after_bytes"] != nil || o[0]["exit"] != 0.0 {
+		t.Errorf("outcomes %v", o)
+	}
+}
+
+// TestExecOfMemoryHasNoCount in its variables, which are there all the same.
+func TestExecOfMemoryHasNoCount(t *testing.T) {
+	dir := t.TempDir()
+	tell(t, "5%:exec=env >"+dir+"/env")
+	b, err := os.ReadFile(filepath.Join(dir, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"RSSWARDEN_USED=", "RSSWARDEN_LIMIT_COUNT=", "RSSWARDEN_THRESHOLD=", "RSSWARDEN_LIMIT_PID="} {
+		if !strings.Contains("\n"+string(b), "\n"+want+"\n") {
+			t.Errorf("no empty %s\n%s", want, b)
+		}
+	}
+}
+
+// TestWhatRanOut is what a failure may be laid to, by what was read when.
+func TestWhatRanOut(t *testing.T) {
+	of := func(name event.LimitName, percent rss.Bytes, age float64) event.Limit {
+		return event.Limit{Name: name, Scope: event.ScopeProcess, Used: percent * 10, UsedMax: percent * 10, Limit: 1000, Age: age, PID: 7}
+	}
+	shared := func(name event.LimitName, percent rss.Bytes) event.Limit {
+		return event.Limit{Name: name, Scope: event.ScopeNode, Used: percent * 10, UsedMax: percent * 10, Limit: 1000}
+	}
+	type reading struct {
+		at float64 // seconds
+		l  event.Limit
+	}
+	for _, c := range []struct {
+		name     string
+		readings []reading
+		last     float64
+		want     rss.Bytes // used; 0 for none
+	}{
+		{"never near", []reading{{1, of(event.LimitFDs, 94, 0)}}, 1, 0},
+		{"at the end", []reading{{1, of(event.LimitFDs, 10, 0)}, {2, of(event.LimitFDs, 96, 0)}}, 2, 960},
+		{"a process that ended just before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 20, 990},
+		{"a process that ended a minute before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 70, 0},
+		{"an hour before, and again", []reading{{10, of(event.LimitFDs, 99, 0)}, {3590, of(event.LimitFDs, 97, 0)}}, 3600, 970},
+		{"the fullest of the last", []reading{{10, of(event.LimitFDs, 99, 0)}, {50, of(event.LimitFDs, 96, 0)}, {52, of(event.LimitFDs, 97, 0)}}, 60, 970},
+		{"on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 80, 0)}}, 2, 800},
+		{"slowly on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 62, 0)}}, 2, 0},
+		{"it was on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 80, 0)}, {9, of(event.LimitMaps, 80, 0)}}, 20, 0},
+		{"counted long ago", []reading{{100, of(event.LimitFDs, 99, 90)}}, 100, 0},
+		{"a /dev/shm that others fill", []reading{{1, shared(event.LimitSHM, 96)}, {2, shared(event.LimitSHM, 97)}}, 2, 0},
+		{"a /dev/shm that fills", []reading{{1, shared(event.LimitSHM, 60)}, {2, shared(event.LimitSHM, 83)}}, 2, 830},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s summary
+			for _, r := range c.readings {
+				s.peak(&rss.Sample{Mono: seconds(r.at)}, []event.Limit{r.l})
+			}
+			name := c.readings[0].l.Name
+			l, ok := s.tails[name].ranOut(seconds(c.last))
+			if ok != (c.want > 0) || ok && l.Used != c.want {
+				t.Errorf("%v %v, want %v", l.Used, ok, c.want)
+			}
+			if lines := s.sideLines(); s.sides[name].Used >= 800 && len(lines) != 1 {
+				t.Errorf("the summary tells of it %d times", len(lines))
+			}
+		})
+	}
+}
+
+func seconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+
+// TestExhausted is the verdict where something else than memory ran out, or could
+// have.
+func TestExhausted(t *testing.T) {
+	maps := func(s *stand, percent int) {
+		s.mappings(theCommand, 10*percent)
+		s.recount()
+	}
+	sharing := func(sent, maxSent, n, most int) *event.Sharing {
+		return &event.Sharing{Method: "forkserver", Strategy: "file_descriptor", Workers: 2, Tensors: 4000,
+			Maps: 5000, MaxMaps: 65530, FDs: n, MaxFDs: most, HardFDs: most, Sent: sent, MaxSent: maxSent}
+	}
+	told := func(s *stand, x *event.Sharing) {
+		s.sum.pickled, s.sum.pickledBy, s.sum.pickledAt = x, theCommand, s.now()
+	}
+	for _, c := range []struct {
+		name  string
+		set   func(*stand)
+		exit  hold.Exit
+		want  event.Verdict
+		words []string
+	}{
+		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.VerdictFine, []string{"also near its limit: memory mappings 97 % of 1,000"}},
+		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.VerdictExhausted, []string{"verdict: exhausted: memory mappings 97 %"}},
+		{"97 %, and somebody ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.VerdictFine, []string{"also near its limit"}},
+		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
+		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
+		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictExhausted,
+			[]string{"sends 500 descriptors to the fork server at once, which takes 253", `set_start_method("fork")`}},
+		{"too much for the fork server, it went well", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{}, event.VerdictFine, nil},
+		{"too much, and ten minutes of training after", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)); s.later(10 * time.Minute); s.full() },
+			hold.Exit{Code: 1}, event.VerdictFine, nil},
+		{"just fits", func(s *stand) { told(s, sharing(253, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictFine, nil},
+		{"too many descriptors", func(s *stand) { told(s, sharing(0, 0, 8000, 1024)) }, hold.Exit{Signal: 6}, event.VerdictExhausted,
+			[]string{"takes 8,000 descriptors of the 1,024 that ulimit -n allows"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+			s.mappings(theCommand, 10)
+			s.open(s.holder.begin)
+			s.settle()
+			c.set(s)
+			s.end(&c.exit)
+			last := named(s.events(), event.NameExit)
+			if len(last) != 1 || last[0]["verdict"] != string(c.want) {
+				t.Errorf("exit %v, want %s\n%s", last, c.want, s.stderr())
+			}
+			for _, w := range c.words {
+				if !strings.Contains(s.stderr(), w) {
+					t.Errorf("no %q in\n%s", w, s.stderr())
+				}
+			}
+		})
+	}
+}
+
+// TestPicklingHurries: what says that it is about to send many tensors is counted
+// often from that look on, for half a minute.
+func TestPicklingHurries(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+	s.mappings(id.PID, 100)
+	s.open(s.holder.begin)
+	s.settle()
+	s.recount()
+	if pause, ok := s.counts.next(s.now()); ok {
+		t.Fatalf("a count is due in %v though nothing is said", pause)
+	}
+	s.log(id, `"what":"pickling","sharing":{"start_method":"spawn","strategy":"file_system","workers":1,"tensors":80000,"tensor_bytes":25600000,`+
+		`"maps_needed":80500,"maps_limit":65530,"fds_needed":20,"fds_limit":1024,"fds_hard_limit":4096}`)
+	if !s.poll() {
+		t.Fatal("what was said asks for no look")
+	}
+	s.full()
+	s.settle()
+	pause, ok := s.counts.next(s.now())
+	if !ok || pause > hurriedPause {
+		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurriedPause)
+	}
+	for _, want := range []string{"sends 80,000 tensors to workers started by spawn", "80,500 memory mappings of the 65,530 that vm.max_map_count allows", `set_start_method("fork")`} {
+		if !strings.Contains(s.stderr(), want) {
+			t.Errorf("no %q in\n%s", want, s.stderr())
+		}
+	}
+	if strings.Contains(s.stderr(), "ulimit") {
+		t.Errorf("descriptors do not run out:\n%s", s.stderr())
+	}
+	s.mappings(id.PID, 60000)
+	s.later(hurriedPause)
+	s.full()
+	s.settle()
+	s.full()
+	if list := decisions(s.events(), event.LimitMaps); len(list) != 1 {
+		t.Errorf("decisions %v", list)
+	}
+	s.later(picklingFor)
+	s.mappings(id.PID, 100)
+	s.recount()
+	s.recount()
+	if pause, ok := s.counts.next(s.now()); ok {
+		t.Errorf("a count is due in %v though the hurry is over", pause)
+	}
+}
+
+// TestRaised tells of what the hook did for --nofile.
+func TestRaised(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.open(s.holder.begin)
+	say := func(more string, before, now, need int) {
+		s.log(id, fmt.Sprintf(`"what":"raised"%s,"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":1,"tensors":4000,"tensor_bytes":1,`+
+			`"maps_needed":4500,"maps_limit":65530,"fds_needed":%d,"fds_limit":%d,"fds_hard_limit":4096,"fds_limit_before":%d}`, more, need, now, before))
+		s.poll()
+	}
+	say("", 1024, 4096, 4020)
+	say("", 4096, 4096, 9000)
+	say(`,"why":"not allowed"`, 1024, 1024, 9000)
+	said := s.stderr()
+	for _, want := range []string{"may have 4,096 descriptors now, 1,024 before\n", "; it will need 9,000\n", "could not be raised from 1,024: not allowed\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	cures := named(s.events(), event.NameCure)
+	if len(cures) != 3 || cures[0]["remedy"] != "nofile" || cures[0]["ok"] != true || cures[0]["before"] != 1024.0 || cures[0]["after"] != 4096.0 ||
+		cures[2]["ok"] != false || cures[2]["reason"] != "not allowed" {
+		t.Errorf("cures %v", cures)
+	}
+	for i := range 3 * mostCures {
+		s.cured(event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
+	}
+	if len(s.sum.cures) != mostCures {
+		t.Errorf("the summary has %d lines of them", len(s.sum.cures))
+	}
+}
