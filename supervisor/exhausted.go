@@ -40,7 +40,8 @@ type sideSlot struct {
 	limit event.Limit
 	at    time.Duration
 	ok    bool
-	rate  float64 // by which it rose to that, a second
+	rate  float64   // by which it rose to that, a second
+	low   rss.Bytes // the least that was read in that second
 }
 
 // late takes in a reading at that time.
@@ -54,7 +55,7 @@ func (s *summary) late(l *event.Limit, now time.Duration) {
 		s.tails[l.Name] = t
 	}
 	at := now - time.Duration(l.Age*float64(time.Second))
-	n := sideSlot{limit: *l, at: at, ok: true}
+	n := sideSlot{limit: *l, at: at, ok: true, low: l.Used}
 	if b := &t.last; b.ok && b.limit.PID == l.PID && b.limit.Level == l.Level && b.limit.Scope == l.Scope {
 		switch passed := (at - b.at).Seconds(); {
 		case l.Used == b.limit.Used && at-b.at <= closingIn:
@@ -67,9 +68,14 @@ func (s *summary) late(l *event.Limit, now time.Duration) {
 		t.last = n
 	}
 	slot := &t.slots[int(at/time.Second)%len(t.slots)]
-	if !slot.ok || slot.at/time.Second != at/time.Second || l.Ratio() >= slot.limit.Ratio() {
+	fresh := !slot.ok || slot.at/time.Second != at/time.Second
+	if !fresh {
+		n.low = min(n.low, slot.low)
+	}
+	if fresh || l.Ratio() >= slot.limit.Ratio() {
 		*slot = n
 	}
+	slot.low = n.low
 }
 
 // ranOut returns the fullest reading right before the end, where there was none
@@ -82,8 +88,8 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 		if !s.ok || end-s.at > blameFor {
 			continue
 		}
-		if !seen || s.limit.Used < least {
-			least, seen = s.limit.Used, true
+		if !seen || s.low < least {
+			least, seen = s.low, true
 		}
 		if !full.ok || s.limit.Ratio() > full.limit.Ratio() {
 			full = *s
@@ -94,6 +100,10 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 		return event.Limit{}, false
 	}
 	closing := l.Ratio() >= closingFrom && float64(l.Used)+full.rate*closingIn.Seconds() >= float64(l.Limit)
+	if l.Name == event.LimitSHM {
+		// One batch may take it from there to full and back, between two looks.
+		closing = l.Ratio() >= nearShare && end-full.at <= closingIn
+	}
 	if l.Ratio() < usedUp && !closing {
 		return event.Limit{}, false
 	}

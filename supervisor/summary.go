@@ -153,6 +153,7 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	w.poll()
+	w.sayHolders()
 	w.tellSignals()
 	if w.flight != nil {
 		// The command's end ended it: for a stop that is what was wanted.

@@ -199,5 +199,9 @@ func TestFullShm(t *testing.T) {
 	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=96m rsswarden-test /dev/shm && exec "$@"`, "sh"}
 	r := runSides(t, before, nil, "shm.py")
 	r.before(t, "the rule", r.warned(event.LimitSHM))
-	r.exhausted(t, "/dev/shm", "prefetch_factor", "without a name")
+	r.exhausted(t, "/dev/shm", "prefetch_factor")
+	// What fills it within the last look may be gone before anybody can ask.
+	if !strings.Contains(r.stderr, "this job holds") {
+		t.Logf("nobody said who holds what\n%s", r.stderr)
+	}
 }
