@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -62,7 +63,13 @@ func (w *watcher) prefer() {
 		if o.asked[p.ID] {
 			continue
 		}
+		if start, err := proctree.StartTime(w.Proc, p.ID.PID); err == nil && start != p.ID.Start {
+			continue // it has ended since: what cannot be undone is done to nobody else
+		}
 		was, err := raiseOOMScore(w.Proc, p.ID.PID, preferred)
+		if err == nil && was >= preferred {
+			continue // by a watcher before this one, or by itself
+		}
 		if err != nil {
 			w.notRaised(p.ID.PID, was, err)
 			continue

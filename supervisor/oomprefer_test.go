@@ -70,7 +70,7 @@ func TestOOMPrefer(t *testing.T) {
 		{"no limit but the node's", nil, func(s *stand) { s.readings = s.readings[:len(s.readings)-1] }, "0 0 0 0", 0},
 		{"a cgroup without a limit", nil, func(s *stand) { s.readings[len(s.readings)-1].Limit = 0 }, "0 0 0 0", 0},
 		{"from what the user has set", nil, func(s *stand) { s.score(worker1, "-500\n"); s.score(worker2, "300\n") }, "0 1000 1000 0", 2},
-		{"as high already", nil, func(s *stand) { s.score(worker1, "1000\n") }, "0 1000 1000 0", 2},
+		{"as high already", nil, func(s *stand) { s.score(worker1, "1000\n") }, "0 1000 1000 0", 1},
 		{"a worker that has ended", nil, func(s *stand) { s.last.Procs[1].State = 'Z' }, "0 0 1000 0", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (l *Level) unexplained(m Memory) int64 {
 	if kernel == 0 || kernel == Unlimited {
 		return 0
 	}
-	return int64(m.Charged) - int64(m.Anon+m.Cache.Sub(m.SwapCached)+kernel)
+	return int64(m.Charged) - int64(m.Anon+m.Cache.Sub(m.SwapCached)+kernel+m.Sock)
 }
 
 // remember keeps what the next reading is compared with.

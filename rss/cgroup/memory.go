@@ -38,6 +38,7 @@ type Stat struct {
 	FileDirty, Writeback rss.Bytes
 	SlabReclaimable      rss.Bytes // v2 only
 	Kernel               rss.Bytes // v2 only, Linux 5.18: all kernel memory
+	Sock                 rss.Bytes // v2 only: buffers of sockets, which Kernel leaves out
 	SwapCached           rss.Bytes
 	PgMajFault           uint64 // major faults since the cgroup was made
 
@@ -198,6 +199,8 @@ func (s *Stat) field(name []byte, version int) *uint64 {
 		b = &s.SlabReclaimable
 	case "kernel":
 		b = &s.Kernel
+	case "sock":
+		b = &s.Sock
 	case "swapcached": // Linux 5.14
 		b = &s.SwapCached
 	case "pgmajfault":
