@@ -91,12 +91,18 @@ func (h *holder) signal(a *arrival, early bool) {
 	if v == ours {
 		return
 	}
+	sent := h.sentStop && unix.Signal(a.signo) == unix.SIGTSTP
+	if sent {
+		h.sentStop = false
+	}
 	switch {
+	case v == toCommand && sent:
 	case v == toCommand:
 		forward(h.pidfd, h.pid, a)
 		if stop := unix.SIGTSTP; cont && c.sameGroup && pendingSignals().has(int(stop)) {
 			// ^Z in this moment: our SIGCONT may have undone it.
 			forward(h.pidfd, h.pid, &arrival{signo: int(stop)})
+			h.sentStop = true
 		}
 	case v == toParent && h.parent > 1 && h.parent == os.Getppid():
 		forward(-1, h.parent, a)

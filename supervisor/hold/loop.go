@@ -18,15 +18,16 @@ type holder struct {
 	noted   int // pipe of the handler: signals that cannot be blocked
 	wake    int // its other end
 
-	brought signalSet // pending when we were executed
-	early   signalSet // pending in the signalfd when the command was started
-	began   uint64    // when that was, CLOCK_MONOTONIC
-	late    signalSet // reported pending while signals were being read
-	ctrlZ   bool      // the terminal sent SIGTSTP since the last SIGCONT
-	witness witness
-	watcher watcher
-	trims   trims
-	log     logger
+	brought  signalSet // pending when we were executed
+	early    signalSet // pending in the signalfd when the command was started
+	began    uint64    // when that was, CLOCK_MONOTONIC
+	late     signalSet // reported pending while signals were being read
+	sentStop bool      // a SIGTSTP that waits to be read was forwarded already
+	ctrlZ    bool      // the terminal sent SIGTSTP since the last SIGCONT
+	witness  witness
+	watcher  watcher
+	trims    trims
+	log      logger
 
 	ended    bool
 	status   Status
