@@ -171,14 +171,12 @@ func (s *mappedSum) take(line []byte) {
 		}
 		return
 	}
-	w, unit := field(rest)
-	n, ok := number(w)
-	unit, _ = field(unit)
-	if !ok || n > mostKB || string(unit) != "kB" || s.maps == 0 {
+	n, ok := kilobytes(rest)
+	if !ok || s.maps == 0 {
 		s.bad = true
 		return
 	}
-	*to = rss.Bytes(n) * rss.KiB
+	*to = n
 }
 
 // begin begins the record of a mapping: "START-END PERMS OFFSET DEV INODE PATH".

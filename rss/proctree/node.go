@@ -100,13 +100,10 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 		default:
 			continue
 		}
-		w, unit := field(line[colon+1:])
-		v, ok := number(w)
-		unit, _ = field(unit)
-		if !ok || string(unit) != "kB" {
+		var ok bool
+		if *to, ok = kilobytes(line[colon+1:]); !ok {
 			return m, errMalformed
 		}
-		*to = rss.Bytes(v) * rss.KiB
 	}
 	if found != 3 {
 		return m, errMalformed

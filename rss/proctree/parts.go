@@ -54,13 +54,10 @@ func parseParts(b []byte) (rss.Parts, error) {
 		default:
 			continue
 		}
-		w, unit := field(line[colon+1:])
-		n, ok := number(w)
-		unit, _ = field(unit)
-		if !ok || n > mostKB || string(unit) != "kB" {
+		var ok bool
+		if *to, ok = kilobytes(line[colon+1:]); !ok {
 			return rss.Parts{}, errMalformed
 		}
-		*to = rss.Bytes(n) * rss.KiB
 	}
 	if has != hasRSS|hasPSS {
 		return rss.Parts{}, errMalformed

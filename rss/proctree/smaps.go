@@ -156,18 +156,12 @@ func (s *smapsSum) begin(word []byte) {
 	s.maps++
 }
 
-// mostKB keeps sums from overflowing; no address space is as large.
-const mostKB = 1 << 43
-
 func (s *smapsSum) count(sum, last *rss.Bytes, rest []byte) {
-	w, unit := field(rest)
-	n, ok := number(w)
-	unit, _ = field(unit)
-	if !ok || n > mostKB || string(unit) != "kB" || s.maps == 0 {
+	size, ok := kilobytes(rest)
+	if !ok || s.maps == 0 {
 		s.bad = true
 		return
 	}
-	size := rss.Bytes(n) * rss.KiB
 	if *sum+size < size {
 		s.bad = true
 		return

@@ -164,13 +164,10 @@ func parseStatus(b []byte) (status, error) {
 		default:
 			continue
 		}
-		w, unit := field(line[colon+1:])
-		n, ok := number(w)
-		unit, _ = field(unit)
-		if !ok || string(unit) != "kB" {
+		var ok bool
+		if *to, ok = kilobytes(line[colon+1:]); !ok {
 			return s, errMalformed
 		}
-		*to = rss.Bytes(n) * rss.KiB
 	}
 	if !threads {
 		return s, errMalformed
@@ -179,6 +176,17 @@ func parseStatus(b []byte) (status, error) {
 		s.anon = s.rss
 	}
 	return s, nil
+}
+
+// mostKB keeps sums from overflowing; no address space is as large.
+const mostKB = 1 << 43
+
+// kilobytes reads "   123 kB", as status, meminfo and smaps have sizes.
+func kilobytes(b []byte) (rss.Bytes, bool) {
+	w, unit := field(b)
+	n, ok := number(w)
+	unit, _ = field(unit)
+	return rss.Bytes(n) * rss.KiB, ok && n <= mostKB && string(unit) == "kB"
 }
 
 // field returns the first word of b and what follows it. Words end at a space,
