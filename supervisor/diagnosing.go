@@ -24,7 +24,7 @@ type diagnosing struct {
 
 // toldFinding is a finding as it was told last.
 type toldFinding struct {
-	trust int       // the most it was trusted
+	trust float64   // the most it was trusted
 	bytes rss.Bytes // what it had cost then
 	at    time.Duration
 	said  bool // … on stderr
@@ -95,12 +95,12 @@ func (w *watcher) found(f event.Diagnosis) {
 	}
 	key := findingKey{f.Finding, f.Role}
 	t := w.diagnosis.told[key]
-	if t == nil || trust(f.Confidence) > t.trust || f.Bytes >= max(2*t.bytes, 1) {
+	if t == nil || f.Confidence.Trust() > t.trust || f.Bytes >= max(2*t.bytes, 1) {
 		if t == nil {
 			t = &toldFinding{}
 			w.diagnosis.told[key] = t
 		}
-		t.trust, t.bytes, t.at = max(t.trust, trust(f.Confidence)), max(t.bytes, f.Bytes), w.now()
+		t.trust, t.bytes, t.at = max(t.trust, f.Confidence.Trust()), max(t.bytes, f.Bytes), w.now()
 		w.put(event.NameDiagnosis, func(h event.Head) any {
 			f.Head = h
 			return f
@@ -110,17 +110,6 @@ func (w *watcher) found(f event.Diagnosis) {
 		t.said = true
 		w.voice.say(w.now(), "diagnosis", why(&f))
 	}
-}
-
-// trust orders confidences.
-func trust(c event.Confidence) int {
-	switch c {
-	case event.Certain:
-		return 2
-	case event.Likely:
-		return 1
-	}
-	return 0
 }
 
 // lastFindings tells as events what stands at the end and was only possible so

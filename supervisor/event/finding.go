@@ -35,6 +35,19 @@ const (
 	Possible Confidence = "possible" // … this and others
 )
 
+// Trust is what a confidence is worth where findings are compared.
+func (c Confidence) Trust() float64 {
+	switch c {
+	case Certain:
+		return 1
+	case Likely:
+		return 0.8
+	case Possible:
+		return 0.4
+	}
+	return 0
+}
+
 // Diagnosis says why something grows, what speaks for it, and what to change.
 type Diagnosis struct {
 	Head
@@ -52,12 +65,9 @@ type Diagnosis struct {
 	Advice   []string `json:"advice"`
 }
 
-// trust is what a confidence is worth where findings are compared.
-var trust = map[Confidence]float64{Certain: 1, Likely: 0.8, Possible: 0.4}
-
 // Rank compares two readings of one finding: what it has cost, by how certain
 // that is.
-func (d *Diagnosis) Rank() float64 { return float64(d.Bytes) * trust[d.Confidence] }
+func (d *Diagnosis) Rank() float64 { return float64(d.Bytes) * d.Confidence.Trust() }
 
 // Weigh orders the findings of a run in which the tree had so much at most, held
 // against a limit that adds up in that way, if any. Mappings and descriptors that
@@ -67,7 +77,7 @@ func (d *Diagnosis) Weigh(tree rss.Bytes, by Accounting) float64 {
 	w := d.Rank()
 	switch d.Finding {
 	case FindingSpawn:
-		w = max(w, float64(tree)*trust[d.Confidence])
+		w = max(w, float64(tree)*d.Confidence.Trust())
 	case FindingMapped, FindingArrow:
 		if by == AccountingCgroup || by == AccountingNoShared {
 			w /= 10
