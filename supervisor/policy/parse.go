@@ -121,14 +121,11 @@ func misplaced(l event.LimitName, k Kind) (why, hint string) {
 	switch {
 	case l == event.LimitTime && k != KindETA:
 		return "the time limit has no size", "for the job's end write eta<DURATION, such as 'time eta<10m:warn'"
-	case k == KindFree && slices.Contains(countLimits, l):
+	case k == KindFree && l.Counts():
 		return string(l) + " is counted, not sized", "write a percentage, such as '" + string(l) + " 80%:warn'"
 	}
 	return "", ""
 }
-
-// countLimits are limits on numbers of things.
-var countLimits = []event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks}
 
 func parseAction(s string) (a event.Action, arg, why, hint string) {
 	name, arg, hasArg := strings.Cut(s, "=")
