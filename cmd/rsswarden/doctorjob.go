@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -50,7 +48,9 @@ func (d *diagnosis) findJob() *doctorJob {
 		Slurm: slurm.Search{Lookup: d.p.lookup, Scontrol: slurm.Scontrol},
 	})
 	defer set.Close()
-	j.limits.Limits = set.Read(j.sample(set, proc))
+	sample, err := countedBy(set, proc, j.pid)
+	j.tree.Procs, j.tree.Gaps, j.tree.Err = len(sample.Procs), sample.Gaps, err
+	j.limits.Limits = set.Read(sample)
 	for _, w := range append(warnings, set.Warnings()...) {
 		j.limits.Warnings = append(j.limits.Warnings, w.String())
 	}
@@ -118,7 +118,6 @@ func counts(j *doctorJob, t trialRun) doctor.Counts {
 	var n doctor.Counts
 	n.MaxMaps, _ = proctree.MapLimit(proc)
 	n.Files, n.HardFiles, n.FilesKnown = doctor.ParseLimits(t.limits, "Max open files")
-	n.RaisesFiles = slices.ContainsFunc(slices.Concat(watchOptions, runOptions), func(o option) bool { return o.name == "nofile" })
 	n.Tasks, n.MaxTasks, n.TasksFile = doctor.CgroupTasks(proc, "/sys", j.pid)
 	if soft, _, ok := doctor.ParseLimits(t.limits, "Max processes"); ok {
 		countUser(&n, proc, soft)
@@ -152,34 +151,4 @@ func countUser(n *doctor.Counts, proc string, soft uint64) {
 	if counted, err := c.UserTasks(who.UID); err == nil {
 		n.MaxUser, n.UserTasks, n.UserKnown = soft, uint64(counted.N), true
 	}
-}
-
-// sample reads the processes that a limit counts, without this one, which ends
-// at once.
-func (j *doctorJob) sample(set *limit.Set, proc string) *rss.Sample {
-	s := &rss.Sample{At: time.Now()}
-	start, err := proctree.StartTime(proc, j.pid)
-	tree := proctree.New(proc)
-	if err == nil {
-		s.Procs, s.Gaps, err = tree.Tree(rss.ProcID{PID: j.pid, Start: start})
-	}
-	if j.tree.Err = err; err != nil {
-		return s
-	}
-	extra, more := set.Extra(tree, s.Procs)
-	self := func(p rss.Proc) bool { return p.ID.PID == os.Getpid() }
-	s.Procs, s.Extra, s.Gaps = slices.DeleteFunc(s.Procs, self), slices.DeleteFunc(extra, self), s.Gaps.Add(more)
-	j.tree.Procs, j.tree.Gaps = len(s.Procs), s.Gaps
-	for _, list := range [][]rss.Proc{s.Procs, s.Extra} {
-		for i := range list {
-			if !set.NeedsPSS() {
-				break
-			}
-			ask := proctree.PSSAsk{ID: list[i].ID, Pieces: proctree.Lengthy(list[i].RSS)}
-			if pss, err := ask.Read(tree); err == nil {
-				list[i].PSS = &pss
-			}
-		}
-	}
-	return s
 }

@@ -97,8 +97,7 @@ type limitsReport struct {
 
 func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, error) {
 	const proc, sys = "/proc", "/sys"
-	start, err := proctree.StartTime(proc, pid)
-	if err != nil {
+	if _, err := proctree.StartTime(proc, pid); err != nil {
 		return nil, usagef("name a process that runs: rsswarden limits --pid PID", "%v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -108,31 +107,46 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 		Slurm: slurm.Search{Lookup: lookup, Scontrol: slurm.Scontrol},
 	})
 	defer set.Close()
-	tree := proctree.New(proc)
-	procs, gaps, err := tree.Tree(rss.ProcID{PID: pid, Start: start})
+	sample, err := countedBy(set, proc, pid)
 	if err != nil {
 		return nil, err
 	}
+	limits := append(set.Read(sample), sides(proc, sys, pid, sample.Procs)...)
+	return &limitsReport{
+		PID: pid, Explanation: set.Explain(limits, append(warnings, set.Warnings()...)),
+		Procs: len(sample.Procs), Gaps: sample.Gaps,
+	}, nil
+}
+
+// countedBy reads the processes that the limits count, PSS included where one of
+// them goes by it, without this process, which ends at once. Where there is no
+// process pid the sample is empty.
+func countedBy(set *limit.Set, proc string, pid int) (*rss.Sample, error) {
+	s := &rss.Sample{At: time.Now()}
+	start, err := proctree.StartTime(proc, pid)
+	if err != nil {
+		return s, err
+	}
+	tree := proctree.New(proc)
+	procs, gaps, err := tree.Tree(rss.ProcID{PID: pid, Start: start})
+	if err != nil {
+		return s, err
+	}
 	extra, more := set.Extra(tree, procs)
-	// This process ends at once: it is no part of what is used.
 	self := func(p rss.Proc) bool { return p.ID.PID == os.Getpid() }
-	procs, extra = slices.DeleteFunc(procs, self), slices.DeleteFunc(extra, self)
-	if set.NeedsPSS() {
-		for _, list := range [][]rss.Proc{procs, extra} {
-			for i := range list {
-				ask := proctree.PSSAsk{ID: list[i].ID, Pieces: proctree.Lengthy(list[i].RSS)}
-				if pss, err := ask.Read(tree); err == nil {
-					list[i].PSS = &pss
-				}
+	s.Procs, s.Extra, s.Gaps = slices.DeleteFunc(procs, self), slices.DeleteFunc(extra, self), gaps.Add(more)
+	if !set.NeedsPSS() {
+		return s, nil
+	}
+	for _, list := range [][]rss.Proc{s.Procs, s.Extra} {
+		for i := range list {
+			ask := proctree.PSSAsk{ID: list[i].ID, Pieces: proctree.Lengthy(list[i].RSS)}
+			if pss, err := ask.Read(tree); err == nil {
+				list[i].PSS = &pss
 			}
 		}
 	}
-	s := &rss.Sample{At: time.Now(), Procs: procs, Extra: extra, Gaps: gaps.Add(more)}
-	limits := append(set.Read(s), sides(proc, sys, pid, procs)...)
-	return &limitsReport{
-		PID: pid, Explanation: set.Explain(limits, append(warnings, set.Warnings()...)),
-		Procs: len(procs), Gaps: s.Gaps,
-	}, nil
+	return s, nil
 }
 
 // sidePatience is how long the counting may take: maps waits for the process's

@@ -17,8 +17,6 @@ type Counts struct {
 	// here gets it. FilesKnown says that it was read.
 	Files, HardFiles uint64
 	FilesKnown       bool
-	// RaisesFiles says that run has an option that raises it.
-	RaisesFiles bool
 
 	// Tasks and MaxTasks are pids.current and pids.max of the cgroup with the
 	// least room, UserTasks what the user has and MaxUser the soft RLIMIT_NPROC
@@ -66,13 +64,9 @@ func (n *Counts) files() Check {
 	if n.Files < fewFiles {
 		c.Status = Limited
 		c.Found += "; workers that are spawned, and tensors that come from workers (strategy file_descriptor), take one for each tensor"
-		switch {
-		case n.HardFiles <= n.Files:
-			c.Do = "ask for a greater hard limit, or set torch.multiprocessing.set_sharing_strategy('file_system')"
-		case n.RaisesFiles:
+		c.Do = "ask for a greater hard limit, or set torch.multiprocessing.set_sharing_strategy('file_system')"
+		if n.HardFiles > n.Files {
 			c.Do = "rsswarden run --nofile 65536, or before it: ulimit -n " + ulimit(n.HardFiles)
-		default:
-			c.Do = "before rsswarden run: ulimit -n " + ulimit(n.HardFiles)
 		}
 	}
 	return c

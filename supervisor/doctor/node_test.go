@@ -86,8 +86,7 @@ func TestNumbers(t *testing.T) {
 		want   want
 	}{
 		{"mappings unknown", func(n *Counts) { n.MaxMaps = 0 }, 0, want{Limited, "cannot be read", "", ""}},
-		{"few files", func(n *Counts) { n.Files = 1024 }, 1, want{Limited, "1024 open files a process, at most 65536", "ulimit -n 65536", ""}},
-		{"few files, and an option", func(n *Counts) { n.Files, n.RaisesFiles = 1024, true }, 1, want{Limited, "one for each tensor", "rsswarden run --nofile 65536, or", ""}},
+		{"few files", func(n *Counts) { n.Files = 1024 }, 1, want{Limited, "1024 open files a process, at most 65536", "rsswarden run --nofile 65536, or before it: ulimit -n 65536", ""}},
 		{"few files, hard", func(n *Counts) { n.Files, n.HardFiles = 1024, 1024 }, 1, want{Limited, "", "greater hard limit", ""}},
 		{"files without end", func(n *Counts) { n.HardFiles = 1<<64 - 1 }, 1, want{OK, "at most any number of", "", ""}},
 		{"files unknown", func(n *Counts) { n.FilesKnown = false }, 1, want{Limited, "not known", "", ""}},
