@@ -41,7 +41,7 @@ try:
         pass
 except (RuntimeError, OSError, EOFError) as e: # a batch may be on its way from the worker that was killed
     with open(sys.argv[2], "w") as f:
-        json.dump({"error": str(e), "model": len(model)}, f)
+        json.dump({"type": type(e).__name__, "error": str(e), "model": len(model)}, f)
     sys.exit(3)
 `
 
@@ -73,11 +73,17 @@ func TestOOMPreferSavesTheTrainer(t *testing.T) {
 	t.Run("workers", func(t *testing.T) {
 		code, checkpoint, all, stderr := leakRun(t, rsstest.NewGroup(t, limit), "1000", "--oom-prefer", "workers")
 		var got struct {
-			Error string
-			Model int
+			Type, Error string
+			Model       int
 		}
-		if err := json.Unmarshal([]byte(checkpoint), &got); err != nil || code != 3 || got.Model != 500<<20 || got.Error == "" {
+		if err := json.Unmarshal([]byte(checkpoint), &got); err != nil || code != 3 || got.Model != 500<<20 {
 			t.Fatalf("exit status %d, checkpoint %q: %v\n%s", code, checkpoint, err, stderr)
+		}
+		switch {
+		case got.Type == "RuntimeError" && strings.HasPrefix(got.Error, "DataLoader worker"):
+		case got.Type == "ConnectionResetError", got.Type == "EOFError", got.Type == "ConnectionRefusedError":
+		default:
+			t.Errorf("%s: %s\nis not what the end of a worker makes", got.Type, got.Error)
 		}
 		workers := map[any]bool{}
 		for _, e := range all[event.NameCure] {
