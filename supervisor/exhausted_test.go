@@ -1,0 +1,119 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// TestWhatRanOut is what a failure may be laid to, by what was read when.
+func TestWhatRanOut(t *testing.T) {
+	of := func(name event.LimitName, percent rss.Bytes, age float64) event.Limit {
+		return event.Limit{Name: name, Scope: event.ScopeProcess, Used: percent * 10, UsedMax: percent * 10, Limit: 1000, Age: age, PID: 7}
+	}
+	shared := func(name event.LimitName, percent rss.Bytes) event.Limit {
+		return event.Limit{Name: name, Scope: event.ScopeNode, Used: percent * 10, UsedMax: percent * 10, Limit: 1000}
+	}
+	type reading struct {
+		at float64 // seconds
+		l  event.Limit
+	}
+	for _, c := range []struct {
+		name     string
+		readings []reading
+		last     float64
+		want     rss.Bytes // used; 0 for none
+	}{
+		{"never near", []reading{{1, of(event.LimitFDs, 94, 0)}}, 1, 0},
+		{"at the end", []reading{{1, of(event.LimitFDs, 10, 0)}, {2, of(event.LimitFDs, 96, 0)}}, 2, 960},
+		{"a process that ended just before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 20, 990},
+		{"a process that ended a minute before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 70, 0},
+		{"an hour before, and again", []reading{{10, of(event.LimitFDs, 99, 0)}, {3590, of(event.LimitFDs, 97, 0)}}, 3600, 970},
+		{"the fullest of the last", []reading{{10, of(event.LimitFDs, 99, 0)}, {50, of(event.LimitFDs, 96, 0)}, {52, of(event.LimitFDs, 97, 0)}}, 60, 970},
+		{"on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 80, 0)}}, 2, 800},
+		{"slowly on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 62, 0)}}, 2, 0},
+		{"it was on its way", []reading{{1, of(event.LimitMaps, 60, 0)}, {2, of(event.LimitMaps, 80, 0)}, {9, of(event.LimitMaps, 80, 0)}}, 20, 0},
+		{"counted long ago", []reading{{100, of(event.LimitFDs, 99, 90)}}, 100, 0},
+		{"a /dev/shm that others fill", []reading{{1, shared(event.LimitSHM, 96)}, {2, shared(event.LimitSHM, 97)}}, 2, 0},
+		{"a /dev/shm that fills", []reading{{1, shared(event.LimitSHM, 60)}, {2, shared(event.LimitSHM, 83)}}, 2, 830},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s summary
+			for _, r := range c.readings {
+				s.peak(&rss.Sample{Mono: seconds(r.at)}, []event.Limit{r.l})
+			}
+			name := c.readings[0].l.Name
+			l, ok := s.tails[name].ranOut(seconds(c.last))
+			if ok != (c.want > 0) || ok && l.Used != c.want {
+				t.Errorf("%v %v, want %v", l.Used, ok, c.want)
+			}
+			if lines := s.sideLines(); s.sides[name].Used >= 800 && len(lines) != 1 {
+				t.Errorf("the summary tells of it %d times", len(lines))
+			}
+		})
+	}
+}
+
+func seconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+
+// TestExhausted is the verdict where something else than memory ran out, or could
+// have.
+func TestExhausted(t *testing.T) {
+	maps := func(s *stand, percent int) {
+		s.mappings(theCommand, 10*percent)
+		s.recount()
+	}
+	sharing := func(sent, maxSent, n, most int) *event.Sharing {
+		return &event.Sharing{Method: "forkserver", Strategy: "file_descriptor", Workers: 2, Tensors: 4000,
+			Maps: 5000, MaxMaps: 65530, FDs: n, MaxFDs: most, HardFDs: most, Sent: sent, MaxSent: maxSent}
+	}
+	told := func(s *stand, x *event.Sharing) {
+		s.sum.pickled, s.sum.pickledBy, s.sum.pickledAt = x, theCommand, s.now()
+	}
+	for _, c := range []struct {
+		name  string
+		set   func(*stand)
+		exit  hold.Exit
+		want  event.Verdict
+		words []string
+	}{
+		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.VerdictFine, []string{"also near its limit: memory mappings 97 % of 1,000"}},
+		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.VerdictExhausted, []string{"verdict: exhausted: memory mappings 97 %"}},
+		{"97 %, and somebody ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.VerdictFine, []string{"also near its limit"}},
+		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
+		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
+		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictExhausted,
+			[]string{"sends 500 descriptors to the fork server at once, which takes 253", `set_start_method("fork")`}},
+		{"too much for the fork server, it went well", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{}, event.VerdictFine, nil},
+		{"too much, and ten minutes of training after", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)); s.later(10 * time.Minute); s.full() },
+			hold.Exit{Code: 1}, event.VerdictFine, nil},
+		{"just fits", func(s *stand) { told(s, sharing(253, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictFine, nil},
+		{"too many descriptors", func(s *stand) { told(s, sharing(0, 0, 8000, 1024)) }, hold.Exit{Signal: 6}, event.VerdictExhausted,
+			[]string{"takes 8,000 descriptors of the 1,024 that ulimit -n allows"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+			s.mappings(theCommand, 10)
+			s.open(s.holder.begin)
+			s.settle()
+			c.set(s)
+			s.end(&c.exit)
+			last := named(s.events(), event.NameExit)
+			if len(last) != 1 || last[0]["verdict"] != string(c.want) {
+				t.Errorf("exit %v, want %s\n%s", last, c.want, s.stderr())
+			}
+			for _, w := range c.words {
+				if !strings.Contains(s.stderr(), w) {
+					t.Errorf("no %q in\n%s", w, s.stderr())
+				}
+			}
+		})
+	}
+}
+
+// TestPicklingHurries: what says that it is about to send many tensors is counted
