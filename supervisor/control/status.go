@@ -1,0 +1,157 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Version is the first element of every path, and "v" of every answer. Fields are
+// only ever added.
+const Version = 1
+
+// Status is what stands on one node, as the leader saw it last. GET /v1/status
+// answers it.
+type Status struct {
+	V    int       `json:"v"`
+	Time time.Time `json:"time"` // when the processes and limits were read
+	Node string    `json:"node"`
+	Job  string    `json:"job,omitempty"` // SLURM_JOB_ID, empty outside Slurm
+	// Leader is the watcher that answers; Version what it is.
+	Leader  int       `json:"leader_pid"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"` // when it began to lead
+
+	Ranks []Rank `json:"ranks"`
+	// Limits stand in the order in which they would fire.
+	Limits []event.Limit `json:"limits"`
+	Procs  []Proc        `json:"procs"`
+	Gaps   rss.Gaps      `json:"gaps"` // processes that could not be read, by reason
+	// Rules is the ladder, from mild to hard; DryRun that nothing of it is done.
+	Rules  []string `json:"rules"`
+	DryRun bool     `json:"dry_run,omitempty"`
+	// Action is what is being done now, nil for nothing; Last are the newest
+	// outcomes, the newest first, at most 8.
+	Action *Action         `json:"action"`
+	Last   []event.Outcome `json:"last"`
+	// Ours is what the holders and watchers of this node cost.
+	Ours []event.Cost `json:"ours,omitempty"`
+}
+
+// Rank is one command under rsswarden on this node.
+type Rank struct {
+	// Task is SLURM_PROCID, Step the step: "0", "batch". Task is -1 outside Slurm.
+	Task    int       `json:"task"`
+	Step    string    `json:"step,omitempty"`
+	PID     int       `json:"pid"`     // of the command
+	Holder  int       `json:"holder"`  // of rsswarden run
+	Watcher int       `json:"watcher"` // of what stands by, or leads
+	Leads   bool      `json:"leads,omitempty"`
+	Command string    `json:"command"` // its first words
+	Since   time.Time `json:"since"`   // when the command was started
+	// RSS, Anon, File and Shmem are summed over the rank's tree; Procs counts it.
+	RSS      rss.Bytes `json:"rss_bytes"`
+	Anon     rss.Bytes `json:"anon_bytes"`
+	File     rss.Bytes `json:"file_bytes"`
+	Shmem    rss.Bytes `json:"shmem_bytes"`
+	Procs    int       `json:"procs"`
+	Workers  int       `json:"workers"`  // loader workers alive
+	Recycled int       `json:"recycled"` // … replaced so far
+	// Hook says whether a loader of it talks to us, and where not, why.
+	Hook string `json:"hook"` // "recycle", "trim", "off"
+	Why  string `json:"why,omitempty"`
+}
+
+// Proc is one process that a limit of the node counts.
+type Proc struct {
+	PID    int      `json:"pid"`
+	Start  uint64   `json:"start"` // in clock ticks since boot, see proc_pid_stat(5)
+	Parent int      `json:"parent"`
+	Role   rss.Role `json:"role"`
+	// Task is the rank that it belongs to, -1 for none; Step its step.
+	Task  int       `json:"task"`
+	Step  string    `json:"step,omitempty"`
+	Comm  string    `json:"comm"`
+	State string    `json:"state"` // as in proc_pid_stat(5): R, S, D, T, Z
+	RSS   rss.Bytes `json:"rss_bytes"`
+	Anon  rss.Bytes `json:"anon_bytes"`
+	File  rss.Bytes `json:"file_bytes"`
+	Shmem rss.Bytes `json:"shmem_bytes"`
+	// PSS is known only where a limit is compared in it, and is as old as Age.
+	PSS *rss.Bytes `json:"pss_bytes,omitempty"`
+	Age float64    `json:"pss_age_s,omitempty"`
+	// Growth is the change of RSS in bytes a second over the last minute or so.
+	Growth float64 `json:"growth_bytes_per_s"`
+	// Maps and FDs are counts of memory mappings and open files where they were
+	// counted, else 0.
+	Maps    uint64 `json:"maps,omitempty"`
+	FDs     uint64 `json:"fds,omitempty"`
+	Threads int    `json:"threads,omitempty"`
+	// CanRecycle says that "recycle" may name it.
+	CanRecycle bool `json:"can_recycle,omitempty"`
+	CanTrim    bool `json:"can_trim,omitempty"`
+}
+
+// Action is a decision that is being carried out, of the ladder or of somebody who
+// asked.
+type Action struct {
+	Action event.Action `json:"action"`
+	Rule   string       `json:"rule"` // "asked for" where no rule did
+	PIDs   []int        `json:"pids,omitempty"`
+	Since  time.Time    `json:"since"`
+}
+
+// Command asks for something to be done now. It is the body of POST /v1/recycle,
+// /v1/trim, /v1/gc and /v1/checkpoint; what is to be done is the path's. An empty body
+// means everybody who can.
+type Command struct {
+	Do event.Action `json:"-"`
+	// PIDs and Ranks narrow it down to processes, and to ranks by SLURM_PROCID.
+	PIDs  []int `json:"pids,omitempty"`
+	Ranks []int `json:"ranks,omitempty"`
+	// Signal is what a checkpoint sends, "USR1"; empty for what the run's own
+	// options say.
+	Signal string `json:"signal,omitempty"`
+	// By is who asked, for the event: the server fills it in.
+	By int `json:"-"` // PID, 0 where it is not to be had
+}
+
+// Result is a line of the answer to a command: one for each process that was asked, as
+// it comes, and at last one with Done.
+type Result struct {
+	PID    int          `json:"pid,omitempty"`
+	Task   int          `json:"task"` // its rank, -1 for none
+	OK     bool         `json:"ok"`
+	Reason event.Reason `json:"reason,omitempty"`
+	Detail string       `json:"detail,omitempty"`
+	// Freed is what the process gave back, in RSS.
+	Freed    rss.Bytes `json:"freed_bytes,omitempty"`
+	Paused   float64   `json:"paused_s,omitempty"` // how long a trainer stood still
+	Duration float64   `json:"duration_s,omitempty"`
+	// Done is the last line: OK then says that every process did it.
+	Done bool `json:"done,omitempty"`
+}
+
+// Source is who knows and does: the watcher. Its methods are called by the
+// server's goroutines, several at a time, and give up when ctx does.
+type Source interface {
+	Status(ctx context.Context) (*Status, error)
+	// Do begins a command. The channel is closed behind the last result; what has
+	// not begun when ctx ends is not begun. The error is an [*Refused] where it
+	// cannot be done.
+	Do(ctx context.Context, c Command) (<-chan Result, error)
+	// Events yields the lines of the event stream from now on, each one JSON
+	// object without a newline. It loses lines for who is slow, and is closed at
+	// the run's end.
+	Events(ctx context.Context) (<-chan []byte, error)
+}
+
+// Refused says why a command is not carried out. It becomes HTTP status 409.
+type Refused struct {
+	Reason event.Reason
+	Detail string
+}
+
+func (r *Refused) Error() string { return r.Detail }
