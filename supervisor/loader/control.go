@@ -16,20 +16,20 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
-// Control is the watcher's end of a run directory. It is for one goroutine.
+// Control is the watcher's end of run directories: its own, and where it leads
+// those of the other ranks of its node. It is for one goroutine.
 type Control struct {
-	dir    string
+	dirs   []*runDir
 	proc   string
 	opened time.Time
 
 	trainers map[rss.ProcID]*trainer
 	order    []rss.ProcID
-	listed   time.Time // modification time of dir when it was last listed
-	recent   bool      // dir had only just changed then: it may have again
 	checked  time.Time // when it was last seen who lives
 
 	budget  rss.Bytes
 	private bool
+	noFile  int // what SetNoFile set, -1 before it did
 	lastID  uint64
 	pending map[uint64]*request
 
@@ -43,23 +43,61 @@ const settle = 100 * time.Millisecond
 // lifeCheck is the least time between two looks at which trainers live.
 const lifeCheck = 250 * time.Millisecond
 
+// runDir is one run directory, and what is known of its list of files.
+type runDir struct {
+	path   string
+	listed time.Time // modification time of the directory when it was last listed
+	recent bool      // it had only just changed then: it may have again
+}
+
 // Open opens the run directory that Prepare made. What loaders reported before
 // is read again by the first Poll.
 func Open(dir string) (*Control, error) {
-	if err := nodedir.CheckOwn(dir); err != nil {
-		return nil, fmt.Errorf("cannot open run directory: %w", err)
-	}
 	c := &Control{
-		dir:      dir,
 		proc:     "/proc",
 		opened:   time.Now(),
 		trainers: make(map[rss.ProcID]*trainer),
 		pending:  make(map[uint64]*request),
+		noFile:   -1,
 	}
-	if err := c.resume(); err != nil {
-		return nil, fmt.Errorf("cannot open run directory: %w", err)
+	if err := c.Add(dir); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// Add opens another run directory beside those that are open. What was set for
+// all holds in it too; requests of an earlier watcher there are forgotten.
+func (c *Control) Add(dir string) error {
+	if slices.ContainsFunc(c.dirs, func(d *runDir) bool { return d.path == dir }) {
+		return nil
+	}
+	err := nodedir.CheckOwn(dir)
+	if err == nil {
+		err = c.resume(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot open run directory: %w", err)
+	}
+	c.dirs = append(c.dirs, &runDir{path: dir})
+	if c.noFile >= 0 {
+		return c.SetNoFile(c.noFile)
+	}
+	return nil
+}
+
+// Drop lets go of a run directory whose owner has ended. Its trainers are as if
+// they had ended, whether they have or not.
+func (c *Control) Drop(dir string) []Said {
+	c.dirs = slices.DeleteFunc(c.dirs, func(d *runDir) bool { return d.path == dir })
+	var said []Said
+	for _, id := range slices.Clone(c.order) {
+		if t := c.trainers[id]; t.dir == dir {
+			said = append(said, c.read(t)...)
+			said = append(said, c.forget(t)...)
+		}
+	}
+	return said
 }
 
 // Close lets go of the files. The run directory stays.
@@ -75,7 +113,10 @@ func (c *Control) Malformed() int { return c.bad }
 // Poll returns what was reported since the last call, per trainer in the order
 // of writing. It costs a few microseconds where nothing was.
 func (c *Control) Poll() []Said {
-	said := c.find()
+	var said []Said
+	for _, d := range c.dirs {
+		said = append(said, c.find(d)...)
+	}
 	now := time.Now()
 	check := now.Sub(c.checked) >= lifeCheck
 	if check {
@@ -96,14 +137,14 @@ func (c *Control) Poll() []Said {
 }
 
 // find looks for trainers that are new.
-func (c *Control) find() []Said {
-	info, err := os.Stat(c.dir)
-	if err != nil || (info.ModTime().Equal(c.listed) && !c.recent) {
+func (c *Control) find(d *runDir) []Said {
+	info, err := os.Stat(d.path)
+	if err != nil || (info.ModTime().Equal(d.listed) && !d.recent) {
 		return nil
 	}
-	c.listed = info.ModTime()
-	c.recent = time.Since(c.listed) < settle
-	names, err := readDirNames(c.dir, 16*maxTrainers)
+	d.listed = info.ModTime()
+	d.recent = time.Since(d.listed) < settle
+	names, err := readDirNames(d.path, 16*maxTrainers)
 	if err != nil {
 		return nil
 	}
@@ -113,7 +154,7 @@ func (c *Control) find() []Said {
 		if !ok || c.trainers[id] != nil || len(c.trainers) >= maxTrainers {
 			continue
 		}
-		s, ok := c.welcome(id, name)
+		s, ok := c.welcome(d.path, id, name)
 		if ok {
 			said = append(said, s)
 		}
@@ -121,8 +162,8 @@ func (c *Control) find() []Said {
 	return said
 }
 
-func (c *Control) welcome(id rss.ProcID, name string) (Said, bool) {
-	data, when, err := readSmall(filepath.Join(c.dir, name))
+func (c *Control) welcome(dir string, id rss.ProcID, name string) (Said, bool) {
+	data, when, err := readSmall(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return Said{}, false
 	}
@@ -132,14 +173,15 @@ func (c *Control) welcome(id rss.ProcID, name string) (Said, bool) {
 	}
 	if err != nil || h.PID != id.PID || h.Start != id.Start {
 		c.bad++
-		os.Remove(filepath.Join(c.dir, name))
+		os.Remove(filepath.Join(dir, name))
 		return Said{}, false
 	}
 	t := &trainer{
 		Trainer: Trainer{
 			ID: id, Parent: h.Parent, Torch: h.Torch, Python: h.Python, CanRecycle: h.CanRecycle, Why: h.Why,
 		},
-		log:     tail{path: filepath.Join(c.dir, fileOf("log", id))},
+		dir:     dir,
+		log:     tail{path: filepath.Join(dir, fileOf("log", id))},
 		loaders: make(map[int]*Loader),
 	}
 	c.trainers[id] = t
@@ -188,7 +230,7 @@ func (c *Control) forget(t *trainer) []Said {
 	delete(c.trainers, t.ID)
 	c.order = slices.DeleteFunc(c.order, func(id rss.ProcID) bool { return id == t.ID })
 	for _, kind := range []string{"hello", "ctl", "log"} {
-		os.Remove(filepath.Join(c.dir, fileOf(kind, t.ID)))
+		os.Remove(filepath.Join(t.dir, fileOf(kind, t.ID)))
 	}
 	const reason = string(event.ReasonVanished)
 	var said []Said

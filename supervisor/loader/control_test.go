@@ -19,8 +19,9 @@ import (
 // scripted is a Control over a run directory whose trainer is this test.
 type scripted struct {
 	*Control
-	t  *testing.T
-	id rss.ProcID
+	t   *testing.T
+	id  rss.ProcID
+	dir string
 }
 
 func script(t *testing.T) *scripted {
@@ -38,7 +39,7 @@ func script(t *testing.T) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &scripted{c, t, me.Owner}
+	return &scripted{c, t, me.Owner, dir}
 }
 
 func (s *scripted) hello(id rss.ProcID) {

@@ -49,7 +49,7 @@ func Prepare(o Options) (Prepared, error) {
 	if err != nil {
 		return plain, fmt.Errorf("cannot prepare loader: %w", err)
 	}
-	dir, swept, err := makeRunDir(runParents(o.Env), o.Name, me)
+	dir, swept, err := makeRunDir(RunParents(func(name string) string { return getEnv(o.Env, name) }), o.Name, me)
 	if err != nil {
 		return plain, fmt.Errorf("cannot make run directory: %w", err)
 	}
@@ -65,11 +65,12 @@ func Prepare(o Options) (Prepared, error) {
 	return Prepared{Dir: dir, Hook: hook, Env: setEnv(env, "PYTHONPATH", path), Passed: passed, Swept: swept}, nil
 }
 
-// runParents lists the places for run directories, best first.
-func runParents(env []string) []string {
+// RunParents lists the places for run directories, best first, by what get
+// returns of an environment.
+func RunParents(get func(name string) string) []string {
 	var list []string
 	for _, key := range []string{EnvRuntime, "TMPDIR"} {
-		if dir := getEnv(env, key); filepath.IsAbs(dir) {
+		if dir := get(key); filepath.IsAbs(dir) {
 			list = append(list, filepath.Clean(dir))
 		}
 	}

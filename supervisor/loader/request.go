@@ -82,14 +82,18 @@ func (c *Control) SetPrivate(on bool) error {
 // the workers it spawns, where its data set takes more descriptors than that; 0: not
 // at all. The hard limit and 65,536 bound it too.
 func (c *Control) SetNoFile(most int) error {
-	data, err := json.Marshal(settings{V: 1, NoFile: max(most, 0)})
-	if err == nil {
-		err = replaceFile(filepath.Join(c.dir, settingsFile), data)
-	}
+	c.noFile = max(most, 0)
+	data, err := json.Marshal(settings{V: 1, NoFile: c.noFile})
 	if err != nil {
 		return fmt.Errorf("cannot write settings: %w", err)
 	}
-	return nil
+	var errs []error
+	for _, d := range c.dirs {
+		if err := replaceFile(filepath.Join(d.path, settingsFile), data); err != nil {
+			errs = append(errs, fmt.Errorf("cannot write settings: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Control) writeToAll() error {
@@ -226,7 +230,7 @@ func (c *Control) write(t *trainer) error {
 	if bytes.Equal(data, t.ctl) {
 		return nil
 	}
-	path := filepath.Join(c.dir, fileOf("ctl", t.ID))
+	path := filepath.Join(t.dir, fileOf("ctl", t.ID))
 	if err := replaceFile(path, data); err != nil {
 		return fmt.Errorf("cannot write control file: %w", err)
 	}
@@ -235,8 +239,8 @@ func (c *Control) write(t *trainer) error {
 }
 
 // resume finds the newest id that an earlier watcher gave out.
-func (c *Control) resume() error {
-	names, err := readDirNames(c.dir, 16*maxTrainers)
+func (c *Control) resume(dir string) error {
+	names, err := readDirNames(dir, 16*maxTrainers)
 	if err != nil {
 		return err
 	}
@@ -244,7 +248,7 @@ func (c *Control) resume() error {
 		if _, ok := procFile(name, "ctl"); !ok {
 			continue
 		}
-		data, _, err := readSmall(filepath.Join(c.dir, name))
+		data, _, err := readSmall(filepath.Join(dir, name))
 		var f ctl
 		if err == nil && json.Unmarshal(data, &f) == nil && f.Last < 1<<53 {
 			c.lastID = max(c.lastID, f.Last)

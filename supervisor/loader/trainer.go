@@ -10,6 +10,7 @@ import (
 // trainer is what is known of one process that said hello.
 type trainer struct {
 	Trainer
+	dir     string // its run directory
 	log     tail
 	ctl     []byte // what its ctl file holds
 	gone    bool   // has ended; its log is read once more

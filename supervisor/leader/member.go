@@ -1,0 +1,198 @@
+package leader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+)
+
+// Member is one rsswarden run of the job on this node: a rank.
+type Member struct {
+	V       int        `json:"v"`
+	Holder  rss.ProcID `json:"holder"`
+	Watcher rss.ProcID `json:"watcher"`
+	Command rss.ProcID `json:"command"`
+	Step    string     `json:"step,omitempty"` // "0", "batch"; empty outside Slurm
+	Task    int        `json:"task"`           // SLURM_PROCID, -1 outside Slurm
+	// Dir is its run directory for loaders, empty where there is none.
+	Dir   string    `json:"dir,omitempty"`
+	Words []string  `json:"words"` // of the command line, the first few
+	Since time.Time `json:"since"`
+	// Ended is how its command ended, nil as long as it has not.
+	Ended *Ended `json:"ended,omitempty"`
+}
+
+// Ended is how a command ended: one of the two.
+type Ended struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal,omitempty"`
+}
+
+// known is a member as it was last read.
+type known struct {
+	Member
+	inode uint64
+}
+
+// mostBytes bounds what is read of a file here.
+const mostBytes = 64 << 10
+
+// Put lays down who we are.
+func (p *Post) Put(me Member) error {
+	me.V = 1
+	return p.write(p.mine, me)
+}
+
+// Members returns the other members that live, by rank and PID, and those that
+// have left since the last call, as they were last known. What has ended has its
+// file removed where we lead, and read before that: it says how its command did.
+func (p *Post) Members() (others, left []Member, err error) {
+	names, err := p.list()
+	if err != nil {
+		return nil, nil, err
+	}
+	here := map[string]bool{}
+	for _, name := range names {
+		id, ok := procFile(name, "rank")
+		if !ok || name == p.mine {
+			continue
+		}
+		if !p.lives(id) {
+			if p.known[name] != nil {
+				_, _ = p.member(name, id)
+			}
+			if p.Leads() {
+				_ = p.remove(name)
+			}
+			continue
+		}
+		m, err := p.member(name, id)
+		if err != nil {
+			continue // it has just left, or is no file of ours
+		}
+		here[name] = true
+		others = append(others, m.Member)
+	}
+	for name, m := range p.known {
+		if !here[name] {
+			left = append(left, m.Member)
+			delete(p.known, name)
+		}
+	}
+	order := func(a, b Member) int {
+		if a.Task != b.Task {
+			return a.Task - b.Task
+		}
+		return a.Holder.PID - b.Holder.PID
+	}
+	slices.SortFunc(others, order)
+	slices.SortFunc(left, order)
+	return others, left, nil
+}
+
+// member reads a file that was renamed into place: another content is another
+// inode.
+func (p *Post) member(name string, id rss.ProcID) (*known, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(p.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, err
+	}
+	if m := p.known[name]; m != nil && m.inode == st.Ino {
+		return m, nil
+	}
+	m := &known{inode: st.Ino}
+	if err := p.read(name, &m.Member); err != nil {
+		return nil, err
+	}
+	if m.Holder != id || m.Command.PID <= 0 || m.Watcher.PID <= 0 {
+		return nil, errMalformed
+	}
+	p.known[name] = m
+	return m, nil
+}
+
+func (p *Post) lives(id rss.ProcID) bool {
+	start, err := proctree.StartTime(p.proc, id.PID)
+	if err != nil {
+		return !proctree.Vanished(err)
+	}
+	return start == id.Start
+}
+
+// write renames a file with v into place.
+func (p *Post) write(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
+	}
+	dir, tmp := int(p.dir.Fd()), name+".tmp"
+	_ = unix.Unlinkat(dir, tmp, 0) // of a watcher that was killed
+	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
+	}
+	f := os.NewFile(uintptr(fd), tmp)
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = unix.Renameat(dir, tmp, dir, name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, tmp, 0)
+		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
+	}
+	return nil
+}
+
+func (p *Post) read(name string, v any) error {
+	fd, err := unix.Openat(int(p.dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), errors.Join(err, fs.ErrInvalid))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err == nil && len(data) > mostBytes {
+		err = errMalformed
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), err)
+	}
+	return nil
+}
+
+// fileOf names the file of a kind that belongs to a member, by its holder.
+func fileOf(kind string, id rss.ProcID) string {
+	return fmt.Sprintf("%s.%d.%d", kind, id.PID, id.Start)
+}
+
+// procFile reads what fileOf wrote.
+func procFile(name, kind string) (id rss.ProcID, ok bool) {
+	rest, ok := strings.CutPrefix(name, kind+".")
+	pid, start, cut := strings.Cut(rest, ".")
+	if !ok || !cut {
+		return id, false
+	}
+	var err1, err2 error
+	id.PID, err1 = strconv.Atoi(pid)
+	id.Start, err2 = strconv.ParseUint(start, 10, 64)
+	return id, err1 == nil && err2 == nil && id.PID > 0 && fileOf(kind, id) == name
+}

@@ -1,0 +1,285 @@
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+const (
+	lockName = "lock"
+	// Prefix is what the names of these directories begin with.
+	Prefix = "lead."
+)
+
+// Post is the directory in which watchers meet, and this one's place in it. Its
+// methods are for one goroutine, but for [Post.Wait].
+type Post struct {
+	path string
+	dir  *os.File
+	proc string
+	mine string // name of our own file
+
+	known map[string]*known // of other members, by the name of their files
+
+	mu    sync.Mutex
+	lock  *os.File // open file that has the lock, nil while we do not lead
+	ended bool
+}
+
+// Join makes the directory NAME under the first of the parents that is fit, or
+// opens the one that is there, and lays down who we are.
+func Join(parents []string, name string, me Member) (*Post, error) {
+	var errs []error
+	for _, parent := range parents {
+		p, err := joinIn(parent, name, me)
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("cannot join the watchers of %s: %w", name, errors.Join(errs...))
+}
+
+// All is the directory of everything that this user's runs have under parent.
+func All(parent string) string {
+	return filepath.Join(parent, "rsswarden-"+strconv.Itoa(os.Geteuid()))
+}
+
+func joinIn(parent, name string, me Member) (*Post, error) {
+	if err := nodedir.CheckParents(parent); err != nil {
+		return nil, err
+	}
+	if err := nodedir.CheckLocal(parent); err != nil {
+		return nil, err
+	}
+	var err error
+	for range 100 {
+		var p *Post
+		if p, err = open(All(parent), name); err == nil {
+			p.mine = fileOf("rank", me.Holder)
+			if err = p.Put(me); err == nil {
+				err = p.openOrders()
+			}
+			if err == nil {
+				return p, nil
+			}
+			p.dir.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break // else the last one has just left, and removed the directory
+		}
+	}
+	return nil, err
+}
+
+func open(all, name string) (*Post, error) {
+	path := filepath.Join(all, Prefix+name)
+	for _, dir := range []string{all, path} {
+		if err := nodedir.Make(dir); err != nil {
+			return nil, err
+		}
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: "/proc", known: map[string]*known{}}, nil
+}
+
+// Path is where the directory is, Dir the directory itself: it may be reached
+// where its path is too long for a socket's address.
+func (p *Post) Path() string  { return p.path }
+func (p *Post) Dir() *os.File { return p.dir }
+
+// TryLead takes the lead where nobody has it.
+func (p *Post) TryLead() (bool, error) {
+	err := p.take(unix.LOCK_EX | unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Wait returns when the lead has fallen to us, or cannot. Only one call at a
+// time, from a goroutine of its own: it holds a thread for as long.
+func (p *Post) Wait() error { return p.take(unix.LOCK_EX) }
+
+// take locks the file that has the lock's name, which may be another than the one
+// that was opened: who leaves last removes it.
+func (p *Post) take(how int) error {
+	for range 1000 {
+		fd, err := unix.Openat(int(p.dir.Fd()), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return fmt.Errorf("cannot open %s: %w", filepath.Join(p.path, lockName), err)
+		}
+		f := os.NewFile(uintptr(fd), lockName)
+		for {
+			err = unix.Flock(fd, how)
+			if err != unix.EINTR {
+				break
+			}
+		}
+		if err != nil {
+			f.Close()
+			return fmt.Errorf("cannot lock %s: %w", filepath.Join(p.path, lockName), err)
+		}
+		if !p.isCurrent(fd) {
+			f.Close()
+			continue
+		}
+		p.mu.Lock()
+		ended := p.ended
+		if !ended {
+			p.lock = f
+		}
+		p.mu.Unlock()
+		if ended {
+			p.giveUp(f)
+			return fs.ErrClosed
+		}
+		return nil
+	}
+	return fmt.Errorf("cannot lock %s: it is replaced all the time", filepath.Join(p.path, lockName))
+}
+
+func (p *Post) isCurrent(fd int) bool {
+	var has, is unix.Stat_t
+	return unix.Fstat(fd, &has) == nil &&
+		unix.Fstatat(int(p.dir.Fd()), lockName, &is, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		has.Ino == is.Ino && has.Dev == is.Dev
+}
+
+// Leads says that we lead.
+func (p *Post) Leads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lock != nil
+}
+
+// End says how our command ended, and leaves; the leader removes what it said.
+func (p *Post) End(me Member, how Ended) {
+	me.Ended = &how
+	if p.Leads() || p.Put(me) != nil {
+		p.Leave()
+		return
+	}
+	p.leave(p.box("order"), p.box("answer"))
+}
+
+// Leave gives the lead up, if we have it, and our place. Who leaves last removes
+// the directory. The directory stays open for who still uses [Post.Dir].
+func (p *Post) Leave() { p.leave(p.mine, p.box("order"), p.box("answer")) }
+
+func (p *Post) leave(files ...string) {
+	p.mu.Lock()
+	lock := p.lock
+	p.lock, p.ended = nil, true
+	p.mu.Unlock()
+	for _, name := range files {
+		_ = p.remove(name)
+	}
+	if lock == nil {
+		// Where somebody leads, or waits for it, the rest is theirs to remove.
+		_ = p.take(unix.LOCK_EX | unix.LOCK_NB)
+		return
+	}
+	p.giveUp(lock)
+}
+
+// giveUp lets go of the lock, and of all the rest where nobody is left.
+func (p *Post) giveUp(lock *os.File) {
+	if p.empty() {
+		_ = p.remove(lockName)
+		if unix.Rmdir(p.path) == nil {
+			_ = os.Remove(filepath.Dir(p.path)) // where nothing else is in it
+		}
+	}
+	lock.Close()
+}
+
+// empty says that nobody is here any more, and removes what they left.
+func (p *Post) empty() bool {
+	names, err := p.list()
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		id, ok := procFile(name, "rank")
+		if ok && name != p.mine && p.lives(id) {
+			return false
+		}
+	}
+	for _, name := range names {
+		if name != lockName {
+			_ = p.remove(name)
+		}
+	}
+	return true
+}
+
+func (p *Post) remove(name string) error { return unix.Unlinkat(int(p.dir.Fd()), name, 0) }
+
+// most is how many files a directory is read for.
+const most = 16 << 10
+
+func (p *Post) list() ([]string, error) {
+	d, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(p.dir.Fd())))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", p.path, err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(most)
+	if err != nil && len(names) == 0 && !strings.Contains(err.Error(), "EOF") {
+		return nil, fmt.Errorf("cannot list %s: %w", p.path, err)
+	}
+	return names, nil
+}
+
+// Sweep removes what watchers that were killed have left of directories that
+// nobody is in.
+func Sweep(parent string) {
+	all := All(parent)
+	if nodedir.CheckOwn(all) != nil {
+		return
+	}
+	entries, err := os.ReadDir(all)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), Prefix)
+		if !ok || !e.IsDir() {
+			continue
+		}
+		sweep(all, name)
+	}
+}
+
+func sweep(all, name string) {
+	path := filepath.Join(all, Prefix+name)
+	if nodedir.CheckOwn(path) != nil {
+		return
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	p := &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: "/proc", known: map[string]*known{}}
+	defer p.dir.Close()
+	if led, err := p.TryLead(); err == nil && led {
+		p.Leave()
+	}
+}
+
+var errMalformed = syscall.EBADMSG

@@ -1,0 +1,417 @@
+package leader
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+)
+
+// parent is a place as fit as /tmp on a node.
+func parent(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// sleeper is a process that stands for a rank's holder; it ends with the test.
+func sleeper(t *testing.T) (rss.ProcID, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rss.ProcID{PID: cmd.Process.Pid, Start: start}, cmd
+}
+
+func rank(t *testing.T, task int) (Member, *exec.Cmd) {
+	id, cmd := sleeper(t)
+	return Member{Holder: id, Watcher: id, Command: id, Task: task, Step: "0", Words: []string{"sleep"}}, cmd
+}
+
+func join(t *testing.T, dir string, m Member) *Post {
+	t.Helper()
+	p, err := Join([]string{dir}, "46@n1.abc", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestOneLeads: of several one leads, and the next has the lead as soon as it ends.
+func TestOneLeads(t *testing.T) {
+	dir := parent(t)
+	var posts []*Post
+	leading := -1
+	for i := range 5 {
+		m, _ := rank(t, i)
+		p := join(t, dir, m)
+		posts = append(posts, p)
+		led, err := p.TryLead()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if led {
+			if leading >= 0 {
+				t.Fatal("two lead")
+			}
+			leading = i
+		}
+	}
+	if leading != 0 {
+		t.Fatalf("%d leads, not who was first", leading)
+	}
+	heir := make(chan int, 5)
+	for i := 1; i < 5; i++ {
+		go func() {
+			if posts[i].Wait() == nil {
+				heir <- i
+			}
+		}()
+	}
+	for left := 5; left > 0; left-- {
+		others, _, err := posts[leading].Members()
+		if err != nil || len(others) != left-1 {
+			t.Fatalf("%d others, %v; want %d", len(others), err, left-1)
+		}
+		posts[leading].Leave()
+		if left == 1 {
+			break
+		}
+		select {
+		case leading = <-heir:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody took the lead over")
+		}
+		if !posts[leading].Leads() {
+			t.Fatal("who was given the lead does not lead")
+		}
+	}
+	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+// TestLeadOfTheKilled: the kernel passes the lead on when a leader is killed.
+func TestLeadOfTheKilled(t *testing.T) {
+	dir := parent(t)
+	m, _ := rank(t, 1)
+	p := join(t, dir, m)
+	ready, cmd := filepath.Join(dir, "ready"), exec.Command(os.Args[0], "-test.run=^TestHelperLeads$")
+	cmd.Env = append(os.Environ(), "LEADER_TEST_DIR="+dir, "LEADER_TEST_READY="+ready)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for _, err := os.Stat(ready); err != nil; _, err = os.Stat(ready) {
+		if time.Now().After(deadline) {
+			t.Fatal("the other does not lead")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if led, err := p.TryLead(); led || err != nil {
+		t.Fatalf("two lead: %v", err)
+	}
+	if others, _, _ := p.Members(); len(others) != 1 || others[0].Task != 0 {
+		t.Fatalf("others %+v", others)
+	}
+	got := make(chan error, 1)
+	go func() { got <- p.Wait() }()
+	killed := time.Now()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("the lead was not taken over within 2 s")
+	}
+	t.Logf("taken over after %v", time.Since(killed))
+	others, left, err := p.Members()
+	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Task != 0 {
+		t.Errorf("others %+v, left %+v, %v", others, left, err)
+	}
+	p.Leave()
+	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+		t.Errorf("what the killed one left is there still: %v", err)
+	}
+}
+
+// TestHelperLeads is the other process of TestLeadOfTheKilled.
+func TestHelperLeads(t *testing.T) {
+	dir := os.Getenv("LEADER_TEST_DIR")
+	if dir == "" {
+		return
+	}
+	start, err := proctree.StartTime("/proc", os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := rss.ProcID{PID: os.Getpid(), Start: start}
+	p := join(t, dir, Member{Holder: me, Watcher: me, Command: me, Task: 0})
+	if led, err := p.TryLead(); !led {
+		t.Fatalf("does not lead: %v", err)
+	}
+	if err := os.WriteFile(os.Getenv("LEADER_TEST_READY"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {}
+}
+
+// TestComeAndGo has many join, lead and leave at once: never do two lead, and
+// nothing is left.
+func TestComeAndGo(t *testing.T) {
+	dir := parent(t)
+	leading := make(chan struct{}, 1)
+	done := make(chan error, 8)
+	for i := range 8 {
+		me, _ := rank(t, i)
+		go func() {
+			for range 200 {
+				p, err := Join([]string{dir}, "46@n1.abc", me)
+				if err != nil {
+					done <- fmt.Errorf("%d: %w", i, err)
+					return
+				}
+				if led, err := p.TryLead(); err != nil {
+					done <- err
+					return
+				} else if led {
+					select {
+					case leading <- struct{}{}:
+					default:
+						done <- fmt.Errorf("two lead")
+						return
+					}
+					<-leading
+				}
+				p.Leave()
+				p.dir.Close()
+			}
+			done <- nil
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	Sweep(dir)
+	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+// TestUntrusted: a directory that others could have made, or can write, is not used.
+func TestUntrusted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T, all, path string) error
+		want string
+	}{
+		{"world-writable", func(_ *testing.T, all, path string) error {
+			if err := os.MkdirAll(path, 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(path, 0o777)
+		}, "mode 0777"},
+		{"group may read", func(_ *testing.T, all, path string) error {
+			if err := os.MkdirAll(path, 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(all, 0o750)
+		}, "mode 0750"},
+		{"foreign", func(t *testing.T, all, path string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			if err := os.MkdirAll(path, 0o700); err != nil {
+				return err
+			}
+			return os.Chown(path, 1000, 1000)
+		}, "belongs to somebody else"},
+		{"a link for all", func(t *testing.T, all, path string) error { return os.Symlink(t.TempDir(), all) }, "no directory"},
+		{"a link", func(t *testing.T, all, path string) error {
+			if err := os.Mkdir(all, 0o700); err != nil {
+				return err
+			}
+			return os.Symlink(t.TempDir(), path)
+		}, "no directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := parent(t)
+			if err := c.make(t, All(dir), filepath.Join(All(dir), Prefix+"46@n1.abc")); err != nil {
+				t.Fatal(err)
+			}
+			m, _ := rank(t, 0)
+			if _, err := Join([]string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestLinksInside: links at the names of our files are not followed.
+func TestLinksInside(t *testing.T) {
+	dir := parent(t)
+	m, _ := rank(t, 0)
+	aim := filepath.Join(t.TempDir(), "aim")
+	path := filepath.Join(All(dir), Prefix+"46@n1.abc")
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := func(name string) {
+		t.Helper()
+		_ = os.Remove(filepath.Join(path, name))
+		if err := os.Symlink(aim, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(fileOf("order", m.Holder))
+	if _, err := Join([]string{dir}, "46@n1.abc", m); err == nil {
+		t.Error("a link was taken for the file of orders")
+	}
+	_ = os.Remove(filepath.Join(path, fileOf("order", m.Holder)))
+	for _, name := range []string{lockName, fileOf("rank", m.Holder), fileOf("rank", m.Holder) + ".tmp"} {
+		link(name)
+	}
+	p := join(t, dir, m)
+	link(fileOf("order", m.Holder))
+	if _, err := p.TryLead(); err == nil {
+		t.Error("a link was locked")
+	}
+	if _, err := p.Ordered(); err == nil {
+		t.Error("a link was read")
+	}
+	if err := p.Command(m.Holder, Order{ID: 1}); err == nil {
+		t.Error("a link was written")
+	}
+	if _, err := os.Lstat(aim); !os.IsNotExist(err) {
+		t.Errorf("what the links point to was made: %v", err)
+	}
+}
+
+func TestOrders(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, _ := rank(t, 1)
+	lead, other := join(t, dir, m0), join(t, dir, m1)
+	if o, err := other.Ordered(); err != nil || o.ID != 0 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if err := lead.Command(m1.Holder, Order{ID: 7, Trim: []byte(`{"pid":5}`)}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := other.Ordered()
+	if err != nil || o.ID != 7 || string(o.Trim) != `{"pid":5}` {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if err := other.Answer(Answer{ID: 7, Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := lead.Answered(m1.Holder); err != nil || a.ID != 7 || a.Error != "no" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+}
+
+// TestMemberNews: a file that was replaced is read anew, one that is damaged is
+// nobody.
+func TestMemberNews(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, cmd := rank(t, 1)
+	m2, _ := rank(t, 2)
+	p, q := join(t, dir, m0), join(t, dir, m1)
+	join(t, dir, m2)
+	if err := os.WriteFile(filepath.Join(p.Path(), fileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if others, _, err := p.Members(); err != nil || len(others) != 1 || others[0].Ended != nil {
+		t.Fatalf("%+v, %v", others, err)
+	}
+	m1.Ended = &Ended{Signal: 9}
+	if err := q.Put(m1); err != nil {
+		t.Fatal(err)
+	}
+	if others, _, _ := p.Members(); len(others) != 1 || others[0].Ended == nil || others[0].Ended.Signal != 9 {
+		t.Fatalf("%+v", others)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	others, left, err := p.Members()
+	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil {
+		t.Errorf("others %+v, left %+v, %v", others, left, err)
+	}
+}
+
+// TestEnded: how a command ended is known to the leader when its rsswarden is gone.
+func TestEnded(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, cmd := rank(t, 1)
+	p, q := join(t, dir, m0), join(t, dir, m1)
+	if led, err := p.TryLead(); !led {
+		t.Fatal(err)
+	}
+	if others, _, _ := p.Members(); len(others) != 1 {
+		t.Fatalf("%+v", others)
+	}
+	q.End(m1, Ended{Code: 3})
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	others, left, err := p.Members()
+	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil || left[0].Ended.Code != 3 {
+		t.Errorf("others %+v, left %+v, %v", others, left, err)
+	}
+	if others, left, _ := p.Members(); len(others)+len(left) != 0 {
+		t.Errorf("told twice: %+v, %+v", others, left)
+	}
+	p.End(m0, Ended{})
+	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+func FuzzMember(f *testing.F) {
+	f.Add([]byte(`{"v":1,"holder":{"pid":1,"start":2},"watcher":{"pid":1,"start":2},"command":{"pid":1,"start":2},"task":-1}`), "rank.1.2")
+	f.Add([]byte(`{`), "rank.01.2")
+	dir := f.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	p, err := open(dir, "x")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, name string) {
+		id, ok := procFile(name, "rank")
+		if !ok {
+			return
+		}
+		if err := os.WriteFile(filepath.Join(p.Path(), name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := p.member(name, id); err == nil && m.Holder != id {
+			t.Errorf("%+v of %q", m, name)
+		}
+		_ = os.Remove(filepath.Join(p.Path(), name))
+		clear(p.known)
+	})
+}
