@@ -1,0 +1,160 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// mostNodes bounds the names that one list is expanded to: no machine has more
+// nodes by far.
+const mostNodes = 1 << 17
+
+// ErrNodeList is wrapped by the error of [ExpandNodes].
+var ErrNodeList = errors.New("not a list of nodes")
+
+// ExpandNodes names each node of a list as Slurm writes it: "n[1-2,05-07],login".
+// What stands in brackets are numbers and ranges, with the zeros in front that
+// names have; a name may have several brackets.
+func ExpandNodes(list string) ([]string, error) {
+	var names []string
+	for list != "" {
+		part, rest, err := firstNodes(list)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q", ErrNodeList, list)
+		}
+		list = rest
+		some, err := expandPart(part, mostNodes-len(names))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q", ErrNodeList, part)
+		}
+		names = append(names, some...)
+	}
+	return names, nil
+}
+
+// firstNodes cuts a list at its first comma outside brackets.
+func firstNodes(list string) (part, rest string, err error) {
+	inside := false
+	for i, c := range []byte(list) {
+		switch {
+		case c == '[' && !inside, c == ']' && inside:
+			inside = !inside
+		case c == '[', c == ']', c <= ' ', c == 0x7f:
+			return "", "", ErrNodeList
+		case c == ',' && !inside:
+			if i == 0 || i == len(list)-1 {
+				return "", "", ErrNodeList
+			}
+			return list[:i], list[i+1:], nil
+		}
+	}
+	if inside {
+		return "", "", ErrNodeList
+	}
+	return list, "", nil
+}
+
+// expandPart expands what has no comma outside brackets to at most most names.
+func expandPart(part string, most int) ([]string, error) {
+	front, rest, ok := strings.Cut(part, "[")
+	if !ok {
+		if most < 1 {
+			return nil, ErrNodeList
+		}
+		return []string{part}, nil
+	}
+	inside, rest, _ := strings.Cut(rest, "]")
+	tails, err := expandPart(rest, most)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for numbers := range strings.SplitSeq(inside, ",") {
+		low, high, isRange := strings.Cut(numbers, "-")
+		if !isRange {
+			high = low
+		}
+		from, e1 := nodeNumber(low)
+		to, e2 := nodeNumber(high)
+		if e1 != nil || e2 != nil || to < from || (to-from+1)*len(tails) > most-len(names) {
+			return nil, ErrNodeList
+		}
+		for n := from; n <= to; n++ {
+			for _, tail := range tails {
+				names = append(names, fmt.Sprintf("%s%0*d%s", front, len(low), n, tail))
+			}
+		}
+	}
+	return names, nil
+}
+
+func nodeNumber(s string) (int, error) {
+	if !isDigits(s) {
+		return 0, ErrNodeList
+	}
+	return strconv.Atoi(s)
+}
+
+// JobNodes asks which nodes a job has, or had when it ran last: sacct first, then
+// scontrol, as [Ended] does. The names are sorted as Slurm has them.
+func JobNodes(ctx context.Context, ask func(ctx context.Context, name string, args ...string) ([]byte, error), job string) ([]string, error) {
+	if !isJobID(job) {
+		return nil, fmt.Errorf("cannot ask about job %q: not a job id", job)
+	}
+	out, err := ask(ctx, "sacct", "-j", job, "-X", "--parsable2", "--noheader", "--format=JobIDRaw,JobID,NodeList")
+	if err == nil {
+		if list := sacctNodes(out, job); list != "" {
+			return ExpandNodes(list)
+		}
+		err = ErrNoJob
+	}
+	err = fmt.Errorf("cannot ask sacct about the nodes of job %s: %w", job, err)
+	out, second := ask(ctx, "scontrol", "show", "job", job, "-o")
+	if second == nil {
+		if list := shownNodes(out, job); list != "" {
+			return ExpandNodes(list)
+		}
+		second = ErrNoJob
+	}
+	return nil, errors.Join(err, fmt.Errorf("cannot ask scontrol about the nodes of job %s: %w", job, second))
+}
+
+// sacctNodes is the list of the last line on the job: of one that was requeued
+// that is the last time it ran.
+func sacctNodes(out []byte, job string) (list string) {
+	if len(out) > mostSaid {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) == 3 && slices.Contains(f[:2], job) {
+			list = assigned(f[2])
+		}
+	}
+	return list
+}
+
+func shownNodes(out []byte, job string) string {
+	if len(out) > mostSaid {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		f := showFields(line)
+		if f["JobId"] == job || f["ArrayJobId"]+"_"+f["ArrayTaskId"] == job {
+			return assigned(f["NodeList"])
+		}
+	}
+	return ""
+}
+
+// assigned is a list without what sacct writes for a job that never started.
+func assigned(list string) string {
+	if list = known(list); strings.HasPrefix(list, "None") {
+		return ""
+	}
+	return list
+}
