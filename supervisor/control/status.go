@@ -51,6 +51,8 @@ type Rank struct {
 	Leads   bool      `json:"leads,omitempty"`
 	Command string    `json:"command"` // its first words
 	Since   time.Time `json:"since"`   // when the command was started
+	// Growth is the change of RSS in bytes a second, see [Proc.Growth].
+	Growth float64 `json:"growth_bytes_per_s"`
 	// RSS, Anon, File and Shmem are summed over the rank's tree; Procs counts it.
 	RSS      rss.Bytes `json:"rss_bytes"`
 	Anon     rss.Bytes `json:"anon_bytes"`

@@ -1,0 +1,252 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Why nobody answers; the errors of a [Client] wrap one of them, or a [Refused],
+// or are an [*AnswerError].
+var (
+	ErrNobody  = errors.New("nobody leads here")
+	ErrSilent  = errors.New("the leader does not answer")
+	ErrForeign = errors.New("not yours")
+)
+
+// AnswerError is an answer of the leader that is none of the others.
+type AnswerError struct {
+	Status     int // of HTTP
+	Text, Hint string
+}
+
+func (e *AnswerError) Error() string {
+	return fmt.Sprintf("the leader says %d: %s", e.Status, e.Text)
+}
+
+const (
+	// askPatience is how long the first line of an answer may take: the server waits
+	// for its source for a while.
+	askPatience = sourcePatience + 2*time.Second
+	// connectPatience is how long a leader may be busy with others.
+	connectPatience = time.Second
+	connectPause    = 20 * time.Millisecond
+
+	mostStatus = 64 << 20 // bytes
+)
+
+// Client asks one leader. Its methods may be called by several goroutines; each
+// call is a connection of its own.
+type Client struct {
+	dir  *os.File
+	name string
+	uid  uint32 // of the socket
+
+	patience time.Duration // for the first line of an answer
+}
+
+// Dial finds the socket at path, or in the directory path, and makes sure that it
+// is this user's. Whether somebody listens is found out by the first call.
+func Dial(path string) (*Client, error) {
+	c, err := dial(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func dial(path string) (*Client, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, whyNot(err)
+	}
+	dir, name := path, SocketName
+	if !info.IsDir() {
+		dir, name = filepath.Split(filepath.Clean(path))
+		if dir == "" {
+			dir = "."
+		}
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, whyNot(err)
+	}
+	c := &Client{dir: os.NewFile(uintptr(fd), dir), name: name, patience: askPatience}
+	if err := c.check(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// check says whether directory and socket are this user's alone. Root may ask
+// everybody's.
+func (c *Client) check() error {
+	var d, s unix.Stat_t
+	fd := int(c.dir.Fd())
+	if err := unix.Fstat(fd, &d); err != nil {
+		return whyNot(err)
+	}
+	if err := unix.Fstatat(fd, c.name, &s, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return whyNot(err)
+	}
+	me := uint32(os.Geteuid())
+	switch {
+	case s.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return fmt.Errorf("%w: %s is no socket", ErrForeign, c.name)
+	case me != 0 && d.Uid != me || d.Uid != s.Uid:
+		return fmt.Errorf("%w: it belongs to somebody else", ErrForeign)
+	case d.Mode&0o022 != 0:
+		return fmt.Errorf("%w: others can write its directory (mode %04o)", ErrForeign, d.Mode&0o7777)
+	}
+	c.uid = s.Uid
+	return nil
+}
+
+// Close lets go of the directory. Calls that go on are not ended by it.
+func (c *Client) Close() { c.dir.Close() }
+
+// whyNot makes one of ours of an error of the kernel's.
+func whyNot(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ECONNREFUSED):
+		return ErrNobody
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ELOOP):
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, os.ErrDeadlineExceeded):
+		return ErrSilent
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%w: it closed the connection", ErrSilent)
+	}
+	return err
+}
+
+// connect makes a connection. A leader that is stopped, by scontrol suspend, or
+// that has too much to do takes nobody.
+func (c *Client) connect(ctx context.Context) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	conn := os.NewFile(uintptr(fd), c.name)
+	until := time.Now().Add(connectPatience)
+	for {
+		err = unix.Connect(fd, address(c.dir, c.name))
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || time.Now().After(until) {
+			break
+		}
+		select {
+		case <-time.After(connectPause):
+		case <-ctx.Done():
+			conn.Close()
+			return nil, ctx.Err()
+		}
+	}
+	if err == nil {
+		var uid int
+		if _, uid, err = peer(conn); err == nil && uid != 0 && uint32(uid) != c.uid {
+			err = fmt.Errorf("%w: user %d listens there", ErrForeign, uid)
+		}
+	}
+	if err != nil {
+		conn.Close()
+		return nil, whyNot(err)
+	}
+	return conn, nil
+}
+
+// Status asks what stands on the node.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	var st Status
+	err := c.ask(ctx, "GET", "status", nil, func(_ *os.File, body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, mostStatus)).Decode(&st)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask for the status: %w", err)
+	}
+	return &st, nil
+}
+
+// Do has the leader carry out a command and yields what comes of it, at last the
+// line with Done. An error ends it: without a line of Done nobody knows what was
+// done after the last result. Whoever stops reading calls off what has not begun.
+func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
+	name := pathOf(cmd.Do)
+	return func(yield func(Result, error) bool) {
+		body, err := json.Marshal(cmd)
+		if err == nil && (cmd.PIDs != nil && len(cmd.PIDs) == 0 || cmd.Ranks != nil && len(cmd.Ranks) == 0) {
+			err = errors.New("an empty list names nobody")
+		}
+		if err == nil && name == "" {
+			err = fmt.Errorf("%s cannot be asked for", cmd.Do)
+		}
+		done, left := false, false
+		if err == nil {
+			err = c.ask(ctx, "POST", name, body, func(conn *os.File, r io.Reader) error {
+				return lines(ctx, conn, r, func(line []byte) (bool, error) {
+					var res Result
+					if err := json.Unmarshal(line, &res); err != nil {
+						return false, err
+					}
+					done = done || res.Done
+					left = !yield(res, nil)
+					return !left && !done, nil
+				})
+			})
+		}
+		if err == nil && !done && !left {
+			err = fmt.Errorf("%w: it ended before all was done", ErrSilent)
+		}
+		if err != nil && !left {
+			yield(Result{}, fmt.Errorf("cannot have the leader %s: %w", name, err))
+		}
+	}
+}
+
+// Events yields the lines of the event stream from now on, until the run ends. A
+// line is good until the next one is asked for.
+func (c *Client) Events(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		left := false
+		err := c.ask(ctx, "GET", "events", nil, func(conn *os.File, r io.Reader) error {
+			return lines(ctx, conn, r, func(line []byte) (bool, error) {
+				left = !yield(line, nil)
+				return !left, nil
+			})
+		})
+		if err != nil && !left {
+			yield(nil, fmt.Errorf("cannot follow the events: %w", err))
+		}
+	}
+}
+
+// lines yields each line of an answer that comes as it comes.
+func lines(ctx context.Context, conn *os.File, r io.Reader, each func([]byte) (more bool, err error)) error {
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, mostStatus)
+	for s.Scan() {
+		if len(s.Bytes()) == 0 {
+			continue
+		}
+		if more, err := each(slices.Clip(s.Bytes())); err != nil || !more {
+			return err
+		}
+	}
+	return s.Err()
+}

@@ -1,0 +1,226 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestClientAsks(t *testing.T) {
+	s := serve(t, source{
+		status: func(context.Context) (*Status, error) {
+			return &Status{Node: "n1", Procs: make([]Proc, 3000), Gaps: rss.Gaps{}}, nil
+		},
+		do: func(ctx context.Context, c Command) (<-chan Result, error) {
+			if c.Do == event.ActionTrim {
+				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything"}
+			}
+			return results(Result{PID: 5, OK: true}, Result{PID: 6, Reason: event.ReasonRecent}, Result{Done: true})(ctx, c)
+		},
+		events: func(context.Context) (<-chan []byte, error) {
+			ch := make(chan []byte, 2)
+			ch <- []byte(`{"seq":1}`)
+			ch <- []byte(`{"seq":2}`)
+			close(ch)
+			return ch, nil
+		},
+	})
+	c := s.client()
+	st, err := c.Status(t.Context())
+	if err != nil || st.Node != "n1" || len(st.Procs) != 3000 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	var got []Result
+	for r, err := range c.Do(t.Context(), Command{Do: event.ActionRecycle, PIDs: []int{5, 6}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if len(got) != 3 || got[1].Reason != event.ReasonRecent || !got[2].Done {
+		t.Errorf("%+v", got)
+	}
+	for range c.Do(t.Context(), Command{Do: event.ActionRecycle}) {
+		break // who stops reading gets no more
+	}
+	for _, err := range c.Do(t.Context(), Command{Do: event.ActionTrim}) {
+		var refused *Refused
+		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, cmd := range []Command{{Do: event.ActionStop}, {Do: event.ActionRecycle, PIDs: []int{}}} {
+		for r, err := range c.Do(t.Context(), cmd) {
+			if err == nil {
+				t.Errorf("%+v came to %+v", cmd, r)
+			}
+		}
+	}
+	var lines []string
+	for l, err := range c.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(l))
+	}
+	if strings.Join(lines, " ") != `{"seq":1} {"seq":2}` {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestCutAnswer: results without a last line are an error, and a context ends the
+// waiting.
+func TestCutAnswer(t *testing.T) {
+	s := serve(t, source{
+		do: results(Result{PID: 5, OK: true}),
+		events: func(ctx context.Context) (<-chan []byte, error) {
+			ch := make(chan []byte)
+			context.AfterFunc(ctx, func() { close(ch) })
+			return ch, nil
+		},
+	})
+	c := s.client()
+	var last error
+	n := 0
+	for _, err := range c.Do(t.Context(), Command{Do: event.ActionRecycle}) {
+		n, last = n+1, err
+	}
+	if n != 2 || !errors.Is(last, ErrSilent) {
+		t.Errorf("%d results, %v", n, last)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, err := range c.Events(ctx) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestWhyNobodyAnswers: an error tells what the user can do.
+func TestWhyNobodyAnswers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, SocketName)
+	for _, p := range []string{dir, path, filepath.Join(dir, "no", "such"), filepath.Join(path, "x")} {
+		if _, err := Dial(p); !errors.Is(err, ErrNobody) {
+			t.Errorf("without a socket, %s: %v", p, err)
+		}
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := bind(f, SocketName, 1) // listens and takes nobody, as one that is stopped
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Close()
+	stopped.patience = 50 * time.Millisecond
+	for i := range 4 { // from the third on nobody can connect
+		if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrSilent) {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	b.l.Close() // as one that was killed: the file stays
+	if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrNobody) {
+		t.Errorf("behind a dead leader: %v", err)
+	}
+	b.dir.Close()
+
+	if err := os.Chmod(dir, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(dir); !errors.Is(err, ErrForeign) {
+		t.Errorf("in a directory that others can write: %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Lchown(path, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Dial(dir); !errors.Is(err, ErrForeign) {
+			t.Errorf("a socket of another user's: %v", err)
+		}
+	}
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, SocketName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(other); !errors.Is(err, ErrForeign) {
+		t.Errorf("a file that is no socket: %v", err)
+	}
+	link := filepath.Join(other, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(link); !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNobody) {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+// TestForeignListener: who listens counts, not who owns the file.
+func TestForeignListener(t *testing.T) {
+	s := serve(t, source{status: func(context.Context) (*Status, error) { return &Status{}, nil }})
+	c := s.client()
+	c.uid = 1234 // whom the socket is thought to belong to
+	_, err := c.Status(t.Context())
+	if os.Geteuid() == 0 && err != nil || os.Geteuid() != 0 && !errors.Is(err, ErrForeign) {
+		t.Errorf("%v", err)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := os.NewFile(uintptr(fds[0]), "a"), os.NewFile(uintptr(fds[1]), "b")
+	defer a.Close()
+	if pid, uid, err := peer(a); err != nil || pid != os.Getpid() || uid != os.Geteuid() {
+		t.Errorf("%d, %d, %v", pid, uid, err)
+	}
+	if hungUp(a) {
+		t.Error("the other end is there")
+	}
+	b.Close()
+	if !hungUp(a) {
+		t.Error("the other end is gone")
+	}
+}
+
+// FuzzAnswer: whatever listens there, a client gets an error or an answer.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 409 Conflict\r\n\r\n{\"error\":\"no\",\"reason\":\"no worker\"}"))
+	f.Add([]byte("SSH-2.0-OpenSSH\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bufio.NewReader(strings.NewReader(string(b)))
+		status, length, err := readAnswer(r)
+		if err != nil {
+			return
+		}
+		if status < 200 || status > 999 || length < -1 {
+			t.Errorf("%d, %d", status, length)
+		}
+		if status != 200 && badAnswer(status, r) == nil {
+			t.Error("no error")
+		}
+	})
+}

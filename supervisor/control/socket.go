@@ -1,0 +1,171 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// The sockets are the kernel's own: package net would double what the program
+// links.
+
+// SocketName is the socket's name in the directory of whoever leads.
+const SocketName = "control"
+
+// address is that of a socket in a directory, however long its path is: an
+// address has room for 108 bytes.
+func address(dir *os.File, name string) *unix.SockaddrUnix {
+	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name}
+}
+
+// bound is a socket that listens, and which file it is.
+type bound struct {
+	dir  *os.File // our own descriptor
+	name string
+	l    *os.File
+	dev  uint64
+	ino  uint64
+}
+
+// bind makes the socket and listens on it. One that an earlier leader left is
+// replaced; anything else of that name is left alone, and an error.
+func bind(dir *os.File, name string, backlog int) (b *bound, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot listen on %s/%s: %w", dir.Name(), name, err)
+		}
+	}()
+	own, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	b = &bound{dir: os.NewFile(uintptr(own), dir.Name()), name: name}
+	if err := b.removeOld(); err != nil {
+		b.dir.Close()
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		b.dir.Close()
+		return nil, err
+	}
+	// Linux gives the file the mode of the socket, less the umask: it is never
+	// wider than this. Nobody can connect before listen(2), so what a umask took
+	// away is put back in time.
+	err = unix.Fchmod(fd, 0o600)
+	if err == nil {
+		err = unix.Bind(fd, address(b.dir, name))
+	}
+	made := err == nil
+	if err == nil {
+		err = unix.Fchmodat(own, name, 0o600, 0)
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstatat(own, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil {
+		err = unix.Listen(fd, backlog)
+	}
+	if err != nil {
+		unix.Close(fd)
+		if made {
+			_ = unix.Unlinkat(own, name, 0)
+		}
+		b.dir.Close()
+		return nil, err
+	}
+	b.l, b.dev, b.ino = os.NewFile(uintptr(fd), name), uint64(st.Dev), st.Ino
+	return b, nil
+}
+
+func (b *bound) removeOld() error {
+	var st unix.Stat_t
+	dir := int(b.dir.Fd())
+	switch err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return errors.New("there is something of that name that is no socket")
+	}
+	return unix.Unlinkat(dir, b.name, 0)
+}
+
+// close removes the socket, if it is still this one: another leader may have
+// put its own there.
+func (b *bound) close() {
+	var st unix.Stat_t
+	dir := int(b.dir.Fd())
+	if err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && uint64(st.Dev) == b.dev && st.Ino == b.ino {
+		_ = unix.Unlinkat(dir, b.name, 0)
+	}
+	b.l.Close()
+	b.dir.Close()
+}
+
+// accept waits for the next connection, in the runtime's poller.
+func accept(l *os.File) (*os.File, error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	waited := raw.Read(func(at uintptr) bool {
+		fd, _, err = unix.Accept4(int(at), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		return err != unix.EAGAIN && err != unix.EINTR && err != unix.ECONNABORTED
+	})
+	if waited != nil {
+		return nil, waited
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "connection"), nil
+}
+
+// short says that accept failed for want of something that comes back.
+func short(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
+}
+
+// peer is who is at the other end: for a server who connected, for a client who
+// listens. The PID is 0 where it is of another PID namespace.
+func peer(c *os.File) (pid, uid int, err error) {
+	var cred *unix.Ucred
+	if e := control(c, func(fd int) { cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return 0, 0, e
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(cred.Pid), int(cred.Uid), nil
+}
+
+// hungUp says that the other end has gone, and not only said its last word.
+func hungUp(c *os.File) bool {
+	gone := true
+	_ = control(c, func(fd int) {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(p, 0)
+		gone = err == nil && p[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return gone
+}
+
+// finish tells the other end that no more comes.
+func finish(c *os.File) {
+	_ = control(c, func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
+}
+
+func control(c *os.File, f func(fd int)) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}
