@@ -24,6 +24,9 @@ require (
 	go.uber.org/zap v1.28.0
 	// signalfd, pidfd, waitid, prctl and inotify.
 	golang.org/x/sys v0.49.0
+	// Raw mode and size of a terminal, for the live screen: with x/sys nothing
+	// but the standard library behind it.
+	golang.org/x/term v0.47.0
 	// Tests only: text archives of /proc and cgroup trees.
 	golang.org/x/tools v0.52.0
 )

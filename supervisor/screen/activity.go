@@ -1,0 +1,127 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// activityLines tell what is being done, what was asked for here, and the newest
+// outcomes, as many as there is room for.
+func (m *Model) activityLines() []string {
+	var lines []string
+	for i := range m.doing {
+		lines = append(lines, "asked "+m.doing[i].told(m.now))
+	}
+	where := func(n *node) string {
+		if len(m.nodes) > 1 {
+			return n.name + " "
+		}
+		return ""
+	}
+	type told struct {
+		at   time.Time
+		text string
+	}
+	var last []told
+	busy := false
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if a := n.Action; a != nil {
+			text := fmt.Sprintf("now   %s%s", where(n), deed(a.Action))
+			if len(a.PIDs) > 0 {
+				text += " of " + numbers(a.PIDs, 4)
+			}
+			lines = append(lines, fmt.Sprintf("%s, %s, for %s", text, by(a.Rule), since(n.Time, a.Since)))
+			busy = true
+		}
+		for j := range n.Last {
+			o := &n.Last[j]
+			last = append(last, told{o.Time, o.Time.In(m.Zone).Format(time.TimeOnly) + " " + where(n) + outcome(o)})
+		}
+	}
+	slices.SortStableFunc(last, func(a, b told) int { return b.at.Compare(a.at) })
+	if !busy && len(last) == 0 {
+		return append(lines, "now   nothing is being done, and nothing was")
+	}
+	for _, t := range last {
+		lines = append(lines, "last  "+t.text)
+	}
+	return lines
+}
+
+func (m *Model) activityCount() int {
+	if m.Nobody() {
+		return 0
+	}
+	return len(m.activityLines())
+}
+
+func (d *drawing) activity(y, n int) {
+	lines := d.m.activityLines()
+	for i := range min(n, len(lines)) {
+		style := Plain
+		if strings.HasPrefix(lines[i], "now   ") && d.m.busy() || strings.HasPrefix(lines[i], "asked ") {
+			style = Bold
+		}
+		d.put(0, y+i, d.W, style, lines[i])
+	}
+}
+
+func (m *Model) busy() bool {
+	return slices.ContainsFunc(m.nodes, func(n node) bool { return n.Action != nil })
+}
+
+// deed names an action as something that goes on.
+func deed(a event.Action) string {
+	if a == event.ActionSignal {
+		return "signal"
+	}
+	return string(a)
+}
+
+func by(rule string) string {
+	if rule == "" || rule == "asked for" {
+		return "asked for"
+	}
+	return "by " + rule
+}
+
+// outcome says what an action brought.
+func outcome(o *event.Outcome) string {
+	who := ""
+	if o.PID != 0 {
+		who = fmt.Sprintf("process %d: ", o.PID)
+	}
+	if !o.OK {
+		why := strings.TrimPrefix(string(o.Reason)+", "+o.Detail, ", ")
+		if why = strings.TrimSuffix(why, ", "); why == "" {
+			why = "no reason was given"
+		}
+		return who + "not done: " + why
+	}
+	text := who + "done"
+	if o.Freed > 0 || o.Before > 0 {
+		text += fmt.Sprintf(", freed %v", o.Freed)
+	}
+	if o.Paused > 0 {
+		text += ", trainer paused " + short(o.Paused)
+	} else if o.Duration > 0 {
+		text += " in " + short(o.Duration)
+	}
+	if o.Detail != "" {
+		text += " (" + o.Detail + ")"
+	}
+	return text
+}
+
+// short gives seconds to two digits: "7 ms", "1.2 s".
+func short(seconds float64) string {
+	if seconds < 1 {
+		return fmt.Sprintf("%.0f ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.1f s", seconds)
+}

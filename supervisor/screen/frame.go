@@ -1,0 +1,128 @@
+package screen
+
+import "strings"
+
+// Style is how a cell looks. What it means stands there in words too.
+type Style uint8
+
+// The styles.
+const (
+	Plain Style = iota
+	Bold
+	Dim
+	Reverse
+	Red
+	Amber
+	Green
+)
+
+// cell is one column of one line. The right half of a wide character is rune 0.
+type cell struct {
+	r     rune
+	style Style
+}
+
+var blank = cell{' ', Plain}
+
+// Frame is what the screen shows at one moment, W columns by H lines.
+type Frame struct {
+	W, H  int
+	cells []cell
+	look  Look
+}
+
+// Look is what a terminal can show.
+type Look struct {
+	// Unicode says that the locale is UTF-8, Colour that colours are welcome.
+	// Without Colour there are bold, dim and reverse cells still.
+	Unicode, Colour bool
+}
+
+func newFrame(w, h int, look Look) *Frame {
+	f := &Frame{W: w, H: h, cells: make([]cell, w*h), look: look}
+	for i := range f.cells {
+		f.cells[i] = blank
+	}
+	return f
+}
+
+func (f *Frame) line(y int) []cell { return f.cells[y*f.W : (y+1)*f.W] }
+
+// put writes a text at a place and returns the column behind it. It writes
+// nothing beyond column end, which the text's last character there tells.
+func (f *Frame) put(x, y, end int, style Style, s string) int {
+	if y < 0 || y >= f.H {
+		return x
+	}
+	end = min(end, f.W)
+	s = clean(s, f.look.Unicode)
+	if x+len(s) > end && x+textWidth(s) > end {
+		s = f.cut(s, end-x)
+	}
+	line := f.line(y)
+	for _, r := range s {
+		n := columnsOf(r)
+		if x < 0 || x+n > end {
+			break
+		}
+		line[x] = cell{r, style}
+		if n == 2 {
+			line[x+1] = cell{0, style}
+		}
+		x += n
+	}
+	return x
+}
+
+// cut shortens a clean text to so many columns.
+func (f *Frame) cut(s string, columns int) string {
+	if columns <= 0 {
+		return ""
+	}
+	n := 0
+	for i, r := range s {
+		if n += columnsOf(r); n > columns-1 {
+			return s[:i] + f.ellipsis()
+		}
+	}
+	return s
+}
+
+func (f *Frame) ellipsis() string {
+	if f.look.Unicode {
+		return "…"
+	}
+	return "~"
+}
+
+// right writes a text so that it ends before column end.
+func (f *Frame) right(x, y, end int, style Style, s string) {
+	s = clean(s, f.look.Unicode)
+	f.put(max(x, end-textWidth(s)), y, end, style, s)
+}
+
+// paint gives all of a line one style.
+func (f *Frame) paint(y int, style Style) {
+	if y < 0 || y >= f.H {
+		return
+	}
+	for i := range f.line(y) {
+		f.line(y)[i].style = style
+	}
+}
+
+// Text is the frame without styles, a line each, blanks at their ends left out.
+func (f *Frame) Text() string {
+	var b strings.Builder
+	for y := range f.H {
+		var text []rune
+		for _, c := range f.line(y) {
+			if c.r != 0 {
+				text = append(text, c.r)
+			}
+		}
+		b.WriteString(strings.TrimRight(string(text), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

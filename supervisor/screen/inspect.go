@@ -1,0 +1,211 @@
+package screen
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fact is a line of a pane, its name in a column.
+func fact(name, format string, args ...any) string {
+	return fmt.Sprintf("  %-12s  %s", name, fmt.Sprintf(format, args...))
+}
+
+func (m *Model) rowText(p *pane) []string {
+	r := p.row
+	var text []string
+	if r.proc == nil {
+		text = m.rankText(r)
+	} else {
+		text = m.procText(r)
+	}
+	if p.gone {
+		text = slices.Insert(text, 1, "  It has ended; this is the last that was known.")
+	}
+	return text
+}
+
+func (m *Model) rankText(r *row) []string {
+	k := r.rank
+	title := "rank " + strconv.Itoa(k.Task)
+	if k.Task < 0 {
+		title = "the command"
+	}
+	text := []string{fmt.Sprintf("%s on %s, process %d", title, r.node.Node, k.PID), ""}
+	text = append(text, fact("command", "%s", k.Command))
+	if k.Step != "" {
+		text = append(text, fact("step", "%s of job %s", k.Step, r.node.Job))
+	}
+	text = append(text,
+		fact("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime)),
+		fact("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem),
+		fact("growth", "%s a second, over the last minute or so", growth(r.growth)),
+		fact("processes", "%d, of them %d loader workers", k.Procs, k.Workers),
+		fact("recycled", "%s so far", many(k.Recycled, "worker")))
+	hook := map[string]string{"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed", "trim": "trim: its workers can be trimmed, not recycled", "off": "off"}[k.Hook]
+	if hook == "" {
+		hook = k.Hook
+	}
+	if k.Why != "" {
+		hook += ": " + k.Why
+	}
+	text = append(text, fact("hook", "%s", hook),
+		fact("rsswarden", "holder %d, watcher %d%s", k.Holder, k.Watcher, map[bool]string{true: ", which leads this node"}[k.Leads]), "")
+	return append(text, m.byRole(r)...)
+}
+
+// byRole sums up the processes of a rank.
+func (m *Model) byRole(r *row) []string {
+	text := []string{"its processes"}
+	for _, role := range roles {
+		var n int
+		var sum rss.Bytes
+		var grow float64
+		var pids []int
+		for i := range m.procs {
+			if p := &m.procs[i]; p.rank == r.rank && p.node == r.node && p.proc.Role == role {
+				n, sum, grow = n+1, sum+p.proc.RSS, grow+p.growth
+				pids = append(pids, p.proc.PID)
+			}
+		}
+		if n > 0 {
+			slices.Sort(pids)
+			text = append(text, fact(string(role), "%d, RSS %v, %s/s: %s", n, sum, growth(grow), numbers(pids, 4)))
+		}
+	}
+	return text
+}
+
+// states are the letters of proc_pid_stat(5).
+var states = map[string]string{
+	"R": "running", "S": "sleeping", "D": "waiting for a disk or a lock, uninterruptible", "T": "stopped",
+	"t": "stopped by a tracer", "Z": "ended, not waited for (zombie)", "I": "idle", "X": "dead",
+}
+
+func (m *Model) procText(r *row) []string {
+	p := r.proc
+	text := []string{fmt.Sprintf("process %d on %s, %s", p.PID, r.node.Node, p.Comm), ""}
+	rank := "none: it is counted, and belongs to no command under rsswarden"
+	if r.rank != nil {
+		rank = task(r.rank.Task)
+		if r.rank.Task < 0 {
+			rank = "the command"
+		}
+		rank += fmt.Sprintf(", process %d: %s", r.rank.PID, r.rank.Command)
+	}
+	text = append(text, fact("role", "%s", p.Role), fact("rank", "%s", rank))
+	if p.Step != "" {
+		text = append(text, fact("step", "%s of job %s", p.Step, r.node.Job))
+	}
+	text = append(text,
+		fact("parent", "%d", p.Parent),
+		fact("state", "%s, %s", p.State, cmp.Or(states[p.State], "unknown")),
+		fact("RSS", "%v: %v anonymous, %v of files, %v shared", p.RSS, p.Anon, p.File, p.Shmem))
+	switch {
+	case p.PSS == nil && slices.ContainsFunc(r.node.Limits, func(l event.Limit) bool { return l.Accounting == event.AccountingPSS }):
+		text = append(text, fact("PSS", "not read"))
+	case p.PSS == nil:
+		text = append(text, fact("PSS", "not read: no limit here is compared with it"))
+	default:
+		text = append(text, fact("PSS", "%v, read %s ago", *p.PSS, about(p.Age)))
+	}
+	text = append(text, fact("growth", "%s a second of RSS, over the last minute or so", growth(p.Growth)),
+		fact("maps", "%s", counted(p.Maps)), fact("descriptors", "%s", counted(p.FDs)), fact("threads", "%s", counted(uint64(p.Threads))))
+	can := []string{}
+	if p.CanTrim {
+		can = append(can, "trimmed")
+	}
+	if p.CanRecycle {
+		can = append(can, "recycled")
+	}
+	text = append(text, fact("can be", "%s", cmp.Or(strings.Join(can, " and "), "neither trimmed nor recycled"+r.why())),
+		fact("start", "%d clock ticks after boot", p.Start))
+	for i := range r.node.Limits {
+		if l := &r.node.Limits[i]; l.PID == p.PID {
+			text = append(text, fact("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit)))
+		}
+	}
+	return text
+}
+
+func counted(n uint64) string {
+	if n == 0 {
+		return "not counted"
+	}
+	return event.Digits(n)
+}
+
+// limitsText is all that is known of the nodes and their limits.
+func (m *Model) limitsText() []string {
+	var text []string
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		title := n.name
+		if n.Job != "" {
+			title += ", job " + n.Job
+		}
+		text = append(text, title,
+			fact("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version),
+			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), about(n.age(m.now).Seconds())))
+		if len(n.Rules) > 0 {
+			ladder := strings.Join(n.Rules, "  ")
+			if n.DryRun {
+				ladder += " (dry run: nothing of it is done)"
+			}
+			text = append(text, fact("ladder", "%s", ladder))
+		}
+		for _, c := range n.Ours {
+			text = append(text, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, short(c.CPU)))
+		}
+		text = append(text, "")
+		for j := range n.Limits {
+			text = append(text, limitText(&n.Limits[j])...)
+		}
+	}
+	if len(text) == 0 {
+		return []string{"no node has answered"}
+	}
+	return text
+}
+
+func limitText(l *event.Limit) []string {
+	title := "limit " + label(l)
+	if l.Binding {
+		title += ", which binds first"
+	}
+	text := []string{title}
+	if l.Limit > 0 {
+		used := l.Name.Amount(l.Used)
+		if l.UsedMax > l.Used {
+			used += " to " + l.Name.Amount(l.UsedMax)
+		}
+		text = append(text, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
+	}
+	if l.ETA != nil {
+		text = append(text, fact("full in", "%s at the present rate", fills(l)))
+		if l.Name == event.LimitTime {
+			text[len(text)-1] = fact("ends in", "%s", fills(l))
+		}
+	}
+	if l.Charged > 0 {
+		text = append(text, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
+	}
+	if l.Age >= 1 {
+		text = append(text, fact("age", "read up to %s ago", about(l.Age)))
+	}
+	for _, f := range [][2]string{
+		{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
+		{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
+	} {
+		if f[1] != "" {
+			text = append(text, fact(f[0], "%s", f[1]))
+		}
+	}
+	return append(text, "")
+}

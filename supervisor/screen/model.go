@@ -1,0 +1,222 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+)
+
+// Model is all that a screen knows. It is a value: what it points to is never
+// changed.
+type Model struct {
+	// W and H are the terminal's columns and lines. H of 0 is as many as there is
+	// something to show on.
+	W, H int
+	Look Look
+	// Zone is where times are told.
+	Zone *time.Location
+	// Interval is the pause between two questions to the nodes.
+	Interval time.Duration
+	// Job is what was asked for, empty for this node.
+	Job string
+	// Live says that keys are answered; else the frame is for paper.
+	Live bool
+
+	now, answered time.Time // of the last event and answer; answered is zero before the first
+	nodes         []node
+	errs          []string
+	held          *Answer // the newest that came while the display is frozen
+	frozen        time.Time
+	ranks, procs  []row // in their places
+
+	view    view
+	chosen  bool // somebody chose the view
+	tables  [2]table
+	filter  string
+	mode    mode
+	before  string // the filter before it is edited, to go back to
+	pane    *pane
+	asked   *order // stands in a question
+	doing   []order
+	message string // an answer to a key, until the next
+}
+
+// table is how one of the two tables is looked at.
+type table struct {
+	sort    string
+	reverse bool
+	rows    []row // what the filter leaves, sorted
+	at      rowID // where the mark is; zero for the first row, whatever it is
+	index   int   // … as an index of rows
+	top     int   // the first row shown
+}
+
+// mode is what keys mean now.
+type mode int
+
+const (
+	browsing mode = iota
+	filtering
+	sorting
+	asking  // y or n
+	reading // a pane
+)
+
+// New makes a model without data.
+func New(w, h int, look Look) Model {
+	m := Model{W: w, H: h, Look: look, Zone: time.Local, Interval: time.Second}
+	m.tables[ranksView].sort, m.tables[procsView].sort = "rank", "rss"
+	return m
+}
+
+// SortBy sorts by one of [Keys] whichever table has it, and shows that one.
+func (m Model) SortBy(key string) Model {
+	in := func(v view) bool { return columnNamed(v, key) != nil }
+	for _, v := range []view{ranksView, procsView} {
+		if in(v) {
+			m.tables[v].sort, m.tables[v].reverse = key, false
+		}
+	}
+	if in(ranksView) != in(procsView) {
+		m.view, m.chosen = ranksView, true
+		if in(procsView) {
+			m.view = procsView
+		}
+	}
+	return m.arranged()
+}
+
+// Filter leaves only the rows that meet the words.
+func (m Model) Filter(words string) Model {
+	m.filter = words
+	return m.arranged()
+}
+
+// Answer is what the nodes said: those that did, and why others did not.
+type Answer struct {
+	Statuses []control.Status
+	Errs     []error
+	At       time.Time
+}
+
+// Nobody says that no leader has ever answered.
+func (m *Model) Nobody() bool { return len(m.nodes) == 0 }
+
+func (m Model) answer(a Answer) Model {
+	m.answered = a.At
+	m.nodes = merged(m.nodes, a.Statuses, len(a.Errs), a.At)
+	m.errs = nil
+	for _, err := range a.Errs {
+		m.errs = append(m.errs, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	m.ranks, m.procs = rowsOf(m.nodes)
+	if !m.chosen && len(m.nodes) > 0 {
+		// One rank makes a dull table.
+		m.view, m.chosen = ranksView, true
+		if len(m.ranks) == 1 {
+			m.view = procsView
+		}
+	}
+	return m.arranged()
+}
+
+// arranged filters and sorts again. The mark stays with its row, or where it was.
+func (m Model) arranged() Model {
+	ranks, procs := m.filtered()
+	for v, rows := range [][]row{ranksView: ranks, procsView: procs} {
+		t := &m.tables[v]
+		t.rows = rows
+		if c := columnNamed(view(v), t.sort); c != nil {
+			if c.less != nil {
+				slices.SortStableFunc(t.rows, func(a, b row) int {
+					if c.most != t.reverse {
+						return c.less(&b, &a)
+					}
+					return c.less(&a, &b)
+				})
+			} else if t.reverse {
+				slices.Reverse(t.rows)
+			}
+		}
+		if t.at == (rowID{}) {
+			t.index = 0
+		} else if i := slices.IndexFunc(t.rows, func(r row) bool { return r.id() == t.at }); i >= 0 {
+			t.index = i
+		}
+		t.index = max(0, min(t.index, len(t.rows)-1))
+	}
+	return m.scrolled()
+}
+
+// filtered returns the rows that meet the filter. A rank meets it with one of its
+// processes too.
+func (m *Model) filtered() (ranks, procs []row) {
+	if m.filter == "" {
+		return slices.Clone(m.ranks), slices.Clone(m.procs)
+	}
+	met := map[*control.Rank]bool{}
+	for i := range m.procs {
+		if r := &m.procs[i]; matches(r, m.filter) {
+			procs = append(procs, *r)
+			met[r.rank] = true
+		}
+	}
+	for i := range m.ranks {
+		if r := &m.ranks[i]; met[r.rank] || matches(r, m.filter) {
+			ranks = append(ranks, *r)
+		}
+	}
+	return ranks, procs
+}
+
+// moved puts the mark of the table in front on another row.
+func (m Model) moved(by int) Model {
+	t := &m.tables[m.view]
+	t.index = max(0, min(t.index+by, len(t.rows)-1))
+	t.at = rowID{}
+	if t.index > 0 {
+		t.at = t.rows[t.index].id()
+	}
+	return m.scrolled()
+}
+
+// scrolled has each table show the row with the mark.
+func (m Model) scrolled() Model {
+	l := m.layout()
+	for v := range m.tables {
+		t, n := &m.tables[v], l.rows[v]
+		if n <= 0 || !m.Live {
+			t.top = 0
+			continue
+		}
+		t.top = max(t.index-n+1, min(t.top, t.index))
+		t.top = max(0, min(t.top, len(t.rows)-n))
+	}
+	return m
+}
+
+// marked is the row with the mark, nil where there is none.
+func (m *Model) marked() *row {
+	t := &m.tables[m.view]
+	if t.index >= len(t.rows) {
+		return nil
+	}
+	return &t.rows[t.index]
+}
+
+// old is the age beyond which data are called old: a leader reads at least each
+// second, and two answers may be missed by chance.
+func (m *Model) old() time.Duration { return 2*m.Interval + time.Second }
+
+// oldest names the nodes whose data are old, and gives the greatest age.
+func (m *Model) oldest() (age time.Duration, names []string) {
+	for i := range m.nodes {
+		if a := m.nodes[i].age(m.now); a > m.old() {
+			age = max(age, a)
+			names = append(names, m.nodes[i].name)
+		}
+	}
+	return age, names
+}

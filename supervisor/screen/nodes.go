@@ -1,0 +1,112 @@
+package screen
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+)
+
+// node is the last that one leader said.
+type node struct {
+	control.Status
+	// name is that of the node, with the job or the leader where the node has several
+	// leaders.
+	name string
+	// skew is the least by which the node's clock was seen behind ours when it
+	// had something new to say: so much of the age of its data is no age. It is
+	// known once the node has said two things.
+	skew  time.Duration
+	known bool
+	// missing says that the last answer was without it.
+	missing bool
+}
+
+// age is how old the node's data are.
+func (n *node) age(now time.Time) time.Duration { return max(0, now.Sub(n.Time)-n.skew) }
+
+// merged puts an answer in the place of the one before. A leader that is missing
+// in it stays with what it said last where the answer has a gap, which errors
+// tell, or names nobody at all; else it leads no more.
+func merged(old []node, answer []control.Status, errs int, at time.Time) []node {
+	next := make([]node, 0, len(answer))
+	same := func(a, b *control.Status) bool { return a.Node == b.Node && a.Job == b.Job }
+	for _, s := range answer {
+		n := node{Status: s}
+		for i := range old {
+			if o := &old[i]; same(&o.Status, &s) && o.Leader == s.Leader {
+				n.skew, n.known = o.skew, o.known
+				if s.Time.After(o.Time) {
+					n.skew = at.Sub(s.Time)
+					if o.known {
+						n.skew = min(o.skew, n.skew)
+					}
+					n.known = true
+				}
+			}
+		}
+		next = append(next, n)
+	}
+	for _, o := range old {
+		answered := slices.ContainsFunc(answer, func(s control.Status) bool { return same(&o.Status, &s) })
+		if !answered && (errs > 0 || len(answer) == 0) {
+			o.missing = true
+			next = append(next, o)
+		}
+	}
+	slices.SortStableFunc(next, func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), natural(a.Node, b.Node), cmp.Compare(a.Leader, b.Leader))
+	})
+	named(next)
+	return next
+}
+
+// named gives each leader a name that tells it from the others.
+func named(nodes []node) {
+	for i := range nodes {
+		n := &nodes[i]
+		n.name = n.Node
+		leaders, ofJob := 0, 0
+		for j := range nodes {
+			if o := &nodes[j]; o.Node == n.Node {
+				leaders++
+				if o.Job == n.Job {
+					ofJob++
+				}
+			}
+		}
+		switch {
+		case leaders > 1 && ofJob == 1 && n.Job != "":
+			n.name += ":" + n.Job
+		case leaders > 1:
+			n.name += ":" + strconv.Itoa(n.Leader)
+		}
+	}
+}
+
+// natural compares names as people count: n2 before n10.
+func natural(a, b string) int {
+	digits := func(s string) int {
+		n := 0
+		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+			n++
+		}
+		return n
+	}
+	for a != "" && b != "" {
+		if n, m := digits(a), digits(b); n > 0 && m > 0 {
+			if c := cmp.Or(cmp.Compare(n, m), cmp.Compare(a[:n], b[:m])); c != 0 {
+				return c
+			}
+			a, b = a[n:], b[m:]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return cmp.Compare(len(a), len(b))
+}

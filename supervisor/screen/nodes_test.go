@@ -1,0 +1,198 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+)
+
+// TestMerged: who has answered before stays only where the answer has a gap.
+func TestMerged(t *testing.T) {
+	a, b := control.Status{Node: "n1", Job: "1", Leader: 10}, control.Status{Node: "n2", Job: "1", Leader: 20}
+	next := b
+	next.Leader = 21
+	other := a
+	other.Leader = 11
+	for _, tt := range []struct {
+		name        string
+		old, answer []control.Status
+		errs        int
+		want        string
+	}{
+		{"all answer", nodesOf(a, b), nodesOf(b, a), 0, "n1:10 n2:20"},
+		{"one has ended", nodesOf(a, b), nodesOf(a), 0, "n1:10"},
+		{"one is silent", nodesOf(a, b), nodesOf(a), 1, "n1:10 n2:20 silent"},
+		{"another leads", nodesOf(a, b), nodesOf(a, next), 1, "n1:10 n2:21"},
+		{"two populations of a node", nodesOf(a), nodesOf(other, a), 0, "n1:10 n1:11"},
+		{"two jobs of a node", nil, nodesOf(a, control.Status{Node: "n1", Job: "2", Leader: 12}), 0, "n1:1 n1:2"},
+		{"all have ended", nodesOf(a, b), nil, 0, "n1:10 silent n2:20 silent"},
+		{"nobody ever", nil, nil, 1, ""},
+	} {
+		var got []string
+		for _, n := range merged(merged(nil, tt.old, 0, noon), tt.answer, tt.errs, noon) {
+			text := n.name
+			if n.name == n.Node {
+				text += ":" + count(n.Leader)
+			}
+			if n.missing {
+				text += " silent"
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+		}
+	}
+}
+
+// TestAge: a clock of a node that is wrong makes no data old, once the node has
+// said something new; a leader that says the same again and again does.
+func TestAge(t *testing.T) {
+	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
+	says := func(s int) []control.Status { return nodesOf(control.Status{Node: "n1", Time: at(s)}) }
+	var nodes []node
+	for _, step := range []struct{ now, clock, age int }{
+		{now: 100, clock: 40, age: 60}, // wrong or old, nobody knows
+		{now: 101, clock: 41, age: 0},
+		{now: 103, clock: 42, age: 1}, // an answer that took 1 s
+		{now: 104, clock: 44, age: 0},
+		{now: 105, clock: 44, age: 1},
+		{now: 120, clock: 44, age: 16}, // it hangs
+	} {
+		nodes = merged(nodes, says(step.clock), 0, at(step.now))
+		if got := nodes[0].age(at(step.now)); got != time.Duration(step.age)*time.Second {
+			t.Errorf("at %d with the node's clock at %d: %v old, want %d s", step.now, step.clock, got, step.age)
+		}
+	}
+	ahead := merged(nil, says(500), 0, at(100))
+	if got := ahead[0].age(at(100)); got != 0 {
+		t.Errorf("a clock that is ahead: %v old", got)
+	}
+}
+
+func TestNatural(t *testing.T) {
+	names := []string{"n10", "n2", "gpu-0100", "gpu-0017", "n", "n2a", "m10"}
+	slices.SortFunc(names, natural)
+	if got, want := strings.Join(names, " "), "gpu-0017 gpu-0100 m10 n n2 n2a n10"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestSort: each key of each table sorts by what its column shows.
+func TestSort(t *testing.T) {
+	s := scene("n1", 0, 3, 4)
+	big := 3 * rss.GiB
+	s.Procs[6].PSS = &big
+	s.Procs[7].State = "Z"
+	s.Procs[8].Maps, s.Procs[8].FDs, s.Procs[8].Threads, s.Procs[8].Shmem, s.Procs[8].Anon = 90000, 9000, 900, 90*rss.GiB, 90*rss.GiB
+	for _, tt := range []struct {
+		view  view
+		key   string
+		first int // the PID of the first row
+		last  int
+	}{
+		{ranksView, "rank", 40000, 40200}, {ranksView, "pid", 40000, 40200}, {ranksView, "growth", 40100, 40000},
+		{ranksView, "recycled", 40200, 40000}, {ranksView, "rss", 40100, 40000},
+		{procsView, "rank", 40000, 40204}, {procsView, "pid", 40000, 40204}, {procsView, "rss", 40204, 40001},
+		{procsView, "anon", 40103, 40204}, {procsView, "shmem", 40103, 40204}, {procsView, "maps", 40103, 40204},
+		{procsView, "fds", 40103, 40204}, {procsView, "threads", 40103, 40204}, {procsView, "pss", 40101, 40204},
+		{procsView, "file", 40204, 40200}, {procsView, "role", 40000, 40204}, {procsView, "command", 40001, 40200},
+		{procsView, "state", 40000, 40102}, {procsView, "growth", 40104, 40200},
+	} {
+		m := shown(80, 24, nodesOf(s))
+		m.tables[tt.view].sort = tt.key
+		m = m.arranged()
+		rows := m.tables[tt.view].rows
+		if got, end := rows[0].pid(), rows[len(rows)-1].pid(); got != tt.first || end != tt.last {
+			t.Errorf("%v by %s: from %d to %d, want %d to %d", tt.view, tt.key, got, end, tt.first, tt.last)
+		}
+		m.tables[tt.view].reverse = true
+		if rows = m.arranged().tables[tt.view].rows; rows[0].pid() == tt.first {
+			t.Errorf("%v by %s turned round begins with %d too", tt.view, tt.key, tt.first)
+		}
+	}
+	for _, v := range []view{ranksView, procsView} {
+		for _, c := range columns[v] {
+			m := shown(40, 24, nodesOf(s))
+			m.tables[v].sort = c.key
+			if !slices.ContainsFunc(m.fitted(v), func(f column) bool { return f.key == c.key }) {
+				t.Errorf("%v sorted by %s does not show it on 40 columns", v, c.key)
+			}
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	for _, tt := range []struct {
+		words        string
+		ranks, procs int
+	}{
+		{"", 4, 20},
+		{"WORKER", 4, 16},
+		{"n2", 2, 10},
+		{"3", 1, 5},
+		{"401", 1, 5},
+		{"40104", 1, 1},
+		{"rank=3", 1, 5},
+		{"rank=4", 0, 0},
+		{"pid=401", 0, 0},
+		{"role=trainer node=n1", 2, 2},
+		{"step=0 worker rank=2", 1, 4},
+		{"command=pt_data", 4, 16},
+		{"imagenet", 4, 20}, // part of the rank's command
+		{"train.py worker", 4, 16},
+		{"nothing", 0, 0},
+	} {
+		m := shown(80, 24, twoNodes()).Filter(tt.words)
+		if r, p := len(m.tables[ranksView].rows), len(m.tables[procsView].rows); r != tt.ranks || p != tt.procs {
+			t.Errorf("%q: %d ranks and %d processes, want %d and %d", tt.words, r, p, tt.ranks, tt.procs)
+		}
+	}
+}
+
+// BenchmarkDraw is an answer of 64 ranks with 16 workers each, and what a key
+// costs, up to the bytes for the terminal.
+func BenchmarkDraw(b *testing.B) {
+	s := scene("n1", 0, 64, 16)
+	other := grown(s, 0)
+	for _, size := range []Size{{80, 24}, {200, 60}} {
+		b.Run("answer "+count(size.W)+"x"+count(size.H), func(b *testing.B) {
+			m, p, n := shown(size.W, size.H, nodesOf(s)), painter{}, 0
+			for b.Loop() {
+				n++
+				m, _ = m.Update(Answer{nodesOf([]control.Status{s, other}[n%2]), nil, noon})
+				p.draw(m.View())
+			}
+		})
+		b.Run("key "+count(size.W)+"x"+count(size.H), func(b *testing.B) {
+			m, p, n := shown(size.W, size.H, nodesOf(s)), painter{}, 0
+			for b.Loop() {
+				n++
+				m, _ = m.Update([]Key{KeyPageDown, KeyPageUp}[n%2])
+				p.draw(m.View())
+			}
+		})
+	}
+}
+
+// TestDrawSoon: a screen of 64 ranks with 16 workers each is drawn in well under
+// 50 ms.
+func TestDrawSoon(t *testing.T) {
+	s := scene("n1", 0, 64, 16)
+	m, p := shown(200, 60, nodesOf(s)), painter{}
+	least := time.Hour
+	for range 20 {
+		began := time.Now()
+		m, _ = m.Update(Answer{nodesOf(s), nil, noon})
+		p.forget()
+		p.draw(m.View())
+		least = min(least, time.Since(began))
+	}
+	if least > 25*time.Millisecond {
+		t.Errorf("%v", least)
+	}
+}

@@ -1,0 +1,310 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Order is a command for one leader.
+type Order struct {
+	ID        int
+	Job, Node string
+	Leader    int // its PID
+	Command   control.Command
+	// Rank is the number of the rank that was chosen as a whole, -1 where a process
+	// was, or where the number does not tell the rank from another. Who cannot pass
+	// on PIDs may name it instead.
+	Rank int
+}
+
+// order is an order with what people read of it.
+type order struct {
+	Order
+	question string // without "?"
+	name     string // "recycle of 4242 on n1"
+	since    time.Time
+	until    time.Time // zero while it is going on
+	results  int
+	failed   int
+	freed    rss.Bytes
+	text     string // of the newest result
+}
+
+// kept is how long the end of an order is shown.
+const kept = time.Minute
+
+// Newest is the order that [Do] means.
+func (m *Model) Newest() Order { return m.doing[0].Order }
+
+// ask puts the question whether the row with the mark, or that of the pane, is to
+// be recycled, trimmed or to write a checkpoint.
+func (m Model) ask(k Key) Model {
+	r := m.marked()
+	if m.pane != nil {
+		r = m.pane.row
+	}
+	if r == nil {
+		m.message = "there is nothing to choose"
+		return m
+	}
+	action := map[Key]event.Action{"R": event.ActionRecycle, "T": event.ActionTrim, "C": event.ActionSignal}[k]
+	o, refused := m.orderFor(r, action)
+	if refused != "" {
+		m.message = refused
+		return m
+	}
+	m.mode, m.asked = asking, o
+	return m
+}
+
+// orderFor names who is meant: a process, or of a rank all those that can; for a
+// checkpoint always the rank. The second value says why nobody is.
+func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
+	n := r.node
+	if n.missing {
+		return nil, n.Node + " did not answer: nothing can be asked of it"
+	}
+	o := &order{Order: Order{Job: n.Job, Node: n.Node, Leader: n.Leader, Command: control.Command{Do: action}, Rank: -1}}
+	where := " on " + n.Node
+	whom, verb := "", string(action)
+	switch {
+	case action == event.ActionSignal:
+		if r.rank == nil {
+			return nil, fmt.Sprintf("process %d belongs to no rank: nobody to write a checkpoint", r.pid())
+		}
+		whom = m.meansRank(o, r.rank)
+		verb = "checkpoint"
+		o.question = fmt.Sprintf("have %s%s write a checkpoint", whom, where)
+	case r.proc != nil:
+		can := r.proc.CanRecycle
+		if action == event.ActionTrim {
+			can = r.proc.CanTrim
+		}
+		if !can {
+			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid(), r.proc.Role, past(action), r.why())
+		}
+		o.Command.PIDs = []int{r.proc.PID}
+		whom = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
+		o.question = fmt.Sprintf("%s %s%s (%s)", action, whom, where, size(r.proc.RSS))
+		whom = strconv.Itoa(r.proc.PID)
+	default:
+		o.Command.PIDs = m.able(r, action)
+		if m.unmistakable(o, r.rank) {
+			o.Rank = r.rank.Task
+		}
+		if len(o.Command.PIDs) == 0 {
+			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, past(action), r.why())
+		}
+		whom = many(len(o.Command.PIDs), "process") + ofRank(r.rank)
+		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, numbers(o.Command.PIDs, 20))
+	}
+	o.name = fmt.Sprintf("%s of %s%s", verb, whom, where)
+	return o, ""
+}
+
+// meansRank narrows an order to one rank, and names it. Where ranks of several
+// steps have one number its trainers are named instead.
+func (m *Model) meansRank(o *order, r *control.Rank) string {
+	if m.unmistakable(o, r) {
+		o.Rank = r.Task
+		o.Command.Ranks = []int{r.Task}
+		return fmt.Sprintf("rank %d (process %d)", r.Task, r.PID)
+	}
+	for i := range m.procs {
+		if p := &m.procs[i]; p.rank == r && p.proc.Role == rss.RoleTrainer {
+			o.Command.PIDs = append(o.Command.PIDs, p.proc.PID)
+		}
+	}
+	if len(o.Command.PIDs) == 0 {
+		o.Command.PIDs = []int{r.PID}
+	}
+	if len(o.Command.PIDs) == 1 {
+		return fmt.Sprintf("process %d", o.Command.PIDs[0])
+	}
+	return "processes " + numbers(o.Command.PIDs, 20)
+}
+
+// unmistakable says that the number of a rank names no other of the same leader.
+func (m *Model) unmistakable(o *order, r *control.Rank) bool {
+	same := 0
+	for i := range m.ranks {
+		if x := &m.ranks[i]; x.node.Node == o.Node && x.node.Leader == o.Leader && x.rank.Task == r.Task {
+			same++
+		}
+	}
+	return r.Task >= 0 && same == 1
+}
+
+// able lists the processes of a rank that an action may name.
+func (m *Model) able(r *row, action event.Action) (pids []int) {
+	for i := range m.procs {
+		p := &m.procs[i]
+		if p.rank != r.rank || p.node != r.node {
+			continue
+		}
+		if action == event.ActionTrim && p.proc.CanTrim || action == event.ActionRecycle && p.proc.CanRecycle {
+			pids = append(pids, p.proc.PID)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+func ofRank(r *control.Rank) string {
+	if r == nil || r.Task < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of rank %d", r.Task)
+}
+
+// why says what is known of the reason that a rank's processes cannot.
+func (r *row) why() string {
+	switch {
+	case r.rank == nil:
+		return ": it belongs to no rank"
+	case r.rank.Why != "":
+		return ": " + r.rank.Why
+	case r.rank.Hook == "off" || r.rank.Hook == "":
+		return ": no loader of its rank talks to rsswarden"
+	case r.proc != nil && r.proc.Role != rss.RoleWorker:
+		return ": it is no loader worker"
+	}
+	return ""
+}
+
+func past(a event.Action) string {
+	if a == event.ActionTrim {
+		return "trimmed"
+	}
+	return string(a) + "d"
+}
+
+// begin makes the order that was asked for the newest.
+func (m Model) begin() Model {
+	o := *m.asked
+	for _, d := range m.doing {
+		o.ID = max(o.ID, d.ID+1)
+	}
+	o.ID, o.since = max(o.ID, 1), m.now
+	m.doing = append([]order{o}, m.doing...)
+	return m.decided()
+}
+
+// decided goes back to what was there before the question.
+func (m Model) decided() Model {
+	m.mode, m.asked = browsing, nil
+	if m.pane != nil {
+		m.mode = reading
+	}
+	return m
+}
+
+// with changes one order.
+func (m Model) with(id int, change func(*order)) Model {
+	m.doing = slices.Clone(m.doing)
+	for i := range m.doing {
+		if m.doing[i].ID == id {
+			change(&m.doing[i])
+		}
+	}
+	return m
+}
+
+func (m Model) said(s Said) Model {
+	return m.with(s.ID, func(o *order) {
+		r := s.Result
+		if r.Done && r.PID == 0 {
+			if !r.OK && o.failed == 0 {
+				o.failed, o.text = 1, reason(r)
+			}
+			return
+		}
+		o.results++
+		if !r.OK {
+			o.failed++
+		}
+		o.freed += r.Freed
+		o.text = resultText(r)
+		if len(o.Command.PIDs) == 1 || len(o.Command.Ranks) == 1 && o.Command.PIDs == nil {
+			_, o.text, _ = strings.Cut(o.text, " ") // whom is told already
+		}
+	})
+}
+
+func resultText(r control.Result) string {
+	text := strconv.Itoa(r.PID)
+	if !r.OK {
+		return text + " refused: " + reason(r)
+	}
+	text += " done"
+	if r.Freed > 0 {
+		text += fmt.Sprintf(", freed %v", r.Freed)
+	}
+	if r.Paused > 0 {
+		text += fmt.Sprintf(", trainer paused %.0f ms", r.Paused*1e3)
+	}
+	return text
+}
+
+func reason(r control.Result) string {
+	switch {
+	case r.Detail == "" && r.Reason == "":
+		return "no reason was given"
+	case r.Detail == "":
+		return string(r.Reason)
+	case r.Reason == "":
+		return r.Detail
+	}
+	return string(r.Reason) + ", " + r.Detail
+}
+
+func (m Model) ended(e Ended) Model {
+	return m.with(e.ID, func(o *order) {
+		o.until = m.now
+		if e.Err != nil {
+			o.failed++
+			o.text = strings.Join(strings.Fields(e.Err.Error()), " ")
+		}
+	})
+}
+
+// expired drops orders whose end has been shown long enough.
+func (m Model) expired() Model {
+	gone := func(o order) bool { return !o.until.IsZero() && m.now.Sub(o.until) > kept }
+	if slices.ContainsFunc(m.doing, gone) {
+		m.doing = slices.DeleteFunc(slices.Clone(m.doing), gone)
+	}
+	return m
+}
+
+// told says how an order goes.
+func (o *order) told(now time.Time) string {
+	var b strings.Builder
+	b.WriteString(o.name)
+	switch {
+	case o.until.IsZero() && o.text == "":
+		fmt.Fprintf(&b, ": no answer yet, %s", since(now, o.since))
+		return b.String()
+	case o.until.IsZero():
+		fmt.Fprintf(&b, ": %s", o.text)
+		return b.String()
+	case o.failed > 0 && o.results > 1:
+		fmt.Fprintf(&b, ": %d of %d not done, the last: %s", o.failed, o.results, o.text)
+		return b.String()
+	case o.failed > 0, o.results == 1:
+		fmt.Fprintf(&b, ": %s", o.text)
+		return b.String()
+	}
+	b.WriteString(": done")
+	if o.freed > 0 {
+		fmt.Fprintf(&b, ", freed %v", o.freed)
+	}
+	return b.String()
+}

@@ -1,0 +1,236 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// least is the smallest screen that is drawn on.
+const (
+	leastWidth  = 30
+	leastHeight = 6
+)
+
+// View draws the model.
+func (m Model) View() *Frame {
+	if m.H > 0 && (m.W < leastWidth || m.H < leastHeight) {
+		f := newFrame(max(1, m.W), max(1, m.H), m.Look)
+		f.put(0, 0, f.W, Plain, fmt.Sprintf("make it %dx%d", leastWidth, leastHeight))
+		f.put(0, 1, f.W, Plain, "q quits")
+		return f
+	}
+	l := m.layout()
+	h := m.H
+	if h == 0 {
+		h = 1 + l.notices + yes(l.titles) + l.limits + l.activity + 8 + 2*2 + l.rows[0] + l.rows[1]
+	}
+	d := drawing{Frame: newFrame(m.W, h, m.Look), m: &m}
+	d.header()
+	for _, text := range m.notices()[:l.notices] {
+		d.put(0, d.y, d.W, Amber, "! "+text)
+		d.y++
+	}
+	bottom := h - yes(l.keys)
+	switch {
+	case m.mode == reading, m.mode == asking && m.pane != nil:
+		d.y += yes(l.gap)
+		d.pane(l.pane)
+	case m.Nobody():
+		d.nobody()
+	default:
+		d.limits(l)
+		for _, v := range []view{ranksView, procsView} {
+			if l.rows[v] > 0 || v == m.view && m.H > 0 {
+				d.y += yes(l.gap)
+				d.table(v, l)
+			}
+		}
+		if m.H == 0 {
+			bottom = d.y + 1 + l.activity
+		}
+		d.activity(bottom-l.activity, l.activity)
+	}
+	if l.keys {
+		d.footer(h - 1)
+	}
+	if m.H == 0 { // what is empty at the end was never needed
+		for f := d.Frame; f.H > 1 && !slices.ContainsFunc(f.line(f.H-1), func(c cell) bool { return c != blank }); f.H-- {
+		}
+	}
+	return d.Frame
+}
+
+// drawing is a frame with the next line to draw on.
+type drawing struct {
+	*Frame
+	m *Model
+	y int
+}
+
+// header is one line: what is watched, who says so, and of when it is.
+func (d *drawing) header() {
+	m := d.m
+	clock, style := m.clock()
+	end := d.W
+	if clock != "" {
+		end = max(0, d.W-textWidth(clock)-1)
+		d.right(0, d.y, d.W, style, clock)
+	}
+	x := 0
+	for i, part := range m.headline(end) {
+		if i > 0 {
+			x += 2
+		}
+		x = d.put(x, d.y, end, Bold, part)
+	}
+	d.y++
+}
+
+// headline is the front of the header, what matters least left out until it fits.
+func (m *Model) headline(width int) []string {
+	type part struct {
+		text string
+		drop int // the greatest goes first
+	}
+	job := "this node"
+	if m.Job != "" {
+		job = "job " + m.Job
+	}
+	if len(m.nodes) == 0 {
+		return []string{"rsswarden top", job}
+	}
+	var names, jobs, leaders, versions []string
+	dry := false
+	add := func(list *[]string, s string) {
+		if s != "" && !slices.Contains(*list, s) {
+			*list = append(*list, s)
+		}
+	}
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		add(&names, n.Node)
+		add(&jobs, n.Job)
+		add(&leaders, fmt.Sprint(n.Leader))
+		add(&versions, n.Version)
+		dry = dry || n.DryRun
+	}
+	switch {
+	case len(jobs) == 1:
+		job = "job " + jobs[0]
+	case len(jobs) > 1:
+		job = "jobs " + strings.Join(jobs, " ")
+	case m.Job == "":
+		job = "no Slurm job"
+	}
+	nodes := strings.Join(names, " ")
+	if len(names) > 3 {
+		nodes = many(len(names), "node")
+	}
+	leader := "leader " + leaders[0]
+	if len(leaders) > 1 {
+		leader = "leaders " + strings.Join(leaders, " ")
+	}
+	version := strings.Join(versions, " and ")
+	parts := []part{{"rsswarden", 2}, {version, 3}, {job, 1}, {nodes, 1}, {leader, 4}}
+	if len(leaders) > 3 {
+		parts = parts[:4]
+	}
+	if dry {
+		parts = append(parts, part{"DRY RUN", 0})
+	}
+	for {
+		total, worst := -2, 0
+		for i, p := range parts {
+			total += 2 + textWidth(p.text)
+			if p.drop > parts[worst].drop {
+				worst = i
+			}
+		}
+		if total <= width || parts[worst].drop <= 1 {
+			break
+		}
+		parts = slices.Delete(parts, worst, worst+1)
+	}
+	var texts []string
+	for _, p := range parts {
+		texts = append(texts, p.text)
+	}
+	return texts
+}
+
+// clock is the time of the newest data, and how old it is where it should not be.
+func (m *Model) clock() (string, Style) {
+	if m.Nobody() {
+		return "", Plain
+	}
+	var newest *node
+	for i := range m.nodes {
+		if n := &m.nodes[i]; newest == nil || n.age(m.now) < newest.age(m.now) {
+			newest = n
+		}
+	}
+	text, age := newest.Time.In(m.Zone).Format(time.TimeOnly), newest.age(m.now)
+	switch {
+	case !m.frozen.IsZero():
+		return fmt.Sprintf(" FROZEN %s ago  %s ", since(m.now, m.frozen), text), Reverse
+	case age > m.old():
+		return fmt.Sprintf(" %s OLD  %s ", about(age.Seconds()), text), Reverse
+	}
+	return text, Plain
+}
+
+// notices are what a reader must know before the numbers below.
+func (m *Model) notices() []string {
+	var all []string
+	if m.answered.IsZero() {
+		return nil
+	}
+	all = append(all, m.errs...)
+	if len(m.nodes) > 0 && len(m.errs) == 0 && m.nodes[0].missing {
+		all = append(all, "nobody leads any more: the run has ended, or its leader has; this is the last it said")
+	}
+	if age, names := m.oldest(); len(names) > 0 && m.frozen.IsZero() {
+		whose := strings.Join(names, ", ")
+		if len(names) > 3 {
+			whose = many(len(names), "node")
+		}
+		all = append(all, fmt.Sprintf("%s: data up to %s old", whose, about(age.Seconds())))
+	}
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if g := n.Gaps; g.Denied+g.Malformed > 0 {
+			all = append(all, fmt.Sprintf("%s on %s could not be read: sums are too small", many(g.Denied+g.Malformed, "process"), n.Node))
+		}
+	}
+	return all
+}
+
+// nobody tells what a screen without data means.
+func (d *drawing) nobody() {
+	m := d.m
+	d.y++
+	text := []string{"asking ..."}
+	if !m.answered.IsZero() {
+		switch {
+		case len(m.errs) > 0:
+			text = []string{"No node answers."}
+		case m.Job != "":
+			text = []string{"No rsswarden leads in job " + m.Job + ".", "", "Is it running, and under rsswarden run? squeue --job " + m.Job}
+		default:
+			text = []string{
+				"No rsswarden leads on this node.", "",
+				"rsswarden run -- COMMAND   starts a command that is watched.",
+				"rsswarden top --job ID     shows a job on other nodes.",
+			}
+		}
+		if m.Live {
+			text = append(text, "", "It is asked again every "+short(m.Interval.Seconds())+".")
+		}
+	}
+	for _, t := range text {
+		d.put(2, d.y, d.W, Plain, t)
+		d.y++
+	}
+}
