@@ -21,6 +21,9 @@ type Worker struct {
 	// RecycledAgo is how long ago this worker's place was last recycled, 0 for
 	// never.
 	RecycledAgo time.Duration
+	// RankServed is when a worker of the same rank was recycled last, by any clock
+	// that all share, 0 for never.
+	RankServed time.Duration
 }
 
 // The arithmetic of budgets.

@@ -9,7 +9,7 @@ import (
 )
 
 // warn fires what warns about l. Warnings block nothing.
-func (s *State) warn(res *Result, l *event.Limit, jobEnd time.Duration) {
+func (s *State) warn(res *Result, l *event.Limit, in Input) {
 	for i, r := range s.rules {
 		if r.Action != event.ActionWarn || !r.Matches(l.Name) {
 			continue
@@ -18,7 +18,8 @@ func (s *State) warn(res *Result, l *event.Limit, jobEnd time.Duration) {
 		if why, bad := hopeless(r, l); bad {
 			s.skip(res, g, r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
 		}
-		if !crossed(r, l, jobEnd) {
+		lead, met := in.met(r, l)
+		if !met {
 			continue
 		}
 		if g.fired || s.now-g.at < g.gap {
@@ -26,7 +27,9 @@ func (s *State) warn(res *Result, l *event.Limit, jobEnd time.Duration) {
 		}
 		g.gap = s.gap(g)
 		g.fire(s.now, never)
-		res.Decisions = append(res.Decisions, s.decide(r, l))
+		d := s.decide(r, l)
+		d.Lead = lead
+		res.Decisions = append(res.Decisions, d)
 	}
 }
 

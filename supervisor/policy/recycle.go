@@ -54,9 +54,15 @@ func MinGain(need rss.Bytes) rss.Bytes {
 	return max(minGain, need.Scale(minGainShare))
 }
 
+// aboutAsMuch is the share of the most that another worker gives for the two to
+// count alike.
+const aboutAsMuch = 0.75
+
 // PickWorker returns the index of the worker to recycle next and how much that
 // is expected to give back: the one that counts most above a fresh worker, not
 // recycled in the last [RecycleEvery], and worth at least [MinGain] of need.
+// Of those that give about as much the rank's turn it is that was served longest
+// ago: in a training in step all ranks wait for the one whose loader is busy.
 // Where there is none it returns -1 and the reason.
 func PickWorker(workers []Worker, fresh, need rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
 	index, reason = -1, event.ReasonNoWorker
@@ -75,6 +81,16 @@ func PickWorker(workers []Worker, fresh, need rss.Bytes) (index int, gain rss.By
 		}
 		if g > gain {
 			index, gain = i, g
+		}
+	}
+	if index >= 0 {
+		best := gain
+		for i, w := range workers {
+			g := w.Counted.Sub(fresh)
+			recent := w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery
+			if !recent && g >= MinGain(need) && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
+				index, gain = i, g
+			}
 		}
 	}
 	switch {

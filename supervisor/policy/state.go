@@ -185,7 +185,7 @@ func (s *State) Step(in Input) Result {
 	}
 	s.rearm(res.Limits)
 	for _, i := range byUrgency(res.Limits) {
-		s.warn(&res, &res.Limits[i], in.JobEnd)
+		s.warn(&res, &res.Limits[i], in)
 	}
 	s.time(&res, in)
 	for _, i := range byUrgency(res.Limits) {
