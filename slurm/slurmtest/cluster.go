@@ -22,20 +22,21 @@ import (
 // folder above them to be root's and not writable by others.
 const stateParent = "/var/lib"
 
-// Cluster is a running Slurm of one node.
+// Cluster is a running Slurm.
 type Cluster struct {
 	Mode Mode
 
 	options  Options
 	debian13 *debian13.Root // where Slurm comes from; nil for this machine's
 	root     string         // all files of the cluster
-	node     string
-	ports    [2]int // of slurmctld and slurmd
+	name     string         // its own on this machine; the names of its nodes begin so
+	nodes    []string
+	ports    []int // of slurmctld, then of each slurmd
 	user     *user.User
 	uid, gid uint32
 	firstJob int
 	munged   *daemon
-	daemons  []*daemon // slurmctld and slurmd
+	daemons  []*daemon // slurmctld, then each slurmd
 	guard    *guard
 	jobs     int           // made by Submit, for the names of their folders
 	waited   time.Duration // for another process's cluster to end
@@ -73,7 +74,7 @@ func program(name string) (string, error) {
 	return exec.LookPath(filepath.Join("/usr/sbin", name))
 }
 
-// Up starts a cluster and waits until its node takes jobs. It waits, too, for
+// Up starts a cluster and waits until its nodes take jobs. It waits, too, for
 // a cluster of another process to end. Tests call [Start] instead.
 func Up(ctx context.Context, mode Mode, options Options) (*Cluster, error) {
 	if err := Missing(); err != nil {
@@ -102,7 +103,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.root, err = os.MkdirTemp(stateParent, "rsswarden-test-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the cluster: %w", err)
 	}
-	c.node = "rw" + strings.ToLower(rand.Text()[:8])
+	c.name = "rw" + strings.ToLower(rand.Text()[:8])
 	for _, dir := range []string{"", "etc", "log", "state", "spool", "munge", "work"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
 			return err
@@ -111,7 +112,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.guard, err = startGuard(c.root, c.node, lock); err != nil {
+	if c.guard, err = startGuard(c.root, c.name, lock); err != nil {
 		return err
 	}
 	key := make([]byte, 1024)
@@ -121,7 +122,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := os.WriteFile(c.path("munge/key"), key, 0o600); err != nil {
 		return err
 	}
-	c.munged, err = c.daemon("munged", "--foreground", "--key-file="+c.path("munge/key"),
+	c.munged, err = c.daemon("munged", "munged", "--foreground", "--key-file="+c.path("munge/key"),
 		"--socket="+c.path("munge/socket"), "--pid-file="+c.path("munge/pid"),
 		"--log-file="+c.path("log/munged.log"), "--seed-file="+c.path("munge/seed"), "--num-threads=2")
 	return err
@@ -146,7 +147,8 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 			return err
 		}
 	}
-	if c.ports, err = freePorts(); err != nil {
+	c.nodes = nodeNames(c.name, c.options.Nodes)
+	if c.ports, err = freePorts(1 + len(c.nodes)); err != nil {
 		return err
 	}
 	for name, text := range map[string]string{
@@ -166,7 +168,7 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	}); err != nil {
 		return err
 	}
-	controller, err := c.daemon("slurmctld", "-D", "-i", "-f", c.Conf())
+	controller, err := c.daemon("slurmctld", "slurmctld", "-D", "-i", "-f", c.Conf())
 	if err != nil {
 		return err
 	}
@@ -177,15 +179,7 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	}); err != nil {
 		return err
 	}
-	node, err := c.daemon("slurmd", "-D", "-N", c.node, "-f", c.Conf())
-	if err != nil {
-		return err
-	}
-	c.daemons = append(c.daemons, node)
-	return c.await(ctx, "slurmd", node, func() bool {
-		out, err := c.admin(ctx, "sinfo", "-h", "-o", "%T").Output()
-		return err == nil && strings.TrimSpace(string(out)) == "idle"
-	})
+	return c.startNodes(ctx)
 }
 
 // startTimeout is how long a daemon may take to answer.
@@ -229,7 +223,7 @@ func (c *Cluster) stop() {
 		d.kill()
 	}
 	c.daemons = nil
-	sweep(c.root, c.node)
+	sweep(c.root, c.name)
 }
 
 // Down stops the cluster and removes all that it made.
@@ -255,27 +249,8 @@ func (c *Cluster) Dir() string { return c.path("work") }
 // Conf is the slurm.conf, for SLURM_CONF.
 func (c *Cluster) Conf() string { return c.path("etc/slurm.conf") }
 
-// Node is the name of the only node.
-func (c *Cluster) Node() string { return c.node }
-
 // UID is the user that jobs run as.
 func (c *Cluster) UID() int { return int(c.uid) }
-
-// Log returns the log of "slurmd" (slurmstepd writes there too), "slurmctld"
-// or "munged"; what it printed, where it did not get as far as a log.
-func (c *Cluster) Log(daemon string) string {
-	b, err := os.ReadFile(c.path("log/" + daemon + ".log"))
-	if err != nil || len(b) == 0 {
-		b, _ = os.ReadFile(c.path("log/" + daemon + ".out"))
-	}
-	return string(b)
-}
-
-// LogTail returns the last lines of [Cluster.Log].
-func (c *Cluster) LogTail(daemon string) string {
-	lines := strings.Split(strings.TrimSpace(c.Log(daemon)), "\n")
-	return strings.Join(lines[max(0, len(lines)-15):], "\n")
-}
 
 func (c *Cluster) setUser(name string) error {
 	u, err := user.Lookup(name)

@@ -195,6 +195,12 @@ func TestEndsWithItsProcess(t *testing.T) {
 	if err := slurmtest.Missing(); err != nil {
 		t.Skip(err)
 	}
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) { endsWithItsProcess(t, nodes) })
+	}
+}
+
+func endsWithItsProcess(t *testing.T, nodes int) {
 	// The other process needs the lock.
 	if err := slurmtest.Shutdown(); err != nil {
 		t.Fatal(err)
@@ -203,7 +209,7 @@ func TestEndsWithItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "hold-cluster")
+	cmd := exec.Command(self, "hold-cluster", strconv.Itoa(nodes))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -212,17 +218,25 @@ func TestEndsWithItsProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var dir, node string
-	var job int
-	if _, err := fmt.Fscan(out, &dir, &node, &job); err != nil {
+	var dir string
+	if _, err := fmt.Fscan(out, &dir); err != nil {
 		t.Fatalf("the other process said nothing: %v", err)
+	}
+	patterns := []string{dir}
+	for range nodes {
+		var node string
+		var job int
+		if _, err := fmt.Fscan(out, &node, &job); err != nil {
+			t.Fatalf("the other process did not say what it has: %v", err)
+		}
+		patterns = append(patterns, "/sys/fs/cgroup/*/slurm_"+node, fmt.Sprintf("/proc/%d", job))
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
 
 	left := func() []string {
 		var left []string
-		for _, pattern := range []string{dir, "/sys/fs/cgroup/*/slurm_" + node, fmt.Sprintf("/proc/%d", job)} {
+		for _, pattern := range patterns {
 			found, _ := filepath.Glob(pattern)
 			left = append(left, found...)
 		}

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// freePorts returns two TCP ports that nobody listens on.
-func freePorts() ([2]int, error) {
-	var ports [2]int
+// freePorts returns n TCP ports that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
 	for i := range ports {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return ports, fmt.Errorf("cannot find a free port: %w", err)
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
 		}
 		defer l.Close()
 		ports[i] = l.Addr().(*net.TCPAddr).Port
@@ -29,13 +29,13 @@ type daemon struct {
 }
 
 // daemon starts one in the foreground, with its PID known to the guard before
-// anything else happens.
-func (c *Cluster) daemon(name string, args ...string) (*daemon, error) {
+// anything else happens. What it prints goes beside its log.
+func (c *Cluster) daemon(name, log string, args ...string) (*daemon, error) {
 	argv, err := c.argv(name, args)
 	if err != nil {
 		return nil, err
 	}
-	out, err := os.OpenFile(c.path("log/"+name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(c.path("log/"+log+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}

@@ -51,11 +51,11 @@ type guard struct {
 	pipe io.WriteCloser
 }
 
-// guardScript is given the folder, the node's name and the mount point of the
-// cgroups. A process is killed only if it was started at the time that was
+// guardScript is given the folder, the name that the nodes' names begin with
+// and the mount point of the cgroups. A process is killed only if it was started at the time that was
 // noted, or if it has the cluster's folder in its environment.
 const guardScript = `
-root=$1 node=$2 cgroups=$3
+root=$1 name=$2 cgroups=$3
 trap '' INT TERM HUP
 daemons=
 while read -r pid start; do daemons="$daemons $pid:$start"; done
@@ -67,24 +67,24 @@ done
 tries=0
 while [ $tries -lt 100 ]; do
 	left=
-	for pid in $(find "$cgroups"/freezer/slurm_"$node" -name cgroup.procs -exec cat {} + 2>/dev/null); do
+	for pid in $(find "$cgroups"/freezer/slurm_"$name"* -name cgroup.procs -exec cat {} + 2>/dev/null); do
 		kill -KILL "$pid" 2>/dev/null; left=1
 	done
 	for comm in /proc/[0-9]*/comm; do
-		read -r name <"$comm" 2>/dev/null || continue
-		[ "$name" = slurmstepd ] || continue
+		read -r program <"$comm" 2>/dev/null || continue
+		[ "$program" = slurmstepd ] || continue
 		grep -qsF "$root/" "${comm%comm}environ" || continue
 		pid=${comm#/proc/}; kill -KILL "${pid%/comm}" 2>/dev/null; left=1
 	done
-	find "$cgroups"/*/slurm_"$node" -depth -type d -exec rmdir {} + 2>/dev/null
+	find "$cgroups"/*/slurm_"$name"* -depth -type d -exec rmdir {} + 2>/dev/null
 	[ -z "$left" ] && break
 	tries=$((tries+1)); sleep 0.05
 done
 rm -rf "$root"
 `
 
-func startGuard(root, node string, lock *os.File) (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", root, node, cgroupRoot)
+func startGuard(root, name string, lock *os.File) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", root, name, cgroupRoot)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + userPath, "LANG=C"}
 	cmd.ExtraFiles = []*os.File{lock}
@@ -124,13 +124,13 @@ func (g *guard) finish() error {
 
 // sweep ends the jobs of a cluster whose daemons are gone, and removes its
 // cgroups, so that it can start again.
-func sweep(root, node string) {
+func sweep(root, name string) {
 	for range 200 {
-		pids := append(jobProcesses(node), stepdaemons(root)...)
+		pids := append(jobProcesses(name), stepdaemons(root)...)
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		removeCgroups(node)
+		removeCgroups(name)
 		if len(pids) == 0 {
 			return
 		}
@@ -138,9 +138,19 @@ func sweep(root, node string) {
 	}
 }
 
+// cgroups are the directories of the cluster's nodes in one hierarchy.
+func cgroups(controller, name string) []string {
+	dirs, _ := filepath.Glob(filepath.Join(cgroupRoot, controller, "slurm_"+name+"*"))
+	return dirs
+}
+
 // jobProcesses lists the processes of all steps.
-func jobProcesses(node string) []int {
-	return processesUnder(filepath.Join(cgroupRoot, "freezer", "slurm_"+node))
+func jobProcesses(name string) []int {
+	var pids []int
+	for _, dir := range cgroups("freezer", name) {
+		pids = append(pids, processesUnder(dir)...)
+	}
+	return pids
 }
 
 func processesUnder(dir string) []int {
@@ -181,15 +191,17 @@ func stepdaemons(root string) []int {
 }
 
 // removeCgroups removes the directories of the cluster, the deepest first.
-func removeCgroups(node string) {
+func removeCgroups(name string) {
 	for _, controller := range controllers {
 		var dirs []string
-		filepath.WalkDir(filepath.Join(cgroupRoot, controller, "slurm_"+node), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
+		for _, top := range cgroups(controller, name) {
+			filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+		}
 		for _, dir := range slices.Backward(dirs) {
 			syscall.Rmdir(dir)
 		}

@@ -1,6 +1,7 @@
 package slurmtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ type JobRun struct {
 	c      *Cluster
 	mode   Mode
 	folder string // of its output files
+	node   string // what to look at, all nodes where empty
 }
 
 // Result is how a job stands, as scontrol show job tells.
@@ -68,7 +70,7 @@ func (c *Cluster) Submit(t testing.TB, script string, args ...string) *JobRun {
 	run.ID, _, _ = strings.Cut(strings.TrimSpace(out.Stdout), ";")
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("job %s, slurmctld.log:\n%sslurmd.log:\n%s", run.ID, run.lines("slurmctld", "Id="+run.ID), run.Log())
+			t.Logf("job %s, slurmctld.log:\n%sslurmd.log:\n%s", run.ID, lines(c.Log("slurmctld"), "Id="+run.ID), run.Log())
 		}
 		if c.Mode == run.mode {
 			run.c.admin(context.Background(), "scancel", "-Q", run.ID).Run()
@@ -139,13 +141,27 @@ func (run *JobRun) Now(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// Log returns the lines of slurmd and slurmstepd that name the job.
-func (run *JobRun) Log() string { return run.lines("slurmd", "Id="+run.ID+".", "["+run.ID+".") }
+// On is the job as seen on one node: Log, Processes and MemoryCgroup of what it
+// returns are of that node alone.
+func (run *JobRun) On(node string) *JobRun {
+	there := *run
+	there.node = node
+	return &there
+}
 
-// lines returns the lines of a daemon's log that have one of the words.
-func (run *JobRun) lines(daemon string, words ...string) string {
+// Log returns the lines of slurmd and slurmstepd that name the job.
+func (run *JobRun) Log() string {
+	log := run.c.Log("slurmd")
+	if run.node != "" {
+		log = run.c.NodeLog(run.node)
+	}
+	return lines(log, "Id="+run.ID+".", "["+run.ID+".")
+}
+
+// lines returns the lines of a log that have one of the words.
+func lines(log string, words ...string) string {
 	var b strings.Builder
-	for line := range strings.Lines(run.c.Log(daemon)) {
+	for line := range strings.Lines(log) {
 		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
 			b.WriteString(line)
 		}
@@ -159,19 +175,29 @@ func (run *JobRun) Processes(step string) []int {
 	if step == "" {
 		step = "*"
 	}
-	job := fmt.Sprintf("%s/freezer/slurm_%s/uid_%d/job_%s", cgroupRoot, run.c.node, run.c.uid, run.ID)
-	dirs, _ := filepath.Glob(job + "/step_" + step)
+	nodes := run.c.nodes
+	if run.node != "" {
+		nodes = []string{run.node}
+	}
 	var pids []int
-	for _, dir := range dirs {
-		pids = append(pids, processesUnder(dir)...)
+	for _, node := range nodes {
+		dirs, _ := filepath.Glob(run.cgroup("freezer", node, step))
+		for _, dir := range dirs {
+			pids = append(pids, processesUnder(dir)...)
+		}
 	}
 	return pids
 }
 
 // MemoryCgroup is the directory of a step in the memory hierarchy, of the job
-// where step is empty. It exists in the cgroup modes only.
+// where step is empty. It exists in the cgroup modes only. Each node has one:
+// this is the cluster's first node's, another's is to be had by [JobRun.On].
 func (run *JobRun) MemoryCgroup(step string) string {
-	dir := fmt.Sprintf("%s/memory/slurm_%s/uid_%d/job_%s", cgroupRoot, run.c.node, run.c.uid, run.ID)
+	return run.cgroup("memory", cmp.Or(run.node, run.c.Node()), step)
+}
+
+func (run *JobRun) cgroup(controller, node, step string) string {
+	dir := fmt.Sprintf("%s/%s/slurm_%s/uid_%d/job_%s", cgroupRoot, controller, node, run.c.uid, run.ID)
 	if step != "" {
 		dir += "/step_" + step
 	}

@@ -73,6 +73,9 @@ var modes = map[Mode]settings{
 
 // Options change the cluster; the zero value is what most tests want.
 type Options struct {
+	// Nodes is how many nodes there are, each with a slurmd of its own on this
+	// machine, 1 if 0. The other numbers are those of each.
+	Nodes int
 	// RealMemory is the memory of the node in MiB, 8000 if 0. It may be more
 	// than the machine has.
 	RealMemory int
@@ -91,6 +94,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults(cpus int) Options {
+	if o.Nodes == 0 {
+		o.Nodes = 1
+	}
 	if o.RealMemory == 0 {
 		o.RealMemory = 8000
 	}
@@ -106,14 +112,14 @@ func (o Options) withDefaults(cpus int) Options {
 	return o
 }
 
-// slurmConf is the slurm.conf of the cluster. A node name of its own gives the
+// slurmConf is the slurm.conf of the cluster. Node names of its own give the
 // cluster cgroups of its own, slurm_NAME, on builds with
-// --enable-multiple-slurmd, as Debian's is.
+// --enable-multiple-slurmd, as Debian's is: there %n is the node's name.
 func (c *Cluster) slurmConf(host string) string {
 	s, o := modes[c.Mode], c.options
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("ClusterName=%s", c.node)
+	line("ClusterName=%s", c.name)
 	line("SlurmctldHost=%s(127.0.0.1)", host)
 	line("SlurmUser=root")
 	line("SlurmdUser=root")
@@ -121,13 +127,12 @@ func (c *Cluster) slurmConf(host string) string {
 	line("AuthInfo=socket=%s", c.path("munge/socket"))
 	line("CredType=cred/munge")
 	line("SlurmctldPort=%d", c.ports[0])
-	line("SlurmdPort=%d", c.ports[1])
 	line("SlurmctldPidFile=%s", c.path("slurmctld.pid"))
-	line("SlurmdPidFile=%s", c.path("slurmd.pid"))
+	line("SlurmdPidFile=%s", c.path("slurmd.%n.pid"))
 	line("SlurmctldLogFile=%s", c.path("log/slurmctld.log"))
-	line("SlurmdLogFile=%s", c.path("log/slurmd.log"))
+	line("SlurmdLogFile=%s", c.path("log/"+logOf("%n")+".log"))
 	line("StateSaveLocation=%s", c.path("state"))
-	line("SlurmdSpoolDir=%s", c.path("spool"))
+	line("SlurmdSpoolDir=%s", c.path("spool/%n"))
 	line("SlurmctldDebug=info")
 	line("SlurmdDebug=debug")
 	line("SlurmdParameters=config_overrides")
@@ -164,8 +169,11 @@ func (c *Cluster) slurmConf(host string) string {
 	if o.Conf != "" {
 		line("%s", o.Conf)
 	}
-	line("NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 CPUs=%d RealMemory=%d State=UNKNOWN", c.node, host, o.CPUs, o.RealMemory)
-	line("PartitionName=debug Nodes=%s Default=YES MaxTime=60 State=UP", c.node)
+	for i, node := range c.nodes {
+		line("NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d State=UNKNOWN",
+			node, host, c.ports[1+i], o.CPUs, o.RealMemory)
+	}
+	line("PartitionName=debug Nodes=%s Default=YES MaxTime=60 State=UP", strings.Join(c.nodes, ","))
 	return b.String()
 }
 
@@ -181,7 +189,7 @@ AllowedSwapSpace=%d
 AllowedRAMSpace=%d
 MinRAMSpace=30
 %s
-`, cgroupRoot, yes(c.options.CPUs <= cpus), yes(s.ram), yes(s.swap), s.allowedSwap, cmp.Or(s.allowedRAM, 100), c.options.CgroupConf)
+`, cgroupRoot, yes(c.options.Nodes*c.options.CPUs <= cpus), yes(s.ram), yes(s.swap), s.allowedSwap, cmp.Or(s.allowedRAM, 100), c.options.CgroupConf)
 }
 
 func yes(b bool) string {

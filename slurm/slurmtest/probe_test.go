@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "hold-cluster" {
-		if err := holdCluster(); err != nil {
+		if err := holdCluster(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -38,14 +38,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// holdCluster starts a cluster with a job, prints the cluster's folder and
-// node and a PID of the job, and stands still until it is killed.
-func holdCluster() error {
-	c, err := slurmtest.Up(context.Background(), slurmtest.Linux, slurmtest.Options{})
+// holdCluster starts a cluster with a job on all its nodes, prints the cluster's
+// folder, then each node and a PID of the job there, and stands still until it
+// is killed.
+func holdCluster(nodes string) error {
+	n, err := strconv.Atoi(nodes)
 	if err != nil {
 		return err
 	}
-	srun := c.Command(context.Background(), "srun", "bash", "-c", "echo $$; exec sleep 1000")
+	c, err := slurmtest.Up(context.Background(), slurmtest.Linux, slurmtest.Options{Nodes: n})
+	if err != nil {
+		return err
+	}
+	srun := c.Command(context.Background(), "srun", "-N"+nodes, "-n"+nodes, "bash", "-c", "echo $SLURMD_NODENAME $$; exec sleep 1000")
 	out, err := srun.StdoutPipe()
 	if err != nil {
 		return err
@@ -53,11 +58,15 @@ func holdCluster() error {
 	if err := srun.Start(); err != nil {
 		return err
 	}
-	var pid int
-	if _, err := fmt.Fscan(out, &pid); err != nil {
-		return err
+	fmt.Println(filepath.Dir(c.Dir()))
+	for range n {
+		var node string
+		var pid int
+		if _, err := fmt.Fscan(out, &node, &pid); err != nil {
+			return err
+		}
+		fmt.Println(node, pid)
 	}
-	fmt.Println(filepath.Dir(c.Dir()), c.Node(), pid)
 	select {}
 }
 
