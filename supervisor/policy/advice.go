@@ -21,6 +21,10 @@ type Run struct {
 	Stopped  bool   // our stop ended it
 	Watched  bool   // the watcher was there from start to end
 
+	// Requeued is the memory with which a requeue= rule starts the job again, 0
+	// where none did, and From what it had.
+	Requeued, From rss.Bytes
+
 	Asked  bool // a signal= rule asked the trainer
 	Failed bool // the command ended with another status than 0, or by a signal
 	// Exhausted names what there was none left of but memory, and what to change;
@@ -76,6 +80,9 @@ func Advise(r Run) Advice {
 		}
 		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
+	case event.VerdictRequeued:
+		a.Mem = r.Requeued
+		a.Why = peak + fmt.Sprintf("; the job starts again with %v, it had %v", r.Requeued, r.From)
 	case event.VerdictAsked:
 		a.Mem = neat
 		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
@@ -103,6 +110,8 @@ func Advise(r Run) Advice {
 // verdict takes the hardest thing that happened.
 func verdict(r Run) event.Verdict {
 	switch {
+	case r.Requeued > 0:
+		return event.VerdictRequeued
 	case r.Stopped:
 		return event.VerdictStopped
 	case r.OOMKills > 0:

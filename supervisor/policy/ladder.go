@@ -60,6 +60,4 @@ func Ladder(at []string) ([]Rule, error) {
 
 // Supported says whether this version can carry an action out. A rule with
 // another one is bad input, and better said so than accepted in silence.
-func Supported(a event.Action) bool {
-	return a != event.ActionRequeue && slices.Contains(event.Actions, a)
-}
+func Supported(a event.Action) bool { return slices.Contains(event.Actions, a) }

@@ -164,8 +164,10 @@ func parseAction(s string) (a event.Action, arg, why, hint string) {
 		}
 	case event.ActionRequeue:
 		if hasArg && arg == "" {
-			return a, arg, "nothing behind the =", "write requeue alone for its defaults"
+			return a, arg, "nothing behind the =", requeueHint
 		}
+		_, arg, why, hint = parseMore(arg)
+		return a, arg, why, hint
 	default:
 		if hasArg {
 			return a, arg, "this action takes no value", "write " + string(a) + " alone"

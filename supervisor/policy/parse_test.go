@@ -36,7 +36,10 @@ func TestParseRule(t *testing.T) {
 		{"93%:exec=/bin/notify a:b =c", Rule{Cond: percent(93), Action: event.ActionExec, Arg: "/bin/notify a:b =c"}, "93%:exec=/bin/notify a:b =c"},
 		{"time eta<5m:signal=USR2", Rule{Limit: event.LimitTime, Cond: Cond{Kind: KindETA, ETA: 5 * time.Minute}, Action: event.ActionSignal, Arg: "USR2"}, "time eta<5m:signal=USR2"},
 		{"97%:requeue", Rule{Cond: percent(97), Action: event.ActionRequeue}, "97%:requeue"},
-		{"97%:requeue=3", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "3"}, "97%:requeue=3"},
+		{"97%:requeue=3", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "3M"}, "97%:requeue=3M"},
+		{"97%:requeue= 12g", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "12G"}, "97%:requeue=12G"},
+		{"97%:requeue=+25.0%", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "+25%"}, "97%:requeue=+25%"},
+		{"97%:requeue=advice", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "advice"}, "97%:requeue=advice"},
 	} {
 		got, err := ParseRule(c.in)
 		if err != nil {
@@ -99,6 +102,16 @@ func TestParseRuleErrors(t *testing.T) {
 		{"90%:exec=", "exec=", "no command"},
 		{"90%:exec=a\x00b", "exec=a\x00b", "the command has a NUL byte in it"},
 		{"90%:requeue=", "requeue=", "nothing behind the ="},
+		{"90%:requeue=25%", "requeue=25%", "a percentage of what?"},
+		{"90%:requeue=+x%", "requeue=+x%", "not a percentage"},
+		{"90%:requeue=+0%", "requeue=+0%", "it is no more than now"},
+		{"90%:requeue=-5%", "requeue=-5%", "not a percentage"},
+		{"90%:requeue=+2000%", "requeue=+2000%", "out of range"},
+		{"90%:requeue=+4G", "requeue=+4G", "neither a size nor a percentage"},
+		{"90%:requeue=much", "requeue=much", "neither a size nor a percentage"},
+		{"90%:requeue=0", "requeue=0", "the size is below 1 MiB"},
+		{"90%:requeue=100K", "requeue=100K", "the size is below 1 MiB"},
+		{"time eta<5m:requeue", "requeue", "it gives the job no more time"},
 	} {
 		r, err := ParseRule(c.in)
 		var e *RuleError
@@ -116,7 +129,7 @@ func TestParseRuleErrors(t *testing.T) {
 }
 
 func FuzzParseRule(f *testing.F) {
-	for _, s := range []string{"85%:trim", "slurm eta<10m:signal=USR2@rank0", "free<1.5G:exec=a b", "0.1%:requeue=x", "time eta<1h:warn", "none", "::", "eta<1ns:stop"} {
+	for _, s := range []string{"85%:trim", "slurm eta<10m:signal=USR2@rank0", "free<1.5G:exec=a b", "0.1%:requeue=x", "97%:requeue=+25%", "97%:requeue=1.5G", "time eta<1h:warn", "none", "::", "eta<1ns:stop"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -223,7 +236,7 @@ func TestLadder(t *testing.T) {
 func TestSupported(t *testing.T) {
 	for a, want := range map[event.Action]bool{
 		event.ActionWarn: true, event.ActionTrim: true, event.ActionTrimDrop: true, event.ActionRecycle: true, event.ActionStop: true,
-		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: false, "explode": false,
+		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: true, "explode": false,
 	} {
 		if Supported(a) != want {
 			t.Errorf("Supported(%s) = %v", a, !want)

@@ -1,0 +1,106 @@
+package action
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// queue plays the watcher for a requeue.
+type queue struct {
+	said  []string // what was asked for, in order
+	deaf  bool     // nobody takes the signal
+	ended *Result
+}
+
+func (q *queue) Ask() Result {
+	q.said = append(q.said, "ask")
+	if q.deaf {
+		return Result{Reason: event.ReasonNotCaught, Detail: "USR1, process 12"}
+	}
+	return Result{OK: true, Reason: event.ReasonDone}
+}
+func (q *queue) Start() { q.said = append(q.said, "start") }
+func (q *queue) Ended() (Result, bool) {
+	if q.ended == nil {
+		return Result{}, false
+	}
+	return *q.ended, true
+}
+
+func alive() *rss.Sample { return &rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 12}}}} }
+
+func TestRequeue(t *testing.T) {
+	at := func(s float64, procs *rss.Sample) World {
+		return World{Now: time.Duration(s * float64(time.Second)), Sample: procs}
+	}
+	unwritten := func() *FileWatch { f := newFileWatch(nil); f.ready.Store(true); return f }
+	for _, c := range []struct {
+		name  string
+		c     Checkpoint
+		deaf  bool
+		steps func(a *Requeuing, c *Checkpoint) // until it is started
+		said  string
+		saved string
+	}{
+		{"no checkpoint is wanted", Checkpoint{}, false, func(*Requeuing, *Checkpoint) {}, "start", ""},
+		{"nobody takes the signal", Checkpoint{Wanted: true, Timeout: time.Minute}, true, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(1, alive()))
+		}, "ask start", "no checkpoint: the process does not catch this signal; USR1, process 12"},
+		{"the file is written", Checkpoint{Wanted: true, Timeout: time.Minute, File: unwritten()}, false, func(a *Requeuing, c *Checkpoint) {
+			a.Step(at(1, alive()))
+			a.Step(at(2, alive()))
+			c.File.written.Store(true)
+			a.Step(at(4.5, alive()))
+		}, "ask start", "the checkpoint was written after 3.5 s"},
+		{"the command ends", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(1, alive()))
+			a.Step(at(3, &rss.Sample{}))
+		}, "ask start", "the command ended after 2.0 s"},
+		{"the command's end is told of", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(1, alive()))
+			a.Over("the command ended")
+			a.Over("and once more")
+		}, "ask start", "the command ended"},
+		{"no end is seen", Checkpoint{Wanted: true, Timeout: time.Minute, File: unwritten()}, false, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(1, alive()))
+			a.Step(at(60.9, alive()))
+			a.Step(at(61, alive()))
+		}, "ask start", "no end of a checkpoint was seen within 1m0s"},
+		{"the limit comes near", Checkpoint{Wanted: true, Timeout: time.Minute, Near: func() bool { return true }}, false, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(1, alive()))
+		}, "ask start", "the limit came too near after 0.0 s of waiting for the checkpoint"},
+		{"the file system hangs", Checkpoint{Wanted: true, Timeout: 5 * time.Second, File: newFileWatch(nil)}, false, func(a *Requeuing, _ *Checkpoint) {
+			a.Step(at(0.9, alive()))
+			if !a.Waits() || a.asked {
+				panic("asked before the file was looked at")
+			}
+			a.Step(at(1, alive()))
+			a.Step(at(6, alive()))
+		}, "ask start", "no end of a checkpoint was seen within 5s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := &queue{deaf: c.deaf}
+			a := Requeue(q, c.c, 0)
+			c.steps(a, &a.checkpoint)
+			if a.Waits() || strings.Join(q.said, " ") != c.said {
+				t.Fatalf("waits %v, asked for %q, want %s", a.Waits(), q.said, c.said)
+			}
+			if _, done := a.Step(at(100, alive())); done {
+				t.Fatal("done before the job was in the queue")
+			}
+			if a.Wakes() <= 100*time.Second {
+				t.Errorf("looks again at %v", a.Wakes())
+			}
+			q.ended = &Result{OK: true, Reason: event.ReasonDone, Detail: "with 375 MiB"}
+			r, done := a.Step(at(101, alive()))
+			want := strings.TrimSuffix("with 375 MiB; "+c.saved, "; ")
+			if !done || !r.OK || r.Detail != want || strings.Join(q.said, " ") != c.said {
+				t.Errorf("%+v, %v, want %q; asked for %q", r, done, want, q.said)
+			}
+		})
+	}
+}
