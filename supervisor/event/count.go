@@ -122,6 +122,7 @@ type decisionNumbers struct {
 	UsedCount *rss.Bytes `json:"used"`
 	Count     *rss.Bytes `json:"limit_count"`
 	At        *rss.Bytes `json:"threshold"`
+	Ahead     rss.Bytes  `json:"lead,omitempty"`
 }
 
 // MarshalJSON writes counts as counts: "used", "limit_count", "threshold".
@@ -134,8 +135,9 @@ func (d Decision) MarshalJSON() ([]byte, error) {
 		Used      none `json:"used_bytes,omitempty"`
 		LimitSize none `json:"limit_bytes,omitempty"`
 		Threshold none `json:"threshold_bytes,omitempty"`
+		Lead      none `json:"lead_bytes,omitempty"`
 		decisionNumbers
-	}{plainDecision: (*plainDecision)(&d), decisionNumbers: decisionNumbers{&d.Used, &d.LimitSize, &d.Threshold}})
+	}{plainDecision: (*plainDecision)(&d), decisionNumbers: decisionNumbers{&d.Used, &d.LimitSize, &d.Threshold, d.Lead}})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -155,6 +157,9 @@ func (d *Decision) UnmarshalJSON(b []byte) error {
 	}
 	if c.At != nil {
 		d.Threshold = *c.At
+	}
+	if c.Ahead != 0 {
+		d.Lead = c.Ahead
 	}
 	return nil
 }

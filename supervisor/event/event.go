@@ -172,10 +172,19 @@ type Decision struct {
 	// ETALow and ETAHigh bound the forecast; both nil without one.
 	ETALow  *float64 `json:"eta_low_s,omitempty"`
 	ETAHigh *float64 `json:"eta_high_s,omitempty"`
+	// By is the PID of who asked for it by the control socket, 0 where that is not
+	// known, or where the ladder decided: see [Decision.Asked].
+	By int `json:"by,omitempty"`
 	// Reading is the limit as it was read, told to a command of exec= alone:
 	// elsewhere a sample with all of them goes before.
 	Reading *Limit `json:"reading,omitempty"`
 }
+
+// AskedFor is the rule of a decision that somebody asked for, by the control socket.
+const AskedFor = "asked for"
+
+// Asked says that no rule decided so.
+func (d *Decision) Asked() bool { return d.Rule == AskedFor }
 
 // Outcome says what a decision brought.
 type Outcome struct {

@@ -13,6 +13,7 @@ const (
 	NameLoader    Name = "loader"    // the loader hook said something
 	NameDiagnosis Name = "diagnosis" // why something grows, and what to change
 	NameCure      Name = "cure"      // something was changed before it could go wrong, by the user's wish
+	NameRank      Name = "rank"      // a rank of the job on this node came or ended, or leads
 	NameFault     Name = "fault"     // a part of rsswarden stopped working; the command runs on
 	NameSignal    Name = "signal"    // a signal reached the holder
 	NameHelp      Name = "help"      // what the ladder was told of an action, in the record alone
@@ -106,7 +107,7 @@ const (
 	ActionGC       Action = "gc"      // trainers and workers collect garbage and give free memory back
 	ActionSignal   Action = "signal"  // signal=SIG: trainers are asked to act, by writing a checkpoint for instance
 	ActionExec     Action = "exec"    // exec=COMMAND: a program of the user's is told
-	ActionRequeue  Action = "requeue"
+	ActionRequeue  Action = "requeue" // requeue=MORE: the job goes back into the queue and starts again with more memory
 	ActionStop     Action = "stop"
 )
 
@@ -139,7 +140,10 @@ const (
 	ReasonBusy        Reason = "another command of exec= is running and one waits"
 	ReasonStatus      Reason = "the command of exec= failed"
 	ReasonVanished    Reason = "process has ended"
+	ReasonNoRequeue   Reason = "the job cannot be requeued"
+	ReasonRequeues    Reason = "the job was requeued often enough"
 	ReasonDryRun      Reason = "dry run"
+	ReasonOccupied    Reason = "another action is being carried out"
 	ReasonError       Reason = "error"
 
 	// Why a process was not trimmed by ptrace.
@@ -173,10 +177,12 @@ const (
 	VerdictCarried   Verdict = "carried"   // actions kept the job inside its limit
 	VerdictAsked     Verdict = "asked"     // a signal asked the trainer to act before the limit
 	VerdictStopped   Verdict = "stopped"   // our own stop ended it
+	VerdictRequeued  Verdict = "requeued"  // a rule put the job back into the queue, to start again with more memory
 	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it
 	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
 	VerdictExhausted Verdict = "exhausted" // it failed with none left of something else than memory: mappings, descriptors, /dev/shm, tasks
 	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
+	VerdictLed       Verdict = "led"       // another rank's watcher on this node led, and tells of memory
 	VerdictUnwatched Verdict = "unwatched" // the watcher was not there for all of it
 )
 
@@ -188,6 +194,7 @@ const (
 	CauseEnded     Cause = "ended"         // the command exited with status 0
 	CauseCrash     Cause = "crash"         // with another status, or by a signal of its own making, and no limit was near
 	CauseStopped   Cause = "stopped"       // our stop
+	CauseRequeued  Cause = "requeued"      // our requeue: the job starts again
 	CauseKernelOOM Cause = "kernel oom"    // the kernel's OOM killer, at a cgroup's limit
 	CauseNodeOOM   Cause = "node memory"   // … because the node had none left
 	CauseOverKill  Cause = "overmemory"    // slurmstepd, by OverMemoryKill
@@ -207,7 +214,7 @@ const (
 
 // Causes lists every cause in the order of the documentation.
 var Causes = []Cause{
-	CauseEnded, CauseCrash, CauseStopped, CauseKernelOOM, CauseNodeOOM, CauseOverKill, CauseTimeLimit, CauseCancelled,
+	CauseEnded, CauseCrash, CauseStopped, CauseRequeued, CauseKernelOOM, CauseNodeOOM, CauseOverKill, CauseTimeLimit, CauseCancelled,
 	CauseMaps, CauseFDs, CauseSHM, CauseTasks, CauseAS, CauseKilled, CauseNodeLost, CauseRunning, CauseDetached, CauseUnknown,
 }
 

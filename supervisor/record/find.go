@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -16,6 +17,21 @@ type Found struct {
 	Job     string // the Slurm job, empty outside Slurm
 	Record  string // directory of the full record, empty where it is not there
 	Journal string // file of the journal, empty where it is not there
+}
+
+// Size is how many bytes the full record takes on its disk, 0 where it is not there.
+func (f Found) Size() int64 {
+	if f.Record == "" {
+		return 0
+	}
+	info, err := os.Stat(filepath.Join(f.Record, dataFile))
+	if err != nil {
+		return 0
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return info.Size()
 }
 
 // Find lists the runs that have left something in directories: those of records

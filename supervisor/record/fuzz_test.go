@@ -125,6 +125,11 @@ func FuzzJournal(f *testing.F) {
 {"v":1,"time":"2026-11-22T00:00:02Z","seq":3,"event":"diagnosis","finding":7,"evidence":{}}
 {"v":1,"time":"2026-11-22T00:00:03Z","seq":4,"event":"cure","remedy":"nofile","pid":7,"ok":true,"before":1024,"after":65536}
 `))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z","mono_ns":7}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":1,"event":"rank","what":"leads","task":0,"step":"0","node":"n1","pid":8,"holder":7,"leader":6}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":2,"event":"rank","what":"ended","task":-1,"signal":"SIGKILL"}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":3,"event":"rank","what":7,"task":"x"}
+`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseJournal(bytes.NewReader(b)); err == nil {
 			use(t, r)

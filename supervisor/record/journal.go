@@ -140,6 +140,8 @@ func (j *journaler) seldom(name event.Name, v any) bool {
 		kind += string(e.Finding) + string(e.Role)
 	case event.Cure:
 		kind += string(e.Remedy)
+	case event.Rank:
+		kind += string(e.What)
 	case event.Found:
 		kind += string(e.Name)
 	}

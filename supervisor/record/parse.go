@@ -37,6 +37,8 @@ func parseEvent(line []byte) (Entry, error) {
 		v = &event.Diagnosis{}
 	case event.NameCure:
 		v = &event.Cure{}
+	case event.NameRank:
+		v = &event.Rank{}
 	case event.NameFault:
 		v = &event.Fault{}
 	case event.NameSignal:

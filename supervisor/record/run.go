@@ -17,14 +17,17 @@ type Meta struct {
 	V int `json:"v"`
 	// ID names the run: "20261122T003015Z-12345.0.0-node7-4711", from the time,
 	// the job, step and task, the node and the PID of the holder.
-	ID      string    `json:"id"`
-	Node    string    `json:"node"` // SLURMD_NODENAME, else uname(2)
-	BootID  string    `json:"boot_id"`
-	Start   time.Time `json:"start"` // the wall clock where Sample.At is 0
-	Version string    `json:"version"`
-	Command []string  `json:"command"`
-	Dir     string    `json:"dir"` // working directory of the command
-	UID     int       `json:"uid"`
+	ID     string    `json:"id"`
+	Node   string    `json:"node"` // SLURMD_NODENAME, else uname(2)
+	BootID string    `json:"boot_id"`
+	Start  time.Time `json:"start"` // the wall clock where Sample.At is 0
+	// Mono is CLOCK_MONOTONIC at that moment, 0 where it is not known: what
+	// records of one boot are put on one clock by, whoever set the clock between.
+	Mono    time.Duration `json:"mono_ns,omitempty"`
+	Version string        `json:"version"`
+	Command []string      `json:"command"`
+	Dir     string        `json:"dir"` // working directory of the command
+	UID     int           `json:"uid"`
 	// Holder is the holder and Process the command.
 	Holder  int        `json:"holder"`
 	Process rss.ProcID `json:"process"`
@@ -153,8 +156,8 @@ type Run struct {
 
 // Entry is one event. Value is a pointer to the type of package event that Name
 // stands for: *event.Start, *event.Found, *event.Decision, *event.Outcome,
-// *event.LoaderSaid, *event.Diagnosis, *event.Cure, *event.Fault, *event.Signal,
-// *event.Help, *event.Exit.
+// *event.LoaderSaid, *event.Diagnosis, *event.Cure, *event.Rank, *event.Fault,
+// *event.Signal, *event.Help, *event.Exit.
 type Entry struct {
 	At    time.Duration // since Meta.Start
 	Name  event.Name

@@ -50,8 +50,8 @@ func (p *past) place(events []record.Entry, looks []look) (c clocks) {
 	var shift time.Duration
 	for _, e := range events {
 		v, ok := e.Value.(*event.Decision)
-		if !ok {
-			continue
+		if !ok || v.Asked() {
+			continue // what somebody asked for is no doing of the ladder's
 		}
 		d := &deed{Decision: *v, at: e.At + shift, limit: -1}
 		if at, limit, ok := align(looks, e.At+shift, v); ok {

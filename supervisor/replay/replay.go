@@ -139,6 +139,9 @@ func (p *past) fate() (Fate, string, *Death) {
 			d.Limit = event.LimitNode
 		}
 		return Dies, "the kernel's OOM killer struck", d
+	case event.VerdictRequeued:
+		d.By = "a requeue rule"
+		return Dies, "a requeue rule put the job back into the queue", d
 	case event.VerdictStopped:
 		d.By = "a stop rule"
 		return Dies, "a stop rule ended the job", d

@@ -49,15 +49,18 @@ type kind struct {
 // Slurm.
 type job struct{ runs []*facts }
 
-// last is the run of the job that began last.
+// last is the run of the job that began last, and where its nodes have leaders the
+// one that came nearest to a limit: --mem is for each node.
 func (j *job) last() *facts { return j.runs[len(j.runs)-1] }
 
 // kindsOf sorts runs, the kind that ran last first.
 func kindsOf(runs []*record.Run) []kind {
 	runs = distinct(runs) // a run's journal is no second run
 	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
+	all := make([]*facts, len(runs))
+	several(len(runs), func(i int) { all[i] = gather(runs[i]) })
 	var kinds []kind
-	for _, r := range runs {
+	for at, r := range runs {
 		words := kindWords(r.Meta.Command)
 		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.words, words) })
 		if i < 0 {
@@ -65,13 +68,18 @@ func kindsOf(runs []*record.Run) []kind {
 			i = len(kinds) - 1
 		}
 		k := &kinds[i]
-		f := gather(r)
+		f := all[at]
 		n := slices.IndexFunc(k.jobs, func(j job) bool { return jobName(j.runs[0].run) == jobName(r) })
 		if n < 0 {
 			k.jobs = append(k.jobs, job{})
 			n = len(k.jobs) - 1
 		}
 		k.jobs[n].runs = append(k.jobs[n].runs, f)
+	}
+	for i := range kinds {
+		for n := range kinds[i].jobs {
+			kinds[i].jobs[n].settle()
+		}
 	}
 	slices.SortStableFunc(kinds, func(a, b kind) int {
 		return cmp.Compare(b.newest().run.Meta.Start.UnixNano(), a.newest().run.Meta.Start.UnixNano())

@@ -25,6 +25,7 @@ type facts struct {
 	told  time.Duration
 	grown grown
 	now   groupNow // of the sample at hand
+	ledFacts
 }
 
 // limitFacts is one limit over a run.
@@ -96,6 +97,8 @@ func gather(r *record.Run) *facts {
 			if e.Signal == "SIGTERM" {
 				f.told = r.Events[i].At
 			}
+		case *event.Rank:
+			f.rank(r.Events[i].At, e)
 		case *event.Diagnosis:
 			f.grown.diagnosed(r.Events[i].At, e)
 		case *event.LoaderSaid:

@@ -117,6 +117,9 @@ func (m *memAdvice) single() (rss.Bytes, string) {
 	if o.facts.exit == nil && o.fate != fateDied {
 		return 0, fmt.Sprintf("the most was %s, and %s", o.fill(), o.unseen())
 	}
+	if o.facts.failed && o.fate == fateOpen {
+		a.Why += "; " + o.unseen()
+	}
 	return a.Mem, a.Why
 }
 
@@ -211,6 +214,8 @@ func (o *observed) unseen() string {
 		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"
 	case e.Code != nil && *e.Code != 0:
 		return fmt.Sprintf("it ended with exit status %d, so what it would have needed later is not known", *e.Code)
+	case o.facts.failed:
+		return "a rank failed, so what it would have needed later is not known"
 	}
 	return "it was not seen to its end"
 }
@@ -224,6 +229,9 @@ func (m *memAdvice) evidence() string {
 		if i := o.facts.index(limitKey{l.Name, l.Accounting}); i >= 0 {
 			parts = append(parts, "highest "+moment(o.facts.limits[i].at))
 		}
+	}
+	if text := m.top.onNode(m.top.job.runs); text != "" {
+		parts = append(parts, text)
 	}
 	if m.without > 0 {
 		parts = append(parts, many(m.without, "run")+" without that limit left out")

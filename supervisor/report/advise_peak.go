@@ -100,6 +100,9 @@ const (
 func (f *facts) fate(l *event.Limit) fate {
 	e := f.exit
 	if e == nil {
+		if f.handed {
+			return fateWhole // the next record has the rest
+		}
 		// A kill of the whole job leaves no exit event.
 		asked := f.told >= 0 && f.end-f.told < afterTerm
 		if !f.run.Live && !asked && l.Ratio() >= likelyDied {
@@ -107,9 +110,9 @@ func (f *facts) fate(l *event.Limit) fate {
 		}
 		return fateOpen
 	}
-	failed := e.Signal != nil || e.Code == nil || *e.Code != 0
+	failed := e.Signal != nil || e.Code == nil || *e.Code != 0 || f.failed
 	switch e.Verdict {
-	case event.VerdictOOM, event.VerdictStopped:
+	case event.VerdictOOM, event.VerdictStopped, event.VerdictRequeued:
 		return fateDied
 	case event.VerdictKilled:
 		if e.Advice > 0 { // it was full then
@@ -122,7 +125,7 @@ func (f *facts) fate(l *event.Limit) fate {
 		if failed {
 			return fateDied
 		}
-	case event.VerdictUnwatched, "":
+	case event.VerdictUnwatched, event.VerdictLed, "":
 		return fateOpen
 	}
 	if failed {
@@ -146,6 +149,7 @@ type observed struct {
 	limit *event.Limit
 	facts *facts // of the run with the peak
 	runs  int
+	job   *job
 }
 
 // least is the least that the job needs, as far as it tells.
@@ -188,6 +192,6 @@ func (j *job) observe(key limitKey) (o observed, ok bool) {
 			o, ok = *n, true
 		}
 	}
-	o.fate = worst
+	o.fate, o.job = worst, j
 	return o, ok
 }

@@ -1,8 +1,11 @@
 package report
 
 import (
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -19,43 +22,87 @@ func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
 		rep.nothing(now)
 		return rep
 	}
+	runs = oneClock(runs)
 	last := restarts(runs)
-	looks, found := make([]*look, len(runs)), make([]finding, len(runs))
-	asked := make([]*inquest, len(runs))
+	looks := observeAll(runs)
+	handOver(looks)
+	cases := inquests(looks, now)
 	settled := false
-	for i, r := range runs {
-		looks[i] = observe(r)
-		asked[i] = &inquest{look: looks[i], zone: now.Location(), now: now}
-		found[i] = asked[i].diagnose()
-		if said != nil && concerns(said, looks[i], last) {
-			asked[i].hear(said)
-			settled = settled || said.cause(asked[i].step) == found[i].cause
+	for _, q := range cases {
+		q.found = q.diagnose()
+		if said != nil && concerns(said, q.look, last) {
+			q.hear(said)
+			settled = settled || said.cause(q.step) == q.found.cause
 		}
 	}
-	for i, q := range asked {
+	for _, q := range cases {
 		if q.said != nil {
 			q.settled = settled
-			found[i] = q.diagnose()
+			q.found = q.diagnose()
 		}
-		q.forecast.finish(q.end, found[i].limit)
-		rep.addRun(q.look, &found[i])
+		if q.rank == nil {
+			q.forecast.finish(q.end, q.found.limit)
+			rep.addRun(q.look, &q.found)
+		}
 	}
 	if j := runs[0].Meta.Job; j != nil {
 		rep.Job = j.ID
 	}
 	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
-	rep.conclude(looks, found, last, now)
+	best := decisive(cases, last)
+	rep.together(looks, cases, best, last, now.Location())
+	rep.conclude(looks, cases, best, now.Location())
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Actions, rep.Budget = mergeDeeds(looks)
 	rep.Findings, rep.Cures = mergeGrown(looks), mergeCures(looks)
 	rep.Forecast = total(looks)
-	rep.Notes = notes(looks, now.Location())
+	rep.Notes = append(rep.missingNotes(), notes(looks, now.Location())...)
+	if rep.told && rep.Clock.Note != "" {
+		rep.Notes = append(rep.Notes, rep.Clock.Note)
+	}
 	rep.Advice = advise(runs, false)
 	if rep.Advice == nil {
 		rep.Advice = []Line{}
 	}
 	return rep
+}
+
+// observeAll looks at each run, several at a time: each is decoded once, and that
+// takes longer than all else.
+func observeAll(runs []*record.Run) []*look {
+	looks := make([]*look, len(runs))
+	several(len(runs), func(i int) { looks[i] = observe(runs[i]) })
+	return looks
+}
+
+// mostAtOnce bounds how much of a login node a report takes.
+const mostAtOnce = 4
+
+// several does something for each of n, a few at a time.
+func several(n int, do func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0), mostAtOnce) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// inquests are the ends that are asked about: of each run its own, and where
+// another rank of its node failed first, that.
+func inquests(looks []*look, now time.Time) (out []*inquest) {
+	for _, k := range looks {
+		out = append(out, &inquest{look: k, zone: now.Location(), now: now})
+		if f := k.ranks.fallen; f != nil {
+			out = append(out, &inquest{look: f.look(k), zone: now.Location(), now: now, rank: f.lookRank})
+		}
+	}
+	return out
 }
 
 // distinct takes out what was read twice, from a full record and a journal, and
@@ -136,7 +183,7 @@ func (rep *Report) addRun(k *look, f *finding) {
 		JournalOnly: k.run.JournalOnly, Live: k.run.Live, Damage: k.run.Damage,
 	}
 	if m.Job != nil {
-		r.Step, r.Task = m.Job.Step, m.Job.Task
+		r.Step, r.Task, r.Restart = m.Job.Step, m.Job.Task, m.Job.Restarts
 	}
 	if k.exit != nil {
 		r.Code, r.Signal = k.exit.Code, k.exit.Signal

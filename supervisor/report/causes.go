@@ -104,6 +104,11 @@ func (q *inquest) level(b brink) string {
 // kernel's.
 func (q *inquest) cgroupFull(b brink, d death) finding {
 	f := finding{cause: event.CauseKernelOOM, certainty: Inferred, limit: b.i, text: "killed by the kernel: " + q.kernelText(b)}
+	if q.rank != nil {
+		// The record counts the kills of its own rank, and of all of the job where
+		// the kernel does.
+		return f
+	}
 	if d.seen {
 		f.text += ", though no OOM kill was counted"
 	} else {

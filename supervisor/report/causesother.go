@@ -139,10 +139,10 @@ func (q *inquest) fine() finding {
 
 // highest is the memory limit that came nearest over the whole run. The node is
 // everybody's: it is no measure of this run unless there is no other.
-func (q *inquest) highest() (best *lookLimit, ok bool) {
+func (k *look) highest() (best *lookLimit, ok bool) {
 	for _, node := range []bool{false, true} {
-		for i := range q.limits {
-			l := &q.limits[i]
+		for i := range k.limits {
+			l := &k.limits[i]
 			if !l.seen || l.max.Size == 0 || !onAxis(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
 				continue
 			}
@@ -155,6 +155,25 @@ func (q *inquest) highest() (best *lookLimit, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// requeued says that a rule put the job back into the queue: what ended the run
+// then was Slurm, because of it.
+func (q *inquest) requeued() bool {
+	a := q.deeds.kinds[event.ActionRequeue]
+	return q.exit != nil && q.exit.Verdict == event.VerdictRequeued || a != nil && a.Worked > 0
+}
+
+// putBack tells of it.
+func (q *inquest) putBack() finding {
+	f := finding{cause: event.CauseRequeued, certainty: Seen, limit: -1, text: "put back into the queue by rsswarden " + q.after()}
+	if d := q.deeds.last; d != nil && d.Action == event.ActionRequeue {
+		f.text = fmt.Sprintf("put back into the queue by rsswarden's rule %s %s: %s was at %s", clean(d.Rule), q.after(), d.Limit, fill(d.Limit, d.Used, d.LimitSize))
+	}
+	if e := q.exit; e != nil && e.Verdict == event.VerdictRequeued && e.Advice > 0 {
+		f.text += fmt.Sprintf("; it starts again with %v on each node", e.Advice)
+	}
+	return f
 }
 
 // stopped tells of our own stop.

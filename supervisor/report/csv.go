@@ -76,7 +76,7 @@ func WriteCSV(w io.Writer, runs []*record.Run) error {
 		return fmt.Errorf("cannot write csv: %w", err)
 	}
 	t := &csvTable{w: c}
-	for _, r := range distinct(runs) {
+	for _, r := range oneClock(distinct(runs)) {
 		if err := t.run(r); err != nil {
 			return fmt.Errorf("cannot write csv of run %s: %w", r.Meta.ID, err)
 		}

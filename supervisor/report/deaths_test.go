@@ -14,6 +14,13 @@ func kills(n uint64) []event.KernelKills {
 	return []event.KernelKills{{Level: limitJob.Level + "/step_batch/task_0", Scope: event.ScopeCgroup, Kills: n, Leaf: true}}
 }
 
+// requeues is an exit after which the job is in the queue again.
+func requeues(e record.Entry) record.Entry {
+	exit := e.Value.(*event.Exit)
+	exit.Verdict, exit.Advice = event.VerdictRequeued, mem.Scale(1.25)
+	return e
+}
+
 func ofSlurm(state, code, stepState, by, stepCode string) *SlurmSays {
 	s := &SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: "3072000K", TimeLimit: "00:10:00", Start: noon, End: noon.Add(minutes + time.Second)}
 	if stepState != "" {
@@ -44,6 +51,17 @@ var deaths = []dying{
 			events: []record.Entry{exits(minutes, "", 0)}},
 		cause: event.CauseEnded, certainty: Seen, text: []string{"ended with exit status 0 after 10 min", "its fullest limit, cgroup, was at 2.05 GiB of 2.93 GiB (70 %)"},
 		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+	},
+	{
+		name: "requeue=",
+		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.96), events: []record.Entry{
+			{At: minutes - 20*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "95%:requeue=+25%", Limit: event.LimitCgroup, Action: event.ActionRequeue, Used: mem.Scale(0.95), LimitSize: mem}},
+			signalled(minutes-10*time.Second, "SIGTERM"),
+			{At: minutes - time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone}},
+			requeues(exits(minutes, "SIGTERM", 0)),
+		}},
+		cause: event.CauseRequeued, certainty: Seen, text: []string{"put back into the queue by rsswarden's rule 95%:requeue=+25% after 10 min", "it starts again with 3.66 GiB on each node"},
+		said: ofSlurm("PENDING", "0:0", "CANCELLED", "", "0:15"),
 	},
 	{
 		name: "crash",

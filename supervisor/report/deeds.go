@@ -37,10 +37,12 @@ func (d *deeds) decided(at time.Time, v *event.Decision) {
 	}
 }
 
-func (d *deeds) came(v *event.Outcome) {
+// came takes in an outcome and returns the action that it is of, empty where the
+// decision is not known.
+func (d *deeds) came(v *event.Outcome) event.Action {
 	kind, ok := d.open[v.Decision]
 	if !ok {
-		return
+		return ""
 	}
 	delete(d.open, v.Decision)
 	if d.last != nil && d.last.ID == v.Decision {
@@ -51,12 +53,13 @@ func (d *deeds) came(v *event.Outcome) {
 	if v.OK {
 		a.Worked++
 		a.Freed += v.Freed
-		return
+		return kind
 	}
 	if a.Reasons == nil {
 		a.Reasons = map[event.Reason]int{}
 	}
 	a.Reasons[v.Reason]++
+	return kind
 }
 
 // said takes in trims that workers made by themselves: those that a rule asked

@@ -28,6 +28,10 @@ type inquest struct {
 	settled bool
 	zone    *time.Location
 	now     time.Time
+	// rank is another rank of the node than the record's own, whose end is asked
+	// about; nil for the record's own.
+	rank  *lookRank
+	found finding
 }
 
 const (
@@ -57,8 +61,14 @@ const (
 // hear takes in what Slurm says of the run.
 func (q *inquest) hear(said *SlurmSays) {
 	q.said = said
-	if j := q.run.Meta.Job; j != nil && j.Step != "" {
-		q.step = said.step(j.ID, j.Step)
+	if j := q.run.Meta.Job; j != nil {
+		step := j.Step
+		if q.rank != nil {
+			step = q.rank.step
+		}
+		if step != "" {
+			q.step = said.step(j.ID, step)
+		}
 	}
 }
 
@@ -68,6 +78,10 @@ func (q *inquest) diagnose() finding {
 	switch {
 	case q.run.Live:
 		f = q.running()
+	case q.rank == nil && q.requeued():
+		f = q.putBack()
+	case q.handedOver():
+		f = q.handed()
 	case q.exit == nil:
 		f = q.brokenOff()
 	case q.exit.By == "detached":
@@ -180,9 +194,13 @@ func (q *inquest) memory(b brink, d death) finding {
 }
 
 // kernelKills counts what the kernel's OOM killer ended of this run: a level
-// above the job is others' too.
+// above the job is others' too. Of several ranks, one that failed first is told by
+// itself; what was counted for all of them is not laid to the others as well.
 func (q *inquest) kernelKills() (n uint64) {
 	for _, k := range q.exit.Kernel {
+		if k.Leaf && q.rank != nil || !k.Leaf && q.rank == nil && q.ranks.fallen != nil {
+			continue
+		}
 		if k.Leaf || k.Scope != event.ScopeCgroup {
 			n = max(n, k.Kills)
 		}

@@ -111,6 +111,9 @@ func (q *inquest) signalLines() (out []string) {
 // deedLine tells the last that a rule did.
 func (q *inquest) deedLine(d *event.Decision) string {
 	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.deeds.lastAt), clean(d.Rule), d.Limit)
+	if d.Asked() {
+		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.deeds.lastAt), d.Action, d.By, d.Limit)
+	}
 	if d.LimitSize > 0 {
 		line += " at " + fill(d.Limit, d.Used, d.LimitSize)
 	}
@@ -128,6 +131,9 @@ func (q *inquest) deedLine(d *event.Decision) string {
 
 func (q *inquest) exitLine() string {
 	e := q.exit
+	if q.rank != nil {
+		return q.rankLine()
+	}
 	line := "the command ended with " + q.death().String()
 	switch e.By {
 	case "rsswarden":

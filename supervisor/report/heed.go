@@ -50,6 +50,8 @@ func (q *inquest) confirm(f finding) finding {
 // compatible says that Slurm's word is what it says of such an end as well.
 func (q *inquest) compatible(says event.Cause, f *finding) bool {
 	switch f.cause {
+	case event.CauseRequeued:
+		return true // Slurm speaks of what came of it
 	case event.CauseOverKill:
 		// What slurmstepd and slurmd kill for is called by several names.
 		return says == event.CauseKernelOOM || says == event.CauseCancelled

@@ -31,6 +31,10 @@ type look struct {
 	jobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	faults    []string
 	decisions int
+	recycled  int // workers that rules had replaced
+	ranks     lookRanks
+	first     time.Duration // the first sample, -1 where there is none
+	lastSeen  time.Duration // the last of the record, where end is from another
 	// ofProc is the role of a process, by index in run.Procs; nil of one that is
 	// not of the tree.
 	ofProc []*roleLook
@@ -69,7 +73,7 @@ const longest = 20 * 365 * 24 * time.Hour
 
 // observe makes the pass.
 func observe(r *record.Run) *look {
-	k := &look{run: r, inner: -1, limits: make([]lookLimit, len(r.Limits))}
+	k := &look{run: r, inner: -1, first: -1, ranks: ranksOf(r), limits: make([]lookLimit, len(r.Limits))}
 	for i := range k.limits {
 		k.limits[i].Limit = &r.Limits[i]
 		if l := &r.Limits[i]; l.Name == event.LimitCgroup && (k.inner < 0 || len(l.Level) > len(r.Limits[k.inner].Level)) {
@@ -112,6 +116,12 @@ func observe(r *record.Run) *look {
 func (k *look) sample(s *record.Sample) {
 	k.samples++
 	k.end = max(k.end, s.At)
+	if k.first < 0 {
+		k.first = s.At
+	}
+	if len(s.Procs) > 0 {
+		k.rankSums(s)
+	}
 	for i := range s.Limits {
 		r := &s.Limits[i]
 		if r.Limit < 0 || r.Limit >= len(k.limits) {
@@ -127,7 +137,12 @@ func (k *look) sample(s *record.Sample) {
 		case event.LimitFDs:
 			k.fds.add(s.At, uint64(r.Used), uint64(r.Size), -1)
 		}
-		l.add(s.At, r)
+		if l.add(s.At, r) {
+			l.most = rankShare{}
+			if most := k.ranks.most(); most != nil && len(s.Procs) > 0 {
+				l.most = rankShare{most, most.now}
+			}
+		}
 		k.forecast.add(r.Limit, s.At, r)
 	}
 	if k.inner >= 0 {
@@ -162,7 +177,9 @@ func (k *look) event(e *record.Entry) {
 			k.forecast.disturb(e.At)
 		}
 	case *event.Outcome:
-		k.deeds.came(v)
+		if k.deeds.came(v) == event.ActionRecycle && v.OK {
+			k.recycled++
+		}
 		if v.OK && v.Freed > 0 {
 			k.forecast.disturb(max(e.At-seconds(v.Duration), 0))
 		}
@@ -174,6 +191,8 @@ func (k *look) event(e *record.Entry) {
 		}
 	case *event.Diagnosis:
 		k.grown.diagnosed(e.At, v)
+	case *event.Rank:
+		k.rankEnded(e.At, v)
 	case *event.Cure:
 		k.grown.cured(k.run.Meta.ID, k.run.Wall(e.At), v)
 	case *event.Fault:

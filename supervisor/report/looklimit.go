@@ -3,6 +3,7 @@ package report
 import (
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
@@ -15,16 +16,26 @@ type lookLimit struct {
 	maxAt, lastAt time.Duration
 	spark         spark
 	tail          tail
+	most          rankShare // at max
 }
 
-func (l *lookLimit) add(at time.Duration, r *record.Reading) {
+// rankShare is the rank that had most at one moment, and how much by RSS.
+type rankShare struct {
+	rank *lookRank
+	rss  rss.Bytes
+}
+
+// add takes in one reading and says whether it is the highest so far.
+func (l *lookLimit) add(at time.Duration, r *record.Reading) (highest bool) {
 	ratio := r.Ratio()
-	if !l.seen || ratio > l.max.Ratio() || ratio == l.max.Ratio() && r.Used > l.max.Used {
+	highest = !l.seen || ratio > l.max.Ratio() || ratio == l.max.Ratio() && r.Used > l.max.Used
+	if highest {
 		l.max, l.maxAt = *r, at
 	}
 	l.seen, l.last, l.lastAt = true, *r, at
 	l.spark.add(at, ratio)
 	l.tail.add(at, *r)
+	return highest
 }
 
 const (

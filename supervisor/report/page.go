@@ -94,6 +94,7 @@ func writePage(b *strings.Builder, rep *Report, t *Timeline) {
 	at := newClock(rep, t)
 	writeFacts(b, rep, at)
 	writeTimeline(b, t)
+	writeTogether(b, rep, at)
 	writeReasons(b, rep, at)
 	writeLimits(b, rep, t, at)
 	writeRolesActions(b, rep, at)
@@ -115,7 +116,7 @@ func mood(rep *Report) string {
 		return "good"
 	case event.CauseRunning, event.CauseDetached:
 		return "open"
-	case event.CauseStopped, event.CauseCancelled, event.CauseUnknown, event.CauseTimeLimit:
+	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseUnknown, event.CauseTimeLimit:
 		return "warn"
 	}
 	return "bad"
@@ -161,14 +162,10 @@ func writeTimeline(b *strings.Builder, t *Timeline) {
 			"<button type=\"button\" id=\"end\">Last 5 min</button></span><button type=\"button\" class=\"script\" id=\"mode\" aria-label=\"switch the axis between time of day and elapsed time\">Axis: time of day</button>")
 	}
 	b.WriteString("</div>\n<div id=\"charts\">")
-	shown := t.Runs
-	if len(shown) > mostPanels {
-		shown = shown[:mostPanels]
-	}
-	for i := range shown {
+	for _, s := range t.panels() {
 		fmt.Fprintf(b, "<div class=\"still\"><svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"%s\">", chartWidth, panelHeight,
-			escape("memory of "+t.Runs[i].Name+" over time"))
-		writePanel(b, t, &t.Runs[i], len(t.Runs) > 1)
+			escape("memory of "+s.Name+" over time"))
+		writePanel(b, t, s, len(t.Runs) > 1)
 		b.WriteString("</svg></div>\n")
 	}
 	b.WriteString("</div>\n")
@@ -219,17 +216,25 @@ func resolution(t *Timeline) string {
 func fullest(t *Timeline) int {
 	best, most := 0, -1.0
 	for i := range t.Runs {
-		s := &t.Runs[i]
-		p := s.primary()
-		if p < 0 || len(s.Levels) == 0 {
-			continue
-		}
-		x := &s.Levels[0].Limits[p]
-		for k := range x.Used {
-			if x.Size[k] > 0 && float64(x.Used[k])/float64(x.Size[k]) > most {
-				best, most = i, float64(x.Used[k])/float64(x.Size[k])
-			}
+		if share := t.Runs[i].share(); share > most {
+			best, most = i, share
 		}
 	}
 	return best
+}
+
+// share is the most that was used of the limit that is shown first, negative where
+// there is none.
+func (s *Strand) share() float64 {
+	p, most := s.primary(), -1.0
+	if p < 0 || len(s.Levels) == 0 {
+		return most
+	}
+	x := &s.Levels[0].Limits[p]
+	for k := range x.Used {
+		if x.Size[k] > 0 {
+			most = max(most, float64(x.Used[k])/float64(x.Size[k]))
+		}
+	}
+	return most
 }

@@ -316,3 +316,44 @@ func TestPageOfADayLoads(t *testing.T) {
 	}
 	quiet(t, b)
 }
+
+// TestPageOfNodes: a node has one chart though two ranks recorded it in turn, on one
+// axis of time with the others; the table of nodes can be sorted, and fits a phone.
+func TestPageOfNodes(t *testing.T) {
+	b := startBrowser(t)
+	runs := leadMoved()
+	tl := Series(runs)
+	page, _ := writeBoth(t, Build(runs, nil, noon), &tl)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("nodes", true)
+	if s := b.eval("[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')"); s != "n1 n2" {
+		t.Errorf("charts of %q", s)
+	}
+	if s := b.eval("[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')"); s != "0-600000 0-600000" {
+		t.Errorf("views %q", s)
+	}
+	if n := b.eval("document.querySelectorAll('svg.live .mark.rank').length"); n != "1" {
+		t.Errorf("%s marks of the change of lead", n)
+	}
+	nodes := "[...document.getElementById('nodes').parentElement.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent).join(' ')"
+	if s := b.eval(nodes); s != "n2 n1" {
+		t.Errorf("nodes %q, not the nearest first", s)
+	}
+	b.eval("[...document.getElementById('nodes').parentElement.querySelectorAll('th button')].find(h => h.textContent === 'Headroom').click()")
+	if s := b.eval(nodes); s != "n1 n2" {
+		t.Errorf("by headroom %q", s)
+	}
+	quiet(t, b)
+	b.open(path, 375, 812)
+	b.drawn()
+	b.shot("nodesphone", true)
+	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
+		t.Errorf("a phone's page is %s pixels wide", s)
+	}
+	quiet(t, b)
+}

@@ -25,7 +25,7 @@ func writeFacts(b *strings.Builder, rep *Report, at clockFace) {
 		meter := fmt.Sprintf("<div class=\"meter%s\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"%.1f\" height=\"4\"/></svg></div>",
 			high, 100*min(share, 1))
 		fact("Nearest limit: "+string(l.Name), fmt.Sprintf("%.1f %%", 100*share),
-			fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), usedMeans(&l.Limit)), meter)
+			whereOf(rep, l)+fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), usedMeans(&l.Limit)), meter)
 	}
 	if p := rep.Peaks.RSS; p != nil {
 		fact("Peak RSS", p.Bytes.String(), "sum over processes, at "+at.text(p.At), "")
@@ -48,6 +48,14 @@ func writeFacts(b *strings.Builder, rep *Report, at clockFace) {
 	fact("Actions", fmt.Sprint(fired), text, "")
 	fact("Duration", span(time.Duration(rep.Duration*float64(time.Second))), "from "+at.text(rep.Start)+" to "+at.text(rep.End), "")
 	b.WriteString("</dl>\n")
+}
+
+// whereOf says on which node a limit is, where there are several.
+func whereOf(rep *Report, l *Limit) string {
+	if len(rep.lastNodes()) < 2 {
+		return ""
+	}
+	return "on " + runOf(rep, l.Run).Node + ", "
 }
 
 // nearest is the limit on memory that came nearest, nil where none was read. What

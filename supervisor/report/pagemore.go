@@ -88,6 +88,9 @@ func writeRuns(b *strings.Builder, rep *Report) {
 				if r.Step != "" {
 					where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
 				}
+				if r.Restart > 0 {
+					where += fmt.Sprintf(", life %d", r.Restart+1)
+				}
 				fmt.Fprintf(b, "<tr><td class=\"w\">%s</td><td class=\"long\"><code>%s</code></td><td class=\"long\">%s</td><td class=\"n\">%d</td><td class=\"n\">%d</td><td class=\"long\">%s</td></tr>\n",
 					escape(where), escape(commandText(r.Command)), escape(howEnded(r)), r.Samples, r.Decisions, escape(strings.Join(r.Sources, ", ")))
 			}

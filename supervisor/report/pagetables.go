@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -14,7 +15,7 @@ const mostRows = 400
 // numbers, and one that ends with "*" can be sorted by.
 func table(b *strings.Builder, title, id string, heads []string, rows func()) {
 	tall := ""
-	if id == "events" || id == "processes" {
+	if id == "events" || id == "processes" || id == "ranks" || id == "nodes" {
 		tall = " tall" // what may have hundreds of rows scrolls by itself
 	}
 	fmt.Fprintf(b, "<section class=\"card\"><h2 id=\"%s\">%s</h2><div class=\"scroll%s\" tabindex=\"0\" role=\"region\" aria-labelledby=\"%s\"><table", id, title, tall, id)
@@ -68,7 +69,7 @@ func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
 
 func strandName(t *Timeline, id string) string {
 	for i := range t.Runs {
-		if t.Runs[i].ID == id {
+		if t.Runs[i].ID == id || slices.Contains(t.Runs[i].also, id) {
 			return t.Runs[i].Name
 		}
 	}

@@ -25,6 +25,7 @@ type Report struct {
 	V int `json:"v"`
 	// Job is the Slurm job, empty outside Slurm.
 	Job string `json:"job,omitempty"`
+	Together
 	// Verdict is the first line: one sentence that says how it ended and why.
 	Verdict   string        `json:"verdict"`
 	Cause     event.Cause   `json:"cause"`
@@ -62,6 +63,7 @@ type Run struct {
 	Node      string      `json:"node"`
 	Step      string      `json:"step,omitempty"`
 	Task      int         `json:"task"`
+	Restart   int         `json:"restart,omitempty"` // how often the job had been requeued
 	Command   []string    `json:"command"`
 	Start     time.Time   `json:"start"`
 	End       time.Time   `json:"end"`
@@ -208,6 +210,9 @@ type SlurmSays struct {
 	End         time.Time  `json:"end,omitzero"`
 	TimeLimit   string     `json:"time_limit,omitempty"` // as Slurm writes it: "1-00:00:00"
 	Steps       []StepSays `json:"steps,omitempty"`
+	// Nodes are those of the job, or of the last time it ran; nil where that was
+	// not asked.
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // StepSays is what Slurm says of one step.

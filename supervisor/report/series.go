@@ -26,6 +26,8 @@ type Timeline struct {
 // Strand is one run of a timeline.
 type Strand struct {
 	ID string // of [record.Meta]
+	// also are the IDs of all runs that it is made of, where ranks led in turn.
+	also []string
 	// Name tells the run from the others: "node7", "node7 · task 3".
 	Name     string
 	From, To time.Duration
@@ -126,28 +128,31 @@ const (
 	lastMinutes = 10 * time.Minute
 )
 
-// Series makes what is drawn of runs, in their order.
+// Series makes what is drawn of runs, by node and task: one strand for each, and for
+// a node whose ranks recorded it in turn one for all of them.
 func Series(runs []*record.Run) Timeline {
 	var t Timeline
-	if len(runs) > mostRuns {
-		t.LeftOut = len(runs) - mostRuns
-		runs = runs[:mostRuns]
-	}
-	if len(runs) == 0 {
+	all := perNode(oneClock(distinct(runs)))
+	some := choose(all, mostRuns)
+	t.LeftOut = len(all) - len(some)
+	if len(some) == 0 {
 		return t
 	}
-	t.Start = runs[0].Meta.Start
-	for _, r := range runs {
+	t.Start = some[0].Meta.Start
+	for _, r := range some {
 		if r.Meta.Start.Before(t.Start) {
 			t.Start = r.Meta.Start
 		}
 	}
-	for _, r := range runs {
-		s := strand(r, t.Start, len(runs))
-		t.Length = max(t.Length, s.To)
-		t.Runs = append(t.Runs, s)
+	t.Runs = make([]Strand, len(some))
+	several(len(some), func(i int) {
+		t.Runs[i] = strand(some[i].Run, t.Start, len(some))
+		t.Runs[i].also = some[i].also
+	})
+	for i := range t.Runs {
+		t.Length = max(t.Length, t.Runs[i].To)
 	}
-	nameStrands(t.Runs, runs)
+	nameStrands(t.Runs, some)
 	return t
 }
 
@@ -187,10 +192,21 @@ func strand(r *record.Run, start time.Time, n int) Strand {
 }
 
 // nameStrands gives each run the shortest name that tells it from the others.
-func nameStrands(strands []Strand, runs []*record.Run) {
-	tasks := map[string]int{}
+func nameStrands(strands []Strand, runs []drawn) {
+	type life struct {
+		node    string
+		restart int
+	}
+	of := func(r drawn) life {
+		if r.Meta.Job == nil {
+			return life{node: r.Meta.Node}
+		}
+		return life{r.Meta.Node, r.Meta.Job.Restarts}
+	}
+	tasks, lives := map[life]int{}, map[int]bool{}
 	for _, r := range runs {
-		tasks[r.Meta.Node]++
+		tasks[of(r)]++
+		lives[of(r).restart] = true
 	}
 	seen := map[string]int{}
 	for i, r := range runs {
@@ -198,8 +214,11 @@ func nameStrands(strands []Strand, runs []*record.Run) {
 		if name == "" {
 			name = "this node"
 		}
-		if tasks[r.Meta.Node] > 1 && r.Meta.Job != nil {
+		if tasks[of(r)] > 1 && r.Meta.Job != nil {
 			name += fmt.Sprintf(" · task %d", r.Meta.Job.Task)
+		}
+		if len(lives) > 1 {
+			name += fmt.Sprintf(" · life %d", of(r).restart+1)
 		}
 		if seen[name]++; seen[name] > 1 {
 			name += fmt.Sprintf(" · run %d", seen[name])

@@ -38,6 +38,7 @@ const (
 	MarkFinding  MarkKind = "finding"
 	MarkFault    MarkKind = "fault"
 	MarkSignal   MarkKind = "signal"
+	MarkRank     MarkKind = "rank"
 	MarkExit     MarkKind = "exit"
 	MarkOOM      MarkKind = "oom"
 )
@@ -74,6 +75,11 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 				continue
 			}
 			m.Kind, m.Text = MarkFinding, "found: "+naming(v.Finding, v.Confidence, v.Bytes, v.Role)
+		case *event.Rank:
+			if m.Text = rankText(v); m.Text == "" || v.What == event.RankLeads && e.At <= time.Second {
+				continue
+			}
+			m.Kind = MarkRank
 		case *event.Fault:
 			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, v.Error)
 		case *event.Signal:
@@ -97,6 +103,9 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 
 func decisionText(d *event.Decision) string {
 	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
+	if d.Asked() {
+		text = fmt.Sprintf("%s, asked for by process %d", d.Action, d.By)
+	}
 	if d.LimitSize > 0 {
 		text += " at " + fill(d.Limit, d.Used, d.LimitSize)
 	}
@@ -129,6 +138,20 @@ func resultText(o *event.Outcome, before string) string {
 		text = before + "; " + text
 	}
 	return text
+}
+
+// rankText tells what is no everyday news of a rank, empty for the rest.
+func rankText(r *event.Rank) string {
+	who := rankName(keyOf(r))
+	switch {
+	case r.What == event.RankLeads:
+		return "the watcher of " + who + " leads from here on"
+	case !r.Failed():
+		return ""
+	case r.Signal != nil:
+		return who + " ended by " + *r.Signal
+	}
+	return fmt.Sprintf("%s exited with status %d", who, *r.Code)
 }
 
 func signalText(s *event.Signal) string {

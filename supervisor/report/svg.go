@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,10 +34,7 @@ const (
 // by role against the limit, over the time of day, one below the other for
 // several runs. It is drawn dark where the viewer prefers that.
 func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
-	runs := t.Runs
-	if len(runs) > mostPanels {
-		runs = runs[:mostPanels]
-	}
+	runs := t.panels()
 	verdict := wrap(clean(rep.Verdict), 118, 2)
 	head := headHeight + 20*float64(len(verdict))
 	height := head + panelHeight*float64(len(runs)) + 40
@@ -51,7 +50,7 @@ func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
 	}
 	for i := range runs {
 		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`, head+panelHeight*float64(i))
-		writePanel(&b, t, &runs[i], len(t.Runs) > 1)
+		writePanel(&b, t, runs[i], len(t.Runs) > 1)
 		b.WriteString(`</g>`)
 	}
 	note := "Layers: sum of RSS by role, pages that processes share counted in each. "
@@ -65,13 +64,32 @@ func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
 	return nil
 }
 
+// panels are the runs that have a static chart: where there are too many those that
+// came nearest to their limits, in their order.
+func (t *Timeline) panels() []*Strand {
+	all := make([]*Strand, len(t.Runs))
+	share := map[*Strand]float64{}
+	for i := range t.Runs {
+		all[i] = &t.Runs[i]
+		share[all[i]] = t.Runs[i].share()
+	}
+	if len(all) <= mostPanels {
+		return all
+	}
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(a, b *Strand) int { return cmp.Compare(share[b], share[a]) })
+	return slices.DeleteFunc(all, func(s *Strand) bool { return !slices.Contains(order[:mostPanels], s) })
+}
+
 // headline is the line above the verdict: which job, when, how long.
 func headline(rep *Report, t *Timeline) string {
 	var parts []string
 	if rep.Job != "" {
 		parts = append(parts, "job "+clean(rep.Job))
 	}
-	if len(t.Runs) == 1 {
+	if rep.told {
+		parts = append(parts, rep.size())
+	} else if len(t.Runs) == 1 {
 		parts = append(parts, t.Runs[0].Name)
 	} else if len(t.Runs) > 1 {
 		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))

@@ -42,7 +42,7 @@ func writeMarks(b *strings.Builder, t *Timeline, s *Strand) {
 
 // graver says that of two marks in one place this is the one to show.
 func (k MarkKind) graver(than MarkKind) bool {
-	rank := map[MarkKind]int{MarkLimit: 1, MarkDecision: 2, MarkFinding: 3, MarkFault: 4, MarkSignal: 5, MarkExit: 6, MarkOOM: 7}
+	rank := map[MarkKind]int{MarkLimit: 1, MarkDecision: 2, MarkFinding: 3, MarkFault: 4, MarkSignal: 5, MarkRank: 6, MarkExit: 7, MarkOOM: 8}
 	return rank[k] > rank[than]
 }
 
@@ -96,6 +96,7 @@ var plain = map[string]string{
 	"band shm": `fill="#c9a35c"`, "band other": `fill="#b9a3c9"`, "band beside": `fill="#d3d8df"`,
 	"mark decision": `stroke="#b7791f" fill="#b7791f"`, "mark limit": `stroke="#5b6675" fill="#5b6675"`,
 	"mark finding": `stroke="#2f5fa8" fill="#2f5fa8"`, "mark fault": `stroke="#8a4fb0" fill="#8a4fb0"`, "mark signal": `stroke="#8a4fb0" fill="#8a4fb0"`,
+	"mark rank": `stroke="#8a4fb0" fill="#8a4fb0"`,
 	"mark exit": `stroke="#1c2530" fill="#1c2530"`, "mark oom": `stroke="#b3372b" fill="#b3372b"`,
 	"spark": `stroke="#5b86c4" fill="none"`, "sparkfill": `fill="#5b86c4" fill-opacity=".18"`,
 }

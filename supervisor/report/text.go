@@ -24,15 +24,26 @@ func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 		t.zone = rep.Start.Location()
 	}
 	t.head(rep)
+	t.together(rep)
 	t.limits(rep)
-	t.peaks(rep)
-	t.roles(rep)
+	switch nodes := rep.lastNodes(); {
+	case rep.apart():
+	case rep.told && len(nodes) == 1:
+		t.peaks(&nodes[0].Peaks)
+		t.roles(nodes[0].Roles)
+	default:
+		t.peaks(&rep.Peaks)
+		t.roles(rep.Roles)
+	}
 	t.actions(rep)
 	t.forecast(rep)
 	t.advice(rep)
 	t.why(rep)
 	t.grew(rep)
-	t.runs(rep)
+	if !rep.told {
+		t.runs(rep)
+	}
+	t.eachNode(rep)
 	t.notes(rep)
 	if _, err := io.WriteString(w, t.b.String()); err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
@@ -155,7 +166,7 @@ func (t *text) head(rep *Report) {
 		if rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp {
 			style = amber
 		}
-	case event.CauseStopped, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
 		style = amber
 	}
 	t.styled(style, "", "", clean(rep.Verdict))
@@ -168,7 +179,9 @@ func (t *text) head(rep *Report) {
 	if rep.Job != "" {
 		what = "job " + clean(rep.Job)
 	}
-	if n := len(rep.Runs); n > 1 {
+	if rep.told {
+		what += ", " + rep.size()
+	} else if n := len(rep.Runs); n > 1 {
 		what += fmt.Sprintf(", %s on %s", many(n, "run"), many(nodes(rep), "node"))
 	} else if r.Node != "" {
 		what += " on " + clean(r.Node)

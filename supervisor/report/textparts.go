@@ -82,6 +82,9 @@ func fullestOnNode(rep *Report) []Limit {
 	at := map[place]int{}
 	var out []Limit
 	for _, l := range rep.Limits {
+		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
+			continue // that life has its line
+		}
 		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting}
 		i, ok := at[p]
 		switch {
@@ -127,9 +130,15 @@ func sparkline(shares []float64) (line, scale string) {
 	return b.String(), fmt.Sprintf("0 to %.0f %%", 100*top)
 }
 
-func (t *text) peaks(rep *Report) {
-	p := &rep.Peaks
-	head := false
+func (t *text) peaks(p *Peaks) {
+	if *p == (Peaks{}) {
+		return
+	}
+	t.section("peaks of its tree")
+	t.peakTable(p)
+}
+
+func (t *text) peakTable(p *Peaks) {
 	for _, e := range []struct {
 		p          *Peak
 		name, note string
@@ -142,10 +151,6 @@ func (t *text) peaks(rep *Report) {
 		if e.p == nil {
 			continue
 		}
-		if !head {
-			t.section("peaks of its tree")
-			head = true
-		}
 		at := "at " + t.clock(e.p.At)
 		if e.p.At.IsZero() {
 			at = ""
@@ -154,14 +159,18 @@ func (t *text) peaks(rep *Report) {
 	}
 }
 
-func (t *text) roles(rep *Report) {
-	if len(rep.Roles) == 0 {
+func (t *text) roles(roles []Role) {
+	if len(roles) == 0 {
 		return
 	}
 	t.section("roles, each at its highest sum of RSS")
+	t.roleTable(roles)
+}
+
+func (t *text) roleTable(roles []Role) {
 	t.line("  %-11s %4s  %9s  %9s  %9s  %9s  %s", "", "most", "RSS", "anon", "file", "shmem", "time")
-	for i := range rep.Roles {
-		r := &rep.Roles[i]
+	for i := range roles {
+		r := &roles[i]
 		parts := [3]string{r.Anon.String(), r.File.String(), r.Shmem.String()}
 		if r.Anon+r.File+r.Shmem == 0 {
 			parts = [3]string{"-", "-", "-"}
@@ -174,9 +183,24 @@ func (t *text) actions(rep *Report) {
 	if len(rep.Actions) == 0 && rep.Budget == nil && len(rep.Cures) == 0 {
 		return
 	}
-	t.section("actions")
-	for i := range rep.Actions {
-		a := &rep.Actions[i]
+	if len(rep.Lives) > 0 {
+		t.section("actions, of all lives")
+	} else {
+		t.section("actions")
+	}
+	t.actionLines(rep.Actions)
+	for i := range rep.Cures {
+		c := &rep.Cures[i]
+		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
+	}
+	if b := rep.Budget; b != nil {
+		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped pages, %v given back in all", times(b.Times), b.Freed))
+	}
+}
+
+func (t *text) actionLines(actions []Action) {
+	for i := range actions {
+		a := &actions[i]
 		line := "fired " + times(a.Fired)
 		if a.Action != event.ActionWarn {
 			line += fmt.Sprintf(", worked %s", times(a.Worked))
@@ -191,13 +215,6 @@ func (t *text) actions(rep *Report) {
 			line += "; did not: " + clean(text)
 		}
 		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
-	}
-	for i := range rep.Cures {
-		c := &rep.Cures[i]
-		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
-	}
-	if b := rep.Budget; b != nil {
-		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped pages, %v given back in all", times(b.Times), b.Freed))
 	}
 }
 
@@ -276,12 +293,14 @@ func (t *text) notes(rep *Report) {
 	for i := range rep.Runs {
 		sources = append(sources, rep.Runs[i].Sources...)
 	}
-	if len(rep.Notes) == 0 && len(sources) == 0 {
+	if len(rep.Notes) == len(rep.missingNotes()) && len(sources) == 0 {
 		return
 	}
 	t.section("notes")
 	for _, n := range rep.Notes {
-		t.para("  ", "    ", clean(n))
+		if !slices.Contains(rep.missingNotes(), n) { // told above
+			t.para("  ", "    ", clean(n))
+		}
 	}
 	for _, s := range sources[:min(len(sources), mostShown)] {
 		t.para("  ", "    ", "read: "+clean(s))

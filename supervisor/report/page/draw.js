@@ -143,7 +143,7 @@ function countOf(list) {
   return n;
 }
 
-const RANK = { limit: 1, decision: 2, finding: 3, fault: 4, signal: 5, exit: 6, oom: 7 };
+const RANK = { limit: 1, decision: 2, finding: 3, fault: 4, signal: 5, rank: 6, exit: 7, oom: 8 };
 
 function drawMarks(c, g) {
   const groups = [];

@@ -1,0 +1,127 @@
+package record
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Join makes one run of several that follow each other on one node, where the
+// watcher of another rank went on with the record. It is told on the clock and with
+// the [Meta] of the first. ok is false for runs of which one overlaps the next, and
+// for records and journals mixed.
+func Join(runs []*Run) (joined *Run, ok bool) {
+	if len(runs) == 0 {
+		return nil, false
+	}
+	j := joining{
+		b: NewBuilder(runs[0].Meta), journal: runs[0].JournalOnly,
+		procs: map[joinedProc]int{}, limits: map[limitKey]int{}, last: -1,
+	}
+	for _, r := range runs {
+		if !j.take(r, r.Meta.Start.Sub(runs[0].Meta.Start)) {
+			return nil, false
+		}
+	}
+	out := j.b.Run()
+	out.plain = j.plain
+	out.JournalOnly, out.Live = j.journal, runs[len(runs)-1].Live
+	for _, r := range runs {
+		out.Sources = append(out.Sources, r.Sources...)
+		out.Damage = append(out.Damage, r.Damage...)
+		out.Thinned, out.Dropped = out.Thinned || r.Thinned, out.Dropped+r.Dropped
+	}
+	slices.SortStableFunc(out.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
+	return out, true
+}
+
+type joinedProc struct {
+	id          rss.ProcID
+	role        rss.Role
+	comm        string
+	extra, ours bool
+}
+
+type joining struct {
+	b       *Builder
+	journal bool
+	procs   map[joinedProc]int
+	limits  map[limitKey]int
+	plain   []Sample
+	last    time.Duration
+}
+
+// take adds one run, of which moments come later by offset.
+func (j *joining) take(r *Run, offset time.Duration) bool {
+	if r.JournalOnly != j.journal {
+		return false
+	}
+	procs, limits := make([]int, len(r.Procs)), make([]int, len(r.Limits))
+	for i := range r.Procs {
+		p := &r.Procs[i]
+		key := joinedProc{p.ID, p.Role, p.Comm, p.Extra, p.Ours}
+		n, ok := j.procs[key]
+		if !ok {
+			n = j.b.Proc(*p)
+			j.procs[key] = n
+		}
+		procs[i] = n
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+		n, ok := j.limits[key]
+		if !ok {
+			n = j.b.Limit(*l)
+			j.limits[key] = n
+		}
+		limits[i] = n
+	}
+	for s := range r.Samples() {
+		if !j.journal && len(s.Procs) == 0 && len(s.Roles) > 0 {
+			continue // what a journal has beyond the end of its record has no processes
+		}
+		c := s.clone()
+		if c.At += offset; c.At < j.last {
+			return false
+		}
+		j.last = c.At
+		c.Procs = slices.DeleteFunc(c.Procs, func(u Usage) bool { return u.Proc < 0 || u.Proc >= len(procs) })
+		for i := range c.Procs {
+			c.Procs[i].Proc = procs[c.Procs[i].Proc]
+		}
+		c.Limits = slices.DeleteFunc(c.Limits, func(l Reading) bool { return l.Limit < 0 || l.Limit >= len(limits) })
+		for i := range c.Limits {
+			c.Limits[i].Limit = limits[c.Limits[i].Limit]
+		}
+		if j.journal {
+			j.plain = append(j.plain, c)
+		} else {
+			j.b.Sample(&c)
+		}
+	}
+	for _, e := range r.Events {
+		e.At += offset
+		j.b.Event(e)
+	}
+	return true
+}
+
+// Recorded is what rank events say of a run: when its watcher began to lead, and
+// that it is a leader's at all.
+func (r *Run) Recorded() (from time.Duration, led bool) {
+	for i := range r.Events {
+		e, ok := r.Events[i].Value.(*event.Rank)
+		if !ok {
+			continue
+		}
+		led = true
+		if e.What == event.RankLeads && (e.Holder == 0 || e.Holder == r.Meta.Holder) {
+			return r.Events[i].At, true
+		}
+	}
+	return 0, led
+}

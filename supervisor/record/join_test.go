@@ -1,0 +1,79 @@
+package record
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// ledBy is what one of two ranks recorded of a node, from a moment of the job on;
+// its own run began after.
+func ledBy(holder int, after time.Duration, from, to int) *Run {
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	b := NewBuilder(Meta{ID: "run of " + string(rune('0'+holder)), Node: "n1", Start: start.Add(after), Holder: holder})
+	b.Limit(event.Limit{Name: event.LimitCgroup, Level: "/job"})
+	b.Proc(Proc{ID: rss.ProcID{PID: 9}, Role: rss.RoleTrainer, Extra: holder == 2})
+	b.Proc(Proc{ID: rss.ProcID{PID: 8}, Role: rss.RoleTrainer, Extra: holder == 1})
+	for at := from; at <= to; at++ {
+		b.Sample(&Sample{At: time.Duration(at)*time.Second - after, Limits: []Reading{{Used: rss.Bytes(at) * rss.MiB, UsedMax: rss.Bytes(at) * rss.MiB, Size: rss.GiB, ETA: -1}},
+			Procs: []Usage{{Proc: 0, Anon: rss.Bytes(at) * rss.MiB}, {Proc: 1, Anon: rss.MiB}}})
+	}
+	b.Event(Entry{At: time.Duration(from)*time.Second - after, Name: event.NameRank, Value: &event.Rank{What: event.RankLeads, Holder: holder}})
+	return b.Run()
+}
+
+// TestJoin: two records of a node are one, on the clock of the first.
+func TestJoin(t *testing.T) {
+	first, second := ledBy(1, 0, 0, 5), ledBy(2, 2*time.Second, 7, 9)
+	r, ok := Join([]*Run{first, second})
+	if !ok {
+		t.Fatal("not joined")
+	}
+	var at []time.Duration
+	for s := range r.Samples() {
+		at = append(at, s.At)
+		if s.Limits[0].Used != rss.Bytes(s.At/time.Second)*rss.MiB || r.Procs[s.Procs[0].Proc].ID.PID != 9 || r.Procs[s.Procs[1].Proc].ID.PID != 8 {
+			t.Errorf("at %v: %+v", s.At, s)
+		}
+	}
+	seconds := func(list ...int) (out []time.Duration) {
+		for _, s := range list {
+			out = append(out, time.Duration(s)*time.Second)
+		}
+		return out
+	}
+	if diff := cmp.Diff(seconds(0, 1, 2, 3, 4, 5, 7, 8, 9), at); diff != "" {
+		t.Error(diff)
+	}
+	if len(r.Limits) != 1 || r.Meta.ID != first.Meta.ID || len(r.Events) != 2 || r.Events[1].At != 7*time.Second {
+		t.Errorf("limits %v, %s, events %v", r.Limits, r.Meta.ID, r.Events)
+	}
+	for name, runs := range map[string][]*Run{
+		"overlapping":        {ledBy(1, 0, 0, 5), ledBy(2, 0, 4, 9)},
+		"in the wrong order": {second, first},
+		"of two kinds":       {first, {JournalOnly: true, Meta: second.Meta}},
+		"none":               nil,
+	} {
+		if _, ok := Join(runs); ok {
+			t.Errorf("%s: joined", name)
+		}
+	}
+}
+
+// TestRecorded: who leads from when on is in the record's own event.
+func TestRecorded(t *testing.T) {
+	r := ledBy(2, 0, 7, 9)
+	r.Events = slices.Insert(r.Events, 0, Entry{At: time.Second, Value: &event.Rank{What: event.RankLeads, Holder: 1}})
+	if from, led := r.Recorded(); from != 7*time.Second || !led {
+		t.Errorf("%v, %v", from, led)
+	}
+	r.Events = nil
+	if _, led := r.Recorded(); led {
+		t.Error("a record without rank events is a leader's")
+	}
+}

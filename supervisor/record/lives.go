@@ -1,0 +1,188 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Life is one line of the small file in which a job that is put back into the
+// queue leaves word of it, beside its journals: for its next life, and for whoever
+// asks what became of it. Each line stands for itself, as the process that writes
+// may be killed after any.
+type Life struct {
+	V       int       `json:"v"`
+	Time    time.Time `json:"time"`
+	Job     string    `json:"job"`
+	Cluster string    `json:"cluster,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Run     string    `json:"run,omitempty"` // whose record it is
+	// Restart is SLURM_RESTART_COUNT of the life that ends: 0 for the first.
+	Restart int    `json:"restart"`
+	Rule    string `json:"rule,omitempty"`
+	Because string `json:"because,omitempty"` // for people
+	// FromMiB is what the job had on each node, ToMiB what it is to have.
+	FromMiB uint64 `json:"from_mib"`
+	ToMiB   uint64 `json:"to_mib"`
+	// Step is one of slurm.StepHold, slurm.StepUpdate …, or LifeBegun; OK, Error
+	// and Detail say how it ended.
+	Step   string `json:"step"`
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// LifeBegun is the step of the first line, written before anything is done.
+const LifeBegun = "begun"
+
+const (
+	livesPrefix = "requeue-"
+	// mostLives bounds what is read of such a file, the end of it.
+	mostLives = 64 << 10
+	// livesOld is after how long a file is of another job: Slurm begins its numbers
+	// anew some day.
+	livesOld = 90 * 24 * time.Hour
+)
+
+// livesFile is the name of the file in one of the places of journals.
+func livesFile(place, job string) string {
+	return filepath.Join(place, livesPrefix+filepath.Base(job)+journalSuffix)
+}
+
+// OpenLives opens the file of a job for [Life.Write], in the first place that takes
+// it. It may hang where the file system does.
+func OpenLives(p Places, job string) (*os.File, error) {
+	var errs []error
+	for _, place := range p.Journals {
+		f, err := openIn(place, livesFile(place, job))
+		if err == nil {
+			return f, nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, errors.New("no place for it is known"))
+	}
+	return nil, fmt.Errorf("cannot make the file of requeued job %s: %w", job, errors.Join(errs...))
+}
+
+func openIn(place, path string) (*os.File, error) {
+	mode := fs.FileMode(0o700)
+	if filepath.Base(place) == journalDir {
+		mode = 0o755 // as for journals
+	}
+	if err := makeAll(place, homeLevels, mode); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)
+}
+
+// Write appends a line, in one write: two nodes may do so at once.
+func (l Life) Write(w io.Writer) error {
+	l.V = Version
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// ReadLives returns what a job has left behind, the oldest first. It may hang
+// where a file system does. What is malformed is left out.
+func ReadLives(p Places, job, cluster string, now time.Time) []Life {
+	var all []Life
+	for _, place := range p.Journals {
+		all = append(all, readLives(livesFile(place, job), job, cluster, now)...)
+	}
+	return all
+}
+
+func readLives(path, job, cluster string, now time.Time) (all []Life) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	if size := info.Size(); size > mostLives {
+		if _, err := f.Seek(size-mostLives, io.SeekStart); err != nil {
+			return nil
+		}
+	}
+	for s := bufio.NewScanner(io.LimitReader(f, mostLives)); s.Scan(); {
+		var l Life
+		if json.Unmarshal(bytes.TrimSpace(s.Bytes()), &l) != nil || l.V != Version || l.Job != job || l.Step == "" || l.Restart < 0 {
+			continue
+		}
+		if now.Sub(l.Time) > livesOld || cluster != "" && l.Cluster != "" && l.Cluster != cluster {
+			continue
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// Requeued is what the lines of one life come to.
+type Requeued struct {
+	Life           // its first line
+	Held, Released bool
+	Raised         bool
+	Errors         []string
+}
+
+// LastLife returns how the last life before restart ended, as far as the lines
+// tell. ok is false where they tell of none that was requeued.
+func LastLife(lines []Life, restart int) (r Requeued, ok bool) {
+	last := -1
+	for _, l := range lines {
+		if l.Restart < restart {
+			last = max(last, l.Restart)
+		}
+	}
+	for _, l := range lines {
+		if l.Restart != last || last < 0 {
+			continue
+		}
+		if r.Step == "" || r.Run != l.Run && !r.Held {
+			r = Requeued{Life: l} // of two nodes, the one that was first
+		}
+		if l.Run != r.Run {
+			continue
+		}
+		if !l.OK && l.Error != "" {
+			r.Errors = append(r.Errors, l.Step+": "+oneLine(l.Error))
+		}
+		switch {
+		case !l.OK:
+		case l.Step == stepHold:
+			r.Held = true
+		case l.Step == stepUpdate:
+			r.Raised = true
+		case l.Step == stepRelease:
+			r.Released = true
+		}
+	}
+	return r, r.Held
+}
+
+// As package slurm has them.
+const (
+	stepHold    = "requeuehold"
+	stepUpdate  = "update"
+	stepRelease = "release"
+)
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

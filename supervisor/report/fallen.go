@@ -1,0 +1,89 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// rankSums takes in what each rank has in a sample.
+func (k *look) rankSums(s *record.Sample) {
+	k.ranks.begin()
+	for i := range s.Procs {
+		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(k.ranks.of) {
+			k.ranks.add(u, &k.run.Procs[u.Proc])
+		}
+	}
+	k.ranks.end(s.At)
+}
+
+// fallen is a rank that failed while the record of its node went on, and what
+// there was to know then.
+type fallen struct {
+	*lookRank
+	limits    []lookLimit
+	maps, fds lookCount
+	deeds     deeds
+}
+
+// rankEnded keeps what the limits stood at when the first rank failed whose end is
+// not the record's: minutes later they say nothing of it any more.
+func (k *look) rankEnded(at time.Duration, e *event.Rank) {
+	r := k.ranks.find(keyOf(e))
+	if r == nil || r.own || !e.Failed() || k.ranks.fallen != nil {
+		return
+	}
+	f := &fallen{lookRank: r, limits: slices.Clone(k.limits), maps: k.maps, fds: k.fds, deeds: k.deeds}
+	for i := range f.limits {
+		f.limits[i].spark = spark{} // goes on to be written
+	}
+	k.ranks.fallen = f
+}
+
+// look is the run as it was when the rank failed.
+func (f *fallen) look(k *look) *look {
+	c, run := *k, *k.run
+	run.Live = false // the rank's end is its own
+	c.run, c.limits, c.maps, c.fds, c.deeds = &run, f.limits, f.maps, f.fds, f.deeds
+	c.end, c.exitAt = f.ended, f.ended
+	c.exit = &event.Exit{By: "command", Code: f.code, Signal: f.signal}
+	if k.exit != nil {
+		c.exit.Kernel, c.exit.Binding = k.exit.Kernel, k.exit.Binding
+	}
+	c.signals = slices.DeleteFunc(slices.Clone(k.signals), func(s lookSignal) bool { return s.at > f.ended })
+	return &c
+}
+
+// rankLine is how another rank than the record's own ended.
+func (q *inquest) rankLine() string {
+	r := q.rank
+	line := rankName(r.rankKey)
+	if r.pid != 0 {
+		who := fmt.Sprintf("process %d", r.pid)
+		if r.comm != "" {
+			who = clean(r.comm) + ", " + who
+		}
+		line += " (" + who + ")"
+	}
+	line += " ended with " + q.death().String()
+	if r.seen {
+		line += fmt.Sprintf("; its processes had %v by RSS at most, at %s", r.peak, q.clock(r.peakAt))
+	}
+	return line + "; the record is that of " + rankName(q.ranks.list[0].rankKey) + ", which led on its node"
+}
+
+// rankName tells one rank from others of its node.
+func rankName(key rankKey) string {
+	switch {
+	case key.task < 0 && key.holder > 0:
+		return fmt.Sprintf("the run of process %d", key.holder)
+	case key.task < 0:
+		return "a rank of unknown number"
+	case key.step == "":
+		return fmt.Sprintf("task %d", key.task)
+	}
+	return fmt.Sprintf("step %s, task %d", clean(key.step), key.task)
+}

@@ -1,0 +1,150 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// handing is how the record of a node goes on in another rank's.
+type handing struct {
+	next *look
+	at   time.Time // when the next one's watcher took the lead
+	lost bool      // the watcher before was gone, else its rank had ended
+	// told says that how the rank of the record ended is known from the next.
+	told bool
+}
+
+const (
+	// handSlack is how much earlier than the end of a record another rank may
+	// have taken the lead, by two clocks that are read one after the other.
+	handSlack = time.Second
+	// withIt is how soon after the last of its record a rank must have ended for
+	// the record to tell why.
+	withIt = 5 * time.Second
+)
+
+// from is when the recording began: a watcher that takes the lead later than its
+// rank began records from then on.
+func (k *look) from() time.Duration {
+	switch {
+	case k.ranks.leads >= 0:
+		return k.ranks.leads
+	case k.first >= 0:
+		return k.first
+	}
+	return 0
+}
+
+func (k *look) restarts() int {
+	if k.run.Meta.Job == nil {
+		return 0
+	}
+	return k.run.Meta.Job.Restarts
+}
+
+// handOver finds which records go on in another one of their node, and gives those
+// that break off the end that the next one knows of.
+func handOver(looks []*look) {
+	var led []*look
+	for _, k := range looks {
+		if k.ranks.led && k.run.Meta.Job != nil {
+			led = append(led, k)
+		}
+	}
+	slices.SortStableFunc(led, func(a, b *look) int {
+		return cmp.Or(cmp.Compare(a.run.Meta.Node, b.run.Meta.Node), cmp.Compare(a.restarts(), b.restarts()), a.wall(a.from()).Compare(b.wall(b.from())))
+	})
+	for i := 1; i < len(led); i++ {
+		a, b := led[i-1], led[i]
+		end, taken := a.wall(a.end), b.wall(b.from())
+		if a.run.Meta.Node != b.run.Meta.Node || a.restarts() != b.restarts() || a.run.Live ||
+			end.After(taken.Add(handSlack)) || !b.run.Meta.Start.Before(end) {
+			continue // another life, another population, or a step that came later
+		}
+		h := &handing{next: b, at: taken, lost: a.exit == nil}
+		a.ranks.handing = h
+		if !h.lost {
+			continue
+		}
+		r := b.ranks.find(a.ranks.list[0].rankKey)
+		if r == nil || !r.known() {
+			continue
+		}
+		if ended := b.wall(r.ended); ended.Sub(end) <= withIt {
+			h.told, a.lastSeen = true, a.end
+			a.exit = &event.Exit{By: "command", Code: r.code, Signal: r.signal}
+			a.exitAt = max(a.end, ended.Sub(a.run.Meta.Start))
+			a.end = a.exitAt
+			if f := b.ranks.fallen; f != nil && f.lookRank == r {
+				b.ranks.fallen = nil // it is told with the record that saw it
+			}
+		}
+	}
+}
+
+// handedOver says that a record breaks off and that another goes on.
+func (q *inquest) handedOver() bool {
+	return q.ranks.handing != nil && q.exit == nil && q.rank == nil
+}
+
+// handed tells of it.
+func (q *inquest) handed() finding {
+	h := q.ranks.handing
+	return finding{
+		cause: event.CauseDetached, certainty: Seen, limit: -1,
+		text: fmt.Sprintf("the record ends at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
+	}
+}
+
+// LeadChange is one time at which another rank's watcher began to record a node.
+type LeadChange struct {
+	Node     string `json:"node"`
+	Restart  int    `json:"restart,omitempty"`
+	FromStep string `json:"from_step,omitempty"`
+	From     int    `json:"from_task"`
+	ToStep   string `json:"to_step,omitempty"`
+	To       int    `json:"to_task"`
+	// Time is when the next one took it, Gap the seconds since the last of the
+	// record before, in which nobody recorded.
+	Time time.Time `json:"time"`
+	Gap  float64   `json:"gap_s"`
+	// Lost says that the watcher before was gone; else its rank had ended.
+	Lost bool `json:"lost,omitempty"`
+}
+
+func leadChanges(looks []*look, zone *time.Location) (out []LeadChange) {
+	for _, k := range looks {
+		h := k.ranks.handing
+		if h == nil {
+			continue
+		}
+		from, to := k.ranks.list[0], h.next.ranks.list[0]
+		end := k.end
+		if h.told {
+			end = k.lastSeen
+		}
+		out = append(out, LeadChange{
+			Node: k.run.Meta.Node, Restart: k.restarts(), FromStep: from.step, From: from.task, ToStep: to.step, To: to.task,
+			Time: h.at.In(zone), Gap: max(h.at.Sub(k.wall(end)).Seconds(), 0), Lost: h.lost,
+		})
+	}
+	slices.SortStableFunc(out, func(a, b LeadChange) int { return a.Time.Compare(b.Time) })
+	return out
+}
+
+func (c *LeadChange) sentence() string {
+	why := "whose rank had ended"
+	if c.Lost {
+		why = "whose watcher was gone"
+	}
+	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", clean(c.Node),
+		rankName(rankKey{step: c.FromStep, task: c.From}), why, rankName(rankKey{step: c.ToStep, task: c.To}), c.Time.Format(time.TimeOnly))
+	if c.Gap >= 0.05 {
+		text += fmt.Sprintf("; nothing was recorded there for %s", brief(seconds(c.Gap)))
+	}
+	return text
+}

@@ -1,0 +1,219 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// mostNodesApart is of how many nodes a terminal shows peaks, roles and actions:
+// those that came nearest to a limit.
+const mostNodesApart = 4
+
+// apart says that peaks and roles are told node by node.
+func (rep *Report) apart() bool { return rep.told && len(rep.lastNodes()) > 1 }
+
+// lastNodes are the nodes of the last life.
+func (j *Together) lastNodes() []Node {
+	if len(j.Nodes) == 0 {
+		return nil
+	}
+	n := slices.IndexFunc(j.Nodes, func(n Node) bool { return n.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Nodes
+	}
+	return j.Nodes[:n]
+}
+
+// lastRanks are the ranks of the last life.
+func (j *Together) lastRanks() []Rank {
+	if len(j.Nodes) == 0 {
+		return nil
+	}
+	n := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Ranks
+	}
+	return j.Ranks[:n]
+}
+
+// size is "4 ranks on 2 nodes, 2 lives".
+func (j *Together) size() string {
+	text := many(len(j.lastRanks()), "rank") + " on " + many(len(j.lastNodes()), "node")
+	if n := len(j.Lives); n == 2 {
+		text += ", requeued once"
+	} else if n > 2 {
+		text += fmt.Sprintf(", requeued %s", times(n-1))
+	}
+	return text
+}
+
+// together writes what a job of several ranks, nodes or lives came to.
+func (t *text) together(rep *Report) {
+	if !rep.told {
+		return
+	}
+	if b := rep.Binding; b != nil {
+		t.b.WriteByte('\n')
+		t.para("", "  ", clean(b.sentence(t.zone)))
+	}
+	for _, note := range rep.missingNotes() {
+		t.para("", "  ", clean(note))
+	}
+	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
+		t.para("", "  ", clean(rep.Leads[i].sentence()))
+	}
+	if n := len(rep.Leads) - mostShown; n > 0 {
+		t.para("", "  ", "and "+many(n, "more change")+" of lead")
+	}
+	t.lives(rep)
+	t.nodes(rep)
+	t.ranks(rep)
+}
+
+// sentence says which limit on which node the job came to, and whose memory it was.
+func (b *Binding) sentence(zone *time.Location) string {
+	verb := "came nearest to its limit"
+	if b.Decided {
+		verb = "met its limit"
+	}
+	name := string(b.Limit)
+	if b.Scope != "" && string(b.Scope) != name {
+		name += ", " + string(b.Scope)
+	}
+	text := fmt.Sprintf("%s %s: %s at %s", b.Node, verb, name, fill(b.Limit, b.Used, b.Size))
+	if !b.At.IsZero() {
+		text += ", at " + b.At.In(zone).Format(time.TimeOnly)
+	}
+	switch who := rankName(rankKey{step: b.Step, task: b.Task}); {
+	case b.RankRSS > 0:
+		text += fmt.Sprintf("; of its ranks %s had most then, %v by RSS", who, b.RankRSS)
+	case b.Task >= 0:
+		text += "; it was " + who + " that ended"
+	default:
+		text += "; which rank had most then is not in the record"
+	}
+	return text
+}
+
+func (t *text) lives(rep *Report) {
+	if len(rep.Lives) == 0 {
+		return
+	}
+	t.section("lives: the times that the job ran")
+	for i := range rep.Lives[:min(len(rep.Lives), mostShown)] {
+		l := &rep.Lives[i]
+		line := fmt.Sprintf("%s, %s", span(seconds(l.Duration)), l.Cause)
+		if l.Binding != nil {
+			line += fmt.Sprintf(", at most %s on %s", fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), clean(l.Binding.Node))
+		}
+		t.para("  ", "     ", fmt.Sprintf("%d: %s, %s: %s", l.Restart+1, l.Start.In(t.zone).Format(time.DateTime), line, clean(l.Verdict)))
+	}
+}
+
+func (t *text) nodes(rep *Report) {
+	nodes := rep.lastNodes()
+	if len(nodes) == 0 {
+		return
+	}
+	t.section("nodes, each with the memory limit that it came nearest to")
+	t.line("  %-12s %-8s %9s %9s %7s %9s %8s %8s", "node", "limit", "peak", "of", "share", "headroom", "decided", "recycled")
+	for i := range nodes[:min(len(nodes), mostShown)] {
+		n := &nodes[i]
+		near := n.Nearest
+		if near == nil {
+			t.line("  %-12s %-8s %9s %9s %7s %9s %8d %8d", clean(n.Node), "-", "-", "-", "-", "-", n.Decisions, n.Recycled)
+			continue
+		}
+		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", clean(n.Node), near.Limit, near.Used, near.Size, percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
+	}
+	if n := len(nodes) - mostShown; n > 0 {
+		t.line("  and %s that came less near", many(n, "node"))
+	}
+}
+
+// ranks writes a table of ranks: those that failed, then those with most memory.
+func (t *text) ranks(rep *Report) {
+	all := rep.lastRanks()
+	if len(all) < 2 {
+		return
+	}
+	list := slices.Clone(all)
+	if len(list) > mostShown {
+		slices.SortStableFunc(list, func(a, b Rank) int {
+			switch {
+			case a.failed() != b.failed() && a.failed():
+				return -1
+			case a.failed() != b.failed():
+				return 1
+			case a.failed():
+				return a.End.Compare(b.End)
+			}
+			return cmp.Compare(b.peak(), a.peak())
+		})
+	}
+	t.section("ranks, each with the most by RSS that its processes had together")
+	t.line("  %-12s %6s %5s %9s  %-8s %7s  %s", "node", "step", "task", "peak", "at", "workers", "end")
+	for i := range list[:min(len(list), mostShown)] {
+		r := &list[i]
+		peak, at, workers := "-", "-", "-"
+		if r.Peak != nil {
+			peak, at, workers = r.Peak.String(), t.clock(r.PeakAt), event.Digits(uint64(r.Workers))
+		}
+		end := "-"
+		if !r.End.IsZero() {
+			end = t.clock(r.End)
+		}
+		task := "-"
+		if r.Task >= 0 {
+			task = fmt.Sprint(r.Task)
+		}
+		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", clean(r.Node), clean(r.Step), task, peak, at, workers, end, clean(r.how()))
+	}
+	if n := len(list) - mostShown; n > 0 {
+		failed := 0
+		for i := range list[mostShown:] {
+			if list[mostShown+i].failed() {
+				failed++
+			}
+		}
+		of := "none of them failed"
+		if failed > 0 {
+			of = fmt.Sprintf("%d of them failed", failed)
+		}
+		t.line("  and %s, %s; --json has all", many(n, "more rank"), of)
+	}
+}
+
+func (r *Rank) peak() uint64 {
+	if r.Peak == nil {
+		return 0
+	}
+	return uint64(*r.Peak)
+}
+
+// eachNode writes what is told of single nodes where there are several.
+func (t *text) eachNode(rep *Report) {
+	if !rep.apart() {
+		return
+	}
+	nodes := rep.lastNodes()
+	for i := range nodes[:min(len(nodes), mostNodesApart)] {
+		n := &nodes[i]
+		title := fmt.Sprintf("on %s: %s, %s to %s", clean(n.Node), many(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
+		if n.Peaks != (Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
+			t.section(title)
+		}
+		t.peakTable(&n.Peaks)
+		if len(n.Roles) > 0 {
+			t.roleTable(n.Roles)
+		}
+		t.actionLines(n.Actions)
+	}
+	if n := len(nodes) - mostNodesApart; n > 0 {
+		t.section(fmt.Sprintf("and %s; --json has what each came to", many(n, "more node")))
+	}
+}
