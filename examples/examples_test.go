@@ -25,8 +25,8 @@ func TestScriptsParse(t *testing.T) {
 		t.Skip("bash is not installed")
 	}
 	scripts, err := filepath.Glob("sbatch/*.sbatch")
-	if err != nil || len(scripts) != 4 {
-		t.Fatalf("%d scripts, want 4 (%v)", len(scripts), err)
+	if err != nil || len(scripts) != 5 {
+		t.Fatalf("%d scripts, want 5 (%v)", len(scripts), err)
 	}
 	for _, script := range append(scripts, "demo/demo.sh") {
 		if out, err := exec.Command(bash, "-n", script).CombinedOutput(); err != nil {
@@ -186,5 +186,23 @@ func TestCheckpointRequeue(t *testing.T) {
 	run := s.requeued(t)
 	if got := s.bare(t, "--checkpoint", filepath.Join(run.Dir, "checkpoint-"+run.ID)); got != want {
 		t.Errorf("checksum %s when resumed from the job's checkpoint, in one run %s", got, want)
+	}
+}
+
+// TestRequeueWithMore: a training whose trainer keeps 8 MB a batch comes to its
+// limit, and is started again with more until it has come to its end.
+func TestRequeueWithMore(t *testing.T) {
+	s := newStand(t)
+	want := s.bare(t)
+	got := s.submit(t, "requeue.sbatch", " --step-ms 20 --leak-trainer 8000", "--mem=1200").Wait(t)
+	t.Logf("%s with %s after %d restarts\n%s%s", got.State, got.Fields["MinMemoryNode"], got.Restarts, got.Stdout, got.Stderr)
+	if got.State != "COMPLETED" || got.ExitCode != 0 || got.Restarts < 1 || got.Fields["MinMemoryNode"] == "1200M" {
+		t.Errorf("%s %d:%d with %s after %d restarts", got.State, got.ExitCode, got.Signal, got.Fields["MinMemoryNode"], got.Restarts)
+	}
+	if sum := checksum(t, got.Stdout); sum != want {
+		t.Errorf("checksum %s, in one run %s", sum, want)
+	}
+	if !strings.Contains(got.Stderr, "requeued with 1500 MiB (was 1200)") || !strings.Contains(got.Stderr, "second life of job ") {
+		t.Error("stderr does not tell of it")
 	}
 }

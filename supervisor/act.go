@@ -22,6 +22,7 @@ type inFlight struct {
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
 	taken    bool         // something was given back by ptrace
+	manual   bool         // somebody asked for it, no rule
 
 	result *action.Result // it has ended, and what it brought is being measured
 	until  time.Duration  // … until then at most
@@ -41,8 +42,9 @@ func (w *watcher) decide(d event.Decision) {
 	l := meant(w.readings, d.Limit, d.Used, d.LimitSize)
 	switch d.Action {
 	case event.ActionWarn:
+		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
-			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+forecast(&d)+w.because(l))
+			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
 				w.holders()
 			}
@@ -77,6 +79,8 @@ func (w *watcher) decide(d event.Decision) {
 		w.beginRecycle(f, l)
 	case event.ActionGC:
 		w.beginCollect(f)
+	case event.ActionRequeue:
+		w.beginRequeue(f, l)
 	case event.ActionStop:
 		w.beginStop(f, l)
 	default:
@@ -112,6 +116,7 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.sum.acted(d.Action, o)
+	w.remember(*o)
 	w.put(event.NameOutcome, func(h event.Head) any {
 		o := *o
 		o.Head = h
@@ -135,6 +140,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 		w.finish(action.Result{Reason: reason})
 		return
 	}
+	w.served(pids[i])
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
 	f.actedOn = []rss.Proc{*p}
@@ -210,6 +216,10 @@ func (w *watcher) vague(before *event.Limit) bool {
 // finish measures what an action brought and says so.
 func (w *watcher) finish(r action.Result) {
 	f, o := w.conclude(r)
+	if f.manual {
+		w.stepDone(f, &o)
+		return
+	}
 	w.voice.say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(&f.decision, &o))
 }
 
@@ -229,7 +239,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	if r.OK && f.target != "" {
 		o.Detail = f.target
 	}
-	if r.OK {
+	if r.OK && f.decision.Action != event.ActionRequeue {
 		// Others grow meanwhile, so the limit's own fall understates what the
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
@@ -247,6 +257,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	w.ladder.Done(told)
 	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
 		w.sum.forked++
+		w.serving.manual.count(w.rankKey(f.actedOn[0].Parent))
 	}
 	w.publish(&f.decision, &o)
 	return f, o
@@ -315,7 +326,10 @@ func (w *watcher) skipped(s policy.Skipped) {
 		return
 	}
 	text := string(s.Action) + " is of no use"
-	if s.Action == event.ActionSignal {
+	switch s.Action {
+	case event.ActionRequeue:
+		text = "the job is not requeued"
+	case event.ActionSignal:
 		text = string(s.Action) + "=" + s.Arg + " is sent to nobody"
 	}
 	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.Limit, ETA: s.ETA}, l)+": "+text+" ("+why+")")

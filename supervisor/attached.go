@@ -50,6 +50,7 @@ func (w *watcher) find(begin hold.Begin) (*limit.Union, []limit.Warning) {
 		pid, self = begin.PID, nil
 	}
 	set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, self, w.Lookup)
+	w.own = set
 	return limit.Join(limit.Part{Set: set}), warnings
 }
 
@@ -63,8 +64,8 @@ func (w *watcher) noHook() string {
 
 // roots are the processes whose trees are watched.
 func (w *watcher) roots() []rss.ProcID {
-	if !w.ofJob() {
-		return []rss.ProcID{w.command}
+	if !w.followsJob() {
+		return w.rankRoots()
 	}
 	w.job = w.Attached.Population()
 	w.limits.Replace(w.job.parts)
@@ -118,7 +119,7 @@ func (w *watcher) sumRSS() (rss.Bytes, error) {
 // sayAttached says what is watched and what cannot be done.
 func (w *watcher) sayAttached() {
 	a := w.Attached
-	if w.ofJob() {
+	if w.followsJob() {
 		w.Log.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), room(w.readings)))
 	} else {
 		w.Log.Info(watching(&w.Settings, w.command.PID, w.readings))

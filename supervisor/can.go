@@ -26,6 +26,12 @@ const trimFloor = 32 * rss.MiB
 // can answers the ladder: whether an action can help a limit now, and how much
 // it may give back.
 func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
+	if w.flight != nil && w.flight.manual {
+		switch r.Action {
+		case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle, event.ActionGC:
+			return policy.Help{Reason: event.ReasonOccupied, Later: true} // what somebody asked for ends first
+		}
+	}
 	switch r.Action {
 	case event.ActionTrim:
 		return w.canTrim(l)
@@ -37,6 +43,8 @@ func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 		return w.canCollect(l)
 	case event.ActionExec:
 		return policy.Help{OK: true}
+	case event.ActionRequeue:
+		return w.canRequeue(r, l)
 	case event.ActionSignal:
 		_, h := w.receivers(r, l)
 		return h
@@ -73,6 +81,9 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
 		}
 	}
+	if w.putOff(w.timeLeft(l)) {
+		return policy.Help{Reason: event.ReasonOccupied, Later: true}
+	}
 	return policy.Help{OK: true, Gain: gain}
 }
 
@@ -84,6 +95,9 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	}
 	left := w.timeLeft(l)
 	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	for i := range list {
+		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
+	}
 	step := w.stepOf(l)
 	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })

@@ -159,6 +159,41 @@ func (r *countReader) of(id rss.ProcID) (maps, fds int) {
 	return 0, 0
 }
 
+// A warning must not wait for a count that may come too late: a process that takes
+// mappings by the ten thousand holds the lock that counting needs.
+const (
+	aheadFor  = 2 * time.Second
+	aheadFrom = quickShare // of the limit, below which a burst is no news
+	// aheadFull is within what time the limit must be full at that pace: else
+	// there is time for another count.
+	aheadFull = 4 * time.Second
+)
+
+// ahead is how much a limit on numbers grows by until it is counted again, at the
+// pace of the process that is nearest; 0 for other limits, and where that is slow.
+func (r *countReader) ahead(l *event.Limit) rss.Bytes {
+	kind := countMaps
+	switch {
+	case r == nil || l.Ratio() < aheadFrom || l.Ratio() >= nearShare:
+		return 0
+	case l.Name == event.LimitFDs:
+		kind = countFDs
+	case l.Name != event.LimitMaps:
+		return 0
+	}
+	for _, e := range r.counting.entries {
+		if t := &e.tallies[kind]; e.proc.ID.PID == l.PID {
+			pace := t.pace(kind, e)
+			if t.filled(float64(t.limit), pace) > aheadFull {
+				return 0
+			}
+			// To the first warning and no further: after it is counted often.
+			return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(nearShare).Sub(l.Used)+1)
+		}
+	}
+	return 0
+}
+
 // all returns the counts of each process, for a diagnosis.
 func (r *countReader) all() []diagnosis.Count {
 	if r == nil {

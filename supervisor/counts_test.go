@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,5 +161,47 @@ func TestWatcherCounts(t *testing.T) {
 	}
 	if w := s.counts.readings(s.now()); len(w) != 1 || w[0].Limit != 1000 || w[0].Used != 3 {
 		t.Errorf("worst %+v", w)
+	}
+}
+
+// TestWarnedAheadOfTheNextCount: where mappings come so fast that the next count may
+// be too late, the rung is met before its time, and the line says so; below half of
+// the limit a burst is no news.
+func TestWarnedAheadOfTheNextCount(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		n    int
+		rate float64
+		want bool
+	}{
+		{"fast, near", 50_000, 23_000, true},
+		{"fast, below half", 30_000, 23_000, false},
+		{"slow, near", 52_000, 300, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+			s.mappings(theCommand, c.n)
+			s.open(s.holder.begin)
+			s.settle()
+			s.recount()
+			for _, e := range s.counts.counting.entries {
+				e.tallies[countMaps].rate = c.rate
+			}
+			s.full()
+			all := decisions(s.events(), event.LimitMaps)
+			if (len(all) > 0) != c.want {
+				t.Fatalf("decisions %v", all)
+			}
+			if !c.want {
+				return
+			}
+			if lead, _ := all[0]["lead"].(float64); lead == 0 || all[0]["lead_bytes"] != nil {
+				t.Errorf("decision %v", all[0])
+			}
+			if !strings.Contains(strings.Join(s.lines.all, "\n"), "at this rate full within 4 s") {
+				t.Errorf("said %q", s.lines.all)
+			}
+		})
 	}
 }

@@ -85,9 +85,9 @@ func throttled(t *testing.T, change func(*Options)) *stand {
 	s.charge(900 * rss.MiB)
 	s.put(worker1, theCommand, 0, 100*rss.MiB)
 	s.put(worker2, theCommand, 0, 150*rss.MiB)
-	s.tracer.read = func(id rss.ProcID) plan {
-		p := plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{50 * rss.MiB}}}
-		p.pieces = append(p.pieces, trim.Sized{Piece: trim.Piece{ID: id, Lo: address(id.PID, 0)}, Resident: 50 * rss.MiB})
+	s.tracer.read = func(a planAsk) plan {
+		p := plan{Planned: action.Planned{ID: a.id, Pieces: []rss.Bytes{50 * rss.MiB}}}
+		p.pieces = append(p.pieces, trim.Sized{Piece: trim.Piece{ID: a.id, Lo: address(a.id.PID, 0)}, Resident: 50 * rss.MiB})
 		return p
 	}
 	s.dropper.find = func(ids []rss.ProcID) []action.File { return []action.File{{Path: "/data", Mappers: ids}} }

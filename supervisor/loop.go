@@ -59,6 +59,19 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case do := <-w.serving.asks:
+			do()
+			continue // nothing that is measured has changed
+		case s := <-w.peers.job.found:
+			w.foundStep(s)
+			w.full()
+		case list := <-w.peers.job.strangers.arrived():
+			w.foundStrangers(list)
+			w.full()
+		case <-w.peers.news.woken():
+			if w.answers() && w.advance() || w.meet() {
+				w.full()
+			}
 		case <-w.news.woken():
 			if !w.poll() && len(w.said) == 0 {
 				continue // the timer runs on: news must not put looks off
@@ -168,6 +181,7 @@ func (w *watcher) full() {
 		w.putSample()
 	}
 	w.recordSample(false)
+	w.goOn()
 	w.prefer()
 	w.diagnose()
 	w.sayHolders()
@@ -182,6 +196,9 @@ func (s *said) Error() string { return s.text }
 // read takes a sample and reads the limits against it.
 func (w *watcher) read() {
 	at, now := time.Now(), w.look()
+	if w.peers.post != nil && now-w.peers.lookAt >= meetEvery-sameWake {
+		w.meet()
+	}
 	procs, gaps, err := w.tree.Trees(w.roots())
 	if err != nil {
 		w.fault("proctree", err)
@@ -221,7 +238,7 @@ func (w *watcher) read() {
 // shrink a running job. Swap that the whole node uses moves a limit a little
 // all the time, and that is nobody's doing.
 func (w *watcher) changed(before []event.Limit) {
-	if w.seq <= 1 {
+	if w.seq <= 1 && !w.peers.heir {
 		return // the start event has them all
 	}
 	for i := range w.readings {
@@ -298,21 +315,28 @@ func (w *watcher) poll() (added bool) {
 // putSample writes what the limits stand at.
 func (w *watcher) putSample() {
 	w.sampleAt = w.now()
-	if w.stream == nil {
+	if w.stream == nil && !w.serving.subs.some.Load() {
 		return
 	}
-	w.dropped += w.stream.Dropped()
+	if w.stream != nil {
+		w.dropped += w.stream.Dropped()
+	}
 	var ours []event.Cost
 	if w.sampleAt-w.oursAt >= oursEvery {
 		ours = w.ours()
 	}
-	w.stream.Put(event.NameSample, func(h event.Head) any {
+	e := func(h event.Head) any {
 		roles := map[rss.Role]int{}
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
 		return event.Sample{Head: h, Limits: briefly(w.readings), Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
-	}(w.head(event.NameSample)))
+	}(w.head(event.NameSample))
+	w.serving.subs.tell(e)
+	if w.stream == nil {
+		return
+	}
+	w.stream.Put(event.NameSample, e)
 	if n := w.stream.Dropped(); n > 0 {
 		w.dropped += n // this one among them: the next tells
 		return

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -9,5 +10,12 @@ import (
 
 func TestMain(m *testing.M) {
 	rsstest.BeEater()
+	if len(os.Args) == 2 && os.Args[1] == RequeueCommand {
+		if err := RequeueJob(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }

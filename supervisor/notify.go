@@ -16,12 +16,16 @@ import (
 // notifier tells when files have changed, so that it is met at once and not at
 // the next tick.
 type notifier struct {
+	fd   int
 	wake chan struct{}
 }
 
+// newsMask is what happens to files that are renamed into place, or written.
+const newsMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
+
 // newNews is told when something was put into the run directory.
 func newNews(dir string) (*notifier, error) {
-	return newNotifier(unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_MODIFY, dir)
+	return newNotifier(newsMask, dir)
 }
 
 // newPressed is told when a limit of cgroup v2 has slowed somebody down, was
@@ -55,7 +59,7 @@ func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 			return nil, fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
 		}
 	}
-	n := &notifier{wake: make(chan struct{}, 1)}
+	n := &notifier{fd: fd, wake: make(chan struct{}, 1)}
 	go func() {
 		defer unix.Close(fd)
 		buf := make([]byte, 16<<10)
@@ -67,6 +71,18 @@ func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 		}
 	}()
 	return n, nil
+}
+
+// add has the notifier tell of another file too, until the file is removed. A nil
+// notifier tells of none.
+func (n *notifier) add(mask uint32, path string) error {
+	if n == nil {
+		return nil
+	}
+	if _, err := unix.InotifyAddWatch(n.fd, path, mask); err != nil {
+		return fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
+	}
+	return nil
 }
 
 // tell wakes the loop. What it was told and has not looked at yet counts once.

@@ -97,7 +97,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
 	s := &w.Settings
 	m := record.Meta{
-		ID: s.RunID, Start: s.Begun, Version: s.Version, Command: s.Command, UID: os.Geteuid(),
+		ID: s.RunID, Start: s.Begun, Mono: s.BegunMono, Version: s.Version, Command: s.Command, UID: os.Geteuid(),
 		Holder: begin.Holder, Process: w.command, Attached: w.Attached != nil,
 		BootID: w.firstLine("sys/kernel/random/boot_id"),
 	}

@@ -24,6 +24,8 @@ type answer struct {
 // askScontrol asks what files and environment left open, late and on the side:
 // thousands of ranks that all ask at their start are a storm.
 func (w *watcher) askScontrol() {
+	w.sayLastLife()
+	w.foresee(rand.N(5 * time.Second))
 	job, ok := w.limits.Job()
 	open := w.limits.LeftOpen()
 	if ok && (open || job.End.IsZero()) {
@@ -32,9 +34,9 @@ func (w *watcher) askScontrol() {
 }
 
 // inquire asks scontrol for slurmstepd's doings, where they are open, and for
-// the job's end, where that is not known. One process of each node asks.
+// the job's end, where that is not known. One process of each node asks: who leads.
 func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
-	if job.LocalID != 0 && w.Attached == nil {
+	if job.LocalID != 0 && w.Attached == nil && w.peers.post == nil {
 		return
 	}
 	w.endAskedAt = w.now()

@@ -64,6 +64,15 @@ type Settings struct {
 	StopStatus int           `json:"stop_status"`
 	Grace      time.Duration `json:"grace"`
 
+	// CheckpointSignal asks the trainer for a checkpoint before a requeue, as
+	// signal= would: "USR2@rank0"; empty for none. Its end is that of the command,
+	// or that CheckpointFile was written, or CheckpointTimeout.
+	CheckpointSignal  string        `json:"checkpoint_signal,omitempty"`
+	CheckpointFile    string        `json:"checkpoint_file,omitempty"`
+	CheckpointTimeout time.Duration `json:"checkpoint_timeout,omitempty"`
+	// MaxRequeues is how often a job is started again at most.
+	MaxRequeues int `json:"max_requeues,omitempty"`
+
 	Quiet     bool   `json:"quiet,omitempty"`
 	LogFormat string `json:"log_format"`
 	// Warnings are what the holder met before the command began, told by the

@@ -40,6 +40,7 @@ func (s *signals) fresh(now time.Duration, sig hold.Signal) bool {
 
 // tellSignal tells of a signal that reached the holder.
 func (w *watcher) tellSignal(sig hold.Signal) {
+	w.sum.requeue.heardEnd(sig)
 	if !w.signals.fresh(w.now(), sig) {
 		return
 	}

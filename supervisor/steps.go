@@ -18,8 +18,21 @@ import (
 // This file says which processes of a job that is watched as a whole are meant:
 // each step has limits of its own, and what one has crossed is no other's fault.
 
-// ofJob says that a job is watched, not one process.
-func (w *watcher) ofJob() bool { return w.Attached != nil && w.Attached.Population != nil }
+// followsJob says that we attached to a job, whose processes others find for us.
+func (w *watcher) followsJob() bool { return w.Attached != nil && w.Attached.Population != nil }
+
+// ofJob says that a job is watched, not one process: one that we attached to, or
+// one that has several ranks on this node of which we lead.
+func (w *watcher) ofJob() bool { return w.followsJob() || len(w.job.Roots) > 1 }
+
+// jobName is the job that is watched.
+func (w *watcher) jobName() string {
+	if w.Attached != nil {
+		return w.Attached.Job
+	}
+	job, _ := w.limits.Job()
+	return job.ID
+}
 
 // place finds the step of every process of the tree: a process that the
 // follower knows is in the one that was read, any other in that of who started
@@ -121,6 +134,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	}
 	w.voice.say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
 	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
+	w.stopOthers(step)
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }
 
@@ -132,7 +146,7 @@ func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var list []rss.ProcID
 	for _, id := range w.tops() {
 		p := w.last.Find(id.PID)
-		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) {
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) || w.rankOf(id.PID) != nil {
 			continue
 		}
 		if err := w.kill(id, 0); err == nil {
@@ -161,12 +175,14 @@ func (w *watcher) target(step string) string {
 	case !w.ofJob():
 		return "the command"
 	case step != "":
-		job, _, _ := strings.Cut(w.Attached.Job, ".")
+		job, _, _ := strings.Cut(w.jobName(), ".")
 		return "step " + partName(job, step)
 	case w.job.Spared && slices.Contains(w.job.Steps, extern):
-		return "job " + w.Attached.Job + " but for step " + extern
+		return "job " + w.jobName() + " but for step " + extern
+	case !w.followsJob():
+		return "job " + w.jobName() + " on this node"
 	}
-	return "job " + w.Attached.Job
+	return "job " + w.jobName()
 }
 
 // isAll says that nothing is meant to go on where the step is stopped but what

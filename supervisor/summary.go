@@ -18,6 +18,8 @@ import (
 // summary is what is remembered of a whole run.
 type summary struct {
 	watched bool // by this watcher, from the start
+	led     bool // another led at first
+	ranks   int  // the most that were watched together
 	peaks   event.Peaks
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
@@ -31,6 +33,7 @@ type summary struct {
 	holders   string // who held what in /dev/shm, when it was nearly full
 	cures     []string
 
+	requeue     requeuing
 	stopped     bool
 	skipped     int
 	trims       int // outcomes of trim rules
@@ -125,7 +128,7 @@ func raise(peak **rss.Bytes, v rss.Bytes) {
 // acted takes in what an action brought.
 func (s *summary) acted(a event.Action, o *event.Outcome) {
 	switch {
-	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, a == event.ActionStop && o.OK:
+	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, o.OK && (a == event.ActionStop || a == event.ActionRequeue):
 		return
 	case !o.OK:
 		s.failed++
@@ -152,16 +155,24 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
+	w.pass(exit) // others' commands may live on
 	w.poll()
 	w.sayHolders()
 	w.tellSignals()
 	if w.flight != nil {
 		// The command's end ended it: for a stop that is what was wanted.
 		r := action.Result{Reason: event.ReasonVanished}
-		if w.flight.decision.Action == event.ActionStop {
+		switch w.flight.decision.Action {
+		case event.ActionStop:
 			r = action.Result{OK: true, Reason: event.ReasonDone}
+		case event.ActionRequeue:
+			r = w.endRequeue(w.flight, exit != nil)
 		}
-		w.conclude(r)
+		if w.flight.decision.Action == event.ActionRequeue {
+			w.finish(r) // what became of the job is to be read
+		} else {
+			w.conclude(r)
+		}
 	}
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
@@ -172,6 +183,9 @@ func (w *watcher) end(exit *hold.Exit) {
 		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
+	}
+	if done := s.requeue.done; done != nil {
+		run.Requeued, run.From = done.to, done.from
 	}
 	if failed(exit) {
 		run.Exhausted = w.exhausted()
@@ -241,7 +255,11 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if w.Attached != nil {
 		how = w.lastWords(exit != nil)
 	}
-	lines := []string{fmt.Sprintf("%s; peaks of its tree: %s", how, peaks(&s.peaks))}
+	whose := "its tree"
+	if s.ranks > 1 {
+		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, NodeName(w.Lookup))
+	}
+	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
 	if s.nearest != nil {
 		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
 	}
@@ -257,7 +275,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
 	}
 	verdict := "verdict: " + string(out.Verdict)
-	if out.Advice != 0 {
+	if s.requeue.done != nil {
+		verdict += " with " + s.requeue.done.String()
+	} else if out.Advice != 0 {
 		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
 	}
 	if out.Verdict == event.VerdictExhausted {

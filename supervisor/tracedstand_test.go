@@ -19,7 +19,8 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 	s.put(worker1, theCommand, 0, file1)
 	s.put(worker2, theCommand, 0, file2)
 	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
-	s.tracer.read = func(id rss.ProcID) plan {
+	s.tracer.read = func(a planAsk) plan {
+		id := a.id
 		p := plan{Planned: action.Planned{ID: id}}
 		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
 			p.Pieces = append(p.Pieces, 50*rss.MiB)

@@ -32,13 +32,13 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 	look := w.lookout()
 	var refused, trainer rss.Bytes // the most that one of them could give back
 	workers := false
-	now := w.now()
+	now, ours := w.now(), w.ourPIDs()
 	for i := range w.last.Procs {
 		p := &w.last.Procs[i]
 		m := mapper(p, a)
 		whole := m
 		whole.CountedMapped = m.Mapped
-		if look.hooked[p.ID.PID] || !living(p) || p.ID.PID == w.Self || p.ID.PID == w.holder {
+		if look.hooked[p.ID.PID] || !living(p) || slices.Contains(ours, p.ID.PID) {
 			continue
 		}
 		mapped, gain := w.workers.trimmable(whole), w.workers.trimmable(m)
@@ -119,7 +119,7 @@ func (l *lookout) meant(p *rss.Proc) bool {
 	switch {
 	case w.Settings.Trim == TrimPtrace:
 		return true
-	case p.ID == w.command, w.workers.roles.begins(&w.last, p):
+	case slices.Contains(w.tops(), p.ID), w.workers.roles.begins(&w.last, p):
 		return false
 	case p.Role == rss.RoleWorker:
 		return true

@@ -49,7 +49,7 @@ type arrivals struct {
 
 // newTracer numbers pieces beyond those of watchers before it: an answer that
 // the holder owed to one may come to this one.
-func newTracer(read func(rss.ProcID) plan, attempt int) tracer {
+func newTracer(read func(planAsk) plan, attempt int) tracer {
 	return tracer{
 		planner: planner{read: read}, last: uint64(attempt) << 32,
 		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
@@ -137,7 +137,7 @@ func (w traced) Plan(id rss.ProcID) {
 			t.was.PSS, t.was.Private, t.was.Role = s.PSS, s.Private, s.Role
 		}
 	}
-	t.ask(id)
+	t.ask(planAsk{id, w.tracerOf(id.PID), w.ourPIDs()})
 }
 
 func (w traced) Take(piece int) (request uint64, pieces int, err error) {
@@ -147,7 +147,7 @@ func (w traced) Take(piece int) (request uint64, pieces int, err error) {
 	}
 	p, n := t.pace.Take(t.plan.pieces[piece:])
 	t.last++
-	err = w.Link.Trim(hold.TrimRequest{
+	err = w.give(hold.TrimRequest{
 		ID: t.last, PID: p.ID.PID, Start: p.ID.Start,
 		Lo: p.Lo, Hi: p.Hi, Offset: p.Offset, Dev: p.Dev, Inode: p.Inode,
 	})

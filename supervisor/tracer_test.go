@@ -138,7 +138,8 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 func TestPlanThatHangs(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	release := make(chan struct{})
-	s.tracer.read = func(id rss.ProcID) plan {
+	s.tracer.read = func(a planAsk) plan {
+		id := a.id
 		<-release
 		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
 	}
@@ -193,7 +194,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
 			s.is(worker2, id.PID, "python", python, 270*rss.MiB) // 890 of 1000 MiB
-			s.tracer.read = func(id rss.ProcID) plan { return plan{Planned: action.Planned{ID: id}} }
+			s.tracer.read = func(a planAsk) plan { return plan{Planned: action.Planned{ID: a.id}} }
 			s.open(s.holder.begin)
 			if s.flight == nil || s.tracer.busy {
 				t.Fatalf("in flight %+v, want the hook's trim first", s.flight)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -21,35 +22,43 @@ type plan struct {
 	pieces []trim.Sized
 }
 
+// planAsk names a process, who traces it, and whose processes are ours.
+type planAsk struct {
+	id     rss.ProcID
+	tracer int
+	ours   []int
+}
+
 // planner reads one plan at a time, on a goroutine that the first one starts.
 type planner struct {
-	read  func(rss.ProcID) plan
-	asks  chan rss.ProcID
+	read  func(planAsk) plan
+	asks  chan planAsk
 	plans chan plan
 	busy  bool
 }
 
 // ask has a plan read. It must not be called while one is being read.
-func (p *planner) ask(id rss.ProcID) {
+func (p *planner) ask(a planAsk) {
 	if p.asks == nil {
-		p.asks, p.plans = make(chan rss.ProcID, 1), make(chan plan, 1)
-		go func(asks <-chan rss.ProcID, plans chan<- plan, read func(rss.ProcID) plan) {
-			for id := range asks {
-				plans <- read(id)
+		p.asks, p.plans = make(chan planAsk, 1), make(chan plan, 1)
+		go func(asks <-chan planAsk, plans chan<- plan, read func(planAsk) plan) {
+			for a := range asks {
+				plans <- read(a)
 			}
 		}(p.asks, p.plans, p.read)
 	}
 	p.busy = true
-	p.asks <- id
+	p.asks <- a
 }
 
 // readPlan reads what a process has to give back. It is called by the planner's
 // goroutine, and uses nothing that changes elsewhere.
-func (w *watcher) readPlan(id rss.ProcID) plan {
+func (w *watcher) readPlan(a planAsk) plan {
+	id := a.id
 	made := plan{Planned: action.Planned{ID: id}}
 	target, _ := w.tracer.memory.Plan(trim.CheckOptions{
-		Proc: w.Proc, ID: id, Tracer: w.holder, Self: w.Self,
-		Ours: func(pid int) bool { return pid == w.holder || pid == w.Self },
+		Proc: w.Proc, ID: id, Tracer: a.tracer, Self: w.Self,
+		Ours: func(pid int) bool { return slices.Contains(a.ours, pid) },
 	}) // the error is what Detail says
 	if target.Refusal != trim.None {
 		made.Refused = refusedBy(target.Refusal, target.Detail)

@@ -155,9 +155,12 @@ func (t *traceTimes) expected() time.Duration {
 	return min(2*t.last, 2*firstTraceTime)
 }
 
-// lead is how much a limit grows by until a trim by ptrace takes effect. The
-// hook is given budgets ahead instead.
+// lead is how much a limit grows by until a trim by ptrace takes effect, or until
+// it is counted again. The hook is given budgets ahead instead.
 func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+	if r.Action == event.ActionWarn {
+		return w.counts.ahead(l)
+	}
 	if r.Action != event.ActionTrim && r.Action != event.ActionTrimDrop {
 		return 0
 	}

@@ -11,6 +11,24 @@ type Log interface {
 	Warn(line string)
 }
 
+// nodeLog puts the node before each line, in a job whose nodes all write to the
+// same file.
+type nodeLog struct {
+	Log
+	node string
+}
+
+func (l nodeLog) Info(line string) { l.Log.Info(l.node + ": " + line) }
+func (l nodeLog) Warn(line string) { l.Log.Warn(l.node + ": " + line) }
+
+// ofNode is the log of a node of a job, plain where there is no other.
+func ofNode(log Log, lookup func(string) (string, bool)) Log {
+	if job := RecordJob(lookup); job != nil && job.Nodes > 1 {
+		return nodeLog{log, NodeName(lookup)}
+	}
+	return log
+}
+
 // voice keeps the lines on stderr few: a job that runs for days must not fill
 // its log with us. The first lines of a kind are said at once; after them one
 // a minute, with the number of those left out. Events have them all.

@@ -65,15 +65,19 @@ type watcher struct {
 	withRSS rss.Bytes             // … what that has
 	clock
 
-	tree   *proctree.Reader
-	limits *limit.Union
-	ladder *policy.State
-	loader *loader.Control // nil where loaders are not talked to
-	pool   *matcher        // nil without --worker-match
-	pss    *pssReader      // nil where no limit is compared in PSS
-	counts *countReader    // of maps and descriptors
-	shared *sharedReader   // of /dev/shm and tasks
-	news   *notifier       // nil where inotify is not to be had
+	early   []limit.Warning // what was met before anything could be said
+	peers   peers
+	serving serving
+	tree    *proctree.Reader
+	own     *limit.Set // … of our command, where we started it
+	limits  *limit.Union
+	ladder  *policy.State
+	loader  *loader.Control // nil where loaders are not talked to
+	pool    *matcher        // nil without --worker-match
+	pss     *pssReader      // nil where no limit is compared in PSS
+	counts  *countReader    // of maps and descriptors
+	shared  *sharedReader   // of /dev/shm and tasks
+	news    *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
@@ -139,15 +143,19 @@ func idOf(l *event.Limit) limitID { return limitID{l.Name, l.Scope, l.Accounting
 func Watch(opt Options) {
 	begin := opt.Link.Begin()
 	w := newWatcher(opt, begin)
+	if !w.join(begin) && !w.standBy(begin) {
+		return
+	}
 	w.open(begin)
 	w.loop()
-	if w.ofJob() {
+	if w.followsJob() {
 		w.limits.Replace(w.Attached.Population().parts)
 	}
 	w.limits.Close()
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
+	opt.Log = ofNode(opt.Log, opt.Lookup)
 	w := &watcher{
 		Options: opt,
 		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
@@ -204,19 +212,7 @@ func (w *watcher) open(begin hold.Begin) {
 	w.ladder = policy.New(rules, options)
 	var err error
 	if s.Dir != "" {
-		if w.loader, err = loader.Open(s.Dir); err != nil {
-			fault("loader", err)
-		} else if w.news, err = newNews(s.Dir); err != nil {
-			fault("inotify", err)
-		}
-	}
-	if w.loader != nil {
-		if err := w.loader.SetPrivate(s.TrimPrivate); err != nil {
-			fault("loader", err)
-		}
-	}
-	if w.loader != nil && s.NoFile > 0 {
-		if err := w.loader.SetNoFile(s.NoFile); err != nil {
+		if err := w.openLoader(s.Dir); err != nil {
 			fault("loader", err)
 		}
 	}
@@ -237,14 +233,24 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
-	w.read()
+	if !w.peers.heir {
+		w.read()
+		w.sayStart(begin)
+	}
+	w.sayEarly()
+	if w.takeLead() || w.peers.heir {
+		w.read()
+	}
+	w.serve()
+	if w.peers.heir {
+		w.sayHeir(begin)
+	}
 	if w.pressed, err = newPressed(w.readings); err != nil {
 		fault("inotify", err)
 	}
 	if w.stalled, err = newStalled(w.Proc); err != nil {
 		fault("pressure", err)
 	}
-	w.sayStart(begin)
 	for _, warning := range slices.Concat(faults, warnings) {
 		w.fault(warning.Part, &said{warning.Text})
 	}
@@ -255,6 +261,32 @@ func (w *watcher) open(begin hold.Begin) {
 	w.sayArenas()
 	w.full()
 	w.askScontrol()
+}
+
+// openLoader opens the first run directory that loaders talk through.
+func (w *watcher) openLoader(dir string) (err error) {
+	s := &w.Settings
+	if w.loader, err = loader.Open(dir); err != nil {
+		return err
+	}
+	if w.news, err = newNews(dir); err != nil {
+		return err // looks are taken instead
+	}
+	if err := w.loader.SetPrivate(s.TrimPrivate); err != nil {
+		return err
+	}
+	if s.NoFile > 0 {
+		return w.loader.SetNoFile(s.NoFile)
+	}
+	return nil
+}
+
+// sayEarly tells of what was met before the start event.
+func (w *watcher) sayEarly() {
+	for _, warning := range w.early {
+		w.fault(warning.Part, &said{warning.Text})
+	}
+	w.early = nil
 }
 
 // follow does what follows from who enforces what here.
@@ -291,6 +323,9 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if begin.Attempt > 1 {
 		w.Log.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
+	if w.sum.led {
+		return // who leads says it
+	}
 	w.Log.Info(watching(s, begin.PID, w.readings))
 	job, ok := w.limits.Job()
 	parent := ""
@@ -306,10 +341,11 @@ func (w *watcher) sayStart(begin hold.Begin) {
 
 // put stamps and queues an event, where anybody reads events.
 func (w *watcher) put(name event.Name, make func(event.Head) any) {
-	if w.stream == nil && w.record.recorder == nil {
+	if w.stream == nil && w.record.recorder == nil && !w.serving.subs.some.Load() {
 		return
 	}
 	e := make(w.head(name))
+	w.serving.subs.tell(e)
 	if w.stream != nil {
 		w.stream.Put(name, e)
 	}

@@ -105,6 +105,14 @@ func processes(list []*rss.Proc) string {
 func percent(used, limit rss.Bytes) string { return fmt.Sprintf("%.0f %%", 100*used.Of(limit)) }
 
 // forecast says when a limit will be reached, as a range.
+// coming says that a rung was met before its time, as what is counted comes fast.
+func coming(d *event.Decision) string {
+	if d.Lead == 0 || !d.Limit.Counts() {
+		return ""
+	}
+	return fmt.Sprintf("; at this rate full within %.0f s", aheadFull.Seconds())
+}
+
 func forecast(d *event.Decision) string {
 	if d.ETA == nil || d.Limit == event.LimitTime {
 		return ""
@@ -197,6 +205,7 @@ var did = map[event.Action]string{
 	event.ActionTrimDrop: "workers trimmed and their files dropped",
 	event.ActionRecycle:  "recycled worker",
 	event.ActionGC:       "garbage collected",
+	event.ActionRequeue:  "requeued",
 	event.ActionStop:     "stopped the command",
 }
 
@@ -216,6 +225,8 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 			return strings.TrimSuffix(d.Arg, "@rank0") + " sent to " + o.Detail
 		case event.ActionExec:
 			return name + ": " + o.Detail
+		case event.ActionRequeue:
+			return "requeued " + o.Detail
 		}
 	}
 	text := did[d.Action]

@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor"
 )
 
 // Exit statuses of our own. All others are the command's.
@@ -15,6 +17,7 @@ const (
 	exitRefused    = 1   // trim: every process was refused
 	exitRecord     = 1   // report, replay: no record could be read, or a file not written
 	exitInPart     = 1   // doctor: run would protect this job only in part
+	exitNotAll     = 1   // status, recycle, trim, checkpoint: nobody leads, or not all have answered or done it
 	exitUsage      = 2   // bad usage, nothing was started
 	exitCannotRun  = 125 // we could not start the command
 	exitNotExec    = 126 // the command was found and cannot be executed
@@ -44,12 +47,15 @@ func run(p process) int {
 	if len(p.args) > 1 && p.args[1] == watcherCommand {
 		return watch(p)
 	}
+	if len(p.args) == 2 && p.args[1] == supervisor.RequeueCommand {
+		return requeueJob(p)
+	}
 	status := exitOK
 	cli.HelpFlag = nil // ours is looked at by each command, see showHelp
 	app := &cli.App{
 		Name:            programName,
 		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...\nrsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
+		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden status|recycle|trim|checkpoint [--job ID] [--rank N]... [--json]\nrsswarden top [--job ID] [--once] [--interval DURATION] [--sort KEY] [--filter TEXT]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...\nrsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -68,7 +74,11 @@ func run(p process) int {
 			runCommand(p, &status),
 			attachCommand(p, &status),
 			limitsCommand(p),
+			statusCommand(p, &status),
+			topCommand(p, &status),
+			recycleCommand(p, &status),
 			trimCommand(p, &status),
+			checkpointCommand(p, &status),
 			reportCommand(p),
 			replayCommand(p),
 			doctorCommand(p, &status),
@@ -100,10 +110,13 @@ func fail(p process, err error) int {
 	var usage *usageError
 	var start *startError
 	var rec *recordError
+	var lead *leaderError
 	if errors.As(err, &usage) {
 		status, hint = exitUsage, usage.hint
 	} else if errors.As(err, &rec) {
 		status, hint = exitRecord, rec.hint
+	} else if errors.As(err, &lead) {
+		status, hint = exitNotAll, lead.hint
 	} else if errors.As(err, &start) {
 		status, hint = start.status, start.hint
 	}

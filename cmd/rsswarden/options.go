@@ -51,7 +51,7 @@ var watchOptions = []option{
 		s.Trim = supervisor.TrimMode(v[0])
 		return oneOf(v[0], "hook", "auto", "ptrace", "off")
 	}},
-	{"trim-private", config.Truth, "", "", "have them drop read-only private mappings too", "true", func(s *supervisor.Settings, v []string) error {
+	{"trim-private", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.TrimPrivate, v[0])
 	}},
 	{"worker-signal", config.Text, "", "SIG", "recycle workers that their parent respawns by SIG,", `"TERM"`, setWorkerSignal},
@@ -80,6 +80,12 @@ var runOptions = []option{
 		return oneOf(v[0], "workers", "none")
 	}},
 	{"malloc-arenas", config.Text, "", "N", "", "2", setCount("a number of arenas", "2", 1<<10, func(s *supervisor.Settings, n int) { s.Arenas = n })},
+	{"checkpoint-signal", config.Text, "", "SIG", "", `"USR2@rank0"`, setCheckpointSignal},
+	{"checkpoint-file", config.Text, "", "PATH", "", `"/scratch/me/model.pt"`, setCheckpointFile},
+	{"checkpoint-timeout", config.Text, "60s", "DURATION", "", `"3m"`, func(s *supervisor.Settings, v []string) error {
+		return setDuration(&s.CheckpointTimeout, v[0], 0, 4*time.Minute)
+	}},
+	{"max-requeues", config.Text, "3", "N", "", "5", setMaxRequeues},
 	{"stop-status", config.Text, "137", "N", "exit status when a stop rule ended it", "85", setStopStatus},
 	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)

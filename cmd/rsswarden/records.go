@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -79,44 +83,109 @@ func loadRuns(p process, args []string) ([]*record.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readRuns(found)
+	var many error
+	if n := len(found) - mostRuns; n > 0 {
+		found = found[:mostRuns]
+		many = fmt.Errorf("the %d newest records are read, %d older ones are left out", mostRuns, n)
+	}
+	runs, err := readRuns(found)
+	if len(args) < 2 {
+		var other error
+		runs, other = oneCluster(runs)
+		many = errors.Join(many, other)
+	}
+	return runs, errors.Join(err, many)
 }
+
+const (
+	// mostRuns bounds the runs of one report: a node leaves one for each life, and
+	// one more for each time that another rank's watcher took the lead.
+	mostRuns = 1024
+	// mostBytes bounds the full records that are read: they stay in memory. Of what
+	// is beyond it journals are read, which are small.
+	mostBytes = 1 << 30
+	// readAtOnce is how many are read at a time, by a child process each.
+	readAtOnce = 2
+)
 
 // readRuns reads each of them, the record and the journal.
 func readRuns(found []record.Found) ([]*record.Run, error) {
-	var runs []*record.Run
-	var errs []error
-	for _, f := range found {
-		var run, journal *record.Run
-		var err error
-		if f.Record != "" {
-			if run, err = record.Read(context.Background(), f.Record, exporter); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		if f.Journal != "" {
-			if journal, err = record.ReadJournal(f.Journal); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		if run == nil && f.Record == "" && journal != nil {
-			// A directory of --record, or a TMPDIR of the job's own, is known to
-			// the journal alone. It may be gone, or of another node.
-			if at, ok := record.At(journal.Meta.Record); ok && at.ID == f.ID && at.Record != "" {
-				if run, err = record.Read(context.Background(), at.Record, exporter); err != nil {
-					errs = append(errs, err)
+	runs, errs := make([]*record.Run, len(found)), make([]error, len(found))
+	var next, size atomic.Int64
+	var all sync.WaitGroup
+	for range min(readAtOnce, len(found)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
+				f := found[i]
+				if f.Journal != "" && size.Add(f.Size()) > mostBytes {
+					f.Record = ""
+					errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(mostBytes), f.ID)
 				}
+				var err error
+				runs[i], err = readRun(f, errs[i] == nil)
+				errs[i] = errors.Join(errs[i], err)
 			}
-		}
-		switch {
-		case run != nil:
-			run.Merge(journal)
-			runs = append(runs, run)
-		case journal != nil:
-			runs = append(runs, journal)
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(runs, func(r *record.Run) bool { return r == nil }), errors.Join(errs...)
+}
+
+// readRun reads one of them, nil where nothing could be read. look says whether to
+// look for a record that the journal alone knows of.
+func readRun(f record.Found, look bool) (*record.Run, error) {
+	var run, journal *record.Run
+	var errs []error
+	var err error
+	if f.Record != "" {
+		if run, err = record.Read(context.Background(), f.Record, exporter); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return runs, errors.Join(errs...)
+	if f.Journal != "" {
+		if journal, err = record.ReadJournal(f.Journal); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if run == nil && f.Record == "" && journal != nil && look {
+		// A directory of --record, or a TMPDIR of the job's own, is known to
+		// the journal alone. It may be gone, or of another node.
+		if at, ok := record.At(journal.Meta.Record); ok && at.ID == f.ID && at.Record != "" {
+			if run, err = record.Read(context.Background(), at.Record, exporter); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if run == nil {
+		return journal, errors.Join(errs...)
+	}
+	run.Merge(journal)
+	return run, errors.Join(errs...)
+}
+
+// oneCluster keeps of runs with one job number those of the cluster that ran one
+// last: several clusters may share a directory, and count jobs each for itself.
+func oneCluster(runs []*record.Run) ([]*record.Run, error) {
+	cluster := func(r *record.Run) string {
+		if r.Meta.Job == nil {
+			return ""
+		}
+		return r.Meta.Job.Cluster
+	}
+	var newest *record.Run
+	for _, r := range runs {
+		if newest == nil || r.Meta.Start.After(newest.Meta.Start) {
+			newest = r
+		}
+	}
+	all := len(runs)
+	runs = slices.DeleteFunc(runs, func(r *record.Run) bool {
+		return cluster(r) != "" && cluster(newest) != "" && cluster(r) != cluster(newest)
+	})
+	if n := all - len(runs); n > 0 {
+		return runs, fmt.Errorf("another cluster has a job %s too: %d of its records are left out, name them by their paths", newest.Meta.Job.ID, n)
+	}
+	return runs, nil
 }
 
 // findRuns finds what the arguments name. Those of one job belong together.
@@ -197,11 +266,7 @@ func findIn(p process, dir string) ([]record.Found, error) {
 		}
 		return nil, usagef("name the directory of --record, or one with .rsswarden in it", "no record in %s", dir)
 	}
-	list := sameJob(all, all[0])
-	for i := range list {
-		list[i] = withOther(p, list[i])
-	}
-	return list, nil
+	return withOthers(p, sameJob(all, all[0])), nil
 }
 
 // below are the directories in which records may lie that a user means by dir.
@@ -241,18 +306,26 @@ func listed(dirs []string) string {
 
 // withOther finds the record of a journal, and the journal of a record.
 func withOther(p process, f record.Found) record.Found {
-	for _, o := range record.Find(append(recordPlaces(p), filepath.Dir(f.Record), filepath.Dir(f.Journal))...) {
-		if o.ID != f.ID {
-			continue
-		}
-		if f.Record == "" {
-			f.Record = o.Record
-		}
-		if f.Journal == "" {
-			f.Journal = o.Journal
-		}
+	return withOthers(p, []record.Found{f})[0]
+}
+
+// withOthers does so for several, and looks through each directory once.
+func withOthers(p process, list []record.Found) []record.Found {
+	dirs := recordPlaces(p)
+	for _, f := range list {
+		dirs = append(dirs, filepath.Dir(f.Record), filepath.Dir(f.Journal))
 	}
-	return f
+	slices.Sort(dirs)
+	others := map[string]record.Found{}
+	for _, o := range record.Find(slices.Compact(dirs)...) {
+		others[o.ID] = o
+	}
+	for i := range list {
+		o := others[list[i].ID]
+		list[i].Record = cmp.Or(list[i].Record, o.Record)
+		list[i].Journal = cmp.Or(list[i].Journal, o.Journal)
+	}
+	return list
 }
 
 // sameJob are the runs of one job, or one run outside Slurm.

@@ -76,6 +76,15 @@ var about = map[string]string{
 		"catch the error and write a checkpoint.",
 	"malloc-arenas": "MALLOC_ARENA_MAX for the command: fewer arenas of glibc's malloc keep less\n" +
 		"memory that was freed, and threads wait for each other more often.",
+	"checkpoint-signal": "Before a rule with the action requeue puts the job back into the queue: the signal\n" +
+		"by which the training is asked for a checkpoint, as by signal=; USR2@rank0 asks\n" +
+		"rank 0 alone.",
+	"checkpoint-file": "What that checkpoint is written to: a file, or a directory into which it is\n" +
+		"renamed. Once it was written and then left alone for 1 s the wait is over. Without\n" +
+		"it the wait ends with the command, or after checkpoint-timeout.",
+	"checkpoint-timeout": "How long the end of the checkpoint is waited for; 4m at most.",
+	"max-requeues": "How often a job is started again at most, counted by SLURM_RESTART_COUNT, which\n" +
+		"counts every requeue of the job.",
 	"stop-status": "Exit status when a rule with the action stop ended the command.",
 	"grace":       "Time between TERM and KILL when such a rule fires.",
 }

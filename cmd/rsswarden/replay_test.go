@@ -28,7 +28,7 @@ func TestReplayOptions(t *testing.T) {
 		{[]string{"--limit", "0"}, `--limit "0" is not a size`},
 		{[]string{"--accounting", "vsize"}, `--accounting "vsize" is none of`},
 		{[]string{"--at", "85%:dance"}, "--at: cannot read rule"},
-		{[]string{"--at", "85%:requeue"}, "the action requeue is not there yet"},
+		{[]string{"--at", "85%:requeue=25%"}, "a percentage of what?"},
 	} {
 		cmd := replayCommand(process{})
 		cmd.Action = func(ctx *cli.Context) error {

@@ -243,16 +243,49 @@ func askSlurm(runs []*record.Run, no bool) *report.SlurmSays {
 		return nil
 	}
 	said := report.Says(ended)
+	if lacksNodes(runs) {
+		// Without an answer the report still says how many are missing.
+		said.Nodes, _ = jobNodes(job.ID)
+	}
 	return &said
+}
+
+// lacksNodes says that the job had more nodes, when it ran last, than there are
+// records of.
+func lacksNodes(runs []*record.Run) bool {
+	life := 0
+	for _, r := range runs {
+		if r.Meta.Job != nil {
+			life = max(life, r.Meta.Job.Restarts)
+		}
+	}
+	nodes, most := map[string]bool{}, 0
+	for _, r := range runs {
+		if j := r.Meta.Job; j != nil && j.Restarts == life {
+			nodes[r.Meta.Node] = true
+			most = max(most, j.Nodes)
+		}
+	}
+	return most > len(nodes)
 }
 
 // endedJob asks Slurm about one job.
 func endedJob(job string) (slurm.EndedJob, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
 	defer cancel()
-	return slurm.Ended(ctx, func(ctx context.Context, name string, args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.WaitDelay = time.Second
-		return cmd.Output()
-	}, job)
+	return slurm.Ended(ctx, output, job)
+}
+
+// jobNodes asks Slurm which nodes a job had.
+func jobNodes(job string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
+	defer cancel()
+	return slurm.JobNodes(ctx, output, job)
+}
+
+// output runs a command of Slurm's and returns what it prints.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	return cmd.Output()
 }

@@ -18,9 +18,10 @@ import (
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
-const runNotes = `More, told in README: --guard-cgroup --nofile --oom-prefer --malloc-arenas
-SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
-ACTION: warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, stop.
+const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
+warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
+In README: --trim-private --guard-cgroup --nofile --oom-prefer --malloc-arenas
+  --checkpoint-signal --checkpoint-file --checkpoint-timeout --max-requeues
 `
 
 func runCommand(p process, status *int) *cli.Command {
@@ -62,6 +63,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		return 0, notStarted(s.Command[0], err)
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
+	if s.Requeues() {
+		opt.Flush = supervisor.RequeueFlush
+	}
 	opt.Env = s.SetArenas(opt.Env)
 	if s.Loader {
 		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})

@@ -20,7 +20,7 @@ func trimCommand(p process, status *int) *cli.Command {
 	return &cli.Command{
 		Name:            "trim",
 		Usage:           "have processes give mapped file pages back, once",
-		UsageText:       "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]",
+		UsageText:       "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden trim [--job ID] [--node NODE] [--rank N]... [--all] [--json]",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
@@ -29,20 +29,34 @@ func trimCommand(p process, status *int) *cli.Command {
 			"shared and read-only from files leaves its RSS and stays in the page cache.\n" +
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
 			"refused. INT, TERM and HUP end it between two stops: it prints what was done,\n" +
-			"and dies by them.",
-		Flags: []cli.Flag{
+			"and dies by them.\n" +
+			"With --job, --node, --rank or --all the rsswarden run that leads there is asked to\n" +
+			"do it, in the run's own way; so it is outside a Slurm job, without other options.\n" +
+			"Exit status then: 0 when all did it, else 1.",
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and no other"},
 			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too, to be read again from disk"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
+			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
+		}, whomFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
 			helpFlag(),
-		},
+		}),
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
 				return usagef("rsswarden trim --help lists the options", "unexpected argument %q", c.Args().First())
+			}
+			if w, q, yes, err := trimByLeader(p, c); err != nil {
+				return err
+			} else if yes && w.asNode {
+				*status = q.serve(p, 0)
+				return nil
+			} else if yes {
+				*status, err = w.do(p, trimDeed, q, c.Bool("json"))
+				return err
 			}
 			all, err := toTrim(p, c)
 			if err != nil {

@@ -38,11 +38,12 @@ type Post struct {
 }
 
 // Join makes the directory NAME under the first of the parents that is fit, or
-// opens the one that is there, and lays down who we are.
-func Join(parents []string, name string, me Member) (*Post, error) {
+// opens the one that is there, and lays down who we are. Who lives is read in proc,
+// "/proc" outside tests.
+func Join(proc string, parents []string, name string, me Member) (*Post, error) {
 	var errs []error
 	for _, parent := range parents {
-		p, err := joinIn(parent, name, me)
+		p, err := joinIn(proc, parent, name, me)
 		if err == nil {
 			return p, nil
 		}
@@ -56,7 +57,7 @@ func All(parent string) string {
 	return filepath.Join(parent, "rsswarden-"+strconv.Itoa(os.Geteuid()))
 }
 
-func joinIn(parent, name string, me Member) (*Post, error) {
+func joinIn(proc, parent, name string, me Member) (*Post, error) {
 	if err := nodedir.CheckParents(parent); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func joinIn(parent, name string, me Member) (*Post, error) {
 	var err error
 	for range 100 {
 		var p *Post
-		if p, err = open(All(parent), name); err == nil {
+		if p, err = open(proc, All(parent), name); err == nil {
 			p.mine = fileOf("rank", me.Holder)
 			if err = p.Put(me); err == nil {
 				err = p.openOrders()
@@ -83,7 +84,7 @@ func joinIn(parent, name string, me Member) (*Post, error) {
 	return nil, err
 }
 
-func open(all, name string) (*Post, error) {
+func open(proc, all, name string) (*Post, error) {
 	path := filepath.Join(all, Prefix+name)
 	for _, dir := range []string{all, path} {
 		if err := nodedir.Make(dir); err != nil {
@@ -94,7 +95,7 @@ func open(all, name string) (*Post, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: "/proc", known: map[string]*known{}}, nil
+	return &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: proc, known: map[string]*known{}}, nil
 }
 
 // Path is where the directory is, Dir the directory itself: it may be reached

@@ -46,7 +46,7 @@ func rank(t *testing.T, task int) (Member, *exec.Cmd) {
 
 func join(t *testing.T, dir string, m Member) *Post {
 	t.Helper()
-	p, err := Join([]string{dir}, "46@n1.abc", m)
+	p, err := Join("/proc", []string{dir}, "46@n1.abc", m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestComeAndGo(t *testing.T) {
 		me, _ := rank(t, i)
 		go func() {
 			for range 200 {
-				p, err := Join([]string{dir}, "46@n1.abc", me)
+				p, err := Join("/proc", []string{dir}, "46@n1.abc", me)
 				if err != nil {
 					done <- fmt.Errorf("%d: %w", i, err)
 					return
@@ -261,7 +261,7 @@ func TestUntrusted(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, _ := rank(t, 0)
-			if _, err := Join([]string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Join("/proc", []string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -285,7 +285,7 @@ func TestLinksInside(t *testing.T) {
 		}
 	}
 	link(fileOf("order", m.Holder))
-	if _, err := Join([]string{dir}, "46@n1.abc", m); err == nil {
+	if _, err := Join("/proc", []string{dir}, "46@n1.abc", m); err == nil {
 		t.Error("a link was taken for the file of orders")
 	}
 	_ = os.Remove(filepath.Join(path, fileOf("order", m.Holder)))
@@ -396,7 +396,7 @@ func FuzzMember(f *testing.F) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		f.Fatal(err)
 	}
-	p, err := open(dir, "x")
+	p, err := open("/proc", dir, "x")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// question is what is asked of leaders: what stands, or to do something.
+type question struct {
+	do     event.Action // empty for what stands
+	pids   []int
+	ranks  []int
+	signal string
+}
+
+// says is one thing that a leader says, or that is said in the place of one. It
+// also goes from node to node, as a JSON object; a node may have several leaders.
+type says struct {
+	Node string `json:"node"`
+	Job  string `json:"job,omitempty"`
+	// Begun is the first word of a node, before any leader's, and Over its last.
+	Begun bool `json:"begun,omitempty"`
+	Over  bool `json:"over,omitempty"`
+
+	Status *control.Status `json:"status,omitempty"`
+	Result *control.Result `json:"result,omitempty"`
+	// Leader tells the leaders of a node apart; Ranks are those of the asked ones
+	// that it has.
+	Leader int   `json:"leader,omitempty"`
+	Ranks  []int `json:"ranks,omitempty"`
+	// Error says why a leader has not answered or done it.
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// met is a leader of this node with its first answer.
+type met struct {
+	leading
+	client *control.Client
+	status *control.Status // nil where err says why
+	err    error
+}
+
+func (m *met) says() says {
+	s := says{Job: m.job}
+	if m.status != nil {
+		s.Node, s.Job, s.Leader = m.status.Node, m.status.Job, m.status.Leader
+	}
+	return s
+}
+
+// failed is what m says that did not answer.
+func (m *met) failed(node string, err error) says {
+	s := m.says()
+	if s.Node == "" {
+		s.Node = node
+	}
+	s.Error = oneLine(err.Error())
+	var answer *control.AnswerError
+	var refused *control.Refused
+	switch {
+	case errors.As(err, &refused):
+		s.Error = oneLine(cmp.Or(refused.Detail, string(refused.Reason)))
+	case errors.As(err, &answer):
+		s.Hint = oneLine(answer.Hint)
+	case errors.Is(err, control.ErrSilent):
+		s.Hint = "is the job suspended? look at its state by squeue, and at the processes named rsswarden by ps"
+	case errors.Is(err, control.ErrForeign):
+		s.Hint = "ask as the user who runs the job; its files lie in " + m.dir
+	}
+	return s
+}
+
+// takeover is how long a leader that has died may have left nobody: the next one
+// has the lead within 2 s.
+const takeover = 2500 * time.Millisecond
+
+// meet asks the leaders of this node what stands, all at a time. Those that have
+// ended are left out. job and node say whom alone to ask, where not empty.
+func meet(ctx context.Context, found []leading, job, node string) []*met {
+	all := make([]*met, len(found))
+	var asked sync.WaitGroup
+	for i, l := range found {
+		if job != "" && l.job != "" && l.job != job {
+			continue
+		}
+		asked.Go(func() {
+			m := &met{leading: l}
+			if m.client, m.err = control.Dial(l.dir); m.err == nil {
+				m.status, m.err = m.patiently(ctx)
+			}
+			all[i] = m
+		})
+	}
+	asked.Wait()
+	all = slices.DeleteFunc(all, func(m *met) bool {
+		if m == nil || errors.Is(m.err, control.ErrNobody) {
+			return true
+		}
+		if m.status == nil {
+			return job != "" && m.job != job // whoever it is
+		}
+		return job != "" && m.status.Job != job || node != "" && m.status.Node != node
+	})
+	slices.SortStableFunc(all, func(a, b *met) int { return strings.Compare(a.dir, b.dir) })
+	return all
+}
+
+// patiently asks until the next one leads.
+func (m *met) patiently(ctx context.Context) (*control.Status, error) {
+	for end := time.Now().Add(takeover); ; {
+		st, err := m.client.Status(ctx)
+		if !errors.Is(err, control.ErrNobody) || time.Now().After(end) || !m.somebodyWaits() {
+			return st, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// somebodyWaits says that a member of the place lives, who can be the next leader.
+func (m *met) somebodyWaits() bool {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		var pid int
+		var start uint64
+		if n, _ := fmt.Sscanf(e.Name(), "rank.%d.%d", &pid, &start); n != 2 {
+			return false
+		}
+		now, err := proctree.StartTime("/proc", pid)
+		return err == nil && now == start
+	})
+}
+
+// here asks the leaders of this node, one after the other where something is to be
+// done. each is called by one goroutine.
+func (q question) here(ctx context.Context, node string, leaders []*met, each func(says)) {
+	for _, m := range leaders {
+		switch {
+		case m.err != nil:
+			each(m.failed(node, m.err))
+		case q.do == "":
+			s := m.says()
+			s.Status = m.status
+			each(s)
+		default:
+			q.command(ctx, m, len(leaders) > 1, each)
+		}
+	}
+}
+
+// command has one leader do it, where what was named is there.
+func (q question) command(ctx context.Context, m *met, several bool, each func(says)) {
+	c := control.Command{Do: q.do, PIDs: q.pids, Ranks: q.ranks, Signal: q.signal}
+	if len(q.ranks) > 0 {
+		c.Ranks = slices.DeleteFunc(slices.Clone(q.ranks), func(r int) bool {
+			return !slices.ContainsFunc(m.status.Ranks, func(k control.Rank) bool { return k.Task == r })
+		})
+		if len(c.Ranks) == 0 {
+			return
+		}
+	}
+	if len(q.pids) > 0 && several {
+		c.PIDs = slices.DeleteFunc(slices.Clone(q.pids), func(pid int) bool { return !knows(m.status, pid) })
+		if len(c.PIDs) == 0 {
+			return
+		}
+	}
+	s := m.says()
+	s.Ranks = c.Ranks
+	for r, err := range m.client.Do(ctx, c) {
+		if err != nil {
+			f := m.failed(s.Node, err)
+			f.Ranks = c.Ranks
+			each(f)
+			return
+		}
+		s.Result = &r
+		each(s)
+	}
+}
+
+// knows says that a leader counts a process.
+func knows(st *control.Status, pid int) bool {
+	return slices.ContainsFunc(st.Procs, func(p control.Proc) bool { return p.PID == pid }) ||
+		slices.ContainsFunc(st.Ranks, func(r control.Rank) bool { return r.PID == pid })
+}

@@ -1,0 +1,207 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// fourRanks is a job of two tasks on each of two nodes, of which those of the
+// second leak in their loader workers.
+type fourRanks struct {
+	stand
+	run  *slurmtest.JobRun
+	want string // checksum of each rank
+}
+
+func startRanks(t *testing.T, options ...string) fourRanks {
+	t.Helper()
+	needTorch(t)
+	s := trainStandOn(t, slurmtest.Cgroup, slurmtest.Options{Nodes: 2})
+	shape := []string{"--persistent", "--workers", "2", "--epochs", "3"}
+	want := s.reference(t, shape...)
+	// A file is written whole before the other tasks see it.
+	script := fmt.Sprintf(`cat > task.sh <<'EOF'
+leak=
+if [ $SLURM_NODEID = 1 ]; then leak="--leak-worker 60"; fi
+export OMP_NUM_THREADS=1
+exec %s run --events $PWD/events.$SLURM_PROCID --record $PWD/records %s -- %s $leak
+EOF
+srun bash task.sh`, s.rsswarden, strings.Join(options, " "), s.training(shape...))
+	return fourRanks{s, s.Submit(t, script, "-N2", "-n4", "--ntasks-per-node=2", "--mem=1500", "--no-requeue"), want}
+}
+
+// log is what a rank's rsswarden has said so far. A line that is being written is
+// left out.
+func (j fourRanks) log(task int) (all eventLog) {
+	b, _ := os.ReadFile(filepath.Join(j.run.Dir, fmt.Sprintf("events.%d", task)))
+	return parseLog(b)
+}
+
+// rankNews are the rank events of a log that say something.
+func rankNews(all eventLog, what event.RankNews) (some eventLog) {
+	for _, e := range all.of(event.NameRank) {
+		if e["what"] == string(what) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// leader waits until one of the tasks leads, but for one, and returns which, and the
+// PID of its watcher.
+func (j fourRanks) leader(t *testing.T, tasks []int, but int) (task, pid int, since time.Time) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		for _, task := range tasks {
+			if news := rankNews(j.log(task), event.RankLeads); len(news) > 0 && task != but {
+				last := news[len(news)-1]
+				since, err := time.Parse(time.RFC3339Nano, last["time"].(string))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return task, int(last["leader"].(float64)), since
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("none of tasks %v leads", tasks)
+	return
+}
+
+// ended wants the job to have ended well, with the data that each rank should have.
+func (j fourRanks) ended(t *testing.T) slurmtest.Result {
+	t.Helper()
+	got := j.run.Wait(t)
+	if got.State != "COMPLETED" || got.ExitCode != 0 {
+		t.Errorf("%s %s %d:%d, want COMPLETED\n%s", got.State, got.Reason, got.ExitCode, got.Signal, got.Stderr)
+	}
+	sums := sumLine.FindAllStringSubmatch(got.Stdout, -1)
+	if len(sums) != 4 {
+		t.Fatalf("%d checksums\n%s", len(sums), got.Stdout)
+	}
+	for _, m := range sums {
+		if m[1] != j.want {
+			t.Errorf("checksum %s, want %s", m[1], j.want)
+		}
+	}
+	return got
+}
+
+// recycled are the workers that were replaced by ladder or client, in the words of
+// all leaders of a node together.
+func (j fourRanks) recycled(tasks ...int) (pids []int) {
+	for _, task := range tasks {
+		for _, e := range j.log(task).of(event.NameLoader) {
+			if e["what"] == string(event.LoaderRecycled) {
+				pids = append(pids, int(e["worker"].(float64)))
+			}
+		}
+	}
+	return pids
+}
+
+// TestTwoNodesFourRanks: one watcher of each node leads; over the limit on the
+// second node only, only its workers are recycled, and the job completes.
+func TestTwoNodesFourRanks(t *testing.T) {
+	j := startRanks(t)
+	got := j.ended(t)
+	t.Log(said(got.Stderr))
+	for node, tasks := range [][]int{{0, 1}, {2, 3}} {
+		leads := 0
+		recycles := len(j.recycled(tasks...))
+		for _, task := range tasks {
+			all := j.log(task)
+			if rankNews(all, event.RankFollows) == nil {
+				leads++ // from the start
+			} else if n := len(all.of(event.NameDecision)); n > 0 && rankNews(all, event.RankLeads) == nil {
+				t.Errorf("task %d stood by and decided %d times", task, n)
+			}
+		}
+		if leads != 1 {
+			t.Errorf("%d lead on node %d", leads, node+1)
+		}
+		if (recycles > 0) != (node == 1) {
+			t.Errorf("%d workers were recycled on node %d", recycles, node+1)
+		}
+		t.Logf("node %d: %d workers recycled", node+1, recycles)
+	}
+}
+
+// TestLeaderKilled: when who leads is killed while workers are recycled, another
+// rank leads within 2 s, and no worker is recycled twice.
+func TestLeaderKilled(t *testing.T) {
+	j := startRanks(t)
+	tasks := []int{2, 3}
+	first, pid, _ := j.leader(t, tasks, -1)
+	deadline := time.Now().Add(2 * time.Minute)
+	for len(j.log(first).of(event.NameDecision)) < 3 {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was decided")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	killed := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second, heir, since := j.leader(t, tasks, first)
+	if since.Sub(killed) > 2*time.Second {
+		t.Errorf("the lead was taken over %v after the kill", since.Sub(killed))
+	}
+	t.Logf("task %d, watcher %d, killed; task %d, watcher %d, led %v after", first, pid, second, heir, since.Sub(killed))
+	got := j.ended(t)
+	t.Log(said(got.Stderr))
+	pids := j.recycled(tasks...)
+	slices.Sort(pids)
+	if twice := len(pids) - len(slices.Compact(slices.Clone(pids))); twice > 0 {
+		t.Errorf("%d workers were recycled twice: %v", twice, pids)
+	}
+	if len(j.recycled(0, 1)) > 0 {
+		t.Error("workers of the other node were recycled")
+	}
+}
+
+// TestBatchPrefix: rsswarden before srun in the batch script watches the tasks that
+// srun starts on its node, which are no descendants of its command, and acts on them.
+func TestBatchPrefix(t *testing.T) {
+	for _, mode := range []slurmtest.Mode{slurmtest.Cgroup, slurmtest.Linux} {
+		t.Run(string(mode), func(t *testing.T) {
+			c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 4, RealMemory: 4000})
+			rsswarden := c.Install(t, binary)
+			run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
+import signal, sys, time
+def asked(*_):
+    print("asked", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, asked)
+kept = bytearray(120 << 20)
+time.sleep(60)
+EOF
+exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -n2 python3 task.py`, rsswarden), "-n2", "--mem=500")
+			got := run.Wait(t)
+			if got.State != "COMPLETED" || strings.Count(got.Stdout, "asked") != 2 {
+				t.Errorf("%s, printed %q, want both tasks to have been asked\n%s", got.State, got.Stdout, got.Stderr)
+			}
+			all := readLog(t, filepath.Join(run.Dir, "events"))
+			exit := all[len(all)-1]
+			peaks := exit["peaks"].(map[string]any)
+			if most, _ := peaks["rss_bytes"].(float64); most < 240<<20 {
+				t.Errorf("peaks %v, want both tasks in them", peaks)
+			}
+			if exit["verdict"] != string(event.VerdictAsked) {
+				t.Errorf("verdict %v", exit["verdict"])
+			}
+			t.Log(said(got.Stderr))
+		})
+	}
+}

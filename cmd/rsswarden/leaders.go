@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+// leading is a directory in which watchers met, with the socket of the one that
+// leads, or led.
+type leading struct {
+	dir string
+	// job is the Slurm job in its name, empty where a run has it for itself, which
+	// may still be a job's.
+	job string
+}
+
+// findLeaders lists those of this user on this node. They lie below the places
+// that this environment names, and those that the environments of running
+// rsswardens name, as these see them: a job may have a TMPDIR or a /tmp of its own.
+func findLeaders(proc string, get func(string) string) []leading {
+	type place struct{ root, parent string }
+	var places []place
+	add := func(root string, get func(string) string) {
+		for _, parent := range loader.RunParents(get) {
+			if p := (place{root, parent}); !slices.Contains(places, p) {
+				places = append(places, p)
+			}
+		}
+	}
+	add("", get)
+	for _, o := range ourRuns(proc) {
+		add(o.root, func(name string) string { return o.vars[name] })
+	}
+	var all []leading
+	seen := map[[2]uint64]bool{}
+	for _, p := range places {
+		for _, l := range leadersIn(p.root, p.parent) {
+			info, err := os.Stat(l.dir)
+			if err != nil {
+				continue
+			}
+			st, ok := info.Sys().(*syscall.Stat_t)
+			if id := [2]uint64{uint64(st.Dev), st.Ino}; ok && !seen[id] {
+				seen[id] = true
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+// leadersIn lists those below one parent, of which root is put in front.
+func leadersIn(root, parent string) []leading {
+	names := []string{leader.All(parent)}
+	if root != "" {
+		// In a user namespace this user has another number, most often root's.
+		names = append(names, filepath.Join(parent, "rsswarden-0"))
+	}
+	var list []leading
+	for _, name := range names {
+		all := filepath.Join(root, name)
+		if nodedir.CheckOwn(all) != nil {
+			continue
+		}
+		entries, err := os.ReadDir(all)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			dir := filepath.Join(all, e.Name())
+			rest, ok := strings.CutPrefix(e.Name(), leader.Prefix)
+			if !ok || nodedir.CheckOwn(dir) != nil {
+				continue
+			}
+			if info, err := os.Lstat(filepath.Join(dir, control.SocketName)); err != nil || info.Mode().Type() != os.ModeSocket {
+				continue
+			}
+			l := leading{dir: dir}
+			if job, _, inJob := strings.Cut(rest, "@"); inJob {
+				l.job = job
+			}
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// ourRun is where a running rsswarden has its files.
+type ourRun struct {
+	root string // of its mount namespace, empty where that is ours too
+	vars map[string]string
+}
+
+// environPatience is how long reading their environments may take in all: it waits
+// for the mmap_lock of each.
+const environPatience = time.Second
+
+// ourRuns looks through this user's processes named rsswarden.
+func ourRuns(proc string) []ourRun {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil
+	}
+	mine, _ := os.Readlink(filepath.Join(proc, "self/ns/mnt"))
+	found := make(chan ourRun)
+	done := make(chan struct{})
+	left := make(chan struct{})
+	defer close(left)
+	go func() {
+		defer close(done)
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil || pid == os.Getpid() || !namedRsswarden(proc, pid) {
+				continue
+			}
+			vars, err := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvRuntime || name == "TMPDIR" })
+			if err != nil {
+				continue
+			}
+			r := ourRun{vars: vars}
+			if space, err := os.Readlink(fmt.Sprintf("%s/%d/ns/mnt", proc, pid)); err == nil && mine != "" && space != mine {
+				r.root = fmt.Sprintf("%s/%d/root", proc, pid)
+			}
+			select {
+			case found <- r:
+			case <-left:
+				return
+			}
+		}
+	}()
+	var all []ourRun
+	for deadline := time.After(environPatience); ; {
+		select {
+		case r := <-found:
+			all = append(all, r)
+		case <-done:
+			return all
+		case <-deadline:
+			return all
+		}
+	}
+}
+
+func namedRsswarden(proc string, pid int) bool {
+	dir := filepath.Join(proc, strconv.Itoa(pid))
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return false
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
+		return false
+	}
+	comm, err := os.ReadFile(filepath.Join(dir, "comm"))
+	return err == nil && strings.TrimSpace(string(comm)) == programName
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// deed is what leaders can be asked to do, and how it is told of.
+type deed struct {
+	name   string
+	action event.Action
+	did    string // "recycled"
+	// freed says that processes give memory back by it.
+	freed bool
+}
+
+var (
+	recycleDeed    = deed{"recycle", event.ActionRecycle, "recycled", true}
+	trimDeed       = deed{"trim", event.ActionTrim, "trimmed", true}
+	checkpointDeed = deed{"checkpoint", event.ActionSignal, "asked to checkpoint", false}
+)
+
+func recycleCommand(p process, status *int) *cli.Command {
+	return deedCommand(p, status, recycleDeed,
+		"have loader workers replaced by fresh ones now",
+		"Asks the rsswarden that leads on the node, which does it one worker after the\n"+
+			"other, and loses no batch by it: all that have something to give back, or those\n"+
+			"that --pid and --rank name.\n")
+}
+
+func checkpointCommand(p process, status *int) *cli.Command {
+	return deedCommand(p, status, checkpointDeed,
+		"have trainers asked for a checkpoint now",
+		"Asks the rsswarden that leads on the node, which sends each trainer the signal of\n"+
+			"the run's own options, or --signal, where the trainer catches it.\n",
+		&cli.StringFlag{Name: "signal", Usage: "send `SIG`, such as USR1"})
+}
+
+// narrowFlags say which processes of those that a leader has.
+func narrowFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "pid", Usage: "the process `PID` alone; may be given several times"},
+		&cli.StringSliceFlag{Name: "rank", Usage: "those of rank `N` alone (SLURM_PROCID); may be given several times"},
+	}
+}
+
+func deedCommand(p process, status *int, d deed, usage, about string, more ...cli.Flag) *cli.Command {
+	text := fmt.Sprintf("rsswarden %s [--job ID] [--node NODE] [--pid PID]... [--rank N]... [--json]", d.name)
+	flags := slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "for programs"}, helpFlag()})
+	return &cli.Command{
+		Name:            d.name,
+		Usage:           usage,
+		UsageText:       text,
+		HideHelp:        true,
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Description: about + "Other nodes are asked by srun --overlap.\n" +
+			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C calls\n" +
+			"off what has not begun.",
+		Flags: flags,
+		Action: func(c *cli.Context) error {
+			if c.Bool("help") {
+				return showHelp(p, c)
+			}
+			if c.NArg() > 0 {
+				return usagef("rsswarden "+d.name+" --help lists the options", "unexpected argument %q", c.Args().First())
+			}
+			w, err := whomOf(c)
+			if err != nil {
+				return err
+			}
+			q, err := questionOf(c, d)
+			if err != nil {
+				return err
+			}
+			if w.asNode {
+				*status = q.serve(p, 0)
+				return nil
+			}
+			*status, err = w.do(p, d, q, c.Bool("json"))
+			return err
+		},
+	}
+}
+
+// questionOf reads what narrows a command down.
+func questionOf(c *cli.Context, d deed) (question, error) {
+	q := question{do: d.action, signal: c.String("signal")}
+	var err error
+	if d != trimDeed {
+		if q.pids, err = numbersFlag(c, "pid", 1, "give the number that ps shows: rsswarden "+d.name+" --pid 4711"); err != nil {
+			return q, err
+		}
+	}
+	if q.ranks, err = numbersFlag(c, "rank", 0, "give a number from 0, SLURM_PROCID of the rank"); err != nil {
+		return q, err
+	}
+	if c.IsSet("signal") {
+		if _, err := policy.ParseSignal(q.signal); err != nil {
+			return q, usagef("name a signal that the training catches, such as USR1", "--signal: %v", err)
+		}
+	}
+	return q, nil
+}
+
+func numbersFlag(c *cli.Context, name string, least int, hint string) ([]int, error) {
+	var list []int
+	for _, v := range c.StringSlice(name) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < least {
+			what := map[string]string{"pid": "a PID", "rank": "a rank"}[name]
+			return nil, usagef(hint, "--%s %q is not %s", name, v, what)
+		}
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
+
+// arguments are those that another node is given.
+func (q question) arguments(d deed) []string {
+	args := []string{d.name}
+	for _, pid := range q.pids {
+		args = append(args, "--pid", strconv.Itoa(pid))
+	}
+	for _, r := range q.ranks {
+		args = append(args, "--rank", strconv.Itoa(r))
+	}
+	if q.signal != "" {
+		args = append(args, "--signal", q.signal)
+	}
+	return args
+}
+
+// deedJSON is what --json prints of a command.
+type deedJSON struct {
+	V      int         `json:"v"`
+	Nodes  []*nodeDeed `json:"nodes"`
+	Errors []nodeError `json:"errors,omitempty"`
+}
+
+// nodeDeed is what came of it with one leader.
+type nodeDeed struct {
+	Node    string           `json:"node"`
+	Job     string           `json:"job,omitempty"`
+	Leader  int              `json:"leader_pid"`
+	OK      bool             `json:"ok"`
+	Results []control.Result `json:"results"`
+}
+
+// do has it done and tells of each result as it comes.
+func (w whom) do(p process, d deed, q question, asJSON bool) (int, error) {
+	out := deedJSON{V: control.Version, Nodes: []*nodeDeed{}}
+	tally := deedTally{deed: d}
+	a, err := w.ask(p, q, q.arguments(d), func(s says) {
+		if s.Result == nil {
+			return
+		}
+		out.add(s)
+		tally.add(s.Result)
+		if l := d.line(s); !asJSON && l != "" {
+			fmt.Fprintln(p.stdout, oneLine(l))
+		}
+	})
+	if err != nil {
+		return exitUsage, err
+	}
+	for _, r := range q.ranks {
+		if !slices.Contains(a.ranks, r) && a.told == 0 {
+			a.failed = append(a.failed, says{Node: strings.Join(shortList(a.nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
+		}
+	}
+	if len(q.pids) > 0 && tally.all == 0 && tally.done == 0 && len(a.failed) == 0 && a.told == 0 {
+		a.failed = append(a.failed, says{Node: a.nodes[0], Error: "no leader knows " + numbersOf(q.pids), Hint: "rsswarden status --json lists the processes"})
+	}
+	if asJSON {
+		out.Errors = errorsOf(a.failed)
+		err = printed(p, func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			return enc.Encode(out)
+		})
+	} else if tally.all > 0 {
+		_, err = fmt.Fprintln(p.stdout, tally.String())
+	}
+	if err != nil {
+		return exitNotAll, fmt.Errorf("cannot print what was done: %w", plain(err))
+	}
+	if status := a.end(p); status != exitOK {
+		return status, nil
+	}
+	if !tally.ok() {
+		return exitNotAll, nil
+	}
+	return exitOK, nil
+}
+
+func (o *deedJSON) add(s says) {
+	i := slices.IndexFunc(o.Nodes, func(n *nodeDeed) bool { return n.Node == s.Node && n.Leader == s.Leader })
+	if i < 0 {
+		i = len(o.Nodes)
+		o.Nodes = append(o.Nodes, &nodeDeed{Node: s.Node, Job: s.Job, Leader: s.Leader, Results: []control.Result{}})
+	}
+	if n := o.Nodes[i]; s.Result.Done {
+		n.OK = s.Result.OK
+	} else {
+		n.Results = append(n.Results, *s.Result)
+	}
+}
+
+// deedTally counts what was done.
+type deedTally struct {
+	deed
+	all, did   int
+	done, good int // leaders that have told all, and of these that all did it
+	given      rss.Bytes
+}
+
+func (t *deedTally) add(r *control.Result) {
+	switch {
+	case r.Done && r.OK:
+		t.done, t.good = t.done+1, t.good+1
+	case r.Done:
+		t.done++
+	default:
+		t.all++
+		if r.OK {
+			t.did++
+			t.given += r.Freed
+		}
+	}
+}
+
+func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
+
+func (t *deedTally) String() string {
+	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, "process", "processes"), t.deed.did)
+	if t.freed {
+		s += fmt.Sprintf(", %v given back in all", t.given)
+	}
+	return s
+}
+
+// line tells of one result; a last line is told of where it alone says why.
+func (d deed) line(s says) string {
+	r := s.Result
+	why := string(r.Reason)
+	if r.Detail != "" {
+		if why += " (" + r.Detail + ")"; r.Reason == "" || r.Reason == event.ReasonDone {
+			why = r.Detail
+		}
+	}
+	if r.Done {
+		if r.OK || why == "" {
+			return ""
+		}
+		return fmt.Sprintf("%s: not all done: %s", s.Node, why)
+	}
+	who := fmt.Sprintf("%s: process %d", s.Node, r.PID)
+	if r.PID == 0 {
+		who = s.Node
+	}
+	if r.Task >= 0 {
+		who += fmt.Sprintf(" of rank %d", r.Task)
+	}
+	if !r.OK {
+		if why == "" {
+			why = "no reason was given"
+		}
+		return who + " not " + d.did + ": " + why
+	}
+	l := who + " " + d.did
+	if d.freed {
+		l += fmt.Sprintf(", %v given back", r.Freed)
+	}
+	if r.Duration > 0 {
+		l += ", in " + seconds(r.Duration)
+	}
+	if r.Paused > 0 {
+		l += ", its trainer stood still for " + seconds(r.Paused)
+	}
+	return l
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Microsecond).String()
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// requeueJob is the process that puts a job back into the queue. It is no child of
+// the command, and goes on when the watcher and the holder have ended.
+func requeueJob(p process) int {
+	err := supervisor.RequeueJob(os.Stdin, os.Stdout)
+	switch {
+	case errors.Is(err, supervisor.ErrNoPlan):
+		return fail(p, usagef("rsswarden run --at 97%:requeue -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", supervisor.RequeueCommand, err))
+	case err != nil:
+		fmt.Fprintln(p.stderr, err)
+		return 1
+	}
+	return exitOK
+}
+
+func setCheckpointSignal(s *supervisor.Settings, v []string) error {
+	s.CheckpointSignal = ""
+	if v[0] == "" {
+		return nil
+	}
+	r, err := policy.ParseRule("100%:" + string(event.ActionSignal) + "=" + v[0])
+	if err != nil {
+		return wrongf("name a signal that the training catches, such as USR2 or USR2@rank0", " %q is no such signal", v[0])
+	}
+	s.CheckpointSignal = r.Arg
+	return nil
+}
+
+func setCheckpointFile(s *supervisor.Settings, v []string) error {
+	s.CheckpointFile = v[0]
+	if v[0] == "" {
+		return nil
+	}
+	path, err := filepath.Abs(v[0])
+	if err != nil {
+		return wrongf("give its full path", " %q: %v", v[0], err)
+	}
+	s.CheckpointFile = path
+	return nil
+}
+
+func setMaxRequeues(s *supervisor.Settings, v []string) error {
+	n, err := strconv.Atoi(v[0])
+	if err != nil || n < 1 || n > 1000 {
+		return wrongf("give a number from 1 to 1000, such as 3", " %q is not a number of requeues", v[0])
+	}
+	s.MaxRequeues = n
+	return nil
+}

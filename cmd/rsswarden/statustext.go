@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// writeStatus tells people what stands on one node, in lines of at most width.
+func writeStatus(w io.Writer, st *control.Status, width int) error {
+	var b strings.Builder
+	what := "runs outside Slurm"
+	if st.Job != "" {
+		what = "job " + st.Job
+	}
+	fmt.Fprintf(&b, "%s on %s: %s\n", what, st.Node, counted(len(st.Procs), "process", "processes"))
+	fmt.Fprintf(&b, "  led by process %d (rsswarden %s) since %s; read at %s\n",
+		st.Leader, st.Version, clockOf(st.Since, st.Time), st.Time.Local().Format(time.TimeOnly))
+	if n := st.Gaps.Denied + st.Gaps.Malformed; n > 0 {
+		fmt.Fprintf(&b, "  %s could not be read and are in no sum\n", counted(n, "more process", "more processes"))
+	}
+	writeLimits(&b, st)
+	writeRanks(&b, st)
+	writeDeeds(&b, st)
+	for l := range strings.Lines(b.String()) {
+		l = oneLine(strings.TrimRight(l, " \n"))
+		if r := []rune(l); len(r) > width {
+			l = string(r[:width-1]) + "…"
+		}
+		if _, err := fmt.Fprintln(w, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// clockOf is a time as a clock shows it, with the day where that is another.
+func clockOf(t, now time.Time) string {
+	if t, now = t.Local(), now.Local(); t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+func aligned(b *strings.Builder, rows [][]string) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(t, "  "+strings.Join(r, "\t"))
+	}
+	t.Flush()
+}
+
+func writeLimits(b *strings.Builder, st *control.Status) {
+	rows := [][]string{{"LIMIT", "USED", "", "OF", "FULL IN", "BY"}}
+	for i := range st.Limits {
+		l := &st.Limits[i]
+		name := string(l.Name)
+		if l.Level != "" && l.Name == event.LimitSlurm {
+			name += " " + l.Level
+		}
+		if l.Binding {
+			name += " *"
+		}
+		eta := ""
+		if l.ETA != nil {
+			eta = durationOf(*l.ETA)
+		}
+		if l.Name == event.LimitTime || l.Limit == 0 {
+			rows = append(rows, []string{name, "", "", "", eta, l.Enforcer})
+			continue
+		}
+		used := l.Name.Amount(l.Used)
+		if l.UsedMax > l.Used {
+			used += " to " + l.Name.Amount(l.UsedMax)
+		}
+		by := l.Enforcer
+		if l.PID != 0 {
+			by += fmt.Sprintf(", process %d", l.PID)
+		}
+		rows = append(rows, []string{name, fmt.Sprintf("%.0f %%", 100*l.Ratio()), used, l.Name.Amount(l.Limit), eta, by})
+	}
+	if len(rows) == 1 {
+		b.WriteString("  no limit is known\n")
+		return
+	}
+	aligned(b, rows)
+	for i := range st.Limits {
+		if st.Limits[i].Binding {
+			b.WriteString("  * is forecast to end the job first\n")
+			break
+		}
+	}
+}
+
+// durationOf gives seconds as people say them: "40 s", "12 min", "3.5 h".
+func durationOf(s float64) string {
+	switch {
+	case s < 120:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 2*3600:
+		return fmt.Sprintf("%.0f min", s/60)
+	case s < 100*3600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	}
+	return fmt.Sprintf("%.0f days", math.Round(s/86400))
+}
+
+func writeRanks(b *strings.Builder, st *control.Status) {
+	rows := [][]string{{"RANK", "STEP", "PID", "RSS", "ANON", "FILE", "SHMEM", "PROCS", "WORKERS", "HOOK", "COMMAND"}}
+	var why []string
+	for _, r := range st.Ranks {
+		rank, step, workers := "-", "-", strconv.Itoa(r.Workers)
+		if r.Task >= 0 {
+			rank = strconv.Itoa(r.Task)
+		}
+		if r.Step != "" {
+			step = r.Step
+		}
+		if r.Recycled > 0 {
+			workers += fmt.Sprintf(", %d new", r.Recycled)
+		}
+		if r.Why != "" {
+			why = append(why, fmt.Sprintf("  process %d, hook %s: %s\n", r.PID, r.Hook, oneLine(r.Why)))
+		}
+		rows = append(rows, []string{
+			rank, step, strconv.Itoa(r.PID), r.RSS.String(), r.Anon.String(), r.File.String(), r.Shmem.String(),
+			strconv.Itoa(r.Procs), workers, oneLine(r.Hook), oneLine(r.Command),
+		})
+	}
+	if len(rows) == 1 {
+		return
+	}
+	// Room is for what tells something.
+	for _, empty := range []struct {
+		column int
+		value  string
+	}{{6, "0 B"}, {1, "-"}} {
+		if !slices.ContainsFunc(rows[1:], func(r []string) bool { return r[empty.column] != empty.value }) {
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], empty.column, empty.column+1)
+			}
+		}
+	}
+	aligned(b, rows)
+	b.WriteString(strings.Join(why, ""))
+}
+
+// writeDeeds tells what is done, by which rules, and what came of the last.
+func writeDeeds(b *strings.Builder, st *control.Status) {
+	dry := ""
+	if st.DryRun {
+		dry = " (dry run: none is carried out)"
+	}
+	if len(st.Rules) > 0 {
+		fmt.Fprintf(b, "  rules: %s%s\n", strings.Join(st.Rules, ", "), dry)
+	}
+	if a := st.Action; a != nil {
+		of := ""
+		if len(a.PIDs) > 0 {
+			of = " of " + numbersOf(a.PIDs)
+		}
+		fmt.Fprintf(b, "  now: %s%s, %s, since %s\n", a.Action, of, a.Rule, clockOf(a.Since, st.Time))
+	}
+	for _, o := range st.Last {
+		what := "done"
+		if !o.OK {
+			what = "not done"
+		}
+		if o.Reason != "" && o.Reason != event.ReasonDone {
+			what += ": " + string(o.Reason)
+		}
+		if o.Detail != "" {
+			what += " (" + o.Detail + ")"
+		}
+		if o.Freed > 0 {
+			what += fmt.Sprintf(", %v given back", o.Freed)
+		}
+		of := ""
+		if o.PID != 0 {
+			of = fmt.Sprintf(", process %d", o.PID)
+		}
+		fmt.Fprintf(b, "  %s decision %d%s: %s\n", clockOf(o.Time, st.Time), o.Decision, of, what)
+	}
+}
+
+func numbersOf(list []int) string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(shortList(words), ", ")
+}

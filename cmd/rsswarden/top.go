@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/screen"
+)
+
+func topCommand(p process, status *int) *cli.Command {
+	flags := []cli.Flag{
+		&cli.BoolFlag{Name: "once", Usage: "print one frame and end"},
+		&cli.StringFlag{Name: "interval", Usage: "`DURATION`: the pause between two looks, 1s, with --job 3s"},
+		&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(screen.Keys()[:5], ", ") + ", …"},
+		&cli.StringFlag{Name: "filter", Usage: "show only what meets `TEXT`, as the key / does"},
+		helpFlag(),
+	}
+	return &cli.Command{
+		Name:            "top",
+		Usage:           "show limits, ranks and processes as they change",
+		UsageText:       "rsswarden top [--job ID] [--once] [OPTIONS]",
+		HideHelp:        true,
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
+			"yours. Other nodes are asked by srun --overlap, in a small step of the job's that\n" +
+			"lasts as long as the screen. The key ? lists the keys; q leaves, and what is\n" +
+			"watched goes on. --once prints all rows where standard output is no terminal;\n" +
+			"COLUMNS is its width then. Exit status of --once: 1 when nobody leads.\n",
+		Flags: append(whomFlags(), flags...),
+		Action: func(c *cli.Context) error {
+			if c.Bool("help") {
+				return showHelp(p, c)
+			}
+			if c.NArg() > 0 {
+				return usagef("rsswarden top --help lists the options", "unexpected argument %q", c.Args().First())
+			}
+			w, err := whomOf(c)
+			if err != nil {
+				return err
+			}
+			m, err := topModel(p, c, w)
+			if err != nil {
+				return err
+			}
+			nodes, err := w.watched(p, m.Interval, c.Bool("once"))
+			if err != nil {
+				return err
+			}
+			defer nodes.stop()
+			o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: nodes.fetch, Do: nodes.do}
+			if c.Bool("once") {
+				*status, err = topOnce(p, o, nodes)
+				return err
+			}
+			return topLive(p, o, nodes.stop)
+		},
+	}
+}
+
+// leastAcross is how often other nodes may be asked: a step of Slurm's passes
+// everything on.
+const leastAcross = 2 * time.Second
+
+// topModel reads the options.
+func topModel(p process, c *cli.Context, w whom) (screen.Model, error) {
+	m := screen.New(80, 24, screen.Look{Unicode: utf8Locale(p), Colour: p.get("NO_COLOR") == ""})
+	m.Job, m.Interval = w.job, time.Second
+	least := 200 * time.Millisecond
+	if w.job != "" {
+		m.Interval, least = 3*time.Second, leastAcross
+	}
+	if c.IsSet("interval") {
+		if err := setDuration(&m.Interval, c.String("interval"), least, time.Hour); err != nil {
+			return m, chosen{name: "--interval"}.usage(err)
+		}
+	}
+	if key := c.String("sort"); c.IsSet("sort") {
+		if oneOf(key, screen.Keys()...) != nil {
+			hint := "write one of them: " + strings.Join(screen.Keys(), " ")
+			if near := config.Near(key, screen.Keys()); near != "" {
+				hint = "did you mean --sort " + near + "?"
+			}
+			return m, usagef(hint, "--sort %q is no column", key)
+		}
+		m = m.SortBy(key)
+	}
+	return m.Filter(c.String("filter")), nil
+}
+
+// utf8Locale says whether the locale is one of UTF-8, locale(7).
+func utf8Locale(p process) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(p.get(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
+// topOnce prints one frame: what fits a terminal, or all rows.
+func topOnce(p process, o screen.Options, nodes *topNodes) (int, error) {
+	terminal := term.IsTerminal(int(p.stdout.Fd()))
+	if terminal {
+		size := screen.SizeOf(p.stdout)
+		o.Model.W, o.Model.H = size.W, max(10, size.H-1) // the prompt needs a line
+	} else {
+		o.Model.W, o.Model.H = 80, 0
+		if n, err := strconv.Atoi(p.get("COLUMNS")); err == nil && n >= 40 && n <= 1000 {
+			o.Model.W = n
+		}
+	}
+	frame, errs := screen.Once(context.Background(), o)
+	if frame == nil && len(errs) == 0 {
+		return exitNotAll, nodes.nobody()
+	}
+	if frame == nil {
+		return exitNotAll, errs[0]
+	}
+	text := frame.Text()
+	if terminal && p.get("TERM") != "dumb" {
+		text = frame.Styled()
+	}
+	if _, err := p.stdout.WriteString(text); err != nil {
+		return exitNotAll, &recordError{plain(err), "write it to a file with more room"}
+	}
+	return exitOK, nil
+}
+
+// topLive shows the screen until it is left; stop ends what asks the nodes.
+func topLive(p process, o screen.Options, stop func()) error {
+	if !term.IsTerminal(int(p.stdout.Fd())) {
+		return usagef("rsswarden top --once prints one frame", "standard output is no terminal")
+	}
+	if kind := p.get("TERM"); kind == "dumb" || kind == "" {
+		return screen.Scroll(context.Background(), o)
+	}
+	if !term.IsTerminal(int(o.In.Fd())) {
+		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+		if err != nil {
+			return usagef("rsswarden top --once prints one frame", "standard input is no terminal, and there is none to read keys from")
+		}
+		defer tty.Close()
+		o.In = tty
+	}
+	err := screen.Run(context.Background(), o)
+	stop()
+	var sig *screen.SignalError
+	if errors.As(err, &sig) {
+		screen.Raise(sig.Signal)
+	}
+	return err
+}

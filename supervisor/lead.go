@@ -1,0 +1,316 @@
+package supervisor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+)
+
+// This file has the watchers of one job on this node agree who leads.
+
+// peers are the other ranks of the job on this node, as the leader knows them.
+type peers struct {
+	post *leader.Post // nil where we could not join: we lead for our own command alone
+	me   leader.Member
+	news *notifier // of members that come and go, and of answers
+	// others are the ranks whose commands live, but ours.
+	others []leader.Member
+	orders orders
+	// served is when a worker of each rank was recycled last, by holder; turn is
+	// when it is this node's turn to recycle.
+	served map[rss.ProcID]time.Duration
+	turn   time.Duration
+	job    rankJob
+	from   time.Duration // when we began to lead
+	heir   bool          // somebody led before us
+	lookAt time.Duration // when we looked who is here last
+}
+
+// joinPatience bounds how long the file system may take: it is checked to be
+// node-local, but a disk can hang.
+const joinPatience = 2 * time.Second
+
+// join meets the other watchers of the job on this node, and says whether we
+// lead: so does who cannot meet anybody.
+func (w *watcher) join(begin hold.Begin) bool {
+	if w.Attached != nil {
+		return true
+	}
+	me, name := w.member(begin), w.postName(begin)
+	// Tasks may have a TMPDIR each, so it comes last here.
+	parents := loader.RunParents(func(name string) string {
+		if name == "TMPDIR" {
+			return ""
+		}
+		v, _ := w.Lookup(name)
+		return v
+	})
+	if dir, ok := w.Lookup("TMPDIR"); ok && filepath.IsAbs(dir) {
+		parents = append(parents, dir)
+	}
+	type joined struct {
+		post *leader.Post
+		led  bool
+		err  error
+	}
+	c := make(chan joined, 1)
+	go func() {
+		post, err := leader.Join(w.Proc, parents, name, me)
+		if err != nil {
+			c <- joined{err: err}
+			return
+		}
+		led, err := post.TryLead()
+		if err != nil {
+			post.Leave()
+			post = nil
+		}
+		c <- joined{post, led, err}
+	}()
+	var got joined
+	select {
+	case got = <-c:
+	case <-time.After(joinPatience):
+		got.err = fmt.Errorf("no answer from the file system within %v", joinPatience)
+	}
+	if got.err != nil {
+		w.early = append(w.early, limit.Warning{Part: "leader", Text: got.err.Error() + "; other ranks of this node are not known"})
+		return true
+	}
+	w.peers.post, w.peers.me = got.post, me
+	return got.led
+}
+
+// member is who we are, for the others.
+func (w *watcher) member(begin hold.Begin) leader.Member {
+	m := leader.Member{
+		Command: w.command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
+		Task: -1, Dir: w.Settings.Dir, Words: firstWords(w.Settings.Command), Since: w.Settings.Begun,
+	}
+	m.Watcher.Start, _ = proctree.StartTime(w.Proc, w.Self)
+	m.Holder.Start, _ = proctree.StartTime(w.Proc, begin.Holder)
+	if job := RecordJob(w.Lookup); job != nil {
+		m.Step, m.Task = job.Step, job.Task
+	}
+	return m
+}
+
+// firstWords clips a command line to what a table shows of it.
+func firstWords(args []string) []string {
+	const most = 240
+	size := 0
+	for i, a := range args {
+		if size += len(a) + 1; size > most {
+			if i == 0 {
+				return []string{a[:most]}
+			}
+			return args[:i]
+		}
+	}
+	return args
+}
+
+// postName names the place where the watchers meet that judge alike: of one job on
+// one node, since one boot, in one PID namespace, with the same options. Who is in
+// no job meets nobody, and neither does who made a cgroup of its own.
+func (w *watcher) postName(begin hold.Begin) string {
+	job, inJob := slurm.FromEnv(w.Lookup)
+	if !inJob || job.StepID == "" || w.Settings.GuardCgroup {
+		start, _ := proctree.StartTime(w.Proc, begin.Holder)
+		return fmt.Sprintf("run.%d.%d", begin.Holder, start)
+	}
+	s := w.Settings
+	space, _ := os.Readlink(w.Proc + "/self/ns/pid")
+	same, err := json.Marshal([]any{
+		w.firstLine("sys/kernel/random/boot_id"), space,
+		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Trim, s.TrimPrivate,
+		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace,
+	})
+	if err != nil {
+		panic("internal error: settings cannot be encoded: " + err.Error())
+	}
+	sum := sha256.Sum256(same)
+	return cleanNode(job.ID) + "@" + cleanNode(NodeName(w.Lookup)) + "." + hex.EncodeToString(sum[:4])
+}
+
+// cleanNode makes a name fit for one element of a path.
+func cleanNode(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		if c == '/' || c == 0 || c == '@' {
+			b[i] = '_'
+		}
+	}
+	return string(b[:min(len(b), 100)])
+}
+
+// takeLead begins to lead: who else is here is met, and told of. It says whether
+// anybody is.
+func (w *watcher) takeLead() bool {
+	p := &w.peers
+	p.from = w.now()
+	if p.post == nil {
+		return false
+	}
+	var err error
+	if p.news, err = newNotifier(unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path()); err != nil {
+		w.fault("leader", err) // who comes is met at the next look
+	}
+	w.tellRank(event.RankLeads, &p.me, nil)
+	p.job.strangers = w.newStrangers()
+	return w.meet()
+}
+
+// meetEvery is how often it is looked who lives: a rank whose rsswarden was killed
+// says nothing.
+const meetEvery = 2 * time.Second
+
+// meet looks who is here. The tree is read anew where somebody came or went.
+func (w *watcher) meet() (changed bool) {
+	p := &w.peers
+	if p.post == nil {
+		return false
+	}
+	p.lookAt = w.now()
+	members, left, err := p.post.Members()
+	if err != nil {
+		w.fault("leader", err)
+		return false
+	}
+	before := p.others
+	defer func() {
+		if changed {
+			p.job.stale = true
+			p.job.strangers.cover(w.memberSteps())
+		}
+	}()
+	p.others = slices.DeleteFunc(members, func(m leader.Member) bool { return m.Ended != nil })
+	w.sum.ranks = max(w.sum.ranks, len(p.others)+1)
+	for i := range p.others {
+		if m := &p.others[i]; !slices.ContainsFunc(before, func(o leader.Member) bool { return o.Holder == m.Holder }) {
+			changed = true
+			w.tellRank(event.RankJoined, m, nil)
+			w.talkTo(m)
+		}
+	}
+	for i := range before {
+		o := &before[i]
+		if slices.ContainsFunc(p.others, func(m leader.Member) bool { return o.Holder == m.Holder }) {
+			continue
+		}
+		changed = true
+		end := endOf(o.Holder, members, left)
+		w.tellRank(event.RankEnded, o, end)
+		if w.loader != nil && o.Dir != "" {
+			for _, s := range w.loader.Drop(o.Dir) {
+				w.heard(s)
+			}
+		}
+	}
+	return changed
+}
+
+// memberSteps are the steps that ranks of ours are in.
+func (w *watcher) memberSteps() []string {
+	steps := []string{w.peers.me.Step}
+	for i := range w.peers.others {
+		steps = append(steps, w.peers.others[i].Step)
+	}
+	return steps
+}
+
+func endOf(holder rss.ProcID, lists ...[]leader.Member) *leader.Ended {
+	for _, list := range lists {
+		for i := range list {
+			if list[i].Holder == holder && list[i].Ended != nil {
+				return list[i].Ended
+			}
+		}
+	}
+	return nil
+}
+
+// talkTo opens the loaders' directory of a rank.
+func (w *watcher) talkTo(m *leader.Member) {
+	if m.Dir == "" || !w.Settings.Loader {
+		return
+	}
+	var err error
+	if w.loader == nil {
+		err = w.openLoader(m.Dir)
+	} else if err = w.loader.Add(m.Dir); err == nil {
+		err = w.news.add(newsMask, m.Dir)
+	}
+	if err != nil {
+		w.fault("loader", err)
+	}
+}
+
+// tellRank tells what happened to a rank.
+func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.Ended) {
+	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: NodeName(w.Lookup), PID: m.Command.PID, Holder: m.Holder.PID}
+	if w.peers.post != nil && w.peers.post.Leads() {
+		e.Leader = w.Self
+	}
+	if end != nil {
+		if end.Signal != 0 {
+			name := signalName(end.Signal)
+			e.Signal = &name
+		} else {
+			e.Code = &end.Code
+		}
+	}
+	w.put(event.NameRank, func(h event.Head) any {
+		e.Head = h
+		return e
+	})
+}
+
+// rankName names a rank for people: "task 3", or "step 0, task 3" where there are
+// several steps.
+func (w *watcher) rankName(m *leader.Member) string {
+	name := fmt.Sprintf("task %d", m.Task)
+	if m.Task < 0 {
+		name = fmt.Sprintf("process %d", m.Command.PID)
+	}
+	if m.Step != w.peers.me.Step {
+		return "step " + m.Step + ", " + name
+	}
+	return name
+}
+
+// pass gives the lead up: our command has ended, others' may not have.
+func (w *watcher) pass(exit *hold.Exit) {
+	p := &w.peers
+	if p.post == nil {
+		return
+	}
+	w.serveNoMore()
+	if exit != nil {
+		p.post.End(p.me, leader.Ended{Code: exit.Code, Signal: exit.Signal})
+	} else {
+		p.post.Leave()
+	}
+	p.post = nil
+}
+
+// sayHeir says that the lead fell to us, in the place of the first line.
+func (w *watcher) sayHeir(begin hold.Begin) {
+	w.Log.Info(fmt.Sprintf("task %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
+}

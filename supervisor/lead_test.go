@@ -1,0 +1,289 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+// inJob puts a stand into task 0 of step 46.0 on node n1, with a runtime folder
+// that other ranks of the test find too.
+func inJob(t *testing.T, task int, runtime string, more ...string) func(*Options) {
+	t.Helper()
+	vars := map[string]string{
+		"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "0", "SLURM_PROCID": strconv.Itoa(task), "SLURMD_NODENAME": "n1",
+		"RSSWARDEN_RUNTIME": runtime, "SLURM_CONF": "/no/such/slurm.conf",
+	}
+	for _, kv := range more {
+		k, v, _ := strings.Cut(kv, "=")
+		vars[k] = v
+	}
+	return func(o *Options) {
+		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+	}
+}
+
+// runtimeDir is a place as fit for run directories as /tmp on a node.
+func runtimeDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ranks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+const (
+	otherHolder  = theHolder + 1000
+	otherCommand = theCommand + 1000
+)
+
+// otherRank lays another rank down in the place where the stand's watcher meets
+// others, with a command of so much memory.
+func (s *stand) otherRank(task int, anon rss.Bytes) (*leader.Post, leader.Member) {
+	s.t.Helper()
+	s.fs.Put(rsstest.Process{PID: otherHolder, Parent: 1, Start: 5, Comm: "rsswarden"})
+	s.fs.Put(rsstest.Process{PID: otherCommand, Parent: otherHolder, Start: 10, Comm: "python", Anon: anon})
+	m := leader.Member{
+		Holder: rss.ProcID{PID: otherHolder, Start: 5}, Watcher: rss.ProcID{PID: otherHolder + 1, Start: 6},
+		Command: rss.ProcID{PID: otherCommand, Start: 10}, Step: "0", Task: task, Words: []string{"python"}, Since: time.Now(),
+	}
+	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
+	p, err := leader.Join(s.Proc, []string{runtime}, s.postName(s.holder.begin), m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(p.Leave)
+	return p, m
+}
+
+// leading is a stand that leads. Its holder has a start time, as any process.
+func leading(t *testing.T, change ...func(*Options)) *stand {
+	t.Helper()
+	s := newStand(t, func(o *Options) {
+		for _, c := range change {
+			c(o)
+		}
+	})
+	s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+	if !s.join(s.holder.begin) {
+		t.Fatal("it does not lead")
+	}
+	t.Cleanup(func() { s.pass(nil) })
+	return s
+}
+
+// TestLeaderWatchesAll: who leads watches the commands of all ranks, from when they
+// come until they go, and says so.
+func TestLeaderWatchesAll(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)))
+	s.open(s.holder.begin)
+	alone := s.watchedRSS()
+	other, m := s.otherRank(1, 300*rss.MiB)
+	if !s.meet() {
+		t.Fatal("nobody was met")
+	}
+	s.full()
+	if got := s.watchedRSS(); got < alone+300*rss.MiB {
+		t.Errorf("%v are watched, %v before", got, alone)
+	}
+	if l := s.user(); l.Used < 400*rss.MiB {
+		t.Errorf("--limit counts %v", l.Used)
+	}
+	other.End(m, leader.Ended{Signal: 9})
+	s.fs.Remove(fmt.Sprintf("proc/%d", otherHolder))
+	s.fs.Remove(fmt.Sprintf("proc/%d", otherCommand))
+	if !s.meet() {
+		t.Fatal("its end was not met")
+	}
+	s.full()
+	if got := s.watchedRSS(); got != alone {
+		t.Errorf("%v are watched, want %v", got, alone)
+	}
+	var told []string
+	for _, e := range named(s.events(), event.NameRank) {
+		text := fmt.Sprintf("%v %v", e["what"], e["task"])
+		if e["signal"] != nil {
+			text += fmt.Sprintf(" %v", e["signal"])
+		}
+		told = append(told, text)
+	}
+	if want := []string{"leads 0", "joined 1", "ended 1 SIGKILL"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// watchedRSS is the RSS of all that is watched.
+func (s *stand) watchedRSS() (sum rss.Bytes) {
+	for i := range s.last.Procs {
+		sum += s.last.Procs[i].RSS
+	}
+	return sum
+}
+
+// TestMembersOfOtherKinds: who has other options, is in another job or on another
+// node, leads by itself; outside Slurm everybody does.
+func TestMembersOfOtherKinds(t *testing.T) {
+	dir := runtimeDir(t)
+	first := leading(t, inJob(t, 0, dir))
+	name := first.postName(first.holder.begin)
+	for _, c := range []struct {
+		name   string
+		change []func(*Options)
+		same   bool
+	}{
+		{"another task", []func(*Options){inJob(t, 3, dir)}, true},
+		{"another step", []func(*Options){inJob(t, 0, dir, "SLURM_STEP_ID=7")}, true},
+		{"another job", []func(*Options){inJob(t, 0, dir, "SLURM_JOB_ID=47")}, false},
+		{"another node", []func(*Options){inJob(t, 0, dir, "SLURMD_NODENAME=n2")}, false},
+		{"another limit", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Limit++ }}, false},
+		{"other rules", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Rules = nil }}, false},
+		{"other events", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Events = "elsewhere" }}, true},
+		{"a cgroup of its own", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.GuardCgroup = true }}, false},
+		{"no job", []func(*Options){inJob(t, 3, dir, "SLURM_JOB_ID=")}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, func(o *Options) {
+				for _, change := range c.change {
+					change(o)
+				}
+			})
+			s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+			s.fs.Write("proc/sys/kernel/random/boot_id", "")
+			if got := s.postName(s.holder.begin); (got == name) != c.same {
+				t.Errorf("meets at %s, the first at %s", got, name)
+			}
+		})
+	}
+}
+
+// TestNoMeetingPlace: where others cannot be met a watcher leads for its own
+// command, and says that it does not know of them.
+func TestNoMeetingPlace(t *testing.T) {
+	dir := runtimeDir(t)
+	s := newStand(t, inJob(t, 0, dir))
+	for _, parent := range []string{dir, "/tmp"} {
+		if err := nodedir.Make(leader.All(parent)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(leader.All(parent), leader.Prefix+s.postName(s.holder.begin))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			os.Remove(path)
+			os.Remove(leader.All(parent)) // where nobody else is in it
+		})
+	}
+	if !s.join(s.holder.begin) {
+		t.Fatal("it waits for somebody")
+	}
+	s.open(s.holder.begin)
+	if len(s.last.Procs) == 0 {
+		t.Error("its own command is not watched")
+	}
+	if faults := named(s.events(), event.NameFault); len(faults) == 0 || faults[0]["part"] != "leader" {
+		t.Errorf("faults %v", faults)
+	}
+}
+
+// TestStandBy: who stands by looks at nothing, stops its command when it is told to,
+// and takes the lead when it falls to it.
+func TestStandBy(t *testing.T) {
+	dir := runtimeDir(t)
+	first := leading(t, inJob(t, 0, dir))
+	s := newStand(t, inJob(t, 1, dir))
+	s.holder.begin.Holder = theHolder + 500
+	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
+		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	}
+	if s.join(s.holder.begin) {
+		t.Fatal("two lead")
+	}
+	led := make(chan bool)
+	go func() { led <- s.standBy(s.holder.begin) }()
+	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	if !first.meet() || len(first.peers.others) != 1 || first.peers.others[0].Task != 1 {
+		t.Fatalf("met %+v", first.peers.others)
+	}
+	first.pass(nil)
+	select {
+	case l := <-led:
+		if !l || !s.peers.heir {
+			t.Errorf("leads %v, heir %v", l, s.peers.heir)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the lead was not taken over")
+	}
+	s.open(s.holder.begin)
+	t.Cleanup(func() { s.pass(nil) })
+	s.full()
+	all := s.events()
+	if all[0]["event"] != "start" || len(named(all, event.NameStart)) != 1 {
+		t.Errorf("the first event is %v", all[0])
+	}
+	if len(named(all, event.NameLimit)) == 0 {
+		t.Error("the limits were not told of")
+	}
+}
+
+// TestNodeBeforeLines: the nodes of a job write to one file.
+func TestNodeBeforeLines(t *testing.T) {
+	for nodes, want := range map[string]string{"1": "watching", "2": "n1: watching"} {
+		s := leading(t, inJob(t, 0, runtimeDir(t), "SLURM_STEP_NUM_NODES="+nodes))
+		s.open(s.holder.begin)
+		if len(s.lines.all) == 0 || !strings.HasPrefix(s.lines.all[0], want) {
+			t.Errorf("%s nodes: said %q", nodes, s.lines.all)
+		}
+	}
+}
+
+// TestStandByEnds: the last word of who stood by has the exit status, and says that
+// another watched.
+func TestStandByEnds(t *testing.T) {
+	dir := runtimeDir(t)
+	first := leading(t, inJob(t, 0, dir))
+	s := newStand(t, inJob(t, 1, dir))
+	s.holder.begin.Holder = theHolder + 500
+	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
+		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	}
+	if s.join(s.holder.begin) {
+		t.Fatal("two lead")
+	}
+	first.meet()
+	s.holder.exited <- hold.Exit{Code: 3}
+	if s.standBy(s.holder.begin) {
+		t.Fatal("it leads")
+	}
+	first.fs.End(theHolder + 500)
+	if !first.meet() {
+		t.Fatal("its end was not met")
+	}
+	ended := named(first.events(), event.NameRank)
+	if last := ended[len(ended)-1]; last["what"] != "ended" || last["code"] != 3.0 {
+		t.Errorf("%v", last)
+	}
+	all := s.events()
+	if last := all[len(all)-1]; last["event"] != "exit" || last["code"] != 3.0 || last["verdict"] != "led" {
+		t.Errorf("%v", last)
+	}
+	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "exit status 3") {
+		t.Errorf("said %q", s.lines.all)
+	}
+}

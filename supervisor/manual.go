@@ -1,0 +1,361 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file carries out what somebody asked for by the control socket: the same
+// actions as the ladder's, one at a time, and only while that does nothing.
+
+// manualIDs is where the numbers of such decisions begin, far above the ladder's.
+const manualIDs = 1 << 50
+
+// manual is the command that is being carried out, if any.
+type manual struct {
+	cmd     control.Command
+	ctx     context.Context
+	results chan control.Result // nil where nothing goes on
+	todo    []target
+	failed  bool
+	at      target // what is in flight
+	id      uint64
+	since   time.Duration
+	// recycled counts by holder the workers that were replaced, whoever asked.
+	recycled map[rss.ProcID]int
+	base     map[rss.ProcID]growthBase
+}
+
+// growthBase is what a process had when its growth was begun to be measured.
+type growthBase struct {
+	at  time.Duration
+	rss rss.Bytes
+}
+
+// target is one step of a command: a worker, or all processes of a rank.
+type target struct {
+	task int
+	pids []int
+}
+
+// manualPatience bounds how long a step may wait for the ladder's own action.
+const manualPatience = 90 * time.Second
+
+// obeyClient begins a command.
+func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
+	m := &w.serving.manual
+	refuse := func(r event.Reason, format string, args ...any) (<-chan control.Result, error) {
+		return nil, &control.Refused{Reason: r, Detail: fmt.Sprintf(format, args...)}
+	}
+	for _, task := range cmd.Ranks {
+		if _, ok := w.rankNamed(task); !ok {
+			return refuse(event.ReasonVanished, "no rank %d on this node", task)
+		}
+	}
+	for _, pid := range cmd.PIDs {
+		if w.last.Find(pid) == nil {
+			return refuse(event.ReasonVanished, "process %d is none that is watched here", pid)
+		}
+	}
+	if m.results != nil {
+		return refuse(event.ReasonOccupied, "%s is being carried out, which somebody asked for %s ago", m.cmd.Do, short(w.now()-m.since))
+	}
+	if w.Settings.DryRun {
+		return refuse(event.ReasonDryRun, "this run has --dry-run, nothing is done in it")
+	}
+	var todo []target
+	switch cmd.Do {
+	case event.ActionRecycle:
+		todo = w.recycleTargets(cmd)
+	case event.ActionTrim, event.ActionGC:
+		todo = w.hookTargets(cmd)
+	case event.ActionSignal:
+		return w.checkpoint(cmd)
+	default:
+		return refuse(event.ReasonUnsupported, "%s cannot be asked for", cmd.Do)
+	}
+	if len(todo) == 0 {
+		why := "no process here can"
+		if w.loader == nil {
+			why = w.noHook()
+		}
+		return refuse(event.ReasonNoWorker, "nobody to %s: %s", cmd.Do, why)
+	}
+	c := make(chan control.Result, len(todo)+1)
+	m.cmd, m.ctx, m.results, m.todo, m.failed, m.since = cmd, ctx, c, todo, false, w.now()
+	w.goOn()
+	return c, nil
+}
+
+// wanted says that a command means a process.
+func (w *watcher) wanted(cmd *control.Command, pid int) (task int, ok bool) {
+	task = w.taskOf(pid)
+	switch {
+	case len(cmd.PIDs) > 0:
+		return task, slices.Contains(cmd.PIDs, pid)
+	case len(cmd.Ranks) > 0:
+		return task, slices.Contains(cmd.Ranks, task)
+	}
+	return task, true
+}
+
+// taskOf is the rank of a process of the tree.
+func (w *watcher) taskOf(pid int) int {
+	if m := w.rankOf(pid); m != nil {
+		return m.Task
+	}
+	return w.peers.me.Task
+}
+
+// recycleTargets are the workers that can be recycled, one of each rank in turn.
+func (w *watcher) recycleTargets(cmd control.Command) []target {
+	_, pids := w.workers.candidates(&w.last, event.AccountingCgroup, true)
+	byTask := map[int][]target{}
+	var tasks []int
+	for _, pid := range pids {
+		if w.workers.staff[pid].trainer == 0 {
+			continue // a pool's worker gets a signal, which only its own options ask for
+		}
+		task, ok := w.wanted(&cmd, pid)
+		if !ok {
+			continue
+		}
+		if byTask[task] == nil {
+			tasks = append(tasks, task)
+		}
+		byTask[task] = append(byTask[task], target{task, []int{pid}})
+	}
+	slices.Sort(tasks)
+	var todo []target
+	for more := true; more; {
+		more = false
+		for _, task := range tasks {
+			if list := byTask[task]; len(list) > 0 {
+				todo, byTask[task], more = append(todo, list[0]), list[1:], true
+			}
+		}
+	}
+	return todo
+}
+
+// hookTargets are the processes that the hook can trim or collect in, by rank.
+func (w *watcher) hookTargets(cmd control.Command) []target {
+	if w.loader == nil {
+		return nil
+	}
+	var pids []int
+	if cmd.Do == event.ActionGC {
+		pids, _ = w.workers.collectors()
+	} else {
+		for _, m := range w.workers.mappers(&w.last, event.AccountingRSS) {
+			pids = append(pids, m.ID.PID)
+		}
+	}
+	var todo []target
+	for _, pid := range pids {
+		task, ok := w.wanted(&cmd, pid)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(todo, func(t target) bool { return t.task == task }); i >= 0 {
+			todo[i].pids = append(todo[i].pids, pid)
+		} else {
+			todo = append(todo, target{task, []int{pid}})
+		}
+	}
+	slices.SortFunc(todo, func(a, b target) int { return a.task - b.task })
+	return todo
+}
+
+// goOn begins the next step of a command where nothing else is being done.
+func (w *watcher) goOn() {
+	m := &w.serving.manual
+	switch {
+	case m.results == nil:
+		return
+	case m.ctx.Err() != nil:
+		m.todo = nil // who asked has gone: what was begun goes on, no more is
+		if w.flight == nil || !w.flight.manual {
+			m.end(event.ReasonError, "")
+		}
+		return
+	case w.flight != nil:
+		return
+	case len(m.todo) == 0:
+		m.end(event.ReasonDone, "")
+		return
+	}
+	t := m.todo[0]
+	m.todo, m.at = m.todo[1:], t
+	f := &inFlight{began: w.now(), manual: true}
+	for _, pid := range t.pids {
+		if p := w.last.Find(pid); p != nil {
+			f.actedOn = append(f.actedOn, *p)
+		}
+	}
+	f.before = w.bindingNow()
+	m.id++
+	f.decision = event.Decision{
+		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: f.before.Name, Action: m.cmd.Do,
+		Used: f.before.Used, LimitSize: f.before.Limit, By: m.cmd.By,
+	}
+	w.put(event.NameDecision, func(h event.Head) any {
+		f.decision.Head = h
+		return f.decision
+	})
+	w.flight, w.said, w.came = f, nil, arrivals{}
+	switch m.cmd.Do {
+	case event.ActionRecycle:
+		e := w.workers.staff[t.pids[0]]
+		if e == nil {
+			w.finish(action.Result{Reason: event.ReasonVanished})
+			return
+		}
+		mode := policy.RecycleMode(f.before.Headroom(), w.workers.fresh(e, &w.last, f.before.Accounting))
+		f.running = action.Recycle(w.loader, t.pids[0], mode, f.began)
+	case event.ActionTrim:
+		f.running = action.Trim(w.loader, t.pids, f.began)
+	case event.ActionGC:
+		_, trainers := w.workers.collectors()
+		f.running = action.Collect(w.loader, t.pids, trainers, f.began)
+	}
+}
+
+// bindingNow is the limit that is nearest, for what a decision of nobody's rule is
+// measured by.
+func (w *watcher) bindingNow() event.Limit {
+	if w.watched >= 0 {
+		return w.readings[w.watched]
+	}
+	for i := range w.readings {
+		if w.readings[i].Name.Memory() {
+			return w.readings[i]
+		}
+	}
+	return event.Limit{Name: event.LimitNode, Accounting: event.AccountingRSS}
+}
+
+// stepDone tells who asked what came of a step.
+func (w *watcher) stepDone(f *inFlight, o *event.Outcome) {
+	m := &w.serving.manual
+	if m.results == nil {
+		return
+	}
+	r := control.Result{
+		Task: m.at.task, OK: o.OK, Reason: o.Reason, Detail: o.Detail, Paused: o.Paused, Duration: o.Duration,
+		Freed: w.givenBack(f),
+	}
+	if len(m.at.pids) == 1 {
+		r.PID = m.at.pids[0]
+	}
+	m.failed = m.failed || !o.OK
+	m.results <- r // there is room for each step
+	w.goOn()
+}
+
+// end closes the answer. What was not begun is not done.
+func (m *manual) end(r event.Reason, detail string) {
+	if m.results == nil {
+		return
+	}
+	ok := r == event.ReasonDone && !m.failed
+	if m.failed && r == event.ReasonDone {
+		r = event.ReasonError
+	}
+	m.results <- control.Result{Task: -1, OK: ok, Reason: r, Detail: detail, Done: true}
+	close(m.results)
+	m.results, m.todo = nil, nil
+}
+
+// checkpoint signals trainers, by the signal that was named or the run's own.
+func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error) {
+	name := cmd.Signal
+	if name == "" {
+		name = w.Settings.CheckpointSignal
+	}
+	if name == "" {
+		return nil, &control.Refused{Reason: event.ReasonUnsupported, Detail: "no signal is known that asks for a checkpoint: name one, or start the run with --checkpoint-signal"}
+	}
+	r, err := policy.ParseRule("100%:signal=" + name)
+	if err != nil {
+		return nil, &control.Refused{Reason: event.ReasonUnsupported, Detail: err.Error()}
+	}
+	to, h := w.receivers(r, nil)
+	var list []*rss.Proc
+	for _, p := range to {
+		if _, ok := w.wanted(&cmd, p.ID.PID); ok {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		if h.OK {
+			h.Reason, h.Detail = event.ReasonNoTrainer, "of those that are meant none trains"
+		}
+		return nil, &control.Refused{Reason: h.Reason, Detail: string(h.Reason) + ": " + h.Detail}
+	}
+	sig, _, _ := r.Signal()
+	m := &w.serving.manual
+	m.id++
+	b := w.bindingNow()
+	d := event.Decision{
+		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: b.Name, Action: event.ActionSignal, Arg: name,
+		Used: b.Used, LimitSize: b.Limit, By: cmd.By,
+	}
+	w.put(event.NameDecision, func(h event.Head) any {
+		d.Head = h
+		return d
+	})
+	c := make(chan control.Result, len(list)+1)
+	all := true
+	for _, p := range list {
+		res := action.Signal(w.kill, []*rss.Proc{p}, sig, "")
+		all = all && res.OK
+		c <- control.Result{PID: p.ID.PID, Task: w.taskOf(p.ID.PID), OK: res.OK, Reason: res.Reason, Detail: res.Detail}
+	}
+	reason := event.ReasonDone
+	if !all {
+		reason = event.ReasonError
+	}
+	o := event.Outcome{Decision: d.ID, OK: all, Reason: reason, Detail: h.Detail, Before: b.Used, After: b.Used}
+	w.publish(&d, &o)
+	c <- control.Result{Task: -1, OK: all, Reason: reason, Detail: h.Detail, Done: true}
+	close(c)
+	return c, nil
+}
+
+// count notes that a worker of a rank was replaced.
+func (m *manual) count(holder rss.ProcID) {
+	if m.recycled == nil {
+		m.recycled = map[rss.ProcID]int{}
+	}
+	m.recycled[holder]++
+}
+
+// growth is the change of a process's RSS in bytes a second, since it was asked for
+// first or for the last minute or so; 0 at first.
+func (m *manual) growth(now time.Duration, p *rss.Proc) float64 {
+	b, ok := m.base[p.ID]
+	if !ok || now-b.at > 2*growthKept {
+		if m.base == nil {
+			m.base = map[rss.ProcID]growthBase{}
+		}
+		if len(m.base) > 1<<14 {
+			clear(m.base)
+		}
+		m.base[p.ID] = growthBase{now, p.RSS}
+		return 0
+	}
+	seconds := (now - b.at).Seconds()
+	if seconds < 0.5 {
+		return 0
+	}
+	return (float64(p.RSS) - float64(b.rss)) / seconds
+}

@@ -1,0 +1,283 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// This file is the watcher's side of requeue= rules.
+
+const (
+	// nearlyFull is the use from which on no checkpoint is waited for: the kernel
+	// may strike with the next page. A rule above it leaves half of what is left.
+	nearlyFull = 0.99
+	// lastRequeue is how long the watcher waits, when the command has ended, for
+	// the job to be back in the queue: with the last process of ours Slurm would
+	// end the one that sees to it too. See [RequeueFlush].
+	lastRequeue = 20 * time.Second
+	// afterKillWait is how long after KillWait a job is to start again: its nodes
+	// are tidied up by then. Slurm would have it wait for 2 minutes.
+	afterKillWait = 10 * time.Second
+	// factsHold is how long Slurm's word about the job is believed.
+	factsHold = 5 * time.Minute
+	// errorHolds is the same where it did not answer.
+	errorHolds = 2 * time.Second
+)
+
+// RequeueFlush is how long the holder is to give a watcher with a requeue= rule
+// when the command has ended.
+const RequeueFlush = lastRequeue + 4*time.Second
+
+// Requeues says that one of the rules is a requeue=.
+func (s *Settings) Requeues() bool {
+	return slices.ContainsFunc(s.Rules, func(text string) bool {
+		r, err := policy.ParseRule(text)
+		return err == nil && r.Action == event.ActionRequeue
+	})
+}
+
+// requeuing is what the watcher remembers of requeue= rules.
+type requeuing struct {
+	asking  chan jobFacts // nil while nobody is asked
+	hurry   chan struct{} // closed where the answer is needed now; nil where it comes anyway
+	facts   jobFacts
+	factsAt time.Duration // when they came, 0 for never
+	under   *putting      // what was started last
+	// asked says that somebody has asked the command to end since the checkpoint
+	// is waited for: it has not ended by itself then.
+	asked string
+	done  *requeued // the job is in the queue
+}
+
+// requeued is how much a job has and will have on each node.
+type requeued struct{ from, to rss.Bytes }
+
+func (r requeued) String() string {
+	return fmt.Sprintf("%s MiB (was %s)", mebibytes(r.to), mebibytes(r.from))
+}
+
+func mebibytes(b rss.Bytes) string { return fmt.Sprintf("%d", b/rss.MiB) }
+
+// canRequeue answers for requeue.
+func (w *watcher) canRequeue(r policy.Rule, l *event.Limit) policy.Help {
+	no := func(reason event.Reason, detail string) policy.Help {
+		return policy.Help{Reason: reason, Detail: detail}
+	}
+	job, ok := w.limits.Job()
+	switch {
+	case w.Attached != nil:
+		return no(event.ReasonUnsupported, "only what rsswarden run has started is requeued")
+	case w.sum.requeue.done != nil:
+		return no(event.ReasonNoRequeue, "the job is in the queue already")
+	case !ok || job.ID == "":
+		return no(event.ReasonUnsupported, "not in a Slurm job")
+	case !w.byJobMemory(l):
+		return no(event.ReasonNoHelp, "the job's memory is not what limits here")
+	case job.Restarts >= w.Settings.MaxRequeues:
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", times(job.Restarts), w.Settings.MaxRequeues))
+	}
+	facts, known := w.jobFacts(job)
+	if !known {
+		return policy.Help{Reason: event.ReasonNoRequeue, Detail: "Slurm is being asked about the job", Later: true}
+	}
+	if facts.err != nil {
+		return no(event.ReasonError, facts.err.Error())
+	}
+	_, h := w.newSize(r, l, &facts)
+	return h
+}
+
+// byJobMemory says that a limit moves with the memory of the job.
+func (w *watcher) byJobMemory(l *event.Limit) bool {
+	switch l.Name {
+	case event.LimitSlurm:
+	case event.LimitCgroup:
+		if l.Scope != event.ScopeStep && l.Scope != event.ScopeJob {
+			return false
+		}
+	case event.LimitUser:
+		return w.Settings.LimitShare > 0
+	default:
+		return false
+	}
+	if l.Scope != event.ScopeStep {
+		return true
+	}
+	// A step that was given less than the job by srun --mem has no more next time.
+	return !slices.ContainsFunc(w.readings, func(o event.Limit) bool {
+		return o.Name == l.Name && o.Scope == event.ScopeJob && o.Limit > l.Limit
+	})
+}
+
+// newSize finds how much memory the job is to have, in the unit that it was asked
+// for in, or says why it cannot be requeued.
+func (w *watcher) newSize(r policy.Rule, l *event.Limit, f *jobFacts) (mib uint64, h policy.Help) {
+	no := func(reason event.Reason, detail string) (uint64, policy.Help) {
+		return 0, policy.Help{Reason: reason, Detail: detail}
+	}
+	j := &f.job
+	switch {
+	case !j.Batch:
+		return no(event.ReasonNoRequeue, "it has no batch script that could be started again (salloc, or srun alone)")
+	case !j.Requeue:
+		return no(event.ReasonNoRequeue, "it may not be requeued (--no-requeue, or JobRequeue=0 of this site): Requeue=0 in scontrol show job")
+	case f.mortal != "":
+		return no(event.ReasonNoRequeue, f.mortal)
+	case j.State != "RUNNING":
+		return no(event.ReasonNoRequeue, "it is "+j.State)
+	case j.Restarts >= w.Settings.MaxRequeues:
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", times(j.Restarts), w.Settings.MaxRequeues))
+	}
+	has := rss.Bytes(j.PerNode()) * rss.MiB
+	if w.byStep(l, has) {
+		return no(event.ReasonNoHelp, fmt.Sprintf("this step has %v of the job's %v, by srun --mem", l.Limit, has))
+	}
+	m, _ := r.More()
+	want := m.Size
+	switch {
+	case m.Advice:
+		want = policy.Advise(policy.Run{Binding: l, Stopped: true, Watched: true}).Mem
+	case m.Share > 0:
+		want = has + has.Scale(m.Share)
+	}
+	mib, err := j.Raise(uint64(want), f.room)
+	if err != nil {
+		return no(event.ReasonNoRequeue, err.Error())
+	}
+	return mib, policy.Help{OK: true}
+}
+
+// byStep says that a step of Slurm's has less than its job.
+func (w *watcher) byStep(l *event.Limit, job rss.Bytes) bool {
+	return l.Name == event.LimitSlurm && l.Scope == event.ScopeStep && l.Accounting != event.AccountingVirtual &&
+		job > 0 && l.Limit < job.Scale(0.98)
+}
+
+// beginRequeue carries a requeue= rule out.
+func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
+	q := &w.sum.requeue
+	r, err := policy.ParseRule(f.decision.Rule)
+	facts := q.facts
+	if err != nil || q.factsAt == 0 || facts.err != nil {
+		// The ladder was told that it can be done: this cannot happen.
+		w.finish(action.Result{Reason: event.ReasonError, Detail: "Slurm's word about the job is missing"})
+		return
+	}
+	mib, h := w.newSize(r, l, &facts)
+	if !h.OK {
+		w.finish(action.Result{Reason: h.Reason, Detail: h.Detail})
+		return
+	}
+	c := action.Checkpoint{Wanted: w.Settings.CheckpointSignal != "", Timeout: w.Settings.CheckpointTimeout}
+	tooNear := max(l.Limit.Scale(nearlyFull), l.Used+l.Headroom()/2)
+	c.Near = func() bool {
+		now := same(w.readings, l)
+		return now != nil && now.Used >= tooNear
+	}
+	if c.Wanted && w.Settings.CheckpointFile != "" {
+		c.File = action.WatchFile(w.Settings.CheckpointFile)
+	}
+	q.asked = ""
+	q.under = &putting{watcher: w, limit: *l, plan: RequeuePlan{
+		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.decision.Rule, Because: fmt.Sprintf("the limit %s stood at %v of %v", l.Name, l.Used, l.Limit), Run: w.Settings.RunID,
+		Places: record.DefaultPlaces(w.Lookup, os.Geteuid()),
+	}}
+	if job, ok := w.limits.Job(); ok {
+		q.under.plan.Cluster, q.under.plan.Node, q.under.plan.Restart = job.Cluster, job.NodeName, job.Restarts
+	}
+	text := "putting the job back into the queue"
+	if c.Wanted {
+		text = w.Settings.CheckpointSignal + " asks for a checkpoint, then the job goes back into the queue"
+	}
+	w.voice.say(w.now(), "requeue", memory(l)+": "+text+" with "+q.under.size().String())
+	f.running = action.Requeue(q.under, c, f.began)
+}
+
+// heardEnd notes that somebody asks the command to end.
+func (q *requeuing) heardEnd(sig hold.Signal) {
+	switch unix.Signal(sig.Signal) {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+		if q.under != nil && q.under.sent == nil {
+			q.asked = signalName(sig.Signal)
+		}
+	}
+}
+
+// endRequeue ends a requeue under way because the command has ended: by itself,
+// with its checkpoint written, or by Slurm, whose job it is again. Where the
+// holder has gone without a word nothing is begun any more.
+func (w *watcher) endRequeue(f *inFlight, held bool) action.Result {
+	a, ok := f.running.(*action.Requeuing)
+	q := &w.sum.requeue
+	switch {
+	case !ok || f.result != nil && f.result.OK:
+		if f.result != nil {
+			return *f.result
+		}
+		return action.Result{Reason: event.ReasonVanished}
+	case a.Waits() && !held:
+		return action.Result{Reason: event.ReasonVanished}
+	case a.Waits() && q.asked != "":
+		return action.Result{Reason: event.ReasonVanished, Detail: "the command ended by a " + q.asked + ", not by the wish for a checkpoint"}
+	}
+	a.Over(fmt.Sprintf("the command ended after %.1f s", (w.now() - f.began).Seconds()))
+	if q.under.answer == nil {
+		return action.Result{Reason: event.ReasonVanished}
+	}
+	limit := time.NewTimer(lastRequeue)
+	defer limit.Stop()
+	for q.under.sent == nil {
+		select {
+		case a := <-q.under.answer:
+			q.under.take(a)
+			continue
+		case <-limit.C:
+		}
+		return action.Result{Reason: event.ReasonTimeout, Detail: "Slurm does not answer, and the command has ended; " + q.under.whereTold()}
+	}
+	r, _ := a.Step(action.World{Now: w.now()})
+	return r
+}
+
+// size is how much the job has and is to have.
+func (p *putting) size() requeued {
+	j := p.plan.Job
+	to := j
+	to.MiB = p.plan.MiB
+	return requeued{rss.Bytes(j.PerNode()) * rss.MiB, rss.Bytes(to.PerNode()) * rss.MiB}
+}
+
+// requeueResult says in an outcome what came of it.
+func requeueResult(size requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) action.Result {
+	var took []string
+	for _, s := range steps {
+		if s.Step != slurm.StepLook {
+			took = append(took, s.String())
+		}
+	}
+	list := strings.Join(took, ", ")
+	switch {
+	case r.Requeued && r.Held:
+		return action.Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("and held, Slurm did not release it: type scontrol release %s (%s)", job.Leader, list)}
+	case r.Requeued && !r.Raised:
+		return action.Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("as it was, with %s MiB: Slurm did not take the new size (%s)", mebibytes(size.from), list)}
+	case r.Requeued:
+		return action.Result{OK: true, Reason: event.ReasonDone, Detail: "with " + size.String() + "; " + list}
+	case r.Gone:
+		return action.Result{Reason: event.ReasonNoRequeue, Detail: r.Why + ", by somebody else"}
+	}
+	return action.Result{Reason: event.ReasonNoRequeue, Detail: r.Why}
+}

@@ -1,0 +1,276 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// fakeScontrol plays Slurm for job 46: the line that describes it is in a file, and
+// so is each call. A file fail-NAME has a command do nothing and complain, with
+// status 0 as scontrol does; wait-NAME has it wait until that is removed, kill-NAME
+// kills who runs it, once.
+const fakeScontrol = `#!/bin/sh
+cd "$FAKE_SLURM" || exit 9
+echo "$*" >>calls
+while [ -e "wait-$1" ]; do sleep 0.01; done
+if [ -e "kill-$1" ]; then rm "kill-$1"; kill -KILL $PPID; fi
+if [ -e "fail-$1" ]; then cat "fail-$1" >&2; exit 0; fi
+case "$1 $2" in
+"show job") cat job ;;
+"show node") echo "NodeName=n1 RealMemory=8000 MemSpecLimit=0" ;;
+"show partition") echo "PartitionName=debug MaxMemPerNode=UNLIMITED" ;;
+"show config") printf 'JobAcctGatherType       = jobacct_gather/linux\nKillWait                = 7 sec\n' ;;
+"requeuehold 46")
+	grep -q JobState=RUNNING job || { echo "Job is pending execution for job 46" >&2; exit 0; }
+	sed -i 's/JobState=RUNNING Reason=None/JobState=COMPLETING Reason=job_requeued_in_held_state/' job ;;
+"update JobId=46") sed -i "s/MinMemoryNode=[0-9]*M/$3M/" job ;;
+"release 46") sed -i 's/Reason=[^ ]*/Reason=None/' job ;;
+*) echo "what is $*?" >&2; exit 1 ;;
+esac
+`
+
+const fakeJob = "JobId=46 JobName=x UserId=u(1000) GroupId=g(1000) JobState=RUNNING Reason=None Requeue=1 Restarts=0 BatchFlag=1 Partition=debug NodeList=n1 NumNodes=1 NumCPUs=2 MinMemoryNode=1000M\n"
+
+// fakeSlurm is where the fake keeps its files.
+type fakeSlurm string
+
+func newFakeSlurm(t *testing.T) fakeSlurm {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(fakeScontrol), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("FAKE_SLURM", dir)
+	f := fakeSlurm(dir)
+	f.write(t, "job", fakeJob)
+	return f
+}
+
+func (f fakeSlurm) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(string(f), name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fakeSlurm) read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(string(f), name))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// calls are the commands that change something.
+func (f fakeSlurm) calls(t *testing.T) []string {
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(f.read(t, "calls")), "\n"), func(c string) bool {
+		return c == "" || strings.HasPrefix(c, "show ")
+	})
+}
+
+// inJob46 is a stand in job 46, in a batch step that slurmstepd started, with a
+// --limit that is a share of its memory.
+func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	vars := map[string]string{
+		"SLURM_JOB_ID": "46", "SLURM_TASK_PID": "1", "SLURM_CLUSTER_NAME": "lab", "SLURMD_NODENAME": "n1",
+		"SLURM_SUBMIT_DIR": dir, "SLURM_JOB_END_TIME": "9999999999",
+	}
+	for k, v := range env {
+		vars[k] = v
+	}
+	s := newStand(t, func(o *Options) {
+		o.Settings.Rules = []string{"97%:requeue"}
+		o.Settings.MaxRequeues = 3
+		o.Settings.CheckpointTimeout = time.Minute
+		o.Settings.Record = RecordNone
+		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+		if change != nil {
+			change(o)
+		}
+	})
+	const stepd = theHolder - 1
+	s.fs.Put(rsstest.Process{PID: stepd, Parent: 1, Start: 1, Comm: "slurmstepd"})
+	s.fs.Put(rsstest.Process{PID: theHolder, Parent: stepd, Start: 2, Comm: "rsswarden"})
+	s.open(s.holder.begin)
+	s.Settings.LimitShare = 1 // as if it had been found by a share
+	return s
+}
+
+// looksUntil has the watcher look until a condition holds.
+func (s *stand) looksUntil(what string, is func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("no %s within a minute:\n%s", what, s.stderr())
+		}
+		s.full()
+	}
+}
+
+func (s *stand) submitDir() string { dir, _ := s.Lookup("SLURM_SUBMIT_DIR"); return dir }
+
+func TestCanRequeue(t *testing.T) {
+	job := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(fakeJob) }
+	for _, c := range []struct {
+		name, rule string
+		env        map[string]string
+		job        string
+		set        func(*stand)
+		reason     event.Reason // empty where it can
+		detail     string
+	}{
+		{"as it is", "97%:requeue", nil, fakeJob, nil, "", ""},
+		{"outside Slurm", "97%:requeue", map[string]string{"SLURM_JOB_ID": ""}, fakeJob, nil, event.ReasonUnsupported, "not in a Slurm job"},
+		{"attached", "97%:requeue", nil, fakeJob, func(s *stand) { s.Attached = &Attached{} }, event.ReasonUnsupported, "only what rsswarden run"},
+		{"--no-requeue", "97%:requeue", nil, job("Requeue=1", "Requeue=0"), nil, event.ReasonNoRequeue, "--no-requeue"},
+		{"salloc", "97%:requeue", nil, job("BatchFlag=1", "BatchFlag=0"), nil, event.ReasonNoRequeue, "no batch script"},
+		{"in the queue already", "97%:requeue", nil, job("RUNNING", "COMPLETING"), nil, event.ReasonNoRequeue, "it is COMPLETING"},
+		{"often enough, by the environment", "97%:requeue", map[string]string{"SLURM_RESTART_COUNT": "3"}, fakeJob, nil, event.ReasonRequeues, "started again 3 times, and --max-requeues is 3"},
+		{"often enough, by Slurm", "97%:requeue", nil, job("Restarts=0", "Restarts=4"), nil, event.ReasonRequeues, "started again 4 times"},
+		{"less than now", "97%:requeue=500M", nil, fakeJob, nil, event.ReasonNoRequeue, "500 MiB is no more than the 1000 MiB that the job has"},
+		{"all of the node", "97%:requeue", nil, job("1000M", "8000M"), nil, event.ReasonNoRequeue, "no more is to be had: 8000 MiB by RealMemory of node n1"},
+		{"--mem=0", "97%:requeue", nil, job("1000M", "0"), nil, event.ReasonNoRequeue, "--mem=0"},
+		{"advice", "97%:requeue=advice", nil, fakeJob, nil, "", ""},
+		{"another limit", "97%:requeue", nil, fakeJob, func(s *stand) { s.Settings.LimitShare = 0 }, event.ReasonNoHelp, "not what limits here"},
+		{"Slurm knows no such job", "97%:requeue", nil, "\n", nil, event.ReasonError, "cannot ask Slurm about job 46"},
+		{"a batch script in between", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000000000", "0000000000010000") }, event.ReasonNoRequeue, "write `exec rsswarden run"},
+		{"one that ignores TERM", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000004000", "0000000000010000") }, "", ""},
+		{"one with a trap", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000000000", "0000000000014000") }, "", ""},
+		{"no slurmstepd above", "97%:requeue", nil, fakeJob, func(s *stand) {
+			s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 2, Comm: "rsswarden"})
+		}, event.ReasonNoRequeue, "no slurmstepd is to be seen"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeSlurm(t)
+			f.write(t, "job", c.job)
+			s := inJob46(t, c.env, nil)
+			if c.set != nil {
+				c.set(s)
+			}
+			s.full()
+			r := rule(t, c.rule)
+			h := policy.Help{Later: true}
+			for deadline := time.Now().Add(time.Minute); h.Later; time.Sleep(time.Millisecond) {
+				if h = s.can(r, s.user()); h.Later && time.Now().After(deadline) {
+					t.Fatal("Slurm did not answer within a minute")
+				}
+			}
+			if h.OK != (c.reason == "") || h.Reason != c.reason || !strings.Contains(h.Detail, c.detail) {
+				t.Errorf("%+v, want %q, %q", h, c.reason, c.detail)
+			}
+			if got := f.calls(t); len(got) > 0 {
+				t.Errorf("Slurm was asked for %q", got)
+			}
+		})
+	}
+}
+
+// batchShell puts a shell between slurmstepd and the holder.
+func (s *stand) batchShell(ignored, caught string) {
+	const shell = theHolder - 2
+	s.fs.Put(rsstest.Process{PID: shell, Parent: theHolder - 1, Start: 2, Comm: "slurm_script"})
+	s.fs.Put(rsstest.Process{PID: theHolder, Parent: shell, Start: 3, Comm: "rsswarden"})
+	name := filepath.Join("proc", itoa(shell), "status")
+	s.fs.Write(name, s.fs.Read(name)+"SigIgn:\t"+ignored+"\nSigCgt:\t"+caught+"\n")
+}
+
+// TestNewSize: what each form of the rule comes to.
+func TestNewSize(t *testing.T) {
+	s := inJob46(t, nil, nil)
+	s.put(theCommand, theHolder, 980*rss.MiB, 0)
+	s.read()
+	facts := jobFacts{job: slurm.RunningJob{ID: "46", State: "RUNNING", Requeue: true, Batch: true, MiB: 1000, CPUs: 2, Nodes: 1}, room: slurm.Room{MiB: 8000}}
+	for text, want := range map[string]uint64{
+		"97%:requeue": 1250, "97%:requeue=+25%": 1250, "97%:requeue=+50%": 1500, "97%:requeue=3G": 3072, "97%:requeue=20G": 8000,
+		"97%:requeue=advice": 1536, // half as much again, as a size that people write
+	} {
+		if got, h := s.newSize(rule(t, text), s.user(), &facts); got != want || !h.OK {
+			t.Errorf("%s: %d MiB, %+v; want %d", text, got, h, want)
+		}
+	}
+	step := *s.user()
+	step.Name, step.Scope, step.Limit = event.LimitSlurm, event.ScopeStep, 500*rss.MiB
+	if _, h := s.newSize(rule(t, "97%:requeue"), &step, &facts); h.OK || h.Reason != event.ReasonNoHelp {
+		t.Errorf("a step by srun --mem: %+v", h)
+	}
+}
+
+// TestRequeues from the rung to the queue, with a process of its own.
+func TestRequeues(t *testing.T) {
+	held, update, release := "requeuehold 46", "update JobId=46 MinMemoryNode=1250 StartTime=now+17", "release 46"
+	for _, c := range []struct {
+		name   string
+		fails  map[string]string
+		calls  []string
+		ok     bool
+		detail string
+		says   string // on stderr
+		done   bool   // the job is in the queue
+		memory string
+	}{
+		{"all is well", nil, []string{held, update, release}, true, "with 1250 MiB (was 1000); requeuehold ", "requeued with 1250 MiB (was 1000)", true, "MinMemoryNode=1250M Reason=None"},
+		{"Slurm refuses", map[string]string{"requeuehold": "Requested operation is presently disabled for job 46"}, []string{held}, false,
+			"scontrol requeuehold 46: Requested operation is presently disabled", "requeue did not work: the job cannot be requeued, scontrol requeuehold 46: Requested", false, "MinMemoryNode=1000M Reason=None"},
+		{"the size is refused", map[string]string{"update": "Memory required by task is not available"},
+			[]string{held, update, "update JobId=46 MinMemoryNode=1250", release}, true, "as it was, with 1000 MiB: Slurm did not take the new size (", "requeued as it was", true, "MinMemoryNode=1000M Reason=None"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeSlurm(t)
+			for name, text := range c.fails {
+				f.write(t, "fail-"+name, text+"\n")
+			}
+			s := inJob46(t, nil, nil)
+			s.put(theCommand, theHolder, 980*rss.MiB, 0)
+			s.looksUntil("decision", func() bool { return s.flight != nil })
+			s.looksUntil("outcome", func() bool { return s.flight == nil })
+			var calls []string
+			for _, call := range f.calls(t) {
+				if !slices.Contains(calls, call) {
+					calls = append(calls, call)
+				}
+			}
+			if !slices.Equal(calls, c.calls) {
+				t.Errorf("Slurm was asked for %q, want %q", calls, c.calls)
+			}
+			for _, field := range strings.Fields(c.memory) {
+				if job := f.read(t, "job"); !strings.Contains(job, " "+field) {
+					t.Errorf("no %s in %s", field, job)
+				}
+			}
+			if !strings.Contains(s.stderr(), c.says) {
+				t.Errorf("said\n%s", s.stderr())
+			}
+			s.end(&hold.Exit{Signal: 15})
+			all := s.events()
+			outcomes := named(all, event.NameOutcome)
+			last := outcomes[len(outcomes)-1]
+			if last["ok"] != c.ok || !strings.Contains(last["detail"].(string), c.detail) || last["freed_bytes"] != 0.0 {
+				t.Errorf("outcome %v", last)
+			}
+			exit := named(all, event.NameExit)[0]
+			if (exit["verdict"] == string(event.VerdictRequeued)) != c.done {
+				t.Errorf("verdict %v", exit["verdict"])
+			}
+			lines := record.ReadLives(record.Places{Journals: []string{filepath.Join(s.submitDir(), ".rsswarden")}}, "46", "lab", time.Now())
+			if past, ok := record.LastLife(lines, 1); ok != c.done || ok && past.Raised != (c.fails == nil) {
+				t.Errorf("left behind %+v", lines)
+			}
+		})
+	}
+}

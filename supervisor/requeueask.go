@@ -1,0 +1,178 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+)
+
+// jobFacts is what Slurm says of the job before it is requeued.
+type jobFacts struct {
+	job  slurm.RunningJob
+	room slurm.Room // the most that its nodes and partition give
+	// killWait is KillWait of slurm.conf.
+	killWait time.Duration
+	// mortal is why the process that puts the job back would not live for long
+	// enough to do so; empty where it does.
+	mortal string
+	err    error
+}
+
+// killWaitDefault is what Slurm has where nobody says.
+const killWaitDefault = 30 * time.Second
+
+// jobFacts returns what Slurm says, or has it asked on the side. What is a little
+// old does while it is asked again: the process that puts the job back looks too.
+func (w *watcher) jobFacts(job slurm.Job) (jobFacts, bool) {
+	w.askJobFacts(job, 0)
+	q := &w.sum.requeue
+	return q.facts, q.factsAt != 0
+}
+
+// askJobFacts takes in what Slurm said, and has it asked, after a delay, where that
+// is not fresh.
+func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
+	q := &w.sum.requeue
+	select {
+	case q.facts = <-q.asking:
+		q.asking, q.hurry, q.factsAt = nil, nil, max(w.now(), 1)
+	default:
+	}
+	if q.hurry != nil && delay == 0 {
+		close(q.hurry)
+		q.hurry = nil
+	}
+	hold := factsHold
+	if q.facts.err != nil {
+		hold = errorHolds
+	}
+	if q.asking != nil || q.factsAt != 0 && w.now()-q.factsAt < hold {
+		return
+	}
+	answers := make(chan jobFacts, 1)
+	q.asking = answers
+	var hurry chan struct{}
+	if delay > 0 {
+		hurry = make(chan struct{})
+		q.hurry = hurry
+	}
+	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
+		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
+	}
+	proc, holder := w.Proc, w.holder
+	go func() {
+		select {
+		case <-time.After(delay):
+		case <-hurry:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		f := askFacts(ctx, job.ID, scontrol)
+		f.mortal = mortal(proc, holder)
+		answers <- f
+	}()
+}
+
+// askFacts asks about the job, its nodes and its partition. What the last two give
+// at most may stay unknown.
+func askFacts(ctx context.Context, id string, scontrol func(context.Context, ...string) ([]byte, error)) (f jobFacts) {
+	out, err := scontrol(ctx, "show", "job", "-o", id)
+	if err == nil {
+		f.job, err = slurm.ParseRunningJob(out, id)
+	}
+	if err != nil {
+		f.err = fmt.Errorf("cannot ask Slurm about job %s: %w", id, err)
+		return f
+	}
+	f.killWait = killWaitDefault
+	if out, err := scontrol(ctx, "show", "config"); err == nil {
+		f.killWait = parseKillWait(out)
+	}
+	if f.job.NodeList != "" {
+		if out, err := scontrol(ctx, "show", "node", "-o", f.job.NodeList); err == nil {
+			f.room = f.room.Least(slurm.ParseNodeRoom(out))
+		}
+	}
+	if f.job.Partition != "" {
+		if out, err := scontrol(ctx, "show", "partition", "-o", f.job.Partition); err == nil {
+			f.room = f.room.Least(slurm.ParsePartitionRoom(out))
+		}
+	}
+	return f
+}
+
+// foresee has Slurm asked about the job ahead, where a rule on requeue= may fire: it
+// is to act at once then. At the start of a job thousands of tasks would ask.
+func (w *watcher) foresee(delay time.Duration) {
+	job, ok := w.limits.Job()
+	if !ok || w.Attached != nil || job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
+		return
+	}
+	w.askJobFacts(job, delay)
+}
+
+// parseKillWait reads "KillWait = 30 sec" from what `scontrol show config` prints.
+func parseKillWait(b []byte) time.Duration {
+	values, err := slurm.ParseShowConfig(b)
+	if err != nil {
+		return killWaitDefault
+	}
+	number, _, _ := strings.Cut(values["killwait"], " ")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return killWaitDefault
+	}
+	return time.Duration(n) * time.Second
+}
+
+// mortal says why all of the job's processes on this node would be gone at Slurm's
+// TERM: it ends the batch script, and with that slurmstepd kills what is left.
+// Where rsswarden is what slurmstepd has started, it stays until the job is in the
+// queue.
+func mortal(proc string, holder int) string {
+	task := holder
+	for range 64 { // a tree is not that deep
+		i, err := proctree.Identify(proc, task)
+		if err != nil || i.Parent <= 1 {
+			return "no slurmstepd is to be seen above rsswarden, so it is not known whether Slurm's TERM leaves it the time"
+		}
+		up, err := proctree.Identify(proc, i.Parent)
+		if err != nil || strings.HasPrefix(up.Comm, "slurmstepd") {
+			break
+		}
+		task = i.Parent
+	}
+	if task == holder || outlivesTERM(proc, task) {
+		return ""
+	}
+	return "the batch script stands between Slurm and rsswarden: Slurm's TERM would end it, and everything with it, before the job has its memory; " +
+		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
+}
+
+// outlivesTERM says that a process ignores or catches TERM. One that cannot be
+// read does not as far as we know.
+func outlivesTERM(proc string, pid int) bool {
+	if caught, err := action.Catches(proc, pid, syscall.SIGTERM); err != nil || caught {
+		return caught
+	}
+	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if digits, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(digits), 16, 64)
+			return err == nil && set>>(syscall.SIGTERM-1)&1 == 1
+		}
+	}
+	return false
+}

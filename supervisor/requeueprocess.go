@@ -1,0 +1,167 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// This file is the process that puts a job back into the queue. From the first
+// step on Slurm ends the job: the command, the holder and the watcher may go
+// before it is done, and it has until KillWait is over.
+
+// filePatience is how long it waits at its end for a file system to take its
+// lines.
+const filePatience = 2 * time.Second
+
+// ErrNoPlan says that nobody told [RequeueJob] what to do.
+var ErrNoPlan = errors.New("cannot read the plan")
+
+// RequeueJob reads a plan and carries it out. It tells each step on out, which
+// nobody may read any more, and in the file of the job's lives.
+func RequeueJob(in io.Reader, out io.Writer) error {
+	// Slurm sends TERM to the tasks alone, and its KILL to all of the job.
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	var plan RequeuePlan
+	if err := json.NewDecoder(in).Decode(&plan); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoPlan, err)
+	}
+	return plan.run(out, slurm.ScontrolStrict, slurm.RequeuePatience{})
+}
+
+func (p *RequeuePlan) run(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
+	lines, written := p.keep()
+	said := json.NewEncoder(out)
+	lines <- p.life(slurm.RequeueStep{Step: record.LifeBegun, OK: true})
+	q := slurm.Requeue{
+		Job: p.Job, MiB: p.MiB, StartIn: p.StartIn, Again: p.Again, Scontrol: scontrol, Patience: patience,
+		Told: func(s slurm.RequeueStep) {
+			_ = said.Encode(requeueSaid{Step: &s}) // nobody may read it any more
+			if s.Step != slurm.StepLook || !s.OK {
+				lines <- p.life(s)
+			}
+		},
+	}
+	r := q.Run(context.Background())
+	_ = said.Encode(requeueSaid{Result: &r})
+	close(lines)
+	select {
+	case err := <-written:
+		return err
+	case <-time.After(filePatience):
+		return fmt.Errorf("cannot write what became of job %s: no answer from the file system within %v", p.Job.ID, filePatience)
+	}
+}
+
+// mostSteps is more than there are.
+const mostSteps = 16
+
+// keep writes lines to the file of the job's lives, on the side: a file server
+// that hangs must not keep the job from being released.
+func (p *RequeuePlan) keep() (chan<- record.Life, <-chan error) {
+	lines, written := make(chan record.Life, mostSteps), make(chan error, 1)
+	go func() {
+		f, err := record.OpenLives(p.Places, p.Job.ID)
+		if err != nil {
+			written <- err
+			return
+		}
+		defer f.Close()
+		for l := range lines {
+			if err := l.Write(f); err != nil {
+				written <- fmt.Errorf("cannot write to %s: %w", f.Name(), err)
+				return
+			}
+		}
+		written <- nil
+	}()
+	return lines, written
+}
+
+func (p *RequeuePlan) life(s slurm.RequeueStep) record.Life {
+	to := p.Job
+	to.MiB = p.MiB
+	l := record.Life{
+		Time: time.Now(), Job: p.Job.ID, Cluster: p.Cluster, Node: p.Node, Run: p.Run, Restart: p.Restart,
+		Rule: p.Rule, Because: p.Because, FromMiB: p.Job.PerNode(), ToMiB: to.PerNode(),
+		Step: s.Step, OK: s.OK, Error: s.Error,
+	}
+	if s.OK && s.Took > 0 {
+		l.Detail = s.String()
+	}
+	return l
+}
+
+// sayLastLife says what the life before this one ended of, on the side: it is read
+// from a shared file system, and the command does not wait for it.
+func (w *watcher) sayLastLife() {
+	find := w.lastLife()
+	if find == nil {
+		return
+	}
+	go func() {
+		if text := find(); text != "" {
+			w.Log.Info(text)
+		}
+	}()
+}
+
+// lastLife returns how to find out what the last life ended of, empty where it has
+// left no word; nil where there was none, or another task tells.
+func (w *watcher) lastLife() func() string {
+	job, ok := w.limits.Job()
+	if !ok || job.Restarts == 0 || job.Task != 0 || w.Attached != nil || w.Link.Begin().Attempt > 1 {
+		return nil
+	}
+	has, _ := slurm.StepLimit(w.Lookup, slurm.RlimitRSS())
+	places := record.DefaultPlaces(w.Lookup, os.Geteuid())
+	return func() string {
+		lines := record.ReadLives(places, job.ID, job.Cluster, time.Now())
+		last, ok := record.LastLife(lines, job.Restarts)
+		if !ok {
+			return ""
+		}
+		return lastLife(job.ID, job.Restarts, &last, has.Bytes>>20)
+	}
+}
+
+// ordinals name the lives of a job.
+var ordinals = []string{"first", "second", "third", "fourth", "fifth"}
+
+func life(restarts int) string {
+	if restarts < len(ordinals) {
+		return ordinals[restarts]
+	}
+	return fmt.Sprintf("%dth", restarts+1)
+}
+
+// lastLife is "second life of job 46: the first was put back into the queue at
+// 14:03:22 by the rule 97%:requeue, memory 97 % of 300 MiB …; it had 300 MiB, and
+// this one has 375".
+func lastLife(job string, restarts int, last *record.Requeued, hasMiB uint64) string {
+	text := fmt.Sprintf("%s life of job %s: the %s was put back into the queue at %s by the rule %s, %s",
+		life(restarts), job, life(last.Restart), last.Time.Local().Format(time.TimeOnly), last.Rule, last.Because)
+	text += fmt.Sprintf("; it had %d MiB", last.FromMiB)
+	switch {
+	case hasMiB == 0:
+	case !slices.Contains([]uint64{last.ToMiB, 0}, hasMiB) && last.Raised:
+		text += fmt.Sprintf(" and was to have %d, this one has %d", last.ToMiB, hasMiB)
+	default:
+		text += fmt.Sprintf(" and this one has %d", hasMiB)
+	}
+	if len(last.Errors) > 0 {
+		text += " (" + strings.Join(last.Errors, "; ") + ")"
+	}
+	return text
+}

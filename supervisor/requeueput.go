@@ -1,0 +1,185 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// This file starts the process that puts a job back into the queue.
+
+// RequeueCommand is the command of our program that does it; not for users.
+const RequeueCommand = "requeue-job"
+
+// RequeuePlan is all that this process is told, as JSON on its standard input.
+type RequeuePlan struct {
+	Job     slurm.RunningJob `json:"job"`
+	MiB     uint64           `json:"mib"` // as in Job.MiB
+	StartIn time.Duration    `json:"start_in_ns"`
+	Again   bool             `json:"again,omitempty"`
+	Rule    string           `json:"rule"`
+	Because string           `json:"because"`
+	Cluster string           `json:"cluster,omitempty"`
+	Node    string           `json:"node,omitempty"`
+	Run     string           `json:"run,omitempty"`
+	Restart int              `json:"restart"`
+	Places  record.Places    `json:"places"`
+}
+
+// requeueSaid is a line of what it writes to its standard output: a step, and the
+// result as the last.
+type requeueSaid struct {
+	Step   *slurm.RequeueStep   `json:"step,omitempty"`
+	Result *slurm.RequeueResult `json:"result,omitempty"`
+}
+
+// putAnswer is all that it said.
+type putAnswer struct {
+	steps  []slurm.RequeueStep
+	result *slurm.RequeueResult
+	err    error
+}
+
+// held says that the job was held.
+func (a *putAnswer) held() bool {
+	return slices.ContainsFunc(a.steps, func(s slurm.RequeueStep) bool { return s.OK && s.Step == slurm.StepHold })
+}
+
+// putOutside runs the process as nobody's child. slurmstepd sums what its tasks
+// have started, and near the limit there is no room for one more; an orphan it does
+// not count. A shell gives what it runs in the background no standard input of its
+// own, but for one that is named.
+const putOutside = `exec 3<&0; "$0" "$1" <&3 3<&- &`
+
+// putting is one requeue, as package action sees it. Only the loop uses it but for
+// what is on the channel.
+type putting struct {
+	*watcher
+	limit  event.Limit
+	plan   RequeuePlan
+	answer chan putAnswer // nil before the process was started
+	sent   *action.Result // what it came to
+}
+
+// Ask asks for a checkpoint as a signal= rule would.
+func (p *putting) Ask() action.Result {
+	r, err := policy.ParseRule("100%:" + string(event.ActionSignal) + "=" + p.Settings.CheckpointSignal)
+	if err != nil {
+		return action.Result{Reason: event.ReasonError, Detail: err.Error()}
+	}
+	to, h := p.receivers(r, &p.limit)
+	if !h.OK {
+		return action.Result{Reason: h.Reason, Detail: h.Detail}
+	}
+	sig, _, _ := r.Signal()
+	return action.Signal(p.kill, to, sig, h.Detail)
+}
+
+// Start starts the process.
+func (p *putting) Start() {
+	answers := make(chan putAnswer, 1)
+	p.answer = answers
+	plan, err := json.Marshal(p.plan)
+	if err != nil {
+		answers <- putAnswer{err: err}
+		return
+	}
+	cmd := exec.Command("/bin/sh", "-c", putOutside, fmt.Sprintf("/proc/%d/exe", os.Getpid()), RequeueCommand)
+	cmd.Env = hold.Environ()
+	// A session of its own: what ends a process group or a terminal leaves it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	go func() { answers <- runPut(cmd, p.Link.Start, plan) }()
+}
+
+// runPut runs the process and takes in what it says.
+func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan []byte) (a putAnswer) {
+	failed := func(err error) putAnswer {
+		return putAnswer{err: fmt.Errorf("cannot start the process that puts the job back: %w", err)}
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return failed(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return failed(err)
+	}
+	if err := start(cmd); err != nil {
+		return failed(err)
+	}
+	_, err = in.Write(plan)
+	in.Close()
+	for dec := json.NewDecoder(io.LimitReader(out, 1<<20)); err == nil; {
+		var said requeueSaid
+		if err = dec.Decode(&said); err != nil {
+			break
+		}
+		if said.Step != nil {
+			a.steps = append(a.steps, *said.Step)
+		}
+		if said.Result != nil {
+			a.result = said.Result
+			break
+		}
+	}
+	go cmd.Wait() // it may still write its file
+	if a.result == nil {
+		a.err = fmt.Errorf("the process that puts the job back ended without a word: %w", err)
+	}
+	return a
+}
+
+// Ended tells how it came out, once it has said so.
+func (p *putting) Ended() (action.Result, bool) {
+	if p.sent == nil {
+		select {
+		case a := <-p.answer:
+			p.take(a)
+		default:
+		}
+	}
+	if p.sent == nil {
+		return action.Result{}, false
+	}
+	return *p.sent, true
+}
+
+// take takes its answer in.
+func (p *putting) take(a putAnswer) {
+	r := action.Result{Reason: event.ReasonError}
+	if a.err != nil && a.held() && !p.plan.Again {
+		p.plan.Again = true // a job that stays held never starts again
+		p.Start()
+		return
+	}
+	if a.err != nil {
+		r.Detail = a.err.Error() + "; " + p.whereTold()
+	} else {
+		r = requeueResult(p.size(), p.plan.Job, *a.result, a.steps)
+		if a.result.Requeued {
+			size := p.size()
+			if !a.result.Raised {
+				size.to = size.from
+			}
+			p.sum.requeue.done = &size
+		}
+	}
+	p.sent = &r
+}
+
+// whereTold says how to find out what nobody told us.
+func (p *putting) whereTold() string {
+	return "scontrol show job " + p.plan.Job.ID + " tells how it stands"
+}

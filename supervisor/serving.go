@@ -1,0 +1,317 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// This file answers those who ask by the control socket. The server's goroutines
+// hand the loop a question and wait; the loop waits for nobody.
+
+// serving is the loop's side of the control socket.
+type serving struct {
+	server *control.Server
+	asks   chan func() // answered by the loop; nil where nobody can ask
+	gone   chan struct{}
+	subs   subscribers
+	last   []event.Outcome // the newest outcomes, the newest first
+	manual manual
+}
+
+// errGone says that the watcher ends.
+var errGone = errors.New("the run has ended")
+
+// serve opens the control socket. Where that fails nobody can ask.
+func (w *watcher) serve() {
+	p := &w.peers
+	if p.post == nil {
+		return
+	}
+	w.serving.asks, w.serving.gone = make(chan func()), make(chan struct{})
+	var err error
+	if w.serving.server, err = control.Listen(p.post.Dir(), control.SocketName, source{w}); err != nil {
+		w.fault("control", err)
+	}
+}
+
+// serveNoMore closes the socket, before another watcher opens its own.
+func (w *watcher) serveNoMore() {
+	if w.serving.server == nil {
+		return
+	}
+	close(w.serving.gone)
+	w.serving.subs.close()
+	w.serving.manual.end(event.ReasonVanished, "the run has ended")
+	w.serving.server.Close()
+	w.serving.server = nil
+}
+
+// source is the watcher as the server sees it. It touches nothing of the loop's but
+// by questions.
+type source struct{ w *watcher }
+
+// onLoop has the loop do something.
+func (s source) onLoop(ctx context.Context, do func()) error {
+	select {
+	case s.w.serving.asks <- do:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.w.serving.gone:
+		return errGone
+	}
+}
+
+// Status implements [control.Source].
+func (s source) Status(ctx context.Context) (*control.Status, error) {
+	c := make(chan *control.Status, 1)
+	if err := s.onLoop(ctx, func() { c <- s.w.standing() }); err != nil {
+		return nil, err
+	}
+	select {
+	case st := <-c:
+		return st, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.w.serving.gone:
+		return nil, errGone
+	}
+}
+
+// Do implements [control.Source].
+func (s source) Do(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
+	type begun struct {
+		results <-chan control.Result
+		err     error
+	}
+	c := make(chan begun, 1)
+	if err := s.onLoop(ctx, func() {
+		results, err := s.w.obeyClient(ctx, cmd)
+		c <- begun{results, err}
+	}); err != nil {
+		return nil, err
+	}
+	select {
+	case b := <-c:
+		return b.results, b.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.w.serving.gone:
+		return nil, errGone
+	}
+}
+
+// Events implements [control.Source].
+func (s source) Events(ctx context.Context) (<-chan []byte, error) {
+	return s.w.serving.subs.add(ctx)
+}
+
+// subscribers get each event as it is told.
+type subscribers struct {
+	some   atomic.Bool
+	mu     sync.Mutex
+	all    []chan []byte
+	closed bool
+}
+
+// subscriberRoom is how many events one may be behind before it loses some: the
+// gap in "seq" tells.
+const subscriberRoom = 256
+
+func (s *subscribers) add(ctx context.Context) (<-chan []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errGone
+	}
+	c := make(chan []byte, subscriberRoom)
+	s.all = append(s.all, c)
+	s.some.Store(true)
+	context.AfterFunc(ctx, func() { s.remove(c) })
+	return c, nil
+}
+
+func (s *subscribers) remove(c chan []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.all, c); i >= 0 {
+		s.all = slices.Delete(s.all, i, i+1)
+		close(c)
+	}
+	s.some.Store(len(s.all) > 0)
+}
+
+func (s *subscribers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.all {
+		close(c)
+	}
+	s.all = nil
+	s.some.Store(false)
+}
+
+// tell gives an event to all that have room for it.
+func (s *subscribers) tell(e any) {
+	if !s.some.Load() {
+		return
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return // the stream and the record have met it too
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.all {
+		select {
+		case c <- line:
+		default:
+		}
+	}
+}
+
+// standing is the status as of the last full look.
+func (w *watcher) standing() *control.Status {
+	p := &w.peers
+	st := &control.Status{
+		V: control.Version, Time: w.last.At, Node: NodeName(w.Lookup), Leader: w.Self, Version: w.Settings.Version,
+		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
+		Rules: w.Settings.Rules, DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
+		Ranks: []control.Rank{}, Procs: []control.Proc{},
+	}
+	if job, ok := w.limits.Job(); ok {
+		st.Job = job.ID
+	}
+	if f := w.flight; f != nil {
+		a := &control.Action{Action: f.decision.Action, Rule: f.decision.Rule, Since: w.started.Add(f.began)}
+		for i := range f.actedOn {
+			a.PIDs = append(a.PIDs, f.actedOn[i].ID.PID)
+		}
+		st.Action = a
+	}
+	all := append([]leader.Member{p.me}, p.others...)
+	slices.SortStableFunc(all, func(a, b leader.Member) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
+	at := map[int]int{} // index in Ranks by PID of the command
+	for i := range all {
+		m := &all[i]
+		at[m.Command.PID] = len(st.Ranks)
+		st.Ranks = append(st.Ranks, control.Rank{
+			Task: m.Task, Step: m.Step, PID: m.Command.PID, Holder: m.Holder.PID, Watcher: m.Watcher.PID, Leads: m.Holder == p.me.Holder,
+			Command: join(m.Words), Since: m.Since, Recycled: w.serving.manual.recycled[m.Holder], Hook: "off", Why: w.noHookWhy(),
+		})
+	}
+	able := map[int]bool{}
+	list, pids := w.workers.candidates(&w.last, event.AccountingCgroup, true)
+	for i := range list {
+		able[pids[i]] = true
+	}
+	trims := map[int]bool{}
+	if w.loader != nil && w.Settings.Trim.Hook() {
+		for _, m := range w.workers.mappers(&w.last, event.AccountingRSS) {
+			trims[m.ID.PID] = true
+		}
+	}
+	for i := range w.last.Procs {
+		q := &w.last.Procs[i]
+		r := w.rankIndex(q, at)
+		c := w.procStatus(q)
+		c.CanRecycle, c.CanTrim = able[q.ID.PID], trims[q.ID.PID]
+		if r >= 0 {
+			k := &st.Ranks[r]
+			c.Task, c.Step = k.Task, k.Step
+			k.Growth += c.Growth
+			k.RSS, k.Anon, k.File, k.Shmem, k.Procs = k.RSS+q.RSS, k.Anon+q.Anon, k.File+q.File, k.Shmem+q.Shmem, k.Procs+1
+			if q.Role == rss.RoleWorker {
+				k.Workers++
+			}
+		}
+		st.Procs = append(st.Procs, c)
+	}
+	for _, t := range w.workers.trainers {
+		q := w.last.Find(t.ID.PID)
+		if q == nil {
+			continue
+		}
+		if r := w.rankIndex(q, at); r >= 0 {
+			k := &st.Ranks[r]
+			k.Hook, k.Why = "trim", t.Why
+			switch {
+			case t.Off:
+				k.Hook, k.Why = "off", t.OffWhy
+			case t.CanRecycle:
+				k.Hook, k.Why = "recycle", ""
+			}
+		}
+	}
+	st.Ours = w.ours()
+	return st
+}
+
+// rankIndex finds the rank of a process, -1 for none, by the commands above it.
+func (w *watcher) rankIndex(p *rss.Proc, at map[int]int) int {
+	for range 64 { // a tree is not that deep
+		if p == nil {
+			break
+		}
+		if i, ok := at[p.ID.PID]; ok {
+			return i
+		}
+		p = w.last.Find(p.Parent)
+	}
+	return -1
+}
+
+func (w *watcher) procStatus(p *rss.Proc) control.Proc {
+	c := control.Proc{
+		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: w.steps[p.ID],
+		Comm: p.Comm, State: string(rune(p.State)), RSS: p.RSS, Anon: p.Anon, File: p.File, Shmem: p.Shmem, Threads: p.Threads,
+	}
+	if p.PSS != nil {
+		low, _ := p.PSSRange()
+		c.PSS, c.Age = &low, max(w.last.Mono-p.PSS.At, 0).Seconds()
+	}
+	maps, fds := w.counts.of(p.ID)
+	c.Maps, c.FDs = uint64(max(maps, 0)), uint64(max(fds, 0))
+	c.Growth = w.serving.manual.growth(w.now(), p)
+	return c
+}
+
+func (w *watcher) noHookWhy() string {
+	if w.loader != nil {
+		return "no PyTorch loader said hello"
+	}
+	return w.noHook()
+}
+
+func join(words []string) string {
+	text := ""
+	for i, word := range words {
+		if i > 0 {
+			text += " "
+		}
+		text += word
+	}
+	return text
+}
+
+// remember keeps the newest outcomes for who asks.
+func (w *watcher) remember(o event.Outcome) {
+	const most = 8
+	w.serving.last = append([]event.Outcome{o}, w.serving.last...)
+	w.serving.last = w.serving.last[:min(len(w.serving.last), most)]
+}
+
+// growthKept is how far back the growth of a process is looked for.
+const growthKept = time.Minute

@@ -1,0 +1,230 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// answering is a stand that leads, with a trainer and two workers, and answers.
+func answering(t *testing.T) (*stand, rss.ProcID) {
+	t.Helper()
+	s := leading(t, inJob(t, 0, runtimeDir(t)), withLoader(t), func(o *Options) { o.Settings.Loader = true })
+	id := s.trainer(100*rss.MiB, worker1, worker2)
+	s.put(worker1, id.PID, 200*rss.MiB, 10*rss.MiB)
+	s.put(worker2, id.PID, 150*rss.MiB, 10*rss.MiB)
+	s.open(s.holder.begin)
+	if s.serving.server == nil {
+		t.Fatal("nobody answers")
+	}
+	return s, id
+}
+
+// asks has somebody ask while the test plays the loop.
+func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error)) (T, error) {
+	t.Helper()
+	type reply struct {
+		v   T
+		err error
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c := make(chan reply, 1)
+	go func() {
+		v, err := ask(ctx)
+		c <- reply{v, err}
+	}()
+	for {
+		select {
+		case do := <-s.serving.asks:
+			do()
+		case r := <-c:
+			return r.v, r.err
+		case <-ctx.Done():
+			t.Fatal("no answer")
+		}
+	}
+}
+
+// TestStatus: what is said of ranks and processes is what was read of them.
+func TestStatus(t *testing.T) {
+	s, id := answering(t)
+	_, m := s.otherRank(1, 300*rss.MiB)
+	s.meet()
+	s.full()
+	st, err := asks(t, s, source{s.watcher}.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.V != 1 || st.Job != "46" || st.Node != "n1" || st.Leader != s.Self || len(st.Limits) == 0 || !st.Time.Equal(s.last.At) {
+		t.Errorf("status %+v", st)
+	}
+	if len(st.Ranks) != 2 {
+		t.Fatalf("ranks %+v", st.Ranks)
+	}
+	mine, other := st.Ranks[0], st.Ranks[1]
+	if !mine.Leads || mine.Task != 0 || mine.Workers != 2 || mine.Hook != "recycle" || mine.Anon != 550*rss.MiB || mine.Procs != 4 {
+		t.Errorf("our rank %+v", mine)
+	}
+	if other.Leads || other.Task != 1 || other.PID != m.Command.PID || other.RSS != 300*rss.MiB || other.Procs != 1 || other.Hook != "off" || other.Why == "" {
+		t.Errorf("the other rank %+v", other)
+	}
+	roles := map[rss.Role]int{}
+	for _, p := range st.Procs {
+		roles[p.Role]++
+		if (p.Role == rss.RoleWorker) != p.CanRecycle {
+			t.Errorf("process %+v", p)
+		}
+		if p.PID == m.Command.PID && p.Task != 1 || p.PID == id.PID && p.Task != 0 {
+			t.Errorf("process %d is of task %d", p.PID, p.Task)
+		}
+	}
+	if roles[rss.RoleWorker] != 2 || roles[rss.RoleTrainer] != 1 {
+		t.Errorf("roles %v", roles)
+	}
+	if _, err := json.Marshal(st); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAskedToRecycle: workers are replaced one after the other, and each is told of.
+func TestAskedToRecycle(t *testing.T) {
+	s, id := answering(t)
+	cmd := control.Command{Do: event.ActionRecycle, By: 4711}
+	results, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
+		return source{s.watcher}.Do(context.Background(), cmd)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.flight == nil || !s.flight.manual {
+		t.Fatalf("in flight %+v", s.flight)
+	}
+	first := s.flight.actedOn[0].ID.PID
+	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, cmd) })
+	var refused *control.Refused
+	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
+		t.Errorf("a second command meanwhile: %v", err)
+	}
+	s.fs.End(first)
+	s.put(worker3, id.PID, 100*rss.MiB, 0)
+	s.log(id, `"what":"recycled","id":1,"n":1,"worker":`+digits(first)+`,"new":5000013,"pause_ms":7,"mode":"drain"`)
+	s.full()
+	r := <-results
+	if r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
+		t.Errorf("first result %+v", r)
+	}
+	if s.flight == nil || s.flight.actedOn[0].ID.PID == first {
+		t.Fatalf("then in flight %+v, want the other worker", s.flight)
+	}
+	second := s.flight.actedOn[0].ID.PID
+	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+digits(second)+`,"why":"the loader ends"`)
+	s.full()
+	if r = <-results; r.PID != second || r.OK || r.Reason != event.ReasonUnsupported {
+		t.Errorf("second result %+v", r)
+	}
+	if r = <-results; !r.Done || r.OK {
+		t.Errorf("last result %+v", r)
+	}
+	if _, more := <-results; more {
+		t.Error("the answer goes on")
+	}
+	all := s.events()
+	for _, d := range named(all, event.NameDecision) {
+		if d["rule"] != "asked for" || d["by"] != 4711.0 {
+			t.Errorf("decision %v", d)
+		}
+	}
+	if n := len(named(all, event.NameOutcome)); n != 2 {
+		t.Errorf("%d outcomes", n)
+	}
+}
+
+func digits(n int) string { b, _ := json.Marshal(n); return string(b) }
+
+// TestAskedInVain: what cannot be done is refused, with the reason.
+func TestAskedInVain(t *testing.T) {
+	s, _ := answering(t)
+	for _, c := range []struct {
+		name string
+		cmd  control.Command
+		want string
+	}{
+		{"no such rank", control.Command{Do: event.ActionTrim, Ranks: []int{9}}, "no rank 9 on this node"},
+		{"no such process", control.Command{Do: event.ActionRecycle, PIDs: []int{1}}, "process 1 is none that is watched here"},
+		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "nobody to recycle"},
+		{"no signal", control.Command{Do: event.ActionSignal}, "--checkpoint-signal"},
+		{"a bad signal", control.Command{Do: event.ActionSignal, Signal: "NOSUCH"}, "NOSUCH"},
+		{"not caught", control.Command{Do: event.ActionSignal, Signal: "USR1"}, "does not catch"},
+		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, c.cmd) })
+			var refused *control.Refused
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if s.flight != nil {
+				t.Errorf("in flight %+v", s.flight)
+			}
+		})
+	}
+	s.Settings.DryRun = true
+	_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
+		return source{s.watcher}.Do(ctx, control.Command{Do: event.ActionTrim})
+	})
+	if err == nil || !strings.Contains(err.Error(), "--dry-run") {
+		t.Errorf("in a dry run: %v", err)
+	}
+}
+
+// TestEventsForWhoAsks: events go to whoever listens, and one that does not read
+// holds nobody up.
+func TestEventsForWhoAsks(t *testing.T) {
+	s, _ := answering(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	lines, err := source{s.watcher}.Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * subscriberRoom {
+		s.tellFault(event.NameFault)
+	}
+	n := 0
+	for range subscriberRoom {
+		var e struct{ Event string }
+		if err := json.Unmarshal(<-lines, &e); err != nil || e.Event != "fault" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		n++
+	}
+	cancel()
+	for range lines {
+		n++
+	}
+	if n > subscriberRoom {
+		t.Errorf("%d events were kept", n)
+	}
+	if s.serving.subs.some.Load() {
+		t.Error("it is still told")
+	}
+	s.serveNoMore()
+	if _, err := (source{s.watcher}).Events(context.Background()); err == nil {
+		t.Error("events of a run that has ended")
+	}
+	if _, err := (source{s.watcher}).Status(context.Background()); err == nil {
+		t.Error("the status of a run that has ended")
+	}
+}
+
+// tellFault tells an event.
+func (s *stand) tellFault(name event.Name) {
+	s.watcher.put(name, func(h event.Head) any { return event.Fault{Head: h, Part: "test", Error: "none"} })
+}

@@ -1,0 +1,180 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// This file is what a watcher does while another one of its node leads: it waits
+// for the end of its own command, does what only it may do for that, and takes the
+// lead when it falls to it.
+
+// standUnstick is how often the holder is looked after meanwhile.
+const standUnstick = 10 * time.Second
+
+// handOver is how long who takes the lead over from a rank whose command has ended
+// waits for the end of its own.
+const handOver = time.Second
+
+// inOrder says that the one who led before has left, and was not killed.
+func (w *watcher) inOrder() bool {
+	others, _, err := w.peers.post.Members()
+	return err == nil && !slices.ContainsFunc(others, func(m leader.Member) bool {
+		start, err := proctree.StartTime(w.Proc, m.Watcher.PID)
+		return err != nil || start != m.Watcher.Start
+	})
+}
+
+// standBy returns true when the lead has fallen to us, and false when our command
+// has ended.
+func (w *watcher) standBy(begin hold.Begin) bool {
+	p := &w.peers
+	w.sum.led, w.sum.watched = true, false
+	w.sayStart(begin)
+	w.sayEarly()
+	w.tellRank(event.RankFollows, &p.me, nil)
+	news, err := newNotifier(unix.IN_CLOSE_WRITE, p.post.Orders())
+	if err != nil {
+		w.fault("leader", err)
+	}
+	fallen := make(chan error, 1)
+	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
+	var settled <-chan time.Time
+	timer := time.NewTimer(standUnstick)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-w.Link.Exited():
+			w.endStandBy(&e)
+			return false
+		case <-w.Link.Gone():
+			select {
+			case e := <-w.Link.Exited():
+				w.endStandBy(&e)
+			default:
+				w.endStandBy(nil)
+			}
+			return false
+		case err := <-fallen:
+			if err != nil {
+				// Nobody tells us of the leader's end now. Two that watch are a
+				// nuisance, nobody is the end of jobs.
+				w.fault("leader", err)
+				p.post.Leave()
+				p.post = nil
+			}
+			p.heir = true
+			if err == nil && w.inOrder() {
+				// Ranks end together as a rule: ours may be about to.
+				fallen, settled = nil, time.After(handOver)
+				continue
+			}
+			return true
+		case <-settled:
+			return true
+		case sig := <-w.Link.Signals():
+			w.tellSignal(sig)
+		case <-news.woken():
+			w.obey()
+		case a := <-w.Link.Trimmed():
+			w.report(a)
+		case <-timer.C:
+			timer.Reset(standUnstick)
+			if err := w.Link.Unstick(); err != nil {
+				w.fault("holder", err)
+			}
+			w.slim()
+		}
+	}
+}
+
+// obey carries out what the leader asks of us.
+func (w *watcher) obey() {
+	p := &w.peers
+	o, err := p.post.Ordered()
+	if err != nil {
+		w.fault("leader", err)
+		return
+	}
+	if o.ID <= p.orders.done {
+		return
+	}
+	p.orders.done = o.ID
+	switch {
+	case o.Stop:
+		w.sum.stopped = true
+		w.Settings.StopStatus = o.StopStatus
+		if err := w.Link.Override(o.StopStatus); err != nil {
+			w.fault("stop", err)
+		}
+		if err := w.kill(w.command, syscall.SIGTERM); err != nil {
+			w.fault("stop", err)
+		}
+	case len(o.Trim) > 0:
+		var r hold.TrimRequest
+		err := json.Unmarshal(o.Trim, &r)
+		if err == nil {
+			p.orders.trim, r.ID = r.ID, o.ID
+			err = w.Link.Trim(r)
+		}
+		if err != nil {
+			_ = p.post.Answer(leader.Answer{ID: o.ID, Error: err.Error()})
+		}
+	}
+}
+
+// report passes the holder's answer on to the leader.
+func (w *watcher) report(a hold.TrimAnswer) {
+	p := &w.peers
+	if a.ID != p.orders.done {
+		return
+	}
+	id := a.ID
+	a.ID = p.orders.trim
+	data, err := json.Marshal(a)
+	if err == nil {
+		err = p.post.Answer(leader.Answer{ID: id, Trim: data})
+	}
+	if err != nil {
+		w.fault("leader", err)
+	}
+}
+
+// endStandBy says the last words. What memory did is the leader's to tell.
+func (w *watcher) endStandBy(exit *hold.Exit) {
+	w.tellSignals()
+	out := event.Exit{By: "command", Verdict: event.VerdictLed}
+	how := "rsswarden's holder ended first"
+	switch {
+	case exit == nil:
+	case w.sum.stopped:
+		out.By, out.Code = "rsswarden", &w.Settings.StopStatus
+		how = fmt.Sprintf("stopped by rsswarden, exit status %d", w.Settings.StopStatus)
+	case exit.Signal != 0:
+		name := signalName(exit.Signal)
+		out.Signal, how = &name, "killed by "+name
+	default:
+		out.Code, how = &exit.Code, fmt.Sprintf("exit status %d", exit.Code)
+	}
+	w.put(event.NameExit, func(h event.Head) any {
+		out.Head = h
+		return out
+	})
+	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
+		w.Log.Info(fmt.Sprintf("task %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(time.Since(w.started))))
+	}
+	w.pass(exit)
+	if w.stream != nil {
+		w.stream.Close(flush)
+	}
+}

@@ -1,0 +1,74 @@
+package supervisor
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+)
+
+// This file says whose turn it is to have a worker recycled: one rank of a node
+// after the other, never two at once, and not all nodes at the same moment.
+
+const (
+	// afterHeir is how long a new leader waits before it acts: what the one before
+	// has asked for shows in what loaders say.
+	afterHeir = time.Second
+	// turnSpread is within which time nodes that meet a rung at once take their
+	// turns, where the limit leaves them more than turnRoom.
+	turnSpread = 2 * time.Second
+	turnRoom   = 15 * time.Second
+	// turnHolds is how long a node that has waited goes on without another wait.
+	turnHolds = 30 * time.Second
+)
+
+// rankKey is the rank that a process belongs to, by its holder.
+func (w *watcher) rankKey(pid int) rss.ProcID {
+	if m := w.rankOf(pid); m != nil {
+		return m.Holder
+	}
+	return w.peers.me.Holder
+}
+
+// served notes that a worker is recycled now.
+func (w *watcher) served(worker int) {
+	p := &w.peers
+	if p.served == nil {
+		p.served = map[rss.ProcID]time.Duration{}
+	}
+	p.served[w.rankKey(worker)] = max(w.now(), 1)
+}
+
+// putOff says that a recycle has to wait although it could help: a leader before us
+// has begun one, or other nodes take their turns. left is the time to the limit, 0
+// where nothing grows.
+func (w *watcher) putOff(left time.Duration) bool {
+	p := &w.peers
+	now := w.now()
+	if p.heir && now-p.from < action.RecycleDeadline {
+		if now-p.from < afterHeir || w.beingRecycled() {
+			return true
+		}
+	}
+	job, _ := w.limits.Job()
+	if job.Nodes < 2 || left > 0 && left < turnRoom {
+		return false
+	}
+	if now-p.turn > turnHolds || p.turn == 0 {
+		p.turn = now + 1 + rand.N(turnSpread)
+	}
+	return now < p.turn
+}
+
+// beingRecycled says that a worker is being replaced, whoever asked for it.
+func (w *watcher) beingRecycled() bool {
+	for _, t := range w.workers.trainers {
+		for _, l := range t.Loaders {
+			if l.Starting != 0 || len(l.Leaving) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
