@@ -29,6 +29,7 @@ type manual struct {
 	at      target // what is in flight
 	id      uint64
 	since   time.Duration
+	waits   time.Duration // since when for the ladder's own action, 0 for not
 	// recycled counts by holder the workers that were replaced, whoever asked.
 	recycled map[rss.ProcID]int
 	base     map[rss.ProcID]growthBase
@@ -188,13 +189,20 @@ func (w *watcher) goOn() {
 		}
 		return
 	case w.flight != nil:
+		switch {
+		case w.flight.manual:
+		case m.waits == 0:
+			m.waits = w.now()
+		case w.now()-m.waits > manualPatience:
+			m.end(event.ReasonOccupied, "the ladder does not come to rest")
+		}
 		return
 	case len(m.todo) == 0:
 		m.end(event.ReasonDone, "")
 		return
 	}
 	t := m.todo[0]
-	m.todo, m.at = m.todo[1:], t
+	m.todo, m.at, m.waits = m.todo[1:], t, 0
 	f := &inFlight{began: w.now(), manual: true}
 	for _, pid := range t.pids {
 		if p := w.last.Find(pid); p != nil {
