@@ -25,7 +25,7 @@ const fakeScontrol = `#!/bin/sh
 cd "$FAKE_SLURM" || exit 9
 echo "$*" >>calls
 while [ -e "wait-$1" ]; do sleep 0.01; done
-if [ -e "kill-$1" ]; then rm "kill-$1"; kill -KILL $PPID; fi
+if [ -e "kill-$1" ]; then rm "kill-$1"; kill -KILL $PPID; exit 1; fi
 if [ -e "fail-$1" ]; then cat "fail-$1" >&2; exit 0; fi
 case "$1 $2" in
 "show job") cat job ;;
