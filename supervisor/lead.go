@@ -46,6 +46,10 @@ type peers struct {
 // node-local, but a disk can hang.
 const joinPatience = 2 * time.Second
 
+// sweptAfter is how old the traces are of runs that were killed with all of theirs
+// before they are removed.
+const sweptAfter = time.Hour
+
 // join meets the other watchers of the job on this node, and says whether we
 // lead: so does who cannot meet anybody.
 func (w *watcher) join(begin hold.Begin) bool {
@@ -77,6 +81,7 @@ func (w *watcher) join(begin hold.Begin) bool {
 			return
 		}
 		led, err := post.TryLead()
+		leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter)
 		if err != nil {
 			post.Leave()
 			post = nil

@@ -265,8 +265,7 @@ func (w *watcher) stepDone(f *inFlight, o *event.Outcome) {
 		r.PID = m.at.pids[0]
 	}
 	m.failed = m.failed || !o.OK
-	m.results <- r // there is room for each step
-	w.goOn()
+	m.results <- r // there is room for each step; the next begins with the next look
 }
 
 // end closes the answer. What was not begun is not done.

@@ -42,6 +42,9 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	w.sum.led, w.sum.watched = true, false
 	w.sayStart(begin)
 	w.sayEarly()
+	for _, text := range w.Settings.Warnings {
+		w.fault("start", &said{text})
+	}
 	w.tellRank(event.RankFollows, &p.me, nil)
 	news, err := newNotifier(unix.IN_CLOSE_WRITE, p.post.Orders())
 	if err != nil {

@@ -309,7 +309,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	w.put(event.NameStart, func(h event.Head) any {
 		e := event.Start{
 			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-			Settings: s.Origins, Rules: s.Rules, Limits: w.readings, Restarts: max(begin.Attempt-1, 0),
+			Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
 		}
 		if w.Attached != nil {
 			e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot

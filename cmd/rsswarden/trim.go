@@ -30,12 +30,12 @@ func trimCommand(p process, status *int) *cli.Command {
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
 			"refused. INT, TERM and HUP end it between two stops: it prints what was done,\n" +
 			"and dies by them.\n" +
-			"With --job, --node, --rank or --all the rsswarden run that leads there is asked to\n" +
-			"do it, in the run's own way; so it is outside a Slurm job, without other options.\n" +
+			"With --job, --node, --rank or --all the rsswarden run that leads there is asked\n" +
+			"to do it, in the run's own way; so it is outside a job without other options.\n" +
 			"Exit status then: 0 when all did it, else 1.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and no other"},
-			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too, to be read again from disk"},
+			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too; they are read again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
 			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
 		}, whomFlags(), []cli.Flag{

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -248,8 +249,9 @@ func (p *Post) list() ([]string, error) {
 }
 
 // Sweep removes what watchers that were killed have left of directories that
-// nobody is in.
-func Sweep(parent string) {
+// nobody is in, and where nobody came or went for so long: who lives in another
+// PID namespace cannot be seen from here.
+func Sweep(proc, parent string, age time.Duration) {
 	all := All(parent)
 	if nodedir.CheckOwn(all) != nil {
 		return
@@ -263,11 +265,13 @@ func Sweep(parent string) {
 		if !ok || !e.IsDir() {
 			continue
 		}
-		sweep(all, name)
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) >= age {
+			sweep(proc, all, name)
+		}
 	}
 }
 
-func sweep(all, name string) {
+func sweep(proc, all, name string) {
 	path := filepath.Join(all, Prefix+name)
 	if nodedir.CheckOwn(path) != nil {
 		return
@@ -276,7 +280,7 @@ func sweep(all, name string) {
 	if err != nil {
 		return
 	}
-	p := &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: "/proc", known: map[string]*known{}}
+	p := &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: proc, known: map[string]*known{}}
 	defer p.dir.Close()
 	if led, err := p.TryLead(); err == nil && led {
 		p.Leave()

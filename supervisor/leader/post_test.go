@@ -213,7 +213,7 @@ func TestComeAndGo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	Sweep(dir)
+	Sweep("/proc", dir, 0)
 	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
 		t.Errorf("something is left: %v", err)
 	}
