@@ -63,13 +63,20 @@ func (h *holder) signal(a *arrival, early bool) {
 		}
 	}
 	group := unix.Getpgrp()
+	doubtful := h.witness.used.has(a.signo)
+	if ofOurs := a.code > 0 && ownUse.has(a.signo); !ofOurs && !early {
+		h.settleStart()
+		if doubtful {
+			h.settle(a.signo)
+		}
+	}
 	c := circumstances{
 		self:     h.self,
 		watcher:  h.watcher.pid,
 		command:  h.pid,
 		leader:   isLeader(h.self),
 		early:    early,
-		doubtful: h.witness.used.has(a.signo),
+		doubtful: doubtful,
 	}
 	if early && h.brought.has(a.signo) {
 		h.brought &^= bit(a.signo)
@@ -77,10 +84,6 @@ func (h *holder) signal(a *arrival, early bool) {
 	}
 	if g, err := unix.Getpgid(h.pid); err == nil {
 		c.sameGroup = g == group
-	}
-	if h.witness.used.has(a.signo) {
-		// The watcher's answer may be there already.
-		h.late |= h.receive()
 	}
 	// Always asked: whatever becomes of this signal, the bit belongs to it.
 	c.witness, c.seen = h.witness.see(a.signo, group)

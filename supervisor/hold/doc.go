@@ -55,26 +55,31 @@
 //
 // A bit in ShdPnd must never swallow a signal it does not belong to; a lost
 // signal is worse than a doubled one. So:
-//   - One bit is evidence once. From its use until the watcher has said that
-//     it took the signal (the request is numbered, an older answer frees
-//     nothing), further ones are forwarded. A group signal that comes in that
-//     millisecond may arrive twice. A direct one that the kernel delivers
-//     beside a group one may take its evidence; then the group one is
-//     forwarded in its place, and the command counts the same.
+//   - One copy is evidence once. The watcher is asked to take it (the request
+//     is numbered, an older answer frees nothing), and until it has said so the
+//     bit says nothing: the next signal of that number waits for its word, which
+//     takes microseconds, 200 ms at most. Of a watcher that does not answer in
+//     time nothing more is expected until it does; meanwhile such signals are
+//     forwarded, and one to the group arrives twice. A direct one that the
+//     kernel delivers beside a group one may take its evidence; then the group
+//     one is forwarded in its place, and the command counts the same.
 //   - A bit that no signal of ours needed (somebody signalled the watcher
 //     alone) is reported by the watcher after 20 ms and taken when the holder,
-//     having read all its own signals, says so. The watcher is called
-//     rss-watcher, lest a pkill by our name meets it too. What remains is a
-//     sender that signals first us and then the watcher by PID within 20 ms, but
-//     not the command.
+//     having read all its own signals, says so; not where the holder has used it
+//     meanwhile. The watcher is called rss-watcher, lest a pkill by our name
+//     meets it too. What remains is a sender that signals first us and then the
+//     watcher by PID within 20 ms, but not the command.
+//   - While the watcher is being started a signal waits for that, in the same
+//     way: it may be there and have its copy before we know its PID.
 //   - A stopped or dead watcher, one in another group, or none: no witness.
 //     Then kill(2) is forwarded, and SIGHUP and SIGCONT from the kernel if we
 //     lead the session.
 //   - SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGPROF, 32 and 33 have no
 //     witness: the runtime needs them open. Sent to the group they are doubled.
 //   - Two equal signals below 32 that wait at once are one, here as in any
-//     process. Real-time signals queue; a burst of them to the group may be
-//     doubled but for its first.
+//     process. So of two to the group within the time in which the watcher takes
+//     its copy of the first, some 0.1 ms, the second may arrive twice. Real-time
+//     signals queue, in the watcher too, which takes one copy at a time.
 //
 // # Stop and continue
 //

@@ -72,35 +72,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// One bit is evidence once, until the watcher has said that it took it.
-func TestWitnessEvidence(t *testing.T) {
-	w := &witness{status: -1}
-	const sig = 10
-	w.used |= bit(sig)
-	w.drain |= bit(sig)
-	m, any := w.request()
-	if !any || !m.set.has(sig) {
-		t.Fatalf("nothing to ask: %+v", m)
-	}
-	w.sent()
-	first := m.a
-	if _, any := w.request(); any {
-		t.Error("asked twice")
-	}
-	// Another one is used before the answer to the first request comes.
-	w.unexplained(bit(sig))
-	m, _ = w.request()
-	w.sent()
-	w.drained(bit(sig), first)
-	if !w.used.has(sig) {
-		t.Error("an answer to an earlier request freed the signal")
-	}
-	w.drained(bit(sig), m.a)
-	if w.used.has(sig) {
-		t.Error("the answer did not free the signal")
-	}
-}
-
 // Bare, the parent of the command is who started us.
 func TestToParent(t *testing.T) {
 	dir := t.TempDir()

@@ -21,7 +21,6 @@ type holder struct {
 	brought  signalSet // pending when we were executed
 	early    signalSet // pending in the signalfd when the command was started
 	began    uint64    // when that was, CLOCK_MONOTONIC
-	late     signalSet // reported pending while signals were being read
 	sentStop bool      // a SIGTSTP that waits to be read was forwarded already
 	ctrlZ    bool      // the terminal sent SIGTSTP since the last SIGCONT
 	witness  witness
@@ -65,18 +64,18 @@ func (h *holder) loop() Status {
 			unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil)
 			fds[1].Revents, fds[2].Revents, fds[3].Revents = 1, 1, 1
 		}
-		var unexplained signalSet
 		if fds[3].Revents != 0 {
-			unexplained = h.receive()
+			h.receive()
 		}
-		if fds[1].Revents != 0 {
+		// What is reported while we read waits for the next time.
+		reported := h.witness.reported
+		if fds[1].Revents != 0 || reported != 0 {
 			h.readSignals()
 		}
-		if fds[2].Revents != 0 {
+		if fds[2].Revents != 0 || reported != 0 {
 			h.readNoted()
 		}
-		h.witness.unexplained(unexplained | h.late)
-		h.late = 0
+		h.witness.leftover(reported)
 	}
 	h.trims.end()
 	h.watcher.end(h)
@@ -89,6 +88,9 @@ func (h *holder) loop() Status {
 
 // timeout is poll's: until the watcher's next start, or the end of its flush.
 func (h *holder) timeout() int {
+	if h.witness.reported != 0 {
+		return 0
+	}
 	at := h.watcher.next
 	if h.ended {
 		at = h.deadline
@@ -161,9 +163,8 @@ func (h *holder) mirrorStop() {
 	stopSelf(int(sig), h.pid)
 }
 
-// receive handles the watcher's messages and returns the signals it has
-// pending without being asked for them.
-func (h *holder) receive() (unexplained signalSet) {
+// receive handles the watcher's messages.
+func (h *holder) receive() {
 	for h.watcher.link >= 0 {
 		n, err := unix.Read(h.watcher.link, h.packet[:])
 		switch {
@@ -189,12 +190,11 @@ func (h *holder) receive() (unexplained signalSet) {
 		case kindDrained:
 			h.witness.drained(m.set, m.a)
 		case kindPending:
-			unexplained |= m.set
+			h.witness.pending(m.set)
 		case kindTrim:
 			h.trims.ask(trimRequest(&m))
 		}
 	}
-	return
 }
 
 // ask tells the watcher which of its pending signals have served.

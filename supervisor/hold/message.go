@@ -42,7 +42,7 @@ const (
 	kindBegin kind = iota + 1
 	kindExit
 	kindSignal
-	kindDrain   // to the watcher: take the signals in set, answer with a
+	kindDrain   // to the watcher: take one copy of each signal in set, answer with a
 	kindDrained // they were taken; set and a as asked
 	kindPending // to the holder: these are pending and not asked for
 	kindSubreaper

@@ -16,6 +16,12 @@ func pendingSignals() (s signalSet) {
 	return s
 }
 
+// takePending takes one pending copy of a signal, if there is one.
+func takePending(sig int) {
+	set, now := bit(sig), unix.Timespec{}
+	unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), unsafe.Sizeof(set), 0, 0)
+}
+
 // setName names the main thread, which is what ps and pkill look at.
 func setName() {
 	os.WriteFile("/proc/self/comm", []byte(watcherName), 0)

@@ -44,8 +44,12 @@ func (l *Link) serve() {
 		if err != nil && err != unix.EINTR {
 			return
 		}
-		if fds[0].Revents != 0 && !l.receive(buf) {
-			return
+		if fds[0].Revents != 0 {
+			taken, ok := l.receive(buf)
+			if !ok {
+				return
+			}
+			old &^= taken // what is there of these now came later
 		}
 		switch {
 		case old == 0 && fds[1].Revents&unix.POLLIN != 0:
@@ -61,17 +65,18 @@ func (l *Link) serve() {
 	}
 }
 
-// receive handles what is on the link; false when the holder is gone.
-func (l *Link) receive(buf []byte) bool {
+// receive handles what is on the link and returns the signals of which it took
+// a copy; false when the holder is gone.
+func (l *Link) receive(buf []byte) (taken signalSet, ok bool) {
 	for {
 		n, _, err := unix.Recvfrom(l.fd, buf, unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			return true
+			return taken, true
 		case err != nil || n == 0:
-			return false
+			return taken, false
 		}
 		m, err := parseMessage(buf[:n])
 		if err != nil {
@@ -80,6 +85,7 @@ func (l *Link) receive(buf []byte) bool {
 		switch m.kind {
 		case kindDrain:
 			l.drain(m.set, m.a)
+			taken |= m.set
 		case kindExit:
 			select {
 			case l.exited <- Exit{Code: int(m.a), Signal: int(m.b)}:
@@ -99,17 +105,13 @@ func (l *Link) receive(buf []byte) bool {
 	}
 }
 
-// drain takes the pending signals in set, once through, and says so.
+// drain takes one copy of each pending signal in set, and says so. A real-time
+// signal may have more, which are evidence of their own.
 func (l *Link) drain(set signalSet, seq int32) {
-	mask := unix.Sigset_t{}
-	mask.Val[0] = uint64(set)
-	fd, err := unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
-	if err != nil {
-		return
+	for sig := 1; sig <= 64; sig++ {
+		if set.has(sig) {
+			takePending(sig)
+		}
 	}
-	defer unix.Close(fd)
-	var buf [64 * infoSize]byte
-	if _, err := unix.Read(fd, buf[:]); err == nil || err == unix.EAGAIN {
-		l.send(&message{kind: kindDrained, set: set, a: seq})
-	}
+	l.send(&message{kind: kindDrained, set: set, a: seq})
 }

@@ -16,6 +16,7 @@ type watcher struct {
 	link     int // -1: none
 	pid      int // 0: none
 	starting bool
+	slow     bool      // to start: a signal has waited for it in vain
 	attempt  int       // of the newest
 	next     time.Time // when to start another, zero: not
 	told     bool      // of the command's end
@@ -61,7 +62,7 @@ func (w *watcher) begin(h *holder) {
 
 func (w *watcher) request() {
 	w.attempt++
-	w.starting, w.next = true, time.Time{}
+	w.starting, w.slow, w.next = true, false, time.Time{}
 	w.requests <- w.attempt
 }
 
@@ -114,20 +115,7 @@ func wake(fd int) {
 
 // turn does what is due.
 func (w *watcher) turn(h *holder) {
-	if w.starting {
-		select {
-		case s := <-w.results:
-			w.starting = false
-			w.link, w.pid = s.link, s.pid
-			if s.err != nil {
-				h.log.say(s.err.Error(), nil)
-				w.again()
-				break
-			}
-			h.witness.open(s.pid)
-		default:
-		}
-	}
+	w.take(h)
 	if h.ended {
 		if !w.told && w.link >= 0 {
 			// A stopped watcher is to flush too.
@@ -138,6 +126,25 @@ func (w *watcher) turn(h *holder) {
 	}
 	if !w.starting && !w.next.IsZero() && !time.Now().Before(w.next) {
 		w.request()
+	}
+}
+
+// take takes what came of a start, once that is known.
+func (w *watcher) take(h *holder) {
+	if !w.starting {
+		return
+	}
+	select {
+	case s := <-w.results:
+		w.starting = false
+		w.link, w.pid = s.link, s.pid
+		if s.err != nil {
+			h.log.say(s.err.Error(), nil)
+			w.again()
+			return
+		}
+		h.witness.open(s.pid)
+	default:
 	}
 }
 

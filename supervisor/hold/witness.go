@@ -11,13 +11,16 @@ import (
 type witness struct {
 	pid    int
 	status int // descriptor of its /proc/PID/status
-	// used are signals whose bit has served as evidence, or may be left over,
-	// and that the watcher has not taken since. One bit is evidence once.
-	used  signalSet
-	drain signalSet // of these, the ones the watcher is still to be told of
-	seq   int32
-	asked [65]int32 // per signal: the request that will free it
-	buf   [16 << 10]byte
+	// used are signals of which one copy has served as evidence, or is left
+	// over, and that the watcher has not said to have taken since. One copy is
+	// evidence once.
+	used     signalSet
+	drain    signalSet // of these, the ones the watcher is still to be told of
+	reported signalSet // left over, if no signal still to be read explains them
+	mute     bool      // it did not answer in time, and has not since
+	seq      int32
+	asked    [65]int32 // per signal: the request that will free it
+	buf      [16 << 10]byte
 }
 
 func (w *witness) open(pid int) {
@@ -26,7 +29,7 @@ func (w *witness) open(pid int) {
 	if err != nil {
 		fd = -1
 	}
-	w.pid, w.status, w.used, w.drain = pid, fd, 0, 0
+	w.pid, w.status, w.used, w.drain, w.reported, w.mute = pid, fd, 0, 0, 0, false
 }
 
 func (w *witness) close() {
@@ -55,16 +58,26 @@ func (w *witness) see(sig, group int) (can, seen bool) {
 	if !pending.has(sig) || w.used.has(sig) {
 		return true, false
 	}
-	w.used |= bit(sig)
-	w.drain |= bit(sig)
+	w.use(bit(sig))
+	w.reported &^= bit(sig)
 	return true, true
 }
 
-// unexplained: the watcher has these pending, and no signal that we read
-// needed them.
-func (w *witness) unexplained(set signalSet) {
+func (w *witness) use(set signalSet) {
 	w.used |= set
 	w.drain |= set
+}
+
+// pending: the watcher says that it has these for long. It knew nothing yet of
+// a request that is under way, which will take them.
+func (w *witness) pending(set signalSet) { w.reported |= set &^ w.used }
+
+// leftover: of what was reported, set was before all that we have read since,
+// and none of that needed it.
+func (w *witness) leftover(set signalSet) {
+	set &= w.reported
+	w.reported &^= set
+	w.use(set)
 }
 
 // request is the next thing to ask of the watcher; call sent once it is on
@@ -83,9 +96,11 @@ func (w *witness) sent() {
 	w.drain = 0
 }
 
-// drained: what is pending in the watcher from now on is new. An answer to an
-// earlier request frees nothing that a later one is under way for.
+// drained: the watcher took one copy of each. What it has pending from now on
+// is evidence again. An answer to an earlier request frees nothing that a later
+// one is under way for.
 func (w *witness) drained(set signalSet, seq int32) {
+	w.mute = false
 	for s := 1; s <= 64; s++ {
 		if set.has(s) && w.asked[s] == seq && !w.drain.has(s) {
 			w.used &^= bit(s)
