@@ -92,12 +92,15 @@ func TestSlurmGuard(t *testing.T) {
 	runs := s.submit(t, 345) // 320 are 80 %
 	seen := map[bool]rss.Bytes{}
 	for guard, run := range runs {
+		var since time.Time // when what Slurm has seen changed last; it looks once a second
 		run.Until(t, time.Minute, func(r slurmtest.Result) bool {
 			if r.Over() {
 				t.Fatalf("%s\n%s%s", r.State, r.Stdout, r.Stderr)
 			}
-			seen[guard] = s.maxRSS(t, run)
-			return seen[guard] >= 345*rss.MiB
+			if most := s.maxRSS(t, run); most != seen[guard] {
+				seen[guard], since = most, time.Now()
+			}
+			return seen[guard] >= 345*rss.MiB && time.Since(since) >= 2500*time.Millisecond
 		})
 		if err := os.WriteFile(filepath.Join(run.Dir, "end"), nil, 0o644); err != nil {
 			t.Fatal(err)
