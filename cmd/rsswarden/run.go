@@ -21,7 +21,7 @@ const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
 warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
 In README: --trim-private --guard-cgroup --nofile --oom-prefer --malloc-arenas
-  --checkpoint-signal --checkpoint-file --checkpoint-timeout --max-requeues
+   --checkpoint-signal --checkpoint-file --checkpoint-timeout --max-requeues
 `
 
 func runCommand(p process, status *int) *cli.Command {
