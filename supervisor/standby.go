@@ -3,13 +3,11 @@ package supervisor
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
@@ -25,15 +23,6 @@ const standUnstick = 10 * time.Second
 // handOver is how long who takes the lead over from a rank whose command has ended
 // waits for the end of its own.
 const handOver = time.Second
-
-// inOrder says that the one who led before has left, and was not killed.
-func (w *watcher) inOrder() bool {
-	others, _, err := w.peers.post.Members()
-	return err == nil && !slices.ContainsFunc(others, func(m leader.Member) bool {
-		start, err := proctree.StartTime(w.Proc, m.Watcher.PID)
-		return err != nil || start != m.Watcher.Start
-	})
-}
 
 // standBy returns true when the lead has fallen to us, and false when our command
 // has ended.
@@ -77,7 +66,7 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 				p.post = nil
 			}
 			p.heir = true
-			if err == nil && w.inOrder() {
+			if err == nil && !p.post.Killed() {
 				// Ranks end together as a rule: ours may be about to.
 				fallen, settled = nil, time.After(handOver)
 				continue

@@ -33,9 +33,10 @@ type Post struct {
 
 	known map[string]*known // of other members, by the name of their files
 
-	mu    sync.Mutex
-	lock  *os.File // open file that has the lock, nil while we do not lead
-	ended bool
+	mu     sync.Mutex
+	lock   *os.File // open file that has the lock, nil while we do not lead
+	killed bool     // who had it before us ended without a word
+	ended  bool
 }
 
 // Join makes the directory NAME under the first of the parents that is fit, or
@@ -143,7 +144,7 @@ func (p *Post) take(how int) error {
 		p.mu.Lock()
 		ended := p.ended
 		if !ended {
-			p.lock = f
+			p.lock, p.killed = f, marked(f)
 		}
 		p.mu.Unlock()
 		if ended {
@@ -153,6 +154,21 @@ func (p *Post) take(how int) error {
 		return nil
 	}
 	return fmt.Errorf("cannot lock %s: it is replaced all the time", filepath.Join(p.path, lockName))
+}
+
+// marked says that who led before did not leave in order, and marks the lock for who
+// leads next to see the same of us.
+func marked(lock *os.File) bool {
+	info, err := lock.Stat()
+	_, _ = lock.WriteString("x")
+	return err == nil && info.Size() > 0
+}
+
+// Killed says that who led before us has ended without a word.
+func (p *Post) Killed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
 }
 
 func (p *Post) isCurrent(fd int) bool {
@@ -196,6 +212,7 @@ func (p *Post) leave(files ...string) {
 		_ = p.take(unix.LOCK_EX | unix.LOCK_NB)
 		return
 	}
+	_ = lock.Truncate(0)
 	p.giveUp(lock)
 }
 

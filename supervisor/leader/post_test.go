@@ -101,6 +101,9 @@ func TestOneLeads(t *testing.T) {
 		if !posts[leading].Leads() {
 			t.Fatal("who was given the lead does not lead")
 		}
+		if posts[leading].Killed() {
+			t.Error("it takes the leader for killed that left")
+		}
 	}
 	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
 		t.Errorf("something is left: %v", err)
@@ -144,6 +147,9 @@ func TestLeadOfTheKilled(t *testing.T) {
 		t.Fatal("the lead was not taken over within 2 s")
 	}
 	t.Logf("taken over after %v", time.Since(killed))
+	if !p.Killed() {
+		t.Error("it does not know that the leader was killed")
+	}
 	others, left, err := p.Members()
 	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Task != 0 {
 		t.Errorf("others %+v, left %+v, %v", others, left, err)
