@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"golang.org/x/sys/unix"
 )
 
@@ -135,29 +136,20 @@ func whyNot(err error) error {
 // connect makes a connection. A leader that is stopped, by scontrol suspend, or
 // that has too much to do takes nobody.
 func (c *Client) connect(ctx context.Context) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	conn := os.NewFile(uintptr(fd), c.name)
-	until := time.Now().Add(connectPatience)
-	for {
-		err = unix.Connect(fd, address(c.dir, c.name))
+	conn, err := socket.Dial(c.dir, c.name)
+	for until := time.Now().Add(connectPatience); err != nil; conn, err = socket.Dial(c.dir, c.name) {
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || time.Now().After(until) {
-			break
+			return nil, whyNot(err)
 		}
 		select {
 		case <-time.After(connectPause):
 		case <-ctx.Done():
-			conn.Close()
 			return nil, ctx.Err()
 		}
 	}
-	if err == nil {
-		var uid int
-		if _, uid, err = peer(conn); err == nil && uid != 0 && uint32(uid) != c.uid {
-			err = fmt.Errorf("%w: user %d listens there", ErrForeign, uid)
-		}
+	_, uid, err := socket.Peer(conn)
+	if err == nil && uid != 0 && uint32(uid) != c.uid {
+		err = fmt.Errorf("%w: user %d listens there", ErrForeign, uid)
 	}
 	if err != nil {
 		conn.Close()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 )
 
 func TestClientAsks(t *testing.T) {
@@ -124,7 +125,7 @@ func TestWhyNobodyAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	b, err := bind(f, SocketName, 1) // listens and takes nobody, as one that is stopped
+	b, err := socket.Listen(f, SocketName, 1) // listens and takes nobody, as one that is stopped
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +140,17 @@ func TestWhyNobodyAnswers(t *testing.T) {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
-	b.l.Close() // as one that was killed: the file stays
+	// As one that was killed: the file stays.
+	if err := os.Rename(path, path+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if err := os.Rename(path+".kept", path); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrNobody) {
 		t.Errorf("behind a dead leader: %v", err)
 	}
-	b.dir.Close()
 
 	if err := os.Chmod(dir, 0o770); err != nil {
 		t.Fatal(err)
@@ -193,14 +200,14 @@ func TestForeignListener(t *testing.T) {
 	}
 	a, b := os.NewFile(uintptr(fds[0]), "a"), os.NewFile(uintptr(fds[1]), "b")
 	defer a.Close()
-	if pid, uid, err := peer(a); err != nil || pid != os.Getpid() || uid != os.Geteuid() {
+	if pid, uid, err := socket.Peer(a); err != nil || pid != os.Getpid() || uid != os.Geteuid() {
 		t.Errorf("%d, %d, %v", pid, uid, err)
 	}
-	if hungUp(a) {
+	if socket.HungUp(a) {
 		t.Error("the other end is there")
 	}
 	b.Close()
-	if !hungUp(a) {
+	if !socket.HungUp(a) {
 		t.Error("the other end is gone")
 	}
 }

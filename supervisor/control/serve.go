@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 )
 
 // answer is one connection, from its request to the last byte.
@@ -18,7 +20,7 @@ func (s *Server) answer(c *os.File, turned bool) {
 		return
 	}
 	if s.write(c, p.whole(method)) == nil {
-		finish(c)
+		socket.Finish(c)
 		s.drain(c)
 	}
 }
@@ -30,7 +32,7 @@ func (s *Server) heard(c *os.File, turned bool, method *string) (p *problem) {
 			p = &problem{status: 500, text: fmt.Sprintf("internal error: %v", r)}
 		}
 	}()
-	pid, uid, err := peer(c)
+	pid, uid, err := socket.Peer(c)
 	if err != nil || uid != 0 && uid != os.Geteuid() {
 		return &problem{status: 403, text: "this is another user's"}
 	}
@@ -230,7 +232,7 @@ func (s *Server) untilGone(c *os.File, cancel func()) {
 		return
 	}
 	_, err := io.CopyN(io.Discard, c, maxBody)
-	if errors.Is(err, io.EOF) && !hungUp(c) {
+	if errors.Is(err, io.EOF) && !socket.HungUp(c) {
 		return
 	}
 	if err != nil && !errors.Is(err, os.ErrClosed) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 )
 
 const (
@@ -28,10 +30,13 @@ const (
 	shortPause = 100 * time.Millisecond
 )
 
+// SocketName is the socket's name in the directory of whoever leads.
+const SocketName = "control"
+
 // Server answers on one socket.
 type Server struct {
 	source  Source
-	at      *bound
+	at      *socket.Listener
 	ctx     context.Context
 	cancel  context.CancelFunc
 	closing chan struct{}
@@ -53,7 +58,7 @@ type Server struct {
 // directory must be one that only this user can enter. A socket of that name is
 // replaced: whoever listens must be sure to be the one that leads.
 func Listen(dir *os.File, name string, source Source) (*Server, error) {
-	at, err := bind(dir, name, maxServed)
+	at, err := socket.Listen(dir, name, maxServed)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (s *Server) Close() {
 		return
 	}
 	close(s.closing)
-	s.at.close()
+	s.at.Close()
 	ended := make(chan struct{})
 	go func() {
 		s.all.Wait()
@@ -105,11 +110,11 @@ func (s *Server) accept() {
 		case <-s.closing:
 			return
 		}
-		c, err := accept(s.at.l)
+		c, err := s.at.Accept()
 		switch {
 		case err == nil && s.begin(c):
 			continue
-		case short(err):
+		case socket.Short(err):
 			select {
 			case <-time.After(shortPause):
 			case <-s.closing:

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 )
 
 func TestStatusAnswer(t *testing.T) {
@@ -118,7 +119,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	// Who closes without a word gets none.
 	c := s.connect()
-	finish(c)
+	socket.Finish(c)
 	if b, err := io.ReadAll(c); err != nil || len(b) > 0 {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -126,7 +127,7 @@ func TestBadRequests(t *testing.T) {
 	if _, err := io.WriteString(c, "GET /v1/sta"); err != nil {
 		t.Fatal(err)
 	}
-	finish(c)
+	socket.Finish(c)
 	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 400 ") {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -273,7 +274,7 @@ func TestClientLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := <-called
-	finish(c)
+	socket.Finish(c)
 	b := make([]byte, 1<<10)
 	for !strings.Contains(string(b), `"pid":1`) {
 		n, err := c.Read(b[:cap(b)])

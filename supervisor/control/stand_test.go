@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"golang.org/x/sys/unix"
 )
 
@@ -151,18 +152,11 @@ func connectIn(dir string) (*os.File, error) {
 		return nil, err
 	}
 	defer f.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+	for {
+		if c, err := socket.Dial(f, SocketName); !errors.Is(err, unix.EAGAIN) {
+			return c, err
+		}
 	}
-	if err := unix.Connect(fd, address(f, SocketName)); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "client"), nil
 }
 
 // say writes a request and returns all that is answered.

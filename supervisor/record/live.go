@@ -5,16 +5,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"golang.org/x/sys/unix"
 )
 
 // While a run goes on, its watcher alone has the record open and gives it out:
-// whoever connects to a socket beside it is sent what it holds, in frames. The
-// sockets are the kernel's own: package net would double what the program links.
+// whoever connects to a socket beside it is sent what it holds, in frames.
 
 // liveName is the socket's name in the record's directory.
 const liveName = "live"
@@ -24,48 +23,31 @@ const liveName = "live"
 const livePatience = 30 * time.Second
 
 type live struct {
-	l    *os.File
-	dir  *os.File
-	all  sync.WaitGroup
-	path string
+	l   *socket.Listener // nil without a socket
+	all sync.WaitGroup
 
 	mu     sync.Mutex
 	reader *os.File // who is being answered, nil for nobody
 	closed bool
 }
 
-// address is that of a socket in a directory, however long its path is: an
-// address has room for 108 bytes.
-func address(dir *os.File) *unix.SockaddrUnix {
-	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + liveName}
-}
-
 // listen gives the record out until close. Without a socket, which a file system
 // may not have, a live record cannot be read.
 func listen(s *store) *live {
-	v := &live{path: filepath.Join(s.dir, liveName)}
-	var err error
-	if v.dir, err = os.Open(s.dir); err != nil {
-		return v
-	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	v := &live{}
+	dir, err := os.Open(s.dir)
 	if err != nil {
 		return v
 	}
-	_ = os.Remove(v.path) // of an earlier watcher
-	if err = unix.Bind(fd, address(v.dir)); err == nil {
-		err = unix.Listen(fd, 4)
-	}
-	if err != nil {
-		unix.Close(fd)
+	defer dir.Close()
+	if v.l, err = socket.Listen(dir, liveName, 4); err != nil {
 		return v
 	}
-	v.l = os.NewFile(uintptr(fd), v.path)
 	v.all.Add(1)
 	go func() {
 		defer v.all.Done()
 		for {
-			c, err := accept(v.l)
+			c, err := v.l.Accept()
 			if err != nil {
 				return
 			}
@@ -97,29 +79,8 @@ func (v *live) served(c *os.File) {
 	c.Close()
 }
 
-// accept waits for the next connection, in the runtime's poller.
-func accept(l *os.File) (*os.File, error) {
-	raw, err := l.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	fd := -1
-	waited := raw.Read(func(at uintptr) bool {
-		fd, _, err = unix.Accept4(int(at), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-		return err != unix.EAGAIN && err != unix.EINTR && err != unix.ECONNABORTED
-	})
-	if waited != nil {
-		return nil, waited
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), liveName), nil
-}
-
 func (v *live) close() {
 	if v.l != nil {
-		_ = os.Remove(v.path)
 		v.l.Close()
 		// Nobody's command ends later because somebody reads slowly.
 		v.mu.Lock()
@@ -130,23 +91,12 @@ func (v *live) close() {
 		v.mu.Unlock()
 		v.all.Wait()
 	}
-	if v.dir != nil {
-		v.dir.Close()
-	}
 }
 
 // mayRead says that the other end is this user or root.
 func mayRead(c *os.File) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	may := false
-	_ = raw.Control(func(fd uintptr) {
-		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		may = err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
-	})
-	return may
+	_, uid, err := socket.Peer(c)
+	return err == nil && (uid == 0 || uid == os.Geteuid())
 }
 
 var (
@@ -161,20 +111,14 @@ func dialLive(dir string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	defer d.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
 	// A watcher that is stopped, by scontrol suspend, takes nobody: to wait for it
 	// would be for hours.
-	if err := unix.Connect(fd, address(d)); err != nil {
-		unix.Close(fd)
-		if errors.Is(err, unix.EAGAIN) {
-			return nil, errBusy
-		}
+	c, err := socket.Dial(d, liveName)
+	if errors.Is(err, unix.EAGAIN) {
+		return nil, errBusy
+	} else if err != nil {
 		return nil, errNotLive
 	}
-	c := os.NewFile(uintptr(fd), liveName)
 	_ = c.SetDeadline(time.Now().Add(livePatience))
 	return c, nil
 }

@@ -1,4 +1,9 @@
-package control
+// Package socket listens and connects on Unix sockets that lie in a directory
+// held open: a path may be longer than the 108 bytes that an address has room
+// for, and a directory that is exchanged meanwhile leads nowhere else. Only this
+// user can connect, and each end can ask the kernel who the other is. They are
+// the kernel's own sockets: package net would double what the program links.
+package socket
 
 import (
 	"errors"
@@ -9,20 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sockets are the kernel's own: package net would double what the program
-// links.
-
-// SocketName is the socket's name in the directory of whoever leads.
-const SocketName = "control"
-
 // address is that of a socket in a directory, however long its path is: an
 // address has room for 108 bytes.
 func address(dir *os.File, name string) *unix.SockaddrUnix {
 	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name}
 }
 
-// bound is a socket that listens, and which file it is.
-type bound struct {
+// Listener is a socket that listens, and which file it is.
+type Listener struct {
 	dir  *os.File // our own descriptor
 	name string
 	l    *os.File
@@ -30,9 +29,10 @@ type bound struct {
 	ino  uint64
 }
 
-// bind makes the socket and listens on it. One that an earlier leader left is
-// replaced; anything else of that name is left alone, and an error.
-func bind(dir *os.File, name string, backlog int) (b *bound, err error) {
+// Listen makes the socket, of mode 0600, and listens on it. One that somebody left
+// is replaced; anything else of that name is left alone, and an error. The
+// listener has a descriptor of the directory of its own.
+func Listen(dir *os.File, name string, backlog int) (b *Listener, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot listen on %s/%s: %w", dir.Name(), name, err)
@@ -42,7 +42,7 @@ func bind(dir *os.File, name string, backlog int) (b *bound, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b = &bound{dir: os.NewFile(uintptr(own), dir.Name()), name: name}
+	b = &Listener{dir: os.NewFile(uintptr(own), dir.Name()), name: name}
 	if err := b.removeOld(); err != nil {
 		b.dir.Close()
 		return nil, err
@@ -82,7 +82,7 @@ func bind(dir *os.File, name string, backlog int) (b *bound, err error) {
 	return b, nil
 }
 
-func (b *bound) removeOld() error {
+func (b *Listener) removeOld() error {
 	var st unix.Stat_t
 	dir := int(b.dir.Fd())
 	switch err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); {
@@ -96,9 +96,9 @@ func (b *bound) removeOld() error {
 	return unix.Unlinkat(dir, b.name, 0)
 }
 
-// close removes the socket, if it is still this one: another leader may have
-// put its own there.
-func (b *bound) close() {
+// Close removes the socket, if it is still this one: another may have put its own
+// there. Accept returns an error then.
+func (b *Listener) Close() {
 	var st unix.Stat_t
 	dir := int(b.dir.Fd())
 	if err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && uint64(st.Dev) == b.dev && st.Ino == b.ino {
@@ -108,9 +108,9 @@ func (b *bound) close() {
 	b.dir.Close()
 }
 
-// accept waits for the next connection, in the runtime's poller.
-func accept(l *os.File) (*os.File, error) {
-	raw, err := l.SyscallConn()
+// Accept waits for the next connection, in the runtime's poller.
+func (b *Listener) Accept() (*os.File, error) {
+	raw, err := b.l.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
@@ -125,17 +125,32 @@ func accept(l *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), "connection"), nil
+	return os.NewFile(uintptr(fd), b.name), nil
 }
 
-// short says that accept failed for want of something that comes back.
-func short(err error) bool {
+// Short says that Accept failed for want of something that comes back.
+func Short(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// peer is who is at the other end: for a server who connected, for a client who
+// Dial connects to the socket of that name. It does not wait: a listener that is
+// stopped, and whose backlog is full, gives EAGAIN, and one that has gone
+// ECONNREFUSED.
+func Dial(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, address(dir, name)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Peer is who is at the other end: for a server who connected, for a client who
 // listens. The PID is 0 where it is of another PID namespace.
-func peer(c *os.File) (pid, uid int, err error) {
+func Peer(c *os.File) (pid, uid int, err error) {
 	var cred *unix.Ucred
 	if e := control(c, func(fd int) { cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
 		return 0, 0, e
@@ -146,8 +161,8 @@ func peer(c *os.File) (pid, uid int, err error) {
 	return int(cred.Pid), int(cred.Uid), nil
 }
 
-// hungUp says that the other end has gone, and not only said its last word.
-func hungUp(c *os.File) bool {
+// HungUp says that the other end has gone, and not only said its last word.
+func HungUp(c *os.File) bool {
 	gone := true
 	_ = control(c, func(fd int) {
 		p := []unix.PollFd{{Fd: int32(fd)}}
@@ -157,8 +172,8 @@ func hungUp(c *os.File) bool {
 	return gone
 }
 
-// finish tells the other end that no more comes.
-func finish(c *os.File) {
+// Finish tells the other end that no more comes.
+func Finish(c *os.File) {
 	_ = control(c, func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
