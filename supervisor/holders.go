@@ -130,7 +130,7 @@ func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string 
 	for i, pid := range pids {
 		names[i] = fmt.Sprint(pid)
 	}
-	text := many(n, "segment")
+	text := event.Many(n, "segment")
 	if nameless > 0 {
 		text += fmt.Sprintf(", %d without a name", nameless)
 	}

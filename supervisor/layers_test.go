@@ -50,7 +50,7 @@ var layers = map[string][]string{
 	"supervisor/action":            {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/loader":            {"rss", "supervisor/event", "supervisor/nodedir", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/leader":            {"rss", "rss/proctree", "supervisor/nodedir", "golang.org/x/sys"},
-	"supervisor/nodedir":           {"golang.org/x/sys"},
+	"supervisor/nodedir":           {"rss", "golang.org/x/sys"},
 	"supervisor/socket":            {"golang.org/x/sys"},
 	"supervisor/loader/hook":       {},
 	"supervisor/diagnosis":         {"rss", "supervisor/event"},

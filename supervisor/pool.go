@@ -27,7 +27,7 @@ func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
 				w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 			}}
 			w.voice.say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
-				memory(l), policy.SignalName(sig), id.PID, p.Comm, many(size, "worker"), owner.PID))
+				memory(l), policy.SignalName(sig), id.PID, p.Comm, event.Many(size, "worker"), owner.PID))
 		}
 		return err
 	}

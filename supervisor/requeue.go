@@ -87,7 +87,7 @@ func (w *watcher) canRequeue(r policy.Rule, l *event.Limit) policy.Help {
 	case !w.byJobMemory(l):
 		return no(event.ReasonNoHelp, "the job's memory is not what limits here")
 	case job.Restarts >= w.Settings.MaxRequeues:
-		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", times(job.Restarts), w.Settings.MaxRequeues))
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", event.Times(job.Restarts), w.Settings.MaxRequeues))
 	}
 	facts, known := w.jobFacts(job)
 	if !known {
@@ -139,7 +139,7 @@ func (w *watcher) newSize(r policy.Rule, l *event.Limit, f *jobFacts) (mib uint6
 	case j.State != "RUNNING":
 		return no(event.ReasonNoRequeue, "it is "+j.State)
 	case j.Restarts >= w.Settings.MaxRequeues:
-		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", times(j.Restarts), w.Settings.MaxRequeues))
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", event.Times(j.Restarts), w.Settings.MaxRequeues))
 	}
 	has := rss.Bytes(j.PerNode()) * rss.MiB
 	if w.byStep(l, has) {

@@ -307,50 +307,36 @@ func peaks(p *event.Peaks) string {
 	return strings.TrimPrefix(text, ", ")
 }
 
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // deeds says what was done and what it cost.
 func (s *summary) deeds() string {
 	var parts []string
 	if s.budgetTrims > 0 {
 		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped pages each (%v given back in all)",
-			times(s.budgetTrims), s.budget, s.budgetFreed))
+			event.Times(s.budgetTrims), s.budget, s.budgetFreed))
 	}
 	if s.trims > 0 {
-		parts = append(parts, "trimmed "+times(s.trims))
+		parts = append(parts, "trimmed "+event.Times(s.trims))
 	}
 	if s.drops > 0 {
-		parts = append(parts, "trimmed and dropped files from the page cache "+times(s.drops))
+		parts = append(parts, "trimmed and dropped files from the page cache "+event.Times(s.drops))
 	}
 	if s.recycles > 0 {
-		parts = append(parts, fmt.Sprintf("recycled %s", many(s.recycles, "worker")))
+		parts = append(parts, fmt.Sprintf("recycled %s", event.Many(s.recycles, "worker")))
 	}
 	if n := s.signalled - (s.recycles - s.forked); n > 0 {
-		parts = append(parts, "signalled "+many(n, "pool worker")+" of which no replacement was seen")
+		parts = append(parts, "signalled "+event.Many(n, "pool worker")+" of which no replacement was seen")
 	}
 	if s.collected > 0 {
-		parts = append(parts, "collected garbage "+times(s.collected))
+		parts = append(parts, "collected garbage "+event.Times(s.collected))
 	}
 	if s.asked > 0 {
-		parts = append(parts, "asked by a signal "+times(s.asked))
+		parts = append(parts, "asked by a signal "+event.Times(s.asked))
 	}
 	if s.ran > 0 {
-		parts = append(parts, "ran "+many(s.ran, "command")+" of exec=")
+		parts = append(parts, "ran "+event.Many(s.ran, "command")+" of exec=")
 	}
 	if s.failed > 0 {
-		parts = append(parts, many(s.failed, "action")+" did not work")
+		parts = append(parts, event.Many(s.failed, "action")+" did not work")
 	}
 	if len(parts) == 0 {
 		return ""

@@ -79,7 +79,7 @@ func memory(l *event.Limit) string {
 func occasion(d *event.Decision, l *event.Limit) string {
 	switch {
 	case d.Limit == event.LimitTime && d.ETA != nil:
-		return "the job's time ends in " + about(*d.ETA)
+		return "the job's time ends in " + event.About(*d.ETA)
 	case l == nil:
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
@@ -117,23 +117,11 @@ func forecast(d *event.Decision) string {
 	if d.ETA == nil || d.Limit == event.LimitTime {
 		return ""
 	}
-	text := "; at this rate full in " + about(*d.ETA)
+	text := "; at this rate full in " + event.About(*d.ETA)
 	if d.ETALow != nil && d.ETAHigh != nil {
-		text += fmt.Sprintf(" (%s to %s)", about(*d.ETALow), about(*d.ETAHigh))
+		text += fmt.Sprintf(" (%s to %s)", event.About(*d.ETALow), event.About(*d.ETAHigh))
 	}
 	return text
-}
-
-// about gives seconds as people say them: "40 s", "12 min", "3.5 h".
-func about(seconds float64) string {
-	switch {
-	case seconds < 100:
-		return fmt.Sprintf("%.0f s", seconds)
-	case seconds < 100*60:
-		return fmt.Sprintf("%.0f min", seconds/60)
-	default:
-		return fmt.Sprintf("%.1f h", seconds/3600)
-	}
 }
 
 // short gives a duration to two digits: "7 ms", "1.2 s".

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +77,7 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 		}
 		eta := ""
 		if l.ETA != nil {
-			eta = durationOf(*l.ETA)
+			eta = event.About(*l.ETA)
 		}
 		if l.Name == event.LimitTime || l.Limit == 0 {
 			rows = append(rows, []string{name, "", "", "", eta, l.Enforcer})
@@ -105,19 +104,6 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 			break
 		}
 	}
-}
-
-// durationOf gives seconds as people say them: "40 s", "12 min", "3.5 h".
-func durationOf(s float64) string {
-	switch {
-	case s < 120:
-		return fmt.Sprintf("%.0f s", s)
-	case s < 2*3600:
-		return fmt.Sprintf("%.0f min", s/60)
-	case s < 100*3600:
-		return fmt.Sprintf("%.1f h", s/3600)
-	}
-	return fmt.Sprintf("%.0f days", math.Round(s/86400))
 }
 
 func writeRanks(b *strings.Builder, st *control.Status) {

@@ -104,7 +104,7 @@ func (s *State) spawned() {
 		d.Confidence, d.Bytes = event.Certain, max(d.Bytes, said.Bytes)
 		method = said.Method
 		d.Evidence = append(d.Evidence, fmt.Sprintf("the DataLoader of process %d sends %s to %s by %s, with the %s strategy (told by the loader hook): %d mappings of %d and %d descriptors of %d",
-			pid, many(said.Tensors, "tensor"), many(said.Workers, "worker"), said.Method, said.Strategy, said.Maps, said.MaxMaps, said.FDs, said.MaxFDs))
+			pid, event.Many(said.Tensors, "tensor"), event.Many(said.Workers, "worker"), said.Method, said.Strategy, said.Maps, said.MaxMaps, said.FDs, said.MaxFDs))
 	} else if method == "fork" {
 		return // workers that are forked are sent nothing
 	}

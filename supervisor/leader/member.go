@@ -9,14 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // Member is one rsswarden run of the job on this node: a rank.
@@ -66,7 +65,7 @@ func (p *Post) Members() (others, left []Member, err error) {
 	}
 	here := map[string]bool{}
 	for _, name := range names {
-		id, ok := procFile(name, "rank")
+		id, ok := nodedir.ProcOf(name, "rank")
 		if !ok || name == p.mine {
 			continue
 		}
@@ -177,22 +176,4 @@ func (p *Post) read(name string, v any) error {
 		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), err)
 	}
 	return nil
-}
-
-// fileOf names the file of a kind that belongs to a member, by its holder.
-func fileOf(kind string, id rss.ProcID) string {
-	return fmt.Sprintf("%s.%d.%d", kind, id.PID, id.Start)
-}
-
-// procFile reads what fileOf wrote.
-func procFile(name, kind string) (id rss.ProcID, ok bool) {
-	rest, ok := strings.CutPrefix(name, kind+".")
-	pid, start, cut := strings.Cut(rest, ".")
-	if !ok || !cut {
-		return id, false
-	}
-	var err1, err2 error
-	id.PID, err1 = strconv.Atoi(pid)
-	id.Start, err2 = strconv.ParseUint(start, 10, 64)
-	return id, err1 == nil && err2 == nil && id.PID > 0 && fileOf(kind, id) == name
 }

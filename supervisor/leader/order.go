@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // Order is what the leader asks of another member's watcher. At most one is open
@@ -34,8 +35,8 @@ type Answer struct {
 
 // box names our own file of a kind: orders to us, and our answers.
 func (p *Post) box(kind string) string {
-	id, _ := procFile(p.mine, "rank")
-	return fileOf(kind, id)
+	id, _ := nodedir.ProcOf(p.mine, "rank")
+	return nodedir.FileOf(kind, id)
 }
 
 // Orders is the path of the file that is written for each order to us. It is
@@ -53,7 +54,7 @@ func (p *Post) openOrders() error {
 
 // Command lays an order down for a member.
 func (p *Post) Command(m rss.ProcID, o Order) error {
-	name := fileOf("order", m)
+	name := nodedir.FileOf("order", m)
 	data, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
@@ -86,7 +87,7 @@ func (p *Post) Answer(a Answer) error { return p.write(p.box("answer"), a) }
 
 // Answered returns what a member answered last, zero for nothing.
 func (p *Post) Answered(m rss.ProcID) (a Answer, err error) {
-	err = p.read(fileOf("answer", m), &a)
+	err = p.read(nodedir.FileOf("answer", m), &a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Answer{}, nil
 	}

@@ -70,7 +70,7 @@ func joinIn(proc, parent, name string, me Member) (*Post, error) {
 	for range 100 {
 		var p *Post
 		if p, err = open(proc, All(parent), name); err == nil {
-			p.mine = fileOf("rank", me.Holder)
+			p.mine = nodedir.FileOf("rank", me.Holder)
 			if err = p.Put(me); err == nil {
 				err = p.openOrders()
 			}
@@ -234,7 +234,7 @@ func (p *Post) empty() bool {
 		return false
 	}
 	for _, name := range names {
-		id, ok := procFile(name, "rank")
+		id, ok := nodedir.ProcOf(name, "rank")
 		if ok && name != p.mine && p.lives(id) {
 			return false
 		}

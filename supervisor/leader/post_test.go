@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // parent is a place as fit as /tmp on a node.
@@ -290,16 +291,16 @@ func TestLinksInside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link(fileOf("order", m.Holder))
+	link(nodedir.FileOf("order", m.Holder))
 	if _, err := Join("/proc", []string{dir}, "46@n1.abc", m); err == nil {
 		t.Error("a link was taken for the file of orders")
 	}
-	_ = os.Remove(filepath.Join(path, fileOf("order", m.Holder)))
-	for _, name := range []string{lockName, fileOf("rank", m.Holder), fileOf("rank", m.Holder) + ".tmp"} {
+	_ = os.Remove(filepath.Join(path, nodedir.FileOf("order", m.Holder)))
+	for _, name := range []string{lockName, nodedir.FileOf("rank", m.Holder), nodedir.FileOf("rank", m.Holder) + ".tmp"} {
 		link(name)
 	}
 	p := join(t, dir, m)
-	link(fileOf("order", m.Holder))
+	link(nodedir.FileOf("order", m.Holder))
 	if _, err := p.TryLead(); err == nil {
 		t.Error("a link was locked")
 	}
@@ -346,7 +347,7 @@ func TestMemberNews(t *testing.T) {
 	m2, _ := rank(t, 2)
 	p, q := join(t, dir, m0), join(t, dir, m1)
 	join(t, dir, m2)
-	if err := os.WriteFile(filepath.Join(p.Path(), fileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.Path(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if others, _, err := p.Members(); err != nil || len(others) != 1 || others[0].Ended != nil {
@@ -407,7 +408,7 @@ func FuzzMember(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, name string) {
-		id, ok := procFile(name, "rank")
+		id, ok := nodedir.ProcOf(name, "rank")
 		if !ok {
 			return
 		}

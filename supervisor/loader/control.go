@@ -150,7 +150,7 @@ func (c *Control) find(d *runDir) []Said {
 	}
 	var said []Said
 	for _, name := range names {
-		id, ok := procFile(name, "hello")
+		id, ok := nodedir.ProcOf(name, "hello")
 		if !ok || c.trainers[id] != nil || len(c.trainers) >= maxTrainers {
 			continue
 		}
@@ -181,7 +181,7 @@ func (c *Control) welcome(dir string, id rss.ProcID, name string) (Said, bool) {
 			ID: id, Parent: h.Parent, Torch: h.Torch, Python: h.Python, CanRecycle: h.CanRecycle, Why: h.Why,
 		},
 		dir:     dir,
-		log:     tail{path: filepath.Join(dir, fileOf("log", id))},
+		log:     tail{path: filepath.Join(dir, nodedir.FileOf("log", id))},
 		loaders: make(map[int]*Loader),
 	}
 	c.trainers[id] = t
@@ -230,7 +230,7 @@ func (c *Control) forget(t *trainer) []Said {
 	delete(c.trainers, t.ID)
 	c.order = slices.DeleteFunc(c.order, func(id rss.ProcID) bool { return id == t.ID })
 	for _, kind := range []string{"hello", "ctl", "log"} {
-		os.Remove(filepath.Join(t.dir, fileOf(kind, t.ID)))
+		os.Remove(filepath.Join(t.dir, nodedir.FileOf(kind, t.ID)))
 	}
 	const reason = string(event.ReasonVanished)
 	var said []Said

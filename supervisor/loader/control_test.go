@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // scripted is a Control over a run directory whose trainer is this test.
@@ -45,14 +46,14 @@ func script(t *testing.T) *scripted {
 func (s *scripted) hello(id rss.ProcID) {
 	s.t.Helper()
 	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1,"torch":"1.13.0","can_recycle":true}`, id.PID, id.Start)
-	if err := replaceFile(filepath.Join(s.dir, fileOf("hello", id)), []byte(text)); err != nil {
+	if err := replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *scripted) log(text string) {
 	s.t.Helper()
-	f, err := os.OpenFile(filepath.Join(s.dir, fileOf("log", s.id)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(s.dir, nodedir.FileOf("log", s.id)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteString(text)
 		err = errors.Join(err, f.Close())
@@ -64,7 +65,7 @@ func (s *scripted) log(text string) {
 
 func (s *scripted) ctl() ctl {
 	s.t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.dir, fileOf("ctl", s.id)))
+	data, err := os.ReadFile(filepath.Join(s.dir, nodedir.FileOf("ctl", s.id)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -275,7 +276,7 @@ func BenchmarkPoll(b *testing.B) {
 		b.Fatal(err)
 	}
 	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1}`, me.Owner.PID, me.Owner.Start)
-	if err := replaceFile(filepath.Join(dir, fileOf("hello", me.Owner)), []byte(text)); err != nil {
+	if err := replaceFile(filepath.Join(dir, nodedir.FileOf("hello", me.Owner)), []byte(text)); err != nil {
 		b.Fatal(err)
 	}
 	c, err := Open(dir)

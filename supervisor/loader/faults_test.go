@@ -15,6 +15,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // fault is something that goes wrong in a function of the hook.
@@ -198,7 +199,7 @@ func TestGarbage(t *testing.T) {
 		t.Run("control file", func(t *testing.T) {
 			t.Parallel()
 			tr, id := start(t)
-			path := filepath.Join(tr.dir, fileOf("ctl", id))
+			path := filepath.Join(tr.dir, nodedir.FileOf("ctl", id))
 			for _, garbage := range [][]byte{
 				nil, []byte("{"), []byte("[]"), []byte("null"), []byte(`{"v":1}`), []byte(`{"v":2,"budget":0}`),
 				[]byte(`{"v":1,"budget":"many","trim":7,"recycle":{}}`), []byte(`{"v":1,"budget":1e400,"trim":[],"recycle":[]}`),
@@ -229,7 +230,7 @@ func TestGarbage(t *testing.T) {
 				t.Run(kind+" is "+name, func(t *testing.T) {
 					t.Parallel()
 					tr, id := start(t)
-					path := filepath.Join(tr.dir, fileOf(kind, id))
+					path := filepath.Join(tr.dir, nodedir.FileOf(kind, id))
 					pids := tr.workers()
 					if err := os.RemoveAll(path); err != nil {
 						t.Fatal(err)

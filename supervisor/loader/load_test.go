@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // likeTorch is what of torch the hook looks at, for Pythons that have none.
@@ -248,9 +250,9 @@ func saidIn(t testing.TB, dir string) (hello int, off string) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if _, ok := procFile(name, "hello"); ok {
+		if _, ok := nodedir.ProcOf(name, "hello"); ok {
 			hello++
-		} else if _, ok := procFile(name, "log"); ok {
+		} else if _, ok := nodedir.ProcOf(name, "log"); ok {
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // ErrNobody says that no process that could do it is known.
@@ -230,7 +231,7 @@ func (c *Control) write(t *trainer) error {
 	if bytes.Equal(data, t.ctl) {
 		return nil
 	}
-	path := filepath.Join(t.dir, fileOf("ctl", t.ID))
+	path := filepath.Join(t.dir, nodedir.FileOf("ctl", t.ID))
 	if err := replaceFile(path, data); err != nil {
 		return fmt.Errorf("cannot write control file: %w", err)
 	}
@@ -245,7 +246,7 @@ func (c *Control) resume(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, ok := procFile(name, "ctl"); !ok {
+		if _, ok := nodedir.ProcOf(name, "ctl"); !ok {
 			continue
 		}
 		data, _, err := readSmall(filepath.Join(dir, name))

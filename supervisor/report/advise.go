@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -142,7 +143,7 @@ func (k *kind) sources() string {
 	for i := range k.jobs {
 		ids = append(ids, k.jobs[i].last().run.Meta.ID)
 	}
-	text := many(len(ids), "run")
+	text := event.Many(len(ids), "run")
 	if jobs := len(ids); jobs > 3 {
 		ids = ids[jobs-3:]
 		return text + ", the last " + strings.Join(ids, ", ")

@@ -44,7 +44,7 @@ func (k *kind) loaders(key limitKey) []Line {
 		}
 		l.Evidence = fmt.Sprintf("run %s, %s", f.run.Meta.ID, l.Evidence)
 		if len(k.jobs) > 1 {
-			l.Evidence += fmt.Sprintf("; seen in %d of %s", seen, many(len(k.jobs), "run"))
+			l.Evidence += fmt.Sprintf("; seen in %d of %s", seen, event.Many(len(k.jobs), "run"))
 		}
 		lines = append(lines, l)
 	}
@@ -131,7 +131,7 @@ func freshWorkers(f *facts, key limitKey) (Line, bool) {
 	return Line{
 		Line: "persistent_workers=False",
 		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch begin anew",
-			many(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
+			event.Many(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
 		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, span(g.third)),
 	}, true
 }

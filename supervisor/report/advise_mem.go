@@ -170,7 +170,7 @@ func (m *memAdvice) others() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", many(n, "run"), m.top.least())
+	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", event.Many(n, "run"), m.top.least())
 }
 
 // growing says of the last run that tells something that it was growing still.
@@ -234,7 +234,7 @@ func (m *memAdvice) evidence() string {
 		parts = append(parts, text)
 	}
 	if m.without > 0 {
-		parts = append(parts, many(m.without, "run")+" without that limit left out")
+		parts = append(parts, event.Many(m.without, "run")+" without that limit left out")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -65,5 +65,5 @@ func (o *observed) onNode(jobs []*facts) string {
 	if len(nodes) < 2 || !o.facts.led {
 		return ""
 	}
-	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), many(len(nodes), "node"))
+	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), event.Many(len(nodes), "node"))
 }

@@ -65,7 +65,7 @@ func (rep *Report) conclude(looks []*look, cases []*inquest, best *inquest, zone
 		case text != "":
 			rep.Verdict = text + "; " + rep.nearestNode()
 		case len(cases) > 1:
-			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", many(len(cases), "run"), rep.Verdict)
+			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", event.Many(len(cases), "run"), rep.Verdict)
 		}
 	}
 	if text := carried(rep, looks); f.cause == event.CauseEnded && text != "" {
@@ -89,7 +89,7 @@ func (rep *Report) allEnded(life int) string {
 			}
 		}
 	}
-	where := " on " + many(len(nodes), "node")
+	where := " on " + event.Many(len(nodes), "node")
 	if rep.Unrecorded > 0 {
 		where += " with a record"
 	}
@@ -99,13 +99,13 @@ func (rep *Report) allEnded(life int) string {
 	case ended == all && all == 2:
 		return "both ranks" + where + " ended with exit status 0"
 	case ended == all:
-		return "all " + many(all, "rank") + where + " ended with exit status 0"
+		return "all " + event.Many(all, "rank") + where + " ended with exit status 0"
 	}
 	others := "others"
 	if all-ended == 1 {
 		others = "other"
 	}
-	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not in the records", ended, many(all, "rank"), where, others)
+	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not in the records", ended, event.Many(all, "rank"), where, others)
 }
 
 // nearestNode says which node came nearest to its limit, for the end of a verdict.
@@ -188,7 +188,7 @@ func others(cases []*inquest, best *inquest, zone *time.Location) (out []string)
 		out = append(out, fmt.Sprintf("%s, %s: %s", q.wall(q.end).In(zone).Format(time.TimeOnly), q.name(), q.found.sentence()))
 	}
 	if left > 0 {
-		out = append(out, many(left, "more run")+" of this job ended as listed under runs")
+		out = append(out, event.Many(left, "more run")+" of this job ended as listed under runs")
 	}
 	return out
 }

@@ -66,9 +66,9 @@ func mergeCures(looks []*look) []Cure {
 
 // text is what was changed: "done once, in process 4711: 65,536, 1,024 before".
 func (c *Cure) text() string {
-	text := "done " + times(c.Times)
+	text := "done " + event.Times(c.Times)
 	if !c.OK {
-		text = "not done, " + times(c.Times)
+		text = "not done, " + event.Times(c.Times)
 	}
 	if c.PID != 0 {
 		text += fmt.Sprintf(", in process %d", c.PID)

@@ -142,7 +142,7 @@ func (q *inquest) exitLine() string {
 		return "the watch ended"
 	}
 	for _, k := range e.Kernel {
-		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", many(int(min(k.Kills, 1<<30)), "OOM kill"), clean(k.Level))
+		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", event.Many(int(min(k.Kills, 1<<30)), "OOM kill"), clean(k.Level))
 	}
 	return line
 }

@@ -113,11 +113,11 @@ func total(looks []*look) *Forecast {
 	}
 	told := t.Right + t.False
 	if told == 0 {
-		t.Note = fmt.Sprintf("%s, none of which can be told: an action or the end came first", many(t.Made, "forecast"))
+		t.Note = fmt.Sprintf("%s, none of which can be told: an action or the end came first", event.Many(t.Made, "forecast"))
 		return &t
 	}
 	t.RightShare = float64(t.Right) / float64(told)
-	t.Note = fmt.Sprintf("%s of %s right within a factor of two", event.Digits(uint64(t.Right)), many(told, "forecast"))
+	t.Note = fmt.Sprintf("%s of %s right within a factor of two", event.Digits(uint64(t.Right)), event.Many(told, "forecast"))
 	if t.Open > 0 {
 		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", event.Digits(uint64(t.Open)))
 	}

@@ -148,7 +148,7 @@ func naming(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) 
 func (d *Diagnosis) title(runs int) string {
 	text := naming(d.Finding, d.Confidence, d.Bytes, d.Role)
 	if runs > 1 {
-		text += fmt.Sprintf(", on %d of %s", d.Runs, many(runs, "run"))
+		text += fmt.Sprintf(", on %d of %s", d.Runs, event.Many(runs, "run"))
 	}
 	return text
 }

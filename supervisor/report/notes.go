@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // mergePeaks takes the fullest run by each accounting.
@@ -35,19 +37,19 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 			name = runName(k) + ": "
 		}
 		if r.JournalOnly {
-			add("%sonly the journal was found: it has %s, roles in place of processes, and no PSS", name, many(k.samples, "sample"))
+			add("%sonly the journal was found: it has %s, roles in place of processes, and no PSS", name, event.Many(k.samples, "sample"))
 		}
 		for _, d := range r.Damage[:min(len(r.Damage), mostNotes)] {
 			add("%spart of the record could not be read: %s", name, clean(d))
 		}
 		if n := len(r.Damage) - mostNotes; n > 0 {
-			add("%s%s more could not be read", name, many(n, "part"))
+			add("%s%s more could not be read", name, event.Many(n, "part"))
 		}
 		if r.Thinned {
 			add("%sold samples were thinned: one stands for 10 s or more, the fullest of them", name)
 		}
 		if r.Dropped > 0 {
-			add("%s%s were taken out, there were too many", name, many(r.Dropped, "event"))
+			add("%s%s were taken out, there were too many", name, event.Many(r.Dropped, "event"))
 		}
 		if k.samples == 0 {
 			add("%sno sample is in the record: it was too short, or killed before the first was written", name)

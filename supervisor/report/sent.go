@@ -77,7 +77,7 @@ func (q *inquest) sending(s *lookSent) string {
 		more = " or more"
 	}
 	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), many(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
+		digits(n.Tensors), more, q.named(s.PID), event.Many(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
 }
 
 // named is a process by its PID, with its name where the record has it.

@@ -54,7 +54,7 @@ func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 // WriteAdvice writes what so many runs come to, as WriteText writes that of one.
 func WriteAdvice(w io.Writer, runs int, lines []Line, width int, color bool) error {
 	t := &text{width: max(width, leastWidth), color: color, zone: time.Local}
-	t.styled(bold, "", "", "next time, from "+many(runs, "run"))
+	t.styled(bold, "", "", "next time, from "+event.Many(runs, "run"))
 	if len(lines) == 0 {
 		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
 	}
@@ -182,7 +182,7 @@ func (t *text) head(rep *Report) {
 	if rep.told {
 		what += ", " + rep.size()
 	} else if n := len(rep.Runs); n > 1 {
-		what += fmt.Sprintf(", %s on %s", many(n, "run"), many(nodes(rep), "node"))
+		what += fmt.Sprintf(", %s on %s", event.Many(n, "run"), event.Many(nodes(rep), "node"))
 	} else if r.Node != "" {
 		what += " on " + clean(r.Node)
 	}

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 const (
@@ -38,6 +40,6 @@ func (t *text) grew(rep *Report) {
 		for i := range rest {
 			names = append(names, clean(string(rest[i].Finding)))
 		}
-		t.para("  ", "    ", fmt.Sprintf("and %s: %s", many(len(rest), "more finding"), strings.Join(names, ", ")))
+		t.para("  ", "    ", fmt.Sprintf("and %s: %s", event.Many(len(rest), "more finding"), strings.Join(names, ", ")))
 	}
 }

@@ -42,11 +42,11 @@ func (j *Together) lastRanks() []Rank {
 
 // size is "4 ranks on 2 nodes, 2 lives".
 func (j *Together) size() string {
-	text := many(len(j.lastRanks()), "rank") + " on " + many(len(j.lastNodes()), "node")
+	text := event.Many(len(j.lastRanks()), "rank") + " on " + event.Many(len(j.lastNodes()), "node")
 	if n := len(j.Lives); n == 2 {
 		text += ", requeued once"
 	} else if n > 2 {
-		text += fmt.Sprintf(", requeued %s", times(n-1))
+		text += fmt.Sprintf(", requeued %s", event.Times(n-1))
 	}
 	return text
 }
@@ -67,7 +67,7 @@ func (t *text) together(rep *Report) {
 		t.para("", "  ", clean(rep.Leads[i].sentence()))
 	}
 	if n := len(rep.Leads) - mostShown; n > 0 {
-		t.para("", "  ", "and "+many(n, "more change")+" of lead")
+		t.para("", "  ", "and "+event.Many(n, "more change")+" of lead")
 	}
 	t.lives(rep)
 	t.nodes(rep)
@@ -131,7 +131,7 @@ func (t *text) nodes(rep *Report) {
 		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", clean(n.Node), near.Limit, near.Used, near.Size, percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
 	}
 	if n := len(nodes) - mostShown; n > 0 {
-		t.line("  and %s that came less near", many(n, "node"))
+		t.line("  and %s that came less near", event.Many(n, "node"))
 	}
 }
 
@@ -184,7 +184,7 @@ func (t *text) ranks(rep *Report) {
 		if failed > 0 {
 			of = fmt.Sprintf("%d of them failed", failed)
 		}
-		t.line("  and %s, %s; --json has all", many(n, "more rank"), of)
+		t.line("  and %s, %s; --json has all", event.Many(n, "more rank"), of)
 	}
 }
 
@@ -203,7 +203,7 @@ func (t *text) eachNode(rep *Report) {
 	nodes := rep.lastNodes()
 	for i := range nodes[:min(len(nodes), mostNodesApart)] {
 		n := &nodes[i]
-		title := fmt.Sprintf("on %s: %s, %s to %s", clean(n.Node), many(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
+		title := fmt.Sprintf("on %s: %s, %s to %s", clean(n.Node), event.Many(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
 		if n.Peaks != (Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
 			t.section(title)
 		}
@@ -214,6 +214,6 @@ func (t *text) eachNode(rep *Report) {
 		t.actionLines(n.Actions)
 	}
 	if n := len(nodes) - mostNodesApart; n > 0 {
-		t.section(fmt.Sprintf("and %s; --json has what each came to", many(n, "more node")))
+		t.section(fmt.Sprintf("and %s; --json has what each came to", event.Many(n, "more node")))
 	}
 }

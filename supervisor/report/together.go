@@ -124,7 +124,7 @@ func (j *Together) missingNotes() []string {
 		return nil
 	}
 	if len(j.Missing) == 0 {
-		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", many(j.Unrecorded, "node"), whyMissing)}
+		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", event.Many(j.Unrecorded, "node"), whyMissing)}
 	}
 	shown := j.Missing[:min(len(j.Missing), mostShown)]
 	text := clean(strings.Join(shown, ", "))

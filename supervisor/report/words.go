@@ -105,20 +105,6 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return event.Digits(uint64(n)) + " " + what + "s"
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return event.Digits(uint64(n)) + " times"
-}
-
 // memArg writes a size as --mem takes it, empty where that takes no such size.
 func memArg(b rss.Bytes) string {
 	switch {

@@ -47,7 +47,7 @@ func (m *Model) rankText(r *row) []string {
 		fact("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem),
 		fact("growth", "%s a second, over the last minute or so", growth(r.growth)),
 		fact("processes", "%d, of them %d loader workers", k.Procs, k.Workers),
-		fact("recycled", "%s so far", many(k.Recycled, "worker")))
+		fact("recycled", "%s so far", event.Many(k.Recycled, "worker")))
 	hook := map[string]string{"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed", "trim": "trim: its workers can be trimmed, not recycled", "off": "off"}[k.Hook]
 	if hook == "" {
 		hook = k.Hook
@@ -113,7 +113,7 @@ func (m *Model) procText(r *row) []string {
 	case p.PSS == nil:
 		text = append(text, fact("PSS", "not read: no limit here is compared with it"))
 	default:
-		text = append(text, fact("PSS", "%v, read %s ago", *p.PSS, about(p.Age)))
+		text = append(text, fact("PSS", "%v, read %s ago", *p.PSS, event.About(p.Age)))
 	}
 	text = append(text, fact("growth", "%s a second of RSS, over the last minute or so", growth(p.Growth)),
 		fact("maps", "%s", counted(p.Maps)), fact("descriptors", "%s", counted(p.FDs)), fact("threads", "%s", counted(uint64(p.Threads))))
@@ -152,7 +152,7 @@ func (m *Model) limitsText() []string {
 		}
 		text = append(text, title,
 			fact("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version),
-			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), about(n.age(m.now).Seconds())))
+			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), event.About(n.age(m.now).Seconds())))
 		if len(n.Rules) > 0 {
 			ladder := strings.Join(n.Rules, "  ")
 			if n.DryRun {
@@ -197,7 +197,7 @@ func limitText(l *event.Limit) []string {
 		text = append(text, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
 	}
 	if l.Age >= 1 {
-		text = append(text, fact("age", "read up to %s ago", about(l.Age)))
+		text = append(text, fact("age", "read up to %s ago", event.About(l.Age)))
 	}
 	for _, f := range [][2]string{
 		{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},

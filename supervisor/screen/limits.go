@@ -111,7 +111,7 @@ func fills(l *event.Limit) string {
 	if l.ETA == nil {
 		return "-"
 	}
-	return about(max(0, *l.ETA))
+	return event.About(max(0, *l.ETA))
 }
 
 // enforcer is who ends the job, and where there is room by what.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // wide lists what takes two columns: the ranges of Markus Kuhn's wcwidth.c, and
@@ -90,32 +91,7 @@ func growth(perSecond float64) string {
 	return "0"
 }
 
-// about gives seconds as people say them: "40 s", "12 min", "3.5 h".
-func about(seconds float64) string {
-	switch {
-	case seconds < 100:
-		return fmt.Sprintf("%.0f s", seconds)
-	case seconds < 100*60:
-		return fmt.Sprintf("%.0f min", seconds/60)
-	case seconds < 100*3600:
-		return fmt.Sprintf("%.1f h", seconds/3600)
-	default:
-		return fmt.Sprintf("%.0f d", seconds/86400)
-	}
-}
-
-func since(now, then time.Time) string { return about(max(0, now.Sub(then).Seconds())) }
-
-// many counts things: "1 process", "3 processes".
-func many(n int, one string) string {
-	switch {
-	case n == 1:
-		return "1 " + one
-	case strings.HasSuffix(one, "s"):
-		return strconv.Itoa(n) + " " + one + "es"
-	}
-	return strconv.Itoa(n) + " " + one + "s"
-}
+func since(now, then time.Time) string { return event.About(max(0, now.Sub(then).Seconds())) }
 
 // count gives a number where it was counted.
 func count[T int | uint64](n T) string {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // least is the smallest screen that is drawn on.
@@ -126,7 +128,7 @@ func (m *Model) headline(width int) []string {
 	}
 	nodes := strings.Join(names, " ")
 	if len(names) > 3 {
-		nodes = many(len(names), "node")
+		nodes = event.Many(len(names), "node")
 	}
 	leader := "leader " + leaders[0]
 	if len(leaders) > 1 {
@@ -176,7 +178,7 @@ func (m *Model) clock() (string, Style) {
 	case !m.frozen.IsZero():
 		return fmt.Sprintf(" FROZEN %s ago  %s ", since(m.now, m.frozen), text), Reverse
 	case age > m.old():
-		return fmt.Sprintf(" %s OLD  %s ", about(age.Seconds()), text), Reverse
+		return fmt.Sprintf(" %s OLD  %s ", event.About(age.Seconds()), text), Reverse
 	}
 	return text, Plain
 }
@@ -194,14 +196,14 @@ func (m *Model) notices() []string {
 	if age, names := m.oldest(); len(names) > 0 && m.frozen.IsZero() {
 		whose := strings.Join(names, ", ")
 		if len(names) > 3 {
-			whose = many(len(names), "node")
+			whose = event.Many(len(names), "node")
 		}
-		all = append(all, fmt.Sprintf("%s: data up to %s old", whose, about(age.Seconds())))
+		all = append(all, fmt.Sprintf("%s: data up to %s old", whose, event.About(age.Seconds())))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if g := n.Gaps; g.Denied+g.Malformed > 0 {
-			all = append(all, fmt.Sprintf("%s on %s could not be read: sums are too small", many(g.Denied+g.Malformed, "process"), n.Node))
+			all = append(all, fmt.Sprintf("%s on %s could not be read: sums are too small", event.Many(g.Denied+g.Malformed, "process"), n.Node))
 		}
 	}
 	return all

@@ -1,0 +1,38 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+)
+
+// About gives seconds as people say them: "40 s", "12 min", "3.5 h", "10 d".
+func About(seconds float64) string {
+	switch {
+	case seconds < 100:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds < 100*60:
+		return fmt.Sprintf("%.0f min", seconds/60)
+	case seconds < 100*3600:
+		return fmt.Sprintf("%.1f h", seconds/3600)
+	}
+	return fmt.Sprintf("%.0f d", seconds/86400)
+}
+
+// Many counts things: "1 process", "3 processes", "1,200 maps".
+func Many(n int, one string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case strings.HasSuffix(one, "s"):
+		one += "e"
+	}
+	return Digits(uint64(n)) + " " + one + "s"
+}
+
+// Times is "once", "3 times".
+func Times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return Many(n, "time")
+}
