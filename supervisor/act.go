@@ -159,7 +159,7 @@ func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
 		return nil
 	}
 	if w.spared(id) {
-		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, extern)
+		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, w.steps[id])
 	}
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }

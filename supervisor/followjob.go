@@ -41,8 +41,11 @@ type Population struct {
 	// which slurmd holds the step. They are no task, unless the step was asked
 	// for.
 	Spared bool
-	parts  []limit.Part
-	warns  []limit.Warning
+	// Kept are steps with a rsswarden of their own, whose processes are watched
+	// and left to that one.
+	Kept  []string
+	parts []limit.Part
+	warns []limit.Warning
 }
 
 // extern is the name of the step that holds what did not come by Slurm.

@@ -19,7 +19,8 @@ type member struct {
 	id     rss.ProcID
 	parent int
 	step   string // "0", "batch", "extern"
-	task   bool   // no other process of the step is its parent: slurmstepd's child, or an orphan
+	comm   string
+	task   bool // no other process of the step is its parent: slurmstepd's child, or an orphan
 }
 
 // finder finds the processes of a Slurm job on this node: by their cgroups,
@@ -97,7 +98,7 @@ func (f *finder) look(pids []int) []member {
 		}
 		s.tick = f.tick
 		if s.step != "" && (f.step == "" || f.step == s.step) {
-			members = append(members, member{id: i.ID, parent: i.Parent, step: s.step})
+			members = append(members, member{id: i.ID, parent: i.Parent, step: s.step, comm: i.Comm})
 		}
 	}
 	for pid, s := range f.seen {

@@ -22,10 +22,9 @@ type stepSet struct {
 type rankJob struct {
 	stale bool // the population is to be made anew
 	// sets are the limits of other steps, by step; nil while they are looked for.
-	sets  map[string]*limit.Set
-	found chan stepSet
-	// strange are the processes of steps that nobody of us is in.
-	strange   []member
+	sets      map[string]*limit.Set
+	found     chan stepSet
+	strange   strangeTasks
 	strangers *strangers
 }
 
@@ -35,7 +34,7 @@ func (w *watcher) rankRoots() []rss.ProcID {
 	p := &w.peers
 	j := &p.job
 	switch {
-	case len(p.others)+len(j.strange) == 0:
+	case len(p.others)+len(j.strange.tasks) == 0:
 		if len(w.job.Roots) > 0 {
 			w.job, w.tasks, w.steps = Population{}, nil, nil
 			w.keepSteps(nil)
@@ -60,10 +59,13 @@ func (w *watcher) rankRoots() []rss.ProcID {
 	for i := range p.others {
 		add(p.others[i].Command, p.others[i].Step)
 	}
-	for _, m := range j.strange {
+	for _, m := range j.strange.tasks {
 		add(m.id, m.step)
 	}
-	w.tasks = slices.Clone(w.job.Roots)
+	w.job.Kept = j.strange.kept
+	w.tasks = slices.DeleteFunc(slices.Clone(w.job.Roots), func(id rss.ProcID) bool {
+		return slices.Contains(w.job.Kept, w.job.StepOf[id])
+	})
 	slices.Sort(w.job.Steps)
 	w.keepSteps(w.job.Steps)
 	w.limits.Replace(w.stepParts())

@@ -78,7 +78,15 @@ func (w *watcher) stepOf(l *event.Limit) string {
 }
 
 // spared says that a process is never signalled.
-func (w *watcher) spared(id rss.ProcID) bool { return w.job.Spared && w.steps[id] == extern }
+func (w *watcher) spared(id rss.ProcID) bool { return slices.Contains(w.sparedSteps(), w.steps[id]) }
+
+// sparedSteps are the steps of which nobody is signalled.
+func (w *watcher) sparedSteps() []string {
+	if w.job.Spared {
+		return append([]string{extern}, w.job.Kept...)
+	}
+	return w.job.Kept
+}
 
 // isMeant says that a process may be acted on for the sake of a step, or of all
 // where that is empty.
@@ -177,12 +185,16 @@ func (w *watcher) target(step string) string {
 	case step != "":
 		job, _, _ := strings.Cut(w.jobName(), ".")
 		return "step " + partName(job, step)
-	case w.job.Spared && slices.Contains(w.job.Steps, extern):
-		return "job " + w.jobName() + " but for step " + extern
-	case !w.followsJob():
-		return "job " + w.jobName() + " on this node"
 	}
-	return "job " + w.jobName()
+	name := "job " + w.jobName()
+	if !w.followsJob() {
+		name += " on this node"
+	}
+	spared := slices.DeleteFunc(slices.Clone(w.sparedSteps()), func(step string) bool { return !slices.Contains(w.job.Steps, step) })
+	if len(spared) > 0 {
+		name += " but for step " + strings.Join(spared, " and ")
+	}
+	return name
 }
 
 // isAll says that nothing is meant to go on where the step is stopped but what

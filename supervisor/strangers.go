@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,15 +14,27 @@ import (
 )
 
 // strangers finds, on the side, the tasks that srun has started on this node
-// without rsswarden before them: where the prefix stands in the batch script they
-// are no descendants of its command.
+// without us before them: where the prefix stands in the batch script they are no
+// descendants of its command. A step whose tasks have a rsswarden of their own, one
+// with other options, is counted, for the limit counts it, and left to that one.
 type strangers struct {
 	find  *finder
 	dir   string // the job's cgroup, whose folders are its steps; empty where Slurm makes none
 	batch bool   // our own command is in the batch script
 	// covered are the steps that members are in.
 	covered atomic.Pointer[[]string]
-	found   chan []member
+	found   chan strangeTasks
+}
+
+// strangeTasks are the tasks of steps that no member is in.
+type strangeTasks struct {
+	tasks []member
+	// kept are the steps among them that have a rsswarden of their own.
+	kept []string
+}
+
+func (a strangeTasks) equal(b strangeTasks) bool {
+	return slices.EqualFunc(a.tasks, b.tasks, func(a, b member) bool { return a.id == b.id }) && slices.Equal(a.kept, b.kept)
 }
 
 // strangeEvery is how often it is looked for steps that are new.
@@ -35,7 +48,7 @@ func (w *watcher) newStrangers() *strangers {
 	}
 	s := &strangers{
 		find: newFinder(w.Proc, job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
-		found: make(chan []member, 1),
+		found: make(chan strangeTasks, 1),
 	}
 	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {
 		for _, l := range p.Levels {
@@ -47,7 +60,7 @@ func (w *watcher) newStrangers() *strangers {
 	if s.dir == "" && !s.batch {
 		return nil // to look at every process of the node each second is too much
 	}
-	s.cover(nil)
+	s.cover(w.memberSteps())
 	go s.watch()
 	return s
 }
@@ -60,7 +73,7 @@ func (s *strangers) cover(steps []string) {
 }
 
 // arrived yields the tasks that are there now, whenever they have changed.
-func (s *strangers) arrived() <-chan []member {
+func (s *strangers) arrived() <-chan strangeTasks {
 	if s == nil {
 		return nil
 	}
@@ -68,14 +81,14 @@ func (s *strangers) arrived() <-chan []member {
 }
 
 func (s *strangers) watch() {
-	var last []member
+	var last strangeTasks
 	pending := ""
 	for {
 		time.Sleep(strangeEvery)
 		// A rank that has just been started says so within its first second.
 		open := strings.Join(s.open(), " ")
-		var now []member
-		if open != "" && open == pending || len(last) > 0 {
+		var now strangeTasks
+		if open != "" && open == pending || len(last.tasks) > 0 {
 			all, err := s.find.find()
 			if err != nil {
 				continue
@@ -83,7 +96,7 @@ func (s *strangers) watch() {
 			now = s.strange(all)
 		}
 		pending = open
-		if slices.EqualFunc(now, last, func(a, b member) bool { return a.id == b.id }) {
+		if now.equal(last) {
 			continue
 		}
 		last = now
@@ -112,15 +125,38 @@ func (s *strangers) open() []string {
 }
 
 // strange are the tasks of steps that no member is in.
-func (s *strangers) strange(all []member) []member {
+func (s *strangers) strange(all []member) (found strangeTasks) {
 	covered := *s.covered.Load()
-	return slices.DeleteFunc(slices.Clone(all), func(m member) bool {
-		return !m.task || !numeric(m.step) || slices.Contains(covered, m.step)
-	})
+	for _, m := range all {
+		if !numeric(m.step) || slices.Contains(covered, m.step) {
+			continue
+		}
+		if m.task {
+			found.tasks = append(found.tasks, m)
+		}
+		if !slices.Contains(found.kept, m.step) && s.isRsswarden(m) {
+			found.kept = append(found.kept, m.step)
+		}
+	}
+	slices.Sort(found.kept)
+	return found
+}
+
+// isRsswarden knows one by its name, or by its program where that is ours.
+func (s *strangers) isRsswarden(m member) bool {
+	if m.comm == "rsswarden" {
+		return true
+	}
+	program := func(pid int) string {
+		name, _ := os.Readlink(filepath.Join(s.find.proc, strconv.Itoa(pid), "exe"))
+		return strings.TrimSuffix(name, " (deleted)")
+	}
+	of := program(m.id.PID)
+	return of != "" && (filepath.Base(of) == "rsswarden" || of == program(s.find.self))
 }
 
 // foundStrangers takes them in.
-func (w *watcher) foundStrangers(list []member) {
+func (w *watcher) foundStrangers(found strangeTasks) {
 	j := &w.peers.job
-	j.strange, j.stale = list, true
+	j.strange, j.stale = found, true
 }

@@ -38,7 +38,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 		m := mapper(p, a)
 		whole := m
 		whole.CountedMapped = m.Mapped
-		if look.hooked[p.ID.PID] || !living(p) || slices.Contains(ours, p.ID.PID) {
+		if look.hooked[p.ID.PID] || !living(p) || slices.Contains(ours, p.ID.PID) || w.spared(p.ID) {
 			continue
 		}
 		mapped, gain := w.workers.trimmable(whole), w.workers.trimmable(m)
