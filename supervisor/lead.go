@@ -68,38 +68,50 @@ func (w *watcher) join(begin hold.Begin) bool {
 	if dir, ok := w.Lookup("TMPDIR"); ok && filepath.IsAbs(dir) {
 		parents = append(parents, dir)
 	}
+	post, led, err := joinWithin(joinPatience, func() (*leader.Post, error) {
+		return leader.Join(w.Proc, parents, name, me)
+	})
+	if err != nil {
+		w.early = append(w.early, limit.Warning{Part: "leader", Text: err.Error() + "; other ranks of this node are not known"})
+		return true
+	}
+	go leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter)
+	w.peers.post, w.peers.me = post, me
+	return led
+}
+
+// joinWithin joins, and takes the lead where nobody has it, within so long. What
+// comes later is given up at once: a lead that nobody uses would have the others
+// stand by for ever.
+func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*leader.Post, bool, error) {
 	type joined struct {
 		post *leader.Post
 		led  bool
 		err  error
 	}
-	c := make(chan joined, 1)
+	done, late := make(chan joined), make(chan struct{})
 	go func() {
-		post, err := leader.Join(w.Proc, parents, name, me)
-		if err != nil {
-			c <- joined{err: err}
-			return
+		var j joined
+		if j.post, j.err = join(); j.err == nil {
+			if j.led, j.err = j.post.TryLead(); j.err != nil {
+				j.post.Leave()
+			}
 		}
-		led, err := post.TryLead()
-		leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter)
-		if err != nil {
-			post.Leave()
-			post = nil
+		select {
+		case done <- j:
+		case <-late:
+			if j.err == nil {
+				j.post.Leave()
+			}
 		}
-		c <- joined{post, led, err}
 	}()
-	var got joined
 	select {
-	case got = <-c:
-	case <-time.After(joinPatience):
-		got.err = fmt.Errorf("no answer from the file system within %v", joinPatience)
+	case j := <-done:
+		return j.post, j.led, j.err
+	case <-time.After(patience):
+		close(late)
+		return nil, false, fmt.Errorf("no answer from the file system within %v", patience)
 	}
-	if got.err != nil {
-		w.early = append(w.early, limit.Warning{Part: "leader", Text: got.err.Error() + "; other ranks of this node are not known"})
-		return true
-	}
-	w.peers.post, w.peers.me = got.post, me
-	return got.led
 }
 
 // member is who we are, for the others.

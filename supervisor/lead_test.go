@@ -287,3 +287,69 @@ func TestStandByEnds(t *testing.T) {
 		t.Errorf("said %q", s.lines.all)
 	}
 }
+
+// TestLateJoinIsGivenUp: a file system that answers after we went on alone leaves no
+// lead behind that nobody uses.
+func TestLateJoinIsGivenUp(t *testing.T) {
+	s := newStand(t, inJob(t, 0, runtimeDir(t)))
+	s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
+	join := func() (*leader.Post, error) {
+		return leader.Join(s.Proc, []string{runtime}, s.postName(s.holder.begin), s.member(s.holder.begin))
+	}
+	answer, joined := make(chan bool), make(chan *leader.Post, 1)
+	post, led, err := joinWithin(time.Millisecond, func() (*leader.Post, error) {
+		<-answer
+		p, err := join()
+		joined <- p
+		return p, err
+	})
+	if post != nil || led || err == nil {
+		t.Fatalf("joined %v, leads %v, %v", post, led, err)
+	}
+	close(answer)
+	late := <-joined
+	if err := late.Wait(); err == nil { // it has left, or is about to
+		t.Error("it waits for the lead")
+	}
+	post, led, err = joinWithin(joinPatience, join)
+	if err != nil || !led {
+		t.Fatalf("the next one leads %v, %v", led, err)
+	}
+	post.Leave()
+}
+
+// TestLeaderTellsOfTheLastLife: whoever leads on the first node does, once, and any
+// other task does not.
+func TestLeaderTellsOfTheLastLife(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		node string
+		heir bool
+		want bool
+	}{
+		{"on the first node", "0", false, true},
+		{"on another", "1", false, false},
+		{"who took over", "0", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_RESTART_COUNT=1", "SLURM_NODEID="+c.node, "SLURM_SUBMIT_DIR="+t.TempDir()))
+			s.open(s.holder.begin)
+			s.peers.heir = c.heir
+			if told := s.lastLife() != nil; told != c.want {
+				t.Errorf("task 3 tells: %v", told)
+			}
+		})
+	}
+}
+
+// TestLeaderAsksAhead: a rule on requeue= has Slurm asked by who leads, whichever
+// task of the node that is.
+func TestLeaderAsksAhead(t *testing.T) {
+	s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_LOCALID=3"))
+	s.Settings.Rules, s.Settings.MaxRequeues = []string{"97%:requeue"}, 3
+	s.open(s.holder.begin)
+	if s.sum.requeue.asking == nil {
+		t.Error("Slurm is not asked")
+	}
+}

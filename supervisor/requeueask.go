@@ -111,10 +111,11 @@ func askFacts(ctx context.Context, id string, scontrol func(context.Context, ...
 }
 
 // foresee has Slurm asked about the job ahead, where a rule on requeue= may fire: it
-// is to act at once then. At the start of a job thousands of tasks would ask.
+// is to act at once then. At the start of a job thousands of tasks would ask, were it
+// not for who leads.
 func (w *watcher) foresee(delay time.Duration) {
 	job, ok := w.limits.Job()
-	if !ok || w.Attached != nil || job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
+	if !ok || w.Attached != nil || w.peers.post == nil && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
 		return
 	}
 	w.askJobFacts(job, delay)

@@ -118,10 +118,15 @@ func (w *watcher) sayLastLife() {
 }
 
 // lastLife returns how to find out what the last life ended of, empty where it has
-// left no word; nil where there was none, or another task tells.
+// left no word; nil where there was none, or another watcher tells: of the first node
+// who leads.
 func (w *watcher) lastLife() func() string {
 	job, ok := w.limits.Job()
-	if !ok || job.Restarts == 0 || job.Task != 0 || w.Attached != nil || w.Link.Begin().Attempt > 1 {
+	first := job.NodeID == 0 && !w.peers.heir
+	if w.peers.post == nil {
+		first = job.Task == 0
+	}
+	if !ok || job.Restarts == 0 || !first || w.Attached != nil || w.Link.Begin().Attempt > 1 {
 		return nil
 	}
 	has, _ := slurm.StepLimit(w.Lookup, slurm.RlimitRSS())

@@ -163,7 +163,7 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 		return out
 	})
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
-		w.Log.Info(fmt.Sprintf("task %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(time.Since(w.started))))
+		w.Log.Info(fmt.Sprintf("task %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
 	}
 	w.pass(exit)
 	if w.stream != nil {

@@ -251,7 +251,7 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	case exit != nil:
 		how = fmt.Sprintf("exit status %d", exit.Code)
 	}
-	how += " after " + short(time.Since(w.started))
+	how += " after " + short(w.runTime())
 	if w.Attached != nil {
 		how = w.lastWords(exit != nil)
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -269,16 +270,12 @@ func (w *watcher) openLoader(dir string) (err error) {
 	if w.loader, err = loader.Open(dir); err != nil {
 		return err
 	}
-	if w.news, err = newNews(dir); err != nil {
-		return err // looks are taken instead
-	}
-	if err := w.loader.SetPrivate(s.TrimPrivate); err != nil {
-		return err
-	}
+	w.news, err = newNews(dir) // else looks are taken
+	err = errors.Join(err, w.loader.SetPrivate(s.TrimPrivate))
 	if s.NoFile > 0 {
-		return w.loader.SetNoFile(s.NoFile)
+		err = errors.Join(err, w.loader.SetNoFile(s.NoFile))
 	}
-	return nil
+	return err
 }
 
 // sayEarly tells of what was met before the start event.
