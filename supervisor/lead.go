@@ -40,6 +40,8 @@ type peers struct {
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
 	lookAt time.Duration // when we looked who is here last
+	// renewed is when our place was looked after last.
+	renewed time.Duration
 }
 
 // joinPatience bounds how long the file system may take: it is checked to be
@@ -205,6 +207,7 @@ func (w *watcher) meet() (changed bool) {
 		return false
 	}
 	p.lookAt = w.now()
+	w.renew()
 	members, left, err := p.post.Members()
 	if err != nil {
 		w.fault("leader", err)

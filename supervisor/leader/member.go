@@ -58,6 +58,7 @@ func (p *Post) Put(me Member) error {
 // Members returns the other members that live, by rank and PID, and those that
 // have left since the last call, as they were last known. What has ended has its
 // file removed where we lead, and read before that: it says how its command did.
+// One that lives is here also when somebody has removed its file: see [Post.Renew].
 func (p *Post) Members() (others, left []Member, err error) {
 	names, err := p.list()
 	if err != nil {
@@ -86,7 +87,12 @@ func (p *Post) Members() (others, left []Member, err error) {
 		others = append(others, m.Member)
 	}
 	for name, m := range p.known {
-		if !here[name] {
+		if here[name] {
+			continue
+		}
+		if m.Ended == nil && p.lives(m.Holder) {
+			others = append(others, m.Member)
+		} else {
 			left = append(left, m.Member)
 			delete(p.known, name)
 		}

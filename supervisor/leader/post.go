@@ -34,8 +34,9 @@ type Post struct {
 	known map[string]*known // of other members, by the name of their files
 
 	mu     sync.Mutex
-	lock   *os.File // open file that has the lock, nil while we do not lead
-	killed bool     // who had it before us ended without a word
+	lock   *os.File   // open file that has the lock, nil while we do not lead
+	old    []*os.File // those that lost their name meanwhile
+	killed bool       // who had it before us ended without a word
 	ended  bool
 }
 
@@ -201,8 +202,8 @@ func (p *Post) Leave() { p.leave(p.mine, p.box("order"), p.box("answer")) }
 
 func (p *Post) leave(files ...string) {
 	p.mu.Lock()
-	lock := p.lock
-	p.lock, p.ended = nil, true
+	lock, old := p.lock, p.old
+	p.lock, p.old, p.ended = nil, nil, true
 	p.mu.Unlock()
 	for _, name := range files {
 		_ = p.remove(name)
@@ -214,6 +215,9 @@ func (p *Post) leave(files ...string) {
 	}
 	_ = lock.Truncate(0)
 	p.giveUp(lock)
+	for _, f := range old {
+		f.Close()
+	}
 }
 
 // giveUp lets go of the lock, and of all the rest where nobody is left.

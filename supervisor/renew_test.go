@@ -1,0 +1,28 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+)
+
+// TestSocketComesBack: somebody has removed the control socket of who leads.
+func TestSocketComesBack(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)))
+	s.open(s.holder.begin)
+	path := filepath.Join(s.peers.post.Path(), control.SocketName)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s.meet()
+	if _, err := os.Lstat(path); err == nil {
+		t.Fatal("it is looked after at each look")
+	}
+	s.started = s.started.Add(-renewEvery)
+	s.meet()
+	if _, err := os.Lstat(path); err != nil {
+		t.Error(err)
+	}
+}
