@@ -40,6 +40,8 @@ type peers struct {
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
 	lookAt time.Duration // when we looked who is here last
+	// told are the ranks whose ends were told of, by holder.
+	told map[rss.ProcID]bool
 	// renewed is when our place was looked after last.
 	renewed time.Duration
 }
@@ -235,14 +237,14 @@ func (w *watcher) meet() (changed bool) {
 			continue
 		}
 		changed = true
-		end := endOf(o.Holder, members, left)
-		w.tellRank(event.RankEnded, o, end)
+		w.tellRankEnd(o, endOf(o.Holder, members, left))
 		if w.loader != nil && o.Dir != "" {
 			for _, s := range w.loader.Drop(o.Dir) {
 				w.heard(s)
 			}
 		}
 	}
+	w.tellRankEnds(left)
 	return changed
 }
 

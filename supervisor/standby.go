@@ -144,6 +144,7 @@ func (w *watcher) report(a hold.TrimAnswer) {
 
 // endStandBy says the last words. What memory did is the leader's to tell.
 func (w *watcher) endStandBy(exit *hold.Exit) {
+	w.beginBriefRecord()
 	w.tellSignals()
 	out := event.Exit{By: "command", Verdict: event.VerdictLed}
 	how := "rsswarden's holder ended first"
@@ -165,6 +166,7 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
 		w.Log.Info(fmt.Sprintf("task %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
 	}
+	w.endBriefRecord()
 	w.pass(exit)
 	if w.stream != nil {
 		w.stream.Close(flush)

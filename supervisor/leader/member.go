@@ -56,8 +56,9 @@ func (p *Post) Put(me Member) error {
 }
 
 // Members returns the other members that live, by rank and PID, and those that
-// have left since the last call, as they were last known. What has ended has its
-// file removed where we lead, and read before that: it says how its command did.
+// have left since the last call, as they were last known, and as nobody here knew
+// them: what has ended has its file removed where we lead, and read before that, for
+// it says how its command did.
 // One that lives is here also when somebody has removed its file: see [Post.Renew].
 func (p *Post) Members() (others, left []Member, err error) {
 	names, err := p.list()
@@ -71,9 +72,7 @@ func (p *Post) Members() (others, left []Member, err error) {
 			continue
 		}
 		if !p.lives(id) {
-			if p.known[name] != nil {
-				_, _ = p.member(name, id)
-			}
+			_, _ = p.member(name, id)
 			if p.Leads() {
 				_ = p.remove(name)
 			}

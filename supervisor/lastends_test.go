@@ -1,0 +1,98 @@
+package supervisor
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// TestRanksEndTogether: two ranks end before the third, to whom the lead fell, begins
+// to lead, and then that ends too. All ends are in its record.
+func TestRanksEndTogether(t *testing.T) {
+	dir, submit := runtimeDir(t), t.TempDir()
+	const n = 3
+	var all []*stand
+	for i := range n {
+		s := newStand(t, inJob(t, i, dir, "SLURM_SUBMIT_DIR="+submit, "HOME="+submit))
+		s.holder.begin.Holder = theHolder + 500*i
+		all = append(all, s)
+	}
+	for i := range n {
+		for _, s := range all {
+			s.fs.Put(rsstest.Process{PID: theHolder + 500*i, Parent: 1, Start: 4, Comm: "rsswarden"})
+		}
+		if led := all[i].join(all[i].holder.begin); led != (i == 0) {
+			t.Fatalf("rank %d leads: %v", i, led)
+		}
+	}
+	last := all[n-1]
+	last.Settings.Begun = time.Now()
+	last.Settings.Record, last.Settings.RunID = t.TempDir(), record.NewID(last.Settings.Begun, nil, "n1", 1)
+	all[1].endStandBy(&hold.Exit{Signal: 9})
+	all[0].pass(&hold.Exit{})
+	last.fs.End(theHolder)
+	last.fs.End(theHolder + 500)
+	if err := last.peers.post.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	last.peers.heir = true
+	last.endStandBy(&hold.Exit{Code: 3})
+
+	journals, err := filepath.Glob(submit + "/.rsswarden/*")
+	if err != nil || len(journals) != 1 {
+		t.Fatalf("journals %q, %v", journals, err)
+	}
+	run, err := record.ReadJournal(journals[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range run.Events {
+		switch e := e.Value.(type) {
+		case *event.Rank:
+			text := fmt.Sprintf("%s %d", e.What, e.Task)
+			if e.Signal != nil {
+				text += " " + *e.Signal
+			}
+			told = append(told, text)
+		case *event.Exit:
+			told = append(told, fmt.Sprintf("exit %d", *e.Code))
+		}
+	}
+	if got := fmt.Sprint(told); got != "[leads 2 ended 1 SIGKILL exit 3]" {
+		t.Errorf("told %s", got)
+	}
+}
+
+// TestEndIsToldOnce: a rank has said how it ended before its holder has gone.
+func TestEndIsToldOnce(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)))
+	s.open(s.holder.begin)
+	other, m := s.otherRank(1, 300*rss.MiB)
+	s.meet()
+	end := m
+	end.Ended = &leader.Ended{Code: 1}
+	if err := other.Put(end); err != nil {
+		t.Fatal(err)
+	}
+	s.meet()
+	s.fs.End(otherHolder)
+	s.meet()
+	var ends int
+	for _, e := range named(s.events(), event.NameRank) {
+		if e["what"] == string(event.RankEnded) {
+			ends++
+		}
+	}
+	if ends != 1 {
+		t.Errorf("told %d times", ends)
+	}
+}
