@@ -198,9 +198,28 @@ func (w *watcher) takeLead() bool {
 	return w.meet()
 }
 
-// meetEvery is how often it is looked who lives: a rank whose rsswarden was killed
-// says nothing.
-const meetEvery = 2 * time.Second
+// A rank whose rsswarden was killed says nothing, so it is looked who lives:
+// seldom where all commands live and who comes or goes in order is told of.
+const (
+	meetEvery  = 2 * time.Second
+	meetSeldom = 10 * time.Second
+)
+
+// meetDue says that it is time to look who is here.
+func (w *watcher) meetDue(now time.Duration) bool {
+	p := &w.peers
+	since := now - p.lookAt + sameWake
+	switch {
+	case p.post == nil || since < meetEvery:
+		return false
+	case p.news == nil || since >= meetSeldom:
+		return true
+	}
+	return slices.ContainsFunc(p.others, func(m leader.Member) bool {
+		q := w.last.Find(m.Command.PID)
+		return q == nil || q.ID != m.Command
+	})
+}
 
 // meet looks who is here. The tree is read anew where somebody came or went.
 func (w *watcher) meet() (changed bool) {

@@ -73,7 +73,7 @@ func (w *watcher) loop() {
 				w.full()
 			}
 		case <-w.news.woken():
-			if !w.poll() && len(w.said) == 0 {
+			if !w.poll(true) && len(w.said) == 0 {
 				continue // the timer runs on: news must not put looks off
 			}
 			w.full()
@@ -166,7 +166,7 @@ func (w *watcher) tick() {
 // full reads everything, judges it and acts.
 func (w *watcher) full() {
 	w.lookDue = 0
-	w.poll()
+	w.poll(false)
 	w.read()
 	w.step()
 	w.pss.hurry(w.straddles() || w.flight != nil)
@@ -196,7 +196,7 @@ func (s *said) Error() string { return s.text }
 // read takes a sample and reads the limits against it.
 func (w *watcher) read() {
 	at, now := time.Now(), w.look()
-	if w.peers.post != nil && now-w.peers.lookAt >= meetEvery-sameWake {
+	if w.meetDue(now) {
 		w.meet()
 	}
 	procs, gaps, err := w.tree.Trees(w.roots())
@@ -289,12 +289,13 @@ func (w *watcher) step() {
 }
 
 // poll takes in what loaders said, and tells whether there is a new one, for
-// which a budget must be found before it has outgrown every limit.
-func (w *watcher) poll() (added bool) {
+// which a budget must be found before it has outgrown every limit. told says that
+// there is news.
+func (w *watcher) poll(told bool) (added bool) {
 	if w.loader == nil {
 		return false
 	}
-	heard := w.loader.Poll()
+	heard := w.loader.Poll(told || w.news == nil)
 	if n := w.loader.Malformed(); n > w.workers.malformed {
 		w.workers.malformed = n
 		w.fault("loader", &said{"files in the run directory could not be understood"})

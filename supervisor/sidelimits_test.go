@@ -308,7 +308,7 @@ func TestPicklingHurries(t *testing.T) {
 	}
 	s.log(id, `"what":"pickling","sharing":{"start_method":"spawn","strategy":"file_system","workers":1,"tensors":80000,"tensor_bytes":25600000,`+
 		`"maps_needed":80500,"maps_limit":65530,"fds_needed":20,"fds_limit":1024,"fds_hard_limit":4096}`)
-	if !s.poll() {
+	if !s.poll(true) {
 		t.Fatal("what was said asks for no look")
 	}
 	s.full()
@@ -350,7 +350,7 @@ func TestRaised(t *testing.T) {
 	say := func(more string, before, now, need int) {
 		s.log(id, fmt.Sprintf(`"what":"raised"%s,"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":1,"tensors":4000,"tensor_bytes":1,`+
 			`"maps_needed":4500,"maps_limit":65530,"fds_needed":%d,"fds_limit":%d,"fds_hard_limit":4096,"fds_limit_before":%d}`, more, need, now, before))
-		s.poll()
+		s.poll(true)
 	}
 	say("", 1024, 4096, 4020)
 	say("", 4096, 4096, 9000)

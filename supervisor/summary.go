@@ -156,7 +156,7 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	w.pass(exit) // others' commands may live on
-	w.poll()
+	w.poll(true)
 	w.sayHolders()
 	w.tellSignals()
 	if w.flight != nil {

@@ -200,7 +200,7 @@ func (d *diagnosis) question(one *doctor.Python, prepared loader.Prepared) {
 
 // hear takes the hook's own verdict, from what it wrote into the run directory.
 func hear(one *doctor.Python, control *loader.Control) {
-	for _, said := range control.Poll() {
+	for _, said := range control.Poll(true) {
 		switch said.What {
 		case event.LoaderHello:
 			one.Hello, one.Why = true, said.Reason

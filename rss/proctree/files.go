@@ -176,3 +176,19 @@ func appendPIDs(dst []int, b []byte) []int {
 	}
 	return dst
 }
+
+// readOnce reads a file that the kernel gives out whole, up to the size of the
+// buffer.
+func readOnce(path string, buf []byte) (int, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer syscall.Close(fd)
+	for {
+		n, err := syscall.Read(fd, buf)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}

@@ -2,6 +2,7 @@ package proctree
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -43,13 +44,14 @@ func (r *Reader) Close() {
 // StartTime returns the start time of a process in clock ticks since boot,
 // field 22 of /proc/PID/stat.
 func StartTime(proc string, pid int) (uint64, error) {
-	f := newFiles(proc)
-	defer f.close()
-	b, err := f.read(pid, "stat")
+	// Not by newFiles, nor by package os, whose poller is told of each file: who
+	// leads asks this of every rank each few seconds.
+	var buf [2 << 10]byte
+	n, err := readOnce(proc+"/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if err != nil {
 		return 0, fmt.Errorf("cannot read stat of process %d: %w", pid, err)
 	}
-	s, err := parseStat(b)
+	s, err := parseStat(buf[:n])
 	if err != nil {
 		return 0, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
 	}

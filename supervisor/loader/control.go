@@ -20,6 +20,7 @@ import (
 // those of the other ranks of its node. It is for one goroutine.
 type Control struct {
 	dirs   []*runDir
+	turn   int // which of them was looked into last
 	proc   string
 	opened time.Time
 
@@ -42,6 +43,9 @@ const settle = 100 * time.Millisecond
 
 // lifeCheck is the least time between two looks at which trainers live.
 const lifeCheck = 250 * time.Millisecond
+
+// dirsInTurn is how many run directories are looked into where nobody told of news.
+const dirsInTurn = 8
 
 // runDir is one run directory, and what is known of its list of files.
 type runDir struct {
@@ -112,10 +116,18 @@ func (c *Control) Malformed() int { return c.bad }
 
 // Poll returns what was reported since the last call, per trainer in the order
 // of writing. It costs a few microseconds where nothing was.
-func (c *Control) Poll() []Said {
+//
+// told says that something may have changed in a run directory, or that nobody
+// would tell. Otherwise trainers that are new are looked for in a few directories
+// only, in turn: a node may have one for each of its ranks.
+func (c *Control) Poll(told bool) []Said {
 	var said []Said
-	for _, d := range c.dirs {
-		said = append(said, c.find(d)...)
+	for i := range c.dirs {
+		if !told && i == dirsInTurn {
+			break
+		}
+		c.turn++
+		said = append(said, c.find(c.dirs[c.turn%len(c.dirs)])...)
 	}
 	now := time.Now()
 	check := now.Sub(c.checked) >= lifeCheck

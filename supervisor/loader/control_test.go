@@ -78,7 +78,7 @@ func (s *scripted) ctl() ctl {
 
 func (s *scripted) expect(want ...event.Loader) []Said {
 	s.t.Helper()
-	said := s.Poll()
+	said := s.Poll(true)
 	var got []event.Loader
 	for _, one := range said {
 		got = append(got, one.What)
@@ -160,7 +160,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	said := again.Poll()
+	said := again.Poll(true)
 	if len(said) != 7 || !said[0].Old || !reflect.DeepEqual(again.Trainers()[0].Loaders, s.Trainers()[0].Loaders) {
 		t.Errorf("%+v", said)
 	}
@@ -199,7 +199,7 @@ func TestTrainerEnds(t *testing.T) {
 	cmd.Wait()
 	var said []Said
 	for deadline := time.Now().Add(10 * time.Second); len(s.Trainers()) > 0 && time.Now().Before(deadline); {
-		said = append(said, s.Poll()...)
+		said = append(said, s.Poll(true)...)
 	}
 	if len(said) != 3 || said[1].What != event.LoaderRefused || said[1].Request != id || !said[1].Last ||
 		said[1].Reason != string(event.ReasonVanished) || said[2].What != event.LoaderEnded {
@@ -241,7 +241,7 @@ func TestControlGarbage(t *testing.T) {
 	s.log(strings.Repeat(line, n))
 	got, calls := 0, 0
 	for ; got < n && calls < 100; calls++ {
-		got += len(s.Poll())
+		got += len(s.Poll(true))
 	}
 	if got != n || calls < 3 {
 		t.Errorf("%d of %d lines in %d calls", got, n, calls)
@@ -284,10 +284,52 @@ func BenchmarkPoll(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	c.Poll()
+	c.Poll(true)
 	time.Sleep(settle)
-	c.Poll()
+	c.Poll(true)
 	for b.Loop() {
-		c.Poll()
+		c.Poll(true)
+	}
+}
+
+// TestManyDirs: with a directory for each rank, one that nobody told of is looked
+// into in its turn, and at once where there is news.
+func TestManyDirs(t *testing.T) {
+	base := t.TempDir()
+	var dirs []string
+	for i := range 3 * dirsInTurn {
+		dir := filepath.Join(base, fmt.Sprint(i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	c, err := Open(dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, dir := range dirs[1:] {
+		if err := c.Add(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Poll(true)
+	for _, d := range c.dirs {
+		d.listed, d.recent = time.Time{}, false
+	}
+	seen := func() (n int) {
+		for _, d := range c.dirs {
+			if !d.listed.IsZero() {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 3 {
+		c.Poll(false)
+		if n := seen(); n != (i+1)*dirsInTurn {
+			t.Errorf("after %d looks %d directories were looked into", i+1, n)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir str
 		t.Fatalf("%v, %v: %s%s", runErr, err, out.Bytes(), stderr.Bytes())
 	}
 	var said []Said
-	for _, one := range ctl.Poll() {
+	for _, one := range ctl.Poll(true) {
 		switch one.What {
 		case event.LoaderPickling, event.LoaderRaised:
 			if one.PID != r.PID || one.Sharing == nil || one.Time.After(time.Unix(0, int64(r.T*1e9))) {

@@ -260,7 +260,7 @@ func atHome(t testing.TB, env []string) []string {
 
 // poll reads what was said and keeps it.
 func (tr *training) poll() []Said {
-	said := tr.ctl.Poll()
+	said := tr.ctl.Poll(true)
 	tr.said = append(tr.said, said...)
 	return said
 }
