@@ -1,6 +1,10 @@
 package supervisor
 
 import (
+	"errors"
+	"fmt"
+	"syscall"
+
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 )
 
@@ -8,20 +12,30 @@ import (
 // command TERM.
 
 // stopOthers has the watchers of the ranks that are meant stop their commands, and
-// returns how many were asked. Each knows the status that its own rsswarden is to
-// end with.
-func (w *watcher) stopOthers(step string) (asked int) {
+// returns how many ranks were told. Each knows the status that its own rsswarden is
+// to end with. Where no watcher can be told the command gets its TERM from us.
+func (w *watcher) stopOthers(step string) (told int) {
 	p := &w.peers
 	for i := range p.others {
 		m := &p.others[i]
 		if step != "" && m.Step != step {
 			continue
 		}
-		if err := p.post.Command(m.Holder, leader.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus}); err != nil {
-			w.fault("stop", err)
-			continue
+		o := leader.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus}
+		err := fmt.Errorf("the watcher of %s has ended", w.rankName(m))
+		if lives(w.Proc, m.Watcher) {
+			err = p.post.Command(m.Holder, o)
 		}
-		asked++
+		if err != nil {
+			w.fault("stop", fmt.Errorf("%w: its command gets TERM from here", err))
+			err = w.kill(m.Command, syscall.SIGTERM)
+		}
+		switch {
+		case err == nil:
+			told++
+		case !errors.Is(err, syscall.ESRCH):
+			w.fault("stop", err)
+		}
 	}
-	return asked
+	return told
 }
