@@ -106,6 +106,7 @@ func (w *watcher) loop() {
 		case <-timer.C:
 			w.tick()
 		}
+		w.killOurs()
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
 }

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"encoding/json"
 	"fmt"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,13 +10,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file is what a watcher does while another one of its node leads: it waits
 // for the end of its own command, does what only it may do for that, and takes the
 // lead when it falls to it.
 
-// standUnstick is how often the holder is looked after meanwhile.
+// standUnstick is how often the holder is looked after meanwhile: two calls see that
+// it alone was stopped.
 const standUnstick = 10 * time.Second
 
 // handOver is how long who takes the lead over from a rank whose command has ended
@@ -42,7 +43,7 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	fallen := make(chan error, 1)
 	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
 	var settled <-chan time.Time
-	timer := time.NewTimer(standUnstick)
+	timer := time.NewTimer(w.sleep(w.standPause()))
 	defer timer.Stop()
 	for {
 		select {
@@ -58,21 +59,16 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 			}
 			return false
 		case err := <-fallen:
-			if err != nil {
-				// Nobody tells us of the leader's end now. Two that watch are a
-				// nuisance, nobody is the end of jobs.
-				w.fault("leader", err)
-				p.post.Leave()
-				p.post = nil
-			}
-			p.heir = true
 			if err == nil && !p.post.Killed() {
 				// Ranks end together as a rule: ours may be about to.
+				p.heir = true
 				fallen, settled = nil, time.After(handOver)
 				continue
 			}
+			w.inherit(err)
 			return true
 		case <-settled:
+			w.inherit(nil)
 			return true
 		case sig := <-w.Link.Signals():
 			w.tellSignal(sig)
@@ -81,13 +77,43 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		case a := <-w.Link.Trimmed():
 			w.report(a)
 		case <-timer.C:
-			timer.Reset(standUnstick)
-			if err := w.Link.Unstick(); err != nil {
-				w.fault("holder", err)
-			}
-			w.slim()
+			w.standTick()
 		}
+		timer.Reset(w.sleep(w.standPause()))
 	}
+}
+
+// standPause is how long who stands by waits for what nobody tells it of.
+func (w *watcher) standPause() time.Duration {
+	now := w.now()
+	pause := w.unstuckAt + standUnstick - now
+	return max(w.peers.stop.within(now, pause), policy.MinPause)
+}
+
+// standTick does what is due by the time.
+func (w *watcher) standTick() {
+	if now := w.now(); now-w.unstuckAt >= standUnstick-sameWake {
+		w.unstuckAt = now
+		if err := w.Link.Unstick(); err != nil {
+			w.fault("holder", err)
+		}
+		w.slim()
+	}
+	w.killOurs()
+}
+
+// inherit begins to take the lead over.
+func (w *watcher) inherit(err error) {
+	p := &w.peers
+	p.heir = true
+	if err != nil {
+		// Nobody tells us of the leader's end now. Two that watch are a nuisance,
+		// nobody is the end of jobs.
+		w.fault("leader", err)
+		p.post.Leave()
+		p.post = nil
+	}
+	w.due, w.gap = 0, 0 // nothing was to be seen so far
 }
 
 // obey carries out what the leader asks of us.
@@ -104,14 +130,7 @@ func (w *watcher) obey() {
 	p.orders.done = o.ID
 	switch {
 	case o.Stop:
-		w.sum.stopped = true
-		w.Settings.StopStatus = o.StopStatus
-		if err := w.Link.Override(o.StopStatus); err != nil {
-			w.fault("stop", err)
-		}
-		if err := w.kill(w.command, syscall.SIGTERM); err != nil {
-			w.fault("stop", err)
-		}
+		w.stopOurs(&o)
 	case len(o.Trim) > 0:
 		var r hold.TrimRequest
 		err := json.Unmarshal(o.Trim, &r)

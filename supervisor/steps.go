@@ -112,7 +112,7 @@ func (w *watcher) commands(step string) []*rss.Proc {
 func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	step := w.stepOf(l)
 	first, err := w.toStop(step)
-	if asked := w.stopOthers(step); len(first)+asked == 0 {
+	if asked := w.stopOthers(step); len(first)+asked == 0 && !w.stopsAlready(step) {
 		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
 		if errors.Is(err, syscall.ESRCH) {
 			r = action.Result{Reason: event.ReasonVanished}
@@ -148,13 +148,15 @@ func (w *watcher) endsBy(first []rss.ProcID, step string) bool {
 
 // toStop returns who gets the TERM of a stop from us: the command, or of a job
 // every task that is meant and has no rsswarden of its own, whether it has a
-// handler or not. The error says why there is nobody, ESRCH that all have ended.
+// handler or not. One that was told already may be writing a checkpoint. The error
+// says why there is nobody, ESRCH that all have ended.
 func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var failed error = syscall.ESRCH
 	var list []rss.ProcID
 	for _, id := range w.tops() {
 		p := w.last.Find(id.PID)
-		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) || w.rankOf(id.PID) != nil {
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) || w.rankOf(id.PID) != nil ||
+			id == w.command && w.peers.stop.inForce() {
 			continue
 		}
 		if err := w.kill(id, 0); err == nil {

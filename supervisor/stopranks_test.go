@@ -170,7 +170,7 @@ func TestStopOfAnotherRanksStep(t *testing.T) {
 	if want := "stopping step 46.1 with TERM"; !strings.Contains(s.stderr(), want) {
 		t.Fatalf("%q is not in\n%s", want, s.stderr())
 	}
-	if o := other.ordered(); !o.Stop || o.StopStatus != 137 {
+	if o := other.ordered(); !o.Stop || o.StopStatus != 137 || o.Grace != time.Minute {
 		t.Errorf("ordered %+v", o)
 	}
 	if s.sum.stopped || len(s.holder.overrides) > 0 {

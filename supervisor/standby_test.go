@@ -1,0 +1,240 @@
+package supervisor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// twoRanks are a leader and who stands by in the same step, whose command lives on
+// after TERM.
+func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsstest.Child) {
+	t.Helper()
+	dir := runtimeDir(t)
+	_, firstID := sleeper(t)
+	command, id := counter(t)
+	first = newRank(t, nil, dir, 0, "0", firstID, rules...)
+	first.leads()
+	s = newRank(t, first, dir, 1, "0", id, rules...)
+	s.follows()
+	first.meets(1, 0)
+	return first, s, command
+}
+
+// orders has the leader ask for something.
+func (r *rankStand) orders(other *rankStand, o leader.Order) {
+	r.t.Helper()
+	o.ID = r.peers.orders.next()
+	if err := r.peers.post.Command(other.peers.me.Holder, o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// stop is what a leader asks for, with KILL a second after TERM at the earliest.
+var stop = leader.Order{Stop: true, StopStatus: 137}
+
+// standsBy starts standing by. It is over before the test is.
+func (r *rankStand) standsBy() <-chan bool {
+	led, over := make(chan bool, 1), make(chan struct{})
+	go func() {
+		led <- r.standBy(r.holder.begin)
+		close(over)
+	}()
+	r.t.Cleanup(func() {
+		select {
+		case r.holder.exited <- hold.Exit{}:
+		default: // the test has said so
+		}
+		<-over
+	})
+	return led
+}
+
+// yields waits for what comes within a time.
+func yields[T any](t *testing.T, c <-chan T, within time.Duration) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(within):
+		t.Fatalf("nothing within %v", within)
+	}
+	return v
+}
+
+// TestStandByKills: what was told to stop and has not ended gets KILL from its own
+// watcher, with all of its tree, though the leader does nothing any more.
+func TestStandByKills(t *testing.T) {
+	first, s, command := twoRanks(t)
+	_, childID := sleeper(t)
+	theirs, theirsID := sleeper(t)
+	s.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: command.PID, Comm: "python"})
+	s.fs.Put(rsstest.Process{PID: theirsID.PID, Start: theirsID.Start, Parent: first.id.PID, Comm: "python"})
+	first.orders(s, stop)
+	s.obey()
+	led := s.standsBy()
+	if line, err := command.Line(); line != "TERM" {
+		t.Fatal(line, err)
+	}
+	dead(t, s.id)
+	dead(t, childID)
+	if !running(theirs) {
+		t.Error("a process of another rank was ended")
+	}
+	s.holder.exited <- hold.Exit{Signal: 9}
+	if yields(t, led, 10*time.Second) {
+		t.Fatal("it leads")
+	}
+	all := s.events()
+	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
+		t.Errorf("%v", last)
+	}
+	if want := " after TERM: it gets KILL"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// TestHeirKills: the lead falls to who was told to stop; the KILL comes as if it had
+// not, and only to its own tree.
+func TestHeirKills(t *testing.T) {
+	first, s, command := twoRanks(t)
+	third, thirdID := sleeper(t)
+	o := stop
+	o.Grace = time.Minute
+	first.orders(s, o)
+	s.obey()
+	first.pass(&hold.Exit{})
+	if !s.standBy(s.holder.begin) {
+		t.Fatal("it does not lead")
+	}
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	newRank(t, s, s.runtime(), 2, "0", thirdID).follows()
+	s.open(s.holder.begin)
+	s.meets(1, 0)
+	s.later(30 * time.Second)
+	s.killOurs()
+	if n := terms(t, command); n != 0 {
+		t.Errorf("%d times TERM", n) // and it lives
+	}
+	s.later(32 * time.Second)
+	over := make(chan struct{})
+	go func() {
+		s.loop()
+		close(over)
+	}()
+	dead(t, s.id)
+	s.holder.exited <- hold.Exit{Signal: 9}
+	yields(t, over, 10*time.Second)
+	if !running(third) {
+		t.Error("another rank was ended")
+	}
+	all := s.events()
+	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
+		t.Errorf("%v", last)
+	}
+}
+
+// runtime is where the ranks meet.
+func (r *rankStand) runtime() string {
+	dir, _ := r.Lookup("RSSWARDEN_RUNTIME")
+	return dir
+}
+
+// TestHeirStopsAgain: where use is above the rung still the heir stops the ranks that
+// were not told, and sends its own command no second TERM; nothing has failed.
+func TestHeirStopsAgain(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		first, s, command := twoRanks(t, "90%:stop")
+		o := stop
+		o.Grace = time.Minute
+		first.orders(s, o)
+		s.obey()
+		first.pass(&hold.Exit{})
+		if !s.standBy(s.holder.begin) {
+			t.Fatal("it does not lead")
+		}
+		s.open(s.holder.begin)
+		var third *rankStand
+		if others > 0 {
+			_, id := sleeper(t)
+			third = newRank(t, s, s.runtime(), 2, "0", id, "90%:stop")
+			third.follows()
+			s.meets(1, 0)
+		}
+		s.uses("0", 950)
+		s.full()
+		if n := terms(t, command); n != 1 {
+			t.Errorf("%d others: %d times TERM", others, n)
+		}
+		if third != nil && !third.ordered().Stop {
+			t.Error("the rank that was not told is not stopped")
+		}
+		if !slices.Equal(s.holder.overrides, []int{137}) {
+			t.Errorf("the holder is to end with %v", s.holder.overrides)
+		}
+		if s.flight == nil || strings.Contains(s.stderr(), "did not work") {
+			t.Errorf("%d others: flight %v, said\n%s", others, s.flight, s.stderr())
+		}
+	}
+}
+
+// TestSecondStop: an order to stop that follows another does nothing.
+func TestSecondStop(t *testing.T) {
+	first, s, command := twoRanks(t)
+	o := stop
+	o.Grace = time.Minute
+	first.orders(s, o)
+	s.obey()
+	due := s.peers.stop.due
+	s.later(30 * time.Second)
+	first.orders(s, o)
+	s.obey()
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	if s.peers.stop.due != due {
+		t.Errorf("KILL was put off from %v to %v", due, s.peers.stop.due)
+	}
+}
+
+// TestStopOfTheEnded: the status of a command that ended by itself stands.
+func TestStopOfTheEnded(t *testing.T) {
+	first, s, command := twoRanks(t)
+	_ = unix.Kill(command.PID, unix.SIGKILL)
+	command.End()
+	first.orders(s, stop)
+	s.obey()
+	if s.sum.stopped || len(s.holder.overrides) > 0 {
+		t.Errorf("it counts as stopped: %v", s.holder.overrides)
+	}
+}
+
+// TestGraceWhileSuspended: time in which we were stopped, and our command with us,
+// is none in which it could have ended.
+func TestGraceWhileSuspended(t *testing.T) {
+	first, s, command := twoRanks(t)
+	o := stop
+	o.Grace = 10 * time.Second
+	first.orders(s, o)
+	s.obey()
+	s.sleep(s.standPause())
+	s.later(time.Hour)
+	s.standTick()
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	for range 12 {
+		s.sleep(s.standPause())
+		s.later(time.Second)
+		s.standTick()
+	}
+	dead(t, s.id)
+}
