@@ -134,6 +134,10 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
+	if w.peers.news == nil && w.answers() && w.advance() {
+		w.full()
+		return
+	}
 	if !due {
 		return
 	}

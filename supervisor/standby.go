@@ -21,6 +21,9 @@ import (
 // it alone was stopped.
 const standUnstick = 10 * time.Second
 
+// blindEvery is how often it is looked for orders where nobody tells of them.
+const blindEvery = time.Second
+
 // handOver is how long who takes the lead over from a rank whose command has ended
 // waits for the end of its own.
 const handOver = time.Second
@@ -40,10 +43,11 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	if err != nil {
 		w.fault("leader", err)
 	}
+	w.obey() // what was written before we could be told of it
 	fallen := make(chan error, 1)
 	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
 	var settled <-chan time.Time
-	timer := time.NewTimer(w.sleep(w.standPause()))
+	timer := time.NewTimer(w.sleep(w.standPause(news == nil)))
 	defer timer.Stop()
 	for {
 		select {
@@ -77,21 +81,25 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		case a := <-w.Link.Trimmed():
 			w.report(a)
 		case <-timer.C:
-			w.standTick()
+			w.standTick(news == nil)
 		}
-		timer.Reset(w.sleep(w.standPause()))
+		timer.Reset(w.sleep(w.standPause(news == nil)))
 	}
 }
 
-// standPause is how long who stands by waits for what nobody tells it of.
-func (w *watcher) standPause() time.Duration {
+// standPause is how long who stands by waits for what nobody tells it of. Without
+// news orders are among that.
+func (w *watcher) standPause(blind bool) time.Duration {
 	now := w.now()
 	pause := w.unstuckAt + standUnstick - now
+	if blind {
+		pause = min(pause, blindEvery)
+	}
 	return max(w.peers.stop.within(now, pause), policy.MinPause)
 }
 
 // standTick does what is due by the time.
-func (w *watcher) standTick() {
+func (w *watcher) standTick(blind bool) {
 	if now := w.now(); now-w.unstuckAt >= standUnstick-sameWake {
 		w.unstuckAt = now
 		if err := w.Link.Unstick(); err != nil {
@@ -99,13 +107,18 @@ func (w *watcher) standTick() {
 		}
 		w.slim()
 	}
+	if blind {
+		w.obey()
+	}
 	w.killOurs()
 }
 
-// inherit begins to take the lead over.
+// inherit begins to take the lead over. The last that the one before asked of us
+// is carried out first: it may have left as soon as it had.
 func (w *watcher) inherit(err error) {
 	p := &w.peers
 	p.heir = true
+	w.obey()
 	if err != nil {
 		// Nobody tells us of the leader's end now. Two that watch are a nuisance,
 		// nobody is the end of jobs.
@@ -131,7 +144,7 @@ func (w *watcher) obey() {
 	switch {
 	case o.Stop:
 		w.stopOurs(&o)
-	case len(o.Trim) > 0:
+	case len(o.Trim) > 0 && !p.heir: // else nobody waits for the answer
 		var r hold.TrimRequest
 		err := json.Unmarshal(o.Trim, &r)
 		if err == nil {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -76,9 +77,8 @@ func TestStandByKills(t *testing.T) {
 	theirs, theirsID := sleeper(t)
 	s.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: command.PID, Comm: "python"})
 	s.fs.Put(rsstest.Process{PID: theirsID.PID, Start: theirsID.Start, Parent: first.id.PID, Comm: "python"})
-	first.orders(s, stop)
-	s.obey()
 	led := s.standsBy()
+	first.orders(s, stop)
 	if line, err := command.Line(); line != "TERM" {
 		t.Fatal(line, err)
 	}
@@ -108,7 +108,6 @@ func TestHeirKills(t *testing.T) {
 	o := stop
 	o.Grace = time.Minute
 	first.orders(s, o)
-	s.obey()
 	first.pass(&hold.Exit{})
 	if !s.standBy(s.holder.begin) {
 		t.Fatal("it does not lead")
@@ -156,7 +155,6 @@ func TestHeirStopsAgain(t *testing.T) {
 		o := stop
 		o.Grace = time.Minute
 		first.orders(s, o)
-		s.obey()
 		first.pass(&hold.Exit{})
 		if !s.standBy(s.holder.begin) {
 			t.Fatal("it does not lead")
@@ -225,16 +223,94 @@ func TestGraceWhileSuspended(t *testing.T) {
 	o.Grace = 10 * time.Second
 	first.orders(s, o)
 	s.obey()
-	s.sleep(s.standPause())
+	s.sleep(s.standPause(false))
 	s.later(time.Hour)
-	s.standTick()
+	s.standTick(false)
 	if n := terms(t, command); n != 1 {
 		t.Errorf("%d times TERM", n)
 	}
 	for range 12 {
-		s.sleep(s.standPause())
+		s.sleep(s.standPause(false))
 		s.later(time.Second)
-		s.standTick()
+		s.standTick(false)
 	}
 	dead(t, s.id)
+}
+
+// TestOrdersBeforeNews: what was asked before we could be told of it is carried out,
+// and what was asked last of all.
+func TestOrdersBeforeNews(t *testing.T) {
+	for name, carried := range map[string]func(s *rankStand){
+		"before it stands by": func(s *rankStand) {
+			s.holder.exited <- hold.Exit{}
+			s.standBy(s.holder.begin)
+		},
+		"as it takes over": func(s *rankStand) { s.inherit(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, s, command := twoRanks(t)
+			first.orders(s, stop)
+			carried(s)
+			if n := terms(t, command); n != 1 {
+				t.Errorf("%d times TERM", n)
+			}
+		})
+	}
+}
+
+// untold hides the place where the ranks meet from inotify. What is open stays usable.
+func (r *rankStand) untold() {
+	r.t.Helper()
+	path := r.peers.post.Path()
+	if err := os.Rename(path, path+".moved"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestOrdersWithoutNews: where the kernel tells of no changes orders are looked for
+// by the time.
+func TestOrdersWithoutNews(t *testing.T) {
+	first, s, command := twoRanks(t)
+	first.untold()
+	s.holder.signals = make(chan hold.Signal)
+	led := s.standsBy()
+	s.holder.signals <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
+	first.orders(s, leader.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
+	if line, err := command.Line(); line != "TERM" {
+		t.Fatal(line, err)
+	}
+	s.holder.exited <- hold.Exit{Signal: 15}
+	yields(t, led, 10*time.Second)
+	if want := "looks are taken instead"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// TestAnswersWithoutNews: and so are answers by who leads.
+func TestAnswersWithoutNews(t *testing.T) {
+	dir := runtimeDir(t)
+	_, firstID := sleeper(t)
+	_, otherID := sleeper(t)
+	first := newRank(t, nil, dir, 0, "0", firstID)
+	other := newRank(t, first, dir, 1, "0", otherID)
+	if !first.join(first.holder.begin) {
+		t.Fatal("it does not lead")
+	}
+	t.Cleanup(func() { first.pass(nil) })
+	other.follows()
+	first.untold()
+	first.open(first.holder.begin)
+	o := &first.peers.orders
+	o.asked, o.askedID = other.peers.me.Holder, 7
+	first.tick()
+	if o.askedID != 7 {
+		t.Error("an answer came before there is one")
+	}
+	if err := other.peers.post.Answer(leader.Answer{ID: 7, Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	first.tick()
+	if o.askedID != 0 || !strings.Contains(first.stderr(), "trim: no;") {
+		t.Errorf("it does not look for the answer, and said\n%s", first.stderr())
+	}
 }
