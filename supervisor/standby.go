@@ -19,7 +19,7 @@ import (
 
 // standUnstick is how often the holder is looked after meanwhile: two calls see that
 // it alone was stopped.
-const standUnstick = 10 * time.Second
+const standUnstick = 3 * time.Second
 
 // blindEvery is how often it is looked for orders where nobody tells of them.
 const blindEvery = time.Second

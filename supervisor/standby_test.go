@@ -314,3 +314,30 @@ func TestAnswersWithoutNews(t *testing.T) {
 		t.Errorf("it does not look for the answer, and said\n%s", first.stderr())
 	}
 }
+
+// unstuckHolder tells when it was looked after.
+type unstuckHolder struct {
+	*fakeHolder
+	unstuck chan time.Time
+}
+
+func (h unstuckHolder) Unstick() error {
+	h.unstuck <- time.Now()
+	return nil
+}
+
+// TestStandByLooksAfterTheHolder: two looks see a holder that alone was stopped; the
+// end of its command must not wait for them for long.
+func TestStandByLooksAfterTheHolder(t *testing.T) {
+	_, s, _ := twoRanks(t)
+	h := unstuckHolder{s.holder, make(chan time.Time, 10)}
+	s.Link = h
+	led := s.standsBy()
+	began := time.Now()
+	yields(t, h.unstuck, 10*time.Second)
+	if took := yields(t, h.unstuck, 10*time.Second).Sub(began); took > 9*time.Second {
+		t.Errorf("two looks took %v", took)
+	}
+	s.holder.exited <- hold.Exit{}
+	yields(t, led, 10*time.Second)
+}
