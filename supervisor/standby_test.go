@@ -14,61 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 )
 
-// twoRanks are a leader and who stands by in the same step, whose command lives on
-// after TERM.
-func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsstest.Child) {
-	t.Helper()
-	dir := runtimeDir(t)
-	_, firstID := sleeper(t)
-	command, id := counter(t)
-	first = newRank(t, nil, dir, 0, "0", firstID, rules...)
-	first.leads()
-	s = newRank(t, first, dir, 1, "0", id, rules...)
-	s.follows()
-	first.meets(1, 0)
-	return first, s, command
-}
-
-// orders has the leader ask for something.
-func (r *rankStand) orders(other *rankStand, o leader.Order) {
-	r.t.Helper()
-	o.ID = r.peers.orders.next()
-	if err := r.peers.post.Command(other.peers.me.Holder, o); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// stop is what a leader asks for, with KILL a second after TERM at the earliest.
-var stop = leader.Order{Stop: true, StopStatus: 137}
-
-// standsBy starts standing by. It is over before the test is.
-func (r *rankStand) standsBy() <-chan bool {
-	led, over := make(chan bool, 1), make(chan struct{})
-	go func() {
-		led <- r.standBy(r.holder.begin)
-		close(over)
-	}()
-	r.t.Cleanup(func() {
-		select {
-		case r.holder.exited <- hold.Exit{}:
-		default: // the test has said so
-		}
-		<-over
-	})
-	return led
-}
-
-// yields waits for what comes within a time.
-func yields[T any](t *testing.T, c <-chan T, within time.Duration) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(within):
-		t.Fatalf("nothing within %v", within)
-	}
-	return v
-}
-
 // TestStandByKills: what was told to stop and has not ended gets KILL from its own
 // watcher, with all of its tree, though the leader does nothing any more.
 func TestStandByKills(t *testing.T) {
@@ -139,12 +84,6 @@ func TestHeirKills(t *testing.T) {
 	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
 		t.Errorf("%v", last)
 	}
-}
-
-// runtime is where the ranks meet.
-func (r *rankStand) runtime() string {
-	dir, _ := r.Lookup("RSSWARDEN_RUNTIME")
-	return dir
 }
 
 // TestHeirStopsAgain: where use is above the rung still the heir stops the ranks that
