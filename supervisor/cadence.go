@@ -134,7 +134,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
 		pause = unstick
 	}
-	return max(pause, policy.MinPause)
+	return max(w.peers.stop.within(now, pause), policy.MinPause)
 }
 
 // fastFloor is the least pause before a fast tick, by what such a tick costs

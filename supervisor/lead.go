@@ -32,6 +32,7 @@ type peers struct {
 	// others are the ranks whose commands live, but ours.
 	others []leader.Member
 	orders orders
+	stop   ownStop // of our own command, that a leader asked for
 	// served is when a worker of each rank was recycled last, by holder; turn is
 	// when it is this node's turn to recycle.
 	served map[rss.ProcID]time.Duration

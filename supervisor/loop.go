@@ -106,6 +106,7 @@ func (w *watcher) loop() {
 		case <-timer.C:
 			w.tick()
 		}
+		w.killOurs()
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
 }
@@ -132,6 +133,10 @@ func (w *watcher) tick() {
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}
+	}
+	if w.peers.news == nil && w.answers() && w.advance() {
+		w.full()
+		return
 	}
 	if !due {
 		return

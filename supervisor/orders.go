@@ -113,18 +113,3 @@ func (w *watcher) answers() bool {
 	w.taken(t)
 	return true
 }
-
-// stopOthers has the watchers of the ranks that are meant stop their commands.
-// Each knows the status that its own rsswarden is to end with.
-func (w *watcher) stopOthers(step string) {
-	p := &w.peers
-	for i := range p.others {
-		m := &p.others[i]
-		if step != "" && m.Step != step {
-			continue
-		}
-		if err := p.post.Command(m.Holder, leader.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus}); err != nil {
-			w.fault("stop", err)
-		}
-	}
-}

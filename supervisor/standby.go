@@ -3,7 +3,6 @@ package supervisor
 import (
 	"encoding/json"
 	"fmt"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,14 +10,19 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file is what a watcher does while another one of its node leads: it waits
 // for the end of its own command, does what only it may do for that, and takes the
 // lead when it falls to it.
 
-// standUnstick is how often the holder is looked after meanwhile.
-const standUnstick = 10 * time.Second
+// standUnstick is how often the holder is looked after meanwhile: two calls see that
+// it alone was stopped.
+const standUnstick = 3 * time.Second
+
+// blindEvery is how often it is looked for orders where nobody tells of them.
+const blindEvery = time.Second
 
 // handOver is how long who takes the lead over from a rank whose command has ended
 // waits for the end of its own.
@@ -39,10 +43,11 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	if err != nil {
 		w.fault("leader", err)
 	}
+	w.obey() // what was written before we could be told of it
 	fallen := make(chan error, 1)
 	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
 	var settled <-chan time.Time
-	timer := time.NewTimer(standUnstick)
+	timer := time.NewTimer(w.sleep(w.standPause(news == nil)))
 	defer timer.Stop()
 	for {
 		select {
@@ -58,21 +63,16 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 			}
 			return false
 		case err := <-fallen:
-			if err != nil {
-				// Nobody tells us of the leader's end now. Two that watch are a
-				// nuisance, nobody is the end of jobs.
-				w.fault("leader", err)
-				p.post.Leave()
-				p.post = nil
-			}
-			p.heir = true
 			if err == nil && !p.post.Killed() {
 				// Ranks end together as a rule: ours may be about to.
+				p.heir = true
 				fallen, settled = nil, time.After(handOver)
 				continue
 			}
+			w.inherit(err)
 			return true
 		case <-settled:
+			w.inherit(nil)
 			return true
 		case sig := <-w.Link.Signals():
 			w.tellSignal(sig)
@@ -81,13 +81,52 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		case a := <-w.Link.Trimmed():
 			w.report(a)
 		case <-timer.C:
-			timer.Reset(standUnstick)
-			if err := w.Link.Unstick(); err != nil {
-				w.fault("holder", err)
-			}
-			w.slim()
+			w.standTick(news == nil)
 		}
+		timer.Reset(w.sleep(w.standPause(news == nil)))
 	}
+}
+
+// standPause is how long who stands by waits for what nobody tells it of. Without
+// news orders are among that.
+func (w *watcher) standPause(blind bool) time.Duration {
+	now := w.now()
+	pause := w.unstuckAt + standUnstick - now
+	if blind {
+		pause = min(pause, blindEvery)
+	}
+	return max(w.peers.stop.within(now, pause), policy.MinPause)
+}
+
+// standTick does what is due by the time.
+func (w *watcher) standTick(blind bool) {
+	if now := w.now(); now-w.unstuckAt >= standUnstick-sameWake {
+		w.unstuckAt = now
+		if err := w.Link.Unstick(); err != nil {
+			w.fault("holder", err)
+		}
+		w.slim()
+	}
+	if blind {
+		w.obey()
+	}
+	w.killOurs()
+}
+
+// inherit begins to take the lead over. The last that the one before asked of us
+// is carried out first: it may have left as soon as it had.
+func (w *watcher) inherit(err error) {
+	p := &w.peers
+	p.heir = true
+	w.obey()
+	if err != nil {
+		// Nobody tells us of the leader's end now. Two that watch are a nuisance,
+		// nobody is the end of jobs.
+		w.fault("leader", err)
+		p.post.Leave()
+		p.post = nil
+	}
+	w.due, w.gap = 0, 0 // nothing was to be seen so far
 }
 
 // obey carries out what the leader asks of us.
@@ -104,15 +143,8 @@ func (w *watcher) obey() {
 	p.orders.done = o.ID
 	switch {
 	case o.Stop:
-		w.sum.stopped = true
-		w.Settings.StopStatus = o.StopStatus
-		if err := w.Link.Override(o.StopStatus); err != nil {
-			w.fault("stop", err)
-		}
-		if err := w.kill(w.command, syscall.SIGTERM); err != nil {
-			w.fault("stop", err)
-		}
-	case len(o.Trim) > 0:
+		w.stopOurs(&o)
+	case len(o.Trim) > 0 && !p.heir: // else nobody waits for the answer
 		var r hold.TrimRequest
 		err := json.Unmarshal(o.Trim, &r)
 		if err == nil {

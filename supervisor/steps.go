@@ -114,13 +114,13 @@ func (w *watcher) commands(step string) []*rss.Proc {
 	return list
 }
 
-// beginStop stops the command, unless it cannot be stopped or has ended: the
-// holder must not be told to pass over the status of a command that ended by
-// itself.
+// beginStop stops the command, and the other ranks that are meant, unless nobody
+// can be stopped or all have ended: the holder must not be told to pass over the
+// status of a command that ended by itself.
 func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	step := w.stepOf(l)
 	first, err := w.toStop(step)
-	if len(first) == 0 {
+	if asked := w.stopOthers(step); len(first)+asked == 0 && !w.stopsAlready(step) {
 		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
 		if errors.Is(err, syscall.ESRCH) {
 			r = action.Result{Reason: event.ReasonVanished}
@@ -131,7 +131,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 		w.finish(r)
 		return
 	}
-	if w.isAll(step) {
+	if w.endsBy(first, step) {
 		w.sum.stopped = true
 		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
 			w.fault("stop", err)
@@ -142,19 +142,29 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	}
 	w.voice.say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
 	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
-	w.stopOthers(step)
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }
 
-// toStop returns who gets the TERM of a stop: the command, or of a job every
-// task that is meant, whether it has a handler or not. The error says why there
-// is nobody, ESRCH that all have ended.
+// endsBy says that what we are to tell the end of ends by a stop whose TERM goes to
+// first: our own command, whoever goes on beside it; what we attached to as a whole.
+func (w *watcher) endsBy(first []rss.ProcID, step string) bool {
+	if w.Attached != nil {
+		return w.isAll(step)
+	}
+	return slices.Contains(first, w.command)
+}
+
+// toStop returns who gets the TERM of a stop from us: the command, or of a job
+// every task that is meant and has no rsswarden of its own, whether it has a
+// handler or not. One that was told already may be writing a checkpoint. The error
+// says why there is nobody, ESRCH that all have ended.
 func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var failed error = syscall.ESRCH
 	var list []rss.ProcID
 	for _, id := range w.tops() {
 		p := w.last.Find(id.PID)
-		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) || w.rankOf(id.PID) != nil {
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.isMeant(id, step) || w.rankOf(id.PID) != nil ||
+			id == w.command && w.peers.stop.inForce() {
 			continue
 		}
 		if err := w.kill(id, 0); err == nil {

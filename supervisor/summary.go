@@ -164,7 +164,11 @@ func (w *watcher) end(exit *hold.Exit) {
 		r := action.Result{Reason: event.ReasonVanished}
 		switch w.flight.decision.Action {
 		case event.ActionStop:
-			r = action.Result{OK: true, Reason: event.ReasonDone}
+			if s := &w.sum; s.stopped || w.Attached != nil {
+				r = action.Result{OK: true, Reason: event.ReasonDone}
+			} else {
+				r.Detail = "our command, which was not meant; " + w.flight.target + " is stopped without us"
+			}
 		case event.ActionRequeue:
 			r = w.endRequeue(w.flight, exit != nil)
 		}

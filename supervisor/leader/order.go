@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +19,11 @@ import (
 // for each member: the next replaces it.
 type Order struct {
 	ID uint64 `json:"id"` // greater than that of the order before
-	// Stop ends the command with TERM, and has its rsswarden end with StopStatus.
-	Stop       bool `json:"stop,omitempty"`
-	StopStatus int  `json:"stop_status,omitempty"`
+	// Stop ends the command with TERM, and with KILL where it lives Grace after
+	// that, whoever leads then; its rsswarden ends with StopStatus.
+	Stop       bool          `json:"stop,omitempty"`
+	StopStatus int           `json:"stop_status,omitempty"`
+	Grace      time.Duration `json:"grace,omitempty"`
 	// Trim is a piece that its holder is to give back by ptrace, in the form in
 	// which holder and watcher speak of it.
 	Trim json.RawMessage `json:"trim,omitempty"`

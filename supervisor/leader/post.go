@@ -72,11 +72,12 @@ func joinIn(proc, parent, name string, me Member) (*Post, error) {
 		var p *Post
 		if p, err = open(proc, All(parent), name); err == nil {
 			p.mine = nodedir.FileOf("rank", me.Holder)
-			if err = p.Put(me); err == nil {
-				err = p.openOrders()
-			}
-			if err == nil {
-				return p, nil
+			// Who is seen can be asked for something: the orders come first.
+			if err = p.openOrders(); err == nil {
+				if err = p.Put(me); err == nil {
+					return p, nil
+				}
+				_ = p.remove(p.box("order"))
 			}
 			p.dir.Close()
 		}
@@ -239,6 +240,9 @@ func (p *Post) empty() bool {
 	}
 	for _, name := range names {
 		id, ok := nodedir.ProcOf(name, "rank")
+		if !ok {
+			id, ok = nodedir.ProcOf(name, "order") // of who is about to join
+		}
 		if ok && name != p.mine && p.lives(id) {
 			return false
 		}

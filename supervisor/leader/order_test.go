@@ -1,0 +1,86 @@
+package leader
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+// TestSeenCanBeOrdered: whoever is seen has a file for orders, so that none is lost
+// between the two.
+func TestSeenCanBeOrdered(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, _ := rank(t, 1)
+	lead := join(t, dir, m0)
+	orders := filepath.Join(lead.Path(), nodedir.FileOf("order", m1.Holder))
+	if err := os.Mkdir(orders, 0o700); err != nil { // no orders can be had
+		t.Fatal(err)
+	}
+	if _, err := Join("/proc", []string{dir}, "46@n1.abc", m1); err == nil {
+		t.Fatal("it has joined without a file for orders")
+	}
+	if others, _, err := lead.Members(); err != nil || len(others) != 0 {
+		t.Errorf("it is seen: %+v, %v", others, err)
+	}
+	if err := os.Remove(orders); err != nil {
+		t.Fatal(err)
+	}
+	join(t, dir, m1)
+	if others, _, err := lead.Members(); err != nil || len(others) != 1 {
+		t.Errorf("others %+v, %v", others, err)
+	}
+	if err := lead.Command(m1.Holder, Order{ID: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeaveBesideWhoJoins: who leaves last leaves the orders alone of who is about
+// to lay itself down, and not those of who has ended before that.
+func TestLeaveBesideWhoJoins(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lives bool
+	}{{"lives", true}, {"has ended", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := parent(t)
+			m0, _ := rank(t, 0)
+			m1, cmd := rank(t, 1)
+			lead := join(t, dir, m0)
+			if led, err := lead.TryLead(); !led {
+				t.Fatal(err)
+			}
+			p, err := open("/proc", All(dir), "46@n1.abc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.mine = nodedir.FileOf("rank", m1.Holder)
+			if err := p.openOrders(); err != nil {
+				t.Fatal(err)
+			}
+			if !c.lives {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}
+			lead.Leave()
+			if _, err := os.Stat(p.Orders()); (err == nil) != c.lives {
+				t.Errorf("its orders: %v", err)
+			}
+			if !c.lives {
+				return
+			}
+			if err := p.Put(m1); err != nil {
+				t.Error(err)
+			}
+			if led, err := p.TryLead(); !led || err != nil {
+				t.Errorf("it does not lead: %v", err)
+			}
+			p.Leave()
+			if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+				t.Errorf("something is left: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package supervisor
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// rankStand is one rank of job 46, whose command is a real process. All ranks of a
+// test see one made-up /proc.
+type rankStand struct {
+	*jobStand
+	id rss.ProcID // of the command
+}
+
+// newRank makes the watcher of a rank in a step that has a cgroup with 1000 MiB. It
+// has neither joined nor opened.
+func newRank(t *testing.T, first *rankStand, dir string, task int, step string, command rss.ProcID, rules ...string) *rankStand {
+	t.Helper()
+	s := newStand(t, func(o *Options) {
+		inJob(t, task, dir, "SLURM_STEP_ID="+step)(o)
+		o.Settings.Rules, o.Settings.Limit, o.Self = rules, 0, theHolder+task*10+9
+		if first != nil {
+			o.Proc, o.Sys = first.Proc, first.Sys
+		}
+	})
+	r := &rankStand{&jobStand{stand: s}, command}
+	if first != nil {
+		s.fs = first.fs
+	}
+	s.holder.begin.Holder = theHolder + task*10
+	s.holder.begin.PID, s.holder.begin.Start = command.PID, command.Start
+	s.watcher.command, s.watcher.holder = command, s.holder.begin.Holder
+	s.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
+	s.fs.Write("proc/sys/kernel/random/boot_id", "b\n")
+	r.uses("", 0)
+	r.uses(step, 10)
+	for _, p := range []rsstest.Process{
+		{PID: s.holder.begin.Holder, Parent: 1, Start: 4, Comm: "rsswarden"},
+		{PID: s.Self, Parent: s.holder.begin.Holder, Start: 5, Comm: "rsswarden"},
+		{PID: command.PID, Parent: s.holder.begin.Holder, Start: command.Start, Comm: "python", Anon: rss.MiB},
+	} {
+		s.fs.Put(p)
+		s.fs.Write(fmt.Sprintf("proc/%d/cgroup", p.PID), fmt.Sprintf("4:memory:/slurm/uid_1/job_46/step_%s\n", step))
+	}
+	return r
+}
+
+// leads has a rank join, lead and open.
+func (r *rankStand) leads() {
+	r.t.Helper()
+	if !r.join(r.holder.begin) {
+		r.t.Fatal("it does not lead")
+	}
+	r.t.Cleanup(func() { r.pass(nil) })
+	r.open(r.holder.begin)
+}
+
+// follows has a rank join that does not lead.
+func (r *rankStand) follows() {
+	r.t.Helper()
+	if r.join(r.holder.begin) {
+		r.t.Fatal("two lead")
+	}
+	r.t.Cleanup(func() { r.pass(nil) })
+}
+
+// meets has the leader meet so many, and learn the limits of so many steps more.
+func (r *rankStand) meets(ranks, steps int) {
+	r.t.Helper()
+	if r.meet(); len(r.peers.others) != ranks {
+		r.t.Fatalf("met %+v", r.peers.others)
+	}
+	r.full()
+	for range steps {
+		select {
+		case found := <-r.peers.job.found:
+			r.foundStep(found)
+		case <-time.After(10 * time.Second):
+			r.t.Fatal("the limits of the other step were not found")
+		}
+	}
+	r.full()
+}
+
+// ordered is what stands for a rank to do.
+func (r *rankStand) ordered() leader.Order {
+	r.t.Helper()
+	o, err := r.peers.post.Ordered()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o
+}
+
+// ended has a rank's command end by a signal while it leads.
+func (r *rankStand) ended(signal int) { r.end(&hold.Exit{Signal: signal}) }
+
+// dead waits until a process has ended.
+func dead(t *testing.T, id rss.ProcID) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); lives("/proc", id); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %v lives", id)
+		}
+	}
+}
+
+// counter is a process that says which of TERM and WINCH it got, and lives on.
+func counter(t *testing.T) (*rsstest.Child, rss.ProcID) {
+	t.Helper()
+	c := rsstest.StartChild(t, exec.Command("/bin/sh", "-c",
+		"trap 'echo TERM' TERM; trap 'echo WINCH' WINCH; echo ready; while kill -0 $PPID; do sleep 0.05; done"))
+	t.Cleanup(func() { _ = unix.Kill(c.PID, unix.SIGKILL) })
+	if line, err := c.Line(); line != "ready" {
+		t.Fatal(line, err)
+	}
+	start, err := proctree.StartTime("/proc", c.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, rss.ProcID{PID: c.PID, Start: start}
+}
+
+// terms is how often it got TERM since it was last asked. Of signals that wait the
+// one with the lower number is met first, and that is TERM.
+func terms(t *testing.T, c *rsstest.Child) (n int) {
+	t.Helper()
+	if err := unix.Kill(c.PID, unix.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		switch line, err := c.Line(); line {
+		case "TERM":
+			n++
+		case "WINCH":
+			return n
+		default:
+			t.Fatal(line, err)
+		}
+	}
+}
+
+// twoRanks are a leader and who stands by in the same step, whose command lives on
+// after TERM.
+func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsstest.Child) {
+	t.Helper()
+	dir := runtimeDir(t)
+	_, firstID := sleeper(t)
+	command, id := counter(t)
+	first = newRank(t, nil, dir, 0, "0", firstID, rules...)
+	first.leads()
+	s = newRank(t, first, dir, 1, "0", id, rules...)
+	s.follows()
+	first.meets(1, 0)
+	return first, s, command
+}
+
+// orders has the leader ask for something.
+func (r *rankStand) orders(other *rankStand, o leader.Order) {
+	r.t.Helper()
+	o.ID = r.peers.orders.next()
+	if err := r.peers.post.Command(other.peers.me.Holder, o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// stop is what a leader asks for, with KILL a second after TERM at the earliest.
+var stop = leader.Order{Stop: true, StopStatus: 137}
+
+// standsBy starts standing by. It is over before the test is.
+func (r *rankStand) standsBy() <-chan bool {
+	led, over := make(chan bool, 1), make(chan struct{})
+	go func() {
+		led <- r.standBy(r.holder.begin)
+		close(over)
+	}()
+	r.t.Cleanup(func() {
+		select {
+		case r.holder.exited <- hold.Exit{}:
+		default: // the test has said so
+		}
+		<-over
+	})
+	return led
+}
+
+// yields waits for what comes within a time.
+func yields[T any](t *testing.T, c <-chan T, within time.Duration) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(within):
+		t.Fatalf("nothing within %v", within)
+	}
+	return v
+}
+
+// runtime is where the ranks meet.
+func (r *rankStand) runtime() string {
+	dir, _ := r.Lookup("RSSWARDEN_RUNTIME")
+	return dir
+}

@@ -1,0 +1,282 @@
+package supervisor
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// TestStandByKills: what was told to stop and has not ended gets KILL from its own
+// watcher, with all of its tree, though the leader does nothing any more.
+func TestStandByKills(t *testing.T) {
+	first, s, command := twoRanks(t)
+	_, childID := sleeper(t)
+	theirs, theirsID := sleeper(t)
+	s.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: command.PID, Comm: "python"})
+	s.fs.Put(rsstest.Process{PID: theirsID.PID, Start: theirsID.Start, Parent: first.id.PID, Comm: "python"})
+	led := s.standsBy()
+	first.orders(s, stop)
+	if line, err := command.Line(); line != "TERM" {
+		t.Fatal(line, err)
+	}
+	dead(t, s.id)
+	dead(t, childID)
+	if !running(theirs) {
+		t.Error("a process of another rank was ended")
+	}
+	s.holder.exited <- hold.Exit{Signal: 9}
+	if yields(t, led, 10*time.Second) {
+		t.Fatal("it leads")
+	}
+	all := s.events()
+	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
+		t.Errorf("%v", last)
+	}
+	if want := " after TERM: it gets KILL"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// TestHeirKills: the lead falls to who was told to stop; the KILL comes as if it had
+// not, and only to its own tree.
+func TestHeirKills(t *testing.T) {
+	first, s, command := twoRanks(t)
+	third, thirdID := sleeper(t)
+	o := stop
+	o.Grace = time.Minute
+	first.orders(s, o)
+	first.pass(&hold.Exit{})
+	if !s.standBy(s.holder.begin) {
+		t.Fatal("it does not lead")
+	}
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	newRank(t, s, s.runtime(), 2, "0", thirdID).follows()
+	s.open(s.holder.begin)
+	s.meets(1, 0)
+	s.later(30 * time.Second)
+	s.killOurs()
+	if n := terms(t, command); n != 0 {
+		t.Errorf("%d times TERM", n) // and it lives
+	}
+	s.later(32 * time.Second)
+	over := make(chan struct{})
+	go func() {
+		s.loop()
+		close(over)
+	}()
+	dead(t, s.id)
+	s.holder.exited <- hold.Exit{Signal: 9}
+	yields(t, over, 10*time.Second)
+	if !running(third) {
+		t.Error("another rank was ended")
+	}
+	all := s.events()
+	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
+		t.Errorf("%v", last)
+	}
+}
+
+// TestHeirStopsAgain: where use is above the rung still the heir stops the ranks that
+// were not told, and sends its own command no second TERM; nothing has failed.
+func TestHeirStopsAgain(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		first, s, command := twoRanks(t, "90%:stop")
+		o := stop
+		o.Grace = time.Minute
+		first.orders(s, o)
+		first.pass(&hold.Exit{})
+		if !s.standBy(s.holder.begin) {
+			t.Fatal("it does not lead")
+		}
+		s.open(s.holder.begin)
+		var third *rankStand
+		if others > 0 {
+			_, id := sleeper(t)
+			third = newRank(t, s, s.runtime(), 2, "0", id, "90%:stop")
+			third.follows()
+			s.meets(1, 0)
+		}
+		s.uses("0", 950)
+		s.full()
+		if n := terms(t, command); n != 1 {
+			t.Errorf("%d others: %d times TERM", others, n)
+		}
+		if third != nil && !third.ordered().Stop {
+			t.Error("the rank that was not told is not stopped")
+		}
+		if !slices.Equal(s.holder.overrides, []int{137}) {
+			t.Errorf("the holder is to end with %v", s.holder.overrides)
+		}
+		if s.flight == nil || strings.Contains(s.stderr(), "did not work") {
+			t.Errorf("%d others: flight %v, said\n%s", others, s.flight, s.stderr())
+		}
+	}
+}
+
+// TestSecondStop: an order to stop that follows another does nothing.
+func TestSecondStop(t *testing.T) {
+	first, s, command := twoRanks(t)
+	o := stop
+	o.Grace = time.Minute
+	first.orders(s, o)
+	s.obey()
+	due := s.peers.stop.due
+	s.later(30 * time.Second)
+	first.orders(s, o)
+	s.obey()
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	if s.peers.stop.due != due {
+		t.Errorf("KILL was put off from %v to %v", due, s.peers.stop.due)
+	}
+}
+
+// TestStopOfTheEnded: the status of a command that ended by itself stands.
+func TestStopOfTheEnded(t *testing.T) {
+	first, s, command := twoRanks(t)
+	_ = unix.Kill(command.PID, unix.SIGKILL)
+	command.End()
+	first.orders(s, stop)
+	s.obey()
+	if s.sum.stopped || len(s.holder.overrides) > 0 {
+		t.Errorf("it counts as stopped: %v", s.holder.overrides)
+	}
+}
+
+// TestGraceWhileSuspended: time in which we were stopped, and our command with us,
+// is none in which it could have ended.
+func TestGraceWhileSuspended(t *testing.T) {
+	first, s, command := twoRanks(t)
+	o := stop
+	o.Grace = 10 * time.Second
+	first.orders(s, o)
+	s.obey()
+	s.sleep(s.standPause(false))
+	s.later(time.Hour)
+	s.standTick(false)
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	for range 12 {
+		s.sleep(s.standPause(false))
+		s.later(time.Second)
+		s.standTick(false)
+	}
+	dead(t, s.id)
+}
+
+// TestOrdersBeforeNews: what was asked before we could be told of it is carried out,
+// and what was asked last of all.
+func TestOrdersBeforeNews(t *testing.T) {
+	for name, carried := range map[string]func(s *rankStand){
+		"before it stands by": func(s *rankStand) {
+			s.holder.exited <- hold.Exit{}
+			s.standBy(s.holder.begin)
+		},
+		"as it takes over": func(s *rankStand) { s.inherit(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, s, command := twoRanks(t)
+			first.orders(s, stop)
+			carried(s)
+			if n := terms(t, command); n != 1 {
+				t.Errorf("%d times TERM", n)
+			}
+		})
+	}
+}
+
+// untold hides the place where the ranks meet from inotify. What is open stays usable.
+func (r *rankStand) untold() {
+	r.t.Helper()
+	path := r.peers.post.Path()
+	if err := os.Rename(path, path+".moved"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestOrdersWithoutNews: where the kernel tells of no changes orders are looked for
+// by the time.
+func TestOrdersWithoutNews(t *testing.T) {
+	first, s, command := twoRanks(t)
+	first.untold()
+	s.holder.signals = make(chan hold.Signal)
+	led := s.standsBy()
+	s.holder.signals <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
+	first.orders(s, leader.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
+	if line, err := command.Line(); line != "TERM" {
+		t.Fatal(line, err)
+	}
+	s.holder.exited <- hold.Exit{Signal: 15}
+	yields(t, led, 10*time.Second)
+	if want := "looks are taken instead"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// TestAnswersWithoutNews: and so are answers by who leads.
+func TestAnswersWithoutNews(t *testing.T) {
+	dir := runtimeDir(t)
+	_, firstID := sleeper(t)
+	_, otherID := sleeper(t)
+	first := newRank(t, nil, dir, 0, "0", firstID)
+	other := newRank(t, first, dir, 1, "0", otherID)
+	if !first.join(first.holder.begin) {
+		t.Fatal("it does not lead")
+	}
+	t.Cleanup(func() { first.pass(nil) })
+	other.follows()
+	first.untold()
+	first.open(first.holder.begin)
+	o := &first.peers.orders
+	o.asked, o.askedID = other.peers.me.Holder, 7
+	first.tick()
+	if o.askedID != 7 {
+		t.Error("an answer came before there is one")
+	}
+	if err := other.peers.post.Answer(leader.Answer{ID: 7, Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	first.tick()
+	if o.askedID != 0 || !strings.Contains(first.stderr(), "trim: no;") {
+		t.Errorf("it does not look for the answer, and said\n%s", first.stderr())
+	}
+}
+
+// unstuckHolder tells when it was looked after.
+type unstuckHolder struct {
+	*fakeHolder
+	unstuck chan time.Time
+}
+
+func (h unstuckHolder) Unstick() error {
+	h.unstuck <- time.Now()
+	return nil
+}
+
+// TestStandByLooksAfterTheHolder: two looks see a holder that alone was stopped; the
+// end of its command must not wait for them for long.
+func TestStandByLooksAfterTheHolder(t *testing.T) {
+	_, s, _ := twoRanks(t)
+	h := unstuckHolder{s.holder, make(chan time.Time, 10)}
+	s.Link = h
+	led := s.standsBy()
+	began := time.Now()
+	yields(t, h.unstuck, 10*time.Second)
+	if took := yields(t, h.unstuck, 10*time.Second).Sub(began); took > 9*time.Second {
+		t.Errorf("two looks took %v", took)
+	}
+	s.holder.exited <- hold.Exit{}
+	yields(t, led, 10*time.Second)
+}
