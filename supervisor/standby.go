@@ -82,6 +82,12 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 			w.report(a)
 		case <-timer.C:
 			w.standTick(news == nil)
+			if w.renew() {
+				if err := news.add(unix.IN_CLOSE_WRITE, p.post.Orders()); err != nil {
+					w.fault("leader", err)
+				}
+				w.obey()
+			}
 		}
 		timer.Reset(w.sleep(w.standPause(news == nil)))
 	}
