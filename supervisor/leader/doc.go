@@ -6,8 +6,9 @@
 // the kernel gives the lock up when its holder ends, however it ends, and the
 // next one waiting has it at once. Each watcher lays down who it is in a file of
 // its own, and the leader asks another's watcher for what only that may do, as
-// stopping its command or tracing its processes, by files too: "order" and
-// "answer", renamed into place, so that nobody reads half of one.
+// stopping its command or tracing its processes, by files too: "order", written in
+// place so that its reader alone is woken, and "answer". "fired" is what the next
+// leader must know to do nothing twice.
 //
 // The promise: no watcher waits for another. One that cannot read or write here,
 // or finds the directory not to be trusted, leads for its own command alone.

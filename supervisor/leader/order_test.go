@@ -84,3 +84,26 @@ func TestLeaveBesideWhoJoins(t *testing.T) {
 		})
 	}
 }
+
+func TestOrders(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, _ := rank(t, 1)
+	lead, other := join(t, dir, m0), join(t, dir, m1)
+	if o, err := other.Ordered(); err != nil || o.ID != 0 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if err := lead.Command(m1.Holder, Order{ID: 7, Trim: []byte(`{"pid":5}`)}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := other.Ordered()
+	if err != nil || o.ID != 7 || string(o.Trim) != `{"pid":5}` {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if err := other.Answer(Answer{ID: 7, Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := lead.Answered(m1.Holder); err != nil || a.ID != 7 || a.Error != "no" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+}

@@ -1,0 +1,94 @@
+package leader
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+// TestMemberNews: a file that was replaced is read anew, one that is damaged is
+// nobody.
+func TestMemberNews(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, cmd := rank(t, 1)
+	m2, _ := rank(t, 2)
+	p, q := join(t, dir, m0), join(t, dir, m1)
+	join(t, dir, m2)
+	if err := os.WriteFile(filepath.Join(p.Path(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if others, _, err := p.Members(); err != nil || len(others) != 1 || others[0].Ended != nil {
+		t.Fatalf("%+v, %v", others, err)
+	}
+	m1.Ended = &Ended{Signal: 9}
+	if err := q.Put(m1); err != nil {
+		t.Fatal(err)
+	}
+	if others, _, _ := p.Members(); len(others) != 1 || others[0].Ended == nil || others[0].Ended.Signal != 9 {
+		t.Fatalf("%+v", others)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	others, left, err := p.Members()
+	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil {
+		t.Errorf("others %+v, left %+v, %v", others, left, err)
+	}
+}
+
+// TestEnded: how a command ended is known to the leader when its rsswarden is gone.
+func TestEnded(t *testing.T) {
+	dir := parent(t)
+	m0, _ := rank(t, 0)
+	m1, cmd := rank(t, 1)
+	p, q := join(t, dir, m0), join(t, dir, m1)
+	if led, err := p.TryLead(); !led {
+		t.Fatal(err)
+	}
+	if others, _, _ := p.Members(); len(others) != 1 {
+		t.Fatalf("%+v", others)
+	}
+	q.End(m1, Ended{Code: 3})
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	others, left, err := p.Members()
+	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil || left[0].Ended.Code != 3 {
+		t.Errorf("others %+v, left %+v, %v", others, left, err)
+	}
+	if others, left, _ := p.Members(); len(others)+len(left) != 0 {
+		t.Errorf("told twice: %+v, %+v", others, left)
+	}
+	p.End(m0, Ended{})
+	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+func FuzzMember(f *testing.F) {
+	f.Add([]byte(`{"v":1,"holder":{"pid":1,"start":2},"watcher":{"pid":1,"start":2},"command":{"pid":1,"start":2},"task":-1}`), "rank.1.2")
+	f.Add([]byte(`{`), "rank.01.2")
+	dir := f.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	p, err := open("/proc", dir, "x")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, name string) {
+		id, ok := nodedir.ProcOf(name, "rank")
+		if !ok {
+			return
+		}
+		if err := os.WriteFile(filepath.Join(p.Path(), name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := p.member(name, id); err == nil && m.Holder != id {
+			t.Errorf("%+v of %q", m, name)
+		}
+		_ = os.Remove(filepath.Join(p.Path(), name))
+		clear(p.known)
+	})
+}
