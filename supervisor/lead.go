@@ -36,6 +36,10 @@ type peers struct {
 	// when it is this node's turn to recycle.
 	served map[rss.ProcID]time.Duration
 	turn   time.Duration
+	// withdrawn is how many recycles of earlier leaders were withdrawn, the last at
+	// withdrawnAt.
+	withdrawn   int
+	withdrawnAt time.Duration
 	job    rankJob
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us

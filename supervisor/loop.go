@@ -295,6 +295,7 @@ func (w *watcher) poll() (added bool) {
 		return false
 	}
 	heard := w.loader.Poll()
+	w.withdrew()
 	if n := w.loader.Malformed(); n > w.workers.malformed {
 		w.workers.malformed = n
 		w.fault("loader", &said{"files in the run directory could not be understood"})
