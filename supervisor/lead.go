@@ -40,6 +40,7 @@ type peers struct {
 	// withdrawnAt.
 	withdrawn   int
 	withdrawnAt time.Duration
+	handing
 	job    rankJob
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
@@ -183,7 +184,9 @@ func (w *watcher) takeLead() bool {
 	}
 	w.tellRank(event.RankLeads, &p.me, nil)
 	p.job.strangers = w.newStrangers()
-	return w.meet()
+	met := w.meet()
+	w.takeOver()
+	return met
 }
 
 // meetEvery is how often it is looked who lives: a rank whose rsswarden was killed
@@ -311,6 +314,9 @@ func (w *watcher) pass(exit *hold.Exit) {
 		return
 	}
 	w.serveNoMore()
+	if exit != nil {
+		w.layLast()
+	}
 	if exit != nil {
 		p.post.End(p.me, leader.Ended{Code: exit.Code, Signal: exit.Signal})
 	} else {

