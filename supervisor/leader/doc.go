@@ -7,7 +7,8 @@
 // next one waiting has it at once. Each watcher lays down who it is in a file of
 // its own, and the leader asks another's watcher for what only that may do, as
 // stopping its command or tracing its processes, by files too: "order" and
-// "answer", renamed into place, so that nobody reads half of one.
+// "answer", renamed into place, so that nobody reads half of one. In "fired" the
+// leader keeps for the next one what was done and is not to be done again.
 //
 // The promise: no watcher waits for another. One that cannot read or write here,
 // or finds the directory not to be trusted, leads for its own command alone.
