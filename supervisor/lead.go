@@ -37,6 +37,11 @@ type peers struct {
 	// when it is this node's turn to recycle.
 	served map[rss.ProcID]time.Duration
 	turn   time.Duration
+	// withdrawn is how many recycles of earlier leaders were withdrawn, the last at
+	// withdrawnAt.
+	withdrawn   int
+	withdrawnAt time.Duration
+	handing
 	job    rankJob
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
@@ -196,7 +201,9 @@ func (w *watcher) takeLead() bool {
 	}
 	w.tellRank(event.RankLeads, &p.me, nil)
 	p.job.strangers = w.newStrangers()
-	return w.meet()
+	met := w.meet()
+	w.takeOver()
+	return met
 }
 
 // A rank whose rsswarden was killed says nothing, so it is looked who lives:
@@ -344,6 +351,9 @@ func (w *watcher) pass(exit *hold.Exit) {
 		return
 	}
 	w.serveNoMore()
+	if exit != nil {
+		w.layLast()
+	}
 	if exit != nil {
 		p.post.End(p.me, leader.Ended{Code: exit.Code, Signal: exit.Signal})
 	} else {

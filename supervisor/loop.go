@@ -38,6 +38,7 @@ func (w *watcher) loop() {
 		case r := <-w.programs.Ended():
 			w.ran(r)
 			w.programs.Next()
+			w.layDown()
 			continue // nothing that is measured has changed
 		case p := <-w.tracer.arrived():
 			if w.planned(p); !w.advance() {
@@ -283,11 +284,13 @@ func (w *watcher) step() {
 	for _, s := range res.Skipped {
 		w.skipped(s)
 	}
+	w.layDown()
 	for _, d := range res.Decisions {
 		w.putSample()
 		w.recordSample(true)
 		w.decide(d)
 	}
+	w.layDown() // with what was over at once, and what waits for its turn
 	if moves && len(res.Decisions) == 0 {
 		w.recordSample(true)
 	}
@@ -301,6 +304,7 @@ func (w *watcher) poll(told bool) (added bool) {
 		return false
 	}
 	heard := w.loader.Poll(told || w.news == nil)
+	w.withdrew()
 	if n := w.loader.Malformed(); n > w.workers.malformed {
 		w.workers.malformed = n
 		w.fault("loader", &said{"files in the run directory could not be understood"})

@@ -89,6 +89,10 @@ func (p *putting) Ask() action.Result {
 
 // Start starts the process.
 func (p *putting) Start() {
+	if p.flight != nil {
+		p.ladder.Begun(p.flight.decision.ID) // it goes on without us
+		p.layDown()
+	}
 	answers := make(chan putAnswer, 1)
 	p.answer = answers
 	plan, err := json.Marshal(p.plan)

@@ -12,8 +12,8 @@ import (
 // after the other, never two at once, and not all nodes at the same moment.
 
 const (
-	// afterHeir is how long a new leader waits before it acts: what the one before
-	// has asked for shows in what loaders say.
+	// afterHeir is how long a new leader waits before it acts, and after it has
+	// withdrawn a request: what was begun in that moment shows in what loaders say.
 	afterHeir = time.Second
 	// turnSpread is within which time nodes that meet a rung at once take their
 	// turns, where the limit leaves them more than turnRoom.
@@ -46,10 +46,8 @@ func (w *watcher) served(worker int) {
 func (w *watcher) putOff(left time.Duration) bool {
 	p := &w.peers
 	now := w.now()
-	if p.heir && now-p.from < action.RecycleDeadline {
-		if now-p.from < afterHeir || w.beingRecycled() {
-			return true
-		}
+	if w.recycledBefore(now) {
+		return true
 	}
 	job, _ := w.limits.Job()
 	if job.Nodes < 2 || left > 0 && left < turnRoom {
@@ -59,6 +57,27 @@ func (w *watcher) putOff(left time.Duration) bool {
 		p.turn = now + 1 + rand.N(turnSpread)
 	}
 	return now < p.turn
+}
+
+// recycledBefore says that a worker may be replaced now because a leader before us
+// asked for it. What its trainer had not accepted is withdrawn when we meet it.
+func (w *watcher) recycledBefore(now time.Duration) bool {
+	p := &w.peers
+	switch {
+	case p.heir && now-p.from < afterHeir, p.withdrawn > 0 && now-p.withdrawnAt < afterHeir:
+		return true
+	case now-max(p.from, p.withdrawnAt) >= action.RecycleDeadline:
+		return false
+	}
+	return p.heir && w.beingRecycled() || w.loader != nil && w.loader.Inherited()
+}
+
+// withdrew notes that requests of a leader before us were withdrawn.
+func (w *watcher) withdrew() {
+	p := &w.peers
+	if n := w.loader.Withdrawn(); n != p.withdrawn {
+		p.withdrawn, p.withdrawnAt = n, w.now()
+	}
 }
 
 // beingRecycled says that a worker is being replaced, whoever asked for it.

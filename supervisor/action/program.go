@@ -76,6 +76,14 @@ func (s *Programs) Run(p Program) bool {
 	return true
 }
 
+// Waiting is the ID of the program that waits for the one that runs, 0 for none.
+func (s *Programs) Waiting() uint64 {
+	if s == nil || s.waiting == nil {
+		return 0
+	}
+	return s.waiting.ID
+}
+
 // Ended yields what ended; hand each to [Programs.Next]. A nil Programs has
 // none.
 func (s *Programs) Ended() <-chan Ran {

@@ -34,12 +34,18 @@ type Control struct {
 	lastID  uint64
 	pending map[uint64]*request
 
+	withdrawn int
+
 	bad int // lines and files that could not be understood
 }
 
 // settle is how long after a change a directory's time stamp may still hide
 // another: time stamps move with the kernel's tick.
 const settle = 100 * time.Millisecond
+
+// mostBehind is how often more is read of a log at once, of a trainer that may have
+// to be told that a request is withdrawn.
+const mostBehind = 16
 
 // lifeCheck is the least time between two looks at which trainers live.
 const lifeCheck = 250 * time.Millisecond
@@ -141,6 +147,12 @@ func (c *Control) Poll(told bool) []Said {
 		}
 		before := t.log.offset
 		said = append(said, c.read(t)...)
+		for n := 0; !t.met && !t.log.atEnd() && n < mostBehind; n++ {
+			said = append(said, c.read(t)...)
+		}
+		if !t.met && t.log.atEnd() {
+			c.takeOver(t)
+		}
 		if t.gone && t.log.offset == before {
 			said = append(said, c.forget(t)...)
 		}
@@ -198,7 +210,8 @@ func (c *Control) welcome(dir string, id rss.ProcID, name string) (Said, bool) {
 	}
 	c.trainers[id] = t
 	c.order = append(c.order, id)
-	if c.budget > 0 || c.private {
+	t.met = !t.inherit()
+	if t.met && (c.budget > 0 || c.private) {
 		// Where this fails the trainer has no budget; SetBudget says so next time.
 		_ = c.write(t)
 	}
@@ -227,6 +240,7 @@ func (c *Control) read(t *trainer) []Said {
 		}
 		t.apply(&l)
 		s := l.said(t.ID)
+		t.heard(&l, s.Last)
 		s.Old = s.Time.Before(c.opened)
 		if s.Last && s.Request != 0 {
 			c.answered(s.Request, s.Worker)

@@ -205,6 +205,9 @@ func (c *Control) answered(id uint64, pid int) {
 
 // write gives the trainer what is asked of it now.
 func (c *Control) write(t *trainer) error {
+	if !t.met {
+		return nil // it is told when all is read that it has said
+	}
 	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
 	ids := make([]uint64, 0, len(c.pending))
 	for id := range c.pending {

@@ -16,6 +16,7 @@ const readChunk = 1 << 20
 type tail struct {
 	path   string
 	offset int64  // of the next byte to read
+	size   int64  // when it was last looked at
 	rest   []byte // a line whose end has not been seen
 	skip   bool   // inside a line that is too long
 	file   *os.File
@@ -44,7 +45,8 @@ func (t *tail) next() (lines [][]byte, dropped int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	size := info.Size() - t.offset
+	t.size = info.Size()
+	size := t.size - t.offset
 	if size <= 0 {
 		return nil, 0, nil
 	}
@@ -90,6 +92,9 @@ func (t *tail) split(data []byte) (lines [][]byte, dropped int) {
 	t.rest = append(t.rest, data...)
 	return lines, dropped
 }
+
+// atEnd says that all was read that was there at the last look.
+func (t *tail) atEnd() bool { return t.offset >= t.size }
 
 func (t *tail) close() {
 	if t.file != nil {

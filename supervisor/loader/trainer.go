@@ -14,6 +14,8 @@ type trainer struct {
 	log     tail
 	ctl     []byte // what its ctl file holds
 	gone    bool   // has ended; its log is read once more
+	met     bool   // what was asked of it before us is known, and what it said to that
+	before  map[uint64]*inherited
 	loaders map[int]*Loader
 }
 

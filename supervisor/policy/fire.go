@@ -26,9 +26,9 @@ func (s *State) warn(res *Result, l *event.Limit, in Input) {
 			continue
 		}
 		g.gap = s.gap(g)
-		g.fire(s.now, never)
 		d := s.decide(r, l)
 		d.Lead = lead
+		s.fire(g, d.ID)
 		res.Decisions = append(res.Decisions, d)
 	}
 }
@@ -68,7 +68,7 @@ func (s *State) time(res *Result, in Input) {
 		}
 		g := s.rung(i, &l)
 		if in.JobEnd >= 2*r.Cond.ETA {
-			g.reset()
+			s.reset(g)
 		}
 		if in.JobEnd >= r.Cond.ETA || g.fired {
 			continue
@@ -79,8 +79,9 @@ func (s *State) time(res *Result, in Input) {
 				continue
 			}
 		}
-		g.fire(s.now, never)
-		res.Decisions = append(res.Decisions, s.decide(r, &l))
+		d := s.decide(r, &l)
+		s.fire(g, d.ID)
+		res.Decisions = append(res.Decisions, d)
 	}
 }
 
@@ -106,7 +107,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			continue
 		}
 		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
-			g.fire(s.now, never)
+			s.fire(g, 0)
 			g.quiet = true
 			continue
 		}
@@ -120,7 +121,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		}
 		d := s.decide(r, l)
 		d.Lead = lead
-		g.fire(s.now, never)
+		s.fire(g, d.ID)
 		if !asks(r.Action) {
 			s.flight = &flight{
 				id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
@@ -214,7 +215,7 @@ func (s *State) help(r Rule, l *event.Limit, in Input) Help {
 
 // skip says once for a crossing and a reason that r was not asked for.
 func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
-	if h.Later || !g.tell(h.Reason) {
+	if h.Later || !s.tell(g, h.Reason) {
 		return
 	}
 	res.Skipped = append(res.Skipped, Skipped{

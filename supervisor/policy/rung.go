@@ -30,6 +30,7 @@ type rungKey struct {
 // rung is what is remembered of one rule on one limit. The zero value is armed.
 type rung struct {
 	fired  bool
+	id     uint64         // of its last decision
 	quiet  bool           // … without a decision: the same was asked on another limit
 	gap    time.Duration  // how long it must not warn after at; 0 where it never has
 	at     time.Duration  // when it fired last
@@ -44,12 +45,17 @@ type rung struct {
 	since  time.Duration  // … first at this time
 }
 
-func (g *rung) fire(now, next time.Duration) {
-	g.fired, g.at, g.next, g.level, g.waits = true, now, next, 0, false
+// fire notes that the rung has fired, by the decision with that ID, 0 for none.
+func (s *State) fire(g *rung, id uint64) {
+	g.fired, g.id, g.at, g.next, g.level, g.waits = true, id, s.now, never, 0, false
+	s.changes++
 }
 
 // reset arms the rung again.
-func (g *rung) reset() {
+func (s *State) reset(g *rung) {
+	if g.fired || g.wait > 0 || len(g.told) > 0 {
+		s.changes++
+	}
 	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.told = false, false, false, 0, 0, 0, g.told[:0]
 }
 
@@ -59,11 +65,12 @@ func (g *rung) ready(now time.Duration, l *event.Limit) bool {
 }
 
 // tell says whether reason is new for this crossing, and remembers it.
-func (g *rung) tell(reason event.Reason) bool {
+func (s *State) tell(g *rung, reason event.Reason) bool {
 	if slices.Contains(g.told, reason) {
 		return false
 	}
 	g.told = append(g.told, reason)
+	s.changes++
 	return true
 }
 
@@ -109,7 +116,7 @@ func (s *State) rearm(limits []event.Limit) {
 				continue
 			}
 			if s.left(g, r, l) {
-				g.reset()
+				s.reset(g)
 			}
 		}
 	}
@@ -149,6 +156,7 @@ func (s *State) Done(o event.Outcome) {
 	default:
 		return
 	}
+	s.changes++
 	action := f.rule.Action
 	if action == event.ActionStop {
 		s.stopped = o.OK && o.Reason != event.ReasonDryRun
@@ -168,7 +176,7 @@ func (s *State) Done(o event.Outcome) {
 	switch {
 	case o.Reason == event.ReasonRecovered:
 		// Nothing was done and nothing needs to be.
-		g.reset()
+		s.reset(g)
 		s.waive = false
 	case o.Reason == event.ReasonDryRun:
 		// Said once for a crossing, like a warning.

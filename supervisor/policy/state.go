@@ -111,6 +111,7 @@ type State struct {
 	coolTill time.Duration
 	noFork   bool
 	stopped  bool
+	changes  uint64 // in what a Snapshot tells of
 }
 
 // limitKey tells limits apart over time: a cgroup limit may exist at several
@@ -132,6 +133,7 @@ type flight struct {
 	rule  Rule
 	limit event.Limit // as it stood
 	lead  bool        // … before the rung was crossed
+	begun bool        // it goes on without us
 	under *flight     // what a stop has overtaken
 }
 

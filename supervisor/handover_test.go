@@ -1,0 +1,279 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// twoUsing are the watchers of two ranks of one node with these rules, where RUNTIME
+// is the folder that they meet below, each with a command of so much memory. The
+// first leads and is opened, the second stands by.
+func twoUsing(t *testing.T, used rss.Bytes, rules ...string) (first, second *stand) {
+	t.Helper()
+	dir := runtimeDir(t)
+	for i := range rules {
+		rules[i] = strings.ReplaceAll(rules[i], "RUNTIME", dir)
+	}
+	with := func(o *Options) { o.Settings.Rules = rules }
+	first = leading(t, inJob(t, 0, dir), with)
+	second = newStand(t, func(o *Options) { inJob(t, 1, dir)(o); with(o) })
+	second.holder.begin.Holder = theHolder + 500
+	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
+		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	}
+	if second.join(second.holder.begin) {
+		t.Fatal("two lead")
+	}
+	first.put(theCommand, theHolder, used, 0)
+	second.put(theCommand, theHolder+500, used, 0)
+	first.open(first.holder.begin)
+	return first, second
+}
+
+// inherits has the lead fall to a stand when the other gives it up.
+func (s *stand) inherits(from *stand) {
+	s.t.Helper()
+	from.pass(nil)
+	if err := s.peers.post.Wait(); err != nil { // a program that is being started has the lock open too
+		s.t.Fatal(err)
+	}
+	s.peers.heir = true
+	s.t.Cleanup(func() { s.pass(nil) })
+	s.open(s.holder.begin)
+}
+
+// fired are the rules that a watcher decided by.
+func (s *stand) fired() string {
+	s.t.Helper()
+	var rules []string
+	for _, e := range named(s.events(), event.NameDecision) {
+		rules = append(rules, e["rule"].(string))
+	}
+	return strings.Join(rules, ", ")
+}
+
+// TestHeirDoesNothingAgain: who takes over at a use that stays above the rungs warns
+// nobody and runs nothing again; what was left since is armed.
+func TestHeirDoesNothingAgain(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	run := "85%:exec=echo >>" + out
+	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", run)
+	select {
+	case r := <-first.programs.Ended():
+		first.ran(r)
+		first.programs.Next()
+	case <-time.After(time.Minute):
+		t.Fatal("the command did not end within a minute")
+	}
+	second.inherits(first)
+	second.full()
+	second.put(theCommand, theHolder+500, 100*rss.MiB, 0)
+	second.full()
+	if second.programs.Waiting() != 0 || len(second.programs.told) != 0 {
+		t.Error("the command was run again")
+	}
+	second.put(theCommand, theHolder+500, 900*rss.MiB, 0)
+	second.later(time.Second)
+	second.full()
+	if got := first.fired(); got != "80%:warn, "+run {
+		t.Errorf("the first fired %s", got)
+	}
+	if got := second.fired(); got != run { // and the next warning has its minute
+		t.Errorf("the second fired %q", got)
+	}
+	<-second.programs.Ended()
+	if b, err := os.ReadFile(out); err != nil || string(b) != "\n\n" {
+		t.Errorf("the command wrote %q, %v", b, err)
+	}
+}
+
+// TestLaidDownBeforeTheAct: whoever is killed right after it acted has said so.
+func TestLaidDownBeforeTheAct(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=cat RUNTIME/*/*/fired >"+out)
+	if b, err := first.peers.post.Kept(); b != nil || err != nil {
+		t.Fatalf("kept %s, %v before anything was done", b, err)
+	}
+	first.put(theCommand, theHolder, 900*rss.MiB, 0)
+	first.full()
+	first.ran(<-first.programs.Ended())
+	if b, err := os.ReadFile(out); err != nil || !strings.Contains(string(b), `:exec=cat`) {
+		t.Errorf("when the command ran there stood %q, %v", b, err)
+	}
+	path := filepath.Join(first.peers.post.Path(), "fired")
+	before, err := os.Stat(path)
+	if err != nil || before.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", before, err)
+	}
+	for range 5 {
+		first.full()
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("written anew although nothing had changed: %v", err)
+	}
+}
+
+// TestCannotLayDown: where nothing can be written that is said once, and rules are
+// carried out all the same.
+func TestCannotLayDown(t *testing.T) {
+	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")
+	if err := os.MkdirAll(filepath.Join(first.peers.post.Path(), "fired.tmp", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.peers.post.Path(), "fired.tmp")) })
+	first.put(theCommand, theHolder, 900*rss.MiB, 0)
+	first.full()
+	first.ran(<-first.programs.Ended())
+	first.put(theCommand, theHolder, 100*rss.MiB, 0)
+	first.full()
+	all := first.events()
+	if n := len(named(all, event.NameDecision)); n != 2 {
+		t.Errorf("%d decisions", n)
+	}
+	f := ofLeader(all, "cannot write")
+	if len(f) != 1 {
+		t.Errorf("faults %v", f)
+	}
+}
+
+// TestHeirOfGarbage takes what cannot be read, and what is about ranks that had all
+// ended before any of these began, as nothing at all.
+func TestHeirOfGarbage(t *testing.T) {
+	first, second := twoUsing(t, 900*rss.MiB, "80%:warn")
+	path := filepath.Join(first.peers.post.Path(), "fired")
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.inherits(first)
+	with := func(field string, value any) string {
+		var kept map[string]any
+		if err := json.Unmarshal(was, &kept); err != nil {
+			t.Fatal(err)
+		}
+		kept[field] = value
+		b, err := json.Marshal(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	faults := 0
+	for _, c := range []struct {
+		name, text string
+		known      bool
+		fault      bool
+	}{
+		{"as it was", string(was), true, false},
+		{"garbage", "{", false, true},
+		{"a version of tomorrow", with("v", 2), false, true},
+		{"of others", with("at_ns", 1), false, false},
+		{"of the future", with("at_ns", int64(bootTime()+time.Hour)), false, false},
+		{"too large", strings.Repeat(" ", 1<<20), false, true},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		second.ladder = policy.New(second.ladder.Rules(), policy.Options{})
+		second.takeOver()
+		in := policy.Input{Now: second.now(), Limits: second.readings}
+		if known := len(second.ladder.Step(in).Decisions) == 0; known != c.known {
+			t.Errorf("%s: that it had warned is known: %v", c.name, known)
+		}
+		if c.fault {
+			faults++
+		}
+	}
+	f := ofLeader(second.events(), "may be done again")
+	if len(f) != faults {
+		t.Errorf("faults %v, want %d", f, faults)
+	}
+}
+
+// ofLeader returns the faults of what the ranks have between them that say so.
+func ofLeader(all []map[string]any, text string) []map[string]any {
+	return slices.DeleteFunc(named(all, event.NameFault), func(e map[string]any) bool {
+		return e["part"] != "leader" || !strings.Contains(e["error"].(string), text)
+	})
+}
+
+// TestHandedOverUnbegun: a program that waited for another to end is run by the heir,
+// the one that ran is not run again.
+func TestHandedOverUnbegun(t *testing.T) {
+	first, second := twoUsing(t, 900*rss.MiB, "85%:exec=sleep 1000", "85%:exec=true")
+	first.full()
+	t.Cleanup(func() { first.programs.Close(0) })
+	if first.programs.Waiting() == 0 {
+		t.Fatal("no program waits")
+	}
+	second.inherits(first)
+	second.ran(<-second.programs.Ended())
+	if got := second.fired(); got != "85%:exec=true" {
+		t.Errorf("fired %q", got)
+	}
+}
+
+// TestHandedOverRequeue: when a command has ended by itself its own rsswarden sees a
+// requeue through that waited for its checkpoint, and the heir begins none.
+func TestHandedOverRequeue(t *testing.T) {
+	for asked, fired := range map[string]bool{"": true, "SIGTERM": false} {
+		first, second := twoUsing(t, 100*rss.MiB, "85%:requeue")
+		l := *first.user()
+		l.Used = 900 * rss.MiB
+		res := first.ladder.Step(policy.Input{
+			Now: first.now(), Limits: []event.Limit{l},
+			Can: func(policy.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
+		})
+		if len(res.Decisions) != 1 {
+			t.Fatalf("decided %+v", res.Decisions)
+		}
+		first.flight = &inFlight{decision: res.Decisions[0], before: l}
+		first.sum.requeue.asked = asked
+		first.pass(&hold.Exit{})
+		b, err := second.peers.post.Kept()
+		if err != nil || strings.Contains(string(b), `"fired":true`) != fired {
+			t.Errorf("asked by %q to end: kept %s, %v", asked, b, err)
+		}
+		second.pass(nil)
+	}
+}
+
+// TestHandOverOfStep: the limits of a step have its name only as long as others are
+// known, which an heir finds after its first look.
+func TestHandOverOfStep(t *testing.T) {
+	const rule = "80%:warn"
+	limit := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 90, Limit: 100}
+	named := limit
+	named.Level = "46.0"
+	other := limit
+	other.Level = "46.1"
+	s, _ := twoUsing(t, 100*rss.MiB, rule)
+	decided := func(l event.Limit) int {
+		return len(s.ladder.Step(policy.Input{Now: s.now(), Limits: []event.Limit{l}}).Decisions)
+	}
+	for _, l := range []event.Limit{limit, named} {
+		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
+		if decided(l) != 1 {
+			t.Fatal("it did not warn")
+		}
+		s.layDown()
+		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
+		s.takeOver()
+		s.peers.handing = handing{}
+		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
+			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package loader
+
+import (
+	"reflect"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// heir goes on with a training in the place of a watcher that died.
+func (tr *training) heir() {
+	tr.t.Helper()
+	c, err := Open(tr.dir)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Cleanup(c.Close)
+	tr.ctl = c
+	tr.poll()
+}
+
+// countOf says how often that was said about a request.
+func (tr *training) countOf(id uint64, what event.Loader) (n int) {
+	for _, s := range tr.said {
+		if s.Request == id && s.What == what {
+			n++
+		}
+	}
+	return n
+}
+
+// TestOldRecycleIsWithdrawn: what a watcher asked of a trainer that was not looking
+// is not done after its death, and what the next one asks for is.
+func TestOldRecycleIsWithdrawn(t *testing.T) {
+	eachTorch(t, func(t *testing.T, on *stand) {
+		tr := train(t, trainOptions{on: on, args: []string{"--until", "@stop", "--part", "200", "--step", "0.01"}})
+		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+		trainer := tr.ctl.Trainers()[0].ID.PID
+		if err := syscall.Kill(trainer, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		old, err := tr.ctl.Recycle(tr.workers()[0], event.Drain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.said = nil
+		tr.heir()
+		if n := tr.ctl.Withdrawn(); n != 1 || tr.ctl.Inherited() {
+			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
+		}
+		if err := syscall.Kill(trainer, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		tr.recycle(2, event.Swap)
+		if out := tr.finish(); out.Wrong != 0 || out.Errors != 0 {
+			t.Errorf("%+v", out)
+		}
+		for _, s := range tr.said {
+			if s.Request == old {
+				t.Errorf("said of the old request: %+v", s)
+			}
+		}
+	})
+}
+
+// TestOldRecycleOfAnEpoch: what waits for a loader's next epoch is not forgotten with
+// the watcher that asked for it, and done once.
+func TestOldRecycleOfAnEpoch(t *testing.T) {
+	eachTorch(t, func(t *testing.T, on *stand) {
+		tr := stream(t, on, "--break-at", "20")
+		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+		id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.until("an answer", func() bool { return tr.countOf(id, event.LoaderAccepted) > 0 })
+		tr.said = nil
+		tr.heir()
+		if n := tr.ctl.Withdrawn(); n != 0 || tr.ctl.Inherited() {
+			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
+		}
+		tr.until("the end of it", func() bool { _, ok := tr.last(id); return ok })
+		tr.renew() // and the next one is asked for as ever
+		tr.finish()
+		if a, r := tr.countOf(id, event.LoaderAccepted), tr.countOf(id, event.LoaderRecycled); a != 1 || r != 1 {
+			t.Errorf("accepted %d times, replaced %d times: %+v", a, r, tr.said)
+		}
+	})
+}
+
+// TestInheritedRequests: of what an earlier watcher asked for stays what was accepted
+// and is not answered yet.
+func TestInheritedRequests(t *testing.T) {
+	const iter = `{"what":"iter","pid":1,"n":1,"workers":[101,102,103,104],"num_workers":4,"kind":"map","persistent":true,"can_recycle":true}` + "\n"
+	s := script(t)
+	s.hello(s.id)
+	s.log(iter)
+	s.expect(event.LoaderHello, event.LoaderIter)
+	if _, _, err := s.Trim(); err != nil {
+		t.Fatal(err)
+	}
+	for worker := 101; worker <= 104; worker++ {
+		if _, err := s.Recycle(worker, event.Drain); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.log(`{"what":"accepted","pid":1,"worker":101,"id":2,"n":1}` + "\n" +
+		`{"what":"accepted","pid":1,"worker":102,"id":3,"n":1,"why":"` + string(event.ReasonDeferred) + `"}` + "\n" +
+		`{"what":"accepted","pid":1,"worker":103,"id":4,"n":1}` + "\n" + `{"what":"recycled","pid":1,"worker":103,"new":105,"id":4,"n":1}` + "\n")
+	heir, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heir.Close()
+	if err := heir.SetBudget(100 * rss.MiB); err != nil {
+		t.Fatal(err)
+	}
+	s.Control = heir
+	s.Poll(true)
+	want := ctl{V: 1, Last: 5, Budget: 100 * rss.MiB, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{{2, 101, event.Drain}, {3, 102, event.Drain}}}
+	if got := s.ctl(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if n := heir.Withdrawn(); n != 1 || !heir.Inherited() {
+		t.Errorf("%d withdrawn, inherited %v", n, heir.Inherited())
+	}
+	s.log(`{"what":"recycled","pid":1,"worker":101,"new":106,"id":2,"n":1}` + "\n")
+	s.expect(event.LoaderRecycled)
+	if heir.Inherited() {
+		t.Error("it is waited for what has ended")
+	}
+	if id, err := heir.Recycle(104, event.Swap); err != nil || id != 6 {
+		t.Errorf("request %d, %v", id, err)
+	}
+	if got, want := s.ctl().Recycle, []ctlRecycle{{3, 102, event.Drain}, {6, 104, event.Swap}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("asked for %+v, want %+v", got, want)
+	}
+}
+
+// TestInheritedAfterAll is read: what was accepted may stand behind megabytes.
+func TestInheritedAfterAll(t *testing.T) {
+	s := script(t)
+	s.hello(s.id)
+	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
+	s.expect(event.LoaderHello, event.LoaderIter)
+	id, err := s.Recycle(101, event.Drain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(`{"what":"trimmed","pid":101,"worker":101}` + "\n")
+	var all []byte
+	for len(all) < (mostBehind+2)*readChunk {
+		all = append(all, line...)
+	}
+	s.log(string(all) + `{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}` + "\n")
+	heir, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heir.Close()
+	s.Control = heir
+	heir.Poll(true)
+	if err := heir.SetBudget(rss.GiB); err != nil || !heir.Inherited() {
+		t.Errorf("%v, inherited %v before all was read", err, heir.Inherited())
+	}
+	if c := s.ctl(); c.Budget != 0 || len(c.Recycle) != 1 {
+		t.Errorf("%+v before all was read", c)
+	}
+	for range 4 {
+		heir.Poll(true)
+	}
+	if c := s.ctl(); c.Budget != rss.GiB || len(c.Recycle) != 1 || c.Recycle[0].ID != id || heir.Withdrawn() != 0 {
+		t.Errorf("%+v, %d withdrawn", c, heir.Withdrawn())
+	}
+}

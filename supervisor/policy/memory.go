@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file is what a ladder hands to the one after it, where another watcher
+// takes over: which rungs have fired and were not left since, and what holds back
+// the next action of each. Trends are not handed over, nor what only spares a look.
+
+const (
+	memoryVersion = 1
+	// MostMemory bounds a [Memory] as it is written, in bytes, and mostRungs what is
+	// believed of one that is read.
+	MostMemory = 48 << 10
+	mostRungs  = 4096
+	mostTold   = 64
+	// mostWait is the longest that a rung is held back after it has fired.
+	mostWait = time.Hour
+)
+
+// Memory is what a ladder remembers. Its times are those of a clock that both
+// ladders know, and above 0; 0 is none.
+type Memory struct {
+	V     int           `json:"v"`
+	At    time.Duration `json:"at_ns"` // when it was taken
+	Rungs []RungMemory  `json:"rungs"` // those that fired last come first
+}
+
+// RungMemory is one rule on one limit.
+type RungMemory struct {
+	Rule       string           `json:"rule"`
+	Limit      event.LimitName  `json:"limit"`
+	Scope      event.Scope      `json:"scope,omitempty"`
+	Accounting event.Accounting `json:"accounting,omitempty"`
+	Level      string           `json:"level,omitempty"`
+	// Fired says that it has fired and was not left, Quiet that it did so without a
+	// decision, and Next when it may fire again all the same; 0 where only once it
+	// was left. Use is at what use it may, 0 for none.
+	Fired bool           `json:"fired,omitempty"`
+	Quiet bool           `json:"quiet,omitempty"`
+	At    time.Duration  `json:"fired_at_ns,omitempty"`
+	Next  time.Duration  `json:"next_ns,omitempty"`
+	Use   rss.Bytes      `json:"use,omitempty"`
+	Gap   time.Duration  `json:"gap_ns,omitempty"`   // between two warnings
+	Wait  time.Duration  `json:"wait_ns,omitempty"`  // after an action in vain
+	Ahead time.Duration  `json:"ahead_ns,omitempty"` // when it may fire before it is crossed
+	Told  []event.Reason `json:"told,omitempty"`
+}
+
+// Changes counts what a [Memory] would tell of: where it stands still, so does
+// what [State.Snapshot] returns, but for time.
+func (s *State) Changes() uint64 { return s.changes }
+
+// Begun says that the action in flight with this ID goes on whatever becomes of
+// who decided on it.
+func (s *State) Begun(id uint64) {
+	for f := s.flight; f != nil; f = f.under {
+		if f.id == id && !f.begun {
+			f.begun = true
+			s.changes++
+		}
+	}
+}
+
+// Snapshot returns what the ladder remembers now, by a clock that reads clock at
+// the ladder's time now. Whoever takes it over begins anew what is lost with us:
+// an action in flight, unless [State.Begun], and a decision that has not been begun,
+// whose ID is waiting, 0 for none. A stop is never handed over as done.
+func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
+	m := Memory{V: memoryVersion, At: max(clock, 1)}
+	lost := map[rungKey]bool{}
+	for f := s.flight; f != nil; f = f.under {
+		lost[f.key] = !f.begun
+	}
+	there := func(t time.Duration) time.Duration { return max(t-now+clock, 1) }
+	for k, g := range s.rungs {
+		r := s.rules[k.rule]
+		e := RungMemory{
+			Rule: r.String(), Limit: k.limit.name, Scope: k.limit.scope, Accounting: k.limit.accounting, Level: k.limit.level,
+			Wait: g.wait, Told: slices.Clone(g.told),
+		}
+		if g.at != 0 {
+			e.At = there(g.at)
+		}
+		if now-g.at < 4*g.gap {
+			e.Gap = g.gap
+		}
+		if g.ahead > now {
+			e.Ahead = there(g.ahead)
+		}
+		if g.fired && !lost[k] && r.Action != event.ActionStop && (waiting == 0 || g.id != waiting) {
+			e.Fired, e.Quiet, e.Use = true, g.quiet, g.level
+			if g.next != never {
+				e.Next = there(g.next)
+			}
+		}
+		if e.Fired || e.Gap > 0 || e.Ahead > 0 || e.Wait > 0 || len(e.Told) > 0 {
+			m.Rungs = append(m.Rungs, e)
+		}
+	}
+	slices.SortFunc(m.Rungs, func(a, b RungMemory) int {
+		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit),
+			cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Accounting, b.Accounting), cmp.Compare(a.Level, b.Level))
+	})
+	return m
+}
+
+// Restore takes in what another ladder of the same rules remembered. It is for a
+// ladder that has seen nothing yet. alias names a second level that a limit may
+// stand at, for the same; nil for none.
+func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMemory) (level string, ok bool)) {
+	here := func(t time.Duration) time.Duration { return t - clock + now }
+	for i := range m.Rungs {
+		e := &m.Rungs[i]
+		rule := slices.IndexFunc(s.rules, func(r Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
+		if rule < 0 || s.rules[rule].Action == event.ActionStop {
+			continue
+		}
+		r := s.rules[rule]
+		g := &rung{
+			gap: min(e.Gap, max(mostWait, s.opts.WarnEvery)), wait: min(e.Wait, mostWait), told: slices.Clone(e.Told),
+		}
+		if e.At != 0 {
+			g.at = min(here(e.At), now)
+		}
+		if e.Ahead != 0 {
+			g.ahead = min(here(e.Ahead), now+s.opts.Repeat)
+		}
+		if e.Fired {
+			g.fired, g.quiet, g.level, g.next = true, e.Quiet, e.Use, never
+			if e.Next != 0 {
+				g.next = min(here(e.Next), now+mostWait)
+			}
+			if r.Cond.Kind == KindETA {
+				// There is no forecast before readings were seen for that long, as
+				// [rss.Trend.ETA] has it for one at which the rule counts as left.
+				g.absent, g.gone = true, now+max(rss.HoldTime, r.Cond.ETA/2)
+			}
+		}
+		s.put(rungKey{limitKey{e.Limit, e.Scope, e.Accounting, e.Level}, rule}, g, now)
+		if alias == nil {
+			continue
+		}
+		if level, ok := alias(e); ok {
+			s.put(rungKey{limitKey{e.Limit, e.Scope, e.Accounting, level}, rule}, g, now)
+		}
+	}
+}
+
+// put lays a rung down where none is. A limit that is never seen again is
+// forgotten in its time.
+func (s *State) put(k rungKey, g *rung, now time.Duration) {
+	if s.rungs[k] != nil {
+		return
+	}
+	s.rungs[k] = g
+	if s.trends[k.limit] == nil && k.limit.name != event.LimitTime {
+		s.trends[k.limit] = &forecaster{seen: now}
+	}
+}
+
+// Encode returns the memory as [ParseMemory] reads it, in at most [MostMemory]
+// bytes: of more rungs than that those are left out that fired first.
+func (m *Memory) Encode() ([]byte, error) {
+	for c := *m; ; c.Rungs = c.Rungs[:len(c.Rungs)*3/4] {
+		data, err := json.Marshal(&c)
+		if err != nil || len(data) <= MostMemory || len(c.Rungs) == 0 {
+			return data, err
+		}
+	}
+}
+
+var errMemory = errors.New("cannot read what the ladder remembered")
+
+// ParseMemory reads what [Memory.Encode] wrote. It believes no times that cannot be.
+func ParseMemory(data []byte) (*Memory, error) {
+	m := &Memory{}
+	if len(data) > MostMemory {
+		return nil, fmt.Errorf("%w: it has %d bytes", errMemory, len(data))
+	}
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMemory, err)
+	}
+	if m.V != memoryVersion || len(m.Rungs) > mostRungs {
+		return nil, fmt.Errorf("%w: version %d, %d rungs", errMemory, m.V, len(m.Rungs))
+	}
+	times := []time.Duration{m.At}
+	for i := range m.Rungs {
+		e := &m.Rungs[i]
+		times = append(times, e.At, e.Next, e.Gap, e.Wait, e.Ahead)
+		if !slices.Contains(event.Limits, e.Limit) || len(e.Told) > mostTold {
+			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Limit)
+		}
+	}
+	for _, t := range times {
+		if t < 0 || t > math.MaxInt64/4 {
+			return nil, fmt.Errorf("%w: a time of %d ns", errMemory, t)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,286 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// ahead is how far the clock that both ladders know is before that of the first.
+const ahead = 100 * time.Hour
+
+// heir is a script that goes on where c ends, in a ladder of its own whose clock
+// begins at 0. waiting is a decision that had not been begun.
+func (c *script) heir(waiting uint64) *script {
+	c.t.Helper()
+	m := c.s.Snapshot(c.now, c.now+ahead, waiting)
+	data, err := m.Encode()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	read, err := ParseMemory(data)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	h := &script{t: c.t, s: New(c.s.Rules(), Options{}), can: c.can}
+	h.s.Restore(read, 0, c.now+ahead, nil)
+	return h
+}
+
+// TestHandOver: whoever takes over does nothing again that was done, goes on where
+// something repeats, and loses nothing that was not done.
+func TestHandOver(t *testing.T) {
+	node := slurm(86)
+	node.Name = event.LimitNode
+	for _, c := range []struct {
+		name, ladder string
+		before       func(*script) (waiting uint64)
+		after        func(*script)
+	}{
+		{"asked once", "80%:warn\n85%:signal=USR2\n85%:exec=x",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(86)), "80%:warn", "85%:signal=USR2")
+				c.want(c.at(second, slurm(86)), "85%:exec=x")
+				return 0
+			},
+			func(h *script) {
+				h.want(h.at(second, slurm(86)))
+				h.want(h.at(time.Hour, slurm(99)))
+				h.want(h.at(second, slurm(70)))
+				h.want(h.at(time.Hour, slurm(86)), "80%:warn", "85%:signal=USR2") // armed again
+			}},
+		{"left meanwhile", "85%:signal=USR2",
+			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:signal=USR2"); return 0 },
+			func(h *script) {
+				h.want(h.at(second, slurm(60)))
+				h.want(h.at(second, slurm(86)), "85%:signal=USR2")
+			}},
+		{"another limit", "85%:signal=USR2",
+			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:signal=USR2"); return 0 },
+			func(h *script) {
+				h.want(h.at(second, node), "85%:signal=USR2") // the one it was asked for is gone
+			}},
+		{"the same limit of two", "85%:signal=USR2",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(86), node), "85%:signal=USR2")
+				c.at(second, slurm(86), node)
+				return 0
+			},
+			func(h *script) { h.want(h.at(second, slurm(86), node)); h.want(h.at(second, node)) }},
+		{"a warning's gap", "80%:warn",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(81)), "80%:warn")
+				c.want(c.at(second, slurm(60)))
+				return 0
+			},
+			func(h *script) {
+				h.want(h.at(second, slurm(81)))
+				h.want(h.at(time.Minute, slurm(81)), "80%:warn")
+			}},
+		{"an action in flight", "85%:trim",
+			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:trim"); return 0 },
+			func(h *script) { h.want(h.at(second, slurm(86)), "85%:trim") }},
+		{"one that was in vain", "85%:trim",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(86)), "85%:trim")
+				c.done(true, event.ReasonDone, 86, 86)
+				c.want(c.at(10*second, slurm(86)))
+				return 0
+			},
+			func(h *script) {
+				h.want(h.at(15*second, slurm(86)))
+				h.want(h.at(6*second, slurm(86)), "85%:trim")
+			}},
+		{"one that goes on", "95%:requeue",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(96)), "95%:requeue")
+				c.s.Begun(c.last.ID)
+				return 0
+			},
+			func(h *script) { h.want(h.at(time.Hour, slurm(96))) }},
+		{"one that only waits for its checkpoint", "95%:requeue",
+			func(c *script) uint64 { c.want(c.at(second, slurm(96)), "95%:requeue"); return 0 },
+			func(h *script) { h.want(h.at(second, slurm(96)), "95%:requeue") }},
+		{"a program that waits for another", "90%:exec=x\n90%:exec=y",
+			func(c *script) uint64 {
+				c.want(c.at(second, slurm(91)), "90%:exec=x")
+				c.want(c.at(second, slurm(91)), "90%:exec=y")
+				return c.last.ID
+			},
+			func(h *script) { h.want(h.at(second, slurm(91)), "90%:exec=y"); h.want(h.at(second, slurm(91))) }},
+		{"a stop", "99%:stop",
+			func(c *script) uint64 { c.want(c.at(second, slurm(99)), "99%:stop"); return 0 },
+			func(h *script) { h.want(h.at(second, slurm(99)), "99%:stop") }},
+		{"the job's end", "time eta<10m:signal=USR2",
+			func(c *script) uint64 {
+				c.end = 9 * time.Minute
+				c.want(c.at(second), "time eta<10m:signal=USR2")
+				return 0
+			},
+			func(h *script) {
+				h.end = 8 * time.Minute
+				h.want(h.at(second, slurm(10)))
+				h.end = time.Hour // it was given more
+				h.want(h.at(11*time.Minute, slurm(10)))
+				h.end = 9 * time.Minute
+				h.want(h.at(second), "time eta<10m:signal=USR2")
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScript(t, c.ladder)
+			c.after(s.heir(c.before(s)))
+		})
+	}
+}
+
+// TestHandOverForecast: a new ladder knows no forecast for minutes, which is no word
+// that there is none.
+func TestHandOverForecast(t *testing.T) {
+	grow := func(c *script, use *float64, d time.Duration) (fired []string) {
+		for end := c.now + d; c.now < end; {
+			*use += 0.01
+			fired = append(fired, c.at(second, slurm(*use))...)
+		}
+		return fired
+	}
+	c, use := newScript(t, "eta<40m:signal=USR2"), 60.0
+	if got := grow(c, &use, 30*time.Minute); !slices.Equal(got, []string{"eta<40m:signal=USR2"}) {
+		t.Fatalf("fired %q", got)
+	}
+	h := c.heir(0)
+	if got := grow(h, &use, 20*time.Minute); len(got) > 0 {
+		t.Errorf("fired %q again at %.0f %%", got, use)
+	}
+	// It stands still for long: then the rule is armed again.
+	for range 60 {
+		h.at(time.Minute, slurm(use))
+	}
+	use = 60
+	if got := grow(h, &use, time.Hour); len(got) != 1 {
+		t.Errorf("fired %q", got)
+	}
+}
+
+// TestSkippedOnceOverHeirs: what could not be done is said once.
+func TestSkippedOnceOverHeirs(t *testing.T) {
+	c := newScript(t, "85%:signal=USR2")
+	c.can = func(Rule, *event.Limit) Help { return Help{Reason: event.ReasonNotCaught} }
+	if got := c.at(second, slurm(86)); len(got) != 1 {
+		t.Fatalf("said %q", got)
+	}
+	if got := c.heir(0).at(second, slurm(86)); len(got) != 0 {
+		t.Errorf("said %q again", got)
+	}
+}
+
+// TestChanges: nothing is written where nothing has changed.
+func TestChanges(t *testing.T) {
+	c := newScript(t, "80%:warn\n85%:trim")
+	at := c.s.Changes()
+	moved := func(want bool) {
+		t.Helper()
+		if now := c.s.Changes(); now != at != want {
+			t.Fatalf("at %v it has moved from %d to %d, want %v", c.now, at, now, want)
+		}
+		at = c.s.Changes()
+	}
+	c.at(second, slurm(10))
+	moved(false)
+	c.at(second, slurm(86))
+	moved(true)
+	c.at(second, slurm(86))
+	moved(false)
+	c.done(true, event.ReasonDone, 86, 70)
+	moved(true)
+	c.at(second, slurm(70))
+	moved(true)
+	for range 10 {
+		c.at(second, slurm(70))
+	}
+	moved(false)
+}
+
+// TestRestoreAlias: a limit that stands under two names has one rung.
+func TestRestoreAlias(t *testing.T) {
+	c := newScript(t, "85%:signal=USR2")
+	l := slurm(86)
+	l.Level = "46.0"
+	c.want(c.at(second, l), "85%:signal=USR2")
+	m := c.s.Snapshot(c.now, ahead, 0)
+	h := newScript(t, "85%:signal=USR2")
+	h.s.Restore(&m, 0, ahead, func(e *RungMemory) (string, bool) { return "", e.Level == "46.0" })
+	h.want(h.at(second, slurm(86)))
+	h.want(h.at(second, l))
+	h.want(h.at(second, slurm(60)))
+	h.want(h.at(second, l), "85%:signal=USR2")
+}
+
+// TestMemoryIsBounded: of too much that is kept which fired last.
+func TestMemoryIsBounded(t *testing.T) {
+	m := Memory{V: memoryVersion, At: 1}
+	for i := range 5000 {
+		m.Rungs = append(m.Rungs, RungMemory{Rule: "80%:warn", Limit: event.LimitCgroup, Level: fmt.Sprint("/", i), Fired: true, At: time.Duration(5000 - i)})
+	}
+	data, err := m.Encode()
+	if err != nil || len(data) > MostMemory {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	read, err := ParseMemory(data)
+	if err != nil || len(read.Rungs) < 200 || !reflect.DeepEqual(read.Rungs[0], m.Rungs[0]) {
+		t.Errorf("%d rungs, %v", len(read.Rungs), err)
+	}
+}
+
+// FuzzParseMemory: whatever stands in the file, the ladder keeps what it promises.
+func FuzzParseMemory(f *testing.F) {
+	for _, text := range []string{
+		"", "null", "{}", "[]", `{"v":2}`, `{"v":1,"at_ns":5}`, `{"v":1,"rungs":[{}]}`, strings.Repeat("[", 1000),
+		`{"v":1,"at_ns":5,"rungs":[{"rule":"80%:warn","limit":"slurm","scope":"step","accounting":"rss","fired":true,"fired_at_ns":3,"gap_ns":60000000000}]}`,
+		`{"v":1,"at_ns":5,"rungs":[{"rule":"85%:trim","limit":"slurm","scope":"step","accounting":"rss","fired":true,"fired_at_ns":9,"next_ns":4000000000000000000}]}`,
+		`{"v":1,"rungs":[{"rule":"99%:stop","limit":"slurm","scope":"step","accounting":"rss","fired":true}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	ladder := rules(f, "80%:warn\neta<10m:warn\n85%:trim\n90%:signal=USR2\n99%:stop")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ParseMemory(data)
+		if err != nil {
+			return
+		}
+		again, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, err := ParseMemory(again); err != nil || len(read.Rungs) > len(m.Rungs) {
+			t.Fatalf("%s: %v", again, err)
+		}
+		s := New(ladder, Options{})
+		s.Restore(m, 0, ahead, nil)
+		fired := map[string]bool{}
+		step := func(now time.Duration, percent float64) {
+			for _, d := range s.Step(Input{Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll}).Decisions {
+				if d.Threshold > 0 && d.Used < d.Threshold {
+					t.Errorf("%s fired at %v", d.Rule, d.Used)
+				}
+				fired[d.Rule] = true
+				s.Done(event.Outcome{Decision: d.ID, OK: d.Action != event.ActionStop, Before: d.Used, After: d.Used})
+			}
+		}
+		step(time.Second, 10)
+		for now := 2 * time.Hour; now < 2*time.Hour+time.Minute; now += time.Second {
+			step(now, 99)
+		}
+		for _, rule := range []string{"80%:warn", "85%:trim", "90%:signal=USR2", "99%:stop"} {
+			if !fired[rule] {
+				t.Errorf("%s never fired after %s", rule, data)
+			}
+		}
+		_ = s.Snapshot(3*time.Hour, rss.HoldTime, 0)
+	})
+}
