@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -264,5 +265,43 @@ exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -
 			}
 			t.Log(said(got.Stderr))
 		})
+	}
+}
+
+// TestLoneTaskOfAStep: what srun started is one command to its rsswarden, which is
+// none of the job's processes itself, however long it lasts.
+func TestLoneTaskOfAStep(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 4000})
+	rsswarden := c.Install(t, binary)
+	run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+until = time.time() + 100
+while not os.path.exists("looked") and time.time() < until:
+    time.sleep(0.1)
+kept = bytearray(240 << 20)
+time.sleep(60)
+EOF
+srun -n1 %[1]s run --record none --at '40%%:stop' --stop-status 83 -- python3 task.py &
+until %[1]s status; do sleep 0.2; done
+sleep 4 # steps without rsswarden are looked for each second
+%[1]s status --json > status.json
+touch looked
+wait $!`, rsswarden), "-n2", "--mem=500")
+	if got := run.Wait(t); got.ExitCode != 83 {
+		t.Errorf("%s, exit status %d, want that of --stop-status\n%s", got.State, got.ExitCode, got.Stderr)
+	}
+	data, err := os.ReadFile(filepath.Join(run.Dir, "status.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st struct {
+		Nodes []control.Status
+	}
+	if err := json.Unmarshal(data, &st); err != nil || len(st.Nodes) != 1 {
+		t.Fatalf("%v in %s", err, data)
+	}
+	if n := st.Nodes[0]; len(n.Procs) != 1 || len(n.Ranks) != 1 {
+		t.Errorf("%d processes of %d ranks are watched\n%s", len(n.Procs), len(n.Ranks), data)
 	}
 }
