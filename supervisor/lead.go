@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -304,7 +305,9 @@ func (w *watcher) talkTo(m *leader.Member) {
 	if w.loader == nil {
 		err = w.openLoader(m.Dir)
 	} else if err = w.loader.Add(m.Dir); err == nil {
-		err = w.news.add(newsMask, m.Dir)
+		if err = w.news.add(newsMask, m.Dir); errors.Is(err, errNoneLeft) {
+			w.news, err = newNews(m.Dir)
+		}
 	}
 	if err != nil {
 		w.fault("loader", err)

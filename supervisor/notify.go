@@ -1,10 +1,13 @@
 package supervisor
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +21,13 @@ import (
 type notifier struct {
 	fd   int
 	wake chan struct{}
+
+	mu      sync.Mutex
+	watched map[int32]bool // nil once all that was watched is gone, and with it fd
 }
+
+// errNoneLeft says that all that a notifier told of has been removed.
+var errNoneLeft = errors.New("all that was watched is gone")
 
 // newsMask is what happens to files that are renamed into place, or written.
 const newsMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
@@ -53,24 +62,50 @@ func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot be told of changes, looks are taken instead: %w", err)
 	}
+	n := &notifier{fd: fd, wake: make(chan struct{}, 1), watched: map[int32]bool{}}
 	for _, path := range paths {
-		if _, err := unix.InotifyAddWatch(fd, path, mask); err != nil {
+		if err := n.add(mask, path); err != nil {
 			unix.Close(fd)
-			return nil, fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
+			return nil, err
 		}
 	}
-	n := &notifier{fd: fd, wake: make(chan struct{}, 1)}
-	go func() {
-		defer unix.Close(fd)
-		buf := make([]byte, 16<<10)
-		for {
-			if _, err := unix.Read(fd, buf); err != nil && err != unix.EINTR {
-				return
-			}
-			n.tell()
-		}
-	}()
+	go n.listen()
 	return n, nil
+}
+
+// listen wakes the loop for as long as there is anything to tell of.
+func (n *notifier) listen() {
+	buf := make([]byte, 16<<10)
+	for {
+		got, err := unix.Read(n.fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		n.tell()
+		if n.forget(buf[:max(got, 0)]) || err != nil {
+			return
+		}
+	}
+}
+
+// forget drops what the kernel no longer watches, and closes where nothing is left:
+// a user has 128 instances as a rule (fs.inotify.max_user_instances).
+func (n *notifier) forget(events []byte) (over bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(events) >= unix.SizeofInotifyEvent {
+		watch, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
+		if mask&unix.IN_IGNORED != 0 {
+			delete(n.watched, watch)
+		}
+		events = events[min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(events[12:])), len(events)):]
+	}
+	if len(n.watched) > 0 {
+		return false
+	}
+	n.watched = nil
+	unix.Close(n.fd)
+	return true
 }
 
 // add has the notifier tell of another file too, until the file is removed. A nil
@@ -79,7 +114,16 @@ func (n *notifier) add(mask uint32, path string) error {
 	if n == nil {
 		return nil
 	}
-	if _, err := unix.InotifyAddWatch(n.fd, path, mask); err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	err := errNoneLeft
+	if n.watched != nil {
+		var watch int
+		if watch, err = unix.InotifyAddWatch(n.fd, path, mask); err == nil {
+			n.watched[int32(watch)] = true
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
 	}
 	return nil
