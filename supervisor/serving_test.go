@@ -142,8 +142,33 @@ func TestAskedToRecycle(t *testing.T) {
 			t.Errorf("decision %v", d)
 		}
 	}
-	if n := len(named(all, event.NameOutcome)); n != 2 {
-		t.Errorf("%d outcomes", n)
+	outcomes := named(all, event.NameOutcome)
+	if len(outcomes) != 2 {
+		t.Fatalf("%d outcomes", len(outcomes))
+	}
+	// The status has each as the event stream has it, with what was decided.
+	last := s.standing().Last
+	if len(last) != 2 {
+		t.Fatalf("last %+v", last)
+	}
+	for i, o := range last {
+		e := outcomes[len(outcomes)-1-i]
+		if o.V != 1 || o.Event != event.NameOutcome || o.Time.IsZero() || float64(o.Seq) != e["seq"] || float64(o.Decision) != e["decision"] {
+			t.Errorf("outcome %+v of %v", o, e)
+		}
+		if o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
+			t.Errorf("outcome %+v does not say what was decided", o)
+		}
+	}
+}
+
+// TestOutcomeWithoutEvents: an outcome has its time where nobody reads events, too.
+func TestOutcomeWithoutEvents(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)), func(o *Options) { o.Settings.Events, o.Settings.Record = "", RecordNone })
+	s.open(s.holder.begin)
+	s.publish(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor}, &event.Outcome{OK: true})
+	if o := s.standing().Last[0]; o.Time.IsZero() || o.V != 1 || o.Event != event.NameOutcome || o.Name() != "signal=USR1" {
+		t.Errorf("%+v", o)
 	}
 }
 

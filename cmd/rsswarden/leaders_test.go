@@ -191,7 +191,7 @@ func TestStatusHere(t *testing.T) {
 		t.Errorf("in job 46 others are told of:\n%s%s", out, errs)
 	}
 	out, _ = s.run(0, inJob, "status", "--all")
-	has(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "process 77")
+	has(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "watcher 77")
 
 	var got struct {
 		V     int
