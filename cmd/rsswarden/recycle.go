@@ -178,8 +178,9 @@ func (w whom) do(p process, d deed, q question, asJSON bool) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
+	silent := len(a.failed) > 0 // whoever did not answer may have it
 	for _, r := range q.ranks {
-		if !slices.Contains(a.ranks, r) && a.told == 0 {
+		if !slices.Contains(a.ranks, r) && a.told == 0 && !silent {
 			a.failed = append(a.failed, says{Node: strings.Join(shortList(a.nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
 		}
 	}

@@ -15,12 +15,13 @@ import (
 
 // ask sends one request and hands over the body of a good answer.
 func (c *Client) ask(ctx context.Context, method, name string, body []byte, read func(*os.File, io.Reader) error) error {
+	until := time.Now().Add(c.patience)
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(c.patience)); err != nil {
+	if err := conn.SetDeadline(until); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
