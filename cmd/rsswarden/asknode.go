@@ -98,6 +98,7 @@ func (m *met) failed(node string, err error) says {
 		}
 	case errors.As(err, &refused):
 		s.Error = oneLine(cmp.Or(refused.Detail, string(refused.Reason)))
+		s.Hint = oneLine(refused.Hint)
 	case errors.As(err, &answer):
 		s.Hint = oneLine(answer.Hint)
 	case errors.Is(err, control.ErrSilent):

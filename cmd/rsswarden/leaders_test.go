@@ -255,6 +255,15 @@ func TestCommandHere(t *testing.T) {
 	if c := src.commands(); c != nil {
 		t.Errorf("another rank was recycled: %+v", c)
 	}
+	for _, c := range [][2]string{
+		{"KILL", `error: --signal "KILL": no process can catch this signal` + "\nhint: name one that a program can catch"},
+		{"NOSUCH", `error: --signal "NOSUCH": unknown signal` + "\nhint: signals are written"},
+	} {
+		_, errs = s.run(2, job, "checkpoint", "--signal", c[0])
+		if has(t, errs, c[1]); src.commands() != nil {
+			t.Errorf("%s was asked for", c[0])
+		}
+	}
 	s.run(1, job, "checkpoint", "--signal", "USR1", "--rank", "0")
 	if c := src.commands(); len(c) != 1 || c[0].Do != event.ActionSignal || c[0].Signal != "USR1" {
 		t.Errorf("%+v", c)
@@ -297,12 +306,12 @@ func TestCommandHere(t *testing.T) {
 		t.Error("trim --pid asked a leader")
 	}
 
-	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello"}
+	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello", Hint: "see why"}
 	_, errs = s.run(1, job, "recycle")
-	if errs != "error: n1: no worker said hello\n" {
+	if errs != "error: n1: no worker said hello\nhint: see why\n" {
 		t.Error(errs)
 	}
-	if _, errs = s.run(1, job, "recycle", "--rank", "1"); errs != "error: n1: no worker said hello\n" {
+	if _, errs = s.run(1, job, "recycle", "--rank", "1"); errs != "error: n1: no worker said hello\nhint: see why\n" {
 		t.Error(errs)
 	}
 }

@@ -108,8 +108,8 @@ func questionOf(c *cli.Context, d deed) (question, error) {
 		return q, err
 	}
 	if c.IsSet("signal") {
-		if _, err := policy.ParseSignal(q.signal); err != nil {
-			return q, usagef("name a signal that the training catches, such as USR1", "--signal: %v", err)
+		if _, err := policy.AskBySignal(q.signal); err != nil {
+			return q, chosen{name: "--signal"}.usage(wrongSignal(err))
 		}
 	}
 	return q, nil

@@ -24,7 +24,7 @@ func TestClientAsks(t *testing.T) {
 		},
 		do: func(ctx context.Context, c Command) (<-chan Result, error) {
 			if c.Do == event.ActionTrim {
-				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything"}
+				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything", Hint: "wait"}
 			}
 			return results(Result{PID: 5, OK: true}, Result{PID: 6, Reason: event.ReasonRecent}, Result{Done: true})(ctx, c)
 		},
@@ -56,7 +56,7 @@ func TestClientAsks(t *testing.T) {
 	}
 	for _, err := range c.Do(t.Context(), Command{Do: event.ActionTrim}) {
 		var refused *Refused
-		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" {
+		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" || refused.Hint != "wait" {
 			t.Errorf("%v", err)
 		}
 	}

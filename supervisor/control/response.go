@@ -107,7 +107,7 @@ func badAnswer(status int, r io.Reader) error {
 	case 403:
 		return fmt.Errorf("%w: %s", ErrForeign, f.Error)
 	case 409:
-		return &Refused{Reason: f.Reason, Detail: f.Error}
+		return &Refused{Reason: f.Reason, Detail: f.Error, Hint: f.Hint}
 	case 503:
 		return fmt.Errorf("%w: %s", ErrSilent, f.Error)
 	}

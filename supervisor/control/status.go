@@ -176,6 +176,7 @@ type Source interface {
 type Refused struct {
 	Reason event.Reason
 	Detail string
+	Hint   string // what to do, empty for nothing
 }
 
 func (r *Refused) Error() string { return r.Detail }
