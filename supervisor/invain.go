@@ -91,7 +91,9 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 // ranksNamed names ranks: "rank 2", "ranks 2 and 3".
 func ranksNamed(ranks []int) string { return "rank" + listed(ranks) }
 
-func processesNamed(pids []int) string { return "process" + strings.Replace(listed(pids), "s ", "es ", 1) }
+func processesNamed(pids []int) string {
+	return "process" + strings.Replace(listed(pids), "s ", "es ", 1)
+}
 
 // listed lists numbers behind a word in the singular: " 2", "s 2, 3 and 4".
 func listed(numbers []int) string {

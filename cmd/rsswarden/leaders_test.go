@@ -306,6 +306,13 @@ func TestCommandHere(t *testing.T) {
 		t.Error("trim --pid asked a leader")
 	}
 
+	// A rank whose processes do it at once is one line.
+	other.results = []control.Result{{Task: 0, OK: true, Freed: 67 * rss.MiB}, {Task: -1, Reason: event.ReasonNothing}, {Task: -1, Done: true}}
+	out, _ = s.run(1, []string{"SLURM_JOB_ID=47", "SLURMD_NODENAME=n1"}, "trim", "--all")
+	has(t, out, "n1: rank 0 trimmed, 67.0 MiB given back\n", "n1: all its processes not trimmed: nothing to give back\n")
+	other.commands()
+	src.commands()
+
 	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello", Hint: "see why"}
 	_, errs = s.run(1, job, "recycle")
 	if errs != "error: n1: no worker said hello\nhint: see why\n" {

@@ -270,12 +270,16 @@ func (d deed) line(s says) string {
 		}
 		return fmt.Sprintf("%s: not all done: %s", s.Node, why)
 	}
-	who := fmt.Sprintf("%s: process %d", s.Node, r.PID)
-	if r.PID == 0 {
-		who = s.Node
-	}
-	if r.Task >= 0 {
-		who += fmt.Sprintf(" of rank %d", r.Task)
+	who := s.Node + ": "
+	switch {
+	case r.PID != 0 && r.Task >= 0:
+		who += fmt.Sprintf("process %d of rank %d", r.PID, r.Task)
+	case r.PID != 0:
+		who += fmt.Sprintf("process %d", r.PID)
+	case r.Task >= 0: // all its processes that can, at once
+		who += fmt.Sprintf("rank %d", r.Task)
+	default:
+		who += "all its processes"
 	}
 	if !r.OK {
 		if why == "" {
