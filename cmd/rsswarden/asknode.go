@@ -101,6 +101,9 @@ func (m *met) failed(node string, err error) says {
 		s.Hint = oneLine(refused.Hint)
 	case errors.As(err, &answer):
 		s.Hint = oneLine(answer.Hint)
+	case errors.Is(err, control.ErrClosed), errors.Is(err, control.ErrCut), errors.Is(err, control.ErrNobody):
+		s.Error = who + " ended before all was done"
+		s.Hint = "where ranks are left the next one leads soon: rsswarden status tells what was done, then ask again"
 	case errors.Is(err, control.ErrSilent):
 		_, more, _ := strings.Cut(err.Error(), control.ErrSilent.Error())
 		s.Error = oneLine(who + " does not answer" + strings.TrimSuffix(more, ": the watcher does not answer"))

@@ -313,6 +313,13 @@ func TestCommandHere(t *testing.T) {
 	other.commands()
 	src.commands()
 
+	// A leader that ends meanwhile is neither suspended nor stopped.
+	src.results = []control.Result{{PID: 11, Task: 0, OK: true}}
+	out, errs = s.run(1, job, "recycle")
+	has(t, out, "n1: process 11 of rank 0 recycled")
+	has(t, errs, "error: n1: the leader of job 46 ended before all was done\nhint: where ranks are left")
+	src.commands()
+
 	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello", Hint: "see why"}
 	_, errs = s.run(1, job, "recycle")
 	if errs != "error: n1: no worker said hello\nhint: see why\n" {

@@ -248,7 +248,11 @@ func (t *deedTally) add(r *control.Result) {
 func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
 
 func (t *deedTally) String() string {
-	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, "process", "processes"), t.deed.did)
+	one, many := "process", "processes"
+	if t.deed == trimDeed { // which is done in all processes of a rank at once
+		one, many = "rank", "ranks"
+	}
+	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, one, many), t.deed.did)
 	if t.freed {
 		s += fmt.Sprintf(", %v given back in all", t.given)
 	}

@@ -122,7 +122,7 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 
 // binds says why a limit is the one that binds first.
 func binds(l *event.Limit) string {
-	why := "has the least room of all; no growth is seen"
+	why := "is the fullest limit on memory; no growth is seen"
 	switch {
 	case l.ETA != nil && l.Name == event.LimitUser:
 		why = "is forecast to be full first"

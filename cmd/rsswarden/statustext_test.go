@@ -76,9 +76,9 @@ func TestBindingWords(t *testing.T) {
 		want  string
 	}{
 		{event.Limit{Name: event.LimitSlurm, ETA: &eta}, "  * is forecast to end the job first\n"},
-		{event.Limit{Name: event.LimitSlurm}, "  * has the least room of all; no growth is seen\n"},
+		{event.Limit{Name: event.LimitSlurm}, "  * is the fullest limit on memory; no growth is seen\n"},
 		{event.Limit{Name: event.LimitUser, ETA: &eta}, "  * is forecast to be full first; by itself it ends nothing, the rules act on it\n"},
-		{event.Limit{Name: event.LimitUser}, "  * has the least room of all; no growth is seen; by itself it ends nothing, the rules act on it\n"},
+		{event.Limit{Name: event.LimitUser}, "  * is the fullest limit on memory; no growth is seen; by itself it ends nothing, the rules act on it\n"},
 	} {
 		c.limit.Limit, c.limit.Binding = rss.GiB, true
 		var b strings.Builder

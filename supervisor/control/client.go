@@ -27,6 +27,8 @@ var (
 	ErrForeign = errors.New("not yours")
 	// ErrClosed is an ErrSilent: the leader ended, or began to, before it answered.
 	ErrClosed = fmt.Errorf("%w: it closed the connection", ErrSilent)
+	// ErrCut is an ErrSilent too: nobody knows what was done after the last result.
+	ErrCut = fmt.Errorf("%w: it ended before all was done", ErrSilent)
 )
 
 // VersionError is an answer in a version that this client does not speak.
@@ -220,7 +222,7 @@ func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
 			})
 		}
 		if err == nil && !done && !left {
-			err = fmt.Errorf("%w: it ended before all was done", ErrSilent)
+			err = ErrCut
 		}
 		if err != nil && !left {
 			yield(Result{}, fmt.Errorf("cannot have the leader %s: %w", name, err))

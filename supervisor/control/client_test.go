@@ -96,7 +96,7 @@ func TestCutAnswer(t *testing.T) {
 	for _, err := range c.Do(t.Context(), Command{Do: event.ActionRecycle}) {
 		n, last = n+1, err
 	}
-	if n != 2 || !errors.Is(last, ErrSilent) {
+	if n != 2 || !errors.Is(last, ErrSilent) || !errors.Is(last, ErrCut) {
 		t.Errorf("%d results, %v", n, last)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
