@@ -2,8 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -58,12 +60,12 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 	}
 	for _, task := range cmd.Ranks {
 		if _, ok := w.rankNamed(task); !ok {
-			return refuse(event.ReasonVanished, "no rank %d on this node", task)
+			return refuse(event.ReasonNotWatched, "no rank %d on this node", task)
 		}
 	}
 	for _, pid := range cmd.PIDs {
 		if w.last.Find(pid) == nil {
-			return refuse(event.ReasonVanished, "process %d is none that is watched here", pid)
+			return refuse(event.ReasonNotWatched, "process %d is none that is watched here", pid)
 		}
 	}
 	if m.results != nil {
@@ -84,11 +86,7 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 		return refuse(event.ReasonUnsupported, "%s cannot be asked for", cmd.Do)
 	}
 	if len(todo) == 0 {
-		why := "no process here can"
-		if w.loader == nil {
-			why = w.noHook()
-		}
-		return refuse(event.ReasonNoWorker, "nobody to %s: %s", cmd.Do, why)
+		return nil, w.nobodyTo(&cmd)
 	}
 	c := make(chan control.Result, len(todo)+1)
 	m.cmd, m.ctx, m.results, m.todo, m.failed, m.since = cmd, ctx, c, todo, false, w.now()
@@ -289,24 +287,32 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 		name = w.Settings.CheckpointSignal
 	}
 	if name == "" {
-		return nil, &control.Refused{Reason: event.ReasonUnsupported, Detail: "no signal is known that asks for a checkpoint: name one, or start the run with --checkpoint-signal"}
+		return nil, &control.Refused{
+			Reason: event.ReasonUnsupported, Detail: "no signal is known that asks for a checkpoint",
+			Hint: "name one, as checkpoint --signal USR1 does, or start the run with --checkpoint-signal",
+		}
 	}
-	r, err := policy.ParseRule("100%:signal=" + name)
+	r, err := policy.AskBySignal(name)
 	if err != nil {
-		return nil, &control.Refused{Reason: event.ReasonUnsupported, Detail: err.Error()}
-	}
-	to, h := w.receivers(r, nil)
-	var list []*rss.Proc
-	for _, p := range to {
-		if _, ok := w.wanted(&cmd, p.ID.PID); ok {
-			list = append(list, p)
+		refused := &control.Refused{Reason: event.ReasonUnsupported, Detail: "cannot send the signal: " + err.Error()}
+		if bad := (*policy.RuleError)(nil); errors.As(err, &bad) {
+			refused.Detail, refused.Hint = fmt.Sprintf("cannot send %q: %s", bad.Part, bad.Why), bad.Hint
 		}
+		return nil, refused
 	}
+	list, h := w.receiversAmong(r, nil, func(pid int) bool {
+		_, ok := w.wanted(&cmd, pid)
+		return ok
+	})
 	if len(list) == 0 {
-		if h.OK {
-			h.Reason, h.Detail = event.ReasonNoTrainer, "of those that are meant none trains"
+		refused := &control.Refused{Reason: h.Reason, Detail: strings.TrimSuffix(string(h.Reason)+": "+h.Detail, ": ")}
+		if len(cmd.Ranks) > 0 {
+			refused.Detail = ranksNamed(cmd.Ranks) + ": " + refused.Detail
 		}
-		return nil, &control.Refused{Reason: h.Reason, Detail: string(h.Reason) + ": " + h.Detail}
+		if h.Reason == event.ReasonNotCaught {
+			refused.Hint = "the training must have a handler for it, and no other was asked; checkpoint --signal names another signal"
+		}
+		return nil, refused
 	}
 	sig, _, _ := r.Signal()
 	m := &w.serving.manual

@@ -75,6 +75,11 @@ func (w *watcher) unsure(all []*rss.Proc) bool {
 // trainer that said hello, or without a hook has the environment of one, else the
 // command; of these those that catch it. Help says why it goes to nobody.
 func (w *watcher) receivers(r policy.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
+	return w.receiversAmong(r, l, func(int) bool { return true })
+}
+
+// receiversAmong returns those of the receivers that somebody means, by PID.
+func (w *watcher) receiversAmong(r policy.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h policy.Help) {
 	sig, rank0, ok := r.Signal()
 	if !ok {
 		return nil, policy.Help{Reason: event.ReasonUnsupported}
@@ -95,6 +100,9 @@ func (w *watcher) receivers(r policy.Rule, l *event.Limit) (to []*rss.Proc, h po
 	}
 	if w.Attached != nil && w.unsure(all) {
 		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
+	}
+	if all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return !means(p.ID.PID) }); len(all) == 0 {
+		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "of those that are meant none trains"}
 	}
 	if rank0 {
 		if all, h = w.workers.roles.rank0(all, w.last.Mono); len(all) == 0 {

@@ -25,7 +25,7 @@ type serving struct {
 	asks   chan func() // answered by the loop; nil where nobody can ask
 	gone   chan struct{}
 	subs   subscribers
-	last   []event.Outcome // the newest outcomes, the newest first
+	last   []control.Outcome // the newest outcomes, the newest first
 	manual manual
 }
 
@@ -309,9 +309,10 @@ func join(words []string) string {
 }
 
 // remember keeps the newest outcomes for who asks.
-func (w *watcher) remember(o event.Outcome) {
+func (w *watcher) remember(d *event.Decision, o event.Outcome) {
 	const most = 8
-	w.serving.last = append([]event.Outcome{o}, w.serving.last...)
+	kept := control.Outcome{Outcome: o, Action: d.Action, Arg: d.Arg, Rule: d.Rule, By: d.By}
+	w.serving.last = append([]control.Outcome{kept}, w.serving.last...)
 	w.serving.last = w.serving.last[:min(len(w.serving.last), most)]
 }
 

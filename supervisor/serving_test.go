@@ -142,8 +142,33 @@ func TestAskedToRecycle(t *testing.T) {
 			t.Errorf("decision %v", d)
 		}
 	}
-	if n := len(named(all, event.NameOutcome)); n != 2 {
-		t.Errorf("%d outcomes", n)
+	outcomes := named(all, event.NameOutcome)
+	if len(outcomes) != 2 {
+		t.Fatalf("%d outcomes", len(outcomes))
+	}
+	// The status has each as the event stream has it, with what was decided.
+	last := s.standing().Last
+	if len(last) != 2 {
+		t.Fatalf("last %+v", last)
+	}
+	for i, o := range last {
+		e := outcomes[len(outcomes)-1-i]
+		if o.V != 1 || o.Event != event.NameOutcome || o.Time.IsZero() || float64(o.Seq) != e["seq"] || float64(o.Decision) != e["decision"] {
+			t.Errorf("outcome %+v of %v", o, e)
+		}
+		if o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
+			t.Errorf("outcome %+v does not say what was decided", o)
+		}
+	}
+}
+
+// TestOutcomeWithoutEvents: an outcome has its time where nobody reads events, too.
+func TestOutcomeWithoutEvents(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)), func(o *Options) { o.Settings.Events, o.Settings.Record = "", RecordNone })
+	s.open(s.holder.begin)
+	s.publish(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor}, &event.Outcome{OK: true})
+	if o := s.standing().Last[0]; o.Time.IsZero() || o.V != 1 || o.Event != event.NameOutcome || o.Name() != "signal=USR1" {
+		t.Errorf("%+v", o)
 	}
 }
 
@@ -152,24 +177,34 @@ func digits(n int) string { b, _ := json.Marshal(n); return string(b) }
 // TestAskedInVain: what cannot be done is refused, with the reason.
 func TestAskedInVain(t *testing.T) {
 	s, _ := answering(t)
+	s.otherRank(1, 300*rss.MiB)
+	s.meet()
+	s.full()
 	for _, c := range []struct {
-		name string
-		cmd  control.Command
-		want string
+		name       string
+		cmd        control.Command
+		want, hint string
+		reason     event.Reason
 	}{
-		{"no such rank", control.Command{Do: event.ActionTrim, Ranks: []int{9}}, "no rank 9 on this node"},
-		{"no such process", control.Command{Do: event.ActionRecycle, PIDs: []int{1}}, "process 1 is none that is watched here"},
-		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "nobody to recycle"},
-		{"no signal", control.Command{Do: event.ActionSignal}, "--checkpoint-signal"},
-		{"a bad signal", control.Command{Do: event.ActionSignal, Signal: "NOSUCH"}, "NOSUCH"},
-		{"not caught", control.Command{Do: event.ActionSignal, Signal: "USR1"}, "does not catch"},
-		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for"},
+		{"no such rank", control.Command{Do: event.ActionTrim, Ranks: []int{9}}, "no rank 9 on this node", "", event.ReasonNotWatched},
+		{"no such process", control.Command{Do: event.ActionRecycle, PIDs: []int{1}}, "process 1 is none that is watched here", "", event.ReasonNotWatched},
+		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "nobody to recycle: process 5000001 is no loader worker that can", "rsswarden doctor", event.ReasonNoWorker},
+		{"a rank without a hook", control.Command{Do: event.ActionRecycle, Ranks: []int{1}}, "rank 1: nobody to recycle: hook off: no PyTorch loader said hello", "rsswarden doctor -- PYTHON", event.ReasonNoWorker},
+		{"… which is trimmed otherwise", control.Command{Do: event.ActionTrim, Ranks: []int{1}}, "rank 1: nobody to trim: hook off: no PyTorch loader said hello", "rsswarden trim without --rank, on the node, does it by ptrace", event.ReasonNoWorker},
+		{"no signal", control.Command{Do: event.ActionSignal}, "no signal is known", "--checkpoint-signal", event.ReasonUnsupported},
+		{"a bad signal", control.Command{Do: event.ActionSignal, Signal: "NOSUCH"}, `cannot send "NOSUCH": unknown signal`, "signals are written", event.ReasonUnsupported},
+		{"one that nobody catches", control.Command{Do: event.ActionSignal, Signal: "KILL"}, `cannot send "KILL": no process can catch this signal`, "USR1", event.ReasonUnsupported},
+		{"not caught", control.Command{Do: event.ActionSignal, Signal: "USR1"}, "does not catch", "handler", event.ReasonNotCaught},
+		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for", "", event.ReasonUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, c.cmd) })
 			var refused *control.Refused
-			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || refused.Reason != c.reason {
+				t.Fatalf("%v, want %q, %q", err, c.want, c.reason)
+			}
+			if (refused.Hint == "") != (c.hint == "") || !strings.Contains(refused.Hint, c.hint) {
+				t.Errorf("hint %q, want %q", refused.Hint, c.hint)
 			}
 			if s.flight != nil {
 				t.Errorf("in flight %+v", s.flight)
@@ -182,6 +217,39 @@ func TestAskedInVain(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "--dry-run") {
 		t.Errorf("in a dry run: %v", err)
+	}
+}
+
+// TestCheckpointOfOneRank: of the ranks that do not catch a signal only the one is
+// named that was asked for, and of those that do only that one is asked.
+func TestCheckpointOfOneRank(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)))
+	s.open(s.holder.begin)
+	_, m := s.otherRank(1, 300*rss.MiB)
+	s.meet()
+	s.full()
+	ask := func(rank int) ([]control.Result, error) {
+		c, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
+			return source{s.watcher}.Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
+		})
+		if err != nil {
+			return nil, err
+		}
+		var all []control.Result
+		for r := range c {
+			all = append(all, r)
+		}
+		return all, nil
+	}
+	_, err := ask(1)
+	if want := "rank 1: the process does not catch this signal: USR1, process " + digits(m.Command.PID); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	s.catches(theCommand, "0000000000000200") // USR1
+	s.catches(m.Command.PID, "0000000000000200")
+	all, err := ask(1)
+	if err != nil || len(all) != 2 || all[0].PID != m.Command.PID || all[0].Task != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

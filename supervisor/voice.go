@@ -88,7 +88,9 @@ func (v *voice) ration(now time.Duration, name, line string, write func(string))
 	if k.hidden > 0 {
 		line += fmt.Sprintf(" (and %d more like it since the last)", k.hidden)
 	}
-	k.said++
+	if k.said++; k.said == freely {
+		line += " (more like it: one line a minute at most)"
+	}
 	k.hidden, k.last = 0, now
 	write(line)
 }

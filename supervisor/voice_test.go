@@ -20,6 +20,9 @@ func TestVoiceIsRationed(t *testing.T) {
 	if len(said.all) != freely {
 		t.Errorf("%d lines, want the first %d", len(said.all), freely)
 	}
+	if last := said.last(); last != "line 4 (more like it: one line a minute at most)" {
+		t.Errorf("said %q", last)
+	}
 	v.say(now, "recycle", "of another kind")
 	if len(said.all) != freely+1 {
 		t.Error("another kind pays for this one")

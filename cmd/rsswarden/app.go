@@ -124,8 +124,13 @@ func fail(p process, err error) int {
 	if errors.As(err, &told) {
 		format = told.format
 	}
-	fmt.Fprint(p.stderr, line(format, "error", oneLine(err.Error()), oneLine(hint)))
+	fmt.Fprint(p.stderr, line(format, "error", sentences(err.Error()), oneLine(hint)))
 	return status
+}
+
+// sentences puts the lines of a text, which are sentences, behind each other.
+func sentences(s string) string {
+	return oneLine(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
 // oneLine keeps what names have in them from breaking a line or steering a

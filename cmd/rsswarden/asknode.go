@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // question is what is asked of leaders: what stands, or to do something.
@@ -44,6 +45,9 @@ type says struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
+// asError is an error as a command's own, with its hint.
+func (s says) asError() error { return &leaderError{s.Node + ": " + s.Error, s.Hint} }
+
 // met is a leader of this node with its first answer.
 type met struct {
 	leading
@@ -60,31 +64,63 @@ func (m *met) says() says {
 	return s
 }
 
+// lookAt is what finds the processes of a run, which have two names.
+const lookAt = "ps -C rss-watcher,rsswarden -o pid,ppid,stat,args"
+
+// errMoving says that members of the place live, and that none of them has had the
+// lead for as long as taking it over takes.
+var errMoving = errors.New("nobody leads just now")
+
 // failed is what m says that did not answer.
 func (m *met) failed(node string, err error) says {
 	s := m.says()
-	if s.Node == "" {
-		s.Node = node
-	}
+	s.Node = cmp.Or(s.Node, m.node, node)
 	s.Error = oneLine(err.Error())
+	who := "the leader"
+	if s.Job != "" {
+		who += " of job " + s.Job
+	}
+	if m.client != nil && m.client.Leader() != 0 {
+		who += fmt.Sprintf(" (watcher %d)", m.client.Leader())
+	}
 	var answer *control.AnswerError
 	var refused *control.Refused
+	var other *control.VersionError
 	switch {
+	case errors.Is(err, errMoving):
+		s.Error = strings.Replace(who, "the leader", "nobody leads just now: the lead", 1) + " is being taken over"
+		s.Hint = "ask again in a moment; if that does not help, look at the processes: " + lookAt
+	case errors.As(err, &other):
+		s.Error = who + " is not understood: " + other.Error()
+		s.Hint = "ask with the rsswarden that the run was started with"
+		if other.Program != "" {
+			s.Hint += ", version " + oneLine(other.Program)
+		}
 	case errors.As(err, &refused):
 		s.Error = oneLine(cmp.Or(refused.Detail, string(refused.Reason)))
+		s.Hint = oneLine(refused.Hint)
 	case errors.As(err, &answer):
 		s.Hint = oneLine(answer.Hint)
+	case errors.Is(err, control.ErrClosed), errors.Is(err, control.ErrCut), errors.Is(err, control.ErrNobody):
+		s.Error = who + " ended before all was done"
+		s.Hint = "where ranks are left the next one leads soon: rsswarden status tells what was done, then ask again"
 	case errors.Is(err, control.ErrSilent):
-		s.Hint = "is the job suspended? look at its state by squeue, and at the processes named rsswarden by ps"
+		_, more, _ := strings.Cut(err.Error(), control.ErrSilent.Error())
+		s.Error = oneLine(who + " does not answer" + strings.TrimSuffix(more, ": the watcher does not answer"))
+		s.Hint = "is the job suspended, or a process of it stopped? squeue tells the one, STAT of T the other: " + lookAt
 	case errors.Is(err, control.ErrForeign):
 		s.Hint = "ask as the user who runs the job; its files lie in " + m.dir
 	}
 	return s
 }
 
-// takeover is how long a leader that has died may have left nobody: the next one
-// has the lead within 2 s.
-const takeover = 2500 * time.Millisecond
+const (
+	// takeover is how long a leader that has ended may have left nobody: the next one
+	// has the lead within 2 s.
+	takeover = 2 * time.Second
+	// meetPatience bounds all of it, for who waits at a terminal.
+	meetPatience = 2800 * time.Millisecond
+)
 
 // meet asks the leaders of this node what stands, all at a time. Those that have
 // ended are left out. job and node say whom alone to ask, where not empty.
@@ -97,9 +133,7 @@ func meet(ctx context.Context, found []leading, job, node string) []*met {
 		}
 		asked.Go(func() {
 			m := &met{leading: l}
-			if m.client, m.err = control.Dial(l.dir); m.err == nil {
-				m.status, m.err = m.patiently(ctx)
-			}
+			m.patiently(ctx)
 			all[i] = m
 		})
 	}
@@ -117,35 +151,55 @@ func meet(ctx context.Context, found []leading, job, node string) []*met {
 	return all
 }
 
-// patiently asks until the next one leads.
-func (m *met) patiently(ctx context.Context) (*control.Status, error) {
+// patiently asks until the next one leads, where one is about to.
+func (m *met) patiently(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, meetPatience)
+	defer cancel()
 	for end := time.Now().Add(takeover); ; {
-		st, err := m.client.Status(ctx)
-		if !errors.Is(err, control.ErrNobody) || time.Now().After(end) || !m.somebodyWaits() {
-			return st, err
+		m.once(bounded)
+		waits := somebodyWaits(m.dir)
+		again := errors.Is(m.err, control.ErrNobody) && waits || errors.Is(m.err, control.ErrClosed)
+		if again && time.Now().Before(end) {
+			select {
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-bounded.Done():
+			}
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		switch {
+		case errors.Is(m.err, control.ErrNobody) && waits:
+			m.err = errMoving
+		case bounded.Err() != nil && ctx.Err() == nil && m.err != nil:
+			m.err = control.ErrSilent
 		}
+		return
 	}
 }
 
-// somebodyWaits says that a member of the place lives, who can be the next leader.
-func (m *met) somebodyWaits() bool {
-	entries, err := os.ReadDir(m.dir)
+// once asks one time. Whoever takes the lead makes a socket of its own.
+func (m *met) once(ctx context.Context) {
+	if m.client == nil {
+		if m.client, m.err = control.Dial(m.dir); m.err != nil {
+			return
+		}
+	}
+	m.status, m.err = m.client.Status(ctx)
+}
+
+// somebodyWaits says that a member of the place lives, who leads or can be the next
+// to.
+func somebodyWaits(dir string) bool {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false
 	}
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		var pid int
-		var start uint64
-		if n, _ := fmt.Sscanf(e.Name(), "rank.%d.%d", &pid, &start); n != 2 {
+		id, ok := nodedir.ProcOf(e.Name(), "rank")
+		if !ok {
 			return false
 		}
-		now, err := proctree.StartTime("/proc", pid)
-		return err == nil && now == start
+		now, err := proctree.StartTime("/proc", id.PID)
+		return err == nil && now == id.Start
 	})
 }
 

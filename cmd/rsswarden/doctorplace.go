@@ -100,6 +100,9 @@ func (d *diagnosis) runDir(prepared loader.Prepared, err error) doctor.Check {
 	return doctor.RunDir(p)
 }
 
+// errFit is said of a place of which nothing says why it would be unfit.
+var errFit = errors.New("nothing can be made in it")
+
 // unfit says why no run directory can be made below a place, in the order in
 // which that is looked at.
 func unfit(dir string) error {
@@ -123,7 +126,7 @@ func unfit(dir string) error {
 	case !ok:
 		return errors.New("no answer from its file system")
 	case err == nil:
-		return errors.New("nothing can be made in it")
+		return errFit
 	}
 	return err
 }

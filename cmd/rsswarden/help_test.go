@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -83,5 +84,13 @@ func TestExampleIsTheReference(t *testing.T) {
 	}
 	if len(file.Lock) == 0 {
 		t.Error("the example does not show lock")
+	}
+}
+
+// TestSentences: an error of several lines is several sentences.
+func TestSentences(t *testing.T) {
+	err := errors.Join(errors.New("cannot make a"), errors.New("cannot make b\x1b[31m"))
+	if got, want := sentences(err.Error()+"\n"), "cannot make a; cannot make b [31m"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

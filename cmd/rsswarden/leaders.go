@@ -23,7 +23,8 @@ type leading struct {
 	dir string
 	// job is the Slurm job in its name, empty where a run has it for itself, which
 	// may still be a job's.
-	job string
+	job  string
+	node string // in its name, empty where there is no job
 }
 
 // findLeaders lists those of this user on this node. They lie below the places
@@ -84,12 +85,16 @@ func leadersIn(root, parent string) []leading {
 			if !ok || nodedir.CheckOwn(dir) != nil {
 				continue
 			}
-			if info, err := os.Lstat(filepath.Join(dir, control.SocketName)); err != nil || info.Mode().Type() != os.ModeSocket {
+			// While the lead moves from one to the next there is no socket.
+			if info, err := os.Lstat(filepath.Join(dir, control.SocketName)); (err != nil || info.Mode().Type() != os.ModeSocket) && !somebodyWaits(dir) {
 				continue
 			}
 			l := leading{dir: dir}
-			if job, _, inJob := strings.Cut(rest, "@"); inJob {
-				l.job = job
+			if job, place, inJob := strings.Cut(rest, "@"); inJob {
+				l.job, l.node = job, place
+				if i := strings.LastIndexByte(place, '.'); i > 0 { // what tells ranks with other options apart
+					l.node = place[:i]
+				}
 			}
 			list = append(list, l)
 		}

@@ -191,7 +191,7 @@ func TestStatusHere(t *testing.T) {
 		t.Errorf("in job 46 others are told of:\n%s%s", out, errs)
 	}
 	out, _ = s.run(0, inJob, "status", "--all")
-	has(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "process 77")
+	has(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "watcher 77")
 
 	var got struct {
 		V     int
@@ -255,6 +255,15 @@ func TestCommandHere(t *testing.T) {
 	if c := src.commands(); c != nil {
 		t.Errorf("another rank was recycled: %+v", c)
 	}
+	for _, c := range [][2]string{
+		{"KILL", `error: --signal "KILL": no process can catch this signal` + "\nhint: name one that a program can catch"},
+		{"NOSUCH", `error: --signal "NOSUCH": unknown signal` + "\nhint: signals are written"},
+	} {
+		_, errs = s.run(2, job, "checkpoint", "--signal", c[0])
+		if has(t, errs, c[1]); src.commands() != nil {
+			t.Errorf("%s was asked for", c[0])
+		}
+	}
 	s.run(1, job, "checkpoint", "--signal", "USR1", "--rank", "0")
 	if c := src.commands(); len(c) != 1 || c[0].Do != event.ActionSignal || c[0].Signal != "USR1" {
 		t.Errorf("%+v", c)
@@ -297,12 +306,26 @@ func TestCommandHere(t *testing.T) {
 		t.Error("trim --pid asked a leader")
 	}
 
-	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello"}
+	// A rank whose processes do it at once is one line.
+	other.results = []control.Result{{Task: 0, OK: true, Freed: 67 * rss.MiB}, {Task: -1, Reason: event.ReasonNothing}, {Task: -1, Done: true}}
+	out, _ = s.run(1, []string{"SLURM_JOB_ID=47", "SLURMD_NODENAME=n1"}, "trim", "--all")
+	has(t, out, "n1: rank 0 trimmed, 67.0 MiB given back\n", "n1: all its processes not trimmed: nothing to give back\n")
+	other.commands()
+	src.commands()
+
+	// A leader that ends meanwhile is neither suspended nor stopped.
+	src.results = []control.Result{{PID: 11, Task: 0, OK: true}}
+	out, errs = s.run(1, job, "recycle")
+	has(t, out, "n1: process 11 of rank 0 recycled")
+	has(t, errs, "error: n1: the leader of job 46 ended before all was done\nhint: where ranks are left")
+	src.commands()
+
+	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello", Hint: "see why"}
 	_, errs = s.run(1, job, "recycle")
-	if errs != "error: n1: no worker said hello\n" {
+	if errs != "error: n1: no worker said hello\nhint: see why\n" {
 		t.Error(errs)
 	}
-	if _, errs = s.run(1, job, "recycle", "--rank", "1"); errs != "error: n1: no worker said hello\n" {
+	if _, errs = s.run(1, job, "recycle", "--rank", "1"); errs != "error: n1: no worker said hello\nhint: see why\n" {
 		t.Error(errs)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func limitsCommand(p process) *cli.Command {
 		OnUsageError:    onUsageError,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
-			&cli.IntFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
+			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
 			helpFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -41,8 +42,12 @@ func limitsCommand(p process) *cli.Command {
 			if c.NArg() > 0 {
 				return usagef("rsswarden limits --help lists the options", "unexpected argument %q", c.Args().First())
 			}
-			pid, lookup := c.Int("pid"), p.lookup
+			pid, lookup := 0, p.lookup
 			if c.IsSet("pid") {
+				var err error
+				if pid, err = strconv.Atoi(c.String("pid")); err != nil || pid <= 0 {
+					return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
+				}
 				// What we inherited may be of another job, or of none.
 				lookup = supervisor.EnvironmentOf("/proc", pid, p.get("SLURM_CONF")).Lookup
 			} else {

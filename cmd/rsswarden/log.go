@@ -59,7 +59,7 @@ type plainEncoder struct{ zapcore.Encoder }
 func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone()} }
 
 func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	entry.Message = oneLine(entry.Message)
+	entry.Message = sentences(entry.Message)
 	return e.Encoder.EncodeEntry(entry, fields)
 }
 

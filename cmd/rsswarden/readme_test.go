@@ -5,8 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
@@ -168,6 +171,41 @@ func TestReadmeReport(t *testing.T) {
 	}
 	if page, err := os.ReadFile(filepath.Join(dir, "run.html")); err != nil || !strings.HasPrefix(string(page), "<!DOCTYPE html>") {
 		t.Errorf("the page: %v, %.40q", err, page)
+	}
+}
+
+// TestReadmeProcesses: what the README types to see the processes of a run finds both.
+func TestReadmeProcesses(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, typed, _ := strings.Cut(strings.Join(strings.Fields(string(b)), " "), "which `ps ")
+	typed, _, _ = strings.Cut(typed, "`")
+	run := exec.Command(binary, "run", "--record", "none", "--", "sleep", "60")
+	run.Env = append(withoutSlurm(), "TMPDIR="+t.TempDir())
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = run.Process.Signal(syscall.SIGTERM) // it dies by it, as its command
+		_ = run.Wait()
+	}()
+	holder := strconv.Itoa(run.Process.Pid)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		out, err := exec.Command("ps", append(strings.Fields(typed), "-o", "pid=,ppid=,comm=")...).Output()
+		found := map[string]bool{}
+		for l := range strings.Lines(string(out)) {
+			if f := strings.Fields(l); len(f) == 3 {
+				found[f[2]] = found[f[2]] || f[0] == holder || f[1] == holder
+			}
+		}
+		if found["rsswarden"] && found["rss-watcher"] {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("ps %s finds %v (%v):\n%s", typed, found, err, out)
+		}
 	}
 }
 

@@ -108,8 +108,8 @@ func questionOf(c *cli.Context, d deed) (question, error) {
 		return q, err
 	}
 	if c.IsSet("signal") {
-		if _, err := policy.ParseSignal(q.signal); err != nil {
-			return q, usagef("name a signal that the training catches, such as USR1", "--signal: %v", err)
+		if _, err := policy.AskBySignal(q.signal); err != nil {
+			return q, chosen{name: "--signal"}.usage(wrongSignal(err))
 		}
 	}
 	return q, nil
@@ -178,8 +178,9 @@ func (w whom) do(p process, d deed, q question, asJSON bool) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
+	silent := len(a.failed) > 0 // whoever did not answer may have it
 	for _, r := range q.ranks {
-		if !slices.Contains(a.ranks, r) && a.told == 0 {
+		if !slices.Contains(a.ranks, r) && a.told == 0 && !silent {
 			a.failed = append(a.failed, says{Node: strings.Join(shortList(a.nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
 		}
 	}
@@ -247,7 +248,11 @@ func (t *deedTally) add(r *control.Result) {
 func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
 
 func (t *deedTally) String() string {
-	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, "process", "processes"), t.deed.did)
+	one, many := "process", "processes"
+	if t.deed == trimDeed { // which is done in all processes of a rank at once
+		one, many = "rank", "ranks"
+	}
+	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, one, many), t.deed.did)
 	if t.freed {
 		s += fmt.Sprintf(", %v given back in all", t.given)
 	}
@@ -269,12 +274,16 @@ func (d deed) line(s says) string {
 		}
 		return fmt.Sprintf("%s: not all done: %s", s.Node, why)
 	}
-	who := fmt.Sprintf("%s: process %d", s.Node, r.PID)
-	if r.PID == 0 {
-		who = s.Node
-	}
-	if r.Task >= 0 {
-		who += fmt.Sprintf(" of rank %d", r.Task)
+	who := s.Node + ": "
+	switch {
+	case r.PID != 0 && r.Task >= 0:
+		who += fmt.Sprintf("process %d of rank %d", r.PID, r.Task)
+	case r.PID != 0:
+		who += fmt.Sprintf("process %d", r.PID)
+	case r.Task >= 0: // all its processes that can, at once
+		who += fmt.Sprintf("rank %d", r.Task)
+	default:
+		who += "all its processes"
 	}
 	if !r.OK {
 		if why == "" {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/rsswarden/rsswarden/supervisor"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -31,12 +30,21 @@ func setCheckpointSignal(s *supervisor.Settings, v []string) error {
 	if v[0] == "" {
 		return nil
 	}
-	r, err := policy.ParseRule("100%:" + string(event.ActionSignal) + "=" + v[0])
+	r, err := policy.AskBySignal(v[0])
 	if err != nil {
-		return wrongf("name a signal that the training catches, such as USR2 or USR2@rank0", " %q is no such signal", v[0])
+		return wrongSignal(err)
 	}
 	s.CheckpointSignal = r.Arg
 	return nil
+}
+
+// wrongSignal says what is wrong with a signal that is to ask for a checkpoint.
+func wrongSignal(err error) error {
+	var bad *policy.RuleError
+	if errors.As(err, &bad) {
+		return wrongf(bad.Hint, " %v", bad)
+	}
+	return err
 }
 
 func setCheckpointFile(s *supervisor.Settings, v []string) error {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +50,9 @@ func runCommand(p process, status *int) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if _, ok := slurm.FromEnv(p.lookup); s.Requeues() && !ok {
+				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
+			}
 			s.Command = c.Args().Slice()
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)
@@ -67,13 +72,18 @@ func start(p process, s supervisor.Settings) (int, error) {
 		opt.Flush = supervisor.RequeueFlush
 	}
 	opt.Env = s.SetArenas(opt.Env)
+	used := ""
 	if s.Loader {
 		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})
 		if err != nil {
 			s.Warnings = append(s.Warnings, "loaders are not talked to: "+err.Error())
 		} else {
 			opt.Env, s.Dir = prepared.Env, prepared.Dir
+			used = filepath.Dir(filepath.Dir(s.Dir))
 		}
+	}
+	if text := runtimeUnused(p, used); text != "" {
+		s.Warnings = append(s.Warnings, text)
 	}
 	if !s.Quiet {
 		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
@@ -102,6 +112,25 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	st.Die()
 	return 0, nil // Die does not return
+}
+
+// runtimeUnused says why our files are not where the user wants them, and where they
+// are; used is the place, empty where none is known. Whoever asks for the status finds
+// ranks of a job only where they agree on it.
+func runtimeUnused(p process, used string) string {
+	dir := p.get(loader.EnvRuntime)
+	if dir == "" || filepath.IsAbs(dir) && filepath.Clean(dir) == used {
+		return ""
+	}
+	err := unfit(dir)
+	if used == "" && errors.Is(err, errFit) {
+		return ""
+	}
+	instead := "the next of $TMPDIR and /tmp that is fit is"
+	if used != "" {
+		instead = used + " is"
+	}
+	return fmt.Sprintf("%s=%s is not used, %s: %v", loader.EnvRuntime, dir, instead, err)
 }
 
 // replace becomes the command, as if rsswarden were not there: nothing of ours

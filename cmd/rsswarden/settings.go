@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -75,6 +76,7 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: v.String(), Origin: v.origin})
 		}
 	}
+	src.beyond(picked["limit"], &s)
 	src.misspelt()
 	s.Warnings = append(s.Warnings, src.warnings...)
 	return s, nil
@@ -176,6 +178,20 @@ func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error
 	s.WorkerSignal, s.WorkerMatch = 0, ""
 	picked[lonely] = chosen{[]string{""}, originDefault, ""}
 	return nil
+}
+
+// beyond warns of a --limit that is more than the node has: whoever writes bytes means
+// another size than Slurm's, which has MiB without a suffix.
+func (src *sources) beyond(v chosen, s *supervisor.Settings) {
+	node, err := proctree.ReadMemInfo("/proc")
+	if err != nil || s.Limit <= node.Total {
+		return
+	}
+	more := ""
+	if _, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+		more = "; a number without a suffix is MiB, as in sbatch --mem"
+	}
+	src.warnf("%s %s is %v, more than the %v of this node: it can never act%s", v.name, v, s.Limit, node.Total, more)
 }
 
 // misspelt warns of variables that were perhaps meant for us. Others may have

@@ -21,8 +21,8 @@ func writeStatus(w io.Writer, st *control.Status, width int) error {
 		what = "job " + st.Job
 	}
 	fmt.Fprintf(&b, "%s on %s: %s\n", what, st.Node, counted(len(st.Procs), "process", "processes"))
-	fmt.Fprintf(&b, "  led by process %d (rsswarden %s) since %s; read at %s\n",
-		st.Leader, st.Version, clockOf(st.Since, st.Time), st.Time.Local().Format(time.TimeOnly))
+	fmt.Fprintf(&b, "  led by watcher %d%s (rsswarden %s) since %s; read at %s\n",
+		st.Leader, ofHolder(st), st.Version, clockOf(st.Since, st.Time), st.Time.Local().Format(time.TimeOnly))
 	if n := st.Gaps.Denied + st.Gaps.Malformed; n > 0 {
 		fmt.Fprintf(&b, "  %s could not be read and are in no sum\n", counted(n, "more process", "more processes"))
 	}
@@ -39,6 +39,20 @@ func writeStatus(w io.Writer, st *control.Status, width int) error {
 		}
 	}
 	return nil
+}
+
+// ofHolder says whose watcher leads: the process rsswarden run that started it.
+func ofHolder(st *control.Status) string {
+	for _, r := range st.Ranks {
+		if !r.Leads || r.Holder == 0 {
+			continue
+		}
+		if r.Task < 0 {
+			return fmt.Sprintf(" of rsswarden run %d", r.Holder)
+		}
+		return fmt.Sprintf(" of rsswarden run %d, rank %d", r.Holder, r.Task)
+	}
+	return ""
 }
 
 func counted(n int, one, many string) string {
@@ -100,10 +114,25 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 	aligned(b, rows)
 	for i := range st.Limits {
 		if st.Limits[i].Binding {
-			b.WriteString("  * is forecast to end the job first\n")
+			b.WriteString("  * " + binds(&st.Limits[i]) + "\n")
 			break
 		}
 	}
+}
+
+// binds says why a limit is the one that binds first.
+func binds(l *event.Limit) string {
+	why := "is the fullest limit on memory; no growth is seen"
+	switch {
+	case l.ETA != nil && l.Name == event.LimitUser:
+		why = "is forecast to be full first"
+	case l.ETA != nil:
+		return "is forecast to end the job first"
+	}
+	if l.Name == event.LimitUser {
+		why += "; by itself it ends nothing, the rules act on it"
+	}
+	return why
 }
 
 func writeRanks(b *strings.Builder, st *control.Status) {
@@ -180,7 +209,11 @@ func writeDeeds(b *strings.Builder, st *control.Status) {
 		if o.PID != 0 {
 			of = fmt.Sprintf(", process %d", o.PID)
 		}
-		fmt.Fprintf(b, "  %s decision %d%s: %s\n", clockOf(o.Time, st.Time), o.Decision, of, what)
+		why := ""
+		if o.Rule != "" {
+			why = " (" + o.Rule + ")"
+		}
+		fmt.Fprintf(b, "  %s %s%s%s: %s\n", clockOf(o.Time, st.Time), o.Name(), why, of, what)
 	}
 }
 

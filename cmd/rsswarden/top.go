@@ -123,6 +123,10 @@ func topOnce(p process, o screen.Options, nodes *topNodes) (int, error) {
 		return exitNotAll, nodes.nobody()
 	}
 	if frame == nil {
+		var lead *leaderError
+		if !errors.As(errs[0], &lead) {
+			return exitNotAll, &leaderError{errs[0].Error(), ""}
+		}
 		return exitNotAll, errs[0]
 	}
 	text := frame.Text()

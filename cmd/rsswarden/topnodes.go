@@ -116,7 +116,7 @@ func (t *topNodes) fetchHere(ctx context.Context) (list []control.Status, errs [
 		t.mu.Unlock()
 		for _, m := range all {
 			if m.err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", supervisor.NodeName(t.p.lookup), m.err))
+				errs = append(errs, m.failed(supervisor.NodeName(t.p.lookup), m.err).asError())
 				continue
 			}
 			list = append(list, *m.status)
@@ -168,7 +168,8 @@ func (t *topNodes) standing(now time.Time) (list []control.Status, errs []error)
 		}
 	}
 	for node, s := range t.why {
-		errs = append(errs, errors.New(node+": "+s.Error))
+		s.Node = node
+		errs = append(errs, s.asError())
 	}
 	slices.SortFunc(list, func(a, b control.Status) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Leader, b.Leader))

@@ -29,7 +29,7 @@ func wrongf(hint, format string, args ...any) error {
 }
 
 func setLimit(s *supervisor.Settings, v []string) error {
-	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, such as 90%"
+	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, above 0% and at most 100%, such as 90%"
 	s.Limit, s.LimitShare = 0, 0
 	if v[0] == "" {
 		return nil

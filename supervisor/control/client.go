@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/socket"
@@ -24,7 +25,21 @@ var (
 	ErrNobody  = errors.New("nobody leads here")
 	ErrSilent  = errors.New("the leader does not answer")
 	ErrForeign = errors.New("not yours")
+	// ErrClosed is an ErrSilent: the leader ended, or began to, before it answered.
+	ErrClosed = fmt.Errorf("%w: it closed the connection", ErrSilent)
+	// ErrCut is an ErrSilent too: nobody knows what was done after the last result.
+	ErrCut = fmt.Errorf("%w: it ended before all was done", ErrSilent)
 )
+
+// VersionError is an answer in a version that this client does not speak.
+type VersionError struct {
+	V       int
+	Program string // the version of the rsswarden that answers, empty for unknown
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("it answers in version %d of the protocol, and this rsswarden speaks %d", e.V, Version)
+}
 
 // AnswerError is an answer of the leader that is none of the others.
 type AnswerError struct {
@@ -37,9 +52,9 @@ func (e *AnswerError) Error() string {
 }
 
 const (
-	// askPatience is how long the first line of an answer may take: the server waits
-	// for its source for a while.
-	askPatience = sourcePatience + 2*time.Second
+	// askPatience is how long the first line of an answer may take, connecting
+	// included: the server waits for its source for a while.
+	askPatience = sourcePatience + 500*time.Millisecond
 	// connectPatience is how long a leader may be busy with others.
 	connectPatience = time.Second
 	connectPause    = 20 * time.Millisecond
@@ -55,7 +70,12 @@ type Client struct {
 	uid  uint32 // of the socket
 
 	patience time.Duration // for the first line of an answer
+	leader   atomic.Int64  // PID of who listened last, 0 for unknown
 }
+
+// Leader is the PID of the process that took the last call, before it answered
+// too; 0 where that is not known.
+func (c *Client) Leader() int { return int(c.leader.Load()) }
 
 // Dial finds the socket at path, or in the directory path, and makes sure that it
 // is this user's. Whether somebody listens is found out by the first call.
@@ -128,7 +148,7 @@ func whyNot(err error) error {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, os.ErrDeadlineExceeded):
 		return ErrSilent
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return fmt.Errorf("%w: it closed the connection", ErrSilent)
+		return ErrClosed
 	}
 	return err
 }
@@ -147,7 +167,8 @@ func (c *Client) connect(ctx context.Context) (*os.File, error) {
 			return nil, ctx.Err()
 		}
 	}
-	_, uid, err := socket.Peer(conn)
+	pid, uid, err := socket.Peer(conn)
+	c.leader.Store(int64(pid))
 	if err == nil && uid != 0 && uint32(uid) != c.uid {
 		err = fmt.Errorf("%w: user %d listens there", ErrForeign, uid)
 	}
@@ -164,6 +185,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	err := c.ask(ctx, "GET", "status", nil, func(_ *os.File, body io.Reader) error {
 		return json.NewDecoder(io.LimitReader(body, mostStatus)).Decode(&st)
 	})
+	if err == nil && st.V != Version {
+		err = &VersionError{st.V, st.Version}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask for the status: %w", err)
 	}
@@ -198,7 +222,7 @@ func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
 			})
 		}
 		if err == nil && !done && !left {
-			err = fmt.Errorf("%w: it ended before all was done", ErrSilent)
+			err = ErrCut
 		}
 		if err != nil && !left {
 			yield(Result{}, fmt.Errorf("cannot have the leader %s: %w", name, err))

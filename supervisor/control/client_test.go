@@ -24,7 +24,7 @@ func TestClientAsks(t *testing.T) {
 		},
 		do: func(ctx context.Context, c Command) (<-chan Result, error) {
 			if c.Do == event.ActionTrim {
-				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything"}
+				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything", Hint: "wait"}
 			}
 			return results(Result{PID: 5, OK: true}, Result{PID: 6, Reason: event.ReasonRecent}, Result{Done: true})(ctx, c)
 		},
@@ -56,7 +56,7 @@ func TestClientAsks(t *testing.T) {
 	}
 	for _, err := range c.Do(t.Context(), Command{Do: event.ActionTrim}) {
 		var refused *Refused
-		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" {
+		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" || refused.Hint != "wait" {
 			t.Errorf("%v", err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestCutAnswer(t *testing.T) {
 	for _, err := range c.Do(t.Context(), Command{Do: event.ActionRecycle}) {
 		n, last = n+1, err
 	}
-	if n != 2 || !errors.Is(last, ErrSilent) {
+	if n != 2 || !errors.Is(last, ErrSilent) || !errors.Is(last, ErrCut) {
 		t.Errorf("%d results, %v", n, last)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -140,6 +140,9 @@ func TestWhyNobodyAnswers(t *testing.T) {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
+	if stopped.Leader() != os.Getpid() {
+		t.Errorf("%d does not answer, want %d", stopped.Leader(), os.Getpid())
+	}
 	// As one that was killed: the file stays.
 	if err := os.Rename(path, path+".kept"); err != nil {
 		t.Fatal(err)
@@ -182,6 +185,58 @@ func TestWhyNobodyAnswers(t *testing.T) {
 	}
 	if _, err := Dial(link); !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNobody) {
 		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+// answered is what a leader says that sends this body.
+func answered(t *testing.T, head, body string) (*Status, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at, err := socket.Listen(f, SocketName, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	go func() {
+		c, err := at.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Read(make([]byte, 1<<10))
+		_, _ = c.WriteString(head + body)
+	}()
+	client, err := Dial(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return client.Status(t.Context())
+}
+
+// TestOtherVersion: an answer in another version is none that is understood, and a
+// leader that ends meanwhile is told from one that is stuck.
+func TestOtherVersion(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\n\r\n"
+	for _, body := range []string{`{"v":77,"version":"9.9"}`, `{}`, `{"v":2,"node":"n1"}`} {
+		var other *VersionError
+		if st, err := answered(t, head, body); !errors.As(err, &other) || st != nil {
+			t.Errorf("%s: %+v, %v", body, st, err)
+		}
+	}
+	if st, err := answered(t, head, `{"v":1,"node":"n1","more":[]}`); err != nil || st.Node != "n1" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if _, err := answered(t, "", ""); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrSilent) {
+		t.Errorf("%v", err)
 	}
 }
 

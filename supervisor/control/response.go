@@ -15,12 +15,13 @@ import (
 
 // ask sends one request and hands over the body of a good answer.
 func (c *Client) ask(ctx context.Context, method, name string, body []byte, read func(*os.File, io.Reader) error) error {
+	until := time.Now().Add(c.patience)
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(c.patience)); err != nil {
+	if err := conn.SetDeadline(until); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -106,7 +107,7 @@ func badAnswer(status int, r io.Reader) error {
 	case 403:
 		return fmt.Errorf("%w: %s", ErrForeign, f.Error)
 	case 409:
-		return &Refused{Reason: f.Reason, Detail: f.Error}
+		return &Refused{Reason: f.Reason, Detail: f.Error, Hint: f.Hint}
 	case 503:
 		return fmt.Errorf("%w: %s", ErrSilent, f.Error)
 	}

@@ -217,7 +217,7 @@ func refusal(err error) *problem {
 		if text == "" {
 			text = string(refused.Reason)
 		}
-		return &problem{status: 409, text: text, reason: refused.Reason}
+		return &problem{status: 409, text: text, hint: refused.Hint, reason: refused.Reason}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &problem{status: 503, text: "the watcher does not answer", hint: "ask again in a moment"}
 	}

@@ -395,7 +395,7 @@ func TestSilentSource(t *testing.T) {
 // TestClose: what is there is written, then all ends and the socket is gone.
 func TestClose(t *testing.T) {
 	began := make(chan struct{})
-	lines := make(chan []byte, 1)
+	lines := make(chan []byte) // a line is sent once the answer has begun
 	s := serve(t, source{
 		events: func(context.Context) (<-chan []byte, error) { return lines, nil },
 		do: func(ctx context.Context, _ Command) (<-chan Result, error) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -34,8 +35,8 @@ type Status struct {
 	DryRun bool     `json:"dry_run,omitempty"`
 	// Action is what is being done now, nil for nothing; Last are the newest
 	// outcomes, the newest first, at most 8.
-	Action *Action         `json:"action"`
-	Last   []event.Outcome `json:"last"`
+	Action *Action   `json:"action"`
+	Last   []Outcome `json:"last"`
 	// Ours is what the holders and watchers of this node cost.
 	Ours []event.Cost `json:"ours,omitempty"`
 }
@@ -105,6 +106,27 @@ type Action struct {
 	Since  time.Time    `json:"since"`
 }
 
+// Outcome is the outcome event of a decision, with what was decided. Of the decision
+// it has what an outcome lacks to be told by itself.
+type Outcome struct {
+	event.Outcome
+	Action event.Action `json:"action,omitempty"`
+	Arg    string       `json:"arg,omitempty"` // of signal=, exec=, requeue=
+	Rule   string       `json:"rule,omitempty"`
+	By     int          `json:"by,omitempty"` // PID of who asked for it
+}
+
+// Name is what was decided, for people: "recycle", "signal=USR1".
+func (o *Outcome) Name() string {
+	switch {
+	case o.Action == "":
+		return "decision " + strconv.FormatUint(o.Decision, 10) // of an older leader
+	case o.Arg != "":
+		return string(o.Action) + "=" + o.Arg
+	}
+	return string(o.Action)
+}
+
 // Command asks for something to be done now. It is the body of POST /v1/recycle,
 // /v1/trim, /v1/gc and /v1/checkpoint; what is to be done is the path's. An empty body
 // means everybody who can.
@@ -154,6 +176,7 @@ type Source interface {
 type Refused struct {
 	Reason event.Reason
 	Detail string
+	Hint   string // what to do, empty for nothing
 }
 
 func (r *Refused) Error() string { return r.Detail }

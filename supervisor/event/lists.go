@@ -144,6 +144,7 @@ const (
 	ReasonRequeues    Reason = "the job was requeued often enough"
 	ReasonDryRun      Reason = "dry run"
 	ReasonOccupied    Reason = "another action is being carried out"
+	ReasonNotWatched  Reason = "not watched here" // a process or rank that somebody named
 	ReasonError       Reason = "error"
 
 	// Why a process was not trimmed by ptrace.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // The real-time signals a program may use, as glibc hands them out (signal(7)):
@@ -60,6 +62,20 @@ func ParseSignal(s string) (syscall.Signal, error) {
 		return syscall.Signal(rtMax - n), nil
 	}
 	return bad("unknown signal")
+}
+
+// AskBySignal reads the signal that asks for a checkpoint, and whom: USR2, USR2@rank0.
+// Of the rule that it returns the action alone means something. Its errors are of
+// type [*RuleError], about the signal alone.
+func AskBySignal(s string) (Rule, error) {
+	a, arg, why, hint := parseAction(string(event.ActionSignal) + "=" + s)
+	if n, err := ParseSignal(s); err == nil && uncatchable(n) {
+		hint = "name one that a program can catch, such as USR1 or USR2"
+	}
+	if why != "" {
+		return Rule{}, &RuleError{Part: s, Why: why, Hint: hint}
+	}
+	return Rule{Cond: Cond{Kind: KindPercent, Percent: 100}, Action: a, Arg: arg}, nil
 }
 
 func offset(name, prefix string) (int, bool) {

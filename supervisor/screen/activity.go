@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -45,12 +46,30 @@ func (m *Model) activityLines() []string {
 	}
 	slices.SortStableFunc(last, func(a, b told) int { return b.at.Compare(a.at) })
 	if !busy && len(last) == 0 {
-		return append(lines, "now   nothing is being done, and nothing was")
+		return append(lines, "now   nothing"+m.known())
 	}
 	for _, t := range last {
 		lines = append(lines, "last  "+t.text)
 	}
 	return lines
+}
+
+// known says since when what was done is known: a leader knows of none before it.
+func (m *Model) known() string {
+	var from time.Time
+	who := "this leader"
+	for i := range m.nodes {
+		if s := m.nodes[i].Since; s.After(from) {
+			from = s
+		}
+	}
+	switch {
+	case from.IsZero():
+		return ""
+	case len(m.nodes) > 1:
+		who = "the last"
+	}
+	return fmt.Sprintf("; nothing was done since %s, when %s began to lead", from.In(m.Zone).Format(time.TimeOnly), who)
 }
 
 func (m *Model) activityCount() int {
@@ -91,11 +110,15 @@ func by(rule string) string {
 }
 
 // outcome says what an action brought.
-func outcome(o *event.Outcome) string {
-	who := ""
+func outcome(o *control.Outcome) string {
+	who := o.Name()
 	if o.PID != 0 {
-		who = fmt.Sprintf("process %d: ", o.PID)
+		who = fmt.Sprintf("%s of %d", who, o.PID)
 	}
+	if o.Rule == event.AskedFor {
+		who += ", asked for"
+	}
+	who += ": "
 	if !o.OK {
 		why := strings.TrimPrefix(string(o.Reason)+", "+o.Detail, ", ")
 		if why = strings.TrimSuffix(why, ", "); why == "" {
@@ -104,7 +127,8 @@ func outcome(o *event.Outcome) string {
 		return who + "not done: " + why
 	}
 	text := who + "done"
-	if o.Freed > 0 || o.Before > 0 {
+	asks := o.Action == event.ActionSignal || o.Action == event.ActionExec
+	if o.Freed > 0 || o.Before > 0 && !asks {
 		text += fmt.Sprintf(", freed %v", o.Freed)
 	}
 	if o.Paused > 0 {

@@ -42,6 +42,11 @@ func TestFrames(t *testing.T) {
 	over, _ = over.Update(Answer{nil, nil, noon.Add(3 * time.Second)})
 	outside := scene("login1", 0, 1, 2)
 	outside.Job, outside.Ranks[0].Task, outside.Ranks[0].Step = "", -1, ""
+	idle := []control.Status{scene("n1", 0, 1, 4)}
+	idle[0].Last = nil
+	idleTwo := []control.Status{scene("n1", 0, 1, 4), scene("n2", 1, 1, 4)}
+	idleTwo[0].Last, idleTwo[1].Last = nil, nil
+	idleTwo[1].Since = noon.Add(-time.Minute)
 	for i := range outside.Procs {
 		outside.Procs[i].Task, outside.Procs[i].Step = -1, ""
 	}
@@ -50,6 +55,8 @@ func TestFrames(t *testing.T) {
 		"one-80x24-ascii":   ascii(shown(80, 24, one)),
 		"one-200x60":        shown(200, 60, one),
 		"one-ranks":         after(shown(80, 24, one), KeyTab),
+		"idle":              shown(80, 24, idle),
+		"idle-two":          shown(80, 24, idleTwo),
 		"outside-slurm":     shown(80, 24, []control.Status{outside}),
 		"many-80x24":        shown(80, 24, many),
 		"many-200x60":       shown(200, 60, many),

@@ -62,9 +62,15 @@ func scene(name string, first, ranks, workers int) control.Status {
 		{Name: event.LimitTasks, Scope: event.ScopeUser, Used: 1200, Limit: 4096, Enforcer: "kernel, by EAGAIN of fork"},
 		{Name: event.LimitTime, Scope: event.ScopeJob, ETA: seconds64(7200), Enforcer: "Slurm", Note: "the job ends at 2026-11-22T14:03:22Z"},
 	}
-	s.Last = []event.Outcome{
-		{Head: event.Head{Time: noon.Add(-40 * time.Second)}, OK: true, PID: 40000 + 100*first + 2, Before: 3 * rss.GiB, Freed: 612 * rss.MiB, Duration: 0.41, Paused: 0.012},
-		{Head: event.Head{Time: noon.Add(-70 * time.Second)}, Reason: event.ReasonTooLittle, Before: 3 * rss.GiB, Freed: 3 * rss.MiB},
+	s.Last = []control.Outcome{
+		{
+			Outcome: event.Outcome{Head: event.Head{Time: noon.Add(-40 * time.Second)}, OK: true, PID: 40000 + 100*first + 2, Before: 3 * rss.GiB, Freed: 612 * rss.MiB, Duration: 0.41, Paused: 0.012},
+			Action:  event.ActionRecycle, Rule: "90%:recycle",
+		},
+		{
+			Outcome: event.Outcome{Head: event.Head{Time: noon.Add(-70 * time.Second)}, Reason: event.ReasonTooLittle, Before: 3 * rss.GiB, Freed: 3 * rss.MiB},
+			Action:  event.ActionTrim, Rule: event.AskedFor,
+		},
 	}
 	return s
 }

@@ -1,0 +1,109 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file says why what somebody asked for can be done with nobody, and what to do
+// instead.
+
+// nobodyTo is the refusal of a command that no process can carry out.
+func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
+	who := ""
+	if len(cmd.Ranks) > 0 {
+		who = ranksNamed(cmd.Ranks) + ": "
+	}
+	why := w.whyNobody(cmd)
+	if len(why) > 3 {
+		why = append(why[:3], "and more like it")
+	}
+	r := &control.Refused{
+		Reason: event.ReasonNoWorker,
+		Detail: fmt.Sprintf("%snobody to %s: %s", who, cmd.Do, strings.Join(why, "; ")),
+	}
+	byHand := "rsswarden trim --pid PID"
+	if _, ok := w.limits.Job(); ok {
+		byHand = "rsswarden trim without --rank, on the node,"
+	}
+	switch cmd.Do {
+	case event.ActionTrim:
+		r.Hint = byHand + " does it by ptrace, which needs no hook"
+	case event.ActionRecycle:
+		r.Hint = "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; " + byHand + " needs no hook"
+	default:
+		r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
+	}
+	return r
+}
+
+// whyNobody says for each trainer that is meant why it and its workers cannot, and
+// where there is none, why no loader is known.
+func (w *watcher) whyNobody(cmd *control.Command) []string {
+	var all []string
+	add := func(pid int, why string) {
+		if why = fmt.Sprintf("process %d: %s", pid, why); !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	met := false
+	for _, t := range w.workers.trainers {
+		_, ok := w.wanted(&control.Command{Ranks: cmd.Ranks}, t.ID.PID)
+		if !ok {
+			continue
+		}
+		switch {
+		case t.Off:
+			met = true
+			add(t.ID.PID, "hook off: "+t.OffWhy)
+		case len(t.Loaders) > 0:
+			met = true
+		}
+		for _, l := range t.Loaders {
+			switch {
+			case t.Off:
+			case len(cmd.PIDs) > 0 && !slices.ContainsFunc(l.Workers, func(pid int) bool { return slices.Contains(cmd.PIDs, pid) }):
+			case cmd.Do == event.ActionRecycle && l.NumWorkers == 0:
+				add(t.ID.PID, "its DataLoader has no workers (num_workers=0)")
+			case cmd.Do == event.ActionRecycle && !t.CanRecycle:
+				add(t.ID.PID, t.Why)
+			case cmd.Do == event.ActionRecycle && !l.CanRecycle:
+				add(t.ID.PID, l.Why)
+			}
+		}
+	}
+	switch {
+	case len(all) > 0:
+		return all
+	case len(cmd.PIDs) > 0:
+		return []string{processesNamed(cmd.PIDs) + " is no loader worker that can"}
+	case met:
+		return []string{"no worker of a DataLoader is there now"}
+	}
+	return []string{"hook off: " + w.noHookWhy()}
+}
+
+// ranksNamed names ranks: "rank 2", "ranks 2 and 3".
+func ranksNamed(ranks []int) string { return "rank" + listed(ranks) }
+
+func processesNamed(pids []int) string {
+	return "process" + strings.Replace(listed(pids), "s ", "es ", 1)
+}
+
+// listed lists numbers behind a word in the singular: " 2", "s 2, 3 and 4".
+func listed(numbers []int) string {
+	var words []string
+	for _, n := range numbers {
+		words = append(words, strconv.Itoa(n))
+	}
+	n := len(words) - 1
+	if n == 0 {
+		return " " + words[0]
+	}
+	return "s " + strings.Join(words[:n], ", ") + " and " + words[n]
+}
