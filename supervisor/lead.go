@@ -334,10 +334,10 @@ func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.En
 	})
 }
 
-// rankName names a rank for people: "task 3", or "step 0, task 3" where there are
+// rankName names a rank for people: "rank 3", or "step 0, rank 3" where there are
 // several steps.
 func (w *watcher) rankName(m *leader.Member) string {
-	name := fmt.Sprintf("task %d", m.Task)
+	name := fmt.Sprintf("rank %d", m.Task)
 	if m.Task < 0 {
 		name = fmt.Sprintf("process %d", m.Command.PID)
 	}
@@ -367,5 +367,5 @@ func (w *watcher) pass(exit *hold.Exit) {
 
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
-	w.Log.Info(fmt.Sprintf("task %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
+	w.Log.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
 }

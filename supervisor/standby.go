@@ -202,7 +202,7 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 		return out
 	})
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
-		w.Log.Info(fmt.Sprintf("task %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
+		w.Log.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
 	}
 	w.endBriefRecord()
 	w.pass(exit)

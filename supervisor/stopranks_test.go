@@ -110,13 +110,13 @@ func TestStopWithoutAnOrder(t *testing.T) {
 		says   string
 	}{
 		{"it can be asked", func(*testing.T, *rankStand) {}, false, ""},
-		{"its watcher has ended", func(_ *testing.T, o *rankStand) { o.fs.End(o.Self) }, true, "stop: the watcher of task 1 has ended: its command gets TERM from here"},
+		{"its watcher has ended", func(_ *testing.T, o *rankStand) { o.fs.End(o.Self) }, true, "stop: the watcher of rank 1 has ended: its command gets TERM from here"},
 		{"its watcher is a zombie", func(_ *testing.T, o *rankStand) {
 			o.fs.Put(rsstest.Process{PID: o.Self, Parent: 1, Start: 5, Comm: "rsswarden", State: 'Z'})
-		}, true, "stop: the watcher of task 1 has ended"},
+		}, true, "stop: the watcher of rank 1 has ended"},
 		{"another has its PID", func(_ *testing.T, o *rankStand) {
 			o.fs.Put(rsstest.Process{PID: o.Self, Parent: 1, Start: 6, Comm: "sh"})
-		}, true, "stop: the watcher of task 1 has ended"},
+		}, true, "stop: the watcher of rank 1 has ended"},
 		{"no file for orders", func(t *testing.T, o *rankStand) {
 			if err := os.Remove(o.peers.post.Orders()); err != nil {
 				t.Fatal(err)
