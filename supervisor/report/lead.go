@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -55,16 +54,21 @@ func handOver(looks []*look) {
 			led = append(led, k)
 		}
 	}
-	slices.SortStableFunc(led, func(a, b *look) int {
-		return cmp.Or(cmp.Compare(a.run.Meta.Node, b.run.Meta.Node), cmp.Compare(a.restarts(), b.restarts()), a.wall(a.from()).Compare(b.wall(b.from())))
-	})
-	for i := 1; i < len(led); i++ {
-		a, b := led[i-1], led[i]
-		end, taken := a.wall(a.end), b.wall(b.from())
-		if a.run.Meta.Node != b.run.Meta.Node || a.restarts() != b.restarts() || a.run.Live ||
-			end.After(taken.Add(handSlack)) || !b.run.Meta.Start.Before(end) {
-			continue // another life, another population, or a step that came later
+	all := make([]tenure, len(led))
+	for i, k := range led {
+		all[i] = tenure{
+			node: k.run.Meta.Node, restart: k.restarts(), start: k.run.Meta.Start, began: k.wall(k.from()), ended: k.wall(k.end), live: k.run.Live,
 		}
+		for _, r := range k.ranks.list {
+			all[i].ranks = append(all[i].ranks, r.rankKey)
+		}
+	}
+	for i, n := range successions(all) {
+		if n < 0 {
+			continue
+		}
+		a, b := led[n], led[i]
+		end, taken := all[n].ended, all[i].began
 		h := &handing{next: b, at: taken, lost: a.exit == nil}
 		a.ranks.handing = h
 		if !h.lost {

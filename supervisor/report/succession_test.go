@@ -1,0 +1,91 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+)
+
+// inTurn are ranks of one node that each lead for a minute under one --limit of 1 GiB
+// and then end, the first with the highest peak: 400 MiB, and less by 50 MiB each. Who
+// took over calls its run unwatched, as it was not there from the start.
+func inTurn(ranks int) (runs []*record.Run) {
+	for n := range ranks {
+		d := recordtest.Ranks{
+			Node: "n1", Nodes: 1, Tasks: ranks, First: n, Count: ranks - n, Leader: n, Start: noon, User: true, Limit: rss.GiB,
+			From: time.Duration(n)*time.Minute + time.Second, To: time.Duration(n+1) * time.Minute,
+			Share: func(time.Duration) float64 { return float64(400-50*n) / 1024 },
+			Exit:  recordtest.Ended(0, "", event.VerdictUnwatched),
+		}
+		if n == 0 {
+			d.From, d.Exit = 0, recordtest.Ended(0, "", event.VerdictFine)
+		}
+		runs = append(runs, d.Run())
+	}
+	return runs
+}
+
+// TestAdviseInTurn: what leaders had one after the other is not added up, and neither is
+// their one limit; what two had at the same time, each under its own, is. A part of the
+// job that is in no record leaves open what it needs.
+func TestAdviseInTurn(t *testing.T) {
+	least := func(runs ...*record.Run) []*record.Run { return runs }
+	six := inTurn(6)
+	carried := inTurn(2)
+	carried[1].Events = append([]record.Entry{
+		{At: 70 * time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "85%:trim", Action: event.ActionTrim, Limit: event.LimitUser}},
+		{At: 71 * time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.MiB}},
+	}, carried[1].Events...)
+	failed := inTurn(2)
+	failed[1].Exit().Code = new(int)
+	*failed[1].Exit().Code = 3
+	other := recordtest.Ranks{
+		Node: "n1", Nodes: 1, Tasks: 2, First: 1, Count: 1, Leader: 1, Start: noon, User: true, Limit: rss.GiB, To: time.Minute,
+		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
+	}.Run()
+	for _, test := range []struct {
+		name string
+		runs []*record.Run
+		line string
+		says string
+	}{
+		{"one", inTurn(1), "#SBATCH --mem=448M", "400 MiB"},
+		{"two", inTurn(2), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB; the peak and 10 % on top"},
+		{"six", six, "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB"},
+		{"six, read in another order", least(six[4], six[0], six[5], six[2], six[1], six[3]), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB"},
+		{"two at the same time", least(inTurn(1)[0], other), "#SBATCH --mem=736M", "peak 656 MiB (sum of RSS) of 2.00 GiB"},
+		{"the second is not there", least(six[0], six[2]), noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and the watcher was not there for all of the run"},
+		{"the first is not there", inTurn(2)[1:], noMem, "peak 350 MiB (sum of RSS) of 1.00 GiB is the least it was"},
+		{"the second was carried", carried, noMem, "enough with rsswarden"},
+		{"the second failed", failed, noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and it ended with exit status 3"},
+	} {
+		lines := Advise(test.runs)
+		if len(lines) == 0 || lines[0].Line != test.line || !strings.Contains(lines[0].Why, test.says) {
+			t.Errorf("%s: %+v", test.name, lines)
+		}
+	}
+}
+
+// TestSuccessions: of two meeting places on one node each leader goes on from the one
+// of its own.
+func TestSuccessions(t *testing.T) {
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	rank := func(task int) rankKey { return rankKey{step: "0", task: task} }
+	led := func(began, ended int, tasks ...int) tenure {
+		x := tenure{node: "n1", start: noon, began: at(began), ended: at(ended)}
+		for _, task := range tasks {
+			x.ranks = append(x.ranks, rank(task))
+		}
+		return x
+	}
+	got := successions([]tenure{led(6, 9, 3), led(0, 5, 0, 2), led(0, 5, 1, 3), led(6, 9, 2), led(0, 9, 7)})
+	if want := []int{2, -1, -1, 1, -1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
