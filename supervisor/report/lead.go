@@ -12,7 +12,7 @@ import (
 type handing struct {
 	next *look
 	at   time.Time // when the next one's watcher took the lead
-	lost bool      // the watcher before was gone, else its rank had ended
+	lost bool      // the watcher or the holder before was gone, else its rank had ended
 	// told says that how the rank of the record ended is known from the next.
 	told bool
 }
@@ -69,9 +69,9 @@ func handOver(looks []*look) {
 		}
 		a, b := led[n], led[i]
 		end, taken := all[n].ended, all[i].began
-		h := &handing{next: b, at: taken, lost: a.exit == nil}
+		h := &handing{next: b, at: taken, lost: a.exit == nil || a.exit.Code == nil && a.exit.Signal == nil}
 		a.ranks.handing = h
-		if !h.lost {
+		if a.exit != nil {
 			continue
 		}
 		r := b.ranks.find(a.ranks.list[0].rankKey)
@@ -116,7 +116,8 @@ type LeadChange struct {
 	// record before, in which nobody recorded.
 	Time time.Time `json:"time"`
 	Gap  float64   `json:"gap_s"`
-	// Lost says that the watcher before was gone; else its rank had ended.
+	// Lost says that the watcher before was gone, or its holder and the watch with it;
+	// else its rank had ended.
 	Lost bool `json:"lost,omitempty"`
 }
 

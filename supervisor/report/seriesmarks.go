@@ -179,7 +179,7 @@ func exitText(e *event.Exit) string {
 	case e.Code != nil:
 		return fmt.Sprintf("exited with status %d", *e.Code)
 	}
-	return "ended"
+	return "rsswarden's holder was gone"
 }
 
 // span is a length of time to two units: "1 h 05 min", "2 min 03 s", "4.2 s".

@@ -89,3 +89,27 @@ func TestSuccessions(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestHolderKilled: where a leader's holder was killed its rank is not said to have
+// ended, nor how: the command may run on.
+func TestHolderKilled(t *testing.T) {
+	runs := inTurn(2)
+	e := runs[0].Exit()
+	e.Code, e.Verdict = nil, event.VerdictUnwatched
+	rep := Build(runs, nil, noon)
+	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(rep.Leads[0].sentence(), "task 0, whose watcher was gone, to step 0, task 1") {
+		t.Errorf("leads %+v", rep.Leads)
+	}
+	if want := "n1, step 0, task 0: most likely somebody's SIGKILL ended rsswarden's holder at 12:01:00"; !strings.HasPrefix(rep.Verdict, want) {
+		t.Errorf("%s", rep.Verdict)
+	}
+	if text := strings.Join(rep.Evidence, "\n"); !strings.Contains(text, "12:01:00.0: rsswarden's holder was gone; how the command ended, or whether it did, nobody saw") {
+		t.Errorf("%s", text)
+	}
+	if rep.Ranks[0].Code != nil || !rep.Ranks[0].End.IsZero() {
+		t.Errorf("%+v", rep.Ranks[0])
+	}
+	if l := Advise(runs)[0]; l.Line != noMem || !strings.Contains(l.Why, "the watcher was not there for all of the run") {
+		t.Errorf("%+v", l)
+	}
+}
