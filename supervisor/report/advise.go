@@ -56,7 +56,7 @@ func (j *job) last() *facts { return j.runs[len(j.runs)-1] }
 
 // kindsOf sorts runs, the kind that ran last first.
 func kindsOf(runs []*record.Run) []kind {
-	runs = distinct(runs) // a run's journal is no second run
+	runs = stints(distinct(runs)) // a run's journal is no second run
 	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
 	all := make([]*facts, len(runs))
 	several(len(runs), func(i int) { all[i] = gather(runs[i]) })

@@ -24,7 +24,7 @@ func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
 	}
 	runs = oneClock(runs)
 	last := restarts(runs)
-	looks := observeAll(runs)
+	looks := observeAll(stints(runs))
 	handOver(looks)
 	cases := inquests(looks, now)
 	settled := false
@@ -191,7 +191,12 @@ func (rep *Report) addRun(k *look, f *finding) {
 			rep.Outcome = k.exit.Verdict
 		}
 	}
-	rep.Runs = append(rep.Runs, r)
+	if i := slices.IndexFunc(rep.Runs, func(o Run) bool { return o.ID == r.ID && r.ID != "" }); i >= 0 {
+		r.Samples, r.Decisions = r.Samples+rep.Runs[i].Samples, r.Decisions+rep.Runs[i].Decisions
+		rep.Runs[i] = r // it led again: how it ended is in the part that comes later
+	} else {
+		rep.Runs = append(rep.Runs, r)
+	}
 	if rep.Start.IsZero() || r.Start.Before(rep.Start) {
 		rep.Start = r.Start
 	}

@@ -100,7 +100,7 @@ func (q *inquest) handed() finding {
 	h := q.ranks.handing
 	return finding{
 		cause: event.CauseDetached, certainty: Seen, limit: -1,
-		text: fmt.Sprintf("the record ends at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
+		text: fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -111,5 +113,60 @@ func TestHolderKilled(t *testing.T) {
 	}
 	if l := Advise(runs)[0]; l.Line != noMem || !strings.Contains(l.Why, "the watcher was not there for all of the run") {
 		t.Errorf("%+v", l)
+	}
+}
+
+// ledTwice are two ranks of one node: task 0 leads a minute until its watcher is
+// killed, task 1 leads two minutes and ends, and then task 0 leads again.
+func ledTwice(t *testing.T) (twice, between *record.Run) {
+	d := recordtest.Ranks{
+		Node: "n1", Nodes: 1, Tasks: 2, First: 0, Count: 2, Start: noon, User: true, Limit: rss.GiB, To: time.Minute,
+		Share: func(time.Duration) float64 { return 0.4 },
+	}
+	again, other := d, d
+	again.Count, again.From, again.To = 1, 3*time.Minute+time.Second, 4*time.Minute
+	again.Share = func(time.Duration) float64 { return 0.2 }
+	again.Exit = recordtest.Ended(0, "", event.VerdictUnwatched)
+	other.Leader, other.From, other.To = 1, time.Minute+500*time.Millisecond, 3*time.Minute
+	other.Share = func(time.Duration) float64 { return 0.3 }
+	other.Exit = recordtest.Ended(0, "", event.VerdictUnwatched)
+	twice, ok := record.Join([]*record.Run{d.Run(), again.Run()})
+	if !ok {
+		t.Fatal("not joined")
+	}
+	return twice, other.Run()
+}
+
+// TestLedTwice: of a rank that led twice each time is told, with who led between, and
+// its end.
+func TestLedTwice(t *testing.T) {
+	twice, between := ledTwice(t)
+	for _, runs := range [][]*record.Run{{twice, between}, {between, twice}} {
+		rep, line := Build(runs, nil, noon), Series(runs)
+		var leads []string
+		for i := range rep.Leads {
+			leads = append(leads, rep.Leads[i].sentence())
+		}
+		if diff := cmp.Diff([]string{
+			"on n1 the lead went from step 0, task 0, whose watcher was gone, to step 0, task 1 at 12:01:00; nothing was recorded there for 500 ms",
+			"on n1 the lead went from step 0, task 1, whose rank had ended, to step 0, task 0 at 12:03:01; nothing was recorded there for 1.0 s",
+		}, leads); diff != "" {
+			t.Error(diff)
+		}
+		if want := "both ranks on 1 node ended with exit status 0; n1 came nearest to its limit, user, with 410 MiB of 1.00 GiB (40 %)"; rep.Verdict != want {
+			t.Errorf("%s", rep.Verdict)
+		}
+		if len(rep.Runs) != 2 || len(rep.Nodes[0].Runs) != 2 || rep.Runs[0].Code == nil || rep.Runs[0].Samples != 61+60 || !rep.Runs[0].End.Equal(noon.Add(4*time.Minute)) {
+			t.Errorf("%+v", rep.Runs)
+		}
+		if l := Advise(runs)[0]; l.Line != "#SBATCH --mem=464M" || !strings.Contains(l.Why, "peak 410 MiB (sum of RSS) of 1.00 GiB") {
+			t.Errorf("%+v", l)
+		}
+		if len(line.Runs) != 1 || line.Length != 4*time.Minute {
+			t.Errorf("%d charts of %v", len(line.Runs), line.Length)
+		}
+	}
+	if rep := Build([]*record.Run{twice}, nil, noon); len(rep.Leads) != 0 || len(rep.Runs) != 1 {
+		t.Errorf("alone: %+v", rep.Leads)
 	}
 }
