@@ -216,6 +216,11 @@ func (rep *Report) addRun(k *look, f *finding) {
 			eta := l.last.ETA
 			e.ETA = &eta
 		}
+		e.limitOf = limitOf{from: m.Start, to: k.wall(k.end), line: k.line, ranks: []rankKey{k.ranks.list[0].rankKey}}
+		if n := slices.IndexFunc(rep.Limits, func(o Limit) bool { return o.Run == e.Run && e.Run != "" && sameLimit(&o, &e) }); n >= 0 {
+			rep.Limits[n].join(&e) // it led again
+			continue
+		}
 		rep.Limits = append(rep.Limits, e)
 	}
 }

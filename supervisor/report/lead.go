@@ -63,7 +63,13 @@ func handOver(looks []*look) {
 			all[i].ranks = append(all[i].ranks, r.rankKey)
 		}
 	}
-	for i, n := range successions(all) {
+	before := successions(all)
+	for i, n := range before {
+		first := i
+		for before[first] >= 0 {
+			first = before[first]
+		}
+		led[i].line = first + 1
 		if n < 0 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -168,5 +169,44 @@ func TestLedTwice(t *testing.T) {
 	}
 	if rep := Build([]*record.Run{twice}, nil, noon); len(rep.Leads) != 0 || len(rep.Runs) != 1 {
 		t.Errorf("alone: %+v", rep.Leads)
+	}
+}
+
+// TestLimitsInTurn: the one limit of leaders that followed each other is told once, over
+// all of the time; of two at the same time each says whose it is.
+func TestLimitsInTurn(t *testing.T) {
+	twice, between := ledTwice(t)
+	other := recordtest.Ranks{
+		Node: "n1", Nodes: 1, Tasks: 3, First: 2, Count: 1, Leader: 2, Start: noon, User: true, Limit: rss.GiB, To: 4 * time.Minute,
+		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
+	}.Run()
+	section := func(runs ...*record.Run) string {
+		rep, line := Build(runs, nil, noon), Series(runs)
+		var b bytes.Buffer
+		if err := WriteText(&b, rep, 80, false); err != nil {
+			t.Fatal(err)
+		}
+		page, _ := writeBoth(t, rep, &line)
+		_, rows, _ := strings.Cut(page, `id="limits"`)
+		rows, _, _ = strings.Cut(rows, "</section>")
+		text := b.String()
+		_, text, _ = strings.Cut(text, "\nlimits\n")
+		text, _, _ = strings.Cut(text, "\n\n")
+		if n, want := strings.Count(rows, ">user<"), strings.Count(text, "  user, tree on n1"); n != want {
+			t.Errorf("%d rows of the page, %d of the text", n, want)
+		}
+		return text
+	}
+	one := section(twice, between)
+	if want := "  user, tree on n1   at most 410 MiB of 1.00 GiB (40 %) at 12:00:00\n" +
+		"    our own rules act on sum of RSS; limit from --limit\n" +
+		"    " + strings.Repeat("▄", 10) + strings.Repeat("▃", 20) + strings.Repeat("▂", 10) + "  0 to 100 % over 4 min 00 s"; !strings.Contains(one, want) || strings.Count(one, "user, tree") != 1 {
+		t.Errorf("%s", one)
+	}
+	two := section(twice, between, other)
+	for _, want := range []string{"user, tree on n1, step 0, task 0, then 1 at most 410 MiB", "user, tree on n1, step 0, task 2 at most 256 MiB"} {
+		if !strings.Contains(two, want) {
+			t.Errorf("no %q in %s", want, two)
+		}
 	}
 }
