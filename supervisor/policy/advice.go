@@ -66,8 +66,12 @@ func Advise(r Run) Advice {
 		return a
 	}
 	l := r.Binding
-	if l == nil || l.Used == 0 {
-		a.Why = "no limit on memory was found, so nothing can be said about --mem"
+	switch {
+	case l == nil:
+		a.Why = "no limit on the job's own memory was found, so nothing can be said about --mem"
+		return a
+	case l.Used == 0:
+		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit)
 		return a
 	}
 	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l), l.Limit)
@@ -103,6 +107,9 @@ func Advise(r Run) Advice {
 	default:
 		a.Mem = neat
 		a.Why = peak + "; the peak and 10 % on top, rounded up"
+		if r.Failed && a.Verdict == event.VerdictFine {
+			a.Why = "memory was fine, whatever ended the command: " + a.Why
+		}
 	}
 	return a
 }

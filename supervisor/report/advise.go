@@ -127,11 +127,34 @@ func (k *kind) advise() []Line {
 	var lines []Line
 	key, ok := k.key()
 	if !ok {
-		return append(lines, Line{Line: noMem, Why: "no limit on memory was found, so nothing can be said about --mem", Evidence: k.sources()})
+		return append(lines, Line{Line: noMem, Why: k.unlimited() + ", so nothing can be said about --mem", Evidence: k.sources()})
 	}
 	m := k.mem(key)
 	lines = append(lines, m.line())
 	return append(lines, k.loaders(key)...)
+}
+
+// unlimited says what there was in the place of a limit on the job's memory.
+func (k *kind) unlimited() string {
+	node := false
+	for i := range k.jobs {
+		for _, f := range k.jobs[i].runs {
+			for n := range f.limits {
+				l, seen := &f.run.Limits[n], &f.limits[n]
+				switch {
+				case !seen.seen || seen.peak.Size == 0:
+				case f.counts(l):
+					return fmt.Sprintf("nothing was seen to be used of the limit %s of %v", l.Name, seen.peak.Size)
+				case l.Name == event.LimitNode:
+					node = true
+				}
+			}
+		}
+	}
+	if node {
+		return "no limit on memory but the node's own was found"
+	}
+	return "no limit on memory was found"
 }
 
 // noMem stands in the place of a size that is not known.

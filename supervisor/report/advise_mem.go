@@ -105,7 +105,7 @@ const guess = 1.5
 // record has none.
 func (m *memAdvice) single() (rss.Bytes, string) {
 	o := m.top
-	if e := o.facts.exit; e != nil && e.AdviceWhy != "" {
+	if e := o.facts.exit; e != nil && e.AdviceWhy != "" && !o.facts.idly() {
 		why := e.AdviceWhy
 		if o.fate == fateOpen && e.Advice > 0 {
 			why += "; " + o.unseen()
@@ -118,7 +118,7 @@ func (m *memAdvice) single() (rss.Bytes, string) {
 	if o.facts.exit == nil && o.fate != fateDied {
 		return 0, fmt.Sprintf("the most was %s, and %s", o.fill(), o.unseen())
 	}
-	if o.facts.failed && o.fate == fateOpen {
+	if (o.facts.failed || o.facts.asked > 0) && o.fate == fateOpen {
 		a.Why += "; " + o.unseen()
 	}
 	return a.Mem, a.Why

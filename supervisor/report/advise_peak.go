@@ -135,15 +135,24 @@ func (f *facts) fate(l *event.Limit) fate {
 	return fateWhole
 }
 
-// verdict is that of the exit event. Who led from some time on calls the run unwatched,
-// for it was not there before; where another record has what was before, the verdict
-// is on what this one has.
+// verdict is that of the exit event, but for two that others' words can mend. Who led
+// from some time on calls the run unwatched, for it was not there before; where another
+// record has what was before, the verdict is on what this one has. And a run is not
+// carried by what somebody asked for while there was room.
 func (f *facts) verdict(l *event.Limit) event.Verdict {
 	e := f.exit
-	if !f.follows || e.Verdict != event.VerdictUnwatched || e.Code == nil && e.Signal == nil {
+	switch {
+	case f.follows && e.Verdict == event.VerdictUnwatched && (e.Code != nil || e.Signal != nil):
+	case f.idly():
+	default:
 		return e.Verdict
 	}
-	return policy.Advise(policy.Run{Binding: l, Watched: true, Failed: e.Signal != nil || *e.Code != 0, Helped: f.helped}).Verdict
+	return policy.Advise(policy.Run{Binding: l, Watched: true, Failed: e.Signal != nil || e.Code == nil || *e.Code != 0, Helped: f.helped}).Verdict
+}
+
+// idly says that all that was done was asked for while there was room.
+func (f *facts) idly() bool {
+	return f.exit.Verdict == event.VerdictCarried && f.asked > 0 && f.helped == 0 && f.run.Dropped == 0
 }
 
 // afterTerm is how long after a SIGTERM the end is most likely its doing.

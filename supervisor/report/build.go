@@ -187,8 +187,8 @@ func (rep *Report) addRun(k *look, f *finding) {
 	}
 	if k.exit != nil {
 		r.Code, r.Signal = k.exit.Code, k.exit.Signal
-		if worse(k.exit.Verdict, rep.Outcome) {
-			rep.Outcome = k.exit.Verdict
+		if v := k.outcome(); worse(v, rep.Outcome) {
+			rep.Outcome = v
 		}
 	}
 	if i := slices.IndexFunc(rep.Runs, func(o Run) bool { return o.ID == r.ID && r.ID != "" }); i >= 0 {
