@@ -197,7 +197,7 @@ func (k *look) event(e *record.Entry) {
 	case *event.Cure:
 		k.grown.cured(k.run.Meta.ID, k.run.Wall(e.At), v)
 	case *event.Fault:
-		k.faults = append(k.faults, v.Part+": "+v.Error)
+		k.faults = append(k.faults, v.Part+": "+unbroken(v.Error))
 	case *event.Exit:
 		k.exit, k.exitAt = v, e.At
 	}

@@ -61,7 +61,7 @@ func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
 			writeSpark(b, l.Spark, 1)
 			fmt.Fprintf(b, "</td><td class=\"w\">%s</td><td class=\"n\">%s</td>", at.text(l.At), l.Name.Amount(l.Last))
 			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td>", escape(l.Enforcer), escape(l.LimitSource))
-			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(l.Note))
+			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(unbroken(l.Note)))
 		}
 	})
 	b.WriteString("</section>\n")

@@ -53,7 +53,7 @@ func (t *text) limits(rep *Report) {
 			t.line("    %s  %s over %s", line, scale, span(l.to.Sub(l.from)))
 		}
 		if l.Note != "" {
-			t.styled(dim, "    ", "    ", clean(l.Note))
+			t.styled(dim, "    ", "    ", clean(unbroken(l.Note)))
 		}
 	}
 	if rest := list[shown:]; len(rest) > 0 {
