@@ -83,7 +83,7 @@ func Advise(r Run) Advice {
 			return a
 		}
 		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
-		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
+		a.Why = peak + " when the job was ended; what it needs is not known, half as much again, rounded up, is a guess"
 	case event.VerdictRequeued:
 		a.Mem = r.Requeued
 		a.Why = peak + fmt.Sprintf("; the job starts again with %v, it had %v", r.Requeued, r.From)
@@ -92,7 +92,7 @@ func Advise(r Run) Advice {
 		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
 		if r.Failed {
 			a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
-			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again is a guess"
+			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again, rounded up, is a guess"
 		}
 	case event.VerdictCarried:
 		if l.Name != event.LimitUser { // --limit counts neither us nor the rest of the step

@@ -74,7 +74,7 @@ func (m *memAdvice) line() Line {
 		l.Mem, l.Why = m.single()
 	case m.top.fate == fateDied:
 		l.Mem = policy.GuessMem(m.top.least().Scale(guess))
-		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again is a guess", m.top.fill())
+		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again, rounded up, is a guess", m.top.fill())
 	case m.carried() != nil:
 		o := m.carried()
 		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", o.fill())

@@ -52,7 +52,7 @@ func TestAdviceOnMem(t *testing.T) {
 		{"a short one that grows on", []made{{limit: slurmRSS(8), lasts: 5 * time.Minute, trainer: linear(2, 4), exit: ended(0, event.VerdictFine)}}, "exit", []string{"too short to say how much"}, "an hour"},
 		{"one that slows down", []made{{limit: slurmRSS(8), trainer: slows, exit: ended(0, event.VerdictFine)}}, "exit", []string{"slower and slower", "a longer run may need some"}, "an hour"},
 		{"a jump at the end", []made{{limit: slurmRSS(8), trainer: jumps, exit: ended(0, event.VerdictFine)}}, "exit", nil, "growing"},
-		{"killed by its limit", []made{died("a", 4)}, "6G", []string{"what it needs is not known, half as much again is a guess"}, "growing"},
+		{"killed by its limit", []made{died("a", 4)}, "6G", []string{"what it needs is not known, half as much again, rounded up, is a guess"}, "growing"},
 		{"the kernel", []made{{limit: cgroupLimit(4), trainer: steady(4, 0, 0), exit: killedBy("SIGKILL", event.VerdictOOM)}}, "6G", []string{"is a guess", "unreclaimable"}, ""},
 		{"no exit event, and full", []made{{limit: slurmRSS(4), trainer: steady(3.9, 0, 0)}}, "6G", []string{"is a guess"}, ""},
 		{"no exit event, full, after SIGTERM", []made{{limit: slurmRSS(4), trainer: steady(3.9, 0, 0), events: term}}, "", []string{"the record ends before the run did"}, ""},
