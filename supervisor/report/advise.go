@@ -60,9 +60,19 @@ func kindsOf(runs []*record.Run) []kind {
 	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
 	all := make([]*facts, len(runs))
 	several(len(runs), func(i int) { all[i] = gather(runs[i]) })
+	ofJob := map[string][]*facts{}
+	for i, r := range runs {
+		ofJob[jobName(r)] = append(ofJob[jobName(r)], all[i])
+	}
+	for _, list := range ofJob {
+		follow(list)
+	}
 	var kinds []kind
 	for at, r := range runs {
 		words := kindWords(r.Meta.Command)
+		if first := all[at].first; first != nil {
+			words = kindWords(first.run.Meta.Command) // it led the others, whatever they run
+		}
 		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.words, words) })
 		if i < 0 {
 			kinds = append(kinds, kind{words: words})

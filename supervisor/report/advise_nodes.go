@@ -20,8 +20,9 @@ type ledFacts struct {
 	// was before it is in another record.
 	handed, follows bool
 	// line numbers the leaders that followed each other on one node, under one limit;
-	// 0 for who led nobody.
-	line int
+	// 0 for who led nobody; first is the first of them.
+	line  int
+	first *facts
 }
 
 func (f *facts) rank(at time.Duration, e *event.Rank) {
@@ -43,15 +44,11 @@ func (f *facts) own() rankKey {
 	return rankKey{task: -1, holder: f.run.Meta.Holder}
 }
 
-// settle finds which records of a job's nodes go on in others, and puts the run
-// that came nearest to a limit last.
-func (j *job) settle() {
-	if !slices.ContainsFunc(j.runs, func(f *facts) bool { return f.led }) {
-		return
-	}
+// follow finds which of a job's records go on in others.
+func follow(runs []*facts) {
 	var led []*facts
 	var all []tenure
-	for _, f := range j.runs {
+	for _, f := range runs {
 		if f.led {
 			led = append(led, f)
 			all = append(all, tenure{
@@ -66,7 +63,7 @@ func (j *job) settle() {
 		for before[first] >= 0 {
 			first = before[first]
 		}
-		f.line = first + 1
+		f.line, f.first = first+1, led[first]
 		if before[i] < 0 || all[i].began.Sub(all[before[i]].ended) > withIt {
 			continue // what was between the two is in no record
 		}
@@ -74,6 +71,13 @@ func (j *job) settle() {
 		if a := led[before[i]]; a.exit == nil {
 			a.handed = true
 		}
+	}
+}
+
+// settle puts the run that came nearest to a limit last, where nodes have leaders.
+func (j *job) settle() {
+	if !slices.ContainsFunc(j.runs, func(f *facts) bool { return f.led }) {
+		return
 	}
 	share := func(f *facts) float64 {
 		if l := f.nearest(); l != nil {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,10 @@ func inTurn(ranks int) (runs []*record.Run) {
 func TestAdviseInTurn(t *testing.T) {
 	least := func(runs ...*record.Run) []*record.Run { return runs }
 	six := inTurn(6)
+	others := inTurn(3)
+	for i, r := range others {
+		r.Meta.Command = []string{"sleep", fmt.Sprint(i)}
+	}
 	carried := inTurn(2)
 	carried[1].Events = append([]record.Entry{
 		{At: 70 * time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "85%:trim", Action: event.ActionTrim, Limit: event.LimitUser}},
@@ -62,6 +67,7 @@ func TestAdviseInTurn(t *testing.T) {
 		{"two", inTurn(2), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB; the peak and 10 % on top"},
 		{"six", six, "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB"},
 		{"six, read in another order", least(six[4], six[0], six[5], six[2], six[1], six[3]), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB"},
+		{"each with another command", others, "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS) of 1.00 GiB"},
 		{"two at the same time", least(inTurn(1)[0], other), "#SBATCH --mem=736M", "peak 656 MiB (sum of RSS) of 2.00 GiB"},
 		{"the second is not there", least(six[0], six[2]), noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and the watcher was not there for all of the run"},
 		{"the first is not there", inTurn(2)[1:], noMem, "peak 350 MiB (sum of RSS) of 1.00 GiB is the least it was"},
@@ -69,7 +75,7 @@ func TestAdviseInTurn(t *testing.T) {
 		{"the second failed", failed, noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and it ended with exit status 3"},
 	} {
 		lines := Advise(test.runs)
-		if len(lines) == 0 || lines[0].Line != test.line || !strings.Contains(lines[0].Why, test.says) {
+		if len(lines) != 1 || lines[0].Line != test.line || !strings.Contains(lines[0].Why, test.says) {
 			t.Errorf("%s: %+v", test.name, lines)
 		}
 	}
