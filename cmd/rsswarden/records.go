@@ -40,6 +40,13 @@ func exporter(dir string) *exec.Cmd {
 	return cmd
 }
 
+const (
+	// recordStatus is the exit status of what reads records.
+	recordStatus = "Exit status: 0 when it was told, 1 when a record could not be read or a file not\n" +
+		"written, 2 when no record is where it was looked for, or for bad usage.\n"
+	hintNoRecord = "a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR"
+)
+
 // recordError is about a record that cannot be read, or a report that cannot be
 // written.
 type recordError struct {
@@ -193,7 +200,7 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 	if len(args) == 0 {
 		all := record.Find(recordPlaces(p)...)
 		if len(all) == 0 {
-			return nil, usagef("a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR", "no record was found in %s", listed(recordPlaces(p)))
+			return nil, usagef(hintNoRecord, "no record was found in %s", listed(recordPlaces(p)))
 		}
 		return sameJob(all, all[0]), nil
 	}

@@ -26,7 +26,8 @@ func replayCommand(p process) *cli.Command {
 		Description: "Runs the ladder again over the record of a run, the newest if none is named:\n" +
 			"when each rung fires, whether the job lives, the least size it lives with.\n" +
 			"With nothing changed all is as it was read then. With another limit or ladder\n" +
-			"what actions free is modelled, and the result says that it is an estimate.\n",
+			"what actions free is modelled, and the result says that it is an estimate.\n" +
+			recordStatus,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "limit", Usage: "`SIZE`: of the limit that was nearest, as in sbatch --mem"},
 			&cli.StringFlag{Name: "accounting", Usage: "`HOW`: the limit that counts so: rss, pss, noshared, cgroup"},

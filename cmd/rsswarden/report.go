@@ -32,7 +32,8 @@ func reportCommand(p process) *cli.Command {
 		Description: "Of the newest run, or of a Slurm job with all its nodes and ranks. Records are\n" +
 			"looked for in .rsswarden below this directory and the one the job was submitted\n" +
 			"from, in $XDG_STATE_HOME/rsswarden, and where a run keeps them on its node.\n" +
-			"sacct and scontrol are asked how the job ended, where they are there.\n",
+			"sacct and scontrol are asked how the job ended, where they are there.\n" +
+			recordStatus,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
@@ -180,7 +181,7 @@ func printReport(p process, args []string, o reportOptions) error {
 
 // advise prints what all runs in the directories come to.
 func advise(p process, dirs []string, asJSON bool) error {
-	const hint = "rsswarden report --advise .rsswarden"
+	const hint = "name a directory in which runs have left records; with none named, rsswarden report --advise looks through those it knows"
 	for _, d := range dirs {
 		info, err := os.Stat(d)
 		if err == nil && !info.IsDir() {
@@ -196,7 +197,8 @@ func advise(p process, dirs []string, asJSON bool) error {
 			return usagef(hint, "cannot read runs in %s: %v", d, plain(err))
 		}
 	}
-	if len(dirs) == 0 {
+	named := len(dirs) > 0
+	if !named {
 		dirs = recordPlaces(p)
 	}
 	var places []string
@@ -206,6 +208,9 @@ func advise(p process, dirs []string, asJSON bool) error {
 	runs, err := readRuns(record.Find(places...))
 	if len(runs) == 0 {
 		if err == nil {
+			if !named {
+				return usagef(hintNoRecord, "no run has left a record in %s", listed(dirs))
+			}
 			return usagef(hint, "no run has left a record in %s", listed(dirs))
 		}
 		return notRead(err)

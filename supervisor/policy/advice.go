@@ -66,8 +66,12 @@ func Advise(r Run) Advice {
 		return a
 	}
 	l := r.Binding
-	if l == nil || l.Used == 0 {
-		a.Why = "no limit on memory was found, so nothing can be said about --mem"
+	switch {
+	case l == nil:
+		a.Why = "no limit on the job's own memory was found, so nothing can be said about --mem"
+		return a
+	case l.Used == 0:
+		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit)
 		return a
 	}
 	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l), l.Limit)
@@ -79,7 +83,7 @@ func Advise(r Run) Advice {
 			return a
 		}
 		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
-		a.Why = peak + " when the job was ended; what it needs is not known, half as much again is a guess"
+		a.Why = peak + " when the job was ended; what it needs is not known, half as much again, rounded up, is a guess"
 	case event.VerdictRequeued:
 		a.Mem = r.Requeued
 		a.Why = peak + fmt.Sprintf("; the job starts again with %v, it had %v", r.Requeued, r.From)
@@ -88,7 +92,7 @@ func Advise(r Run) Advice {
 		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
 		if r.Failed {
 			a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
-			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again is a guess"
+			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again, rounded up, is a guess"
 		}
 	case event.VerdictCarried:
 		if l.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
@@ -103,6 +107,9 @@ func Advise(r Run) Advice {
 	default:
 		a.Mem = neat
 		a.Why = peak + "; the peak and 10 % on top, rounded up"
+		if r.Failed && a.Verdict == event.VerdictFine {
+			a.Why = "memory was fine, whatever ended the command: " + a.Why
+		}
 	}
 	return a
 }

@@ -113,15 +113,13 @@ func (j *joining) take(r *Run, offset time.Duration) bool {
 // Recorded is what rank events say of a run: when its watcher began to lead, and
 // that it is a leader's at all.
 func (r *Run) Recorded() (from time.Duration, led bool) {
+	if at := r.Leads(); len(at) > 0 {
+		return at[0], true
+	}
 	for i := range r.Events {
-		e, ok := r.Events[i].Value.(*event.Rank)
-		if !ok {
-			continue
-		}
-		led = true
-		if e.What == event.RankLeads && (e.Holder == 0 || e.Holder == r.Meta.Holder) {
-			return r.Events[i].At, true
+		if _, led = r.Events[i].Value.(*event.Rank); led {
+			return 0, true
 		}
 	}
-	return 0, led
+	return 0, false
 }

@@ -77,3 +77,38 @@ func TestRecorded(t *testing.T) {
 		t.Error("a record without rank events is a leader's")
 	}
 }
+
+// TestPart: a rank that led twice has two parts in its record, each with its samples
+// and events on the clock of the whole.
+func TestPart(t *testing.T) {
+	twice, ok := Join([]*Run{ledBy(1, 0, 0, 3), ledBy(1, 0, 7, 9)})
+	if !ok {
+		t.Fatal("not joined")
+	}
+	leads := twice.Leads()
+	if diff := cmp.Diff([]time.Duration{0, 7 * time.Second}, leads); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, c := range []struct{ from, to, first, last time.Duration }{{0, leads[1], 0, 3}, {leads[1], time.Hour, 7, 9}} {
+		part := twice.Part(c.from, c.to)
+		var at []time.Duration
+		for s := range part.Samples() {
+			at = append(at, s.At)
+			if want := rss.Bytes(s.At/time.Second) * rss.MiB; s.Limits[0].Used != want || s.Procs[0].Anon != want || part.Procs[s.Procs[0].Proc].ID.PID != 9 {
+				t.Errorf("at %v: %+v", s.At, s)
+			}
+		}
+		if len(at) == 0 || at[0] != c.first*time.Second || at[len(at)-1] != c.last*time.Second {
+			t.Errorf("%v: %v", c.from, at)
+		}
+		if len(part.Events) != 1 || part.Events[0].At != c.first*time.Second || part.Meta.ID != twice.Meta.ID || len(part.Leads()) != 1 {
+			t.Errorf("%v: %+v", c.from, part.Events)
+		}
+	}
+	of := &Run{JournalOnly: true, plain: []Sample{{At: 1}, {At: 5}}}
+	for s := range of.Part(2, 9).Samples() {
+		if s.At != 5 {
+			t.Errorf("a journal: %v", s.At)
+		}
+	}
+}

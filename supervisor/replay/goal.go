@@ -88,6 +88,9 @@ func (g *goal) make(p *past, opt Options) error {
 		}
 		return fmt.Errorf("cannot replay %s: it has no limit on memory and no processes to add up", p.run.Meta.ID)
 	}
+	if a == event.AccountingPSS && !p.pss {
+		return fmt.Errorf("cannot replay %s: it has no PSS of its processes, which a run reads where a limit counts it (--accounting pss)", p.run.Meta.ID)
+	}
 	g.made = true
 	g.limit = Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: a}
 	g.keys[limitKey{event.LimitUser, event.ScopeTree, a, ""}] = true

@@ -99,11 +99,11 @@ func (p *past) search(g *goal, rules []policy.Rule, most, size rss.Bytes, high b
 	plain := !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Cond.Kind == policy.KindETA && r.Limit != event.LimitTime })
 	lives := func(size rss.Bytes) bool {
 		run := newPass(p, rules)
-		run.plain = plain // a forecast is dear, and much is played
+		run.plain, run.brief = plain, true // a forecast is dear, and much is played
 		m := newModel(run, g, size, high)
 		run.play(m)
 		owed = owed || m.owed.any
-		return run.death == nil
+		return run.ended() == nil
 	}
 	if !lives(most) {
 		return 0, owed

@@ -188,3 +188,66 @@ func TestNotToBeReplayed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// ramp is a bare run whose one process grows by 25 MiB a second to 300 MiB and stays
+// there; pss says that its PSS was read.
+func ramp(pss bool) *record.Run {
+	b := record.NewBuilder(record.Meta{ID: "ramp"})
+	b.Proc(record.Proc{ID: rss.ProcID{PID: 100}, Comm: "python", Role: rss.RoleOther})
+	b.Event(record.Entry{Name: event.NameStart, Value: &event.Start{Rules: []string{"80%:warn", "85%:trim", "90%:recycle"}}})
+	for at := range 20 {
+		u := record.Usage{Anon: min(300, 25*rss.Bytes(at+1)) * rss.MiB}
+		if pss {
+			u.PSS = u.Anon
+		}
+		b.Sample(&record.Sample{At: time.Duration(at) * time.Second, Procs: []record.Usage{u}})
+	}
+	code := 0
+	b.Event(record.Entry{At: 20 * time.Second, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code}})
+	return b.Run()
+}
+
+// TestPassedLimit: a --limit that is passed ends nothing, so the ladder goes on: each
+// rung is met, in the look that passes the limit too, and says what came of it. A stop
+// rule ends the job still.
+func TestPassedLimit(t *testing.T) {
+	for _, c := range []struct {
+		limit rss.Bytes
+		met   float64 // of trim and recycle
+	}{{100 * rss.MiB, 3}, {20 * rss.MiB, 0}} {
+		r := replayed(t, ramp(false), replay.Options{Limit: c.limit})
+		if r.Fate != replay.Dies || r.Death.Limit != event.LimitUser || r.Death.At != c.met || !strings.Contains(r.Why, "which only rsswarden's own rules enforce") {
+			t.Errorf("%v: %s: %s", c.limit, r.Fate, r.Why)
+		}
+		if g := r.Rungs[0]; g.Rule != "80%:warn" || g.Count != 1 {
+			t.Errorf("%v: %+v", c.limit, g)
+		}
+		for _, g := range r.Rungs[1:] {
+			if g.Count != 0 || g.Met == nil || *g.Met != c.met || g.Reason != event.ReasonNoWorker {
+				t.Errorf("%v: %+v", c.limit, g)
+			}
+		}
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil || !strings.Contains(b.String(), "never; met after") {
+			t.Errorf("%s, %v", b.String(), err)
+		}
+	}
+	r := replayed(t, ramp(false), replay.Options{Limit: 100 * rss.MiB, Rules: ladder(t, "80%:warn", "95%:stop")})
+	if r.Fate != replay.Dies || r.Death.Limit != "" || r.Death.At != 3 {
+		t.Errorf("%s: %+v", r.Why, r.Death)
+	}
+	if r := replayed(t, ramp(false), replay.Options{Limit: rss.GiB}); r.Fate != replay.Lives || r.Rungs[1].Met != nil {
+		t.Errorf("%s: %+v", r.Why, r.Rungs)
+	}
+}
+
+// TestReplayPSS: of a record without PSS nothing is said by PSS.
+func TestReplayPSS(t *testing.T) {
+	opt := replay.Options{Accounting: event.AccountingPSS}
+	if _, err := replay.Replay(ramp(false), opt); err == nil || !strings.Contains(err.Error(), "cannot replay ramp: it has no PSS of its processes") {
+		t.Error(err)
+	}
+	if r := replayed(t, ramp(true), opt); r.Limit.Peak != 300*rss.MiB {
+		t.Errorf("%+v", r.Limit)
+	}
+}

@@ -40,7 +40,12 @@ type pass struct {
 	open     []flight
 
 	decisions []Decision
+	skipped   map[string]*Rung // by rule, what was first crossed and of no use
 	death     *Death
+	// passed is when a limit was passed that ends nobody, that of --limit: the run
+	// goes on, and with it the ladder. brief says that it is enough to know of it.
+	passed *Death
+	brief  bool
 }
 
 // world is what the ladder looks at and acts on: the record alone, or a model.
@@ -69,7 +74,7 @@ type flight struct {
 }
 
 func newPass(p *past, rules []policy.Rule) *pass {
-	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}}
+	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}, skipped: map[string]*Rung{}}
 }
 
 // play goes through the samples until the job has died.
@@ -83,7 +88,7 @@ func (p *pass) play(w world) {
 		p.begin()
 		limits := w.look(s)
 		p.settle(limits)
-		if p.died(limits) {
+		if p.died(limits) || p.brief && p.passed != nil {
 			return
 		}
 		p.step(p.now+late, limits)
@@ -122,6 +127,12 @@ func (p *pass) step(now time.Duration, limits []event.Limit) {
 	p.readings = res.Limits
 	for i := range res.Decisions {
 		p.decided(min(now, p.now), &res.Decisions[i])
+	}
+	for i := range res.Skipped {
+		if k := &res.Skipped[i]; p.skipped[k.Rule] == nil {
+			at := min(now, p.now).Seconds()
+			p.skipped[k.Rule] = &Rung{Met: &at, Reason: k.Reason, Detail: k.Detail}
+		}
 	}
 }
 
@@ -252,16 +263,33 @@ func find(limits []event.Limit, like *event.Limit) *event.Limit {
 	return nil
 }
 
-// died says that a limit has ended the job.
+// died says that a limit has ended the job. What only our own rules act on is passed,
+// and ends nothing.
 func (p *pass) died(limits []event.Limit) bool {
 	for i := range limits {
 		l := &limits[i]
-		if l.Limit > 0 && l.Used >= l.Limit && p.world.ends(l) {
-			p.death = &Death{At: p.now.Seconds(), Limit: l.Name, By: l.Enforcer, Used: l.Used, Size: l.Limit}
+		if l.Limit == 0 || l.Used < l.Limit || !p.world.ends(l) {
+			continue
+		}
+		d := &Death{At: p.now.Seconds(), Limit: l.Name, By: l.Enforcer, Used: l.Used, Size: l.Limit}
+		if l.Name != event.LimitUser {
+			p.death = d
 			return true
+		}
+		if p.passed == nil {
+			p.passed = d
 		}
 	}
 	return false
+}
+
+// ended is how the job ended, else how a limit was passed that ends nobody; nil where
+// it stayed inside.
+func (p *pass) ended() *Death {
+	if p.death != nil {
+		return p.death
+	}
+	return p.passed
 }
 
 // jobEnd is the time until Slurm ends the job: as it was read, else from the

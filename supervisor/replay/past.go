@@ -33,6 +33,7 @@ type past struct {
 	end      time.Duration // the last sample
 	samples  int
 	procs    bool // samples have processes
+	pss      bool // … and one has the PSS of all of them
 	anybody  bool // every process of the tree was to be trimmed: --trim ptrace
 	fullest  map[int]reached
 }
@@ -125,6 +126,7 @@ func (p *past) scan() (looks []look) {
 	for s := range p.run.Samples() {
 		p.end, p.samples = s.At, p.samples+1
 		p.procs = p.procs || len(s.Procs) > 0
+		p.pss = p.pss || p.allPSS(s)
 		if s.AtDecision {
 			looks = append(looks, look{s.At, slices.Clone(s.Limits)})
 		}
@@ -136,6 +138,20 @@ func (p *past) scan() (looks []look) {
 		}
 	}
 	return looks
+}
+
+// allPSS says that the PSS of each process of the tree was read.
+func (p *past) allPSS(s *record.Sample) (all bool) {
+	for i := range s.Procs {
+		u := &s.Procs[i]
+		if u.Proc >= len(p.run.Procs) || p.run.Procs[u.Proc].Extra || p.run.Procs[u.Proc].Ours || u.RSS() == 0 {
+			continue
+		}
+		if all = u.PSS > 0; !all {
+			return false
+		}
+	}
+	return all
 }
 
 // start takes in a start event.

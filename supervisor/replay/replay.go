@@ -84,11 +84,11 @@ func (p *past) guess(r *Result, g *goal, opt Options) {
 	}
 	r.take(high)
 	switch {
-	case high.death != nil && low.death != nil:
-		r.Fate, r.Death, r.Why = Dies, high.death, high.death.why(r.Limit)
-	case high.death != nil:
+	case high.ended() != nil && low.ended() != nil:
+		r.Fate, r.Death, r.Why = Dies, high.ended(), high.ended().why(r.Limit)
+	case high.ended() != nil:
 		r.Fate = Unknown
-		r.Why = fmt.Sprintf("if what grew after the actions of the record was more memory, %s; if it was the same come back, the job lives", high.death.why(r.Limit))
+		r.Why = fmt.Sprintf("if what grew after the actions of the record was more memory, %s; if it was the same come back, the job lives", high.ended().why(r.Limit))
 	default:
 		r.Fate, r.Why = Lives, "no limit is reached before the record ends"
 		if fate, why, _ := p.fate(); fate == Dies {
@@ -162,6 +162,9 @@ func (r *Result) take(run *pass) {
 		text := rule.String()
 		r.Rules = append(r.Rules, text)
 		g := Rung{Rule: text}
+		if k := run.skipped[text]; k != nil {
+			g.Met, g.Reason, g.Detail = k.Met, k.Reason, k.Detail
+		}
 		for i := range run.decisions {
 			if d := &run.decisions[i]; d.Rule == text {
 				if g.Count++; g.First == nil {

@@ -125,6 +125,11 @@ type Rung struct {
 	Rule  string   `json:"rule"`
 	Count int      `json:"count"`
 	First *float64 `json:"first_s"` // seconds since the start, nil where it never did
+	// Met is when it was first crossed and its action not asked for, Reason and Detail
+	// why; nil and empty where that never was.
+	Met    *float64     `json:"met_s,omitempty"`
+	Reason event.Reason `json:"reason,omitempty"`
+	Detail string       `json:"detail,omitempty"`
 }
 
 // Death is the end of the job in a replay.

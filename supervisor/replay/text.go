@@ -1,11 +1,13 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -98,9 +100,21 @@ func (r *Result) rungs(b *strings.Builder) {
 		first := "never"
 		if g.First != nil {
 			first = "after " + clock(*g.First)
+		} else if g.Met != nil {
+			first = fmt.Sprintf("never; met after %s: %s", clock(*g.Met), plain(cmp.Or(g.Detail, string(g.Reason))))
 		}
 		fmt.Fprintf(b, "%-22s %6d  %s\n", g.Rule, g.Count, first)
 	}
+}
+
+// plain is a text of a record on one line, without what would move a terminal.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, s)
 }
 
 func (r *Result) list(b *strings.Builder) {

@@ -56,13 +56,23 @@ func (j *job) last() *facts { return j.runs[len(j.runs)-1] }
 
 // kindsOf sorts runs, the kind that ran last first.
 func kindsOf(runs []*record.Run) []kind {
-	runs = distinct(runs) // a run's journal is no second run
+	runs = stints(distinct(runs)) // a run's journal is no second run
 	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
 	all := make([]*facts, len(runs))
 	several(len(runs), func(i int) { all[i] = gather(runs[i]) })
+	ofJob := map[string][]*facts{}
+	for i, r := range runs {
+		ofJob[jobName(r)] = append(ofJob[jobName(r)], all[i])
+	}
+	for _, list := range ofJob {
+		follow(list)
+	}
 	var kinds []kind
 	for at, r := range runs {
 		words := kindWords(r.Meta.Command)
+		if first := all[at].first; first != nil {
+			words = kindWords(first.run.Meta.Command) // it led the others, whatever they run
+		}
 		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.words, words) })
 		if i < 0 {
 			kinds = append(kinds, kind{words: words})
@@ -127,11 +137,34 @@ func (k *kind) advise() []Line {
 	var lines []Line
 	key, ok := k.key()
 	if !ok {
-		return append(lines, Line{Line: noMem, Why: "no limit on memory was found, so nothing can be said about --mem", Evidence: k.sources()})
+		return append(lines, Line{Line: noMem, Why: k.unlimited() + ", so nothing can be said about --mem", Evidence: k.sources()})
 	}
 	m := k.mem(key)
 	lines = append(lines, m.line())
 	return append(lines, k.loaders(key)...)
+}
+
+// unlimited says what there was in the place of a limit on the job's memory.
+func (k *kind) unlimited() string {
+	node := false
+	for i := range k.jobs {
+		for _, f := range k.jobs[i].runs {
+			for n := range f.limits {
+				l, seen := &f.run.Limits[n], &f.limits[n]
+				switch {
+				case !seen.seen || seen.peak.Size == 0:
+				case f.counts(l):
+					return fmt.Sprintf("nothing was seen to be used of the limit %s of %v", l.Name, seen.peak.Size)
+				case l.Name == event.LimitNode:
+					node = true
+				}
+			}
+		}
+	}
+	if node {
+		return "no limit on memory but the node's own was found"
+	}
+	return "no limit on memory was found"
 }
 
 // noMem stands in the place of a size that is not known.

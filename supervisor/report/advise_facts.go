@@ -19,7 +19,9 @@ type facts struct {
 	// What all workers, and all trainers, of the tree had together.
 	workers, trainers groupFacts
 	tree              groupFacts // … and all of it
-	helped            int        // outcomes that freed something, and trims to keep to a budget
+	// helped counts outcomes that freed something, and trims to keep to a budget; asked
+	// those that somebody asked for while there was room, which are not in helped.
+	helped, asked int
 	// told is when a SIGTERM reached the holder last, negative for never: Slurm
 	// sends one before the job's end and with scancel.
 	told  time.Duration
@@ -86,11 +88,20 @@ func gather(r *record.Run) *facts {
 	for s := range r.Samples() {
 		f.sample(s)
 	}
+	idle := map[uint64]bool{}
 	for i := range r.Events {
 		f.end = max(f.end, r.Events[i].At)
 		switch e := r.Events[i].Value.(type) {
+		case *event.Decision:
+			if unneeded(e) {
+				idle[e.ID] = true
+			}
 		case *event.Outcome:
-			if e.OK && e.Freed > 0 {
+			switch {
+			case !e.OK || e.Freed == 0:
+			case idle[e.Decision]:
+				f.asked++
+			default:
 				f.helped++
 			}
 		case *event.Signal:

@@ -74,7 +74,7 @@ func (m *memAdvice) line() Line {
 		l.Mem, l.Why = m.single()
 	case m.top.fate == fateDied:
 		l.Mem = policy.GuessMem(m.top.least().Scale(guess))
-		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again is a guess", m.top.fill())
+		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again, rounded up, is a guess", m.top.fill())
 	case m.carried() != nil:
 		o := m.carried()
 		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", o.fill())
@@ -105,19 +105,20 @@ const guess = 1.5
 // record has none.
 func (m *memAdvice) single() (rss.Bytes, string) {
 	o := m.top
-	if e := o.facts.exit; e != nil && e.AdviceWhy != "" {
+	if e := o.facts.exit; e != nil && e.AdviceWhy != "" && !o.facts.idly() {
 		why := e.AdviceWhy
 		if o.fate == fateOpen && e.Advice > 0 {
 			why += "; " + o.unseen()
 		}
 		return e.Advice, why
 	}
-	run := policy.Run{Binding: o.limit, Watched: o.facts.exit != nil, Stopped: o.fate == fateDied, Helped: o.facts.helped}
+	watched := o.facts.exit != nil && o.facts.exit.Verdict != event.VerdictUnwatched
+	run := policy.Run{Binding: o.limit, Watched: watched, Stopped: o.fate == fateDied, Helped: o.facts.helped}
 	a := policy.Advise(run)
 	if o.facts.exit == nil && o.fate != fateDied {
 		return 0, fmt.Sprintf("the most was %s, and %s", o.fill(), o.unseen())
 	}
-	if o.facts.failed && o.fate == fateOpen {
+	if (o.facts.failed || o.facts.asked > 0) && o.fate == fateOpen {
 		a.Why += "; " + o.unseen()
 	}
 	return a.Mem, a.Why
@@ -202,19 +203,19 @@ func (o *observed) fill() string {
 
 // unseen says why a job's peak is only the least that it needs.
 func (o *observed) unseen() string {
-	e := o.facts.exit
+	e := o.open.exit
 	switch {
-	case o.facts.run.Live:
+	case o.open.run.Live:
 		return "it is still going on"
 	case e == nil:
 		return "the record ends before the run did"
-	case e.Verdict == event.VerdictUnwatched:
+	case e.Verdict == event.VerdictUnwatched && !o.open.follows:
 		return "the watcher was not there for all of the run"
 	case e.Signal != nil:
 		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"
 	case e.Code != nil && *e.Code != 0:
 		return fmt.Sprintf("it ended with exit status %d, so what it would have needed later is not known", *e.Code)
-	case o.facts.failed:
+	case o.open.failed:
 		return "a rank failed, so what it would have needed later is not known"
 	}
 	return "it was not seen to its end"

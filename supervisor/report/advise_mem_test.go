@@ -32,6 +32,14 @@ func TestAdviceOnMem(t *testing.T) {
 		return made{id: id, limit: slurmRSS(size), trainer: steady(size*0.9, 0, 0), exit: ended(0, event.VerdictCarried)}
 	}
 	term := []record.Entry{{At: 2*time.Hour - time.Minute, Name: event.NameSignal, Value: &event.Signal{Signal: "SIGTERM"}}}
+	byHand := func(share float64) made {
+		d := &event.Decision{ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitSlurm, Used: gb(8 * share), LimitSize: gb(8)}
+		return made{limit: slurmRSS(8), trainer: steady(8*share, 0, 0), exit: killedBy("SIGTERM", event.VerdictCarried), events: []record.Entry{
+			{At: time.Hour, Name: event.NameDecision, Value: d},
+			{At: time.Hour + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
+		}}
+	}
+	node := event.Limit{Name: event.LimitNode, Scope: event.ScopeNode, Limit: gb(64)}
 	for _, c := range []struct {
 		what string
 		runs []made
@@ -44,7 +52,7 @@ func TestAdviceOnMem(t *testing.T) {
 		{"a short one that grows on", []made{{limit: slurmRSS(8), lasts: 5 * time.Minute, trainer: linear(2, 4), exit: ended(0, event.VerdictFine)}}, "exit", []string{"too short to say how much"}, "an hour"},
 		{"one that slows down", []made{{limit: slurmRSS(8), trainer: slows, exit: ended(0, event.VerdictFine)}}, "exit", []string{"slower and slower", "a longer run may need some"}, "an hour"},
 		{"a jump at the end", []made{{limit: slurmRSS(8), trainer: jumps, exit: ended(0, event.VerdictFine)}}, "exit", nil, "growing"},
-		{"killed by its limit", []made{died("a", 4)}, "6G", []string{"what it needs is not known, half as much again is a guess"}, "growing"},
+		{"killed by its limit", []made{died("a", 4)}, "6G", []string{"what it needs is not known, half as much again, rounded up, is a guess"}, "growing"},
 		{"the kernel", []made{{limit: cgroupLimit(4), trainer: steady(4, 0, 0), exit: killedBy("SIGKILL", event.VerdictOOM)}}, "6G", []string{"is a guess", "unreclaimable"}, ""},
 		{"no exit event, and full", []made{{limit: slurmRSS(4), trainer: steady(3.9, 0, 0)}}, "6G", []string{"is a guess"}, ""},
 		{"no exit event, full, after SIGTERM", []made{{limit: slurmRSS(4), trainer: steady(3.9, 0, 0), events: term}}, "", []string{"the record ends before the run did"}, ""},
@@ -54,6 +62,10 @@ func TestAdviceOnMem(t *testing.T) {
 		{"killed by somebody", []made{{limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: killedBy("SIGKILL", event.VerdictKilled)}}, "", []string{"did not come from lack of memory"}, ""},
 		{"carried", []made{saved("a", 4)}, "4G", []string{"enough with rsswarden", "without it more is needed"}, ""},
 		{"carried inside --limit", []made{{limit: user, trainer: steady(3.8, 0, 0), exit: ended(0, event.VerdictCarried)}}, "", []string{"enough with rsswarden"}, ""},
+		{"trimmed by hand with room", []made{byHand(0.5)}, "4608M", []string{"peak 4.00 GiB", "the peak and 10 % on top", "it was ended by SIGTERM"}, "enough with rsswarden"},
+		{"trimmed by hand where memory was short", []made{byHand(0.95)}, "8G", []string{"enough with rsswarden"}, ""},
+		{"the node's limit alone", []made{{limit: node, trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}}, "", []string{"no limit on memory but the node's own was found"}, ""},
+		{"nothing used", []made{{limit: user, trainer: steady(0, 0, 0), exit: ended(0, event.VerdictFine)}}, "", []string{"nothing was seen to be used of the limit user of 4.00 GiB"}, "no limit"},
 		{"no limit", []made{{exit: ended(0, event.VerdictFine)}}, "", []string{"no limit on memory was found, so nothing can be said about --mem"}, ""},
 		{"killed, then enough", []made{died("a", 4), {id: "b", limit: slurmRSS(6), trainer: steady(4.5, 0, 0), exit: ended(0, event.VerdictFine)}}, "exit", []string{"peak 4.50 GiB", "1 run more do not tell"}, "guess"},
 		{"killed, then carried", []made{died("a", 4), saved("b", 4)}, "4G", []string{"enough with rsswarden"}, "guess"},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // limitKey names the limit that advice on --mem is about, in all runs of a kind:
@@ -111,7 +112,7 @@ func (f *facts) fate(l *event.Limit) fate {
 		return fateOpen
 	}
 	failed := e.Signal != nil || e.Code == nil || *e.Code != 0 || f.failed
-	switch e.Verdict {
+	switch f.verdict(l) {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictRequeued:
 		return fateDied
 	case event.VerdictKilled:
@@ -134,6 +135,26 @@ func (f *facts) fate(l *event.Limit) fate {
 	return fateWhole
 }
 
+// verdict is that of the exit event, but for two that others' words can mend. Who led
+// from some time on calls the run unwatched, for it was not there before; where another
+// record has what was before, the verdict is on what this one has. And a run is not
+// carried by what somebody asked for while there was room.
+func (f *facts) verdict(l *event.Limit) event.Verdict {
+	e := f.exit
+	switch {
+	case f.follows && e.Verdict == event.VerdictUnwatched && (e.Code != nil || e.Signal != nil):
+	case f.idly():
+	default:
+		return e.Verdict
+	}
+	return policy.Advise(policy.Run{Binding: l, Watched: true, Failed: e.Signal != nil || e.Code == nil || *e.Code != 0, Helped: f.helped}).Verdict
+}
+
+// idly says that all that was done was asked for while there was room.
+func (f *facts) idly() bool {
+	return f.exit.Verdict == event.VerdictCarried && f.asked > 0 && f.helped == 0 && f.run.Dropped == 0
+}
+
 // afterTerm is how long after a SIGTERM the end is most likely its doing.
 const afterTerm = 5 * time.Minute
 
@@ -148,6 +169,7 @@ type observed struct {
 	size  rss.Bytes // its limit
 	limit *event.Limit
 	facts *facts // of the run with the peak
+	open  *facts // … of the one whose fate it is
 	runs  int
 	job   *job
 }
@@ -160,38 +182,78 @@ func (o *observed) least() rss.Bytes {
 	return o.peak
 }
 
-// observe is what the job's runs come to: of several nodes the fullest, of
-// several tasks under one limit that, of tasks with each its own their sum.
+// observe is what the job's runs come to: of several nodes the fullest, of several
+// tasks under one limit that, of tasks with each its own their sum. Leaders that
+// followed each other had one limit for all whom they led.
 func (j *job) observe(key limitKey) (o observed, ok bool) {
-	byNode := map[string]*observed{}
+	type place struct {
+		node string
+		line int
+		run  *facts // where it is a limit of the run's own
+	}
+	byPlace := map[place]*observed{}
+	var order []place
 	for _, f := range j.runs {
 		l := f.peak(key)
 		if l == nil {
 			continue
 		}
-		n := byNode[f.run.Meta.Node]
-		if n == nil {
-			n = &observed{limit: l, facts: f}
-			byNode[f.run.Meta.Node] = n
-		}
+		p := place{node: f.run.Meta.Node}
 		if l.Scope == event.ScopeTree && key.name == event.LimitUser {
-			n.peak, n.size = n.peak+l.Used, n.size+l.Limit
-		} else {
-			n.peak, n.size = max(n.peak, l.Used), max(n.size, l.Limit)
+			if p.line = f.line; f.line == 0 {
+				p.run = f
+			}
 		}
-		if l.Used > n.limit.Used {
-			n.limit, n.facts = l, f
+		n := byPlace[p]
+		if n == nil {
+			n = &observed{limit: l, facts: f, open: f}
+			byPlace[p] = n
+			order = append(order, p)
 		}
-		n.fate = max(n.fate, f.fate(l))
+		n.take(f, l)
+		if fate := f.fate(l); fate > n.fate || fate == n.fate && n.facts == f {
+			n.fate, n.open = fate, f
+		}
 		n.runs++
 	}
-	worst := fateWhole
+	byNode := map[string]*observed{}
+	for _, p := range order {
+		n := byNode[p.node]
+		if n == nil {
+			byNode[p.node] = byPlace[p]
+			continue
+		}
+		n.beside(byPlace[p])
+	}
 	for _, n := range byNode {
-		worst = max(worst, n.fate)
 		if !ok || n.least() > o.least() || n.least() == o.least() && n.facts.run.Meta.ID < o.facts.run.Meta.ID {
 			o, ok = *n, true
 		}
 	}
-	o.fate, o.job = worst, j
+	for _, n := range byNode {
+		if n.fate > o.fate {
+			o.fate, o.open = n.fate, n.open
+		}
+	}
+	o.job = j
 	return o, ok
+}
+
+// take takes in what a run had of a limit that it shares with the others.
+func (o *observed) take(f *facts, l *event.Limit) {
+	o.peak, o.size = max(o.peak, l.Used), max(o.size, l.Limit)
+	if l.Used > o.limit.Used {
+		o.limit, o.facts = l, f
+	}
+}
+
+// beside takes in what was used under another limit of the node at the same time.
+func (o *observed) beside(n *observed) {
+	o.peak, o.size, o.runs = o.peak+n.peak, o.size+n.size, o.runs+n.runs
+	if n.limit.Used > o.limit.Used {
+		o.limit, o.facts = n.limit, n.facts
+	}
+	if n.fate > o.fate || n.fate == o.fate && o.facts == n.facts {
+		o.fate, o.open = n.fate, n.open
+	}
 }

@@ -24,7 +24,7 @@ func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
 	}
 	runs = oneClock(runs)
 	last := restarts(runs)
-	looks := observeAll(runs)
+	looks := observeAll(stints(runs))
 	handOver(looks)
 	cases := inquests(looks, now)
 	settled := false
@@ -187,11 +187,16 @@ func (rep *Report) addRun(k *look, f *finding) {
 	}
 	if k.exit != nil {
 		r.Code, r.Signal = k.exit.Code, k.exit.Signal
-		if worse(k.exit.Verdict, rep.Outcome) {
-			rep.Outcome = k.exit.Verdict
+		if v := k.outcome(); worse(v, rep.Outcome) {
+			rep.Outcome = v
 		}
 	}
-	rep.Runs = append(rep.Runs, r)
+	if i := slices.IndexFunc(rep.Runs, func(o Run) bool { return o.ID == r.ID && r.ID != "" }); i >= 0 {
+		r.Samples, r.Decisions = r.Samples+rep.Runs[i].Samples, r.Decisions+rep.Runs[i].Decisions
+		rep.Runs[i] = r // it led again: how it ended is in the part that comes later
+	} else {
+		rep.Runs = append(rep.Runs, r)
+	}
 	if rep.Start.IsZero() || r.Start.Before(rep.Start) {
 		rep.Start = r.Start
 	}
@@ -210,6 +215,11 @@ func (rep *Report) addRun(k *look, f *finding) {
 		if l.last.ETA >= 0 && k.run.Live {
 			eta := l.last.ETA
 			e.ETA = &eta
+		}
+		e.limitOf = limitOf{from: m.Start, to: k.wall(k.end), line: k.line, ranks: []rankKey{k.ranks.list[0].rankKey}}
+		if n := slices.IndexFunc(rep.Limits, func(o Limit) bool { return o.Run == e.Run && e.Run != "" && sameLimit(&o, &e) }); n >= 0 {
+			rep.Limits[n].join(&e) // it led again
+			continue
 		}
 		rep.Limits = append(rep.Limits, e)
 	}

@@ -265,3 +265,20 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/samples, "ns/sample")
 }
+
+// TestCarriedByHand: what somebody asked for while there was room kept nothing inside a
+// limit.
+func TestCarriedByHand(t *testing.T) {
+	for share, want := range map[float64]event.Verdict{0.5: event.VerdictFine, 0.9: event.VerdictCarried} {
+		code := 0
+		run := scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: standing([]rss.Bytes{mem}, share), events: []record.Entry{
+			{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitCgroup, Used: mem.Scale(share), LimitSize: mem}},
+			{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
+			{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}},
+		}}.run()
+		rep := Build([]*record.Run{run}, nil, noon)
+		if rep.Outcome != want || strings.Contains(rep.Verdict, "kept inside its limit") != (want == event.VerdictCarried) {
+			t.Errorf("%v: %s: %s", share, rep.Outcome, rep.Verdict)
+		}
+	}
+}

@@ -90,11 +90,12 @@ func (q *inquest) crash(d death) finding {
 	}
 }
 
-// holderKilled tells of a watcher that outlived what told it of the command.
+// holderKilled tells of a watcher that outlived what told it of the command. The
+// command may have outlived it as well.
 func (q *inquest) holderKilled() finding {
 	return finding{
 		cause: event.CauseKilled, certainty: Inferred, limit: -1,
-		text: fmt.Sprintf("killed by somebody's SIGKILL at %s, rsswarden's own processes too; %s", q.clock(q.end), q.nearest()),
+		text: fmt.Sprintf("somebody's SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.end), q.nearest()),
 	}
 }
 
@@ -112,17 +113,30 @@ func (q *inquest) withoutAWord() finding {
 }
 
 // nearest says how near the nearest limit was: that none was near is part of an
-// answer.
+// answer. That of --limit ends nobody, and is told where it was nearest.
 func (q *inquest) nearest() string {
 	b, ok := q.fullest()
+	user, own := q.fullest(event.LimitUser)
+	if own && (!ok || user.ratio > b.ratio) && (!ok || b.ratio < mayBe) {
+		text := "the nearest limit, user, was " + q.stood(user)
+		if user.ratio >= mayBe {
+			return "no limit that somebody else enforces was near: " + text
+		}
+		return "no limit was near: " + text
+	}
 	if !ok {
 		return "no limit is in the record"
 	}
-	text := fmt.Sprintf("the nearest limit, %s, was at %s %s", b.Name, fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
+	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.stood(b))
 	if b.ratio >= mayBe {
 		return text + ": it may have been that"
 	}
 	return "no limit was near: " + text
+}
+
+// stood is how full a limit was, and when.
+func (q *inquest) stood(b brink) string {
+	return fmt.Sprintf("at %s %s", fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
 }
 
 // fine tells of a run that ended well.
@@ -143,7 +157,7 @@ func (k *look) highest() (best *lookLimit, ok bool) {
 	for _, node := range []bool{false, true} {
 		for i := range k.limits {
 			l := &k.limits[i]
-			if !l.seen || l.max.Size == 0 || !onAxis(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+			if !l.seen || l.max.Size == 0 || l.max.Used == 0 || !onAxis(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
 				continue
 			}
 			if best == nil || l.max.Ratio() > best.max.Ratio() {

@@ -278,8 +278,21 @@ var deaths = []dying{
 		name: "all of it killed, the watcher a moment later",
 		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
 			events: []record.Entry{{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}}}},
-		cause: event.CauseKilled, certainty: Inferred, text: []string{"most likely killed by somebody's SIGKILL", "rsswarden's own processes too", "no limit was near"},
+		cause: event.CauseKilled, certainty: Inferred, text: []string{"most likely somebody's SIGKILL ended rsswarden's holder at 12:10:00, and the watch with it", "was killed too or ran on unwatched is not in the record", "no limit was near"},
 		said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"), saidCause: event.CauseCancelled, saidCertainty: Slurm,
+	},
+	{
+		name: "the holder was killed alone, with less of the node used than of --limit",
+		scene: scene{job: inJob(), limits: []event.Limit{limitNode, limitUser}, length: minutes, sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
+			used:   standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 0.08),
+			events: []record.Entry{{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictUnwatched}}}},
+		cause: event.CauseKilled, certainty: Inferred, text: []string{"ended rsswarden's holder", "no limit was near: the nearest limit, user, was at 81.9 MiB of 1.00 GiB (8 %)"},
+	},
+	{
+		name: "a crash with all of --limit used, which ends nobody",
+		scene: scene{limits: []event.Limit{limitNode, limitUser}, length: minutes, sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
+			used: standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), events: []record.Entry{exits(minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: Seen, text: []string{"no limit that somebody else enforces was near: the nearest limit, user, was at 1.08 GiB of 1.00 GiB (108 %)"},
 	},
 	{
 		name:  "node lost",

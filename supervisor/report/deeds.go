@@ -11,6 +11,10 @@ import (
 // deeds is what the rules of one run did. The zero value is ready.
 type deeds struct {
 	kinds map[event.Action]*Action
+	// helped counts outcomes that gave something back, asked those of them that
+	// somebody asked for while there was room.
+	helped, asked int
+	roomy         map[uint64]bool // the decisions of asked
 	// open are decisions whose outcome has not come yet.
 	open    map[uint64]event.Action
 	budget  Budget
@@ -21,7 +25,7 @@ type deeds struct {
 
 func (d *deeds) decided(at time.Time, v *event.Decision) {
 	if d.kinds == nil {
-		d.kinds, d.open = map[event.Action]*Action{}, map[uint64]event.Action{}
+		d.kinds, d.open, d.roomy = map[event.Action]*Action{}, map[uint64]event.Action{}, map[uint64]bool{}
 	}
 	a := d.kinds[v.Action]
 	if a == nil {
@@ -31,10 +35,26 @@ func (d *deeds) decided(at time.Time, v *event.Decision) {
 	a.Fired++
 	a.LastAt = at
 	a.PeakUsed = max(a.PeakUsed, v.Used)
-	d.open[v.ID] = v.Action
+	d.open[v.ID], d.roomy[v.ID] = v.Action, unneeded(v)
 	if v.Action != event.ActionWarn {
 		d.last, d.lastAt, d.outcome = v, at, nil
 	}
+}
+
+// unneeded says that somebody asked for an action and memory did not: what it gave back
+// carried nothing.
+func unneeded(v *event.Decision) bool {
+	return v.Asked() && (v.LimitSize == 0 || v.Used.Of(v.LimitSize) < roomy)
+}
+
+// outcome is the verdict of an exit event. A run in which all that gave memory back was
+// asked for while there was room was not carried by that, whatever the event says.
+func (k *look) outcome() event.Verdict {
+	d := &k.deeds
+	if k.exit.Verdict == event.VerdictCarried && d.asked > 0 && d.asked == d.helped && d.budget.Times == 0 && k.run.Dropped == 0 {
+		return event.VerdictFine
+	}
+	return k.exit.Verdict
 }
 
 // came takes in an outcome and returns the action that it is of, empty where the
@@ -50,6 +70,11 @@ func (d *deeds) came(v *event.Outcome) event.Action {
 	}
 	a := d.kinds[kind]
 	a.Paused += v.Paused
+	if v.OK && v.Freed > 0 {
+		if d.helped++; d.roomy[v.Decision] {
+			d.asked++
+		}
+	}
 	if v.OK {
 		a.Worked++
 		a.Freed += v.Freed

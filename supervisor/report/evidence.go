@@ -135,6 +135,9 @@ func (q *inquest) exitLine() string {
 		return q.rankLine()
 	}
 	line := "the command ended with " + q.death().String()
+	if !q.death().seen {
+		line = "rsswarden's holder was gone; how the command ended, or whether it did, nobody saw"
+	}
 	switch e.By {
 	case "rsswarden":
 		line = "rsswarden stopped the command"

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +12,7 @@ import (
 type handing struct {
 	next *look
 	at   time.Time // when the next one's watcher took the lead
-	lost bool      // the watcher before was gone, else its rank had ended
+	lost bool      // the watcher or the holder before was gone, else its rank had ended
 	// told says that how the rank of the record ended is known from the next.
 	told bool
 }
@@ -55,19 +54,30 @@ func handOver(looks []*look) {
 			led = append(led, k)
 		}
 	}
-	slices.SortStableFunc(led, func(a, b *look) int {
-		return cmp.Or(cmp.Compare(a.run.Meta.Node, b.run.Meta.Node), cmp.Compare(a.restarts(), b.restarts()), a.wall(a.from()).Compare(b.wall(b.from())))
-	})
-	for i := 1; i < len(led); i++ {
-		a, b := led[i-1], led[i]
-		end, taken := a.wall(a.end), b.wall(b.from())
-		if a.run.Meta.Node != b.run.Meta.Node || a.restarts() != b.restarts() || a.run.Live ||
-			end.After(taken.Add(handSlack)) || !b.run.Meta.Start.Before(end) {
-			continue // another life, another population, or a step that came later
+	all := make([]tenure, len(led))
+	for i, k := range led {
+		all[i] = tenure{
+			node: k.run.Meta.Node, restart: k.restarts(), start: k.run.Meta.Start, began: k.wall(k.from()), ended: k.wall(k.end), live: k.run.Live,
 		}
-		h := &handing{next: b, at: taken, lost: a.exit == nil}
+		for _, r := range k.ranks.list {
+			all[i].ranks = append(all[i].ranks, r.rankKey)
+		}
+	}
+	before := successions(all)
+	for i, n := range before {
+		first := i
+		for before[first] >= 0 {
+			first = before[first]
+		}
+		led[i].line = first + 1
+		if n < 0 {
+			continue
+		}
+		a, b := led[n], led[i]
+		end, taken := all[n].ended, all[i].began
+		h := &handing{next: b, at: taken, lost: a.exit == nil || a.exit.Code == nil && a.exit.Signal == nil}
 		a.ranks.handing = h
-		if !h.lost {
+		if a.exit != nil {
 			continue
 		}
 		r := b.ranks.find(a.ranks.list[0].rankKey)
@@ -96,7 +106,7 @@ func (q *inquest) handed() finding {
 	h := q.ranks.handing
 	return finding{
 		cause: event.CauseDetached, certainty: Seen, limit: -1,
-		text: fmt.Sprintf("the record ends at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
+		text: fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
 	}
 }
 
@@ -112,7 +122,8 @@ type LeadChange struct {
 	// record before, in which nobody recorded.
 	Time time.Time `json:"time"`
 	Gap  float64   `json:"gap_s"`
-	// Lost says that the watcher before was gone; else its rank had ended.
+	// Lost says that the watcher before was gone, or its holder and the watch with it;
+	// else its rank had ended.
 	Lost bool `json:"lost,omitempty"`
 }
 

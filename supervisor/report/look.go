@@ -33,6 +33,7 @@ type look struct {
 	decisions int
 	recycled  int // workers that rules had replaced
 	ranks     lookRanks
+	line      int           // of the leaders that followed each other, 0 for none
 	first     time.Duration // the first sample, -1 where there is none
 	lastSeen  time.Duration // the last of the record, where end is from another
 	// ofProc is the role of a process, by index in run.Procs; nil of one that is
@@ -196,7 +197,7 @@ func (k *look) event(e *record.Entry) {
 	case *event.Cure:
 		k.grown.cured(k.run.Meta.ID, k.run.Wall(e.At), v)
 	case *event.Fault:
-		k.faults = append(k.faults, v.Part+": "+v.Error)
+		k.faults = append(k.faults, v.Part+": "+unbroken(v.Error))
 	case *event.Exit:
 		k.exit, k.exitAt = v, e.At
 	}

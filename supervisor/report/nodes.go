@@ -81,7 +81,9 @@ func nodesOf(looks []*look, zone *time.Location) []Node {
 		n.Actions, _ = mergeDeeds(group)
 		slices.SortStableFunc(group, func(a, b *look) int { return a.wall(a.from()).Compare(b.wall(b.from())) })
 		for _, k := range group {
-			n.Runs = append(n.Runs, k.run.Meta.ID)
+			if id := k.run.Meta.ID; !slices.Contains(n.Runs, id) {
+				n.Runs = append(n.Runs, id)
+			}
 			n.Decisions, n.Recycled = n.Decisions+k.decisions, n.Recycled+k.recycled
 			n.JournalOnly, n.Live = n.JournalOnly && k.run.JournalOnly, n.Live || k.run.Live
 			if near := k.nearest(zone); near != nil && (n.Nearest == nil || near.Share > n.Nearest.Share) {

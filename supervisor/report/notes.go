@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -24,41 +25,70 @@ func mergePeaks(looks []*look) Peaks {
 // mostNotes bounds the notes of one kind.
 const mostNotes = 6
 
-// notes say what is missing or doubtful.
+// notes say what is missing or doubtful: what several runs have in common once, with
+// how many they are.
 func notes(looks []*look, zone *time.Location) (out []string) {
-	add := func(format string, args ...any) {
-		if s := fmt.Sprintf(format, args...); !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
+	var texts []string
+	names := map[string][]string{} // of the runs that a text is on
+	unit := "rank"
 	for _, k := range looks {
-		r, name := k.run, ""
-		if len(looks) > 1 {
-			name = runName(k) + ": "
+		r := k.run
+		if r.Meta.Job == nil {
+			unit = "run"
+		}
+		add := func(format string, args ...any) {
+			s := fmt.Sprintf(format, args...)
+			if names[s] == nil {
+				texts = append(texts, s)
+			}
+			if name := runName(k); !slices.Contains(names[s], name) {
+				names[s] = append(names[s], name)
+			}
 		}
 		if r.JournalOnly {
-			add("%sonly the journal was found: it has %s, roles in place of processes, and no PSS", name, event.Many(k.samples, "sample"))
+			add("only the journal was found: it has %s, roles in place of processes, and no PSS", event.Many(k.samples, "sample"))
 		}
 		for _, d := range r.Damage[:min(len(r.Damage), mostNotes)] {
-			add("%spart of the record could not be read: %s", name, clean(d))
+			add("part of the record could not be read: %s", clean(unbroken(d)))
 		}
 		if n := len(r.Damage) - mostNotes; n > 0 {
-			add("%s%s more could not be read", name, event.Many(n, "part"))
+			add("%s more could not be read", event.Many(n, "part"))
 		}
 		if r.Thinned {
-			add("%sold samples were thinned: one stands for 10 s or more, the fullest of them", name)
+			add("old samples were thinned: one stands for 10 s or more, the fullest of them")
 		}
 		if r.Dropped > 0 {
-			add("%s%s were taken out, there were too many", name, event.Many(r.Dropped, "event"))
+			add("%s were taken out, there were too many", event.Many(r.Dropped, "event"))
 		}
 		if k.samples == 0 {
-			add("%sno sample is in the record: it was too short, or killed before the first was written", name)
+			add("no sample is in the record: it was too short, or killed before the first was written")
 		}
-		for _, f := range k.faults[:min(len(k.faults), mostNotes)] {
-			add("%sa part of rsswarden had stopped working: %s", name, clean(f))
+		faults := outgrown(k.faults)
+		for _, f := range faults[:min(len(faults), mostNotes)] {
+			add("a part of rsswarden had stopped working: %s", clean(f))
 		}
 		if r.Meta.Attached {
-			add("%sit was watched from outside, from %s on", name, r.Meta.Start.In(zone).Format(time.DateTime))
+			add("it was watched from outside, from %s on", r.Meta.Start.In(zone).Format(time.DateTime))
+		}
+	}
+	for _, text := range texts {
+		switch list := names[text]; {
+		case len(looks) == 1:
+		case len(list) == 1:
+			text = list[0] + ": " + text
+		default:
+			text = fmt.Sprintf("%s, the first %s: %s", event.Many(len(list), unit), list[0], text)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// outgrown leaves out what is told again, with more that went wrong behind it.
+func outgrown(faults []string) (out []string) {
+	for i, f := range faults {
+		if !slices.ContainsFunc(faults[i+1:], func(o string) bool { return strings.HasPrefix(o, f) }) {
+			out = append(out, f)
 		}
 	}
 	return out

@@ -78,6 +78,9 @@ func reasons(a Action) string {
 	return strings.Join(parts, ", ")
 }
 
+// mostCommand is how much of a command line a page shows: a script of its own is cut.
+const mostCommand = 500
+
 // writeRuns writes what was run where, and what Slurm says of it.
 func writeRuns(b *strings.Builder, rep *Report) {
 	if len(rep.Runs) > 0 {
@@ -92,7 +95,7 @@ func writeRuns(b *strings.Builder, rep *Report) {
 					where += fmt.Sprintf(", life %d", r.Restart+1)
 				}
 				fmt.Fprintf(b, "<tr><td class=\"w\">%s</td><td class=\"long\"><code>%s</code></td><td class=\"long\">%s</td><td class=\"n\">%d</td><td class=\"n\">%d</td><td class=\"long\">%s</td></tr>\n",
-					escape(where), escape(commandText(r.Command)), escape(howEnded(r)), r.Samples, r.Decisions, escape(strings.Join(r.Sources, ", ")))
+					escape(where), escape(command(r.Command, mostCommand)), escape(howEnded(r)), r.Samples, r.Decisions, escape(strings.Join(r.Sources, ", ")))
 			}
 		})
 		b.WriteString("</section>\n")
@@ -128,23 +131,6 @@ func howEnded(r *Run) string {
 		text += "; " + d
 	}
 	return text
-}
-
-// commandText is a command line as it can be shown: its words, quoted where one
-// holds a space, cut where it is a script of its own.
-func commandText(command []string) string {
-	var words []string
-	for _, w := range command {
-		if w == "" || strings.ContainsAny(w, " \t\n\"'\\$") {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		words = append(words, clean(w))
-	}
-	text := []rune(strings.Join(words, " "))
-	if len(text) > 500 {
-		return string(text[:500]) + " …"
-	}
-	return string(text)
 }
 
 func orDash(s string) string {

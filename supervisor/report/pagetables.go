@@ -44,14 +44,14 @@ func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
 	if len(rep.Limits) == 0 {
 		return
 	}
-	several := len(rep.Runs) > 1
+	several, list := len(rep.Runs) > 1, rep.joinedLimits()
 	heads := []string{"Limit", "#Highest", "#Share", "Over time", "When", "#At the end", "Who ends the job", "Compared with it"}
 	if several {
 		heads = append([]string{"Run"}, heads...)
 	}
 	table(b, "Limits", "limits", heads, func() {
-		for i := range rep.Limits {
-			l := &rep.Limits[i]
+		for i := range list {
+			l := &list[i]
 			b.WriteString("<tr>")
 			if several {
 				fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(strandName(t, l.Run)))
@@ -61,7 +61,7 @@ func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
 			writeSpark(b, l.Spark, 1)
 			fmt.Fprintf(b, "</td><td class=\"w\">%s</td><td class=\"n\">%s</td>", at.text(l.At), l.Name.Amount(l.Last))
 			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td>", escape(l.Enforcer), escape(l.LimitSource))
-			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(l.Note))
+			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(unbroken(l.Note)))
 		}
 	})
 	b.WriteString("</section>\n")

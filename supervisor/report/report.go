@@ -113,6 +113,7 @@ type Limit struct {
 	// Spark are the shares of the limit that were used over the run, the
 	// greatest of each of 40 stretches; negative where nothing was seen.
 	Spark []float64 `json:"spark"`
+	limitOf
 }
 
 // MarshalJSON writes a limit on a number as event.Limit does, the rest beside it.

@@ -45,6 +45,7 @@ var (
 		Name: event.LimitNode, Scope: event.ScopeNode, Enforcer: "kernel OOM killer of the node",
 		UsedSource: "meminfo: MemTotal - MemAvailable", LimitSource: "meminfo: MemTotal",
 	}
+	limitUser = event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Enforcer: "rsswarden's rules alone", LimitSource: "--limit"}
 	limitSHM  = event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Enforcer: "SIGBUS", LimitSource: "statvfs /dev/shm"}
 	limitMap  = event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Enforcer: "ENOMEM", LimitSource: "vm.max_map_count"}
 	limitTask = event.Limit{Name: event.LimitTasks, Scope: event.ScopeJob, Enforcer: "kernel, by EAGAIN of fork", Level: "/sys/fs/cgroup/job_12", LimitSource: "/sys/fs/cgroup/slurm/job_12/pids.max"}

@@ -132,7 +132,7 @@ const (
 // a node whose ranks recorded it in turn one for all of them.
 func Series(runs []*record.Run) Timeline {
 	var t Timeline
-	all := perNode(oneClock(distinct(runs)))
+	all := perNode(stints(oneClock(distinct(runs))))
 	some := choose(all, mostRuns)
 	t.LeftOut = len(all) - len(some)
 	if len(some) == 0 {

@@ -81,7 +81,7 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 			}
 			m.Kind = MarkRank
 		case *event.Fault:
-			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, v.Error)
+			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, unbroken(v.Error))
 		case *event.Signal:
 			m.Kind, m.Text = MarkSignal, signalText(v)
 		case *event.Exit:
@@ -132,7 +132,7 @@ func resultText(o *event.Outcome, before string) string {
 		text += fmt.Sprintf(", trainer paused %.0f ms", 1000*o.Paused)
 	}
 	if o.Detail != "" && !o.OK {
-		text += " (" + o.Detail + ")"
+		text += " (" + unbroken(o.Detail) + ")"
 	}
 	if before != "" && !strings.Contains(before, text) {
 		text = before + "; " + text
@@ -179,7 +179,7 @@ func exitText(e *event.Exit) string {
 	case e.Code != nil:
 		return fmt.Sprintf("exited with status %d", *e.Code)
 	}
-	return "ended"
+	return "rsswarden's holder was gone"
 }
 
 // span is a length of time to two units: "1 h 05 min", "2 min 03 s", "4.2 s".

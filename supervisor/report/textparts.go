@@ -42,21 +42,18 @@ func (t *text) limits(rep *Report) {
 	}
 	for i := range list[:shown] {
 		l := &list[i]
-		name := string(l.Name)
-		if l.Scope != "" && string(l.Scope) != name {
-			name += ", " + string(l.Scope)
+		line := fmt.Sprintf("  %-18s at most %s at %s", limitName(rep, list, i), fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
+		if len([]rune(line)) > t.width {
+			t.para("  ", "    ", line)
+		} else {
+			t.line("%s", line)
 		}
-		if len(rep.Runs) > 1 {
-			name += " on " + clean(runOf(rep, l.Run).Node)
-		}
-		t.line("  %-18s at most %s at %s", name, fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
 		t.styled(dim, "    ", "    ", clean(against(&l.Limit)))
 		if line, scale := sparkline(l.Spark); line != "" {
-			r := runOf(rep, l.Run)
-			t.line("    %s  %s over %s", line, scale, span(r.End.Sub(r.Start)))
+			t.line("    %s  %s over %s", line, scale, span(l.to.Sub(l.from)))
 		}
 		if l.Note != "" {
-			t.styled(dim, "    ", "    ", clean(l.Note))
+			t.styled(dim, "    ", "    ", clean(unbroken(l.Note)))
 		}
 	}
 	if rest := list[shown:]; len(rest) > 0 {
@@ -78,17 +75,21 @@ func fullestOnNode(rep *Report) []Limit {
 		name        event.LimitName
 		scope       event.Scope
 		accounting  event.Accounting
+		each        int
 	}
 	at := map[place]int{}
 	var out []Limit
-	for _, l := range rep.Limits {
+	for n, l := range rep.joinedLimits() {
 		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
 			continue // that life has its line
 		}
-		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting}
+		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting, 0}
+		if apartOf(l.Scope) {
+			p.each = n
+		}
 		i, ok := at[p]
 		switch {
-		case !ok || l.Scope == event.ScopeTree || l.Scope == event.ScopeProcess:
+		case !ok:
 			at[p] = len(out)
 			out = append(out, l)
 		case l.Ratio() > out[i].Ratio():

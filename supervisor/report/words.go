@@ -116,11 +116,62 @@ func memArg(b rss.Bytes) string {
 	return strconv.FormatUint(uint64(b/rss.MiB), 10) + "M"
 }
 
+// unbroken puts a text of several lines, such as errors that were joined, on one.
+func unbroken(s string) string {
+	if !strings.ContainsAny(s, "\r\n") {
+		return s
+	}
+	text := ""
+	for line := range strings.Lines(s) {
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+		case text == "":
+			text = line
+		case strings.HasSuffix(text, ":"):
+			text += " " + line
+		default:
+			text += "; " + line
+		}
+	}
+	return text
+}
+
 // command gives a command line in at most n characters.
 func command(args []string, n int) string {
-	text := []rune(clean(strings.Join(args, " ")))
+	words := make([]string, len(args))
+	for i, w := range args {
+		words[i] = clean(quoted(w))
+	}
+	text := []rune(strings.Join(words, " "))
 	if len(text) > n {
 		return string(text[:n-1]) + "…"
 	}
 	return string(text)
+}
+
+// quoted is a word of a command line as a shell would read it.
+func quoted(w string) string {
+	switch {
+	case strings.ContainsFunc(w, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		var b strings.Builder
+		for _, c := range []byte(w) {
+			switch {
+			case c == '\n':
+				b.WriteString(`\n`)
+			case c == '\t':
+				b.WriteString(`\t`)
+			case c == '\'' || c == '\\':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c < ' ' || c == 0x7f:
+				fmt.Fprintf(&b, `\x%02x`, c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		return "$'" + b.String() + "'"
+	case w == "" || strings.ContainsAny(w, " \"'\\$`|&;<>()*?[]#~!{}"):
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return w
 }

@@ -30,6 +30,9 @@ type Ranks struct {
 	From, To, Every time.Duration
 	Workers         int // of each rank
 	Limit           rss.Bytes
+	// User says that the limit is that of --limit, which is on the tree, in place of
+	// one of a cgroup.
+	User bool
 	// Share is what is used of the limit, and Heavy the task that has twice as much
 	// of it as each other.
 	Share func(at time.Duration) float64
@@ -154,6 +157,9 @@ func (d Ranks) Run() *record.Run {
 }
 
 func (d *Ranks) limit() event.Limit {
+	if d.User {
+		return event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Enforcer: "rsswarden's rules alone", LimitSource: "--limit"}
+	}
 	level := "/sys/fs/cgroup/memory/slurm/uid_1000/job_" + d.Job
 	return event.Limit{
 		Name: event.LimitCgroup, Scope: event.ScopeJob, Accounting: event.AccountingCgroup, Enforcer: "kernel OOM killer",

@@ -1,0 +1,61 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// TestNotesOnce: what several ranks have in common is noted once, with how many they
+// are, and not again where more went wrong behind it; a text of several lines is on one,
+// in the text and on the page.
+func TestNotesOnce(t *testing.T) {
+	runs := inTurn(4)
+	for i, r := range runs {
+		fault := func(text string) record.Entry {
+			return record.Entry{At: time.Duration(i) * time.Minute, Name: event.NameFault, Value: &event.Fault{Part: "slurm", Error: text}}
+		}
+		r.Events = append([]record.Entry{fault("no slurm.conf"), fault("no slurm.conf\ncannot ask scontrol:\r\n\tno host\n")}, r.Events...)
+		if i == 2 {
+			r.Thinned = true
+		}
+	}
+	rep, line := Build(runs, nil, noon), Series(runs)
+	want := []string{
+		"4 ranks, the first n1, step 0, task 0: a part of rsswarden had stopped working: slurm: no slurm.conf; cannot ask scontrol: no host",
+		"n1, step 0, task 2: old samples were thinned: one stands for 10 s or more, the fullest of them",
+	}
+	if diff := cmp.Diff(want, rep.Notes); diff != "" {
+		t.Error(diff)
+	}
+	page, _ := writeBoth(t, rep, &line)
+	var text bytes.Buffer
+	if err := WriteText(&text, rep, 80, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page, "\uFFFD") || strings.Contains(text.String(), "\uFFFD") {
+		t.Error("a line of ours broke off in what cannot be shown")
+	}
+}
+
+// TestCommandLine: a command line is told as a shell would read it, on one line.
+func TestCommandLine(t *testing.T) {
+	for want, args := range map[string][]string{
+		`python train.py --lr=1e-3`:                  {"python", "train.py", "--lr=1e-3"},
+		`python3 -c $'import time\nx=[\'a\\b\']'`:    {"python3", "-c", "import time\nx=['a\\b']"},
+		`sh -c 'echo "$HOME"; it'\''s' ''`:           {"sh", "-c", `echo "$HOME"; it's`, ""},
+		`printf $'\x1b]0;owned\x07\t'`:               {"printf", "\x1b]0;owned\x07\t"},
+		"rm '*' \uFFFDname":                          {"rm", "*", "\u202ename"},
+		`python3 -c $'import numpy, torch\nimport …`: {"python3", "-c", "import numpy, torch\nimport time, sys"},
+	} {
+		if got := command(args, 42); got != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
+	}
+}
