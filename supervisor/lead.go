@@ -250,7 +250,7 @@ func (w *watcher) meet() (changed bool) {
 			p.job.strangers.cover(w.memberSteps())
 		}
 	}()
-	p.others = slices.DeleteFunc(members, func(m leader.Member) bool { return m.Ended != nil })
+	p.others = slices.DeleteFunc(slices.Clone(members), func(m leader.Member) bool { return m.Ended != nil })
 	w.sum.ranks = max(w.sum.ranks, len(p.others)+1)
 	for i := range p.others {
 		if m := &p.others[i]; !slices.ContainsFunc(before, func(o leader.Member) bool { return o.Holder == m.Holder }) {

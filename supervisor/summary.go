@@ -126,7 +126,8 @@ func raise(peak **rss.Bytes, v rss.Bytes) {
 }
 
 // acted takes in what an action brought.
-func (s *summary) acted(a event.Action, o *event.Outcome) {
+func (s *summary) acted(d *event.Decision, o *event.Outcome) {
+	a := d.Action
 	switch {
 	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, o.OK && (a == event.ActionStop || a == event.ActionRequeue):
 		return
@@ -148,7 +149,7 @@ func (s *summary) acted(a event.Action, o *event.Outcome) {
 	}
 	s.freed += o.Freed
 	s.paused += time.Duration(o.Paused * float64(time.Second))
-	if o.Freed > 0 {
+	if o.Freed > 0 && !d.Unneeded() {
 		s.helped++
 	}
 }

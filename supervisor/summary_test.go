@@ -67,14 +67,18 @@ func TestDeeds(t *testing.T) {
 
 func TestActed(t *testing.T) {
 	var s summary
-	s.acted(event.ActionTrim, &event.Outcome{OK: true, Freed: 10})
-	s.acted(event.ActionTrim, &event.Outcome{OK: true}) // helped nothing
-	s.acted(event.ActionRecycle, &event.Outcome{OK: true, Freed: 5, Paused: 0.5})
-	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonTimeout})
-	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonDryRun})
-	s.acted(event.ActionRecycle, &event.Outcome{Reason: event.ReasonVanished}) // the command ended first
-	s.acted(event.ActionStop, &event.Outcome{OK: true, Freed: 100})
-	if s.trims != 2 || s.recycles != 1 || s.failed != 1 || s.helped != 2 || s.freed != 15 || s.paused != 500*time.Millisecond {
+	s.acted(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true, Freed: 10})
+	s.acted(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true}) // helped nothing
+	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{OK: true, Freed: 5, Paused: 0.5})
+	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonTimeout})
+	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonDryRun})
+	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonVanished}) // the command ended first
+	s.acted(&event.Decision{Action: event.ActionStop}, &event.Outcome{OK: true, Freed: 100})
+	asked := event.Decision{Action: event.ActionTrim, Rule: event.AskedFor, Used: 50, LimitSize: 100}
+	s.acted(&asked, &event.Outcome{OK: true, Freed: 1}) // there was room
+	asked.Used = 90
+	s.acted(&asked, &event.Outcome{OK: true, Freed: 1})
+	if s.trims != 4 || s.recycles != 1 || s.failed != 1 || s.helped != 3 || s.freed != 17 || s.paused != 500*time.Millisecond {
 		t.Errorf("%+v", s)
 	}
 }

@@ -186,6 +186,15 @@ const AskedFor = "asked for"
 // Asked says that no rule decided so.
 func (d *Decision) Asked() bool { return d.Rule == AskedFor }
 
+// Roomy is the share of a limit below which memory asks for nothing.
+const Roomy = 0.7
+
+// Unneeded says that somebody asked for the action and memory did not: what it gives
+// back carries nothing.
+func (d *Decision) Unneeded() bool {
+	return d.Asked() && (d.LimitSize == 0 || d.Used.Of(d.LimitSize) < Roomy)
+}
+
 // Outcome says what a decision brought.
 type Outcome struct {
 	Head

@@ -93,7 +93,7 @@ func gather(r *record.Run) *facts {
 		f.end = max(f.end, r.Events[i].At)
 		switch e := r.Events[i].Value.(type) {
 		case *event.Decision:
-			if unneeded(e) {
+			if e.Unneeded() {
 				idle[e.ID] = true
 			}
 		case *event.Outcome:

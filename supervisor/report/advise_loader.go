@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	// roomy is the share of its limit below which nobody needs to save.
-	roomy = 0.7
 	// wantedShare is the share of its limit that a job should stay below.
 	wantedShare = 0.85
 	// leastSaved and leastPart are what a growth, or what could be saved, must come to:
@@ -144,5 +142,5 @@ func (g *growth) grows() bool {
 // close says that the limit was so near that saving is worth something.
 func (f *facts) close(key limitKey) bool {
 	l := f.peak(key)
-	return l != nil && (l.Ratio() >= roomy || f.fate(l) == fateDied || f.fate(l) == fateCarried)
+	return l != nil && (l.Ratio() >= event.Roomy || f.fate(l) == fateDied || f.fate(l) == fateCarried)
 }

@@ -35,16 +35,10 @@ func (d *deeds) decided(at time.Time, v *event.Decision) {
 	a.Fired++
 	a.LastAt = at
 	a.PeakUsed = max(a.PeakUsed, v.Used)
-	d.open[v.ID], d.roomy[v.ID] = v.Action, unneeded(v)
+	d.open[v.ID], d.roomy[v.ID] = v.Action, v.Unneeded()
 	if v.Action != event.ActionWarn {
 		d.last, d.lastAt, d.outcome = v, at, nil
 	}
-}
-
-// unneeded says that somebody asked for an action and memory did not: what it gave back
-// carried nothing.
-func unneeded(v *event.Decision) bool {
-	return v.Asked() && (v.LimitSize == 0 || v.Used.Of(v.LimitSize) < roomy)
 }
 
 // outcome is the verdict of an exit event. A run in which all that gave memory back was
