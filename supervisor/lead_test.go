@@ -86,6 +86,28 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 	return s
 }
 
+// leadAndFollow are the watchers of two ranks that meet below a folder: the first
+// leads, the second stands by.
+func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, second *stand) {
+	t.Helper()
+	first = leading(t, append([]func(*Options){inJob(t, 0, dir)}, change...)...)
+	second = newStand(t, func(o *Options) {
+		inJob(t, 1, dir)(o)
+		for _, c := range change {
+			c(o)
+		}
+	})
+	second.holder.begin.Holder = theHolder + 500
+	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
+		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	}
+	if second.join(second.holder.begin) {
+		t.Fatal("two lead")
+	}
+	return first, second
+}
+
 // TestLeaderWatchesAll: who leads watches the commands of all ranks, from when they
 // come until they go, and says so.
 func TestLeaderWatchesAll(t *testing.T) {
@@ -203,17 +225,7 @@ func TestNoMeetingPlace(t *testing.T) {
 // TestStandBy: who stands by looks at nothing, stops its command when it is told to,
 // and takes the lead when it falls to it.
 func TestStandBy(t *testing.T) {
-	dir := runtimeDir(t)
-	first := leading(t, inJob(t, 0, dir))
-	s := newStand(t, inJob(t, 1, dir))
-	s.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if s.join(s.holder.begin) {
-		t.Fatal("two lead")
-	}
+	first, s := leadAndFollow(t, runtimeDir(t))
 	led := make(chan bool)
 	go func() { led <- s.standBy(s.holder.begin) }()
 	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
@@ -255,17 +267,7 @@ func TestNodeBeforeLines(t *testing.T) {
 // TestStandByEnds: the last word of who stood by has the exit status, and says that
 // another watched.
 func TestStandByEnds(t *testing.T) {
-	dir := runtimeDir(t)
-	first := leading(t, inJob(t, 0, dir))
-	s := newStand(t, inJob(t, 1, dir))
-	s.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if s.join(s.holder.begin) {
-		t.Fatal("two lead")
-	}
+	first, s := leadAndFollow(t, runtimeDir(t))
 	first.meet()
 	s.holder.exited <- hold.Exit{Code: 3}
 	if s.standBy(s.holder.begin) {
