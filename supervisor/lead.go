@@ -50,6 +50,7 @@ func (w *watcher) takeLead() bool {
 	p := &w.peers
 	p.from = w.now()
 	if p.post == nil {
+		w.noteStart()
 		return false
 	}
 	var err error
@@ -57,6 +58,7 @@ func (w *watcher) takeLead() bool {
 		w.fault("leader", err) // who comes is met at the next look
 	}
 	w.tellRank(event.RankLeads, &p.me, nil)
+	w.noteStart()
 	p.job.strangers = w.newStrangers()
 	met := w.meet()
 	w.takeOver()

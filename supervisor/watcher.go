@@ -303,16 +303,7 @@ func (w *watcher) follow() {
 // sayStart writes the start event and the first line.
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
-	w.put(event.NameStart, func(h event.Head) any {
-		e := event.Start{
-			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-			Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
-		}
-		if w.Attached != nil {
-			e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
-		}
-		return e
-	})
+	w.put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
 	if w.Attached != nil {
 		w.sayAttached()
 		return
@@ -334,6 +325,19 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if text := noExec(job, ok, parent); text != "" {
 		w.Log.Warn(text)
 	}
+}
+
+// startEvent is how the watcher begins.
+func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
+	s := &w.Settings
+	e := event.Start{
+		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
+		Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
+	}
+	if w.Attached != nil {
+		e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
+	}
+	return e
 }
 
 // put stamps and queues an event, where anybody reads events.
