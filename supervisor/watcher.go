@@ -66,19 +66,21 @@ type watcher struct {
 	withRSS rss.Bytes             // … what that has
 	clock
 
-	early   []limit.Warning // what was met before anything could be said
-	peers   peers
-	serving serving
-	tree    *proctree.Reader
-	own     *limit.Set // … of our command, where we started it
-	limits  *limit.Union
-	ladder  *policy.State
-	loader  *loader.Control // nil where loaders are not talked to
-	pool    *matcher        // nil without --worker-match
-	pss     *pssReader      // nil where no limit is compared in PSS
-	counts  *countReader    // of maps and descriptors
-	shared  *sharedReader   // of /dev/shm and tasks
-	news    *notifier       // nil where inotify is not to be had
+	early []limit.Warning // what was met before anything could be said
+	peers peers
+	// recycleTook is how long the last recycle that was done took, 0 for none.
+	recycleTook time.Duration
+	serving     serving
+	tree        *proctree.Reader
+	own         *limit.Set // … of our command, where we started it
+	limits      *limit.Union
+	ladder      *policy.State
+	loader      *loader.Control // nil where loaders are not talked to
+	pool        *matcher        // nil without --worker-match
+	pss         *pssReader      // nil where no limit is compared in PSS
+	counts      *countReader    // of maps and descriptors
+	shared      *sharedReader   // of /dev/shm and tasks
+	news        *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
