@@ -221,7 +221,7 @@ func FuzzText(f *testing.F) {
 	f.Add("46", "batch", "n1", "v1", 1.5)
 	f.Add("", "", "", "", math.NaN())
 	f.Add("a\"b", "c\\", "\n", "\xff\x00", math.Inf(-1))
-	f.Add("{", "}", "# EOF", "\\n", -0.0)
+	f.Add("{", "}", "# EOF", "\\n", math.Copysign(0, -1))
 	f.Fuzz(func(t *testing.T, job, step, node, version string, v float64) {
 		at := Place{JobID: job, Step: step, Node: node}
 		s := NewSet()
