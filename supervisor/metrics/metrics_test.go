@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -263,4 +264,16 @@ func parse(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	return families
+}
+
+// TestReadme: the README's tables are this package's.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(b), "<!-- made from supervisor/metrics/table.go -->\n")
+	if want := Markdown() + "\n" + Labels(); !strings.HasPrefix(shown, want) {
+		t.Errorf("the README should read\n%s", want)
+	}
 }
