@@ -117,6 +117,7 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.sum.acted(d, o)
+	w.tookRecycle(d, o)
 	w.exporter.count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}

@@ -186,7 +186,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	s := &w.sum
 	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
 	run := policy.Run{
-		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil,
+		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil, Heir: w.peers.heir && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}

@@ -17,6 +17,7 @@ const (
 	NameFault     Name = "fault"     // a part of rsswarden stopped working; the command runs on
 	NameSignal    Name = "signal"    // a signal reached the holder
 	NameHelp      Name = "help"      // what the ladder was told of an action, in the record alone
+	NameHandover  Name = "handover"  // what the ladder took over from the leader before, in the record alone
 	NameExit      Name = "exit"      // the command has ended
 )
 
