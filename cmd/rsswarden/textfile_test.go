@@ -37,11 +37,11 @@ func TestTextfileNodeExporter(t *testing.T) {
 		startTextRun(t, dir, step("46", "1"), nil),
 		startTextRun(t, dir, step("47", "0", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=1"), nil),
 	}
-	waitFor(t, "all files", func() bool { return len(promFiles(t, dir)) == len(runs) })
+	waitFor(t, "all files", func() bool { return len(shownFiles(dir)) == len(runs) })
 	killed := startTextRun(t, dir, step("48", "0"), nil)
-	waitFor(t, "one more", func() bool { return len(promFiles(t, dir)) == len(runs)+1 })
+	waitFor(t, "one more", func() bool { return len(shownFiles(dir)) == len(runs)+1 })
 	killWhole(t, killed)
-	if n := len(promFiles(t, dir)); n != len(runs)+1 {
+	if n := len(shownFiles(dir)); n != len(runs)+1 {
 		t.Errorf("%d files when one run was killed", n)
 	}
 	check := func(want int, families map[string]*dto.MetricFamily) {
@@ -78,7 +78,7 @@ func TestTextfileNodeExporter(t *testing.T) {
 	runs = append(runs, startTextRun(t, dir, step("48", "0", "SLURM_RESTART_COUNT=1"), nil))
 	waitFor(t, "what was left is removed", func() bool {
 		f := scrape()["rsswarden_build_info"]
-		return len(promFiles(t, dir)) == len(runs) && f != nil && len(f.Metric) == len(runs)
+		return len(shownFiles(dir)) == len(runs) && f != nil && len(f.Metric) == len(runs)
 	})
 	check(len(runs), scrape())
 	for _, r := range runs {
@@ -130,6 +130,24 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 	runs[1].end(t)
 	tells(0, "1")
 	runs[0].end(t)
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+// TestTextfileAttach: an attach tells for as long as it lasts. It knows of no ranks.
+func TestTextfileAttach(t *testing.T) {
+	dir := t.TempDir()
+	w := startAttach(t, nil, "--record", "none", "--textfile", dir, "--limit", "200M", startTold(t).pid())
+	waitFor(t, "the file", func() bool { return len(shownFiles(dir)) == 1 })
+	b, err := os.ReadFile(shownFiles(dir)[0])
+	if err != nil || !strings.Contains(string(b), `limit="user",scope="tree"} 209715200`) || strings.Contains(string(b), "rsswarden_ranks") {
+		t.Errorf("%v\n%s", err, b)
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.ended(-1)
 	if left := promFiles(t, dir); len(left) > 0 {
 		t.Errorf("left at the end: %q", left)
 	}

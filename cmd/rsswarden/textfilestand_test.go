@@ -124,6 +124,13 @@ func (r *textRun) end(t *testing.T) {
 	}
 }
 
+// shownFiles are the files that node_exporter reads: others are being written.
+func shownFiles(dir string) []string {
+	names, _ := filepath.Glob(dir + "/*.prom")
+	return names
+}
+
+// promFiles is all that there is in a directory.
 func promFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
