@@ -94,6 +94,7 @@ type watcher struct {
 	signals    signals
 
 	record   recording
+	exporter exporter
 	helps    helpNotes
 	slimmed  bool
 	told     uint64 // events so far
@@ -236,6 +237,7 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
+	w.startTextfile(rules)
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)

@@ -94,6 +94,9 @@ const (
 	ScopeUser    Scope = "user" // all processes of one user on the node
 )
 
+// Scopes lists every scope.
+var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, ScopeProcess, ScopeUser}
+
 // Action is what a rule asks for.
 type Action string
 
