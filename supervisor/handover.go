@@ -37,6 +37,7 @@ func (w *watcher) layDown() {
 	}
 	p.handing = is
 	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
+	m.Step = w.alerts.step
 	for i := range m.Rungs {
 		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Level == "" {
 			e.Level = w.ownPart()
@@ -81,6 +82,7 @@ func (w *watcher) takeOver() {
 		return
 	}
 	own := w.ownPart()
+	w.alerts.step = m.Step
 	w.ladder.Restore(m, w.now(), clock, func(e *policy.RungMemory) (string, bool) {
 		return "", own != "" && e.Limit == event.LimitSlurm && e.Level == own
 	})

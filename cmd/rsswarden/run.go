@@ -24,6 +24,7 @@ const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|et
 warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
 In README: --trim-private --guard-cgroup --nofile --oom-prefer --malloc-arenas
    --checkpoint-signal --checkpoint-file --checkpoint-timeout --max-requeues
+   --stop-status --log-format --alert-token-file --alert-comment
 `
 
 func runCommand(p process, status *int) *cli.Command {
