@@ -234,6 +234,6 @@ func firstLine(b []byte) string {
 		}
 		return r
 	}, strings.ToValidUTF8(line, "?"))
-	r := []rune(line)
+	r := []rune(strings.TrimSpace(line))
 	return string(r[:min(len(r), mostSaid)])
 }

@@ -37,8 +37,9 @@ func (e *entry) firing() bool { return e.ends.IsZero() }
 func NewBook() *Book { return &Book{entries: map[string]*entry{}} }
 
 // Set takes in the rungs that are crossed now. Of two with the same labels the
-// fuller one is told of.
-func (b *Book) Set(now time.Time, current []Alert) {
+// fuller one is told of. It returns whether a rung was crossed or left.
+func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
+	before := b.changes
 	seen := map[string]bool{}
 	for i := range current {
 		a := &current[i]
@@ -67,10 +68,11 @@ func (b *Book) Set(now time.Time, current []Alert) {
 	}
 	for id, e := range b.entries {
 		if !seen[id] && e.firing() && e.gone.IsZero() {
-			e.gone = now
+			e.gone, moved = now, true
 		}
 	}
 	b.Tick(now)
+	return moved || b.changes != before
 }
 
 func (b *Book) change(e *entry) {

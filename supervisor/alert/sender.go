@@ -77,12 +77,10 @@ func (s *Sender) Faults() <-chan string {
 // Set says which rungs are crossed now.
 func (s *Sender) Set(current []Alert) {
 	s.mu.Lock()
-	before := s.book.changes
-	s.book.Set(time.Now(), current)
+	moved := s.book.Set(time.Now(), current)
 	s.look()
-	changed := s.book.changes != before
 	s.mu.Unlock()
-	if changed {
+	if moved {
 		select {
 		case s.wake <- struct{}{}:
 		default:
