@@ -72,7 +72,7 @@ func (w *watcher) comment(l *event.Limit) {
 func (w *watcher) writeComment(id, text string, patience time.Duration) chan error {
 	done := make(chan error, 1)
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
-		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
+		return slurm.ScontrolStrictBy(ctx, w.Link.Start, args...)
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

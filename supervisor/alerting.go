@@ -94,9 +94,8 @@ func receivers(targets []alert.Target) string {
 
 // alertOf makes the alert of a rung.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
-	job, _, _ := strings.Cut(w.jobName(), ".") // of a step that we attached to
 	a := alert.Alert{
-		Job: job, Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
+		Job: w.alertJob(), Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
 	if a.Job == "" {
@@ -123,6 +122,19 @@ func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	}
 	a.Text += fmt.Sprintf("; the rule at %s has the action %s", a.Rung, a.Action)
 	return a
+}
+
+// alertJob is the job, empty outside Slurm. Who only stands by has no limits, and so
+// no name for it from there.
+func (w *watcher) alertJob() string {
+	if w.limits == nil {
+		if job := RecordJob(w.Lookup); job != nil {
+			return job.ID
+		}
+		return ""
+	}
+	job, _, _ := strings.Cut(w.jobName(), ".") // of a step that we attached to
+	return job
 }
 
 // alertStep is the step that a limit is of, empty for one of more than that.
