@@ -184,6 +184,15 @@ func secrets(to *url.URL, token string) *strings.Replacer {
 		password, _ := to.User.Password()
 		hide(password)
 	}
+	if !strings.HasSuffix(to.Path, alert.APIPath) { // the path of a webhook is often its key
+		hide(to.EscapedPath())
+		hide(to.Path)
+		for part := range strings.SplitSeq(to.Path, "/") {
+			if len(part) >= 8 {
+				hide(part)
+			}
+		}
+	}
 	hide(to.RawQuery)
 	for _, values := range to.Query() {
 		for _, v := range values {

@@ -259,9 +259,9 @@ func TestSendHidesSecrets(t *testing.T) {
 		status(500, fmt.Sprint(user, " ", password, " ", req.URL, " ", req.Header))(w, req)
 	})
 	u := mustParse(t, r.URL)
-	u.User, u.RawQuery = url.UserPassword("alice", "s3cret"), "key=t0ken"
+	u.User, u.Path, u.RawQuery = url.UserPassword("alice", "s3cret"), "/services/T0/h00k-key", "key=t0ken"
 	a, _ := carry(t, request(u.String(), `1`))
-	for _, secret := range []string{"alice", "s3cret", "t0ken"} {
+	for _, secret := range []string{"alice", "s3cret", "t0ken", "h00k-key"} {
 		if strings.Contains(a.Error, secret) {
 			t.Errorf("it says %s: %s", secret, a.Error)
 		}

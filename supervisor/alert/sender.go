@@ -231,7 +231,7 @@ func (s *Sender) Close(resolve bool) (wait func()) {
 			continue
 		}
 		answer := s.opt.Leave(s.request(r, l, lastTime))
-		if r.fails == 0 && r != hangs {
+		if r.fails == 0 && r != hangs && (r.Sent > 0 || hangs == nil) {
 			all = append(all, left{r, l, answer})
 		}
 	}

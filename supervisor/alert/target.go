@@ -15,7 +15,8 @@ const (
 	Webhook      Kind = "webhook"      // POST of one object, see [Message]
 )
 
-const apiPath = "/api/v2/alerts"
+// APIPath is where Alertmanager takes alerts.
+const APIPath = "/api/v2/alerts"
 
 // Target is a receiver.
 type Target struct {
@@ -52,12 +53,12 @@ func ParseTarget(text string) (t Target, err error) {
 	path := strings.TrimRight(u.Path, "/")
 	if t.Kind == "" {
 		t.Kind = Webhook
-		if path == "" || strings.HasSuffix(path, apiPath) {
+		if path == "" || strings.HasSuffix(path, APIPath) {
 			t.Kind = Alertmanager
 		}
 	}
 	if t.Kind == Alertmanager {
-		u.Path, u.RawPath = strings.TrimSuffix(path, apiPath)+apiPath, ""
+		u.Path, u.RawPath = strings.TrimSuffix(path, APIPath)+APIPath, ""
 	}
 	t.URL = u.String()
 	return t, nil
@@ -79,7 +80,7 @@ func (t Target) String() string {
 		return string(t.Kind)
 	}
 	text := string(t.Kind) + "+" + u.Scheme + "://" + u.Host
-	switch path := strings.TrimSuffix(u.EscapedPath(), apiPath); {
+	switch path := strings.TrimSuffix(u.EscapedPath(), APIPath); {
 	case t.Kind == Alertmanager:
 		text += path
 	case path != "" && path != "/":
