@@ -12,12 +12,14 @@ GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.versi
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: ## bin/rsswarden
+build: ## bin/rsswarden, bin/rsswardend
 	@.ci/setup build
 	go build $(GOFLAGS_BUILD) -o bin/rsswarden ./cmd/rsswarden
+	go build $(GOFLAGS_BUILD) -o bin/rsswardend ./cmd/rsswardend
 
 install: build ## PREFIX=/usr/local
 	install -D -m 755 bin/rsswarden $(DESTDIR)$(PREFIX)/bin/rsswarden
+	install -D -m 755 bin/rsswardend $(DESTDIR)$(PREFIX)/bin/rsswardend
 
 demo: ## a job that its limit kills, bare and under rsswarden; no Slurm, no Python
 	@.ci/setup build

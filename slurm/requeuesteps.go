@@ -223,11 +223,20 @@ func (q *Requeue) try(ctx context.Context, name string, within time.Duration, do
 // ScontrolStrict is [Scontrol] for commands that change something: some of them
 // say on stderr alone that they did nothing, and end with status 0.
 func ScontrolStrict(ctx context.Context, args ...string) ([]byte, error) {
+	return ScontrolStrictBy(ctx, (*exec.Cmd).Start, args...)
+}
+
+// ScontrolStrictBy is [ScontrolStrict] for a process that starts programs in a way of
+// its own.
+func ScontrolStrictBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err := start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	line := firstLine(errs.Bytes())
 	switch {
 	case err != nil && line != "":

@@ -135,7 +135,7 @@ func (w *watcher) postName(begin hold.Begin) string {
 	same, err := json.Marshal([]any{
 		w.firstLine("sys/kernel/random/boot_id"), space,
 		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Trim, s.TrimPrivate,
-		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace,
+		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment,
 	})
 	if err != nil {
 		panic("internal error: settings cannot be encoded: " + err.Error())

@@ -17,8 +17,9 @@ const module = "github.com/rsswarden/rsswarden"
 // library: names below the module, and modules of others. A folder that is
 // not listed may import nothing at all.
 var layers = map[string][]string{
-	"cmd/rsswarden": {"*"},
-	"cmd/bench":     {"rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/rsswarden":  {"*"},
+	"cmd/rsswardend": {"supervisor/alert"},
+	"cmd/bench":      {"rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	"rss":                  {},
 	"rss/proctree":         {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
@@ -35,8 +36,9 @@ var layers = map[string][]string{
 		"rss", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
-		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile",
+		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert",
 	},
+	"supervisor/alert":             {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/config":            {"github.com/pelletier/go-toml"},
 	"supervisor/control":           {"rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
 	"supervisor/event":             {"rss"},

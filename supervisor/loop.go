@@ -60,6 +60,12 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
+		case text := <-w.alerts.sender.Faults():
+			w.fault("alert", &said{text})
+			continue // nothing that is measured has changed
+		case err := <-w.comments.done:
+			w.commented(err)
+			continue
 		case do := <-w.serving.asks:
 			do()
 			continue // nothing that is measured has changed
@@ -286,6 +292,7 @@ func (w *watcher) step() {
 		w.skipped(s)
 	}
 	w.layDown()
+	w.raise()
 	for _, d := range res.Decisions {
 		w.putSample()
 		w.recordSample(true)

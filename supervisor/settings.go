@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -75,6 +76,15 @@ type Settings struct {
 	CheckpointTimeout time.Duration `json:"checkpoint_timeout,omitempty"`
 	// MaxRequeues is how often a job is started again at most.
 	MaxRequeues int `json:"max_requeues,omitempty"`
+
+	// Alerts are the receivers of alerts, and AlertProgram is what carries them; the
+	// token goes along, from here or the file. AlertComment has the job's comment
+	// written.
+	Alerts         []alert.Target `json:"alerts,omitempty"`
+	AlertProgram   string         `json:"alert_program,omitempty"`
+	AlertToken     string         `json:"alert_token,omitempty"`
+	AlertTokenFile string         `json:"alert_token_file,omitempty"`
+	AlertComment   bool           `json:"alert_comment,omitempty"`
 
 	Quiet     bool   `json:"quiet,omitempty"`
 	LogFormat string `json:"log_format"`

@@ -183,6 +183,7 @@ func (w *watcher) report(a hold.TrimAnswer) {
 
 // endStandBy says the last words. What memory did is the leader's to tell.
 func (w *watcher) endStandBy(exit *hold.Exit) {
+	w.resolveLeft()
 	w.beginBriefRecord()
 	w.tellSignals()
 	out := event.Exit{By: "command", Verdict: event.VerdictLed}
@@ -210,4 +211,5 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	if w.stream != nil {
 		w.stream.Close(flush)
 	}
+	w.lastAlerts()
 }

@@ -157,6 +157,7 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.exporter.closeTextfile()
+	w.endAlerts(len(w.peers.others) == 0)
 	w.pass(exit) // others' commands may live on
 	w.poll(true)
 	w.sayHolders()
@@ -232,6 +233,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.Log.Info(line)
 	}
 	var closing sync.WaitGroup
+	closing.Go(w.endComment(&out))
 	closing.Go(func() { w.endRecording(out.Verdict) })
 	closing.Go(func() {
 		select {
@@ -243,6 +245,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.stream.Close(flush)
 	}
 	closing.Wait()
+	w.lastAlerts()
 }
 
 // summaryLines is what a person reads at the end.

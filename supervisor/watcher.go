@@ -125,6 +125,8 @@ type watcher struct {
 	workers   workforce
 	metSides  map[limitID]bool // limits beside memory that were told of
 	oom       oomPrefer
+	alerts    alerting
+	comments  commenting
 	diagnosis diagnosing
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
 	// asksHolders says that it is being found out: a /dev/shm may hang.
@@ -264,6 +266,7 @@ func (w *watcher) open(begin hold.Begin) {
 	}
 	w.enterGuard()
 	w.sayArenas()
+	w.startAlerts()
 	w.full()
 	w.askScontrol()
 }

@@ -37,6 +37,7 @@ func testMain(m *testing.M) int {
 	for _, build := range [][]string{
 		{"build", "-o", binary, "."},
 		{"build", "-tags", "rsswarden_faults", "-o", faulty, "."},
+		{"build", "-o", filepath.Join(dir, "rsswardend"), "../rsswardend"}, // which carries alerts
 	} {
 		if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go %v: %v\n%s", build, err, out)

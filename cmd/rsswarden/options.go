@@ -57,6 +57,8 @@ var watchOptions = []option{
 	}},
 	{"worker-signal", config.Text, "", "SIG", "recycle workers that their parent respawns by SIG,", `"TERM"`, setWorkerSignal},
 	{"worker-match", config.Text, "", "REGEXP", "those whose command line matches REGEXP", `"my_pool worker"`, setWorkerMatch},
+	{"alert", config.List, "", "URL", "tell Alertmanager or a webhook of rungs (repeatable)", `["http://alertmanager:9093"]`, setAlerts},
+	{"alert-token-file", config.Text, "", "FILE", "", `"/home/me/.alert-token"`, setAlertTokenFile},
 	{"quiet", config.Truth, "", "", "say nothing on stderr", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.Quiet, v[0])
 	}},
@@ -87,7 +89,10 @@ var runOptions = []option{
 		return setDuration(&s.CheckpointTimeout, v[0], 0, 4*time.Minute)
 	}},
 	{"max-requeues", config.Text, "3", "N", "", "5", setMaxRequeues},
-	{"stop-status", config.Text, "137", "N", "exit status when a stop rule ended it", "85", setStopStatus},
+	{"alert-comment", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
+		return setTruth(&s.AlertComment, v[0])
+	}},
+	{"stop-status", config.Text, "137", "N", "", "85", setStopStatus},
 	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
 	}},

@@ -62,6 +62,12 @@ var about = map[string]string{
 		"signal; goes with worker-match.",
 	"worker-match": "Which processes those are: a regular expression over the command line, of the\n" +
 		"form of https://pkg.go.dev/regexp/syntax.",
+	"alert": "Whom to tell of each rung that is crossed, and again when it was left: Alertmanager\n" +
+		"(alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL\n" +
+		"with one). In the environment: one a line. A user and password or a query may\n" +
+		"stand in a URL here and in the environment, not on the command line.",
+	"alert-token-file": "A file with the token that goes along as \"Authorization: Bearer TOKEN\". It may\n" +
+		"stand in the variable RSSWARDEN_ALERT_TOKEN instead.",
 	"quiet":      "Say nothing on stderr.",
 	"log-format": "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
 	"loader":     "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
@@ -87,6 +93,8 @@ var about = map[string]string{
 	"checkpoint-timeout": "How long the end of the checkpoint is waited for; 4m at most.",
 	"max-requeues": "How often a job is started again at most, counted by SLURM_RESTART_COUNT, which\n" +
 		"counts every requeue of the job.",
+	"alert-comment": "Write a few words into the job's comment at a warning and at the end, behind what\n" +
+		"the user has there.",
 	"stop-status": "Exit status when a rule with the action stop ended the command.",
 	"grace":       "Time between TERM and KILL when such a rule fires.",
 }

@@ -76,8 +76,11 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	}
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		if v := picked[o.name]; src.has(o.name) {
-			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: v.String(), Origin: v.origin})
+			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: o.shown(v).String(), Origin: v.origin})
 		}
+	}
+	if err := src.alerts(picked[alertOption], &s); err != nil {
+		return s, err
 	}
 	src.beyond(picked["limit"], &s)
 	src.misspelt()
@@ -104,7 +107,7 @@ func (src *sources) choose(o option) chosen {
 		if src.site.Lock[o.name] {
 			site.origin = originLocked
 			if v.origin != "" && !slices.Equal(v.values, site.values) {
-				src.warnf("%s %q is not used: %s locks %s at %q", v.name, v, src.site.Path, o.name, site)
+				src.warnf("%s %q is not used: %s locks %s at %q", v.name, o.shown(v), src.site.Path, o.name, o.shown(site))
 			}
 			return site
 		}
@@ -208,7 +211,7 @@ func (src *sources) misspelt() {
 		known = append(known, o.name)
 	}
 	// Ours, and no options; the last is what a command of an exec= rule has.
-	known = append(known, configOption.name, "dir", "runtime", "event")
+	known = append(known, configOption.name, "dir", "runtime", "event", alertToken)
 	for _, entry := range src.p.env {
 		variable, _, _ := strings.Cut(entry, "=")
 		rest, ok := strings.CutPrefix(variable, variablePrefix)

@@ -29,6 +29,7 @@ func writeStatus(w io.Writer, st *control.Status, width int) error {
 	writeLimits(&b, st)
 	writeRanks(&b, st)
 	writeDeeds(&b, st)
+	writeAlerts(&b, st)
 	for l := range strings.Lines(b.String()) {
 		l = oneLine(strings.TrimRight(l, " \n"))
 		if r := []rune(l); len(r) > width {

@@ -37,8 +37,28 @@ type Status struct {
 	// outcomes, the newest first, at most 8.
 	Action *Action   `json:"action"`
 	Last   []Outcome `json:"last"`
+	// Alerts says how the receivers of --alert stand.
+	Alerts []Alerts `json:"alerts,omitempty"`
 	// Ours is what the holders and watchers of this node cost.
 	Ours []event.Cost `json:"ours,omitempty"`
+}
+
+// Alerts is one receiver of --alert and what became of the alerts for it.
+type Alerts struct {
+	Receiver  string `json:"receiver"` // without what is secret in its URL
+	Firing    int    `json:"firing"`   // alerts
+	Sent      int    `json:"sent"`     // requests that were taken
+	Failed    int    `json:"failed"`   // … that were not
+	Overtaken int    `json:"overtaken"`
+	Lost      int    `json:"lost"`
+	// Untold counts the alerts of which it does not know yet how they stand;
+	// Overtaken those states that a newer one took the place of, and Lost those that
+	// were given up, before it took them.
+	Untold   int        `json:"untold"`
+	Failing  bool       `json:"failing,omitempty"` // the last try failed
+	SentAt   *time.Time `json:"sent_at,omitempty"`
+	FailedAt *time.Time `json:"failed_at,omitempty"`
+	Error    string     `json:"error,omitempty"` // the last failure
 }
 
 // Rank is one command under rsswarden on this node.

@@ -22,6 +22,9 @@ func (s *State) warn(res *Result, l *event.Limit, in Input) {
 		if !met {
 			continue
 		}
+		if lead == 0 {
+			s.raise(g)
+		}
 		if g.fired || s.now-g.at < g.gap {
 			continue
 		}
@@ -80,6 +83,7 @@ func (s *State) time(res *Result, in Input) {
 			}
 		}
 		d := s.decide(r, &l)
+		s.raise(g)
 		s.fire(g, d.ID)
 		res.Decisions = append(res.Decisions, d)
 	}
@@ -121,6 +125,9 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		}
 		d := s.decide(r, l)
 		d.Lead = lead
+		if lead == 0 {
+			s.raise(g)
+		}
 		s.fire(g, d.ID)
 		if !asks(r.Action) {
 			s.flight = &flight{

@@ -24,6 +24,7 @@ const (
 	MostMemory = 48 << 10
 	mostRungs  = 4096
 	mostTold   = 64
+	mostStep   = 64
 	// mostWait is the longest that a rung is held back after it has fired.
 	mostWait = time.Hour
 )
@@ -34,6 +35,8 @@ type Memory struct {
 	V     int           `json:"v"`
 	At    time.Duration `json:"at_ns"` // when it was taken
 	Rungs []RungMemory  `json:"rungs"` // those that fired last come first
+	// Step is the step under which alerts are told that are of none.
+	Step string `json:"step,omitempty"`
 }
 
 // RungMemory is one rule on one limit.
@@ -138,6 +141,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 		}
 		if e.Fired {
 			g.fired, g.quiet, g.level, g.next = true, e.Quiet, e.Use, never
+			g.raised, g.up = !e.Quiet, g.at
 			if e.Next != 0 {
 				g.next = min(here(e.Next), now+mostWait)
 			}
@@ -199,7 +203,7 @@ func ParseMemory(data []byte) (*Memory, error) {
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMemory, err)
 	}
-	if m.V != memoryVersion || len(m.Rungs) > mostRungs {
+	if m.V != memoryVersion || len(m.Rungs) > mostRungs || len(m.Step) > mostStep {
 		return nil, fmt.Errorf("%w: version %d, %d rungs", errMemory, m.V, len(m.Rungs))
 	}
 	times := []time.Duration{m.At}

@@ -43,6 +43,8 @@ type rung struct {
 	absent bool           // there is none now
 	waits  bool           // it was crossed while an action was in flight
 	since  time.Duration  // … first at this time
+	raised bool           // it was crossed, and was not left since: see [State.Raised]
+	up     time.Duration  // … first at this time
 }
 
 // fire notes that the rung has fired, by the decision with that ID, 0 for none.
@@ -51,11 +53,19 @@ func (s *State) fire(g *rung, id uint64) {
 	s.changes++
 }
 
+// raise notes that the rung is crossed.
+func (s *State) raise(g *rung) {
+	if !g.raised {
+		g.raised, g.up = true, s.now
+	}
+}
+
 // reset arms the rung again.
 func (s *State) reset(g *rung) {
 	if g.fired || g.wait > 0 || len(g.told) > 0 {
 		s.changes++
 	}
+	g.raised = false
 	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.told = false, false, false, 0, 0, 0, g.told[:0]
 }
 

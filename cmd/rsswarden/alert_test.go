@@ -1,0 +1,327 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// holdMemory holds as many MiB as each line of its input says, and ends with status 7.
+const holdMemory = `
+import sys
+keep = b""
+for line in sys.stdin:
+    del keep
+    keep = bytearray(int(line) << 20)
+    print(int(line), flush=True)
+sys.exit(7)
+`
+
+// alertRun is a run whose command holds what it is told to.
+type alertRun struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+	stderr  bytes.Buffer
+	dir     string // of its record, runtime directory and events
+	events  string
+	started time.Time
+}
+
+// startAlertRun starts the command with a limit of 200 MiB.
+func startAlertRun(t *testing.T, env []string, args ...string) *alertRun {
+	t.Helper()
+	if _, err := os.Stat("/usr/bin/python3"); err != nil {
+		t.Skip("no /usr/bin/python3")
+	}
+	// A runtime directory has to be like /tmp on a node.
+	dir, err := os.MkdirTemp("", "alerts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &alertRun{t: t, dir: dir, events: filepath.Join(dir, "events"), started: time.Now()}
+	all := append([]string{"run", "--limit", "200M", "--accounting", "rss", "--events", r.events, "--record", filepath.Join(dir, "record")}, args...)
+	r.cmd = exec.Command(binary, append(all, "--", "/usr/bin/python3", "-c", holdMemory)...)
+	r.cmd.Env = append(append(os.Environ(), "RSSWARDEN_RUNTIME="+dir), env...)
+	r.cmd.Stderr = &r.stderr
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.out = bufio.NewReader(out)
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.cmd.ProcessState == nil {
+			r.in.Close()
+			_ = r.cmd.Wait()
+		}
+	})
+	return r
+}
+
+// hold has the command hold so many MiB.
+func (r *alertRun) hold(mib int) {
+	r.t.Helper()
+	fmt.Fprintln(r.in, mib)
+	if line, err := r.out.ReadString('\n'); strings.TrimSpace(line) != strconv.Itoa(mib) {
+		r.t.Fatalf("%q, %v\n%s", line, err, r.stderr.String())
+	}
+}
+
+// end has the command end and returns how long that took.
+func (r *alertRun) end() time.Duration {
+	r.t.Helper()
+	began := time.Now()
+	r.in.Close()
+	err := r.cmd.Wait()
+	took := time.Since(began)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		r.t.Errorf("%v, want the command's exit status 7\n%s", err, r.stderr.String())
+	}
+	return took
+}
+
+// standing asks for the status; nil where nobody answers yet.
+func (r *alertRun) standing() *control.Status {
+	cmd := exec.Command(binary, "status", "--json")
+	cmd.Env = append(os.Environ(), "RSSWARDEN_RUNTIME="+r.dir)
+	out, _ := cmd.Output() // one of others' runs may not answer
+	var all struct{ Nodes []*control.Status }
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil
+	}
+	for _, st := range all.Nodes {
+		if len(st.Ranks) == 1 && st.Ranks[0].Holder == r.cmd.Process.Pid {
+			return st // others may run beside it
+		}
+	}
+	return nil
+}
+
+// soon waits until something is so.
+func soon(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !so() {
+		if time.Now().After(deadline) {
+			t.Fatalf("within a minute: not %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freePort is a port of the loopback that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// alertmanager is a real one, which tells sink of what it is told.
+type alertmanager struct {
+	t    *testing.T
+	addr string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+// notes are what an Alertmanager's receiver was told: "firing RUNG", "resolved RUNG".
+type notes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (n *notes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var got struct {
+		Alerts []struct {
+			Status string
+			Labels map[string]string
+		}
+	}
+	_ = json.NewDecoder(req.Body).Decode(&got)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range got.Alerts {
+		n.all = append(n.all, a.Status+" "+a.Labels["rung"])
+	}
+}
+
+func (n *notes) has(what string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, note := range n.all {
+		if note == what {
+			return true
+		}
+	}
+	return false
+}
+
+func newAlertmanager(t *testing.T) (*alertmanager, *notes) {
+	t.Helper()
+	program, err := exec.LookPath("prometheus-alertmanager")
+	if err != nil {
+		t.Skip("no prometheus-alertmanager: .ci/setup test installs it")
+	}
+	sink := &notes{}
+	server := httptest.NewServer(sink)
+	t.Cleanup(server.Close)
+	m := &alertmanager{t: t, addr: freePort(t), dir: t.TempDir()}
+	config := "route: {receiver: test, group_wait: 100ms, group_interval: 1s, group_by: ['...']}\n" +
+		"receivers: [{name: test, webhook_configs: [{url: '" + server.URL + "', send_resolved: true}]}]\n"
+	if err := os.WriteFile(filepath.Join(m.dir, "am.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.start(program)
+	return m, sink
+}
+
+func (m *alertmanager) start(program string) {
+	m.t.Helper()
+	m.cmd = exec.Command(program, "--config.file="+filepath.Join(m.dir, "am.yml"), "--storage.path="+m.dir, "--web.listen-address="+m.addr, "--cluster.listen-address=", "--log.level=error")
+	m.cmd.Stderr = os.Stderr
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(m.kill)
+	soon(m.t, "Alertmanager ready", func() bool {
+		resp, err := http.Get("http://" + m.addr + "/-/ready")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == 200
+	})
+}
+
+func (m *alertmanager) kill() {
+	if m.cmd.ProcessState == nil {
+		_ = m.cmd.Process.Kill()
+		_ = m.cmd.Wait()
+	}
+}
+
+// TestAlertmanager: a real one hears of rungs that are crossed and of the end, also of
+// what was crossed while it was not there.
+func TestAlertmanager(t *testing.T) {
+	m, sink := newAlertmanager(t)
+	r := startAlertRun(t, nil, "--alert", "http://"+m.addr, "--at", "none", "--at", "user 80%:warn", "--at", "user 92%:warn")
+	r.hold(160)
+	crossed := time.Now()
+	soon(t, "firing", func() bool { return sink.has("firing 80%") })
+	t.Logf("notified %v after the crossing", time.Since(crossed).Round(time.Millisecond))
+	m.kill()
+	r.hold(182)
+	soon(t, "tried in vain", func() bool {
+		st := r.standing()
+		return st != nil && len(st.Alerts) == 1 && st.Alerts[0].Failing && st.Alerts[0].Error == "connection refused" && st.Alerts[0].Untold == 1
+	})
+	if sink.has("firing 92%") {
+		t.Error("who was killed has told of an alert")
+	}
+	m.start(m.cmd.Path)
+	soon(t, "firing after it was killed", func() bool { return sink.has("firing 92%") })
+	r.end()
+	soon(t, "resolved", func() bool { return sink.has("resolved 80%") && sink.has("resolved 92%") })
+	faults := 0
+	for _, e := range events(t, r.events)[event.NameFault] {
+		if e["part"] == "alert" {
+			faults++
+		}
+	}
+	if faults != 1 {
+		t.Errorf("%d faults\n%s", faults, r.stderr.String())
+	}
+}
+
+// hungServer takes connections and says nothing.
+func hungServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return "http://" + l.Addr().String()
+}
+
+func answering(t *testing.T, code int, after time.Duration) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-time.After(after):
+		case <-req.Context().Done():
+		}
+		w.WriteHeader(code)
+	}))
+	t.Cleanup(s.CloseClientConnections)
+	return s.URL
+}
+
+// TestAlertsDelayNothing: whatever a receiver does, the command ends as without it,
+// and when; and status says what is wrong.
+func TestAlertsDelayNothing(t *testing.T) {
+	rungs := []string{"--at", "none", "--at", "user 80%:warn"}
+	plain := startAlertRun(t, nil, rungs...)
+	plain.hold(160)
+	base := plain.end()
+	t.Logf("without alerts the end takes %v", base)
+	for name, test := range map[string]struct {
+		url  string
+		says string // as the last failure
+	}{
+		"hung":    {hungServer(t), ""}, // its 10 s are not over
+		"refused": {"http://" + freePort(t), "connection refused"},
+		"500":     {answering(t, 500, 0), "HTTP status 500"},
+		"400":     {answering(t, 400, 0), "HTTP status 400"},
+		"slow":    {answering(t, 200, 5*time.Second), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startAlertRun(t, nil, append(rungs, "--alert", "alertmanager+"+test.url, "--alert", "webhook+"+test.url+"/x")...)
+			r.hold(160)
+			soon(t, "tried", func() bool {
+				st := r.standing()
+				if st == nil || len(st.Alerts) != 2 {
+					return false
+				}
+				a := st.Alerts[0]
+				return a.Firing == 1 && a.Error == test.says && (test.says == "" || a.Failed > 0)
+			})
+			if test.says == "" {
+				time.Sleep(500 * time.Millisecond) // it has been on its way for a while
+			}
+			took := r.end()
+			t.Logf("the end takes %v", took)
+			if took > base+400*time.Millisecond {
+				t.Errorf("the end took %v, and %v without alerts\n%s", took, base, r.stderr.String())
+			}
+		})
+	}
+}

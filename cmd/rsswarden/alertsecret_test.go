@@ -1,0 +1,190 @@
+package main_test
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// children are the processes below one, by what /proc says.
+func children(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, f := range tasks {
+		b, _ := os.ReadFile(f)
+		for _, word := range strings.Fields(string(b)) {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(append(all, n), children(t, n)...)
+		}
+	}
+	return all
+}
+
+// TestAlertSecrets: what is secret goes to the receiver and is nowhere else: in no
+// command line, environment of the process that carries it, line, event, record or
+// status. That process is none of the job's and has none of its files.
+func TestAlertSecrets(t *testing.T) {
+	secrets := []string{"s3cret-name", "s3cret-word", "s3cret-query", "s3cret-path", "s3cret-token"}
+	met, release := make(chan *http.Request, 8), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		met <- req
+		<-release
+		user, word, _ := req.BasicAuth()
+		http.Error(w, strings.Join([]string{"no", user, word, req.URL.String(), req.Header.Get("Authorization")}, " "), 500)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	r := startAlertRun(t, []string{
+		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path",
+		"RSSWARDEN_ALERT_TOKEN=s3cret-token",
+	}, "--at", "none", "--at", "user 80%:warn")
+	r.hold(160)
+	req := <-met
+	if got := req.Header.Get("Authorization"); got != "Bearer s3cret-token" && !strings.HasPrefix(got, "Basic ") {
+		t.Errorf("it got %q", got)
+	}
+	var status bytes.Buffer
+	soon(t, "told of by status", func() bool {
+		st := r.standing()
+		return st != nil && len(st.Alerts) == 2
+	})
+	st := r.standing()
+	carrier := 0
+	for _, pid := range children(t, st.Leader) {
+		if comm, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); string(comm) == "rsswardend\n" {
+			carrier = pid
+		}
+	}
+	if carrier == 0 {
+		t.Fatal("nobody carries it")
+	}
+	for _, p := range st.Procs {
+		if p.PID == carrier {
+			t.Error("it counts as the job's")
+		}
+	}
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(carrier) + "/fd/*")
+	for _, f := range files {
+		if to, _ := os.Readlink(f); strings.HasPrefix(to, r.dir) || filepath.Base(f) != "0" && strings.Contains(to, "memfd") {
+			t.Errorf("it has %s open", to)
+		}
+	}
+	found := func(what string, text []byte) {
+		t.Helper()
+		for _, secret := range secrets {
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("%s has %s", what, secret)
+			}
+		}
+	}
+	for _, pid := range append(children(t, r.cmd.Process.Pid), r.cmd.Process.Pid) {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		found("a command line", line)
+	}
+	environ, _ := os.ReadFile("/proc/" + strconv.Itoa(carrier) + "/environ")
+	found("its environment", environ)
+	close(release)
+	soon(t, "refused by both", func() bool {
+		st := r.standing()
+		return st != nil && len(st.Alerts) == 2 && st.Alerts[0].Failed > 0 && st.Alerts[1].Failed > 0
+	})
+	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"top", "--once"}, {"run", "--help"}} {
+		cmd := exec.Command(binary, args...)
+		cmd.Env = append(os.Environ(), slices.Concat([]string{"RSSWARDEN_RUNTIME=" + r.dir}, r.cmd.Env[len(r.cmd.Env)-2:])...)
+		cmd.Stdout, cmd.Stderr = &status, &status
+		if err := cmd.Run(); err != nil {
+			t.Logf("%q: %v", args, err)
+		}
+	}
+	found("status", status.Bytes())
+	if !strings.Contains(status.String(), "alerts to webhook+http://"+host+"/…: 1 firing, 0 sent") {
+		t.Errorf("status says\n%s", status.String())
+	}
+	r.end()
+	found("stderr", r.stderr.Bytes())
+	n := 0
+	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		found(path, b)
+		n++
+		return err
+	})
+	if err != nil || n < 2 {
+		t.Errorf("%d files, %v", n, err)
+	}
+}
+
+// TestAlertUsage: what is wrong is said before anything is started, and repeats no
+// secret.
+func TestAlertUsage(t *testing.T) {
+	lonely := filepath.Join(t.TempDir(), "rsswarden")
+	b, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lonely, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "job.toml")
+	for name, test := range map[string]struct {
+		program string
+		env     []string
+		file    string
+		args    []string
+		says    string
+	}{
+		"a password on the command line": {binary, nil, "", []string{"--alert", "http://me:s3cret@h:9093"}, "put it into the variable RSSWARDEN_ALERT"},
+		"a query on the command line":    {binary, nil, "", []string{"--alert", "http://h/x?token=s3cret"}, "everybody on this node can read a command line"},
+		"no URL":                         {binary, nil, "", []string{"--alert", "s3cret:9093"}, "one of its values is no http:// or https:// URL"},
+		"no URL in the environment":      {binary, []string{"RSSWARDEN_ALERT=ftp://s3cret"}, "", nil, "RSSWARDEN_ALERT: one of its values is no http:// or https:// URL"},
+		"no URL in a file":               {binary, nil, "alert = \"s3cret\"\n", nil, "job.toml:1:1: alert: one of its values"},
+		"a file that cannot be read":     {binary, nil, "alert = [\"http://me:s3cret@h\", \n", nil, "job.toml:"},
+		"without who carries it":         {lonely, []string{"PATH=/nonexistent"}, "", []string{"--alert", "http://h:9093"}, "the program rsswardend, which carries alerts, is neither beside rsswarden nor in PATH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"run"}, test.args...)
+			if test.file != "" {
+				if err := os.WriteFile(config, []byte(test.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, "--config", config)
+			}
+			cmd := exec.Command(test.program, append(args, "--", "/bin/echo", "started")...)
+			cmd.Env = append(os.Environ(), test.env...)
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run()
+			if st := cmd.ProcessState.ExitCode(); st != 2 || out.Len() > 0 || !strings.Contains(errs.String(), test.says) || strings.Contains(errs.String(), "s3cret") {
+				t.Errorf("exit status %d, stdout %q\n%s", st, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// TestAlertDryRunSays: what would be told and written is said, and nobody is told.
+func TestAlertDryRunSays(t *testing.T) {
+	r := startAlertRun(t, nil, "--dry-run", "--alert", "http://"+freePort(t), "--at", "none", "--at", "user 80%:warn")
+	r.hold(160)
+	soon(t, "over the rung", func() bool {
+		st := r.standing()
+		return st != nil && len(st.Limits) > 0 && st.Limits[0].Ratio() > 0.8
+	})
+	r.end()
+	if !strings.Contains(r.stderr.String(), "would tell alertmanager+http://127.0.0.1:") {
+		t.Error(r.stderr.String())
+	}
+}

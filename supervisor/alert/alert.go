@@ -1,0 +1,90 @@
+package alert
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Alert is one rung that was crossed on one limit.
+type Alert struct {
+	// Job is empty outside Slurm, and Run then names the run. Step is that of the
+	// limit, empty where it is not of one step.
+	Job, Run, Step, Node string
+	Limit                event.LimitName
+	Scope                event.Scope
+	Rung                 string // "80%": the condition of the rule, without what it does
+	ETA                  bool   // … is on a forecast
+	Action               event.Action
+	Since                time.Time
+
+	// Used, Size and Left (seconds to the limit, nil without a forecast) are as read
+	// last; Size is 0 where the limit was not read.
+	Used, Size rss.Bytes
+	Left       *float64
+	Summary    string // a sentence
+	Text       string // what the numbers mean, and what is done
+}
+
+// names are what alerts on a limit are called; those on memory as one have two, as
+// they can be forecast.
+var names = map[event.LimitName]string{
+	event.LimitThrottle: "RsswardenMemoryNearThrottle",
+	event.LimitSHM:      "RsswardenShmNearLimit",
+	event.LimitMaps:     "RsswardenMappingsNearLimit",
+	event.LimitFDs:      "RsswardenDescriptorsNearLimit",
+	event.LimitTasks:    "RsswardenTasksNearLimit",
+	event.LimitAS:       "RsswardenAddressSpaceNearLimit",
+	event.LimitMemlock:  "RsswardenLockedMemoryNearLimit",
+	event.LimitTime:     "RsswardenJobEndsSoon",
+}
+
+// Name is the alertname.
+func (a *Alert) Name() string {
+	if name, ok := names[a.Limit]; ok {
+		return name
+	}
+	if a.ETA {
+		return "RsswardenMemoryFullSoon"
+	}
+	return "RsswardenMemoryNearLimit"
+}
+
+// The severities.
+const (
+	SeverityWarning  = "warning"
+	SeverityCritical = "critical" // the job is about to be ended, by us
+)
+
+// Severity is how bad it is.
+func (a *Alert) Severity() string {
+	if a.Action == event.ActionStop || a.Action == event.ActionRequeue {
+		return SeverityCritical
+	}
+	return SeverityWarning
+}
+
+// Labels tell one alert from all others, as name and value in the order of the
+// names. All are from closed lists, or as few as jobs, nodes and rules are; a
+// process, a command, a user or a path is in none.
+func (a *Alert) Labels() [][2]string {
+	all := [][2]string{
+		{"action", string(a.Action)}, {"alertname", a.Name()}, {"jobid", a.Job}, {"limit", string(a.Limit)}, {"node", a.Node},
+		{"run", a.Run}, {"rung", a.Rung}, {"scope", string(a.Scope)}, {"severity", a.Severity()}, {"step", a.Step},
+	}
+	return slices.DeleteFunc(all, func(l [2]string) bool { return l[1] == "" })
+}
+
+// ID is short for the labels.
+func (a *Alert) ID() string {
+	text := ""
+	for _, l := range a.Labels() {
+		text += l[0] + "\x00" + l[1] + "\x00"
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}

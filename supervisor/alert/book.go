@@ -1,0 +1,154 @@
+package alert
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// keepFiring is how long a rung must have been left before its alert is
+	// resolved: a job that the ladder carries crosses its rungs again and again.
+	keepFiring = 30 * time.Second
+	// keepResolved is how long a resolved alert is told of.
+	keepResolved = 5 * time.Minute
+	// mostAlerts bounds the book. One limit has a handful of rungs.
+	mostAlerts = 64
+)
+
+// Book holds the alerts that are told of. It is pure: now is handed in.
+type Book struct {
+	entries map[string]*entry
+	changes uint64 // of any alert so far: the last one has this number
+	dropped int    // alerts that there was no room for
+}
+
+type entry struct {
+	Alert
+	id     string
+	gone   time.Time // when its rung was first seen left, zero where it is not
+	ends   time.Time // when it was resolved, zero while it fires
+	change uint64
+}
+
+func (e *entry) firing() bool { return e.ends.IsZero() }
+
+// NewBook returns an empty book.
+func NewBook() *Book { return &Book{entries: map[string]*entry{}} }
+
+// Set takes in the rungs that are crossed now. Of two with the same labels the
+// fuller one is told of. It returns whether a rung was crossed or left.
+func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
+	before := b.changes
+	seen := map[string]bool{}
+	for i := range current {
+		a := &current[i]
+		id := a.ID()
+		e := b.entries[id]
+		if e == nil {
+			if len(b.entries) >= mostAlerts && !b.makeRoom() {
+				b.dropped++
+				continue
+			}
+			e = &entry{id: id, ends: now}
+			b.entries[id] = e
+		}
+		known := a.Size != 0 || a.Left != nil
+		fuller := seen[id] && e.Used.Of(e.Size) >= a.Used.Of(a.Size)
+		if !e.firing() {
+			*e = entry{Alert: *a, id: id}
+			b.change(e)
+		} else if known && !fuller {
+			since := e.Since
+			e.Alert = *a
+			e.Since = since // it has been firing since then
+		}
+		e.gone = time.Time{}
+		seen[id] = true
+	}
+	for id, e := range b.entries {
+		if !seen[id] && e.firing() && e.gone.IsZero() {
+			e.gone, moved = now, true
+		}
+	}
+	b.Tick(now)
+	return moved || b.changes != before
+}
+
+func (b *Book) change(e *entry) {
+	b.changes++
+	e.change = b.changes
+}
+
+// makeRoom forgets the alert that was resolved first.
+func (b *Book) makeRoom() bool {
+	var first *entry
+	for _, e := range b.entries {
+		if !e.firing() && (first == nil || e.ends.Before(first.ends)) {
+			first = e
+		}
+	}
+	if first == nil {
+		return false
+	}
+	delete(b.entries, first.id)
+	return true
+}
+
+// Tick resolves alerts whose rungs were left for long, and forgets those that were
+// resolved long ago. It returns when it is to be called again, zero for never.
+func (b *Book) Tick(now time.Time) (next time.Time) {
+	at := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, e := range b.sorted() {
+		if e.firing() && !e.gone.IsZero() {
+			if t := e.gone.Add(keepFiring); now.Before(t) {
+				at(t)
+			} else {
+				e.ends = now
+				b.change(e)
+			}
+		}
+		if !e.firing() {
+			if t := e.ends.Add(keepResolved); now.Before(t) {
+				at(t)
+			} else {
+				delete(b.entries, e.id)
+			}
+		}
+	}
+	return next
+}
+
+// End resolves all that fires: what it is about has ended.
+func (b *Book) End(now time.Time) {
+	for _, e := range b.sorted() {
+		if e.firing() {
+			e.ends = now
+			b.change(e)
+		}
+	}
+}
+
+// Firing counts the alerts that fire.
+func (b *Book) Firing() (n int) {
+	for _, e := range b.entries {
+		if e.firing() {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted are the alerts, the one first that changed first.
+func (b *Book) sorted() []*entry {
+	all := make([]*entry, 0, len(b.entries))
+	for _, e := range b.entries {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(x, y *entry) int { return cmp.Or(cmp.Compare(x.change, y.change), cmp.Compare(x.id, y.id)) })
+	return all
+}

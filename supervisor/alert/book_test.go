@@ -1,0 +1,201 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// at is a rung of that name on the limit slurm, at so many percent of 1 GiB.
+func at(rung string, percent float64) Alert {
+	return Alert{
+		Job: "46", Node: "n1", Step: "0", Limit: event.LimitSlurm, Scope: event.ScopeStep, Rung: rung, Action: event.ActionWarn,
+		Since: noon, Used: rss.GiB.Scale(percent / 100), Size: rss.GiB, Summary: fmt.Sprintf("memory %.0f %%", percent), Text: "so it is",
+	}
+}
+
+// stand tells how the alerts of a book stand: "80% firing since 0s".
+func stand(b *Book) (all []string) {
+	for _, e := range b.sorted() {
+		text := fmt.Sprintf("%s %s since %v", e.Rung, Firing, e.Since.Sub(noon))
+		if !e.firing() {
+			text = fmt.Sprintf("%s %s at %v", e.Rung, Resolved, e.ends.Sub(noon))
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// TestBook: one alert a rung, from its crossing until it was left for a while.
+func TestBook(t *testing.T) {
+	type look struct {
+		at    time.Duration
+		rungs []string
+		want  []string
+	}
+	for name, looks := range map[string][]look{
+		"crossed and left": {
+			{0, []string{"80%"}, []string{"80% firing since 0s"}},
+			{time.Hour, []string{"80%"}, []string{"80% firing since 0s"}},
+			{time.Hour + time.Second, nil, []string{"80% firing since 0s"}},
+			{time.Hour + 30*time.Second, nil, []string{"80% firing since 0s"}},
+			{time.Hour + 31*time.Second, nil, []string{"80% resolved at 1h0m31s"}},
+			{time.Hour + 5*time.Minute, nil, []string{"80% resolved at 1h0m31s"}},
+			{time.Hour + 6*time.Minute, nil, nil},
+		},
+		"crossed again and again": {
+			{0, []string{"80%"}, []string{"80% firing since 0s"}},
+			{10 * time.Second, nil, []string{"80% firing since 0s"}},
+			{35 * time.Second, []string{"80%"}, []string{"80% firing since 0s"}},
+			{40 * time.Second, nil, []string{"80% firing since 0s"}},
+			{69 * time.Second, nil, []string{"80% firing since 0s"}},
+			{70 * time.Second, nil, []string{"80% resolved at 1m10s"}},
+			{80 * time.Second, []string{"80%"}, []string{"80% firing since 1m20s"}},
+		},
+		"two rungs": {
+			{0, []string{"80%"}, []string{"80% firing since 0s"}},
+			{time.Minute, []string{"80%", "90%"}, []string{"80% firing since 0s", "90% firing since 1m0s"}},
+			{2 * time.Minute, []string{"80%"}, []string{"80% firing since 0s", "90% firing since 1m0s"}},
+			{3 * time.Minute, []string{"80%"}, []string{"80% firing since 0s", "90% resolved at 3m0s"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook()
+			for _, l := range looks {
+				now := noon.Add(l.at)
+				var current []Alert
+				for _, rung := range l.rungs {
+					a := at(rung, 85)
+					a.Since = now
+					current = append(current, a)
+				}
+				b.Set(now, current)
+				if got := stand(b); !slices.Equal(got, l.want) {
+					t.Errorf("at %v: %q, want %q", l.at, got, l.want)
+				}
+			}
+		})
+	}
+}
+
+// TestBookSameLabels: of two limits that cannot be told apart the fuller is told of,
+// and what is not read any more keeps its last numbers.
+func TestBookSameLabels(t *testing.T) {
+	b := NewBook()
+	b.Set(noon, []Alert{at("80%", 81), at("80%", 95), at("80%", 90)})
+	if got := b.sorted(); len(got) != 1 || got[0].Summary != "memory 95 %" {
+		t.Errorf("%d alerts, %q", len(got), got[0].Summary)
+	}
+	before := b.changes
+	unread := at("80%", 0)
+	unread.Size, unread.Summary = 0, ""
+	b.Set(noon.Add(time.Second), []Alert{unread})
+	if got := b.sorted()[0]; got.Summary != "memory 95 %" || b.changes != before {
+		t.Errorf("%q after %d changes", got.Summary, b.changes-before)
+	}
+}
+
+// TestBookBound: what there is no room for is counted, and the resolved go first.
+func TestBookBound(t *testing.T) {
+	b := NewBook()
+	var many []Alert
+	for i := range mostAlerts + 5 {
+		many = append(many, at(fmt.Sprintf("%d%%", i), 99))
+	}
+	b.Set(noon, many)
+	if len(b.entries) != mostAlerts || b.dropped != 5 {
+		t.Errorf("%d alerts and %d dropped", len(b.entries), b.dropped)
+	}
+	b.End(noon.Add(time.Second))
+	b.Set(noon.Add(2*time.Second), []Alert{at("new", 99)})
+	if len(b.entries) != mostAlerts || b.Firing() != 1 {
+		t.Errorf("%d alerts, %d of them fire", len(b.entries), b.Firing())
+	}
+}
+
+// TestLabels: each is from a list, and what is empty is left out.
+func TestLabels(t *testing.T) {
+	a := at("80%", 91)
+	want := [][2]string{
+		{"action", "warn"}, {"alertname", "RsswardenMemoryNearLimit"}, {"jobid", "46"}, {"limit", "slurm"}, {"node", "n1"},
+		{"rung", "80%"}, {"scope", "step"}, {"severity", "warning"}, {"step", "0"},
+	}
+	if diff := cmp.Diff(want, a.Labels()); diff != "" {
+		t.Error(diff)
+	}
+	other := a
+	other.Used, other.Since, other.Summary = 1, noon.Add(time.Hour), "x"
+	if a.ID() != other.ID() {
+		t.Error("the ID follows what is no label")
+	}
+	other.Action = event.ActionStop
+	if other.Severity() != SeverityCritical || a.ID() == other.ID() {
+		t.Errorf("a stop is %s", other.Severity())
+	}
+	for _, l := range event.Limits {
+		a := Alert{Limit: l}
+		if l.Memory() && l != event.LimitThrottle != strings.HasPrefix(a.Name(), "RsswardenMemoryNearLimit") {
+			t.Errorf("%s: %s", l, a.Name())
+		}
+	}
+	if a := (Alert{Limit: event.LimitCgroup, ETA: true}); a.Name() != "RsswardenMemoryFullSoon" {
+		t.Error(a.Name())
+	}
+}
+
+// TestForms: what goes over the wire.
+func TestForms(t *testing.T) {
+	b := NewBook()
+	eta := 252.0
+	a := at("80%", 50)
+	a.Left = &eta
+	b.Set(noon, []Alert{a})
+	now := noon.Add(time.Minute)
+	heard := func(string) bool { return true }
+	if got, want := body(t)(managerBody(b.sorted(), now, heard)), `[{"labels":{"action":"warn","alertname":"RsswardenMemoryNearLimit","jobid":"46","limit":"slurm","node":"n1","rung":"80%","scope":"step","severity":"warning","step":"0"},`+
+		`"annotations":{"description":"so it is","summary":"memory 50 %"},"startsAt":"2026-11-22T12:00:00Z","endsAt":"2026-11-22T12:05:00Z","generatorURL":"https://github.com/rsswarden/rsswarden#alerts"}]`; got != want {
+		t.Errorf("firing:\n%s\nwant\n%s", got, want)
+	}
+	id := b.sorted()[0].id
+	if got, want := body(t)(hookBody(b.sorted()[0])), `{"v":1,"status":"firing","id":"`+id+`","alert":"RsswardenMemoryNearLimit","severity":"warning","job":"46","step":"0","node":"n1","limit":"slurm","scope":"step","rung":"80%","action":"warn",`+
+		`"used_bytes":536870912,"limit_bytes":1073741824,"eta_s":252,"starts_at":"2026-11-22T12:00:00Z","text":"memory 50 %; so it is"}`; got != want {
+		t.Errorf("a webhook:\n%s\nwant\n%s", got, want)
+	}
+	b.End(noon) // at once: Alertmanager wants an end behind the start
+	if got := body(t)(managerBody(b.sorted(), now, heard)); !strings.Contains(got, `"endsAt":"2026-11-22T12:00:00.001Z"`) {
+		t.Errorf("resolved: %s", got)
+	}
+	if got := body(t)(managerBody(b.sorted(), now, func(string) bool { return false })); !strings.Contains(got, `"endsAt":"2026-11-22T12:02:00Z"`) {
+		t.Errorf("resolved before it was heard of: %s", got)
+	}
+	if got := body(t)(hookBody(b.sorted()[0])); !strings.Contains(got, `"status":"resolved"`) || !strings.Contains(got, `"ends_at":"2026-11-22T12:00:00Z","text":"resolved: memory`) {
+		t.Errorf("resolved: %s", got)
+	}
+	count := at("80%", 50)
+	count.Limit, count.Used, count.Size = event.LimitFDs, 900, 1024
+	b = NewBook()
+	b.Set(noon, []Alert{count})
+	if got := body(t)(hookBody(b.sorted()[0])); !strings.Contains(got, `"used":900,"limit_count":1024`) || strings.Contains(got, "bytes") {
+		t.Errorf("a number: %s", got)
+	}
+}
+
+func body(t *testing.T) func(json.RawMessage, error) string {
+	return func(b json.RawMessage, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+}

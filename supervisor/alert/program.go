@@ -1,0 +1,148 @@
+package alert
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// SendTime is how long a request may take, and lastTime one that is sent when
+	// the run has ended.
+	SendTime = 10 * time.Second
+	lastTime = 2 * time.Second
+	// dieTime is how long a process that was killed is waited for: the kernel may
+	// not let go of it.
+	dieTime    = time.Second
+	mostAnswer = 64 << 10
+)
+
+// Program starts the process that carries a request.
+type Program struct {
+	Path  string   // of rsswardend
+	Env   []string // all of it
+	Start func(*exec.Cmd) error
+}
+
+// Send carries a request and waits for its end, which comes at the latest when its
+// time is over or ctx is done. The process dies with us.
+func (p *Program) Send(ctx context.Context, r Request) Answer {
+	// The kernel sends the death signal when the thread dies that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd, out, err := p.begin(r, unix.SIGKILL)
+	if err != nil {
+		return Answer{Error: err.Error(), Retry: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout+dieTime)
+	defer cancel()
+	said := listen(out)
+	select {
+	case a := <-said:
+		go cmd.Wait() // it has said all, and ends
+		return a
+	case <-ctx.Done():
+	}
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // it is not waited for yet, so this is its own group
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(dieTime):
+	}
+	return Answer{Error: "no answer in time", Retry: true}
+}
+
+// Leave carries a request by a process that may outlive us, for as long as its own
+// time lasts. Whoever cares for what came of it reads the channel.
+func (p *Program) Leave(r Request) <-chan Answer {
+	cmd, out, err := p.begin(r, 0)
+	if err != nil {
+		c := make(chan Answer, 1)
+		c <- Answer{Error: err.Error(), Retry: true}
+		return c
+	}
+	go cmd.Wait()
+	return listen(out)
+}
+
+// begin starts a process with a session of its own: what ends a process group or a
+// terminal, and signals to the job's, leave it alone.
+func (p *Program) begin(r Request, death syscall.Signal) (*exec.Cmd, *os.File, error) {
+	data, err := json.Marshal(r)
+	if err == nil && len(data) > MostRequest {
+		err = fmt.Errorf("it has %d bytes", len(data))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot write the request: %w", err)
+	}
+	in, err := fileOf(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot write the request: %w", err)
+	}
+	defer in.Close()
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the answer: %w", err)
+	}
+	defer w.Close()
+	cmd := exec.Command(p.Path, SendCommand)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout = p.Env, "/", in, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: death}
+	if err := p.Start(cmd); err != nil {
+		out.Close()
+		return nil, nil, fmt.Errorf("cannot start %s: %w", p.Path, err)
+	}
+	return cmd, out, nil
+}
+
+// listen reads the answer.
+func listen(out *os.File) <-chan Answer {
+	c := make(chan Answer, 1)
+	go func() {
+		defer out.Close()
+		data, err := io.ReadAll(io.LimitReader(out, mostAnswer))
+		var a Answer
+		if err == nil {
+			err = json.Unmarshal(bytes.TrimSpace(data), &a)
+		}
+		if err != nil {
+			a = Answer{Error: "rsswardend ended without a word", Retry: true}
+		}
+		c <- a
+	}()
+	return c
+}
+
+// fileOf returns a file without a name that holds b: nobody has to write while it
+// is read, and what is secret in it is on no disk.
+func fileOf(b []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("rsswarden-alert", unix.MFD_CLOEXEC)
+	if errors.Is(err, unix.ENOSYS) {
+		return nil, errors.New("the kernel has no memfd_create")
+	} else if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "alert")
+	if _, err = f.Write(b); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,251 @@
+package alert
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// lastPatience is how long the end of a run waits for receivers that have answered
+// so far. It waits for no other.
+const lastPatience = 200 * time.Millisecond
+
+// Options are what a Sender works with.
+type Options struct {
+	Targets   []Target
+	Token     string
+	TokenFile string
+	Send      func(context.Context, Request) Answer
+	Leave     func(Request) <-chan Answer
+}
+
+// Sender tells all receivers. Its methods never wait for one, and none of them but
+// [Sender.Close] may be called after that.
+type Sender struct {
+	opt    Options
+	faults chan string
+	wake   chan struct{}
+	stop   context.CancelFunc
+	over   chan struct{} // the goroutine has ended
+
+	mu        sync.Mutex
+	book      *Book
+	receivers []*receiver
+	busy      *receiver // whose request is on its way
+	busyFrom  time.Time
+	closed    bool
+}
+
+// Standing is how one receiver stands.
+type Standing struct {
+	Target Target
+	Firing int // alerts
+	Counts
+	Dropped  int       // alerts that there was no room for
+	Untold   int       // states that it does not know yet
+	SentAt   time.Time // when it took something last, zero for never
+	Failing  bool      // the last try failed
+	Error    string    // the last failure
+	FailedAt time.Time
+}
+
+// New returns a Sender with its goroutine.
+func New(opt Options) *Sender {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Sender{
+		opt: opt, faults: make(chan string, 2*len(opt.Targets)), wake: make(chan struct{}, 1),
+		stop: stop, over: make(chan struct{}), book: NewBook(),
+	}
+	for _, t := range opt.Targets {
+		s.receivers = append(s.receivers, newReceiver(t))
+	}
+	go s.run(ctx)
+	return s
+}
+
+// Faults yields a sentence for each receiver that begins to fail. A nil Sender has
+// none.
+func (s *Sender) Faults() <-chan string {
+	if s == nil {
+		return nil
+	}
+	return s.faults
+}
+
+// Set says which rungs are crossed now.
+func (s *Sender) Set(current []Alert) {
+	s.mu.Lock()
+	moved := s.book.Set(time.Now(), current)
+	s.look()
+	s.mu.Unlock()
+	if moved {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Sender) look() {
+	for _, r := range s.receivers {
+		r.look(s.book)
+	}
+}
+
+// run tells the receivers, one after the other.
+func (s *Sender) run(ctx context.Context) {
+	defer close(s.over)
+	for {
+		r, l, wait := s.pick(time.Now())
+		if r == nil {
+			var due <-chan time.Time
+			if wait > 0 {
+				due = time.After(wait)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wake:
+			case <-due:
+			}
+			continue
+		}
+		a := s.opt.Send(ctx, s.request(r, l, SendTime))
+		if ctx.Err() != nil {
+			return // what came of it is not known, and it is told again
+		}
+		s.took(r, l, a)
+	}
+}
+
+func (s *Sender) request(r *receiver, l load, limit time.Duration) Request {
+	return Request{URL: r.target.URL, Token: s.opt.Token, TokenFile: s.opt.TokenFile, Bodies: l.bodies, Timeout: limit}
+}
+
+// pick chooses who is told now: of those that are due who was tried longest ago. It
+// returns how long to wait where nobody is, 0 for until something changes.
+func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, l, 0
+	}
+	next := s.book.Tick(now)
+	s.look()
+	for _, r := range s.receivers {
+		at, ok := r.next(s.book)
+		switch {
+		case !ok:
+		case at.After(now):
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+		case best == nil || r.tried.Before(best.tried):
+			best = r
+		}
+	}
+	if best == nil {
+		if !next.IsZero() {
+			wait = max(next.Sub(now), time.Millisecond)
+		}
+		return nil, l, wait
+	}
+	l, err := best.load(s.book, now)
+	if err != nil {
+		best.done(l, Answer{Error: fmt.Sprintf("cannot write it: %v", err), Retry: true}, now, 1)
+		return nil, l, time.Millisecond
+	}
+	s.busy, s.busyFrom = best, now
+	return best, l, 0
+}
+
+// took takes in what came of a request.
+func (s *Sender) took(r *receiver, l load, a Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = nil
+	well := r.fails == 0
+	r.done(l, a, time.Now(), rand.Float64())
+	if well && r.fails > 0 {
+		text := fmt.Sprintf("%v: %s", r.target, r.lastError)
+		if a.Retry {
+			text += "; it is tried again"
+		}
+		select {
+		case s.faults <- text:
+		default: // status has it
+		}
+	}
+}
+
+// Standing tells how the receivers stand.
+func (s *Sender) Standing() []Standing {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Standing, 0, len(s.receivers))
+	for _, r := range s.receivers {
+		all = append(all, Standing{
+			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: s.book.dropped, SentAt: r.sentAt,
+			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)),
+		})
+	}
+	return all
+}
+
+// Close resolves what fires and tells each receiver once more, by processes that
+// may outlive us. The function that it returns waits for the answers of receivers
+// that have answered so far, until 200 ms have passed since Close. Without resolve
+// nobody is told anything any more: somebody else goes on.
+func (s *Sender) Close(resolve bool) (wait func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.stop()
+	if !resolve {
+		return func() {}
+	}
+	from := time.Now()
+	hangs := s.busy
+	if hangs != nil && from.Sub(s.busyFrom) < lastPatience {
+		hangs = nil // it has hardly begun
+	}
+	s.book.End(from)
+	s.look()
+	type left struct {
+		r      *receiver
+		l      load
+		answer <-chan Answer
+	}
+	var all []left
+	for _, r := range s.receivers {
+		if len(r.untold(s.book)) == 0 {
+			continue
+		}
+		l, err := r.load(s.book, from)
+		if err != nil {
+			continue
+		}
+		answer := s.opt.Leave(s.request(r, l, lastTime))
+		if r.fails == 0 && r != hangs && (r.Sent > 0 || hangs == nil) {
+			all = append(all, left{r, l, answer})
+		}
+	}
+	return func() {
+		late := time.After(time.Until(from.Add(lastPatience)))
+		for _, e := range all {
+			select {
+			case a := <-e.answer:
+				s.mu.Lock()
+				e.r.done(e.l, a, time.Now(), 1)
+				s.mu.Unlock()
+			case <-late:
+				return
+			}
+		}
+	}
+}

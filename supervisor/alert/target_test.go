@@ -1,0 +1,52 @@
+package alert
+
+import "testing"
+
+func TestTargets(t *testing.T) {
+	for text, want := range map[string]struct {
+		kind       Kind
+		url, shown string
+		secret     bool
+	}{
+		"http://am:9093":                             {Alertmanager, "http://am:9093/api/v2/alerts", "alertmanager+http://am:9093", false},
+		" http://am:9093/ ":                          {Alertmanager, "http://am:9093/api/v2/alerts", "alertmanager+http://am:9093", false},
+		"https://h/prom/am/api/v2/alerts":            {Alertmanager, "https://h/prom/am/api/v2/alerts", "alertmanager+https://h/prom/am", false},
+		"alertmanager+https://h/prom/":               {Alertmanager, "https://h/prom/api/v2/alerts", "alertmanager+https://h/prom", false},
+		"https://hooks.example/services/T0/B0/xyzzy": {Webhook, "https://hooks.example/services/T0/B0/xyzzy", "webhook+https://hooks.example/…", false},
+		"webhook+http://h":                           {Webhook, "http://h", "webhook+http://h", false},
+		"webhook+http://h/":                          {Webhook, "http://h/", "webhook+http://h", false},
+		"http://me:s3cret@am:9093":                   {Alertmanager, "http://me:s3cret@am:9093/api/v2/alerts", "alertmanager+http://am:9093", true},
+		"https://h/x?token=s3cret#frag":              {Webhook, "https://h/x?token=s3cret", "webhook+https://h/…", true},
+		"https://[::1]:9/x":                          {Webhook, "https://[::1]:9/x", "webhook+https://[::1]:9/…", false},
+	} {
+		got, err := ParseTarget(text)
+		if err != nil || got.Kind != want.kind || got.URL != want.url || got.String() != want.shown || got.Secret() != want.secret {
+			t.Errorf("%q: %+v, shown as %v, secret %v, %v", text, got, got, got.Secret(), err)
+		}
+		if Redact(text) != want.shown {
+			t.Errorf("%q is shown as %q", text, Redact(text))
+		}
+	}
+	for _, text := range []string{"", "am:9093", "am", "ftp://h/x", "http://", "http:///x", "alertmanager+", "webhook+am:9093", "http://h:port/", "http://a b/", "slack+https://h/s3cret"} {
+		if got, err := ParseTarget(text); err == nil {
+			t.Errorf("%q: %+v", text, got)
+		}
+		if shown := Redact(text); shown != "(not a URL)" {
+			t.Errorf("%q is shown as %q", text, shown)
+		}
+	}
+}
+
+func FuzzTarget(f *testing.F) {
+	f.Add("alertmanager+https://u:p@h:1/x?y#z")
+	f.Fuzz(func(t *testing.T, text string) {
+		target, err := ParseTarget(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseTarget(string(target.Kind) + "+" + target.URL)
+		if err != nil || again != target {
+			t.Errorf("%q is %+v, and that %+v, %v", text, target, again, err)
+		}
+	})
+}

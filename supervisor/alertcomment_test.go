@@ -1,0 +1,150 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+const commentedJob = "JobId=46 JobName=train\n   UserId=me(1000) GroupId=me(1000)\n   JobState=RUNNING Reason=None\n   Comment=for paper 3 \n   Power=\n   \n\n"
+
+func commentingStand(t *testing.T, env map[string]string, change func(*Options)) (*stand, fakeSlurm) {
+	t.Helper()
+	f := newFakeSlurm(t)
+	f.write(t, "job", commentedJob)
+	s := inJob46(t, env, func(o *Options) {
+		o.Settings.Rules, o.Settings.AlertComment = []string{"80%:warn"}, true
+		if change != nil {
+			change(o)
+		}
+	})
+	return s, f
+}
+
+// written waits for what is being written into the comment.
+func (s *stand) written() error {
+	s.t.Helper()
+	if s.comments.done == nil {
+		s.t.Fatal("nothing is being written")
+	}
+	select {
+	case err := <-s.comments.done:
+		s.commented(err)
+		return err
+	case <-time.After(time.Minute):
+		s.t.Fatal("it is never written")
+		return nil
+	}
+}
+
+// TestAlertComment: a warning and the end stand behind what the user has in the
+// job's comment.
+func TestAlertComment(t *testing.T) {
+	s, f := commentingStand(t, nil, nil)
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	if err := s.written(); err != nil {
+		t.Fatal(err)
+	}
+	s.full() // it is said
+	if s.comments.done != nil {
+		t.Error("written again")
+	}
+	s.end(&hold.Exit{})
+	calls := f.calls(t)
+	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: memory 85 % of 1000 MiB on n1 at ") ||
+		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, tight; at most 85 % of 1000 MiB on n1; next time --mem=") {
+		t.Errorf("%q", calls)
+	}
+}
+
+// TestAlertCommentIsRare: three times in a run, five minutes apart.
+func TestAlertCommentIsRare(t *testing.T) {
+	s, f := commentingStand(t, nil, nil)
+	for range 40 {
+		for _, used := range []rss.Bytes{850 * rss.MiB, 100 * rss.MiB} {
+			s.put(theCommand, theHolder, used, 0)
+			s.full()
+			if s.comments.done != nil {
+				if err := s.written(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.later(time.Minute)
+		}
+	}
+	if n := len(f.calls(t)); n != mostComments {
+		t.Errorf("written %d times", n)
+	}
+}
+
+// TestAlertCommentRefused: a site that refuses it is asked once, and it is a fault.
+func TestAlertCommentRefused(t *testing.T) {
+	s, f := commentingStand(t, nil, nil)
+	f.write(t, "fail-update", "slurm_update error: Access/permission denied")
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	if err := s.written(); err == nil {
+		t.Error("no error")
+	}
+	s.put(theCommand, theHolder, 100*rss.MiB, 0)
+	s.full()
+	s.later(10 * time.Minute)
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	s.end(&hold.Exit{})
+	if n := strings.Count(f.read(t, "calls"), "update"); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	faults := slices.DeleteFunc(named(s.events(), event.NameFault), func(e map[string]any) bool { return e["part"] != "alert-comment" })
+	if len(faults) != 1 || !strings.Contains(faults[0]["error"].(string), "Access/permission denied") {
+		t.Errorf("%v", faults)
+	}
+}
+
+// TestAlertCommentOfOthers: another node than the first leaves it alone, and so does
+// a dry run, which says what it would write.
+func TestAlertCommentOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		env    map[string]string
+		dry    bool
+		stderr int
+	}{
+		"another node":   {map[string]string{"SLURM_NODEID": "1"}, false, 0},
+		"another task":   {map[string]string{"SLURM_PROCID": "3"}, false, 0},
+		"a dry run":      {nil, true, 2},
+		"hangs at first": {map[string]string{"hang": "1"}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f := commentingStand(t, test.env, func(o *Options) { o.Settings.DryRun = test.dry })
+			hangs := test.env["hang"] != ""
+			if hangs {
+				f.write(t, "wait-show", "")
+				defer os.Remove(filepath.Join(string(f), "wait-show"))
+			}
+			s.put(theCommand, theHolder, 850*rss.MiB, 0)
+			s.full()
+			if (s.comments.done != nil) != hangs {
+				t.Error("written")
+			}
+			began := time.Now()
+			s.end(&hold.Exit{})
+			if took := time.Since(began); hangs && took > flush+lastPatience {
+				t.Errorf("the end took %v", took)
+			}
+			if n := len(f.calls(t)); n != 0 {
+				t.Errorf("written %d times", n)
+			}
+			if n := strings.Count(s.stderr(), "would write into the comment of job 46: rsswarden: "); n != test.stderr {
+				t.Errorf("said %d times:\n%s", n, s.stderr())
+			}
+		})
+	}
+}

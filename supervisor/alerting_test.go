@@ -1,0 +1,216 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// telling has the alerts of a stand carried by a program that keeps each request as a
+// file, and returns where.
+func telling(t *testing.T, kind alert.Kind) (dir string, change func(*Options)) {
+	t.Helper()
+	dir = t.TempDir()
+	program := filepath.Join(dir, "carry")
+	script := "#!/bin/sh\ncat > " + dir + "/$$.new && mv " + dir + "/$$.new " + dir + "/$$.json\necho '{\"taken\":99}'\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir, func(o *Options) {
+		o.Settings.AlertProgram, o.Settings.AlertToken = program, "t0ken"
+		o.Settings.Alerts = []alert.Target{{Kind: kind, URL: "http://me:s3cret@h/x?y"}}
+	}
+}
+
+// carried waits until so many messages were carried and returns all, by their start.
+func carried(t *testing.T, dir string, n int) (all []alert.Message) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		all = nil
+		files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r alert.Request
+			if err := json.Unmarshal(b, &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Token != "t0ken" {
+				t.Errorf("token %q", r.Token)
+			}
+			for _, body := range r.Bodies {
+				var m alert.Message
+				if err := json.Unmarshal(body, &m); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, m)
+			}
+		}
+		if len(all) >= n {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages, want %d", len(all), n)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func both(changes ...func(*Options)) func(*Options) {
+	return func(o *Options) {
+		for _, c := range changes {
+			c(o)
+		}
+	}
+}
+
+// TestAlerts: a rung that is crossed is told of, and that it is over when the command
+// has ended.
+func TestAlerts(t *testing.T) {
+	dir, with := telling(t, alert.Webhook)
+	s := opened(t, with)
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	m := carried(t, dir, 1)[0]
+	if m.Status != alert.Firing || m.Alert != "RsswardenMemoryNearLimit" || m.Limit != event.LimitUser || m.Rung != "80%" || m.Action != event.ActionWarn ||
+		*m.UsedBytes != uint64(850*rss.MiB) || *m.LimitBytes != uint64(1000*rss.MiB) || !strings.Contains(m.Text, "memory 85 % of 1000 MiB (our own rules act on summed RSS") {
+		t.Errorf("%+v", m)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for s.standing().Alerts[0].Sent == 0 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := s.standing().Alerts; len(got) != 1 || got[0].Firing != 1 || got[0].Receiver != "webhook+http://h/…" || got[0].SentAt == nil {
+		t.Errorf("status: %+v", got)
+	}
+	s.end(&hold.Exit{})
+	all := carried(t, dir, 2)
+	i := slices.IndexFunc(all, func(m alert.Message) bool { return m.Status == alert.Resolved })
+	if i < 0 || all[i].ID != m.ID || all[i].EndsAt == nil {
+		t.Errorf("at the end: %+v", all)
+	}
+	b, err := os.ReadFile(s.Settings.Events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"s3cret", "t0ken"} {
+		if strings.Contains(string(b), secret) || strings.Contains(s.stderr(), secret) {
+			t.Errorf("%s was told", secret)
+		}
+	}
+}
+
+// TestAlertFault: what is wrong is told of as a fault, once.
+func TestAlertFault(t *testing.T) {
+	_, with := telling(t, alert.Webhook)
+	s := opened(t, both(with, func(o *Options) { o.Settings.AlertProgram = "/nonexistent" }))
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	select {
+	case text := <-s.alerts.sender.Faults():
+		s.fault("alert", &said{text})
+		s.fault("alert", &said{text})
+	case <-time.After(time.Minute):
+		t.Fatal("no fault")
+	}
+	s.end(&hold.Exit{})
+	got := slices.DeleteFunc(named(s.events(), event.NameFault), func(e map[string]any) bool { return e["part"] != "alert" })
+	if len(got) != 1 || !strings.Contains(fmt.Sprint(got[0]["error"]), "webhook+http://h/…: cannot start /nonexistent") {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestAlertDryRun: what would be told is said, once a crossing, and nothing starts.
+func TestAlertDryRun(t *testing.T) {
+	dir, with := telling(t, alert.Alertmanager)
+	s := opened(t, both(with, func(o *Options) { o.Settings.DryRun = true }))
+	s.put(theCommand, theHolder, 850*rss.MiB, 0)
+	s.full()
+	s.full()
+	s.end(&hold.Exit{})
+	const want = "would tell alertmanager+http://h/x: RsswardenMemoryNearLimit fires (warning), run "
+	if n := strings.Count(s.stderr(), want); n != 1 || !strings.Contains(s.stderr(), "(dry run)") {
+		t.Errorf("said %d times:\n%s", n, s.stderr())
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(files) != 0 {
+		t.Errorf("carried: %v", files)
+	}
+}
+
+// alertIDs are the alerts of a watcher.
+func (s *stand) alertIDs() (all []string) {
+	for _, r := range s.ladder.Raised(s.readings) {
+		a := s.alertOf(&r)
+		all = append(all, fmt.Sprint(a.Labels()))
+	}
+	return all
+}
+
+// TestAlertsOfTheNextLeader: they have the same labels, so that Alertmanager sees no
+// difference; and one that ends as well resolves them.
+func TestAlertsOfTheNextLeader(t *testing.T) {
+	dir := runtimeDir(t)
+	place, with := telling(t, alert.Webhook)
+	with = both(with, func(o *Options) { o.Settings.Rules = []string{"80%:warn", "95%:stop"} })
+	first := leading(t, inJob(t, 0, dir), with)
+	var rest []*stand
+	for task := 1; task <= 2; task++ {
+		s := newStand(t, both(inJob(t, task, dir), with))
+		s.holder.begin.Holder = theHolder + 500*task
+		rest = append(rest, s)
+	}
+	all := append([]*stand{first}, rest...)
+	for _, s := range all {
+		for task := range all {
+			s.fs.Put(rsstest.Process{PID: theHolder + 500*task, Parent: 1, Start: 4, Comm: "rsswarden"})
+		}
+	}
+	for _, s := range rest {
+		if s.join(s.holder.begin) {
+			t.Fatal("two lead")
+		}
+		s.put(theCommand, s.holder.begin.Holder, 850*rss.MiB, 0)
+	}
+	first.put(theCommand, theHolder, 850*rss.MiB, 0)
+	first.open(first.holder.begin)
+	want := first.alertIDs()
+	if len(want) != 1 || !strings.Contains(want[0], "[jobid 46]") {
+		t.Fatalf("%v", want)
+	}
+	carried(t, place, 1)
+	next, last := rest[0], rest[1]
+	first.endAlerts(false) // others live
+	next.inherits(first)
+	if got := next.alertIDs(); !slices.Equal(got, want) {
+		t.Errorf("the next leader tells of %v, the first has told of %v", got, want)
+	}
+	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
+		t.Errorf("%+v", m)
+	}
+	next.endAlerts(false)
+	next.pass(&hold.Exit{})
+	if err := last.peers.post.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	last.peers.heir = true
+	last.endStandBy(&hold.Exit{})
+	m := carried(t, place, 3)
+	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
+	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {
+		t.Errorf("%+v", m)
+	}
+}
