@@ -172,26 +172,36 @@ const (
 // ahead is how much a limit on numbers grows by until it is counted again, at the
 // pace of the process that is nearest; 0 for other limits, and where that is slow.
 func (r *countReader) ahead(l *event.Limit) rss.Bytes {
+	if l.Ratio() < aheadFrom || l.Ratio() >= nearShare {
+		return 0
+	}
+	t, pace := r.paceOf(l)
+	if t == nil || t.filled(float64(t.limit), pace) > aheadFull {
+		return 0
+	}
+	// To the first warning and no further: after it is counted often.
+	return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(nearShare).Sub(l.Used)+1)
+}
+
+// paceOf is how many come a second in the process that is nearest to a limit on
+// mappings or descriptors; nil for other limits.
+func (r *countReader) paceOf(l *event.Limit) (t *tally, pace float64) {
 	kind := countMaps
 	switch {
-	case r == nil || l.Ratio() < aheadFrom || l.Ratio() >= nearShare:
-		return 0
+	case r == nil:
+		return nil, 0
 	case l.Name == event.LimitFDs:
 		kind = countFDs
 	case l.Name != event.LimitMaps:
-		return 0
+		return nil, 0
 	}
 	for _, e := range r.counting.entries {
-		if t := &e.tallies[kind]; e.proc.ID.PID == l.PID {
-			pace := t.pace(kind, e)
-			if t.filled(float64(t.limit), pace) > aheadFull {
-				return 0
-			}
-			// To the first warning and no further: after it is counted often.
-			return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(nearShare).Sub(l.Used)+1)
+		if e.proc.ID.PID == l.PID {
+			t = &e.tallies[kind]
+			return t, t.pace(kind, e)
 		}
 	}
-	return 0
+	return nil, 0
 }
 
 // all returns the counts of each process, for a diagnosis.

@@ -44,8 +44,9 @@ type sideSlot struct {
 	low   rss.Bytes // the least that was read in that second
 }
 
-// late takes in a reading at that time.
-func (s *summary) late(l *event.Limit, now time.Duration) {
+// late takes in a reading at that time. pace is what its process is known to add a
+// second: it may be the nearest since this reading.
+func (s *summary) late(l *event.Limit, now time.Duration, pace float64) {
 	if s.tails == nil {
 		s.tails = map[event.LimitName]*sideTail{}
 	}
@@ -55,13 +56,13 @@ func (s *summary) late(l *event.Limit, now time.Duration) {
 		s.tails[l.Name] = t
 	}
 	at := now - time.Duration(l.Age*float64(time.Second))
-	n := sideSlot{limit: *l, at: at, ok: true, low: l.Used}
+	n := sideSlot{limit: *l, at: at, ok: true, low: l.Used, rate: pace}
 	if b := &t.last; b.ok && b.limit.PID == l.PID && b.limit.Level == l.Level && b.limit.Scope == l.Scope {
 		switch passed := (at - b.at).Seconds(); {
 		case l.Used == b.limit.Used && at-b.at <= closingIn:
-			n.rate = b.rate
+			n.rate = max(pace, b.rate)
 		case l.Used > b.limit.Used && passed > 0:
-			n.rate = float64(l.Used-b.limit.Used) / passed
+			n.rate = max(pace, float64(l.Used-b.limit.Used)/passed)
 		}
 	}
 	if l.Used != t.last.limit.Used || l.PID != t.last.limit.PID {

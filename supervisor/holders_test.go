@@ -107,7 +107,7 @@ func TestHoldersAreSaid(t *testing.T) {
 	}
 	for i, used := range []rss.Bytes{600, 900} {
 		late := event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}
-		s.sum.late(&late, s.last.Mono+time.Duration(i)*time.Second)
+		s.sum.late(&late, s.last.Mono+time.Duration(i)*time.Second, 0)
 	}
 	if text := s.exhausted(); !strings.Contains(text, "this job holds torch") || !strings.Contains(text, "prefetch_factor") {
 		t.Errorf("the verdict: %s", text)

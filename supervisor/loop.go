@@ -244,7 +244,10 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
-	w.sum.peak(&w.last, w.readings)
+	w.sum.peak(&w.last, w.readings, func(l *event.Limit) float64 {
+		_, pace := w.counts.paceOf(l)
+		return pace
+	})
 }
 
 // changed tells of limits that are new, or that somebody moved: Slurm 26.05 can

@@ -53,8 +53,9 @@ type summary struct {
 	budgetFreed rss.Bytes
 }
 
-// peak takes in one sample.
-func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
+// peak takes in one sample. pace is by how many a second a limit on numbers is known
+// to be approached, 0 for the others.
+func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
 	var sum, noshared, pss rss.Bytes
 	known := true
 	for i := range sample.Procs {
@@ -85,7 +86,7 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit) {
 		}
 		if !l.Name.Memory() {
 			s.side(l)
-			s.late(l, sample.Mono)
+			s.late(l, sample.Mono, pace(l))
 			continue
 		}
 		if s.nearest == nil || l.Ratio() > s.nearest.Ratio() {

@@ -16,15 +16,15 @@ func TestPeaks(t *testing.T) {
 	known := proc(1, 100, 20)
 	known.PSS = &rss.PSS{PSS: 110, RSS: 120}
 	unknown := proc(2, 50, 0)
-	s.peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil)
+	s.peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil, nil)
 	if *s.peaks.RSS != 170 || *s.peaks.NoShared != 150 || s.peaks.PSS != nil || s.peaks.Cgroup != nil {
 		t.Errorf("peaks %+v; the PSS of one process is not known", s.peaks)
 	}
-	s.peak(&rss.Sample{Procs: []rss.Proc{known}}, nil)
+	s.peak(&rss.Sample{Procs: []rss.Proc{known}}, nil, nil)
 	if *s.peaks.RSS != 170 || s.peaks.PSS == nil || *s.peaks.PSS != 110 {
 		t.Errorf("peaks %+v", s.peaks)
 	}
-	s.peak(&rss.Sample{}, nil) // the command has ended
+	s.peak(&rss.Sample{}, nil, nil) // the command has ended
 	if *s.peaks.RSS != 170 {
 		t.Errorf("peaks %+v", s.peaks)
 	}
@@ -37,7 +37,7 @@ func TestCgroupPeakIsTheJobsOwn(t *testing.T) {
 		{Name: event.LimitCgroup, Level: "/user.slice", Used: 900, Limit: 1000},
 		{Name: event.LimitCgroup, Level: "/user.slice/job/step", Used: 100, Limit: 500},
 		{Name: event.LimitNode, Used: 999, Limit: 1000},
-	})
+	}, nil)
 	if *s.peaks.Cgroup != 100 {
 		t.Errorf("peak %d, want the innermost level's 100", *s.peaks.Cgroup)
 	}
