@@ -39,6 +39,9 @@ func (w *watcher) commentsJob() (id string, ok bool) {
 	if w.peers.post == nil && job.Task != 0 {
 		return "", false
 	}
+	if job.ArrayJob != "" && job.ArrayTask != "" {
+		return job.ArrayJob + "_" + job.ArrayTask, true // see [slurm.SetComment]
+	}
 	return job.ID, true
 }
 
