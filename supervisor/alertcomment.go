@@ -59,7 +59,7 @@ func (w *watcher) comment(l *event.Limit) {
 	}
 	id, ok := w.commentsJob()
 	now := w.now()
-	if !ok || c.done != nil || c.written >= mostComments || c.written > 0 && now-c.at < commentEvery {
+	if !ok || c.done != nil || w.tight() || c.written >= mostComments || c.written > 0 && now-c.at < commentEvery {
 		return
 	}
 	c.written, c.at = c.written+1, now
