@@ -14,6 +14,9 @@ require (
 	// nothing but the standard library, costs 5 µs at start. BurntSushi/toml,
 	// as good otherwise, reads /etc/localtime each time the program starts.
 	github.com/pelletier/go-toml/v2 v2.4.3
+	// Tests only, as client_model: the text format of metrics as others read it.
+	github.com/prometheus/client_model v0.6.2
+	github.com/prometheus/common v0.67.4
 	// /proc files that are read rarely: smaps_rollup, limits, meminfo.
 	github.com/prometheus/procfs v0.23.0
 	// Tests only: testscript, for the command line.
@@ -33,7 +36,11 @@ require (
 
 require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
+	github.com/kr/pretty v0.3.1 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
+	go.yaml.in/yaml/v2 v2.4.3 // indirect
+	google.golang.org/protobuf v1.36.10 // indirect
 )

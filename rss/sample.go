@@ -30,6 +30,9 @@ const (
 	RoleOther      Role = "other"
 )
 
+// Roles lists every role.
+var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePinThread, RoleShmManager, RoleOther}
+
 // Proc is one process as it was read at one moment. Sizes are in bytes.
 type Proc struct {
 	ID     ProcID

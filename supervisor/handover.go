@@ -81,11 +81,14 @@ func (w *watcher) takeOver() {
 	if m.At > clock || !w.someoneSince(m.At) {
 		return
 	}
-	own := w.ownPart()
 	w.alerts.step = m.Step
-	w.ladder.Restore(m, w.now(), clock, func(e *policy.RungMemory) (string, bool) {
-		return "", own != "" && e.Limit == event.LimitSlurm && e.Level == own
-	})
+	own, ran := w.ownPart(), w.runTime()
+	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
+	if data, err = m.Encode(); err == nil {
+		w.note(event.NameHandover, func(h event.Head) any {
+			return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data}
+		})
+	}
 }
 
 // someoneSince says that a rank which is here was here at that time since boot.

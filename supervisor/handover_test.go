@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -25,17 +24,7 @@ func twoUsing(t *testing.T, used rss.Bytes, rules ...string) (first, second *sta
 	for i := range rules {
 		rules[i] = strings.ReplaceAll(rules[i], "RUNTIME", dir)
 	}
-	with := func(o *Options) { o.Settings.Rules = rules }
-	first = leading(t, inJob(t, 0, dir), with)
-	second = newStand(t, func(o *Options) { inJob(t, 1, dir)(o); with(o) })
-	second.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if second.join(second.holder.begin) {
-		t.Fatal("two lead")
-	}
+	first, second = leadAndFollow(t, dir, func(o *Options) { o.Settings.Rules = rules })
 	first.put(theCommand, theHolder, used, 0)
 	second.put(theCommand, theHolder+500, used, 0)
 	first.open(first.holder.begin)

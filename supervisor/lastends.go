@@ -24,6 +24,7 @@ func (w *watcher) beginBriefRecord() {
 	}
 	w.startRecording(w.Link.Begin())
 	w.tellRank(event.RankLeads, &p.me, nil)
+	w.noteStart()
 	_, left, err := p.post.Members()
 	if err != nil {
 		w.fault("leader", err)

@@ -86,6 +86,28 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 	return s
 }
 
+// leadAndFollow are the watchers of two ranks that meet below a folder: the first
+// leads, the second stands by.
+func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, second *stand) {
+	t.Helper()
+	first = leading(t, append([]func(*Options){inJob(t, 0, dir)}, change...)...)
+	second = newStand(t, func(o *Options) {
+		inJob(t, 1, dir)(o)
+		for _, c := range change {
+			c(o)
+		}
+	})
+	second.holder.begin.Holder = theHolder + 500
+	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
+		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
+		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
+	}
+	if second.join(second.holder.begin) {
+		t.Fatal("two lead")
+	}
+	return first, second
+}
+
 // TestLeaderWatchesAll: who leads watches the commands of all ranks, from when they
 // come until they go, and says so.
 func TestLeaderWatchesAll(t *testing.T) {
@@ -203,17 +225,7 @@ func TestNoMeetingPlace(t *testing.T) {
 // TestStandBy: who stands by looks at nothing, stops its command when it is told to,
 // and takes the lead when it falls to it.
 func TestStandBy(t *testing.T) {
-	dir := runtimeDir(t)
-	first := leading(t, inJob(t, 0, dir))
-	s := newStand(t, inJob(t, 1, dir))
-	s.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if s.join(s.holder.begin) {
-		t.Fatal("two lead")
-	}
+	first, s := leadAndFollow(t, runtimeDir(t))
 	led := make(chan bool)
 	go func() { led <- s.standBy(s.holder.begin) }()
 	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
@@ -255,17 +267,7 @@ func TestNodeBeforeLines(t *testing.T) {
 // TestStandByEnds: the last word of who stood by has the exit status, and says that
 // another watched.
 func TestStandByEnds(t *testing.T) {
-	dir := runtimeDir(t)
-	first := leading(t, inJob(t, 0, dir))
-	s := newStand(t, inJob(t, 1, dir))
-	s.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, s.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if s.join(s.holder.begin) {
-		t.Fatal("two lead")
-	}
+	first, s := leadAndFollow(t, runtimeDir(t))
 	first.meet()
 	s.holder.exited <- hold.Exit{Code: 3}
 	if s.standBy(s.holder.begin) {
@@ -285,54 +287,6 @@ func TestStandByEnds(t *testing.T) {
 	}
 	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "exit status 3") {
 		t.Errorf("said %q", s.lines.all)
-	}
-}
-
-// TestLateJoinIsGivenUp: a file system that answers after we went on alone leaves no
-// lead behind that nobody uses.
-func TestLateJoinIsGivenUp(t *testing.T) {
-	dir := runtimeDir(t)
-	slow, next := newStand(t, inJob(t, 0, dir)), newStand(t, inJob(t, 1, dir))
-	next.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{slow.fs, next.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	join := func(s *stand) (*leader.Post, error) {
-		return leader.Join(s.Proc, []string{dir}, s.postName(s.holder.begin), s.member(s.holder.begin))
-	}
-	answer, joined := make(chan bool), make(chan string, 1)
-	post, led, err := joinWithin(time.Millisecond, func() (*leader.Post, error) {
-		<-answer
-		p, err := join(slow)
-		if err == nil {
-			joined <- filepath.Join(p.Path(), nodedir.FileOf("rank", rss.ProcID{PID: theHolder, Start: 4}))
-		}
-		return p, err
-	})
-	if post != nil || led || err == nil {
-		t.Fatalf("joined %v, leads %v, %v", post, led, err)
-	}
-	close(answer)
-	post, led, err = joinWithin(joinPatience, func() (*leader.Post, error) { return join(next) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer post.Leave()
-	if !led { // the other has it for a moment
-		fallen := make(chan error, 1)
-		go func() { fallen <- post.Wait() }()
-		if err := yields(t, fallen, 10*time.Second); err != nil {
-			t.Error(err)
-		}
-	}
-	file := yields(t, joined, 10*time.Second)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Lstat(file); err != nil {
-			return
-		} else if time.Now().After(end) {
-			t.Fatal("it is still there")
-		}
 	}
 }
 

@@ -184,6 +184,15 @@ func (w *watcher) note(name event.Name, make func(event.Head) any) {
 	}
 }
 
+// noteStart has the record of an heir begin as others do, with the rules and what
+// else was set: nothing was recorded when that was told. It comes after the lead was
+// told of, so that each lead of a record that has several has its own.
+func (w *watcher) noteStart() {
+	if w.peers.heir {
+		w.note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
+	}
+}
+
 // endRecording writes what is left. A short run that met nothing leaves nothing
 // behind.
 func (w *watcher) endRecording(verdict event.Verdict) {

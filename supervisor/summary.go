@@ -156,6 +156,7 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
+	removed := w.exporter.closeTextfile()
 	w.endAlerts(len(w.peers.others) == 0)
 	w.pass(exit) // others' commands may live on
 	w.poll(true)
@@ -186,7 +187,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	s := &w.sum
 	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
 	run := policy.Run{
-		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil,
+		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil, Heir: w.peers.heir && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
 		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
@@ -201,13 +202,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	kills := w.limits.OOMKills()
 	out.Kernel = killsByKernel(kills)
-	for _, k := range kills {
-		// A level's count includes the levels below it on cgroup v2: above the
-		// job they are others', whose processes are none of its own.
-		if k.Leaf || k.Scope != event.ScopeCgroup {
-			run.OOMKills = max(run.OOMKills, k.OOMKill)
-		}
-	}
+	run.OOMKills = ownKills(kills)
 	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:
@@ -240,6 +235,12 @@ func (w *watcher) end(exit *hold.Exit) {
 	var closing sync.WaitGroup
 	closing.Go(w.endComment(&out))
 	closing.Go(func() { w.endRecording(out.Verdict) })
+	closing.Go(func() {
+		select {
+		case <-removed:
+		case <-time.After(flush):
+		}
+	})
 	if w.stream != nil {
 		w.stream.Close(flush)
 	}

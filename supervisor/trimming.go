@@ -155,22 +155,7 @@ func (t *traceTimes) expected() time.Duration {
 	return min(2*t.last, 2*firstTraceTime)
 }
 
-// lead is how much a limit grows by until a trim by ptrace takes effect, or until
-// it is counted again. The hook is given budgets ahead instead.
-func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
-	if r.Action == event.ActionWarn {
-		return w.counts.ahead(l)
-	}
-	if r.Action != event.ActionTrim && r.Action != event.ActionTrimDrop {
-		return 0
-	}
-	lead := w.growthUntilTraced(l)
-	if lead == 0 || !w.canTrace(l).OK {
-		return 0
-	}
-	return lead
-}
-
+// mostLead is how far ahead of its rung an action may begin, of the limit.
 const mostLead = 0.15
 
 // growthUntilTraced is the same, whoever is there to be trimmed: 15

@@ -15,6 +15,11 @@ const (
 	// afterHeir is how long a new leader waits before it acts, and after it has
 	// withdrawn a request: what was begun in that moment shows in what loaders say.
 	afterHeir = time.Second
+	// inHurry is the same where the limit leaves no more than hurryRoom: what trainers
+	// were asked for by file is known at once, and what goes on is waited for in any
+	// case.
+	inHurry   = 100 * time.Millisecond
+	hurryRoom = 10 * time.Second
 	// turnSpread is within which time nodes that meet a rung at once take their
 	// turns, where the limit leaves them more than turnRoom.
 	turnSpread = 2 * time.Second
@@ -46,7 +51,7 @@ func (w *watcher) served(worker int) {
 func (w *watcher) putOff(left time.Duration) bool {
 	p := &w.peers
 	now := w.now()
-	if w.recycledBefore(now) {
+	if w.recycledBefore(now, left) {
 		return true
 	}
 	job, _ := w.limits.Job()
@@ -61,10 +66,14 @@ func (w *watcher) putOff(left time.Duration) bool {
 
 // recycledBefore says that a worker may be replaced now because a leader before us
 // asked for it. What its trainer had not accepted is withdrawn when we meet it.
-func (w *watcher) recycledBefore(now time.Duration) bool {
+func (w *watcher) recycledBefore(now, left time.Duration) bool {
 	p := &w.peers
+	pause := afterHeir
+	if left > 0 && left <= hurryRoom {
+		pause = inHurry
+	}
 	switch {
-	case p.heir && now-p.from < afterHeir, p.withdrawn > 0 && now-p.withdrawnAt < afterHeir:
+	case p.heir && now-p.from < pause, p.withdrawn > 0 && now-p.withdrawnAt < pause:
 		return true
 	case now-max(p.from, p.withdrawnAt) >= action.RecycleDeadline:
 		return false

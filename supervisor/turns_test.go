@@ -59,7 +59,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 			}
 			s.put(worker1, id.PID, 300*rss.MiB, 0)
 			s.put(worker2, id.PID, 400*rss.MiB, 0) // 900 MiB
-			s.put(worker3, id.PID, 100*rss.MiB, 0)
+			s.put(worker3, id.PID, 20*rss.MiB, 0)
 			s.peers.heir = true
 			s.open(s.holder.begin)
 			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.flight != nil {
@@ -89,5 +89,27 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 				t.Errorf("asked for %v, want the larger one", got)
 			}
 		})
+	}
+}
+
+// TestHeirInAHurry: where the limit is near whoever takes over does not look on for a
+// second.
+func TestHeirInAHurry(t *testing.T) {
+	for _, c := range []struct {
+		at, left time.Duration
+		waits    bool
+	}{
+		{500 * time.Millisecond, 0, true}, // nothing grows
+		{500 * time.Millisecond, time.Minute, true},
+		{500 * time.Millisecond, 2 * time.Second, false},
+		{50 * time.Millisecond, 2 * time.Second, true},
+		{afterHeir, 0, false},
+	} {
+		s := newStand(t, withLoader(t))
+		s.open(s.holder.begin)
+		s.peers.heir, s.peers.from = true, time.Minute
+		if waits := s.recycledBefore(time.Minute+c.at, c.left); waits != c.waits {
+			t.Errorf("%v after the take-over, %v to the limit: waits %v", c.at, c.left, waits)
+		}
 	}
 }

@@ -66,19 +66,21 @@ type watcher struct {
 	withRSS rss.Bytes             // … what that has
 	clock
 
-	early   []limit.Warning // what was met before anything could be said
-	peers   peers
-	serving serving
-	tree    *proctree.Reader
-	own     *limit.Set // … of our command, where we started it
-	limits  *limit.Union
-	ladder  *policy.State
-	loader  *loader.Control // nil where loaders are not talked to
-	pool    *matcher        // nil without --worker-match
-	pss     *pssReader      // nil where no limit is compared in PSS
-	counts  *countReader    // of maps and descriptors
-	shared  *sharedReader   // of /dev/shm and tasks
-	news    *notifier       // nil where inotify is not to be had
+	early []limit.Warning // what was met before anything could be said
+	peers peers
+	// recycleTook is how long the last recycle that was done took, 0 for none.
+	recycleTook time.Duration
+	serving     serving
+	tree        *proctree.Reader
+	own         *limit.Set // … of our command, where we started it
+	limits      *limit.Union
+	ladder      *policy.State
+	loader      *loader.Control // nil where loaders are not talked to
+	pool        *matcher        // nil without --worker-match
+	pss         *pssReader      // nil where no limit is compared in PSS
+	counts      *countReader    // of maps and descriptors
+	shared      *sharedReader   // of /dev/shm and tasks
+	news        *notifier       // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
@@ -92,6 +94,7 @@ type watcher struct {
 	signals    signals
 
 	record   recording
+	exporter exporter
 	helps    helpNotes
 	slimmed  bool
 	told     uint64 // events so far
@@ -236,6 +239,7 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
+	w.startTextfile(rules)
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)
@@ -306,16 +310,7 @@ func (w *watcher) follow() {
 // sayStart writes the start event and the first line.
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
-	w.put(event.NameStart, func(h event.Head) any {
-		e := event.Start{
-			Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-			Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
-		}
-		if w.Attached != nil {
-			e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
-		}
-		return e
-	})
+	w.put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
 	if w.Attached != nil {
 		w.sayAttached()
 		return
@@ -337,6 +332,19 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if text := noExec(job, ok, parent); text != "" {
 		w.Log.Warn(text)
 	}
+}
+
+// startEvent is how the watcher begins.
+func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
+	s := &w.Settings
+	e := event.Start{
+		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
+		Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
+	}
+	if w.Attached != nil {
+		e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
+	}
+	return e
 }
 
 // put stamps and queues an event, where anybody reads events.

@@ -17,6 +17,7 @@ const (
 	NameFault     Name = "fault"     // a part of rsswarden stopped working; the command runs on
 	NameSignal    Name = "signal"    // a signal reached the holder
 	NameHelp      Name = "help"      // what the ladder was told of an action, in the record alone
+	NameHandover  Name = "handover"  // what the ladder took over from the leader before, in the record alone
 	NameExit      Name = "exit"      // the command has ended
 )
 
@@ -92,6 +93,9 @@ const (
 	ScopeProcess Scope = "process"
 	ScopeUser    Scope = "user" // all processes of one user on the node
 )
+
+// Scopes lists every scope.
+var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, ScopeProcess, ScopeUser}
 
 // Action is what a rule asks for.
 type Action string

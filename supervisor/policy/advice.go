@@ -20,6 +20,7 @@ type Run struct {
 	Killed   bool   // the command died by a SIGKILL that is not ours
 	Stopped  bool   // our stop ended it
 	Watched  bool   // the watcher was there from start to end
+	Heir     bool   // … and where not, for another one watched before it
 
 	// Requeued is the memory with which a requeue= rule starts the job again, 0
 	// where none did, and From what it had.
@@ -104,6 +105,9 @@ func Advise(r Run) Advice {
 		a.Why = peak + " and no action could help enough; the peak and 10 % on top"
 	case event.VerdictUnwatched:
 		a.Why = peak + " is the least it was: the watcher was not there for all of the run"
+		if r.Heir {
+			a.Why = peak + " is what was seen since this watcher leads; rsswarden report joins it with what the ones before have recorded"
+		}
 	default:
 		a.Mem = neat
 		a.Why = peak + "; the peak and 10 % on top, rounded up"

@@ -32,6 +32,7 @@ func TestAdvise(t *testing.T) {
 		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3200M", "a signal asked the trainer"},
 		{"asked, then killed", Run{Binding: at(103), FirstRung: rung, Watched: true, Asked: true, Failed: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
 		{"half seen", Run{Binding: at(30), FirstRung: rung}, event.VerdictUnwatched, "", "the least it was"},
+		{"led on", Run{Binding: at(30), FirstRung: rung, Heir: true}, event.VerdictUnwatched, "", "rsswarden report joins it"},
 		{"no limit", Run{Watched: true}, event.VerdictFine, "", "no limit on the job's own memory was found"},
 		{"nothing used", Run{Watched: true, Binding: at(0)}, event.VerdictFine, "", "nothing was seen to be used of the limit of 2.93 GiB"},
 		{"a crash", Run{Binding: at(20), FirstRung: rung, Watched: true, Failed: true}, event.VerdictFine, "672M", "memory was fine, whatever ended the command: peak 600 MiB"},

@@ -161,6 +161,14 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 	}
 }
 
+// OwnLevel is the alias for [State.Restore] where own is the level of the limits of
+// one's own step as a memory has it, empty outside a step: alone they have none.
+func OwnLevel(own string) func(*RungMemory) (level string, ok bool) {
+	return func(e *RungMemory) (string, bool) {
+		return "", own != "" && e.Limit == event.LimitSlurm && e.Level == own
+	}
+}
+
 // put lays a rung down where none is. A limit that is never seen again is
 // forgotten in its time.
 func (s *State) put(k rungKey, g *rung, now time.Duration) {

@@ -130,6 +130,11 @@ func FuzzJournal(f *testing.F) {
 {"v":1,"time":"2026-11-22T00:00:02Z","seq":2,"event":"rank","what":"ended","task":-1,"signal":"SIGKILL"}
 {"v":1,"time":"2026-11-22T00:00:03Z","seq":3,"event":"rank","what":7,"task":"x"}
 `))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z","mono_ns":7}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":0,"event":"handover","ran_ns":1000000000,"clock_ns":90000000000,"own_level":"46.0","memory":{"v":1,"at_ns":80000000000,"rungs":[{"rule":"80%:warn","limit":"slurm","scope":"step","accounting":"rss","level":"46.0","fired":true,"fired_at_ns":70000000000,"gap_ns":60000000000}]}}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":0,"event":"handover","ran_ns":-1,"clock_ns":9223372036854775807,"memory":null}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":0,"event":"handover","ran_ns":"x","own_level":7,"memory":[[]]}
+`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseJournal(bytes.NewReader(b)); err == nil {
 			use(t, r)

@@ -105,6 +105,11 @@ func (j *joining) take(r *Run, offset time.Duration) bool {
 	}
 	for _, e := range r.Events {
 		e.At += offset
+		if h, ok := e.Value.(*event.Handover); ok {
+			moved := *h
+			moved.Ran += offset
+			e.Value = &moved
+		}
 		j.b.Event(e)
 	}
 	return true

@@ -78,6 +78,21 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// TestJoinHandover: what a leader took over is told on the clock of the whole.
+func TestJoinHandover(t *testing.T) {
+	first, second := ledBy(1, 0, 0, 3), ledBy(2, 10*time.Second, 10, 19)
+	was := &event.Handover{Ran: time.Second, Clock: time.Hour}
+	second.Events = append(second.Events, Entry{At: time.Second, Name: event.NameHandover, Value: was})
+	both, ok := Join([]*Run{first, second})
+	if !ok {
+		t.Fatal("not joined")
+	}
+	e := both.Events[len(both.Events)-1]
+	if h := e.Value.(*event.Handover); e.At != 11*time.Second || h.Ran != e.At || h.Clock != time.Hour || was.Ran != time.Second {
+		t.Errorf("at %v: %+v, before %+v", e.At, h, was)
+	}
+}
+
 // TestPart: a rank that led twice has two parts in its record, each with its samples
 // and events on the clock of the whole.
 func TestPart(t *testing.T) {

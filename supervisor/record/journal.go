@@ -104,7 +104,7 @@ func (j *journaler) event(name event.Name, v any, line []byte) {
 		if !j.whys.cure(&e) {
 			return
 		}
-	case event.Help:
+	case event.Help, event.Handover: // the one is often, the other may be large
 		return
 	}
 	size := j.written()

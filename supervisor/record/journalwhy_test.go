@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,5 +102,33 @@ func TestWhyIsBounded(t *testing.T) {
 	}
 	if n := strings.Count(text, `"remedy"`); n != mostCures {
 		t.Errorf("%d cures", n)
+	}
+}
+
+// TestHandoverStaysInTheRecord: what a ladder took over may be large, and is for a
+// replay alone: the record keeps it and the journal does not have it.
+func TestHandoverStaysInTheRecord(t *testing.T) {
+	r := New(Options{Meta: testMeta()})
+	r.begun = true // nothing is written: what would be is counted
+	h := event.Handover{
+		Head: headed(r.opt.Meta.Start, time.Second, event.NameHandover), Ran: time.Second, Clock: time.Hour, Own: "46.0",
+		Memory: json.RawMessage(`{"v":1,"at_ns":5,"rungs":[{"level":"` + strings.Repeat("x", 48<<10) + `"}]}`),
+	}
+	before := r.journal.written()
+	r.Event(event.NameHandover, h)
+	if n := r.journal.written() - before; n != 0 {
+		t.Errorf("%d bytes of it are in the journal", n)
+	}
+	it := r.waiting.items[len(r.waiting.items)-1]
+	if it.kind != keyEvent || r.kept != len(it.value) {
+		t.Errorf("kept as %d, of %d bytes %d", it.kind, len(it.value), r.kept)
+	}
+	e, err := parseEvent(it.value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := e.Value.(*event.Handover)
+	if got.Ran != h.Ran || got.Clock != h.Clock || got.Own != h.Own || !bytes.Equal(got.Memory, h.Memory) {
+		t.Errorf("read back %.200s", it.value)
 	}
 }

@@ -45,6 +45,8 @@ func parseEvent(line []byte) (Entry, error) {
 		v = &event.Signal{}
 	case event.NameHelp:
 		v = &event.Help{}
+	case event.NameHandover:
+		v = &event.Handover{}
 	case event.NameExit:
 		v = &event.Exit{}
 	default:

@@ -157,7 +157,7 @@ type Run struct {
 // Entry is one event. Value is a pointer to the type of package event that Name
 // stands for: *event.Start, *event.Found, *event.Decision, *event.Outcome,
 // *event.LoaderSaid, *event.Diagnosis, *event.Cure, *event.Rank, *event.Fault,
-// *event.Signal, *event.Help, *event.Exit.
+// *event.Signal, *event.Help, *event.Handover, *event.Exit.
 type Entry struct {
 	At    time.Duration // since Meta.Start
 	Name  event.Name

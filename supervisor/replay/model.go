@@ -43,6 +43,10 @@ func newModel(p *pass, g *goal, size rss.Bytes, high bool) *model {
 
 func (m *model) exact() bool { return false }
 
+func (m *model) knew(k limitKey) bool {
+	return m.size == 0 || m.size == m.goal.limit.Recorded || !m.goal.keys[k]
+}
+
 // lead is nothing: how fast a burst is no sample tells.
 func (m *model) lead(policy.Rule, *event.Limit) rss.Bytes { return 0 }
 

@@ -54,6 +54,9 @@ type world interface {
 	look(s *record.Sample) []event.Limit
 	can(r policy.Rule, l *event.Limit) policy.Help
 	lead(r policy.Rule, l *event.Limit) rss.Bytes
+	// knew says that what was done about a limit before the record began was done at
+	// the size that it has here.
+	knew(k limitKey) bool
 	// exact says that forecasts are those of the record.
 	exact() bool
 	// claim finds the decision of the record that d is, nil for none.
@@ -110,6 +113,9 @@ func (p *pass) begin() {
 		}
 		p.ladder = policy.New(rules, policy.Options{CoolDown: CoolDown, FirstID: s.firstID})
 		p.ofJob, p.open = s.ofJob, nil
+		if s.handed != nil {
+			p.takeOver(s.handed)
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ type past struct {
 	pss      bool // … and one has the PSS of all of them
 	anybody  bool // every process of the tree was to be trimmed: --trim ptrace
 	fullest  map[int]reached
+	unread   bool // what a leader handed over cannot be made out
 }
 
 // start is a watcher that began.
@@ -44,6 +45,7 @@ type start struct {
 	rules   []policy.Rule
 	firstID uint64
 	ofJob   bool // a job that somebody else started is watched as a whole
+	handed  *handed
 }
 
 // deed is a decision of the record and what came of it.
@@ -108,6 +110,8 @@ func remember(run *record.Run) (*past, error) {
 			if d := byID[v.Decision]; d != nil && v.Decision != 0 {
 				d.outcome, d.doneAt = v, max(at, d.at)
 			}
+		case *event.Handover:
+			p.handedOver(v)
 		case *event.Help:
 			k := helpKey{v.Rule, limitKey{v.Limit, v.Scope, v.Acct, v.Level}}
 			p.helps[k] = append(p.helps[k], help{at, v})

@@ -19,6 +19,7 @@ type recorded struct {
 
 func (w *recorded) exact() bool            { return true }
 func (w *recorded) ends(*event.Limit) bool { return false }
+func (w *recorded) knew(limitKey) bool     { return true }
 
 // act has no effect: it did not happen.
 func (w *recorded) act(*event.Decision, *event.Limit) rss.Bytes { return 0 }

@@ -187,6 +187,7 @@ func (p *past) notes(r *Result) {
 	note(p.run.Thinned, "older samples stand for up to a minute each, and what was between them is not known")
 	note(p.run.Dropped > 0, fmt.Sprintf("%d events were taken out of the record because there were too many", p.run.Dropped))
 	note(len(p.run.Damage) > 0, "the record is damaged, and only what could be read was replayed")
+	note(p.unread, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
 	note(r.Limit != nil && r.Limit.Recorded == 0, "the record has no such limit: its use is added up from the processes")
 	note(p.assumed(r), "the record does not tell whether its workers could be acted on as is assumed here: that takes the loader hook, --trim auto or --worker-signal")
 	note(r.Estimate, "the limit or the rules are not those of the record: what follows is an estimate by a model")

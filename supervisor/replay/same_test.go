@@ -22,6 +22,7 @@ type stage struct {
 	limits []event.Limit
 	slope  []float64 // bytes a second
 	moves  bool      // looks on which the ladder moved are kept too, and the ladder is told when an action ends
+	hands  bool      // a watcher that was started again takes over what the ladder remembered
 	end    time.Duration
 
 	state    *policy.State
@@ -227,11 +228,21 @@ func (s *stage) look() {
 
 // restart is a watcher that has died and was started again.
 func (s *stage) restart(n int) {
+	m := s.state.Snapshot(s.now, booted+s.now, 0)
 	s.flight = nil
 	clear(s.told)
 	s.state = policy.New(s.rules, policy.Options{CoolDown: replay.CoolDown, FirstID: uint64(n+1)<<32 | 1})
 	s.now += 3 * time.Second
 	s.b.Event(record.Entry{At: s.now - 10*time.Millisecond, Name: event.NameStart, Value: &event.Start{Rules: texts(s.rules), Restarts: n}})
+	if !s.hands {
+		return
+	}
+	data, err := m.Encode()
+	if err != nil {
+		panic(err)
+	}
+	s.state.Restore(&m, s.now, booted+s.now, nil)
+	s.b.Event(record.Entry{At: s.now, Name: event.NameHandover, Value: &event.Handover{Ran: s.now, Clock: booted + s.now, Memory: data}})
 }
 
 func (s *stage) run() *record.Run {
@@ -256,6 +267,7 @@ func TestSame(t *testing.T) {
 	}
 	for seed := range seeds {
 		s := newStage(t, seed, true)
+		s.hands = seed%2 == 0
 		r, err := replay.Replay(s.run(), replay.Options{})
 		if err != nil {
 			t.Fatal(err)

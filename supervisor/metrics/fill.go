@@ -1,0 +1,123 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Limits puts what limits stand at: of several of one name and scope, such as the levels
+// of a cgroup, the one that is nearest.
+func (s *Set) Limits(at Place, limits []event.Limit) {
+	type key struct {
+		name  event.LimitName
+		scope event.Scope
+	}
+	nearest := map[key]*event.Limit{}
+	for i := range limits {
+		l := &limits[i]
+		if k := (key{l.Name, l.Scope}); nearest[k] == nil || nearer(l, nearest[k]) {
+			nearest[k] = l
+		}
+	}
+	for k, l := range nearest {
+		name, scope := string(k.name), string(k.scope)
+		if l.ETA != nil {
+			s.Put(&TimeToLimit, at, *l.ETA, name, scope)
+		}
+		if k.name == event.LimitTime || l.Limit == 0 {
+			continue
+		}
+		s.Put(&LimitRatio, at, l.Ratio(), name, scope)
+		if !slices.Contains(BySize.Values, name) {
+			continue
+		}
+		s.Put(&MemoryUsed, at, float64(l.Used), name, scope)
+		s.Put(&MemoryLimit, at, float64(l.Limit), name, scope)
+		if k.name == event.LimitCgroup {
+			s.Put(&MemoryUnreclaimable, at, float64(l.Used), scope)
+		}
+	}
+}
+
+// nearer says that a is fuller than b, or as full and met sooner.
+func nearer(a, b *event.Limit) bool {
+	if a.Ratio() != b.Ratio() {
+		return a.Ratio() > b.Ratio()
+	}
+	return a.ETA != nil && (b.ETA == nil || *a.ETA < *b.ETA)
+}
+
+// Processes puts how many processes there are of each role, and their RSS.
+func (s *Set) Processes(at Place, procs []rss.Proc) {
+	for i := range procs {
+		p := &procs[i]
+		if p.State == 'Z' || p.State == 'X' {
+			continue
+		}
+		role := string(p.Role)
+		if role == "" {
+			role = string(rss.RoleOther)
+		}
+		s.Add(&Processes, at, 1, role)
+		s.Add(&MemoryRSS, at, float64(p.RSS), role)
+	}
+}
+
+// Acted is what actions brought so far. The zero value is ready.
+type Acted struct {
+	counts map[[2]string]uint64
+	freed  map[string]rss.Bytes
+}
+
+// Expect has an action told of from now on, before anything was done: a rate is seen
+// from the first value on.
+func (a *Acted) Expect(action event.Action) {
+	if a.counts == nil {
+		a.counts, a.freed = map[[2]string]uint64{}, map[string]rss.Bytes{}
+	}
+	switch action {
+	case event.ActionWarn:
+		a.counts[[2]string{string(action), string(Done)}] += 0 // it cannot fail
+		return
+	case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle, event.ActionGC:
+		a.freed[string(action)] += 0
+	}
+	for _, r := range Outcomes {
+		a.counts[[2]string{string(action), string(r)}] += 0
+	}
+}
+
+// Count takes one outcome in.
+func (a *Acted) Count(action event.Action, r Result, freed rss.Bytes) {
+	a.Expect(action)
+	a.counts[[2]string{string(action), string(r)}]++
+	if _, ok := a.freed[string(action)]; ok {
+		a.freed[string(action)] += freed
+	}
+}
+
+// Actions puts what actions brought.
+func (s *Set) Actions(at Place, a *Acted) {
+	for k, n := range a.counts {
+		s.Put(&Actions, at, float64(n), k[0], k[1])
+	}
+	for action, freed := range a.freed {
+		s.Put(&MemoryFreed, at, float64(freed), action)
+	}
+}
+
+// ResultOf says which result an outcome is: what was refused was not begun.
+func ResultOf(o *event.Outcome) Result {
+	switch o.Reason {
+	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,
+		event.ReasonUnsupported, event.ReasonPause, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
+		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched:
+		return Refused
+	}
+	if o.OK {
+		return Done
+	}
+	return Failed
+}

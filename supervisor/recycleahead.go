@@ -1,0 +1,56 @@
+package supervisor
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// The rung of a recycle leaves a tenth of the limit for the time that a worker takes
+// to drain. Several ranks that grow together may fill that sooner, and the kernel
+// kills at once: then the recycle begins as much earlier.
+
+const (
+	// firstRecycleTime is what a recycle is expected to take before one was seen, and
+	// mostRecycleTime what is allowed for at most.
+	firstRecycleTime = 500 * time.Millisecond
+	mostRecycleTime  = 2 * time.Second
+)
+
+// growthUntilRecycled is by how much the growth until a recycle has taken effect is
+// more than the rung leaves, twice the last one's time allowed for.
+func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
+	rung, ok := w.ladder.Rung(event.ActionRecycle, l)
+	if !ok || l.Name != event.LimitCgroup {
+		return 0 // slurmstepd looks each half minute, and --limit kills nobody
+	}
+	until := min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
+	growth := rss.Bytes(w.rate(l).Latest(w.now()) * until.Seconds())
+	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
+}
+
+// tookRecycle learns from an outcome.
+func (w *watcher) tookRecycle(d *event.Decision, o *event.Outcome) {
+	if d.Action == event.ActionRecycle && o.OK && o.Duration > 0 {
+		w.recycleTook = time.Duration(o.Duration * float64(time.Second))
+	}
+}
+
+// lead is how much a limit grows by until the action of a rule takes effect, or
+// until it is counted again. The hook is given budgets ahead instead.
+func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+	switch r.Action {
+	case event.ActionWarn:
+		return w.counts.ahead(l)
+	case event.ActionRecycle:
+		return w.growthUntilRecycled(l)
+	case event.ActionTrim, event.ActionTrimDrop:
+		if lead := w.growthUntilTraced(l); lead > 0 && w.canTrace(l).OK {
+			return lead
+		}
+	}
+	return 0
+}
