@@ -26,6 +26,8 @@ var (
 
 // SetComment writes text behind what the user has in the comment of a job, in the
 // place of what we wrote before. It reads the comment first: what is the user's stays.
+// job is a number, "12_3" for an array task: the number of an array's last task is also
+// that of the array, and means all of its tasks.
 func SetComment(ctx context.Context, scontrol func(context.Context, ...string) ([]byte, error), job, text string) error {
 	if !isJobID(job) {
 		return fmt.Errorf("cannot write the comment of job %q: not a job id", job)
@@ -75,11 +77,14 @@ func withComment(was, text string) (string, error) {
 // ParseComment reads the comment from what `scontrol show job ID` prints, where it
 // has a line of its own; empty where there is none.
 func ParseComment(b []byte, job string) (string, error) {
-	if len(b) > mostSaid || !strings.HasPrefix(string(b), "JobId="+job+" ") {
+	if len(b) > mostSaid || strings.Count("\n"+string(b), "\nJobId=") != 1 {
+		return "", errComment // none, or several: a comment that begins like a job is none of ours
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	f := showFields(lines[0])
+	if task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]; !strings.HasPrefix(lines[0], "JobId=") || f["JobId"] != job && task != job {
 		return "", errComment
 	}
-	block, _, _ := strings.Cut(string(b), "\n\n")
-	lines := strings.Split(strings.TrimRight(block, "\n"), "\n")
 	comment := ""
 	for i, line := range lines {
 		if text, ok := strings.CutPrefix(line, "   Comment="); ok {

@@ -66,6 +66,7 @@ func TestSetCommentLeaves(t *testing.T) {
 		"a long one":       {"46", shown(strings.Repeat("x", mostTheirs+1)), nil, errCommentLong},
 		"several lines":    {"46", shown("one\ntwo"), nil, errCommentLines},
 		"lines like names": {"46", shown("one\n   \ttwo=3"), nil, errCommentLines},
+		"a whole array":    {"46", shown("") + shown("x"), nil, errComment},
 		"another job":      {"46", strings.Replace(shown(""), "JobId=46", "JobId=47", 1), nil, errComment},
 		"nothing":          {"46", "", nil, errComment},
 		"no answer":        {"46", "", refused, refused},
@@ -81,6 +82,10 @@ func TestSetCommentLeaves(t *testing.T) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
 		})
+	}
+	task := strings.Replace(shown("mine"), "JobId=46 ", "JobId=46 ArrayJobId=44 ArrayTaskId=2 ", 1)
+	if got, err := ParseComment([]byte(task), "44_2"); err != nil || got != "mine" {
+		t.Errorf("an array task: %q, %v", got, err)
 	}
 	if err := SetComment(t.Context(), nil, "46; rm", "x"); err == nil {
 		t.Error("not a job id")

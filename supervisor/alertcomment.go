@@ -39,6 +39,9 @@ func (w *watcher) commentsJob() (id string, ok bool) {
 	if w.peers.post == nil && job.Task != 0 {
 		return "", false
 	}
+	if job.ArrayJob != "" && job.ArrayTask != "" {
+		return job.ArrayJob + "_" + job.ArrayTask, true // see [slurm.SetComment]
+	}
 	return job.ID, true
 }
 
@@ -56,7 +59,7 @@ func (w *watcher) comment(l *event.Limit) {
 	}
 	id, ok := w.commentsJob()
 	now := w.now()
-	if !ok || c.done != nil || c.written >= mostComments || c.written > 0 && now-c.at < commentEvery {
+	if !ok || c.done != nil || w.tight() || c.written >= mostComments || c.written > 0 && now-c.at < commentEvery {
 		return
 	}
 	c.written, c.at = c.written+1, now

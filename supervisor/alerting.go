@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -71,6 +72,7 @@ func (w *watcher) raise() {
 	}
 	w.comment(first)
 	if w.alerts.sender != nil {
+		w.alerts.sender.Hold(w.tight())
 		w.alerts.sender.Set(current)
 		return
 	}
@@ -82,6 +84,18 @@ func (w *watcher) raise() {
 			w.voice.say(w.now(), "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", receivers(s.Alerts), a.Name(), a.Severity(), a.Summary))
 		}
 	}
+}
+
+// carrierRoom is what must be left before a limit that kills, for the process that
+// carries an alert: some 8 MiB of RSS, of which 1 MiB is no page cache, and as much
+// again. An alert must not be what ends the job.
+const carrierRoom = 24 * rss.MiB
+
+// tight says that less is left. Of all that kills only what counts that process too.
+func (w *watcher) tight() bool {
+	return slices.ContainsFunc(w.readings, func(l event.Limit) bool {
+		return (l.Name == event.LimitCgroup || l.Name == event.LimitSlurm) && l.Limit > 0 && l.Limit.Sub(max(l.Used, l.UsedMax)) < carrierRoom
+	})
 }
 
 func receivers(targets []alert.Target) string {
@@ -173,8 +187,12 @@ func (w *watcher) lastAlerts() {
 	}
 	w.alerts.wait()
 	for _, r := range w.alerts.sender.Standing() {
-		if n := r.Lost + r.Dropped; n > 0 {
-			w.Log.Warn(fmt.Sprintf("alert: %v was not told of %s: %s", r.Target, event.Many(n, "alert"), r.Error))
+		n := r.Lost + r.Dropped
+		if r.Failing {
+			n += r.Untold
+		}
+		if n > 0 {
+			w.Log.Warn(fmt.Sprintf("alert: %v was not told how %s stood: %s", r.Target, event.Many(n, "alert"), r.Error))
 		}
 	}
 }
@@ -227,7 +245,7 @@ func (w *watcher) alertStanding() (all []control.Alerts) {
 	for _, r := range w.alerts.sender.Standing() {
 		c := control.Alerts{
 			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
-			Lost: r.Lost + r.Dropped, Untold: r.Untold, Failing: r.Failing, Error: r.Error,
+			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold > 0, Failing: r.Failing, Error: r.Error,
 		}
 		if !r.SentAt.IsZero() {
 			c.SentAt = &r.SentAt

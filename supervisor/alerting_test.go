@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // telling has the alerts of a stand carried by a program that keeps each request as a
@@ -212,5 +213,51 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
 	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {
 		t.Errorf("%+v", m)
+	}
+}
+
+// TestAlertsNeedRoom: no process is started where it might be what ends the job.
+func TestAlertsNeedRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit event.Limit
+		want  bool
+	}{
+		"room":             {event.Limit{Name: event.LimitCgroup, Used: 76 * rss.MiB, Limit: 100 * rss.MiB}, false},
+		"none":             {event.Limit{Name: event.LimitCgroup, Used: 77 * rss.MiB, Limit: 100 * rss.MiB}, true},
+		"none for certain": {event.Limit{Name: event.LimitSlurm, Used: 50 * rss.MiB, UsedMax: 99 * rss.MiB, Limit: 100 * rss.MiB}, true},
+		"above":            {event.Limit{Name: event.LimitSlurm, Used: 200 * rss.MiB, Limit: 100 * rss.MiB}, true},
+		"not counted":      {event.Limit{Name: event.LimitUser, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
+		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
+		"not read":         {event.Limit{Name: event.LimitCgroup}, false},
+	} {
+		w := &watcher{readings: []event.Limit{test.limit}}
+		if got := w.tight(); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestAlertStep: an alert names the step that its limit is of.
+func TestAlertStep(t *testing.T) {
+	w := &watcher{alerts: alerting{step: "7"}}
+	for _, test := range []struct {
+		name  event.LimitName
+		scope event.Scope
+		level string
+		want  string
+	}{
+		{event.LimitSlurm, event.ScopeStep, "", "7"},
+		{event.LimitSlurm, event.ScopeStep, "46.batch", "batch"},
+		{event.LimitSlurm, event.ScopeJob, "", ""},
+		{event.LimitCgroup, event.ScopeStep, "/sys/fs/cgroup/memory/slurm/uid_1/job_46/step_0/task_0", "0"},
+		{event.LimitCgroup, event.ScopeJob, "/sys/fs/cgroup/memory/slurm/uid_1/job_46", ""},
+		{event.LimitUser, event.ScopeTree, "", "7"},
+		{event.LimitMaps, event.ScopeProcess, "", "7"},
+		{event.LimitNode, event.ScopeNode, "", ""},
+		{event.LimitTime, event.ScopeJob, "", ""},
+	} {
+		if got := w.alertStep(&policy.Raised{Name: test.name, Scope: test.scope, Level: test.level}); got != test.want {
+			t.Errorf("%s of %s at %q: step %q, want %q", test.name, test.scope, test.level, got, test.want)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +50,12 @@ type alertRun struct {
 // startAlertRun starts the command with a limit of 200 MiB.
 func startAlertRun(t *testing.T, env []string, args ...string) *alertRun {
 	t.Helper()
+	return startAlertRunTo(t, nil, env, args...)
+}
+
+// startAlertRunTo has its events go to a file that it has as descriptor 3.
+func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string) *alertRun {
+	t.Helper()
 	if _, err := os.Stat("/usr/bin/python3"); err != nil {
 		t.Skip("no /usr/bin/python3")
 	}
@@ -63,6 +70,10 @@ func startAlertRun(t *testing.T, env []string, args ...string) *alertRun {
 	r.cmd = exec.Command(binary, append(all, "--", "/usr/bin/python3", "-c", holdMemory)...)
 	r.cmd.Env = append(append(os.Environ(), "RSSWARDEN_RUNTIME="+dir), env...)
 	r.cmd.Stderr = &r.stderr
+	if third != nil {
+		r.cmd.ExtraFiles = []*os.File{third}
+		r.cmd.Args[slices.Index(r.cmd.Args, r.events)] = "/dev/fd/3"
+	}
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

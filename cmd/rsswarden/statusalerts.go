@@ -20,6 +20,9 @@ func writeAlerts(b *strings.Builder, st *control.Status) {
 				fmt.Fprintf(b, ", %d %s", n.n, n.what)
 			}
 		}
+		if a.Held {
+			b.WriteString(", waits: too little memory is left to tell it")
+		}
 		if a.SentAt != nil {
 			fmt.Fprintf(b, "; the last taken at %s", clockOf(*a.SentAt, st.Time))
 		}

@@ -38,6 +38,11 @@ func watch(p process) int {
 		fail(p, fmt.Errorf("cannot read the settings, the command runs unwatched: %w", err))
 		return exitOK
 	}
+	for _, fd := range inherited(s.Events) {
+		if fd > 2 {
+			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start
+		}
+	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
 	log, closeLog := newLog(os.Stderr, s.LogFormat, s.Quiet)
 	supervisor.Watch(supervisor.Options{

@@ -14,13 +14,15 @@ const (
 	keepResolved = 5 * time.Minute
 	// mostAlerts bounds the book. One limit has a handful of rungs.
 	mostAlerts = 64
+	// mostDropped bounds what is counted of those that there is no room for.
+	mostDropped = 1000
 )
 
 // Book holds the alerts that are told of. It is pure: now is handed in.
 type Book struct {
 	entries map[string]*entry
-	changes uint64 // of any alert so far: the last one has this number
-	dropped int    // alerts that there was no room for
+	changes uint64          // of any alert so far: the last one has this number
+	dropped map[string]bool // alerts that there was no room for, by ID
 }
 
 type entry struct {
@@ -34,7 +36,7 @@ type entry struct {
 func (e *entry) firing() bool { return e.ends.IsZero() }
 
 // NewBook returns an empty book.
-func NewBook() *Book { return &Book{entries: map[string]*entry{}} }
+func NewBook() *Book { return &Book{entries: map[string]*entry{}, dropped: map[string]bool{}} }
 
 // Set takes in the rungs that are crossed now. Of two with the same labels the
 // fuller one is told of. It returns whether a rung was crossed or left.
@@ -47,7 +49,9 @@ func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
 		e := b.entries[id]
 		if e == nil {
 			if len(b.entries) >= mostAlerts && !b.makeRoom() {
-				b.dropped++
+				if len(b.dropped) < mostDropped {
+					b.dropped[id] = true
+				}
 				continue
 			}
 			e = &entry{id: id, ends: now}

@@ -113,8 +113,9 @@ func TestBookBound(t *testing.T) {
 		many = append(many, at(fmt.Sprintf("%d%%", i), 99))
 	}
 	b.Set(noon, many)
-	if len(b.entries) != mostAlerts || b.dropped != 5 {
-		t.Errorf("%d alerts and %d dropped", len(b.entries), b.dropped)
+	b.Set(noon, many)
+	if len(b.entries) != mostAlerts || len(b.dropped) != 5 {
+		t.Errorf("%d alerts and %d dropped", len(b.entries), len(b.dropped))
 	}
 	b.End(noon.Add(time.Second))
 	b.Set(noon.Add(2*time.Second), []Alert{at("new", 99)})

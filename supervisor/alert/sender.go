@@ -35,6 +35,7 @@ type Sender struct {
 	receivers []*receiver
 	busy      *receiver // whose request is on its way
 	busyFrom  time.Time
+	held      bool
 	closed    bool
 }
 
@@ -45,6 +46,7 @@ type Standing struct {
 	Counts
 	Dropped  int       // alerts that there was no room for
 	Untold   int       // states that it does not know yet
+	Held     bool      // it is told nothing now, see [Sender.Hold]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
 	Error    string    // the last failure
@@ -81,10 +83,26 @@ func (s *Sender) Set(current []Alert) {
 	s.look()
 	s.mu.Unlock()
 	if moved {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		s.poke()
+	}
+}
+
+// Hold says that no process is to be started now, for the memory that it takes. What
+// is on its way goes on.
+func (s *Sender) Hold(held bool) {
+	s.mu.Lock()
+	freed := s.held && !held
+	s.held = held
+	s.mu.Unlock()
+	if freed {
+		s.poke()
+	}
+}
+
+func (s *Sender) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to wake already
 	}
 }
 
@@ -137,7 +155,7 @@ func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration
 	for _, r := range s.receivers {
 		at, ok := r.next(s.book)
 		switch {
-		case !ok:
+		case !ok || s.held:
 		case at.After(now):
 			if next.IsZero() || at.Before(next) {
 				next = at
@@ -190,8 +208,8 @@ func (s *Sender) Standing() []Standing {
 	all := make([]Standing, 0, len(s.receivers))
 	for _, r := range s.receivers {
 		all = append(all, Standing{
-			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: s.book.dropped, SentAt: r.sentAt,
-			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)),
+			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: len(s.book.dropped), SentAt: r.sentAt,
+			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)), Held: s.held,
 		})
 	}
 	return all

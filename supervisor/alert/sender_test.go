@@ -167,6 +167,32 @@ func TestSenderQueueIsBounded(t *testing.T) {
 	})
 }
 
+// TestSenderHeld: nothing is started where there is no memory for it, and at once when
+// there is.
+func TestSenderHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		s := n.sender(well)
+		s.Hold(true)
+		s.Set([]Alert{at("97%", 98)})
+		time.Sleep(time.Hour)
+		if r := s.Standing()[0]; n.count(well) != 0 || !r.Held || r.Untold != 1 {
+			t.Errorf("told %d times: %+v", n.count(well), r)
+		}
+		s.Hold(false)
+		time.Sleep(time.Second)
+		if r := s.Standing()[0]; n.count(well) != 1 || r.Held || r.Untold != 0 {
+			t.Errorf("told %d times: %+v", n.count(well), r)
+		}
+		s.Hold(true)
+		s.Close(true)() // what held the memory has ended
+		if n.count("last "+well) != 1 {
+			t.Error("not told at the end")
+		}
+		synctest.Wait()
+	})
+}
+
 // TestSenderResolvesByItself: nobody need look for a rung that was left to be told of.
 func TestSenderResolvesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

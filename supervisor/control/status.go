@@ -54,7 +54,10 @@ type Alerts struct {
 	// Untold counts the alerts of which it does not know yet how they stand;
 	// Overtaken those states that a newer one took the place of, and Lost those that
 	// were given up, before it took them.
-	Untold   int        `json:"untold"`
+	Untold int `json:"untold"`
+	// Held says that it is not told now, as too little memory is left for the process
+	// that would.
+	Held     bool       `json:"held,omitempty"`
 	Failing  bool       `json:"failing,omitempty"` // the last try failed
 	SentAt   *time.Time `json:"sent_at,omitempty"`
 	FailedAt *time.Time `json:"failed_at,omitempty"`
