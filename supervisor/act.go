@@ -42,6 +42,7 @@ func (w *watcher) decide(d event.Decision) {
 	l := meant(w.readings, d.Limit, d.Used, d.LimitSize)
 	switch d.Action {
 	case event.ActionWarn:
+		w.exporter.count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
 			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
@@ -116,6 +117,7 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.sum.acted(d, o)
+	w.exporter.count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
 	w.put(event.NameOutcome, func(h event.Head) any {
@@ -304,6 +306,7 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 
 // skipped says that a rung was crossed and nothing can be done.
 func (w *watcher) skipped(s policy.Skipped) {
+	w.exporter.count(&event.Decision{Limit: s.Limit, Action: s.Action}, &event.Outcome{Reason: s.Reason})
 	// The verdict is about memory, and where a rung is none it was not crossed.
 	if r, err := policy.ParseRule(s.Rule); s.Limit.Thing() == "" && (err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.LimitSize) {
 		w.sum.skipped++

@@ -22,3 +22,15 @@ func killsByKernel(levels []limit.Kills) []event.KernelKills {
 	})
 	return all
 }
+
+// ownKills is how many processes of the job the kernel's OOM killer ended at least.
+func ownKills(levels []limit.Kills) (kills uint64) {
+	for _, k := range levels {
+		// A level's count includes the levels below it on cgroup v2: above the
+		// job they are others', whose processes are none of its own.
+		if k.Leaf || k.Scope != event.ScopeCgroup {
+			kills = max(kills, k.OOMKill)
+		}
+	}
+	return kills
+}

@@ -41,7 +41,7 @@ var layers = map[string][]string{
 		"rss", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
-		"supervisor/leader", "supervisor/control",
+		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile",
 	},
 	"supervisor/config":            {"github.com/pelletier/go-toml"},
 	"supervisor/control":           {"rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
@@ -64,6 +64,7 @@ var layers = map[string][]string{
 	"supervisor/diagnosis":         {"rss", "supervisor/event"},
 	"supervisor/doctor":            {"rss", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/textfile":          {"rss/proctree", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

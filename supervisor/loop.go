@@ -187,6 +187,7 @@ func (w *watcher) full() {
 		w.putSample()
 	}
 	w.recordSample(false)
+	w.export(false)
 	w.goOn()
 	w.prefer()
 	w.diagnose()
@@ -289,6 +290,9 @@ func (w *watcher) step() {
 		w.putSample()
 		w.recordSample(true)
 		w.decide(d)
+	}
+	if len(res.Decisions) > 0 {
+		w.export(true)
 	}
 	w.layDown() // with what was over at once, and what waits for its turn
 	if moves && len(res.Decisions) == 0 {

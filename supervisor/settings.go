@@ -29,6 +29,9 @@ type Settings struct {
 	Interval time.Duration `json:"interval"`
 
 	Events string `json:"events,omitempty"`
+	// Textfile is the directory in which node_exporter looks for files of metrics, its
+	// full path; empty for none.
+	Textfile string `json:"textfile,omitempty"`
 	// Record is where the full record goes: RecordAuto, RecordNone, or a
 	// directory for it. RunID names the run and Begun is when it began, BegunMono
 	// the same by CLOCK_MONOTONIC: somebody may set the other clock before a

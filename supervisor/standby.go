@@ -32,6 +32,7 @@ const handOver = time.Second
 // has ended.
 func (w *watcher) standBy(begin hold.Begin) bool {
 	p := &w.peers
+	w.dropTextfile(begin)
 	w.sum.led, w.sum.watched = true, false
 	w.sayStart(begin)
 	w.sayEarly()

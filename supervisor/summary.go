@@ -156,6 +156,7 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
+	removed := w.exporter.closeTextfile()
 	w.pass(exit) // others' commands may live on
 	w.poll(true)
 	w.sayHolders()
@@ -200,13 +201,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	kills := w.limits.OOMKills()
 	out.Kernel = killsByKernel(kills)
-	for _, k := range kills {
-		// A level's count includes the levels below it on cgroup v2: above the
-		// job they are others', whose processes are none of its own.
-		if k.Leaf || k.Scope != event.ScopeCgroup {
-			run.OOMKills = max(run.OOMKills, k.OOMKill)
-		}
-	}
+	run.OOMKills = ownKills(kills)
 	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:
@@ -238,6 +233,12 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	var closing sync.WaitGroup
 	closing.Go(func() { w.endRecording(out.Verdict) })
+	closing.Go(func() {
+		select {
+		case <-removed:
+		case <-time.After(flush):
+		}
+	})
 	if w.stream != nil {
 		w.stream.Close(flush)
 	}

@@ -92,6 +92,7 @@ type watcher struct {
 	signals    signals
 
 	record   recording
+	exporter exporter
 	helps    helpNotes
 	slimmed  bool
 	told     uint64 // events so far
@@ -234,6 +235,7 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
+	w.startTextfile(rules)
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)

@@ -47,6 +47,7 @@ var watchOptions = []option{
 		return nil
 	}},
 	{"record", config.Text, "auto", "DIR", "keep the full record in DIR; none keeps nothing", `"/tmp/records"`, setRecord},
+	{"textfile", config.Text, "", "DIR", "", `"/var/lib/prometheus/node-exporter"`, setTextfile},
 	{"trim", config.Text, "hook", "HOW", "drop mapped file pages: hook, auto, ptrace, off", `"auto"`, func(s *supervisor.Settings, v []string) error {
 		s.Trim = supervisor.TrimMode(v[0])
 		return oneOf(v[0], "hook", "auto", "ptrace", "off")
@@ -59,7 +60,7 @@ var watchOptions = []option{
 	{"quiet", config.Truth, "", "", "say nothing on stderr", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.Quiet, v[0])
 	}},
-	{"log-format", config.Text, "console", "FORM", "form of our lines on stderr: console or json", `"json"`, func(s *supervisor.Settings, v []string) error {
+	{"log-format", config.Text, "console", "FORM", "", `"json"`, func(s *supervisor.Settings, v []string) error {
 		s.LogFormat = v[0]
 		return oneOf(v[0], "console", "json")
 	}},

@@ -52,6 +52,8 @@ var about = map[string]string{
 		"disk of the node, 64 MiB a run at most, or \"none\" for neither record nor journal.\n" +
 		"With a directory it is written from the start. \"auto\" writes once a rule has fired\n" +
 		"or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.",
+	"textfile": "A directory that node_exporter reads (--collector.textfile.directory): one file of\n" +
+		"metrics for the run, written each 15 s and at each decision, removed at the end.",
 	"trim": "How mapped file pages are dropped: \"hook\" (workers of PyTorch loaders do it),\n" +
 		"\"auto\" (loader workers without the hook too: ptrace stops them for moments),\n" +
 		"\"ptrace\" (by that alone, in every process of the job) or \"off\".",

@@ -22,8 +22,9 @@ const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
 const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
 warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
-In README: --trim-private --guard-cgroup --nofile --oom-prefer --malloc-arenas
-   --checkpoint-signal --checkpoint-file --checkpoint-timeout --max-requeues
+In README: --textfile --log-format --trim-private --guard-cgroup --nofile
+   --oom-prefer --malloc-arenas --checkpoint-signal --checkpoint-file
+   --checkpoint-timeout --max-requeues
 `
 
 func runCommand(p process, status *int) *cli.Command {
@@ -107,6 +108,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 		// the next run sweeps it where this fails.
 		_ = loader.Remove(s.Dir)
 	}
+	removeTextfile(p, &s)
 	if err != nil {
 		return 0, notStarted(s.Command[0], err)
 	}

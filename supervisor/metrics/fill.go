@@ -77,7 +77,13 @@ func (a *Acted) Expect(action event.Action) {
 	if a.counts == nil {
 		a.counts, a.freed = map[[2]string]uint64{}, map[string]rss.Bytes{}
 	}
-	a.freed[string(action)] += 0
+	switch action {
+	case event.ActionWarn:
+		a.counts[[2]string{string(action), string(Done)}] += 0 // it cannot fail
+		return
+	case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle, event.ActionGC:
+		a.freed[string(action)] += 0
+	}
 	for _, r := range Outcomes {
 		a.counts[[2]string{string(action), string(r)}] += 0
 	}
@@ -87,7 +93,9 @@ func (a *Acted) Expect(action event.Action) {
 func (a *Acted) Count(action event.Action, r Result, freed rss.Bytes) {
 	a.Expect(action)
 	a.counts[[2]string{string(action), string(r)}]++
-	a.freed[string(action)] += freed
+	if _, ok := a.freed[string(action)]; ok {
+		a.freed[string(action)] += freed
+	}
 }
 
 // Actions puts what actions brought.

@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -221,7 +222,7 @@ func FuzzText(f *testing.F) {
 	f.Add("46", "batch", "n1", "v1", 1.5)
 	f.Add("", "", "", "", math.NaN())
 	f.Add("a\"b", "c\\", "\n", "\xff\x00", math.Inf(-1))
-	f.Add("{", "}", "# EOF", "\\n", -0.0)
+	f.Add("{", "}", "# EOF", "\\n", math.Copysign(0, -1))
 	f.Fuzz(func(t *testing.T, job, step, node, version string, v float64) {
 		at := Place{JobID: job, Step: step, Node: node}
 		s := NewSet()
@@ -263,4 +264,16 @@ func parse(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	return families
+}
+
+// TestReadme: the README's tables are this package's.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(b), "<!-- made from supervisor/metrics/table.go -->\n")
+	if want := Markdown() + "\n" + Labels(); !strings.HasPrefix(shown, want) {
+		t.Errorf("the README should read\n%s", want)
+	}
 }

@@ -80,7 +80,7 @@ var Outcomes = []Result{Done, Failed, Refused}
 // The metrics.
 var (
 	MemoryUsed = Metric{"rsswarden_memory_used_bytes", Gauge,
-		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable.",
+		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
 		[]Label{BySize, ByScope}}
 	MemoryUnreclaimable = Metric{"rsswarden_memory_unreclaimable_bytes", Gauge,
 		"Charge of the cgroup less what reclaim can take back: clean file cache and reclaimable slab by memory.stat. Only this can end in an OOM kill.",
@@ -107,7 +107,7 @@ var (
 		"What actions gave back, measured by the accounting of the limit that they were about.",
 		[]Label{ByAction}}
 	OOMKills = Metric{"rsswarden_oom_kills_total", Counter,
-		"Processes that the kernel's OOM killer ended, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.",
+		"Processes of the job that the kernel's OOM killer ended at least, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.",
 		nil}
 	Ranks = Metric{"rsswarden_ranks", Gauge,
 		"Ranks of the job on this node that run under rsswarden.",

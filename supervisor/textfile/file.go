@@ -1,0 +1,171 @@
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is the file of one run. A goroutine of its own writes it.
+type File struct {
+	dir, path string
+	name      Name
+	proc      string
+	wake      chan struct{}
+	done      chan struct{}
+
+	mu      sync.Mutex
+	next    []byte // the newest that was not written, nil for none
+	closed  bool
+	since   time.Time // of the call that is under way, zero for none
+	trouble error     // of the last one
+	told    bool      // … and somebody knows
+}
+
+// slow is how long the file system may take before that is told.
+const slow = 20 * time.Second
+
+// Open keeps a file of that name in dir, which need not be there. Nothing is written
+// before the first [File.Put].
+func Open(dir string, name Name, proc string) *File {
+	f := &File{
+		dir: dir, path: filepath.Join(dir, name.String()), name: name, proc: proc,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	go f.run()
+	return f
+}
+
+// Put has the file hold a text. It waits for nothing; of several that were not written
+// yet the last is.
+func (f *File) Put(text []byte) {
+	f.mu.Lock()
+	f.next = text
+	f.mu.Unlock()
+	f.nudge()
+}
+
+// Close removes the file, and closes the channel when that is done.
+func (f *File) Close() <-chan struct{} {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.nudge()
+	return f.done
+}
+
+func (f *File) nudge() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Trouble returns why the file cannot be written, nil where it can, and whether that is
+// news: it is once, until the other is.
+func (f *File) Trouble() (why error, news bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	why = f.trouble
+	if why == nil && !f.since.IsZero() && time.Since(f.since) >= slow {
+		why = fmt.Errorf("cannot write to %s: no answer from its file system within %v", f.dir, slow)
+	}
+	news = (why != nil) != f.told
+	f.told = why != nil
+	return why, news
+}
+
+func (f *File) run() {
+	defer close(f.done)
+	var swept time.Time
+	for range f.wake {
+		f.mu.Lock()
+		text, closed := f.next, f.closed
+		f.next, f.since = nil, time.Now()
+		f.mu.Unlock()
+		if closed {
+			Remove(f.dir, f.name)
+			return
+		}
+		var err error
+		if text != nil {
+			if time.Since(swept) >= sweepEvery {
+				// First: a file that was left behind may have series of ours.
+				swept = time.Now()
+				sweep(f.dir, f.name, f.proc, os.Geteuid(), swept)
+			}
+			err = f.write(text)
+		}
+		f.mu.Lock()
+		f.since, f.trouble = time.Time{}, err
+		f.mu.Unlock()
+	}
+}
+
+// write replaces the file. A reader sees the one before or this one, and node_exporter
+// passes over what does not end in its suffix.
+func (f *File) write(text []byte) (err error) {
+	tmp := f.path + tmpSuffix
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp) // what is there is half a file at best
+			err = fmt.Errorf("cannot write to %s: %w", f.dir, bare(err))
+		}
+	}()
+	// The name can be guessed, and others may be able to write here: a file is made,
+	// never one opened that is there, wherever it leads to.
+	_ = os.Remove(tmp)
+	to, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(text)
+	// node_exporter is another user, whatever our umask is.
+	if err = errors.Join(err, to.Chmod(0o644), to.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, f.path)
+}
+
+// Remove removes the file of a run, and what was left of it half written.
+func Remove(dir string, name Name) {
+	path := filepath.Join(dir, name.String())
+	_ = os.Remove(path + tmpSuffix)
+	_ = os.Remove(path)
+}
+
+// Check says why no file can be kept in a directory, nil where one can. It may hang.
+func Check(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return bare(err)
+	case !info.IsDir():
+		return unix.ENOTDIR
+	}
+	// Permission says little: root has it in /proc too.
+	tmp, err := os.CreateTemp(dir, prefix+"*"+tmpSuffix)
+	if err != nil {
+		return bare(err)
+	}
+	return bare(errors.Join(tmp.Close(), os.Remove(tmp.Name())))
+}
+
+// bare is an error without the names of files: they differ from run to run.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
