@@ -38,6 +38,8 @@ func serve(p process, s settings) error {
 	}
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
+	kills := time.NewTicker(killsPause)
+	defer kills.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,9 +48,14 @@ func serve(p process, s settings) error {
 			return err
 		case <-tick.C:
 			d.look()
+		case <-kills.C:
+			d.lookForKills()
 		}
 	}
 }
+
+// killsPause is the time between two looks at the node's count of OOM kills.
+const killsPause = 100 * time.Millisecond
 
 // listen opens the address and serves it in the background. What ends that goes to
 // failed.

@@ -33,6 +33,17 @@ func TestLinks(t *testing.T) {
 		"  0: 100 of 100, limit 1000, 0 processes, 0 kills")
 }
 
+// A job is told once, whatever was left behind under its name.
+func TestSameJobTwice(t *testing.T) {
+	s := v1Stand(t)
+	s.v1("slurm/uid_0/job_7", 5, 1000, 0)
+	s.v1("slurm/uid_2/job_7", 6, 1000, 0)
+	s.v1("slurm_host/uid_2/job_7", 6, 1000, 0)
+	s.want(s.look(),
+		"host 7 uid 1: 100 of 100, limit 1000, 2 processes, 0 kills",
+		"  0: 100 of 100, limit 1000, 2 processes, 0 kills")
+}
+
 func TestGarbage(t *testing.T) {
 	s := v1Stand(t)
 	s.v1("slurm/uid_1/job_8", 5, 1000, 0)

@@ -248,7 +248,13 @@ func TestKillsOfTheNode(t *testing.T) {
 	if u := s.look().Jobs[0].Use; u.OOMKills != 0 {
 		t.Errorf("%d kills", u.OOMKills)
 	}
+	if s.Killed() {
+		t.Error("killed, and the count is as it was")
+	}
 	s.Write("proc/vmstat", "pgfault 7\noom_kill 6\n")
+	if !s.Killed() {
+		t.Error("the count has changed")
+	}
 	if u := s.look().Jobs[0].Use; u.OOMKills != 1 {
 		t.Errorf("%d kills, want 1", u.OOMKills)
 	}

@@ -230,8 +230,14 @@ func (n *Node) readTree(t *tree, now time.Time) (found bool, jobs []Job) {
 		if c := strings.Compare(a.Node, b.Node); c != 0 {
 			return c
 		}
-		return compareIDs(a.ID, b.ID)
+		if c := compareIDs(a.ID, b.ID); c != 0 {
+			return c
+		}
+		return b.Processes - a.Processes
 	})
+	// A directory that was left behind may have the name of a job that runs: the one
+	// with processes is meant.
+	jobs = slices.CompactFunc(jobs, func(a, b Job) bool { return a.Node == b.Node && a.ID == b.ID })
 	return found, jobs
 }
 
