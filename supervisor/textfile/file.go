@@ -17,6 +17,7 @@ type File struct {
 	dir, path string
 	name      Name
 	proc      string
+	replace   func(text []byte) error // write, outside tests
 	wake      chan struct{}
 	done      chan struct{}
 
@@ -38,6 +39,7 @@ func Open(dir string, name Name, proc string) *File {
 		dir: dir, path: filepath.Join(dir, name.String()), name: name, proc: proc,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	f.replace = f.write
 	go f.run()
 	return f
 }
@@ -100,7 +102,7 @@ func (f *File) run() {
 				swept = time.Now()
 				sweep(f.dir, f.name, f.proc, os.Geteuid(), swept)
 			}
-			err = f.write(text)
+			err = f.replace(text)
 		}
 		f.mu.Lock()
 		f.since, f.trouble = time.Time{}, err

@@ -1,0 +1,241 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// TestTextfileNodeExporter: a real node_exporter shows several runs of a node side by
+// side, of no job, of one job, of one step, of two lives of one job, and one that was
+// killed and left its file behind.
+func TestTextfileNodeExporter(t *testing.T) {
+	dir := t.TempDir()
+	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scrape := nodeExporter(t, dir)
+	step := func(job, step string, more ...string) []string {
+		return append([]string{"SLURM_JOB_ID=" + job, "SLURM_STEP_ID=" + step, "SLURMD_NODENAME=n1", "SLURM_PROCID=0", "TMPDIR=" + t.TempDir()}, more...)
+	}
+	runs := []*textRun{
+		startTextRun(t, dir, nil, nil, "--limit", "1G"),
+		startTextRun(t, dir, nil, nil, "--limit", "1G"),
+		startTextRun(t, dir, step("46", "0"), nil, "--limit", "1G"),
+		startTextRun(t, dir, step("46", "0"), nil, "--limit", "2G"), // of one step, and led apart
+		startTextRun(t, dir, step("46", "1"), nil),
+		startTextRun(t, dir, step("47", "0", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=1"), nil),
+	}
+	waitFor(t, "all files", func() bool { return len(promFiles(t, dir)) == len(runs) })
+	killed := startTextRun(t, dir, step("48", "0"), nil)
+	waitFor(t, "one more", func() bool { return len(promFiles(t, dir)) == len(runs)+1 })
+	killWhole(t, killed)
+	if n := len(promFiles(t, dir)); n != len(runs)+1 {
+		t.Errorf("%d files when one run was killed", n)
+	}
+	check := func(want int, families map[string]*dto.MetricFamily) {
+		t.Helper()
+		if f := families["node_textfile_scrape_error"]; f == nil || f.Metric[0].Gauge.GetValue() != 0 {
+			t.Errorf("scrape error: %v", f)
+		}
+		for _, name := range []string{"rsswarden_build_info", "rsswarden_ranks", "rsswarden_last_look_timestamp_seconds", "rsswarden_oom_kills_total"} {
+			if f := families[name]; f == nil || len(f.Metric) != want {
+				t.Errorf("%d runs, and of %s: %v", want, name, f)
+			}
+		}
+	}
+	families := scrape()
+	check(len(runs)+1, families)
+	seen := map[string]int{}
+	for _, m := range families["rsswarden_build_info"].Metric {
+		var at []string
+		for _, l := range m.Label {
+			if l.GetName() == "jobid" || l.GetName() == "step" {
+				at = append(at, l.GetValue())
+			}
+		}
+		seen[strings.Join(at, ".")]++
+	}
+	if got, want := fmt.Sprint(seen), "map[:2 46.0:2 46.1:1 47.0:1 48.0:1]"; got != want {
+		t.Errorf("shown are %s, want %s", got, want)
+	}
+	limits := families["rsswarden_memory_limit_bytes"]
+	if !slices.ContainsFunc(limits.Metric, func(m *dto.Metric) bool { return m.Gauge.GetValue() == 2<<30 }) {
+		t.Errorf("nobody has a limit of 2 GiB: %v", limits)
+	}
+	// The next life of the job that was killed comes to this node.
+	runs = append(runs, startTextRun(t, dir, step("48", "0", "SLURM_RESTART_COUNT=1"), nil))
+	waitFor(t, "what was left is removed", func() bool {
+		f := scrape()["rsswarden_build_info"]
+		return len(promFiles(t, dir)) == len(runs) && f != nil && len(f.Metric) == len(runs)
+	})
+	check(len(runs), scrape())
+	for _, r := range runs {
+		r.end(t)
+	}
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+// TestTextfileFollowsTheLead: of several ranks who leads tells, and what the one before
+// told goes, whether its watcher was killed or its command has ended.
+func TestTextfileFollowsTheLead(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	var runs [2]*textRun
+	file := func(i int) string {
+		names, _ := filepath.Glob(fmt.Sprintf("%s/rsswarden_46_0_n1_%d_*.prom", dir, runs[i].cmd.Process.Pid))
+		all, _ := filepath.Glob(dir + "/*")
+		if len(names) != 1 || len(all) != 1 {
+			return ""
+		}
+		b, _ := os.ReadFile(names[0])
+		return string(b)
+	}
+	ranks := regexp.MustCompile(`(?m)^rsswarden_ranks\{jobid="46",step="0",node="n1",run="[0-9a-f]{8}"\} ([0-9]+)$`)
+	tells := func(i int, of string) {
+		t.Helper()
+		waitFor(t, fmt.Sprintf("rank %d alone tells, of %s", i, of), func() bool {
+			m := ranks.FindStringSubmatch(file(i))
+			return m != nil && m[1] == of
+		})
+	}
+	for i := range runs {
+		runs[i] = startTextRun(t, dir, []string{
+			"SLURM_JOB_ID=46", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_STEP_NUM_TASKS=2", fmt.Sprintf("SLURM_PROCID=%d", i), "TMPDIR=" + tmp,
+		}, nil, "--limit", "1G")
+		tells(0, "1")
+	}
+	waitFor(t, "rank 1 stands by", func() bool { return strings.Contains(eventText(runs[1].events), `"what":"follows"`) })
+	out, err := exec.Command("pgrep", "-P", fmt.Sprint(runs[0].cmd.Process.Pid), "rss-watcher").Output()
+	var watcher int
+	if _, scanErr := fmt.Sscan(string(out), &watcher); err != nil || scanErr != nil {
+		t.Fatalf("%v, %v: %s", err, scanErr, out)
+	}
+	if err := syscall.Kill(watcher, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	tells(1, "2")
+	runs[1].end(t)
+	tells(0, "1")
+	runs[0].end(t)
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+var notWritten = regexp.MustCompile(`textfile: cannot write to \S+: ([a-z -]+); the command runs on`)
+
+// TestTextfileTrouble: a directory that is full, gone or read-only is told of once each
+// time, costs nothing else, and is used again when it can be.
+func TestTextfileTrouble(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a file system of its own")
+	}
+	base := t.TempDir()
+	dir := filepath.Join(base, "metrics")
+	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=256k rsswarden-test "$0" && mkdir "$0/metrics" && exec "$@"`, base}
+	options := []string{"--interval", "100ms", "--limit", "400M", "--at", "none"}
+	for n := range 24 {
+		options = append(options, "--at", fmt.Sprintf("%d%%:warn", 5+4*n)) // a rung each 16 MiB
+	}
+	r := startTextRun(t, dir, nil, before, options...)
+	within := func(path string) string { return fmt.Sprintf("/proc/%d/root%s", r.cmd.Process.Pid, path) }
+	fresh := func() string {
+		names, _ := filepath.Glob(within(dir + "/*.prom"))
+		if len(names) != 1 {
+			return ""
+		}
+		b, _ := os.ReadFile(names[0])
+		return string(b)
+	}
+	waitFor(t, "the file", func() bool { return fresh() != "" })
+	// Each step crosses a rung, and at a decision the file is written.
+	decisions := func() int { return strings.Count(eventText(r.events), `"event":"decision"`) }
+	step := func() {
+		t.Helper()
+		before := decisions()
+		if _, err := r.stdin.Write([]byte("+")); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "a decision", func() bool { return decisions() > before })
+	}
+	told := func() bool {
+		return strings.Contains(fresh(), fmt.Sprintf(`action="warn",outcome="done"} %d`+"\n", decisions()))
+	}
+	faults := func() int { return strings.Count(eventText(r.events), `"part":"textfile"`) }
+	step()
+	waitFor(t, "what was decided stands there", told)
+	for i, c := range []struct {
+		break_, mend, says string
+	}{
+		{`dd if=/dev/zero of="$0/full" bs=4k 2>&-; true`, `rm "$0/full"`, "no space left on device"},
+		{`mv "$0/metrics" "$0/gone"`, `mv "$0/gone" "$0/metrics"`, "no such file or directory"},
+		{`mount -o remount,ro "$0"`, `mount -o remount,rw "$0"`, "read-only file system"},
+	} {
+		inside := func(script string) {
+			t.Helper()
+			cmd := exec.Command("nsenter", "--mount", "--target", fmt.Sprint(r.cmd.Process.Pid), "sh", "-c", script, base)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", script, err, out)
+			}
+		}
+		inside(c.break_)
+		step()
+		waitFor(t, c.says, func() bool { return faults() == i+1 })
+		step() // the same again is not told again
+		all := notWritten.FindAllStringSubmatch(r.stderr.String(), -1)
+		if len(all) != i+1 || all[i][1] != c.says {
+			t.Errorf("%d lines, want %d of %q\n%s", len(all), i+1, c.says, r.stderr.String())
+		}
+		inside(c.mend)
+		step()
+		waitFor(t, "written again", func() bool {
+			return strings.Count(r.stderr.String(), "is written again") == i+1 && told()
+		})
+	}
+	if faults() != 3 {
+		t.Errorf("%d fault events", faults())
+	}
+	r.end(t)
+}
+
+// TestTextfileRefused: nothing is started where no file can be kept.
+func TestTextfileRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]string{
+		filepath.Join(dir, "none"): "no such file or directory", file: "not a directory", "/proc": "no such file or directory", "/sys": "permission denied",
+	} {
+		for _, by := range []string{"--textfile", "RSSWARDEN_TEXTFILE"} {
+			cmd := exec.Command(binary, "run", "--", "touch", filepath.Join(dir, "started"))
+			if cmd.Env = withoutSlurm(); by == "--textfile" {
+				cmd.Args = slices.Insert(cmd.Args, 2, by, at)
+			} else {
+				cmd.Env = append(cmd.Env, by+"="+at)
+			}
+			out, err := cmd.CombinedOutput()
+			var status *exec.ExitError
+			if !errors.As(err, &status) || status.ExitCode() != 2 || !strings.HasPrefix(string(out), fmt.Sprintf("error: %s %q: no file can be written there: %s\nhint: ", by, at, want)) {
+				t.Errorf("%s %s: %v\n%s", by, at, err, out)
+			}
+		}
+	}
+	if names := promFiles(t, dir); !slices.Equal(names, []string{"file"}) {
+		t.Errorf("there are %q", names)
+	}
+}

@@ -1,0 +1,174 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
+)
+
+// textfileStand is a watcher with --textfile, opened.
+func textfileStand(t *testing.T) (s *stand, dir string) {
+	dir = t.TempDir()
+	s = opened(t, func(o *Options) {
+		o.Settings.Textfile, o.Settings.RunID, o.Settings.Record, o.Settings.Version = dir, "run-7", RecordNone, "v1"
+	})
+	t.Cleanup(func() { <-s.exporter.closeTextfile() })
+	return s, dir
+}
+
+// shown is what stands in the one file of a directory, empty for none.
+func shown(dir string) string {
+	names, _ := filepath.Glob(dir + "/*.prom")
+	if len(names) != 1 {
+		return ""
+	}
+	b, _ := os.ReadFile(names[0])
+	return string(b)
+}
+
+func shows(t *testing.T, dir string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		for end := time.Now().Add(10 * time.Second); !strings.Contains(shown(dir), line+"\n"); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s is not in\n%s", line, shown(dir))
+			}
+		}
+	}
+}
+
+// TestTextfile: what a run tells from its first look until its end.
+func TestTextfile(t *testing.T) {
+	s, dir := textfileStand(t)
+	at := `node="` + s.exporter.place.Node + `",run="` + runLabel("run-7") + `"`
+	shows(t, dir,
+		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 104857600`,
+		`rsswarden_memory_limit_bytes{`+at+`,limit="user",scope="tree"} 1048576000`,
+		`rsswarden_limit_ratio{`+at+`,limit="user",scope="tree"} 0.1`,
+		`rsswarden_processes{`+at+`,role="other"} 1`,
+		`rsswarden_memory_rss_bytes{`+at+`,role="other"} 104857600`,
+		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 0`,
+		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 0`,
+		`rsswarden_oom_kills_total{`+at+`} 0`,
+		`rsswarden_ranks{`+at+`} 1`,
+		`rsswarden_build_info{`+at+`,version="v1"} 1`,
+	)
+	// It is written each 15 s, whatever is looked at meanwhile.
+	s.put(theCommand, theHolder, 200*rss.MiB, 0)
+	for range 7 {
+		s.later(2 * time.Second)
+		before := s.exporter.at
+		if s.full(); s.exporter.at != before {
+			t.Fatal("written before 15 s")
+		}
+	}
+	s.later(2 * time.Second)
+	s.full()
+	shows(t, dir, `rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 209715200`)
+	// And at once where something was decided. Trim is of no use here.
+	s.put(theCommand, theHolder, 860*rss.MiB, 0)
+	s.later(time.Second)
+	s.full()
+	shows(t, dir,
+		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 901775360`,
+		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 1`,
+		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 1`,
+	)
+	s.end(&hold.Exit{})
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("left at the end: %v, %v", names, err)
+	}
+}
+
+// TestTextfileNews: each change is told of, though it be for the same reason as before.
+func TestTextfileNews(t *testing.T) {
+	s, dir := textfileStand(t)
+	for range 2 {
+		s.textfileNews(errors.New("cannot write to D: no space left on device"))
+		s.later(2 * time.Second)
+		s.textfileNews(nil)
+		s.later(2 * time.Second)
+	}
+	for line, want := range map[string]int{
+		"textfile: cannot write to D: no space left on device; the command runs on\n": 2, "textfile: " + dir + " is written again\n": 2,
+	} {
+		if n := strings.Count(s.stderr(), line); n != want {
+			t.Errorf("%d times, want %d: %s%s", n, want, line, s.stderr())
+		}
+	}
+	told := 0
+	for _, e := range named(s.events(), "fault") {
+		if e["part"] == "textfile" && e["error"] == "cannot write to D: no space left on device" {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d fault events", told)
+	}
+}
+
+// TestTextfileOfOneKilled: a watcher that was started again, and does not lead now, takes
+// away what it told before.
+func TestTextfileOfOneKilled(t *testing.T) {
+	s, dir := textfileStand(t)
+	s.full()
+	shows(t, dir, "# TYPE rsswarden_ranks gauge")
+	s.dropTextfile(hold.Begin{Attempt: 1})
+	s.dropTextfile(hold.Begin{Attempt: 2})
+	for end := time.Now().Add(10 * time.Second); shown(dir) != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the file is there still")
+		}
+	}
+}
+
+// TestWhere: what a run is known by.
+func TestWhere(t *testing.T) {
+	env := func(vars ...string) func(string) (string, bool) {
+		return func(name string) (string, bool) {
+			for _, v := range vars {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value, true
+				}
+			}
+			return "", false
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
+	for name, c := range map[string]struct {
+		lookup   func(string) (string, bool)
+		attached *Attached
+		want     metrics.Place
+	}{
+		"outside Slurm":        {env(), nil, metrics.Place{Node: host}},
+		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), nil, metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
+		"array task":           {array, nil, metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"attached to a PID":    {array, &Attached{}, metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"… outside Slurm":      {env(), &Attached{}, metrics.Place{Node: host}},
+		"attached to a job":    {array, &Attached{Job: "48"}, metrics.Place{JobID: "48", Node: "n1"}},
+		"attached to a step":   {array, &Attached{Job: "48.batch"}, metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
+		"attached, no environ": {env(), &Attached{Job: "48.0"}, metrics.Place{JobID: "48", Step: "0", Node: host}},
+	} {
+		w := &watcher{Options: Options{Lookup: c.lookup, Attached: c.attached, Settings: Settings{RunID: name}}}
+		c.want.Run = runLabel(name)
+		if diff := cmp.Diff(c.want, w.where()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if a, b := runLabel("20261122T120000Z-46.0.0-n1-7"), runLabel("20261122T120001Z-46.0.0-n1-7"); a == b || len(a) != 8 {
+		t.Errorf("two lives of a job are %q and %q", a, b)
+	}
+}

@@ -1,0 +1,249 @@
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// until waits for what another goroutine does.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func self(job string) Name { return Of("/proc", os.Getpid(), job, "batch", "n1") }
+
+func open(t *testing.T, dir, job string) *File {
+	t.Helper()
+	f := Open(dir, self(job), "/proc")
+	t.Cleanup(func() { <-f.Close() })
+	return f
+}
+
+func holds(path, want string) func() bool {
+	return func() bool {
+		b, err := os.ReadFile(path)
+		return err == nil && string(b) == want
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, n := range []Name{
+		self("46"), Of("/proc", os.Getpid(), "", "", ""), Of("/proc", os.Getpid(), "46_3", "0", "gpu-7.example.org"),
+		Of("/proc", os.Getpid(), "../../etc", "a b", "ä/ö\n"), Of("/nowhere", 1, "46", "0", "n1"), Of("/proc", 1, strings.Repeat("4", 300), "0", "n1"),
+	} {
+		file := n.String()
+		// What node_exporter takes is any name that ends so; what a file system does is less.
+		if !regexp.MustCompile(`^rsswarden_[A-Za-z0-9_.-]+\.prom$`).MatchString(file) || len(file) > 255 {
+			t.Errorf("%q is no good name", file)
+		}
+		for _, file := range []string{file, file + tmpSuffix} {
+			if got, ok := ParseName(file); !ok || got != n {
+				t.Errorf("%q reads as %+v, %v", file, got, ok)
+			}
+		}
+	}
+	for _, file := range []string{
+		"", "rsswarden.prom", "rsswarden_.prom", "node_raid.prom", "rsswarden_46_0_n1_12_34_56.prom", "rsswarden_46_0_n1_12_34_56_ab_cd.prom",
+		"rsswarden_46_0_n1_x_34_56_ab.prom", "rsswarden_46_0_n1_0_34_56_ab.prom", "rsswarden_46_0_n1_12_-3_56_ab.prom", "rsswarden_46_0__12_34_56_ab.prom", "rsswarden_46_0_n1_12_34_56_ab.prom.bak",
+	} {
+		if n, ok := ParseName(file); ok {
+			t.Errorf("%q was taken for %+v", file, n)
+		}
+	}
+	if a, b := self("46"), Of("/proc", os.Getppid(), "46", "batch", "n1"); a.String() == b.String() {
+		t.Error("two runs have one name")
+	}
+}
+
+func FuzzParseName(f *testing.F) {
+	f.Add(self("46").String())
+	f.Fuzz(func(t *testing.T, file string) {
+		if n, ok := ParseName(file); ok && n.PID <= 0 {
+			t.Errorf("%q reads as %+v", file, n)
+		}
+	})
+}
+
+func TestFile(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077)) // node_exporter must read it all the same
+	dir := t.TempDir()
+	f := Open(dir, self("46"), "/proc")
+	path := filepath.Join(dir, self("46").String())
+	for i := range 20 {
+		text := fmt.Sprintf("a %d\n", i)
+		f.Put([]byte(text))
+		until(t, text, holds(path, text))
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	until(t, "one file", func() bool { return len(list(t, dir)) == 1 })
+	if why, news := f.Trouble(); why != nil || news {
+		t.Errorf("%v, %v", why, news)
+	}
+	f.Put([]byte("a last\n"))
+	<-f.Close()
+	if left := list(t, dir); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+// TestReadersSeeWhole: whoever reads meanwhile sees one text or another.
+func TestReadersSeeWhole(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir, "46")
+	path := filepath.Join(dir, self("46").String())
+	text := func(i int) string { return strings.Repeat(fmt.Sprintf("%07d\n", i%10), 1<<12) }
+	f.Put([]byte(text(0)))
+	until(t, "the first", holds(path, text(0)))
+	for i := range 300 {
+		f.Put([]byte(text(i)))
+		b, err := os.ReadFile(path)
+		if err != nil || len(b) < 8 || string(b) != strings.Repeat(string(b[:8]), 1<<12) {
+			t.Fatalf("%d bytes, %v", len(b), err)
+		}
+	}
+}
+
+// TestTrouble: a directory that went away is told of once, until it is back.
+func TestTrouble(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, dir, "46")
+	path := filepath.Join(dir, self("46").String())
+	state := func() error { f.mu.Lock(); defer f.mu.Unlock(); return f.trouble }
+	for range 2 {
+		f.Put([]byte("a 1\n"))
+		until(t, "written", holds(path, "a 1\n"))
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		f.Put([]byte("a 2\n"))
+		until(t, "trouble", func() bool { return state() != nil })
+		if why, news := f.Trouble(); !news || !errors.Is(why, fs.ErrNotExist) || why.Error() != "cannot write to "+dir+": no such file or directory" {
+			t.Errorf("%v, %v", why, news)
+		}
+		if why, news := f.Trouble(); news || why == nil {
+			t.Errorf("told again: %v, %v", why, news)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.Put([]byte("a 3\n"))
+		until(t, "written again", func() bool { return state() == nil })
+		if why, news := f.Trouble(); why != nil || !news {
+			t.Errorf("not told that it works again: %v, %v", why, news)
+		}
+	}
+}
+
+// TestNoLinkIsFollowed: in a directory that all may write, somebody knows our names.
+func TestNoLinkIsFollowed(t *testing.T) {
+	dir, precious := t.TempDir(), filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(precious, []byte("data"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, self("46").String())
+	for _, trap := range []string{path, path + tmpSuffix} {
+		if err := os.Symlink(precious, trap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := open(t, dir, "46")
+	f.Put([]byte("a 1\n"))
+	until(t, "written", func() bool {
+		info, err := os.Lstat(path)
+		return err == nil && info.Mode().IsRegular() && holds(path, "a 1\n")()
+	})
+	if !holds(precious, "data")() {
+		t.Error("what the link led to was written")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	if err := Check(dir); err != nil || len(list(t, dir)) > 0 {
+		t.Errorf("%v; %q", err, list(t, dir))
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, file: syscall.ENOTDIR, "/proc/self": nil} {
+		err := Check(at)
+		if err == nil || want != nil && !errors.Is(err, want) || strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v, want %v", at, err, want)
+		}
+	}
+}
+
+// TestHung: a file system that does not answer keeps nobody waiting, costs one text, and
+// is told of once.
+func TestHung(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		answer, wrote := make(chan struct{}), []string{}
+		f := &File{dir: dir, path: filepath.Join(dir, "f"), name: self("46"), proc: "/proc", wake: make(chan struct{}, 1), done: make(chan struct{})}
+		f.replace = func(text []byte) error {
+			<-answer
+			wrote = append(wrote, string(text))
+			return nil
+		}
+		go f.run()
+		for i := range 1000 {
+			f.Put([]byte(strconv.Itoa(i)))
+			synctest.Wait()
+		}
+		if why, news := f.Trouble(); why != nil || news {
+			t.Errorf("told at once: %v", why)
+		}
+		time.Sleep(slow)
+		if why, news := f.Trouble(); !news || why.Error() != "cannot write to "+dir+": no answer from its file system within 20s" {
+			t.Errorf("%v, %v", why, news)
+		}
+		if _, news := f.Trouble(); news {
+			t.Error("told twice")
+		}
+		close(answer)
+		synctest.Wait()
+		if why, news := f.Trouble(); why != nil || !news {
+			t.Errorf("%v, %v", why, news)
+		}
+		if diff := cmp.Diff([]string{"0", "999"}, wrote); diff != "" {
+			t.Errorf("what was written differs:\n%s", diff)
+		}
+		<-f.Close()
+	})
+}
