@@ -18,7 +18,7 @@ const module = "github.com/rsswarden/rsswarden"
 // not listed may import nothing at all.
 var layers = map[string][]string{
 	"cmd/rsswarden": {"*"},
-	"cmd/bench":     {"rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/bench":     {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {

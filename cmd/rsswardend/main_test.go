@@ -66,8 +66,14 @@ func environ() []string {
 // start runs the daemon on a free port, until it listens.
 func start(t *testing.T, args ...string) *instance {
 	t.Helper()
+	return startCommand(t, append([]string{binary, "--interval", "1s"}, args...)...)
+}
+
+// startCommand is start of a command that ends in the daemon and its options.
+func startCommand(t *testing.T, command ...string) *instance {
+	t.Helper()
 	d := &instance{t: t, done: make(chan struct{})}
-	d.cmd = exec.Command(binary, append([]string{"--listen", "127.0.0.1:0", "--interval", "1s"}, args...)...)
+	d.cmd = exec.Command(command[0], append(command[1:], "--listen", "127.0.0.1:0")...)
 	d.cmd.Env = environ()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := d.cmd.StderrPipe()
