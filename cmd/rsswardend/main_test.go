@@ -16,6 +16,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
 // binary is the program under test, built once.
@@ -33,6 +34,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	defer slurmtest.Shutdown()
 	binary = filepath.Join(dir, programName)
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)

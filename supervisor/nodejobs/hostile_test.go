@@ -126,6 +126,21 @@ func TestChurn(t *testing.T) {
 	}
 }
 
+// A step of ten thousand processes, and one of none.
+func TestLongLists(t *testing.T) {
+	s := v1Stand(t)
+	for _, count := range []int{0, 1, 680, 819, 820, 1000, 10000} {
+		var b strings.Builder
+		for pid := range count {
+			fmt.Fprintln(&b, 1000+pid)
+		}
+		s.Write("sys/fs/cgroup/memory/slurm/uid_1/job_7/step_0/task_0/cgroup.procs", b.String())
+		if u := s.look().Jobs[0].Use; u.Processes != count {
+			t.Errorf("%d processes, want %d", u.Processes, count)
+		}
+	}
+}
+
 // FuzzChild: whatever directories are called, what becomes a label is a name of Slurm's.
 func FuzzChild(f *testing.F) {
 	for _, name := range []string{"slurm", "slurm_n1", "n1_slurmstepd.scope", "system.slice", "uid_7", "job_7", "sEKNKTV3WPV500", "step_batch", "step_0+1", "step_-1", "job_7\n", "job_\"", "uid_99999999999"} {

@@ -29,10 +29,13 @@ func (n *Node) read(name string) ([]byte, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case got == 0:
+		}
+		have += got
+		// The kernel hands out what its page holds: less than half of one is the end.
+		if got < 2<<10 && have < len(n.buf) {
 			return n.buf[:have], nil
 		}
-		if have += got; have == len(n.buf) {
+		if have == len(n.buf) {
 			if have >= 64<<20 {
 				return n.buf, nil
 			}
