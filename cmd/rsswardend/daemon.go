@@ -20,6 +20,7 @@ type daemon struct {
 	file   *recordFile
 	text   *textfile
 	where  string // as it was told last
+	before string // as the last look found it
 	failed string
 	extra  time.Time // until then no look but those of the interval
 }
@@ -84,7 +85,11 @@ func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 	if len(s.Jobs) > 0 && !s.Memory {
 		where += " without memory"
 	}
-	if where == d.where || len(s.Jobs) == 0 && s.Found && d.where != "?" && d.where != "" {
+	// A job that is being made has its directory in one hierarchy before the other: what
+	// holds is what two looks find.
+	again := where == d.before
+	d.before = where
+	if where == d.where || !again && d.where != "?" || len(s.Jobs) == 0 && s.Found && d.where != "?" && d.where != "" {
 		return
 	}
 	d.where = where

@@ -29,6 +29,7 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 			delete(d.oom, key(&e.Job))
 		}
 	}
+	seen := uint64(0)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.OOMKills == 0 {
@@ -46,12 +47,26 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 			}
 		}
 		if j.OOMKills > o.job.OOMKills {
+			seen += j.OOMKills - o.job.OOMKills
 			d.log.Warn("the OOM killer ended processes of a job", "jobid", j.ID, "node", j.Node, "uid", j.UID,
 				"kills", j.OOMKills, "steps", o.steps, "limit", size(j), "peak", j.Peak.String(), "at_limit_for", j.Near.Round(time.Second))
 		}
 		o.job = *j
 		o.job.Steps = nil
 	}
+	if s.Kills > seen {
+		d.log.Info("the OOM killer ended processes of no job, or of one whose cgroup was gone before it was read",
+			"kills", s.Kills-seen, "ended_since", ids(s.Ended))
+	}
+}
+
+// ids names jobs, a few of them.
+func ids(jobs []nodejobs.Ended) []string {
+	var list []string
+	for i := range jobs[:min(len(jobs), 20)] {
+		list = append(list, jobs[i].ID)
+	}
+	return list
 }
 
 // size is a job's limit for people.

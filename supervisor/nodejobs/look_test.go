@@ -244,6 +244,7 @@ func TestKillsOfTheNode(t *testing.T) {
 	s := v1Stand(t)
 	s.Write("proc/vmstat", "pgfault 7\noom_kill 5\n")
 	s.look()
+	s.look()
 	s.v1("slurm/uid_1/job_7/step_0/task_0", 100, 1000, 1, 10)
 	if u := s.look().Jobs[0].Use; u.OOMKills != 0 {
 		t.Errorf("%d kills", u.OOMKills)
@@ -255,8 +256,8 @@ func TestKillsOfTheNode(t *testing.T) {
 	if !s.Killed() {
 		t.Error("the count has changed")
 	}
-	if u := s.look().Jobs[0].Use; u.OOMKills != 1 {
-		t.Errorf("%d kills, want 1", u.OOMKills)
+	if snap := s.look(); snap.Jobs[0].OOMKills != 1 || snap.Kills != 1 {
+		t.Errorf("%d kills, %d of the node, want 1", snap.Jobs[0].OOMKills, snap.Kills)
 	}
 	if u := s.look().Jobs[0].Use; u.OOMKills != 1 {
 		t.Errorf("%d kills, want 1 still", u.OOMKills)

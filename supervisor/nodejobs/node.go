@@ -26,8 +26,9 @@ type Node struct {
 	ended   []Ended
 	buf     []byte
 
-	kills  uint64 // on the node, as of the last look
-	killed bool   // it has changed, or is not known
+	kills   uint64 // on the node, as of the last look
+	changed bool   // it has changed since the look before, or is not known
+	killed  bool   // … or had in the look before
 
 	// frugal has nothing kept open: descriptors would not do for all.
 	frugal bool
@@ -57,6 +58,9 @@ type Snapshot struct {
 	// where Slurm has made no directory at all.
 	Where         string
 	Found, Memory bool
+	// Kills is how many processes of the node, in a job or not, the OOM killer ended since
+	// the look before; 0 before Linux 4.13.
+	Kills uint64
 	// Failures counts files that could not be read for another reason than that their
 	// job ended; Failure is the last one.
 	Failures int
@@ -158,7 +162,13 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	n.looks++
 	// Where nothing was killed on the whole node, nothing was in any job.
 	kills, ok := n.nodeKills()
-	n.killed = !ok || n.looks == 1 || kills != n.kills
+	// The kernel counts a kill for the node a little before it does for the cgroup.
+	before := n.changed
+	n.changed = !ok || n.looks == 1 || kills != n.kills
+	n.killed = n.changed || before
+	if n.looks > 1 && kills > n.kills {
+		snap.Kills = kills - n.kills
+	}
 	n.kills = kills
 	// The first tree that has a job has them all: those of other controllers are the same.
 	for _, t := range n.trees {
