@@ -61,7 +61,7 @@ const killsPause = 200 * time.Millisecond
 // listen opens the address and serves it in the background. What ends that goes to
 // failed.
 func listen(s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http.Server, error) {
-	registry := prometheus.NewPedanticRegistry()
+	registry := prometheus.NewRegistry()
 	if err := registry.Register(&collector{d}); err != nil {
 		return nil, fmt.Errorf("cannot register the metrics: %w", err)
 	}

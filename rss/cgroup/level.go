@@ -29,7 +29,7 @@ type Level struct {
 	flat  bool
 	fixed *Limits
 
-	usage, stat, max, swap, high, kmem counter
+	usage, stat, max, swap, high, kmem, fail counter
 
 	lag lag
 }
@@ -143,7 +143,7 @@ func (l *Level) Peak() (rss.Bytes, error) { return readLimit(l.file(peakFile[l.V
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {
-	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem} {
+	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem, &l.fail} {
 		c.close()
 	}
 }

@@ -43,6 +43,7 @@ type dir struct {
 	kids       []*dir
 
 	group *group // of a job and of a step
+	procs int    // processes of its own, as of the last time they were counted
 	kills uint64 // v1: the directory's own count
 	gone  uint64 // v1: the counts of directories below that are no more
 }
@@ -113,12 +114,20 @@ func (n *Node) update(d *dir) bool {
 	if listed {
 		n.list(d)
 	}
-	if lost := n.updateKids(d); lost && !listed {
-		// One ended and perhaps one began: the number of links may be the same.
+	if d.kind == kindStep && !listed {
+		return true // what is below it is looked at where the step has changed
+	}
+	n.updateBelow(d)
+	return true
+}
+
+// updateBelow updates what is below a directory. Where one of them ended perhaps one began:
+// the number of links may be the same.
+func (n *Node) updateBelow(d *dir) {
+	if n.updateKids(d) {
 		n.list(d)
 		n.updateKids(d)
 	}
-	return true
 }
 
 // updateKids updates what is below a directory, and drops what is gone.

@@ -21,10 +21,13 @@ type group struct {
 
 	use    Use
 	mem    cgroup.Memory
+	known  bool
 	stated int // the look in which mem was read, or a little before
-	peak   rss.Bytes
-	near   time.Time // since when nearly all of the limit is used
-	last   Job       // as it was told, of a job
+	// quiet is for how many looks the charge has been the same to the byte.
+	quiet int
+	peak  rss.Bytes
+	near  time.Time // since when nearly all of the limit is used
+	last  Job       // as it was told, of a job
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
 }
@@ -88,21 +91,23 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 
 // restful is for how many looks a job whose charge stays the same to the byte is taken
 // for unchanged.
-const restful = 12
+const restful = 30
 
 // memory reads the charge, and memory.stat, which costs ten times that, where the
 // charge has changed, every few looks, or where it is near the limit: there the page
 // cache that goes makes room for what stays.
 func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
-	if g.stated > 0 && n.looks-g.stated < restful {
+	if g.known && n.looks-g.stated < restful {
 		if charged, err := g.level.Usage(); err != nil || charged == g.mem.Charged && charged.Of(min(limit, g.use.Limit)) < near {
+			g.quiet++
 			return g.mem, err
 		}
 	}
+	g.quiet = 0
 	mem, err := g.level.Memory()
 	if err == nil {
 		// Not all in the same look.
-		g.mem, g.stated = mem, n.looks-n.levels%restful
+		g.mem, g.known, g.stated = mem, true, n.looks-n.levels%restful
 	}
 	return mem, err
 }

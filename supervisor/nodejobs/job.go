@@ -57,49 +57,64 @@ func (n *Node) use(d *dir, bound rss.Bytes, now time.Time) (least rss.Bytes, ok 
 	return least, true
 }
 
+// recount is after how many looks the processes of a step are counted again whose charge
+// has stayed the same to the byte, and what is below it is looked at.
+const recount = 6
+
 // sum counts processes and kills of a job and of its steps.
-func (n *Node) sum(d *dir) {
-	g := d.group
-	measured := g.use.Measured
-	var visit func(c *dir, of *group) (kills uint64)
-	visit = func(c *dir, of *group) uint64 {
-		if c.group != nil {
-			of = c.group
-		}
-		var each func(int)
-		if !measured {
-			each = func(pid int) {
-				size := n.resident(pid)
-				of.use.RSS += size
-				if of != g {
-					g.use.RSS += size
-				}
-			}
-		}
-		count := n.processes(c, each)
-		of.use.Processes += count
-		if of != g {
-			g.use.Processes += count
-		}
-		// v1 counts a kill where the victim was, v2 on all levels above too.
-		if measured && n.killed && (n.version == 1 || c.group != nil) {
-			if own, ok := n.oomKills(c); ok {
-				c.kills = own
-			}
-		}
-		kills := c.kills + c.gone
-		for _, below := range c.kids {
-			more := visit(below, of)
-			if n.version == 1 {
-				kills += more
-			}
-		}
-		if c.group != nil {
-			c.group.counted(kills, n.looks == 1)
-		}
-		return kills
+func (n *Node) sum(job *dir) {
+	n.visit(job, job.group, job.group)
+}
+
+// visit is sum of a directory of a group of a job. It returns the kills in it and below.
+func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
+	if d.group != nil {
+		of = d.group
 	}
-	visit(d, g)
+	due := !of.use.Measured || of.quiet%recount == 0 || n.killed
+	if due && d.kind == kindStep {
+		n.updateBelow(d)
+	}
+	if due {
+		n.count(d, of, job)
+	}
+	of.use.Processes += d.procs
+	if of != job {
+		job.use.Processes += d.procs
+	}
+	// v1 counts a kill where the victim was, v2 on all levels above too.
+	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil) {
+		if own, ok := n.oomKills(d); ok {
+			d.kills = own
+		}
+	}
+	kills = d.kills + d.gone
+	for _, c := range d.kids {
+		below := n.visit(c, of, job)
+		if n.version == 1 {
+			kills += below
+		}
+	}
+	if d.group != nil {
+		d.group.counted(kills, n.looks == 1)
+	}
+	return kills
+}
+
+// count counts the processes of a directory itself, and sums their RSS where no cgroup
+// does.
+func (n *Node) count(d *dir, of, job *group) {
+	if job.use.Measured {
+		d.procs = n.processes(d, nil)
+		return
+	}
+	d.procs = n.processes(d, func(pid int) {
+		size := n.resident(pid)
+		of.use.RSS += size
+		if of != job {
+			job.use.RSS += size
+		}
+	})
 }
 
 // counted takes in what the counter says. What was there when we came is not ours to

@@ -264,6 +264,39 @@ func TestKillsOfTheNode(t *testing.T) {
 	}
 }
 
+// A step whose charge stays the same to the byte is looked into now and then, and at once
+// when it changes.
+func TestQuietStep(t *testing.T) {
+	s := v1Stand(t)
+	s.Write("proc/vmstat", "oom_kill 0\n")
+	processes := func() int { return s.look().Jobs[0].Steps[0].Processes }
+	for range 3 {
+		processes()
+	}
+	s.v1("slurm/uid_1/job_7/step_0/task_1", 0, 1000, 0, 12)
+	late := 0
+	for ; processes() != 3; late++ {
+		if late > recount {
+			t.Fatal("a new task is never seen")
+		}
+	}
+	if late == 0 {
+		t.Error("all is read anew at each look")
+	}
+	s.v1("slurm/uid_1/job_7/step_0/task_2", 0, 1000, 0, 13, 14)
+	s.v1("slurm/uid_1/job_7/step_0", 101, 1000, 0)
+	if n := processes(); n != 5 {
+		t.Errorf("%d processes, want 5", n)
+	}
+	// A limit that is lowered, and a charge that stands at it, are never taken for quiet.
+	s.v1("slurm/uid_1/job_7/step_0", 101, 110, 0)
+	s.look()
+	s.Replace("sys/fs/cgroup/memory/slurm/uid_1/job_7/step_0/memory.stat", "total_rss 101", "total_rss 1\ntotal_inactive_file 100")
+	if u := s.look().Jobs[0].Steps[0].Use; u.Limit != 110 || u.Unreclaimable != 1 {
+		t.Errorf("%+v", u)
+	}
+}
+
 func TestForecast(t *testing.T) {
 	s := v1Stand(t)
 	const limit = 10_000_000_000
