@@ -14,11 +14,11 @@ require (
 	// nothing but the standard library, costs 5 µs at start. BurntSushi/toml,
 	// as good otherwise, reads /etc/localtime each time the program starts.
 	github.com/pelletier/go-toml/v2 v2.4.3
-	// In cmd/rsswardend alone, as exporter-toolkit, which has TLS and passwords as all
+	// In cmd/rsswardend alone, as client_model, and exporter-toolkit, which has TLS and passwords as all
 	// exporters have them: no job links what they bring along.
 	github.com/prometheus/client_golang v1.25.0
-	// Tests only, as common: the text format of metrics as others read it.
 	github.com/prometheus/client_model v0.6.3
+	// Tests only: the text format of metrics as others read it.
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/exporter-toolkit v0.20.0
 	// /proc files that are read rarely: smaps_rollup, limits, meminfo.

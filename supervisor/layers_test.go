@@ -23,7 +23,7 @@ var layers = map[string][]string{
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
 		"rss", "rss/cgroup", "slurm", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs",
-		"github.com/prometheus/client_golang", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
 	},
 
 	"rss":                  {},

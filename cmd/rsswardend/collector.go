@@ -94,16 +94,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	var pairs labelPairs
 	send := func(m *metrics.Metric, at metrics.Place, v float64, labels ...string) {
-		kind := prometheus.GaugeValue
-		if m.Type == metrics.Counter {
-			kind = prometheus.CounterValue
-		}
-		values := labels
-		if !ofProgram(m) {
-			values = append([]string{at.JobID, at.Step, at.Node}, labels...)
-		}
-		ch <- prometheus.MustNewConstMetric(descs[m], kind, v, values...)
+		ch <- &series{m: m, labels: pairs.of(m, at, labels), value: v}
 	}
 	send(&metrics.BuildInfo, metrics.Place{}, 1, version)
 	if s := c.d.fresh(); s != nil {

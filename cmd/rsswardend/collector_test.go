@@ -124,13 +124,13 @@ func TestTextfileIsTheScrape(t *testing.T) {
 	for _, f := range list {
 		scrape[f.GetName()] = f
 	}
-	if diff := cmp.Diff(series(scrape), series(file)); diff != "" {
+	if diff := cmp.Diff(seriesOf(scrape), seriesOf(file)); diff != "" {
 		t.Errorf("scrape -, textfile +:\n%s", diff)
 	}
 }
 
-// series are the values by name, type, help and those labels that have a value.
-func series(families map[string]*dto.MetricFamily) map[string]float64 {
+// seriesOf are the values by name, type, help and those labels that have a value.
+func seriesOf(families map[string]*dto.MetricFamily) map[string]float64 {
 	out := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.Metric {
