@@ -17,10 +17,9 @@ func TestRealSlurm(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{})
 	records := t.TempDir()
 	d := start(t, "--records", records)
-	// A shell holds what it has read; a step of its own sleeps beside it.
+	// A step of its own sleeps beside the batch step.
 	near := c.Submit(t, `srun --mem=100 sleep 600 &
-x=$(head -c 160000000 /dev/zero | tr '\0' x)
-wait`, "--mem=300", "--ntasks=1", "--overcommit")
+exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(600)'`, "--mem=300", "--ntasks=1", "--overcommit")
 	near.Running(t)
 	var got map[string]float64
 	until(t, "the job, its two steps and 0.5 of its limit are told", func() bool {

@@ -111,6 +111,9 @@ func (l *Level) Limits() (Limits, error) {
 	return lim, nil
 }
 
+// Max reads Limits.Max alone, by one pread of a kept descriptor.
+func (l *Level) Max() (rss.Bytes, error) { return l.max.number(l.Dir, maxFile[l.Version]) }
+
 // readFixed reads what is not worth reading again.
 func (l *Level) readFixed(lim Limits) *Limits {
 	if l.Version != 1 {

@@ -41,6 +41,7 @@ type dir struct {
 	depth      int    // below the mount, or below the step
 	ino, links uint64 // as of the last listing
 	kids       []*dir
+	freshAt    int // the look in which it was brought up to date
 
 	group *group // of a job and of a step
 	procs int    // processes of its own, as of the last time they were counted
@@ -98,9 +99,30 @@ func IsNodeName(name string) bool {
 	return name != "" && len(name) <= 255
 }
 
-// update brings a directory and all below it up to date. It returns false where
+// update brings a directory and all below it up to date, but for what is below a step that
+// is there as before: that is looked at where the step has changed. It returns false where
 // the directory is gone, or another one has its name.
 func (n *Node) update(d *dir) bool {
+	return d.kind == kindStep && n.lives(d) || n.refresh(d)
+}
+
+// lives reports whether a step is surely there: a kept descriptor of a cgroup that is gone
+// gives ENODEV. The charge that was read is that of this look.
+func (n *Node) lives(d *dir) bool {
+	g := d.group
+	if !n.real || g == nil || !g.kept || !g.use.Measured {
+		return false
+	}
+	charged, err := g.level.Usage()
+	if err != nil {
+		return false
+	}
+	g.charged, g.chargedAt = charged, n.looks
+	return true
+}
+
+// refresh is update by the directory itself, whatever it is.
+func (n *Node) refresh(d *dir) bool {
 	var st unix.Stat_t
 	if err := unix.Lstat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
@@ -110,24 +132,16 @@ func (n *Node) update(d *dir) bool {
 	}
 	// What the file system does not count, or only for its own kind, is listed anew.
 	listed := d.ino == 0 || st.Nlink != d.links || st.Nlink < 2
-	d.ino, d.links = st.Ino, st.Nlink
+	d.ino, d.links, d.freshAt = st.Ino, st.Nlink, n.looks
 	if listed {
 		n.list(d)
 	}
-	if d.kind == kindStep && !listed {
-		return true // what is below it is looked at where the step has changed
-	}
-	n.updateBelow(d)
-	return true
-}
-
-// updateBelow updates what is below a directory. Where one of them ended perhaps one began:
-// the number of links may be the same.
-func (n *Node) updateBelow(d *dir) {
-	if n.updateKids(d) {
+	if n.updateKids(d) && !listed {
+		// One ended and perhaps one began: the number of links may be the same.
 		n.list(d)
 		n.updateKids(d)
 	}
+	return true
 }
 
 // updateKids updates what is below a directory, and drops what is gone.

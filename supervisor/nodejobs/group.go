@@ -20,9 +20,15 @@ type group struct {
 	since time.Time
 
 	use    Use
+	lim    cgroup.Limits
 	mem    cgroup.Memory
 	known  bool
 	stated int // the look in which mem was read, or a little before
+	// charged is the charge as of the look chargedAt.
+	charged   rss.Bytes
+	chargedAt int
+	// kept says that the level's descriptors stay open from look to look.
+	kept bool
 	// quiet is for how many looks the charge has been the same to the byte.
 	quiet int
 	peak  rss.Bytes
@@ -39,6 +45,12 @@ const near = 0.9
 // trendFrom is the share of a limit from which on growth is followed. A forecast is made
 // from a half on; a trend takes 9 KiB.
 const trendFrom = 0.25
+
+// Descriptors: what a level takes at most, and what is left to all else.
+const (
+	perLevel = 7
+	spare    = 256
+)
 
 // measure reads the memory of a job or step. bound is the least limit above it. It
 // returns the least limit from here up, and false where there is no memory cgroup.
@@ -59,19 +71,23 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 		}
 		g.level = &cgroup.Level{Version: n.version, Dir: own, Name: filepath.Base(own)}
 	}
-	if n.frugal {
+	if g.kept = (n.levels+1)*perLevel+spare <= n.files; !g.kept {
 		defer g.level.Close()
 	}
-	lim, err := g.level.Limits()
+	most, err := g.level.Max()
 	if err != nil {
 		n.failed(err)
 		return bound, false
 	}
-	mem, err := n.memory(g, lim.Max)
+	mem, err := n.memory(g, most)
+	if err == nil && (g.quiet == 0 || most != g.lim.Max) {
+		g.lim, err = g.level.Limits()
+	}
 	if err != nil {
 		n.failed(err)
 		return bound, false
 	}
+	lim := g.lim
 	limit := min(bound, lim.Max)
 	if n.version == 1 && mem.LeastMax != 0 {
 		limit = min(limit, mem.LeastMax)
@@ -98,7 +114,11 @@ const restful = 30
 // cache that goes makes room for what stays.
 func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 	if g.known && n.looks-g.stated < restful {
-		if charged, err := g.level.Usage(); err != nil || charged == g.mem.Charged && charged.Of(min(limit, g.use.Limit)) < near {
+		charged, err := g.charged, error(nil)
+		if g.chargedAt != n.looks {
+			charged, err = g.level.Usage()
+		}
+		if err != nil || charged == g.mem.Charged && charged.Of(min(limit, g.use.Limit)) < near {
 			g.quiet++
 			return g.mem, err
 		}

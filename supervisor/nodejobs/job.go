@@ -72,8 +72,8 @@ func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
 		of = d.group
 	}
 	due := !of.use.Measured || of.quiet%recount == 0 || n.killed
-	if due && d.kind == kindStep {
-		n.updateBelow(d)
+	if due && d.kind == kindStep && d.freshAt != n.looks {
+		n.refresh(d)
 	}
 	if due {
 		n.count(d, of, job)

@@ -2,6 +2,7 @@ package nodejobs
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,9 +31,9 @@ type Node struct {
 	changed bool   // it has changed since the look before, or is not known
 	killed  bool   // … or had in the look before
 
-	// frugal has nothing kept open: descriptors would not do for all.
-	frugal bool
-	levels int
+	real   bool // the tree that is being read is the kernel's
+	files  int  // RLIMIT_NOFILE
+	levels int  // jobs and steps that were measured in this look
 
 	lists    int // directories listed, for tests
 	failures int
@@ -44,6 +45,7 @@ type tree struct {
 	version    int
 	controller string // of v1
 	root       *dir
+	real       bool // the kernel's, and no files that stand for it
 }
 
 // Snapshot is one look at all jobs.
@@ -133,13 +135,13 @@ func (n *Node) find() error {
 	for _, c := range controllers {
 		for _, h := range all {
 			if h.Version == 1 && h.Has(c) {
-				n.trees = append(n.trees, &tree{1, c, &dir{path: h.Dir, name: h.Dir, kind: kindMount}})
+				n.trees = append(n.trees, &tree{1, c, &dir{path: h.Dir, name: h.Dir, kind: kindMount}, ofKernel(h.Dir)})
 			}
 		}
 	}
 	for _, h := range all {
 		if h.Version == 2 {
-			n.trees = append(n.trees, &tree{2, "", &dir{path: h.Dir, name: h.Dir, kind: kindSlice}})
+			n.trees = append(n.trees, &tree{2, "", &dir{path: h.Dir, name: h.Dir, kind: kindSlice}, ofKernel(h.Dir)})
 		}
 	}
 	if len(n.trees) == 0 {
@@ -154,7 +156,7 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 		if err := n.find(); err != nil {
 			return Snapshot{}, err
 		}
-		n.began = now
+		n.began, n.files = now, budget()
 	}
 	began := time.Now()
 	snap := Snapshot{At: now}
@@ -172,8 +174,8 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	n.kills = kills
 	// The first tree that has a job has them all: those of other controllers are the same.
 	for _, t := range n.trees {
-		n.version = t.version
-		n.update(t.root)
+		n.version, n.real = t.version, t.real
+		n.refresh(t.root)
 		found, jobs := n.readTree(t, now)
 		snap.Found = snap.Found || found
 		if found && snap.Where == "" || len(jobs) > 0 {
@@ -184,7 +186,6 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 		}
 	}
 	snap.Memory = slices.ContainsFunc(snap.Jobs, func(j Job) bool { return j.Measured })
-	n.budget()
 	snap.Ended, n.ended = n.ended, nil
 	for i := range snap.Ended {
 		snap.Ended[i].Last = now
@@ -201,13 +202,20 @@ func (t *tree) where() string {
 	return t.controller
 }
 
-// budget decides whether descriptors are kept: of a job or step up to six.
-func (n *Node) budget() {
+// budget is how many files may be open.
+func budget() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return
+		return 0
 	}
-	n.frugal = uint64(n.levels)*6*3/2+64 > lim.Cur
+	return int(min(lim.Cur, math.MaxInt32))
+}
+
+// ofKernel says that a directory is one of the kernel's cgroups.
+func ofKernel(dir string) bool {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	return err == nil && (st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC)
 }
 
 // readTree reads all jobs of a tree. found says that Slurm has made a directory in it.
