@@ -1,6 +1,9 @@
 package slurm
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // InCgroup corrects the step by the cgroup the process is in. The environment
 // can be wrong: a job that was submitted from within a step inherits that
@@ -41,6 +44,45 @@ func StepOfCgroup(cgroup []byte) (job, step string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// JobOfDir reads the job from the name of its directory in the cgroup tree:
+// "46" of job_46, and the SLUID itself from Slurm 26.05 on, which names
+// directories by it. Components of heterogeneous jobs and tasks of array jobs
+// are jobs with an id of their own here.
+func JobOfDir(name string) (job string, ok bool) {
+	if isSLUID(name) {
+		return name, true
+	}
+	job, ok = strings.CutPrefix(name, "job_")
+	if !ok || !isNumber(job) {
+		return "", false
+	}
+	return job, true
+}
+
+// StepOfDir reads the step from the name of its directory: a number, "batch",
+// "extern" or "interactive"; "0+1" is of a heterogeneous step.
+func StepOfDir(name string) (step string, ok bool) {
+	step, ok = strings.CutPrefix(name, "step_")
+	if !ok {
+		return "", false
+	}
+	switch step {
+	case StepBatch, "extern", "interactive":
+		return step, true
+	}
+	number, component, het := strings.Cut(step, "+")
+	if !isNumber(number) || het && !isNumber(component) {
+		return "", false
+	}
+	return step, true
+}
+
+// isNumber recognizes a 32-bit number as Slurm writes it.
+func isNumber(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return err == nil && strconv.FormatUint(n, 10) == s
 }
 
 // isSLUID recognizes "s" and 13 characters of base 32.

@@ -39,6 +39,38 @@ func FuzzStepOfCgroup(f *testing.F) {
 	})
 }
 
+func TestNamesOfDirs(t *testing.T) {
+	for name, want := range map[string]string{
+		"job_46": "46", "sEKNKTV3WPV500": "sEKNKTV3WPV500", "job_4294967295": "4294967295", "job_4294967296": "", "job_": "", "job_+1": "",
+		"job_-1": "", "job_007": "", "job_7 ": "", "step_0": "", "": "", "sEKNKTV3WPV50é": "",
+	} {
+		if got, ok := JobOfDir(name); got != want || ok != (want != "") {
+			t.Errorf("job of %q: %q, %v", name, got, ok)
+		}
+	}
+	for name, want := range map[string]string{
+		"step_0": "0", "step_batch": "batch", "step_extern": "extern", "step_interactive": "interactive", "step_3+1": "3+1",
+		"step_": "", "step_3+": "", "step_+1": "", "step_x": "", "step_batch ": "", "job_7": "",
+	} {
+		if got, ok := StepOfDir(name); ok != (want != "") || ok && got != want {
+			t.Errorf("step of %q: %q, %v", name, got, ok)
+		}
+	}
+}
+
+func FuzzNamesOfDirs(f *testing.F) {
+	f.Add("job_46")
+	f.Add("step_3+1")
+	f.Fuzz(func(t *testing.T, name string) {
+		job, isJob := JobOfDir(name)
+		step, isStep := StepOfDir(name)
+		if isJob && isStep || isJob && strings.Trim(job, "s0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" ||
+			isStep && strings.Trim(step, "+0123456789abcdefghijklmnopqrstuvwxyz") != "" {
+			t.Errorf("%q: %q %v, %q %v", name, job, isJob, step, isStep)
+		}
+	})
+}
+
 func TestInCgroup(t *testing.T) {
 	inherited := map[string]string{
 		"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "2",

@@ -17,9 +17,14 @@ const module = "github.com/rsswarden/rsswarden"
 // library: names below the module, and modules of others. A folder that is
 // not listed may import nothing at all.
 var layers = map[string][]string{
-	"cmd/rsswarden":  {"*"},
-	"cmd/rsswardend": {"supervisor/alert"},
-	"cmd/bench":      {"rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/rsswarden": {"*"},
+	"cmd/bench":     {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+
+	// It alone may serve and know the network; it is no part of a job.
+	"cmd/rsswardend": {
+		"rss", "rss/cgroup", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs",
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
+	},
 
 	"rss":                  {},
 	"rss/proctree":         {"rss", "golang.org/x/sys", "github.com/prometheus/procfs"},
@@ -53,6 +58,7 @@ var layers = map[string][]string{
 	"supervisor/action":            {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/loader":            {"rss", "supervisor/event", "supervisor/nodedir", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/leader":            {"rss", "rss/proctree", "supervisor/nodedir", "golang.org/x/sys"},
+	"supervisor/nodejobs":          {"rss", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/nodedir":           {"rss", "golang.org/x/sys"},
 	"supervisor/socket":            {"golang.org/x/sys"},
 	"supervisor/loader/hook":       {},

@@ -35,6 +35,9 @@
 //	    and psutil; and what holder and watcher take for them, beside 64 trainers with
 //	    the mappings of any program, and 64 processes that are no trainers. What stands
 //	    still is counted seldom: -idle 4m holds more counts
+//	k   the node's daemon: one look at 100, 300 and 1,000 jobs of ten processes each, in
+//	    real cgroups, beside the same through procfs; and what rsswardend takes for
+//	    1,000 at 10 s, scraped and not
 //	go  the benchmarks of the readers, run by go test into a file for benchstat
 //
 // # What not to conclude
@@ -109,6 +112,7 @@ var groups = []group{
 	{"h", "a process shrunk by ptrace", (*bench).trimming},
 	{"i", "what a record costs", (*bench).recording},
 	{"j", "the limits on numbers", (*bench).counting},
+	{"k", "a node full of jobs", (*bench).node},
 	{"go", "go test -bench of the readers", (*bench).gotests},
 }
 

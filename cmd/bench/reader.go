@@ -103,6 +103,9 @@ func beReader(args []string) int {
 	if strings.Contains(args[0], "-") {
 		clock, means = processorTime, counter
 	}
+	if strings.HasPrefix(args[0], "node-") {
+		means = func(how string, _ int) (func() (uint64, error), error) { return nodeReader(how), nil }
+	}
 	sum, err := means(args[0], pid)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

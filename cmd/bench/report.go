@@ -44,7 +44,7 @@ type Report struct {
 // Row is one quantity, of ours and of its peers, measured in turns. Group and
 // Name together name it across reports.
 type Row struct {
-	Group string `json:"group"` // "a" to "j", "go"
+	Group string `json:"group"` // "a" to "k", "go"
 	Name  string `json:"name"`
 	Unit  string `json:"unit"` // of all runs; smaller is better
 	// Series has ours first.

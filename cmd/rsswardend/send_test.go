@@ -22,14 +22,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 )
 
-// TestMain is also the program itself: each request is carried by a process.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == sendCommand {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
 // carry gives a request to a process of the program, with these variables beside the
 // environment, and returns its answer and exit status.
 func carry(t *testing.T, r alert.Request, env ...string) (a alert.Answer, status int) {
@@ -50,11 +42,7 @@ func carry(t *testing.T, r alert.Request, env ...string) (a alert.Answer, status
 
 func program(t *testing.T, in []byte, env ...string) (out string, status int) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, sendCommand)
+	cmd := exec.Command(binary, sendCommand)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = bytes.NewReader(in)
 	var said, errs bytes.Buffer
@@ -315,12 +303,5 @@ func TestSendBounds(t *testing.T) {
 		if a, st := carry(t, request(to, `1`)); a.Error == "" || st != 1 {
 			t.Errorf("%s: %+v, exit status %d", to, a, st)
 		}
-	}
-}
-
-func TestUsage(t *testing.T) {
-	var out, errs bytes.Buffer
-	if st := run(nil, nil, &out, &errs); st != 2 || !strings.Contains(errs.String(), "hint: ") {
-		t.Errorf("exit status %d: %s", st, errs.String())
 	}
 }

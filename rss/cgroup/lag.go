@@ -55,7 +55,7 @@ func (l *Level) behind(m Memory) bool {
 // hits is how often the charge met the limit, 0 where it cannot be read.
 func (l *Level) hits() uint64 {
 	if l.Version == 1 {
-		n, err := readLimit(l.file("memory.failcnt"))
+		n, err := l.fail.number(l.Dir, "memory.failcnt")
 		if err != nil {
 			return 0
 		}

@@ -29,7 +29,7 @@ type Level struct {
 	flat  bool
 	fixed *Limits
 
-	usage, stat, max, swap, high, kmem counter
+	usage, stat, max, swap, high, kmem, fail counter
 
 	lag lag
 }
@@ -111,6 +111,9 @@ func (l *Level) Limits() (Limits, error) {
 	return lim, nil
 }
 
+// Max reads Limits.Max alone, by one pread of a kept descriptor.
+func (l *Level) Max() (rss.Bytes, error) { return l.max.number(l.Dir, maxFile[l.Version]) }
+
 // readFixed reads what is not worth reading again.
 func (l *Level) readFixed(lim Limits) *Limits {
 	if l.Version != 1 {
@@ -143,7 +146,7 @@ func (l *Level) Peak() (rss.Bytes, error) { return readLimit(l.file(peakFile[l.V
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {
-	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem} {
+	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem, &l.fail} {
 		c.close()
 	}
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it could not start, or go on
+	exitUsage  = 2 // bad usage, nothing was started
+)
+
+const programName = "rsswardend"
+
+// settings is what the command line chooses.
+type settings struct {
+	listen, webConfig string // listen is empty for no HTTP
+	textfile, records string // directories, empty for none
+	interval          time.Duration
+	node              string
+}
+
+// usageError is bad input, found before anything was started. Hint is what to type
+// instead.
+type usageError struct{ msg, hint string }
+
+func (e *usageError) Error() string { return e.msg }
+
+func usagef(hint, format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...), hint}
+}
+
+// run is the whole program: it returns the exit status.
+func run(p process) int {
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
+	app := &cli.App{
+		Name:            programName,
+		Usage:           "tell Prometheus of the memory of all Slurm jobs of this node",
+		UsageText:       "rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]",
+		HideHelpCommand: true,
+		HideVersion:     true,
+		Writer:          p.stdout,
+		ErrWriter:       p.stderr,
+		ExitErrHandler:  func(*cli.Context, error) {},
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return usagef(programName+" --help lists the options", "%v", err)
+		},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9759", Usage: "serve metrics at `ADDR`, or none; other machines reach :9759"},
+			&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, by a `FILE` as of all exporters"},
+			&cli.StringFlag{Name: "textfile", Usage: "write metrics for node_exporter to rsswardend.prom in `DIR`"},
+			&cli.StringFlag{Name: "records", Usage: "keep what is known of jobs that the OOM killer hit in `DIR`"},
+			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks; above 10s nothing is forecast"},
+			&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it; else SLURMD_NODENAME or the host's"},
+			&cli.BoolFlag{Name: "version", Usage: "print the version"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Bool("version") {
+				fmt.Fprintln(p.stdout, programName, version)
+				return nil
+			}
+			s, err := parse(p, c)
+			if err != nil {
+				return err
+			}
+			return serve(p, s)
+		},
+	}
+	err := app.Run(p.args)
+	if err == nil {
+		return exitOK
+	}
+	status, hint := exitFailed, ""
+	var usage *usageError
+	if errors.As(err, &usage) {
+		status, hint = exitUsage, usage.hint
+	}
+	fmt.Fprintln(p.stderr, "error:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if hint != "" {
+		fmt.Fprintln(p.stderr, "hint:", hint)
+	}
+	return status
+}
+
+// parse checks the options before anything is started.
+func parse(p process, c *cli.Context) (settings, error) {
+	s := settings{
+		listen: c.String("listen"), webConfig: c.String("web.config.file"),
+		textfile: c.String("textfile"), records: c.String("records"),
+		interval: c.Duration("interval"), node: c.String("node"),
+	}
+	if c.NArg() > 0 {
+		return s, usagef(programName+" --help lists the options", "unexpected argument %q", c.Args().First())
+	}
+	if s.listen == "none" {
+		s.listen = ""
+	}
+	if s.listen == "" && s.textfile == "" && s.records == "" {
+		return s, usagef("give --textfile DIR, or leave --listen out", "nothing to tell anybody: no --listen, --textfile or --records")
+	}
+	if s.listen != "" {
+		if _, _, err := net.SplitHostPort(s.listen); err != nil {
+			return s, usagef("give an address and a port, as 127.0.0.1:9759, or :9759 for all addresses", "--listen %q is not an address", s.listen)
+		}
+	}
+	if s.interval < time.Second || s.interval > time.Hour {
+		return s, usagef("give a time from 1s to 1h", "--interval %v is too short or too long", s.interval)
+	}
+	for _, dir := range []struct{ option, name string }{{"textfile", s.textfile}, {"records", s.records}} {
+		if info, err := os.Stat(dir.name); dir.name != "" && (err != nil || !info.IsDir()) {
+			return s, usagef("make it first, for the user that "+programName+" runs as", "--%s %q is not a directory", dir.option, dir.name)
+		}
+	}
+	if s.node == "" {
+		s.node = p.get("SLURMD_NODENAME")
+	}
+	if s.node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return s, fmt.Errorf("cannot tell this node's name: %w", err)
+		}
+		s.node, _, _ = strings.Cut(host, ".")
+	}
+	if !nodejobs.IsNodeName(s.node) {
+		return s, usagef("give the name that Slurm has for it by --node", "%q is not the name of a node", s.node)
+	}
+	return s, outside(p)
+}
+
+// outside refuses to run in a job: what watches all jobs of a node must not end with one
+// of them, nor be charged to it.
+func outside(p process) error {
+	const hint = "start it as a service of the node; in a job, use rsswarden run"
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return fmt.Errorf("cannot tell whether this is a job: %w", err)
+	}
+	if job, _, in := slurm.StepOfCgroup(own); in {
+		return usagef(hint, "this is job %s", job)
+	}
+	if job := p.get("SLURM_JOB_ID"); job != "" {
+		return usagef(hint, "this is job %s", job)
+	}
+	return nil
+}

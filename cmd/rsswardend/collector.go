@@ -1,0 +1,105 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+)
+
+// told lists the metrics of the daemon.
+var told = []*metrics.Metric{
+	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
+	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+}
+
+// put takes one value, as [metrics.Set.Put].
+type put func(m *metrics.Metric, at metrics.Place, v float64, labels ...string)
+
+// fill puts all that is known of jobs. A sum over the series of one scope counts nothing
+// twice: what has no scope is told of steps alone, and kills of jobs alone, as the
+// counter of a step ends with it.
+func fill(s *nodejobs.Snapshot, put put) {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		at := metrics.Place{JobID: j.ID, Node: j.Node}
+		fillUse(&j.Use, at, event.ScopeJob, put)
+		if j.Measured {
+			put(&metrics.OOMKills, at, float64(j.OOMKills))
+		}
+		for k := range j.Steps {
+			step := &j.Steps[k]
+			at.Step = step.ID
+			fillUse(&step.Use, at, event.ScopeStep, put)
+			// Whoever cannot look into processes knows no roles.
+			put(&metrics.Processes, at, float64(step.Processes), "")
+			if !step.Measured {
+				put(&metrics.MemoryRSS, at, float64(step.RSS), "")
+			}
+		}
+	}
+	put(&metrics.LastLook, metrics.Place{}, float64(s.At.UnixMilli())/1000)
+}
+
+func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
+	if !u.Measured {
+		return
+	}
+	put(&metrics.MemoryUnreclaimable, at, float64(u.Unreclaimable), string(scope))
+	if !limited(u) {
+		return
+	}
+	const limit = string(event.LimitCgroup)
+	put(&metrics.MemoryUsed, at, float64(u.Used), limit, string(scope))
+	put(&metrics.MemoryLimit, at, float64(u.Limit), limit, string(scope))
+	put(&metrics.LimitRatio, at, u.Used.Of(u.Limit), limit, string(scope))
+	if u.Forecast {
+		put(&metrics.TimeToLimit, at, u.ETA.Seconds(), limit, string(scope))
+	}
+}
+
+// collector makes the metrics of a scrape from the last snapshot: nothing is read, so
+// that scrapes cost the node nothing, however many there are.
+type collector struct{ d *daemon }
+
+// descs are the metrics' descriptions by their names.
+var descs = func() map[*metrics.Metric]*prometheus.Desc {
+	all := map[*metrics.Metric]*prometheus.Desc{}
+	for _, m := range told {
+		var labels []string
+		for _, l := range metrics.Common {
+			if l.Name != metrics.Run.Name {
+				labels = append(labels, l.Name)
+			}
+		}
+		for _, l := range m.Labels {
+			labels = append(labels, l.Name)
+		}
+		if ofProgram(m) {
+			labels = labels[3:]
+		}
+		all[m] = prometheus.NewDesc(m.Name, m.Help, labels, nil)
+	}
+	return all
+}()
+
+// ofProgram says that a metric is of the daemon, and of no job.
+func ofProgram(m *metrics.Metric) bool { return m == &metrics.LastLook || m == &metrics.BuildInfo }
+
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range told {
+		ch <- descs[m]
+	}
+}
+
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	var pairs labelPairs
+	send := func(m *metrics.Metric, at metrics.Place, v float64, labels ...string) {
+		ch <- &series{m: m, labels: pairs.of(m, at, labels), value: v}
+	}
+	send(&metrics.BuildInfo, metrics.Place{}, 1, version)
+	if s := c.d.fresh(); s != nil {
+		fill(s, send)
+	}
+}

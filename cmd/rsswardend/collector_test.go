@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+)
+
+// scene is a look at three jobs: one with a forecast, one without a limit, one without
+// a memory cgroup.
+func scene() *nodejobs.Snapshot {
+	near := nodejobs.Use{
+		Measured: true, Charged: 900 * rss.MiB, Unreclaimable: 750 * rss.MiB, Used: 750 * rss.MiB, Limit: 1000 * rss.MiB,
+		OOMKills: 2, Processes: 5, ETA: 90 * time.Second, Forecast: true,
+	}
+	step := near
+	step.Unreclaimable, step.Used, step.Forecast = 500*rss.MiB, 500*rss.MiB, false
+	free := nodejobs.Use{Measured: true, Charged: 10, Unreclaimable: 5, Used: 5, Limit: cgroup.Unlimited, Processes: 1}
+	bare := nodejobs.Use{Processes: 3, RSS: 4096}
+	return &nodejobs.Snapshot{
+		At: time.Now(), Where: "memory", Memory: true, Found: true,
+		Jobs: []nodejobs.Job{
+			{ID: "7", Node: "n1", UID: 1000, Use: near, Steps: []nodejobs.Step{{ID: "batch", Use: step}, {ID: "0", Use: step}}},
+			{ID: "sEKNKTV3WPV500", Node: "n1", UID: -1, Use: free, Steps: []nodejobs.Step{{ID: "extern", Use: free}}},
+			{ID: "9", Node: "n2", UID: -1, Use: bare, Steps: []nodejobs.Step{{ID: "0", Use: bare}}},
+		},
+	}
+}
+
+func daemonWith(s *nodejobs.Snapshot) *daemon {
+	d := newDaemon(settings{interval: 10 * time.Second, node: "n1"}, slog.New(slog.DiscardHandler))
+	if s != nil {
+		d.snap.Store(s)
+	}
+	return d
+}
+
+func TestCollector(t *testing.T) {
+	c := &collector{daemonWith(scene())}
+	const want = `
+# HELP rsswarden_limit_ratio Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.
+# TYPE rsswarden_limit_ratio gauge
+rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 0.75
+rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="0"} 0.5
+rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="batch"} 0.5
+# HELP rsswarden_time_to_limit_seconds Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.
+# TYPE rsswarden_time_to_limit_seconds gauge
+rsswarden_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 90
+# HELP rsswarden_memory_rss_bytes Sum of VmRSS of /proc/PID/status. Pages that processes share count once for each.
+# TYPE rsswarden_memory_rss_bytes gauge
+rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
+`
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "rsswarden_limit_ratio", "rsswarden_time_to_limit_seconds", "rsswarden_memory_rss_bytes"); err != nil {
+		t.Error(err)
+	}
+	for name, count := range map[string]int{
+		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
+		"rsswarden_oom_kills_total": 2, "rsswarden_processes": 4, "rsswarden_build_info": 1, "rsswarden_last_look_timestamp_seconds": 1,
+	} {
+		if got := testutil.CollectAndCount(c, name); got != count {
+			t.Errorf("%d series of %s, want %d", got, name, count)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(&collector{daemonWith(scene())})
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// What is too old is not told: a daemon that hangs has no numbers.
+func TestStale(t *testing.T) {
+	old := scene()
+	old.At = old.At.Add(-time.Minute)
+	for what, s := range map[string]*nodejobs.Snapshot{"before the first look": nil, "a minute ago": old} {
+		d := daemonWith(s)
+		if n := testutil.CollectAndCount(&collector{d}); n != 1 || d.fresh() != nil {
+			t.Errorf("%s: %d series, want that of the version alone", what, n)
+		}
+	}
+}
+
+// The textfile has the same series as a scrape. A label without a value is left out of
+// the one and empty in the other, which is the same.
+func TestTextfileIsTheScrape(t *testing.T) {
+	s := scene()
+	set := metrics.NewSet()
+	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
+	fill(s, set.Put)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	file, err := parser.TextToMetricFamilies(bytes.NewReader(set.Text()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(&collector{daemonWith(s)})
+	list, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scrape := map[string]*dto.MetricFamily{}
+	for _, f := range list {
+		scrape[f.GetName()] = f
+	}
+	if diff := cmp.Diff(seriesOf(scrape), seriesOf(file)); diff != "" {
+		t.Errorf("scrape -, textfile +:\n%s", diff)
+	}
+}
+
+// seriesOf are the values by name, type, help and those labels that have a value.
+func seriesOf(families map[string]*dto.MetricFamily) map[string]float64 {
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			labels := []string{f.GetName(), f.GetType().String(), f.GetHelp()}
+			for _, l := range m.Label {
+				if l.GetValue() != "" {
+					labels = append(labels, l.GetName()+"="+l.GetValue())
+				}
+			}
+			slices.Sort(labels[3:])
+			out[strings.Join(labels, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return out
+}

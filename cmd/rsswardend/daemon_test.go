@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// get reads a page.
+func (d *instance) get(path string) (status int, body string) {
+	d.t.Helper()
+	resp, err := http.Get("http://" + d.address + path)
+	if err != nil {
+		d.t.Fatalf("%v: %s", err, d.said())
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// values are the series of a node in a text, by "name scope jobid step".
+func values(t *testing.T, text, node string) map[string]float64 {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("not metrics: %v\n%s", err, text)
+	}
+	out := map[string]float64{}
+	for name, f := range families {
+		for _, m := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["node"] == node {
+				key := strings.Join(strings.Fields(strings.Join([]string{name, labels["scope"], labels["jobid"], labels["step"]}, " ")), " ")
+				out[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return out
+}
+
+// TestRealCgroups: a job of real cgroups and processes, seen by a scrape and in the
+// textfile, until it ends.
+func TestRealCgroups(t *testing.T) {
+	tree := newSlurmTree(t)
+	task := tree.job(4711, 200*rss.MiB)
+	for range 3 {
+		sleeper(t, task)
+	}
+	eater := rsstest.StartEater(t)
+	join(t, task, eater.PID)
+	if !eater.Anon(150 * rss.MiB) {
+		t.Fatal("the eater died")
+	}
+	text := t.TempDir()
+	d := start(t, "--textfile", text)
+	_, page := d.get("/metrics")
+	got := values(t, page, tree.node)
+	if n := got["rsswarden_processes 4711 batch"]; n != 4 {
+		t.Errorf("%v processes, want 4", n)
+	}
+	for _, scope := range []string{"job 4711", "step 4711 batch"} {
+		if v := got["rsswarden_memory_limit_bytes "+scope]; v != 200<<20 {
+			t.Errorf("limit %v of %s", v, scope)
+		}
+		if v := got["rsswarden_memory_unreclaimable_bytes "+scope]; v < 150<<20 || v > 160<<20 {
+			t.Errorf("%v bytes of %s", v, scope)
+		}
+		if v := got["rsswarden_limit_ratio "+scope]; v < 0.75 || v > 0.8 {
+			t.Errorf("ratio %v of %s", v, scope)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(text, "rsswardend.prom"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(values(t, string(b), tree.node)); n != len(got) {
+		t.Errorf("%d series in the textfile, %d in the scrape", n, len(got))
+	}
+	if status, body := d.get("/-/healthy"); status != 200 || !strings.Contains(body, "healthy") {
+		t.Errorf("health: %d %q", status, body)
+	}
+	if status, body := d.get("/"); status != 200 || !strings.Contains(body, "/metrics") {
+		t.Errorf("landing page: %d %q", status, body)
+	}
+	// A hang-up is nothing to it.
+	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	// Memory that is given to the job while it runs (scontrol update).
+	for _, dir := range []string{filepath.Dir(filepath.Dir(task)), filepath.Dir(task)} {
+		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the new limit is told", func() bool {
+		_, page := d.get("/metrics")
+		return values(t, page, tree.node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
+	})
+	if code := d.end(); code != 0 {
+		t.Errorf("status %d: %s", code, d.said())
+	}
+	if left, _ := filepath.Glob(filepath.Join(text, "*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a
+// record when its job has ended.
+func TestOOM(t *testing.T) {
+	tree := newSlurmTree(t)
+	task := tree.job(99, 30*rss.MiB)
+	records := t.TempDir()
+	// No look of the interval comes in between: what is seen was looked for at once.
+	d := start(t, "--records", records, "--interval", "1h")
+	eater := rsstest.StartEater(t)
+	join(t, task, eater.PID)
+	if eater.Anon(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	until(t, "the kill is told", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
+	_, page := d.get("/metrics")
+	if n := values(t, page, tree.node)["rsswarden_oom_kills_total 99"]; n != 1 {
+		t.Errorf("%v kills, want 1", n)
+	}
+	tree.remove(99)
+	if code := d.end(); code != 0 {
+		t.Errorf("status %d", code)
+	}
+	name := filepath.Join(records, "oom.jsonl")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e entry
+	for line := range bytes.Lines(b) {
+		var one entry
+		if err := json.Unmarshal(line, &one); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		if one.Node == tree.node {
+			e = one
+		}
+	}
+	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
+		t.Errorf("%s", b)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// The record is bounded: one older file is kept.
+func TestRecordIsBounded(t *testing.T) {
+	r := &recordFile{dir: t.TempDir()}
+	for i := range 3 * recordsMost / 250 {
+		if err := r.append(entry{JobID: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.close()
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*"))
+	if len(files) != 2 {
+		t.Errorf("%q", files)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err != nil || info.Size() > recordsMost {
+			t.Errorf("%s: %v, %v", f, info, err)
+		}
+	}
+	// Nothing that somebody put there is followed.
+	other := &recordFile{dir: t.TempDir()}
+	if err := os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.append(entry{}); err == nil {
+		t.Error("a symbolic link was written to")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		env  string
+		says string
+	}{
+		{[]string{"--listen", "7"}, "", "not an address"},
+		{[]string{"--listen", "none"}, "", "nothing to tell"},
+		{[]string{"--interval", "1ms"}, "", "too short"},
+		{[]string{"--textfile", "/none/such"}, "", "not a directory"},
+		{[]string{"--records", "/etc/passwd"}, "", "not a directory"},
+		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
+		{[]string{"--nonsense"}, "", "nonsense"},
+		{[]string{"word"}, "", "unexpected argument"},
+		{nil, "SLURM_JOB_ID=7", "this is job 7"},
+	} {
+		cmd := exec.Command(binary, test.args...)
+		cmd.Env = append(environ(), test.env)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), test.says) || !strings.Contains(string(out), "\nhint: ") {
+			t.Errorf("%q: %v, %s", test.args, err, out)
+		}
+	}
+	for _, option := range []string{"--version", "--help"} {
+		if out, err := exec.Command(binary, option).CombinedOutput(); err != nil || !bytes.Contains(out, []byte(programName)) {
+			t.Errorf("%s: %v, %s", option, err, out)
+		}
+	}
+}

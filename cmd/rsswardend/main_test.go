@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rsswardend-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	defer slurmtest.Shutdown()
+	binary = filepath.Join(dir, programName)
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// instance is a daemon that runs.
+type instance struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	address string
+	done    chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// environ is ours without the job that the tests may be in.
+func environ() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "SLURM") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// start runs the daemon on a free port, until it listens.
+func start(t *testing.T, args ...string) *instance {
+	t.Helper()
+	return startCommand(t, append([]string{binary, "--interval", "1s"}, args...)...)
+}
+
+// startCommand is start of a command that ends in the daemon and its options.
+func startCommand(t *testing.T, command ...string) *instance {
+	t.Helper()
+	d := &instance{t: t, done: make(chan struct{})}
+	d.cmd = exec.Command(command[0], append(command[1:], "--listen", "127.0.0.1:0")...)
+	d.cmd.Env = environ()
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := d.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan string, 1)
+	go func() {
+		defer close(d.done)
+		for r := bufio.NewReader(out); ; {
+			line, err := r.ReadString('\n')
+			d.mu.Lock()
+			d.log.WriteString(line)
+			d.mu.Unlock()
+			if _, address, ok := strings.Cut(line, `msg="Listening on" address=`); ok {
+				listening <- strings.TrimSpace(address)
+			}
+			if err == io.EOF || err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		if d.cmd.ProcessState == nil {
+			d.cmd.Process.Kill()
+			<-d.done
+			d.cmd.Wait()
+		}
+	})
+	select {
+	case d.address = <-listening:
+	case <-d.done:
+		t.Fatalf("it ended: %s", d.said())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not listen: %s", d.said())
+	}
+	return d
+}
+
+// said is what stands on stderr.
+func (d *instance) said() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.log.String()
+}
+
+// end sends SIGTERM and returns the exit status.
+func (d *instance) end() int {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Fatal(err)
+	}
+	select {
+	case <-d.done:
+	case <-time.After(20 * time.Second):
+		d.t.Fatalf("it does not end: %s", d.said())
+	}
+	d.cmd.Wait()
+	return d.cmd.ProcessState.ExitCode()
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+// slurmTree is what Slurm would make of cgroup v1 for a node of its own, made of real
+// cgroups.
+type slurmTree struct {
+	t    *testing.T
+	node string
+	dir  string
+}
+
+const memoryRoot = "/sys/fs/cgroup/memory"
+
+// newSlurmTree makes the tree of a node that no Slurm knows; it is removed at the end of
+// the test.
+func newSlurmTree(t *testing.T) *slurmTree {
+	t.Helper()
+	if _, err := os.Stat(memoryRoot + "/memory.usage_in_bytes"); err != nil {
+		t.Skip("no memory hierarchy of cgroup v1 here")
+	}
+	s := &slurmTree{t: t, node: fmt.Sprintf("rsw%d", time.Now().UnixNano())}
+	s.dir = memoryRoot + "/slurm_" + s.node
+	s.mkdir(s.dir)
+	s.mkdir(s.dir + "/uid_1000")
+	return s
+}
+
+func (s *slurmTree) mkdir(dir string) {
+	s.t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		s.t.Skip("cannot make a cgroup:", err)
+	}
+	s.t.Cleanup(func() {
+		until(s.t, dir+" is empty", func() bool {
+			err := os.Remove(dir)
+			return err == nil || os.IsNotExist(err)
+		})
+	})
+}
+
+// job makes a job of one step and task, and returns the task's directory.
+func (s *slurmTree) job(id int, limit rss.Bytes) (task string) {
+	s.t.Helper()
+	job := fmt.Sprintf("%s/uid_1000/job_%d", s.dir, id)
+	for _, dir := range []string{job, job + "/step_batch", job + "/step_batch/task_0"} {
+		s.mkdir(dir)
+	}
+	for _, dir := range []string{job, job + "/step_batch"} {
+		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte(fmt.Sprint(uint64(limit))), 0); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return job + "/step_batch/task_0"
+}
+
+// remove takes a job away, as Slurm does at its end.
+func (s *slurmTree) remove(id int) {
+	s.t.Helper()
+	job := fmt.Sprintf("%s/uid_1000/job_%d", s.dir, id)
+	for _, dir := range []string{job + "/step_batch/task_0", job + "/step_batch", job} {
+		until(s.t, dir+" is empty", func() bool { return os.Remove(dir) == nil })
+	}
+}
+
+// join moves a process into a directory.
+func join(t *testing.T, dir string, pid int) {
+	t.Helper()
+	if err := os.WriteFile(dir+"/cgroup.procs", []byte(fmt.Sprint(pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sleeper starts a process in a directory.
+func sleeper(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	join(t, dir, cmd.Process.Pid)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// serve runs until SIGTERM or SIGINT.
+func serve(p process, s settings) error {
+	// A daemon has no terminal to lose. The file of TLS and passwords is read anew at each
+	// connection, so there is nothing to load again.
+	signal.Ignore(syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	d := newDaemon(s, log)
+	defer d.close()
+	d.look() // a scrape finds something from the first one on
+	failed := make(chan error, 1)
+	if s.listen != "" {
+		server, err := listen(s, d, log, failed)
+		if err != nil {
+			return err
+		}
+		defer shutdown(server)
+	}
+	tick := time.NewTicker(s.interval)
+	defer tick.Stop()
+	kills := time.NewTicker(killsPause)
+	defer kills.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-tick.C:
+			d.look()
+		case <-kills.C:
+			d.lookForKills()
+		}
+	}
+}
+
+// killsPause is the time between two looks at the node's count of OOM kills. It must be
+// shorter than it takes Slurm to remove a step, and each takes 0.1 ms with all around it.
+const killsPause = 200 * time.Millisecond
+
+// listen opens the address and serves it in the background. What ends that goes to
+// failed.
+func listen(s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http.Server, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(&collector{d}); err != nil {
+		return nil, fmt.Errorf("cannot register the metrics: %w", err)
+	}
+	landing, err := web.NewLandingPage(web.LandingConfig{
+		Name: programName, Version: version, Description: "Memory of the Slurm jobs of this node",
+		Links: []web.LandingLinks{{Address: "/metrics", Text: "Metrics"}, {Address: "/-/healthy", Text: "Health"}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the landing page: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", landing)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
+	}))
+	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		if d.fresh() == nil {
+			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, programName+" is healthy.")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
+	if err := web.Validate(s.webConfig); err != nil {
+		return nil, fmt.Errorf("cannot use --web.config.file: %w", err)
+	}
+	l, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.webConfig == "" {
+		log.Warn("whoever reaches this address may read the metrics; --web.config.file has TLS and passwords", "address", l.Addr().String())
+	}
+	var none bool
+	addresses := []string{s.listen}
+	flags := &web.FlagConfig{WebListenAddresses: &addresses, WebSystemdSocket: &none, WebConfigFile: &s.webConfig}
+	go func() {
+		if err := web.Serve(l, server, flags, log); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("cannot serve %s: %w", s.listen, err)
+		}
+	}()
+	return server, nil
+}
+
+// shutdown lets scrapes that are under way end.
+func shutdown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+}

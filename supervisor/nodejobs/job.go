@@ -1,0 +1,168 @@
+package nodejobs
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// job reads a job and its steps. ok is false where it ended meanwhile.
+func (n *Node) job(d *dir, node string, uid int, bound rss.Bytes, now time.Time) (j Job, ok bool) {
+	bound, ok = n.use(d, bound, now)
+	if !ok {
+		return j, false
+	}
+	var steps []*dir
+	for _, c := range d.kids {
+		if c.kind != kindStep {
+			continue
+		}
+		if _, ok := n.use(c, bound, now); ok {
+			steps = append(steps, c)
+		}
+	}
+	n.sum(d)
+	if uid < 0 {
+		uid = n.owner(d)
+	}
+	j = Job{ID: d.id, Node: node, UID: uid, Use: d.group.use}
+	for _, c := range steps {
+		j.Steps = append(j.Steps, Step{ID: c.id, Use: c.group.use})
+	}
+	d.group.last = j
+	return j, true
+}
+
+// use reads the memory of a job or step, and returns the least limit from here up. ok
+// is false where it had a memory cgroup and has none: it ended.
+func (n *Node) use(d *dir, bound rss.Bytes, now time.Time) (least rss.Bytes, ok bool) {
+	if d.group == nil {
+		d.group = &group{since: now, uid: -1}
+	}
+	g := d.group
+	was := g.use.Measured
+	g.use = Use{Since: g.since, OOMKills: g.use.OOMKills, Limit: g.use.Limit}
+	least, measured := n.measure(d, bound)
+	if !measured {
+		return least, !was
+	}
+	n.levels++
+	g.forecast(now.Sub(n.began), now)
+	g.use.Peak = g.peak
+	if !g.near.IsZero() {
+		g.use.Near = now.Sub(g.near)
+	}
+	return least, true
+}
+
+// recount is after how many looks the processes of a step are counted again whose charge
+// has stayed the same to the byte, and what is below it is looked at.
+const recount = 6
+
+// sum counts processes and kills of a job and of its steps.
+func (n *Node) sum(job *dir) {
+	n.visit(job, job.group, job.group)
+}
+
+// visit is sum of a directory of a group of a job. It returns the kills in it and below.
+func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
+	if d.group != nil {
+		of = d.group
+	}
+	due := !of.use.Measured || of.quiet%recount == 0 || n.killed
+	if due && d.kind == kindStep && d.freshAt != n.looks {
+		n.refresh(d)
+	}
+	if due {
+		n.count(d, of, job)
+	}
+	of.use.Processes += d.procs
+	if of != job {
+		job.use.Processes += d.procs
+	}
+	// v1 counts a kill where the victim was, v2 on all levels above too.
+	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil) {
+		if own, ok := n.oomKills(d); ok {
+			d.kills = own
+		}
+	}
+	kills = d.kills + d.gone
+	for _, c := range d.kids {
+		below := n.visit(c, of, job)
+		if n.version == 1 {
+			kills += below
+		}
+	}
+	if d.group != nil {
+		d.group.counted(kills, n.looks == 1)
+	}
+	return kills
+}
+
+// count counts the processes of a directory itself, and sums their RSS where no cgroup
+// does.
+func (n *Node) count(d *dir, of, job *group) {
+	if job.use.Measured {
+		d.procs = n.processes(d, nil)
+		return
+	}
+	d.procs = n.processes(d, func(pid int) {
+		size := n.resident(pid)
+		of.use.RSS += size
+		if of != job {
+			job.use.RSS += size
+		}
+	})
+}
+
+// counted takes in what the counter says. What was there when we came is not ours to
+// tell; the counter of a group that was made since began at 0.
+func (g *group) counted(kills uint64, first bool) {
+	if first {
+		g.base = kills
+	}
+	if kills > g.base {
+		g.use.OOMKills = kills - g.base
+	}
+}
+
+// drop forgets a directory that is gone.
+func (n *Node) drop(parent, d *dir) {
+	d.each(func(c *dir) {
+		if c.group != nil && c.group.level != nil {
+			c.group.level.Close()
+		}
+	})
+	if n.version == 1 && parent.kind >= kindJob {
+		d.each(func(c *dir) { parent.gone += c.kills + c.gone })
+	}
+	// On its way out a user's directory takes its jobs with it.
+	d.each(func(c *dir) {
+		if c.kind == kindJob && c.group != nil {
+			n.ended = append(n.ended, Ended{Job: c.group.last})
+		}
+	})
+}
+
+// ownerLooks is for how many looks the owner of a job's task is looked for: root's
+// never has one.
+const ownerLooks = 6
+
+// owner is whom a task of a job belongs to, by the owner of its directory: -1 where that
+// is root's, which says nothing.
+func (n *Node) owner(job *dir) int {
+	g := job.group
+	if g.uid >= 0 || g.asked >= ownerLooks {
+		return g.uid
+	}
+	g.asked++
+	job.each(func(c *dir) {
+		var st unix.Stat_t
+		if c.kind == kindInner && g.uid < 0 && unix.Lstat(c.path, &st) == nil && st.Uid != 0 {
+			g.uid = int(st.Uid)
+		}
+	})
+	return g.uid
+}

@@ -1,0 +1,117 @@
+package nodejobs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+)
+
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}
+
+// TestRealV2 runs itself in a guest, which has the memory controller on v2: directories as
+// Slurm makes them, a step that grows and is hit by the OOM killer, and ends.
+func TestRealV2(t *testing.T) {
+	if os.Getenv("NODEJOBS_TEST_IN_GUEST") == "" {
+		out, exit := guest.Run(t, guest.Options{
+			Binary: guest.TestBinary(t), Args: []string{"-test.run=^TestRealV2$", "-test.v"},
+			Env: []string{"NODEJOBS_TEST_IN_GUEST=1"},
+		})
+		if t.Log(out); exit != 0 || !strings.Contains(out, "--- PASS: TestRealV2") {
+			t.Errorf("in the guest: status %d", exit)
+		}
+		return
+	}
+	const scope = "/sys/fs/cgroup/system.slice/n1_slurmstepd.scope"
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := func(dir string) string {
+		t.Helper()
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for up := filepath.Dir(dir); up != "/sys/fs/cgroup"; up = filepath.Dir(up) {
+			defer write(up+"/cgroup.subtree_control", "+memory") // from the top down
+		}
+		return dir
+	}
+	task := group(scope + "/job_5/step_0/user/task_0")
+	stepd := group(scope + "/job_5/step_0/slurm")
+	if err := os.Chown(task, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	write(scope+"/job_5/memory.max", "120M")
+	write(scope+"/job_5/step_0/user/memory.max", "100M")
+	eater, other := rsstest.StartEater(t), rsstest.StartEater(t)
+	write(task+"/cgroup.procs", strconv.Itoa(eater.PID))
+	write(stepd+"/cgroup.procs", strconv.Itoa(other.PID))
+
+	n := New("/proc", "/sys", "host")
+	defer n.Close()
+	look := func() Snapshot {
+		t.Helper()
+		snap, err := n.Look(time.Now())
+		if err != nil || snap.Failures > 0 {
+			t.Fatalf("%v, %+v", err, snap)
+		}
+		return snap
+	}
+	if snap := look(); len(snap.Jobs) != 1 || snap.Jobs[0].Node != "n1" || snap.Jobs[0].UID != 1000 || snap.Where != "cgroup v2" || !snap.Memory {
+		t.Fatalf("%+v", snap)
+	}
+	listed := n.lists
+	if !eater.Anon(60 * rss.MiB) {
+		t.Fatal("the eater has ended")
+	}
+	j := look().Jobs[0]
+	if st := j.Steps[0]; j.Limit != 120*rss.MiB || st.Limit != 100*rss.MiB || st.Unreclaimable < 60*rss.MiB || st.Unreclaimable > 75*rss.MiB || j.Unreclaimable < st.Unreclaimable || j.Processes != 2 || st.Processes != 2 {
+		t.Errorf("%+v", j)
+	}
+	if n.lists != listed {
+		t.Error("directories were listed where none has changed")
+	}
+	group(scope + "/job_5/step_0/user/task_1")
+	if look(); n.lists != listed+1 {
+		t.Errorf("%d directories were listed where one has changed", n.lists-listed)
+	}
+	if n.Killed() {
+		t.Error("killed, and nobody was")
+	}
+	if eater.Anon(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	if !n.Killed() {
+		t.Error("a kill is not noticed")
+	}
+	if j := look().Jobs[0]; j.OOMKills == 0 || j.Steps[0].OOMKills == 0 {
+		t.Errorf("%+v", j)
+	}
+	other.End()
+	for _, dir := range []string{"/step_0/user/task_1", "/step_0/user/task_0", "/step_0/user", "/step_0/slurm", "/step_0", ""} {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if err := os.Remove(scope + "/job_5" + dir); err == nil {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		if snap := look(); dir == "/step_0" && (len(snap.Jobs[0].Steps) != 0 || snap.Jobs[0].OOMKills == 0) {
+			t.Errorf("%+v", snap)
+		} else if dir == "" && (len(snap.Jobs) != 0 || len(snap.Ended) != 1 || snap.Ended[0].OOMKills == 0) {
+			t.Errorf("%+v", snap)
+		}
+	}
+}
