@@ -77,15 +77,14 @@ func size(j *nodejobs.Job) string {
 	return j.Limit.String()
 }
 
-// record keeps what is known of a job.
+// record keeps what is known of a job, and then says so.
 func (d *daemon) record(o *oom, ended bool, at time.Time) {
+	if d.file != nil {
+		if err := d.file.append(entryOf(o, ended, at)); err != nil {
+			d.complain("", err)
+		}
+	}
 	if ended {
 		d.log.Info("a job that the OOM killer hit has ended", "jobid", o.job.ID, "node", o.job.Node, "uid", o.job.UID, "kills", o.job.OOMKills)
-	}
-	if d.file == nil {
-		return
-	}
-	if err := d.file.append(entryOf(o, ended, at)); err != nil {
-		d.complain("", err)
 	}
 }

@@ -55,7 +55,7 @@ func serve(p process, s settings) error {
 }
 
 // killsPause is the time between two looks at the node's count of OOM kills. It must be
-// shorter than it takes Slurm to remove a step, and each takes 0.1 ms with all around it.
+// shorter than it takes most jobs to end after one, and each takes 0.1 ms with all around it.
 const killsPause = 200 * time.Millisecond
 
 // listen opens the address and serves it in the background. What ends that goes to

@@ -129,9 +129,9 @@ func (n *Node) nodeKills() (kills uint64, ok bool) {
 }
 
 // Killed says that the OOM killer has ended a process of the node since the last look, or
-// had when that came, whosever it was. A step of v1 takes its count with it when it ends, often within a
-// second: whoever wants to know of it looks again as soon as this is so. It takes 30 µs;
-// before Linux 4.13 it is never so.
+// had when that came, whosever it was. A step takes its count with it when it ends, in
+// tens of milliseconds where it was small: whoever wants to know of it looks again as
+// soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
 func (n *Node) Killed() bool {
 	kills, ok := n.nodeKills()
 	return ok && n.looks > 0 && (kills != n.kills || n.changed && n.looks > 1)
