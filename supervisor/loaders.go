@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -14,6 +15,32 @@ import (
 // any loader has said how many it has: they may outgrow a limit within the
 // second in which they are first seen.
 const assumedWorkers = 8
+
+// poll takes in what loaders said, and tells whether there is a new one, for
+// which a budget must be found before it has outgrown every limit. told says that
+// there is news.
+func (w *watcher) poll(told bool) (added bool) {
+	if w.loader == nil {
+		return false
+	}
+	heard := w.loader.Poll(told || w.news == nil)
+	w.withdrew()
+	if n := w.loader.Malformed(); n > w.workers.malformed {
+		w.workers.malformed = n
+		w.fault("loader", &said{"files in the run directory could not be understood"})
+	}
+	for _, s := range heard {
+		if s.Old {
+			continue
+		}
+		w.heard(s)
+		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
+		if w.flight != nil && w.flight.result == nil {
+			w.said = append(w.said, action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
+		}
+	}
+	return added
+}
 
 // heard passes on what a loader said and remembers what follows from it.
 func (w *watcher) heard(s loader.Said) {

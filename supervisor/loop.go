@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
@@ -308,32 +307,6 @@ func (w *watcher) step() {
 	if moves && len(res.Decisions) == 0 {
 		w.recordSample(true)
 	}
-}
-
-// poll takes in what loaders said, and tells whether there is a new one, for
-// which a budget must be found before it has outgrown every limit. told says that
-// there is news.
-func (w *watcher) poll(told bool) (added bool) {
-	if w.loader == nil {
-		return false
-	}
-	heard := w.loader.Poll(told || w.news == nil)
-	w.withdrew()
-	if n := w.loader.Malformed(); n > w.workers.malformed {
-		w.workers.malformed = n
-		w.fault("loader", &said{"files in the run directory could not be understood"})
-	}
-	for _, s := range heard {
-		if s.Old {
-			continue
-		}
-		w.heard(s)
-		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
-		if w.flight != nil && w.flight.result == nil {
-			w.said = append(w.said, action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
-		}
-	}
-	return added
 }
 
 // putSample writes what the limits stand at.
