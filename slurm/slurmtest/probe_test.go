@@ -55,6 +55,12 @@ func holdCluster(nodes string) error {
 	if err != nil {
 		return err
 	}
+	// Who is killed cleans nothing up, and an srun without its cluster waits for ever.
+	runtime.LockOSThread()
+	if srun.SysProcAttr == nil {
+		srun.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	srun.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	if err := srun.Start(); err != nil {
 		return err
 	}
