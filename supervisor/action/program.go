@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/memfile"
 )
 
 // How long a program of exec= may run, how long it has between TERM and KILL,
@@ -258,21 +259,13 @@ func (v *vigil) over(up <-chan time.Time, stop <-chan struct{}) bool {
 // fileOf returns a file without a name that holds b: what is read from it never
 // blocks, and nobody has to write while it is read.
 func fileOf(b []byte) (*os.File, error) {
-	var f *os.File
-	fd, err := unix.MemfdCreate("rsswarden-event", unix.MFD_CLOEXEC)
-	if err == nil {
-		f = os.NewFile(uintptr(fd), "event")
-	} else if f, err = os.CreateTemp("", "rsswarden-event-"); err != nil {
-		return nil, err
-	} else {
-		os.Remove(f.Name())
+	if f, err := memfile.Of("rsswarden-event", b); err == nil {
+		return f, nil
 	}
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, 0)
-	}
+	f, err := os.CreateTemp("", "rsswarden-event-")
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
-	return f, nil
+	os.Remove(f.Name())
+	return memfile.Fill(f, b)
 }

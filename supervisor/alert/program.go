@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/memfile"
 )
 
 const (
@@ -89,7 +90,7 @@ func (p *Program) begin(r Request, death syscall.Signal) (*exec.Cmd, *os.File, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot write the request: %w", err)
 	}
-	in, err := fileOf(data)
+	in, err := memfile.Of("rsswarden-alert", data) // what is secret in it is on no disk
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot write the request: %w", err)
 	}
@@ -125,24 +126,4 @@ func listen(out *os.File) <-chan Answer {
 		c <- a
 	}()
 	return c
-}
-
-// fileOf returns a file without a name that holds b: nobody has to write while it
-// is read, and what is secret in it is on no disk.
-func fileOf(b []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("rsswarden-alert", unix.MFD_CLOEXEC)
-	if errors.Is(err, unix.ENOSYS) {
-		return nil, errors.New("the kernel has no memfd_create")
-	} else if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "alert")
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
