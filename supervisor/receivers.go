@@ -59,15 +59,15 @@ func below(s *rss.Sample, pid, other int) bool {
 	return false
 }
 
-// unsure says that one of these may turn out to be an agent, or an agent to be a
-// trainer: environments of what they started have not been read yet.
+// unsure says that one of these may turn out to be an agent, an agent to be a
+// trainer, or another to be a rank beside these: environments have not been read
+// yet. It does not outlast their youth, whatever else is started.
 func (w *watcher) unsure(all []*rss.Proc) bool {
 	r, s := &w.workers.roles, &w.last
-	return len(r.open) > 0 || slices.ContainsFunc(all, func(p *rss.Proc) bool {
-		return !r.places.late(p, s.Mono) && slices.ContainsFunc(s.Procs, func(q rss.Proc) bool {
-			_, read := r.places.of(&q)
-			return !read && living(&q) && below(s, q.ID.PID, p.ID.PID)
-		})
+	young := slices.ContainsFunc(all, func(p *rss.Proc) bool { return !r.places.late(p, s.Mono) })
+	return len(r.open) > 0 || young && slices.ContainsFunc(s.Procs, func(q rss.Proc) bool {
+		_, read := r.places.of(&q)
+		return !read && living(&q)
 	})
 }
 

@@ -178,6 +178,16 @@ func TestReceiversWithoutAHook(t *testing.T) {
 				s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: noRanks, since: s.now(), asked: true}
 			}
 		}, nil, event.ReasonNoTrainer, "not known yet", true},
+		{"rank 0 alone was read", "90%:signal=TERM", none, func(s *stand) {
+			torchrun(s)
+			for _, pid := range []int{theCommand, worker1, worker2} {
+				p := s.last.Find(pid)
+				e := s.workers.roles.places.seen[rankKey{p.ID, p.Comm}]
+				if e.since = s.now(); pid == worker2 {
+					*e = rankOf{ranks: noRanks, since: s.now(), asked: true}
+				}
+			}
+		}, nil, event.ReasonNoTrainer, "not known yet", true},
 		{"rank 1 alone was read", "90%:signal=TERM", none, func(s *stand) {
 			lightning(s)
 			for _, e := range s.workers.roles.places.seen {
