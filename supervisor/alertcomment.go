@@ -63,7 +63,7 @@ func (w *watcher) comment(l *event.Limit) {
 		return
 	}
 	c.written, c.at = c.written+1, now
-	text := fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, NodeName(w.Lookup), time.Now().Format(time.TimeOnly))
+	text := fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly))
 	if w.Settings.DryRun {
 		w.voice.say(now, "comment", "would write into the comment of job "+id+": "+slurm.Comment+text+" (dry run)")
 		return
@@ -103,7 +103,7 @@ func (w *watcher) endComment(out *event.Exit) func() {
 	}
 	text := "ended, " + string(out.Verdict)
 	if b := out.Binding; b != nil {
-		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, NodeName(w.Lookup))
+		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, slurm.NodeName(w.Lookup))
 	}
 	if out.Advice != 0 {
 		text += "; next time --mem=" + policy.MemArg(out.Advice)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -267,7 +268,7 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	}
 	whose := "its tree"
 	if s.ranks > 1 {
-		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, NodeName(w.Lookup))
+		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, slurm.NodeName(w.Lookup))
 	}
 	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
 	if s.nearest != nil {

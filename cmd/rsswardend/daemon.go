@@ -21,11 +21,11 @@ type daemon struct {
 	oom    map[string]*oom
 	killed map[string]killed
 	file   *recordFile
-	text   *textfile
-	where  string // as it was told last
-	before string // as the last look found it
-	failed string
-	extra  time.Time // until then no look but those of the interval
+	text   *promfile
+	where  string            // as it was told last
+	before string            // as the last look found it
+	failed map[string]string // what does not work, as it was said last, by part
+	extra  time.Time         // until then no look but those of the interval
 }
 
 // view is what scrapes are told of. Nobody changes it.
@@ -35,12 +35,12 @@ type view struct {
 }
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
-	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, killed: map[string]killed{}, where: "?"}
+	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, killed: map[string]killed{}, where: "?", failed: map[string]string{}}
 	if s.records != "" {
 		d.file = &recordFile{dir: s.records}
 	}
 	if s.textfile != "" {
-		d.text = &textfile{dir: s.textfile}
+		d.text = &promfile{dir: s.textfile}
 	}
 	return d
 }
@@ -49,22 +49,21 @@ func newDaemon(s settings, log *slog.Logger) *daemon {
 func (d *daemon) look() {
 	snap, err := d.jobs.Look(time.Now())
 	if err != nil {
-		d.complain("", err)
+		d.complain("this look failed", err)
 		return
 	}
+	d.complain("this look failed", nil)
+	var unread error
 	if snap.Failures > 0 {
-		d.complain("files of jobs cannot be read", snap.Failure)
-	} else {
-		d.failed = ""
+		unread = snap.Failure
 	}
+	d.complain("files of jobs cannot be read", unread)
 	d.tellWhere(&snap)
 	d.watchOOM(&snap)
 	v := &view{&snap, slices.Collect(maps.Values(d.killed))}
 	d.snap.Store(v)
 	if d.text != nil {
-		if err := d.text.write(v); err != nil {
-			d.complain("", err)
-		}
+		d.complain("the textfile is not of now", d.text.write(v))
 	}
 }
 
@@ -78,14 +77,15 @@ func (d *daemon) lookForKills() {
 	}
 }
 
-// complain says what does not work, and again only once it has worked or is another.
-func (d *daemon) complain(what string, err error) {
-	if text := what + err.Error(); text != d.failed {
-		d.failed = text
-		if what == "" {
-			what = "this look failed"
-		}
-		d.log.Warn(what, "error", err)
+// complain says that a part does not work, and again only where the error is another
+// or the part has worked in between: without an error it does.
+func (d *daemon) complain(part string, err error) {
+	switch {
+	case err == nil:
+		delete(d.failed, part)
+	case d.failed[part] != err.Error():
+		d.failed[part] = err.Error()
+		d.log.Warn(part, "error", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -199,7 +201,56 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
+// TestSecondDaemon: one that cannot listen leaves the file of the one that does.
+func TestSecondDaemon(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, "--textfile", dir)
+	name := filepath.Join(dir, "rsswardend.prom")
+	var was os.FileInfo
+	until(t, "a file", func() (ok bool) { was, _ = os.Stat(name); return was != nil })
+	out, err := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(name); err != nil {
+		t.Error(err)
+	}
+	if first.end() != exitOK {
+		t.Error(first.said())
+	}
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its own file, at its end: %v", err)
+	}
+}
+
+// TestComplains: what does not work is said once, until it has worked again.
+func TestComplains(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	d := newDaemon(settings{node: "n1", textfile: dir, interval: time.Second}, slog.New(slog.NewTextHandler(&log, nil)))
+	defer d.close()
+	for _, there := range []bool{true, false, false, false, true, false, false} {
+		if there {
+			_ = os.Mkdir(dir, 0o755)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		d.look()
+	}
+	if n := strings.Count(log.String(), "cannot write to "+dir); n != 2 {
+		t.Errorf("told %d times, want 2:\n%s", n, log.String())
+	}
+}
+
 func TestUsage(t *testing.T) {
+	full := t.TempDir()
+	if err := os.Mkdir(filepath.Join(full, "oom.jsonl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		env  string
@@ -210,6 +261,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"--interval", "1ms"}, "", "too short"},
 		{[]string{"--textfile", "/none/such"}, "", "not a directory"},
 		{[]string{"--records", "/etc/passwd"}, "", "not a directory"},
+		{[]string{"--textfile", "/proc"}, "", "no file can be made in /proc"},
+		{[]string{"--records", "/proc"}, "", "no file can be made in /proc"},
+		{[]string{"--records", full}, "", "cannot write what is there"},
 		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
 		{[]string{"--nonsense"}, "", "nonsense"},
 		{[]string{"word"}, "", "unexpected argument"},

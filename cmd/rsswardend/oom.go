@@ -111,9 +111,7 @@ func size(j *nodejobs.Job) string {
 // record keeps what is known of a job, and then says so.
 func (d *daemon) record(o *oom, ended bool, at time.Time) {
 	if d.file != nil {
-		if err := d.file.append(entryOf(o, ended, at)); err != nil {
-			d.complain("", err)
-		}
+		d.complain("a record is lost", d.file.append(entryOf(o, ended, at)))
 	}
 	if ended {
 		d.log.Info("a job that the OOM killer hit has ended", "jobid", o.job.ID, "node", o.job.Node, "uid", o.job.UID, "kills", o.job.OOMKills)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,6 +104,18 @@ func (r *recordFile) open(more int64) error {
 	}
 	r.file, r.size = f, info.Size()
 	return nil
+}
+
+// check says why a file that is there cannot be written.
+func (r *recordFile) check() error {
+	f, err := os.OpenFile(filepath.Join(r.dir, "oom.jsonl"), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	return err
 }
 
 func (r *recordFile) close() {
