@@ -10,7 +10,7 @@ import (
 
 // told lists the metrics of the daemon.
 var told = []*metrics.Metric{
-	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
+	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryCharged, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
 	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
 }
 
@@ -47,6 +47,7 @@ func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
 		return
 	}
 	put(&metrics.MemoryUnreclaimable, at, float64(u.Unreclaimable), string(scope))
+	put(&metrics.MemoryCharged, at, float64(u.Charged), string(scope))
 	if !limited(u) {
 		return
 	}

@@ -27,6 +27,7 @@ type daemon struct {
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
 	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, where: "?"}
+	d.jobs.Interval = s.interval
 	if s.records != "" {
 		d.file = &recordFile{dir: s.records}
 	}

@@ -83,7 +83,10 @@ var (
 		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
 		[]Label{BySize, ByScope}}
 	MemoryUnreclaimable = Metric{"rsswarden_memory_unreclaimable_bytes", Gauge,
-		"Charge of the cgroup less what reclaim can take back: clean file cache and reclaimable slab by memory.stat. Only this can end in an OOM kill.",
+		"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.",
+		[]Label{ByScope}}
+	MemoryCharged = Metric{"rsswarden_memory_charged_bytes", Gauge,
+		"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may stand at the limit for hours: page cache gives way.",
 		[]Label{ByScope}}
 	MemoryLimit = Metric{"rsswarden_memory_limit_bytes", Gauge,
 		"The limit that rsswarden_memory_used_bytes is compared with, as it is in force now.",
@@ -98,7 +101,7 @@ var (
 		"Processes that live, zombies left out.",
 		[]Label{ByRole}}
 	MemoryRSS = Metric{"rsswarden_memory_rss_bytes", Gauge,
-		"Sum of VmRSS of /proc/PID/status. Pages that processes share count once for each.",
+		"Resident memory summed over processes; pages that they share count once for each. A run sums VmRSS of /proc/PID/status by role; the daemon sums resident of /proc/PID/statm by step, and where jobs have no memory cgroup alone.",
 		[]Label{ByRole}}
 	Actions = Metric{"rsswarden_actions_total", Counter,
 		"Actions that rules or people asked for, by what came of them.",
@@ -122,7 +125,7 @@ var (
 
 // All lists every metric in the order of the documentation.
 var All = []*Metric{
-	&MemoryUsed, &MemoryUnreclaimable, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
+	&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
 	&Actions, &MemoryFreed, &OOMKills, &Ranks, &LastLook, &BuildInfo,
 }
 

@@ -49,7 +49,7 @@ func (n *Node) use(d *dir, bound rss.Bytes, now time.Time) (least rss.Bytes, ok 
 		return least, !was
 	}
 	n.levels++
-	g.forecast(now.Sub(n.began), now)
+	n.forecast(g, now)
 	g.use.Peak = g.peak
 	if !g.near.IsZero() {
 		g.use.Near = now.Sub(g.near)

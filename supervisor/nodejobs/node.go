@@ -17,6 +17,10 @@ import (
 
 // Node follows the jobs of a node. It belongs to one goroutine and keeps descriptors.
 type Node struct {
+	// Interval is the time between two looks, where it is known: from a forecast's growth
+	// 20 of them must be there.
+	Interval time.Duration
+
 	proc, sys string
 	name      string // of the node, where the tree does not tell
 
