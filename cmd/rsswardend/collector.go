@@ -11,7 +11,7 @@ import (
 // told lists the metrics of the daemon.
 var told = []*metrics.Metric{
 	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryCharged, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
-	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.OOMUnheard, &metrics.LastLook, &metrics.BuildInfo,
 }
 
 // put takes one value, as [metrics.Set.Put].
@@ -39,6 +39,7 @@ func fill(s *nodejobs.Snapshot, put put) {
 			}
 		}
 	}
+	put(&metrics.OOMUnheard, metrics.Place{}, float64(s.Unheard))
 	put(&metrics.LastLook, metrics.Place{}, float64(s.At.UnixMilli())/1000)
 }
 
@@ -86,7 +87,9 @@ var descs = func() map[*metrics.Metric]*prometheus.Desc {
 }()
 
 // ofProgram says that a metric is of the daemon, and of no job.
-func ofProgram(m *metrics.Metric) bool { return m == &metrics.LastLook || m == &metrics.BuildInfo }
+func ofProgram(m *metrics.Metric) bool {
+	return m == &metrics.LastLook || m == &metrics.BuildInfo || m == &metrics.OOMUnheard
+}
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range told {

@@ -16,13 +16,16 @@ type daemon struct {
 	jobs *nodejobs.Node
 	snap atomic.Pointer[nodejobs.Snapshot]
 
-	oom    map[string]*oom
-	file   *recordFile
-	text   *textfile
-	where  string // as it was told last
-	before string // as the last look found it
-	failed string
-	extra  time.Time // until then no look but those of the interval
+	oom     map[string]*oom
+	file    *recordFile
+	text    *textfile
+	where   string // as it was told last
+	before  string // as the last look found it
+	failed  string
+	extra   time.Time // until then no look but those of the interval
+	told    bool      // the kernel told of a kill, and no look was taken since
+	heard   bool      // it tells of those of all steps of the last look
+	unheard string    // why it does not, as it was said last
 }
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
@@ -50,6 +53,7 @@ func (d *daemon) look() {
 		d.failed = ""
 	}
 	d.tellWhere(&snap)
+	d.tellUnheard(&snap)
 	d.watchOOM(&snap)
 	d.snap.Store(&snap)
 	if d.text != nil {
@@ -59,11 +63,14 @@ func (d *daemon) look() {
 	}
 }
 
-// lookForKills looks before it is time where the OOM killer was at work: on v1 a step
-// that it hit takes its count with it. Where it is at work all the time the looks take
-// a fiftieth of a core.
-func (d *daemon) lookForKills() {
-	if now := time.Now(); now.After(d.extra) && d.jobs.Killed() {
+// lookForKills looks before it is time where the OOM killer was at work in a job: on v1
+// a step that it hit takes its count with it. told says that the kernel has told of one;
+// where it tells of all steps, a kill elsewhere on the node is no reason. Where the OOM
+// killer is at work all the time the looks take a fiftieth of a core.
+func (d *daemon) lookForKills(told bool) {
+	d.told = d.told || told
+	if now := time.Now(); now.After(d.extra) && (d.jobs.Killed() && !(d.heard && d.jobs.Hears()) || d.told) {
+		d.told = false
 		d.look()
 		d.extra = now.Add(50 * time.Since(now))
 	}
@@ -103,6 +110,22 @@ func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 		d.log.Info("jobs have no memory cgroup (ConstrainRAMSpace, JobAcctGatherType): their processes alone are told, and no limit", "hierarchy", s.Where, "jobs", len(s.Jobs))
 	default:
 		d.log.Info("jobs are seen by their memory cgroups", "hierarchy", s.Where, "jobs", len(s.Jobs))
+	}
+}
+
+// tellUnheard says where the kernel does not tell of kills, when that changes.
+func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
+	d.heard = s.Unheard == 0 && d.jobs.Told() != nil
+	why := ""
+	if s.Unheard > 0 && s.Why != nil {
+		why = s.Why.Error()
+	}
+	if why != "" && why != d.unheard {
+		d.log.Info("the kernel does not tell of OOM kills in some steps: their counters are looked at five times a second, and of a step that ends at once little is known",
+			"steps", s.Unheard, "error", why)
+	}
+	if why != "" {
+		d.unheard = why
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // get reads a page.
@@ -163,11 +164,44 @@ func TestOOM(t *testing.T) {
 			e = one
 		}
 	}
-	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
+	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.KnownBy != nodejobs.ByCounter || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
 		t.Errorf("%s", b)
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestOOMOfAJobThatIsGone: a job that the OOM killer hits and that is gone at once is on
+// record with what is known of it, and what no look saw is null.
+func TestOOMOfAJobThatIsGone(t *testing.T) {
+	tree := newSlurmTree(t)
+	records := t.TempDir()
+	d := start(t, "--records", records)
+	task := tree.job(100, 30*rss.MiB)
+	eater := rsstest.StartEater(t)
+	join(t, task, eater.PID)
+	if eater.Anon(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	job := filepath.Dir(filepath.Dir(task))
+	for dir := task; dir != filepath.Dir(job); dir = filepath.Dir(dir) {
+		for os.Remove(dir) != nil { // as soon as the process is out of it
+		}
+	}
+	until(t, "the job is told of", func() bool {
+		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
+	})
+	b, err := os.ReadFile(filepath.Join(records, "oom.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e entry
+	if err := json.Unmarshal(b, &e); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	if e.JobID != "100" || e.Node != tree.node || !e.Ended || e.OOMKills != 1 || e.KnownBy == nodejobs.ByEnd || e.Steps["batch"] != 1 || *e.UID != 1000 || (e.PeakBytes == nil) != (e.AtLimit == nil) {
+		t.Errorf("%s", b)
 	}
 }
 

@@ -129,6 +129,7 @@ func full() *Set {
 	a.Count(event.ActionRecycle, Refused, 0)
 	s.Actions(here, &a)
 	s.Put(&OOMKills, here, 0)
+	s.Put(&OOMUnheard, here, 0)
 	s.Put(&Ranks, here, 1)
 	s.Put(&LastLook, here, 1.7e9)
 	s.Put(&BuildInfo, here, 1, "v0.9")
@@ -155,6 +156,7 @@ func TestFill(t *testing.T) {
 		`rsswarden_memory_unreclaimable_bytes{,scope="job"} 50`,
 		`rsswarden_memory_used_bytes{,limit="cgroup",scope="job"} 50`, `rsswarden_memory_used_bytes{,limit="slurm",scope="step"} 70`,
 		`rsswarden_oom_kills_total{} 0`,
+		`rsswarden_oom_unheard_steps{} 0`,
 		`rsswarden_processes{,role="other"} 1`, `rsswarden_processes{,role="trainer"} 1`, `rsswarden_processes{,role="worker"} 2`,
 		`rsswarden_ranks{} 1`,
 		`rsswarden_time_to_limit_seconds{,limit="cgroup",scope="job"} 90.5`, `rsswarden_time_to_limit_seconds{,limit="time",scope="job"} 90.5`,

@@ -112,6 +112,9 @@ var (
 	OOMKills = Metric{"rsswarden_oom_kills_total", Counter,
 		"Processes of the job that the kernel's OOM killer ended at least, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.",
 		nil}
+	OOMUnheard = Metric{"rsswarden_oom_unheard_steps", Gauge,
+		"Steps of the node, seen by the daemon, of which the kernel does not tell at once that the OOM killer is at work in them: on cgroup v1 it takes root, and descriptors. Of those that end right after a kill little is known.",
+		nil}
 	Ranks = Metric{"rsswarden_ranks", Gauge,
 		"Ranks of the job on this node that run under rsswarden.",
 		nil}
@@ -126,7 +129,7 @@ var (
 // All lists every metric in the order of the documentation.
 var All = []*Metric{
 	&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
-	&Actions, &MemoryFreed, &OOMKills, &Ranks, &LastLook, &BuildInfo,
+	&Actions, &MemoryFreed, &OOMKills, &OOMUnheard, &Ranks, &LastLook, &BuildInfo,
 }
 
 func names[T ~string](list []T) []string {

@@ -34,6 +34,8 @@ type group struct {
 	peak  rss.Bytes
 	near  time.Time // since when nearly all of the limit is used
 	last  Job       // as it was told, of a job
+	by    Source    // how its kills are known, of a job
+	seen  uint64    // kills that were told in a look
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
 }
