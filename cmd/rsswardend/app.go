@@ -62,7 +62,7 @@ func run(p process) int {
 			&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, by a `FILE` as of all exporters"},
 			&cli.StringFlag{Name: "textfile", Usage: "write metrics for node_exporter to rsswardend.prom in `DIR`"},
 			&cli.StringFlag{Name: "records", Usage: "keep what is known of jobs that the OOM killer hit in `DIR`"},
-			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks; above 10s nothing is forecast"},
+			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h; a forecast takes 20 of them, and 3m at least"},
 			&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it; else SLURMD_NODENAME or the host's"},
 			&cli.BoolFlag{Name: "version", Usage: "print the version"},
 		},

@@ -35,6 +35,9 @@ func serve(p process, s settings) error {
 	}
 	d := newDaemon(s, log)
 	defer d.close()
+	if err := d.jobs.Listen(); err != nil {
+		log.Warn("OOM kills are looked for five times a second alone", "error", err)
+	}
 	d.look() // a scrape finds something from the first one on
 	failed := make(chan error, 1)
 	if at != nil {
@@ -57,7 +60,9 @@ func serve(p process, s settings) error {
 		case <-tick.C:
 			d.look()
 		case <-kills.C:
-			d.lookForKills()
+			d.lookForKills(false)
+		case <-d.jobs.Told():
+			d.lookForKills(true)
 		}
 	}
 }
