@@ -146,9 +146,10 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 			s.job("cache", 300, "200", under),
 			s.job("steady", 275, "400", under), // 70 % with Python, Slurm and us
 			s.job("saw", 180, "300", under),    // 30 to 60 %
-			// Workers write reference counts into pages of the list, until they have all.
-			&aJob{what: "training", mem: "1000", under: under,
-				command: fmt.Sprintf("%s %s %s --workers 2 --persistent --cow 700000 --step-ms 300 --epochs 1000000 >/dev/null", python, s.train, strings.Join(made, " "))},
+			// Workers write reference counts into pages of the list, until they have all: after
+			// some two minutes at 65 %.
+			&aJob{what: "training", mem: "650", under: under,
+				command: fmt.Sprintf("%s %s %s --workers 2 --persistent --cow 700000 --batch 8 --step-ms 300 --epochs 1000000 >/dev/null", python, s.train, strings.Join(made, " "))},
 		)
 	}
 	for _, j := range jobs {

@@ -15,6 +15,7 @@ import (
 // group is what is kept of a job or a step from look to look.
 type group struct {
 	level *cgroup.Level
+	early early
 	trend *rss.Trend
 	base  uint64 // kills from before we came
 	since time.Time
@@ -157,9 +158,10 @@ func (g *group) forecast(at time.Duration, now time.Time) {
 	}
 	if g.trend == nil {
 		if u.Used.Of(u.Limit) < trendFrom {
+			g.early.add(at, u.Used)
 			return
 		}
-		g.trend = new(rss.Trend)
+		g.trend = g.early.trend()
 	}
 	g.trend.Add(at, u.Used)
 	u.PerSecond, _, _, u.Growing = g.trend.Slope()
