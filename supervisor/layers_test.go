@@ -49,6 +49,7 @@ var layers = map[string][]string{
 	"supervisor/event":             {"rss"},
 	"supervisor/hold":              {"golang.org/x/sys"},
 	"supervisor/metrics":           {"rss", "supervisor/event"},
+	"supervisor/metrics/promtest":  {},
 	"supervisor/limit":             {"rss", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/record":            {"rss", "supervisor/event", "supervisor/nodedir", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 	"supervisor/record/recordtest": {"rss", "supervisor/event", "supervisor/record"},

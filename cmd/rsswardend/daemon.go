@@ -2,6 +2,8 @@ package main
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,9 +16,10 @@ type daemon struct {
 	settings
 	log  *slog.Logger
 	jobs *nodejobs.Node
-	snap atomic.Pointer[nodejobs.Snapshot]
+	snap atomic.Pointer[view]
 
 	oom    map[string]*oom
+	killed map[string]killed
 	file   *recordFile
 	text   *textfile
 	where  string // as it was told last
@@ -25,8 +28,14 @@ type daemon struct {
 	extra  time.Time // until then no look but those of the interval
 }
 
+// view is what scrapes are told of. Nobody changes it.
+type view struct {
+	*nodejobs.Snapshot
+	killed []killed
+}
+
 func newDaemon(s settings, log *slog.Logger) *daemon {
-	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, where: "?"}
+	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, killed: map[string]killed{}, where: "?"}
 	if s.records != "" {
 		d.file = &recordFile{dir: s.records}
 	}
@@ -50,9 +59,10 @@ func (d *daemon) look() {
 	}
 	d.tellWhere(&snap)
 	d.watchOOM(&snap)
-	d.snap.Store(&snap)
+	v := &view{&snap, slices.Collect(maps.Values(d.killed))}
+	d.snap.Store(v)
 	if d.text != nil {
-		if err := d.text.write(&snap); err != nil {
+		if err := d.text.write(v); err != nil {
 			d.complain("", err)
 		}
 	}
@@ -108,13 +118,12 @@ func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 // stale is after how many intervals without a look nothing is told of jobs.
 const stale = 5
 
-// fresh returns the last snapshot, nil where there is none that is of now.
-func (d *daemon) fresh() *nodejobs.Snapshot {
-	s := d.snap.Load()
-	if s == nil || time.Since(s.At) > stale*d.interval {
-		return nil
-	}
-	return s
+func (d *daemon) isFresh(v *view) bool { return time.Since(v.At) <= stale*d.interval }
+
+// healthy says that there is a last look that is of now.
+func (d *daemon) healthy() bool {
+	v := d.snap.Load()
+	return v != nil && d.isFresh(v)
 }
 
 // close writes what would be lost, and gives everything back.

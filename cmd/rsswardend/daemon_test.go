@@ -63,20 +63,20 @@ func values(t *testing.T, text, node string) map[string]float64 {
 // TestRealCgroups: a job of real cgroups and processes, seen by a scrape and in the
 // textfile, until it ends.
 func TestRealCgroups(t *testing.T) {
-	tree := newSlurmTree(t)
-	task := tree.job(4711, 200*rss.MiB)
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(4711, 200*rss.MiB)
 	for range 3 {
 		sleeper(t, task)
 	}
 	eater := rsstest.StartEater(t)
-	join(t, task, eater.PID)
+	task.Join(eater.PID)
 	if !eater.Anon(150 * rss.MiB) {
 		t.Fatal("the eater died")
 	}
 	text := t.TempDir()
 	d := start(t, "--textfile", text)
 	_, page := d.get("/metrics")
-	got := values(t, page, tree.node)
+	got := values(t, page, tree.Node)
 	if n := got["rsswarden_processes 4711 batch"]; n != 4 {
 		t.Errorf("%v processes, want 4", n)
 	}
@@ -95,7 +95,7 @@ func TestRealCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(values(t, string(b), tree.node)); n != len(got) {
+	if n := len(values(t, string(b), tree.Node)); n != len(got) {
 		t.Errorf("%d series in the textfile, %d in the scrape", n, len(got))
 	}
 	if status, body := d.get("/-/healthy"); status != 200 || !strings.Contains(body, "healthy") {
@@ -109,14 +109,14 @@ func TestRealCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Memory that is given to the job while it runs (scontrol update).
-	for _, dir := range []string{filepath.Dir(filepath.Dir(task)), filepath.Dir(task)} {
+	for _, dir := range []string{filepath.Dir(filepath.Dir(task.Dir)), filepath.Dir(task.Dir)} {
 		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	until(t, "the new limit is told", func() bool {
 		_, page := d.get("/metrics")
-		return values(t, page, tree.node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
+		return values(t, page, tree.Node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
 	})
 	if code := d.end(); code != 0 {
 		t.Errorf("status %d: %s", code, d.said())
@@ -129,22 +129,22 @@ func TestRealCgroups(t *testing.T) {
 // TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a
 // record when its job has ended.
 func TestOOM(t *testing.T) {
-	tree := newSlurmTree(t)
-	task := tree.job(99, 30*rss.MiB)
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(99, 30*rss.MiB)
 	records := t.TempDir()
 	// No look of the interval comes in between: what is seen was looked for at once.
 	d := start(t, "--records", records, "--interval", "1h")
 	eater := rsstest.StartEater(t)
-	join(t, task, eater.PID)
+	task.Join(eater.PID)
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
 	until(t, "the kill is told", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
 	_, page := d.get("/metrics")
-	if n := values(t, page, tree.node)["rsswarden_oom_kills_total 99"]; n != 1 {
+	if n := values(t, page, tree.Node)["rsswarden_oom_kills_total 99"]; n != 1 {
 		t.Errorf("%v kills, want 1", n)
 	}
-	tree.remove(99)
+	tree.Remove(99)
 	if code := d.end(); code != 0 {
 		t.Errorf("status %d", code)
 	}
@@ -159,7 +159,7 @@ func TestOOM(t *testing.T) {
 		if err := json.Unmarshal(line, &one); err != nil {
 			t.Fatalf("%v in %q", err, line)
 		}
-		if one.Node == tree.node {
+		if one.Node == tree.Node {
 			e = one
 		}
 	}

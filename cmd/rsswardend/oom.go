@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
@@ -13,6 +14,20 @@ type oom struct {
 	near  time.Duration     // for how long nine tenths of the limit were used then
 	steps map[string]uint64 // kills by step, of those that were seen
 }
+
+// killed is what is told of a job that the OOM killer hit and that has ended. Most end
+// within the second, which no scrape is in: an alert on the count would never fire.
+type killed struct {
+	id, node string
+	kills    uint64
+	ended    time.Time
+}
+
+// It is told for long enough that several scrapes see it, of mostKilled jobs at most.
+const (
+	toldFor    = 5 * time.Minute
+	mostKilled = 1000
+)
 
 // mostSteps bounds what is kept of a job's steps.
 const mostSteps = 64
@@ -27,8 +42,12 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 		if o := d.oom[key(&e.Job)]; o != nil {
 			d.record(o, true, e.Last)
 			delete(d.oom, key(&e.Job))
+			if len(d.killed) < mostKilled {
+				d.killed[key(&e.Job)] = killed{o.job.ID, o.job.Node, o.job.OOMKills, s.At}
+			}
 		}
 	}
+	d.forget(s)
 	seen := uint64(0)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -57,6 +76,18 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 	if s.Kills > seen {
 		d.log.Info("the OOM killer ended processes of no job, or of one whose cgroup was gone before it was read",
 			"kills", s.Kills-seen, "ended_since", ids(s.Ended))
+	}
+}
+
+// forget drops what has been told for long enough, and jobs that were requeued and are
+// here again.
+func (d *daemon) forget(s *nodejobs.Snapshot) {
+	if len(d.killed) == 0 {
+		return
+	}
+	maps.DeleteFunc(d.killed, func(_ string, k killed) bool { return s.At.Sub(k.ended) >= toldFor })
+	for i := range s.Jobs {
+		delete(d.killed, key(&s.Jobs[i]))
 	}
 }
 

@@ -78,7 +78,7 @@ func listen(s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
 	}))
 	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
-		if d.fresh() == nil {
+		if !d.healthy() {
 			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
 			return
 		}

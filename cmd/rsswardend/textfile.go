@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
-	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // textfile is a file for node_exporter's textfile collector, which reads all *.prom of a
@@ -15,11 +14,11 @@ type textfile struct{ dir string }
 
 func (t *textfile) name() string { return filepath.Join(t.dir, programName+".prom") }
 
-// write puts a snapshot into the file at once: a reader has the old one or the new one.
-func (t *textfile) write(s *nodejobs.Snapshot) error {
+// write puts a view into the file at once: a reader has the old one or the new one.
+func (t *textfile) write(v *view) error {
 	set := metrics.NewSet()
 	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
-	fill(s, set.Put)
+	fill(v, set.Put)
 	f, err := os.CreateTemp(t.dir, "."+programName+"-*") // O_EXCL, and no *.prom
 	if err != nil {
 		return fmt.Errorf("cannot write metrics: %w", err)
