@@ -93,7 +93,7 @@ type aJob struct {
 
 // wrap is rsswarden with this site's receivers, and more options.
 func (s *alertedStand) wrap(options string) string {
-	return fmt.Sprintf("%s run --alert %s --textfile %s --record none %s --", s.rsswarden, s.alertmanager, s.texts, options)
+	return fmt.Sprintf("%s run --alert %s --textfile %s --record none %s --", s.rsswarden, s.alertmanager.URL(), s.texts, options)
 }
 
 func (s *alertedStand) job(what string, size float64, mem, under string) *aJob {
@@ -157,7 +157,7 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 	}
 	began, short, peak := time.Now(), 0, map[*aJob]float64{}
 	var last *aJob
-	for time.Since(began) < within && len(s.alerts("")) == 0 {
+	for time.Since(began) < within && len(s.alerts(t, "")) == 0 {
 		if last == nil {
 			under := ""
 			if short++; short%2 == 0 {
@@ -189,9 +189,9 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 		}
 		past := fmt.Sprintf(`{jobid="%s",limit="cgroup"}[%ds])`, j.ID, int(time.Since(began).Seconds()))
 		mib, _ := strconv.ParseFloat(j.mem, 64)
-		ratio, told := s.value("max(max_over_time(rsswarden_limit_ratio" + past + ")")
-		eta, forecast := s.value("min(min_over_time(rsswarden_time_to_limit_seconds" + past + ")")
-		looks, _ := s.value("max(count_over_time(rsswarden_limit_ratio" + past + ")")
+		ratio, told := s.value(t, "max(max_over_time(rsswarden_limit_ratio"+past+")")
+		eta, forecast := s.value(t, "min(min_over_time(rsswarden_time_to_limit_seconds"+past+")")
+		looks, _ := s.value(t, "max(count_over_time(rsswarden_limit_ratio"+past+")")
 		t.Logf("%v: charged at most %.0f %%, not to be taken back %.0f %%, told of in %.0f scrapes; least forecast %.0f s (%v)", j, 100*peak[j]/(mib*(1<<20)), 100*ratio, looks, eta, forecast)
 		if !told || looks < within.Seconds()/15*0.8 {
 			t.Errorf("%v: Prometheus heard of it in %.0f scrapes", j, looks)
@@ -200,11 +200,11 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 			t.Errorf("%v: its page cache took %.0f %%: the test proves nothing", j, 100*full)
 		}
 	}
-	for _, a := range s.alerts("") {
+	for _, a := range s.alerts(t, "") {
 		t.Errorf("an innocent job: %v", a)
 	}
-	if told := s.told(); len(told) > 0 {
-		t.Errorf("the receiver was told: %q", told)
+	for _, n := range s.receiver.Notes(time.Time{}) {
+		t.Errorf("the receiver was told: %s %v", n.Status, n.Labels)
 	}
 	for _, j := range jobs {
 		s.Cancel(t, j.ID)
@@ -238,7 +238,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 		t.Logf("%v: killed %.0f s after it began", j, killed-began)
 		// What the run itself told, and what the rules made of metrics.
 		first := map[string]float64{}
-		for _, a := range s.alerts(j.ID) {
+		for _, a := range s.alerts(t, j.ID) {
 			before := killed - float64(a.at.UnixMilli())/1000
 			t.Logf("%6.0f s before the kill: %v", before, a)
 			by := "rules"
@@ -257,7 +257,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 			}
 		}
 	}
-	if len(s.told()) == 0 {
+	if len(s.receiver.Notes(time.Time{})) == 0 {
 		t.Error("Alertmanager has told nobody")
 	}
 }
