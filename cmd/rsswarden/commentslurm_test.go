@@ -75,7 +75,7 @@ func TestSlurmCommentAndTextfile(t *testing.T) {
 		return j
 	}
 	batch := submit("for paper 3", "exec "+run("160", "go"))
-	ranks := submit("", "srun -n2 --overlap --mem=0 "+run("80", "go"), "-n2")
+	ranks := submit("", "srun -n2 --overlap --mem=0 "+run("85", "go"), "-n2")
 	long := submit(strings.Repeat("long ", 120), "exec "+run("160", "go"))
 	// Both tasks wait for each other's end: the last has the number of the array.
 	array := submit("sweep", `held=10; [ $SLURM_ARRAY_TASK_ID = 4 ] && held=160
@@ -84,10 +84,10 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 	near.shown, other.shown = array.ID+"_4", array.ID+"_3"
 
 	warned := func(own string) *regexp.Regexp {
-		return regexp.MustCompile("^" + own + `rsswarden: memory 8[0-9] % of 200 MiB on ` + c.Node() + ` at \d\d:\d\d:\d\d$`)
+		return regexp.MustCompile("^" + own + `rsswarden: memory [89][0-9] % of 200 MiB on ` + c.Node() + ` at \d\d:\d\d:\d\d$`)
 	}
 	ended := func(own string) *regexp.Regexp {
-		return regexp.MustCompile("^" + own + `rsswarden: ended, tight; at most 8[0-9] % of 200 MiB on ` + c.Node() + `; next time --mem=\d+M$`)
+		return regexp.MustCompile("^" + own + `rsswarden: ended, tight; at most [89][0-9] % of 200 MiB on ` + c.Node() + `; next time --mem=\d+M$`)
 	}
 	for j, want := range map[*commented]*regexp.Regexp{batch: warned("for paper 3; "), ranks: warned(""), &near: warned("sweep; ")} {
 		got := ""
@@ -109,7 +109,7 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 		at := fmt.Sprintf(`\{jobid="%s",step="%s",node="%s",run="[0-9a-f]{8}"`, j.ID, step, c.Node())
 		n := map[*commented]int{batch: 1, ranks: 2}[j]
 		for _, want := range []string{
-			`rsswarden_limit_ratio` + at + `,limit="cgroup",scope="(job|step|cgroup)"\} 0\.8[0-9]*`,
+			`rsswarden_limit_ratio` + at + `,limit="cgroup",scope="(job|step|cgroup)"\} 0\.[89][0-9]*`,
 			`rsswarden_memory_limit_bytes` + at + `,limit="cgroup",scope="(job|step|cgroup)"\} 209715200`,
 			`rsswarden_oom_kills_total` + at + `\} 0`,
 			fmt.Sprintf(`rsswarden_ranks%s\} %d`, at, n),
