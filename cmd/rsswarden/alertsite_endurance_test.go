@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ type alertSite struct {
 	prometheus, alertmanager *promtest.Server
 	receiver                 *promtest.Receiver // of Alertmanager
 	texts                    string             // the directory of textfiles
+	node                     string             // of the cluster: the daemon sees what other tests have on this machine
 
 	mu   sync.Mutex
 	seen []*seenAlert
@@ -37,9 +39,9 @@ func (a *seenAlert) String() string {
 	return fmt.Sprintf("%s %s of job %s (%s), there at %s: %s", a.Labels["alertname"], a.Labels["rung"], a.Labels["jobid"], a.Labels["limit"], a.at.Format(time.TimeOnly), a.Annotations["summary"])
 }
 
-func startAlertSite(t *testing.T) *alertSite {
+func startAlertSite(t *testing.T, node string) *alertSite {
 	t.Helper()
-	s := &alertSite{receiver: promtest.NewReceiver(t)}
+	s := &alertSite{receiver: promtest.NewReceiver(t), node: node}
 	var err error
 	if s.texts, err = os.MkdirTemp("", "texts"); err != nil { // whom jobs run as must reach it
 		t.Fatal(err)
@@ -77,7 +79,7 @@ func (s *alertSite) watch(t *testing.T) {
 		s.fail = err
 		for _, a := range all {
 			// One that fires anew is another.
-			if key := fmt.Sprint(a.Labels, a.StartsAt); !known[key] {
+			if key := fmt.Sprint(a.Labels, a.StartsAt); s.ours(a.Labels) && !known[key] {
 				known[key] = true
 				s.seen = append(s.seen, &seenAlert{a, time.Now()})
 			}
@@ -85,6 +87,15 @@ func (s *alertSite) watch(t *testing.T) {
 		s.mu.Unlock()
 		time.Sleep(time.Second)
 	}
+}
+
+func (s *alertSite) ours(labels map[string]string) bool {
+	return labels["node"] == s.node || labels["node"] == ""
+}
+
+// notes are what the receiver was told.
+func (s *alertSite) notes() []promtest.Note {
+	return slices.DeleteFunc(s.receiver.Notes(time.Time{}), func(n promtest.Note) bool { return !s.ours(n.Labels) })
 }
 
 // alerts are those that were there, of one job or of all.

@@ -79,7 +79,7 @@ func newAlertedStand(t *testing.T) *alertedStand {
 		t.Fatal(err)
 	}
 	s.program = c.Install(t, file)
-	s.alertSite = startAlertSite(t)
+	s.alertSite = startAlertSite(t, c.Node())
 	return s
 }
 
@@ -203,7 +203,7 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 	for _, a := range s.alerts(t, "") {
 		t.Errorf("an innocent job: %v", a)
 	}
-	for _, n := range s.receiver.Notes(time.Time{}) {
+	for _, n := range s.notes() {
 		t.Errorf("the receiver was told: %s %v", n.Status, n.Labels)
 	}
 	for _, j := range jobs {
@@ -257,7 +257,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 			}
 		}
 	}
-	if len(s.receiver.Notes(time.Time{})) == 0 {
+	if len(s.notes()) == 0 {
 		t.Error("Alertmanager has told nobody")
 	}
 }
