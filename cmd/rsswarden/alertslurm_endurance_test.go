@@ -222,7 +222,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 		s.job("grow", 1.5, "600", s.wrap("")),
 		s.job("grow", 1.5, "600", ""),
 		// What it is told to do helps nobody, and nothing is forecast.
-		s.job("grow", 2, "900", s.wrap("--at none --at 80%:exec=true")),
+		s.job("grow", 2, "800", s.wrap("--at none --at 80%:exec=true")),
 	}
 	for _, j := range jobs {
 		s.submit(t, j)
