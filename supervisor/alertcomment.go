@@ -94,14 +94,14 @@ func (w *watcher) commented(err error) {
 	}
 }
 
-// endComment returns what writes the last words: how the job ended and what it needs.
-// It takes lastPatience at most. Other ranks that live have the last words after us.
-func (w *watcher) endComment(out *event.Exit) func() {
-	id, ok := w.commentsJob()
-	if !ok || len(w.peers.others) > 0 {
-		return func() {}
-	}
+// endComment returns what writes the last words into the comment of job id: how it ended
+// and what it needs. It takes lastPatience at most. Who leads after us writes its own in
+// their place. Ranks that end together have none who does: so what we say is about us.
+func (w *watcher) endComment(id string, out *event.Exit) func() {
 	text := "ended, " + string(out.Verdict)
+	if len(w.peers.others) > 0 {
+		text = fmt.Sprintf("rank %d %s", w.peers.me.Task, text)
+	}
 	if b := out.Binding; b != nil {
 		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, slurm.NodeName(w.Lookup))
 	}

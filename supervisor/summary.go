@@ -160,7 +160,8 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.exporter.closeTextfile()
 	w.endAlerts(len(w.peers.others) == 0)
-	w.pass(exit) // others' commands may live on
+	commented, comments := w.commentsJob() // while we lead
+	w.pass(exit)                           // others' commands may live on
 	w.poll(true)
 	w.sayHolders()
 	w.tellSignals()
@@ -235,7 +236,9 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.Log.Info(line)
 	}
 	var closing sync.WaitGroup
-	closing.Go(w.endComment(&out))
+	if comments && !w.comments.refused {
+		closing.Go(w.endComment(commented, &out))
+	}
 	closing.Go(func() { w.endRecording(out.Verdict) })
 	closing.Go(func() {
 		select {
