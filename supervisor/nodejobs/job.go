@@ -134,6 +134,9 @@ func (n *Node) drop(parent, d *dir) {
 		if c.group != nil && c.group.level != nil {
 			c.group.level.Close()
 		}
+		if c.kind == kindInner && c.inner != nil {
+			*c.inner--
+		}
 	})
 	if n.version == 1 && parent.kind >= kindJob {
 		d.each(func(c *dir) { parent.gone += c.kills + c.gone })
