@@ -42,7 +42,7 @@ type dir struct {
 	ino, links uint64 // as of the last listing
 	kids       []*dir
 	inner      *int // of a step and all below it: how many directories that are
-	freshAt    int // the look in which it was brought up to date
+	freshAt    int  // the look in which it was brought up to date
 
 	group *group // of a job and of a step
 	procs int    // processes of its own, as of the last time they were counted
