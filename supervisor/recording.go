@@ -127,7 +127,7 @@ func RecordJob(lookup func(string) (string, bool)) *record.Job {
 	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
 		job = job.InCgroup(b)
 	}
-	dir, _ := lookup("SLURM_SUBMIT_DIR")
+	dir, _ := lookup(submitVariable)
 	return &record.Job{
 		ID: job.ID, Step: job.StepID, Task: job.Task, Tasks: job.Tasks, NodeID: job.NodeID, Nodes: job.Nodes,
 		Name: job.Name, Partition: job.Partition, Cluster: job.Cluster, ArrayJob: job.ArrayJob, ArrayTask: job.ArrayTask,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
@@ -233,6 +234,22 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	if err := other.append(entry{}); err == nil {
 		t.Error("a symbolic link was written to")
+	}
+	other = &recordFile{dir: t.TempDir()}
+	pipe := filepath.Join(other.dir, "oom.jsonl")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.append(entry{}); err == nil {
+		t.Error("a pipe that somebody reads was written to")
+	}
+	reader.Close()
+	if err := other.append(entry{}); err == nil { // without O_NONBLOCK it would wait for a reader
+		t.Error("a pipe was written to")
 	}
 }
 
