@@ -1,0 +1,250 @@
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// broken is a part of ours that fails between two rungs, and what is promised then.
+type broken struct {
+	prepare func(*brokenRun)
+	harm    func(*brokenRun)
+	fault   string // the part of which an event says that it failed; "" for none
+	blind   bool   // nobody sees the second rung
+	silent  bool   // … or nobody is told of it
+	noEnd   bool   // nothing left behind has the command's end
+	noStart bool   // … nor anything else
+}
+
+func (b *broken) run(t *testing.T) {
+	r := startBroken(t, b.prepare)
+	r.hold(164)
+	soon(t, "the first rung told", func() bool { return r.told.has("firing 80%") })
+	soon(t, "a record", func() bool { l, _ := r.left(); return b.noStart || len(l.Runs) == 1 })
+	b.harm(r)
+	r.hold(188)
+	if !b.silent && !b.blind {
+		soon(t, "the second rung told", func() bool { return r.told.has("firing 92%") })
+	} else {
+		time.Sleep(time.Second) // what does not come cannot be waited for
+	}
+	if b.fault != "" {
+		soon(t, "a fault of "+b.fault, func() bool { return r.fault(b.fault) })
+	}
+	if took := r.end(); took > 2500*time.Millisecond {
+		t.Errorf("the end took %v", took)
+	}
+	l, text := r.left()
+	t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
+	if len(l.Runs) != 1 {
+		t.Fatalf("left:\n%s", text)
+	}
+	want := 2
+	if b.blind {
+		want = 1
+	}
+	if got := l.Runs[0]; got.Decisions != want || (got.Code == nil) != b.noEnd {
+		t.Errorf("left %+v, want %d decisions, no end %v", got, want, b.noEnd)
+	}
+	if got := r.told.has("resolved 80%"); got == (b.silent || b.noEnd) {
+		t.Errorf("resolved %v", got)
+	}
+}
+
+func strike(sig syscall.Signal) func(*brokenRun) {
+	return func(r *brokenRun) {
+		pid := r.watcher(0)
+		if err := syscall.Kill(pid, sig); err != nil {
+			r.t.Fatal(err)
+		}
+		if sig != syscall.SIGSTOP {
+			r.watcher(pid)
+		}
+	}
+}
+
+func nothing(*brokenRun) {}
+
+// TestPartOfOursFails: in the midst of a run some part of ours fails. The command ends
+// as bare, and what of record and alerts is promised comes.
+func TestPartOfOursFails(t *testing.T) {
+	for name, b := range map[string]broken{
+		"nothing":              {harm: nothing},
+		"watcher killed":       {harm: strike(syscall.SIGKILL)},
+		"watcher gets SIGBUS":  {prepare: asksFor("bus"), harm: faultOnce},
+		"watcher stopped":      {harm: strike(syscall.SIGSTOP), blind: true},
+		"watcher panics":       {prepare: asksFor("panic"), harm: faultOnce},
+		"watcher OOM-killed":   {harm: outOfMemory},
+		"watcher killed often": {harm: killOften, blind: true, noEnd: true},
+		"no descriptors":       {harm: limitWatcher(unix.RLIMIT_NOFILE, 4), fault: "proctree", blind: true, silent: true},
+		"no address space":     {harm: limitWatcher(unix.RLIMIT_AS, 1<<20)},
+		"alert program gone":   {harm: func(r *brokenRun) { os.Remove(filepath.Join(r.bin, "rsswardend")) }, fault: "alert", silent: true},
+		"alert program hangs":  {harm: alertHangs, silent: true},
+		"textfile gone":        {harm: func(r *brokenRun) { os.RemoveAll(r.textfile) }, fault: "textfile"},
+		"runtime dir gone":     {harm: func(r *brokenRun) { os.RemoveAll(r.dir) }},
+		"record gone":          {harm: func(r *brokenRun) { os.RemoveAll(r.record) }, fault: "record"},
+		"stderr full":          {prepare: stderrTo("/dev/full"), harm: nothing},
+		"stderr closed":        {prepare: stderrClosed, harm: nothing},
+		"stderr not read":      {prepare: stderrNotRead, harm: nothing},
+		"events not read":      {prepare: eventsNotRead, harm: nothing},
+		"scontrol hangs":       {prepare: scontrolHangs, harm: scontrolAsked},
+		"daemon killed":        {prepare: startDaemon, harm: nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b.run(t)
+		})
+	}
+}
+
+// asksFor has the watcher fail while there is a file.
+func asksFor(fault string) func(*brokenRun) {
+	return func(r *brokenRun) {
+		r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_FAULT="+fault+"-while:"+filepath.Join(r.bin, "fault"))
+	}
+}
+
+func faultOnce(r *brokenRun) {
+	pid, file := r.watcher(0), filepath.Join(r.bin, "fault")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	soon(r.t, "its end", func() bool { return !isWatcher(pid) })
+	os.Remove(file)
+	r.watcher(pid)
+}
+
+func outOfMemory(r *brokenRun) {
+	g := rsstest.NewGroup(r.t, 64*rss.KiB)
+	pid := r.watcher(0)
+	g.Join(pid)
+	r.watcher(pid)
+}
+
+func killOften(r *brokenRun) {
+	pid := 0
+	for range 4 {
+		pid = r.watcher(pid)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	soon(r.t, "no watcher", func() bool { return len(watchers(r.cmd.Process.Pid)) == 0 })
+}
+
+func limitWatcher(resource int, to uint64) func(*brokenRun) {
+	return func(r *brokenRun) {
+		if err := unix.Prlimit(r.watcher(0), resource, &unix.Rlimit{Cur: to, Max: to}, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func alertHangs(r *brokenRun) {
+	path := filepath.Join(r.bin, "rsswardend")
+	os.Remove(path)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func stderrTo(path string) func(*brokenRun) {
+	return func(r *brokenRun) {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(func() { f.Close() })
+		r.cmd.Stderr = f
+	}
+}
+
+// stderrClosed has nobody at the other end.
+func stderrClosed(r *brokenRun) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	from.Close()
+	r.t.Cleanup(func() { to.Close() })
+	r.cmd.Stderr = to
+}
+
+// stderrNotRead is a pipe that is full.
+func stderrNotRead(r *brokenRun) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { from.Close(); to.Close() })
+	if err := to.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		r.t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); ; {
+		if _, err := to.Write(buf); err != nil {
+			break
+		}
+	}
+	if err := unix.SetNonblock(int(to.Fd()), false); err != nil {
+		r.t.Fatal(err)
+	}
+	r.cmd.Stderr = to
+}
+
+func eventsNotRead(r *brokenRun) {
+	r.events += ".fifo"
+	if err := syscall.Mkfifo(r.events, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.option("--events", r.events)
+	r.events += ".none"
+}
+
+// scontrolHangs is a step of which neither limits nor end are known but by asking.
+func scontrolHangs(r *brokenRun) {
+	script := fmt.Sprintf("#!/bin/sh\ntouch %s/asked\nexec sleep 60\n", r.bin)
+	if err := os.WriteFile(filepath.Join(r.bin, "scontrol"), []byte(script), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	r.cmd.Env = append(r.cmd.Env, "PATH="+r.bin+":"+os.Getenv("PATH"), "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1",
+		"SLURM_MEM_PER_NODE=20000", "SLURM_CONF="+r.bin+"/none")
+}
+
+func scontrolAsked(r *brokenRun) {
+	soon(r.t, "scontrol asked", func() bool { _, err := os.Stat(filepath.Join(r.bin, "asked")); return err == nil })
+}
+
+// startDaemon starts the node's daemon, and kills it when the run has begun.
+func startDaemon(r *brokenRun) {
+	at := freePort(r.t)
+	cmd := exec.Command(filepath.Join(r.bin, "rsswardend"), "--listen", at)
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	soon(r.t, "the daemon", func() bool {
+		c, err := net.Dial("tcp", at)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	go func() {
+		for !r.told.has("firing 80%") && strings.TrimSpace(at) != "" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		_ = cmd.Process.Kill()
+	}()
+}
