@@ -43,8 +43,12 @@ func (b *broken) run(t *testing.T) {
 	if b.fault != "" {
 		soon(t, "a fault of "+b.fault, func() bool { return r.fault(b.fault) })
 	}
+	// The last words have 2 s.
 	if took := r.end(); took > 2500*time.Millisecond {
 		t.Errorf("the end took %v", took)
+	}
+	if r.thaw != nil {
+		r.thaw()
 	}
 	l, text := r.left()
 	t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
@@ -95,12 +99,17 @@ func TestPartOfOursFails(t *testing.T) {
 		"textfile gone":        {harm: func(r *brokenRun) { os.RemoveAll(r.textfile) }, fault: "textfile"},
 		"runtime dir gone":     {harm: func(r *brokenRun) { os.RemoveAll(r.dir) }},
 		"record gone":          {harm: func(r *brokenRun) { os.RemoveAll(r.record) }, fault: "record"},
+		"record cut off":       {harm: cutOff},
+		"record disk full":     {prepare: onDisk, harm: fillDisk},
+		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
+		"record disk fails":    {prepare: onDisk, harm: failDisk},
+		"proc gone":            {prepare: ownMounts, harm: unmountProc},
 		"stderr full":          {prepare: stderrTo("/dev/full"), harm: nothing},
 		"stderr closed":        {prepare: stderrClosed, harm: nothing},
 		"stderr not read":      {prepare: stderrNotRead, harm: nothing},
 		"events not read":      {prepare: eventsNotRead, harm: nothing},
 		"scontrol hangs":       {prepare: scontrolHangs, harm: scontrolAsked},
-		"daemon killed":        {prepare: startDaemon, harm: nothing},
+		"daemon killed":        {prepare: startDaemon, harm: killDaemon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +235,7 @@ func scontrolAsked(r *brokenRun) {
 	soon(r.t, "scontrol asked", func() bool { _, err := os.Stat(filepath.Join(r.bin, "asked")); return err == nil })
 }
 
-// startDaemon starts the node's daemon, and kills it when the run has begun.
+// startDaemon starts the node's daemon beside the run.
 func startDaemon(r *brokenRun) {
 	at := freePort(r.t)
 	cmd := exec.Command(filepath.Join(r.bin, "rsswardend"), "--listen", at)
@@ -241,10 +250,107 @@ func startDaemon(r *brokenRun) {
 		}
 		return err == nil
 	})
-	go func() {
-		for !r.told.has("firing 80%") && strings.TrimSpace(at) != "" {
-			time.Sleep(10 * time.Millisecond)
-		}
-		_ = cmd.Process.Kill()
-	}()
+	r.daemon = cmd
+}
+
+func killDaemon(r *brokenRun) {
+	if err := r.daemon.Process.Kill(); err != nil {
+		r.t.Fatal(err)
+	}
+	_ = r.daemon.Wait()
+}
+
+// cutOff has LMDB reach for pages that are not there, a real SIGBUS.
+func cutOff(r *brokenRun) {
+	files, _ := filepath.Glob(filepath.Join(r.record, "*", "data.mdb"))
+	if len(files) != 1 {
+		r.t.Fatalf("records %v", files)
+	}
+	pid := r.watcher(0)
+	if err := os.Truncate(files[0], 0); err != nil {
+		r.t.Fatal(err)
+	}
+	r.watcher(pid)
+}
+
+func (r *brokenRun) shell(script string, args ...string) {
+	r.t.Helper()
+	if out, err := exec.Command("sh", append([]string{"-ec", script}, args...)...).CombinedOutput(); err != nil {
+		r.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// onDisk gives the record a file system of its own.
+func onDisk(r *brokenRun) {
+	if os.Geteuid() != 0 {
+		r.t.Skip("needs root, to mount")
+	}
+	r.shell(`truncate -s 300M "$0" && mkfs.ext4 -q "$0" && mount -o loop "$0" "$1"`, r.bin+"/img", r.record)
+	r.t.Cleanup(func() { r.shell(`umount -l "$0"`, r.record) })
+}
+
+func fillDisk(r *brokenRun) {
+	r.shell(`dd if=/dev/zero of="$0/full" bs=1M 2>&- || true`, r.record)
+}
+
+func freezeDisk(r *brokenRun) {
+	r.shell(`fsfreeze -f "$0"`, r.record)
+	thaw := time.AfterFunc(30*time.Second, func() { _ = exec.Command("fsfreeze", "-u", r.record).Run() }) // whatever hangs
+	r.t.Cleanup(func() { thaw.Stop(); _ = exec.Command("fsfreeze", "-u", r.record).Run() })
+	r.thaw = func() { r.shell(`fsfreeze -u "$0"`, r.record) }
+}
+
+// failDisk has each read and write of it fail with EIO from now on.
+func failDisk(r *brokenRun) {
+	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN
+	dir, err := os.Open(r.record)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, 2); err != nil { // without a flush
+		r.t.Fatal(err)
+	}
+}
+
+// ownMounts runs it in a mount namespace.
+func ownMounts(r *brokenRun) {
+	if os.Geteuid() != 0 {
+		r.t.Skip("needs root, to mount")
+	}
+	r.cmd.Args = append([]string{"unshare", "--mount"}, append([]string{r.cmd.Path}, r.cmd.Args[1:]...)...)
+	r.cmd.Path = "/usr/bin/unshare"
+}
+
+// unmountProc takes /proc away from us, and from the command.
+func unmountProc(r *brokenRun) {
+	r.shell(`nsenter --mount --target "$0" umount -l /proc`, fmt.Sprint(r.cmd.Process.Pid))
+}
+
+// TestHolderOfRunKilled: the command runs on, and the watcher says that it does not
+// know its end.
+func TestHolderOfRunKilled(t *testing.T) {
+	r := startBroken(t, nil)
+	r.hold(164)
+	soon(t, "the first rung told", func() bool { return r.told.has("firing 80%") })
+	pid := r.watcher(0)
+	// The command keeps its output: Wait is called when it has ended.
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the watcher's end", func() bool { return !isWatcher(pid) })
+	r.hold(188) // it answers
+	r.in.Close()
+	_ = r.cmd.Wait()
+	l, text := r.left()
+	t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
+	if len(l.Runs) != 1 || l.Runs[0].Code != nil || l.Runs[0].Decisions != 1 {
+		t.Errorf("left %s", text)
+	}
+	if !r.told.has("resolved 80%") {
+		t.Error("what fires is not resolved")
+	}
+	if !strings.Contains(eventText(r.events), `"verdict":"unwatched"`) {
+		t.Error("no last event")
+	}
 }
