@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,6 +106,14 @@ func TestPartOfOursFails(t *testing.T) {
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
 		"record disk fails":    {prepare: onDisk, harm: failDisk},
 		"proc gone":            {prepare: ownMounts, harm: unmountProc},
+		"no tasks":             {prepare: inPids, harm: noTasks, silent: true},
+		"cgroup unmounted":     {prepare: ownMounts, harm: unmountCgroup, fault: "cgroup"},
+		"exec hangs":           {prepare: execHangs, harm: nothing},
+		"exec fails":           {prepare: execFails, harm: nothing},
+		"state read-only":      {prepare: readOnlyState, harm: nothing, fault: "journal"},
+		"little address space": {prepare: ulimitV, harm: nothing},
+		"interrupted":          {harm: interrupt},
+		"kernel of 4.18":       {prepare: oldKernel, harm: strike(syscall.SIGKILL)},
 		"stderr full":          {prepare: stderrTo("/dev/full"), harm: nothing},
 		"stderr closed":        {prepare: stderrClosed, harm: nothing},
 		"stderr not read":      {prepare: stderrNotRead, harm: nothing},
@@ -318,8 +328,7 @@ func ownMounts(r *brokenRun) {
 	if os.Geteuid() != 0 {
 		r.t.Skip("needs root, to mount")
 	}
-	r.cmd.Args = append([]string{"unshare", "--mount"}, append([]string{r.cmd.Path}, r.cmd.Args[1:]...)...)
-	r.cmd.Path = "/usr/bin/unshare"
+	r.startBy("/usr/bin/unshare", "--mount")
 }
 
 // unmountProc takes /proc away from us, and from the command.
@@ -353,4 +362,117 @@ func TestHolderOfRunKilled(t *testing.T) {
 	if !strings.Contains(eventText(r.events), `"verdict":"unwatched"`) {
 		t.Error("no last event")
 	}
+}
+
+// startBy has other programs start it.
+func (r *brokenRun) startBy(program ...string) {
+	r.cmd.Args = append(program, append([]string{r.cmd.Path}, r.cmd.Args[1:]...)...)
+	r.cmd.Path = program[0]
+}
+
+// inPids starts it in a pids cgroup of its own.
+func inPids(r *brokenRun) {
+	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		dir := filepath.Join(root, fmt.Sprintf("rsswarden-test-%d", os.Getpid()))
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		r.t.Cleanup(func() {
+			for end := time.Now().Add(5 * time.Second); os.Remove(dir) != nil && time.Now().Before(end); {
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		if _, err := os.Stat(filepath.Join(dir, "pids.max")); err == nil {
+			r.pids = dir
+			r.startBy("/bin/sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, dir)
+			return
+		}
+	}
+	r.t.Skip("needs a pids cgroup")
+}
+
+func noTasks(r *brokenRun) {
+	if err := os.WriteFile(filepath.Join(r.pids, "pids.max"), []byte("1"), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func unmountCgroup(r *brokenRun) {
+	r.shell(`nsenter --mount --target "$0" umount -R -l /sys/fs/cgroup`, fmt.Sprint(r.cmd.Process.Pid))
+}
+
+func execHangs(r *brokenRun) { r.second("exec=sleep 60") }
+func execFails(r *brokenRun) { r.second("exec=no-such-program") }
+
+// second has the second rung do something else.
+func (r *brokenRun) second(action string) {
+	for i, arg := range r.cmd.Args {
+		if arg == "user 92%:warn" {
+			r.cmd.Args[i] = "user 92%:" + action
+		}
+	}
+}
+
+func readOnlyState(r *brokenRun) {
+	if os.Geteuid() != 0 {
+		r.t.Skip("needs root, to mount")
+	}
+	r.shell(`mount -t tmpfs -o ro none "$0"`, r.state)
+	r.t.Cleanup(func() { r.shell(`umount -l "$0"`, r.state) })
+}
+
+func ulimitV(r *brokenRun) { r.startBy("/bin/sh", "-c", `ulimit -v 2000000 && exec "$@"`, "sh") }
+
+// interrupt sends each thread of the watcher a signal that its runtime ignores, all the
+// time: what can be interrupted is.
+func interrupt(r *brokenRun) {
+	pid := r.watcher(0)
+	go func() {
+		for isWatcher(pid) {
+			threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+			for _, thread := range threads {
+				if tid, err := strconv.Atoi(thread.Name()); err == nil {
+					_ = unix.Tgkill(pid, tid, unix.SIGURG)
+				}
+			}
+			time.Sleep(500 * time.Microsecond)
+		}
+	}()
+}
+
+// belowSyscall424 has every system call that is newer than Linux 4.18 fail with ENOSYS,
+// and waitid(2) of a pidfd with EINVAL, in the program that it executes.
+const belowSyscall424 = `
+import ctypes, os, struct, sys
+def op(code, jt, jf, k): return struct.pack("HBBI", code, jt, jf, k)
+LOAD, GE, EQ, RET = 0x20, 0x35, 0x15, 0x06
+program = b"".join([
+    op(LOAD, 0, 0, 0),
+    op(GE, 3, 0, 424),
+    op(EQ, 0, 3, 247), # waitid
+    op(LOAD, 0, 0, 16),
+    op(EQ, 2, 1, 3), # P_PIDFD
+    op(RET, 0, 0, 0x00050000 | 38),
+    op(RET, 0, 0, 0x7fff0000),
+    op(RET, 0, 0, 0x00050000 | 22),
+])
+buf = ctypes.create_string_buffer(program)
+prog = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buf))
+libc = ctypes.CDLL(None, use_errno=True)
+for args in ((38, 1, 0, 0, 0), (22, 2, prog, 0, 0)):
+    if libc.prctl(*args): sys.exit(os.strerror(ctypes.get_errno()))
+try:
+    os.pidfd_open(os.getpid())
+    sys.exit("pidfd_open works")
+except OSError as e:
+    if e.errno != 38: raise
+os.execv(sys.argv[1], sys.argv[1:])
+`
+
+// oldKernel plays one.
+func oldKernel(r *brokenRun) {
+	if runtime.GOARCH != "amd64" {
+		r.t.Skip("the numbers of system calls are amd64's")
+	}
+	r.startBy("/usr/bin/python3", "-c", belowSyscall424)
 }

@@ -51,6 +51,7 @@ type brokenRun struct {
 	textfile string
 	told     *receiver
 	daemon   *exec.Cmd
+	pids     string // the cgroup that it was started in
 	thaw     func() // lets what hangs go on, before what is left is read; or nil
 }
 
