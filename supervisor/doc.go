@@ -39,30 +39,36 @@
 //	  cmd/rsswarden.TestDeathByGroup
 //	no room for two processes at the start                                    executed in our place              none                                none
 //	  supervisor/hold.TestNoRoom, TestNoRoomForTwo, TestNoRoomForTheUser, cmd/rsswarden.TestNoRoomKnowsTheOptions
-//	pids.max is reached later                                                 has its signals                    —                                   —
-//	  supervisor/hold.TestPidsMax
+//	pids.max is reached later                                                 as bare                            whole                               none, says so
+//	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax
 //	the watcher has no descriptors left                                       as bare                            holds the last reading, says so     none
 //	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember
 //	the watcher has no address space left                                     as bare                            whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/no address space
+//	  cmd/rsswarden.TestPartOfOursFails/no address space, /little address space
+//	the kernel has no system call newer than Linux 4.18                       as bare                            whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
+//	signals interrupt the watcher all the time                                as bare                            whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/interrupted
 //	the hook raises, is slow, or finds garbage                                its data and end as bare           —                                   —
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                            whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk full, /record disk fails, /record gone, /record cut off, TestTruncatedRecord, supervisor/record.TestFullDisk
 //	the record's disk hangs                                                   as bare, its end 2 s late at most  whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, supervisor/record.TestHungDisk
+//	the journal cannot be written                                             as bare                            whole, says so                      go on
+//	  cmd/rsswarden.TestPartOfOursFails/state read-only
 //	record and journal cannot be written                                      —                                  none, says so                       —
 //	  supervisor/record.TestReadOnlyAndVanished, TestNoRoom
 //	stderr or --events is full, closed, or read by nobody                     as bare                            whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/stderr full, /stderr closed, /stderr not read, /events not read, supervisor/event.TestStreamThatCannotWriteSaysSoOnce
 //	/proc is unmounted                                                        as bare                            whole, of whom it knew              go on
 //	  cmd/rsswarden.TestPartOfOursFails/proc gone, supervisor.TestUnreadableTreeKeepsTheLast
-//	a file in /proc is denied, cut short, or not one of a process             —                                  counts what is missing              —
-//	  rss/proctree.TestMalformedIsCounted, TestDenied, TestVanishAtAnyPoint
+//	a file in /proc is denied, gone, cut short, endless or nonsense           —                                  counts what is missing              —
+//	  supervisor/limit.TestEachFileFails, rss/proctree.TestMalformedIsCounted, TestDenied, TestVanishAtAnyPoint
 //	a file in /proc hangs (mmap_lock)                                         —                                  the last value, with its age        —
 //	  supervisor.TestPSSReaderNeverBlocksTheLoop, TestCloseReadingHangs, TestCountsNeverBlockTheLoop, supervisor/limit.TestAgeOfPSS
-//	a cgroup's files cannot be read, or are nonsense                          —                                  the last limit, says so             —
-//	  supervisor/limit.TestLimitShrinks, TestStepEnds
+//	a cgroup's files cannot be read                                           as bare                            whole, by the last limit; says so   go on
+//	  cmd/rsswarden.TestPartOfOursFails/cgroup unmounted, supervisor/limit.TestLimitShrinks, TestEachFileFails, TestStepEnds
 //	the runtime directory is removed                                          as bare                            whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/runtime dir gone, supervisor/loader.TestRunDirGone, supervisor.TestSocketComesBack
 //	the program that carries alerts is gone or hangs                          as bare                            whole                               none, says so
@@ -71,8 +77,8 @@
 //	  cmd/rsswarden.TestAlertsDelayNothing, TestAlertmanager
 //	the textfile's directory is gone, full or hangs                           as bare                            whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/textfile gone, TestTextfileTrouble, supervisor/textfile.TestHung
-//	an exec= program fails or hangs                                           the ladder goes on                 says so                             —
-//	  supervisor.TestExecHoldsNothingUp, TestExecThatFails, supervisor/action.TestProgramThatRunsTooLong
+//	an exec= program fails or hangs                                           as bare                            whole, says so                      go on
+//	  cmd/rsswarden.TestPartOfOursFails/exec fails, /exec hangs, supervisor.TestExecHoldsNothingUp, TestExecThatFails, supervisor/action.TestProgramThatRunsTooLong
 //	scontrol hangs                                                            as bare                            whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/scontrol hangs, slurm.TestRequeueCallsEnd
 //	the wall clock is set                                                     —                                  keeps its own time                  —

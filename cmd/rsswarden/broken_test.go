@@ -45,8 +45,8 @@ func (b *broken) run(t *testing.T) {
 	if b.fault != "" {
 		soon(t, "a fault of "+b.fault, func() bool { return r.fault(b.fault) })
 	}
-	// The last words have 2 s.
-	if took := r.end(); took > 2500*time.Millisecond {
+	// The last words have 2 s; a loaded machine takes longer.
+	if took := r.end(); took > 3*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 	if r.thaw != nil {
@@ -106,7 +106,7 @@ func TestPartOfOursFails(t *testing.T) {
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
 		"record disk fails":    {prepare: onDisk, harm: failDisk},
 		"proc gone":            {prepare: ownMounts, harm: unmountProc},
-		"no tasks":             {prepare: inPids, harm: noTasks, silent: true},
+		"no tasks":             {prepare: inPids, harm: noTasks, fault: "alert", silent: true},
 		"cgroup unmounted":     {prepare: ownMounts, harm: unmountCgroup, fault: "cgroup"},
 		"exec hangs":           {prepare: execHangs, harm: nothing},
 		"exec fails":           {prepare: execFails, harm: nothing},

@@ -46,7 +46,7 @@ var cases = []adversity{
 
 	{"B1", "the limit stands at an ancestor, the leaf says max", []string{"rss/cgroup.TestLevels", "supervisor/limit.TestWhichLimits", "rss/cgroup.TestRealOOMKill"}, ""},
 	{"B2", "use and limit of different cgroups", []string{"rss/cgroup.TestMemoryV1", "rss/cgroup.TestMemoryV2", "supervisor.TestRatesOfLevelsAreApart"}, ""},
-	{"B3", "max, 2^63-4096, 0, a file that is not there", []string{"rss/cgroup.TestParseLimit", "rss/cgroup.FuzzParseLimit", "rss/cgroup.TestLimitsChange"}, ""},
+	{"B3", "max, 2^63-4096, 0, a file that is not there", []string{"rss/cgroup.TestParseLimit", "rss/cgroup.FuzzParseLimit", "rss/cgroup.TestLimitsChange", "supervisor/limit.TestEachFileFails"}, ""},
 	{"B4", "v1, v2, hybrid, a namespaced view, no memory controller", []string{
 		"supervisor/limit.TestWhichLimits", "rss/cgroup.TestNoMemoryCgroup", "supervisor/limit.TestHiddenLimit", "supervisor/nodejobs.TestFreezerAlone", "cmd/rsswarden.TestNoSlurm"}, ""},
 	{"B5", "a limit above the node's memory", []string{"supervisor/limit.TestNodeBesideCgroup"}, ""},
@@ -90,7 +90,7 @@ var cases = []adversity{
 	{"D8", "exec changes the name; so does prctl", []string{"supervisor.TestMatcherReadsAgainAfterExec", "supervisor.TestRolesAreKept"}, ""},
 	{"D9", "hidepid, EPERM, smaps that is ptrace-protected", []string{
 		"rss/proctree.TestDenied", "supervisor/limit.TestSlurmstepdHidden", "supervisor/trim.TestCheckOwner", "supervisor.TestCountsNeverBlockTheLoop"}, ""},
-	{"D10", "a process vanishes between open and read", []string{"rss/proctree.TestVanishAtAnyPoint", "rss/proctree.TestRealSmapsEndsEarly", "cmd/rsswarden.TestAttachVanishes"}, ""},
+	{"D10", "a process vanishes between open and read", []string{"rss/proctree.TestVanishAtAnyPoint", "rss/proctree.TestRealSmapsEndsEarly", "cmd/rsswarden.TestAttachVanishes", "supervisor/limit.TestEachFileFails"}, ""},
 	{"D11", "it selects itself", []string{
 		"supervisor.TestAttachedToUs", "supervisor.TestAttachedWithinCountsNotItself", "cmd/rsswarden.TestTrimJob", "cmd/rsswarden.TestPoolOwnerIsSpared"}, ""},
 	{"D12", "TERM is ignored", []string{"supervisor/action.TestStopTermsThenKillsTheTree", "supervisor.TestStandByKills", "supervisor/action.TestProgramThatRunsTooLong"}, ""},
