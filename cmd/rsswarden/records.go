@@ -226,12 +226,23 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 			return nil, err
 		}
 		for _, f := range some {
-			if !slices.ContainsFunc(found, func(o record.Found) bool { return o.ID == f.ID && o.Record == f.Record && o.Journal == f.Journal }) {
-				found = append(found, f)
-			}
+			found = withFound(found, f)
 		}
 	}
 	return found, nil
+}
+
+// withFound adds what was found to the list. A run may be named twice, once by its
+// record and once by its journal.
+func withFound(list []record.Found, f record.Found) []record.Found {
+	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
+	for i := range list {
+		if o := &list[i]; o.ID == f.ID && fits(o.Record, f.Record) && fits(o.Journal, f.Journal) {
+			o.Record, o.Journal = cmp.Or(o.Record, f.Record), cmp.Or(o.Journal, f.Journal)
+			return list
+		}
+	}
+	return append(list, f)
 }
 
 func findRun(p process, arg string) ([]record.Found, error) {
