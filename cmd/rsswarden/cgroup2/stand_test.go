@@ -1,0 +1,275 @@
+package cgroup2
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// patience is how long anything may take: a guest on a busy machine is slow.
+const patience = time.Minute
+
+// group makes a cgroup that accounts memory, with those above it, and sets files
+// of it. It is removed after the test.
+func group(t *testing.T, name string, files ...string) string {
+	t.Helper()
+	const root = "/sys/fs/cgroup"
+	dir := root
+	for _, part := range strings.Split(name, "/") {
+		if dir != root {
+			set(t, dir, "cgroup.subtree_control", "+memory")
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			if !os.IsExist(err) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		made := dir
+		t.Cleanup(func() { remove(t, made) })
+	}
+	for i := 0; i < len(files); i += 2 {
+		set(t, dir, files[i], files[i+1])
+	}
+	return dir
+}
+
+func set(t *testing.T, dir, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove waits for those who are just ending.
+func remove(t *testing.T, dir string) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := os.Remove(dir)
+		if err == nil || os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			t.Errorf("%v, in it are %q", err, b)
+			return
+		}
+	}
+}
+
+// run is one `rsswarden run` of an eater.
+type run struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     *os.File
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	dir    string // of what it writes
+	ended  bool
+}
+
+// start starts rsswarden with an eater in a cgroup, as a user.
+func start(t *testing.T, cgroup string, uid int, options ...string) *run {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startCommand(t, cgroup, uid, append(append([]string{"run"}, options...), "--", self), "RSSTEST_EATER=1")
+}
+
+func startCommand(t *testing.T, cgroup string, uid int, args []string, env ...string) *run {
+	t.Helper()
+	// On the disk: what is in /tmp is memory, and charged.
+	dir, err := os.MkdirTemp("/disk", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{t: t, dir: dir, cmd: exec.Command(program, args...)}
+	r.cmd.Env = append(os.Environ(), append(env, "RSSWARDEN_EVENTS="+r.dir+"/events", "XDG_STATE_HOME="+dir, "RSSWARDEN_RUNTIME="+dir)...)
+	r.cmd.Stderr = &r.stderr
+	fd, err := unix.Open(cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{
+		UseCgroupFD: true, CgroupFD: fd, Setpgid: true,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
+	}
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Stdin, r.cmd.Stdout, r.in, r.out = stdin, stdout, in, bufio.NewReader(out)
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	stdout.Close()
+	t.Cleanup(func() {
+		if !r.ended {
+			_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
+			_ = r.cmd.Wait()
+		}
+		in.Close()
+		out.Close()
+		if t.Failed() {
+			t.Logf("it said:\n%s", r.stderr.String())
+			b, _ := os.ReadFile(dir + "/events")
+			t.Logf("its events:\n%s", b)
+		}
+	})
+	return r
+}
+
+// eat has the eater take memory of its own, and says whether it lived on.
+func (r *run) eat(size rss.Bytes) bool { return r.do("anon %d", size) }
+
+// do tells the eater what to do, and says whether it did it.
+func (r *run) do(format string, args ...any) bool {
+	r.t.Helper()
+	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
+		return false
+	}
+	line, err := r.out.ReadString('\n')
+	if err != nil {
+		return false
+	}
+	if !strings.HasPrefix(line, "done") {
+		r.t.Fatal(line)
+	}
+	return true
+}
+
+// end has the eater end, and returns the status that a shell would see.
+func (r *run) end() int {
+	r.in.Close()
+	_ = r.cmd.Wait()
+	r.ended = true
+	status := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// line is an event with the fields that tests look at.
+type line struct {
+	event.Head
+	event.Exit
+	Decision
+	Limits []event.Limit `json:"limits"`
+	limit  event.Limit   // of an event limit
+}
+
+// Decision is what is looked at of one.
+type Decision struct {
+	Rule      string          `json:"rule"`
+	Limit     event.LimitName `json:"limit"`
+	LimitSize rss.Bytes       `json:"limit_bytes"`
+	Used      rss.Bytes       `json:"used_bytes"`
+	Action    event.Action    `json:"action"`
+}
+
+// events returns what was told so far; the last line may be half written.
+func (r *run) events(names ...event.Name) (all []line) {
+	r.t.Helper()
+	b, err := os.ReadFile(r.dir + "/events")
+	if err != nil && !os.IsNotExist(err) {
+		r.t.Fatal(err)
+	}
+	for text := range bytes.Lines(b) {
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			break
+		}
+		var l line
+		if err := json.Unmarshal(text, &l.Head); err != nil {
+			r.t.Fatalf("%v: %s", err, text)
+		}
+		for _, n := range names {
+			if l.Event == n {
+				l = r.parse(text)
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+func (r *run) parse(text []byte) (l line) {
+	r.t.Helper()
+	into := []any{&l.Head, &l.Decision}
+	if err := json.Unmarshal(text, &l.Head); err != nil {
+		r.t.Fatal(err)
+	}
+	switch l.Event {
+	case event.NameLimit:
+		into = []any{&l.Head, &l.limit}
+	case event.NameExit:
+		into = []any{&l.Head, &l.Exit}
+	case event.NameStart, event.NameSample:
+		into = []any{&l.Head, &struct{ Limits *[]event.Limit }{&l.Limits}}
+	}
+	for _, v := range into {
+		if err := json.Unmarshal(text, v); err != nil {
+			r.t.Fatalf("%v: %s", err, text)
+		}
+	}
+	return l
+}
+
+// wait returns the first event that is as it should be.
+func (r *run) wait(what string, name event.Name, is func(*line) bool) line {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		for _, l := range r.events(name) {
+			if is(&l) {
+				return l
+			}
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("no event tells of %s", what)
+		}
+	}
+}
+
+// limit returns one of the limits.
+func limit(all []event.Limit, name event.LimitName, level string) *event.Limit {
+	for i := range all {
+		if all[i].Name == name && (level == "" || all[i].Level == level) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// kernel says whether the guest's is that version or a newer one.
+func kernel(major, minor int) bool {
+	v := strings.SplitN(os.Getenv(inGuest), ".", 2)
+	a, _ := strconv.Atoi(v[0])
+	b, _ := strconv.Atoi(v[1])
+	return a > major || a == major && b >= minor
+}
