@@ -320,6 +320,31 @@ func TestPressedLooks(t *testing.T) {
 	}
 }
 
+// TestHintsAreBoundByTheirCost: where full looks are dear, the kernel's hints bring
+// fewer of them; each still brings one where none was taken lately.
+func TestHintsAreBoundByTheirCost(t *testing.T) {
+	s := opened(t, nil)
+	for range 8 {
+		s.fullCost.Add(5 * time.Millisecond)
+	}
+	s.fullAt = s.now()
+	s.later(200 * time.Millisecond)
+	if s.hinted() {
+		t.Error("a look of 5 ms after 200 ms: more than 2 % of a core")
+	}
+	s.later(100 * time.Millisecond)
+	if !s.hinted() {
+		t.Error("no look after 300 ms")
+	}
+	for range 8 {
+		s.fullCost.Add(time.Minute)
+	}
+	s.later(s.Settings.Interval)
+	if !s.hinted() {
+		t.Error("no look after the whole interval")
+	}
+}
+
 func TestScontrolsAnswerIsTold(t *testing.T) {
 	// Neither a configuration that can be read nor the job's end.
 	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
