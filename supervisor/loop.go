@@ -276,7 +276,9 @@ func (w *watcher) changed(before []event.Limit) {
 			continue
 		}
 		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
-		if old != nil {
+		if old == nil {
+			w.hearPressed(l)
+		} else {
 			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
 		}
 	}

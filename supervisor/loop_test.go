@@ -399,6 +399,30 @@ func TestMovedLimitIsTold(t *testing.T) {
 	}
 }
 
+// TestLimitSetLater: the kernel is to tell of a limit, too, that nobody had set at
+// the start.
+func TestLimitSetLater(t *testing.T) {
+	s := opened(t, nil)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "memory.events")
+	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, have := range []*notifier{s.pressed, {}} { // none, and one whose files are gone
+		s.pressed, s.seq = have, 2
+		s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
+		s.changed(nil)
+		if err := os.WriteFile(file, fmt.Appendf(nil, "max %d\n", i+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.pressed.woken():
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was told")
+		}
+	}
+}
+
 // TestWakesForTheSidesLookAtNothing: where only a count or a /dev/shm is due, memory
 // is not looked at, and its look is not put off either.
 func TestWakesForTheSidesLookAtNothing(t *testing.T) {
