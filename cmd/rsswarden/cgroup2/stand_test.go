@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,26 +73,29 @@ func remove(t *testing.T, dir string) {
 
 // run is one `rsswarden run` of an eater.
 type run struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	in     *os.File
-	out    *bufio.Reader
-	stderr bytes.Buffer
-	dir    string // of what it writes
-	ended  bool
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    *os.File
+	out   *bufio.Reader
+	dir   string // of what it writes
+	ended bool
 }
 
 // start starts rsswarden with an eater in a cgroup, as a user.
 func start(t *testing.T, cgroup string, uid int, options ...string) *run {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startCommand(t, cgroup, uid, append(append([]string{"run"}, options...), "--", self), "RSSTEST_EATER=1")
+	return startCommand(t, cgroup, uid, rsswarden(append(options, "--", eater())...)...)
 }
 
-func startCommand(t *testing.T, cgroup string, uid int, args []string, env ...string) *run {
+func eater() string { return "/guest/program" }
+
+func rsswarden(args ...string) []string {
+	return append([]string{program, "run"}, args...)
+}
+
+// startCommand starts a program with arguments, which becomes rsswarden or is it.
+// An eater in it takes its orders.
+func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
 	t.Helper()
 	// On the disk: what is in /tmp is memory, and charged.
 	dir, err := os.MkdirTemp("/disk", "run")
@@ -103,9 +106,15 @@ func startCommand(t *testing.T, cgroup string, uid int, args []string, env ...st
 	if err := os.Chown(dir, uid, uid); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{t: t, dir: dir, cmd: exec.Command(program, args...)}
-	r.cmd.Env = append(os.Environ(), append(env, "RSSWARDEN_EVENTS="+r.dir+"/events", "XDG_STATE_HOME="+dir, "RSSWARDEN_RUNTIME="+dir)...)
-	r.cmd.Stderr = &r.stderr
+	r := &run{t: t, dir: dir, cmd: exec.Command(args[0], args[1:]...)}
+	r.cmd.Env = append(os.Environ(), "RSSTEST_EATER=1",
+		"RSSWARDEN_EVENTS="+dir+"/events", "RSSWARDEN_RECORD="+dir+"/records", "XDG_STATE_HOME="+dir, "RSSWARDEN_RUNTIME="+dir)
+	stderr, err := os.Create(dir + "/stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	r.cmd.Stderr = stderr
 	fd, err := unix.Open(cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +146,7 @@ func startCommand(t *testing.T, cgroup string, uid int, args []string, env ...st
 		in.Close()
 		out.Close()
 		if t.Failed() {
-			t.Logf("it said:\n%s", r.stderr.String())
+			t.Logf("it said:\n%s", r.said())
 			b, _ := os.ReadFile(dir + "/events")
 			t.Logf("its events:\n%s", b)
 		}
@@ -176,22 +185,10 @@ func (r *run) end() int {
 	return status.ExitStatus()
 }
 
-// line is an event with the fields that tests look at.
+// line is an event as it was told.
 type line struct {
 	event.Head
-	event.Exit
-	Decision
-	Limits []event.Limit `json:"limits"`
-	limit  event.Limit   // of an event limit
-}
-
-// Decision is what is looked at of one.
-type Decision struct {
-	Rule      string          `json:"rule"`
-	Limit     event.LimitName `json:"limit"`
-	LimitSize rss.Bytes       `json:"limit_bytes"`
-	Used      rss.Bytes       `json:"used_bytes"`
-	Action    event.Action    `json:"action"`
+	text []byte
 }
 
 // events returns what was told so far; the last line may be half written.
@@ -206,48 +203,31 @@ func (r *run) events(names ...event.Name) (all []line) {
 			break
 		}
 		var l line
-		if err := json.Unmarshal(text, &l.Head); err != nil {
-			r.t.Fatalf("%v: %s", err, text)
-		}
-		for _, n := range names {
-			if l.Event == n {
-				l = r.parse(text)
-				all = append(all, l)
-			}
+		r.read(text, &l.Head)
+		if slices.Contains(names, l.Event) {
+			l.text = text
+			all = append(all, l)
 		}
 	}
 	return all
 }
 
-func (r *run) parse(text []byte) (l line) {
+// read takes an event of a kind out of what was told.
+func (r *run) read(text []byte, into any) {
 	r.t.Helper()
-	into := []any{&l.Head, &l.Decision}
-	if err := json.Unmarshal(text, &l.Head); err != nil {
-		r.t.Fatal(err)
+	if err := json.Unmarshal(text, into); err != nil {
+		r.t.Fatalf("%v: %s", err, text)
 	}
-	switch l.Event {
-	case event.NameLimit:
-		into = []any{&l.Head, &l.limit}
-	case event.NameExit:
-		into = []any{&l.Head, &l.Exit}
-	case event.NameStart, event.NameSample:
-		into = []any{&l.Head, &struct{ Limits *[]event.Limit }{&l.Limits}}
-	}
-	for _, v := range into {
-		if err := json.Unmarshal(text, v); err != nil {
-			r.t.Fatalf("%v: %s", err, text)
-		}
-	}
-	return l
 }
 
-// wait returns the first event that is as it should be.
-func (r *run) wait(what string, name event.Name, is func(*line) bool) line {
+// wait returns the first event of a kind that is as it should be.
+func wait[E any](r *run, name event.Name, what string, is func(*E) bool) *E {
 	r.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		for _, l := range r.events(name) {
-			if is(&l) {
-				return l
+			e := new(E)
+			if r.read(l.text, e); is(e) {
+				return e
 			}
 		}
 		if time.Now().After(deadline) {
@@ -256,20 +236,53 @@ func (r *run) wait(what string, name event.Name, is func(*line) bool) line {
 	}
 }
 
-// limit returns one of the limits.
-func limit(all []event.Limit, name event.LimitName, level string) *event.Limit {
+// begun waits for the first event.
+func (r *run) begun() *event.Start {
+	r.t.Helper()
+	return wait(r, event.NameStart, "the start", func(*event.Start) bool { return true })
+}
+
+// last returns the last event.
+func (r *run) last() *event.Exit {
+	r.t.Helper()
+	return wait(r, event.NameExit, "the end", func(*event.Exit) bool { return true })
+}
+
+// said is what was said to people so far.
+func (r *run) said() string {
+	r.t.Helper()
+	b, err := os.ReadFile(r.dir + "/stderr")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// says fails the test unless what was said to people has each of these.
+func (r *run) says(words ...string) {
+	r.t.Helper()
+	for _, w := range words {
+		if !strings.Contains(r.said(), w) {
+			r.t.Errorf("not said: %q", w)
+		}
+	}
+}
+
+// find returns one of the limits, by the name of its level's directory.
+func find(t *testing.T, all []event.Limit, name event.LimitName, level string) *event.Limit {
+	t.Helper()
 	for i := range all {
 		if all[i].Name == name && (level == "" || all[i].Level == level) {
 			return &all[i]
 		}
 	}
+	t.Fatalf("no limit %s at %q among %+v", name, level, all)
 	return nil
 }
 
-// kernel says whether the guest's is that version or a newer one.
-func kernel(major, minor int) bool {
-	v := strings.SplitN(os.Getenv(inGuest), ".", 2)
-	a, _ := strconv.Atoi(v[0])
-	b, _ := strconv.Atoi(v[1])
-	return a > major || a == major && b >= minor
+// older says whether the guest's kernel is older than a version.
+func older(major, minor int) bool {
+	var a, b int
+	fmt.Sscanf(os.Getenv(inGuest), "%d.%d", &a, &b)
+	return a < major || a == major && b < minor
 }

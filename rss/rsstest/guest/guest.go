@@ -73,7 +73,7 @@ func Run(tb testing.TB, o Options) (output string, exit int) {
 		case err == nil:
 			return r.output, r.exit
 		case errors.Is(err, errNoBoot) && tries < mostTries:
-			tb.Logf("%v; once more", err)
+			tb.Logf("%v; once more; its console:\n%s", err, r.console)
 		default:
 			tb.Fatalf("%v\nits console:\n%s", err, r.console)
 		}

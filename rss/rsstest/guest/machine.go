@@ -66,7 +66,12 @@ func (m *machine) args(initrd string, memMB int) []string {
 	}
 	return []string{
 		// acpi is what it turns itself off by.
-		"-M", "microvm,acpi=on,rtc=on", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-M", "microvm,acpi=on,rtc=on", "-accel", "tcg,thread=multi",
+		// QEMU 7.2 gets the flags wrong after cmpxchg16b: an interrupt that comes
+		// just then finds a pointer in them, and its end sets flags such as VM. The
+		// kernel's allocator uses it for each object. Without it some boot in five
+		// ended in a panic, or hung.
+		"-cpu", "max,cx16=off",
 		// With one processor some have hung.
 		"-smp", "2", "-m", strconv.Itoa(memMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
