@@ -45,7 +45,7 @@ func warnedThenKilled(t *testing.T) {
 		t.Errorf("kills at %v, want %s", levels, want)
 	}
 	r.says("memory 8", "the kernel's OOM killer ended at least 1 of its processes", "verdict: oom; next time #SBATCH --mem=")
-	r.reports("cgroup /…/step was full", `"seen"`)
+	r.reports("killed by the kernel: cgroup /…/step ", "160 MiB could not be reclaimed", `"seen"`)
 }
 
 // reports asks for the report of a run that the kernel ended, and looks for words

@@ -117,22 +117,22 @@ func loweredLive(t *testing.T) {
 	if status := r.end(); status != 137 {
 		t.Errorf("status %d", status)
 	}
-	if e := r.last(); e.Verdict != event.VerdictOOM || len(e.Kernel) == 0 {
-		t.Errorf("%+v", e)
-	}
+	// It may kill more than one, before the memory of the first is given back: the
+	// watcher too, as the record says then.
+	r.reports()
 	r.says("the limit cgroup was 400 MiB and is 128 MiB now")
 }
 
 // pageCache: what is read and written fills the charge up to the limit and is
 // no reason to act; what is in memory alone counts.
 func pageCache(t *testing.T) {
-	job := group(t, "job", "memory.max", "96M")
+	job := group(t, "job", "memory.max", "64M")
 	r := start(t, job, user)
-	r.do("file %d "+r.dir+"/data", 160*rss.MiB)
+	r.do("file %d "+r.dir+"/data", 96*rss.MiB)
 	s := wait(r, event.NameSample, "page cache at the limit", func(s *event.Sample) bool {
-		return find(t, s.Limits, event.LimitCgroup, job).Charged > 80*rss.MiB
+		return find(t, s.Limits, event.LimitCgroup, job).Charged > 52*rss.MiB
 	})
-	if l := find(t, s.Limits, event.LimitCgroup, job); l.Used > 48*rss.MiB || l.Charged > 96*rss.MiB || !strings.Contains(l.Note, "page cache fills the charge") && l.Charged > 92*rss.MiB {
+	if l := find(t, s.Limits, event.LimitCgroup, job); l.Used > 40*rss.MiB || l.Charged > 64*rss.MiB || !strings.Contains(l.Note, "page cache fills the charge") && l.Charged > 61*rss.MiB {
 		t.Errorf("%+v", l)
 	}
 	if d := r.events(event.NameDecision); len(d) > 0 {
@@ -140,9 +140,9 @@ func pageCache(t *testing.T) {
 	}
 	name := "/tmp/data" // tmpfs
 	t.Cleanup(func() { os.Remove(name) })
-	r.do("file %d "+name, 30*rss.MiB)
+	r.do("file %d "+name, 20*rss.MiB)
 	wait(r, event.NameSample, "what is in tmpfs", func(s *event.Sample) bool {
-		return find(t, s.Limits, event.LimitCgroup, job).Used > 30*rss.MiB
+		return find(t, s.Limits, event.LimitCgroup, job).Used > 20*rss.MiB
 	})
 	if status := r.end(); status != 0 {
 		t.Errorf("status %d", status)
