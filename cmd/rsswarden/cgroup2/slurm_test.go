@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -72,21 +71,25 @@ func shell(t *testing.T, script string) {
 	}
 }
 
-// startSlurm starts it once in a guest, which ends with it.
-var startSlurm = sync.OnceFunc(func() {})
+var slurmRuns, logged bool
 
+// slurm starts it, once in a guest, which ends with it.
 func slurm(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && !logged {
+			logged = true
 			for _, name := range []string{"slurmctld.log", "slurmd.log", "slurmd.out", "munged.out"} {
 				b, _ := os.ReadFile(filepath.Join(slurmDir, name))
 				t.Logf("%s:\n%s", name, b[max(0, len(b)-6000):])
 			}
 		}
 	})
-	if _, err := os.Stat(slurmDir); err == nil {
+	if slurmRuns {
 		return
+	}
+	if _, err := os.Stat(slurmDir); err == nil {
+		t.Fatal("Slurm could not be started")
 	}
 	shell(t, `
 mkdir -p `+slurmDir+`/munge `+slurmDir+`/state `+slurmDir+`/spool /etc/slurm /run /var/log /var/run /var/spool
@@ -123,6 +126,7 @@ mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm
 	until(t, "an idle node", func() bool {
 		return strings.Contains(scontrol("show", "node", "n1"), "State=IDLE ")
 	})
+	slurmRuns = true
 }
 
 // daemon starts one that lives as long as the guest.
@@ -165,9 +169,18 @@ func scontrol(args ...string) string {
 	return string(out)
 }
 
-// job runs a batch script as a user and returns what Slurm says of its end, and
-// what it printed.
-func job(t *testing.T, script string) (said, printed string) {
+// ended is a job of which Slurm knows the end.
+type ended struct {
+	t     *testing.T
+	id    string
+	state string
+	exit  string // status and signal: "137:0"
+	out   string // what it printed
+	dir   string // where its records lie
+}
+
+// job runs a batch script as a user, with a limit of 100 MiB.
+func job(t *testing.T, script string) *ended {
 	t.Helper()
 	slurm(t)
 	dir, err := os.MkdirTemp("/disk", "job")
@@ -177,45 +190,109 @@ func job(t *testing.T, script string) (said, printed string) {
 	if err := os.Chown(dir, user, user); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/usr/bin/sbatch", "--parsable", "-n1", "-D", dir, "-o", dir+"/out")
-	cmd.Stdin = strings.NewReader("#!/bin/sh\nexport XDG_STATE_HOME=" + dir + "\n" + script)
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}
+	cmd := exec.Command("/usr/bin/sbatch", "--parsable", "-n1", "--mem=100M", "-D", dir, "-o", dir+"/out")
+	cmd.Stdin = strings.NewReader("#!/bin/sh\n" + script)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "XDG_STATE_HOME=" + dir, "RSSWARDEN_RECORD=" + dir + "/records", "RSSTEST_EATER=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	id, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, id)
 	}
-	ended := regexp.MustCompile(`JobState=(COMPLETED|FAILED|OUT_OF_MEMORY|CANCELLED|TIMEOUT|NODE_FAIL) `)
+	e := &ended{t: t, id: strings.TrimSpace(string(id)), dir: dir}
+	says := regexp.MustCompile(`(?s) JobState=(COMPLETED|FAILED|OUT_OF_MEMORY|CANCELLED|TIMEOUT|NODE_FAIL) .* ExitCode=(\S+)`)
+	said := ""
 	until(t, "end of the job", func() bool {
-		said = scontrol("show", "job", strings.TrimSpace(string(id)))
-		return ended.MatchString(said)
+		said = scontrol("show", "job", e.id)
+		m := says.FindStringSubmatch(said)
+		if m != nil {
+			e.state, e.exit = m[1], m[2]
+		}
+		return m != nil
 	})
 	b, err := os.ReadFile(dir + "/out")
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.out = string(b)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s\n%s", said, b)
 		}
 	})
-	return said, string(b)
+	return e
 }
 
-// pacedEater is a command that takes 10 MiB after another, so many times.
-func pacedEater(command string, times int) string {
-	return fmt.Sprintf(`#SBATCH --mem=100M
-cat /proc/self/cgroup
-(i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.2; i=$((i+1)); done) | RSSTEST_EATER=1 %s /guest/program
-`, times, 10*rss.MiB, command)
+// want fails the test unless the job ended so.
+func (e *ended) want(state, exit string) {
+	e.t.Helper()
+	if e.state != state || exit != "" && e.exit != exit {
+		e.t.Errorf("job %s is %s, %s, want %s, %s", e.id, e.state, e.exit, state, exit)
+	}
 }
 
+// says looks for words in what it printed.
+func (e *ended) says(words string) {
+	e.t.Helper()
+	if !regexp.MustCompile(words).MatchString(e.out) {
+		e.t.Errorf("not said: %s", words)
+	}
+}
+
+// paced is a script in which an eater takes 10 MiB after another, so many times,
+// started by a command.
+func paced(command string, times int) string {
+	return fmt.Sprintf(`(i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; i=$((i+1)); done) | %s /guest/program`+"\n",
+		times, 10*rss.MiB, command)
+}
+
+// slurmBare: what is killed without us is killed by the limit of --mem.
+func slurmBare(t *testing.T) {
+	job(t, paced("", 20)).want("OUT_OF_MEMORY", "")
+	job(t, paced("", 5)).want("COMPLETED", "0:0")
+}
+
+// slurmKilled: rungs are told of before the kernel kills, Slurm's word for the
+// end is as it is bare, and the report names the job's limit.
 func slurmKilled(t *testing.T) {
-	said, printed := job(t, pacedEater("", 20))
-	t.Log(said, printed)
-	said, printed = job(t, pacedEater(program+" run --", 20))
-	t.Log(said, printed)
-	out, _ := exec.Command("/bin/sh", "-c", "find /sys/fs/cgroup/system.slice -name 'job_*'; tail -30 /disk/slurm/slurmd.log").CombinedOutput()
-	t.Logf("%s", out)
-	t.Error(event.VerdictOOM)
+	e := job(t, paced(program+" run --", 20))
+	e.want("OUT_OF_MEMORY", "")
+	e.says(`100 MiB may be used, .*limit from job_` + e.id + `/memory\.max`)
+	e.says(`memory [89]\d % of 100 MiB`)
+	// The watcher may be among the killed: the record tells all the same.
+	r := &run{t: t, dir: e.dir}
+	r.reports("job_"+e.id, "100M")
+}
+
+// slurmStopped: a rule ends the command before the kernel does.
+func slurmStopped(t *testing.T) {
+	e := job(t, paced(program+" run --at 80%:stop --", 20))
+	e.want("FAILED", "137:0")
+	e.says("verdict: stopped")
+}
+
+// slurmStep: in a step each level is named for what it is.
+func slurmStep(t *testing.T) {
+	e := job(t, "unset RSSTEST_EATER; srun "+program+" limits --json\n")
+	e.want("COMPLETED", "0:0")
+	var asked struct{ Limits []event.Limit }
+	unmarshalled(t, []byte(e.out[strings.Index(e.out, "{"):]), &asked)
+	of := map[event.Scope]*event.Limit{}
+	for i := range asked.Limits {
+		if l := &asked.Limits[i]; l.Name == event.LimitCgroup {
+			of[l.Scope] = l
+		}
+	}
+	whole := of[event.ScopeJob]
+	if whole == nil || whole.Limit != 100*rss.MiB || !whole.Binding && (of[event.ScopeStep] == nil || !of[event.ScopeStep].Binding) ||
+		whole.Level != slice+"/n1_slurmstepd.scope/job_"+e.id {
+		t.Errorf("%+v", asked.Limits)
+	}
+	if step := of[event.ScopeStep]; step != nil && !strings.HasPrefix(step.Level, whole.Level+"/step_0") {
+		t.Errorf("%+v", step)
+	}
+	for _, l := range asked.Limits {
+		if l.Name == event.LimitSlurm {
+			t.Errorf("nobody but the kernel kills here: %+v", l)
+		}
+	}
 }

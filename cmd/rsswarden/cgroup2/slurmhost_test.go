@@ -17,7 +17,10 @@ var slurmCases = []struct {
 	name string
 	run  func(*testing.T)
 }{
+	{"Bare", slurmBare},
 	{"Killed", slurmKilled},
+	{"Stopped", slurmStopped},
+	{"Step", slurmStep},
 }
 
 // TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
@@ -64,7 +67,7 @@ func slurmFiles(t *testing.T, root string) map[string]string {
 		name := filepath.Base(file)
 		switch kind, _, _ := strings.Cut(strings.TrimSuffix(name, ".so"), "_"); {
 		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology",
-			strings.Contains(" auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
+			strings.Contains(" mpi_pmi2.so auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
 				"select_cons_tres.so sched_builtin.so sched_backfill.so priority_basic.so route_default.so launch_slurm.so prep_script.so ", " "+name+" "):
 			names = append(names, plugins+"/"+name)
 		}
