@@ -28,6 +28,7 @@ type summary struct {
 	// is summed.
 	sides     map[event.LimitName]event.Limit
 	tails     map[event.LimitName]*sideTail // … and how each stood lately
+	slowed    string                        // where memory.high slowed allocations down
 	pickled   *event.Sharing                // what a DataLoader was about to send, the last
 	pickledBy int
 	pickledAt time.Duration
@@ -205,6 +206,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	kills := w.limits.OOMKills()
 	out.Kernel = killsByKernel(kills)
+	s.slowed = slowed(kills, w.readings)
 	run.OOMKills = ownKills(kills)
 	w.leaveGuard() // with its count of kills read
 	switch {
@@ -284,6 +286,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	lines = append(lines, s.cures...)
 	if text := s.deeds(); text != "" {
 		lines = append(lines, text)
+	}
+	if s.slowed != "" {
+		lines = append(lines, s.slowed)
 	}
 	if run.OOMKills > 0 {
 		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
