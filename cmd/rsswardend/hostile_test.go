@@ -42,7 +42,7 @@ func TestTextfileFollowsNothing(t *testing.T) {
 		if err := os.WriteFile(victim, []byte("root's"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := &textfile{dir: dir}
+		f := &promfile{dir: dir}
 		if err := plant(f.name(), victim); err != nil {
 			t.Fatal(err)
 		}
