@@ -1,4 +1,4 @@
-package supervisor
+package trust
 
 import (
 	"encoding/json"
@@ -47,7 +47,7 @@ type goModule struct{ Path, Version, Dir string }
 func required(t *testing.T) (all []goModule) {
 	t.Helper()
 	var mod struct{ Require []goModule }
-	goJSON(t, &mod, "mod", "edit", "-json", "../go.mod")
+	goJSON(t, &mod, "mod", "edit", "-json", root+"/go.mod")
 	if len(mod.Require) < 20 {
 		t.Fatalf("go.mod names %d modules", len(mod.Require))
 	}
@@ -77,7 +77,7 @@ var linkedBy = map[string][]string{}
 func linkedModules(t *testing.T, program string) []string {
 	t.Helper()
 	if linkedBy[program] == nil {
-		out, err := exec.Command("go", "list", "-tags", "urfave_cli_no_docs", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"/cmd/"+program).Output()
+		out, err := exec.Command("go", "list", "-tags", "urfave_cli_no_docs", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "github.com/rsswarden/rsswarden/cmd/"+program).Output()
 		if err != nil {
 			t.Fatalf("go list: %v", err)
 		}
