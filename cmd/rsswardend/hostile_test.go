@@ -46,7 +46,7 @@ func TestTextfileFollowsNothing(t *testing.T) {
 		if err := plant(f.name(), victim); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.write(scene()); err != nil {
+		if err := f.write(&view{Snapshot: scene()}); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		if b, err := os.ReadFile(victim); err != nil || string(b) != "root's" {
