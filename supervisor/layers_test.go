@@ -17,8 +17,9 @@ const module = "github.com/rsswarden/rsswarden"
 // library: names below the module, and modules of others. A folder that is
 // not listed may import nothing at all.
 var layers = map[string][]string{
-	"cmd/rsswarden": {"*"},
-	"cmd/bench":     {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/rsswarden":         {"*"},
+	"cmd/rsswarden/cgroup2": {},
+	"cmd/bench":             {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
