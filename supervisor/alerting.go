@@ -72,7 +72,7 @@ func (w *watcher) raise() {
 	}
 	w.comment(first)
 	if w.alerts.sender != nil {
-		w.alerts.sender.Hold(w.tight())
+		w.alerts.sender.Room(w.alertRoom())
 		w.alerts.sender.Set(current)
 		return
 	}
@@ -87,16 +87,35 @@ func (w *watcher) raise() {
 }
 
 // carrierRoom is what must be left before a limit that kills, for the process that
-// carries an alert: some 8 MiB of RSS, of which 1 MiB is no page cache, and as much
-// again. An alert must not be what ends the job.
-const carrierRoom = 24 * rss.MiB
-
-// tight says that less is left. Of all that kills only what counts that process too.
-func (w *watcher) tight() bool {
-	return slices.ContainsFunc(w.readings, func(l event.Limit) bool {
-		return (l.Name == event.LimitCgroup || l.Name == event.LimitSlurm) && l.Limit > 0 && l.Limit.Sub(max(l.Used, l.UsedMax)) < carrierRoom
-	})
+// carries an alert: an alert must not be what ends the job. By https it has 14 MiB of
+// RSS, which Slurm sums. 2 MiB of that are no page cache, and of the rest only page
+// tables and stacks are counted by a cgroup beside it: this is twice that.
+var carrierRoom = map[event.LimitName]rss.Bytes{
+	event.LimitSlurm:  16 * rss.MiB,
+	event.LimitCgroup: 6 * rss.MiB,
 }
+
+// alertRoom is how much is left for it, of what counts that process too.
+func (w *watcher) alertRoom() alert.Room {
+	room := alert.Plenty
+	for i := range w.readings {
+		l := &w.readings[i]
+		need := carrierRoom[l.Name]
+		if need == 0 || l.Limit == 0 {
+			continue
+		}
+		switch left := l.Limit.Sub(max(l.Used, l.UsedMax)); {
+		case left < need:
+			return alert.None
+		case left < max(4*need, l.Limit/4):
+			room = alert.Near
+		}
+	}
+	return room
+}
+
+// tight says that there is no room for a process of ours.
+func (w *watcher) tight() bool { return w.alertRoom() == alert.None }
 
 func receivers(targets []alert.Target) string {
 	names := make([]string, len(targets))
@@ -245,7 +264,7 @@ func (w *watcher) alertStanding() (all []control.Alerts) {
 	for _, r := range w.alerts.sender.Standing() {
 		c := control.Alerts{
 			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
-			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold > 0, Failing: r.Failing, Error: r.Error,
+			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
 		}
 		if !r.SentAt.IsZero() {
 			c.SentAt = &r.SentAt

@@ -216,22 +216,27 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	}
 }
 
-// TestAlertsNeedRoom: no process is started where it might be what ends the job.
+// TestAlertsNeedRoom: no process is started where it might be what ends the job, and
+// a small job is told of at 80 % all the same.
 func TestAlertsNeedRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit event.Limit
-		want  bool
+		want  alert.Room
 	}{
-		"room":             {event.Limit{Name: event.LimitCgroup, Used: 76 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"none":             {event.Limit{Name: event.LimitCgroup, Used: 77 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"none for certain": {event.Limit{Name: event.LimitSlurm, Used: 50 * rss.MiB, UsedMax: 99 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"above":            {event.Limit{Name: event.LimitSlurm, Used: 200 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"not counted":      {event.Limit{Name: event.LimitUser, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"not read":         {event.Limit{Name: event.LimitCgroup}, false},
+		"room":             {event.Limit{Name: event.LimitCgroup, Used: 70 * rss.MiB, Limit: 100 * rss.MiB}, alert.Plenty},
+		"little":           {event.Limit{Name: event.LimitCgroup, Used: 94 * rss.MiB, Limit: 100 * rss.MiB}, alert.Near},
+		"none":             {event.Limit{Name: event.LimitCgroup, Used: 95 * rss.MiB, Limit: 100 * rss.MiB}, alert.None},
+		"a small job":      {event.Limit{Name: event.LimitCgroup, Used: 40 * rss.MiB, Limit: 50 * rss.MiB}, alert.Near},
+		"… of Slurm":       {event.Limit{Name: event.LimitSlurm, Used: 96 * rss.MiB, Limit: 120 * rss.MiB}, alert.Near},
+		"a large job":      {event.Limit{Name: event.LimitCgroup, Used: 80 * rss.GiB, Limit: 100 * rss.GiB}, alert.Near},
+		"none for certain": {event.Limit{Name: event.LimitSlurm, Used: 50 * rss.MiB, UsedMax: 99 * rss.MiB, Limit: 100 * rss.MiB}, alert.None},
+		"above":            {event.Limit{Name: event.LimitSlurm, Used: 200 * rss.MiB, Limit: 100 * rss.MiB}, alert.None},
+		"not counted":      {event.Limit{Name: event.LimitUser, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, alert.Plenty},
+		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, alert.Plenty},
+		"not read":         {event.Limit{Name: event.LimitCgroup}, alert.Plenty},
 	} {
 		w := &watcher{readings: []event.Limit{test.limit}}
-		if got := w.tight(); got != test.want {
+		if got := w.alertRoom(); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

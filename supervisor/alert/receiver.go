@@ -22,6 +22,9 @@ type receiver struct {
 	tried  time.Time
 	due    time.Time // no try before
 	fails  int       // in a row
+	// near says that there may soon be no room to tell it anything, and lasting that
+	// what it was told last was made to outlast that.
+	near, lasting bool
 	Counts
 	lastError string
 	failedAt  time.Time
@@ -39,7 +42,8 @@ type Counts struct {
 type load struct {
 	bodies []json.RawMessage
 	// of are the alerts of each body, with their change.
-	of [][]change
+	of      [][]change
+	lasting bool // see receiver
 }
 
 type change struct {
@@ -89,7 +93,9 @@ func (r *receiver) next(b *Book) (at time.Time, ok bool) {
 	if r.target.Kind != Alertmanager || len(b.entries) == 0 {
 		return at, false
 	}
-	at = r.sentAt.Add(resend)
+	if at = r.sentAt.Add(resend); r.near && !r.lasting && b.Firing() > 0 {
+		return r.due, true
+	}
 	if at.Before(r.due) {
 		at = r.due
 	}
@@ -104,8 +110,12 @@ func (r *receiver) load(b *Book, now time.Time) (l load, err error) {
 		for _, e := range list {
 			of = append(of, change{e.id, e.change})
 		}
-		body, err := managerBody(list, now, func(id string) bool { return r.told[id] > 0 })
-		return load{[]json.RawMessage{body}, [][]change{of}}, err
+		believed := holds
+		if r.near {
+			believed = lasts
+		}
+		body, err := managerBody(list, now, believed, func(id string) bool { return r.told[id] > 0 })
+		return load{[]json.RawMessage{body}, [][]change{of}, r.near}, err
 	}
 	for _, e := range r.untold(b) {
 		if len(l.bodies) == mostBodies {
@@ -136,7 +146,7 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 	}
 	r.Sent += a.Taken
 	if a.Error == "" && a.Taken == len(l.of) {
-		r.fails, r.due, r.sentAt = 0, time.Time{}, now
+		r.fails, r.due, r.sentAt, r.lasting = 0, time.Time{}, now, l.lasting
 		return
 	}
 	if a.Taken > 0 {

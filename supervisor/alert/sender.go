@@ -36,8 +36,20 @@ type Sender struct {
 	busy      *receiver // whose request is on its way
 	busyFrom  time.Time
 	held      bool
+	near      bool // it was near to that, or is
 	closed    bool
 }
+
+// Room is what is left for the process that carries a message, of memory and of what
+// else is counted.
+type Room int
+
+// The rooms.
+const (
+	Plenty Room = iota
+	Near        // it may soon be None: what Alertmanager is told is to outlast that
+	None        // no process is to be started; what is on its way goes on
+)
 
 // Standing is how one receiver stands.
 type Standing struct {
@@ -46,7 +58,7 @@ type Standing struct {
 	Counts
 	Dropped  int       // alerts that there was no room for
 	Untold   int       // states that it does not know yet
-	Held     bool      // it is told nothing now, see [Sender.Hold]
+	Held     bool      // it is told nothing now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
 	Error    string    // the last failure
@@ -87,14 +99,14 @@ func (s *Sender) Set(current []Alert) {
 	}
 }
 
-// Hold says that no process is to be started now, for the memory that it takes. What
-// is on its way goes on.
-func (s *Sender) Hold(held bool) {
+// Room says how much there is now. Who was near to None once is thought to be so again.
+func (s *Sender) Room(room Room) {
 	s.mu.Lock()
-	freed := s.held && !held
-	s.held = held
+	held, near := room == None, s.near || room != Plenty
+	due := s.held && !held || near && !s.near
+	s.held, s.near = held, near
 	s.mu.Unlock()
-	if freed {
+	if due {
 		s.poke()
 	}
 }
@@ -153,6 +165,7 @@ func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration
 	next := s.book.Tick(now)
 	s.look()
 	for _, r := range s.receivers {
+		r.near = s.near
 		at, ok := r.next(s.book)
 		switch {
 		case !ok || s.held:
