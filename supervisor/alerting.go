@@ -19,17 +19,20 @@ import (
 // alerting is the loop's side of it.
 type alerting struct {
 	sender *alert.Sender // nil without --alert, and in a dry run
-	// step is the step that what is of none counts as: that of who led first, so that
-	// alerts go on under the same labels where another leads.
-	step string
-	told map[string]bool // in a dry run, by ID
-	wait func()          // for the last answers; nil before the end
+	// step is the step that what is of none counts as, and run the run: those of who
+	// led first, so that alerts go on under the same labels where another leads.
+	step, run string
+	told      map[string]bool // in a dry run, by ID
+	wait      func()          // for the last answers; nil before the end
 }
 
 // startAlerts begins to tell receivers.
 func (w *watcher) startAlerts() {
 	if w.alerts.step == "" {
 		w.alerts.step = w.peers.me.Step
+	}
+	if w.alerts.run == "" {
+		w.alerts.run = runLabel(w.Settings.RunID)
 	}
 	w.alerts.told = map[string]bool{}
 	if !w.Settings.DryRun {
@@ -128,13 +131,10 @@ func receivers(targets []alert.Target) string {
 // alertOf makes the alert of a rung.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
-		Job: w.alertJob(), Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
+		Job: w.alertJob(), Run: w.alerts.run, Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
-	if a.Job == "" {
-		a.Run = w.Settings.RunID // two runs on a node are two
-	}
-	whose := "run " + a.Run
+	whose := "run " + w.Settings.RunID
 	if a.Job != "" {
 		whose = "job " + a.Job
 	}
@@ -238,7 +238,7 @@ func (w *watcher) resolveLeft() {
 			return
 		}
 	}
-	w.alerts.step = m.Step
+	w.alerts.step, w.alerts.run = m.Step, m.Run
 	var current []alert.Alert
 	for i := range m.Rungs {
 		e := &m.Rungs[i]

@@ -167,10 +167,11 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	dir := runtimeDir(t)
 	place, with := telling(t, alert.Webhook)
 	with = both(with, func(o *Options) { o.Settings.Rules = []string{"80%:warn", "95%:stop"} })
-	first := leading(t, inJob(t, 0, dir), with)
+	named := func(name string) func(*Options) { return func(o *Options) { o.Settings.RunID = name } }
+	first := leading(t, inJob(t, 0, dir), both(with, named("first")))
 	var rest []*stand
 	for task := 1; task <= 2; task++ {
-		s := newStand(t, both(inJob(t, task, dir), with))
+		s := newStand(t, both(inJob(t, task, dir), with, named(fmt.Sprint("rank ", task))))
 		s.holder.begin.Holder = theHolder + 500*task
 		rest = append(rest, s)
 	}
@@ -213,6 +214,36 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
 	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {
 		t.Errorf("%+v", m)
+	}
+}
+
+// TestAlertsOfTwoRuns: of two that watch the same job on the same node, with options of
+// their own, the end of one resolves nothing that the other tells.
+func TestAlertsOfTwoRuns(t *testing.T) {
+	place, with := telling(t, alert.Webhook)
+	var runs []*stand
+	for i, rules := range [][]string{{"80%:warn"}, {"80%:warn", "99%:stop"}} {
+		s := leading(t, inJob(t, 0, runtimeDir(t)), both(with, func(o *Options) {
+			o.Settings.Rules, o.Settings.RunID = rules, fmt.Sprint("run ", i)
+		}))
+		s.put(theCommand, theHolder, 850*rss.MiB, 0)
+		s.open(s.holder.begin)
+		runs = append(runs, s)
+	}
+	carried(t, place, 2)
+	runs[0].end(&hold.Exit{})
+	stays := runs[1].ladder.Raised(runs[1].readings)
+	if len(stays) != 1 {
+		t.Fatalf("%d rungs", len(stays))
+	}
+	a := runs[1].alertOf(&stays[0])
+	for _, m := range carried(t, place, 3) {
+		if m.Job != "46" || m.Run == "" {
+			t.Errorf("%+v", m)
+		}
+		if m.Status == alert.Resolved && m.ID == a.ID() {
+			t.Error("the end of one has resolved the other's")
+		}
 	}
 }
 

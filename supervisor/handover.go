@@ -37,7 +37,7 @@ func (w *watcher) layDown() {
 	}
 	p.handing = is
 	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
-	m.Step = w.alerts.step
+	m.Step, m.Run = w.alerts.step, w.alerts.run
 	for i := range m.Rungs {
 		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Level == "" {
 			e.Level = w.ownPart()
@@ -81,7 +81,7 @@ func (w *watcher) takeOver() {
 	if m.At > clock || !w.someoneSince(m.At) {
 		return
 	}
-	w.alerts.step = m.Step
+	w.alerts.step, w.alerts.run = m.Step, m.Run
 	own, ran := w.ownPart(), w.runTime()
 	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {

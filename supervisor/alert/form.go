@@ -76,7 +76,7 @@ type Message struct {
 	Alert    string `json:"alert"`  // "RsswardenMemoryNearLimit"
 	Severity string `json:"severity"`
 	Job      string `json:"job,omitempty"` // SLURM_JOB_ID; left out outside Slurm
-	Run      string `json:"run,omitempty"` // the run, outside Slurm
+	Run      string `json:"run,omitempty"` // short for the runs of a job that one leader watches on a node
 	Step     string `json:"step,omitempty"`
 	Node     string `json:"node"`
 

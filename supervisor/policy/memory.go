@@ -35,8 +35,9 @@ type Memory struct {
 	V     int           `json:"v"`
 	At    time.Duration `json:"at_ns"` // when it was taken
 	Rungs []RungMemory  `json:"rungs"` // those that fired last come first
-	// Step is the step under which alerts are told that are of none.
+	// Step is the step under which alerts are told that are of none, and Run the run.
 	Step string `json:"step,omitempty"`
+	Run  string `json:"run,omitempty"`
 }
 
 // RungMemory is one rule on one limit.
@@ -203,7 +204,7 @@ func ParseMemory(data []byte) (*Memory, error) {
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMemory, err)
 	}
-	if m.V != memoryVersion || len(m.Rungs) > mostRungs || len(m.Step) > mostStep {
+	if m.V != memoryVersion || len(m.Rungs) > mostRungs || len(m.Step) > mostStep || len(m.Run) > mostStep {
 		return nil, fmt.Errorf("%w: version %d, %d rungs", errMemory, m.V, len(m.Rungs))
 	}
 	times := []time.Duration{m.At}
