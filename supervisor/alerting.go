@@ -22,8 +22,9 @@ type alerting struct {
 	// step is the step that what is of none counts as, and run the run: those of who
 	// led first, so that alerts go on under the same labels where another leads.
 	step, run string
-	told      map[string]bool // in a dry run, by ID
-	wait      func()          // for the last answers; nil before the end
+	inherited []policy.AlertMemory // what that one has left open
+	told      map[string]bool      // in a dry run, by ID
+	wait      func()               // for the last answers; nil before the end
 }
 
 // startAlerts begins to tell receivers.
@@ -38,6 +39,55 @@ func (w *watcher) startAlerts() {
 	if !w.Settings.DryRun {
 		w.alerts.sender = w.newSender()
 	}
+	if w.alerts.sender != nil && len(w.alerts.inherited) > 0 {
+		w.alerts.sender.Inherit(w.inheritedAlerts())
+	}
+}
+
+// alertIDs tells one set of alerts from another.
+func alertIDs(all []alert.Alert) string {
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID()
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+// rememberAlerts are alerts for who leads next, at now by the clock of both.
+func rememberAlerts(open []alert.Alert, now time.Duration) (all []policy.AlertMemory) {
+	for i := range open {
+		a := &open[i]
+		all = append(all, policy.AlertMemory{
+			Limit: a.Limit, Scope: a.Scope, Rung: a.Rung, ETA: a.ETA, Action: a.Action, Step: a.Step, Since: max(now-time.Since(a.Since), 1),
+		})
+	}
+	return all
+}
+
+// inheritedAlerts are those that the leader before us has left open, with its labels.
+func (w *watcher) inheritedAlerts() []alert.Alert {
+	now, clock := time.Now(), bootTime()
+	all := make([]alert.Alert, 0, len(w.alerts.inherited))
+	for i := range w.alerts.inherited {
+		m := &w.alerts.inherited[i]
+		a := alert.Alert{
+			Job: w.alertJob(), Run: w.alerts.run, Node: NodeName(w.Lookup), Limit: m.Limit, Scope: m.Scope,
+			Rung: m.Rung, ETA: m.ETA, Action: m.Action, Step: m.Step, Since: now.Add(min(m.Since-clock, 0)),
+		}
+		a.Summary = w.whose(&a) + " on " + a.Node
+		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
+		all = append(all, a)
+	}
+	return all
+}
+
+// whose says for people what an alert is about.
+func (w *watcher) whose(a *alert.Alert) string {
+	if a.Job != "" {
+		return "job " + a.Job
+	}
+	return "run " + w.Settings.RunID
 }
 
 func (w *watcher) newSender() *alert.Sender {
@@ -128,25 +178,16 @@ func receivers(targets []alert.Target) string {
 	return strings.Join(names, ", ")
 }
 
-// alertOf makes the alert of a rung.
+// alertOf makes the alert of a rung whose limit was read.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
 		Job: w.alertJob(), Run: w.alerts.run, Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
-	whose := "run " + w.Settings.RunID
-	if a.Job != "" {
-		whose = "job " + a.Job
-	}
 	l := r.Limit
-	if l == nil {
-		a.Summary = whose + " on " + a.Node
-		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
-		return a
-	}
 	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
 	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
-	a.Summary = whose + " on " + a.Node + ": " + occasion(&d, l) + forecast(&d)
+	a.Summary = w.whose(&a) + " on " + a.Node + ": " + occasion(&d, l) + forecast(&d)
 	if l.Name == event.LimitTime {
 		a.Used, a.Size = 0, 0
 		a.Text = "Slurm ends the job then"
@@ -238,23 +279,12 @@ func (w *watcher) resolveLeft() {
 			return
 		}
 	}
-	w.alerts.step, w.alerts.run = m.Step, m.Run
-	var current []alert.Alert
-	for i := range m.Rungs {
-		e := &m.Rungs[i]
-		rule, err := policy.ParseRule(e.Rule)
-		if err != nil || !e.Fired || e.Quiet {
-			continue
-		}
-		a := w.alertOf(&policy.Raised{Rule: rule, Name: e.Limit, Scope: e.Scope, Level: e.Level})
-		a.Since = time.Now().Add(e.At - bootTime())
-		current = append(current, a)
-	}
-	if len(current) == 0 {
+	w.alerts.step, w.alerts.run, w.alerts.inherited = m.Step, m.Run, m.Alerts
+	if len(m.Alerts) == 0 {
 		return
 	}
 	if w.alerts.sender = w.newSender(); w.alerts.sender != nil {
-		w.alerts.sender.Set(current)
+		w.alerts.sender.Inherit(w.inheritedAlerts())
 		w.endAlerts(true)
 	}
 }

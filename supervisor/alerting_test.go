@@ -217,6 +217,33 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	}
 }
 
+// TestAlertLeftBeforeTheKill: what was told, and whose rung was left, is the next
+// leader's to resolve.
+func TestAlertLeftBeforeTheKill(t *testing.T) {
+	place, with := telling(t, alert.Webhook)
+	first, next := leadAndFollow(t, runtimeDir(t), both(with, func(o *Options) { o.Settings.Rules = []string{"80%:warn"} }))
+	first.put(theCommand, theHolder, 850*rss.MiB, 0)
+	next.put(theCommand, theHolder+500, 100*rss.MiB, 0)
+	first.open(first.holder.begin)
+	told := carried(t, place, 1)[0]
+	first.put(theCommand, theHolder, 100*rss.MiB, 0)
+	first.later(time.Second)
+	first.full()
+	if raised := first.ladder.Raised(first.readings); len(raised) != 0 {
+		t.Fatalf("%v", raised)
+	}
+	first.endAlerts(false) // it is killed
+	next.inherits(first)
+	if got := next.standing().Alerts; len(got) != 1 || got[0].Firing != 1 {
+		t.Errorf("the next leader knows of %+v", got)
+	}
+	next.end(&hold.Exit{})
+	all := carried(t, place, 2)
+	if i := slices.IndexFunc(all, func(m alert.Message) bool { return m.Status == alert.Resolved }); len(all) != 2 || i < 0 || all[i].ID != told.ID {
+		t.Errorf("%+v", all)
+	}
+}
+
 // TestAlertsOfTwoRuns: of two that watch the same job on the same node, with options of
 // their own, the end of one resolves nothing that the other tells.
 func TestAlertsOfTwoRuns(t *testing.T) {

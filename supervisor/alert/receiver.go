@@ -75,6 +75,14 @@ func (r *receiver) look(b *Book) {
 	}
 }
 
+// inherit takes it that who told before us has told what stands in the book.
+func (r *receiver) inherit(b *Book) {
+	r.look(b)
+	for id, e := range b.entries {
+		r.told[id] = e.change
+	}
+}
+
 // untold are the alerts of which it does not know how they stand.
 func (r *receiver) untold(b *Book) (all []*entry) {
 	for _, e := range b.sorted() {

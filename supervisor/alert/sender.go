@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,8 +22,7 @@ type Options struct {
 	Leave     func(Request) <-chan Answer
 }
 
-// Sender tells all receivers. Its methods never wait for one, and none of them but
-// [Sender.Close] may be called after that.
+// Sender tells all receivers. Its methods never wait for one.
 type Sender struct {
 	opt    Options
 	faults chan string
@@ -86,6 +86,34 @@ func (s *Sender) Faults() <-chan string {
 		return nil
 	}
 	return s.faults
+}
+
+// Open returns the alerts that a receiver may believe to fire: those that do, and
+// those of which not every one is known to have been told that they are over. It may be
+// called after [Sender.Close] as well. A nil Sender has none.
+func (s *Sender) Open() (all []Alert) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.book.sorted() {
+		if e.firing() || slices.ContainsFunc(s.receivers, func(r *receiver) bool { return r.told[e.id] != e.change }) {
+			all = append(all, e.Alert)
+		}
+	}
+	return all
+}
+
+// Inherit takes over what another Sender had open. It comes before anything else.
+func (s *Sender) Inherit(open []Alert) {
+	s.mu.Lock()
+	s.book.Inherit(time.Now(), open)
+	for _, r := range s.receivers {
+		r.inherit(s.book)
+	}
+	s.mu.Unlock()
+	s.poke()
 }
 
 // Set says which rungs are crossed now.
