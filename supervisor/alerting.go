@@ -96,12 +96,18 @@ func (w *watcher) newSender() *alert.Sender {
 		return nil
 	}
 	p := &alert.Program{Path: s.AlertProgram, Start: w.Link.Start}
-	p.Env = slices.DeleteFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, alertVariables) })
+	p.Env = slices.DeleteFunc(hold.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, alertVariables) || strings.HasPrefix(v, oneThread)
+	})
+	p.Env = append(p.Env, oneThread+"1")
 	return alert.New(alert.Options{Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave})
 }
 
 // alertVariables are those that may hold secrets: who needs them is told by us.
 const alertVariables = "RSSWARDEN_ALERT"
+
+// oneThread has that process take a task or two less: pids.max counts them as the job's.
+const oneThread = "GOMAXPROCS="
 
 // raise says which rungs are crossed now. It comes before the actions of a step, and
 // waits for nobody.
@@ -139,13 +145,17 @@ func (w *watcher) raise() {
 	}
 }
 
-// carrierRoom is what must be left before a limit that kills, for the process that
-// carries an alert: an alert must not be what ends the job. By https it has 14 MiB of
+// carrierRoom is what must be left before a limit that kills or fails what the job asks for, for the
+// process that carries an alert: an alert must not be what ends the job. By https it has 14 MiB of
 // RSS, which Slurm sums. 2 MiB of that are no page cache, and of the rest only page
-// tables and stacks are counted by a cgroup beside it: this is twice that.
+// tables and stacks are counted by a cgroup beside it: this is twice that. Tasks are
+// numbers.
 var carrierRoom = map[event.LimitName]rss.Bytes{
 	event.LimitSlurm:  16 * rss.MiB,
 	event.LimitCgroup: 6 * rss.MiB,
+	// It has 4 to 6 threads, and the job starts some meanwhile. Where the last are
+	// taken the job's own calls fail.
+	event.LimitTasks: 16,
 }
 
 // alertRoom is how much is left for it, of what counts that process too.
