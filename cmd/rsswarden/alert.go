@@ -74,11 +74,12 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 	}
 	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Secret) {
 		return usagef("put it into the variable RSSWARDEN_ALERT or a file of --config; a token into RSSWARDEN_ALERT_TOKEN or RSSWARDEN_ALERT_TOKEN_FILE",
-			"the URL of --alert has a user or a query, and everybody on this node can read a command line")
+			"the URL of --alert has a user, a query or a token, and everybody on this node can read a command line")
 	}
 	path, err := src.sender()
 	if err == nil {
 		s.AlertProgram = path
+		src.alertTokens(s)
 		return nil
 	}
 	const why = "the program " + alertProgram + ", which carries alerts, is neither beside " + programName + " nor in PATH"
@@ -88,6 +89,20 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 		return nil
 	}
 	return usagef("make install puts both into one directory; or leave --alert out", "%s: %s", v.name, why)
+}
+
+// alertTokens warns of secrets that go where others can read them, or nowhere.
+func (src *sources) alertTokens(s *supervisor.Settings) {
+	given, taken := s.AlertToken != "" || s.AlertTokenFile != "", false
+	for _, t := range s.Alerts {
+		taken = taken || t.TakesToken()
+		if t.Plain() && (t.Knows() || given && t.TakesToken()) {
+			src.warnf("--alert: what %v is to know us by goes there in plain, and can be read on the way; use https://", t)
+		}
+	}
+	if given && !taken {
+		src.warnf("the token for alerts goes to no receiver: it is for Alertmanagers without a user of their own; write token-file=FILE behind the URL of another, in RSSWARDEN_ALERT or a file of --config")
+	}
 }
 
 // sender finds the program beside our own, and then in PATH.

@@ -51,7 +51,7 @@ func TestAlertSecrets(t *testing.T) {
 	}
 	defer third.Close()
 	r := startAlertRunTo(t, third, []string{
-		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path",
+		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path token=s3cret-token",
 		"RSSWARDEN_ALERT_TOKEN=s3cret-token",
 	}, "--at", "none", "--at", "user 80%:warn")
 	r.hold(160)
@@ -159,6 +159,8 @@ func TestAlertUsage(t *testing.T) {
 	}{
 		"a password on the command line": {binary, nil, "", []string{"--alert", "http://me:s3cret@h:9093"}, "put it into the variable RSSWARDEN_ALERT"},
 		"a query on the command line":    {binary, nil, "", []string{"--alert", "http://h/x?token=s3cret"}, "everybody on this node can read a command line"},
+		"a token on the command line":    {binary, nil, "", []string{"--alert", "https://h/x token=s3cret"}, "everybody on this node can read a command line"},
+		"a token beside a user":          {binary, []string{"RSSWARDEN_ALERT=https://me:s3cret@h token=s3cret"}, "", nil, "has a token beside a user"},
 		"no URL":                         {binary, nil, "", []string{"--alert", "s3cret:9093"}, "one of its values is no http:// or https:// URL"},
 		"no URL in the environment":      {binary, []string{"RSSWARDEN_ALERT=ftp://s3cret"}, "", nil, "RSSWARDEN_ALERT: one of its values is no http:// or https:// URL"},
 		"no URL in a file":               {binary, nil, "alert = \"s3cret\"\n", nil, "job.toml:1:1: alert: one of its values"},

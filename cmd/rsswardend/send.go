@@ -133,7 +133,7 @@ func post(ctx context.Context, client *http.Client, to *url.URL, token string, b
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "rsswarden")
-	if token != "" {
+	if token != "" && to.User == nil { // or it would take the place of what the URL has
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := client.Do(req)

@@ -15,7 +15,8 @@ const lastPatience = 200 * time.Millisecond
 
 // Options are what a Sender works with.
 type Options struct {
-	Targets   []Target
+	Targets []Target
+	// Token, or the first line of TokenFile, goes to those that [Target.TakesToken].
 	Token     string
 	TokenFile string
 	Send      func(context.Context, Request) Answer
@@ -179,7 +180,12 @@ func (s *Sender) run(ctx context.Context) {
 }
 
 func (s *Sender) request(r *receiver, l load, limit time.Duration) Request {
-	return Request{URL: r.target.URL, Token: s.opt.Token, TokenFile: s.opt.TokenFile, Bodies: l.bodies, Timeout: limit}
+	t := &r.target
+	q := Request{URL: t.URL, Token: t.Token, TokenFile: t.TokenFile, Bodies: l.bodies, Timeout: limit}
+	if t.TakesToken() {
+		q.Token, q.TokenFile = s.opt.Token, s.opt.TokenFile
+	}
+	return q
 }
 
 // pick chooses who is told now: of those that are due who was tried longest ago. It
