@@ -1,13 +1,16 @@
 package alert
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
 const (
 	backOff     = time.Second // after the first failure; it doubles
 	mostBackOff = time.Minute
+	mostLater   = time.Hour // believed of an answer
 	// mostBodies is how many messages one process carries.
 	mostBodies = 16
 )
@@ -18,6 +21,7 @@ type receiver struct {
 	target Target
 	told   map[string]uint64 // the change of each alert that it knows of
 	met    map[string]uint64 // … that it was to know of when it was looked at last
+	no     map[string]uint64 // … that it has refused: others come first
 	sentAt time.Time         // when it took something last
 	tried  time.Time
 	due    time.Time // no try before
@@ -35,7 +39,7 @@ type Counts struct {
 	Sent      int // requests that were taken
 	Failed    int // … that were not
 	Overtaken int // states that a newer one took the place of before they were taken
-	Lost      int // states that were given up: refused, or untold for too long
+	Lost      int // states that were given up: untold for too long
 }
 
 // load is what one request carries.
@@ -52,7 +56,7 @@ type change struct {
 }
 
 func newReceiver(t Target) *receiver {
-	return &receiver{target: t, told: map[string]uint64{}, met: map[string]uint64{}}
+	return &receiver{target: t, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{}}
 }
 
 // look counts what was overtaken or lost since the last look.
@@ -66,6 +70,7 @@ func (r *receiver) look(b *Book) {
 			}
 			delete(r.met, id)
 			delete(r.told, id)
+			delete(r.no, id)
 		case e.change != n && untold:
 			r.Overtaken++
 		}
@@ -110,6 +115,14 @@ func (r *receiver) next(b *Book) (at time.Time, ok bool) {
 	return at, true
 }
 
+// refusal is 1 for what it has refused.
+func (r *receiver) refusal(e *entry) int {
+	if r.no[e.id] == e.change {
+		return 1
+	}
+	return 0
+}
+
 // load makes what it is told now.
 func (r *receiver) load(b *Book, now time.Time) (l load, err error) {
 	if r.target.Kind == Alertmanager {
@@ -125,7 +138,9 @@ func (r *receiver) load(b *Book, now time.Time) (l load, err error) {
 		body, err := managerBody(list, now, believed, func(id string) bool { return r.told[id] > 0 })
 		return load{[]json.RawMessage{body}, [][]change{of}, r.near}, err
 	}
-	for _, e := range r.untold(b) {
+	untold := r.untold(b)
+	slices.SortStableFunc(untold, func(x, y *entry) int { return cmp.Compare(r.refusal(x), r.refusal(y)) })
+	for _, e := range untold {
 		if len(l.bodies) == mostBodies {
 			break
 		}
@@ -148,7 +163,7 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 			}
 		}
 	}
-	a.Taken = min(max(a.Taken, 0), len(l.of))
+	a.Taken = min(max(a.Taken, 0), len(l.of)) // the answer is another program's
 	for _, of := range l.of[:a.Taken] {
 		know(of)
 	}
@@ -169,13 +184,20 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 	wait := min(backOff<<min(r.fails-1, 10), mostBackOff)
 	switch {
 	case a.Retry:
-	case r.target.Kind == Alertmanager:
+	case r.target.Kind == Alertmanager || a.Taken >= len(l.of):
 		wait = mostBackOff // it is told all again, and somebody may have mended it
 	default:
-		know(l.of[a.Taken]) // it will not take this one
-		r.Lost++
+		// It is told this one again too, seldom, and the others first.
+		again := false
+		for _, c := range l.of[a.Taken] {
+			again = again || r.no[c.id] == c.n
+			r.no[c.id] = c.n
+		}
+		if again || a.Taken+1 == len(l.of) {
+			wait = mostBackOff
+		}
 	}
 	// Jobs of a site that lost Alertmanager together do not come back together.
 	wait = time.Duration(float64(wait) * (0.5 + chance/2))
-	r.due = now.Add(max(wait, a.Later))
+	r.due = now.Add(max(wait, min(a.Later, mostLater)))
 }
