@@ -250,21 +250,45 @@ func (w *watcher) endAlerts(alone bool) {
 }
 
 // lastAlerts waits for those who have always answered, for a moment, and says what
-// was not told.
+// was not told, or may not have been.
 func (w *watcher) lastAlerts() {
 	if w.alerts.wait == nil {
 		return
 	}
 	w.alerts.wait()
 	for _, r := range w.alerts.sender.Standing() {
-		n := r.Lost + r.Dropped
-		if r.Failing {
-			n += r.Untold
-		}
-		if n > 0 {
-			w.Log.Warn(fmt.Sprintf("alert: %v was not told how %s stood: %s", r.Target, event.Many(n, "alert"), r.Error))
+		for _, text := range lastWordsOf(&r) {
+			if r.Failing || r.Missed+r.Dropped > 0 {
+				w.Log.Warn(text)
+			} else {
+				w.Log.Info(text) // it has always answered, and may be slow
+			}
 		}
 	}
+}
+
+// lastWordsOf tells of one receiver at the end.
+func lastWordsOf(r *alert.Standing) (all []string) {
+	because := ""
+	if r.Error != "" {
+		because = ": " + r.Error
+	}
+	switch n := event.Many(r.Untold, "alert"); {
+	case r.Untold == 0:
+	case r.Asked && r.Failing:
+		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood, and was not waited for; it failed before%s", r.Target, n, because))
+	case r.Asked:
+		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood; whether it took that is not known", r.Target, n))
+	default:
+		all = append(all, fmt.Sprintf("alert: %v was not told how %s stood at the end%s", r.Target, n, because))
+	}
+	if r.Missed > 0 {
+		all = append(all, fmt.Sprintf("alert: %v was not told of the end of %s in time%s", r.Target, event.Many(r.Missed, "earlier alert"), because))
+	}
+	if r.Dropped > 0 {
+		all = append(all, fmt.Sprintf("alert: %v was not told of %s: too many at a time", r.Target, event.Many(r.Dropped, "alert")))
+	}
+	return all
 }
 
 // resolveLeft resolves what the leader before us has told of, where the lead fell to

@@ -29,6 +29,10 @@ type receiver struct {
 	// near says that there may soon be no room to tell it anything, and lasting that
 	// what it was told last was made to outlast that.
 	near, lasting bool
+	// missed are the alerts that it was never told how they stood, by ID.
+	missed map[string]bool
+	// asked says that it was told for the last time, and what came of it is not known.
+	asked bool
 	Counts
 	lastError string
 	failedAt  time.Time
@@ -56,7 +60,7 @@ type change struct {
 }
 
 func newReceiver(t Target) *receiver {
-	return &receiver{target: t, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{}}
+	return &receiver{target: t, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{}, missed: map[string]bool{}}
 }
 
 // look counts what was overtaken or lost since the last look.
@@ -67,6 +71,9 @@ func (r *receiver) look(b *Book) {
 		case e == nil:
 			if untold {
 				r.Lost++
+				if len(r.missed) < mostDropped {
+					r.missed[id] = true
+				}
 			}
 			delete(r.met, id)
 			delete(r.told, id)
@@ -160,6 +167,7 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 		for _, c := range of {
 			if _, ok := r.met[c.id]; ok {
 				r.told[c.id] = c.n
+				delete(r.missed, c.id)
 			}
 		}
 	}

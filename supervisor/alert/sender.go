@@ -58,7 +58,9 @@ type Standing struct {
 	Firing int // alerts
 	Counts
 	Dropped  int       // alerts that there was no room for
-	Untold   int       // states that it does not know yet
+	Untold   int       // alerts of which it does not know how they stand
+	Missed   int       // alerts that it was never told the last state of
+	Asked    bool      // it was told at the end, and what came of it is not known
 	Held     bool      // it is told nothing now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
@@ -257,6 +259,7 @@ func (s *Sender) Standing() []Standing {
 		all = append(all, Standing{
 			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: len(s.book.dropped), SentAt: r.sentAt,
 			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)), Held: s.held,
+			Missed: len(r.missed), Asked: r.asked,
 		})
 	}
 	return all
@@ -295,6 +298,7 @@ func (s *Sender) Close(resolve bool) (wait func()) {
 		if err != nil {
 			continue
 		}
+		r.asked = true
 		answer := s.opt.Leave(s.request(r, l, lastTime))
 		if r.fails == 0 && r != hangs && (r.Sent > 0 || hangs == nil) {
 			all = append(all, left{r, l, answer})
@@ -306,6 +310,7 @@ func (s *Sender) Close(resolve bool) (wait func()) {
 			select {
 			case a := <-e.answer:
 				s.mu.Lock()
+				e.r.asked = false
 				e.r.done(e.l, a, time.Now(), 1)
 				s.mu.Unlock()
 			case <-late:

@@ -350,6 +350,12 @@ func TestClose(t *testing.T) {
 						t.Errorf("%s was told %d times at the end", url, n.count("last "+url))
 					}
 				}
+				for _, r := range s.Standing() {
+					answered := r.Target.URL == well && test.before == nil
+					if r.Asked == answered || (r.Untold == 0) != answered {
+						t.Errorf("%v: asked %v, %d untold", r.Target, r.Asked, r.Untold)
+					}
+				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 			})
