@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -42,44 +41,6 @@ func (w *watcher) startAlerts() {
 	if w.alerts.sender != nil && len(w.alerts.inherited) > 0 {
 		w.alerts.sender.Inherit(w.inheritedAlerts())
 	}
-}
-
-// alertIDs tells one set of alerts from another.
-func alertIDs(all []alert.Alert) string {
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = all[i].ID()
-	}
-	slices.Sort(ids)
-	return strings.Join(ids, " ")
-}
-
-// rememberAlerts are alerts for who leads next, at now by the clock of both.
-func rememberAlerts(open []alert.Alert, now time.Duration) (all []policy.AlertMemory) {
-	for i := range open {
-		a := &open[i]
-		all = append(all, policy.AlertMemory{
-			Limit: a.Limit, Scope: a.Scope, Rung: a.Rung, ETA: a.ETA, Action: a.Action, Step: a.Step, Since: max(now-time.Since(a.Since), 1),
-		})
-	}
-	return all
-}
-
-// inheritedAlerts are those that the leader before us has left open, with its labels.
-func (w *watcher) inheritedAlerts() []alert.Alert {
-	now, clock := time.Now(), bootTime()
-	all := make([]alert.Alert, 0, len(w.alerts.inherited))
-	for i := range w.alerts.inherited {
-		m := &w.alerts.inherited[i]
-		a := alert.Alert{
-			Job: w.alertJob(), Run: w.alerts.run, Node: NodeName(w.Lookup), Limit: m.Limit, Scope: m.Scope,
-			Rung: m.Rung, ETA: m.ETA, Action: m.Action, Step: m.Step, Since: now.Add(min(m.Since-clock, 0)),
-		}
-		a.Summary = w.whose(&a) + " on " + a.Node
-		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
-		all = append(all, a)
-	}
-	return all
 }
 
 // whose says for people what an alert is about.
@@ -144,41 +105,6 @@ func (w *watcher) raise() {
 		}
 	}
 }
-
-// carrierRoom is what must be left before a limit that kills or fails what the job asks for, for the
-// process that carries an alert: an alert must not be what ends the job. By https it has 14 MiB of
-// RSS, which Slurm sums. 2 MiB of that are no page cache, and of the rest only page
-// tables and stacks are counted by a cgroup beside it: this is twice that. Tasks are
-// numbers.
-var carrierRoom = map[event.LimitName]rss.Bytes{
-	event.LimitSlurm:  16 * rss.MiB,
-	event.LimitCgroup: 6 * rss.MiB,
-	// It has 4 to 6 threads, and the job starts some meanwhile. Where the last are
-	// taken the job's own calls fail.
-	event.LimitTasks: 16,
-}
-
-// alertRoom is how much is left for it, of what counts that process too.
-func (w *watcher) alertRoom() alert.Room {
-	room := alert.Plenty
-	for i := range w.readings {
-		l := &w.readings[i]
-		need := carrierRoom[l.Name]
-		if need == 0 || l.Limit == 0 {
-			continue
-		}
-		switch left := l.Limit.Sub(max(l.Used, l.UsedMax)); {
-		case left < need:
-			return alert.None
-		case left < max(4*need, l.Limit/4):
-			room = alert.Near
-		}
-	}
-	return room
-}
-
-// tight says that there is no room for a process of ours.
-func (w *watcher) tight() bool { return w.alertRoom() == alert.None }
 
 func receivers(targets []alert.Target) string {
 	names := make([]string, len(targets))
@@ -246,80 +172,6 @@ func (w *watcher) alertStep(r *policy.Raised) string {
 func (w *watcher) endAlerts(alone bool) {
 	if s := w.alerts.sender; s != nil {
 		w.alerts.wait = s.Close(alone)
-	}
-}
-
-// lastAlerts waits for those who have always answered, for a moment, and says what
-// was not told, or may not have been.
-func (w *watcher) lastAlerts() {
-	if w.alerts.wait == nil {
-		return
-	}
-	w.alerts.wait()
-	for _, r := range w.alerts.sender.Standing() {
-		for _, text := range lastWordsOf(&r) {
-			if r.Failing || r.Missed+r.Dropped > 0 {
-				w.Log.Warn(text)
-			} else {
-				w.Log.Info(text) // it has always answered, and may be slow
-			}
-		}
-	}
-}
-
-// lastWordsOf tells of one receiver at the end.
-func lastWordsOf(r *alert.Standing) (all []string) {
-	because := ""
-	if r.Error != "" {
-		because = ": " + r.Error
-	}
-	switch n := event.Many(r.Untold, "alert"); {
-	case r.Untold == 0:
-	case r.Asked && r.Failing:
-		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood, and was not waited for; it failed before%s", r.Target, n, because))
-	case r.Asked:
-		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood; whether it took that is not known", r.Target, n))
-	default:
-		all = append(all, fmt.Sprintf("alert: %v was not told how %s stood at the end%s", r.Target, n, because))
-	}
-	if r.Missed > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of the end of %s in time%s", r.Target, event.Many(r.Missed, "earlier alert"), because))
-	}
-	if r.Dropped > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of %s: too many at a time", r.Target, event.Many(r.Dropped, "alert")))
-	}
-	return all
-}
-
-// resolveLeft resolves what the leader before us has told of, where the lead fell to
-// us and there is nothing left to lead: our command has ended, and nobody else's
-// lives.
-func (w *watcher) resolveLeft() {
-	p := &w.peers
-	if !p.heir || p.post == nil || w.Settings.DryRun || len(w.Settings.Alerts) == 0 {
-		return
-	}
-	data, err := p.post.Kept()
-	if err != nil || data == nil {
-		return
-	}
-	m, err := policy.ParseMemory(data)
-	members, _, merr := p.post.Members()
-	if err != nil || merr != nil {
-		return
-	}
-	for i := range members {
-		if m := &members[i]; m.Ended == nil && m.Holder != p.me.Holder {
-			return
-		}
-	}
-	w.alerts.step, w.alerts.run, w.alerts.inherited = m.Step, m.Run, m.Alerts
-	if len(m.Alerts) == 0 {
-		return
-	}
-	if w.alerts.sender = w.newSender(); w.alerts.sender != nil {
-		w.alerts.sender.Inherit(w.inheritedAlerts())
-		w.endAlerts(true)
 	}
 }
 
