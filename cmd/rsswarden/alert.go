@@ -79,7 +79,7 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 	path, err := src.sender()
 	if err == nil {
 		s.AlertProgram = path
-		src.alertTokens(s)
+		src.alertSecrets(v, s)
 		return nil
 	}
 	const why = "the program " + alertProgram + ", which carries alerts, is neither beside " + programName + " nor in PATH"
@@ -89,20 +89,6 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 		return nil
 	}
 	return usagef("make install puts both into one directory; or leave --alert out", "%s: %s", v.name, why)
-}
-
-// alertTokens warns of secrets that go where others can read them, or nowhere.
-func (src *sources) alertTokens(s *supervisor.Settings) {
-	given, taken := s.AlertToken != "" || s.AlertTokenFile != "", false
-	for _, t := range s.Alerts {
-		taken = taken || t.TakesToken()
-		if t.Plain() && (t.Knows() || given && t.TakesToken()) {
-			src.warnf("--alert: what %v is to know us by goes there in plain, and can be read on the way; use https://", t)
-		}
-	}
-	if given && !taken {
-		src.warnf("the token for alerts goes to no receiver: it is for Alertmanagers without a user of their own; write token-file=FILE behind the URL of another, in RSSWARDEN_ALERT or a file of --config")
-	}
 }
 
 // sender finds the program beside our own, and then in PATH.

@@ -99,6 +99,13 @@ func (t Target) Knows() bool {
 	return err != nil || u.User != nil || t.Token != "" || t.TokenFile != ""
 }
 
+// Pathed says that it is a webhook's URL with a path, which is often all that keeps
+// others from using it.
+func (t Target) Pathed() bool {
+	u, err := url.Parse(t.URL)
+	return t.Kind == Webhook && (err != nil || strings.Trim(u.Path, "/") != "")
+}
+
 // TakesToken says that the token which is given for no receiver is for this one: it
 // is Alertmanager's, and no webhook's of somebody else.
 func (t Target) TakesToken() bool { return t.Kind == Alertmanager && !t.Knows() }
