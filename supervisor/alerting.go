@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,19 +55,9 @@ func (w *watcher) newSender() *alert.Sender {
 	if len(s.Alerts) == 0 {
 		return nil
 	}
-	p := &alert.Program{Path: s.AlertProgram, Start: w.Link.Start}
-	p.Env = slices.DeleteFunc(hold.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, alertVariables) || strings.HasPrefix(v, oneThread)
-	})
-	p.Env = append(p.Env, oneThread+"1")
+	p := alert.NewProgram(s.AlertProgram, hold.Environ(), w.Link.Start)
 	return alert.New(alert.Options{Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave})
 }
-
-// alertVariables are those that may hold secrets: who needs them is told by us.
-const alertVariables = "RSSWARDEN_ALERT"
-
-// oneThread has that process take a task or two less: pids.max counts them as the job's.
-const oneThread = "GOMAXPROCS="
 
 // raise says which rungs are crossed now. It comes before the actions of a step, and
 // waits for nobody.

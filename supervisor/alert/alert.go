@@ -23,6 +23,7 @@ type Alert struct {
 	ETA                  bool   // … is on a forecast
 	Action               event.Action
 	Since                time.Time
+	Test                 bool // nothing is wrong: see [Try]
 
 	// Used, Size and Left (seconds to the limit, nil without a forecast) are as read
 	// last; Size is 0 where the limit was not read.
@@ -47,6 +48,9 @@ var names = map[event.LimitName]string{
 
 // Name is the alertname.
 func (a *Alert) Name() string {
+	if a.Test {
+		return "RsswardenTest"
+	}
 	if name, ok := names[a.Limit]; ok {
 		return name
 	}
