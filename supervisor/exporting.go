@@ -3,6 +3,7 @@ package supervisor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ func (w *watcher) startTextfile(rules []policy.Rule) {
 		x.acted.Expect(r.Action)
 	}
 	x.file = textfile.Open(w.Settings.Textfile, textfileName(w.Proc, w.ender(), x.place), w.Proc)
+	if why := w.Settings.TextfileFault; why != "" {
+		x.file.Failed(errors.New(why))
+	}
 }
 
 // ender is the process whose end is that of the run: its holder, or who attached.

@@ -32,7 +32,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 	return &cli.Command{
 		Name:            "doctor",
 		Usage:           "say what of rsswarden works here, and what to do about the rest",
-		UsageText:       "rsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
+		UsageText:       "rsswarden doctor [--json] [--timeout DURATION] [--try-alerts] [--] [PYTHON...]",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
@@ -40,13 +40,14 @@ func doctorCommand(p process, status *int) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
 			&cli.StringFlag{Name: "timeout", Value: "10s", Usage: "`DURATION`: how long each Python may take"},
+			&cli.BoolFlag{Name: "try-alerts", Usage: "send a test alert to each receiver of RSSWARDEN_ALERT"},
 			helpFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
-			d := &diagnosis{p: p, pythons: c.Args().Slice()}
+			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts")}
 			if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
 				return chosen{name: "--timeout"}.usage(err)
 			}
@@ -87,6 +88,8 @@ type diagnosis struct {
 	p        process
 	pythons  []string // named by the user; none for those of PATH
 	patience time.Duration
+	// tryAlerts says that receivers of alerts are told one.
+	tryAlerts bool
 
 	settings supervisor.Settings
 
@@ -117,6 +120,9 @@ func (d *diagnosis) examine() doctor.Report {
 	}
 	checks = append(checks, doctor.Kernel(release, doctor.ProbeFeatures("/proc"))...)
 	checks = append(checks, doctor.Numbers(counts(job, trial))...)
+	if d.tryAlerts {
+		checks = append(checks, d.alerts()...)
+	}
 	return doctor.Conclude(checks)
 }
 

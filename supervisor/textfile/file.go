@@ -83,6 +83,13 @@ func (f *File) Trouble() (why error, news bool) {
 	return why, news
 }
 
+// Failed says why no file can be kept there as yet, which is known already.
+func (f *File) Failed(why error) {
+	f.mu.Lock()
+	f.trouble, f.told = why, true
+	f.mu.Unlock()
+}
+
 func (f *File) run() {
 	defer close(f.done)
 	var swept time.Time
