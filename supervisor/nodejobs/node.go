@@ -45,6 +45,7 @@ type Node struct {
 	leftAt  time.Time
 	seen    uint64  // kills of jobs that were counted in this look
 	blind   bool    // the node's count is not to be had
+	doubt   bool    // the last look left kills that are nobody's
 	lately  []Ended // the last that ended
 
 	lists    int // directories listed, for tests
@@ -202,6 +203,11 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	before := n.changed
 	n.changed = !ok || n.looks == 1 || kills != n.kills
 	n.killed = n.changed || before
+	if n.looks > 1 && n.Hears() {
+		// What is told has been counted. What is nobody's then may be that of a directory
+		// below a step that has a limit of its own.
+		n.killed = n.doubt
+	}
 	if n.looks > 1 && kills > n.kills {
 		snap.Kills = kills - n.kills
 	}
