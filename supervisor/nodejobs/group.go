@@ -150,8 +150,9 @@ func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 	g.quiet = 0
 	mem, err := g.level.Memory()
 	if err == nil {
-		if g.full = n.looks; !g.known {
-			g.full -= n.levels % easyEach
+		rested := !g.known || n.looks-g.full > easyEach
+		if g.full = n.looks; rested {
+			g.full -= n.levels % easyEach // many may begin to move at once
 		}
 		// Not all in the same look.
 		g.mem, g.known, g.stated = mem, true, n.looks-n.levels%restful
