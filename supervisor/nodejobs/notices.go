@@ -33,6 +33,7 @@ type notices struct {
 	watches map[int32]*spot
 	events  map[int32]*toll // by eventfd
 	most    int             // eventfds
+	first   bool            // what is found now was there before we came
 	due     []*toll         // to be read again
 	news    []*toll
 	refused error // why something is not told
@@ -111,7 +112,9 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 		return nil, fmt.Errorf("cannot be told of OOM kills: %w", err)
 	}
 	n.root = &spot{dir: &dir{path: t.root.path, name: t.root.name, kind: t.root.kind}, node: node, uid: -1, watch: -1}
+	n.first = true
 	n.follow(n.root)
+	n.first = false
 	go n.listen()
 	return n, nil
 }

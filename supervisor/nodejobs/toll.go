@@ -71,7 +71,9 @@ func newToll(job *spot, d *dir) *toll {
 func (n *notices) register(s *spot) {
 	t := s.toll
 	t.before = n.kills
-	t.base, _ = n.killsOf(t)
+	if n.first {
+		t.base, _ = n.killsOf(t)
+	}
 	var err error
 	switch {
 	case n.version == 2:
