@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +21,8 @@ type entry struct {
 	JobID string    `json:"jobid"`
 	Node  string    `json:"node"`
 	UID   *int      `json:"uid"` // null where cgroups do not tell
-	// Ended is false where the daemon ended before the job.
+	// Ended is false in the line of the first kill, and of a daemon that ends before the job.
+	// A line of the job's end, which says true, has all of it.
 	Ended bool `json:"ended"`
 	// OOMKills is how many of its processes the OOM killer ended; Steps has those whose step
 	// is known. KnownBy says how: "counter", of the cgroup itself, which is exact; "notice",
@@ -109,17 +111,32 @@ func (r *recordFile) open(more int64) error {
 			return err
 		}
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
 	if err != nil {
 		return err
 	}
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
 	if err != nil {
 		f.Close()
 		return err
 	}
 	r.file, r.size = f, info.Size()
 	return nil
+}
+
+// check says why a file that is there cannot be written.
+func (r *recordFile) check() error {
+	f, err := os.OpenFile(filepath.Join(r.dir, "oom.jsonl"), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	return err
 }
 
 func (r *recordFile) close() {

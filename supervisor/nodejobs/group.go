@@ -15,6 +15,7 @@ import (
 // group is what is kept of a job or a step from look to look.
 type group struct {
 	level *cgroup.Level
+	early early
 	trend *rss.Trend
 	base  uint64 // kills from before we came
 	since time.Time
@@ -191,16 +192,18 @@ func (n *Node) forecast(g *group, now time.Time) {
 	case g.near.IsZero():
 		g.near = now
 	}
+	at := now.Sub(n.began)
 	if g.trend == nil {
 		if u.Used.Of(u.Limit) < trendFrom {
+			g.early.add(at, u.Used)
 			return
 		}
-		g.trend = new(rss.Trend)
+		g.trend = g.early.trend()
 		if n.Interval > often {
 			g.trend.Hold = rareLooks * n.Interval
 		}
 	}
-	g.trend.Add(now.Sub(n.began), u.Used)
+	g.trend.Add(at, u.Used)
 	u.PerSecond, _, _, u.Growing = g.trend.Slope()
 	u.ETA, _, _, u.Forecast = g.trend.ETA(u.Limit)
 }

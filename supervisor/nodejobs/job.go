@@ -149,6 +149,9 @@ func (n *Node) drop(parent, d *dir) {
 		if c.group != nil && c.group.level != nil {
 			c.group.level.Close()
 		}
+		if c.kind == kindInner && c.inner != nil {
+			*c.inner--
+		}
 	})
 	switch kills := n.tally(d); {
 	case kills == 0:

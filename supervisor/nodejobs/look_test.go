@@ -382,3 +382,25 @@ func TestForecastOfRareLooks(t *testing.T) {
 		}
 	}
 }
+
+// TestForecastOfFastGrowth: what fills its limit in six minutes is forecast once it is at
+// half of it and has been seen for as long as a slope must hold, whatever the interval.
+func TestForecastOfFastGrowth(t *testing.T) {
+	for _, interval := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 10 * time.Second} {
+		s := v1Stand(t)
+		const limit = 360_000_000
+		for at := interval; at < 350*time.Second; at += interval {
+			used := uint64(at.Seconds() * 1_000_000)
+			s.v1("slurm/uid_1/job_7", used, limit, 0)
+			snap, err := s.Look(s.now.Add(at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := snap.Jobs[0].Use
+			if want, due := 360*time.Second-at, used > limit/2 && at-interval >= rss.HoldTime; u.Forecast != due || u.Forecast && (u.ETA-want).Abs() > 5*time.Second {
+				t.Errorf("each %v: after %v the forecast is %v, %v; want %v from half of the limit and 3 minutes on", interval, at, u.ETA, u.Forecast, want)
+				break
+			}
+		}
+	}
+}
