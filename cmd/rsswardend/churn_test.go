@@ -47,10 +47,16 @@ func TestChurn(t *testing.T) {
 	}
 	churn(warm)
 	fds, rss := d.holds()
-	churn(length)
-	afterFDs, afterRSS := d.holds()
+	afterFDs, afterRSS := fds, rss
+	const parts = 10
+	for part := range parts {
+		churn(length / parts)
+		afterFDs, afterRSS = d.holds()
+		t.Logf("after %v and %d jobs: %d descriptors, RSS %.1f MiB", warm+length*time.Duration(part+1)/parts, made, afterFDs, afterRSS)
+	}
 	t.Logf("%d jobs; descriptors %d then %d, RSS %.1f then %.1f MiB", made, fds, afterFDs, rss, afterRSS)
-	// What twenty jobs of two levels keep, and connections that are idle.
+	// What twenty jobs of two levels keep, an eventfd for each step, and connections that are
+	// idle.
 	if afterFDs > fds+10*2*alive+50 {
 		t.Errorf("descriptors: %d, %d after %d jobs", fds, afterFDs, made)
 	}

@@ -184,6 +184,10 @@ func TestOOMOfAJobThatIsGone(t *testing.T) {
 	task := tree.Job(100, 30*rss.MiB)
 	eater := rsstest.StartEater(t)
 	task.Join(eater.PID)
+	until(t, "the kernel was asked to tell of it", func() bool {
+		_, page := d.get("/metrics")
+		return strings.Contains(page, `jobid="100",node="`+tree.Node) && strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n")
+	})
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}

@@ -44,12 +44,13 @@ type dir struct {
 	inner      *int // of a step and all below it: how many directories that are
 	freshAt    int  // the look in which it was brought up to date
 
-	group *group          // of a job and of a step
-	procs int             // processes of its own, as of the last time they were counted
-	kills uint64          // v1: the directory's own count
-	gone  uint64          // v1: the counts of directories below that are no more
-	told  uint64          // of a step: its count as the kernel's notice had it read
-	lost  map[string]lost // of a job: steps that are gone, by their IDs
+	group   *group          // of a job and of a step
+	procs   int             // processes of its own, as of the last time they were counted
+	countAt int             // the look from which on they are counted again where there were none
+	kills   uint64          // v1: the directory's own count
+	gone    uint64          // v1: the counts of directories below that are no more
+	told    uint64          // of a step: its count as the kernel's notice had it read
+	lost    map[string]lost // of a job: steps that are gone, by their IDs
 }
 
 // child says what a subdirectory is, nil for one that is not followed.

@@ -187,6 +187,7 @@ func (n *Node) conclude(snap *Snapshot, fresh []news, now time.Time) {
 			n.open = append(n.open, *t)
 		}
 	}
+	n.doubt = n.left > 0 && snap.Kills > 0
 	n.lately = append(n.lately, snap.Ended...)
 	n.lately = n.lately[max(0, len(n.lately)-mostLately):]
 }

@@ -77,8 +77,10 @@ func (n *Node) visit(d *dir, of, job *group) {
 	if due && d.kind == kindStep && d.freshAt != n.looks {
 		n.refresh(d)
 	}
-	if due {
+	// Processes are in leaves as a rule: what is above them and had none is seldom asked.
+	if due && (d.procs > 0 || len(d.kids) == 0 || !of.use.Measured || d.countAt <= n.looks) {
 		n.count(d, of, job)
+		d.countAt = n.looks + 1 + n.levels%recount // not all in the same look
 	}
 	of.use.Processes += d.procs
 	if of != job {

@@ -284,9 +284,29 @@ func TestQuietStep(t *testing.T) {
 		t.Error("all is read anew at each look")
 	}
 	s.v1("slurm/uid_1/job_7/step_0/task_2", 0, 1000, 0, 13, 14)
-	s.v1("slurm/uid_1/job_7/step_0", 101, 1000, 0)
+	s.v1("slurm/uid_1/job_7/step_0", 120, 1000, 0)
 	if n := processes(); n != 5 {
 		t.Errorf("%d processes, want 5", n)
+	}
+	// What changes by little, far from the limit, is read in full in each third look, and its
+	// charge in each.
+	s.v1("slurm/uid_1/job_7/step_0/task_2", 0, 1000, 0, 13)
+	s.v1("slurm/uid_1/job_7/step_0", 121, 1000, 0)
+	late = 0
+	for ; ; late++ {
+		st := s.look().Jobs[0].Steps[0]
+		if st.Charged != 121 || st.Unreclaimable != 121 {
+			t.Errorf("%+v", st)
+		}
+		if st.Processes == 4 {
+			break
+		}
+		if late > easyEach {
+			t.Fatal("a small change is never looked into")
+		}
+	}
+	if late == 0 {
+		t.Error("all is read anew at each look")
 	}
 	// A limit that is lowered, and a charge that stands at it, are never taken for quiet.
 	s.v1("slurm/uid_1/job_7/step_0", 101, 110, 0)

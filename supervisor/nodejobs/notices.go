@@ -1,7 +1,6 @@
 package nodejobs
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -33,6 +32,7 @@ type notices struct {
 	watches map[int32]*spot
 	events  map[int32]*toll // by eventfd
 	most    int             // eventfds
+	first   bool            // what is found now was there before we came
 	due     []*toll         // to be read again
 	news    []*toll
 	refused error // why something is not told
@@ -111,7 +111,9 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 		return nil, fmt.Errorf("cannot be told of OOM kills: %w", err)
 	}
 	n.root = &spot{dir: &dir{path: t.root.path, name: t.root.name, kind: t.root.kind}, node: node, uid: -1, watch: -1}
+	n.first = true
 	n.follow(n.root)
+	n.first = false
 	go n.listen()
 	return n, nil
 }
@@ -207,64 +209,6 @@ func (n *notices) take(events []unix.EpollEvent, buf []byte) (over, calm bool) {
 		n.read(t, now)
 	}
 	return false, calm && len(n.news) == tolled && len(events) > 0
-}
-
-// drain takes in what inotify tells. calm is false where a directory came or went.
-func (n *notices) drain(buf []byte) (calm bool) {
-	calm = true
-	risen := false // the node's count was looked at since a step went
-	for {
-		got, err := unix.Read(n.inotify, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || got <= 0 {
-			return calm
-		}
-		for b := buf[:got]; len(b) >= unix.SizeofInotifyEvent; {
-			watch, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
-			end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(b[12:])), len(b))
-			name := cString(b[unix.SizeofInotifyEvent:end])
-			b = b[end:]
-			s := n.watches[watch]
-			switch {
-			case mask&unix.IN_Q_OVERFLOW != 0:
-				n.again(n.root)
-				calm = false
-			case s == nil:
-			case mask&unix.IN_IGNORED != 0:
-				delete(n.watches, watch)
-				if s.watch == watch {
-					s.watch = -1
-				}
-			case mask&unix.IN_MODIFY != 0:
-				n.met(s.toll)
-			case mask&unix.IN_ISDIR == 0:
-			case mask&unix.IN_CREATE != 0:
-				n.came(s, name)
-				calm = false
-			case mask&unix.IN_DELETE != 0:
-				if c := s.kids[name]; c != nil {
-					if !risen {
-						n.readKills()
-						risen = true
-					}
-					n.went(s, c)
-				}
-				calm = false
-			}
-		}
-	}
-}
-
-// cString is a name as inotify writes it, filled up with zeros.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
 }
 
 // readKills reads the node's count.

@@ -79,6 +79,24 @@ func (r *real) hit(task string, up int) {
 	}
 }
 
+// armed waits until the kernel was asked to tell of the step of a task.
+func (r *real) armed(task string) {
+	r.t.Helper()
+	step := filepath.Dir(task)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		r.notices.mu.Lock()
+		job := r.notices.jobAt(filepath.Dir(step))
+		ok := job != nil && job.kids[filepath.Base(step)] != nil && job.kids[filepath.Base(step)].toll.armed
+		r.notices.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("never told of %s", step)
+		}
+	}
+}
+
 // told waits for the kernel's word, and returns the look after it that says so.
 func (r *real) told(what string, ok func(Snapshot) bool) Snapshot {
 	r.t.Helper()
@@ -152,7 +170,9 @@ func TestRealNotices(t *testing.T) {
 	}
 	sure := 0
 	for id := 2; id < 12; id++ {
-		r.hit(r.job(id, 30*rss.MiB), 3)
+		task := r.job(id, 30*rss.MiB)
+		r.armed(task)
+		r.hit(task, 3)
 		r.told("a kill in a job that came and went", func(s Snapshot) bool {
 			e := r.ended(s, fmt.Sprint(id))
 			if e == nil || e.OOMKills == 0 {

@@ -1,6 +1,7 @@
 package nodejobs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,64 @@ type spot struct {
 // mostSpots bounds what is told of: users of old Slurm may make directories as they like,
 // though not where a step's would be.
 const mostSpots = 1 << 16
+
+// drain takes in what inotify tells. calm is false where a directory came or went.
+func (n *notices) drain(buf []byte) (calm bool) {
+	calm = true
+	risen := false // the node's count was looked at since a step went
+	for {
+		got, err := unix.Read(n.inotify, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || got <= 0 {
+			return calm
+		}
+		for b := buf[:got]; len(b) >= unix.SizeofInotifyEvent; {
+			watch, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
+			end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(b[12:])), len(b))
+			name := cString(b[unix.SizeofInotifyEvent:end])
+			b = b[end:]
+			s := n.watches[watch]
+			switch {
+			case mask&unix.IN_Q_OVERFLOW != 0:
+				n.again(n.root)
+				calm = false
+			case s == nil:
+			case mask&unix.IN_IGNORED != 0:
+				delete(n.watches, watch)
+				if s.watch == watch {
+					s.watch = -1
+				}
+			case mask&unix.IN_MODIFY != 0:
+				n.met(s.toll)
+			case mask&unix.IN_ISDIR == 0:
+			case mask&unix.IN_CREATE != 0:
+				n.came(s, name)
+				calm = false
+			case mask&unix.IN_DELETE != 0:
+				if c := s.kids[name]; c != nil {
+					if !risen {
+						n.readKills()
+						risen = true
+					}
+					n.went(s, c)
+				}
+				calm = false
+			}
+		}
+	}
+}
+
+// cString is a name as inotify writes it, filled up with zeros.
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
 
 // follow has the kernel tell of a directory, and takes in what is in it already.
 func (n *notices) follow(s *spot) {

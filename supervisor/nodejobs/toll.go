@@ -42,24 +42,6 @@ type toll struct {
 	used  rss.Bytes // the charge as it was last read, 0 for never
 }
 
-// Source says how a kill is known.
-type Source string
-
-// How kills are known, from sure to likely.
-const (
-	// ByCounter: oom_kill of the job's own cgroup counted them.
-	ByCounter Source = "counter"
-	// ByNotice: the kernel told that the step ran out of memory, the node's count rose, and
-	// the cgroup was gone before its counter could be read. One kill, or more.
-	ByNotice Source = "notice"
-	// ByEnd: nothing could be told, the node's count rose, and this job alone ended just
-	// then. One kill, or more, if it was this job's at all.
-	ByEnd Source = "end"
-)
-
-// Sources lists all.
-var Sources = []Source{ByCounter, ByNotice, ByEnd}
-
 func newToll(job *spot, d *dir) *toll {
 	return &toll{
 		path: d.path, job: job.id, step: d.id, jobPath: job.path, jobIno: job.ino, node: job.node, uid: job.uid,
@@ -71,7 +53,9 @@ func newToll(job *spot, d *dir) *toll {
 func (n *notices) register(s *spot) {
 	t := s.toll
 	t.before = n.kills
-	t.base, _ = n.killsOf(t)
+	if n.first {
+		t.base, _ = n.killsOf(t)
+	}
 	var err error
 	switch {
 	case n.version == 2:
