@@ -10,8 +10,8 @@ import (
 
 // told lists the metrics of the daemon.
 var told = []*metrics.Metric{
-	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
-	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryCharged, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
+	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.OOMUnheard, &metrics.LastLook, &metrics.BuildInfo,
 }
 
 // put takes one value, as [metrics.Set.Put].
@@ -43,6 +43,7 @@ func fill(v *view, put put) {
 	for _, k := range v.killed {
 		put(&metrics.OOMKills, metrics.Place{JobID: k.id, Node: k.node}, float64(k.kills))
 	}
+	put(&metrics.OOMUnheard, metrics.Place{}, float64(s.Unheard))
 	put(&metrics.LastLook, metrics.Place{}, lastLook(v))
 }
 
@@ -53,6 +54,7 @@ func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
 		return
 	}
 	put(&metrics.MemoryUnreclaimable, at, float64(u.Unreclaimable), string(scope))
+	put(&metrics.MemoryCharged, at, float64(u.Charged), string(scope))
 	if !limited(u) {
 		return
 	}
@@ -91,7 +93,9 @@ var descs = func() map[*metrics.Metric]*prometheus.Desc {
 }()
 
 // ofProgram says that a metric is of the daemon, and of no job.
-func ofProgram(m *metrics.Metric) bool { return m == &metrics.LastLook || m == &metrics.BuildInfo }
+func ofProgram(m *metrics.Metric) bool {
+	return m == &metrics.LastLook || m == &metrics.BuildInfo || m == &metrics.OOMUnheard
+}
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range told {

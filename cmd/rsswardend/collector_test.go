@@ -53,7 +53,7 @@ func daemonWith(s *nodejobs.Snapshot) *daemon {
 
 func TestCollector(t *testing.T) {
 	c := &collector{daemonWith(scene())}
-	const want = `
+	want := `
 # HELP rsswarden_limit_ratio Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.
 # TYPE rsswarden_limit_ratio gauge
 rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 0.75
@@ -62,7 +62,7 @@ rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="batc
 # HELP rsswarden_time_to_limit_seconds Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.
 # TYPE rsswarden_time_to_limit_seconds gauge
 rsswarden_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 90
-# HELP rsswarden_memory_rss_bytes Sum of VmRSS of /proc/PID/status. Pages that processes share count once for each.
+# HELP rsswarden_memory_rss_bytes ` + metrics.MemoryRSS.Help + `
 # TYPE rsswarden_memory_rss_bytes gauge
 rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
 `
@@ -70,7 +70,7 @@ rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
 		t.Error(err)
 	}
 	for name, count := range map[string]int{
-		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
+		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_charged_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
 		"rsswarden_oom_kills_total": 2, "rsswarden_processes": 4, "rsswarden_build_info": 1, "rsswarden_last_look_timestamp_seconds": 1,
 	} {
 		if got := testutil.CollectAndCount(c, name); got != count {

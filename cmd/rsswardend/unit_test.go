@@ -73,6 +73,10 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --boundin
 	if got["rsswarden_memory_limit_bytes job 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
 		t.Errorf("%v\n%s", got, d.said())
 	}
+	// cgroup v1 tells root alone of OOM kills as they happen, which is said.
+	if strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n") || !strings.Contains(page, "\nrsswarden_oom_unheard_steps ") || !strings.Contains(d.said(), "the kernel does not tell of OOM kills in some steps") {
+		t.Error(d.said())
+	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(fmt.Sprintf("/proc/%d", d.cmd.Process.Pid), &st); err != nil || st.Uid != 65534 {
 		t.Errorf("it runs as %d, %v", st.Uid, err)
