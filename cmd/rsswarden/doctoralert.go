@@ -4,7 +4,7 @@ import (
 	"context"
 	"os/exec"
 
-	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -18,7 +18,7 @@ func (d *diagnosis) alerts() (checks []doctor.Check) {
 	}
 	p := alert.NewProgram(s.AlertProgram, hold.Environ(), (*exec.Cmd).Start)
 	for _, t := range s.Alerts {
-		a := alert.Try(context.Background(), supervisor.NodeName(d.p.lookup), t, alert.Options{Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send})
+		a := alert.Try(context.Background(), slurm.NodeName(d.p.lookup), t, alert.Options{Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send})
 		checks = append(checks, doctor.Alert(doctor.AlertFacts{Receiver: t.String(), Error: a.Error, Lasts: t.Kind == alert.Alertmanager}))
 	}
 	return checks

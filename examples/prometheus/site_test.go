@@ -50,11 +50,13 @@ const (
 	nearFor    = 2 * time.Minute / faster // of JobNearMemoryLimit
 	wait       = 10 * time.Second / faster
 	interval   = time.Minute / faster // between two messages of a group
-	resend     = time.Minute / faster // the default of Prometheus
 	grace      = 30 * time.Second / faster
 
-	// targets is after how long a Prometheus that was started scrapes.
+	// targets is after how long a Prometheus that was started knows whom to scrape and whom
+	// to tell, here as at a site. Alertmanager forgets an alert that it was not told of for
+	// 4 times resend, which is a minute: it is no less here than bridges that.
 	targets = 5 * time.Second
+	resend  = 8 * time.Second
 
 	// slack is for two processors that others may share.
 	slack = 10 * time.Second
@@ -84,6 +86,13 @@ func startSite(t *testing.T) *site {
 	for _, of := range []string{"127.0.0.1:9759", "127.0.0.1:9100", "127.0.0.1:9093"} {
 		addrs[of] = promtest.FreeAddr(t)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, n := range s.told.Notes(time.Time{}) {
+				t.Log(n.At.Format("15:04:05.000"), n.Status, n.Labels)
+			}
+		}
+	})
 	dir := t.TempDir()
 	for _, name := range []string{"prometheus.yml", "rules.yml", "alertmanager.yml"} {
 		b, err := os.ReadFile(name)
