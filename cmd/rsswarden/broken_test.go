@@ -353,7 +353,9 @@ func TestHolderOfRunKilled(t *testing.T) {
 	soon(t, "the watcher's end", func() bool { return !isWatcher(pid) })
 	r.hold(188) // it answers
 	r.in.Close()
-	_ = r.cmd.Wait()
+	if _ = r.cmd.Wait(); r.cmd.ProcessState.String() != "signal: killed" {
+		t.Errorf("who started it sees %v", r.cmd.ProcessState)
+	}
 	l, text := r.left()
 	t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
 	if len(l.Runs) != 1 || l.Runs[0].Code != nil || l.Runs[0].Decisions != 1 {
