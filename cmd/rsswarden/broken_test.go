@@ -177,7 +177,7 @@ func limitWatcher(resource int, to uint64) func(*brokenRun) {
 func alertHangs(r *brokenRun) {
 	path := filepath.Join(r.bin, "rsswardend")
 	os.Remove(path)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 20\n"), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -236,7 +236,7 @@ func eventsNotRead(r *brokenRun) {
 
 // scontrolHangs is a step of which neither limits nor end are known but by asking.
 func scontrolHangs(r *brokenRun) {
-	script := fmt.Sprintf("#!/bin/sh\ntouch %s/asked\nexec sleep 60\n", r.bin)
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >%[1]s/asked.new; mv %[1]s/asked.new %[1]s/asked\nexec sleep 600\n", r.bin)
 	if err := os.WriteFile(filepath.Join(r.bin, "scontrol"), []byte(script), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
@@ -244,8 +244,20 @@ func scontrolHangs(r *brokenRun) {
 		"SLURM_MEM_PER_NODE=20000", "SLURM_CONF="+r.bin+"/none")
 }
 
+// scontrolAsked waits for that. When the run has ended it is not there any more.
 func scontrolAsked(r *brokenRun) {
-	soon(r.t, "scontrol asked", func() bool { _, err := os.Stat(filepath.Join(r.bin, "asked")); return err == nil })
+	var pid int
+	soon(r.t, "scontrol asked", func() bool {
+		b, err := os.ReadFile(filepath.Join(r.bin, "asked"))
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		return err == nil && pid > 0
+	})
+	r.t.Cleanup(func() {
+		soon(r.t, "scontrol ended", func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
+	})
 }
 
 // startDaemon starts the node's daemon beside the run.
