@@ -45,8 +45,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax
 //	the watcher has no descriptors left                                       as bare                                holds the last reading, says so     none
 //	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember
-//	the watcher has no address space left                                     as bare                                whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/no address space, /little address space
+//	the watcher has no address space left                                     as bare                                up to then                          —
+//	  cmd/rsswarden.TestPartOfOursFails/no address space
+//	it starts with little (ulimit -v 2000000)                                 as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/little address space
 //	the kernel has no system call newer than Linux 4.18                       as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
 //	signals interrupt the watcher all the time                                as bare                                whole                               go on
