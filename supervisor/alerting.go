@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -109,7 +110,7 @@ func receivers(targets []alert.Target) string {
 // alertOf makes the alert of a rung.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
-		Job: w.alertJob(), Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
+		Job: w.alertJob(), Node: slurm.NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
 	if a.Job == "" {

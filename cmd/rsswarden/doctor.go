@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -71,9 +70,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 func printDoctor(p process, r doctor.Report, asJSON bool) error {
 	var b strings.Builder
 	if asJSON {
-		enc := json.NewEncoder(&b)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(r); err != nil {
+		if err := writeJSON(&b, r); err != nil {
 			return err
 		}
 	} else {

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -34,9 +36,22 @@ func exportRecord(p process) int {
 	return exitOK
 }
 
+// exporter is what reads a record by LMDB, which trusts its file and is written in C.
+// Root reads another's record with the rights of whoever it belongs to: a file that was
+// made to get the better of LMDB gains its maker nothing.
 func exporter(dir string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", exportCommand, dir)
 	cmd.Env = []string{"GOTRACEBACK=single"} // nothing of the user's has a say in it
+	cmd.Dir = "/"
+	if abs, err := filepath.Abs(dir); err == nil {
+		cmd.Args[2] = abs
+	}
+	// Where root is not root, its rights are no more than its user's.
+	if uid, gid := record.Owner(dir); uid != 0 && os.Geteuid() == 0 && !nodedir.InUserNamespace() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uid, Gid: gid}, Setsid: true, // nor has it our terminal
+		}
+	}
 	return cmd
 }
 

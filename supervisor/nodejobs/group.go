@@ -15,6 +15,7 @@ import (
 // group is what is kept of a job or a step from look to look.
 type group struct {
 	level *cgroup.Level
+	early early
 	trend *rss.Trend
 	base  uint64 // kills from before we came
 	since time.Time
@@ -34,6 +35,8 @@ type group struct {
 	peak  rss.Bytes
 	near  time.Time // since when nearly all of the limit is used
 	last  Job       // as it was told, of a job
+	by    Source    // how its kills are known, of a job
+	seen  uint64    // kills that were told in a look
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
 }
@@ -141,8 +144,16 @@ func (n *Node) failed(err error) {
 	n.failure = err
 }
 
+// often is the longest time between two looks with which growth that has held for
+// [rss.HoldTime] is told from a step; where looks are rarer, it must have held for
+// rareLooks of them.
+const (
+	often     = 10 * time.Second
+	rareLooks = 20
+)
+
 // forecast follows the growth of a job or step.
-func (g *group) forecast(at time.Duration, now time.Time) {
+func (n *Node) forecast(g *group, now time.Time) {
 	u := &g.use
 	g.peak = max(g.peak, u.Used)
 	if u.Limit == cgroup.Unlimited {
@@ -155,11 +166,16 @@ func (g *group) forecast(at time.Duration, now time.Time) {
 	case g.near.IsZero():
 		g.near = now
 	}
+	at := now.Sub(n.began)
 	if g.trend == nil {
 		if u.Used.Of(u.Limit) < trendFrom {
+			g.early.add(at, u.Used)
 			return
 		}
-		g.trend = new(rss.Trend)
+		g.trend = g.early.trend()
+		if n.Interval > often {
+			g.trend.Hold = rareLooks * n.Interval
+		}
 	}
 	g.trend.Add(at, u.Used)
 	u.PerSecond, _, _, u.Growing = g.trend.Slope()

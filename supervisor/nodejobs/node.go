@@ -17,6 +17,10 @@ import (
 
 // Node follows the jobs of a node. It belongs to one goroutine and keeps descriptors.
 type Node struct {
+	// Interval is the time between two looks, where it is known: from a forecast's growth
+	// 20 of them must be there.
+	Interval time.Duration
+
 	proc, sys string
 	name      string // of the node, where the tree does not tell
 
@@ -34,6 +38,14 @@ type Node struct {
 	real   bool // the tree that is being read is the kernel's
 	files  int  // RLIMIT_NOFILE
 	levels int  // jobs and steps that were measured in this look
+
+	notices *notices // nil where the kernel was not asked to tell
+	open    []news   // what may be a kill or not
+	left    uint64   // kills on the node that are no job's so far
+	leftAt  time.Time
+	seen    uint64  // kills of jobs that were counted in this look
+	blind   bool    // the node's count is not to be had
+	lately  []Ended // the last that ended
 
 	lists    int // directories listed, for tests
 	failures int
@@ -63,6 +75,11 @@ type Snapshot struct {
 	// Kills is how many processes of the node, in a job or not, the OOM killer ended since
 	// the look before; 0 before Linux 4.13.
 	Kills uint64
+	// Unheard counts the steps with a memory cgroup of which the kernel does not tell at
+	// once that the OOM killer is at work in them, so that only their counters can tell;
+	// Why says why, if at all.
+	Unheard int
+	Why     error
 	// Failures counts files that could not be read for another reason than that their
 	// job ended; Failure is the last one.
 	Failures int
@@ -76,6 +93,14 @@ type Job struct {
 	UID  int // -1 where the tree does not tell
 	Use
 	Steps []Step
+	// Over are steps that are gone and had kills; nothing else is known of them.
+	Over []Step
+	// KilledBy says how the kills are known, of all in the way that is least sure; empty
+	// for none.
+	KilledBy Source
+
+	path string
+	ino  uint64
 }
 
 // Step is a step of a job.
@@ -114,6 +139,10 @@ type Use struct {
 type Ended struct {
 	Job
 	Last time.Time // when it was
+	// Unseen says that no look saw it: it came and went in between. What is known is what
+	// the kernel's notices tell: OOMKills at least, Since, and where they could be read
+	// Limit, and Charged when memory ran out.
+	Unseen bool
 }
 
 // New returns a follower of this node's jobs. proc and sys stand for /proc and /sys.
@@ -156,11 +185,16 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 		if err := n.find(); err != nil {
 			return Snapshot{}, err
 		}
+	}
+	if n.looks == 0 {
 		n.began, n.files = now, budget()
+		if n.notices != nil {
+			n.files -= n.files / share
+		}
 	}
 	began := time.Now()
 	snap := Snapshot{At: now}
-	n.failures, n.failure, n.levels = 0, nil, 0
+	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
 	n.looks++
 	// Where nothing was killed on the whole node, nothing was in any job.
 	kills, ok := n.nodeKills()
@@ -171,15 +205,19 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	if n.looks > 1 && kills > n.kills {
 		snap.Kills = kills - n.kills
 	}
-	n.kills = kills
+	n.kills, n.blind = kills, !ok
+	fresh := n.notices.collect(kills, ok)
+	n.noteAll(fresh, false)
+	var top *dir
 	// The first tree that has a job has them all: those of other controllers are the same.
 	for _, t := range n.trees {
 		n.version, n.real = t.version, t.real
 		n.refresh(t.root)
+		n.noteAll(fresh, true)
 		found, jobs := n.readTree(t, now)
 		snap.Found = snap.Found || found
 		if found && snap.Where == "" || len(jobs) > 0 {
-			snap.Where, snap.Jobs = t.where(), jobs
+			snap.Where, snap.Jobs, top = t.where(), jobs, t.root
 		}
 		if len(jobs) > 0 {
 			break
@@ -190,9 +228,35 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	for i := range snap.Ended {
 		snap.Ended[i].Last = now
 	}
+	if n.notices != nil {
+		n.conclude(&snap, fresh, now)
+	}
+	snap.Unheard, snap.Why = n.notices.unheard(jobsOf(top))
 	snap.Failures, snap.Failure = n.failures, n.failure
 	snap.Took = time.Since(began)
 	return snap, nil
+}
+
+// noteAll notes what was counted.
+func (n *Node) noteAll(fresh []news, listed bool) {
+	for i := range fresh {
+		if t := &fresh[i]; t.by == ByCounter {
+			n.note(t, listed)
+		}
+	}
+}
+
+// jobsOf are the directories of jobs.
+func jobsOf(top *dir) (jobs []*dir) {
+	if top == nil {
+		return nil
+	}
+	top.each(func(d *dir) {
+		if d.kind == kindJob {
+			jobs = append(jobs, d)
+		}
+	})
+	return jobs
 }
 
 func (t *tree) where() string {
@@ -273,6 +337,8 @@ func (n *Node) ceiling(d *dir) rss.Bytes {
 
 // Close gives the descriptors back.
 func (n *Node) Close() {
+	n.notices.close()
+	n.notices = nil
 	for _, t := range n.trees {
 		t.root.each(func(d *dir) {
 			if d.group != nil && d.group.level != nil {
