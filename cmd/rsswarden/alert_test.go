@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,13 +15,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
 )
 
 // holdMemory holds as many MiB as each line of its input says, and ends with status 7.
@@ -150,119 +149,48 @@ func soon(t *testing.T, what string, so func() bool) {
 // freePort is a port of the loopback that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return promtest.FreeAddr(t)
 }
 
-// alertmanager is a real one, which tells sink of what it is told.
-type alertmanager struct {
-	t    *testing.T
-	addr string
-	dir  string
-	cmd  *exec.Cmd
-}
-
-// notes are what an Alertmanager's receiver was told: "firing RUNG", "resolved RUNG".
-type notes struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (n *notes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var got struct {
-		Alerts []struct {
-			Status string
-			Labels map[string]string
-		}
-	}
-	_ = json.NewDecoder(req.Body).Decode(&got)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, a := range got.Alerts {
-		n.all = append(n.all, a.Status+" "+a.Labels["rung"])
-	}
-}
-
-func (n *notes) has(what string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, note := range n.all {
-		if note == what {
-			return true
-		}
-	}
-	return false
-}
-
-func newAlertmanager(t *testing.T) (*alertmanager, *notes) {
+// newAlertmanager starts a real one, which tells the receiver at once of what it is told.
+func newAlertmanager(t *testing.T) (*promtest.Server, *promtest.Receiver) {
 	t.Helper()
-	program, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		t.Skip("no prometheus-alertmanager: .ci/setup test installs it")
-	}
-	sink := &notes{}
-	server := httptest.NewServer(sink)
-	t.Cleanup(server.Close)
-	m := &alertmanager{t: t, addr: freePort(t), dir: t.TempDir()}
+	sink := promtest.NewReceiver(t)
+	file := filepath.Join(t.TempDir(), "am.yml")
 	config := "route: {receiver: test, group_wait: 100ms, group_interval: 1s, group_by: ['...']}\n" +
-		"receivers: [{name: test, webhook_configs: [{url: '" + server.URL + "', send_resolved: true}]}]\n"
-	if err := os.WriteFile(filepath.Join(m.dir, "am.yml"), []byte(config), 0o600); err != nil {
+		"receivers: [{name: test, webhook_configs: [{url: '" + sink.URL + "', send_resolved: true}]}]\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.start(program)
-	return m, sink
-}
-
-func (m *alertmanager) start(program string) {
-	m.t.Helper()
-	m.cmd = exec.Command(program, "--config.file="+filepath.Join(m.dir, "am.yml"), "--storage.path="+m.dir, "--web.listen-address="+m.addr, "--cluster.listen-address=", "--log.level=error")
-	m.cmd.Stderr = os.Stderr
-	if err := m.cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(m.kill)
-	soon(m.t, "Alertmanager ready", func() bool {
-		resp, err := http.Get("http://" + m.addr + "/-/ready")
-		if err == nil {
-			resp.Body.Close()
-		}
-		return err == nil && resp.StatusCode == 200
-	})
-}
-
-func (m *alertmanager) kill() {
-	if m.cmd.ProcessState == nil {
-		_ = m.cmd.Process.Kill()
-		_ = m.cmd.Wait()
-	}
+	return promtest.Alertmanager(t, freePort(t), file), sink
 }
 
 // TestAlertmanager: a real one hears of rungs that are crossed and of the end, also of
 // what was crossed while it was not there.
 func TestAlertmanager(t *testing.T) {
 	m, sink := newAlertmanager(t)
-	r := startAlertRun(t, nil, "--alert", "http://"+m.addr, "--at", "none", "--at", "user 80%:warn", "--at", "user 92%:warn")
+	has := func(status, rung string) bool {
+		_, ok := sink.Find(time.Time{}, status, map[string]string{"rung": rung})
+		return ok
+	}
+	r := startAlertRun(t, nil, "--alert", "http://"+m.Addr, "--at", "none", "--at", "user 80%:warn", "--at", "user 92%:warn")
 	r.hold(160)
 	crossed := time.Now()
-	soon(t, "firing", func() bool { return sink.has("firing 80%") })
+	soon(t, "firing", func() bool { return has("firing", "80%") })
 	t.Logf("notified %v after the crossing", time.Since(crossed).Round(time.Millisecond))
-	m.kill()
+	m.Kill()
 	r.hold(182)
 	soon(t, "tried in vain", func() bool {
 		st := r.standing()
 		return st != nil && len(st.Alerts) == 1 && st.Alerts[0].Failing && st.Alerts[0].Error == "connection refused" && st.Alerts[0].Untold == 1
 	})
-	if sink.has("firing 92%") {
+	if has("firing", "92%") {
 		t.Error("who was killed has told of an alert")
 	}
-	m.start(m.cmd.Path)
-	soon(t, "firing after it was killed", func() bool { return sink.has("firing 92%") })
+	m.Start()
+	soon(t, "firing after it was killed", func() bool { return has("firing", "92%") })
 	r.end()
-	soon(t, "resolved", func() bool { return sink.has("resolved 80%") && sink.has("resolved 92%") })
+	soon(t, "resolved", func() bool { return has("resolved", "80%") && has("resolved", "92%") })
 	faults := 0
 	for _, e := range events(t, r.events)[event.NameFault] {
 		if e["part"] == "alert" {
