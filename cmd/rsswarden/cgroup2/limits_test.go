@@ -52,6 +52,9 @@ func limitThatBinds(t *testing.T) {
 			}
 		}
 	}
+	wait(r, event.NameSample, "what was taken", func(s *event.Sample) bool {
+		return find(t, s.Limits, event.LimitCgroup, step).Used > 20*rss.MiB
+	})
 	if status := r.end(); status != 0 {
 		t.Errorf("status %d", status)
 	}
