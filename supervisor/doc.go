@@ -31,8 +31,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
 //	  cmd/rsswarden.TestPartOfOursFails/watcher stopped, supervisor/hold.TestWatcherFails, TestMuteWatcher
-//	the holder is killed                                                      runs on; who started us sees the kill  up to then; says unwatched          are resolved
-//	  cmd/rsswarden.TestHolderOfRunKilled, supervisor/hold.TestHolderKilled
+//	the holder panics, or what runs before and after it                       as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/holder panics, TestHolderPanics
+//	the holder is killed, or a fault in C ends it                             runs on; who started us sees the kill  up to then; says unwatched          are resolved
+//	  cmd/rsswarden.TestHolderOfRunKilled, TestHolderFaults, supervisor/hold.TestHolderKilled
 //	the holder is stopped                                                     goes on, and so does the holder        —                                   —
 //	  supervisor/hold.TestUnstick, supervisor.TestHolderIsLookedAfter
 //	an attach is killed, stopped, or panics                                   knows nothing                          —                                   —

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -130,7 +131,7 @@ func (w *watcher) hinted() bool {
 
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
-	faultPoint()
+	fault.Point("watcher")
 	now := w.look()
 	w.counts.ask(now)
 	w.shared.ask(now)
