@@ -46,7 +46,7 @@
 //	pids.max is reached later                                                 as bare                                whole                               none, says so
 //	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax
 //	the watcher has no descriptors left                                       as bare                                holds the last reading, says so     none
-//	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember
+//	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember, TestNoDescriptorForOthers, rss/cgroup.TestNoDescriptorLeft, TestNoDescriptorOnTheWay
 //	the watcher has no address space left                                     as bare                                up to then                          —
 //	  cmd/rsswarden.TestPartOfOursFails/no address space
 //	it starts with little (ulimit -v 2000000)                                 as bare                                whole                               go on

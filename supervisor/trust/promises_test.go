@@ -54,7 +54,7 @@ var promises = []promise{
 	{"pids.max is reached later", asBare, whole, "none, says so",
 		append(ours("no tasks"), "supervisor/hold.TestPidsMax")},
 	{"the watcher has no descriptors left", asBare, "holds the last reading, says so", "none",
-		append(ours("no descriptors"), "rss/proctree.TestNoDescriptorLeft", "rss/proctree.TestNoDescriptorForAMember")},
+		append(ours("no descriptors"), "rss/proctree.TestNoDescriptorLeft", "rss/proctree.TestNoDescriptorForAMember", "rss/proctree.TestNoDescriptorForOthers", "rss/cgroup.TestNoDescriptorLeft", "rss/cgroup.TestNoDescriptorOnTheWay")},
 	{"the watcher has no address space left", asBare, "up to then", nothing,
 		ours("no address space")},
 	{"it starts with little (ulimit -v 2000000)", asBare, whole, goOn,
