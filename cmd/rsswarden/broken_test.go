@@ -25,6 +25,12 @@ type broken struct {
 
 func (b *broken) run(t *testing.T) {
 	r := startBroken(t, b.prepare)
+	defer func() {
+		if t.Failed() && r.cmd.ProcessState == nil {
+			r.end()
+			t.Logf("told %v, stderr:\n%s", r.told.all, r.stderr.String())
+		}
+	}()
 	r.hold(164)
 	soon(t, "the first rung told", func() bool { return r.told.has("firing 80%") })
 	soon(t, "a record", func() bool { l, _ := r.left(); return len(l.Runs) == 1 })
@@ -100,7 +106,7 @@ func TestPartOfOursFails(t *testing.T) {
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
 		"record disk fails":    {prepare: onDisk, harm: failDisk},
 		"proc gone":            {prepare: ownMounts, harm: unmountProc},
-		"no tasks":             {prepare: inPids, harm: noTasks, fault: "alert", silent: true},
+		"no tasks":             {prepare: inPids, harm: noTasks, says: " alert: webhook+http", silent: true},
 		"cgroup unmounted":     {prepare: ownMounts, harm: unmountCgroup, fault: "cgroup"},
 		"exec hangs":           {prepare: execHangs, harm: nothing},
 		"exec fails":           {prepare: execFails, harm: nothing},
