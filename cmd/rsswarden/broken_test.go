@@ -116,6 +116,7 @@ func TestPartOfOursFails(t *testing.T) {
 		"runtime dir gone":     {harm: func(r *brokenRun) { os.RemoveAll(r.dir) }},
 		"record gone":          {harm: func(r *brokenRun) { os.RemoveAll(r.record) }, fault: "record"},
 		"record cut off":       {harm: cutOff},
+		"record nowhere":       {prepare: recordNowhere, harm: nothing, fault: "start", says: "there is no full record of this run"},
 		"record disk full":     {prepare: onDisk, harm: fillDisk},
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
 		"record disk fails":    {prepare: onDisk, harm: failDisk},
@@ -456,6 +457,9 @@ func readOnlyState(r *brokenRun) {
 	r.shell(`mount -t tmpfs -o ro none "$0"`, r.state)
 	r.t.Cleanup(func() { r.shell(`umount -l "$0"`, r.state) })
 }
+
+// recordNowhere has a file where the directory of the record is to be.
+func recordNowhere(r *brokenRun) { r.option("--record", filepath.Join(r.bin, "rsswarden", "record")) }
 
 func ulimitV(r *brokenRun) { r.startBy("/bin/sh", "-c", `ulimit -v 2000000 && exec "$@"`, "sh") }
 

@@ -72,6 +72,7 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	if err := src.pair(picked, &s); err != nil {
 		return s, err
 	}
+	src.record(picked["record"], &s)
 	src.textfile(picked["textfile"], &s)
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		if v := picked[o.name]; src.has(o.name) {
