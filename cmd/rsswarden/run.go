@@ -64,6 +64,9 @@ func runCommand(p process, status *int) *cli.Command {
 				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
 			}
 			s.Command = c.Args().Slice()
+			if text := behind(p.args, s.Command); text != "" {
+				s.Warnings = append(s.Warnings, text)
+			}
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)
 		},
