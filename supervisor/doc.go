@@ -61,6 +61,8 @@
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk full, /record disk fails, /record gone, /record cut off, TestTruncatedRecord, supervisor/record.TestFullDisk
+//	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on
+//	  cmd/rsswarden.TestPartOfOursFails/record nowhere
 //	the record's disk hangs                                                   as bare, its end 2 s late at most      whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, supervisor/record.TestHungDisk
 //	the journal cannot be written                                             as bare                                whole, says so                      go on

@@ -102,6 +102,7 @@ func TestPartOfOursFails(t *testing.T) {
 		"runtime dir gone":     {harm: func(r *brokenRun) { os.RemoveAll(r.dir) }},
 		"record gone":          {harm: func(r *brokenRun) { os.RemoveAll(r.record) }, fault: "record"},
 		"record cut off":       {harm: cutOff},
+		"record nowhere":       {prepare: recordNowhere, harm: nothing, fault: "start", says: "there is no full record of this run"},
 		"record disk full":     {prepare: onDisk, harm: fillDisk},
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
 		"record disk fails":    {prepare: onDisk, harm: failDisk},

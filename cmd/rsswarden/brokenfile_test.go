@@ -133,6 +133,9 @@ func unmountCgroup(r *brokenRun) {
 	r.shell(`nsenter --mount --target "$0" umount -R -l /sys/fs/cgroup`, fmt.Sprint(r.cmd.Process.Pid))
 }
 
+// recordNowhere has a file where the directory of the record is to be.
+func recordNowhere(r *brokenRun) { r.option("--record", filepath.Join(r.bin, "rsswarden", "record")) }
+
 func readOnlyState(r *brokenRun) {
 	if os.Geteuid() != 0 {
 		r.t.Skip("needs root, to mount")

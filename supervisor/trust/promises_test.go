@@ -69,6 +69,8 @@ var promises = []promise{
 		[]string{"supervisor/loader.TestHookFails", "supervisor/loader.TestGarbage", "supervisor/loader.TestUnknownTorch", "supervisor/loader.TestHookRefused"}},
 	{"the record's disk is full or fails, its files are gone", asBare, "whole in the journal", goOn,
 		append(ours("record disk full", "record disk fails", "record gone", "record cut off"), "cmd/rsswarden.TestTruncatedRecord", "supervisor/record.TestFullDisk")},
+	{"--record names no place for one: no directory, or not writable", asBare, "whole in the journal", goOn,
+		ours("record nowhere")},
 	{"the record's disk hangs", "as bare, its end 2 s late at most", "whole in the journal", goOn,
 		append(ours("record disk hangs"), "cmd/rsswarden.TestFrozenRecord", "supervisor/record.TestHungDisk")},
 	{"the journal cannot be written", asBare, "whole, says so", goOn,
