@@ -118,10 +118,10 @@ func completionHome(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"options.toml":             "",
-		"elsewhere/page.html":      "",
-		"bin/squeue":               "#!/bin/sh\necho 4711 train\n",
-		"bin/frobnicate":           "#!/bin/sh\n",
+		"options.toml":        "",
+		"elsewhere/page.html": "",
+		"bin/squeue":          "#!/bin/sh\necho 4711 train\n",
+		"bin/frobnicate":      "#!/bin/sh\n",
 		".rsswarden/20260102T030405Z-118.0.0-n1-12.jsonl": "{}\n",
 	} {
 		path := filepath.Join(dir, name)
