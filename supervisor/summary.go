@@ -54,7 +54,8 @@ type summary struct {
 	freed       rss.Bytes
 	paused      time.Duration
 	helped      int
-	budget      rss.Bytes // the last budget of mapped pages, 0 for none
+	budget      rss.Bytes // the last budget of mapped file pages of a worker, 0 for none
+	budgetTold  rss.Bytes // … and the one that a line told of when it was set
 	budgetTrims int       // trims that workers made to keep to it
 	budgetFreed rss.Bytes
 }
@@ -367,8 +368,12 @@ func peaks(p *event.Peaks) string {
 func (s *summary) deeds() string {
 	var parts []string
 	if s.budgetTrims > 0 {
-		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped pages each (%v given back in all)",
-			event.Times(s.budgetTrims), s.budget, s.budgetFreed))
+		revised := ""
+		if s.budgetTold != 0 && s.budget.String() != s.budgetTold.String() {
+			revised = fmt.Sprintf("; at first it was %v", s.budgetTold)
+		}
+		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
+			event.Times(s.budgetTrims), s.budget, s.budgetFreed, revised))
 	}
 	if s.trims > 0 {
 		parts = append(parts, "trimmed "+event.Times(s.trims))

@@ -89,7 +89,9 @@ func TestDeeds(t *testing.T) {
 		{summary{recycles: 2, forked: 2, freed: rss.GiB, paused: 14 * time.Millisecond},
 			"done: recycled 2 workers; freed 1.00 GiB in all, trainer paused 14 ms in all; data order kept, random draws inside replaced workers changed"},
 		{summary{budgetTrims: 12, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
-			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped pages each (2.00 GiB given back in all)"},
+			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all)"},
+		{summary{budgetTrims: 12, budgetTold: 300 * rss.MiB, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
+			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all; at first it was 300 MiB)"},
 	} {
 		if got := test.s.deeds(); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)
