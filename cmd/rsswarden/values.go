@@ -183,7 +183,11 @@ func setTruth(to *bool, v string) error {
 func setDuration(to *time.Duration, v string, least, most time.Duration) error {
 	d, err := time.ParseDuration(v)
 	if err != nil {
-		return wrongf("give a number with a unit, such as 500ms or 2s", " %q is not a duration", v)
+		hint := "give a number with a unit, such as 500ms or 2s"
+		if _, err := strconv.ParseFloat(v, 64); err == nil {
+			hint = "give the number a unit: " + v + "s are seconds, " + v + "ms thousandths"
+		}
+		return wrongf(hint, " %q is not a duration", v)
 	}
 	if d < least || d > most {
 		return wrongf("give a duration from "+least.String()+" to "+most.String(), " %s is out of range", v)
