@@ -13,13 +13,16 @@ import (
 // TestEnduranceRelease builds all from nothing twice: no object is shared, modules lie
 // elsewhere. What is for arm64 is run by QEMU, where that is there.
 func TestEnduranceRelease(t *testing.T) {
-	var sums []string
-	for _, name := range []string{"one", "another/place"} {
+	var sources, sums []string
+	for _, name := range []string{"one", "another/place"} { // at once: somebody may be writing
 		source, err := copied(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := []string{"GOCACHE=" + filepath.Join(scratch, name+".cache")}
+		sources = append(sources, source)
+	}
+	for _, source := range sources {
+		env := []string{"GOCACHE=" + source + ".cache"}
 		if len(sums) > 0 {
 			modules := filepath.Join(scratch, "modules")
 			out, err := exec.Command("go", "env", "GOMODCACHE").Output()
