@@ -26,7 +26,8 @@ var startedBy = map[string][]string{
 	"cmd/rsswarden/report.go":      {"name"}, // sacct, scontrol
 	"cmd/rsswarden/fanout.go":      {`"srun"`},
 	"cmd/rsswarden/records.go":     {`"/proc/self/exe" exportCommand`},
-	"cmd/rsswarden/doctortry.go":   {"path", "cat"}, // Python, ourselves
+	"cmd/rsswarden/doctortry.go":   {"path", "cat"},           // Python, ourselves
+	"cmd/rsswarden/wordsvalues.go": {`"squeue" "--noheader"`}, // behind --job, at the key Tab
 }
 
 // notLinked are folders of which neither program has anything.
