@@ -108,6 +108,7 @@ tree() {
 	install -D -m 644 "$work/texts/rsswarden.zsh" "$to/share/zsh/vendor-completions/_rsswarden"
 	install -D -m 644 -t "$to/share/fish/vendor_completions.d" "$work/texts/rsswarden.fish"
 	install -D -m 644 -t "$to/share/doc/rsswarden" "$work/texts/copyright" README.md SECURITY.md examples/rsswarden.toml
+	install -D -m 644 -t "$to/share/doc/rsswarden/docs" docs/*.md
 	install -D -m 644 CHANGELOG.md "$to/share/doc/rsswarden/changelog"
 	gzip -9n "$to/share/doc/rsswarden/changelog"
 	mkdir -p "$to/lib/systemd/system"
