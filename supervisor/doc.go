@@ -53,6 +53,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/little address space
 //	the kernel has no system call newer than Linux 4.18                       as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
+//	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
+//	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
 //	signals interrupt the watcher all the time                                as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/interrupted
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —

@@ -34,11 +34,8 @@ var calledOtherwise = map[string]string{
 	"log": "report", "logs": "report", "history": "report", "why": "report", "advise": "report --advise", "html": "report --html FILE",
 	"start": "run", "exec": "run", "launch": "run", "wrap": "run",
 	"check": "doctor", "diagnose": "doctor", "test": "doctor", "limit": "limits", "simulate": "replay",
-	"save": "checkpoint", "restart": "recycle", "drop": "trim", "man": "--help", "h": "--help", "v": "--version",
+	"save": "checkpoint", "restart": "recycle", "drop": "trim", "h": "--help", "v": "--version",
 }
-
-// internal are options that this program gives itself.
-var internal = []string{"--as-node", "--every"}
 
 // meantOption is the hint where an option is not one of the command's: without its dashes.
 func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
@@ -69,8 +66,8 @@ func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
 
 func optionNames(flags []cli.Flag) (names []string) {
 	for _, f := range flags {
-		if name := dashed(f.Names()[0]); !slices.Contains(internal, name) {
-			names = append(names, name)
+		if !internal(f) {
+			names = append(names, dashed(f.Names()[0]))
 		}
 	}
 	return names

@@ -23,7 +23,7 @@ import (
 func reportCommand(p process) *cli.Command {
 	return &cli.Command{
 		Name:            "report",
-		Usage:           "tell why a run died, or by how much it lived, and what to ask for next",
+		Usage:           "tell why a run died, or how nearly, and what to ask for next",
 		UsageText:       "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
 		HideHelp:        true,
 		HideHelpCommand: true,

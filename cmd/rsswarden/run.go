@@ -23,9 +23,6 @@ const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
 const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
 warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
-In README: --textfile --log-format --stop-status --trim-private --guard-cgroup
-   --nofile --oom-prefer --malloc-arenas --checkpoint-signal --checkpoint-file
-   --checkpoint-timeout --max-requeues --alert-token-file --alert-comment
 `
 
 func runCommand(p process, status *int) *cli.Command {

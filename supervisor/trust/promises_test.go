@@ -61,6 +61,8 @@ var promises = []promise{
 		ours("little address space")},
 	{"the kernel has no system call newer than Linux 4.18", asBare, whole, goOn,
 		append(ours("kernel of 4.18"), "supervisor.TestEndingWithoutPidfd")},
+	{"ptrace(2) is an old kernel's, is refused, or fails half-way", "goes on, untouched by a trim", nothing, nothing,
+		[]string{"cmd/rsswarden.TestTrimKernels", "supervisor/trim.TestTracerKilled"}},
 	{"signals interrupt the watcher all the time", asBare, whole, goOn,
 		ours("interrupted")},
 	{"the hook raises, is slow, or finds garbage", "its data and end as bare", nothing, nothing,
