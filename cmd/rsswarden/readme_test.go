@@ -229,6 +229,11 @@ func TestReadmeLeaders(t *testing.T) {
 	if b := make([]byte, 3); !readsFull(out, b) || string(b) != "up\n" {
 		t.Fatalf("the command said %q", b)
 	}
+	soon(t, "who leads", func() bool {
+		cmd := exec.Command(binary, "status")
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = env, dir, alone
+		return cmd.Run() == nil
+	})
 	type answer struct {
 		status int
 		says   string

@@ -86,9 +86,10 @@ func (src *sources) record(v chosen, s *supervisor.Settings) {
 		return
 	}
 	s.RecordFault = err.Error()
-	kept := ""
-	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 {
-		kept = "; the journal is kept, in " + journals[0]
+	kept := "; the journal is kept"
+	// That of an attach lies where its target's environment says.
+	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 && src.c.Command.Name == "run" {
+		kept += ", in " + journals[0]
 	}
 	src.warnf("%s %q: there is no full record of this run: %v%s; give a directory on a disk of this node, as --record $TMPDIR, or leave it out", v.name, v, err, kept)
 }
