@@ -61,6 +61,9 @@ func runCommand(p process, status *int) *cli.Command {
 				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
 			}
 			s.Command = c.Args().Slice()
+			if text := behind(p.args, s.Command); text != "" {
+				s.Warnings = append(s.Warnings, text)
+			}
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)
 		},
@@ -72,7 +75,7 @@ func runCommand(p process, status *int) *cli.Command {
 func start(p process, s supervisor.Settings) (int, error) {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
-		return 0, notStarted(s.Command[0], err)
+		return 0, notStarted(file, err)
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	if s.Requeues() {
@@ -153,7 +156,7 @@ func replace(p process, command []string) error {
 	if err == nil {
 		err = hold.Exec(file, command, p.env)
 	}
-	return notStarted(command[0], err)
+	return notStarted(file, err)
 }
 
 // preparePatience is how long the start of the command may wait for the hook
