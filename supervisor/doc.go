@@ -55,8 +55,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
 //	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
 //	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
-//	signals interrupt the watcher all the time                                as bare                                whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/interrupted
+//	signals interrupt watcher and holder all the time                         as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/interrupted, /holder interrupted
+//	a signal that the watcher sends is refused (EPERM)                        as bare                                whole, says so once                 go on
+//	  cmd/rsswarden.TestPartOfOursFails/stop not allowed, /signal not allowed
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on

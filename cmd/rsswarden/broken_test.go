@@ -19,6 +19,7 @@ type broken struct {
 	fault   string           // the part of which an event says that it failed; "" for none
 	blind   bool             // nobody sees the second rung
 	says    string           // on stderr
+	once    bool             // … a single time
 	silent  bool             // … or nobody is told of it
 	noEnd   bool             // nothing left behind has the command's end
 	late    bool             // the watcher dies of the second rung, of which it may have told or not
@@ -56,7 +57,7 @@ func (b *broken) run(t *testing.T) {
 	if r.thaw != nil {
 		r.thaw()
 	}
-	if !strings.Contains(r.stderr.String(), b.says) {
+	if n := strings.Count(r.stderr.String(), b.says); n == 0 || b.once && n > 1 {
 		t.Errorf("stderr says\n%s", r.stderr.String())
 	}
 	l, text := r.left()
@@ -118,7 +119,10 @@ func TestPartOfOursFails(t *testing.T) {
 		"state read-only":      {prepare: readOnlyState, harm: nothing, fault: "journal"},
 		"little address space": {prepare: ulimitV, harm: nothing},
 		"interrupted":          {harm: interrupt},
+		"holder interrupted":   {harm: interruptBoth, then: for10s},
 		"kernel of 4.18":       {prepare: oldKernel, harm: strike(syscall.SIGKILL)},
+		"stop not allowed":     {prepare: mayNotSignal("stop"), harm: nothing, then: wait3s, says: "operation not permitted", once: true},
+		"signal not allowed":   {prepare: mayNotSignal("signal=USR1"), harm: nothing, then: wait3s, says: "operation not permitted", once: true},
 		"stderr full":          {prepare: stderrTo("/dev/full"), harm: nothing},
 		"stderr closed":        {prepare: stderrClosed, harm: nothing},
 		"stderr not read":      {prepare: stderrNotRead, harm: nothing},
