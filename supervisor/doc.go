@@ -26,9 +26,9 @@
 //
 //	WHAT FAILS                                                                THE JOB                                THE RECORD                          ALERTS
 //	the watcher is killed, is out of memory, panics, or a fault in C ends it  as bare                                whole, but for what no watcher saw  go on, perhaps told twice
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
 //	… four times                                                              as bare                                up to then                          end
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, supervisor/hold.TestWatcherRestarts
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, TestGoroutinePanicsAlways, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
 //	  cmd/rsswarden.TestPartOfOursFails/watcher stopped, supervisor/hold.TestWatcherFails, TestMuteWatcher
 //	the holder panics, or what runs before and after it                       as bare                                whole                               go on
@@ -55,8 +55,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
 //	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
 //	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
-//	signals interrupt the watcher all the time                                as bare                                whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/interrupted
+//	signals interrupt watcher and holder all the time                         as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/interrupted, /holder interrupted
+//	a signal that the watcher sends is refused (EPERM)                        as bare                                whole, says so once                 go on
+//	  cmd/rsswarden.TestPartOfOursFails/stop not allowed, /signal not allowed
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
