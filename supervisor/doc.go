@@ -93,8 +93,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/exec fails, /exec hangs, supervisor.TestExecHoldsNothingUp, TestExecThatFails, supervisor/action.TestProgramThatRunsTooLong
 //	scontrol hangs                                                                                                     as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/scontrol hangs, slurm.TestRequeueCallsEnd
-//	the wall clock is set                                                                                              —                                      keeps its own time                  —
-//	  supervisor.TestRunTime, TestClock
+//	the wall clock is set                                                                                              as bare                                keeps its own time                  —
+//	  cmd/rsswarden/cgroup2.TestCgroup2/ClockSet, supervisor.TestRunTime, TestClock
 //	who leads for several ranks is killed                                                                              as without that                        the next one's goes on              go on, with the same labels
 //	  cmd/rsswarden.TestTwoNodesFourRanks, supervisor/leader.TestLeadOfTheKilled, supervisor.TestHeirIsRecorded, TestAlertsOfTheNextLeader
 //	rsswardend, the node's daemon, is killed                                                                           as bare                                whole                               go on
