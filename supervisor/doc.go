@@ -66,7 +66,7 @@
 //	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record nowhere
 //	the record's disk hangs                                                   as bare, its end 2 s late at most      whole in the journal                go on
-//	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, supervisor/record.TestHungDisk
+//	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, TestHungRecordPlace, supervisor/record.TestHungDisk
 //	the journal cannot be written                                             as bare                                whole, says so                      go on
 //	  cmd/rsswarden.TestPartOfOursFails/state read-only
 //	record and journal cannot be written                                      —                                      none, says so                       —
@@ -83,6 +83,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/cgroup unmounted, supervisor/limit.TestLimitShrinks, TestEachFileFails, TestStepEnds
 //	the runtime directory is removed                                          as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/runtime dir gone, supervisor/loader.TestRunDirGone, supervisor.TestSocketComesBack
+//	a directory of ours hangs from the start (NFS): --events, --textfile, …   as bare                                —                                   go on
+//	  cmd/rsswarden.TestHungMount
 //	the program that carries alerts is gone or hangs                          as bare                                whole                               none, says so
 //	  cmd/rsswarden.TestPartOfOursFails/alert program gone, /alert program hangs, supervisor/alert.TestProgram, TestProgramIsKilled
 //	a receiver of alerts is away, refuses or hangs                            as bare                                —                                   come when it is back
@@ -93,8 +95,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/exec fails, /exec hangs, supervisor.TestExecHoldsNothingUp, TestExecThatFails, supervisor/action.TestProgramThatRunsTooLong
 //	scontrol hangs                                                            as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/scontrol hangs, slurm.TestRequeueCallsEnd
-//	the wall clock is set                                                     —                                      keeps its own time                  —
-//	  supervisor.TestRunTime, TestClock
+//	the wall clock is set                                                     as bare                                keeps its own time                  —
+//	  cmd/rsswarden/cgroup2.TestCgroup2/ClockSet, supervisor.TestRunTime, TestClock
 //	who leads for several ranks is killed                                     as without that                        the next one's goes on              go on, with the same labels
 //	  cmd/rsswarden.TestTwoNodesFourRanks, supervisor/leader.TestLeadOfTheKilled, supervisor.TestHeirIsRecorded, TestAlertsOfTheNextLeader
 //	rsswardend, the node's daemon, is killed                                  as bare                                whole                               go on
