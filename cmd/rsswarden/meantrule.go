@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,12 +79,15 @@ func meantAction(text string) string {
 	if like := actionsElsewhere[word]; like != "" {
 		return like
 	}
-	if _, err := policy.ParseSignal(word); err == nil {
-		return "signal=" + word
-	}
 	var names []string
 	for _, a := range event.Actions {
 		names = append(names, string(a))
+	}
+	if slices.Contains(names, word) { // stop is a signal's name too
+		return word
+	}
+	if _, err := policy.ParseSignal(word); err == nil {
+		return "signal=" + word
 	}
 	if near := config.Near(word, names); near != "" {
 		return near
