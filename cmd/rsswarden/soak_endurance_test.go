@@ -96,7 +96,9 @@ func leftBy(t *testing.T, place string) (l leftover) {
 	}
 	inRecords := func(path string) bool { return strings.Contains(path, "/records/") }
 	l.files = count(place, func(path string, _ fs.DirEntry) bool { return !inRecords(path) })
-	l.records = count(place, func(path string, e fs.DirEntry) bool { return e.IsDir() && filepath.Base(filepath.Dir(path)) == "records" })
+	l.records = count(place, func(path string, e fs.DirEntry) bool {
+		return e.IsDir() && filepath.Base(filepath.Dir(path)) == "records"
+	})
 	l.shm = count("/dev/shm", func(string, fs.DirEntry) bool { return true })
 	l.cgroups = count("/sys/fs/cgroup/memory", func(_ string, e fs.DirEntry) bool { return e.IsDir() })
 	return l
