@@ -75,10 +75,11 @@ var layers = map[string][]string{
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 
-	"examples":          {},
-	"examples/demo":     {},
-	"examples/standin":  {"rss", "golang.org/x/sys"},
-	"examples/lmdbload": {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
+	"examples":               {},
+	"examples/demo":          {},
+	"examples/demo/pictures": {},
+	"examples/standin":       {"rss", "golang.org/x/sys"},
+	"examples/lmdbload":      {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 }
 
 // TestLayers holds the import directions: who may know whom is the structure
