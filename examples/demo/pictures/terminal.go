@@ -56,12 +56,12 @@ func terminal(lines []string) []byte {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", width, height, width, height)
 	b.WriteString("<title>A job that its limit kills, bare and under rsswarden: the output of make demo</title>\n")
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>`+"\n")
-	fmt.Fprintf(&b, `<g font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="%d" style="white-space: pre">`+"\n", size)
+	fmt.Fprintf(&b, `<g font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="%d">`+"\n", size)
 	for i, line := range lines {
 		if utf8.RuneCountInString(line) > columns {
 			line = string([]rune(line)[:columns-1]) + "…"
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="%s">`, margin, margin+size+i*step, colour(line))
+		fmt.Fprintf(&b, `<text xml:space="preserve" x="%d" y="%d" fill="%s">`, margin, margin+size+i*step, colour(line))
 		_ = xml.EscapeText(&b, []byte(line)) // a buffer takes all
 		b.WriteString("</text>\n")
 	}
