@@ -212,3 +212,21 @@ func (p *place) enough() {
 		p.t.Fatal(err)
 	}
 }
+
+// task waits for the rsswarden that srun started below the command, and returns its PID.
+func (r *running) task() int {
+	r.place.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		out, _ := exec.Command("ps", "-o", "pid=,comm=", "--ppid", fmt.Sprint(r.Process.Pid)).Output()
+		for line := range strings.Lines(string(out)) {
+			var pid int
+			var comm string
+			if _, err := fmt.Sscan(line, &pid, &comm); err == nil && comm == "rsswarden" {
+				return pid
+			}
+		}
+		if time.Now().After(deadline) {
+			r.place.t.Fatalf("no rsswarden below %d:\n%s", r.Process.Pid, out)
+		}
+	}
+}
