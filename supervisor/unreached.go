@@ -20,6 +20,10 @@ import (
 // looked into.
 const torchLeast = 48 * rss.MiB
 
+// seldom is how long a process without PyTorch is left alone at most: a large program
+// may import it late.
+const seldom = time.Minute
+
 // unreached is what is known of the processes without a hook.
 type unreached struct {
 	reader *reachReader // nil until somebody is to be looked into
@@ -79,7 +83,7 @@ func (w *watcher) reach() {
 		}
 		u.reader.asks <- reachAsk{key, w.Settings.Dir} // there is room: none is under way
 		u.busy = true
-		e.next = now + 2*(now-e.since) + time.Second
+		e.next = now + min((now-e.since)/2+time.Second, seldom)
 	}
 	u.seen = alive
 }

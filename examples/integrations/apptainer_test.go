@@ -25,7 +25,7 @@ func TestApptainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "apptainer/train.sh", "testdata/apptainer")
-			p.work("testdata/loads.py")
+			p.write(p.file("work/loads.py"), p.read("testdata/loads.py"))
 			words := append(strings.Fields(strings.ReplaceAll(c.start, "@dir", p.dir)), python)
 			r := p.start(append(words, "work/loads.py", "work/enough", "bare")...)
 			want := "event=loader what=hello"

@@ -68,13 +68,7 @@ func newPlace(t *testing.T, files ...string) *place {
 	t.Helper()
 	p := &place{t: t, dir: t.TempDir()}
 	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err == nil {
-			err = os.WriteFile(p.file(filepath.Base(name)), b, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		p.write(p.file(filepath.Base(name)), p.read(name))
 	}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
@@ -106,11 +100,11 @@ func (p *place) start(words ...string) *running {
 	r := &running{Cmd: exec.Command(words[0], words[1:]...), place: p, done: make(chan struct{})}
 	r.Env, r.Dir = p.env, p.dir
 	r.Stdout, r.Stderr = &r.stdout, &r.stderr
-	if strings.Contains(words[0], "/") || filepath.Base(words[0]) == words[0] {
-		if _, err := os.Stat(p.file(words[0])); err == nil {
-			r.Path, r.Err = p.file(words[0]), nil
-		} else if _, err := os.Stat(filepath.Join(bin, words[0])); err == nil {
-			r.Path, r.Err = filepath.Join(bin, words[0]), nil
+	for _, dir := range []string{p.dir, bin} { // they are on its PATH, not on ours
+		if path := filepath.Join(dir, words[0]); r.Err != nil && !strings.Contains(words[0], "/") {
+			if _, err := os.Stat(path); err == nil {
+				r.Path, r.Err = path, nil
+			}
 		}
 	}
 	if err := r.Start(); err != nil {
@@ -193,24 +187,28 @@ func (p *place) events() (all []map[string]any) {
 	return all
 }
 
-// work puts a file into the folder work of the place, which containers are given.
-func (p *place) work(name string) {
+// read returns the text of a file.
+func (p *place) read(name string) string {
 	p.t.Helper()
 	b, err := os.ReadFile(name)
-	if err == nil {
-		err = errors.Join(os.MkdirAll(p.file("work"), 0o755), os.WriteFile(p.file("work/"+filepath.Base(name)), b, 0o644))
-	}
 	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// write makes a program, with the folders above it.
+func (p *place) write(name, text string) {
+	p.t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// enough has loads.py end.
+// enough has what waits for work/enough end.
 func (p *place) enough() {
 	p.t.Helper()
-	if err := os.WriteFile(p.file("work/enough"), nil, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	p.write(p.file("work/enough"), "")
 }
 
 // task waits for the rsswarden that srun started below the command, and returns its PID.
