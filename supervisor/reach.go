@@ -28,6 +28,12 @@ type obstacle struct {
 	cure string // an order: "pass RSSWARDEN_DIR on"
 }
 
+// cleaned is an environment without anything of ours.
+var cleaned = obstacle{
+	"neither RSSWARDEN_DIR nor the hook's directory on PYTHONPATH is in its environment",
+	"pass RSSWARDEN_DIR and PYTHONPATH on to it (of Apptainer --env, or no --cleanenv)",
+}
+
 // reachAsk asks for what stands between a process and the hook.
 type reachAsk struct {
 	key rankKey
@@ -77,10 +83,7 @@ func obstacles(proc string, id rss.ProcID, runDir string) (list []obstacle) {
 	named := env[loader.EnvDir]
 	switch {
 	case named == "" && hook == "":
-		list = append(list, obstacle{
-			"neither RSSWARDEN_DIR nor the hook's directory on PYTHONPATH is in its environment",
-			"pass RSSWARDEN_DIR and PYTHONPATH on to it (of Apptainer --env, or no --cleanenv)",
-		})
+		list = append(list, cleaned)
 	case named == "":
 		list = append(list, obstacle{"RSSWARDEN_DIR is not in its environment", "pass RSSWARDEN_DIR on to it"})
 	case hook == "":

@@ -108,11 +108,7 @@ func (w *watcher) excused(p *rss.Proc) bool {
 
 // tellUnreached tells of one: once for each cause, whatever number of ranks it meets.
 func (w *watcher) tellUnreached(a reachAnswer) {
-	var what, cures []string
-	for _, o := range a.obstacles {
-		what, cures = append(what, o.what), append(cures, o.cure)
-	}
-	why := strings.Join(what, "; ")
+	why, line := unreachedWords(a.key, a.obstacles)
 	if w.unreached.why == "" {
 		w.unreached.why = fmt.Sprintf("process %d: %s", a.key.id.PID, why)
 	}
@@ -120,9 +116,19 @@ func (w *watcher) tellUnreached(a reachAnswer) {
 		return event.LoaderSaid{Head: h, What: event.LoaderUnreached, PID: a.key.id.PID, Reason: why}
 	})
 	if w.voice.once("unreached", why) {
-		w.Log.Warn(fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. Its workers are neither trimmed nor replaced; to change that %s",
-			a.key.id.PID, command([]string{a.key.comm}, 16), why, strings.Join(cures, ", and ")))
+		w.Log.Warn(line)
 	}
+}
+
+// unreachedWords are what keeps the hook out, and the line that says so with the cure.
+func unreachedWords(key rankKey, list []obstacle) (why, line string) {
+	var what, cures []string
+	for _, o := range list {
+		what, cures = append(what, o.what), append(cures, o.cure)
+	}
+	why = strings.Join(what, "; ")
+	return why, fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. Its workers are neither trimmed nor replaced; to change that %s",
+		key.id.PID, command([]string{key.comm}, 16), why, strings.Join(cures, ", and "))
 }
 
 // noHello says why nobody can be asked for anything though loaders are talked to.
