@@ -9,6 +9,7 @@ import (
 // from one in which something keeps it out rsswarden says what, and with the script
 // here it does say hello.
 func TestApptainer(t *testing.T) {
+	t.Parallel()
 	need(t, []string{"bwrap"}, "torch")
 	for name, c := range map[string]struct {
 		start string

@@ -59,6 +59,7 @@ while not os.path.exists("work/enough") and time.monotonic() < end:
 // sitecustomize, what stood on PYTHONPATH and PYTHONNOUSERSITE. Where activating it sets
 // PYTHONPATH anew behind rsswarden, that is told.
 func TestConda(t *testing.T) {
+	t.Parallel()
 	need(t, nil, "torch")
 	const keeps, anew = "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine${PYTHONPATH:+:$PYTHONPATH}\n", "export PYTHONPATH=@dir/mine\n"
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 // TestLightning: with the callback a training saves a checkpoint when rsswarden asks it
 // to, and goes on to its end; without rsswarden the same program saves none.
 func TestLightning(t *testing.T) {
+	t.Parallel()
 	need(t, nil, "torch")
 	for _, c := range []struct {
 		name  string

@@ -15,6 +15,7 @@ var given = regexp.MustCompile(`mem_mb=(\d+)`)
 // TestSnakemake runs Snakemake itself: a rule that is ended at its limit is tried again
 // with what rsswarden advised.
 func TestSnakemake(t *testing.T) {
+	t.Parallel()
 	need(t, []string{python})
 	modules, err := exec.Command("../../.ci/snakemake").Output()
 	if err != nil {
@@ -43,6 +44,7 @@ func TestSnakemake(t *testing.T) {
 // be had here: at the limit its status is the one that errorStrategy retries at, and
 // with twice the memory it is 0.
 func TestNextflow(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("nextflow/train.nf")
 	if err != nil {
 		t.Fatal(err)

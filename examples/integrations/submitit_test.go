@@ -30,6 +30,7 @@ func (r *running) out() string {
 // sends at 93 %. Each meets the training once and nobody else, and TERM, which Slurm sends
 // then, does not keep it from ending as it wants to.
 func TestSubmitit(t *testing.T) {
+	t.Parallel()
 	need(t, []string{"ps"})
 	p := newPlace(t, "submitit/launch.py", "submitit/learner.py", "testdata/srun", "testdata/scontrol")
 	module, err := os.Getwd()
@@ -74,7 +75,7 @@ func TestSubmitit(t *testing.T) {
 
 	second := life("1", "100G")
 	second.says("from step " + at + "\n")
-	if status := second.ends(); status != 0 || !strings.Contains(second.out(), "result 60\n") {
+	if status := second.ends(); status != 0 || !strings.Contains(second.out(), "result 40\n") {
 		t.Errorf("status %d\n%s", status, second.out())
 	}
 

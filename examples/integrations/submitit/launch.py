@@ -13,5 +13,5 @@ from learner import Learner
 executor = submitit.AutoExecutor(
     folder="log", slurm_python="rsswarden run --at 93%:signal=USR2 -- " + sys.executable)
 executor.update_parameters(timeout_min=60, mem_gb=4, cpus_per_task=2)
-job = executor.submit(Learner(steps=60, leak_mb=int(sys.argv[1]) if sys.argv[1:] else 0))
+job = executor.submit(Learner(steps=40, leak_mb=int(sys.argv[1]) if sys.argv[1:] else 0))
 print("job", job.job_id)
