@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -30,6 +31,7 @@ type look struct {
 	signals   []lookSignal
 	jobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	faults    []string
+	unreached []string // why the loader hook did not reach a process
 	decisions int
 	recycled  int // workers that rules had replaced
 	ranks     lookRanks
@@ -187,6 +189,9 @@ func (k *look) event(e *record.Entry) {
 	case *event.LoaderSaid:
 		k.deeds.said(v)
 		k.warned(e.At, v)
+		if v.What == event.LoaderUnreached && !slices.Contains(k.unreached, v.Reason) && len(k.unreached) < mostNotes {
+			k.unreached = append(k.unreached, v.Reason)
+		}
 		if v.Freed > 0 || v.What == event.LoaderRecycled {
 			k.forecast.disturb(e.At)
 		}

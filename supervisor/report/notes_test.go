@@ -54,6 +54,19 @@ func TestNotesOfTheStart(t *testing.T) {
 	}
 }
 
+// TestNotesOfTheUnreached: that the hook did not reach a training is told once for each
+// cause, whatever number of processes it met.
+func TestNotesOfTheUnreached(t *testing.T) {
+	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
+	for pid, why := range []string{"its environment", "its environment", "its namespace"} {
+		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
+	}
+	notes := strings.Join(Build([]*record.Run{r}, nil, noon).Notes, "\n")
+	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "replaced: its environment") != 1 {
+		t.Errorf("%s", notes)
+	}
+}
+
 // TestCommandLine: a command line is told as a shell would read it, on one line.
 func TestCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{
