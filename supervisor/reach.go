@@ -103,6 +103,9 @@ func obstacles(proc string, id rss.ProcID, runDir string) (list []obstacle) {
 	}
 	dirs := slices.DeleteFunc([]string{named, hook}, func(dir string) bool { return dir == "" || !hidden(proc, id.PID, dir) })
 	if len(dirs) > 0 {
+		for i, dir := range dirs {
+			dirs[i] = command([]string{dir}, 200)
+		}
 		text := strings.Join(dirs, " and ")
 		list = append(list, obstacle{"it does not see " + text, "have it see " + text + " under the same name (of Apptainer --bind)"})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -130,5 +132,30 @@ func TestUnreached(t *testing.T) {
 	}
 	if events == 0 || events > 2 {
 		t.Errorf("%d events", events)
+	}
+}
+
+// TestReachNeverBlocksTheLoop: a process that cannot be looked into, as its mmap_lock is
+// held, keeps nobody waiting.
+func TestReachNeverBlocksTheLoop(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	environ := s.fs.Path("proc/5000001/environ")
+	_ = os.Remove(environ)
+	if err := unix.Mkfifo(environ, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // whoever waits for it is let go
+		if fd, err := unix.Open(environ, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+			unix.Close(fd)
+		}
+	})
+	began := time.Now()
+	s.open(s.holder.begin)
+	for range 10 {
+		s.later(time.Minute)
+		s.full()
+	}
+	if took := time.Since(began); !s.unreached.busy || took > 10*time.Second || strings.Contains(s.stderr(), "does not reach") {
+		t.Errorf("%v\n%s", took, s.stderr())
 	}
 }

@@ -1,0 +1,69 @@
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// TestSubmititOnSlurm has a real srun start the task of integrations/submitit and Slurm
+// send it the USR2 that it would send before the time is up: the training is pickled, and
+// the job is back in the queue. As [TestCheckpointRequeue] it does not wait for the second
+// turn.
+func TestSubmititOnSlurm(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	rsswarden, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Dir(c.Install(t, rsswarden))
+	dir := filepath.Join(c.Dir(), "submitit")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"integrations/submitit", "integrations/testdata/submitit"} {
+		if err := os.CopyFS(filepath.Join(dir, filepath.Base(filepath.Dir(from))), os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modules := "PYTHONPATH=" + dir + "/integrations:" + dir + "/testdata"
+	launch := exec.Command(python, "integrations/launch.py")
+	launch.Dir, launch.Env = dir, append(os.Environ(), modules, "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := launch.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	script, err := os.ReadFile(dir + "/log/submission.sh")
+	for _, name := range []string{"log", "log/submitted.pkl"} { // the job's user writes it anew
+		if err == nil {
+			err = os.Chown(filepath.Join(dir, name), c.UID(), -1)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := c.Submit(t, string(script), "--export=ALL,PATH="+bin+":/usr/bin:/bin,"+modules, "--mem=500")
+	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		if r.Over() {
+			t.Fatalf("%s too early\n%s%s", r.State, r.Stdout, r.Stderr)
+		}
+		return strings.Contains(r.Stdout, "step 3\n")
+	})
+	c.Cancel(t, "-s", "USR2", run.ID)
+	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		if r.Over() {
+			t.Fatalf("%s instead of requeued\n%s%s", r.State, r.Stdout, r.Stderr)
+		}
+		return r.Restarts == 1 && r.State == "PENDING"
+	})
+	const read = `import pickle, sys; print(pickle.load(open(sys.argv[1], "rb")).function.step >= 3)`
+	ask := exec.Command(python, "-c", read, dir+"/log/submitted.pkl")
+	ask.Env = launch.Env
+	if out, err := ask.CombinedOutput(); err != nil || string(out) != "True\n" {
+		t.Errorf("what was pickled: %s, %v", out, err)
+	}
+}
