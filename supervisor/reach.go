@@ -95,7 +95,7 @@ func obstacles(proc string, id rss.ProcID, runDir string) (list []obstacle) {
 	if ours, theirs := namespace(proc, "self"), namespace(proc, strconv.Itoa(id.PID)); ours != "" && theirs != "" && ours != theirs {
 		list = append(list, obstacle{
 			"it is in a PID namespace of its own, where the hook does nothing",
-			"leave out what makes that namespace (of Apptainer --pid and --containall), or take --trim auto",
+			"leave out what makes that namespace (of Apptainer --pid and --containall)",
 		})
 	}
 	if named == "" {

@@ -159,3 +159,17 @@ func TestReachNeverBlocksTheLoop(t *testing.T) {
 		t.Errorf("%v\n%s", took, s.stderr())
 	}
 }
+
+// TestUnreachedWords: --trim auto is named to who has not asked for it, and nobody is
+// told that nothing is trimmed where it is.
+func TestUnreachedWords(t *testing.T) {
+	for trim, want := range map[TrimMode][2]string{
+		TrimHook: {"neither trimmed nor replaced", "; --trim auto trims them without the hook"},
+		TrimAuto: {"trimmed by ptrace alone, and not replaced", "no --cleanenv)"},
+	} {
+		_, line := unreachedWords(rankKey{rss.ProcID{PID: 7}, "python"}, []obstacle{cleaned}, trim)
+		if !strings.Contains(line, want[0]) || !strings.HasSuffix(line, want[1]) {
+			t.Errorf("%s: %s", trim, line)
+		}
+	}
+}

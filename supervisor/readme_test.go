@@ -13,7 +13,7 @@ import (
 // said with those numbers.
 func TestReadmeLines(t *testing.T) {
 	told := rsstest.Documents(t)
-	_, unreached := unreachedWords(rankKey{rss.ProcID{PID: 1896}, "python3"}, []obstacle{cleaned})
+	_, unreached := unreachedWords(rankKey{rss.ProcID{PID: 1896}, "python3"}, []obstacle{cleaned}, TrimHook)
 	for _, line := range []string{
 		unreached,
 		sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),

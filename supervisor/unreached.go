@@ -108,7 +108,7 @@ func (w *watcher) excused(p *rss.Proc) bool {
 
 // tellUnreached tells of one: once for each cause, whatever number of ranks it meets.
 func (w *watcher) tellUnreached(a reachAnswer) {
-	why, line := unreachedWords(a.key, a.obstacles)
+	why, line := unreachedWords(a.key, a.obstacles, w.Settings.Trim)
 	if w.unreached.why == "" {
 		w.unreached.why = fmt.Sprintf("process %d: %s", a.key.id.PID, why)
 	}
@@ -121,14 +121,18 @@ func (w *watcher) tellUnreached(a reachAnswer) {
 }
 
 // unreachedWords are what keeps the hook out, and the line that says so with the cure.
-func unreachedWords(key rankKey, list []obstacle) (why, line string) {
+func unreachedWords(key rankKey, list []obstacle, trim TrimMode) (why, line string) {
 	var what, cures []string
 	for _, o := range list {
 		what, cures = append(what, o.what), append(cures, o.cure)
 	}
 	why = strings.Join(what, "; ")
-	return why, fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. Its workers are neither trimmed nor replaced; to change that %s",
-		key.id.PID, command([]string{key.comm}, 16), why, strings.Join(cures, ", and "))
+	follows, more := "Its workers are neither trimmed nor replaced", "; --trim auto trims them without the hook"
+	if trim.Ptrace() {
+		follows, more = "Its workers are trimmed by ptrace alone, and not replaced", ""
+	}
+	return why, fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. %s; to change that %s%s",
+		key.id.PID, command([]string{key.comm}, 16), why, follows, strings.Join(cures, ", and "), more)
 }
 
 // noHello says why nobody can be asked for anything though loaders are talked to.

@@ -72,7 +72,7 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 			add("a part of rsswarden had stopped working: %s", clean(f))
 		}
 		for _, why := range k.unreached {
-			add("the loader hook did not reach a process that had loaded PyTorch, and its workers were neither trimmed nor replaced: %s", clean(unbroken(why)))
+			add("the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: %s", clean(unbroken(why)))
 		}
 		if r.Meta.Attached {
 			add("it was watched from outside, from %s on", r.Meta.Start.In(zone).Format(time.DateTime))

@@ -62,7 +62,7 @@ func TestNotesOfTheUnreached(t *testing.T) {
 		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
 	}
 	notes := strings.Join(Build([]*record.Run{r}, nil, noon).Notes, "\n")
-	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "replaced: its environment") != 1 {
+	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "ptrace: its environment") != 1 {
 		t.Errorf("%s", notes)
 	}
 }
