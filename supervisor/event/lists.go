@@ -243,6 +243,9 @@ const (
 	LoaderRefused  Loader = "refused"
 	LoaderOff      Loader = "off" // the hook met an error and switched itself off
 	LoaderEnded    Loader = "ended"
+	// LoaderUnreached: a process has loaded PyTorch, and something keeps the hook out
+	// of it: a container, or its environment. The watcher says so, not the hook.
+	LoaderUnreached Loader = "unreached"
 )
 
 // Mode is the order in which a recycle starts and ends workers.
