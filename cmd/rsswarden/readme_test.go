@@ -30,16 +30,6 @@ func block(t *testing.T, words string) string {
 	return text
 }
 
-func TestReadmeHelp(t *testing.T) {
-	out, _, err := output([]string{binary, "run", "--help"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shown := block(t, "# Options"); shown != out {
-		t.Errorf("the README shows\n%s\nthe program prints\n%s", shown, out)
-	}
-}
-
 var ruleShown = regexp.MustCompile("`((?:[a-z]+ )?(?:[0-9]+%|eta<|free<)[^`]*:[a-z][^`]*)`")
 
 // TestReadmeRules gives every rule that the README shows to the program.
