@@ -59,12 +59,11 @@ func runCommand(p process, status *int) *cli.Command {
 			}
 			_, inSlurm := slurm.FromEnv(p.lookup)
 			s.Warnings = append(s.Warnings, inVain(&s, inSlurm)...)
-			if s.Requeues() && !inSlurm {
-				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
-			}
 			s.Command = c.Args().Slice()
-			if text := behind(p.args, s.Command); text != "" {
-				s.Warnings = append(s.Warnings, text)
+			for _, text := range []string{behind(p.args, s.Command), unhooked(s.Command, &s)} {
+				if text != "" {
+					s.Warnings = append(s.Warnings, text)
+				}
 			}
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)
