@@ -37,6 +37,8 @@ var typed = []struct {
 	{shown: "rsswarden run -- srun …", args: map[string]string{"…": "python train.py"}, says: "trained"},
 	{shown: "rsswarden run --textfile /var/lib/prometheus/rsswarden -- python train.py", args: map[string]string{"/var/lib/prometheus/rsswarden": "."}, says: "trained"},
 	{shown: `exec rsswarden run --at 97%:requeue --checkpoint-signal USR2 --checkpoint-file "$CHECKPOINT" -- python train.py`, says: "trained"},
+	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
+	{shown: "exec rsswarden run -- sh -c '", by: "examples/integrations.TestApptainer"},
 	{shown: "rsswarden run --help", says: "Usage: rsswarden run [OPTIONS] [--] COMMAND [ARG...]"},
 	{shown: "rsswarden attach PID", args: map[string]string{"PID": "$$"}, says: "watching"},
 	{shown: "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46", status: []int{2}, says: "no process of job 46 is to be seen on this node"},
@@ -50,6 +52,7 @@ var typed = []struct {
 	{shown: "rsswarden man | man -l -", args: map[string]string{"man -l -": "cat"}, says: ".TH"},
 	{shown: "rsswarden completion bash", says: "complete"},
 	{shown: "rsswarden report", status: []int{2}, says: "no record"},
+	{shown: "rsswarden report --advise DIR --json", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 	{shown: "rsswarden report --advise DIR", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 
 	{shown: "rsswarden status", by: "TestReadmeLeaders"}, {shown: "rsswarden top", by: "TestReadmeLeaders"},
