@@ -27,7 +27,7 @@ const (
 	RoleWorker     Role = "worker"      // loads batches for a trainer
 	RolePinThread  Role = "pin thread"  // a thread of the trainer; listed for completeness
 	RoleShmManager Role = "shm manager" // torch_shm_manager
-	RoleOther      Role = "other"
+	RoleOther      Role = "other"       // none of these
 )
 
 // Roles lists every role.
@@ -135,9 +135,9 @@ func (p *Proc) NoShared() Bytes { return p.RSS.Sub(p.File + p.Shmem) }
 // Gaps counts processes that a sample could not read, by reason. A vanished
 // process is normal; the other two mean that sums are too small.
 type Gaps struct {
-	Vanished  int `json:"vanished"`
-	Denied    int `json:"denied"`
-	Malformed int `json:"malformed"`
+	Vanished  int `json:"vanished"`  // ended while they were read
+	Denied    int `json:"denied"`    // may not be read by us
+	Malformed int `json:"malformed"` // what was read made no sense
 }
 
 // Add returns the sum of two counts.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,14 @@ func TestTextfile(t *testing.T) {
 		`rsswarden_ranks{`+at+`} 1`,
 		`rsswarden_build_info{`+at+`,version="v1"} 1`,
 	)
+	// The reference says which are a run's.
+	for l := range strings.Lines(string(s.metrics().Text())) {
+		name, isName := strings.CutPrefix(l, "# HELP ")
+		name, _, _ = strings.Cut(name, " ")
+		if isName && !slices.ContainsFunc(metrics.OfRun, func(m *metrics.Metric) bool { return m.Name == name }) {
+			t.Errorf("%s is not in metrics.OfRun", name)
+		}
+	}
 	// It is written each 15 s, whatever is looked at meanwhile.
 	s.put(theCommand, theHolder, 200*rss.MiB, 0)
 	for range 7 {

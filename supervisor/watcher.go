@@ -264,7 +264,7 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, warning := range slices.Concat(faults, warnings) {
 		w.fault(warning.Part, &said{warning.Text})
 	}
-	for _, text := range s.Warnings {
+	for _, text := range slices.Concat(s.Warnings, vain(s, w.readings)) {
 		w.fault("start", &said{text})
 	}
 	w.enterGuard()

@@ -69,7 +69,7 @@ const lookAt = "ps -C rss-watcher,rsswarden -o pid,ppid,stat,args"
 
 // errMoving says that members of the place live, and that none of them has had the
 // lead for as long as taking it over takes.
-var errMoving = errors.New("nobody leads just now")
+var errMoving = errors.New("the next rsswarden of the job takes over just now")
 
 // failed is what m says that did not answer.
 func (m *met) failed(node string, err error) says {
@@ -88,7 +88,7 @@ func (m *met) failed(node string, err error) says {
 	var other *control.VersionError
 	switch {
 	case errors.Is(err, errMoving):
-		s.Error = strings.Replace(who, "the leader", "nobody leads just now: the lead", 1) + " is being taken over"
+		s.Error = strings.Replace(who, "the leader", "the rsswarden that watched this node", 1) + " has ended, and the next one is about to take over"
 		s.Hint = "ask again in a moment; if that does not help, look at the processes: " + lookAt
 	case errors.As(err, &other):
 		s.Error = who + " is not understood: " + other.Error()

@@ -22,7 +22,7 @@ func TestJSONLines(t *testing.T) {
 		{"a run", []string{"--", "true"}, "", 0, "watching true", "info"},
 		{"a ladder that cannot help", []string{"--limit", "1M", "--", "sleep", "0.5"}, "", 0, "is of no use", "info"},
 		{"a stop", []string{"--limit", "1M", "--at", "90%:stop", "--", "sleep", "100"}, "", 137, "stopping the command", "info"},
-		{"a warning", []string{"--events", "no/such/folder/events", "--", "true"}, "", 0, "cannot open events file", "warn"},
+		{"a warning", []string{"--events", "/proc/events", "--", "true"}, "", 0, "cannot open events file", "warn"},
 		{"a misspelt variable", []string{"--", "true"}, "RSSWARDEN_LIMT=3G", 0, "did you mean RSSWARDEN_LIMIT?", "warn"},
 		{"a watcher that dies", []string{"--interval", "50ms", "--", "sleep", "2"}, "RSSWARDEN_FAULT=panic", 0, "the watcher died", "warn"},
 		{"what it died of", []string{"--interval", "50ms", "--", "sleep", "2"}, "RSSWARDEN_FAULT=panic", 0, "the watcher before this one crashed: panic: ", "warn"},

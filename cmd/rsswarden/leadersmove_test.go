@@ -111,7 +111,7 @@ func TestMovingLead(t *testing.T) {
 	if d := time.Since(begun); err == nil || d > 3500*time.Millisecond {
 		t.Errorf("%v after %v", err, d)
 	}
-	has(t, out, "error: n1: nobody leads just now: the lead of job 463512 is being taken over\nhint: ask again in a moment")
+	has(t, out, "error: n1: the rsswarden that watched this node of job 463512 has ended, and the next one is about to take over\nhint: ask again in a moment")
 
 	// A leader that closes the connection ends; the next one answers.
 	l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/roff"
 )
 
@@ -32,6 +33,15 @@ func manCommand(p process) *cli.Command {
 	}
 }
 
+// page is what reference is written to: a manual page, or one of docs/reference.
+type page interface {
+	Section(name string)
+	Sub(name string)
+	Text(text string)
+	Term(tag, text string)
+	Verbatim(text string)
+}
+
 // manual is the page rsswarden(1). Commands and options are those that the program
 // has: what --help tells of them, and what the reference does.
 func manual(p process) string {
@@ -46,44 +56,22 @@ func manual(p process) string {
 	}
 	m.Verbatim(usage.String())
 	m.Section("DESCRIPTION")
-	m.Text(manDescription)
+	m.Text(manDescription + "\n\n" + manPrecedence)
 	m.Section("COMMANDS")
-	told := map[string]string{} // an option of run, by where it is told of
-	for _, c := range all {
-		m.Sub(programName + " " + c.Name)
-		m.Text(sentence(c.Usage))
-		if c.Description != "" {
-			m.Text(strings.ReplaceAll(c.Description, "\nExit status", "\n\nExit status"))
-		}
-		manOptions(m, c, told)
-	}
+	tellCommands(m, all)
 	m.Section("RULES")
-	m.Text(manRules)
-	for _, l := range limitsTold {
-		m.Term(string(l.name), l.says)
-	}
-	m.Text("The actions, from mild to hard:")
-	for _, a := range actionsTold {
-		m.Term(a.form, a.says)
-	}
+	tellRules(m)
 	m.Section("EXIT STATUS")
-	m.Text("That of the command; killed by a signal, rsswarden dies by the same. Otherwise:")
-	for _, s := range statuses {
-		m.Term(s[0], s[1])
-	}
+	tellStatuses(m)
 	m.Section("EVENTS")
 	m.Text(manEvents)
-	for _, e := range eventsTold {
-		m.Term(string(e.name), e.says)
+	for _, n := range event.Names() {
+		m.Term(string(n), n.Says())
 	}
 	m.Section("ENVIRONMENT")
-	for _, v := range variablesTold {
-		m.Term(v[0], v[1])
-	}
+	tellPairs(m, variablesTold)
 	m.Section("FILES")
-	for _, f := range filesTold {
-		m.Term(f[0], f[1])
-	}
+	tellPairs(m, filesTold)
 	m.Section("EXAMPLES")
 	m.Verbatim(strings.Join(appExamples, "\n"))
 	for _, c := range all {
@@ -94,9 +82,43 @@ func manual(p process) string {
 	return m.String()
 }
 
+func tellCommands(m page, all []*cli.Command) {
+	told := map[string]string{} // an option of run, by where it is told of
+	for _, c := range all {
+		m.Sub(programName + " " + c.Name)
+		m.Text(sentence(c.Usage))
+		if c.Description != "" {
+			m.Text(strings.ReplaceAll(c.Description, "\nExit status", "\n\nExit status"))
+		}
+		manOptions(m, c, told)
+	}
+}
+
+func tellRules(m page) {
+	m.Text(manRules)
+	for _, l := range event.Limits {
+		m.Term(string(l), l.Says())
+	}
+	m.Text("The actions, from mild to hard:")
+	for _, a := range event.Actions {
+		m.Term(a.Form(), a.Says())
+	}
+}
+
+func tellStatuses(m page) {
+	m.Text("That of the command; killed by a signal, rsswarden dies by the same. Otherwise:")
+	tellPairs(m, statuses)
+}
+
+func tellPairs(m page, pairs [][2]string) {
+	for _, v := range pairs {
+		m.Term(v[0], v[1])
+	}
+}
+
 // manOptions tells of each option of a command. Those of a watch are told of with the
 // first command that has them.
-func manOptions(m *roff.Page, c *cli.Command, told map[string]string) {
+func manOptions(m page, c *cli.Command, told map[string]string) {
 	watches := flagNamed(c.Flags, configOption.name) != nil
 	var same []string
 	for _, f := range c.Flags {

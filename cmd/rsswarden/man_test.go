@@ -2,15 +2,11 @@ package main
 
 import (
 	"bytes"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -73,69 +69,11 @@ func TestManualTellsAll(t *testing.T) {
 			t.Errorf("of %s the manual does not say %q", o.name, text)
 		}
 	}
-	for _, name := range eventNames(t) {
-		if !regexp.MustCompile(`(?m)^ {7}` + name + `( |$)`).MatchString(shown) {
+	for _, name := range event.Names() {
+		if !regexp.MustCompile(`(?m)^ {7}` + string(name) + `( |$)`).MatchString(shown) {
 			t.Errorf("no event %s in the manual", name)
 		}
 	}
-	if len(limitsTold) != len(event.Limits) || len(actionsTold) != len(event.Actions) {
-		t.Errorf("%d limits and %d actions, want %d and %d", len(limitsTold), len(actionsTold), len(event.Limits), len(event.Actions))
-	}
-	for i, l := range limitsTold {
-		if l.name != event.Limits[i] {
-			t.Errorf("limit %s, want %s", l.name, event.Limits[i])
-		}
-	}
-	for i, a := range actionsTold {
-		if a.action != event.Actions[i] || !strings.HasPrefix(a.form, string(a.action)) {
-			t.Errorf("action %s, want %s", a.form, event.Actions[i])
-		}
-	}
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(b), "\n## Exit status\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(table, -1)
-	if len(rows) < 5 {
-		t.Errorf("the README tells of %d statuses", len(rows))
-	}
-	for _, row := range rows {
-		if !slices.ContainsFunc(statuses, func(s [2]string) bool { return s[0] == row[1] }) {
-			t.Errorf("the README tells of status %s, the manual does not", row[1])
-		}
-	}
-}
-
-// eventNames are the values of the constants of type event.Name.
-func eventNames(t *testing.T) []string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../supervisor/event/lists.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Name" {
-			for _, v := range spec.Values {
-				name, err := strconv.Unquote(v.(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				names = append(names, name)
-			}
-		}
-		return true
-	})
-	if len(names) < 10 {
-		t.Fatalf("only %q", names)
-	}
-	return names
 }
 
 // TestClosedValues: what completion offers for an option is all that the option takes.

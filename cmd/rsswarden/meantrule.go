@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -93,19 +92,4 @@ func meantAction(text string) string {
 		return near
 	}
 	return strings.TrimSpace(text)
-}
-
-// inVain says of rules that name a limit which this run cannot have that they never fire.
-func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
-	for _, text := range s.Rules {
-		r, err := policy.ParseRule(text)
-		switch {
-		case err != nil:
-		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
-			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", text))
-		case (r.Limit == event.LimitSlurm || r.Limit == event.LimitTime) && !inSlurm:
-			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", text))
-		}
-	}
-	return said
 }

@@ -30,16 +30,6 @@ func block(t *testing.T, words string) string {
 	return text
 }
 
-func TestReadmeHelp(t *testing.T) {
-	out, _, err := output([]string{binary, "run", "--help"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shown := block(t, "# Options"); shown != out {
-		t.Errorf("the README shows\n%s\nthe program prints\n%s", shown, out)
-	}
-}
-
 var ruleShown = regexp.MustCompile("`((?:[a-z]+ )?(?:[0-9]+%|eta<|free<)[^`]*:[a-z][^`]*)`")
 
 // TestReadmeRules gives every rule that the README shows to the program.
@@ -205,12 +195,7 @@ func TestReadmeLeaders(t *testing.T) {
 	dir := t.TempDir()
 	alone := &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 { // as a user whose runs these are all
-		alone.Credential = &syscall.Credential{Uid: uint32(60000 + os.Getpid()%5000), Gid: 65534}
-		for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-			if err := os.Chmod(d, 0o777|os.ModeSticky); err != nil {
-				t.Fatal(err)
-			}
-		}
+		alone = asNobodyElse(t, dir)
 	}
 	env := append(withoutSlurm(), "TMPDIR="+dir, "HOME="+dir, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	run := exec.Command(binary, "run", "--record", "none", "--checkpoint-signal", "USR1", "--", "sh", "-c", `trap "echo saved" USR1; echo up; while :; do sleep 0.1; done`)
@@ -264,6 +249,18 @@ func TestReadmeLeaders(t *testing.T) {
 	if len(wants) > 0 {
 		t.Errorf("the README no longer types %v", wants)
 	}
+}
+
+// asNobodyElse has a command run as a user who runs nothing else, and lets that user into
+// the directory.
+func asNobodyElse(t *testing.T, dir string) *syscall.SysProcAttr {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o777|os.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(60000 + os.Getpid()%5000), Gid: 65534}}
 }
 
 func readsFull(r io.Reader, b []byte) bool {

@@ -73,7 +73,14 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	if err := src.pair(picked, &s); err != nil {
 		return s, err
 	}
+	if err := src.events(picked["events"], &s); err != nil {
+		return s, err
+	}
+	if err := neverFree(picked["at"], picked["limit"], &s); err != nil {
+		return s, err
+	}
 	src.record(picked["record"], &s)
+	src.checkpointFile(picked["checkpoint-file"], &s)
 	src.textfile(picked["textfile"], &s)
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		if v := picked[o.name]; src.has(o.name) {

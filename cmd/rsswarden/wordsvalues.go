@@ -106,19 +106,19 @@ func ruleWords(typed string) []word {
 	var list []word
 	when, _, acts := strings.Cut(typed, ":")
 	if acts {
-		for _, a := range actionsTold {
-			if !policy.Supported(a.action) {
+		for _, a := range event.Actions {
+			if !policy.Supported(a) {
 				continue
 			}
-			switch a.action {
+			switch a {
 			case event.ActionSignal:
 				for _, s := range offeredSignals {
-					list = append(list, word{when + ":signal=" + s, a.says})
+					list = append(list, word{when + ":signal=" + s, a.Says()})
 				}
 			case event.ActionExec:
-				list = append(list, word{when + ":exec=", a.says})
+				list = append(list, word{when + ":exec=", a.Says()})
 			default:
-				list = append(list, word{when + ":" + string(a.action), a.says})
+				list = append(list, word{when + ":" + string(a), a.Says()})
 			}
 		}
 		return list
@@ -128,8 +128,8 @@ func ruleWords(typed string) []word {
 	if name, _, has := strings.Cut(typed, " "); has {
 		limit, list = name+" ", nil
 	} else {
-		for _, l := range limitsTold {
-			list = append(list, word{string(l.name) + " 90%:", l.says})
+		for _, l := range event.Limits {
+			list = append(list, word{string(l) + " 90%:", l.Says()})
 		}
 	}
 	return append(list,

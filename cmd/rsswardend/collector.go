@@ -8,12 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
-// told lists the metrics of the daemon.
-var told = []*metrics.Metric{
-	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryCharged, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
-	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.OOMUnheard, &metrics.LastLook, &metrics.BuildInfo,
-}
-
 // put takes one value, as [metrics.Set.Put].
 type put func(m *metrics.Metric, at metrics.Place, v float64, labels ...string)
 
@@ -74,7 +68,7 @@ type collector struct{ d *daemon }
 // descs are the metrics' descriptions by their names.
 var descs = func() map[*metrics.Metric]*prometheus.Desc {
 	all := map[*metrics.Metric]*prometheus.Desc{}
-	for _, m := range told {
+	for _, m := range metrics.OfNode {
 		var labels []string
 		for _, l := range metrics.Common {
 			if l.Name != metrics.Run.Name {
@@ -98,7 +92,7 @@ func ofProgram(m *metrics.Metric) bool {
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range told {
+	for _, m := range metrics.OfNode {
 		ch <- descs[m]
 	}
 }

@@ -59,6 +59,22 @@ func manual() string {
 	m.Text(programName + " - " + appUsage)
 	m.Section("SYNOPSIS")
 	m.Verbatim(strings.ReplaceAll(usageText, "   ", ""))
+	tell(m)
+	m.Section("EXAMPLES")
+	m.Verbatim(strings.Join(examples, "\n"))
+	m.Section("SEE ALSO")
+	m.Text("rsswarden(1), slurmd(8), systemd.service(5), cgroups(7)")
+	return m.String()
+}
+
+// page is what reference is written to: a manual page, or one of docs/reference.
+type page interface {
+	Section(name string)
+	Text(text string)
+	Term(tag, text string)
+}
+
+func tell(m page) {
 	m.Section("DESCRIPTION")
 	m.Text(`It finds the jobs and steps of this node in the cgroup tree and reads what they are charged, what
 of it can end in an OOM kill, their limits and the time that is left. No privilege is needed, and no
@@ -87,9 +103,4 @@ Started by rsswarden as "rsswardend send" it carries one alert of a run to its r
 	m.Section("FILES")
 	m.Term("/usr/lib/systemd/system/rsswardend.service", "The unit: no privilege, a state directory of its own.")
 	m.Term("/var/lib/rsswardend/", "That directory, with the records.")
-	m.Section("EXAMPLES")
-	m.Verbatim(strings.Join(examples, "\n"))
-	m.Section("SEE ALSO")
-	m.Text("rsswarden(1), slurmd(8), systemd.service(5), cgroups(7)")
-	return m.String()
 }

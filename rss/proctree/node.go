@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"syscall"
@@ -79,14 +78,10 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 	var m MemInfo
 	found := 0
 	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		colon := bytes.IndexByte(line, ':')
-		if colon < 0 {
-			continue
-		}
+		var name, value []byte
+		name, value, b = cutNamed(b)
 		var to *rss.Bytes
-		switch string(line[:colon]) {
+		switch string(name) {
 		case "MemTotal":
 			to = &m.Total
 			found |= 1
@@ -101,7 +96,7 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 			continue
 		}
 		var ok bool
-		if *to, ok = kilobytes(line[colon+1:]); !ok {
+		if *to, ok = kilobytes(value); !ok {
 			return m, errMalformed
 		}
 	}

@@ -1,8 +1,6 @@
 package proctree
 
 import (
-	"bytes"
-
 	"github.com/rsswarden/rsswarden/rss"
 )
 
@@ -16,14 +14,10 @@ func parseParts(b []byte) (rss.Parts, error) {
 	const hasRSS, hasPSS = 1, 2
 	has := 0
 	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		colon := bytes.IndexByte(line, ':')
-		if colon < 0 {
-			continue
-		}
+		var name, value []byte
+		name, value, b = cutNamed(b)
 		var to *rss.Bytes
-		switch string(line[:colon]) {
+		switch string(name) {
 		case "Rss":
 			to = &p.RSS
 			has |= hasRSS
@@ -55,7 +49,7 @@ func parseParts(b []byte) (rss.Parts, error) {
 			continue
 		}
 		var ok bool
-		if *to, ok = kilobytes(line[colon+1:]); !ok {
+		if *to, ok = kilobytes(value); !ok {
 			return rss.Parts{}, errMalformed
 		}
 	}

@@ -130,14 +130,10 @@ func parseStatus(b []byte) (status, error) {
 	split, threads := false, false
 	// The kernel prints Threads after all the sizes, and twice as much after it.
 	for len(b) > 0 && !threads {
-		var line []byte
-		line, b = cutLine(b)
-		colon := bytes.IndexByte(line, ':')
-		if colon < 0 {
-			continue
-		}
+		var name, value []byte
+		name, value, b = cutNamed(b)
 		var to *rss.Bytes
-		switch string(line[:colon]) {
+		switch string(name) {
 		case "VmSize":
 			to = &s.virtual
 		case "VmLck":
@@ -154,7 +150,7 @@ func parseStatus(b []byte) (status, error) {
 		case "RssShmem":
 			to = &s.shmem
 		case "Threads":
-			w, _ := field(line[colon+1:])
+			w, _ := field(value)
 			n, ok := number(w)
 			if !ok {
 				return s, errMalformed
@@ -165,7 +161,7 @@ func parseStatus(b []byte) (status, error) {
 			continue
 		}
 		var ok bool
-		if *to, ok = kilobytes(line[colon+1:]); !ok {
+		if *to, ok = kilobytes(value); !ok {
 			return s, errMalformed
 		}
 	}
@@ -208,6 +204,16 @@ func cutLine(b []byte) (line, rest []byte) {
 		return b[:i], b[i+1:]
 	}
 	return b, nil
+}
+
+// cutNamed cuts off a line "Name: value"; name is empty where the line is another.
+func cutNamed(b []byte) (name, value, rest []byte) {
+	line, rest := cutLine(b)
+	colon := bytes.IndexByte(line, ':')
+	if colon < 0 {
+		return nil, nil, rest
+	}
+	return line[:colon], line[colon+1:], rest
 }
 
 // number reads a decimal number. A minus sign is accepted and gives 0: some

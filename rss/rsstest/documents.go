@@ -3,6 +3,7 @@ package rsstest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,11 +19,12 @@ func Documents(t testing.TB) string {
 		}
 	}
 	more, err := filepath.Glob(root + "/docs/*.md")
-	if err != nil || len(more) == 0 {
+	made, _ := filepath.Glob(root + "/docs/reference/*.md")
+	if err != nil || len(more) == 0 || len(made) == 0 {
 		t.Fatal("no documents: ", err)
 	}
 	var text strings.Builder
-	for _, name := range append([]string{root + "/README.md"}, more...) {
+	for _, name := range slices.Concat([]string{root + "/README.md"}, more, made) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -164,7 +164,7 @@ func TestForms(t *testing.T) {
 	now := noon.Add(time.Minute)
 	heard := func(string) bool { return true }
 	if got, want := body(t)(managerBody(b.sorted(), now, holds, heard)), `[{"labels":{"action":"warn","alertname":"RsswardenMemoryNearLimit","jobid":"46","limit":"slurm","node":"n1","rung":"80%","scope":"step","severity":"warning","step":"0"},`+
-		`"annotations":{"description":"so it is","summary":"memory 50 %"},"startsAt":"2026-11-22T12:00:00Z","endsAt":"2026-11-22T12:05:00Z","generatorURL":"https://github.com/rsswarden/rsswarden#alerts"}]`; got != want {
+		`"annotations":{"description":"so it is","summary":"memory 50 %"},"startsAt":"2026-11-22T12:00:00Z","endsAt":"2026-11-22T12:05:00Z","generatorURL":"https://github.com/rsswarden/rsswarden/blob/main/docs/alerts.md"}]`; got != want {
 		t.Errorf("firing:\n%s\nwant\n%s", got, want)
 	}
 	id := b.sorted()[0].id

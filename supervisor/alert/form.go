@@ -19,7 +19,7 @@ const (
 	// one that says it is over where a job is at its worst.
 	lasts = time.Hour
 	// generator is where a reader of an alert is led.
-	generator = "https://github.com/rsswarden/rsswarden#alerts"
+	generator = "https://github.com/rsswarden/rsswarden/blob/main/docs/alerts.md"
 )
 
 // postable is an alert as POST /api/v2/alerts takes it.

@@ -18,10 +18,10 @@ const Version = 1
 
 // Head stands at the front of every line.
 type Head struct {
-	V     int       `json:"v"`
-	Time  time.Time `json:"time"` // RFC 3339, with nanoseconds
-	Seq   uint64    `json:"seq"`  // from 1; a gap means dropped samples
-	Event Name      `json:"event"`
+	V     int       `json:"v"`     // the version of this form; a reader may refuse one that it does not know
+	Time  time.Time `json:"time"`  // RFC 3339, with nanoseconds
+	Seq   uint64    `json:"seq"`   // from 1; a gap means dropped samples
+	Event Name      `json:"event"` // which event this is
 }
 
 // When returns the time of the event.
@@ -29,8 +29,8 @@ func (h Head) When() time.Time { return h.Time }
 
 // Limit is one way to die and how far off it is, as read at one moment.
 type Limit struct {
-	Name  LimitName `json:"limit"`
-	Scope Scope     `json:"scope"`
+	Name  LimitName `json:"limit"` // which limit
+	Scope Scope     `json:"scope"` // whom it counts
 	// Accounting says what Used means.
 	Accounting Accounting `json:"accounting,omitempty"`
 	// Used is what the enforcer compares with Limit: for a cgroup the
@@ -43,7 +43,7 @@ type Limit struct {
 	// on; left out where there is none. What was never read is in UsedMax whole.
 	// Of a limit on a number it is how long ago was counted, from 1 s on.
 	Age   float64   `json:"age_s,omitempty"`
-	Limit rss.Bytes `json:"limit_bytes"`
+	Limit rss.Bytes `json:"limit_bytes"` // where the enforcer acts
 	// ETA is the forecast time to the limit in seconds, nil where none is made.
 	ETA *float64 `json:"eta_s"`
 
@@ -91,21 +91,21 @@ func (l *Limit) Headroom() rss.Bytes { return l.Limit.Sub(l.Used) }
 // "environment", "site" (the site's configuration file), "site (locked)",
 // "default", or the absolute path of the user's configuration file.
 type Setting struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Origin string `json:"origin"`
+	Name   string `json:"name"`   // the option's
+	Value  string `json:"value"`  // as it is in force; secrets are left out
+	Origin string `json:"origin"` // where it came from
 }
 
 // Start is the first event.
 type Start struct {
 	Head
-	Command  []string  `json:"command"`
-	PID      int       `json:"pid"`
-	Version  string    `json:"version"`
-	Settings []Setting `json:"settings"`
+	Command  []string  `json:"command"`  // the command with its arguments, cut short at 16 KiB
+	PID      int       `json:"pid"`      // that of the command
+	Version  string    `json:"version"`  // rsswarden's
+	Settings []Setting `json:"settings"` // all options
 	// Rules is the ladder, the defaults included, from mild to hard as given.
 	Rules  []string `json:"rules,omitempty"`
-	Limits []Limit  `json:"limits"`
+	Limits []Limit  `json:"limits"` // those that were found
 	// Restarts counts how often the watcher had to be started again.
 	Restarts int `json:"restarts,omitempty"`
 	// Attached says that somebody else started what is watched: the process
@@ -126,9 +126,9 @@ type Found struct {
 // Sample says what the limits stand at.
 type Sample struct {
 	Head
-	Limits []Limit          `json:"limits"`
-	Procs  map[rss.Role]int `json:"procs"`
-	Gaps   rss.Gaps         `json:"gaps"`
+	Limits []Limit          `json:"limits"` // all that are known, the binding one marked
+	Procs  map[rss.Role]int `json:"procs"`  // processes of the tree
+	Gaps   rss.Gaps         `json:"gaps"`   // processes that could not be read
 	// Dropped counts samples that were taken and not written since the last.
 	Dropped uint64 `json:"dropped,omitempty"`
 	// Ours is what rsswarden itself costs, once a minute.
@@ -137,12 +137,12 @@ type Sample struct {
 
 // Cost is what one process of rsswarden's costs, from its start until now.
 type Cost struct {
-	Process string    `json:"process"` // "holder" or "watcher"
-	PID     int       `json:"pid"`
+	Process string    `json:"process"`    // "holder" or "watcher"
+	PID     int       `json:"pid"`        // its own
 	RSS     rss.Bytes `json:"rss_bytes"`  // VmRSS of /proc/PID/status
 	Anon    rss.Bytes `json:"anon_bytes"` // RssAnon of /proc/PID/status
 	PSS     rss.Bytes `json:"pss_bytes"`  // Pss of /proc/PID/smaps_rollup
-	Threads int       `json:"threads"`
+	Threads int       `json:"threads"`    // of /proc/PID/status
 	// Descriptors are the open ones.
 	Descriptors int `json:"descriptors"`
 	// CPU is user and system time in seconds, of /proc/PID/stat.
@@ -154,26 +154,26 @@ type Cost struct {
 // Decision says that a rule fired.
 type Decision struct {
 	Head
-	ID     uint64    `json:"id"`
-	Rule   string    `json:"rule"` // as written: "85%:trim"
-	Limit  LimitName `json:"limit"`
-	Action Action    `json:"action"`
+	ID     uint64    `json:"id"`            // from 1; its outcome names it
+	Rule   string    `json:"rule"`          // as written: "85%:trim"
+	Limit  LimitName `json:"limit"`         // the limit that the rule is about
+	Action Action    `json:"action"`        // what is begun
 	Arg    string    `json:"arg,omitempty"` // of signal=, exec=, requeue=
 
 	// PID is the process that is nearest to a limit on each process.
 	PID       int       `json:"pid,omitempty"`
-	Used      rss.Bytes `json:"used_bytes"`
-	LimitSize rss.Bytes `json:"limit_bytes"`
+	Used      rss.Bytes `json:"used_bytes"`      // what the limit counts, as it was read last
+	LimitSize rss.Bytes `json:"limit_bytes"`     // the limit, as it is in force
 	Threshold rss.Bytes `json:"threshold_bytes"` // where the rung lies
 	// Lead is by how much the limit was expected to grow, at the rate seen, before
 	// the action takes effect: so much before its rung the rule fired.
 	Lead rss.Bytes `json:"lead_bytes,omitempty"`
-	ETA  *float64  `json:"eta_s"`
+	ETA  *float64  `json:"eta_s"` // the forecast time to the limit, null where none is made
 	// ETALow and ETAHigh bound the forecast; both nil without one.
 	ETALow  *float64 `json:"eta_low_s,omitempty"`
 	ETAHigh *float64 `json:"eta_high_s,omitempty"`
 	// By is the PID of who asked for it by the control socket, 0 where that is not
-	// known, or where the ladder decided: see [Decision.Asked].
+	// known, or where the ladder decided.
 	By int `json:"by,omitempty"`
 	// Reading is the limit as it was read, told to a command of exec= alone:
 	// elsewhere a sample with all of them goes before.
@@ -198,15 +198,15 @@ func (d *Decision) Unneeded() bool {
 // Outcome says what a decision brought.
 type Outcome struct {
 	Head
-	Decision uint64    `json:"decision"`
-	OK       bool      `json:"ok"`
-	Reason   Reason    `json:"reason,omitempty"`
+	Decision uint64    `json:"decision"`         // the id of the decision
+	OK       bool      `json:"ok"`               // whether it was carried out
+	Reason   Reason    `json:"reason,omitempty"` // why not, or how far
 	Detail   string    `json:"detail,omitempty"` // for people
 	PID      int       `json:"pid,omitempty"`    // the process acted on
-	Before   rss.Bytes `json:"before_bytes"`     // the limit's Used before and after
-	After    rss.Bytes `json:"after_bytes"`
-	Freed    rss.Bytes `json:"freed_bytes"`
-	Duration float64   `json:"duration_s"`
+	Before   rss.Bytes `json:"before_bytes"`     // what the limit counted before
+	After    rss.Bytes `json:"after_bytes"`      // what it counts now
+	Freed    rss.Bytes `json:"freed_bytes"`      // what it gave back
+	Duration float64   `json:"duration_s"`       // from the decision until now
 	// Paused is how long the trainer stood still for it, in seconds.
 	Paused float64 `json:"paused_s,omitempty"`
 	// Stopped is how long a process was stopped by ptrace for it at most, in
@@ -220,12 +220,12 @@ type Outcome struct {
 // that were trimmed without it.
 type LoaderSaid struct {
 	Head
-	What   Loader    `json:"what"`
-	PID    int       `json:"pid"`
-	Worker int       `json:"worker,omitempty"` // PID of the worker it is about
-	Reason string    `json:"reason,omitempty"`
-	Freed  rss.Bytes `json:"freed_bytes,omitempty"`
-	Paused float64   `json:"paused_s,omitempty"`
+	What   Loader    `json:"what"`                  // what it is about
+	PID    int       `json:"pid"`                   // the process that reported, or was trimmed
+	Worker int       `json:"worker,omitempty"`      // PID of the worker it is about
+	Reason string    `json:"reason,omitempty"`      // why, of what was refused or switched off
+	Freed  rss.Bytes `json:"freed_bytes,omitempty"` // what was given back
+	Paused float64   `json:"paused_s,omitempty"`    // how long the trainer stood still for it
 	// Count is how many trims one report stands for, where a worker keeps to a
 	// budget by itself.
 	Count int `json:"count,omitempty"`
@@ -233,10 +233,10 @@ type LoaderSaid struct {
 	// signal.
 	Exit int `json:"exit,omitempty"`
 	// By is "ptrace" where that did it; empty for the hook. Freed is then the
-	// fall of RssFile in /proc/PID/status, and Stopped as in [Outcome].
+	// fall of RssFile in /proc/PID/status, and Stopped as in an outcome.
 	By      string  `json:"by,omitempty"`
 	Stopped float64 `json:"stopped_s,omitempty"`
-	// Sharing is what goes with [LoaderPickling] and [LoaderRaised].
+	// Sharing is what goes with LoaderPickling and LoaderRaised.
 	Sharing *Sharing `json:"sharing,omitempty"`
 }
 
@@ -245,16 +245,16 @@ type LoaderSaid struct {
 type Sharing struct {
 	Method   string `json:"start_method"` // "spawn" or "forkserver"
 	Strategy string `json:"strategy"`     // "file_descriptor" or "file_system"
-	Workers  int    `json:"workers"`
+	Workers  int    `json:"workers"`      // how many the loader starts
 	// Tensors counts those found, by their storages, which are what is shared. More says that
 	// there may be more: the walk was ended by its time or its depth, or met what it
 	// does not look into.
 	Tensors int       `json:"tensors"`
-	Bytes   rss.Bytes `json:"tensor_bytes"`
+	Bytes   rss.Bytes `json:"tensor_bytes"` // the size of those tensors together
 	More    bool      `json:"more,omitempty"`
 	// Maps and FDs are how many mappings and descriptors the process will have
-	// then, and what it may have, vm.max_map_count and the soft and hard
-	// RLIMIT_NOFILE; 0 for what could not be read.
+	// then, MaxMaps, MaxFDs and HardFDs what it may have, by vm.max_map_count and the
+	// soft and hard RLIMIT_NOFILE; 0 for what could not be read.
 	Maps    int `json:"maps_needed"`
 	MaxMaps int `json:"maps_limit"`
 	FDs     int `json:"fds_needed"`
@@ -264,7 +264,7 @@ type Sharing struct {
 	// is started, MaxSent the most that Linux takes; both 0 with any other way.
 	Sent    int `json:"fds_sent,omitempty"`
 	MaxSent int `json:"fds_sent_limit,omitempty"`
-	// Before is the soft RLIMIT_NOFILE as it was, of [LoaderRaised]; MaxFDs is
+	// Before is the soft RLIMIT_NOFILE as it was, of LoaderRaised; MaxFDs is
 	// what it is now.
 	Before int `json:"fds_limit_before,omitempty"`
 }
@@ -286,8 +286,8 @@ const ByPtrace = "ptrace"
 // Fault says that a part of rsswarden stopped working.
 type Fault struct {
 	Head
-	Part  string `json:"part"` // "events", "loader", "cgroup", …
-	Error string `json:"error"`
+	Part  string `json:"part"`  // "events", "loader", "cgroup", …
+	Error string `json:"error"` // what went wrong, for people
 }
 
 // Signal says that a signal reached the holder, as `scancel` and the job's end
@@ -308,17 +308,17 @@ type Signal struct {
 // ladder can be run again.
 type Help struct {
 	Head
-	Rule   string     `json:"rule"`
-	Limit  LimitName  `json:"limit"`
-	Scope  Scope      `json:"scope"`
-	Acct   Accounting `json:"accounting,omitempty"`
-	Level  string     `json:"level,omitempty"`
-	OK     bool       `json:"ok"`
-	Gain   rss.Bytes  `json:"gain_bytes,omitempty"`
-	More   bool       `json:"more,omitempty"` // Gain is a lower bound
-	Later  bool       `json:"later,omitempty"`
-	Reason Reason     `json:"reason,omitempty"`
-	Detail string     `json:"detail,omitempty"`
+	Rule   string     `json:"rule"`                 // the rule, as written
+	Limit  LimitName  `json:"limit"`                // the limit that it is about
+	Scope  Scope      `json:"scope"`                // whom that counts
+	Acct   Accounting `json:"accounting,omitempty"` // how that adds up
+	Level  string     `json:"level,omitempty"`      // as that of a limit
+	OK     bool       `json:"ok"`                   // whether the action can help now
+	Gain   rss.Bytes  `json:"gain_bytes,omitempty"` // what it would give back, an estimate
+	More   bool       `json:"more,omitempty"`       // Gain is a lower bound
+	Later  bool       `json:"later,omitempty"`      // it may help at another time
+	Reason Reason     `json:"reason,omitempty"`     // why not
+	Detail string     `json:"detail,omitempty"`     // the same for people
 	// Lead is what the rule fires ahead of its rung.
 	Lead rss.Bytes `json:"lead_bytes,omitempty"`
 }
@@ -327,8 +327,8 @@ type Help struct {
 // while the run lasted: oom_kill of memory.events or memory.oom_control.
 type KernelKills struct {
 	Level string `json:"level"` // the cgroup directory
-	Scope Scope  `json:"scope"`
-	Kills uint64 `json:"kills"`
+	Scope Scope  `json:"scope"` // what that cgroup is of
+	Kills uint64 `json:"kills"` // how many, at it and below
 	// Leaf says that the level is the command's own: its processes were killed.
 	Leaf bool `json:"leaf,omitempty"`
 }
@@ -336,10 +336,10 @@ type KernelKills struct {
 // Peaks is the most that was used, by each way of adding up; nil where an
 // accounting was not read.
 type Peaks struct {
-	RSS      *rss.Bytes `json:"rss_bytes"`
-	PSS      *rss.Bytes `json:"pss_bytes"`
-	NoShared *rss.Bytes `json:"noshared_bytes"`
-	Cgroup   *rss.Bytes `json:"cgroup_bytes"`
+	RSS      *rss.Bytes `json:"rss_bytes"`      // sum of RSS
+	PSS      *rss.Bytes `json:"pss_bytes"`      // sum of PSS
+	NoShared *rss.Bytes `json:"noshared_bytes"` // sum of RSS without shared pages
+	Cgroup   *rss.Bytes `json:"cgroup_bytes"`   // the cgroup's charge that reclaim cannot take back
 }
 
 // Exit is the last event.
@@ -350,13 +350,13 @@ type Exit struct {
 	By     string  `json:"by"`
 	Code   *int    `json:"code"`   // nil where it died by a signal, or nobody told us
 	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
-	Peaks  Peaks   `json:"peaks"`
+	Peaks  Peaks   `json:"peaks"`  // the most that was used
 	// Binding is the limit that came nearest.
 	Binding *Limit  `json:"binding,omitempty"`
-	Verdict Verdict `json:"verdict"`
+	Verdict Verdict `json:"verdict"` // what the run comes to
 	// Advice is the --mem to use next, 0 where the run does not tell.
 	Advice    rss.Bytes `json:"advice_mem_bytes,omitempty"`
-	AdviceWhy string    `json:"advice_why,omitempty"`
+	AdviceWhy string    `json:"advice_why,omitempty"` // what that rests on, for people
 	// Kernel is where the kernel's OOM killer struck, the innermost level first.
 	Kernel []KernelKills `json:"kernel_oom_kills,omitempty"`
 	// Ours is what rsswarden itself cost.

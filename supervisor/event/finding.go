@@ -10,7 +10,7 @@ const (
 	FindingMapped        Finding = "mapped file"      // a file that is mapped is read: page cache, counted in RSS for each process
 	FindingCopyOnWrite   Finding = "copy-on-write"    // reference counts of Python objects make pages private that a fork shared
 	FindingWorkerLeak    Finding = "leak in worker"   // a worker's own memory grows, with what it was given to do
-	FindingTrainerLeak   Finding = "leak in trainer"  // … the trainer's
+	FindingTrainerLeak   Finding = "leak in trainer"  // the trainer's own memory grows
 	FindingFragmentation Finding = "fragmentation"    // malloc_trim(3) gives much back: freed and kept by the allocator
 	FindingPrefetch      Finding = "prefetch queue"   // batches that were loaded ahead wait in shared memory
 	FindingPinned        Finding = "pinned memory"    // page-locked memory of the trainer grows
@@ -32,7 +32,7 @@ type Confidence string
 const (
 	Certain  Confidence = "certain"  // it was told, or measured directly
 	Likely   Confidence = "likely"   // the evidence fits this and nothing else here
-	Possible Confidence = "possible" // … this and others
+	Possible Confidence = "possible" // the evidence fits this and others
 )
 
 // Trust is what a confidence is worth where findings are compared.
@@ -51,8 +51,8 @@ func (c Confidence) Trust() float64 {
 // Diagnosis says why something grows, what speaks for it, and what to change.
 type Diagnosis struct {
 	Head
-	Finding    Finding    `json:"finding"`
-	Confidence Confidence `json:"confidence"`
+	Finding    Finding    `json:"finding"`    // what it is
+	Confidence Confidence `json:"confidence"` // how far to trust that
 	// Role and PID say in which process it was seen most; PID is 0 where it is
 	// none's alone.
 	Role rss.Role `json:"role,omitempty"`
@@ -99,9 +99,9 @@ const (
 // Cure says that a remedy was applied, or why it could not be.
 type Cure struct {
 	Head
-	Remedy Remedy `json:"remedy"`
-	PID    int    `json:"pid,omitempty"`
-	OK     bool   `json:"ok"`
+	Remedy Remedy `json:"remedy"`        // what was done
+	PID    int    `json:"pid,omitempty"` // the process that it was done to, 0 for the command to be
+	OK     bool   `json:"ok"`            // whether it was done
 	// Before and After are what stood there: a limit, a score, a number.
 	Before int64  `json:"before"`
 	After  int64  `json:"after"`

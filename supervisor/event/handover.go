@@ -16,6 +16,6 @@ type Handover struct {
 	// Own is the level under which the memory has the limits of the watcher's own
 	// step, which have none while it is alone; empty outside a step.
 	Own string `json:"own_level,omitempty"`
-	// Memory is a policy.Memory.
+	// Memory is what the ladder remembers, as package policy writes it.
 	Memory json.RawMessage `json:"memory"`
 }

@@ -1,37 +1,17 @@
 package event
 
-// Name is the name of an event, the field "event" of every line.
-type Name string
-
-// The events, in the order in which a run meets them.
-const (
-	NameStart     Name = "start"     // the watcher began: command, settings, limits
-	NameLimit     Name = "limit"     // a limit was found or has changed
-	NameSample    Name = "sample"    // what the limits stand at, at most one an interval
-	NameDecision  Name = "decision"  // a rule fired
-	NameOutcome   Name = "outcome"   // what a decision brought
-	NameLoader    Name = "loader"    // the loader hook said something
-	NameDiagnosis Name = "diagnosis" // why something grows, and what to change
-	NameCure      Name = "cure"      // something was changed before it could go wrong, by the user's wish
-	NameRank      Name = "rank"      // a rank of the job on this node came or ended, or leads
-	NameFault     Name = "fault"     // a part of rsswarden stopped working; the command runs on
-	NameSignal    Name = "signal"    // a signal reached the holder
-	NameHelp      Name = "help"      // what the ladder was told of an action, in the record alone
-	NameHandover  Name = "handover"  // what the ladder took over from the leader before, in the record alone
-	NameExit      Name = "exit"      // the command has ended
-)
-
 // LimitName names one way to die.
 type LimitName string
 
-// The limits. Those of the second group are counts, not bytes.
+// The limits: what each is, [LimitName.Says] tells. Those of the second group are counts
+// or of one process, not sizes of what processes hold together.
 const (
-	LimitCgroup   LimitName = "cgroup"   // the kernel's OOM killer, by a cgroup's memory limit
-	LimitThrottle LimitName = "throttle" // memory.high below memory.max: slow, not dead
-	LimitSlurm    LimitName = "slurm"    // slurmstepd, by OverMemoryKill
-	LimitUser     LimitName = "user"     // our own rules, by --limit
-	LimitNode     LimitName = "node"     // the node's OOM killer, where no cgroup limits
-	LimitSHM      LimitName = "shm"      // SIGBUS, by a full /dev/shm
+	LimitCgroup   LimitName = "cgroup"
+	LimitThrottle LimitName = "throttle"
+	LimitSlurm    LimitName = "slurm"
+	LimitUser     LimitName = "user"
+	LimitNode     LimitName = "node"
+	LimitSHM      LimitName = "shm"
 
 	LimitMaps    LimitName = "maps"
 	LimitFDs     LimitName = "fds"
@@ -39,7 +19,7 @@ const (
 	LimitAS      LimitName = "as"
 	LimitMemlock LimitName = "memlock"
 
-	LimitTime LimitName = "time" // Slurm, by the job's end
+	LimitTime LimitName = "time"
 )
 
 // Limits lists every limit in the order of the documentation.
@@ -70,14 +50,14 @@ func (n LimitName) Counts() bool {
 // Accounting says how the memory of a population is added up.
 type Accounting string
 
-// The accountings. Auto is a setting only: the binding limit's own.
+// The accountings.
 const (
-	AccountingAuto     Accounting = "auto"
-	AccountingRSS      Accounting = "rss"
-	AccountingPSS      Accounting = "pss"
-	AccountingNoShared Accounting = "noshared"
-	AccountingCgroup   Accounting = "cgroup"
-	AccountingVirtual  Accounting = "vsize" // Slurm's VSizeFactor
+	AccountingAuto     Accounting = "auto"     // a setting only: as the binding limit
+	AccountingRSS      Accounting = "rss"      // sum of RSS: a page counts for each process that has it
+	AccountingPSS      Accounting = "pss"      // sum of PSS: a page is divided by the processes that have it
+	AccountingNoShared Accounting = "noshared" // sum of RSS without shared pages
+	AccountingCgroup   Accounting = "cgroup"   // what the kernel charges and cannot take back
+	AccountingVirtual  Accounting = "vsize"    // sum of virtual sizes, by Slurm's VSizeFactor
 )
 
 // Scope is whom a limit counts.
@@ -85,13 +65,13 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeTree    Scope = "tree"
-	ScopeStep    Scope = "step"
-	ScopeJob     Scope = "job"
-	ScopeCgroup  Scope = "cgroup" // a cgroup that is neither a Slurm step nor a job
-	ScopeNode    Scope = "node"
-	ScopeProcess Scope = "process"
-	ScopeUser    Scope = "user" // all processes of one user on the node
+	ScopeTree    Scope = "tree"    // the command and its descendants
+	ScopeStep    Scope = "step"    // a step of a Slurm job, on this node
+	ScopeJob     Scope = "job"     // a Slurm job, on this node
+	ScopeCgroup  Scope = "cgroup"  // a cgroup that is neither a Slurm step nor a job
+	ScopeNode    Scope = "node"    // all that runs on the node
+	ScopeProcess Scope = "process" // each process by itself; the nearest is told
+	ScopeUser    Scope = "user"    // all processes of one user on the node
 )
 
 // Scopes lists every scope.
@@ -100,18 +80,16 @@ var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, Sco
 // Action is what a rule asks for.
 type Action string
 
-// The actions, from mild to hard.
+// The actions, from mild to hard: what each does, [Action.Says] tells.
 const (
-	ActionWarn Action = "warn"
-	ActionTrim Action = "trim" // workers drop mapped file pages
-	// ActionTrimDrop is a trim of all, after which the files leave the page cache
-	// too and are read from disk again.
+	ActionWarn     Action = "warn"
+	ActionTrim     Action = "trim"
 	ActionTrimDrop Action = "trim+drop"
-	ActionRecycle  Action = "recycle" // a worker is replaced by a fresh one
-	ActionGC       Action = "gc"      // trainers and workers collect garbage and give free memory back
-	ActionSignal   Action = "signal"  // signal=SIG: trainers are asked to act, by writing a checkpoint for instance
-	ActionExec     Action = "exec"    // exec=COMMAND: a program of the user's is told
-	ActionRequeue  Action = "requeue" // requeue=MORE: the job goes back into the queue and starts again with more memory
+	ActionRecycle  Action = "recycle"
+	ActionGC       Action = "gc"
+	ActionSignal   Action = "signal"
+	ActionExec     Action = "exec"
+	ActionRequeue  Action = "requeue"
 	ActionStop     Action = "stop"
 )
 
@@ -151,7 +129,8 @@ const (
 	ReasonNotWatched  Reason = "not watched here" // a process or rank that somebody named
 	ReasonError       Reason = "error"
 
-	// Why a process was not trimmed by ptrace.
+	// Why a process was not trimmed by ptrace:
+
 	ReasonOtherUser  Reason = "another user's process"
 	ReasonStranger   Reason = "not a descendant, and Yama allows no other (ptrace_scope 1)"
 	ReasonYama       Reason = "Yama forbids ptrace (ptrace_scope 2 or 3)"
@@ -236,16 +215,12 @@ const (
 	LoaderRecycled  Loader = "recycled"  // a worker was replaced and has ended
 	LoaderTrimmed   Loader = "trimmed"   // a process gave its mapped pages back
 	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim
-	// LoaderPickling: a DataLoader is about to send its data set to workers that
-	// are not forked, and each tensor in it costs a mapping or a descriptor.
-	LoaderPickling Loader = "pickling"
-	LoaderRaised   Loader = "raised" // the soft RLIMIT_NOFILE was raised for it, by --nofile
-	LoaderRefused  Loader = "refused"
-	LoaderOff      Loader = "off" // the hook met an error and switched itself off
-	LoaderEnded    Loader = "ended"
-	// LoaderUnreached: a process has loaded PyTorch, and something keeps the hook out
-	// of it: a container, or its environment. The watcher says so, not the hook.
-	LoaderUnreached Loader = "unreached"
+	LoaderPickling  Loader = "pickling"  // a data set is about to be sent to workers that are not forked; each tensor in it costs a mapping or a descriptor
+	LoaderRaised    Loader = "raised"    // the soft RLIMIT_NOFILE was raised for it, by --nofile
+	LoaderRefused   Loader = "refused"   // it did not do what it was asked; the reason says why
+	LoaderOff       Loader = "off"       // the hook met an error and switched itself off
+	LoaderEnded     Loader = "ended"     // the process has ended
+	LoaderUnreached Loader = "unreached" // a process has loaded PyTorch, and something keeps the hook out of it: a container, or its environment; the watcher says so, not the hook
 )
 
 // Mode is the order in which a recycle starts and ends workers.

@@ -15,7 +15,7 @@ const (
 // rsswarden. The leader's record has those of all ranks of its node.
 type Rank struct {
 	Head
-	What RankNews `json:"what"`
+	What RankNews `json:"what"` // what happened
 	// Task is SLURM_PROCID, -1 where it is not known.
 	Task int    `json:"task"`
 	Step string `json:"step,omitempty"` // "0", "batch"; empty outside a step
@@ -25,7 +25,7 @@ type Rank struct {
 	Holder int `json:"holder,omitempty"`
 	// Leader is the PID of the watcher that leads, 0 where none does.
 	Leader int `json:"leader,omitempty"`
-	// Code and Signal are how the command ended, of [RankEnded]: both nil where
+	// Code and Signal are how the command ended, of RankEnded: both nil where
 	// nobody told, and with all other news.
 	Code   *int    `json:"code,omitempty"`
 	Signal *string `json:"signal,omitempty"` // "SIGKILL"

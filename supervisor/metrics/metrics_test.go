@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -267,12 +266,4 @@ func parse(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	return families
-}
-
-// TestReadme: the README's tables are this package's.
-func TestReadme(t *testing.T) {
-	_, shown, _ := strings.Cut(rsstest.Documents(t), "<!-- made from supervisor/metrics/table.go -->\n")
-	if want := Markdown() + "\n" + Labels(); !strings.HasPrefix(shown, want) {
-		t.Errorf("the README should read\n%s", want)
-	}
 }

@@ -8,6 +8,8 @@
 package metrics
 
 import (
+	"strings"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -130,6 +132,32 @@ var (
 var All = []*Metric{
 	&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
 	&Actions, &MemoryFreed, &OOMKills, &OOMUnheard, &Ranks, &LastLook, &BuildInfo,
+}
+
+// OfNode lists those that rsswardend tells of all jobs of a node, OfRun those that a run
+// tells of itself.
+var (
+	OfNode = []*Metric{
+		&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit,
+		&Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo,
+	}
+	OfRun = []*Metric{
+		&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit,
+		&Processes, &MemoryRSS, &Actions, &MemoryFreed, &OOMKills, &Ranks, &LastLook, &BuildInfo,
+	}
+)
+
+// Unit is what its values are in, by its name, which ends in it as Prometheus's all do.
+func (m *Metric) Unit() string {
+	switch name := strings.TrimSuffix(m.Name, "_total"); {
+	case strings.HasSuffix(name, "_bytes"):
+		return "bytes"
+	case strings.HasSuffix(name, "_seconds"):
+		return "seconds"
+	case strings.HasSuffix(name, "_ratio"):
+		return "1"
+	}
+	return "number"
 }
 
 func names[T ~string](list []T) []string {

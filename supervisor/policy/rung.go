@@ -108,7 +108,7 @@ func crossed(r Rule, l *event.Limit, jobEnd time.Duration) bool {
 // hopeless says why a rule can never make sense for l.
 func hopeless(r Rule, l *event.Limit) (why string, bad bool) {
 	if r.Cond.Kind == KindFree && r.Cond.Free >= l.Limit {
-		return fmt.Sprintf("%v can never be free of %v", r.Cond.Free, l.Limit), true
+		return fmt.Sprintf("%v can never be free of %v; write a share, such as 80%%, or less than that", r.Cond.Free, l.Limit), true
 	}
 	return "", false
 }

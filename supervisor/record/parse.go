@@ -21,35 +21,8 @@ func parseEvent(line []byte) (Entry, error) {
 		}
 		name = h.Event
 	}
-	var v any
-	switch name {
-	case event.NameStart:
-		v = &event.Start{}
-	case event.NameLimit:
-		v = &event.Found{}
-	case event.NameDecision:
-		v = &event.Decision{}
-	case event.NameOutcome:
-		v = &event.Outcome{}
-	case event.NameLoader:
-		v = &event.LoaderSaid{}
-	case event.NameDiagnosis:
-		v = &event.Diagnosis{}
-	case event.NameCure:
-		v = &event.Cure{}
-	case event.NameRank:
-		v = &event.Rank{}
-	case event.NameFault:
-		v = &event.Fault{}
-	case event.NameSignal:
-		v = &event.Signal{}
-	case event.NameHelp:
-		v = &event.Help{}
-	case event.NameHandover:
-		v = &event.Handover{}
-	case event.NameExit:
-		v = &event.Exit{}
-	default:
+	v := name.New()
+	if v == nil || name == event.NameSample { // a record has samples in a form of its own
 		return Entry{}, errEvent
 	}
 	if err := json.Unmarshal(line, v); err != nil {

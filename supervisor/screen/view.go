@@ -191,7 +191,7 @@ func (m *Model) notices() []string {
 	}
 	all = append(all, m.errs...)
 	if len(m.nodes) > 0 && len(m.errs) == 0 && m.nodes[0].missing {
-		all = append(all, "nobody leads any more: the run has ended, or its leader has; this is the last it said")
+		all = append(all, "the run or its watcher has ended: last numbers; rsswarden report says how")
 	}
 	if age, names := m.oldest(); len(names) > 0 && m.frozen.IsZero() {
 		whose := strings.Join(names, ", ")

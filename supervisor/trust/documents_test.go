@@ -34,6 +34,8 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made, _ := filepath.Glob(root + "/docs/reference/*.md")
+	docs = append(docs, made...)
 	led := map[string]bool{}
 	for _, name := range append([]string{root + "/README.md", root + "/SECURITY.md", root + "/CONTRIBUTING.md"}, docs...) {
 		b, err := os.ReadFile(name)

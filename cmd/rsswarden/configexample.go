@@ -99,8 +99,8 @@ var about = map[string]string{
 	"grace":       "Time between TERM and KILL when such a rule fires.",
 }
 
-// reference describes every option, in the form of a configuration file.
-func reference() string {
+// configurationExample describes every option, in the form of a configuration file.
+func configurationExample() string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
 	for _, o := range slices.Concat(watchOptions, runOptions) {

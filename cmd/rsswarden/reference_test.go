@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// TestReference: what docs/reference says of commands, options, rules, statuses and
+// variables is what the program has.
+func TestReference(t *testing.T) {
+	commandsPage().Check(t, "docs/reference/commands.md")
+	configurationPage().Check(t, "docs/reference/configuration.md")
+	rulesPage(t).Check(t, "docs/reference/rules.md")
+	reference.Check(t, "examples/rsswarden.toml", configurationExample())
+}
+
+func commandsPage() *reference.Page {
+	p := reference.New("Commands of rsswarden", "`rsswarden man` shows the same. Options of runs as variables and keys of files are in\n"+
+		"[configuration](configuration.md), rules in [rules](rules.md), events in [events](events.md).")
+	all := commands(process{}, new(int))
+	var usage []string
+	for _, c := range all {
+		usage = append(usage, c.UsageText)
+	}
+	p.Verbatim(strings.Join(usage, "\n"))
+	p.Section("Commands")
+	tellCommands(p, all)
+	p.Section("Examples")
+	for _, c := range all {
+		p.Verbatim(strings.Join(examplesOf[c.Name], "\n"))
+	}
+	p.Section("Exit status")
+	tellStatuses(p)
+	p.Section("Files")
+	tellPairs(p, filesTold)
+	return p
+}
+
+func configurationPage() *reference.Page {
+	p := reference.New("Options, variables, keys", "Each option of `run` may be given as a flag, as a variable of the environment, and as a key of the file of `--config` and of the\n"+
+		"site's file, /etc/rsswarden.toml. What each means is told with [its flag](commands.md#rsswarden-run);\n"+
+		"[rsswarden.toml](../../examples/rsswarden.toml) is a whole file.")
+	p.Text(manPrecedence)
+	var rows [][]string
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		of := "run, attach"
+		if flagNamed(attachCommand(process{}, new(int)).Flags, o.name) == nil {
+			of = "run"
+		}
+		kind := map[config.Kind]string{config.Text: "text", config.List: "list of texts", config.Truth: "true or false"}[o.kind]
+		if o.kind == config.Text && !strings.HasPrefix(o.example, `"`) {
+			kind = "number"
+		}
+		rows = append(rows, []string{"`" + o.flag() + "`", "`" + variableOf(o.name) + "`", kind, "`" + o.name + " = " + o.example + "`", o.shownDefault(), of})
+	}
+	p.Table([]string{"flag", "variable", "value", "in a file, for instance", "default", "of"}, rows)
+	p.Section("Keys of the site's file alone")
+	p.Text("`lock` is a list of options that users cannot change.")
+	p.Section("Environment")
+	tellPairs(p, variablesTold)
+	return p
+}
+
+// rulesPage has what the parser takes, asked of the parser.
+func rulesPage(t *testing.T) *reference.Page {
+	p := reference.New("Rules of --at", "What each is good for is told in [rules](../rules.md).")
+	tellRules(p)
+	p.Section("Which actions go with which limit and condition")
+	p.Text("This is what is taken when it is written. An action that cannot help a limit is refused when the rule fires, with the reason.")
+	takes := func(rule string) bool { _, err := policy.ParseRule(rule); return err == nil }
+	var rows [][]string
+	for _, l := range event.Limits {
+		row := []string{"`" + string(l) + "`"}
+		for _, cond := range []string{"50%", "free<1G", "eta<5m"} {
+			var can []string
+			for _, a := range event.Actions {
+				form, _, _ := strings.Cut(a.Form(), ",")
+				if form = strings.Replace(form, "SIG", "USR2", 1); takes(fmt.Sprintf("%s %s:%s", l, cond, form)) {
+					can = append(can, string(a))
+				}
+			}
+			switch {
+			case len(can) == len(event.Actions):
+				can = []string{"all actions"}
+			case len(can) == 0:
+				can = []string{"no"}
+			}
+			row = append(row, strings.Join(can, ", "))
+		}
+		rows = append(rows, row)
+	}
+	p.Table([]string{"limit", "`N%`", "`free<SIZE`", "`eta<DURATION`"}, rows)
+	p.Section("The ladder without --at")
+	ladder, err := policy.Ladder(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, r := range ladder {
+		lines = append(lines, r.String())
+	}
+	p.Verbatim(strings.Join(lines, "\n"))
+	return p
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file finds what a user asked for and cannot have, before the command is started.
+
+// inVain says of rules of a user's that name a limit which this run cannot have that they
+// never fire. Those of a site are for all jobs, and some of them are always in vain.
+func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
+	if s.RulesOfSite() {
+		return nil
+	}
+	for _, text := range s.Rules {
+		r, err := policy.ParseRule(text)
+		switch {
+		case err != nil:
+		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", text))
+		case r.Limit == event.LimitTime && !inSlurm:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", text))
+		}
+	}
+	if s.Requeues() && !inSlurm {
+		said = append(said, "this is no Slurm job: rules with requeue do nothing here")
+	}
+	return said
+}
+
+// neverFree refuses a rule of a user's that wants more left of --limit than there is.
+func neverFree(at, limit chosen, s *supervisor.Settings) error {
+	if s.Limit == 0 || !at.user() {
+		return nil
+	}
+	for _, text := range s.Rules {
+		r, err := policy.ParseRule(text)
+		if err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
+			continue
+		}
+		hint := fmt.Sprintf("write a share of the limit, such as '80%%:%s', or less than %v", r.Action, s.Limit)
+		if r.Limit == "" {
+			hint += fmt.Sprintf("; where another limit is meant, name it: 'cgroup %s'", text)
+		}
+		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, text, r.Cond.Free, limit.name, limit)
+	}
+	return nil
+}
+
+var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
+
+// unhooked says that a command is a Python that is told not to read what the loader hook
+// comes by; empty where it is not, or where that cannot be seen from its words.
+func unhooked(command []string, s *supervisor.Settings) string {
+	if !s.Loader || s.Trim != supervisor.TrimHook || !pythonName.MatchString(filepath.Base(command[0])) {
+		return ""
+	}
+	ignores := map[rune]string{
+		'E': "ignores PYTHONPATH, by which the loader hook comes", 'I': "ignores PYTHONPATH, by which the loader hook comes",
+		'S': "imports no sitecustomize, by which the loader hook comes",
+	}
+	for i := 1; i < len(command); i++ {
+		word := command[i]
+		if !strings.HasPrefix(word, "-") || word == "-" || word == "--" {
+			return ""
+		}
+		if strings.HasPrefix(word, "--") {
+			continue
+		}
+		for at, c := range word[1:] {
+			if why := ignores[c]; why != "" {
+				return fmt.Sprintf("%s -%c %s: loader workers are neither trimmed nor replaced; leave -%c out, or have workers trimmed without it, by --trim auto",
+					command[0], c, why, c)
+			}
+			if strings.ContainsRune("cm", c) { // what runs stands behind it
+				return ""
+			}
+			if strings.ContainsRune("WX", c) { // it takes a value, here or in the next word
+				if at == len(word)-2 {
+					i++
+				}
+				break
+			}
+		}
+	}
+	return ""
+}

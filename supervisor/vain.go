@@ -1,0 +1,39 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// absent says why there is none of a limit on memory, and what to do instead.
+var absent = map[event.LimitName]string{
+	event.LimitCgroup:   "no cgroup limits memory here",
+	event.LimitThrottle: "no memory.high below memory.max slows anything down here (cgroup v1 has none)",
+	event.LimitSlurm:    "slurmstepd enforces no limit on memory here (OverMemoryKill is off, or this is no Slurm job)",
+	event.LimitNode:     "a cgroup limits memory here, so the node's is not looked at",
+}
+
+// RulesOfSite says that the rules are those of the site's file, which are for all jobs.
+func (s *Settings) RulesOfSite() bool {
+	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
+}
+
+// vain tells of a user's rules for a limit on memory that there is none of. One may come
+// later, as a site sets it on a job that runs.
+func vain(s *Settings, limits []event.Limit) (said []string) {
+	if s.RulesOfSite() {
+		return nil
+	}
+	for _, text := range s.Rules {
+		r, err := policy.ParseRule(text)
+		if err != nil || absent[r.Limit] == "" || slices.ContainsFunc(limits, func(l event.Limit) bool { return l.Name == r.Limit && l.Limit > 0 }) {
+			continue
+		}
+		said = append(said, fmt.Sprintf("the rule %q does not fire now: %s; rsswarden limits prints those that there are, leave the word %s out for all of them", text, absent[r.Limit], r.Limit))
+	}
+	return said
+}
