@@ -12,6 +12,9 @@ GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.versi
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+# LMDB's C falls through some cases of its switches: no news to who builds this.
+export CGO_CFLAGS := -O2 -g -Wno-implicit-fallthrough
+
 build: ## bin/rsswarden, bin/rsswardend
 	@.ci/setup build
 	go build $(GOFLAGS_BUILD) -o bin/rsswarden ./cmd/rsswarden

@@ -62,7 +62,7 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
 	}
 	if pids, _ := w.workers.collectors(); len(pids) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
 	}
 	return policy.Help{OK: true} // how much is garbage nobody knows before
 }

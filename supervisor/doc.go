@@ -83,7 +83,7 @@
 //	  cmd/rsswarden.TestPartOfOursFails/cgroup unmounted, supervisor/limit.TestLimitShrinks, TestEachFileFails, TestStepEnds
 //	the runtime directory is removed                                          as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/runtime dir gone, supervisor/loader.TestRunDirGone, supervisor.TestSocketComesBack
-//	a directory of ours hangs from the start (NFS): --events, --textfile, …   as bare                                —                                   go on
+//	a directory of ours hangs from the start (NFS, FUSE): --events, …         as bare                                —                                   go on
 //	  cmd/rsswarden.TestHungMount
 //	the program that carries alerts is gone or hangs                          as bare                                whole                               none, says so
 //	  cmd/rsswarden.TestPartOfOursFails/alert program gone, /alert program hangs, supervisor/alert.TestProgram, TestProgramIsKilled

@@ -201,6 +201,7 @@ func (w *watcher) full() {
 	w.prefer()
 	w.diagnose()
 	w.sayHolders()
+	w.reach()
 	w.slim()
 }
 

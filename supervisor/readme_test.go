@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -12,7 +13,9 @@ import (
 // said with those numbers.
 func TestReadmeLines(t *testing.T) {
 	told := rsstest.Documents(t)
+	_, unreached := unreachedWords(rankKey{rss.ProcID{PID: 1896}, "python3"}, []obstacle{cleaned})
 	for _, line := range []string{
+		unreached,
 		sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),
 		side(&event.Limit{
 			Name: event.LimitMaps, Scope: event.ScopeProcess, PID: 14858, Role: "trainer", Used: 53_080, Limit: 65_530,

@@ -293,7 +293,7 @@ func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 
 func (w *watcher) noHookWhy() string {
 	if w.loader != nil {
-		return "no PyTorch loader said hello"
+		return w.noHello()
 	}
 	return w.noHook()
 }

@@ -37,7 +37,7 @@ func (w *watcher) canGive(l *event.Limit) policy.Help {
 	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
 		return hook
 	case trace.Reason == event.ReasonNoWorker:
-		trace.Detail = "no PyTorch loader said hello, and " + trace.Detail
+		trace.Detail = w.noHello() + ", and " + trace.Detail
 	}
 	return trace
 }
@@ -49,7 +49,7 @@ func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 	}
 	mappers := w.workers.mappers(&w.last, l.Accounting)
 	if len(mappers) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: "no PyTorch loader said hello"}
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
 	}
 	var gain rss.Bytes
 	for _, m := range mappers {

@@ -130,6 +130,7 @@ type watcher struct {
 	alerts    alerting
 	comments  commenting
 	diagnosis diagnosing
+	unreached unreached
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
 	// asksHolders says that it is being found out: a /dev/shm may hang.
 	asksHolders atomic.Bool

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/rsswarden/rsswarden/supervisor"
@@ -34,14 +33,8 @@ func (src *sources) alertSecrets(v chosen, s *supervisor.Settings) {
 
 // tokenFile warns where no token can be read yet.
 func (src *sources) tokenFile(path string) {
-	err, answered := within(func() error {
-		_, err := alert.ReadToken(path)
-		return err
-	})
-	if !answered {
-		err = errors.New("its file system does not answer")
-	}
-	if err != nil {
+	q := looking{What: asideToken, Path: []byte(absolute(path))}
+	if err := q.ask(); err != nil {
 		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
 	}
 }

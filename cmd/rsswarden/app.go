@@ -30,6 +30,9 @@ func usagef(hint, format string, args ...any) error {
 
 // run is the whole program: it returns the exit status.
 func run(p process) int {
+	if len(p.args) == 2 && p.args[1] == asideCommand {
+		return answerAside(p)
+	}
 	if len(p.args) > 1 && p.args[1] == exportCommand {
 		return exportRecord(p)
 	}

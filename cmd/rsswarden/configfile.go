@@ -43,7 +43,12 @@ func (src *sources) read(s *supervisor.Settings) error {
 }
 
 func (src *sources) readUser(path string) error {
-	text, err := config.Read(path, configPatience)
+	q := looking{What: asideConfig, Path: []byte(absolute(path))}
+	r, err := q.answer(configPatience, false)
+	text := r.Text
+	if err == nil {
+		err = r.err()
+	}
 	if err != nil {
 		hint := "name a file of yours in TOML, or leave --config out"
 		if errors.Is(err, fs.ErrNotExist) {

@@ -12,9 +12,10 @@ import (
 )
 
 // hungMount mounts a file system whose server does not answer: that there is a directory
-// is known, and whoever looks into it waits in state D until it is killed, as with NFS
-// whose server is away.
-func hungMount(t *testing.T, dir string) {
+// is known, and whoever looks into it waits in state D. Until it is killed, as with NFS
+// whose server is away; or, where the server reads the requests and then says nothing, for
+// as long as that server is there: nothing else ends such a thread.
+func hungMount(t *testing.T, dir string, reads bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
@@ -41,7 +42,18 @@ func hungMount(t *testing.T, dir string) {
 	}
 	close(stop)
 	<-over
+	if reads {
+		stop, over = make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			swallow(fd, stop)
+		}()
+	}
 	t.Cleanup(func() {
+		if reads {
+			close(stop)
+			<-over
+		}
 		unix.Close(fd) // each request ends with an error
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -107,26 +119,53 @@ func serveHung(fd int, stop <-chan struct{}) {
 	}
 }
 
+// swallow reads what is asked, and answers none of it.
+func swallow(fd int, stop <-chan struct{}) {
+	buf := make([]byte, 64<<10)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(p, 20); n > 0 {
+			_, _ = unix.Read(fd, buf)
+		}
+	}
+}
+
 // TestHungMount: a directory of ours lies on a file system that hangs. The command starts
-// in time, ends as bare and in time, and rungs and alerts go on.
+// in time, ends as bare and in time, and rungs and alerts go on. What has asked a server
+// that has read the question is left behind, and said.
 func TestHungMount(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(r *brokenRun, hung string)
+		reads   bool // the server has read what it does not answer
 		left    bool // a record is
+		stuck   bool // a process of ours waits for the server, and is told of
 	}{
-		"events":      {func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, true},
-		"textfile":    {func(r *brokenRun, hung string) { r.option("--textfile", hung) }, true},
-		"hook cache":  {func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, true},
-		"submit dir":  {func(r *brokenRun, hung string) { r.cmd.Dir = hung }, true},
-		"state":       {func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }, false},
-		"runtime dir": {func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, true},
+		"events":      {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, left: true},
+		"textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, left: true},
+		"hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, left: true},
+		"submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, left: true},
+		"state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }},
+		"runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, left: true},
+
+		"read, events":      {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, reads: true, left: true},
+		"read, textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, reads: true, left: true, stuck: true},
+		"read, hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true},
+		"read, submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, reads: true, left: true},
+		"read, state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }, reads: true},
+		"read, runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true},
+		"read, record":      {prepare: func(r *brokenRun, hung string) { r.option("--record", hung) }, reads: true, left: true, stuck: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			r := startBroken(t, func(r *brokenRun) {
 				hung := t.TempDir()
-				hungMount(t, hung)
+				hungMount(t, hung, c.reads)
 				c.prepare(r, hung)
 			})
 			r.hold(164)
@@ -141,6 +180,9 @@ func TestHungMount(t *testing.T) {
 			}
 			l, text := r.left()
 			t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
+			if told := strings.Contains(r.stderr.String(), "is left waiting for it"); told != c.stuck {
+				t.Errorf("told of a process that is left waiting: %v", told)
+			}
 			if c.left && (len(l.Runs) != 1 || l.Runs[0].Code == nil || l.Runs[0].Decisions != 2) {
 				t.Errorf("left:\n%s", text)
 			}
@@ -152,7 +194,7 @@ func TestHungMount(t *testing.T) {
 // is waited for as long as for any file system, and said.
 func TestHungRecordPlace(t *testing.T) {
 	hung := t.TempDir()
-	hungMount(t, hung)
+	hungMount(t, hung, false)
 	began := time.Now()
 	_, said, err := output([]string{binary, "run", "--record", hung, "--", "sh", "-c", "exit 0"})
 	if took := time.Since(began); err != nil || took > 10*time.Second ||

@@ -122,7 +122,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 		// the next run sweeps it where this fails.
 		_ = loader.Remove(s.Dir)
 	}
-	removeTextfile(p, &s)
+	removeTextfile(&s)
 	if err != nil {
 		return 0, notStarted(s.Command[0], err)
 	}
@@ -174,28 +174,20 @@ const preparePatience = 2 * time.Second
 
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
-	type result struct {
-		loader.Prepared
-		err error
+	q := looking{What: asidePrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: os.Getpid()}
+	r, err := q.answer(preparePatience, unserved(loader.Places(opt.Env)...))
+	if err == nil {
+		err = r.err()
 	}
-	c := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() {
-			if what := recover(); what != nil {
-				r.err = fmt.Errorf("internal error: %v", what)
-			}
-			c <- r
-		}()
-		fault.Point("prepare")
-		r.Prepared, r.err = loader.Prepare(opt)
-	}()
-	select {
-	case r := <-c:
-		return r.Prepared, r.err
-	case <-time.After(preparePatience):
-		return loader.Prepared{}, fmt.Errorf("no answer from the file system within %v", preparePatience)
+	if err != nil {
+		return loader.Prepared{}, err
 	}
+	prepared := loader.Prepared{Dir: string(r.Dir), Hook: string(r.Hook), Swept: r.Swept}
+	if r.Passed != "" {
+		prepared.Passed = errors.New(r.Passed)
+	}
+	prepared.Env = loader.Environ(opt.Env, prepared.Dir, prepared.Hook)
+	return prepared, nil
 }
 
 // clipped shortens a command line to what the watcher is told of it: the

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor"
-	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
 func setTextfile(s *supervisor.Settings, v []string) error {
@@ -31,10 +30,8 @@ func (src *sources) textfile(v chosen, s *supervisor.Settings) {
 	if s.Textfile == "" {
 		return
 	}
-	err, answered := within(func() error { return textfile.Check(s.Textfile) })
-	if !answered {
-		err = errors.New("its file system does not answer")
-	}
+	q := looking{What: asideTextfile, Path: []byte(s.Textfile)}
+	err := q.ask()
 	if err == nil {
 		return
 	}
@@ -56,17 +53,10 @@ const leftTextfile = 200 * time.Millisecond
 
 // removeTextfile removes what the watcher has left if it was killed. A directory that
 // hangs must not keep the command's exit status back.
-func removeTextfile(p process, s *supervisor.Settings) {
+func removeTextfile(s *supervisor.Settings) {
 	if s.Textfile == "" {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.RemoveTextfile("/proc", os.Getpid(), p.lookup)
-	}()
-	select {
-	case <-done:
-	case <-time.After(leftTextfile):
-	}
+	q := looking{What: asideRemove, Path: []byte(s.Textfile), Holder: os.Getpid()}
+	_, _ = q.answer(leftTextfile, unserved(s.Textfile))
 }

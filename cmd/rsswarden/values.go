@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
@@ -74,9 +75,11 @@ func (src *sources) record(v chosen, s *supervisor.Settings) {
 	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
 		return
 	}
-	err, answered := within(func() error { return record.MakeDir(s.Record) })
-	if !answered {
-		err = fmt.Errorf("%s: no answer from its file system within %v", s.Record, preparePatience)
+	q := looking{What: asideRecord, Path: []byte(s.Record)}
+	err := q.ask()
+	var unanswered *hold.UnansweredError
+	if errors.As(err, &unanswered) {
+		err = fmt.Errorf("%s: %w", s.Record, err)
 	}
 	if err == nil {
 		return

@@ -220,6 +220,7 @@ const (
 	LoaderRefused   Loader = "refused"   // it did not do what it was asked; the reason says why
 	LoaderOff       Loader = "off"       // the hook met an error and switched itself off
 	LoaderEnded     Loader = "ended"     // the process has ended
+	LoaderUnreached Loader = "unreached" // a process has loaded PyTorch, and something keeps the hook out of it: a container, or its environment; the watcher says so, not the hook
 )
 
 // Mode is the order in which a recycle starts and ends workers.

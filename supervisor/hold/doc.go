@@ -90,6 +90,13 @@
 // that is not is continued by Link.Unstick. In an orphaned process group the
 // kernel ignores these three signals for us, as it does for a bare command.
 //
+// # What may hang
+//
+// A thread in a system call on a file whose server says nothing may outlast SIGKILL, and
+// keeps its process from ending, so from having a status. The holder makes no such call
+// once there is a command, and what has to ask a file system that it does not know to be
+// this node's asks by Aside, in a process that nobody waits for.
+//
 // # When the holder fails
 //
 // A panic of the loop, or of a thing done with a signal, ends both for good: what

@@ -195,6 +195,12 @@ func checkElement(dir string) error {
 	return nil
 }
 
+// IsHook says whether an element of PYTHONPATH is named as the hook's directories are.
+func IsHook(dir string) bool {
+	name := filepath.Base(dir)
+	return len(name) == hookLength && strings.HasPrefix(name, hookPrefix) && filepath.IsAbs(dir)
+}
+
 const (
 	hookPrefix = "hook-"
 	hookLength = len(hookPrefix) + 16 // hook.Hash's digits

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,8 @@ type Options struct {
 	// Name is JOB.STEP.TASK under Slurm, and empty elsewhere: then a name is
 	// made from the PID.
 	Name string
+	// Owner is the PID of the run, 0 for the calling process.
+	Owner int
 }
 
 // Prepared is what Prepare did.
@@ -40,12 +43,12 @@ type Prepared struct {
 }
 
 // Prepare makes the run directory, lays down the hook where it is missing, and
-// returns the environment for the command. The calling process is recorded as
-// the owner: once it has ended, the directory is stale. On an error nothing is
+// returns the environment for the command. Once the owner has ended, the directory is
+// stale. On an error nothing is
 // left behind, and Env is Options.Env as it was.
 func Prepare(o Options) (Prepared, error) {
 	plain := Prepared{Env: o.Env}
-	me, err := self()
+	me, err := identify(cmp.Or(o.Owner, os.Getpid()))
 	if err != nil {
 		return plain, fmt.Errorf("cannot prepare loader: %w", err)
 	}
@@ -57,12 +60,30 @@ func Prepare(o Options) (Prepared, error) {
 	if err != nil {
 		return plain, errors.Join(fmt.Errorf("cannot lay down loader hook: %w", err), Remove(dir))
 	}
-	env := setEnv(o.Env, EnvDir, dir)
-	path := hook
-	if old := getEnv(o.Env, "PYTHONPATH"); old != "" {
-		path += ":" + old
+	return Prepared{Dir: dir, Hook: hook, Env: Environ(o.Env, dir, hook), Passed: passed, Swept: swept}, nil
+}
+
+// Environ is env for a command that has a run directory and a hook.
+func Environ(env []string, dir, hook string) []string {
+	if old := getEnv(env, "PYTHONPATH"); old != "" {
+		hook += ":" + old
 	}
-	return Prepared{Dir: dir, Hook: hook, Env: setEnv(env, "PYTHONPATH", path), Passed: passed, Swept: swept}, nil
+	return setEnv(setEnv(env, EnvDir, dir), "PYTHONPATH", hook)
+}
+
+// Asked are the entries of env that [Prepare] looks at.
+func Asked(env []string) (some []string) {
+	for _, key := range []string{EnvRuntime, "TMPDIR", "XDG_CACHE_HOME", "HOME"} {
+		if v := getEnv(env, key); v != "" {
+			some = append(some, key+"="+v)
+		}
+	}
+	return some
+}
+
+// Places are the directories that [Prepare] may look into.
+func Places(env []string) []string {
+	return append(RunParents(func(name string) string { return getEnv(env, name) }), hookParents(env)...)
 }
 
 // RunParents lists the places for run directories, best first, by what get

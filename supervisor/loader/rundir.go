@@ -25,7 +25,9 @@ type identity struct {
 
 const identityFile = "identity"
 
-func self() (identity, error) {
+func self() (identity, error) { return identify(os.Getpid()) }
+
+func identify(pid int) (identity, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return identity{}, err
@@ -34,11 +36,11 @@ func self() (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	start, err := startTime("/proc", os.Getpid())
+	start, err := startTime("/proc", pid)
 	if err != nil {
 		return identity{}, err
 	}
-	return identity{rss.ProcID{PID: os.Getpid(), Start: start}, strings.TrimSpace(string(boot)), ns}, nil
+	return identity{rss.ProcID{PID: pid, Start: start}, strings.TrimSpace(string(boot)), ns}, nil
 }
 
 func (i identity) format() []byte {

@@ -93,7 +93,7 @@ func (j *journaler) event(name event.Name, v any, line []byte) {
 	switch e := v.(type) {
 	case event.LoaderSaid:
 		warns = j.whys.pickling(&e)
-		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello && !warns {
+		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello && e.What != event.LoaderUnreached && !warns {
 			return
 		}
 	case event.Diagnosis:

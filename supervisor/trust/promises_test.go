@@ -91,7 +91,7 @@ var promises = []promise{
 		append(ours("cgroup unmounted"), "supervisor/limit.TestLimitShrinks", "supervisor/limit.TestEachFileFails", "supervisor/limit.TestStepEnds")},
 	{"the runtime directory is removed", asBare, whole, goOn,
 		append(ours("runtime dir gone"), "supervisor/loader.TestRunDirGone", "supervisor.TestSocketComesBack")},
-	{"a directory of ours hangs from the start (NFS): --events, --textfile, …", asBare, nothing, goOn,
+	{"a directory of ours hangs from the start (NFS, FUSE): --events, …", asBare, nothing, goOn,
 		[]string{"cmd/rsswarden.TestHungMount"}},
 	{"the program that carries alerts is gone or hangs", asBare, whole, "none, says so",
 		append(ours("alert program gone", "alert program hangs"), "supervisor/alert.TestProgram", "supervisor/alert.TestProgramIsKilled")},

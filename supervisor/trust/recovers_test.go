@@ -25,7 +25,8 @@ var recovers = map[string]struct {
 	"supervisor/hold/broke.go":    {"the loop, for the last resort; a line of the log", 2, []string{"cmd/rsswarden.TestHolderPanics"}},
 	"supervisor/hold/watcher.go":  {"the start of a watcher, which is tried again", 1, []string{"cmd/rsswarden.TestHolderPanics/holder-starter"}},
 	"supervisor/hands.go":         {"a trim, which is refused", 1, []string{"supervisor.TestHandsPanic"}},
-	"cmd/rsswarden/run.go":        {"the watching, before there is a command; what loaders would be told", 2, []string{"cmd/rsswarden.TestHolderPanics/run", "cmd/rsswarden.TestHolderPanics/prepare"}},
+	"cmd/rsswarden/run.go":        {"the watching, before there is a command", 1, []string{"cmd/rsswarden.TestHolderPanics/run"}},
+	"cmd/rsswarden/aside.go":      {"what a file system was asked, such as what loaders would be told", 1, []string{"cmd/rsswarden.TestHolderPanics/prepare"}},
 	"cmd/rsswarden/attach.go":     {"an attach; nothing of the job waits for it", 1, []string{"cmd/rsswarden.TestAttachPanics"}},
 }
 

@@ -1,0 +1,106 @@
+package integrations_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// condaEnv makes an environment as conda lays it out, with a Python and a standard
+// library of its own, that finds the machine's PyTorch: sitecustomize.py is its own.
+func (p *place) condaEnv(activate, sitecustomize string) {
+	p.t.Helper()
+	const ask = "import sys, sysconfig, os; print(os.path.realpath(sys.executable)); print(sysconfig.get_paths()['stdlib'])"
+	out, err := exec.Command(python, "-I", "-c", ask).Output()
+	exe, stdlib, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	prefix := p.file("envs/train")
+	lib, program := filepath.Join(prefix, "lib", filepath.Base(stdlib)), p.read(exe)
+	p.write(filepath.Join(prefix, "bin/python"), program)
+	p.write(filepath.Join(prefix, "conda-meta/history"), "")
+	p.write(filepath.Join(prefix, "etc/conda/activate.d/train.sh"), activate)
+	p.write(p.file("mine/helper.py"), "print('helper', flush=True)\n")
+	entries, err := os.ReadDir(stdlib)
+	if err == nil {
+		err = os.MkdirAll(lib, 0o755)
+	}
+	for _, e := range entries {
+		if err == nil && !strings.HasSuffix(e.Name(), "-packages") && e.Name() != "sitecustomize.py" {
+			err = os.Symlink(filepath.Join(stdlib, e.Name()), filepath.Join(lib, e.Name()))
+		}
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	// Debian's Python has another name for site-packages than conda's.
+	site, err := exec.Command(filepath.Join(prefix, "bin/python"), "-I", "-c", "import site; print(site.getsitepackages()[0])").Output()
+	if err != nil || !strings.HasPrefix(string(site), prefix) {
+		p.t.Fatalf("%q, %v", site, err)
+	}
+	p.write(filepath.Join(strings.TrimSpace(string(site)), "machine.pth"), "/usr/lib/python3/dist-packages\n")
+	p.write(filepath.Join(strings.TrimSpace(string(site)), "sitecustomize.py"), sitecustomize)
+}
+
+// condaTrain says what it sees of the environment, and has PyTorch load the hook.
+const condaTrain = `import os, sys, time
+import helper
+import torch.utils.data
+print(sys.prefix, sys.mark, sys.flags.no_user_site, os.environ["PYTHONPATH"].split(":")[-1], flush=True)
+end = time.monotonic() + 60
+while not os.path.exists("work/enough") and time.monotonic() < end:
+    time.sleep(0.02)
+`
+
+// TestConda: the hook is in force in a conda environment, and so are its own
+// sitecustomize, what stood on PYTHONPATH and PYTHONNOUSERSITE. Where activating it sets
+// PYTHONPATH anew behind rsswarden, that is told.
+func TestConda(t *testing.T) {
+	t.Parallel()
+	need(t, nil, "torch")
+	const keeps, anew = "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine${PYTHONPATH:+:$PYTHONPATH}\n", "export PYTHONPATH=@dir/mine\n"
+	for _, c := range []struct {
+		name, activate string
+		behind         bool // it is activated behind rsswarden
+		reached        bool
+	}{
+		{"before", "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine\n", false, true},
+		{"behind", keeps, true, true},
+		{"behind, anew", anew, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, "conda/train.sbatch", "testdata/conda")
+			p.condaEnv(strings.ReplaceAll(c.activate, "@dir", p.dir), "import sys\nsys.mark = 'own'\n")
+			p.write(p.file("train.py"), condaTrain)
+			words := []string{"/bin/bash", "train.sbatch"}
+			if c.behind {
+				words = []string{"rsswarden", "run", "--", "/bin/bash", "-c", `eval "$(conda shell.bash hook)"; conda activate train; python train.py`}
+			}
+			r := p.start(words...)
+			what := "unreached"
+			if c.reached {
+				what = "hello"
+			}
+			r.event("event=loader what=" + what)
+			p.enough()
+			status, out := r.ends(), r.stdout.String()
+			if want := "helper\n" + p.file("envs/train") + " own "; status != 0 || !strings.HasPrefix(out, want) {
+				t.Errorf("status %d, stdout %q, want %q first\n%s", status, out, want, &r.stderr)
+			}
+			if c.reached && !strings.Contains(out, " own 1 ") {
+				t.Errorf("PYTHONNOUSERSITE is not in force: %q", out)
+			}
+			if !c.behind && !strings.HasSuffix(out, " "+p.file("mine")+"\n") {
+				t.Errorf("PYTHONPATH has lost what it had: %q", out)
+			}
+			told := strings.Contains(r.stderr.String(), "PYTHONPATH was set anew, without the hook's directory")
+			if told == c.reached {
+				t.Errorf("told %v\n%s", told, &r.stderr)
+			}
+		})
+	}
+}

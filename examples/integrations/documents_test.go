@@ -1,0 +1,61 @@
+package integrations_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var link = regexp.MustCompile(`\(\.\./examples/integrations/([^/)]+)/([^)]+)\)`)
+
+// TestSnippets: each block of docs/integrations.md stands in a file beside those that its
+// section links to, and a section links to each folder here.
+func TestSnippets(t *testing.T) {
+	text, err := os.ReadFile("../../docs/integrations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := map[string]bool{}
+	blocks := 0
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		var files strings.Builder
+		for _, m := range link.FindAllStringSubmatch(section, -1) {
+			if _, err := os.Stat(filepath.Join(m[1], m[2])); err != nil {
+				t.Error(err)
+			}
+			linked[m[1]] = true
+			beside, err := filepath.Glob(m[1] + "/*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range beside {
+				b, err := os.ReadFile(name)
+				if err != nil {
+					t.Error(err)
+				}
+				files.Write(b)
+			}
+		}
+		parts := strings.Split(section, "```")
+		for i := 1; i < len(parts); i += 2 {
+			_, block, _ := strings.Cut(parts[i], "\n")
+			if blocks++; !strings.Contains(files.String(), block) {
+				t.Errorf("in no file there:\n%s", block)
+			}
+		}
+	}
+	if blocks < 6 {
+		t.Errorf("%d blocks", blocks)
+	}
+	all, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.IsDir() && e.Name() != "testdata" && !linked[e.Name()] {
+			t.Errorf("no section links to %s", e.Name())
+		}
+	}
+}

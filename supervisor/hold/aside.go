@@ -1,0 +1,173 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// UnansweredError says that a process aside did not answer in time.
+type UnansweredError struct {
+	PID      int // of the process where SIGKILL did not end it: what it waits for must; else 0
+	Patience time.Duration
+}
+
+func (e *UnansweredError) Error() string {
+	text := fmt.Sprintf("no answer from its file system within %v", e.Patience)
+	if e.PID != 0 {
+		text += fmt.Sprintf(", process %d is left waiting for it", e.PID)
+	}
+	return text
+}
+
+// Aside has a command of this program done in a process of its own: argv[0] is the path to
+// execute. It is handed ask, by [Asked], and what it says by [Answer] is returned.
+//
+// A thread that waits for a file server which has read its request and says nothing is
+// ended by no signal, and a process ends when the last of its threads has: one such call,
+// made here, and whoever waits for us would wait for that server after the command has
+// ended. Nobody need wait for a child. One that has not answered after patience is killed,
+// and left; it holds none of the user's descriptors.
+//
+// Where there is no room for a process the error is an errno of clone(2).
+func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
+	end := time.Now().Add(patience)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	defer unix.Close(pair[0])
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pair[1])
+		return nil, err
+	}
+	c := watcherChild(argv, pair[1], null, nil)
+	pid, noProcess, execErr := c.spawn()
+	c.close()
+	unix.Close(pair[1])
+	unix.Close(null)
+	if noProcess != 0 || execErr != 0 {
+		return nil, max(noProcess, execErr)
+	}
+	answer, err := converse(pair[0], ask, end)
+	if err == nil || err == errEnded {
+		takeWithin(pid, time.Until(end)) // at once: it closes its end last of all
+		return answer, err
+	}
+	unix.Kill(pid, unix.SIGKILL)
+	if takeWithin(pid, killWait) {
+		pid = 0
+	}
+	return nil, &UnansweredError{pid, patience}
+}
+
+// killWait is how long a process may take to be gone that was killed, and can be.
+const killWait = 50 * time.Millisecond
+
+// takeWithin takes a child's end.
+func takeWithin(pid int, patience time.Duration) bool {
+	for end := time.Now().Add(patience); ; unix.Nanosleep(&unix.Timespec{Nsec: 1e5}, nil) {
+		if _, _, ok := takeEnd(pid); ok {
+			return true
+		}
+		if !time.Now().Before(end) {
+			return false
+		}
+	}
+}
+
+var errEnded = errors.New("the process that asked its file system has failed")
+
+// converse hands over ask and reads the answer to its end.
+func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
+	ready := func(events int16) bool {
+		for {
+			left := time.Until(end)
+			if left <= 0 {
+				return false
+			}
+			p := []unix.PollFd{{Fd: int32(fd), Events: events}}
+			if n, err := unix.Poll(p, int(left.Milliseconds())+1); n > 0 && err == nil {
+				return true
+			}
+		}
+	}
+	for len(ask) > 0 {
+		if !ready(unix.POLLOUT) {
+			return nil, os.ErrDeadlineExceeded
+		}
+		n, err := unix.SendmsgN(fd, ask, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EAGAIN && err != unix.EINTR {
+			return nil, errEnded
+		}
+		ask = ask[max(n, 0):]
+	}
+	unix.Shutdown(fd, unix.SHUT_WR)
+	var buf [4096]byte
+	for {
+		if !ready(unix.POLLIN) {
+			return nil, os.ErrDeadlineExceeded
+		}
+		n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EAGAIN || err == unix.EINTR:
+		case err == nil && n > 0:
+			answer = append(answer, buf[:n]...)
+		case len(answer) == 0:
+			return nil, errEnded
+		default:
+			return answer, nil
+		}
+	}
+}
+
+// Asked is what the process aside is to do. It lets go of standard error, whose reader
+// must not wait for a file server.
+func Asked() ([]byte, error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Dup3(null, 2, 0); err != nil {
+		return nil, os.NewSyscallError("dup3", err)
+	}
+	return io.ReadAll(asideLink{})
+}
+
+// Answer says what it came to.
+func Answer(answer []byte) error {
+	_, err := asideLink{}.Write(answer)
+	return err
+}
+
+// asideLink is descriptor 0. It is never closed: the end of the process does that.
+type asideLink struct{}
+
+func (asideLink) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(0, p)
+		if err == unix.EINTR {
+			continue
+		}
+		if n == 0 && err == nil {
+			return 0, io.EOF
+		}
+		return max(n, 0), err
+	}
+}
+
+func (asideLink) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		some, err := unix.SendmsgN(0, p[n:], nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EINTR {
+			return n, err
+		}
+		n += max(some, 0)
+	}
+	return n, nil
+}

@@ -1,0 +1,141 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+)
+
+// This file tells of a training that the loader hook does not reach: in a container
+// that cleans the environment, hides our directories or has PID numbers of its own,
+// or behind a script that sets PYTHONPATH anew. All else goes on there, and so nobody
+// would notice that its workers are neither trimmed nor replaced.
+
+// torchLeast is the least that a process with PyTorch has; whoever has less is not
+// looked into.
+const torchLeast = 48 * rss.MiB
+
+// seldom is how long a process without PyTorch is left alone at most: a large program
+// may import it late.
+const seldom = time.Minute
+
+// unreached is what is known of the processes without a hook.
+type unreached struct {
+	reader *reachReader // nil until somebody is to be looked into
+	seen   map[rankKey]*unreachedOf
+	busy   bool
+	why    string // of the first that was told of, in short
+}
+
+type unreachedOf struct {
+	since time.Duration // when it was first met
+	next  time.Duration // when it is to be looked into (again)
+	final bool
+	told  bool
+}
+
+// reach has processes looked into that may train and said no hello, and tells of
+// those that cannot. One is asked about again, ever more seldom, for as long as it
+// has not loaded PyTorch.
+func (w *watcher) reach() {
+	if w.loader == nil || w.Attached != nil {
+		return
+	}
+	u, now := &w.unreached, w.now()
+	if u.busy {
+		select {
+		case a := <-u.reader.answers:
+			u.busy = false
+			if e := u.seen[a.key]; e != nil {
+				e.final, e.told = len(a.obstacles) == 0 || a.torch, a.torch
+			}
+			if a.torch {
+				w.tellUnreached(a)
+			}
+		default:
+		}
+	}
+	alive := make(map[rankKey]*unreachedOf, len(u.seen))
+	for i := range w.last.Procs {
+		p := &w.last.Procs[i]
+		if p.RSS < torchLeast || p.Role == rss.RoleWorker || p.State == 'Z' || p.State == 'D' {
+			continue
+		}
+		key := rankKey{p.ID, p.Comm}
+		e := u.seen[key]
+		if e == nil {
+			e = &unreachedOf{since: now, next: now}
+		}
+		alive[key] = e
+		if e.final || u.busy || now < e.next {
+			continue
+		}
+		if e.final = w.excused(p); e.final {
+			continue
+		}
+		if u.reader == nil {
+			u.reader = newReachReader(w.Proc)
+		}
+		u.reader.asks <- reachAsk{key, w.Settings.Dir} // there is room: none is under way
+		u.busy = true
+		e.next = now + min((now-e.since)/2+time.Second, seldom)
+	}
+	u.seen = alive
+}
+
+// excused says that a process, or one above it, said hello or was told of, or that
+// none was to be expected: what it descends from has no rsswarden before it.
+func (w *watcher) excused(p *rss.Proc) bool {
+	for range 64 { // a tree is not that deep
+		if p == nil || w.workers.hello(p.ID) {
+			return true
+		}
+		if e := w.unreached.seen[rankKey{p.ID, p.Comm}]; e != nil && e.told {
+			return true // which forked it
+		}
+		if p.ID == w.command || slices.ContainsFunc(w.peers.others, func(o leader.Member) bool { return o.Command == p.ID }) {
+			return false
+		}
+		p = w.last.Find(p.Parent)
+	}
+	return true
+}
+
+// tellUnreached tells of one: once for each cause, whatever number of ranks it meets.
+func (w *watcher) tellUnreached(a reachAnswer) {
+	why, line := unreachedWords(a.key, a.obstacles)
+	if w.unreached.why == "" {
+		w.unreached.why = fmt.Sprintf("process %d: %s", a.key.id.PID, why)
+	}
+	w.put(event.NameLoader, func(h event.Head) any {
+		return event.LoaderSaid{Head: h, What: event.LoaderUnreached, PID: a.key.id.PID, Reason: why}
+	})
+	if w.voice.once("unreached", why) {
+		w.Log.Warn(line)
+	}
+}
+
+// unreachedWords are what keeps the hook out, and the line that says so with the cure.
+func unreachedWords(key rankKey, list []obstacle) (why, line string) {
+	var what, cures []string
+	for _, o := range list {
+		what, cures = append(what, o.what), append(cures, o.cure)
+	}
+	why = strings.Join(what, "; ")
+	return why, fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. Its workers are neither trimmed nor replaced; to change that %s",
+		key.id.PID, command([]string{key.comm}, 16), why, strings.Join(cures, ", and "))
+}
+
+// noHello says why nobody can be asked for anything though loaders are talked to.
+func (w *watcher) noHello() string {
+	const text = "no PyTorch loader said hello"
+	if w.unreached.why == "" {
+		return text
+	}
+	return text + " (" + w.unreached.why + ")"
+}
