@@ -32,6 +32,7 @@ var typed = []struct {
 	{shown: "rsswarden run --at 97%:requeue …", args: map[string]string{"…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert URL …", args: map[string]string{"URL": "http://127.0.0.1:1", "…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert http://alertmanager:9093 -- python train.py", says: "trained"},
+	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
 	{shown: "rsswarden run -- apptainer exec image.sif python train.py", says: "apptainer exec image.sif python train.py"},
 	{shown: "rsswarden run --config job.toml -- …", args: map[string]string{"…": "python train.py"}, says: "2.50 GiB may be used"},
 	{shown: "rsswarden run -- srun …", args: map[string]string{"…": "python train.py"}, says: "trained"},
@@ -57,6 +58,8 @@ var typed = []struct {
 
 	{shown: "rsswarden status", by: "TestReadmeLeaders"}, {shown: "rsswarden top", by: "TestReadmeLeaders"},
 	{shown: "rsswarden recycle", by: "TestReadmeLeaders"}, {shown: "rsswarden checkpoint", by: "TestReadmeLeaders"},
+	{shown: "rsswarden report --advise DIR --json", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
+	{shown: "exec rsswarden run -- sh -c '", by: "TestApptainer of examples/integrations"},
 	{shown: "$ rsswarden trim --pid 32337", by: "TestReadmeTrim"},
 	{shown: "$ rsswarden report 4711", by: "TestReadmeReport"},
 	{shown: "$ rsswarden report                      # the newest run", by: "TestReadmeReport"},

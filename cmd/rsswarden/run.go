@@ -60,10 +60,8 @@ func runCommand(p process, status *int) *cli.Command {
 			_, inSlurm := slurm.FromEnv(p.lookup)
 			s.Warnings = append(s.Warnings, inVain(&s, inSlurm)...)
 			s.Command = c.Args().Slice()
-			for _, text := range []string{behind(p.args, s.Command), unhooked(s.Command, &s)} {
-				if text != "" {
-					s.Warnings = append(s.Warnings, text)
-				}
+			if text := behind(p.args, s.Command); text != "" {
+				s.Warnings = append(s.Warnings, text)
 			}
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)

@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -52,43 +49,4 @@ func neverFree(at, limit chosen, s *supervisor.Settings) error {
 		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, text, r.Cond.Free, limit.name, limit)
 	}
 	return nil
-}
-
-var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
-
-// unhooked says that a command is a Python that is told not to read what the loader hook
-// comes by; empty where it is not, or where that cannot be seen from its words.
-func unhooked(command []string, s *supervisor.Settings) string {
-	if !s.Loader || s.Trim != supervisor.TrimHook || !pythonName.MatchString(filepath.Base(command[0])) {
-		return ""
-	}
-	ignores := map[rune]string{
-		'E': "ignores PYTHONPATH, by which the loader hook comes", 'I': "ignores PYTHONPATH, by which the loader hook comes",
-		'S': "imports no sitecustomize, by which the loader hook comes",
-	}
-	for i := 1; i < len(command); i++ {
-		word := command[i]
-		if !strings.HasPrefix(word, "-") || word == "-" || word == "--" {
-			return ""
-		}
-		if strings.HasPrefix(word, "--") {
-			continue
-		}
-		for at, c := range word[1:] {
-			if why := ignores[c]; why != "" {
-				return fmt.Sprintf("%s -%c %s: loader workers are neither trimmed nor replaced; leave -%c out, or have workers trimmed without it, by --trim auto",
-					command[0], c, why, c)
-			}
-			if strings.ContainsRune("cm", c) { // what runs stands behind it
-				return ""
-			}
-			if strings.ContainsRune("WX", c) { // it takes a value, here or in the next word
-				if at == len(word)-2 {
-					i++
-				}
-				break
-			}
-		}
-	}
-	return ""
 }

@@ -118,7 +118,9 @@ func ruleWords(typed string) []word {
 			case event.ActionExec:
 				list = append(list, word{when + ":exec=", a.Says()})
 			default:
-				list = append(list, word{when + ":" + string(a), a.Says()})
+				if _, err := policy.ParseRule(when + ":" + string(a)); err == nil {
+					list = append(list, word{when + ":" + string(a), a.Says()})
+				}
 			}
 		}
 		return list
@@ -129,14 +131,25 @@ func ruleWords(typed string) []word {
 		limit, list = name+" ", nil
 	} else {
 		for _, l := range event.Limits {
-			list = append(list, word{string(l) + " 90%:", l.Says()})
+			text := string(l) + " 90%:"
+			if !taken(text) {
+				text = string(l) + " eta<10m:"
+			}
+			list = append(list, word{text, l.Says()})
 		}
 	}
-	return append(list,
-		word{limit + "85%:", "at 85 % of the limit"},
-		word{limit + "95%:", "at 95 % of the limit"},
-		word{limit + "free<1G:", "when less than 1 GiB is left"},
-		word{limit + "eta<5m:", "when it is forecast to be reached in five minutes"})
+	return append(list, slices.DeleteFunc([]word{
+		{limit + "85%:", "at 85 % of the limit"},
+		{limit + "95%:", "at 95 % of the limit"},
+		{limit + "free<1G:", "when less than 1 GiB is left"},
+		{limit + "eta<5m:", "when it is forecast to be reached in five minutes"},
+	}, func(w word) bool { return !taken(w.text) })...)
+}
+
+// taken says that the limit can have the condition, as far as a rule is typed.
+func taken(when string) bool {
+	_, err := policy.ParseRule(when + string(event.ActionWarn))
+	return err == nil
 }
 
 // mostOffered bounds what is listed of runs and processes.

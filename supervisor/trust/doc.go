@@ -4,6 +4,8 @@
 // reason why it cannot be had. What happens to the job, the record and the alerts
 // when a part of ours fails is in promises_test.go, each row with the tests that make
 // the part fail; package supervisor's documentation and docs/promises.md show that table. The
+// commands and texts that README and docs show are in snippets_test.go, each with the test
+// that types it or holds it to what is so; links and headings are followed. The
 // claims of SECURITY.md name the tests that show them, and its table of dependencies is
 // compared with what is linked. A test that is named and not there fails them.
 package trust

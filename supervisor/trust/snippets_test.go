@@ -37,7 +37,7 @@ var snippets = []struct {
 	{`rm -f DIR/rsswarden_"$SLURM_JOB_ID"_*`, []string{"cmd/rsswarden.TestSlurmCommentAndTextfile"}, ""},
 	{"find /sys/fs/cgroup/memory/slurm*/uid_*/job_$SLURM_JOB_ID -depth -type d -exec rmdir {} ';'", []string{"cmd/rsswarden.TestSlurmGuardCosts"}, ""},
 	{"scontrol requeuehold", []string{"examples.TestRequeueWithMore"}, ""},
-	{"scontrol requeue", []string{"examples.TestCheckpointRequeue"}, ""},
+	{"scontrol requeue", []string{"examples/integrations.TestSubmitit", "examples.TestCheckpointRequeue"}, ""},
 	{"scontrol show job", []string{"cmd/rsswarden.TestSlurmCommentAndTextfile"}, ""},
 	{"sacct -o Comment", nil, "a site must store comments (AccountingStoreFlags), and the tests have no slurmdbd"},
 	{"squeue -j 46 -o %N", nil, "an option of Slurm's, as squeue(1) has it"},
@@ -45,6 +45,13 @@ var snippets = []struct {
 	{"python train.py", []string{"cmd/rsswarden.TestReadmeJob"}, ""},
 	{"dpkg -i", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"dpkg -P", []string{"examples/packages.TestDebianPackage"}, ""},
+	{"rsswarden: 21:45:54 the loader hook does not reach process 1896 (python3)", []string{"supervisor.TestReadmeLines"}, ""},
+	{"executor = submitit.AutoExecutor(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSubmitit"}, ""},
+	{"trainer = pl.Trainer(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestLightning"}, ""},
+	{"rule train:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSnakemake"}, ""},
+	{"process train {", []string{"examples/integrations.TestSnippets", "examples/integrations.TestNextflow"}, ""},
+	{`eval "$(conda shell.bash hook)"`, []string{"examples/integrations.TestSnippets", "examples/integrations.TestConda"}, ""},
+	{"go test -tags endurance -v -run FirstMinutes ./examples/packages", []string{"examples/packages.TestEnduranceFirstMinutes"}, ""},
 	{"make demo", []string{"examples/demo.TestDemo"}, ""},
 	{"make install PREFIX=$HOME/.local", []string{"cmd/rsswarden.TestInstall"}, ""},
 	{"make release", []string{"examples/packages.TestReleaseIsTheSameAnywhere"}, ""},
@@ -84,7 +91,7 @@ func TestSnippets(t *testing.T) {
 			tests []string
 			why   string
 		}) bool {
-			return strings.HasPrefix(line, s.shown)
+			return strings.HasPrefix(strings.TrimSpace(line), s.shown)
 		})
 		if i < 0 {
 			t.Errorf("%s shows %q, which is in no list", name, line)

@@ -1,4 +1,7 @@
-// Package recordtest has records for tests.
+// Package recordtest has records for tests of what reads them: a run of which a user's own
+// test printed the numbers ([SeedRun]), what each node of a job with many ranks leaves
+// behind ([Ranks]), and any record with texts in it as somebody may choose them who means
+// harm ([Poison]). Which numbers nobody measured is said beside them.
 package recordtest
 
 import (

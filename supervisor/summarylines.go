@@ -1,0 +1,164 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file has the last lines of a run in words.
+
+// summaryLines is what a person reads at the end.
+func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run) []string {
+	s := &w.sum
+	how := "rsswarden's holder ended first"
+	switch {
+	case s.stopped:
+		how = fmt.Sprintf("stopped by rsswarden, exit status %d", w.Settings.StopStatus)
+	case out.Signal != nil:
+		how = "killed by " + *out.Signal
+	case exit != nil:
+		how = fmt.Sprintf("exit status %d", exit.Code)
+	}
+	how += " after " + short(w.runTime())
+	if w.Attached != nil {
+		how = w.lastWords(exit != nil)
+	}
+	whose := "its tree"
+	if s.ranks > 1 {
+		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, slurm.NodeName(w.Lookup))
+	}
+	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
+	lines = append(lines, s.nearestLines()...)
+	if out.Verdict != event.VerdictExhausted {
+		lines = append(lines, s.sideLines()...)
+	}
+	lines = append(lines, w.findingLines()...)
+	lines = append(lines, s.cures...)
+	if text := s.deeds(); text != "" {
+		lines = append(lines, text)
+	}
+	if s.slowed != "" {
+		lines = append(lines, s.slowed)
+	}
+	if run.OOMKills > 0 {
+		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
+	}
+	verdict := "verdict: " + string(out.Verdict)
+	if s.requeue.done != nil {
+		verdict += " with " + s.requeue.done.String()
+	} else if out.Advice != 0 {
+		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
+	}
+	if out.Verdict == event.VerdictExhausted {
+		verdict += ": " + out.AdviceWhy
+	} else if out.AdviceWhy != "" {
+		verdict += " (" + out.AdviceWhy + ")"
+	}
+	return append(lines, verdict)
+}
+
+// nearestLines tells of the limit on memory that came nearest: the job's own, and the
+// node's where the job has none or where that one was nearly full and fuller.
+func (s *summary) nearestLines() (lines []string) {
+	how := func(l *event.Limit) string {
+		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(memory(l), "memory "))
+	}
+	n, own := s.node, s.nearest
+	if own != nil {
+		lines = append(lines, "nearest limit: "+how(own))
+	}
+	switch {
+	case n == nil:
+	case own == nil:
+		lines = append(lines, "nearest limit: "+how(n)+", all that runs there together")
+	case n.Ratio() >= nearShare && n.Ratio() > own.Ratio():
+		lines = append(lines, "nearer still: "+how(n)+", all that runs there together")
+	}
+	return lines
+}
+
+// sideLines tells of each such limit that came near, and what to change.
+func (s *summary) sideLines() (lines []string) {
+	for _, name := range event.Limits {
+		if l, ok := s.sides[name]; ok && l.Ratio() >= nearShare {
+			lines = append(lines, "also near its limit: "+side(&l)+"; "+name.Cure())
+		}
+	}
+	return lines
+}
+
+func peaks(p *event.Peaks) string {
+	text := ""
+	for _, e := range []struct {
+		v    *rss.Bytes
+		name string
+	}{{p.RSS, "summed RSS"}, {p.PSS, "summed PSS"}, {p.NoShared, "without shared pages"}} {
+		if e.v != nil {
+			text += fmt.Sprintf(", %s %v", e.name, *e.v)
+		}
+	}
+	if p.Cgroup != nil {
+		text += fmt.Sprintf("; of its cgroup: unreclaimable %v", *p.Cgroup)
+	}
+	if text == "" {
+		return "not seen, it was too short"
+	}
+	return strings.TrimPrefix(text, ", ")
+}
+
+// deeds says what was done and what it cost.
+func (s *summary) deeds() string {
+	var parts []string
+	if s.budgetTrims > 0 {
+		revised := ""
+		if s.budgetTold != 0 && s.budget.String() != s.budgetTold.String() {
+			revised = fmt.Sprintf("; at first it was %v", s.budgetTold)
+		}
+		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
+			event.Times(s.budgetTrims), s.budget, s.budgetFreed, revised))
+	}
+	if s.trims > 0 {
+		parts = append(parts, "trimmed "+event.Times(s.trims))
+	}
+	if s.drops > 0 {
+		parts = append(parts, "trimmed and dropped files from the page cache "+event.Times(s.drops))
+	}
+	if s.recycles > 0 {
+		parts = append(parts, fmt.Sprintf("recycled %s", event.Many(s.recycles, "worker")))
+	}
+	if n := s.signalled - (s.recycles - s.forked); n > 0 {
+		parts = append(parts, "signalled "+event.Many(n, "pool worker")+" of which no replacement was seen")
+	}
+	if s.collected > 0 {
+		parts = append(parts, "collected garbage "+event.Times(s.collected))
+	}
+	if s.asked > 0 {
+		parts = append(parts, "asked by a signal "+event.Times(s.asked))
+	}
+	if s.ran > 0 {
+		parts = append(parts, "ran "+event.Many(s.ran, "command")+" of exec=")
+	}
+	if s.failed > 0 {
+		parts = append(parts, event.Many(s.failed, "action")+" did not work")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "done: " + strings.Join(parts, ", ")
+	if s.freed > 0 {
+		text += fmt.Sprintf("; freed %v in all", s.freed)
+	}
+	if s.paused > 0 {
+		text += ", trainer paused " + short(s.paused) + " in all"
+	}
+	if s.forked > 0 {
+		text += "; data order kept, random draws inside replaced workers changed"
+	}
+	return text
+}
