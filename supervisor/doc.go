@@ -26,7 +26,7 @@
 //
 //	WHAT FAILS                                                                THE JOB                                THE RECORD                          ALERTS
 //	the watcher is killed, is out of memory, panics, or a fault in C ends it  as bare                                whole, but for what no watcher saw  go on, perhaps told twice
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestGoroutinePanicsOnce, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
 //	… four times                                                              as bare                                up to then                          end
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, TestGoroutinePanicsAlways, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile

@@ -34,7 +34,7 @@ func ours(cases ...string) []string {
 var promises = []promise{
 	{"the watcher is killed, is out of memory, panics, or a fault in C ends it", asBare, "whole, but for what no watcher saw", "go on, perhaps told twice",
 		append(ours("watcher killed", "watcher OOM-killed", "watcher panics", "watcher gets SIGBUS", "record cut off"),
-			"cmd/rsswarden.TestGoroutinePanics", "cmd/rsswarden.TestCommandSurvivesItsWatcher", "cmd/rsswarden.TestTrainingSurvivesItsWatcher", "cmd/rsswarden.TestSlurmJobSurvivesItsWatcher", "supervisor/record.TestKilledAtAnyMoment")},
+			"cmd/rsswarden.TestGoroutinePanics", "cmd/rsswarden.TestGoroutinePanicsOnce", "cmd/rsswarden.TestCommandSurvivesItsWatcher", "cmd/rsswarden.TestTrainingSurvivesItsWatcher", "cmd/rsswarden.TestSlurmJobSurvivesItsWatcher", "supervisor/record.TestKilledAtAnyMoment")},
 	{"… four times", asBare, "up to then", "end",
 		append(ours("watcher killed often"), "cmd/rsswarden.TestGoroutinePanicsAlways", "supervisor/hold.TestWatcherRestarts")},
 	{"the watcher is stopped or hangs", asBare, "without what came meanwhile", "none meanwhile",
