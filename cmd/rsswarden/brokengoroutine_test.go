@@ -69,7 +69,9 @@ func TestGoroutinePanics(t *testing.T) {
 func TestGoroutinePanicsOnce(t *testing.T) {
 	batch := []string{"SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=20000", "SLURM_CONF=/nowhere"}
 	step := append([]string{"SLURM_STEP_ID=0"}, batch...)
-	at := func(rule string, more ...string) []string { return append([]string{"--at", "none", "--at", rule}, more...) }
+	at := func(rule string, more ...string) []string {
+		return append([]string{"--at", "none", "--at", rule}, more...)
+	}
 	for part, c := range map[string]struct {
 		at   string
 		args []string
