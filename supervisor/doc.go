@@ -77,6 +77,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/proc gone, supervisor.TestUnreadableTreeKeepsTheLast
 //	a file in /proc is denied, gone, cut short, endless or nonsense           —                                      counts what is missing              —
 //	  supervisor/limit.TestEachFileFails, rss/proctree.TestMalformedIsCounted, TestDenied, TestVanishAtAnyPoint
+//	a process becomes another user's and cannot be read any more              as bare                                counts it, no --mem is told         —
+//	  cmd/rsswarden.TestAnotherUserInTheTree
 //	a file in /proc hangs (mmap_lock)                                         —                                      the last value, with its age        —
 //	  supervisor.TestPSSReaderNeverBlocksTheLoop, TestCloseReadingHangs, TestCountsNeverBlockTheLoop, supervisor/limit.TestAgeOfPSS
 //	a cgroup's files cannot be read                                           as bare                                whole, by the last limit; says so   go on

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type summary struct {
 	led     bool // another led at first
 	ranks   int  // the most that were watched together
 	peaks   event.Peaks
+	unread  int // the most processes at a time that could not be read
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
@@ -65,6 +67,7 @@ type summary struct {
 func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
 	var sum, noshared, pss rss.Bytes
 	known := true
+	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
 		sum += p.RSS
@@ -267,6 +270,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.lastFindings()
 	advice := policy.Advise(run)
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
+	if s.unread > 0 && out.Advice != 0 && (summed(s.nearest) || summed(s.ends)) {
+		out.Advice, out.AdviceWhy = 0, "no --mem is told: "+s.unreadWords()
+	}
 	if w.stream != nil {
 		out.Ours = w.ours()
 	}
@@ -317,6 +323,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	}
 	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
 	lines = append(lines, s.nearestLines()...)
+	if s.unread > 0 && !strings.Contains(out.AdviceWhy, s.unreadWords()) {
+		lines = append(lines, s.unreadWords())
+	}
 	if out.Verdict != event.VerdictExhausted {
 		lines = append(lines, s.sideLines()...)
 	}
@@ -343,6 +352,16 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 		verdict += " (" + out.AdviceWhy + ")"
 	}
 	return append(lines, verdict)
+}
+
+// summed says that a limit is compared with what processes are seen to have.
+func summed(l *event.Limit) bool {
+	return l != nil && slices.Contains([]event.Accounting{event.AccountingRSS, event.AccountingPSS, event.AccountingNoShared}, l.Accounting)
+}
+
+// unreadWords tell of processes that the sums lack.
+func (s *summary) unreadWords() string {
+	return event.Many(s.unread, "process") + " or more of its tree could not be read, as those of another user where /proc is mounted with hidepid: sums are too small"
 }
 
 func peaks(p *event.Peaks) string {

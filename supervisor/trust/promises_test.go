@@ -85,6 +85,8 @@ var promises = []promise{
 		append(ours("proc gone"), "supervisor.TestUnreadableTreeKeepsTheLast")},
 	{"a file in /proc is denied, gone, cut short, endless or nonsense", nothing, "counts what is missing", nothing,
 		[]string{"supervisor/limit.TestEachFileFails", "rss/proctree.TestMalformedIsCounted", "rss/proctree.TestDenied", "rss/proctree.TestVanishAtAnyPoint"}},
+	{"a process becomes another user's and cannot be read any more", asBare, "counts it, no --mem is told", nothing,
+		[]string{"cmd/rsswarden.TestAnotherUserInTheTree"}},
 	{"a file in /proc hangs (mmap_lock)", nothing, "the last value, with its age", nothing,
 		[]string{"supervisor.TestPSSReaderNeverBlocksTheLoop", "supervisor.TestCloseReadingHangs", "supervisor.TestCountsNeverBlockTheLoop", "supervisor/limit.TestAgeOfPSS"}},
 	{"a cgroup's files cannot be read", asBare, "whole, by the last limit; says so", goOn,
