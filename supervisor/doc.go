@@ -60,7 +60,7 @@
 //	a signal that the watcher sends is refused (EPERM)                        as bare                                whole, says so once                 go on
 //	  cmd/rsswarden.TestPartOfOursFails/stop not allowed, /signal not allowed
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
-//	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
+//	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused, cmd/rsswarden.TestBrokenHookNextRung
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk full, /record disk fails, /record gone, /record cut off, TestTruncatedRecord, supervisor/record.TestFullDisk
 //	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on

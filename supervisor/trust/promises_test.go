@@ -68,7 +68,7 @@ var promises = []promise{
 	{"a signal that the watcher sends is refused (EPERM)", asBare, "whole, says so once", goOn,
 		ours("stop not allowed", "signal not allowed")},
 	{"the hook raises, is slow, or finds garbage", "its data and end as bare", nothing, nothing,
-		[]string{"supervisor/loader.TestHookFails", "supervisor/loader.TestGarbage", "supervisor/loader.TestUnknownTorch", "supervisor/loader.TestHookRefused"}},
+		[]string{"supervisor/loader.TestHookFails", "supervisor/loader.TestGarbage", "supervisor/loader.TestUnknownTorch", "supervisor/loader.TestHookRefused", "cmd/rsswarden.TestBrokenHookNextRung"}},
 	{"the record's disk is full or fails, its files are gone", asBare, "whole in the journal", goOn,
 		append(ours("record disk full", "record disk fails", "record gone", "record cut off"), "cmd/rsswarden.TestTruncatedRecord", "supervisor/record.TestFullDisk")},
 	{"--record names no place for one: no directory, or not writable", asBare, "whole in the journal", goOn,
