@@ -76,19 +76,11 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend; \
 	} 2>&1 | tee endurance.log
 
-# One after the other, each on all processors. What breaks one is left beside its
-# test, in testdata/fuzz, and is run by `make test` from then on.
-FUZZ     ?= ^Fuzz
-FUZZTIME ?= 1m
+# One after the other, on FUZZPARALLEL processors, all where none is said. What breaks
+# one is left beside its test, in testdata/fuzz, and is run by `make test` from then on.
 fuzz: ## every fuzz test of the module, FUZZTIME=1m each; FUZZ='Journal|Frames' chooses
 	@.ci/setup test
-	@set -o pipefail; list=$$(go test -list '$(FUZZ)' ./... | \
-		awk '/^Fuzz/ {name[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, name[i]; n = 0}') || exit 1; \
-	failed=; while read -r package name; do \
-		echo "$$package $$name"; \
-		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 1s "$$package" || failed="$$failed $$name"; \
-	done < <(grep Fuzz <<< "$$list"); \
-	if [ -n "$$failed" ]; then echo "broken:$$failed" >&2; exit 1; fi
+	@FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' FUZZPARALLEL='$(FUZZPARALLEL)' .ci/fuzz
 
 clean: ## remove what build made
 	rm -rf bin dist

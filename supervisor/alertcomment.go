@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -78,6 +79,7 @@ func (w *watcher) writeComment(id, text string, patience time.Duration) chan err
 		return slurm.ScontrolStrictBy(ctx, w.Link.Start, args...)
 	}
 	go func() {
+		fault.Point("comment")
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		done <- slurm.SetComment(ctx, scontrol, id, text)

@@ -26,7 +26,7 @@
 //
 //	WHAT FAILS                                                                THE JOB                                THE RECORD                          ALERTS
 //	the watcher is killed, is out of memory, panics, or a fault in C ends it  as bare                                whole, but for what no watcher saw  go on, perhaps told twice
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestGoroutinePanicsOnce, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
 //	… four times                                                              as bare                                up to then                          end
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, TestGoroutinePanicsAlways, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
@@ -60,7 +60,7 @@
 //	a signal that the watcher sends is refused (EPERM)                        as bare                                whole, says so once                 go on
 //	  cmd/rsswarden.TestPartOfOursFails/stop not allowed, /signal not allowed
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
-//	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
+//	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused, cmd/rsswarden.TestBrokenHookNextRung
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk full, /record disk fails, /record gone, /record cut off, TestTruncatedRecord, supervisor/record.TestFullDisk
 //	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on
@@ -77,6 +77,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/proc gone, supervisor.TestUnreadableTreeKeepsTheLast
 //	a file in /proc is denied, gone, cut short, endless or nonsense           —                                      counts what is missing              —
 //	  supervisor/limit.TestEachFileFails, rss/proctree.TestMalformedIsCounted, TestDenied, TestVanishAtAnyPoint
+//	a process becomes another user's and cannot be read any more              as bare                                counts it, no --mem is told         —
+//	  cmd/rsswarden.TestAnotherUserInTheTree
 //	a file in /proc hangs (mmap_lock)                                         —                                      the last value, with its age        —
 //	  supervisor.TestPSSReaderNeverBlocksTheLoop, TestCloseReadingHangs, TestCountsNeverBlockTheLoop, supervisor/limit.TestAgeOfPSS
 //	a cgroup's files cannot be read                                           as bare                                whole, by the last limit; says so   go on

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -39,6 +40,7 @@ func (d *dropper) ask(what string, question func() dropAnswer) {
 		d.asks, d.answers = make(chan func() dropAnswer, 1), make(chan dropAnswer, 1)
 		go func(asks <-chan func() dropAnswer, answers chan<- dropAnswer) {
 			for question := range asks {
+				fault.Point("dropper")
 				answers <- question()
 			}
 		}(d.asks, d.answers)

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // This file says who holds what fills /dev/shm, once a rule has warned of it. The
@@ -45,6 +46,7 @@ func (w *watcher) holders() {
 	proc, held, asks := w.Proc, w.held, &w.asksHolders
 	go func() {
 		defer asks.Store(false)
+		fault.Point("holders")
 		if text := ask.read(proc); text != "" {
 			select {
 			case held <- text:

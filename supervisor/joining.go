@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
@@ -69,6 +70,7 @@ func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*lea
 	}
 	done, late := make(chan joined), make(chan struct{})
 	go func() {
+		fault.Point("join")
 		var j joined
 		if j.post, j.err = join(); j.err == nil {
 			if j.led, j.err = j.post.TryLead(); j.err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // jobFacts is what Slurm says of the job before it is requeued.
@@ -74,6 +75,7 @@ func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 		case <-time.After(delay):
 		case <-hurry:
 		}
+		fault.Point("requeue-ask")
 		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 		defer cancel()
 		f := askFacts(ctx, job.ID, scontrol)

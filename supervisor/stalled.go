@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // stallTrigger asks to be told when some task of the node waited for memory for
@@ -37,6 +39,7 @@ func newStalled(proc string) (*notifier, error) {
 	go func() {
 		defer unix.Close(fd)
 		for {
+			fault.Point("stalled")
 			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
 			switch _, err := unix.Poll(p, -1); {
 			case err == unix.EINTR:

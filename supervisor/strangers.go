@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // strangers finds, on the side, the tasks that srun has started on this node
@@ -85,6 +86,7 @@ func (s *strangers) watch() {
 	pending := ""
 	for {
 		time.Sleep(strangeEvery)
+		fault.Point("strangers")
 		// A rank that has just been started says so within its first second.
 		open := strings.Join(s.open(), " ")
 		var now strangeTasks

@@ -19,6 +19,7 @@ type summary struct {
 	led     bool // another led at first
 	ranks   int  // the most that were watched together
 	peaks   event.Peaks
+	unread  int // the most processes at a time that could not be read
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
@@ -62,6 +63,7 @@ type summary struct {
 func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
 	var sum, noshared, pss rss.Bytes
 	known := true
+	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
 		sum += p.RSS
@@ -234,6 +236,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.lastFindings()
 	advice := policy.Advise(run)
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
+	if s.unread > 0 && out.Advice != 0 && (summed(s.nearest) || summed(s.ends)) {
+		out.Advice, out.AdviceWhy = 0, "no --mem is told: "+s.unreadWords()
+	}
 	if w.stream != nil {
 		out.Ours = w.ours()
 	}

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -35,6 +36,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	}
 	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
 	lines = append(lines, s.nearestLines()...)
+	if s.unread > 0 && !strings.Contains(out.AdviceWhy, s.unreadWords()) {
+		lines = append(lines, s.unreadWords())
+	}
 	if out.Verdict != event.VerdictExhausted {
 		lines = append(lines, s.sideLines()...)
 	}
@@ -91,6 +95,16 @@ func (s *summary) sideLines() (lines []string) {
 		}
 	}
 	return lines
+}
+
+// summed says that a limit is compared with what processes are seen to have.
+func summed(l *event.Limit) bool {
+	return l != nil && slices.Contains([]event.Accounting{event.AccountingRSS, event.AccountingPSS, event.AccountingNoShared}, l.Accounting)
+}
+
+// unreadWords tell of processes that the sums lack.
+func (s *summary) unreadWords() string {
+	return event.Many(s.unread, "process") + " or more of its tree could not be read, as those of another user where /proc is mounted with hidepid: sums are too small"
 }
 
 func peaks(p *event.Peaks) string {

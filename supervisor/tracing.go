@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -43,6 +44,7 @@ func (p *planner) ask(a planAsk) {
 		p.asks, p.plans = make(chan planAsk, 1), make(chan plan, 1)
 		go func(asks <-chan planAsk, plans chan<- plan, read func(planAsk) plan) {
 			for a := range asks {
+				fault.Point("planner")
 				plans <- read(a)
 			}
 		}(p.asks, p.plans, p.read)

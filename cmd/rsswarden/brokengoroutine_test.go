@@ -64,6 +64,83 @@ func TestGoroutinePanics(t *testing.T) {
 	}
 }
 
+// TestGoroutinePanicsOnce: so it is in those that are there from the start, and in those
+// that need circumstances. The next watcher says where it was.
+func TestGoroutinePanicsOnce(t *testing.T) {
+	batch := []string{"SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=20000", "SLURM_CONF=/nowhere"}
+	step := append([]string{"SLURM_STEP_ID=0"}, batch...)
+	at := func(rule string, more ...string) []string {
+		return append([]string{"--at", "none", "--at", rule}, more...)
+	}
+	for part, c := range map[string]struct {
+		at   string
+		args []string
+		env  []string
+		maps bool // the command has a child that maps a file
+	}{
+		"stalled":     {at: "stalled.go"},
+		"closelook":   {at: "closelook.go"},
+		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
+		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), maps: true},
+		"dropper":     {at: "dropper.go", args: at("user 50%:trim+drop", "--trim", "ptrace"), maps: true},
+		"join":        {at: "joining.go", env: step},
+		"strangers":   {at: "strangers.go", env: batch},
+		"scontrol":    {at: "scontrol.go", env: step},
+		"comment":     {at: "alertcomment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
+		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "fault")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			shm, err := os.CreateTemp("/dev/shm", "rsswarden-test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Remove(shm.Name()) })
+			if _, err := shm.Write(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+			program := countSignals
+			if c.maps {
+				program = forkMapping + countSignals
+			}
+			args := slices.Concat([]string{"run", "--limit", "100M", "--accounting", "rss", "--interval", "50ms"}, c.args, []string{"--", "/usr/bin/python3", "-c", program, t.TempDir() + "/mapped"})
+			cmd := exec.Command(faulty, args...)
+			cmd.Env = c.env
+			r := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
+			r.said.await(t, " at "+c.at+":", 1)
+			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			if !r.lines.Scan() || r.lines.Text() != "got" {
+				t.Errorf("it had no signal: %q", r.lines.Text())
+			}
+			r.in.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 43 {
+				t.Errorf("%v", cmd.ProcessState)
+			}
+		})
+	}
+}
+
+// forkMapping has a child that maps the file of the first argument.
+const forkMapping = `
+import mmap, os, sys, time
+with open(sys.argv[1], "wb") as f: f.write(bytes(60 << 20))
+parent = os.getpid()
+if os.fork() == 0:
+    with open(sys.argv[1], "rb") as f: m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    n = 0
+    while os.getppid() == parent: # what it maps is no more than a look knows of, but for the last
+        for i in range(n, min(n + (5 << 20), len(m)), 4096): m[i]
+        n += 5 << 20
+        time.sleep(0.1)
+    os._exit(0)
+`
+
 func execWorks(r *brokenRun) { r.second("exec=echo done") }
 
 // touchAll makes a file in each directory that loaders and ranks talk through.

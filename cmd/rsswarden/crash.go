@@ -68,8 +68,9 @@ func crashWords(r io.Reader) string {
 	return ""
 }
 
-// ourFrame is a function of ours in a stack, with its file and line.
-var ourFrame = regexp.MustCompile(`(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+) `)
+// ourFrame is a function of ours in a stack, with its file and line; behind that of one that
+// was inlined there is nothing.
+var ourFrame = regexp.MustCompile(`(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+)(?: |$)`)
 
 // crashPlace is " at " the innermost place of ours, of the goroutine that comes first.
 // It is the one that panicked.

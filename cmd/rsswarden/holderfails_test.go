@@ -41,7 +41,7 @@ type counting struct {
 func startCount(t *testing.T, cmd *exec.Cmd, fault string) *counting {
 	t.Helper()
 	c := &counting{}
-	cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
+	cmd.Env = append(append(withoutSlurm(), cmd.Env...), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
 	cmd.Stderr = &c.said
 	in, err := cmd.StdinPipe()
 	if err != nil {

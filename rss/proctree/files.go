@@ -31,11 +31,12 @@ func shortage(err error) bool {
 // files reads small files below one directory into one buffer, without
 // allocating.
 type files struct {
-	root string
-	dir  *os.File
-	path []byte
-	buf  []byte
-	real bool // root is the kernel's procfs
+	root  string
+	dir   *os.File
+	path  []byte
+	buf   []byte
+	real  bool // root is the kernel's procfs
+	hides bool // … and processes of others are not to be seen in it
 }
 
 func newFiles(root string) *files {
@@ -51,6 +52,7 @@ func (f *files) open() error {
 		return err
 	}
 	f.dir, f.real = d, onProcfs(int(d.Fd()))
+	f.hides = f.real && hidesOthers(f.root)
 	return nil
 }
 

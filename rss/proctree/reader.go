@@ -25,6 +25,7 @@ type Reader struct {
 	lists  uint64 // listings so far
 	pids   []int  // of the last listing
 	tree   []*entry
+	unseen int // processes of the tree that the last listing could not show
 }
 
 // New returns a reader of the procfs mounted at proc, "/proc" outside tests.

@@ -74,12 +74,17 @@ func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 			return nil, gaps, err
 		}
 		r.gather()
+		r.unseen = 0
+		if r.f.hides {
+			r.unseen = r.hidden()
+		}
 	}
 	procs, err := r.members(&gaps)
 	if err != nil {
 		return nil, gaps, err
 	}
 	r.sortTree(procs)
+	gaps.Denied += r.unseen
 	return procs, gaps, nil
 }
 

@@ -68,8 +68,14 @@ func within(path string, patience time.Duration, check func(*os.File) error) ([]
 	}
 	c := make(chan result, 1)
 	go func() {
-		text, err := read(path, check)
-		c <- result{text, err}
+		var r result
+		defer func() {
+			if what := recover(); what != nil {
+				r = result{err: fmt.Errorf("internal error: %v", what)}
+			}
+			c <- r // a job is to start after this
+		}()
+		r.text, r.err = read(path, check)
 	}()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

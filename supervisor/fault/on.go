@@ -10,11 +10,13 @@ import (
 )
 
 // Point fails in the part of this name where a test asked for it by
-// RSSWARDEN_FAULT=FAULT[-in:PART][-while:FILE], for as long as the file is there.
+// RSSWARDEN_FAULT=FAULT[-in:PART][-while:FILE], for as long as the file is there, or
+// -once:FILE, where it was: who fails removes it.
 // FAULT is "panic", or "bus" for a real SIGBUS, which one from kill(2) is not; PART is
 // "watcher" where none is named.
 func Point(part string) {
-	how, file, conditional := strings.Cut(os.Getenv("RSSWARDEN_FAULT"), "-while:")
+	how, once, only := strings.Cut(os.Getenv("RSSWARDEN_FAULT"), "-once:")
+	how, file, conditional := strings.Cut(how, "-while:")
 	how, in, named := strings.Cut(how, "-in:")
 	if !named {
 		in = "watcher"
@@ -26,6 +28,9 @@ func Point(part string) {
 		if _, err := os.Stat(file); err != nil {
 			return
 		}
+	}
+	if only && os.Remove(once) != nil {
+		return
 	}
 	switch how {
 	case "panic":

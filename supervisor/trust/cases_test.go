@@ -89,7 +89,7 @@ var cases = []adversity{
 		"supervisor/report.TestPageTakesHostileNames", "supervisor/metrics.FuzzText", "cmd/rsswarden.TestTrimReport"}, ""},
 	{"D8", "exec changes the name; so does prctl", []string{"supervisor.TestMatcherReadsAgainAfterExec", "supervisor.TestRolesAreKept"}, ""},
 	{"D9", "hidepid, EPERM, smaps that is ptrace-protected", []string{
-		"rss/proctree.TestDenied", "supervisor/limit.TestSlurmstepdHidden", "supervisor/trim.TestCheckOwner", "supervisor.TestCountsNeverBlockTheLoop"}, ""},
+		"cmd/rsswarden.TestAnotherUserInTheTree", "rss/proctree.TestDenied", "supervisor/limit.TestSlurmstepdHidden", "supervisor/trim.TestCheckOwner", "supervisor.TestCountsNeverBlockTheLoop"}, ""},
 	{"D10", "a process vanishes between open and read", []string{"rss/proctree.TestVanishAtAnyPoint", "rss/proctree.TestRealSmapsEndsEarly", "cmd/rsswarden.TestAttachVanishes", "supervisor/limit.TestEachFileFails"}, ""},
 	{"D11", "it selects itself", []string{
 		"supervisor.TestAttachedToUs", "supervisor.TestAttachedWithinCountsNotItself", "cmd/rsswarden.TestTrimJob", "cmd/rsswarden.TestPoolOwnerIsSpared"}, ""},

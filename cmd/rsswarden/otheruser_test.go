@@ -1,0 +1,109 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// risenJob starts a setuid Python, as sudo is one, in which a helper of root's holds
+// 60 MiB. Both end when their input does.
+const risenJob = `
+import subprocess, sys
+helper = """
+import os, sys
+os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
+held = bytearray(60 << 20)
+sys.stdin.read()
+"""
+p = subprocess.Popen([sys.argv[1], "-c", helper])
+sys.exit(7 if p.wait() == 0 else 1)
+`
+
+// TestAnotherUserInTheTree: a process of the job's becomes another user's, and the one who
+// watches may no longer read it. It is counted, what is said of the sums says that they
+// lack it, no --mem is made from them, and the command knows nothing of it.
+func TestAnotherUserInTheTree(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become others")
+	}
+	for name, c := range map[string]struct {
+		mount, accounting string
+		counts            string // in a sample
+		says              string
+	}{
+		// RSS is for everybody to read, PSS is not.
+		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most "},
+		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read"},
+		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp("", "risen") // nobody is to get there
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			var fs unix.Statfs_t
+			if err := unix.Statfs(dir, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+				t.Skip("setuid programs are none in ", dir, err)
+			}
+			warden, risen, own := filepath.Join(dir, "rsswarden"), filepath.Join(dir, "risen"), filepath.Join(dir, "own")
+			for to, from := range map[string]string{warden: binary, risen: "/usr/bin/python3"} {
+				if out, err := exec.Command("cp", "-L", from, to).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			for _, err := range []error{os.Mkdir(own, 0o700), os.Chown(own, 65534, 65534), os.Chmod(dir, 0o755), unix.Chmod(risen, 0o4755)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			list := filepath.Join(own, "events")
+			cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
+				c.mount+`exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh",
+				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen)
+			cmd.Env = append(withoutSlurm(), "XDG_STATE_HOME="+own, "RSSWARDEN_RUNTIME="+own, "HOME="+own)
+			cmd.Dir = dir
+			var said strings.Builder
+			cmd.Stderr = &said
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			soon(t, "the process that cannot be read is counted", func() bool {
+				return strings.Contains(eventText(list), c.counts) && (c.accounting != "pss" || between(eventText(list)) > 10<<20)
+			})
+			in.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+				t.Errorf("it ended with %v", cmd.ProcessState)
+			}
+			if !strings.Contains(said.String(), c.says) || strings.Contains(said.String(), "watcher died") {
+				t.Errorf("said\n%s", said.String())
+			}
+		})
+	}
+}
+
+// limitUser is a reading of that limit with both its bounds.
+var limitUser = regexp.MustCompile(`"limit":"user"[^}]*"used_bytes":([0-9]+),"used_max_bytes":([0-9]+)`)
+
+// between is the most by which a sum of the run is said to be unknown, in bytes.
+func between(list string) (most int) {
+	for _, m := range limitUser.FindAllStringSubmatch(list, -1) {
+		used, _ := strconv.Atoi(m[1])
+		upper, _ := strconv.Atoi(m[2])
+		most = max(most, upper-used)
+	}
+	return most
+}
