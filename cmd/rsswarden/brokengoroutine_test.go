@@ -87,6 +87,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		"strangers":   {at: "strangers.go", env: batch},
 		"scontrol":    {at: "scontrol.go", env: step},
 		"comment":     {at: "alertcomment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
+		"reach":       {at: "reach.go", maps: true},
 		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
 	} {
 		t.Run(part, func(t *testing.T) {

@@ -45,7 +45,6 @@ var snippets = []struct {
 	{"python train.py", []string{"cmd/rsswarden.TestReadmeJob"}, ""},
 	{"dpkg -i", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"dpkg -P", []string{"examples/packages.TestDebianPackage"}, ""},
-	{"rsswarden: 21:45:54 the loader hook does not reach process 1896 (python3)", []string{"supervisor.TestReadmeLines"}, ""},
 	{"executor = submitit.AutoExecutor(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSubmitit"}, ""},
 	{"trainer = pl.Trainer(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestLightning"}, ""},
 	{"rule train:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSnakemake"}, ""},
