@@ -38,7 +38,6 @@ var typed = []struct {
 	{shown: "rsswarden run -- srun …", args: map[string]string{"…": "python train.py"}, says: "trained"},
 	{shown: "rsswarden run --textfile /var/lib/prometheus/rsswarden -- python train.py", args: map[string]string{"/var/lib/prometheus/rsswarden": "."}, says: "trained"},
 	{shown: `exec rsswarden run --at 97%:requeue --checkpoint-signal USR2 --checkpoint-file "$CHECKPOINT" -- python train.py`, says: "trained"},
-	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
 	{shown: "exec rsswarden run -- sh -c '", by: "examples/integrations.TestApptainer"},
 	{shown: "rsswarden run --help", says: "Usage: rsswarden run [OPTIONS] [--] COMMAND [ARG...]"},
 	{shown: "rsswarden attach PID", args: map[string]string{"PID": "$$"}, says: "watching"},
@@ -58,8 +57,6 @@ var typed = []struct {
 
 	{shown: "rsswarden status", by: "TestReadmeLeaders"}, {shown: "rsswarden top", by: "TestReadmeLeaders"},
 	{shown: "rsswarden recycle", by: "TestReadmeLeaders"}, {shown: "rsswarden checkpoint", by: "TestReadmeLeaders"},
-	{shown: "rsswarden report --advise DIR --json", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
-	{shown: "exec rsswarden run -- sh -c '", by: "TestApptainer of examples/integrations"},
 	{shown: "$ rsswarden trim --pid 32337", by: "TestReadmeTrim"},
 	{shown: "$ rsswarden report 4711", by: "TestReadmeReport"},
 	{shown: "$ rsswarden report                      # the newest run", by: "TestReadmeReport"},
