@@ -42,6 +42,8 @@ const (
 	asideToken    asideWhat = "token"
 	asidePrepare  asideWhat = "prepare"
 	asideRemove   asideWhat = "remove-textfile"
+	asideName     asideWhat = "name" // whether a file can have it
+	asideThere    asideWhat = "there"
 )
 
 // reply is what it came to.
@@ -90,6 +92,10 @@ func (q *looking) look() (r reply) {
 		r.Text, err = config.Read(path, time.Hour) // who asks has less patience
 	case asideRecord:
 		err = record.MakeDir(path)
+	case asideName:
+		err = canStand(path)
+	case asideThere:
+		_, err = os.Stat(path)
 	case asideTextfile:
 		err = textfile.Check(path)
 	case asideToken:

@@ -44,7 +44,7 @@ func (src *sources) read(s *supervisor.Settings) error {
 
 func (src *sources) readUser(path string) error {
 	q := looking{What: asideConfig, Path: []byte(absolute(path))}
-	r, err := q.answer(configPatience, false)
+	r, err := q.answer(configPatience, ofDescriptor(path))
 	text := r.Text
 	if err == nil {
 		err = r.err()
