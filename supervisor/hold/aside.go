@@ -66,8 +66,9 @@ func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 	return nil, &UnansweredError{pid, patience}
 }
 
-// killWait is how long a process may take to be gone that was killed, and can be.
-const killWait = 50 * time.Millisecond
+// killWait is how long a process may take to be gone that was killed, and can be: on a
+// busy node the last of its threads may wait for a processor.
+const killWait = 500 * time.Millisecond
 
 // takeWithin takes a child's end.
 func takeWithin(pid int, patience time.Duration) bool {
