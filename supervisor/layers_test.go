@@ -66,6 +66,7 @@ var layers = map[string][]string{
 	"supervisor/diagnosis":         {"rss", "supervisor/event"},
 	"supervisor/doctor":            {"rss", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/saverate":          {"rss"},
 	"supervisor/textfile":          {"rss/proctree", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
