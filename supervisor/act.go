@@ -21,6 +21,7 @@ type inFlight struct {
 	actedOn  []rss.Proc   // the processes acted on, as they were
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
+	heap     rss.Bytes    // what the worker acted on shares with its trainer, 0 where nobody knows
 	taken    bool         // something was given back by ptrace
 	manual   bool         // somebody asked for it, no rule
 
@@ -147,7 +148,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	w.served(pids[i])
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
-	f.actedOn = []rss.Proc{*p}
+	f.actedOn, f.heap = []rss.Proc{*p}, e.heap
 	if e.trainer == 0 {
 		w.beginReplace(f, l, p)
 		return
@@ -290,6 +291,11 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 			before += counted(p, a)
 		}
 	}
+	if a == event.AccountingCgroup && f.heap > 0 && after > 0 {
+		// What each shares with the trainer was charged to that.
+		before = before.Sub(f.heap)
+		after = after.Sub(w.heapOf(w.workers.took[f.actedOn[0].ID.PID]))
+	}
 	for _, id := range f.pool {
 		known[id] = true
 	}
@@ -303,6 +309,14 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		}
 	}
 	return before.Sub(after)
+}
+
+// heapOf is what a worker shares with its trainer, 0 where nobody knows.
+func (w *watcher) heapOf(pid int) rss.Bytes {
+	if e := w.workers.staff[pid]; e != nil {
+		return e.heap
+	}
+	return 0
 }
 
 // skipped says that a rung was crossed and nothing can be done.

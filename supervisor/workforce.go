@@ -32,6 +32,9 @@ type workforce struct {
 	// leastFile is the least file-mapped memory any worker had when it was
 	// seen first: what a fresh one has in libraries alone.
 	leastFile rss.Bytes
+	// leastOwn is the same of anonymous memory of its own; see [worker.heap].
+	leastOwn  rss.Bytes
+	ownSeen   bool
 	overshoot rss.Bytes // the most that a worker was seen above its budget
 	malformed int       // files of loaders that could not be understood
 }
@@ -41,6 +44,7 @@ type worker struct {
 	trainer int           // PID of its trainer, 0 for a pool's worker
 	first   rss.Proc      // as first seen
 	since   time.Duration // when that was
+	heap    rss.Bytes     // what it shares with its trainer since its fork, 0 where nobody knows
 	fresh   bool          // it took the place of one that was recycled
 	able    bool          // it can be recycled
 }
@@ -69,6 +73,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 			if (trainer != 0 || able) && (f.leastFile == 0 || p.File < f.leastFile) {
 				f.leastFile = p.File
 			}
+			f.inherit(e, s.Find(trainer))
 		}
 		e.able = able
 		alive[pid] = e
@@ -153,9 +158,28 @@ func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 	return p.Anon
 }
 
+// forkedShare is the share of its trainer's anonymous memory that a worker has which
+// was just forked; one that was spawned has next to none.
+const forkedShare = 0.9
+
+// inherit notes what a new worker shares with its trainer. The trainer may grow
+// after the fork, and then has more than the worker ever shared. Of one that is
+// older than this watcher nobody knows.
+func (f *workforce) inherit(e *worker, t *rss.Proc) {
+	if t == nil || t.Anon == 0 || e.id.Start < f.from || e.first.Anon.Of(t.Anon) < forkedShare {
+		return
+	}
+	e.heap = min(t.Anon, e.first.Anon)
+	if own := e.first.Anon - e.heap; !f.ownSeen || own < f.leastOwn {
+		f.ownSeen, f.leastOwn = true, own
+	}
+}
+
 // fresh is what a limit would count of a worker that has only just started in
 // the place of e: for a loader's, forked from its trainer, the trainer's
-// anonymous memory, which a cgroup is not charged for again.
+// anonymous memory, which a cgroup is not charged for again, and what a worker has
+// of its own from the start. For a cgroup it is what e itself shares: that is not
+// given back with it, and the rest is, however large the trainer has become.
 func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Bytes {
 	if e.trainer == 0 {
 		switch {
@@ -172,14 +196,18 @@ func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Byte
 	}
 	switch a {
 	case event.AccountingRSS:
-		return t.Anon + f.leastFile
+		return t.Anon + f.leastOwn + f.leastFile
 	case event.AccountingPSS:
 		// Pages shared after fork count a part in each; so they do in the trainer.
-		return min(t.Anon, counted(t, a))
+		return min(t.Anon, counted(t, a)) + f.leastOwn
 	case event.AccountingVirtual:
 		return t.Virtual
+	case event.AccountingCgroup:
+		if e.heap > 0 {
+			return min(e.heap, t.Anon) + f.leastOwn
+		}
 	}
-	return t.Anon
+	return t.Anon + f.leastOwn
 }
 
 // candidates returns the workers that could be recycled, with what each counts

@@ -59,10 +59,10 @@ func TestFreshWorker(t *testing.T) {
 	f := staffed(11)
 	f.mark(s, nil, nil)
 	for acc, want := range map[event.Accounting]rss.Bytes{
-		event.AccountingRSS:      430, // the trainer's anonymous memory and the libraries
-		event.AccountingNoShared: 400,
-		event.AccountingCgroup:   400,
-		event.AccountingPSS:      120, // shared after fork, as the trainer's own
+		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and 10 of its own
+		event.AccountingNoShared: 410,
+		event.AccountingCgroup:   410,
+		event.AccountingPSS:      130, // shared after fork, as the trainer's own
 		event.AccountingVirtual:  4500,
 	} {
 		if got := f.fresh(f.staff[11], s, acc); got != want {
@@ -76,6 +76,39 @@ func TestFreshWorker(t *testing.T) {
 	alone := &rss.Sample{Procs: []rss.Proc{proc(11, 410, 30)}}
 	if got := f.fresh(f.staff[11], alone, event.AccountingRSS); got != 440 {
 		t.Errorf("without its trainer: %d, want what it was first seen with", got)
+	}
+}
+
+// TestTrainerThatGrew: what the trainer has got since the fork says nothing of what
+// its workers can give back of a cgroup's charge, and a fresh worker that Slurm sums
+// up has it too.
+func TestTrainerThatGrew(t *testing.T) {
+	f := staffed(11, 12)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
+	for name, c := range map[string]struct {
+		trainer      rss.Bytes
+		cgroup, anon rss.Bytes // of a fresh worker
+	}{"grew": {700, 410, 710}, "stayed": {400, 410, 410}, "shrank": {300, 310, 310}} {
+		s := &rss.Sample{Procs: []rss.Proc{proc(1, c.trainer, 0), proc(11, 600, 0), proc(12, 420, 0)}}
+		f.mark(s, nil, nil)
+		if got := f.fresh(f.staff[11], s, event.AccountingCgroup); got != c.cgroup {
+			t.Errorf("the trainer %s: a fresh worker counts %d in a cgroup, want %d", name, got, c.cgroup)
+		}
+		if got := f.fresh(f.staff[11], s, event.AccountingNoShared); got != c.anon {
+			t.Errorf("the trainer %s: a fresh worker counts %d by noshared, want %d", name, got, c.anon)
+		}
+	}
+}
+
+// TestSpawnedWorker: one that shares nothing yet has still to become what a fresh
+// worker is.
+func TestSpawnedWorker(t *testing.T) {
+	f := staffed(11)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 5, 0)}}, nil, nil)
+	s := &rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 390, 0)}}
+	f.mark(s, nil, nil)
+	if got := f.fresh(f.staff[11], s, event.AccountingCgroup); got != 400 {
+		t.Errorf("a fresh worker counts %d, want what the trainer has", got)
 	}
 }
 
