@@ -202,8 +202,13 @@ func (s *State) Done(o event.Outcome) {
 			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
 			g.next = s.now + g.wait
 		}
-		if helped {
+		switch {
+		case helped:
 			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
+		case action == event.ActionRecycle && o.OK:
+			// One worker had too little to give back. Others may have it by the time
+			// that use has grown by as much, and a leak fills the rest in seconds.
+			g.level = o.After + max(MinGain(0), f.limit.Limit/100)
 		}
 	}
 }
