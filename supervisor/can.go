@@ -89,10 +89,6 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 
 // pick chooses the worker to recycle for l.
 func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
-	var need rss.Bytes
-	if rung, ok := w.ladder.Rung(event.ActionRecycle, l); ok {
-		need = l.Used.Sub(rung)
-	}
 	left := w.timeLeft(l)
 	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
 	for i := range list {
@@ -101,7 +97,7 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	step := w.stepOf(l)
 	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = policy.PickWorker(list, 0, need)
+	index, gain, reason = policy.PickWorker(list, 0)
 	return index, gain, reason, pids
 }
 

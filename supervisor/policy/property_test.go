@@ -151,7 +151,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			h.helped = o.OK && o.Freed >= MinGain(0)
 			settled = h.helped
 		} else {
-			h.helped = o.OK && o.Freed >= MinGain(flight.Used.Sub(line))
+			h.helped = o.OK && o.Freed >= r.Worth(&event.Limit{Used: flight.Used, Limit: flight.LimitSize})
 			settled = o.OK && o.After <= line
 		}
 		s.Done(o)
@@ -210,7 +210,7 @@ func TestCarriesAJob(t *testing.T) {
 				}
 				return Help{OK: gain > 0, Gain: gain}
 			}
-			i, gain, reason := PickWorker(view(now), fresh, l.Used-limit.Scale(0.85))
+			i, gain, reason := PickWorker(view(now), fresh)
 			return Help{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
 		for _, d := range s.Step(in).Decisions {
@@ -222,7 +222,7 @@ func TestCarriesAJob(t *testing.T) {
 					workers[i].file = 0
 				}
 			case event.ActionRecycle:
-				i, _, _ := PickWorker(view(now), fresh, 0)
+				i, _, _ := PickWorker(view(now), fresh)
 				workers[i] = worker{anon: fresh, recycled: now}
 			}
 			o.After = sum()

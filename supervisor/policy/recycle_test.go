@@ -57,23 +57,21 @@ func TestPickWorker(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		workers []Worker
-		need    rss.Bytes
 		index   int
 		gain    rss.Bytes
 		reason  event.Reason
 	}{
-		{"none", nil, rss.GiB, -1, 0, event.ReasonNoWorker},
-		{"the largest", []Worker{w(500, 0), w(900, 0), w(700, 0)}, rss.GiB, 1, 770 * rss.MiB, ""},
-		{"the first of equals", []Worker{w(500, 0), w(500, 0)}, rss.GiB, 0, 370 * rss.MiB, ""},
-		{"not the one just recycled", []Worker{w(500, 0), w(900, 29*time.Second)}, rss.GiB, 0, 370 * rss.MiB, ""},
-		{"again after 30 s", []Worker{w(500, 0), w(900, 30*time.Second)}, rss.GiB, 1, 770 * rss.MiB, ""},
-		{"all just recycled", []Worker{w(500, time.Second)}, rss.GiB, -1, 0, event.ReasonRecent},
-		{"as small as a fresh one", []Worker{w(130, 0), w(140, time.Second)}, 0, -1, 0, event.ReasonNothing},
-		{"below 16 MiB", []Worker{w(145, 0)}, 0, -1, 0, event.ReasonNothing},
-		{"16 MiB", []Worker{w(146, 0)}, 0, 0, 16 * rss.MiB, ""},
-		{"below 5 % of the need", []Worker{w(170, 0)}, rss.GiB, -1, 0, event.ReasonNothing},
+		{"none", nil, -1, 0, event.ReasonNoWorker},
+		{"the largest", []Worker{w(500, 0), w(900, 0), w(700, 0)}, 1, 770 * rss.MiB, ""},
+		{"the first of equals", []Worker{w(500, 0), w(500, 0)}, 0, 370 * rss.MiB, ""},
+		{"not the one just recycled", []Worker{w(500, 0), w(900, 29*time.Second)}, 0, 370 * rss.MiB, ""},
+		{"again after 30 s", []Worker{w(500, 0), w(900, 30*time.Second)}, 1, 770 * rss.MiB, ""},
+		{"all just recycled", []Worker{w(500, time.Second)}, -1, 0, event.ReasonRecent},
+		{"as small as a fresh one", []Worker{w(130, 0), w(140, time.Second)}, -1, 0, event.ReasonNothing},
+		{"below 16 MiB", []Worker{w(145, 0)}, -1, 0, event.ReasonNothing},
+		{"16 MiB", []Worker{w(146, 0)}, 0, 16 * rss.MiB, ""},
 	} {
-		index, gain, reason := PickWorker(c.workers, fresh, c.need)
+		index, gain, reason := PickWorker(c.workers, fresh)
 		if index != c.index || gain != c.gain || reason != c.reason {
 			t.Errorf("%s: %d, %v, %q; want %d, %v, %q", c.what, index, gain, reason, c.index, c.gain, c.reason)
 		}
@@ -110,5 +108,23 @@ func TestRecycleInVain(t *testing.T) {
 				t.Errorf("fires again: %v, want %v", decided, c.again)
 			}
 		})
+	}
+}
+
+// TestRecycleOfOneOfMany: of forty workers that leaked alike none gives back 5 % of what
+// is wanted, and all of them give back twice that.
+func TestRecycleOfOneOfMany(t *testing.T) {
+	s := New(rules(t, "85%:trim\n90%:recycle"), Options{CoolDown: time.Millisecond})
+	small := func(Rule, *event.Limit) Help { return Help{OK: true, Gain: 20 * rss.MiB} }
+	in := Input{Limits: []event.Limit{slurm(99)}, Can: small}
+	in.Limits[0].Limit, in.Limits[0].Used = 30*rss.GiB, (30 * rss.GiB).Scale(0.99)
+	for n := range 5 {
+		in.Now = time.Duration(n) * time.Second
+		d := s.Step(in).Decisions
+		if len(d) != 1 || d[0].Action != event.ActionRecycle {
+			t.Fatalf("%d: %+v, want a recycle", n, d)
+		}
+		s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used - 20*rss.MiB, Freed: 20 * rss.MiB})
+		in.Limits[0].Used -= 20 * rss.MiB
 	}
 }

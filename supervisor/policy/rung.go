@@ -177,7 +177,7 @@ func (s *State) Done(o event.Outcome) {
 	}
 	after := f.limit
 	after.Used = o.After
-	helped := o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit))
+	helped := o.OK && o.Freed >= f.rule.Worth(&f.limit)
 	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
@@ -217,7 +217,7 @@ func (s *State) Done(o event.Outcome) {
 // that nothing else keeps it from firing at every look where that is in vain.
 func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	g.ahead = s.now + s.opts.Repeat
-	if o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit)) {
+	if o.OK && o.Freed >= f.rule.Worth(&f.limit) {
 		g.ahead = s.now
 	}
 }
