@@ -223,6 +223,11 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([
 			continue
 		}
 		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
+		if a == event.AccountingPSS && e.heap > 0 {
+			// At least that: it came after the fork, and nobody shares it. The trainer's
+			// PSS, which stands for a fresh worker's, has its libraries in it.
+			w.Counted = max(w.Counted, p.Anon.Sub(e.heap+f.leastOwn))
+		}
 		if e.fresh && !hurry {
 			w.RecycledAgo = max(s.Mono-e.since, 1)
 		}

@@ -100,6 +100,20 @@ func TestTrainerThatGrew(t *testing.T) {
 	}
 }
 
+// TestLeakByPSS: what a worker leaked is its own, whatever the trainer's libraries
+// count.
+func TestLeakByPSS(t *testing.T) {
+	f := staffed(11)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
+	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
+	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
+	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}
+	f.mark(s, nil, nil)
+	if list, _ := f.candidates(s, event.AccountingPSS, false); len(list) != 1 || list[0].Counted != 40 {
+		t.Errorf("%+v, want one that gives back 40", list)
+	}
+}
+
 // TestSpawnedWorker: one that shares nothing yet has still to become what a fresh
 // worker is.
 func TestSpawnedWorker(t *testing.T) {
