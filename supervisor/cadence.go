@@ -131,6 +131,9 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if shared, ok := w.shared.next(now); ok {
 		pause = min(pause, shared)
 	}
+	if pss, ok := w.pss.next(now); ok {
+		pause = min(pause, pss)
+	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
 		pause = unstick
 	}

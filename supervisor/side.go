@@ -109,6 +109,15 @@ func (r *pssReader) hurry(on bool) {
 	}
 }
 
+// next is how long after now the loop is to wake to ask for a reading; false where the
+// next look will do.
+func (r *pssReader) next(now time.Duration) (pause time.Duration, ok bool) {
+	if r == nil || r.busy || r.budget.Share == 0 {
+		return 0, false
+	}
+	return r.budget.Next(now)
+}
+
 // told returns what is to be told as faults: which processes are not read any
 // more, and why.
 func (r *pssReader) told() []error {

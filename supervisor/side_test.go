@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 func TestReadWithin(t *testing.T) {
@@ -198,5 +200,32 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 1 {
 		t.Errorf("decisions %v, want the warning and none before it was certain", d)
+	}
+}
+
+// TestHurriedPSSWakes: where it depends on readings of PSS what is to be done, the loop
+// wakes for the next one, or they would take one look each, whatever they may cost.
+func TestHurriedPSSWakes(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
+	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
+	if _, ok := s.pss.next(s.now()); ok {
+		t.Error("in no hurry the next look will do")
+	}
+	s.pss.hurry(true)
+	if pause := s.pause(s.now()); pause > policy.MinPause {
+		t.Errorf("it looks in %v, and a reading is due", pause)
+	}
+	s.tick()
+	select {
+	case ask := <-s.pss.asks:
+		if ask.ID.PID != theCommand {
+			t.Errorf("asked for %+v", ask)
+		}
+	default:
+		t.Error("no reading was asked for")
+	}
+	if _, ok := s.pss.next(s.now()); ok {
+		t.Error("another is due while one is under way")
 	}
 }
