@@ -52,8 +52,9 @@ func (r *rateStand) looks() (n int) {
 // on. It is false where the tick is more than that.
 func (r *rateStand) idleTick() bool {
 	now := r.look()
+	pss, hurried := r.pss.next(now)
 	switch {
-	case r.wrote, r.watched < 0, now-r.unstuckAt >= unstickEvery-sameWake, now+policy.MinPause < r.lookDue, now-r.fullAt >= r.fullPause(now):
+	case hurried && pss <= 0, r.wrote, r.watched < 0, now-r.unstuckAt >= unstickEvery-sameWake, now+policy.MinPause < r.lookDue, now-r.fullAt >= r.fullPause(now):
 		return false
 	}
 	r.lookDue = 0

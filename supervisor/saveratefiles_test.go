@@ -266,7 +266,11 @@ func (r *rateStand) answerPSS() {
 	got := pssRead{ask: ask, err: os.ErrNotExist}
 	if p.PID != 0 {
 		cost := pssCost(p.Anon + p.File)
-		got = pssRead{ask: ask, pss: rss.PSS{PSS: r.proportional(p.PID), RSS: p.Anon + p.File, Cost: cost, Held: cost}}
+		held := cost
+		if ask.Pieces {
+			held /= 8 // mmap_lock is given back between two mappings
+		}
+		got = pssRead{ask: ask, pss: rss.PSS{PSS: r.proportional(p.PID), RSS: p.Anon + p.File, Cost: cost, Held: held}}
 	}
 	r.pss.take(r.now(), got)
 	if !r.straddles() || r.pss.busy {
