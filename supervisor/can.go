@@ -97,7 +97,7 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	step := w.stepOf(l)
 	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = policy.PickWorker(list, 0)
+	index, gain, reason = policy.PickWorker(list, 0, policy.MinRecycle(l))
 	return index, gain, reason, pids
 }
 

@@ -210,7 +210,7 @@ func TestCarriesAJob(t *testing.T) {
 				}
 				return Help{OK: gain > 0, Gain: gain}
 			}
-			i, gain, reason := PickWorker(view(now), fresh)
+			i, gain, reason := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
 			return Help{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
 		for _, d := range s.Step(in).Decisions {
@@ -222,7 +222,7 @@ func TestCarriesAJob(t *testing.T) {
 					workers[i].file = 0
 				}
 			case event.ActionRecycle:
-				i, _, _ := PickWorker(view(now), fresh)
+				i, _, _ := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
 				workers[i] = worker{anon: fresh, recycled: now}
 			}
 			o.After = sum()

@@ -59,10 +59,15 @@ func MinGain(need rss.Bytes) rss.Bytes {
 // workers none has 5 % of it.
 func (r Rule) Worth(l *event.Limit) rss.Bytes {
 	if r.Action == event.ActionRecycle {
-		return minGain
+		return MinRecycle(l)
 	}
 	return MinGain(r.Need(l))
 }
+
+// MinRecycle is the least that one worker must give back to be worth replacing: 16
+// MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen workers that may each keep 16 MiB
+// keep a quarter of a limit of 1 GiB.
+func MinRecycle(l *event.Limit) rss.Bytes { return min(minGain, l.Limit/200) }
 
 // aboutAsMuch is the share of the most that another worker gives for the two to
 // count alike.
@@ -70,11 +75,11 @@ const aboutAsMuch = 0.75
 
 // PickWorker returns the index of the worker to recycle next and how much that
 // is expected to give back: the one that counts most above a fresh worker, not
-// recycled in the last [RecycleEvery], and worth at least 16 MiB.
+// recycled in the last [RecycleEvery], and worth at least that; see [MinRecycle].
 // Of those that give about as much the rank's turn it is that was served longest
 // ago: in a training in step all ranks wait for the one whose loader is busy.
 // Where there is none it returns -1 and the reason.
-func PickWorker(workers []Worker, fresh rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
+func PickWorker(workers []Worker, fresh, worth rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
 	index, reason = -1, event.ReasonNoWorker
 	recent := false
 	for i, w := range workers {
@@ -82,7 +87,7 @@ func PickWorker(workers []Worker, fresh rss.Bytes) (index int, gain rss.Bytes, r
 		if reason == event.ReasonNoWorker {
 			reason = event.ReasonNothing
 		}
-		if g < minGain {
+		if g < worth {
 			continue
 		}
 		if w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery {
@@ -98,7 +103,7 @@ func PickWorker(workers []Worker, fresh rss.Bytes) (index int, gain rss.Bytes, r
 		for i, w := range workers {
 			g := w.Counted.Sub(fresh)
 			recent := w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery
-			if !recent && g >= minGain && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
+			if !recent && g >= worth && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
 				index, gain = i, g
 			}
 		}

@@ -71,7 +71,7 @@ func TestPickWorker(t *testing.T) {
 		{"below 16 MiB", []Worker{w(145, 0)}, -1, 0, event.ReasonNothing},
 		{"16 MiB", []Worker{w(146, 0)}, 0, 16 * rss.MiB, ""},
 	} {
-		index, gain, reason := PickWorker(c.workers, fresh)
+		index, gain, reason := PickWorker(c.workers, fresh, 16*rss.MiB)
 		if index != c.index || gain != c.gain || reason != c.reason {
 			t.Errorf("%s: %d, %v, %q; want %d, %v, %q", c.what, index, gain, reason, c.index, c.gain, c.reason)
 		}
@@ -126,5 +126,14 @@ func TestRecycleOfOneOfMany(t *testing.T) {
 		}
 		s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used - 20*rss.MiB, Freed: 20 * rss.MiB})
 		in.Limits[0].Used -= 20 * rss.MiB
+	}
+}
+
+// TestMinRecycle: what is worth a recycle is less where the limit is small.
+func TestMinRecycle(t *testing.T) {
+	for limit, want := range map[rss.Bytes]rss.Bytes{400 * rss.MiB: 2 * rss.MiB, 2000 * rss.MiB: 10 * rss.MiB, 3200 * rss.MiB: 16 * rss.MiB, rss.TiB: 16 * rss.MiB} {
+		if got := MinRecycle(&event.Limit{Limit: limit}); got != want {
+			t.Errorf("of %v: %v, want %v", limit, got, want)
+		}
 	}
 }
