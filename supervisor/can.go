@@ -90,14 +90,19 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 // pick chooses the worker to recycle for l.
 func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
 	left := w.timeLeft(l)
-	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	hurry := left > 0 && left < hurryETA
+	worth := policy.MinGain(0)
+	if hurry && l.Name != event.LimitUser {
+		worth = policy.MinRecycle(l) // the enforcer of no other asks whether it was worth it
+	}
+	list, pids := w.workers.candidates(&w.last, l.Accounting, hurry)
 	for i := range list {
 		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
 	}
 	step := w.stepOf(l)
 	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = policy.PickWorker(list, 0, policy.MinRecycle(l))
+	index, gain, reason = policy.PickWorker(list, 0, worth)
 	return index, gain, reason, pids
 }
 

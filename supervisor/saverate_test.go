@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,45 +117,124 @@ func (r *rateStand) why() string {
 		w.Workers, w.Step*time.Duration(w.Workers), w.used(), w.Limit, leaked, mapped, w.used().Sub(leaked+mapped), doing, r.lines.last())
 }
 
+// rateLanes is how many jobs run at a time.
+const rateLanes = 2
+
+// onTmpfs has temporary directories in memory for as long as the test runs: a
+// simulation writes small files some million times. It is t.Setenv, which does not
+// go with tests that run in parallel below.
+func onTmpfs(t *testing.T) {
+	t.Helper()
+	const name = "TMPDIR"
+	if was, ok := os.LookupEnv(name); ok {
+		t.Cleanup(func() { os.Setenv(name, was) })
+	} else {
+		t.Cleanup(func() { os.Unsetenv(name) })
+	}
+	if err := os.Setenv(name, "/dev/shm"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rateTable adds up how jobs ended.
+type rateTable struct {
+	mu                                sync.Mutex
+	jobs, bare, fits, carried, lost   int
+	dead, innocents, touched, budgets int
+	recycles                          int
+	stalls                            time.Duration
+}
+
 // TestSaveRate is the save rate in simulation: 500 jobs of package saverate, whose
 // labels were there before, on a clock of their own, beside the live watcher with the
-// default ladder. Nothing is skipped of what decides and acts but the holder and the
+// default ladder. Nothing is left out of what decides and acts but the holder and the
 // wire: limits are found in made-up files, budgets and requests go through the run
 // directory, and a hook that behaves and takes as long as ours meets them.
+//
+// Nothing is done to an innocent, nothing is killed that lives bare, and of the jobs
+// that fit all are carried but those of [rateMisses], each with its reason. Who
+// carries one more takes it out of that list.
 func TestSaveRate(t *testing.T) {
-	t.Setenv("TMPDIR", "/dev/shm") // a million small writes
-	var fits, carried, bare, lost, innocents, touched, budgets int
+	onTmpfs(t)
+	var table rateTable
 	began := time.Now()
-	for seed := uint64(1); seed <= saverate.Simulated.Seeds; seed++ {
-		e := simulate(t, seed)
-		if e.bare {
-			bare++
+	t.Run("jobs", func(t *testing.T) {
+		for lane := range uint64(rateLanes) {
+			t.Run(fmt.Sprint("lane ", lane), func(t *testing.T) {
+				t.Parallel()
+				for seed := lane + 1; seed <= saverate.Simulated.Seeds; seed += rateLanes {
+					table.add(t, simulate(t, seed))
+				}
+			})
 		}
-		if e.Fits {
-			fits++
-			if e.bare && !e.killed {
-				carried++
-			}
-			if e.killed {
-				lost++
-				t.Logf("killed at %v although it fits: %v\n\t%s", e.at.Round(time.Second), e.Label, e.why)
-			}
+	})
+	t.Log(&table, "in", time.Since(began).Round(time.Second))
+}
+
+// String is the table in a line.
+func (r *rateTable) String() string {
+	return fmt.Sprintf("%d jobs: killed bare %d, killed wrapped %d; %d fit, of which killed wrapped %d (%.1f %% completed) and %d would be killed bare and were carried, by %d recycles, for which trainers stood still for %v in all; %d innocents, acted on %d, kept to a budget %d",
+		r.jobs, r.bare, r.dead, r.fits, r.lost, 100*float64(r.fits-r.lost)/float64(max(r.fits, 1)), r.carried, r.recycles, r.stalls.Round(time.Second), r.innocents, r.touched, r.budgets)
+}
+
+func (r *rateTable) add(t *testing.T, e rateEnd) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs++
+	r.recycles += e.recycles
+	r.stalls += e.stalls
+	if e.bare {
+		r.bare++
+	}
+	if e.killed {
+		r.dead++
+	}
+	reason, known := rateMisses[e.Spec.Seed]
+	switch {
+	case e.killed && !e.bare:
+		t.Errorf("killed wrapped and not bare: %v\n\t%s", e.Label, e.why)
+	case e.killed && e.Fits:
+		r.lost++
+		t.Logf("killed at %v, %s: %v\n\t%s", e.at.Round(time.Second), reason, e.Label, e.why)
+		if !known {
+			t.Errorf("seed %d fits, and is killed", e.Spec.Seed)
 		}
-		if e.Innocent {
-			innocents++
-			if e.acted > 0 {
-				touched++
-				t.Logf("acted %d times on an innocent: %v\n\t%s", e.acted, e.Label, e.why)
-			}
-			if e.budget > 0 {
-				budgets++
-				t.Logf("%d budget trims in an innocent: %v\n\t%s", e.budget, e.Label, e.why)
-			}
-		}
-		if e.killed && !e.bare {
-			t.Errorf("killed wrapped and not bare: %v\n\t%s", e.Label, e.why)
+	case known:
+		t.Errorf("seed %d is carried: it is to be taken out of the list of misses", e.Spec.Seed)
+	}
+	if e.Fits {
+		r.fits++
+		if e.bare && !e.killed {
+			r.carried++
 		}
 	}
-	t.Logf("%d jobs in %v: killed bare %d, of %d that fit killed wrapped %d, carried %d; %d innocents, acted on %d, trimmed by budget %d",
-		saverate.Simulated.Seeds, time.Since(began).Round(time.Second), bare, fits, lost, carried, innocents, touched, budgets)
+	if !e.Innocent {
+		return
+	}
+	r.innocents++
+	if e.acted > 0 {
+		r.touched++
+		t.Errorf("acted %d times on an innocent: %v\n\t%s", e.acted, e.Label, e.why)
+	}
+	if e.budget > 0 {
+		r.budgets++
+		t.Logf("workers of an innocent trimmed themselves %d times to keep to their budget: %v\n\t%s", e.budget, e.Label, e.why)
+	}
+}
+
+// Why a job that fits is killed all the same.
+const (
+	missBurst = "a burst of the trainer's takes more at once than the ladder leaves, and the kernel does not wait"
+	missSwap  = "its only worker must be replaced by a second beside it, which takes longer, or more, than the rung leaves"
+	missPSS   = "PSS is read at 5 % of a core and moves faster, or by copies on write that no other counter shows"
+	missFloor = "what workers may always keep mapped, 32 MiB each, is more than the limit leaves"
+)
+
+// rateMisses are the seeds of the jobs that fit and are killed.
+var rateMisses = map[uint64]string{
+	88: missBurst, 257: missBurst, 263: missBurst, 345: missBurst, 395: missBurst, 471: missBurst,
+	103: missSwap, 167: missSwap, 229: missSwap, 451: missSwap,
+	112: missPSS, 158: missPSS, 460: missPSS,
+	116: missFloor, 397: missFloor, 462: missFloor,
 }

@@ -64,9 +64,9 @@ func (r Rule) Worth(l *event.Limit) rss.Bytes {
 	return MinGain(r.Need(l))
 }
 
-// MinRecycle is the least that one worker must give back to be worth replacing: 16
-// MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen workers that may each keep 16 MiB
-// keep a quarter of a limit of 1 GiB.
+// MinRecycle is the least that one worker must give back to be worth replacing where
+// the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
+// workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
 func MinRecycle(l *event.Limit) rss.Bytes { return min(minGain, l.Limit/200) }
 
 // aboutAsMuch is the share of the most that another worker gives for the two to
@@ -75,7 +75,7 @@ const aboutAsMuch = 0.75
 
 // PickWorker returns the index of the worker to recycle next and how much that
 // is expected to give back: the one that counts most above a fresh worker, not
-// recycled in the last [RecycleEvery], and worth at least that; see [MinRecycle].
+// recycled in the last [RecycleEvery], and gives back at least worth.
 // Of those that give about as much the rank's turn it is that was served longest
 // ago: in a training in step all ranks wait for the one whose loader is busy.
 // Where there is none it returns -1 and the reason.

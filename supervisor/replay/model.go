@@ -200,7 +200,7 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
 		}
 	}
-	return policy.PickWorker(list, 0, policy.MinRecycle(l))
+	return policy.PickWorker(list, 0, policy.MinGain(0))
 }
 
 // claim finds the decision of the record that one is: the same action on a limit
