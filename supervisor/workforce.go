@@ -159,8 +159,12 @@ func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 }
 
 // forkedShare is the share of its trainer's anonymous memory that a worker has which
-// was just forked; one that was spawned has next to none.
-const forkedShare = 0.9
+// was just forked; one that was spawned has next to none. mostOwn is the most that it
+// has of its own then: one with more was seen late.
+const (
+	forkedShare = 0.9
+	mostOwn     = 64 * rss.MiB
+)
 
 // inherit notes what a new worker shares with its trainer. The trainer may grow
 // after the fork, and then has more than the worker ever shared. Of one that is
@@ -170,7 +174,7 @@ func (f *workforce) inherit(e *worker, t *rss.Proc) {
 		return
 	}
 	e.heap = min(t.Anon, e.first.Anon)
-	if own := e.first.Anon - e.heap; !f.ownSeen || own < f.leastOwn {
+	if own := e.first.Anon - e.heap; own <= mostOwn && (!f.ownSeen || own < f.leastOwn) {
 		f.ownSeen, f.leastOwn = true, own
 	}
 }
