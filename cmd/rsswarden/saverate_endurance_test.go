@@ -59,8 +59,13 @@ func rateFlags(spec *saverate.Spec) string {
 	return ""
 }
 
+// rateBase is what a Python with torch has anonymous: no worker makes copies of that.
+const rateBase = 113 * rss.MiB
+
 // TestEnduranceSaveRateModel: what a job has when it is run bare without a limit is
-// what its spec says, to within 5 % and 24 MiB.
+// what its spec says, to within 5 % and 24 MiB. It may be less, never more, by what the
+// spec takes for its own and the machine shares: by PSS libraries that other processes
+// of the node have mapped; and copies of what of the heap is not the job's to touch.
 func TestEnduranceSaveRateModel(t *testing.T) {
 	needTorch(t)
 	dir := t.TempDir()
@@ -79,8 +84,13 @@ func TestEnduranceSaveRateModel(t *testing.T) {
 		got := map[saverate.Accounting]rss.Bytes{saverate.SlurmRSS: all, saverate.SlurmPSS: pss, saverate.CgroupV1: anon}[spec.Accounting] + spec.Beside
 		want := spec.Peak()
 		t.Logf("seed %d, %s: peak %v, by its spec %v", seed, spec.Accounting, got, want)
-		if off := max(got, want) - min(got, want); off > want.Scale(0.05)+24*rss.MiB {
-			t.Errorf("seed %d, %s: peak %v, by its spec %v", seed, spec.Accounting, got, want)
+		slack := want.Scale(0.05) + 24*rss.MiB
+		less := slack + rss.Bytes(spec.Workers)*spec.CopyMost.Sub(spec.Heap.Sub(rateBase))
+		if spec.Accounting == saverate.SlurmPSS {
+			less += spec.Libs
+		}
+		if got > want+slack || got < want.Sub(less) {
+			t.Errorf("seed %d, %s: peak %v, by its spec %v, or %v less", seed, spec.Accounting, got, want, less)
 		}
 	}
 }
