@@ -37,6 +37,11 @@ type point struct {
 // a third of the points may be off without moving it. It counts only where it
 // has held, see [Trend.ETA].
 type Trend struct {
+	// Hold is the least time a slope must have held where that is longer than
+	// [HoldTime]: whoever adds a reading less often than each 10 s wants 20 of
+	// them in it.
+	Hold time.Duration
+
 	points [trendCap]point
 	n      int
 	last   point
@@ -88,12 +93,12 @@ func (t *Trend) thin(now time.Duration) {
 // Last returns the latest reading; ok is false where there is none.
 func (t *Trend) Last() (v Bytes, ok bool) { return t.last.v, t.seen }
 
-// Slope returns how fast the number has grown over the last [HoldTime], in
+// Slope returns how fast the number has grown over the last [HoldTime] or Hold, in
 // bytes a second, and the range in which that rate lies (90 %, and whatever
 // the last quarter of the time says). ok is false where it has not held: too
 // short a history, a step, a fall, growth that has stopped.
 func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
-	f, ok := t.fit(HoldTime)
+	f, ok := t.fit(t.hold())
 	return f.slope, f.low, f.high, ok
 }
 
@@ -101,7 +106,7 @@ func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
 // time the readings allow.
 //
 // ok is false unless more than half of the limit is used and the slope has held
-// for the longer of three minutes and a quarter of the forecast. Held means:
+// for the longest of three minutes, Hold and a quarter of the forecast. Held means:
 // the middle and the last third of that time both rose, the last quarter and
 // the last twelfth no less than half as fast as the whole; and if growth slows
 // down as it has slowed over that time, it still gets there. So a ramp at
@@ -115,7 +120,7 @@ func (t *Trend) ETA(limit Bytes) (eta, low, high time.Duration, ok bool) {
 	}
 	left := float64(limit - t.last.v)
 	span := t.last.at - t.points[0].at
-	for window := HoldTime; window <= span; {
+	for window := t.hold(); window <= span; {
 		f, held := t.fit(window)
 		if !held {
 			return 0, 0, 0, false
@@ -134,6 +139,8 @@ func (t *Trend) ETA(limit Bytes) (eta, low, high time.Duration, ok bool) {
 	}
 	return 0, 0, 0, false
 }
+
+func (t *Trend) hold() time.Duration { return max(HoldTime, t.Hold) }
 
 // fit is what one window of the history says.
 type fit struct {

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -148,7 +150,7 @@ func (s Search) override(e Enforcement) Enforcement {
 }
 
 // Scontrol runs the scontrol of PATH, for [Search]. It is ended with the
-// context.
+// context, and with us: one that hangs is left in nobody's job.
 func Scontrol(ctx context.Context, args ...string) ([]byte, error) {
 	return ScontrolBy(ctx, (*exec.Cmd).Start, args...)
 }
@@ -156,8 +158,12 @@ func Scontrol(ctx context.Context, args ...string) ([]byte, error) {
 // ScontrolBy is [Scontrol] for a process that starts programs in a way of its
 // own.
 func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
+	// The kernel sends the death signal when the thread dies that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
 	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := start(cmd)

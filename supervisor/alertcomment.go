@@ -63,7 +63,7 @@ func (w *watcher) comment(l *event.Limit) {
 		return
 	}
 	c.written, c.at = c.written+1, now
-	text := fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, NodeName(w.Lookup), time.Now().Format(time.TimeOnly))
+	text := fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly))
 	if w.Settings.DryRun {
 		w.voice.say(now, "comment", "would write into the comment of job "+id+": "+slurm.Comment+text+" (dry run)")
 		return
@@ -94,16 +94,16 @@ func (w *watcher) commented(err error) {
 	}
 }
 
-// endComment returns what writes the last words: how the job ended and what it needs.
-// It takes lastPatience at most. Other ranks that live have the last words after us.
-func (w *watcher) endComment(out *event.Exit) func() {
-	id, ok := w.commentsJob()
-	if !ok || len(w.peers.others) > 0 {
-		return func() {}
-	}
+// endComment returns what writes the last words into the comment of job id: how it ended
+// and what it needs. It takes lastPatience at most. Who leads after us writes its own in
+// their place. Ranks that end together have none who does: so what we say is about us.
+func (w *watcher) endComment(id string, out *event.Exit) func() {
 	text := "ended, " + string(out.Verdict)
+	if len(w.peers.others) > 0 {
+		text = fmt.Sprintf("rank %d %s", w.peers.me.Task, text)
+	}
 	if b := out.Binding; b != nil {
-		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, NodeName(w.Lookup))
+		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, slurm.NodeName(w.Lookup))
 	}
 	if out.Advice != 0 {
 		text += "; next time --mem=" + policy.MemArg(out.Advice)

@@ -148,3 +148,34 @@ func TestAlertCommentOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestAlertCommentOfRanks: who leads has the last words of its rank, whether another one
+// leads after it or all end with it; and so has who took the lead over, which is not the
+// job's first task.
+func TestAlertCommentOfRanks(t *testing.T) {
+	f := newFakeSlurm(t)
+	f.write(t, "job", commentedJob)
+	dir := runtimeDir(t)
+	_, oursID := sleeper(t)
+	_, theirsID := sleeper(t)
+	first := newRank(t, nil, dir, 0, "0", oursID, "80%:warn")
+	second := newRank(t, first, dir, 1, "0", theirsID, "80%:warn")
+	first.Settings.AlertComment, second.Settings.AlertComment = true, true
+	first.leads()
+	second.follows()
+	first.meets(1, 0)
+	first.ended(0)
+	if err := second.peers.post.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	second.inherit(nil)
+	second.open(second.holder.begin)
+	second.meet()
+	second.full()
+	second.ended(0)
+	calls := f.calls(t)
+	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: rank 0 ended, fine") ||
+		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, ") {
+		t.Errorf("%q", calls)
+	}
+}

@@ -2,11 +2,10 @@ package supervisor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -19,11 +18,12 @@ import (
 // alerting is the loop's side of it.
 type alerting struct {
 	sender *alert.Sender // nil without --alert, and in a dry run
-	// step is the step that what is of none counts as: that of who led first, so that
-	// alerts go on under the same labels where another leads.
-	step string
-	told map[string]bool // in a dry run, by ID
-	wait func()          // for the last answers; nil before the end
+	// step is the step that what is of none counts as, and run the run: those of who
+	// led first, so that alerts go on under the same labels where another leads.
+	step, run string
+	inherited []policy.AlertMemory // what that one has left open
+	told      map[string]bool      // in a dry run, by ID
+	wait      func()               // for the last answers; nil before the end
 }
 
 // startAlerts begins to tell receivers.
@@ -31,10 +31,24 @@ func (w *watcher) startAlerts() {
 	if w.alerts.step == "" {
 		w.alerts.step = w.peers.me.Step
 	}
+	if w.alerts.run == "" {
+		w.alerts.run = runLabel(w.Settings.RunID)
+	}
 	w.alerts.told = map[string]bool{}
 	if !w.Settings.DryRun {
 		w.alerts.sender = w.newSender()
 	}
+	if w.alerts.sender != nil && len(w.alerts.inherited) > 0 {
+		w.alerts.sender.Inherit(w.inheritedAlerts())
+	}
+}
+
+// whose says for people what an alert is about.
+func (w *watcher) whose(a *alert.Alert) string {
+	if a.Job != "" {
+		return "job " + a.Job
+	}
+	return "run " + w.Settings.RunID
 }
 
 func (w *watcher) newSender() *alert.Sender {
@@ -42,13 +56,9 @@ func (w *watcher) newSender() *alert.Sender {
 	if len(s.Alerts) == 0 {
 		return nil
 	}
-	p := &alert.Program{Path: s.AlertProgram, Start: w.Link.Start}
-	p.Env = slices.DeleteFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, alertVariables) })
+	p := alert.NewProgram(s.AlertProgram, hold.Environ(), w.Link.Start)
 	return alert.New(alert.Options{Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave})
 }
-
-// alertVariables are those that may hold secrets: who needs them is told by us.
-const alertVariables = "RSSWARDEN_ALERT"
 
 // raise says which rungs are crossed now. It comes before the actions of a step, and
 // waits for nobody.
@@ -72,7 +82,7 @@ func (w *watcher) raise() {
 	}
 	w.comment(first)
 	if w.alerts.sender != nil {
-		w.alerts.sender.Hold(w.tight())
+		w.alerts.sender.Room(w.alertRoom())
 		w.alerts.sender.Set(current)
 		return
 	}
@@ -86,18 +96,6 @@ func (w *watcher) raise() {
 	}
 }
 
-// carrierRoom is what must be left before a limit that kills, for the process that
-// carries an alert: some 8 MiB of RSS, of which 1 MiB is no page cache, and as much
-// again. An alert must not be what ends the job.
-const carrierRoom = 24 * rss.MiB
-
-// tight says that less is left. Of all that kills only what counts that process too.
-func (w *watcher) tight() bool {
-	return slices.ContainsFunc(w.readings, func(l event.Limit) bool {
-		return (l.Name == event.LimitCgroup || l.Name == event.LimitSlurm) && l.Limit > 0 && l.Limit.Sub(max(l.Used, l.UsedMax)) < carrierRoom
-	})
-}
-
 func receivers(targets []alert.Target) string {
 	names := make([]string, len(targets))
 	for i, t := range targets {
@@ -106,28 +104,16 @@ func receivers(targets []alert.Target) string {
 	return strings.Join(names, ", ")
 }
 
-// alertOf makes the alert of a rung.
+// alertOf makes the alert of a rung whose limit was read.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
-		Job: w.alertJob(), Node: NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
+		Job: w.alertJob(), Run: w.alerts.run, Node: slurm.NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
-	if a.Job == "" {
-		a.Run = w.Settings.RunID // two runs on a node are two
-	}
-	whose := "run " + a.Run
-	if a.Job != "" {
-		whose = "job " + a.Job
-	}
 	l := r.Limit
-	if l == nil {
-		a.Summary = whose + " on " + a.Node
-		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
-		return a
-	}
 	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
 	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
-	a.Summary = whose + " on " + a.Node + ": " + occasion(&d, l) + forecast(&d)
+	a.Summary = w.whose(&a) + " on " + a.Node + ": " + occasion(&d, l) + forecast(&d)
 	if l.Name == event.LimitTime {
 		a.Used, a.Size = 0, 0
 		a.Text = "Slurm ends the job then"
@@ -179,73 +165,12 @@ func (w *watcher) endAlerts(alone bool) {
 	}
 }
 
-// lastAlerts waits for those who have always answered, for a moment, and says what
-// was not told.
-func (w *watcher) lastAlerts() {
-	if w.alerts.wait == nil {
-		return
-	}
-	w.alerts.wait()
-	for _, r := range w.alerts.sender.Standing() {
-		n := r.Lost + r.Dropped
-		if r.Failing {
-			n += r.Untold
-		}
-		if n > 0 {
-			w.Log.Warn(fmt.Sprintf("alert: %v was not told how %s stood: %s", r.Target, event.Many(n, "alert"), r.Error))
-		}
-	}
-}
-
-// resolveLeft resolves what the leader before us has told of, where the lead fell to
-// us and there is nothing left to lead: our command has ended, and nobody else's
-// lives.
-func (w *watcher) resolveLeft() {
-	p := &w.peers
-	if !p.heir || p.post == nil || w.Settings.DryRun || len(w.Settings.Alerts) == 0 {
-		return
-	}
-	data, err := p.post.Kept()
-	if err != nil || data == nil {
-		return
-	}
-	m, err := policy.ParseMemory(data)
-	members, _, merr := p.post.Members()
-	if err != nil || merr != nil {
-		return
-	}
-	for i := range members {
-		if m := &members[i]; m.Ended == nil && m.Holder != p.me.Holder {
-			return
-		}
-	}
-	w.alerts.step = m.Step
-	var current []alert.Alert
-	for i := range m.Rungs {
-		e := &m.Rungs[i]
-		rule, err := policy.ParseRule(e.Rule)
-		if err != nil || !e.Fired || e.Quiet {
-			continue
-		}
-		a := w.alertOf(&policy.Raised{Rule: rule, Name: e.Limit, Scope: e.Scope, Level: e.Level})
-		a.Since = time.Now().Add(e.At - bootTime())
-		current = append(current, a)
-	}
-	if len(current) == 0 {
-		return
-	}
-	if w.alerts.sender = w.newSender(); w.alerts.sender != nil {
-		w.alerts.sender.Set(current)
-		w.endAlerts(true)
-	}
-}
-
 // alertStanding tells how the receivers stand.
 func (w *watcher) alertStanding() (all []control.Alerts) {
 	for _, r := range w.alerts.sender.Standing() {
 		c := control.Alerts{
 			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
-			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold > 0, Failing: r.Failing, Error: r.Error,
+			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
 		}
 		if !r.SentAt.IsZero() {
 			c.SentAt = &r.SentAt

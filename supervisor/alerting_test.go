@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -50,8 +49,8 @@ func carried(t *testing.T, dir string, n int) (all []alert.Message) {
 			if err := json.Unmarshal(b, &r); err != nil {
 				t.Fatal(err)
 			}
-			if r.Token != "t0ken" {
-				t.Errorf("token %q", r.Token)
+			if r.Token != "" {
+				t.Error("what has a user of its own got the token")
 			}
 			for _, body := range r.Bodies {
 				var m alert.Message
@@ -149,91 +148,6 @@ func TestAlertDryRun(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(files) != 0 {
 		t.Errorf("carried: %v", files)
-	}
-}
-
-// alertIDs are the alerts of a watcher.
-func (s *stand) alertIDs() (all []string) {
-	for _, r := range s.ladder.Raised(s.readings) {
-		a := s.alertOf(&r)
-		all = append(all, fmt.Sprint(a.Labels()))
-	}
-	return all
-}
-
-// TestAlertsOfTheNextLeader: they have the same labels, so that Alertmanager sees no
-// difference; and one that ends as well resolves them.
-func TestAlertsOfTheNextLeader(t *testing.T) {
-	dir := runtimeDir(t)
-	place, with := telling(t, alert.Webhook)
-	with = both(with, func(o *Options) { o.Settings.Rules = []string{"80%:warn", "95%:stop"} })
-	first := leading(t, inJob(t, 0, dir), with)
-	var rest []*stand
-	for task := 1; task <= 2; task++ {
-		s := newStand(t, both(inJob(t, task, dir), with))
-		s.holder.begin.Holder = theHolder + 500*task
-		rest = append(rest, s)
-	}
-	all := append([]*stand{first}, rest...)
-	for _, s := range all {
-		for task := range all {
-			s.fs.Put(rsstest.Process{PID: theHolder + 500*task, Parent: 1, Start: 4, Comm: "rsswarden"})
-		}
-	}
-	for _, s := range rest {
-		if s.join(s.holder.begin) {
-			t.Fatal("two lead")
-		}
-		s.put(theCommand, s.holder.begin.Holder, 850*rss.MiB, 0)
-	}
-	first.put(theCommand, theHolder, 850*rss.MiB, 0)
-	first.open(first.holder.begin)
-	want := first.alertIDs()
-	if len(want) != 1 || !strings.Contains(want[0], "[jobid 46]") {
-		t.Fatalf("%v", want)
-	}
-	carried(t, place, 1)
-	next, last := rest[0], rest[1]
-	first.endAlerts(false) // others live
-	next.inherits(first)
-	if got := next.alertIDs(); !slices.Equal(got, want) {
-		t.Errorf("the next leader tells of %v, the first has told of %v", got, want)
-	}
-	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
-		t.Errorf("%+v", m)
-	}
-	next.endAlerts(false)
-	next.pass(&hold.Exit{})
-	if err := last.peers.post.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	last.peers.heir = true
-	last.endStandBy(&hold.Exit{})
-	m := carried(t, place, 3)
-	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
-	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {
-		t.Errorf("%+v", m)
-	}
-}
-
-// TestAlertsNeedRoom: no process is started where it might be what ends the job.
-func TestAlertsNeedRoom(t *testing.T) {
-	for name, test := range map[string]struct {
-		limit event.Limit
-		want  bool
-	}{
-		"room":             {event.Limit{Name: event.LimitCgroup, Used: 76 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"none":             {event.Limit{Name: event.LimitCgroup, Used: 77 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"none for certain": {event.Limit{Name: event.LimitSlurm, Used: 50 * rss.MiB, UsedMax: 99 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"above":            {event.Limit{Name: event.LimitSlurm, Used: 200 * rss.MiB, Limit: 100 * rss.MiB}, true},
-		"not counted":      {event.Limit{Name: event.LimitUser, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, false},
-		"not read":         {event.Limit{Name: event.LimitCgroup}, false},
-	} {
-		w := &watcher{readings: []event.Limit{test.limit}}
-		if got := w.tight(); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
 

@@ -43,6 +43,10 @@ const (
 	// something was.
 	quietShare  = 0.01
 	risingShare = 0.1
+	// hintShare is the part of a core that full looks may take for no other reason
+	// than that the kernel says memory is short. It does so a hundred times a second
+	// where page cache stands at a limit, which is a training's usual day.
+	hintShare = 0.02
 )
 
 // next is the use from which on a limit that stood at used is judged anew: its

@@ -24,6 +24,10 @@ func (e *Environment) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
+// Distrust forgets the directory that the job was submitted from, where journals are kept:
+// the process may name any, and ours is another user, root for one.
+func (e *Environment) Distrust() { delete(e.vars, submitVariable) }
+
 // slurmVariable says that a variable is Slurm's. No other is kept: they are
 // none of our business.
 func slurmVariable(name string) bool {
@@ -35,6 +39,8 @@ const (
 	oldVariable  = "SLURM_JOBID"
 	stepVariable = "SLURM_STEP_ID"
 	confVariable = "SLURM_CONF"
+
+	submitVariable = "SLURM_SUBMIT_DIR"
 )
 
 // climb is how far up the parents a job's environment is looked for.

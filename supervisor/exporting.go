@@ -3,6 +3,7 @@ package supervisor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ func (w *watcher) startTextfile(rules []policy.Rule) {
 		x.acted.Expect(r.Action)
 	}
 	x.file = textfile.Open(w.Settings.Textfile, textfileName(w.Proc, w.ender(), x.place), w.Proc)
+	if why := w.Settings.TextfileFault; why != "" {
+		x.file.Failed(errors.New(why))
+	}
 }
 
 // ender is the process whose end is that of the run: its holder, or who attached.
@@ -55,7 +59,7 @@ func (w *watcher) ender() int {
 // where says what the metrics of this run are known by. A job that is watched as a whole
 // has no step.
 func (w *watcher) where() metrics.Place {
-	at := metrics.Place{Node: NodeName(w.Lookup), Run: runLabel(w.Settings.RunID)}
+	at := metrics.Place{Node: slurm.NodeName(w.Lookup), Run: runLabel(w.Settings.RunID)}
 	switch job, ok := slurm.FromEnv(w.Lookup); {
 	case w.Attached != nil && w.Attached.Job != "":
 		at.JobID, at.Step, _ = strings.Cut(w.Attached.Job, ".")
@@ -88,7 +92,7 @@ func textfileName(proc string, pid int, at metrics.Place) textfile.Name {
 // holder calls. It may hang.
 func (s *Settings) RemoveTextfile(proc string, holder int, lookup func(string) (string, bool)) {
 	id, step := jobAndStep(lookup)
-	textfile.Remove(s.Textfile, textfile.Of(proc, holder, id, step, NodeName(lookup)))
+	textfile.Remove(s.Textfile, textfile.Of(proc, holder, id, step, slurm.NodeName(lookup)))
 }
 
 // dropTextfile removes what we told before we were killed and started again: another

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 )
@@ -143,10 +144,7 @@ func TestWhere(t *testing.T) {
 			return "", false
 		}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := slurm.NodeName(env())
 	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
 	for name, c := range map[string]struct {
 		lookup   func(string) (string, bool)

@@ -21,6 +21,7 @@ type handing struct {
 	laid    bool
 	changes uint64 // of the ladder
 	waiting uint64 // the decision that had not been begun
+	open    string // alerts that receivers may believe to fire
 }
 
 // layDown keeps what the ladder remembers for who leads next, where that has
@@ -31,13 +32,14 @@ func (w *watcher) layDown() {
 	if p.post == nil || w.ladder == nil {
 		return
 	}
-	is := handing{true, w.ladder.Changes(), w.programs.Waiting()}
+	open := w.alerts.sender.Open()
+	is := handing{true, w.ladder.Changes(), w.programs.Waiting(), alertIDs(open)}
 	if is == p.handing || !p.handing.laid && is.changes == 0 {
 		return
 	}
 	p.handing = is
 	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
-	m.Step = w.alerts.step
+	m.Step, m.Run, m.Alerts = w.alerts.step, w.alerts.run, rememberAlerts(open, m.At)
 	for i := range m.Rungs {
 		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Level == "" {
 			e.Level = w.ownPart()
@@ -81,7 +83,7 @@ func (w *watcher) takeOver() {
 	if m.At > clock || !w.someoneSince(m.At) {
 		return
 	}
-	w.alerts.step = m.Step
+	w.alerts.step, w.alerts.run, w.alerts.inherited = m.Step, m.Run, m.Alerts
 	own, ran := w.ownPart(), w.runTime()
 	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {

@@ -141,7 +141,7 @@ func (w *watcher) postName(begin hold.Begin) string {
 		panic("internal error: settings cannot be encoded: " + err.Error())
 	}
 	sum := sha256.Sum256(same)
-	return cleanNode(job.ID) + "@" + cleanNode(NodeName(w.Lookup)) + "." + hex.EncodeToString(sum[:4])
+	return cleanNode(job.ID) + "@" + cleanNode(slurm.NodeName(w.Lookup)) + "." + hex.EncodeToString(sum[:4])
 }
 
 // cleanNode makes a name fit for one element of a path.

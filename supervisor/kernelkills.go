@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -33,4 +34,25 @@ func ownKills(levels []limit.Kills) (kills uint64) {
 		}
 	}
 	return kills
+}
+
+// slowed says which memory.high allocations waited for, empty where none did. A
+// level's count includes the levels below it: the innermost one is to blame.
+func slowed(levels []limit.Kills, limits []event.Limit) string {
+	var inner *limit.Kills
+	for i := range levels {
+		if k := &levels[i]; k.High > 0 && (inner == nil || len(k.Level) > len(inner.Level)) {
+			inner = k
+		}
+	}
+	if inner == nil {
+		return ""
+	}
+	for i := range limits {
+		if l := &limits[i]; l.Name == event.LimitThrottle && l.Level == inner.Level {
+			return fmt.Sprintf("allocations above %v were slowed down %s (limit from %s); nothing is killed for that",
+				l.Limit, event.Times(int(inner.High)), l.Place())
+		}
+	}
+	return fmt.Sprintf("allocations were slowed down %s by memory.high of %s", event.Times(int(inner.High)), inner.Level)
 }

@@ -17,12 +17,13 @@ const module = "github.com/rsswarden/rsswarden"
 // library: names below the module, and modules of others. A folder that is
 // not listed may import nothing at all.
 var layers = map[string][]string{
-	"cmd/rsswarden": {"*"},
-	"cmd/bench":     {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/rsswarden":         {"*"},
+	"cmd/rsswarden/cgroup2": {},
+	"cmd/bench":             {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
-		"rss", "rss/cgroup", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs",
+		"rss", "rss/cgroup", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs", "supervisor/textfile",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
 	},
 
@@ -49,6 +50,7 @@ var layers = map[string][]string{
 	"supervisor/event":             {"rss"},
 	"supervisor/hold":              {"golang.org/x/sys"},
 	"supervisor/metrics":           {"rss", "supervisor/event"},
+	"supervisor/metrics/promtest":  {},
 	"supervisor/limit":             {"rss", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/record":            {"rss", "supervisor/event", "supervisor/nodedir", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 	"supervisor/record/recordtest": {"rss", "supervisor/event", "supervisor/record"},
@@ -67,6 +69,7 @@ var layers = map[string][]string{
 	"supervisor/doctor":            {"rss", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/saverate":          {"rss"},
+	"supervisor/trust":             {},
 	"supervisor/textfile":          {"rss/proctree", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
@@ -174,7 +175,7 @@ func (w *watcher) talkTo(m *leader.Member) {
 
 // tellRank tells what happened to a rank.
 func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.Ended) {
-	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: NodeName(w.Lookup), PID: m.Command.PID, Holder: m.Holder.PID}
+	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: slurm.NodeName(w.Lookup), PID: m.Command.PID, Holder: m.Holder.PID}
 	if w.peers.post != nil && w.peers.post.Leads() {
 		e.Leader = w.Self
 	}

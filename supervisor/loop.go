@@ -118,9 +118,10 @@ func (w *watcher) loop() {
 }
 
 // hinted takes a full look because the kernel says that memory is short, unless
-// one was taken just now.
+// one was taken just now, or such looks are dear here. What is left out is no
+// loss: fast looks go on, and a full one comes within the interval.
 func (w *watcher) hinted() bool {
-	if w.now()-w.fullAt < busyPause {
+	if w.now()-w.fullAt < min(max(busyPause, w.fullCost.Pause(hintShare)), w.Settings.Interval) {
 		return false
 	}
 	w.full()
@@ -179,6 +180,8 @@ func (w *watcher) tick() {
 
 // full reads everything, judges it and acts.
 func (w *watcher) full() {
+	began := time.Now()
+	defer func() { w.fullCost.Add(time.Since(began)) }()
 	w.lookDue = 0
 	w.poll(false)
 	w.read()
@@ -276,7 +279,9 @@ func (w *watcher) changed(before []event.Limit) {
 			continue
 		}
 		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
-		if old != nil {
+		if old == nil {
+			w.hearPressed(l)
+		} else {
 			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
 		}
 	}

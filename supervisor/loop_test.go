@@ -320,6 +320,31 @@ func TestPressedLooks(t *testing.T) {
 	}
 }
 
+// TestHintsAreBoundByTheirCost: where full looks are dear, the kernel's hints bring
+// fewer of them; each still brings one where none was taken lately.
+func TestHintsAreBoundByTheirCost(t *testing.T) {
+	s := opened(t, nil)
+	for range 8 {
+		s.fullCost.Add(5 * time.Millisecond)
+	}
+	s.fullAt = s.now()
+	s.later(200 * time.Millisecond)
+	if s.hinted() {
+		t.Error("a look of 5 ms after 200 ms: more than 2 % of a core")
+	}
+	s.later(100 * time.Millisecond)
+	if !s.hinted() {
+		t.Error("no look after 300 ms")
+	}
+	for range 8 {
+		s.fullCost.Add(time.Minute)
+	}
+	s.later(s.Settings.Interval)
+	if !s.hinted() {
+		t.Error("no look after the whole interval")
+	}
+}
+
 func TestScontrolsAnswerIsTold(t *testing.T) {
 	// Neither a configuration that can be read nor the job's end.
 	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
@@ -371,6 +396,30 @@ func TestMovedLimitIsTold(t *testing.T) {
 	told := named(s.events(), event.NameLimit)
 	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
 		t.Errorf("told of %v, want the one that shrank", told)
+	}
+}
+
+// TestLimitSetLater: the kernel is to tell of a limit, too, that nobody had set at
+// the start.
+func TestLimitSetLater(t *testing.T) {
+	s := opened(t, nil)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "memory.events")
+	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, have := range []*notifier{s.pressed, {}} { // none, and one whose files are gone
+		s.pressed, s.seq = have, 2
+		s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
+		s.changed(nil)
+		if err := os.WriteFile(file, fmt.Appendf(nil, "max %d\n", i+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.pressed.woken():
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was told")
+		}
 	}
 }
 

@@ -43,11 +43,7 @@ func newNews(dir string) (*notifier, error) {
 func newPressed(limits []event.Limit) (*notifier, error) {
 	var files []string
 	for i := range limits {
-		if limits[i].Level == "" {
-			continue
-		}
-		file := filepath.Join(limits[i].Level, "memory.events")
-		if _, err := os.Stat(file); err == nil && !slices.Contains(files, file) {
+		if file := pressedFile(&limits[i]); file != "" && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
 	}
@@ -55,6 +51,36 @@ func newPressed(limits []event.Limit) (*notifier, error) {
 		return nil, nil
 	}
 	return newNotifier(unix.IN_MODIFY, files...)
+}
+
+// pressedFile is memory.events of the level of a limit, empty where it has none.
+func pressedFile(l *event.Limit) string {
+	if l.Level == "" {
+		return ""
+	}
+	file := filepath.Join(l.Level, "memory.events")
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
+}
+
+// hearPressed has the kernel tell of a limit too that was set while the job ran.
+func (w *watcher) hearPressed(l *event.Limit) {
+	file := pressedFile(l)
+	if file == "" {
+		return
+	}
+	err := errNoneLeft
+	if w.pressed != nil {
+		err = w.pressed.add(unix.IN_MODIFY, file)
+	}
+	if errors.Is(err, errNoneLeft) {
+		w.pressed, err = newPressed([]event.Limit{*l})
+	}
+	if err != nil {
+		w.fault("inotify", err)
+	}
 }
 
 func newNotifier(mask uint32, paths ...string) (*notifier, error) {

@@ -45,7 +45,7 @@ type stoppedPart struct {
 // Name names the run that begins now, so that it can be recorded.
 func (s *Settings) Name(lookup func(string) (string, bool)) {
 	s.Begun, s.BegunMono = time.Now(), monotonic()
-	s.RunID = record.NewID(s.Begun, RecordJob(lookup), NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
+	s.RunID = record.NewID(s.Begun, RecordJob(lookup), slurm.NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
 }
 
 // runNumber tells a run from the others of its job that began in the same second:
@@ -108,7 +108,7 @@ func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
 		m.MaxFDs = files.Cur
 	}
 	m.Job = RecordJob(w.Lookup)
-	m.Node = NodeName(w.Lookup)
+	m.Node = slurm.NodeName(w.Lookup)
 	return m
 }
 
@@ -116,15 +116,6 @@ func (w *watcher) firstLine(name string) string {
 	b, _ := os.ReadFile(w.Proc + "/" + name)
 	line, _, _ := strings.Cut(string(b), "\n")
 	return line
-}
-
-// NodeName is what Slurm calls this node, else its host name.
-func NodeName(lookup func(string) (string, bool)) string {
-	if name, ok := lookup("SLURMD_NODENAME"); ok && name != "" {
-		return name
-	}
-	name, _ := os.Hostname()
-	return name
 }
 
 // RecordJob is the Slurm job that this process is in, nil outside Slurm.
@@ -136,7 +127,7 @@ func RecordJob(lookup func(string) (string, bool)) *record.Job {
 	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
 		job = job.InCgroup(b)
 	}
-	dir, _ := lookup("SLURM_SUBMIT_DIR")
+	dir, _ := lookup(submitVariable)
 	return &record.Job{
 		ID: job.ID, Step: job.StepID, Task: job.Task, Tasks: job.Tasks, NodeID: job.NodeID, Nodes: job.Nodes,
 		Name: job.Name, Partition: job.Partition, Cluster: job.Cluster, ArrayJob: job.ArrayJob, ArrayTask: job.ArrayTask,

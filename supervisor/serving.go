@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
@@ -186,7 +187,7 @@ func (s *subscribers) tell(e any) {
 func (w *watcher) standing() *control.Status {
 	p := &w.peers
 	st := &control.Status{
-		V: control.Version, Time: w.last.At, Node: NodeName(w.Lookup), Leader: w.Self, Version: w.Settings.Version,
+		V: control.Version, Time: w.last.At, Node: slurm.NodeName(w.Lookup), Leader: w.Self, Version: w.Settings.Version,
 		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
 		Rules: w.Settings.Rules, DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
 		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.alertStanding(),

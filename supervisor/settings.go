@@ -33,6 +33,8 @@ type Settings struct {
 	// Textfile is the directory in which node_exporter looks for files of metrics, its
 	// full path; empty for none.
 	Textfile string `json:"textfile,omitempty"`
+	// TextfileFault is why no file can be kept there at the start, which was told.
+	TextfileFault string `json:"textfile_fault,omitempty"`
 	// Record is where the full record goes: RecordAuto, RecordNone, or a
 	// directory for it. RunID names the run and Begun is when it began, BegunMono
 	// the same by CLOCK_MONOTONIC: somebody may set the other clock before a

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -27,6 +28,7 @@ type summary struct {
 	// is summed.
 	sides     map[event.LimitName]event.Limit
 	tails     map[event.LimitName]*sideTail // … and how each stood lately
+	slowed    string                        // where memory.high slowed allocations down
 	pickled   *event.Sharing                // what a DataLoader was about to send, the last
 	pickledBy int
 	pickledAt time.Duration
@@ -159,7 +161,8 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.exporter.closeTextfile()
 	w.endAlerts(len(w.peers.others) == 0)
-	w.pass(exit) // others' commands may live on
+	commented, comments := w.commentsJob() // while we lead
+	w.pass(exit)                           // others' commands may live on
 	w.poll(true)
 	w.sayHolders()
 	w.tellSignals()
@@ -203,6 +206,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	kills := w.limits.OOMKills()
 	out.Kernel = killsByKernel(kills)
+	s.slowed = slowed(kills, w.readings)
 	run.OOMKills = ownKills(kills)
 	w.leaveGuard() // with its count of kills read
 	switch {
@@ -234,7 +238,9 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.Log.Info(line)
 	}
 	var closing sync.WaitGroup
-	closing.Go(w.endComment(&out))
+	if comments && !w.comments.refused {
+		closing.Go(w.endComment(commented, &out))
+	}
 	closing.Go(func() { w.endRecording(out.Verdict) })
 	closing.Go(func() {
 		select {
@@ -267,7 +273,7 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	}
 	whose := "its tree"
 	if s.ranks > 1 {
-		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, NodeName(w.Lookup))
+		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, slurm.NodeName(w.Lookup))
 	}
 	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
 	if s.nearest != nil {
@@ -280,6 +286,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	lines = append(lines, s.cures...)
 	if text := s.deeds(); text != "" {
 		lines = append(lines, text)
+	}
+	if s.slowed != "" {
+		lines = append(lines, s.slowed)
 	}
 	if run.OOMKills > 0 {
 		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))

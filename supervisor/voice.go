@@ -3,6 +3,8 @@ package supervisor
 import (
 	"fmt"
 	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // Log takes lines for people. It must neither fail nor block.
@@ -24,7 +26,7 @@ func (l nodeLog) Warn(line string) { l.Log.Warn(l.node + ": " + line) }
 // ofNode is the log of a node of a job, plain where there is no other.
 func ofNode(log Log, lookup func(string) (string, bool)) Log {
 	if job := RecordJob(lookup); job != nil && job.Nodes > 1 {
-		return nodeLog{log, NodeName(lookup)}
+		return nodeLog{log, slurm.NodeName(lookup)}
 	}
 	return log
 }

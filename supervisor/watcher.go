@@ -106,6 +106,7 @@ type watcher struct {
 	fullUsed rss.Bytes     // … and what the watched limit stood at
 	stopped  bool          // … and all processes were stopped
 	fastCost rss.Meter     // what a fast look takes
+	fullCost rss.Meter     // what a full one does
 	// lookDue is when the next look is due: a wake before it is for what is read
 	// on the side.
 	lookDue  time.Duration

@@ -37,7 +37,8 @@
 //	    still is counted seldom: -idle 4m holds more counts
 //	k   the node's daemon: one look at 100, 300 and 1,000 jobs of ten processes each, in
 //	    real cgroups, beside the same through procfs; and what rsswardend takes for
-//	    1,000 at 10 s, scraped and not
+//	    1,000 at 10 s, scraped and not: while all processes sleep, and while each takes
+//	    16 pages or gives them back between two looks
 //	go  the benchmarks of the readers, run by go test into a file for benchstat
 //
 // # What not to conclude

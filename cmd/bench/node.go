@@ -54,7 +54,7 @@ func (b *bench) node() error {
 	}
 	last.atMost(fmt.Sprintf("exponent, %.0f to %.0f jobs", at[0], at[len(at)-1]), exponent(at, cost), 1.25, "")
 	b.report.Rows[len(b.report.Rows)-1] = *last
-	return b.daemonIdle()
+	return b.daemonIdle(tree)
 }
 
 // nodeLooks is the processor time of one look at so many jobs.
@@ -95,8 +95,9 @@ func (b *bench) nodeLooks(jobs, rounds int) (*Row, error) {
 }
 
 // daemonIdle is what the daemon takes for as many jobs as there are now, beside a process
-// that does the same through procfs.
-func (b *bench) daemonIdle() error {
+// that does the same through procfs: while all of their processes sleep, and while the
+// memory of all changes between two looks.
+func (b *bench) daemonIdle(tree *nodeTree) error {
 	program := b.path("rsswardend")
 	cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", program, "./cmd/rsswardend")
 	cmd.Dir = b.root
@@ -117,10 +118,6 @@ func (b *bench) daemonIdle() error {
 			go scrape(ctx, d.address)
 		}
 	}
-	settle, runs := 2*lookPause, 3
-	if b.quick {
-		settle, runs = time.Second, 2
-	}
 	peer := &reader{name: nodePeer}
 	var err error
 	if peer.child, err = b.start("/proc/self/exe", readerRole, "node-procfs", "1"); err != nil {
@@ -132,6 +129,24 @@ func (b *bench) daemonIdle() error {
 		peer.child.cmd.Process.Kill() // it has years to go
 		peer.child.cmd.Wait()
 	}()
+	if err := b.daemonRows("the daemon: ", subjects); err != nil {
+		return err
+	}
+	if err := tree.wake(); err != nil {
+		return err
+	}
+	for _, s := range subjects {
+		s.runs = nil
+	}
+	return b.daemonRows("the daemon, all processes busy: ", subjects)
+}
+
+// daemonRows watches what runs.
+func (b *bench) daemonRows(what string, subjects []*subject) error {
+	settle, runs := 2*lookPause, 3
+	if b.quick {
+		settle, runs = time.Second, 2
+	}
 	if err := b.sleep(settle); err != nil {
 		return err
 	}
@@ -141,7 +156,7 @@ func (b *bench) daemonIdle() error {
 		}
 	}
 	for _, m := range measures {
-		r := b.row("the daemon: "+m.name, m.unit)
+		r := b.row(what+m.name, m.unit)
 		for _, s := range subjects {
 			r.put(s.name, s.ours, s.runs[m.name])
 		}

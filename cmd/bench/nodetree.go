@@ -24,6 +24,7 @@ type nodeTree struct {
 	top    string
 	dirs   []string
 	crowds []*child
+	pids   []int // of the processes in jobs
 	jobs   int
 }
 
@@ -96,7 +97,19 @@ func (t *nodeTree) grow(n int) error {
 				return fmt.Errorf("cannot fill job %d: %w", t.jobs, err)
 			}
 		}
+		t.pids = append(t.pids, pids[:perJob]...)
 		pids = pids[perJob:]
+	}
+	return nil
+}
+
+// wake makes all processes busy for good: between two looks each has taken memory, and
+// given it back.
+func (t *nodeTree) wake() error {
+	for _, pid := range t.pids {
+		if err := unix.Kill(pid, unix.SIGUSR1); err != nil {
+			return fmt.Errorf("cannot wake a sleeper: %w", err)
+		}
 	}
 	return nil
 }

@@ -74,11 +74,12 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 	}
 	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Secret) {
 		return usagef("put it into the variable RSSWARDEN_ALERT or a file of --config; a token into RSSWARDEN_ALERT_TOKEN or RSSWARDEN_ALERT_TOKEN_FILE",
-			"the URL of --alert has a user or a query, and everybody on this node can read a command line")
+			"the URL of --alert has a user, a query or a token, and everybody on this node can read a command line")
 	}
 	path, err := src.sender()
 	if err == nil {
 		s.AlertProgram = path
+		src.alertSecrets(v, s)
 		return nil
 	}
 	const why = "the program " + alertProgram + ", which carries alerts, is neither beside " + programName + " nor in PATH"

@@ -51,7 +51,7 @@ func TestAlertSecrets(t *testing.T) {
 	}
 	defer third.Close()
 	r := startAlertRunTo(t, third, []string{
-		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path",
+		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path token=s3cret-token",
 		"RSSWARDEN_ALERT_TOKEN=s3cret-token",
 	}, "--at", "none", "--at", "user 80%:warn")
 	r.hold(160)
@@ -159,6 +159,8 @@ func TestAlertUsage(t *testing.T) {
 	}{
 		"a password on the command line": {binary, nil, "", []string{"--alert", "http://me:s3cret@h:9093"}, "put it into the variable RSSWARDEN_ALERT"},
 		"a query on the command line":    {binary, nil, "", []string{"--alert", "http://h/x?token=s3cret"}, "everybody on this node can read a command line"},
+		"a token on the command line":    {binary, nil, "", []string{"--alert", "https://h/x token=s3cret"}, "everybody on this node can read a command line"},
+		"a token beside a user":          {binary, []string{"RSSWARDEN_ALERT=https://me:s3cret@h token=s3cret"}, "", nil, "has a token beside a user"},
 		"no URL":                         {binary, nil, "", []string{"--alert", "s3cret:9093"}, "one of its values is no http:// or https:// URL"},
 		"no URL in the environment":      {binary, []string{"RSSWARDEN_ALERT=ftp://s3cret"}, "", nil, "RSSWARDEN_ALERT: one of its values is no http:// or https:// URL"},
 		"no URL in a file":               {binary, nil, "alert = \"s3cret\"\n", nil, "job.toml:1:1: alert: one of its values"},
@@ -180,6 +182,51 @@ func TestAlertUsage(t *testing.T) {
 			_ = cmd.Run()
 			if st := cmd.ProcessState.ExitCode(); st != 2 || out.Len() > 0 || !strings.Contains(errs.String(), test.says) || strings.Contains(errs.String(), "s3cret") {
 				t.Errorf("exit status %d, stdout %q\n%s", st, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// TestAlertWarnings: what is not as it should be with a secret is said at the start, once,
+// and the command runs.
+func TestAlertWarnings(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gone, empty := filepath.Join(dir, "gone"), os.DevNull
+	const key = "the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line"
+	for name, test := range map[string]struct {
+		env  []string
+		args []string
+		says string // "" for nothing
+	}{
+		"a webhook on the command line":      {nil, []string{"--alert", "https://hooks.example/T0/s3cret"}, key},
+		"two":                                {nil, []string{"--alert", "https://hooks.example/T0/s3cret", "--alert", "https://hooks.example/T1/s3cret"}, key},
+		"a webhook in the environment":       {[]string{"RSSWARDEN_ALERT=https://hooks.example/T0/s3cret"}, nil, ""},
+		"an Alertmanager":                    {nil, []string{"--alert", "http://am:9093"}, ""},
+		"a token":                            {nil, []string{"--alert", "https://am:9093", "--alert-token-file", token}, ""},
+		"a token that is not there":          {nil, []string{"--alert", "https://am:9093", "--alert-token-file", gone}, "cannot read the token: open " + gone + ": no such file or directory; nobody is told before"},
+		"a token that is empty":              {nil, []string{"--alert", "https://am:9093", "--alert-token-file", empty}, "/dev/null is empty"},
+		"a token of its own, not there":      {[]string{"RSSWARDEN_ALERT=https://am:9093 token-file=" + gone}, nil, "cannot read the token"},
+		"a token in plain":                   {[]string{"RSSWARDEN_ALERT_TOKEN=s3cret"}, []string{"--alert", "http://am:9093"}, "goes there in plain"},
+		"a token in plain, to ourselves":     {[]string{"RSSWARDEN_ALERT_TOKEN=s3cret"}, []string{"--alert", "http://127.0.0.1:9093"}, ""},
+		"a password in plain":                {[]string{"RSSWARDEN_ALERT=http://me:s3cret@am:9093"}, nil, "what alertmanager+http://am:9093 is to know us by goes there in plain"},
+		"a token that no receiver is to get": {[]string{"RSSWARDEN_ALERT=https://hooks.example/T0/s3cret", "RSSWARDEN_ALERT_TOKEN=s3cret"}, nil, "the token for alerts goes to no receiver"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(binary, slices.Concat([]string{"run", "--record", "none"}, test.args, []string{"--", "true"})...)
+			cmd.Env = append(withoutSlurm(), test.env...)
+			out, err := cmd.CombinedOutput()
+			warned := 0
+			for line := range strings.Lines(string(out)) {
+				if strings.Contains(line, "alert") && !strings.Contains(line, "watching") {
+					warned++
+				}
+			}
+			if err != nil || strings.Contains(string(out), "s3cret") || warned != min(len(test.says), 1) || !strings.Contains(string(out), test.says) {
+				t.Errorf("%v, %d lines\n%s", err, warned, out)
 			}
 		})
 	}

@@ -143,3 +143,12 @@ func oneLine(s string) string {
 		return r
 	}, s)
 }
+
+// eachOnOneLine does so for each line of a text.
+func eachOnOneLine(text string) string {
+	var b strings.Builder
+	for l := range strings.Lines(text) {
+		b.WriteString(oneLine(strings.TrimSuffix(l, "\n")) + "\n")
+	}
+	return b.String()
+}

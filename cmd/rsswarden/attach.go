@@ -158,8 +158,10 @@ func (t *target) describe(p process, pid int) {
 		t.env, t.attached.NoHook = &supervisor.Environment{}, "its environment could not be read"
 		t.attached.Cannot = []string{fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience)}
 	}
-	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" && ours(pid) {
-		// Only from ourselves: it names files that scontrol will load.
+	if !ours(pid) {
+		// Where we keep files and what scontrol loads is for nobody else to choose.
+		t.env.Distrust()
+	} else if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
 		t.follower.Conf = conf
 	}
 }

@@ -165,6 +165,51 @@ func TestAttachToOthers(t *testing.T) {
 	}
 }
 
+// TestAttachKeepsNothingWhereOthersSay: a process of another user chooses neither where
+// root keeps files nor what the scontrol that root starts loads.
+func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be two users")
+	}
+	for _, user := range []uint32{0, 65534} {
+		t.Run(fmt.Sprint("user ", user), func(t *testing.T) {
+			submit, path := t.TempDir(), t.TempDir()
+			loaded := filepath.Join(path, "loaded")
+			scontrol := "#!/bin/sh\necho \"conf=$SLURM_CONF\" >> " + loaded + "\n"
+			if err := os.WriteFile(filepath.Join(path, "scontrol"), []byte(scontrol), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("/bin/sh", "-c", "echo ready; read x; exit 7")
+			cmd.Env = append(withoutSlurm(), "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+submit, "SLURM_CONF="+filepath.Join(submit, "none"))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+			cmd.Dir = "/"
+			p := startTalk(t, cmd)
+			p.hear()
+			records := t.TempDir()
+			w := startAttach(t, func(cmd *exec.Cmd) {
+				cmd.Env = append(cmd.Env, "PATH="+path+":"+os.Getenv("PATH"))
+			}, "--record", records, "--limit", "1M", p.pid())
+			w.await("memory ")
+			// Root's own process says where, and what is asked of Slurm.
+			mine := user == 0
+			soon(t, "kept a record and asked scontrol", func() bool {
+				_, err := os.Stat(filepath.Join(submit, ".rsswarden"))
+				_, asked := os.Stat(loaded)
+				kept, _ := filepath.Glob(records + "/*/data.mdb")
+				return len(kept) == 1 && asked == nil && (err == nil) == mine
+			})
+			p.end()
+			w.ended(0)
+			if files, _ := os.ReadDir(submit); (len(files) > 0) != mine {
+				t.Errorf("in the directory that it names: %v", files)
+			}
+			if b, _ := os.ReadFile(loaded); strings.Contains(string(b), submit) != mine {
+				t.Errorf("scontrol was started with %s", b)
+			}
+		})
+	}
+}
+
 // poolJob keeps two workers that are hard to satisfy: each that ends is
 // replaced, and grows. It ends with the fourth.
 const poolJob = `

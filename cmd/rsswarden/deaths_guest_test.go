@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -54,7 +53,7 @@ func TestDeathByGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, exit := guest.Run(t, guest.Options{
-		Binary: staticBinary(t), Args: []string{"run", "--", "/bin/sh", "/guest/scene"},
+		Binary: guest.Build(t, "."), Args: []string{"run", "--", "/bin/sh", "/guest/scene"},
 		// It only starts the scene.
 		Env:   []string{"RSSWARDEN=off"},
 		Files: map[string]string{"/guest/scene": scene}, DiskMB: 300,
@@ -111,18 +110,4 @@ func groupReports(t *testing.T, out string, status int, says string) *report.Rep
 		}
 	}
 	return &reports[0]
-}
-
-// staticBinary builds rsswarden for a guest, which has no libraries.
-func staticBinary(t *testing.T) string {
-	t.Helper()
-	if err := guest.Find(); err != nil {
-		t.Skip(err)
-	}
-	path := filepath.Join(t.TempDir(), "rsswarden")
-	cmd := exec.Command("go", "build", "-tags=netgo,osusergo", "-ldflags=-s -w -linkmode=external -extldflags=-static", "-o", path, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("no static program with C can be built here: %v: %s", err, out)
-	}
-	return path
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -33,7 +32,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 	return &cli.Command{
 		Name:            "doctor",
 		Usage:           "say what of rsswarden works here, and what to do about the rest",
-		UsageText:       "rsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
+		UsageText:       "rsswarden doctor [--json] [--timeout DURATION] [--try-alerts] [--] [PYTHON...]",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
@@ -41,13 +40,14 @@ func doctorCommand(p process, status *int) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
 			&cli.StringFlag{Name: "timeout", Value: "10s", Usage: "`DURATION`: how long each Python may take"},
+			&cli.BoolFlag{Name: "try-alerts", Usage: "send a test alert to each receiver of RSSWARDEN_ALERT"},
 			helpFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
-			d := &diagnosis{p: p, pythons: c.Args().Slice()}
+			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts")}
 			if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
 				return chosen{name: "--timeout"}.usage(err)
 			}
@@ -71,9 +71,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 func printDoctor(p process, r doctor.Report, asJSON bool) error {
 	var b strings.Builder
 	if asJSON {
-		enc := json.NewEncoder(&b)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(r); err != nil {
+		if err := writeJSON(&b, r); err != nil {
 			return err
 		}
 	} else {
@@ -90,6 +88,8 @@ type diagnosis struct {
 	p        process
 	pythons  []string // named by the user; none for those of PATH
 	patience time.Duration
+	// tryAlerts says that receivers of alerts are told one.
+	tryAlerts bool
 
 	settings supervisor.Settings
 
@@ -120,6 +120,9 @@ func (d *diagnosis) examine() doctor.Report {
 	}
 	checks = append(checks, doctor.Kernel(release, doctor.ProbeFeatures("/proc"))...)
 	checks = append(checks, doctor.Numbers(counts(job, trial))...)
+	if d.tryAlerts {
+		checks = append(checks, d.alerts()...)
+	}
 	return doctor.Conclude(checks)
 }
 

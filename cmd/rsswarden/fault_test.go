@@ -25,7 +25,7 @@ var ailments = []ailment{
 	{name: "healthy"},
 	{name: "SIGKILL", sig: syscall.SIGKILL},
 	{name: "SIGSTOP", sig: syscall.SIGSTOP},
-	{name: "SIGBUS", sig: syscall.SIGBUS},
+	{name: "SIGBUS", env: "RSSWARDEN_FAULT=bus"}, // one from kill(2) is no fault, and is survived
 	{name: "panic", env: "RSSWARDEN_FAULT=panic"},
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -58,13 +57,9 @@ func limitsCommand(p process) *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				enc := json.NewEncoder(p.stdout)
-				enc.SetIndent("", "  ")
-				return enc.Encode(report)
+				return writeJSON(p.stdout, report)
 			}
-			var b strings.Builder
-			report.print(&b)
-			if _, err := p.stdout.WriteString(b.String()); err != nil {
+			if _, err := p.stdout.WriteString(report.text()); err != nil {
 				return fmt.Errorf("cannot print the limits: %w", plain(err))
 			}
 			return nil
@@ -182,6 +177,14 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 		}
 	}
 	return all
+}
+
+// text tells people. Names of cgroups stand in it, which their users may choose: any
+// byte but a slash and a newline.
+func (r *limitsReport) text() string {
+	var b strings.Builder
+	r.print(&b)
+	return eachOnOneLine(b.String())
 }
 
 func (r *limitsReport) print(w io.Writer) {

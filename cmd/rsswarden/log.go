@@ -39,7 +39,7 @@ func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Durat
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
 		EncodeDuration: zapcore.SecondsDurationEncoder,
 	}
-	encoder := zapcore.NewJSONEncoder(conf)
+	encoder := plainEncoder{zapcore.NewJSONEncoder(conf)}
 	if format != "json" {
 		conf.LevelKey = ""
 		conf.ConsoleSeparator = " "

@@ -47,7 +47,7 @@ var watchOptions = []option{
 		return nil
 	}},
 	{"record", config.Text, "auto", "DIR", "keep the full record in DIR; none keeps nothing", `"/tmp/records"`, setRecord},
-	{"textfile", config.Text, "", "DIR", "", `"/var/lib/prometheus/node-exporter"`, setTextfile},
+	{"textfile", config.Text, "", "DIR", "", `"/var/lib/prometheus/rsswarden"`, setTextfile},
 	{"trim", config.Text, "hook", "HOW", "drop mapped file pages: hook, auto, ptrace, off", `"auto"`, func(s *supervisor.Settings, v []string) error {
 		s.Trim = supervisor.TrimMode(v[0])
 		return oneOf(v[0], "hook", "auto", "ptrace", "off")

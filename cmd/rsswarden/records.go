@@ -13,8 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -34,9 +36,22 @@ func exportRecord(p process) int {
 	return exitOK
 }
 
+// exporter is what reads a record by LMDB, which trusts its file and is written in C.
+// Root reads another's record with the rights of whoever it belongs to: a file that was
+// made to get the better of LMDB gains its maker nothing.
 func exporter(dir string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", exportCommand, dir)
 	cmd.Env = []string{"GOTRACEBACK=single"} // nothing of the user's has a say in it
+	cmd.Dir = "/"
+	if abs, err := filepath.Abs(dir); err == nil {
+		cmd.Args[2] = abs
+	}
+	// Where root is not root, its rights are no more than its user's.
+	if uid, gid := record.Owner(dir); uid != 0 && os.Geteuid() == 0 && !nodedir.InUserNamespace() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uid, Gid: gid}, Setsid: true, // nor has it our terminal
+		}
+	}
 	return cmd
 }
 
@@ -211,12 +226,23 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 			return nil, err
 		}
 		for _, f := range some {
-			if !slices.ContainsFunc(found, func(o record.Found) bool { return o.ID == f.ID && o.Record == f.Record && o.Journal == f.Journal }) {
-				found = append(found, f)
-			}
+			found = withFound(found, f)
 		}
 	}
 	return found, nil
+}
+
+// withFound adds what was found to the list. A run may be named twice, once by its
+// record and once by its journal.
+func withFound(list []record.Found, f record.Found) []record.Found {
+	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
+	for i := range list {
+		if o := &list[i]; o.ID == f.ID && fits(o.Record, f.Record) && fits(o.Journal, f.Journal) {
+			o.Record, o.Journal = cmp.Or(o.Record, f.Record), cmp.Or(o.Journal, f.Journal)
+			return list
+		}
+	}
+	return append(list, f)
 }
 
 func findRun(p process, arg string) ([]record.Found, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -190,9 +189,7 @@ func (w whom) do(p process, d deed, q question, asJSON bool) (int, error) {
 	if asJSON {
 		out.Errors = errorsOf(a.failed)
 		err = printed(p, func(w io.Writer) error {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(out)
+			return writeJSON(w, out)
 		})
 	} else if tally.all > 0 {
 		_, err = fmt.Fprintln(p.stdout, tally.String())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -110,9 +109,7 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	}
 	return printed(p, func(w io.Writer) error {
 		if asJSON {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(result)
+			return writeJSON(w, result)
 		}
 		return result.WriteText(w)
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -161,7 +160,7 @@ func printReport(p process, args []string, o reportOptions) error {
 		}
 		if !o.json && !o.csv {
 			return printed(p, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, rep.Verdict)
+				_, err := fmt.Fprintln(w, oneLine(rep.Verdict))
 				return err
 			})
 		}
@@ -171,9 +170,7 @@ func printReport(p process, args []string, o reportOptions) error {
 	}
 	return printed(p, func(w io.Writer) error {
 		if o.json {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(rep)
+			return writeJSON(w, rep)
 		}
 		return report.WriteText(w, rep, columns(p.stdout), colours(p))
 	})
@@ -221,9 +218,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 	lines := report.Advise(runs)
 	return printed(p, func(w io.Writer) error {
 		if asJSON {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(struct {
+			return writeJSON(w, struct {
 				V      int           `json:"v"`
 				Runs   int           `json:"runs"`
 				Advice []report.Line `json:"advice"`

@@ -71,9 +71,7 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	if err := src.pair(picked, &s); err != nil {
 		return s, err
 	}
-	if err := src.textfile(picked["textfile"], &s); err != nil {
-		return s, err
-	}
+	src.textfile(picked["textfile"], &s)
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		if v := picked[o.name]; src.has(o.name) {
 			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: o.shown(v).String(), Origin: v.origin})

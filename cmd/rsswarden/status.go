@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -86,9 +85,7 @@ func (w whom) status(p process, asJSON bool) (int, error) {
 			out.Nodes = []*control.Status{}
 		}
 		err = printed(p, func(w io.Writer) error {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(out)
+			return writeJSON(w, out)
 		})
 	} else {
 		width := math.MaxInt // nothing is cut off for a file or a pipe

@@ -21,7 +21,7 @@ func writeAlerts(b *strings.Builder, st *control.Status) {
 			}
 		}
 		if a.Held {
-			b.WriteString(", waits: too little memory is left to tell it")
+			b.WriteString(", waits: too little is left before a limit to tell it")
 		}
 		if a.SentAt != nil {
 			fmt.Fprintf(b, "; the last taken at %s", clockOf(*a.SentAt, st.Time))

@@ -24,30 +24,31 @@ func setTextfile(s *supervisor.Settings, v []string) error {
 	return nil
 }
 
-// textfile checks that a file of metrics can be kept where it is to be. A user who
-// named the directory is told before anything is started; where a site did, the job runs
-// without.
-func (src *sources) textfile(v chosen, s *supervisor.Settings) error {
+// textfile looks whether a file of metrics can be kept where it is to be: no job stays
+// away for that. Where a user named the directory it is told, and tried again later;
+// where a site did, the run goes without.
+func (src *sources) textfile(v chosen, s *supervisor.Settings) {
 	if s.Textfile == "" {
-		return nil
+		return
 	}
 	err, answered := within(func() error { return textfile.Check(s.Textfile) })
 	if !answered {
 		err = errors.New("its file system does not answer")
 	}
 	if err == nil {
-		return nil
+		return
 	}
 	if !v.user() {
 		src.warnf("%s %q is not used: no file can be written there: %v", v.name, v, err)
 		s.Textfile = ""
-		return nil
+		return
 	}
 	hint := "name a directory in which you may write, as node_exporter's --collector.textfile.directory"
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = "make it, as node_exporter's --collector.textfile.directory says; it must be on this node"
 	}
-	return usagef(hint, "%s %q: no file can be written there: %v", v.name, v, err)
+	s.TextfileFault = err.Error()
+	src.warnf("%s %q: no file can be written there: %v; it is tried again; %s", v.name, v, err, hint)
 }
 
 // leftTextfile is how long a file of metrics may take to be removed.

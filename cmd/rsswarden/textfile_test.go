@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -229,8 +228,9 @@ func TestTextfileTrouble(t *testing.T) {
 	r.end(t)
 }
 
-// TestTextfileRefused: nothing is started where no file can be kept.
-func TestTextfileRefused(t *testing.T) {
+// TestTextfileNotYet: where no file can be kept at the start, the command runs, one line
+// says why and what to do, and the file is there once it can be.
+func TestTextfileNotYet(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -240,20 +240,28 @@ func TestTextfileRefused(t *testing.T) {
 		filepath.Join(dir, "none"): "no such file or directory", file: "not a directory", "/proc": "no such file or directory", "/sys": "permission denied",
 	} {
 		for _, by := range []string{"--textfile", "RSSWARDEN_TEXTFILE"} {
-			cmd := exec.Command(binary, "run", "--", "touch", filepath.Join(dir, "started"))
+			cmd := exec.Command(binary, "run", "--", "echo", "started")
 			if cmd.Env = withoutSlurm(); by == "--textfile" {
 				cmd.Args = slices.Insert(cmd.Args, 2, by, at)
 			} else {
 				cmd.Env = append(cmd.Env, by+"="+at)
 			}
 			out, err := cmd.CombinedOutput()
-			var status *exec.ExitError
-			if !errors.As(err, &status) || status.ExitCode() != 2 || !strings.HasPrefix(string(out), fmt.Sprintf("error: %s %q: no file can be written there: %s\nhint: ", by, at, want)) {
+			says := fmt.Sprintf("%s %q: no file can be written there: %s; it is tried again; ", by, at, want)
+			if err != nil || !strings.Contains(string(out), "started\n") || strings.Count(string(out), says) != 1 || strings.Contains(string(out), "cannot write to") {
 				t.Errorf("%s %s: %v\n%s", by, at, err, out)
 			}
 		}
 	}
-	if names := promFiles(t, dir); !slices.Equal(names, []string{"file"}) {
-		t.Errorf("there are %q", names)
+	late := filepath.Join(dir, "late")
+	r := startTextRun(t, late, nil, nil, "--limit", "1G", "--interval", "100ms", "--at", "none", "--at", "5%:warn")
+	waitFor(t, "told at the start", func() bool { return strings.Contains(r.stderr.String(), "it is tried again") })
+	if err := os.Mkdir(late, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := r.stdin.Write([]byte("++++")); err != nil { // at a decision it is tried at once
+		t.Fatal(err)
+	}
+	waitFor(t, "the file", func() bool { return len(shownFiles(late)) == 1 })
+	r.end(t)
 }

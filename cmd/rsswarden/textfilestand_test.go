@@ -1,11 +1,8 @@
 package main_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,54 +15,22 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
 )
 
 // nodeExporter starts a real node_exporter on a directory, and returns what scrapes it.
 func nodeExporter(t *testing.T, dir string) func() map[string]*dto.MetricFamily {
 	t.Helper()
-	program, err := exec.LookPath("prometheus-node-exporter")
-	if err != nil {
-		t.Skip("prometheus-node-exporter is not installed")
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	free.Close()
-	cmd := exec.Command(program, "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory="+dir, "--web.listen-address="+at)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}} // as at sites: another user
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("node_exporter said:\n%s", &log)
-		}
-	})
-	scrape := func() (map[string]*dto.MetricFamily, error) {
-		answer, err := http.Get("http://" + at + "/metrics")
-		if err != nil {
-			return nil, err
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil || answer.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("%s, %w\n%s", answer.Status, err, text)
-		}
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		return parser.TextToMetricFamilies(bytes.NewReader(text))
-	}
-	waitFor(t, "node_exporter", func() bool { _, err := scrape(); return err == nil })
+	s := promtest.NodeExporter(t, promtest.FreeAddr(t), dir)
 	return func() map[string]*dto.MetricFamily {
 		t.Helper()
-		families, err := scrape()
+		text, err := s.Text("/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
@@ -116,7 +116,7 @@ func (t *topNodes) fetchHere(ctx context.Context) (list []control.Status, errs [
 		t.mu.Unlock()
 		for _, m := range all {
 			if m.err != nil {
-				errs = append(errs, m.failed(supervisor.NodeName(t.p.lookup), m.err).asError())
+				errs = append(errs, m.failed(slurm.NodeName(t.p.lookup), m.err).asError())
 				continue
 			}
 			list = append(list, *m.status)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -32,9 +31,7 @@ func (r *trimReport) hint() string {
 
 func (r *trimReport) print(out *os.File) error {
 	if r.json {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r.forPrograms())
+		return writeJSON(out, r.forPrograms())
 	}
 	var b strings.Builder
 	r.forPeople(&b)

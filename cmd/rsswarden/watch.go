@@ -43,6 +43,9 @@ func watch(p process) int {
 			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start
 		}
 	}
+	if text := keepCrash(&s); text != "" {
+		s.Warnings = append(s.Warnings, text)
+	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
 	log, closeLog := newLog(os.Stderr, s.LogFormat, s.Quiet)
 	supervisor.Watch(supervisor.Options{

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor"
 )
 
 // whom says which leaders a command is for.
@@ -119,7 +118,7 @@ func (w whom) reach(ctx context.Context, p process, q question, args []string, a
 		job = p.get("SLURM_JOB_ID")
 	}
 	if w.job == "" {
-		a.nodes = []string{supervisor.NodeName(p.lookup)}
+		a.nodes = []string{slurm.NodeName(p.lookup)}
 		leaders := meet(ctx, findLeaders("/proc", p.get), job, w.node)
 		if len(leaders) == 0 {
 			return w.nobody(p, job)
@@ -146,7 +145,7 @@ func (w whom) reach(ctx context.Context, p process, q question, args []string, a
 		fmt.Fprint(p.stderr, line("", "warning", oneLine(err.Error())+"; only this node is asked", ""))
 		fallthrough
 	case len(r.Nodes) == 1 && len(here) > 0:
-		a.nodes = []string{supervisor.NodeName(p.lookup)}
+		a.nodes = []string{slurm.NodeName(p.lookup)}
 		q.here(ctx, a.nodes[0], here, each)
 		return nil
 	}
@@ -163,7 +162,7 @@ func (w whom) reach(ctx context.Context, p process, q question, args []string, a
 	nodes := missed.nodes
 	if len(nodes) == len(a.nodes) && q.do == "" && len(here) > 0 {
 		// None was reached: what is on this node is told all the same.
-		q.here(ctx, supervisor.NodeName(p.lookup), here, each)
+		q.here(ctx, slurm.NodeName(p.lookup), here, each)
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool {
 			return slices.ContainsFunc(here, func(m *met) bool { return m.status != nil && m.status.Node == n })
 		})
@@ -205,7 +204,7 @@ func (w whom) running(ctx context.Context, p process) (slurm.Running, error) {
 
 // nobody is the error where no leader is found on this node.
 func (w whom) nobody(p process, job string) error {
-	host := supervisor.NodeName(p.lookup)
+	host := slurm.NodeName(p.lookup)
 	switch {
 	case w.node != "" && w.node != host:
 		return &leaderError{fmt.Sprintf("nobody leads on %s here", w.node), fmt.Sprintf("of a job on other nodes: %s … --job ID --node %s", programName, w.node)}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
 // Exit statuses.
@@ -61,7 +62,7 @@ func run(p process) int {
 			&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, by a `FILE` as of all exporters"},
 			&cli.StringFlag{Name: "textfile", Usage: "write metrics for node_exporter to rsswardend.prom in `DIR`"},
 			&cli.StringFlag{Name: "records", Usage: "keep what is known of jobs that the OOM killer hit in `DIR`"},
-			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks; above 10s nothing is forecast"},
+			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h; a forecast takes 20 of them, and 3m at least"},
 			&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it; else SLURMD_NODENAME or the host's"},
 			&cli.BoolFlag{Name: "version", Usage: "print the version"},
 		},
@@ -118,19 +119,23 @@ func parse(p process, c *cli.Context) (settings, error) {
 		return s, usagef("give a time from 1s to 1h", "--interval %v is too short or too long", s.interval)
 	}
 	for _, dir := range []struct{ option, name string }{{"textfile", s.textfile}, {"records", s.records}} {
-		if info, err := os.Stat(dir.name); dir.name != "" && (err != nil || !info.IsDir()) {
+		if dir.name == "" {
+			continue
+		}
+		if info, err := os.Stat(dir.name); err != nil || !info.IsDir() {
 			return s, usagef("make it first, for the user that "+programName+" runs as", "--%s %q is not a directory", dir.option, dir.name)
 		}
-	}
-	if s.node == "" {
-		s.node = p.get("SLURMD_NODENAME")
-	}
-	if s.node == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return s, fmt.Errorf("cannot tell this node's name: %w", err)
+		if err := textfile.Check(dir.name); err != nil {
+			return s, usagef("let the user that "+programName+" runs as write there", "--%s: no file can be made in %s: %v", dir.option, dir.name, err)
 		}
-		s.node, _, _ = strings.Cut(host, ".")
+	}
+	if s.records != "" {
+		if err := (&recordFile{dir: s.records}).check(); err != nil {
+			return s, usagef("let the user that "+programName+" runs as write it", "--records: cannot write what is there: %v", err)
+		}
+	}
+	if s.node == "" {
+		s.node = slurm.NodeName(func(name string) (string, bool) { v := p.get(name); return v, v != "" })
 	}
 	if !nodejobs.IsNodeName(s.node) {
 		return s, usagef("give the name that Slurm has for it by --node", "%q is not the name of a node", s.node)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // TestChurn: jobs that come and go all the time leave nothing behind in the daemon. With
@@ -19,7 +21,7 @@ func TestChurn(t *testing.T) {
 	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
 		warm, length = time.Minute, 10*time.Minute
 	}
-	tree := newSlurmTree(t)
+	tree := rsstest.NewSlurmTree(t)
 	d := start(t)
 	const alive = 20
 	jobs := make([]churned, alive)
@@ -35,7 +37,7 @@ func TestChurn(t *testing.T) {
 			j.end(t)
 			*j = beginJob(t, tree, made+1)
 			if made%10 == 0 {
-				if _, page := d.get("/metrics"); !strings.Contains(page, tree.node) && made > 200 {
+				if _, page := d.get("/metrics"); !strings.Contains(page, tree.Node) && made > 200 {
 					t.Fatal("no job is seen")
 				}
 			}
@@ -45,10 +47,16 @@ func TestChurn(t *testing.T) {
 	}
 	churn(warm)
 	fds, rss := d.holds()
-	churn(length)
-	afterFDs, afterRSS := d.holds()
+	afterFDs, afterRSS := fds, rss
+	const parts = 10
+	for part := range parts {
+		churn(length / parts)
+		afterFDs, afterRSS = d.holds()
+		t.Logf("after %v and %d jobs: %d descriptors, RSS %.1f MiB", warm+length*time.Duration(part+1)/parts, made, afterFDs, afterRSS)
+	}
 	t.Logf("%d jobs; descriptors %d then %d, RSS %.1f then %.1f MiB", made, fds, afterFDs, rss, afterRSS)
-	// What twenty jobs of two levels keep, and connections that are idle.
+	// What twenty jobs of two levels keep, an eventfd for each step, and connections that are
+	// idle.
 	if afterFDs > fds+10*2*alive+50 {
 		t.Errorf("descriptors: %d, %d after %d jobs", fds, afterFDs, made)
 	}
@@ -83,9 +91,9 @@ type churned struct {
 	cmd *exec.Cmd
 }
 
-func beginJob(t *testing.T, tree *slurmTree, id int) churned {
+func beginJob(t *testing.T, tree *rsstest.SlurmTree, id int) churned {
 	t.Helper()
-	j := churned{dir: fmt.Sprintf("%s/uid_1000/job_%d", tree.dir, id), cmd: exec.Command("sleep", "600")}
+	j := churned{dir: fmt.Sprintf("%s/uid_1000/job_%d", tree.Dir, id), cmd: exec.Command("sleep", "600")}
 	for _, dir := range []string{j.dir, j.dir + "/step_batch", j.dir + "/step_batch/task_0"} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -95,7 +103,9 @@ func beginJob(t *testing.T, tree *slurmTree, id int) churned {
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	join(t, j.dir+"/step_batch/task_0", j.cmd.Process.Pid)
+	if err := os.WriteFile(j.dir+"/step_batch/task_0/cgroup.procs", []byte(fmt.Sprint(j.cmd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
 	return j
 }
 

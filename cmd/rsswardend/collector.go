@@ -10,8 +10,8 @@ import (
 
 // told lists the metrics of the daemon.
 var told = []*metrics.Metric{
-	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
-	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+	&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryCharged, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.TimeToLimit,
+	&metrics.Processes, &metrics.MemoryRSS, &metrics.OOMKills, &metrics.OOMUnheard, &metrics.LastLook, &metrics.BuildInfo,
 }
 
 // put takes one value, as [metrics.Set.Put].
@@ -20,7 +20,8 @@ type put func(m *metrics.Metric, at metrics.Place, v float64, labels ...string)
 // fill puts all that is known of jobs. A sum over the series of one scope counts nothing
 // twice: what has no scope is told of steps alone, and kills of jobs alone, as the
 // counter of a step ends with it.
-func fill(s *nodejobs.Snapshot, put put) {
+func fill(v *view, put put) {
+	s := v.Snapshot
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		at := metrics.Place{JobID: j.ID, Node: j.Node}
@@ -39,14 +40,21 @@ func fill(s *nodejobs.Snapshot, put put) {
 			}
 		}
 	}
-	put(&metrics.LastLook, metrics.Place{}, float64(s.At.UnixMilli())/1000)
+	for _, k := range v.killed {
+		put(&metrics.OOMKills, metrics.Place{JobID: k.id, Node: k.node}, float64(k.kills))
+	}
+	put(&metrics.OOMUnheard, metrics.Place{}, float64(s.Unheard))
+	put(&metrics.LastLook, metrics.Place{}, lastLook(v))
 }
+
+func lastLook(v *view) float64 { return float64(v.At.UnixMilli()) / 1000 }
 
 func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
 	if !u.Measured {
 		return
 	}
 	put(&metrics.MemoryUnreclaimable, at, float64(u.Unreclaimable), string(scope))
+	put(&metrics.MemoryCharged, at, float64(u.Charged), string(scope))
 	if !limited(u) {
 		return
 	}
@@ -85,7 +93,9 @@ var descs = func() map[*metrics.Metric]*prometheus.Desc {
 }()
 
 // ofProgram says that a metric is of the daemon, and of no job.
-func ofProgram(m *metrics.Metric) bool { return m == &metrics.LastLook || m == &metrics.BuildInfo }
+func ofProgram(m *metrics.Metric) bool {
+	return m == &metrics.LastLook || m == &metrics.BuildInfo || m == &metrics.OOMUnheard
+}
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range told {
@@ -99,7 +109,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- &series{m: m, labels: pairs.of(m, at, labels), value: v}
 	}
 	send(&metrics.BuildInfo, metrics.Place{}, 1, version)
-	if s := c.d.fresh(); s != nil {
-		fill(s, send)
+	switch v := c.d.snap.Load(); {
+	case v == nil:
+	case c.d.isFresh(v):
+		fill(v, send)
+	default: // how long ago that was is all that is still so
+		send(&metrics.LastLook, metrics.Place{}, lastLook(v))
 	}
 }

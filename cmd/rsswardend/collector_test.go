@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -45,14 +46,14 @@ func scene() *nodejobs.Snapshot {
 func daemonWith(s *nodejobs.Snapshot) *daemon {
 	d := newDaemon(settings{interval: 10 * time.Second, node: "n1"}, slog.New(slog.DiscardHandler))
 	if s != nil {
-		d.snap.Store(s)
+		d.snap.Store(&view{Snapshot: s})
 	}
 	return d
 }
 
 func TestCollector(t *testing.T) {
 	c := &collector{daemonWith(scene())}
-	const want = `
+	want := `
 # HELP rsswarden_limit_ratio Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.
 # TYPE rsswarden_limit_ratio gauge
 rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 0.75
@@ -61,7 +62,7 @@ rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="batc
 # HELP rsswarden_time_to_limit_seconds Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.
 # TYPE rsswarden_time_to_limit_seconds gauge
 rsswarden_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 90
-# HELP rsswarden_memory_rss_bytes Sum of VmRSS of /proc/PID/status. Pages that processes share count once for each.
+# HELP rsswarden_memory_rss_bytes ` + metrics.MemoryRSS.Help + `
 # TYPE rsswarden_memory_rss_bytes gauge
 rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
 `
@@ -69,7 +70,7 @@ rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
 		t.Error(err)
 	}
 	for name, count := range map[string]int{
-		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
+		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_charged_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
 		"rsswarden_oom_kills_total": 2, "rsswarden_processes": 4, "rsswarden_build_info": 1, "rsswarden_last_look_timestamp_seconds": 1,
 	} {
 		if got := testutil.CollectAndCount(c, name); got != count {
@@ -90,14 +91,63 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What is too old is not told: a daemon that hangs has no numbers.
+// What is too old is not told: a daemon that hangs has no numbers but how long it has
+// hung.
 func TestStale(t *testing.T) {
 	old := scene()
 	old.At = old.At.Add(-time.Minute)
-	for what, s := range map[string]*nodejobs.Snapshot{"before the first look": nil, "a minute ago": old} {
-		d := daemonWith(s)
-		if n := testutil.CollectAndCount(&collector{d}); n != 1 || d.fresh() != nil {
-			t.Errorf("%s: %d series, want that of the version alone", what, n)
+	for what, c := range map[string]struct {
+		last  *nodejobs.Snapshot
+		looks int
+	}{"before the first look": {nil, 0}, "a minute ago": {old, 1}} {
+		d := daemonWith(c.last)
+		all := testutil.CollectAndCount(&collector{d})
+		looks := testutil.CollectAndCount(&collector{d}, metrics.LastLook.Name)
+		if all != 1+looks || looks != c.looks || d.healthy() {
+			t.Errorf("%s: %d series, %d of them the last look; healthy %v", what, all, looks, d.healthy())
+		}
+	}
+}
+
+// A job that the OOM killer hit is told of for a while after its end, as it most often
+// ends at once, and no longer once it is here again.
+func TestKilledIsTold(t *testing.T) {
+	d := daemonWith(nil)
+	began := time.Now()
+	look := func(after time.Duration, alive bool, kills uint64) string {
+		s := &nodejobs.Snapshot{At: began.Add(after)}
+		j := nodejobs.Job{ID: "7", Node: "n1", UID: -1, Use: nodejobs.Use{Measured: true, OOMKills: kills, Limit: cgroup.Unlimited}}
+		if alive {
+			s.Jobs = []nodejobs.Job{j}
+		} else if kills > 0 {
+			s.Ended = []nodejobs.Ended{{Job: j, Last: s.At}}
+		}
+		d.watchOOM(s)
+		set := metrics.NewSet()
+		fill(&view{s, slices.Collect(maps.Values(d.killed))}, set.Put)
+		_, line, _ := strings.Cut(string(set.Text()), "rsswarden_oom_kills_total counter\n")
+		line, _, _ = strings.Cut(line, "\n")
+		return line
+	}
+	const series = `rsswarden_oom_kills_total{jobid="7",node="n1"} `
+	for _, c := range []struct {
+		after time.Duration
+		alive bool
+		kills uint64
+		want  string
+	}{
+		{0, true, 0, series + "0"},
+		{time.Second, true, 2, series + "2"},
+		{2 * time.Second, false, 2, series + "2"}, // its end
+		{toldFor, false, 0, series + "2"},
+		{toldFor + 2*time.Second, false, 0, ""},
+		{time.Hour, true, 1, series + "1"}, // requeued
+		{time.Hour + time.Second, false, 1, series + "1"},
+		{time.Hour + time.Minute, true, 0, series + "0"}, // and again
+		{time.Hour + 2*time.Minute, false, 0, ""},
+	} {
+		if got := look(c.after, c.alive, c.kills); got != c.want {
+			t.Errorf("after %v: %q, want %q", c.after, got, c.want)
 		}
 	}
 }
@@ -108,7 +158,7 @@ func TestTextfileIsTheScrape(t *testing.T) {
 	s := scene()
 	set := metrics.NewSet()
 	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
-	fill(s, set.Put)
+	fill(&view{Snapshot: s}, set.Put)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	file, err := parser.TextToMetricFamilies(bytes.NewReader(set.Text()))
 	if err != nil {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,24 +16,36 @@ type daemon struct {
 	settings
 	log  *slog.Logger
 	jobs *nodejobs.Node
-	snap atomic.Pointer[nodejobs.Snapshot]
+	snap atomic.Pointer[view]
 
 	oom    map[string]*oom
+	killed map[string]killed
 	file   *recordFile
-	text   *textfile
-	where  string // as it was told last
-	before string // as the last look found it
-	failed string
-	extra  time.Time // until then no look but those of the interval
+	text   *promfile
+	where  string            // as it was told last
+	before string            // as the last look found it
+	failed map[string]string // what does not work, as it was said last, by part
+	extra  time.Time         // until then no look but those of the interval
+
+	told    bool   // the kernel told of a kill, and no look was taken since
+	heard   bool   // it tells of those of all steps of the last look
+	unheard string // why it does not, as it was said last
+}
+
+// view is what scrapes are told of. Nobody changes it.
+type view struct {
+	*nodejobs.Snapshot
+	killed []killed
 }
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
-	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, where: "?"}
+	d := &daemon{settings: s, log: log, jobs: nodejobs.New("/proc", "/sys", s.node), oom: map[string]*oom{}, killed: map[string]killed{}, where: "?", failed: map[string]string{}}
+	d.jobs.Interval = s.interval
 	if s.records != "" {
 		d.file = &recordFile{dir: s.records}
 	}
 	if s.textfile != "" {
-		d.text = &textfile{dir: s.textfile}
+		d.text = &promfile{dir: s.textfile}
 	}
 	return d
 }
@@ -40,42 +54,47 @@ func newDaemon(s settings, log *slog.Logger) *daemon {
 func (d *daemon) look() {
 	snap, err := d.jobs.Look(time.Now())
 	if err != nil {
-		d.complain("", err)
+		d.complain("this look failed", err)
 		return
 	}
+	d.complain("this look failed", nil)
+	var unread error
 	if snap.Failures > 0 {
-		d.complain("files of jobs cannot be read", snap.Failure)
-	} else {
-		d.failed = ""
+		unread = snap.Failure
 	}
+	d.complain("files of jobs cannot be read", unread)
 	d.tellWhere(&snap)
+	d.tellUnheard(&snap)
 	d.watchOOM(&snap)
-	d.snap.Store(&snap)
+	v := &view{&snap, slices.Collect(maps.Values(d.killed))}
+	d.snap.Store(v)
 	if d.text != nil {
-		if err := d.text.write(&snap); err != nil {
-			d.complain("", err)
-		}
+		d.complain("the textfile is not of now", d.text.write(v))
 	}
 }
 
-// lookForKills looks before it is time where the OOM killer was at work: on v1 a step
-// that it hit takes its count with it. Where it is at work all the time the looks take
-// a fiftieth of a core.
-func (d *daemon) lookForKills() {
-	if now := time.Now(); now.After(d.extra) && d.jobs.Killed() {
+// lookForKills looks before it is time where the OOM killer was at work in a job: on v1
+// a step that it hit takes its count with it. told says that the kernel has told of one;
+// where it tells of all steps, a kill elsewhere on the node is no reason. Where the OOM
+// killer is at work all the time the looks take a fiftieth of a core.
+func (d *daemon) lookForKills(told bool) {
+	d.told = d.told || told
+	if now := time.Now(); now.After(d.extra) && (d.jobs.Killed() && !(d.heard && d.jobs.Hears()) || d.told) {
+		d.told = false
 		d.look()
 		d.extra = now.Add(50 * time.Since(now))
 	}
 }
 
-// complain says what does not work, and again only once it has worked or is another.
-func (d *daemon) complain(what string, err error) {
-	if text := what + err.Error(); text != d.failed {
-		d.failed = text
-		if what == "" {
-			what = "this look failed"
-		}
-		d.log.Warn(what, "error", err)
+// complain says that a part does not work, and again only where the error is another
+// or the part has worked in between: without an error it does.
+func (d *daemon) complain(part string, err error) {
+	switch {
+	case err == nil:
+		delete(d.failed, part)
+	case d.failed[part] != err.Error():
+		d.failed[part] = err.Error()
+		d.log.Warn(part, "error", err)
 	}
 }
 
@@ -105,16 +124,31 @@ func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 	}
 }
 
+// tellUnheard says where the kernel does not tell of kills, when that changes.
+func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
+	d.heard = s.Unheard == 0 && d.jobs.Told() != nil
+	why := ""
+	if s.Unheard > 0 && s.Why != nil {
+		why = s.Why.Error()
+	}
+	if why != "" && why != d.unheard {
+		d.log.Info("the kernel does not tell of OOM kills in some steps: their counters are looked at five times a second, and of a step that ends at once little is known",
+			"steps", s.Unheard, "error", why)
+	}
+	if why != "" {
+		d.unheard = why
+	}
+}
+
 // stale is after how many intervals without a look nothing is told of jobs.
 const stale = 5
 
-// fresh returns the last snapshot, nil where there is none that is of now.
-func (d *daemon) fresh() *nodejobs.Snapshot {
-	s := d.snap.Load()
-	if s == nil || time.Since(s.At) > stale*d.interval {
-		return nil
-	}
-	return s
+func (d *daemon) isFresh(v *view) bool { return time.Since(v.At) <= stale*d.interval }
+
+// healthy says that there is a last look that is of now.
+func (d *daemon) healthy() bool {
+	v := d.snap.Load()
+	return v != nil && d.isFresh(v)
 }
 
 // close writes what would be lost, and gives everything back.

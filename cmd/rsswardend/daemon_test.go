@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,12 +14,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // get reads a page.
@@ -63,20 +67,20 @@ func values(t *testing.T, text, node string) map[string]float64 {
 // TestRealCgroups: a job of real cgroups and processes, seen by a scrape and in the
 // textfile, until it ends.
 func TestRealCgroups(t *testing.T) {
-	tree := newSlurmTree(t)
-	task := tree.job(4711, 200*rss.MiB)
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(4711, 200*rss.MiB)
 	for range 3 {
 		sleeper(t, task)
 	}
 	eater := rsstest.StartEater(t)
-	join(t, task, eater.PID)
+	task.Join(eater.PID)
 	if !eater.Anon(150 * rss.MiB) {
 		t.Fatal("the eater died")
 	}
 	text := t.TempDir()
 	d := start(t, "--textfile", text)
 	_, page := d.get("/metrics")
-	got := values(t, page, tree.node)
+	got := values(t, page, tree.Node)
 	if n := got["rsswarden_processes 4711 batch"]; n != 4 {
 		t.Errorf("%v processes, want 4", n)
 	}
@@ -95,7 +99,7 @@ func TestRealCgroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(values(t, string(b), tree.node)); n != len(got) {
+	if n := len(values(t, string(b), tree.Node)); n != len(got) {
 		t.Errorf("%d series in the textfile, %d in the scrape", n, len(got))
 	}
 	if status, body := d.get("/-/healthy"); status != 200 || !strings.Contains(body, "healthy") {
@@ -109,14 +113,14 @@ func TestRealCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Memory that is given to the job while it runs (scontrol update).
-	for _, dir := range []string{filepath.Dir(filepath.Dir(task)), filepath.Dir(task)} {
+	for _, dir := range []string{filepath.Dir(filepath.Dir(task.Dir)), filepath.Dir(task.Dir)} {
 		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	until(t, "the new limit is told", func() bool {
 		_, page := d.get("/metrics")
-		return values(t, page, tree.node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
+		return values(t, page, tree.Node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
 	})
 	if code := d.end(); code != 0 {
 		t.Errorf("status %d: %s", code, d.said())
@@ -129,22 +133,22 @@ func TestRealCgroups(t *testing.T) {
 // TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a
 // record when its job has ended.
 func TestOOM(t *testing.T) {
-	tree := newSlurmTree(t)
-	task := tree.job(99, 30*rss.MiB)
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(99, 30*rss.MiB)
 	records := t.TempDir()
 	// No look of the interval comes in between: what is seen was looked for at once.
 	d := start(t, "--records", records, "--interval", "1h")
 	eater := rsstest.StartEater(t)
-	join(t, task, eater.PID)
+	task.Join(eater.PID)
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
 	until(t, "the kill is told", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
 	_, page := d.get("/metrics")
-	if n := values(t, page, tree.node)["rsswarden_oom_kills_total 99"]; n != 1 {
+	if n := values(t, page, tree.Node)["rsswarden_oom_kills_total 99"]; n != 1 {
 		t.Errorf("%v kills, want 1", n)
 	}
-	tree.remove(99)
+	tree.Remove(99)
 	if code := d.end(); code != 0 {
 		t.Errorf("status %d", code)
 	}
@@ -159,15 +163,53 @@ func TestOOM(t *testing.T) {
 		if err := json.Unmarshal(line, &one); err != nil {
 			t.Fatalf("%v in %q", err, line)
 		}
-		if one.Node == tree.node {
+		if one.Node == tree.Node {
 			e = one
 		}
 	}
-	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
+	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.KnownBy != nodejobs.ByCounter || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
 		t.Errorf("%s", b)
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestOOMOfAJobThatIsGone: a job that the OOM killer hits and that is gone at once is on
+// record with what is known of it, and what no look saw is null.
+func TestOOMOfAJobThatIsGone(t *testing.T) {
+	tree := rsstest.NewSlurmTree(t)
+	records := t.TempDir()
+	d := start(t, "--records", records)
+	task := tree.Job(100, 30*rss.MiB)
+	eater := rsstest.StartEater(t)
+	task.Join(eater.PID)
+	until(t, "the kernel was asked to tell of it", func() bool {
+		_, page := d.get("/metrics")
+		return strings.Contains(page, `jobid="100",node="`+tree.Node) && strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n")
+	})
+	if eater.Anon(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	job := filepath.Dir(filepath.Dir(task.Dir))
+	for dir := task.Dir; dir != filepath.Dir(job); dir = filepath.Dir(dir) {
+		for os.Remove(dir) != nil { // as soon as the process is out of it
+		}
+	}
+	until(t, "the job is told of", func() bool {
+		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
+	})
+	b, err := os.ReadFile(filepath.Join(records, "oom.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	var e entry
+	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	if e.JobID != "100" || e.Node != tree.Node || !e.Ended || e.OOMKills != 1 || e.KnownBy == nodejobs.ByEnd || e.Steps["batch"] != 1 || *e.UID != 1000 || (e.PeakBytes == nil) != (e.AtLimit == nil) {
+		t.Errorf("%s", b)
 	}
 }
 
@@ -197,9 +239,107 @@ func TestRecordIsBounded(t *testing.T) {
 	if err := other.append(entry{}); err == nil {
 		t.Error("a symbolic link was written to")
 	}
+	other = &recordFile{dir: t.TempDir()}
+	pipe := filepath.Join(other.dir, "oom.jsonl")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.append(entry{}); err == nil {
+		t.Error("a pipe that somebody reads was written to")
+	}
+	reader.Close()
+	if err := other.append(entry{}); err == nil { // without O_NONBLOCK it would wait for a reader
+		t.Error("a pipe was written to")
+	}
+}
+
+// TestSecondDaemon: one that cannot listen leaves the file of the one that does.
+func TestSecondDaemon(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, "--textfile", dir)
+	name := filepath.Join(dir, "rsswardend.prom")
+	var was os.FileInfo
+	until(t, "a file", func() (ok bool) { was, _ = os.Stat(name); return was != nil })
+	out, err := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(name); err != nil {
+		t.Error(err)
+	}
+	if first.end() != exitOK {
+		t.Error(first.said())
+	}
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its own file, at its end: %v", err)
+	}
+}
+
+// TestComplains: what does not work is said once, until it has worked again.
+func TestComplains(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	d := newDaemon(settings{node: "n1", textfile: dir, interval: time.Second}, slog.New(slog.NewTextHandler(&log, nil)))
+	defer d.close()
+	for _, there := range []bool{true, false, false, false, true, false, false} {
+		if there {
+			_ = os.Mkdir(dir, 0o755)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		d.look()
+	}
+	if n := strings.Count(log.String(), "cannot write to "+dir); n != 2 {
+		t.Errorf("told %d times, want 2:\n%s", n, log.String())
+	}
+}
+
+// TestKillsAgainAndAgain: one job cannot fill the log, and all its kills are counted.
+func TestKillsAgainAndAgain(t *testing.T) {
+	var log bytes.Buffer
+	dir := t.TempDir()
+	d := newDaemon(settings{node: "n1", records: dir, interval: time.Second}, slog.New(slog.NewTextHandler(&log, nil)))
+	begin := time.Now()
+	job := nodejobs.Job{ID: "7", Node: "n1"}
+	at := func(s int) *nodejobs.Snapshot {
+		return &nodejobs.Snapshot{At: begin.Add(time.Duration(s) * time.Second), Jobs: []nodejobs.Job{job}}
+	}
+	for s := range 90 {
+		job.OOMKills++
+		d.watchOOM(at(s))
+	}
+	end := at(90)
+	end.Jobs, end.Ended = nil, []nodejobs.Ended{{Job: job, Last: end.At}}
+	d.watchOOM(end)
+	d.close()
+	if n := strings.Count(log.String(), "the OOM killer ended processes of a job"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log.String())
+	}
+	if !strings.Contains(log.String(), "has ended\" jobid=7 node=n1 uid=0 kills=90") {
+		t.Errorf("%s", log.String())
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
+	var first, last entry
+	lines := bytes.SplitN(b, []byte("\n"), 2)
+	if err != nil || len(lines) != 2 || json.Unmarshal(lines[0], &first) != nil || json.Unmarshal(lines[1], &last) != nil ||
+		first.Ended || first.OOMKills != 1 || !last.Ended || last.OOMKills != 90 {
+		t.Errorf("%v: %s", err, b)
+	}
 }
 
 func TestUsage(t *testing.T) {
+	full := t.TempDir()
+	if err := os.Mkdir(filepath.Join(full, "oom.jsonl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		env  string
@@ -210,6 +350,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"--interval", "1ms"}, "", "too short"},
 		{[]string{"--textfile", "/none/such"}, "", "not a directory"},
 		{[]string{"--records", "/etc/passwd"}, "", "not a directory"},
+		{[]string{"--textfile", "/proc"}, "", "no file can be made in /proc"},
+		{[]string{"--records", "/proc"}, "", "no file can be made in /proc"},
+		{[]string{"--records", full}, "", "cannot write what is there"},
 		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
 		{[]string{"--nonsense"}, "", "nonsense"},
 		{[]string{"word"}, "", "unexpected argument"},

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
@@ -150,77 +149,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// slurmTree is what Slurm would make of cgroup v1 for a node of its own, made of real
-// cgroups.
-type slurmTree struct {
-	t    *testing.T
-	node string
-	dir  string
-}
-
-const memoryRoot = "/sys/fs/cgroup/memory"
-
-// newSlurmTree makes the tree of a node that no Slurm knows; it is removed at the end of
-// the test.
-func newSlurmTree(t *testing.T) *slurmTree {
-	t.Helper()
-	if _, err := os.Stat(memoryRoot + "/memory.usage_in_bytes"); err != nil {
-		t.Skip("no memory hierarchy of cgroup v1 here")
-	}
-	s := &slurmTree{t: t, node: fmt.Sprintf("rsw%d", time.Now().UnixNano())}
-	s.dir = memoryRoot + "/slurm_" + s.node
-	s.mkdir(s.dir)
-	s.mkdir(s.dir + "/uid_1000")
-	return s
-}
-
-func (s *slurmTree) mkdir(dir string) {
-	s.t.Helper()
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		s.t.Skip("cannot make a cgroup:", err)
-	}
-	s.t.Cleanup(func() {
-		until(s.t, dir+" is empty", func() bool {
-			err := os.Remove(dir)
-			return err == nil || os.IsNotExist(err)
-		})
-	})
-}
-
-// job makes a job of one step and task, and returns the task's directory.
-func (s *slurmTree) job(id int, limit rss.Bytes) (task string) {
-	s.t.Helper()
-	job := fmt.Sprintf("%s/uid_1000/job_%d", s.dir, id)
-	for _, dir := range []string{job, job + "/step_batch", job + "/step_batch/task_0"} {
-		s.mkdir(dir)
-	}
-	for _, dir := range []string{job, job + "/step_batch"} {
-		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte(fmt.Sprint(uint64(limit))), 0); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	return job + "/step_batch/task_0"
-}
-
-// remove takes a job away, as Slurm does at its end.
-func (s *slurmTree) remove(id int) {
-	s.t.Helper()
-	job := fmt.Sprintf("%s/uid_1000/job_%d", s.dir, id)
-	for _, dir := range []string{job + "/step_batch/task_0", job + "/step_batch", job} {
-		until(s.t, dir+" is empty", func() bool { return os.Remove(dir) == nil })
-	}
-}
-
-// join moves a process into a directory.
-func join(t *testing.T, dir string, pid int) {
-	t.Helper()
-	if err := os.WriteFile(dir+"/cgroup.procs", []byte(fmt.Sprint(pid)), 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// sleeper starts a process in a directory.
-func sleeper(t *testing.T, dir string) {
+// sleeper starts a process in a group.
+func sleeper(t *testing.T, in rsstest.Group) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -231,5 +161,5 @@ func sleeper(t *testing.T, dir string) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	join(t, dir, cmd.Process.Pid)
+	in.Join(cmd.Process.Pid)
 }

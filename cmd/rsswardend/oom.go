@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
@@ -12,7 +14,24 @@ type oom struct {
 	first time.Time         // when the first kill was seen
 	near  time.Duration     // for how long nine tenths of the limit were used then
 	steps map[string]uint64 // kills by step, of those that were seen
+	said  time.Time         // when that was said last
+	// unseen says that no look saw the job.
+	unseen bool
 }
+
+// killed is what is told of a job that the OOM killer hit and that has ended. Most end
+// within the second, which no scrape is in: an alert on the count would never fire.
+type killed struct {
+	id, node string
+	kills    uint64
+	ended    time.Time
+}
+
+// It is told for long enough that several scrapes see it, of mostKilled jobs at most.
+const (
+	toldFor    = 5 * time.Minute
+	mostKilled = 1000
+)
 
 // mostSteps bounds what is kept of a job's steps.
 const mostSteps = 64
@@ -22,42 +41,71 @@ func key(j *nodejobs.Job) string { return j.Node + " " + j.ID }
 // watchOOM tells of kills as they are seen, and keeps a record of each job that had some
 // when it ends.
 func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
+	seen := uint64(0)
 	for i := range s.Ended {
 		e := &s.Ended[i]
+		seen += d.hit(&e.Job, s.At)
 		if o := d.oom[key(&e.Job)]; o != nil {
+			o.unseen = e.Unseen
 			d.record(o, true, e.Last)
 			delete(d.oom, key(&e.Job))
-		}
-	}
-	seen := uint64(0)
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if j.OOMKills == 0 {
-			continue
-		}
-		o := d.oom[key(j)]
-		if o == nil {
-			o = &oom{first: s.At, near: j.Near, steps: map[string]uint64{}}
-			d.oom[key(j)] = o
-		}
-		for k := range j.Steps {
-			step := &j.Steps[k]
-			if more := step.OOMKills; more > 0 && (o.steps[step.ID] > 0 || len(o.steps) < mostSteps) {
-				o.steps[step.ID] = max(o.steps[step.ID], more)
+			if len(d.killed) < mostKilled {
+				d.killed[key(&e.Job)] = killed{o.job.ID, o.job.Node, o.job.OOMKills, s.At}
 			}
 		}
-		if j.OOMKills > o.job.OOMKills {
-			seen += j.OOMKills - o.job.OOMKills
-			d.log.Warn("the OOM killer ended processes of a job", "jobid", j.ID, "node", j.Node, "uid", j.UID,
-				"kills", j.OOMKills, "steps", o.steps, "limit", size(j), "peak", j.Peak.String(), "at_limit_for", j.Near.Round(time.Second))
+	}
+	d.forget(s)
+	for i := range s.Jobs {
+		known := d.oom[key(&s.Jobs[i])] != nil
+		seen += d.hit(&s.Jobs[i], s.At)
+		if o := d.oom[key(&s.Jobs[i])]; o != nil && !known {
+			d.record(o, false, s.At) // we may not see its end
 		}
-		o.job = *j
-		o.job.Steps = nil
 	}
 	if s.Kills > seen {
 		d.log.Info("the OOM killer ended processes of no job, or of one whose cgroup was gone before it was read",
 			"kills", s.Kills-seen, "ended_since", ids(s.Ended))
 	}
+}
+
+// forget drops what has been told for long enough, and jobs that were requeued and are
+// here again.
+func (d *daemon) forget(s *nodejobs.Snapshot) {
+	if len(d.killed) == 0 {
+		return
+	}
+	maps.DeleteFunc(d.killed, func(_ string, k killed) bool { return s.At.Sub(k.ended) >= toldFor })
+	for i := range s.Jobs {
+		delete(d.killed, key(&s.Jobs[i]))
+	}
+}
+
+// hit takes in the kills of a job, tells of those that are new and returns how many.
+func (d *daemon) hit(j *nodejobs.Job, at time.Time) (more uint64) {
+	if j.OOMKills == 0 {
+		return 0
+	}
+	o := d.oom[key(j)]
+	if o == nil {
+		o = &oom{first: at, near: j.Near, steps: map[string]uint64{}}
+		d.oom[key(j)] = o
+	}
+	for _, step := range slices.Concat(j.Steps, j.Over) {
+		if kills := step.OOMKills; kills > 0 && (o.steps[step.ID] > 0 || len(o.steps) < mostSteps) {
+			o.steps[step.ID] = max(o.steps[step.ID], kills)
+		}
+	}
+	more = j.OOMKills - min(j.OOMKills, o.job.OOMKills)
+	// A job whose processes are killed again and again has no say in how long the log is:
+	// all are counted in the next line, or in the one about its end.
+	if more > 0 && (o.said.IsZero() || at.Sub(o.said) >= time.Minute) {
+		o.said = at
+		d.log.Warn("the OOM killer ended processes of a job", "jobid", j.ID, "node", j.Node, "uid", j.UID,
+			"kills", j.OOMKills, "known_by", j.KilledBy, "steps", o.steps, "limit", size(j), "peak", j.Peak.String(), "at_limit_for", j.Near.Round(time.Second))
+	}
+	o.job = *j
+	o.job.Steps, o.job.Over = nil, nil
+	return more
 }
 
 // ids names jobs, a few of them.
@@ -80,9 +128,7 @@ func size(j *nodejobs.Job) string {
 // record keeps what is known of a job, and then says so.
 func (d *daemon) record(o *oom, ended bool, at time.Time) {
 	if d.file != nil {
-		if err := d.file.append(entryOf(o, ended, at)); err != nil {
-			d.complain("", err)
-		}
+		d.complain("a record is lost", d.file.append(entryOf(o, ended, at)))
 	}
 	if ended {
 		d.log.Info("a job that the OOM killer hit has ended", "jobid", o.job.ID, "node", o.job.Node, "uid", o.job.UID, "kills", o.job.OOMKills)

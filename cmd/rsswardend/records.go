@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // entry is one line of oom.jsonl.
@@ -19,17 +21,28 @@ type entry struct {
 	JobID string    `json:"jobid"`
 	Node  string    `json:"node"`
 	UID   *int      `json:"uid"` // null where cgroups do not tell
-	// Ended is false where the daemon ended before the job.
+	// Ended is false in the line of the first kill, and of a daemon that ends before the job.
+	// A line of the job's end, which says true, has all of it.
 	Ended bool `json:"ended"`
 	// OOMKills is how many of its processes the OOM killer ended; Steps has those whose step
-	// is known.
+	// is known. KnownBy says how: "counter", of the cgroup itself, which is exact; "notice",
+	// the kernel told that the step ran out of memory, and the cgroup was gone before its
+	// counter could be read: one kill at least; "end", nothing could be told, and this job
+	// alone ended within half a second of a kill on the node: likely, not sure.
 	OOMKills uint64            `json:"oom_kills"`
+	KnownBy  nodejobs.Source   `json:"known_by"`
 	Steps    map[string]uint64 `json:"steps"`
-	// LimitBytes is null where the job had no limit: the node had no memory left.
+	// LimitBytes is null where the job had no limit, which means that the node had no memory
+	// left, and where none could be read before it ended.
 	LimitBytes *rss.Bytes `json:"limit_bytes"`
-	PeakBytes  rss.Bytes  `json:"peak_bytes"` // of what reclaim cannot take back, as far as looks saw it
-	// AtLimit is for how long nine tenths of the limit had been used at the first kill.
-	AtLimit   float64   `json:"at_limit_s"`
+	// PeakBytes is the peak of what reclaim cannot take back, as far as looks saw it; null where
+	// no look saw the job: it came and went between two.
+	PeakBytes *rss.Bytes `json:"peak_bytes"`
+	// ChargedBytes is the charge, page cache with it, when it was read last; null for never.
+	ChargedBytes *rss.Bytes `json:"charged_bytes"`
+	// AtLimit is for how long nine tenths of the limit had been used at the first kill; null
+	// where no look saw the job.
+	AtLimit   *float64  `json:"at_limit_s"`
 	FirstKill time.Time `json:"first_kill"` // when it was seen, up to an interval later than it was
 	FirstSeen time.Time `json:"first_seen"` // the job
 }
@@ -37,14 +50,20 @@ type entry struct {
 func entryOf(o *oom, ended bool, at time.Time) entry {
 	e := entry{
 		V: 1, Time: at.UTC(), JobID: o.job.ID, Node: o.job.Node, Ended: ended,
-		OOMKills: o.job.OOMKills, Steps: o.steps, PeakBytes: o.job.Peak,
-		AtLimit: o.near.Seconds(), FirstKill: o.first.UTC(), FirstSeen: o.job.Since.UTC(),
+		OOMKills: o.job.OOMKills, KnownBy: o.job.KilledBy, Steps: o.steps, FirstKill: o.first.UTC(), FirstSeen: o.job.Since.UTC(),
 	}
 	if o.job.UID >= 0 {
 		e.UID = &o.job.UID
 	}
 	if limited(&o.job.Use) {
 		e.LimitBytes = &o.job.Limit
+	}
+	if !o.unseen {
+		near := o.near.Seconds()
+		e.PeakBytes, e.AtLimit = &o.job.Peak, &near
+	}
+	if o.job.Charged > 0 {
+		e.ChargedBytes = &o.job.Charged
 	}
 	return e
 }
@@ -92,17 +111,32 @@ func (r *recordFile) open(more int64) error {
 			return err
 		}
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
 	if err != nil {
 		return err
 	}
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
 	if err != nil {
 		f.Close()
 		return err
 	}
 	r.file, r.size = f, info.Size()
 	return nil
+}
+
+// check says why a file that is there cannot be written.
+func (r *recordFile) check() error {
+	f, err := os.OpenFile(filepath.Join(r.dir, "oom.jsonl"), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	return err
 }
 
 func (r *recordFile) close() {

@@ -28,9 +28,8 @@ import (
 const sendCommand = alert.SendCommand
 
 const (
-	mostAnswer    = 4 << 10  // bytes read of an answer
-	mostToken     = 16 << 10 // … of a file with a token
-	mostSaid      = 200      // runes told of what a server said
+	mostAnswer    = 4 << 10 // bytes read of an answer
+	mostSaid      = 200     // runes told of what a server said
 	mostRedirects = 3
 	mostLater     = 5 * time.Minute // believed of Retry-After
 )
@@ -75,7 +74,7 @@ func deliver(ctx context.Context, r *alert.Request) (a alert.Answer) {
 	}
 	token := r.Token
 	if r.TokenFile != "" {
-		if token, err = readToken(r.TokenFile); err != nil {
+		if token, err = alert.ReadToken(r.TokenFile); err != nil {
 			return alert.Answer{Error: err.Error(), Retry: true}
 		}
 	}
@@ -133,7 +132,7 @@ func post(ctx context.Context, client *http.Client, to *url.URL, token string, b
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "rsswarden")
-	if token != "" {
+	if token != "" && to.User == nil { // or it would take the place of what the URL has
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := client.Do(req)
@@ -150,24 +149,6 @@ func post(ctx context.Context, client *http.Client, to *url.URL, token string, b
 		s.wait = min(time.Duration(min(n, 1<<20))*time.Second, mostLater)
 	}
 	return resp.StatusCode, s, nil
-}
-
-// readToken reads the first line of a file.
-func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostToken))
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
-	if line = strings.TrimSpace(line); line == "" {
-		return "", fmt.Errorf("cannot read the token: %s is empty", path)
-	}
-	return line, nil
 }
 
 // secrets takes out of a text what a server may have said back to us.

@@ -25,12 +25,23 @@ func serve(p process, s settings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	var at net.Listener // before anything is written: another daemon may be at work here
+	if s.listen != "" {
+		var err error
+		if at, err = open(s, log); err != nil {
+			return err
+		}
+		defer at.Close()
+	}
 	d := newDaemon(s, log)
 	defer d.close()
+	if err := d.jobs.Listen(); err != nil {
+		log.Warn("OOM kills are looked for five times a second alone", "error", err)
+	}
 	d.look() // a scrape finds something from the first one on
 	failed := make(chan error, 1)
-	if s.listen != "" {
-		server, err := listen(s, d, log, failed)
+	if at != nil {
+		server, err := serveScrapes(at, s, d, log, failed)
 		if err != nil {
 			return err
 		}
@@ -49,7 +60,9 @@ func serve(p process, s settings) error {
 		case <-tick.C:
 			d.look()
 		case <-kills.C:
-			d.lookForKills()
+			d.lookForKills(false)
+		case <-d.jobs.Told():
+			d.lookForKills(true)
 		}
 	}
 }
@@ -58,33 +71,8 @@ func serve(p process, s settings) error {
 // shorter than it takes most jobs to end after one, and each takes 0.1 ms with all around it.
 const killsPause = 200 * time.Millisecond
 
-// listen opens the address and serves it in the background. What ends that goes to
-// failed.
-func listen(s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http.Server, error) {
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(&collector{d}); err != nil {
-		return nil, fmt.Errorf("cannot register the metrics: %w", err)
-	}
-	landing, err := web.NewLandingPage(web.LandingConfig{
-		Name: programName, Version: version, Description: "Memory of the Slurm jobs of this node",
-		Links: []web.LandingLinks{{Address: "/metrics", Text: "Metrics"}, {Address: "/-/healthy", Text: "Health"}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the landing page: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", landing)
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
-	}))
-	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
-		if d.fresh() == nil {
-			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, programName+" is healthy.")
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
+// open opens the address.
+func open(s settings, log *slog.Logger) (net.Listener, error) {
 	if err := web.Validate(s.webConfig); err != nil {
 		return nil, fmt.Errorf("cannot use --web.config.file: %w", err)
 	}
@@ -95,6 +83,36 @@ func listen(s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.webConfig == "" {
 		log.Warn("whoever reaches this address may read the metrics; --web.config.file has TLS and passwords", "address", l.Addr().String())
 	}
+	return l, nil
+}
+
+// serveScrapes answers them in the background. What ends that goes to failed.
+func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http.Server, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(&collector{d}); err != nil {
+		return nil, fmt.Errorf("cannot register the metrics: %w", err)
+	}
+	landing, err := web.NewLandingPage(web.LandingConfig{
+		Name: programName, Version: version, Description: "Memory of the Slurm jobs of this node",
+		Profiling: "false", // there is none
+		Links:     []web.LandingLinks{{Address: "/metrics", Text: "Metrics"}, {Address: "/-/healthy", Text: "Health"}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the landing page: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", landing)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
+	}))
+	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		if !d.healthy() {
+			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, programName+" is healthy.")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute}
 	var none bool
 	addresses := []string{s.listen}
 	flags := &web.FlagConfig{WebListenAddresses: &addresses, WebSystemdSocket: &none, WebConfigFile: &s.webConfig}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 const unitFile = "../../examples/prometheus/rsswardend.service"
@@ -56,8 +57,8 @@ func TestUnitStarts(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(binary), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	tree := newSlurmTree(t)
-	task := tree.job(12, 100*rss.MiB)
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(12, 100*rss.MiB)
 	sleeper(t, task)
 	// Mounts of its own, where all is read-only but the state.
 	script := `mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro / && mount -o remount,bind,ro /sys && shift &&
@@ -68,9 +69,13 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --boundin
 	}
 	d := startCommand(t, args...)
 	_, page := d.get("/metrics")
-	got := values(t, page, tree.node)
+	got := values(t, page, tree.Node)
 	if got["rsswarden_memory_limit_bytes job 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
 		t.Errorf("%v\n%s", got, d.said())
+	}
+	// cgroup v1 tells root alone of OOM kills as they happen, which is said.
+	if strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n") || !strings.Contains(page, "\nrsswarden_oom_unheard_steps ") || !strings.Contains(d.said(), "the kernel does not tell of OOM kills in some steps") {
+		t.Error(d.said())
 	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(fmt.Sprintf("/proc/%d", d.cmd.Process.Pid), &st); err != nil || st.Uid != 65534 {

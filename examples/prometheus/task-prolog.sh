@@ -6,6 +6,8 @@
 #     install -d -m 1777 /var/lib/prometheus/rsswarden
 #     node_exporter --collector.textfile.directory=/var/lib/prometheus/rsswarden …
 #
+# Whoever may write there can tell Prometheus anything: see SECURITY.md.
+#
 # Where rsswardend runs this is not needed for memory and limits; it adds what only the
 # run knows: actions, ranks, roles of processes and limits on numbers.
 echo "export RSSWARDEN_TEXTFILE=${RSSWARDEN_TEXTFILE:-/var/lib/prometheus/rsswarden}"

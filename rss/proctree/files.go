@@ -22,6 +22,12 @@ func Vanished(err error) bool {
 // instance under hidepid (proc(5)).
 func Denied(err error) bool { return errors.Is(err, fs.ErrPermission) }
 
+// shortage says that err tells nothing of the process: we have no descriptor, or
+// no memory, left to read it.
+func shortage(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
 // files reads small files below one directory into one buffer, without
 // allocating.
 type files struct {

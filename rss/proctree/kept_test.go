@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // sleeper starts a process that does nothing.
@@ -119,5 +121,65 @@ func TestListsAfterAFork(t *testing.T) {
 	sleeper(t)
 	if procs := readTree(t, r); len(procs) != 2 {
 		t.Errorf("the child is not seen: %+v", procs)
+	}
+}
+
+// TestNoDescriptorLeft: that we may open no file more is no word on who is in the
+// tree, and not that nobody is. It is said, and what was not read is read when it can be.
+func TestNoDescriptorLeft(t *testing.T) {
+	r := New("/proc")
+	t.Cleanup(r.Close)
+	first := len(readTree(t, r))
+	started := sleeper(t).Process.Pid
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	procs, _, err := r.Tree(rss.ProcID{PID: os.Getpid()})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) || procs != nil {
+		t.Errorf("read without a descriptor: %d processes, %v", len(procs), err)
+	}
+	found := false
+	procs = readTree(t, r)
+	for _, p := range procs {
+		found = found || p.ID.PID == started
+	}
+	if !found || len(procs) != first+1 {
+		t.Errorf("%d processes then, %d before, the new one is among them: %v", len(procs), first, found)
+	}
+}
+
+// TestNoDescriptorForAMember: nor is it that one of them has become smaller.
+func TestNoDescriptorForAMember(t *testing.T) {
+	fs := rsstest.Empty(t)
+	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command", Anon: rss.MiB})
+	r := New(fs.Proc)
+	t.Cleanup(r.Close)
+	if procs, _, err := r.Tree(rss.ProcID{PID: 10}); len(procs) != 1 || err != nil {
+		t.Fatal(procs, err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	procs, err := r.members(&rss.Gaps{})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("%v, %v", procs, err)
 	}
 }

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -14,12 +15,16 @@ import (
 // times what a kept statm does.
 const reread = 16
 
-// members reads every process of the tree.
-func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {
+// members reads every process of the tree. Its error is a [shortage].
+func (r *Reader) members(gaps *rss.Gaps) ([]rss.Proc, error) {
+	var short error
 	procs := make([]rss.Proc, 0, len(r.tree))
 	live := r.tree[:0]
 	for _, e := range r.tree {
 		if err := r.member(e); err != nil {
+			if shortage(err) && short == nil {
+				short = fmt.Errorf("cannot read process %d: %w", e.pid, err)
+			}
 			count(gaps, err)
 			if Vanished(err) {
 				// Where another process has the PID now, it is looked at as a
@@ -52,7 +57,7 @@ func (r *Reader) members(gaps *rss.Gaps) []rss.Proc {
 		e.proc.Orphan = orphan
 		procs = append(procs, e.proc)
 	}
-	return procs
+	return procs, short
 }
 
 // orphaned says that the parent of a process is not in the tree.

@@ -52,7 +52,9 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // from call to call: what was in the tree of one that is left out stays there
 // until it ends. Where not one is a root still, the reader forgets.
 //
-// The error says that /proc could not be listed. That a root has ended is none.
+// The error says that /proc could not be listed, or that we had no descriptor or
+// memory left to read who is in the tree: a sum without them would be no smaller
+// tree. That a root has ended is none.
 func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 	var gaps rss.Gaps
 	var err error
@@ -67,10 +69,16 @@ func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 		}
 		r.listed = r.tick
 		r.lists++
-		r.discover()
+		if err := r.discover(); err != nil {
+			r.forks.last = 0 // list again
+			return nil, gaps, err
+		}
 		r.gather()
 	}
-	procs := r.members(&gaps)
+	procs, err := r.members(&gaps)
+	if err != nil {
+		return nil, gaps, err
+	}
 	r.sortTree(procs)
 	return procs, gaps, nil
 }
@@ -159,8 +167,10 @@ func (r *Reader) rootsAre(roots []rss.ProcID) bool {
 }
 
 // discover reads the stat of every PID that is new or due
-// to be looked at again, and decides who belongs to the tree.
-func (r *Reader) discover() {
+// to be looked at again, and decides who belongs to the tree. Its error is a
+// [shortage].
+func (r *Reader) discover() error {
+	var short error
 	for _, pid := range r.pids {
 		e := r.known[pid]
 		switch {
@@ -174,8 +184,11 @@ func (r *Reader) discover() {
 		e.seen = r.tick
 		b, err := r.f.read(pid, "stat")
 		if err != nil {
-			if Vanished(err) {
-				r.forget(pid)
+			if shortage(err) && short == nil {
+				short = fmt.Errorf("cannot read process %d: %w", pid, err)
+			}
+			if Vanished(err) || shortage(err) {
+				r.forget(pid) // it is new the next time
 			}
 			continue
 		}
@@ -204,6 +217,7 @@ func (r *Reader) discover() {
 			e.member = r.descends(e)
 		}
 	}
+	return short
 }
 
 func due(pid int, lists uint64) bool { return uint64(pid)%recheck == lists%recheck }

@@ -48,6 +48,11 @@ func BeEater() {
 				continue
 			}
 			held = append(held, b)
+		case "free":
+			for _, b := range held {
+				_ = syscall.Munmap(b)
+			}
+			held = nil
 		case "maps", "fds":
 			many := MapMany
 			if what == "fds" {
@@ -124,14 +129,29 @@ type Eater struct {
 // package's TestMain must call [BeEater].
 func StartEater(t testing.TB) *Eater {
 	t.Helper()
-	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), eaterRole+"=1")
+	return StartEaterBy(t, nil)
+}
+
+// StartEaterBy is [StartEater] by a command, which is given the eater's path as its last
+// argument, and with this more in the environment.
+func StartEaterBy(t testing.TB, env []string, command ...string) *Eater {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(command, own)
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env = append(append(os.Environ(), env...), eaterRole+"=1")
 	return &Eater{StartChild(t, c), t}
 }
 
 // Anon makes the eater touch this much of its own memory, and keep it. It
 // reports false where the eater did not survive.
 func (e *Eater) Anon(size rss.Bytes) bool { return e.do("anon %d", size) }
+
+// Free makes the eater give back all that it keeps.
+func (e *Eater) Free() bool { return e.do("free") }
 
 // File makes the eater write a file of this size, sync it and read it.
 func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }

@@ -12,8 +12,10 @@ import (
 
 // Alert is one rung that was crossed on one limit.
 type Alert struct {
-	// Job is empty outside Slurm, and Run then names the run. Step is that of the
-	// limit, empty where it is not of one step.
+	// Job is empty outside Slurm. Run is short for who tells: two that watch the same
+	// limit, each with options of its own or one from outside, are told of apart, so
+	// that the end of one resolves nothing of the other's. Step is that of the limit,
+	// empty where it is not of one step.
 	Job, Run, Step, Node string
 	Limit                event.LimitName
 	Scope                event.Scope
@@ -21,6 +23,7 @@ type Alert struct {
 	ETA                  bool   // … is on a forecast
 	Action               event.Action
 	Since                time.Time
+	Test                 bool // nothing is wrong: see [Try]
 
 	// Used, Size and Left (seconds to the limit, nil without a forecast) are as read
 	// last; Size is 0 where the limit was not read.
@@ -45,6 +48,9 @@ var names = map[event.LimitName]string{
 
 // Name is the alertname.
 func (a *Alert) Name() string {
+	if a.Test {
+		return "RsswardenTest"
+	}
 	if name, ok := names[a.Limit]; ok {
 		return name
 	}
@@ -69,7 +75,7 @@ func (a *Alert) Severity() string {
 }
 
 // Labels tell one alert from all others, as name and value in the order of the
-// names. All are from closed lists, or as few as jobs, nodes and rules are; a
+// names. All are from closed lists, or as few as jobs, runs, nodes and rules are; a
 // process, a command, a user or a path is in none.
 func (a *Alert) Labels() [][2]string {
 	all := [][2]string{

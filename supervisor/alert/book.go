@@ -31,6 +31,9 @@ type entry struct {
 	gone   time.Time // when its rung was first seen left, zero where it is not
 	ends   time.Time // when it was resolved, zero while it fires
 	change uint64
+	// inherited says that another Book had it, and nobody has seen its rung crossed
+	// here.
+	inherited bool
 }
 
 func (e *entry) firing() bool { return e.ends.IsZero() }
@@ -59,8 +62,13 @@ func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
 		}
 		known := a.Size != 0 || a.Left != nil
 		fuller := seen[id] && e.Used.Of(e.Size) >= a.Used.Of(a.Size)
-		if !e.firing() {
+		if !e.firing() || e.inherited {
+			since := a.Since
+			if e.inherited {
+				since = e.Since
+			}
 			*e = entry{Alert: *a, id: id}
+			e.Since = since
 			b.change(e)
 		} else if known && !fuller {
 			since := e.Since
@@ -82,6 +90,20 @@ func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
 func (b *Book) change(e *entry) {
 	b.changes++
 	e.change = b.changes
+}
+
+// Inherit takes in what another book had told of and nobody is known to have been told
+// the end of. What does not fire here as well is resolved in time.
+func (b *Book) Inherit(now time.Time, all []Alert) {
+	for i := range all {
+		id := all[i].ID()
+		if b.entries[id] != nil || len(b.entries) >= mostAlerts {
+			continue
+		}
+		e := &entry{Alert: all[i], id: id, gone: now, inherited: true}
+		b.entries[id] = e
+		b.change(e)
+	}
 }
 
 // makeRoom forgets the alert that was resolved first.

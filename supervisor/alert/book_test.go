@@ -163,7 +163,7 @@ func TestForms(t *testing.T) {
 	b.Set(noon, []Alert{a})
 	now := noon.Add(time.Minute)
 	heard := func(string) bool { return true }
-	if got, want := body(t)(managerBody(b.sorted(), now, heard)), `[{"labels":{"action":"warn","alertname":"RsswardenMemoryNearLimit","jobid":"46","limit":"slurm","node":"n1","rung":"80%","scope":"step","severity":"warning","step":"0"},`+
+	if got, want := body(t)(managerBody(b.sorted(), now, holds, heard)), `[{"labels":{"action":"warn","alertname":"RsswardenMemoryNearLimit","jobid":"46","limit":"slurm","node":"n1","rung":"80%","scope":"step","severity":"warning","step":"0"},`+
 		`"annotations":{"description":"so it is","summary":"memory 50 %"},"startsAt":"2026-11-22T12:00:00Z","endsAt":"2026-11-22T12:05:00Z","generatorURL":"https://github.com/rsswarden/rsswarden#alerts"}]`; got != want {
 		t.Errorf("firing:\n%s\nwant\n%s", got, want)
 	}
@@ -173,10 +173,10 @@ func TestForms(t *testing.T) {
 		t.Errorf("a webhook:\n%s\nwant\n%s", got, want)
 	}
 	b.End(noon) // at once: Alertmanager wants an end behind the start
-	if got := body(t)(managerBody(b.sorted(), now, heard)); !strings.Contains(got, `"endsAt":"2026-11-22T12:00:00.001Z"`) {
+	if got := body(t)(managerBody(b.sorted(), now, holds, heard)); !strings.Contains(got, `"endsAt":"2026-11-22T12:00:00.001Z"`) {
 		t.Errorf("resolved: %s", got)
 	}
-	if got := body(t)(managerBody(b.sorted(), now, func(string) bool { return false })); !strings.Contains(got, `"endsAt":"2026-11-22T12:02:00Z"`) {
+	if got := body(t)(managerBody(b.sorted(), now, holds, func(string) bool { return false })); !strings.Contains(got, `"endsAt":"2026-11-22T12:02:00Z"`) {
 		t.Errorf("resolved before it was heard of: %s", got)
 	}
 	if got := body(t)(hookBody(b.sorted()[0])); !strings.Contains(got, `"status":"resolved"`) || !strings.Contains(got, `"ends_at":"2026-11-22T12:00:00Z","text":"resolved: memory`) {

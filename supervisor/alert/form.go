@@ -14,6 +14,10 @@ const (
 	// it believes that. Prometheus does the same.
 	resend = time.Minute
 	holds  = 4 * resend
+	// lasts is for how long it believes what it is told where there may soon be no
+	// room to tell it again. An alert that says too long that it fires is better than
+	// one that says it is over where a job is at its worst.
+	lasts = time.Hour
 	// generator is where a reader of an alert is led.
 	generator = "https://github.com/rsswarden/rsswarden#alerts"
 )
@@ -30,7 +34,7 @@ type postable struct {
 // managerBody is all of the book: what fires, until it is told again, and what was
 // resolved. What was resolved before Alertmanager has heard of it fires there for a
 // while: it notifies nobody of what was over when it came.
-func managerBody(list []*entry, now time.Time, heard func(id string) bool) (json.RawMessage, error) {
+func managerBody(list []*entry, now time.Time, holds time.Duration, heard func(id string) bool) (json.RawMessage, error) {
 	all := make([]postable, 0, len(list))
 	for _, e := range list {
 		p := postable{
@@ -72,7 +76,7 @@ type Message struct {
 	Alert    string `json:"alert"`  // "RsswardenMemoryNearLimit"
 	Severity string `json:"severity"`
 	Job      string `json:"job,omitempty"` // SLURM_JOB_ID; left out outside Slurm
-	Run      string `json:"run,omitempty"` // the run, outside Slurm
+	Run      string `json:"run,omitempty"` // short for the runs of a job that one leader watches on a node
 	Step     string `json:"step,omitempty"`
 	Node     string `json:"node"`
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,6 +36,21 @@ type Program struct {
 	Env   []string // all of it
 	Start func(*exec.Cmd) error
 }
+
+// NewProgram returns the program at a path in such an environment: without the variables
+// that may hold secrets, as who needs them is told, and with one thread of Go, which is a
+// task or two less of those that pids.max counts as the job's.
+func NewProgram(path string, env []string, start func(*exec.Cmd) error) *Program {
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return strings.HasPrefix(v, secretVariables) || strings.HasPrefix(v, threadVariable)
+	})
+	return &Program{Path: path, Env: append(env, threadVariable+"1"), Start: start}
+}
+
+const (
+	secretVariables = "RSSWARDEN_ALERT"
+	threadVariable  = "GOMAXPROCS="
+)
 
 // Send carries a request and waits for its end, which comes at the latest when its
 // time is over or ctx is done. The process dies with us.

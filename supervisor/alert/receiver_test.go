@@ -1,6 +1,9 @@
 package alert
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -92,17 +95,92 @@ func TestNewestStateWins(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: a webhook is not asked again what it refused, Alertmanager is
-// after a minute, as it is told all anew then.
-func TestRefusedForGood(t *testing.T) {
-	b, r, m := NewBook(), newReceiver(Target{Kind: Webhook}), newReceiver(Target{Kind: Alertmanager})
-	b.Set(noon, []Alert{at("80%", 81)})
-	if !tell(t, r, b, noon, wrong) || tell(t, r, b, noon.Add(time.Hour), taken) || r.Lost != 1 {
-		t.Errorf("webhook: %+v", r.Counts)
+// TestRefused: what a webhook or Alertmanager refused it is asked again after a minute,
+// for as long as it is so: somebody may have mended it.
+func TestRefused(t *testing.T) {
+	for _, kind := range []Kind{Webhook, Alertmanager} {
+		b, r := NewBook(), newReceiver(Target{Kind: kind})
+		b.Set(noon, []Alert{at("80%", 81)})
+		if !tell(t, r, b, noon, wrong) || tell(t, r, b, noon.Add(59*time.Second), taken) || !tell(t, r, b, noon.Add(time.Minute), taken) || r.Lost != 0 || len(r.untold(b)) != 0 {
+			t.Errorf("%s: %+v", kind, r.Counts)
+		}
 	}
-	if !tell(t, m, b, noon, wrong) || tell(t, m, b, noon.Add(59*time.Second), taken) || !tell(t, m, b, noon.Add(time.Minute), taken) || m.Lost != 0 {
-		t.Errorf("Alertmanager: %+v", m.Counts)
+}
+
+// TestRefusedKeepsNothingBack: one message that a webhook does not take is no reason not
+// to tell it the others.
+func TestRefusedKeepsNothingBack(t *testing.T) {
+	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b.Set(noon, []Alert{at("80%", 81), at("85%", 86), at("90%", 91)})
+	now := noon
+	for range 2 {
+		r.look(b)
+		due, ok := r.next(b)
+		if !ok {
+			break
+		}
+		now = later(now, due)
+		l, err := r.load(b, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for n < len(l.bodies) && !strings.Contains(string(l.bodies[n]), `"rung":"80%"`) {
+			n++
+		}
+		a := wrong
+		if a.Taken = n; n == len(l.bodies) {
+			a = Answer{Taken: n}
+		}
+		r.done(l, a, now, 1)
 	}
+	if left := r.untold(b); len(left) != 1 || left[0].Rung != "80%" || r.Sent != 2 {
+		t.Errorf("%d untold, %+v", len(left), r.Counts)
+	}
+	if now.Sub(noon) > 10*time.Second {
+		t.Errorf("the others were told after %v", now.Sub(noon))
+	}
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
+}
+
+// FuzzAnswer: no answer of the program that carries messages is the end of us, and none
+// has us believe that more was taken than was sent.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"taken":99,"error":"x"}`), 1, true)
+	f.Add([]byte(`{"taken":-1,"retry":true,"later_ns":-5}`), 3, false)
+	f.Add([]byte(`{"taken":1,"status":403,"error":"no"}`), 1, false)
+	f.Fuzz(func(t *testing.T, answer []byte, alerts int, manager bool) {
+		var a Answer
+		if json.Unmarshal(answer, &a) != nil {
+			return
+		}
+		b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+		if manager {
+			r.target.Kind = Alertmanager
+		}
+		for n := range min(max(alerts, 0), 20) {
+			b.Set(noon, []Alert{at(fmt.Sprint(n, "%"), 81)})
+		}
+		for n := range 3 {
+			now := noon.Add(time.Duration(n) * time.Hour)
+			r.look(b)
+			l, err := r.load(b, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := r.Sent
+			r.done(l, a, now, 1)
+			if r.Sent < sent || r.Sent > sent+len(l.of) {
+				t.Fatalf("%d of %d taken", r.Sent-sent, len(l.of))
+			}
+		}
+	})
 }
 
 // TestResend: Alertmanager is told each minute of what fires, and for 5 minutes that

@@ -4,25 +4,22 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
 
-// lastPatience is how long the end of a run waits for receivers that have answered
-// so far. It waits for no other.
-const lastPatience = 200 * time.Millisecond
-
 // Options are what a Sender works with.
 type Options struct {
-	Targets   []Target
+	Targets []Target
+	// Token, or the first line of TokenFile, goes to those that [Target.TakesToken].
 	Token     string
 	TokenFile string
 	Send      func(context.Context, Request) Answer
 	Leave     func(Request) <-chan Answer
 }
 
-// Sender tells all receivers. Its methods never wait for one, and none of them but
-// [Sender.Close] may be called after that.
+// Sender tells all receivers. Its methods never wait for one.
 type Sender struct {
 	opt    Options
 	faults chan string
@@ -36,8 +33,20 @@ type Sender struct {
 	busy      *receiver // whose request is on its way
 	busyFrom  time.Time
 	held      bool
+	near      bool // it was near to that, or is
 	closed    bool
 }
+
+// Room is what is left for the process that carries a message, of memory and of what
+// else is counted.
+type Room int
+
+// The rooms.
+const (
+	Plenty Room = iota
+	Near        // it may soon be None: what Alertmanager is told is to outlast that
+	None        // no process is to be started; what is on its way goes on
+)
 
 // Standing is how one receiver stands.
 type Standing struct {
@@ -45,8 +54,10 @@ type Standing struct {
 	Firing int // alerts
 	Counts
 	Dropped  int       // alerts that there was no room for
-	Untold   int       // states that it does not know yet
-	Held     bool      // it is told nothing now, see [Sender.Hold]
+	Untold   int       // alerts of which it does not know how they stand
+	Missed   int       // alerts that it was never told the last state of
+	Asked    bool      // it was told at the end, and what came of it is not known
+	Held     bool      // it is told nothing now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
 	Error    string    // the last failure
@@ -76,6 +87,34 @@ func (s *Sender) Faults() <-chan string {
 	return s.faults
 }
 
+// Open returns the alerts that a receiver may believe to fire: those that do, and
+// those of which not every one is known to have been told that they are over. It may be
+// called after [Sender.Close] as well. A nil Sender has none.
+func (s *Sender) Open() (all []Alert) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.book.sorted() {
+		if e.firing() || slices.ContainsFunc(s.receivers, func(r *receiver) bool { return r.told[e.id] != e.change }) {
+			all = append(all, e.Alert)
+		}
+	}
+	return all
+}
+
+// Inherit takes over what another Sender had open. It comes before anything else.
+func (s *Sender) Inherit(open []Alert) {
+	s.mu.Lock()
+	s.book.Inherit(time.Now(), open)
+	for _, r := range s.receivers {
+		r.inherit(s.book)
+	}
+	s.mu.Unlock()
+	s.poke()
+}
+
 // Set says which rungs are crossed now.
 func (s *Sender) Set(current []Alert) {
 	s.mu.Lock()
@@ -87,14 +126,14 @@ func (s *Sender) Set(current []Alert) {
 	}
 }
 
-// Hold says that no process is to be started now, for the memory that it takes. What
-// is on its way goes on.
-func (s *Sender) Hold(held bool) {
+// Room says how much there is now. Who was near to None once is thought to be so again.
+func (s *Sender) Room(room Room) {
 	s.mu.Lock()
-	freed := s.held && !held
-	s.held = held
+	held, near := room == None, s.near || room != Plenty
+	due := s.held && !held || near && !s.near
+	s.held, s.near = held, near
 	s.mu.Unlock()
-	if freed {
+	if due {
 		s.poke()
 	}
 }
@@ -139,7 +178,12 @@ func (s *Sender) run(ctx context.Context) {
 }
 
 func (s *Sender) request(r *receiver, l load, limit time.Duration) Request {
-	return Request{URL: r.target.URL, Token: s.opt.Token, TokenFile: s.opt.TokenFile, Bodies: l.bodies, Timeout: limit}
+	t := &r.target
+	q := Request{URL: t.URL, Token: t.Token, TokenFile: t.TokenFile, Bodies: l.bodies, Timeout: limit}
+	if t.TakesToken() {
+		q.Token, q.TokenFile = s.opt.Token, s.opt.TokenFile
+	}
+	return q
 }
 
 // pick chooses who is told now: of those that are due who was tried longest ago. It
@@ -153,6 +197,7 @@ func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration
 	next := s.book.Tick(now)
 	s.look()
 	for _, r := range s.receivers {
+		r.near = s.near
 		at, ok := r.next(s.book)
 		switch {
 		case !ok || s.held:
@@ -210,60 +255,8 @@ func (s *Sender) Standing() []Standing {
 		all = append(all, Standing{
 			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: len(s.book.dropped), SentAt: r.sentAt,
 			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)), Held: s.held,
+			Missed: len(r.missed), Asked: r.asked,
 		})
 	}
 	return all
-}
-
-// Close resolves what fires and tells each receiver once more, by processes that
-// may outlive us. The function that it returns waits for the answers of receivers
-// that have answered so far, until 200 ms have passed since Close. Without resolve
-// nobody is told anything any more: somebody else goes on.
-func (s *Sender) Close(resolve bool) (wait func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.stop()
-	if !resolve {
-		return func() {}
-	}
-	from := time.Now()
-	hangs := s.busy
-	if hangs != nil && from.Sub(s.busyFrom) < lastPatience {
-		hangs = nil // it has hardly begun
-	}
-	s.book.End(from)
-	s.look()
-	type left struct {
-		r      *receiver
-		l      load
-		answer <-chan Answer
-	}
-	var all []left
-	for _, r := range s.receivers {
-		if len(r.untold(s.book)) == 0 {
-			continue
-		}
-		l, err := r.load(s.book, from)
-		if err != nil {
-			continue
-		}
-		answer := s.opt.Leave(s.request(r, l, lastTime))
-		if r.fails == 0 && r != hangs && (r.Sent > 0 || hangs == nil) {
-			all = append(all, left{r, l, answer})
-		}
-	}
-	return func() {
-		late := time.After(time.Until(from.Add(lastPatience)))
-		for _, e := range all {
-			select {
-			case a := <-e.answer:
-				s.mu.Lock()
-				e.r.done(e.l, a, time.Now(), 1)
-				s.mu.Unlock()
-			case <-late:
-				return
-			}
-		}
-	}
 }

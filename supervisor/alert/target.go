@@ -2,8 +2,11 @@ package alert
 
 import (
 	"errors"
+	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strings"
+	"unicode"
 )
 
 // Kind is what a receiver understands.
@@ -22,19 +25,36 @@ const APIPath = "/api/v2/alerts"
 type Target struct {
 	Kind Kind   `json:"kind"`
 	URL  string `json:"url"`
+	// Token goes to this receiver and no other, or the first line of TokenFile, a full
+	// path.
+	Token     string `json:"token,omitempty"`
+	TokenFile string `json:"token_file,omitempty"`
 }
 
 // Errors of [ParseTarget]; none repeats the URL, which may hold a secret.
 var (
 	ErrScheme = errors.New("is no http:// or https:// URL")
 	ErrURL    = errors.New("is no URL")
+	ErrToken  = errors.New("has more behind the URL than token=TOKEN or token-file=FILE, with its full path")
+	ErrTwo    = errors.New("has a token beside a user: a receiver is told one of them")
 )
 
 // ParseTarget reads what a user wrote. "alertmanager+" or "webhook+" in front says
 // what is there. Without it a URL that has no path, or one that ends in
-// /api/v2/alerts, is Alertmanager's, and every other a webhook's.
+// /api/v2/alerts, is Alertmanager's, and every other a webhook's. Behind it may stand
+// what that receiver is to know us by: "token=TOKEN" or "token-file=FILE".
 func ParseTarget(text string) (t Target, err error) {
-	text = strings.TrimSpace(text)
+	text, behind, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if behind = strings.TrimSpace(behind); behind != "" {
+		var isToken, isFile bool
+		if t.Token, isToken = strings.CutPrefix(behind, "token="); !isToken {
+			t.Token = ""
+			t.TokenFile, isFile = strings.CutPrefix(behind, "token-file=")
+		}
+		if !isToken && !isFile || isToken && (t.Token == "" || strings.ContainsFunc(t.Token, unicode.IsSpace)) || isFile && !filepath.IsAbs(t.TokenFile) {
+			return t, ErrToken
+		}
+	}
 	for _, k := range []Kind{Alertmanager, Webhook} {
 		if rest, ok := strings.CutPrefix(text, string(k)+"+"); ok {
 			t.Kind, text = k, rest
@@ -48,6 +68,8 @@ func ParseTarget(text string) (t Target, err error) {
 		return t, ErrScheme
 	case u.Hostname() == "":
 		return t, ErrURL
+	case u.User != nil && behind != "":
+		return t, ErrTwo
 	}
 	u.Fragment = ""
 	path := strings.TrimRight(u.Path, "/")
@@ -64,11 +86,38 @@ func ParseTarget(text string) (t Target, err error) {
 	return t, nil
 }
 
-// Secret says that the URL has what nobody else should read: a user's name and
-// password, or a query.
+// Secret says that it has what nobody else should read: a user's name and password, a
+// query or a token.
 func (t Target) Secret() bool {
 	u, err := url.Parse(t.URL)
-	return err != nil || u.User != nil || u.RawQuery != ""
+	return err != nil || u.User != nil || u.RawQuery != "" || t.Token != ""
+}
+
+// Knows says that it has credentials of its own.
+func (t Target) Knows() bool {
+	u, err := url.Parse(t.URL)
+	return err != nil || u.User != nil || t.Token != "" || t.TokenFile != ""
+}
+
+// Pathed says that it is a webhook's URL with a path, which is often all that keeps
+// others from using it.
+func (t Target) Pathed() bool {
+	u, err := url.Parse(t.URL)
+	return t.Kind == Webhook && (err != nil || strings.Trim(u.Path, "/") != "")
+}
+
+// TakesToken says that the token which is given for no receiver is for this one: it
+// is Alertmanager's, and no webhook's of somebody else.
+func (t Target) TakesToken() bool { return t.Kind == Alertmanager && !t.Knows() }
+
+// Plain says that others can read on the way what goes there.
+func (t Target) Plain() bool {
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Scheme == "https" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
 }
 
 // String is the receiver as it is told of anywhere: without user, password and

@@ -55,8 +55,8 @@ type Alerts struct {
 	// Overtaken those states that a newer one took the place of, and Lost those that
 	// were given up, before it took them.
 	Untold int `json:"untold"`
-	// Held says that it is not told now, as too little memory is left for the process
-	// that would.
+	// Held says that something fires, or it is to be told something, and it is told
+	// nothing now, as too little is left for the process that would.
 	Held     bool       `json:"held,omitempty"`
 	Failing  bool       `json:"failing,omitempty"` // the last try failed
 	SentAt   *time.Time `json:"sent_at,omitempty"`

@@ -28,7 +28,7 @@ const (
 // Check is one thing that was looked at.
 type Check struct {
 	// Name is a word of a closed list, see [Names]. There is one check of each
-	// name, but for python, of which there is one for each that was asked.
+	// name, but for python and alert, of which there is one for each that was asked.
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`            // what was found, for people
@@ -63,12 +63,13 @@ const (
 	NameFDs        = "fds"
 	NameTasks      = "tasks"
 	NameShm        = "shm"
+	NameAlert      = "alert"
 )
 
 // Names lists the names of checks in the order in which they are printed.
 var Names = []string{
 	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameSignals, NamePtrace,
-	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm,
+	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm, NameAlert,
 }
 
 // Report is what `rsswarden doctor --json` prints.

@@ -261,10 +261,18 @@ func (c *Control) resume(dir string) error {
 	return nil
 }
 
-// replaceFile writes path in one step: readers see the old content or the new.
+// replaceFile writes path in one step: readers see the old content or the new. The user's
+// processes can write here too, and a pipe or a link of the other name would be waited for
+// or followed: the file is made.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	os.Remove(tmp)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(tmp)
 		return err
 	}

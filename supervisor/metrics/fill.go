@@ -37,6 +37,7 @@ func (s *Set) Limits(at Place, limits []event.Limit) {
 		s.Put(&MemoryLimit, at, float64(l.Limit), name, scope)
 		if k.name == event.LimitCgroup {
 			s.Put(&MemoryUnreclaimable, at, float64(l.Used), scope)
+			s.Put(&MemoryCharged, at, float64(l.Charged), scope)
 		}
 	}
 }

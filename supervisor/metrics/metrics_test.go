@@ -116,7 +116,7 @@ func full() *Set {
 	s := NewSet()
 	s.Limits(here, []event.Limit{
 		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46", Used: 10, Limit: 100},
-		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46/b", Used: 50, Limit: 100, ETA: &eta},
+		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46/b", Used: 50, Charged: 90, Limit: 100, ETA: &eta},
 		{Name: event.LimitCgroup, Scope: event.ScopeStep, Level: "/a/job_46/step_0", Used: 20, Limit: 0},
 		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 70, Limit: 100},
 		{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 10, Limit: 40, PID: 4711},
@@ -129,6 +129,7 @@ func full() *Set {
 	a.Count(event.ActionRecycle, Refused, 0)
 	s.Actions(here, &a)
 	s.Put(&OOMKills, here, 0)
+	s.Put(&OOMUnheard, here, 0)
 	s.Put(&Ranks, here, 1)
 	s.Put(&LastLook, here, 1.7e9)
 	s.Put(&BuildInfo, here, 1, "v0.9")
@@ -148,12 +149,14 @@ func TestFill(t *testing.T) {
 		`rsswarden_build_info{,version="v0.9"} 1`,
 		`rsswarden_last_look_timestamp_seconds{} 1700000000`,
 		`rsswarden_limit_ratio{,limit="cgroup",scope="job"} 0.5`, `rsswarden_limit_ratio{,limit="maps",scope="process"} 0.25`, `rsswarden_limit_ratio{,limit="slurm",scope="step"} 0.7`,
+		`rsswarden_memory_charged_bytes{,scope="job"} 90`,
 		`rsswarden_memory_freed_bytes_total{,action="recycle"} 42`, `rsswarden_memory_freed_bytes_total{,action="trim"} 0`,
 		`rsswarden_memory_limit_bytes{,limit="cgroup",scope="job"} 100`, `rsswarden_memory_limit_bytes{,limit="slurm",scope="step"} 100`,
 		`rsswarden_memory_rss_bytes{,role="other"} 1`, `rsswarden_memory_rss_bytes{,role="trainer"} 5`, `rsswarden_memory_rss_bytes{,role="worker"} 7`,
 		`rsswarden_memory_unreclaimable_bytes{,scope="job"} 50`,
 		`rsswarden_memory_used_bytes{,limit="cgroup",scope="job"} 50`, `rsswarden_memory_used_bytes{,limit="slurm",scope="step"} 70`,
 		`rsswarden_oom_kills_total{} 0`,
+		`rsswarden_oom_unheard_steps{} 0`,
 		`rsswarden_processes{,role="other"} 1`, `rsswarden_processes{,role="trainer"} 1`, `rsswarden_processes{,role="worker"} 2`,
 		`rsswarden_ranks{} 1`,
 		`rsswarden_time_to_limit_seconds{,limit="cgroup",scope="job"} 90.5`, `rsswarden_time_to_limit_seconds{,limit="time",scope="job"} 90.5`,

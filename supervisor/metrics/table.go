@@ -83,7 +83,10 @@ var (
 		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
 		[]Label{BySize, ByScope}}
 	MemoryUnreclaimable = Metric{"rsswarden_memory_unreclaimable_bytes", Gauge,
-		"Charge of the cgroup less what reclaim can take back: clean file cache and reclaimable slab by memory.stat. Only this can end in an OOM kill.",
+		"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.",
+		[]Label{ByScope}}
+	MemoryCharged = Metric{"rsswarden_memory_charged_bytes", Gauge,
+		"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may stand at the limit for hours: page cache gives way.",
 		[]Label{ByScope}}
 	MemoryLimit = Metric{"rsswarden_memory_limit_bytes", Gauge,
 		"The limit that rsswarden_memory_used_bytes is compared with, as it is in force now.",
@@ -98,7 +101,7 @@ var (
 		"Processes that live, zombies left out.",
 		[]Label{ByRole}}
 	MemoryRSS = Metric{"rsswarden_memory_rss_bytes", Gauge,
-		"Sum of VmRSS of /proc/PID/status. Pages that processes share count once for each.",
+		"Resident memory summed over processes; pages that they share count once for each. A run sums VmRSS of /proc/PID/status by role; the daemon sums resident of /proc/PID/statm by step, and where jobs have no memory cgroup alone.",
 		[]Label{ByRole}}
 	Actions = Metric{"rsswarden_actions_total", Counter,
 		"Actions that rules or people asked for, by what came of them.",
@@ -108,6 +111,9 @@ var (
 		[]Label{ByAction}}
 	OOMKills = Metric{"rsswarden_oom_kills_total", Counter,
 		"Processes of the job that the kernel's OOM killer ended at least, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.",
+		nil}
+	OOMUnheard = Metric{"rsswarden_oom_unheard_steps", Gauge,
+		"Steps of the node, seen by the daemon, of which the kernel does not tell at once that the OOM killer is at work in them: on cgroup v1 it takes root, and descriptors. Of those that end right after a kill little is known.",
 		nil}
 	Ranks = Metric{"rsswarden_ranks", Gauge,
 		"Ranks of the job on this node that run under rsswarden.",
@@ -122,8 +128,8 @@ var (
 
 // All lists every metric in the order of the documentation.
 var All = []*Metric{
-	&MemoryUsed, &MemoryUnreclaimable, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
-	&Actions, &MemoryFreed, &OOMKills, &Ranks, &LastLook, &BuildInfo,
+	&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
+	&Actions, &MemoryFreed, &OOMKills, &OOMUnheard, &Ranks, &LastLook, &BuildInfo,
 }
 
 func names[T ~string](list []T) []string {

@@ -79,10 +79,11 @@ func CheckParents(dir string) error {
 // like from inside a user namespace.
 func Trusted(uid uint32) bool {
 	const overflow = 65534
-	return uid == 0 || int(uid) == os.Geteuid() || (uid == overflow && inUserNamespace())
+	return uid == 0 || int(uid) == os.Geteuid() || (uid == overflow && InUserNamespace())
 }
 
-func inUserNamespace() bool {
+// InUserNamespace says that user IDs here are not the host's: root is not root there.
+func InUserNamespace() bool {
 	data, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(data)), " ") != "0 0 4294967295"
 }

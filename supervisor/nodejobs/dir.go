@@ -29,7 +29,7 @@ const (
 // Slurm 23.11), and whoever makes very many would have us read them all.
 const (
 	deepest    = 16   // levels below a step
-	mostInner  = 4096 // directories below a directory of a step
+	mostInner  = 4096 // directories below a step, on all levels
 	mostSlices = 4    // levels of slices
 )
 
@@ -41,12 +41,16 @@ type dir struct {
 	depth      int    // below the mount, or below the step
 	ino, links uint64 // as of the last listing
 	kids       []*dir
-	freshAt    int // the look in which it was brought up to date
+	inner      *int // of a step and all below it: how many directories that are
+	freshAt    int  // the look in which it was brought up to date
 
-	group *group // of a job and of a step
-	procs int    // processes of its own, as of the last time they were counted
-	kills uint64 // v1: the directory's own count
-	gone  uint64 // v1: the counts of directories below that are no more
+	group   *group          // of a job and of a step
+	procs   int             // processes of its own, as of the last time they were counted
+	countAt int             // the look from which on they are counted again where there were none
+	kills   uint64          // v1: the directory's own count
+	gone    uint64          // v1: the counts of directories below that are no more
+	told    uint64          // of a step: its count as the kernel's notice had it read
+	lost    map[string]lost // of a job: steps that are gone, by their IDs
 }
 
 // child says what a subdirectory is, nil for one that is not followed.
@@ -80,7 +84,9 @@ func (d *dir) child(name string) *dir {
 	case kindJob:
 		c.kind, c.depth = kindStep, 0
 		c.id, ok = slurm.StepOfDir(name)
+		c.inner = new(int)
 	default:
+		c.inner = d.inner
 		ok = c.depth <= deepest
 	}
 	if !ok || c.kind == kindTop && c.id != "" && !IsNodeName(c.id) {
@@ -175,11 +181,14 @@ func (n *Node) list(d *dir) {
 		if !e.IsDir() || known[e.Name()] {
 			continue
 		}
-		if d.kind >= kindStep && len(d.kids) >= mostInner {
+		if d.inner != nil && *d.inner >= mostInner {
 			break
 		}
 		if c := d.child(e.Name()); c != nil {
 			d.kids = append(d.kids, c)
+			if d.inner != nil {
+				*d.inner++
+			}
 		}
 	}
 	slices.SortFunc(d.kids, func(a, b *dir) int { return compareIDs(a.name, b.name) })

@@ -3,7 +3,7 @@
 // the processes that the OOM killer ended, and when a limit is met if things go on as
 // they do. It reads files of cgroups, and the resident memory of processes where
 // there is no memory cgroup, as anybody may: no ptrace, no environment, no command line,
-// no file of a user.
+// no file of a user. Where the kernel tells of OOM kills as they happen, it is asked to.
 //
 // # Where jobs are
 //
@@ -26,7 +26,18 @@
 // does not touch a cgroup's modification time when one is made below it. The counters
 // of jobs and steps are read by one pread of a kept descriptor each, as far as there are
 // descriptors. cgroup.procs is opened anew, since a kept descriptor of v1 never shows
-// new members.
+// new members. memory.stat, which costs ten times a counter, and cgroup.procs are left as
+// they were while the charge stands still, and far from the limit for two looks of three
+// while it moves by little.
+//
+// # OOM kills
+//
+// v1 counts a kill in the task where the victim was, and v2 up to the job; either count is
+// gone with its directory. After [Node.Listen] the kernel tells of jobs and steps that come
+// and go by inotify, and of kills by inotify on memory.events (v2, as anybody may) or an
+// eventfd for each step (v1, as root), so that the counters are read at once, and a kill
+// whose counters are gone already is known all the same: [Source] says how. An eventfd
+// tells before the kill, and once more when the directory is gone.
 //
 // A job or step that begins or ends while it is read is normal: it is left out, or
 // told with what was read.

@@ -15,25 +15,30 @@ import (
 // group is what is kept of a job or a step from look to look.
 type group struct {
 	level *cgroup.Level
+	early early
 	trend *rss.Trend
 	base  uint64 // kills from before we came
 	since time.Time
 
-	use    Use
-	lim    cgroup.Limits
-	mem    cgroup.Memory
-	known  bool
-	stated int // the look in which mem was read, or a little before
+	use     Use
+	lim     cgroup.Limits
+	mem     cgroup.Memory
+	known   bool
+	stated  int // the look in which mem was read, or a little before
+	limited int // … in which lim was
 	// charged is the charge as of the look chargedAt.
 	charged   rss.Bytes
 	chargedAt int
 	// kept says that the level's descriptors stay open from look to look.
 	kept bool
-	// quiet is for how many looks the charge has been the same to the byte.
+	full int // the look in which memory.stat was read, at first a little before
+	// quiet is for how many looks the charge has been the same to the byte, or as good as.
 	quiet int
 	peak  rss.Bytes
 	near  time.Time // since when nearly all of the limit is used
 	last  Job       // as it was told, of a job
+	by    Source    // how its kills are known, of a job
+	seen  uint64    // kills that were told in a look
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
 }
@@ -80,8 +85,11 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 		return bound, false
 	}
 	mem, err := n.memory(g, most)
-	if err == nil && (g.quiet == 0 || most != g.lim.Max) {
-		g.lim, err = g.level.Limits()
+	// That of swap is changed with that of memory, or read as late as all that rests is.
+	if err == nil && (most != g.lim.Max || g.limited == 0 || n.looks-g.limited >= restful) {
+		if g.lim, err = g.level.Limits(); err == nil {
+			g.limited = n.looks - n.levels%restful
+		}
 	}
 	if err != nil {
 		n.failed(err)
@@ -109,9 +117,18 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 // for unchanged.
 const restful = 30
 
+// A job or step that is charged less than half of its limit, and whose charge has moved by
+// less than a 64th of that, is read in full in each third look alone.
+const (
+	easy     = 0.5
+	moved    = 1. / 64
+	easyEach = 3
+)
+
 // memory reads the charge, and memory.stat, which costs ten times that, where the
 // charge has changed, every few looks, or where it is near the limit: there the page
-// cache that goes makes room for what stays.
+// cache that goes makes room for what stays. In between what can be reclaimed is taken to
+// be what it was.
 func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 	if g.known && n.looks-g.stated < restful {
 		charged, err := g.charged, error(nil)
@@ -122,10 +139,22 @@ func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 			g.quiet++
 			return g.mem, err
 		}
+		limit := min(limit, g.use.Limit)
+		if n.looks-g.full < easyEach && charged.Of(limit) < easy && max(charged, g.mem.Charged).Sub(min(charged, g.mem.Charged)).Of(limit) < moved {
+			g.quiet++
+			mem := g.mem
+			mem.Charged, mem.Reclaimable = charged, min(mem.Reclaimable, charged)
+			mem.Unreclaimable = charged - mem.Reclaimable
+			return mem, nil
+		}
 	}
 	g.quiet = 0
 	mem, err := g.level.Memory()
 	if err == nil {
+		rested := !g.known || n.looks-g.full > easyEach
+		if g.full = n.looks; rested {
+			g.full -= n.levels % easyEach // many may begin to move at once
+		}
 		// Not all in the same look.
 		g.mem, g.known, g.stated = mem, true, n.looks-n.levels%restful
 	}
@@ -141,8 +170,16 @@ func (n *Node) failed(err error) {
 	n.failure = err
 }
 
+// often is the longest time between two looks with which growth that has held for
+// [rss.HoldTime] is told from a step; where looks are rarer, it must have held for
+// rareLooks of them.
+const (
+	often     = 10 * time.Second
+	rareLooks = 20
+)
+
 // forecast follows the growth of a job or step.
-func (g *group) forecast(at time.Duration, now time.Time) {
+func (n *Node) forecast(g *group, now time.Time) {
 	u := &g.use
 	g.peak = max(g.peak, u.Used)
 	if u.Limit == cgroup.Unlimited {
@@ -155,11 +192,16 @@ func (g *group) forecast(at time.Duration, now time.Time) {
 	case g.near.IsZero():
 		g.near = now
 	}
+	at := now.Sub(n.began)
 	if g.trend == nil {
 		if u.Used.Of(u.Limit) < trendFrom {
+			g.early.add(at, u.Used)
 			return
 		}
-		g.trend = new(rss.Trend)
+		g.trend = g.early.trend()
+		if n.Interval > often {
+			g.trend.Hold = rareLooks * n.Interval
+		}
 	}
 	g.trend.Add(at, u.Used)
 	u.PerSecond, _, _, u.Growing = g.trend.Slope()

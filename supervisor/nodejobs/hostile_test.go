@@ -79,10 +79,29 @@ func TestDeepAndWide(t *testing.T) {
 	if u := s.look().Jobs[0].Use; u.Processes != 3 {
 		t.Errorf("%d processes, want 3", u.Processes)
 	}
-	dirs := 0
-	s.trees[0].root.each(func(*dir) { dirs++ })
-	if dirs > mostInner+deepest+10 {
-		t.Errorf("%d directories are followed", dirs)
+	// On all levels together: one of them with many each would be many times many.
+	for i := range 40 {
+		for k := range 200 {
+			s.Write(fmt.Sprintf("%s/task_0/y%d/z%d/cgroup.procs", step, i, k), "")
+		}
+	}
+	s.look()
+	followed := func() (dirs int) {
+		s.trees[0].root.each(func(*dir) { dirs++ })
+		return dirs
+	}
+	if n := followed(); n > mostInner+10 {
+		t.Errorf("%d directories are followed", n)
+	}
+	// Those that go make room for others.
+	s.Remove(step + "/task_0")
+	s.Write(step+"/task_1/cgroup.procs", "30\n31\n")
+	s.look()
+	if u := s.look().Jobs[0].Use; u.Processes != 3 {
+		t.Errorf("%d processes, want 3", u.Processes)
+	}
+	if n := followed(); n > deepest+10 {
+		t.Errorf("%d directories are followed of those that are gone", n)
 	}
 }
 

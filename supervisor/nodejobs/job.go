@@ -1,6 +1,7 @@
 package nodejobs
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,11 +28,11 @@ func (n *Node) job(d *dir, node string, uid int, bound rss.Bytes, now time.Time)
 	if uid < 0 {
 		uid = n.owner(d)
 	}
-	j = Job{ID: d.id, Node: node, UID: uid, Use: d.group.use}
+	j = Job{ID: d.id, Node: node, UID: uid, Use: d.group.use, path: d.path, ino: d.ino}
 	for _, c := range steps {
 		j.Steps = append(j.Steps, Step{ID: c.id, Use: c.group.use})
 	}
-	d.group.last = j
+	n.takeKills(d, &j)
 	return j, true
 }
 
@@ -49,7 +50,7 @@ func (n *Node) use(d *dir, bound rss.Bytes, now time.Time) (least rss.Bytes, ok 
 		return least, !was
 	}
 	n.levels++
-	g.forecast(now.Sub(n.began), now)
+	n.forecast(g, now)
 	g.use.Peak = g.peak
 	if !g.near.IsZero() {
 		g.use.Near = now.Sub(g.near)
@@ -64,10 +65,11 @@ const recount = 6
 // sum counts processes and kills of a job and of its steps.
 func (n *Node) sum(job *dir) {
 	n.visit(job, job.group, job.group)
+	n.tally(job)
 }
 
-// visit is sum of a directory of a group of a job. It returns the kills in it and below.
-func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
+// visit is sum of a directory of a group of a job.
+func (n *Node) visit(d *dir, of, job *group) {
 	if d.group != nil {
 		of = d.group
 	}
@@ -75,8 +77,10 @@ func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
 	if due && d.kind == kindStep && d.freshAt != n.looks {
 		n.refresh(d)
 	}
-	if due {
+	// Processes are in leaves as a rule: what is above them and had none is seldom asked.
+	if due && (d.procs > 0 || len(d.kids) == 0 || !of.use.Measured || d.countAt <= n.looks) {
 		n.count(d, of, job)
+		d.countAt = n.looks + 1 + n.levels%recount // not all in the same look
 	}
 	of.use.Processes += d.procs
 	if of != job {
@@ -88,13 +92,24 @@ func (n *Node) visit(d *dir, of, job *group) (kills uint64) {
 			d.kills = own
 		}
 	}
-	kills = d.kills + d.gone
 	for _, c := range d.kids {
-		below := n.visit(c, of, job)
-		if n.version == 1 {
-			kills += below
-		}
+		n.visit(c, of, job)
 	}
+}
+
+// tally adds up what counters of a directory and below it say, and what was told of them.
+func (n *Node) tally(d *dir) (kills uint64) {
+	below := d.gone
+	for _, c := range d.kids {
+		below += n.tally(c)
+	}
+	for _, l := range d.lost {
+		below += l.all
+	}
+	if kills = d.kills + below; n.version == 2 {
+		kills = max(d.kills, below)
+	}
+	kills = max(kills, d.told)
 	if d.group != nil {
 		d.group.counted(kills, n.looks == 1)
 	}
@@ -134,14 +149,28 @@ func (n *Node) drop(parent, d *dir) {
 		if c.group != nil && c.group.level != nil {
 			c.group.level.Close()
 		}
+		if c.kind == kindInner && c.inner != nil {
+			*c.inner--
+		}
 	})
-	if n.version == 1 && parent.kind >= kindJob {
-		d.each(func(c *dir) { parent.gone += c.kills + c.gone })
+	switch kills := n.tally(d); {
+	case kills == 0:
+	case d.kind == kindStep:
+		l := lost{all: kills}
+		if d.group != nil {
+			l.ours = kills - min(kills, d.group.base)
+		}
+		parent.lose(d.id, l)
+	case n.version == 1 && d.kind == kindInner:
+		parent.gone += kills
 	}
 	// On its way out a user's directory takes its jobs with it.
 	d.each(func(c *dir) {
 		if c.kind == kindJob && c.group != nil {
-			n.ended = append(n.ended, Ended{Job: c.group.last})
+			last := c.group.last
+			last.Steps = slices.Clone(last.Steps) // a snapshot has them
+			n.takeKills(c, &last)
+			n.ended = append(n.ended, Ended{Job: last})
 		}
 	})
 }

@@ -17,6 +17,10 @@ import (
 
 // Node follows the jobs of a node. It belongs to one goroutine and keeps descriptors.
 type Node struct {
+	// Interval is the time between two looks, where it is known: from a forecast's growth
+	// 20 of them must be there.
+	Interval time.Duration
+
 	proc, sys string
 	name      string // of the node, where the tree does not tell
 
@@ -35,6 +39,15 @@ type Node struct {
 	files  int  // RLIMIT_NOFILE
 	levels int  // jobs and steps that were measured in this look
 
+	notices *notices // nil where the kernel was not asked to tell
+	open    []news   // what may be a kill or not
+	left    uint64   // kills on the node that are no job's so far
+	leftAt  time.Time
+	seen    uint64  // kills of jobs that were counted in this look
+	blind   bool    // the node's count is not to be had
+	doubt   bool    // the last look left kills that are nobody's
+	lately  []Ended // the last that ended
+
 	lists    int // directories listed, for tests
 	failures int
 	failure  error
@@ -46,74 +59,6 @@ type tree struct {
 	controller string // of v1
 	root       *dir
 	real       bool // the kernel's, and no files that stand for it
-}
-
-// Snapshot is one look at all jobs.
-type Snapshot struct {
-	At   time.Time
-	Took time.Duration
-	Jobs []Job
-	// Ended are the jobs that are gone since the look before.
-	Ended []Ended
-	// Where says what hierarchy the jobs were found in: "cgroup v2", "memory", or
-	// another controller of v1. Memory says that it accounts memory. Found is false
-	// where Slurm has made no directory at all.
-	Where         string
-	Found, Memory bool
-	// Kills is how many processes of the node, in a job or not, the OOM killer ended since
-	// the look before; 0 before Linux 4.13.
-	Kills uint64
-	// Failures counts files that could not be read for another reason than that their
-	// job ended; Failure is the last one.
-	Failures int
-	Failure  error
-}
-
-// Job is a job as it stands on this node.
-type Job struct {
-	ID   string // a number, or the SLUID where Slurm names directories by it
-	Node string
-	UID  int // -1 where the tree does not tell
-	Use
-	Steps []Step
-}
-
-// Step is a step of a job.
-type Step struct {
-	ID string // a number, "batch", "extern", "interactive"
-	Use
-}
-
-// Use is what a job or step uses and may use.
-type Use struct {
-	// Measured says that it has a memory cgroup; RSS is then 0, else all but RSS,
-	// Processes and Since is.
-	Measured bool
-	// Charged is all that counts, page cache with it; Unreclaimable is what of it reclaim
-	// cannot take back.
-	Charged, Unreclaimable rss.Bytes
-	// Used is what is compared with Limit, the least from here up to the root;
-	// [cgroup.Unlimited] for none.
-	Used, Limit rss.Bytes
-	// OOMKills counts the processes that the OOM killer ended since we came.
-	OOMKills  uint64
-	Processes int
-	RSS       rss.Bytes // summed over the processes
-
-	PerSecond float64 // bytes, where Growing
-	Growing   bool
-	ETA       time.Duration // until Limit is met, where Forecast
-	Forecast  bool
-
-	Since time.Time     // when it was seen first
-	Peak  rss.Bytes     // the most of Used that was seen
-	Near  time.Duration // for how long nine tenths of Limit are used
-}
-
-// Ended is a job that is gone, as it was last seen.
-type Ended struct {
-	Job
-	Last time.Time // when it was
 }
 
 // New returns a follower of this node's jobs. proc and sys stand for /proc and /sys.
@@ -156,11 +101,16 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 		if err := n.find(); err != nil {
 			return Snapshot{}, err
 		}
+	}
+	if n.looks == 0 {
 		n.began, n.files = now, budget()
+		if n.notices != nil {
+			n.files -= n.files / share
+		}
 	}
 	began := time.Now()
 	snap := Snapshot{At: now}
-	n.failures, n.failure, n.levels = 0, nil, 0
+	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
 	n.looks++
 	// Where nothing was killed on the whole node, nothing was in any job.
 	kills, ok := n.nodeKills()
@@ -168,18 +118,27 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	before := n.changed
 	n.changed = !ok || n.looks == 1 || kills != n.kills
 	n.killed = n.changed || before
+	if n.looks > 1 && n.Hears() {
+		// What is told has been counted. What is nobody's then may be that of a directory
+		// below a step that has a limit of its own.
+		n.killed = n.doubt
+	}
 	if n.looks > 1 && kills > n.kills {
 		snap.Kills = kills - n.kills
 	}
-	n.kills = kills
+	n.kills, n.blind = kills, !ok
+	fresh := n.notices.collect(kills, ok)
+	n.noteAll(fresh, false)
+	var top *dir
 	// The first tree that has a job has them all: those of other controllers are the same.
 	for _, t := range n.trees {
 		n.version, n.real = t.version, t.real
 		n.refresh(t.root)
+		n.noteAll(fresh, true)
 		found, jobs := n.readTree(t, now)
 		snap.Found = snap.Found || found
 		if found && snap.Where == "" || len(jobs) > 0 {
-			snap.Where, snap.Jobs = t.where(), jobs
+			snap.Where, snap.Jobs, top = t.where(), jobs, t.root
 		}
 		if len(jobs) > 0 {
 			break
@@ -190,9 +149,35 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	for i := range snap.Ended {
 		snap.Ended[i].Last = now
 	}
+	if n.notices != nil {
+		n.conclude(&snap, fresh, now)
+	}
+	snap.Unheard, snap.Why = n.notices.unheard(jobsOf(top))
 	snap.Failures, snap.Failure = n.failures, n.failure
 	snap.Took = time.Since(began)
 	return snap, nil
+}
+
+// noteAll notes what was counted.
+func (n *Node) noteAll(fresh []news, listed bool) {
+	for i := range fresh {
+		if t := &fresh[i]; t.by == ByCounter {
+			n.note(t, listed)
+		}
+	}
+}
+
+// jobsOf are the directories of jobs.
+func jobsOf(top *dir) (jobs []*dir) {
+	if top == nil {
+		return nil
+	}
+	top.each(func(d *dir) {
+		if d.kind == kindJob {
+			jobs = append(jobs, d)
+		}
+	})
+	return jobs
 }
 
 func (t *tree) where() string {
@@ -273,6 +258,8 @@ func (n *Node) ceiling(d *dir) rss.Bytes {
 
 // Close gives the descriptors back.
 func (n *Node) Close() {
+	n.notices.close()
+	n.notices = nil
 	for _, t := range n.trees {
 		t.root.each(func(d *dir) {
 			if d.group != nil && d.group.level != nil {

@@ -134,6 +134,11 @@ func (n *Node) nodeKills() (kills uint64, ok bool) {
 // soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
 func (n *Node) Killed() bool {
 	kills, ok := n.nodeKills()
+	if ok && n.notices != nil {
+		n.notices.mu.Lock()
+		n.notices.counted(kills)
+		n.notices.mu.Unlock()
+	}
 	return ok && n.looks > 0 && (kills != n.kills || n.changed && n.looks > 1)
 }
 

@@ -61,6 +61,9 @@ func TestRealV2(t *testing.T) {
 
 	n := New("/proc", "/sys", "host")
 	defer n.Close()
+	if err := n.Listen(); err != nil {
+		t.Fatal(err)
+	}
 	look := func() Snapshot {
 		t.Helper()
 		snap, err := n.Look(time.Now())
@@ -96,6 +99,14 @@ func TestRealV2(t *testing.T) {
 	if !n.Killed() {
 		t.Error("a kill is not noticed")
 	}
+	select {
+	case <-n.Told():
+	case <-time.After(10 * time.Second):
+		t.Error("the kernel does not tell of a kill")
+	}
+	if snap := look(); snap.Unheard > 0 {
+		t.Errorf("of %d steps nothing is told: %v", snap.Unheard, snap.Why)
+	}
 	if j := look().Jobs[0]; j.OOMKills == 0 || j.Steps[0].OOMKills == 0 {
 		t.Errorf("%+v", j)
 	}
@@ -112,6 +123,35 @@ func TestRealV2(t *testing.T) {
 			t.Errorf("%+v", snap)
 		} else if dir == "" && (len(snap.Jobs) != 0 || len(snap.Ended) != 1 || snap.Ended[0].OOMKills == 0) {
 			t.Errorf("%+v", snap)
+		}
+	}
+	// A job that comes, is hit and goes between two looks.
+	task = group(scope + "/job_6/step_batch/user/task_0")
+	write(scope+"/job_6/memory.max", "50M")
+	eater = rsstest.StartEater(t)
+	write(task+"/cgroup.procs", strconv.Itoa(eater.PID))
+	if eater.Anon(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	for dir := task; dir != scope; dir = filepath.Dir(dir) {
+		for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not empty", dir)
+			}
+		}
+	}
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case <-n.Told():
+		case <-deadline:
+			t.Fatal("the job that came and went is not told of")
+		}
+		if snap := look(); len(snap.Ended) == 1 {
+			if e := snap.Ended[0]; e.ID != "6" || !e.Unseen || e.OOMKills == 0 || e.stepKills("batch") == 0 || e.KilledBy == ByEnd {
+				t.Errorf("%+v", e)
+			}
+			t.Logf("known by %s, limit %v, charge %v", snap.Ended[0].KilledBy, snap.Ended[0].Limit, snap.Ended[0].Charged)
+			break
 		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 	MostMemory = 48 << 10
 	mostRungs  = 4096
 	mostTold   = 64
+	mostAlerts = 64
 	mostStep   = 64
 	// mostWait is the longest that a rung is held back after it has fired.
 	mostWait = time.Hour
@@ -35,8 +36,23 @@ type Memory struct {
 	V     int           `json:"v"`
 	At    time.Duration `json:"at_ns"` // when it was taken
 	Rungs []RungMemory  `json:"rungs"` // those that fired last come first
-	// Step is the step under which alerts are told that are of none.
+	// Step is the step under which alerts are told that are of none, and Run the run.
 	Step string `json:"step,omitempty"`
+	Run  string `json:"run,omitempty"`
+	// Alerts are those that receivers may believe to fire, whether or not their rungs
+	// are crossed still.
+	Alerts []AlertMemory `json:"alerts,omitempty"`
+}
+
+// AlertMemory is one alert, by what tells it from others.
+type AlertMemory struct {
+	Limit  event.LimitName `json:"limit"`
+	Scope  event.Scope     `json:"scope,omitempty"`
+	Rung   string          `json:"rung"` // "80%"
+	ETA    bool            `json:"eta,omitempty"`
+	Action event.Action    `json:"action"`
+	Step   string          `json:"step,omitempty"`
+	Since  time.Duration   `json:"since_ns"`
 }
 
 // RungMemory is one rule on one limit.
@@ -203,7 +219,7 @@ func ParseMemory(data []byte) (*Memory, error) {
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMemory, err)
 	}
-	if m.V != memoryVersion || len(m.Rungs) > mostRungs || len(m.Step) > mostStep {
+	if m.V != memoryVersion || len(m.Rungs) > mostRungs || len(m.Step) > mostStep || len(m.Run) > mostStep {
 		return nil, fmt.Errorf("%w: version %d, %d rungs", errMemory, m.V, len(m.Rungs))
 	}
 	times := []time.Duration{m.At}
@@ -212,6 +228,16 @@ func ParseMemory(data []byte) (*Memory, error) {
 		times = append(times, e.At, e.Next, e.Gap, e.Wait, e.Ahead)
 		if !slices.Contains(event.Limits, e.Limit) || len(e.Told) > mostTold {
 			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Limit)
+		}
+	}
+	if len(m.Alerts) > mostAlerts {
+		return nil, fmt.Errorf("%w: %d alerts", errMemory, len(m.Alerts))
+	}
+	for i := range m.Alerts {
+		a := &m.Alerts[i]
+		times = append(times, a.Since)
+		if !slices.Contains(event.Limits, a.Limit) || max(len(a.Scope), len(a.Rung), len(a.Action), len(a.Step)) > mostStep {
+			return nil, fmt.Errorf("%w: an alert %q on a limit %q", errMemory, a.Rung, a.Limit)
 		}
 	}
 	for _, t := range times {

@@ -94,6 +94,19 @@ func At(path string) (Found, bool) {
 	return Found{}, false
 }
 
+// Owner is whom the directory of a record belongs to, or where that is root whom the
+// record does; root too where neither is there.
+func Owner(dir string) (uid, gid uint32) {
+	for _, path := range []string{dir, filepath.Join(dir, dataFile)} {
+		if info, err := os.Stat(path); err == nil && uid == 0 {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				uid, gid = st.Uid, st.Gid
+			}
+		}
+	}
+	return uid, gid
+}
+
 // Merge adds to a run what only its journal tells: what came after the end of the
 // record, where its storage failed first, or a commit waited for memory while the
 // kernel killed. journal may be nil.

@@ -137,7 +137,7 @@ func answers(dir string) bool {
 // for as long. It is not for the record of this process, whose lock it would take
 // off (fcntl(2), "record locks").
 func held(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, lockFile))
+	f, err := openRegular(filepath.Join(dir, lockFile))
 	if err != nil {
 		return false
 	}

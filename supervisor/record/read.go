@@ -28,7 +28,11 @@ type Child func(dir string) *exec.Cmd
 // a child process. What can be read of a damaged one is returned, with
 // Run.Damage saying what is missing; an error means that nothing can be.
 func Read(ctx context.Context, dir string, child Child) (*Run, error) {
-	if _, err := os.Stat(filepath.Join(dir, dataFile)); err != nil {
+	info, err := os.Stat(filepath.Join(dir, dataFile))
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", ErrForeign, dataFile)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot read record %s: %w", dir, err)
 	}
 	if c, err := dialLive(dir); err == nil {

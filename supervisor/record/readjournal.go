@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -20,7 +19,7 @@ const mostLine = 1 << 20
 // ReadJournal reads a journal. Lines that cannot be understood are left out and
 // told of in Run.Damage, but for the last, which a kill may have cut off.
 func ReadJournal(path string) (*Run, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read journal: %w", err)
 	}

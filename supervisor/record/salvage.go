@@ -32,7 +32,7 @@ func salvagePage() int64 { return int64(os.Getpagesize()) }
 
 // salvage calls each with every entry that can be found in a damaged record.
 func salvage(dir string, each func(key, sealed []byte)) error {
-	f, err := os.Open(filepath.Join(dir, dataFile))
+	f, err := openRegular(filepath.Join(dir, dataFile))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ import (
 // mostShown is how many decisions a text lists from the front; JSON has all.
 const mostShown = 20
 
-// WriteText writes the result for people.
+// WriteText writes the result for people. What of it a record chose, rules too, cannot
+// steer a terminal.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.head(&b)
@@ -27,8 +28,12 @@ func (r *Result) WriteText(w io.Writer) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	for line := range strings.Lines(b.String()) {
+		if _, err := io.WriteString(w, plain(strings.TrimSuffix(line, "\n"))+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // head says what becomes of the job, in the first line.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -69,7 +70,8 @@ const (
 )
 
 // WriteCSV writes every sample of the runs, one after the other, with
-// [CSVHeader] as its first line (RFC 4180). Names hold no control characters.
+// [CSVHeader] as its first line (RFC 4180). Names hold no control characters, and one
+// that a spreadsheet would take for a formula has an apostrophe in front.
 func WriteCSV(w io.Writer, runs []*record.Run) error {
 	c := csv.NewWriter(w)
 	if err := c.Write(CSVHeader); err != nil {
@@ -96,20 +98,30 @@ type csvTable struct {
 	limits [][columns]string
 }
 
+// cell is a text that somebody may have chosen: what begins like a formula is one to a
+// spreadsheet, with functions that fetch and start things.
+func cell(s string) string {
+	s = clean(s)
+	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
 func (t *csvTable) run(r *record.Run) error {
 	var base [columns]string
-	base[colRun], base[colNode] = clean(r.Meta.ID), clean(r.Meta.Node)
+	base[colRun], base[colNode] = cell(r.Meta.ID), cell(r.Meta.Node)
 	t.procs, t.limits = make([][columns]string, len(r.Procs)), make([][columns]string, len(r.Limits))
 	for i := range r.Procs {
 		p, row := &r.Procs[i], base
 		row[colKind], row[colPID], row[colStart] = "process", strconv.Itoa(p.ID.PID), strconv.FormatUint(p.ID.Start, 10)
-		row[colComm], row[colRole], row[colExtra], row[colOurs] = clean(p.Comm), string(p.Role), bit(p.Extra), bit(p.Ours)
+		row[colComm], row[colRole], row[colExtra], row[colOurs] = cell(p.Comm), cell(string(p.Role)), bit(p.Extra), bit(p.Ours)
 		t.procs[i] = row
 	}
 	for i := range r.Limits {
 		l, row := &r.Limits[i], base
-		row[colKind], row[colLimit], row[colScope] = "limit", string(l.Name), string(l.Scope)
-		row[colAccounting], row[colLevel] = string(l.Accounting), clean(l.Level)
+		row[colKind], row[colLimit], row[colScope] = "limit", cell(string(l.Name)), cell(string(l.Scope))
+		row[colAccounting], row[colLevel] = cell(string(l.Accounting)), cell(l.Level)
 		t.limits[i] = row
 	}
 	for s := range r.Samples() {
@@ -129,7 +141,7 @@ func (t *csvTable) run(r *record.Run) error {
 			sum := &s.Roles[i]
 			t.row = base
 			t.row[colTime], t.row[colElapsed], t.row[colKind] = at, elapsed, "role"
-			t.row[colRole], t.row[colCount], t.row[colRSS] = string(sum.Role), strconv.Itoa(sum.Count), size(sum.RSS)
+			t.row[colRole], t.row[colCount], t.row[colRSS] = cell(string(sum.Role)), strconv.Itoa(sum.Count), size(sum.RSS)
 			t.row[colAnon], t.row[colFile], t.row[colShmem] = size(sum.Anon), size(sum.File), size(sum.Shmem)
 			if err := t.w.Write(t.row[:]); err != nil {
 				return err

@@ -14,7 +14,8 @@ const leastWidth = 60
 
 // WriteText writes a report for a terminal of so many columns, 80 if 0: the
 // verdict first, then what it follows from. Without color there is no escape
-// sequence in it; names of processes and commands cannot bring one in.
+// sequence in it, and with it none but our own: every line is cleaned as it is written,
+// since a record may have been made to hold one in any of its fields.
 func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 	if width <= 0 {
 		width = 80
@@ -94,9 +95,9 @@ func (t *text) para(first, indent, s string) { t.styled("", first, indent, s) }
 
 func (t *text) styled(style, first, indent, s string) {
 	for i, line := range folded(s, t.width-len([]rune(indent))) {
-		in := indent
+		in, line := indent, clean(line)
 		if i == 0 {
-			in = first
+			in = clean(first)
 		}
 		t.b.WriteString(in)
 		if style == "" {
@@ -110,7 +111,7 @@ func (t *text) styled(style, first, indent, s string) {
 
 // line writes one line that fits, cut where it does not.
 func (t *text) line(format string, args ...any) {
-	r := []rune(strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	r := []rune(clean(strings.TrimRight(fmt.Sprintf(format, args...), " ")))
 	if len(r) > t.width {
 		r = append(r[:t.width-1], '…')
 	}
@@ -118,7 +119,7 @@ func (t *text) line(format string, args ...any) {
 }
 
 func (t *text) section(title string) {
-	t.b.WriteString("\n" + t.paint(bold, title) + "\n")
+	t.b.WriteString("\n" + t.paint(bold, clean(title)) + "\n")
 }
 
 // folded breaks a text into lines of at most width characters. A word that is

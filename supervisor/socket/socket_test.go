@@ -43,8 +43,8 @@ func TestTalk(t *testing.T) {
 			got <- err.Error()
 			return
 		}
-		defer c.Close()
 		b, _ := io.ReadAll(c)
+		c.Close()
 		got <- string(b)
 	}()
 	c, err := Dial(dir, "s")

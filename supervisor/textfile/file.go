@@ -83,6 +83,13 @@ func (f *File) Trouble() (why error, news bool) {
 	return why, news
 }
 
+// Failed says why no file can be kept there as yet, which is known already.
+func (f *File) Failed(why error) {
+	f.mu.Lock()
+	f.trouble, f.told = why, true
+	f.mu.Unlock()
+}
+
 func (f *File) run() {
 	defer close(f.done)
 	var swept time.Time
@@ -110,14 +117,17 @@ func (f *File) run() {
 	}
 }
 
-// write replaces the file. A reader sees the one before or this one, and node_exporter
-// passes over what does not end in its suffix.
-func (f *File) write(text []byte) (err error) {
-	tmp := f.path + tmpSuffix
+func (f *File) write(text []byte) error { return Replace(f.path, text) }
+
+// Replace has a file hold a text. A reader sees the one before or this one, and
+// node_exporter passes over what does not end in its suffix. The error names the
+// directory alone.
+func Replace(path string, text []byte) (err error) {
+	tmp := path + tmpSuffix
 	defer func() {
 		if err != nil {
 			_ = os.Remove(tmp) // what is there is half a file at best
-			err = fmt.Errorf("cannot write to %s: %w", f.dir, bare(err))
+			err = fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), bare(err))
 		}
 	}()
 	// The name can be guessed, and others may be able to write here: a file is made,
@@ -132,7 +142,7 @@ func (f *File) write(text []byte) (err error) {
 	if err = errors.Join(err, to.Chmod(0o644), to.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp, f.path)
+	return os.Rename(tmp, path)
 }
 
 // Remove removes the file of a run, and what was left of it half written.

@@ -6,10 +6,10 @@
 //		…
 //	}
 //
-// The kernel is Debian's for clouds, in a virtual machine of QEMU's that needs
-// no support by the processor: to boot takes three seconds, forty where this
-// machine is busy. .ci/guest gets it and a busybox, and keeps them in the
-// user's cache; the rest of the guest is the file init.
+// The kernels are Debian's for clouds, of several releases, in a virtual machine
+// of QEMU's that needs no support by the processor: to boot takes three seconds,
+// forty where this machine is busy. .ci/guest gets them, each with a busybox, and
+// keeps them in the user's cache; the rest of the guest is the file init.
 //
 // The program finds /proc, /sys, /dev, a /tmp in memory, busybox's commands in
 // /bin, and cgroup v2 in /sys/fs/cgroup with its controllers for memory, pids
@@ -28,24 +28,35 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 )
 
-// packages is what .ci/guest gets: one name a line. Its hash names the folder,
-// there too.
+// kernels is what .ci/guest gets: the version of a kernel and the Debian release
+// it is of, one a line. Its hash names the folder, there too.
 //
-//go:embed packages
-var packages []byte
+//go:embed kernels
+var kernels string
+
+// Kernels returns the versions there are to boot, "6.12", the newest first.
+func Kernels() []string {
+	var all []string
+	for line := range strings.Lines(kernels) {
+		all = append(all, strings.Fields(line)[0])
+	}
+	return all
+}
 
 // Options says what is run in a guest.
 type Options struct {
+	Kernel  string // one of [Kernels]; the newest if empty
 	Binary  string // a static program; it gets the name /guest/program
 	Args    []string
 	Env     []string          // KEY=value, beside PATH, HOME and TMPDIR
 	Files   map[string]string // further files: their paths on this machine by those in the guest
 	DiskMB  int               // size of an empty ext2 at /disk, 0 for none
+	MemMB   int               // of memory; 512 if 0
 	Timeout time.Duration     // of the program, without the boot; three minutes if 0
 }
 
@@ -55,14 +66,14 @@ type Options struct {
 // can be no guest, and fails it where the program did not come to its end.
 func Run(tb testing.TB, o Options) (output string, exit int) {
 	tb.Helper()
-	m := need(tb)
+	m := need(tb, o.Kernel)
 	for tries := 1; ; tries++ {
 		r, err := m.run(tb.TempDir(), o)
 		switch {
 		case err == nil:
 			return r.output, r.exit
 		case errors.Is(err, errNoBoot) && tries < mostTries:
-			tb.Logf("%v; once more", err)
+			tb.Logf("%v; once more; its console:\n%s", err, r.console)
 		default:
 			tb.Fatalf("%v\nits console:\n%s", err, r.console)
 		}
@@ -77,7 +88,7 @@ const mostTries = 2
 // program. It skips as [Run] does.
 func TestBinary(tb testing.TB) string {
 	tb.Helper()
-	need(tb)
+	need(tb, "")
 	path := filepath.Join(tb.TempDir(), "guest.test")
 	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -87,15 +98,30 @@ func TestBinary(tb testing.TB) string {
 	return path
 }
 
-// Find says why there can be no guest here, or nothing.
+// Build builds the program whose package is in a folder, with the C that is in
+// part of it, as a static one. It skips as [Run] does, and where there is no
+// static C library.
+func Build(tb testing.TB, folder string) string {
+	tb.Helper()
+	need(tb, "")
+	path := filepath.Join(tb.TempDir(), "program")
+	cmd := exec.Command("go", "build", "-tags=netgo,osusergo", "-ldflags=-s -w -linkmode=external -extldflags=-static", "-o", path, ".")
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Skipf("no static program with C can be built here: %v: %s", err, out)
+	}
+	return path
+}
+
+// Find says why there can be no guest with the newest kernel here, or nothing.
 func Find() error {
-	_, err := find()
+	_, err := find("")
 	return err
 }
 
-func need(tb testing.TB) *machine {
+func need(tb testing.TB, kernel string) *machine {
 	tb.Helper()
-	m, err := find()
+	m, err := find(kernel)
 	if err != nil {
 		tb.Skip(err)
 	}
@@ -110,7 +136,10 @@ type machine struct {
 	bootLimit time.Duration
 }
 
-var find = sync.OnceValues(func() (*machine, error) {
+func find(kernel string) (*machine, error) {
+	if kernel == "" {
+		kernel = Kernels()[0]
+	}
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("a guest is of amd64, this machine of %s", runtime.GOARCH)
 	}
@@ -122,6 +151,7 @@ var find = sync.OnceValues(func() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir = filepath.Join(dir, kernel)
 	for _, name := range []string{"vmlinuz", "busybox", "virtio_mmio.ko", "virtio_blk.ko"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return nil, fmt.Errorf("no kernel for a guest, .ci/guest gets one: %w", err)
@@ -136,7 +166,7 @@ var find = sync.OnceValues(func() (*machine, error) {
 		return nil, err
 	}
 	return &machine{qemu: qemu, dir: dir, clock: clock, bootLimit: 2 * time.Minute}, nil
-})
+}
 
 func folder() (string, error) {
 	if dir := os.Getenv("RSSWARDEN_GUEST"); dir != "" {
@@ -146,7 +176,7 @@ func folder() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no kernel for a guest: %w", err)
 	}
-	return filepath.Join(cache, "rsswarden-test", "guest-"+fmt.Sprintf("%x", sha256.Sum256(packages))[:12]), nil
+	return filepath.Join(cache, "rsswarden-test", "guest-"+fmt.Sprintf("%x", sha256.Sum256([]byte(kernels)))[:12]), nil
 }
 
 var mhz = regexp.MustCompile(`(?m)^cpu MHz\s*:\s*(\d+)\.(\d{3})`)

@@ -95,7 +95,7 @@ func TestProgramThatHangs(t *testing.T) {
 	binary := TestBinary(t)
 	dir := t.TempDir()
 	for tries := 1; ; tries++ {
-		r, err := need(t).run(dir, Options{Binary: binary, Args: []string{"hang"}, Timeout: time.Second})
+		r, err := need(t, "").run(dir, Options{Binary: binary, Args: []string{"hang"}, Timeout: time.Second})
 		if errors.Is(err, errNoBoot) && tries < mostTries {
 			continue
 		}
@@ -114,7 +114,7 @@ func TestGuestThatFails(t *testing.T) {
 		{"hangs in its boot", "echo kernel; exec sleep 1000", "the guest has not booted after 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := *need(t)
+			m := *need(t, "")
 			m.qemu, m.bootLimit = filepath.Join(t.TempDir(), "qemu"), time.Second
 			if err := os.WriteFile(m.qemu, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRefusedOptions(t *testing.T) {
 		"is no regular file":   {Binary: binary, Files: map[string]string{"/a": "/dev"}},
 		"no such file or dire": {Binary: binary + "s"},
 	} {
-		if _, err := need(t).run(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := need(t, "").run(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

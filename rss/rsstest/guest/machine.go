@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (m *machine) run(dir string, o Options) (result, error) {
 	if err := m.writeInitrd(initrd, word, o); err != nil {
 		return result{}, err
 	}
-	args := m.args(initrd)
+	args := m.args(initrd, cmp.Or(o.MemMB, 512))
 	if o.DiskMB > 0 {
 		disk := filepath.Join(dir, "disk")
 		if err := os.WriteFile(disk, nil, 0o600); err != nil {
@@ -55,7 +56,7 @@ func (m *machine) run(dir string, o Options) (result, error) {
 	return r, err
 }
 
-func (m *machine) args(initrd string) []string {
+func (m *machine) args(initrd string, memMB int) []string {
 	kernel := []string{
 		"console=ttyS0", "quiet", "loglevel=2", "panic=-1", "rdinit=/init", "mitigations=off",
 		// The kernel would compare its clock with a timer's, which goes wrong on
@@ -65,9 +66,14 @@ func (m *machine) args(initrd string) []string {
 	}
 	return []string{
 		// acpi is what it turns itself off by.
-		"-M", "microvm,acpi=on,rtc=on", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-M", "microvm,acpi=on,rtc=on", "-accel", "tcg,thread=multi",
+		// QEMU 7.2 gets the flags wrong after cmpxchg16b: an interrupt that comes
+		// just then finds a pointer in them, and its end sets flags such as VM. The
+		// kernel's allocator uses it for each object. Without it some boot in five
+		// ended in a panic, or hung.
+		"-cpu", "max,cx16=off",
 		// With one processor some have hung.
-		"-smp", "2", "-m", "512",
+		"-smp", "2", "-m", strconv.Itoa(memMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", initrd, "-append", strings.Join(kernel, " "),

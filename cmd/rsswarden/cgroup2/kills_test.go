@@ -1,0 +1,142 @@
+package cgroup2
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// warnedThenKilled: of a command that grows, rungs are told of before the kernel
+// kills it, and the end says which cgroup was full.
+func warnedThenKilled(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M")
+	step := group(t, "job/step", "memory.max", "160M")
+	task := group(t, "job/step/task")
+	r := start(t, task, user)
+	for range 12 {
+		r.eat(10 * rss.MiB)
+	}
+	d := wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.Action == event.ActionWarn })
+	if d.Limit != event.LimitCgroup || d.LimitSize != 160*rss.MiB || d.Used < d.Threshold {
+		t.Errorf("%+v", d)
+	}
+	if r.eat(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("status %d", status)
+	}
+	e := r.last()
+	if e.Verdict != event.VerdictOOM || e.Signal == nil || *e.Signal != "SIGKILL" || e.Binding == nil || e.Binding.Level != step || e.Advice <= 160*rss.MiB {
+		t.Errorf("%+v", e)
+	}
+	var levels []string
+	for _, k := range e.Kernel {
+		if k.Kills == 0 || k.Leaf != (k.Level == task) {
+			t.Errorf("%+v", k)
+		}
+		levels = append(levels, k.Level)
+	}
+	// memory.events of each level counts what is below it.
+	if want := strings.Join([]string{task, step, job}, " "); strings.Join(levels, " ") != want {
+		t.Errorf("kills at %v, want %s", levels, want)
+	}
+	r.says("memory 8", "the kernel's OOM killer ended at least 1 of its processes", "verdict: oom; next time #SBATCH --mem=")
+	r.reports("killed by the kernel: cgroup /…/step ", "160 MiB could not be reclaimed", `"seen"`)
+}
+
+// reports asks for the report of a run that the kernel ended, and looks for words
+// in it.
+func (r *run) reports(words ...string) {
+	r.t.Helper()
+	out, err := exec.Command(program, "report", "--json", r.dir+"/records").Output()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var report struct {
+		Cause     event.Cause
+		Certainty string
+		Verdict   string
+	}
+	unmarshalled(r.t, out, &report)
+	said := report.Verdict + ` "` + report.Certainty + `"`
+	if report.Cause != event.CauseKernelOOM {
+		r.t.Errorf("the cause is %q: %s", report.Cause, said)
+	}
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			r.t.Errorf("%q is not in %s", w, said)
+		}
+	}
+}
+
+// groupKilled: with memory.oom.group the kernel kills all of the job at once,
+// rsswarden too. The record tells what was.
+func groupKilled(t *testing.T) {
+	job := group(t, "job", "memory.max", "100M", "memory.oom.group", "1")
+	r := start(t, job, user)
+	for r.eat(10 * rss.MiB) {
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("status %d", status)
+	}
+	if all := r.events(event.NameExit); len(all) > 0 {
+		t.Errorf("somebody lived to see the end: %s", all[0].text)
+	}
+	r.reports("/job", "memory.oom.group", `"inferred"`)
+}
+
+// delegated: a user who was given a cgroup makes one below it, with a limit of
+// his own, and runs in that.
+func delegated(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M")
+	t.Cleanup(func() { remove(t, job+"/own") })
+	if out, err := exec.Command("chown", "1000", job, job+"/cgroup.procs", job+"/cgroup.threads", job+"/cgroup.subtree_control").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const enter = `set -e
+cd "$1"
+mkdir own
+echo $$ >own/cgroup.procs
+echo +memory >cgroup.subtree_control
+echo 83886080 >own/memory.max
+cd /
+shift
+exec "$@"`
+	r := startCommand(t, job, user, append([]string{"sh", "-c", enter, "sh", job}, rsswarden("--", eater())...)...)
+	limits := r.begun().Limits
+	if own, all := find(t, limits, event.LimitCgroup, job+"/own"), find(t, limits, event.LimitCgroup, job); own.Limit != 80*rss.MiB || !own.Binding || all.Limit != 300*rss.MiB {
+		t.Errorf("%+v", limits)
+	}
+	if r.eat(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("status %d", status)
+	}
+	if e := r.last(); e.Verdict != event.VerdictOOM || e.Binding.Level != job+"/own" {
+		t.Errorf("%+v", e)
+	}
+	r.reports("own")
+}
+
+// rootOwned: where nothing may be written nothing is needed; what is asked for in
+// vain is refused, and the run goes on.
+func rootOwned(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M")
+	task := group(t, "job/task")
+	r := start(t, task, user, "--guard-cgroup")
+	if !r.eat(20 * rss.MiB) {
+		t.Error("the eater did not live on")
+	}
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	r.says("cannot guard: the memory controller is cgroup v2", "verdict: fine")
+	if e := r.last(); e.Binding == nil || e.Binding.Level != job {
+		t.Errorf("%+v", e)
+	}
+}

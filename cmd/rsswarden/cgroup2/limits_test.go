@@ -1,0 +1,200 @@
+package cgroup2
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const user = 1000
+
+// limitThatBinds: limits are found at all levels above the process, each with
+// the file that has it, and the nearest is the one that binds.
+func limitThatBinds(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M")
+	step := group(t, "job/step", "memory.max", "200M", "memory.high", "190M")
+	task := group(t, "job/step/task")
+	r := start(t, task, user)
+	r.eat(20 * rss.MiB)
+	out, err := exec.Command(program, "limits", "--json", "--pid", strconv.Itoa(r.cmd.Process.Pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked struct{ Limits []event.Limit }
+	r.read(out, &asked)
+	for what, limits := range map[string][]event.Limit{"run": r.begun().Limits, "limits": asked.Limits} {
+		for _, want := range []struct {
+			name   event.LimitName
+			level  string
+			size   rss.Bytes
+			source string
+		}{
+			{event.LimitCgroup, step, 200 * rss.MiB, "memory.max"},
+			{event.LimitCgroup, job, 300 * rss.MiB, "memory.max"},
+			{event.LimitThrottle, step, 190 * rss.MiB, "memory.high"},
+		} {
+			l := find(t, limits, want.name, want.level)
+			if l.Limit != want.size || l.LimitSource != filepath.Join(want.level, want.source) || l.Binding != (want.size == 200*rss.MiB) {
+				t.Errorf("%s: %+v, want %+v", what, l, want)
+			}
+		}
+		for _, l := range limits {
+			if l.Level == task {
+				t.Errorf("%s: a limit where there is none: %+v", what, l)
+			}
+		}
+	}
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	r.says("200 MiB may be used", "limit from step/memory.max", "verdict: fine")
+	if p := r.last().Peaks.Cgroup; p == nil || *p < 20*rss.MiB || *p > 60*rss.MiB {
+		t.Errorf("the peak is %v", p)
+	}
+}
+
+// high: memory.high slows down and ends nothing. A rule may name it, and the end
+// tells of it.
+func high(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M", "memory.high", "72M")
+	r := start(t, job, user, "--at", "throttle 70%:warn")
+	r.eat(40 * rss.MiB)
+	d := wait(r, event.NameDecision, "memory.high coming near", func(d *event.Decision) bool { return d.Limit == event.LimitThrottle })
+	if d.LimitSize != 72*rss.MiB || d.Used < 50*rss.MiB {
+		t.Errorf("%+v", d)
+	}
+	if !r.eat(20*rss.MiB) || !r.eat(4*rss.MiB) {
+		t.Error("the eater did not live on")
+	}
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	r.says("allocations above 72.0 MiB were slowed down", "limit from job/memory.high")
+	if e := r.last(); e.Verdict != event.VerdictFine || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// loweredLive: a limit that is lowered, lifted and set anew while the job runs is
+// told each time, and the rungs are judged by it.
+func loweredLive(t *testing.T) {
+	job := group(t, "job", "memory.max", "400M")
+	r := start(t, job, user)
+	r.eat(100 * rss.MiB)
+	r.begun()
+	found := func(size rss.Bytes) *event.Found {
+		t.Helper()
+		return wait(r, event.NameLimit, size.String(), func(f *event.Found) bool { return f.Name == event.LimitCgroup && f.Limit.Limit == size })
+	}
+	set(t, job, "memory.max", "128M")
+	moved := found(128 * rss.MiB)
+	d := wait(r, event.NameDecision, "a rung of the new limit", func(d *event.Decision) bool { return d.Action == event.ActionWarn })
+	if d.LimitSize != 128*rss.MiB || d.Used.Of(d.LimitSize) < 0.8 || d.Seq < moved.Seq {
+		t.Errorf("%+v after %+v", d, moved)
+	}
+	set(t, job, "memory.max", "max")
+	wait(r, event.NameSample, "no limit", func(s *event.Sample) bool {
+		for i := range s.Limits {
+			if s.Limits[i].Name == event.LimitCgroup {
+				return false
+			}
+		}
+		return s.Seq > d.Seq
+	})
+	set(t, job, "memory.max", "300M")
+	found(300 * rss.MiB)
+	// The kernel reclaims, and where that does not do it kills.
+	if err := os.WriteFile(filepath.Join(job, "memory.max"), []byte("64M"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("status %d", status)
+	}
+	// It may kill more than one, before the memory of the first is given back: the
+	// watcher too, as the record says then.
+	r.reports()
+	r.says("the limit cgroup was 400 MiB and is 128 MiB now")
+}
+
+// pageCache: what is read and written fills the charge up to the limit and is
+// no reason to act; what is in memory alone counts.
+func pageCache(t *testing.T) {
+	job := group(t, "job", "memory.max", "64M")
+	r := start(t, job, user)
+	r.do("file %d "+r.dir+"/data", 96*rss.MiB)
+	s := wait(r, event.NameSample, "page cache at the limit", func(s *event.Sample) bool {
+		return find(t, s.Limits, event.LimitCgroup, job).Charged > 52*rss.MiB
+	})
+	if l := find(t, s.Limits, event.LimitCgroup, job); l.Used > 40*rss.MiB || l.Charged > 64*rss.MiB || !strings.Contains(l.Note, "page cache fills the charge") && l.Charged > 61*rss.MiB {
+		t.Errorf("%+v", l)
+	}
+	if d := r.events(event.NameDecision); len(d) > 0 {
+		t.Errorf("decided: %s", d[0].text)
+	}
+	name := "/tmp/data" // tmpfs
+	t.Cleanup(func() { os.Remove(name) })
+	r.do("file %d "+name, 20*rss.MiB)
+	wait(r, event.NameSample, "what is in tmpfs", func(s *event.Sample) bool {
+		return find(t, s.Limits, event.LimitCgroup, job).Used > 20*rss.MiB
+	})
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// swap: where a cgroup may swap, the kernel kills later, and the limit is that
+// much greater.
+func swap(t *testing.T) {
+	const file = "/disk/swap"
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(file) })
+	chunk := make([]byte, rss.MiB)
+	for range 96 {
+		if _, err := f.Write(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	for _, c := range [][]string{{"mkswap", file}, {"swapon", file}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v: %s", c, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("swapoff", file).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	job := group(t, "job", "memory.max", "64M", "memory.swap.max", "48M")
+	r := start(t, job, user)
+	if l := find(t, r.begun().Limits, event.LimitCgroup, job); l.Limit != 112*rss.MiB || !strings.Contains(l.Note, "of swap is counted in") {
+		t.Errorf("%+v", l)
+	}
+	if !r.eat(64 * rss.MiB) {
+		t.Error("64 MiB did not fit in 64 MiB and 48 MiB of swap")
+	}
+	wait(r, event.NameSample, "what was swapped out", func(s *event.Sample) bool {
+		return find(t, s.Limits, event.LimitCgroup, job).Used > 64*rss.MiB
+	})
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// unmarshalled is for what is no event.
+func unmarshalled(t *testing.T, b []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+}

@@ -1,0 +1,84 @@
+package cgroup2
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+)
+
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}
+
+const (
+	inGuest = "CGROUP2_TEST_IN_GUEST" // the kernel's version
+	program = "/guest/rsswarden"
+)
+
+// cases are what runs in each guest, one after the other.
+var cases = []struct {
+	name string
+	run  func(*testing.T)
+}{
+	{"LimitThatBinds", limitThatBinds},
+	{"High", high},
+	{"LoweredLive", loweredLive},
+	{"PageCache", pageCache},
+	{"Swap", swap},
+	{"WarnedThenKilled", warnedThenKilled},
+	{"GroupKilled", groupKilled},
+	{"Delegated", delegated},
+	{"RootOwned", rootOwned},
+	{"Statuses", statuses},
+	{"WholeTree", wholeTree},
+	{"Trimmed", trimmed},
+	{"Stalls", stalls},
+}
+
+// TestCgroup2 runs itself in a guest of each kernel: one boot for all cases. A
+// case is a test here too, by the line that says how it went there.
+func TestCgroup2(t *testing.T) {
+	if os.Getenv(inGuest) != "" {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				c.run(t)
+			})
+		}
+		return
+	}
+	files := map[string]string{program: guest.Build(t, "..")}
+	tests := guest.TestBinary(t)
+	for _, kernel := range guest.Kernels() {
+		t.Run(kernel, func(t *testing.T) {
+			out, exit := guest.Run(t, guest.Options{
+				Kernel: kernel, Binary: tests, Args: []string{"-test.run=^TestCgroup2$", "-test.v"},
+				Env: []string{inGuest + "=" + kernel}, Files: files, DiskMB: 600, MemMB: 768, Timeout: 5 * time.Minute,
+			})
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) { judge(t, out, "TestCgroup2/"+c.name) })
+			}
+			if exit != 0 && !t.Failed() {
+				t.Errorf("in the guest: status %d\n%s", exit, out)
+			}
+		})
+	}
+}
+
+// judge finds what the guest said of a case.
+func judge(t *testing.T, out, name string) {
+	_, said, found := strings.Cut(out, "=== RUN   "+name+"\n")
+	if !found {
+		t.Fatalf("it was not run:\n%s", out)
+	}
+	said, _, _ = strings.Cut(said, "=== RUN   ")
+	result := regexp.MustCompile(`(?m)^ +--- (PASS|FAIL|SKIP): ` + name + ` \(`).FindStringSubmatch(out)
+	if result == nil || result[1] != "PASS" {
+		t.Errorf("in the guest:\n%s", said)
+	}
+}

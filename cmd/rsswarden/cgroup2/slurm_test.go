@@ -1,0 +1,298 @@
+package cgroup2
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	slurmDir = "/disk/slurm"
+	slice    = "/sys/fs/cgroup/system.slice"
+)
+
+// slurmConf has what a site has that lets the kernel limit memory by cgroups.
+const slurmConf = `ClusterName=guest
+SlurmctldHost=n1(10.99.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=` + slurmDir + `/munge/socket
+CredType=cred/munge
+SlurmctldPidFile=` + slurmDir + `/slurmctld.pid
+SlurmdPidFile=` + slurmDir + `/slurmd.pid
+SlurmctldLogFile=` + slurmDir + `/slurmctld.log
+SlurmdLogFile=` + slurmDir + `/slurmd.log
+StateSaveLocation=` + slurmDir + `/state
+SlurmdSpoolDir=` + slurmDir + `/spool
+SlurmdDebug=debug
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+JobAcctGatherFrequency=task=1
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=256
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=5
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
+PropagateResourceLimits=NONE
+MailProg=/bin/true
+NodeName=n1 NodeAddr=10.99.0.1 CPUs=2 RealMemory=4000 State=UNKNOWN
+PartitionName=debug Nodes=n1 Default=YES MaxTime=60 State=UP
+`
+
+// No systemd is in the guest, whose slice is made here.
+const cgroupConf = `CgroupPlugin=cgroup/v2
+IgnoreSystemd=yes
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedSwapSpace=0
+MinRAMSpace=30
+`
+
+func shell(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("/bin/sh", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+}
+
+var slurmRuns, logged bool
+
+// slurm starts it, once in a guest, which ends with it.
+func slurm(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() && !logged {
+			logged = true
+			for _, name := range []string{"slurmctld.log", "slurmd.log", "slurmd.out", "munged.out"} {
+				b, _ := os.ReadFile(filepath.Join(slurmDir, name))
+				t.Logf("%s:\n%s", name, b[max(0, len(b)-6000):])
+			}
+		}
+	})
+	if slurmRuns {
+		return
+	}
+	if _, err := os.Stat(slurmDir); err == nil {
+		t.Fatal("Slurm could not be started")
+	}
+	shell(t, `
+mkdir -p `+slurmDir+`/munge `+slurmDir+`/state `+slurmDir+`/spool /etc/slurm /run /var/log /var/run /var/spool
+chmod 755 /disk `+slurmDir+`
+hostname n1
+ip addr add 10.99.0.1/24 dev lo
+echo "127.0.0.1 localhost
+10.99.0.1 n1" >/etc/hosts
+echo "passwd: files
+group: files
+hosts: files" >/etc/nsswitch.conf
+echo "root:*:19000:0:99999:7:::
+user:*:19000:0:99999:7:::" >/etc/shadow
+dd if=/dev/urandom of=`+slurmDir+`/munge/key bs=128 count=1 2>/dev/null
+chmod 400 `+slurmDir+`/munge/key
+mkdir `+slice+`
+echo "+memory +pids +cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
+echo "+memory +pids +cpu +cpuset" >`+slice+`/cgroup.subtree_control
+mkdir `+slice+`/slurmd.service
+ln -sf /proc/self/fd /dev/fd
+mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm
+`)
+	for name, text := range map[string]string{"slurm.conf": slurmConf, "cgroup.conf": cgroupConf} {
+		if err := os.WriteFile("/etc/slurm/"+name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := slurmDir + "/munge"
+	daemon(t, "munged", "", "/usr/sbin/munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/socket",
+		"--pid-file="+m+"/pid", "--log-file="+m+"/log", "--seed-file="+m+"/seed", "--num-threads=2")
+	until(t, "munged", func() bool { _, err := os.Stat(m + "/socket"); return err == nil })
+	daemon(t, "slurmctld", "", "/usr/sbin/slurmctld", "-D", "-c")
+	daemon(t, "slurmd", slice+"/slurmd.service", "/usr/sbin/slurmd", "-D", "-N", "n1")
+	until(t, "an idle node", func() bool {
+		return strings.Contains(scontrol("show", "node", "n1"), "State=IDLE ")
+	})
+	slurmRuns = true
+}
+
+// daemon starts one that lives as long as the guest.
+func daemon(t *testing.T, name, cgroup string, args ...string) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(slurmDir, name+".out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin:/bin", "LANG=C"}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cgroup != "" {
+		dir, err := os.Open(cgroup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait() }()
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no %s", what)
+		}
+	}
+}
+
+func scontrol(args ...string) string {
+	out, _ := exec.Command("/usr/bin/scontrol", args...).CombinedOutput()
+	return string(out)
+}
+
+// ended is a job of which Slurm knows the end.
+type ended struct {
+	t     *testing.T
+	id    string
+	state string
+	exit  string // status and signal: "137:0"
+	out   string // what it printed
+	dir   string // where its records lie
+}
+
+// job runs a batch script as a user, with a limit of 100 MiB.
+func job(t *testing.T, script string) *ended {
+	t.Helper()
+	slurm(t)
+	dir, err := os.MkdirTemp("/disk", "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, user, user); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/usr/bin/sbatch", "--parsable", "-n1", "--mem=100M", "-D", dir, "-o", dir+"/out")
+	cmd.Stdin = strings.NewReader("#!/bin/sh\n" + script)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "XDG_STATE_HOME=" + dir, "RSSWARDEN_RECORD=" + dir + "/records", "RSSTEST_EATER=1"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	id, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, id)
+	}
+	e := &ended{t: t, id: strings.TrimSpace(string(id)), dir: dir}
+	says := regexp.MustCompile(`(?s) JobState=(COMPLETED|FAILED|OUT_OF_MEMORY|CANCELLED|TIMEOUT|NODE_FAIL) .* ExitCode=(\S+)`)
+	said := ""
+	until(t, "end of the job", func() bool {
+		said = scontrol("show", "job", e.id)
+		m := says.FindStringSubmatch(said)
+		if m != nil {
+			e.state, e.exit = m[1], m[2]
+		}
+		return m != nil
+	})
+	b, err := os.ReadFile(dir + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.out = string(b)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s\n%s", said, b)
+		}
+	})
+	return e
+}
+
+// want fails the test unless the job ended so.
+func (e *ended) want(state, exit string) {
+	e.t.Helper()
+	if e.state != state || exit != "" && e.exit != exit {
+		e.t.Errorf("job %s is %s, %s, want %s, %s", e.id, e.state, e.exit, state, exit)
+	}
+}
+
+// says looks for words in what it printed.
+func (e *ended) says(words string) {
+	e.t.Helper()
+	if !regexp.MustCompile(words).MatchString(e.out) {
+		e.t.Errorf("not said: %s", words)
+	}
+}
+
+// paced is a script in which an eater takes 10 MiB after another, so many times,
+// started by a command.
+func paced(command string, times int) string {
+	return fmt.Sprintf(`(i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; i=$((i+1)); done) | %s /guest/program`+"\n",
+		times, 10*rss.MiB, command)
+}
+
+// slurmBare: what is killed without us is killed by the limit of --mem.
+func slurmBare(t *testing.T) {
+	job(t, paced("", 20)).want("OUT_OF_MEMORY", "")
+	job(t, paced("", 5)).want("COMPLETED", "0:0")
+}
+
+// slurmKilled: rungs are told of before the kernel kills, Slurm's word for the
+// end is as it is bare, and the report names the job's limit.
+func slurmKilled(t *testing.T) {
+	e := job(t, paced(program+" run --", 20))
+	e.want("OUT_OF_MEMORY", "")
+	e.says(`100 MiB may be used, .*limit from job_` + e.id + `/memory\.max`)
+	e.says(`memory [89]\d % of 100 MiB`)
+	// The watcher may be among the killed: the record tells all the same.
+	r := &run{t: t, dir: e.dir}
+	r.reports("job_"+e.id, "100M")
+}
+
+// slurmStopped: a rule ends the command before the kernel does.
+func slurmStopped(t *testing.T) {
+	e := job(t, paced(program+" run --at 80%:stop --", 20))
+	e.want("FAILED", "137:0")
+	e.says("verdict: stopped")
+}
+
+// slurmStep: in a step each level is named for what it is.
+func slurmStep(t *testing.T) {
+	e := job(t, "unset RSSTEST_EATER; srun "+program+" limits --json\n")
+	e.want("COMPLETED", "0:0")
+	var asked struct{ Limits []event.Limit }
+	unmarshalled(t, []byte(e.out[strings.Index(e.out, "{"):]), &asked)
+	of := map[event.Scope]*event.Limit{}
+	for i := range asked.Limits {
+		if l := &asked.Limits[i]; l.Name == event.LimitCgroup {
+			of[l.Scope] = l
+		}
+	}
+	whole := of[event.ScopeJob]
+	if whole == nil || whole.Limit != 100*rss.MiB || !whole.Binding && (of[event.ScopeStep] == nil || !of[event.ScopeStep].Binding) ||
+		whole.Level != slice+"/n1_slurmstepd.scope/job_"+e.id {
+		t.Errorf("%+v", asked.Limits)
+	}
+	if step := of[event.ScopeStep]; step != nil && !strings.HasPrefix(step.Level, whole.Level+"/step_0") {
+		t.Errorf("%+v", step)
+	}
+	for _, l := range asked.Limits {
+		if l.Name == event.LimitSlurm {
+			t.Errorf("nobody but the kernel kills here: %+v", l)
+		}
+	}
+}

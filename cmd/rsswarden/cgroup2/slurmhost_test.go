@@ -1,0 +1,80 @@
+package cgroup2
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+)
+
+const slurmInGuest = "CGROUP2_TEST_SLURM" // the version of Slurm
+
+var slurmCases = []struct {
+	name string
+	run  func(*testing.T)
+}{
+	{"Bare", slurmBare},
+	{"Killed", slurmKilled},
+	{"Stopped", slurmStopped},
+	{"Step", slurmStep},
+}
+
+// TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
+// release, and Debian 13's on that of its own.
+func TestSlurm(t *testing.T) {
+	if os.Getenv(slurmInGuest) != "" {
+		for _, c := range slurmCases {
+			t.Run(c.name, c.run)
+		}
+		return
+	}
+	program, tests := guest.Build(t, ".."), guest.TestBinary(t)
+	for _, s := range []struct{ version, kernel, root string }{
+		{"22.05", "6.1", "/"},
+		{"24.11", "6.12", debian13.Need(t).Path("/")},
+	} {
+		t.Run(s.version, func(t *testing.T) {
+			files := slurmFiles(t, s.root)
+			files["/guest/rsswarden"] = program
+			out, exit := guest.Run(t, guest.Options{
+				Kernel: s.kernel, Binary: tests, Args: []string{"-test.run=^TestSlurm$", "-test.v"},
+				Env: []string{slurmInGuest + "=" + s.version}, Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
+			})
+			for _, c := range slurmCases {
+				t.Run(c.name, func(t *testing.T) { judge(t, out, "TestSlurm/"+c.name) })
+			}
+			if exit != 0 && !t.Failed() {
+				t.Errorf("in the guest: status %d\n%s", exit, out)
+			}
+		})
+	}
+}
+
+// slurmFiles are the programs and plugins of a Slurm, each at its own path.
+func slurmFiles(t *testing.T, root string) map[string]string {
+	t.Helper()
+	const plugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+	names := []string{"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/sbin/slurmstepd", "/usr/bin/sbatch", "/usr/bin/srun", "/usr/bin/scontrol"}
+	all, err := filepath.Glob(filepath.Join(root, plugins, "*.so"))
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, file := range all {
+		name := filepath.Base(file)
+		switch kind, _, _ := strings.Cut(strings.TrimSuffix(name, ".so"), "_"); {
+		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology",
+			strings.Contains(" mpi_pmi2.so auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
+				"select_cons_tres.so sched_builtin.so sched_backfill.so priority_basic.so route_default.so launch_slurm.so prep_script.so ", " "+name+" "):
+			names = append(names, plugins+"/"+name)
+		}
+	}
+	files := map[string]string{}
+	if err := guest.AddDynamic(files, root, names...); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

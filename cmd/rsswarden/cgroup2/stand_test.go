@@ -1,0 +1,288 @@
+package cgroup2
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// patience is how long anything may take: a guest on a busy machine is slow.
+const patience = time.Minute
+
+// group makes a cgroup that accounts memory, with those above it, and sets files
+// of it. It is removed after the test.
+func group(t *testing.T, name string, files ...string) string {
+	t.Helper()
+	const root = "/sys/fs/cgroup"
+	dir := root
+	for _, part := range strings.Split(name, "/") {
+		if dir != root {
+			set(t, dir, "cgroup.subtree_control", "+memory")
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			if !os.IsExist(err) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		made := dir
+		t.Cleanup(func() { remove(t, made) })
+	}
+	for i := 0; i < len(files); i += 2 {
+		set(t, dir, files[i], files[i+1])
+	}
+	return dir
+}
+
+func set(t *testing.T, dir, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove waits for those who are just ending.
+func remove(t *testing.T, dir string) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := os.Remove(dir)
+		if err == nil || os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			t.Errorf("%v, in it are %q", err, b)
+			return
+		}
+	}
+}
+
+// run is one `rsswarden run` of an eater.
+type run struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    *os.File
+	out   *bufio.Reader
+	dir   string // of what it writes
+	ended bool
+}
+
+// start starts rsswarden with an eater in a cgroup, as a user.
+func start(t *testing.T, cgroup string, uid int, options ...string) *run {
+	t.Helper()
+	return startCommand(t, cgroup, uid, rsswarden(append(options, "--", eater())...)...)
+}
+
+func eater() string { return "/guest/program" }
+
+func rsswarden(args ...string) []string {
+	return append([]string{program, "run"}, args...)
+}
+
+// startCommand starts a program with arguments, which becomes rsswarden or is it.
+// An eater in it takes its orders.
+func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
+	t.Helper()
+	// On the disk: what is in /tmp is memory, and charged.
+	dir, err := os.MkdirTemp("/disk", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{t: t, dir: dir, cmd: exec.Command(args[0], args[1:]...)}
+	r.cmd.Env = append(os.Environ(), "RSSTEST_EATER=1",
+		"RSSWARDEN_EVENTS="+dir+"/events", "RSSWARDEN_RECORD="+dir+"/records", "XDG_STATE_HOME="+dir, "RSSWARDEN_RUNTIME="+dir)
+	stderr, err := os.Create(dir + "/stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	r.cmd.Stderr = stderr
+	fd, err := unix.Open(cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{
+		UseCgroupFD: true, CgroupFD: fd, Setpgid: true,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
+	}
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Stdin, r.cmd.Stdout, r.in, r.out = stdin, stdout, in, bufio.NewReader(out)
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	stdout.Close()
+	t.Cleanup(func() {
+		if !r.ended {
+			_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
+			_ = r.cmd.Wait()
+		}
+		in.Close()
+		out.Close()
+		if t.Failed() {
+			t.Logf("it said:\n%s", r.said())
+			b, _ := os.ReadFile(dir + "/events")
+			t.Logf("its events:\n%s", b)
+		}
+	})
+	return r
+}
+
+// eat has the eater take memory of its own, and says whether it lived on.
+func (r *run) eat(size rss.Bytes) bool { return r.do("anon %d", size) }
+
+// do tells the eater what to do, and says whether it did it.
+func (r *run) do(format string, args ...any) bool {
+	r.t.Helper()
+	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
+		return false
+	}
+	line, err := r.out.ReadString('\n')
+	if err != nil {
+		return false
+	}
+	if !strings.HasPrefix(line, "done") {
+		r.t.Fatal(line)
+	}
+	return true
+}
+
+// end has the eater end, and returns the status that a shell would see.
+func (r *run) end() int {
+	r.in.Close()
+	_ = r.cmd.Wait()
+	r.ended = true
+	status := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// line is an event as it was told.
+type line struct {
+	event.Head
+	text []byte
+}
+
+// events returns what was told so far; the last line may be half written.
+func (r *run) events(names ...event.Name) (all []line) {
+	r.t.Helper()
+	b, err := os.ReadFile(r.dir + "/events")
+	if err != nil && !os.IsNotExist(err) {
+		r.t.Fatal(err)
+	}
+	for text := range bytes.Lines(b) {
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			break
+		}
+		var l line
+		r.read(text, &l.Head)
+		if slices.Contains(names, l.Event) {
+			l.text = text
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// read takes an event of a kind out of what was told.
+func (r *run) read(text []byte, into any) {
+	r.t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		r.t.Fatalf("%v: %s", err, text)
+	}
+}
+
+// wait returns the first event of a kind that is as it should be.
+func wait[E any](r *run, name event.Name, what string, is func(*E) bool) *E {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		for _, l := range r.events(name) {
+			e := new(E)
+			if r.read(l.text, e); is(e) {
+				return e
+			}
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("no event tells of %s", what)
+		}
+	}
+}
+
+// begun waits for the first event.
+func (r *run) begun() *event.Start {
+	r.t.Helper()
+	return wait(r, event.NameStart, "the start", func(*event.Start) bool { return true })
+}
+
+// last returns the last event.
+func (r *run) last() *event.Exit {
+	r.t.Helper()
+	return wait(r, event.NameExit, "the end", func(*event.Exit) bool { return true })
+}
+
+// said is what was said to people so far.
+func (r *run) said() string {
+	r.t.Helper()
+	b, err := os.ReadFile(r.dir + "/stderr")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// says fails the test unless what was said to people has each of these.
+func (r *run) says(words ...string) {
+	r.t.Helper()
+	for _, w := range words {
+		if !strings.Contains(r.said(), w) {
+			r.t.Errorf("not said: %q", w)
+		}
+	}
+}
+
+// find returns one of the limits, by the name of its level's directory.
+func find(t *testing.T, all []event.Limit, name event.LimitName, level string) *event.Limit {
+	t.Helper()
+	for i := range all {
+		if all[i].Name == name && (level == "" || all[i].Level == level) {
+			return &all[i]
+		}
+	}
+	t.Fatalf("no limit %s at %q among %+v", name, level, all)
+	return nil
+}
+
+// older says whether the guest's kernel is older than a version.
+func older(major, minor int) bool {
+	var a, b int
+	fmt.Sscanf(os.Getenv(inGuest), "%d.%d", &a, &b)
+	return a < major || a == major && b < minor
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
+// This file keeps a crash of the watcher out of the user's stderr: where no thread can
+// be had, that alone is hundreds of lines. The holder says in one that the watcher died,
+// and the next watcher, of what.
+
+const (
+	crashFile = "crash"  // in the run directory, which goes with the run
+	mostCrash = 64 << 10 // read of it
+	mostWords = 200      // runes told
+)
+
+// keepCrash has what the runtime writes when it ends this process go to a file. It
+// returns what one before us died of, empty where that is not known. A user who set
+// GOTRACEBACK wants to see it all.
+func keepCrash(s *supervisor.Settings) (before string) {
+	wanted := slices.ContainsFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
+	if wanted || s.Events == "/dev/stderr" || strings.HasPrefix(s.Events, "/dev/fd/2") || strings.HasPrefix(s.Events, "/proc/self/fd/2") {
+		return ""
+	}
+	if s.Dir != "" {
+		name := filepath.Join(s.Dir, crashFile)
+		if f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err == nil {
+			before = crashWords(f)
+			_ = f.Truncate(0)
+			_, _ = f.Seek(0, io.SeekStart)
+			_ = debug.SetCrashOutput(f, debug.CrashOptions{}) // it keeps a copy
+			f.Close()
+		}
+	}
+	letGo([]int{2}) // os.Stderr is a copy
+	return before
+}
+
+// crashWords are what such a text says first.
+func crashWords(r io.Reader) string {
+	data, _ := io.ReadAll(io.LimitReader(r, mostCrash))
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "SIG") {
+			line = strings.Map(func(r rune) rune {
+				if !unicode.IsPrint(r) {
+					return ' '
+				}
+				return r
+			}, strings.ToValidUTF8(line, "?"))
+			r := []rune(line)
+			return fmt.Sprintf("the watcher before this one crashed: %s", string(r[:min(len(r), mostWords)]))
+		}
+	}
+	return ""
+}

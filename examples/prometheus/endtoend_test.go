@@ -1,0 +1,263 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
+)
+
+const (
+	limit = 256 * rss.MiB // of the jobs that near it
+	small = 64 * rss.MiB  // of others
+	full  = 236 * rss.MiB // 92 % of that, and 96 with a rsswarden beside it
+)
+
+// TestEndToEnd: real jobs that near their limit, told of by the daemon and by the textfile
+// of their run, are told of to people by a real Prometheus and Alertmanager with the
+// files of this directory, in the time that those promise, and once they are over;
+// whoever of the chain is killed and started again loses none, and resolves none. Beside
+// them a job that only page cache brings to its limit is told of to nobody.
+func TestEndToEnd(t *testing.T) {
+	tree := rsstest.NewSlurmTree(t)
+	s := startSite(t)
+	eater := func(job int, limit rss.Bytes) *rsstest.Eater {
+		task := tree.Job(job, limit)
+		e := rsstest.StartEater(t)
+		task.Join(e.PID)
+		return e
+	}
+	began := time.Now()
+	alone := eater(101, limit)
+	run := rsstest.StartEaterBy(t, []string{"SLURM_JOB_ID=102", "SLURMD_NODENAME=" + tree.Node, "RSSWARDEN_RUNTIME=" + runtimeDir(t)},
+		"sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, tree.Job(102, limit).Dir,
+		programs+"/rsswarden", "run", "--quiet", "--at", "91%:warn", "--record", "none", "--textfile", s.texts, "--")
+	innocent := eater(103, small)
+	if !run.Anon(limit/2) || !innocent.Anon(small/2) || !innocent.File(small, filepath.Join(t.TempDir(), "data")) {
+		t.Fatal("a job died")
+	}
+
+	told := func(job, by, more string) bool {
+		return len(s.query(t, `rsswarden_limit_ratio{jobid="%s",job="%s",step="batch",node="%s",limit="cgroup"} %s`, job, by, tree.Node, more)) > 0
+	}
+	within(t, targets+scrape+slack, "both targets are up, and tell of the run", func() bool {
+		return len(s.query(t, `up == 1`)) == 2 && told("102", "node", "") && told("102", "rsswardend", "> 0.5")
+	})
+	sameNames(t, s)
+
+	firing := func(job string, since time.Time) func() bool {
+		return func() bool {
+			_, ok := s.told.Find(since, "firing", map[string]string{"alertname": "JobNearMemoryLimit", "jobid": job, "node": tree.Node})
+			return ok
+		}
+	}
+	resolved := func(job string) func() bool {
+		return func() bool {
+			_, ok := s.told.Find(began, "resolved", map[string]string{"alertname": "JobNearMemoryLimit", "jobid": job, "node": tree.Node})
+			return ok
+		}
+	}
+	// A look, a scrape and an evaluation each come an interval later at most, and the one
+	// that finds `for:` over too.
+	const promised = look + scrape + 2*evaluation + nearFor + wait + slack
+
+	if !run.Anon(full - limit/2) {
+		t.Fatal("the run died")
+	}
+	within(t, scrape+slack, "the textfile tells at its decisions", func() bool { return told("102", "node", "> 0.9") })
+	within(t, promised, "people are told of the run", firing("102", began))
+
+	// Prometheus is killed while an alert is pending.
+	if !alone.Anon(full) {
+		t.Fatal("the job died")
+	}
+	state := func(state string) func() bool {
+		return func() bool {
+			return len(s.query(t, `ALERTS{alertname="JobNearMemoryLimit",jobid="101",step="batch",node="%s",alertstate="%s"}`, tree.Node, state)) == 1
+		}
+	}
+	within(t, look+scrape+evaluation+slack, "the job's alert is pending", state("pending"))
+	// waited is for how many seconds it had been that when it was looked at last, since a
+	// time.
+	var waited float64
+	hasWaited := func(least, since float64) func() bool {
+		const series = `ALERTS_FOR_STATE{alertname="JobNearMemoryLimit",jobid="101",step="batch",node="%[1]s"}`
+		return func() bool {
+			got := s.query(t, `timestamp(`+series+`) - `+series+` >= %[2]f and timestamp(`+series+`) > %[3]f`, tree.Node, least, since)
+			if len(got) == 1 {
+				waited = got[0].Value
+			}
+			return len(got) == 1
+		}
+	}
+	within(t, nearFor+slack, "it has waited for half of its time", hasWaited((nearFor/2).Seconds(), 0))
+	before, at := waited, time.Now()
+	s.prometheus.Kill()
+	s.prometheus.Start()
+	within(t, targets+3*evaluation+slack, "it is looked at again", hasWaited(0, unix(at)))
+	if waited < before {
+		t.Errorf("it had waited for %.1f s, and when Prometheus was started again for %.1f s", before, waited)
+	}
+	within(t, promised+grace, "people are told of the job, though Prometheus was killed", firing("101", began))
+
+	// … and while they fire. Alertmanager has them for 4 times resend.
+	at = time.Now()
+	s.prometheus.Kill()
+	s.prometheus.Start()
+	within(t, targets+3*evaluation+slack, "Prometheus has them firing again", func() bool {
+		return len(s.query(t, `timestamp(ALERTS{alertname="JobNearMemoryLimit",node="%s",step="batch",alertstate="firing"}) > %f`, tree.Node, unix(at))) == 2
+	})
+	within(t, targets+resend+evaluation+slack, "Prometheus has told Alertmanager of them again", func() bool {
+		a, b := s.near(tree.Node, "101"), s.near(tree.Node, "102")
+		return len(a) == 1 && len(b) == 1 && a[0].EndsAt.After(at.Add(4*resend+evaluation)) && b[0].EndsAt.After(at.Add(4*resend+evaluation))
+	})
+
+	at = time.Now()
+	restarted := at
+	s.alertmanager.Kill()
+	s.alertmanager.Start()
+	within(t, resend+evaluation+slack, "Alertmanager has both again", func() bool { return len(s.near(tree.Node, "101")) == 1 && len(s.near(tree.Node, "102")) == 1 })
+	// What it had told is lost with it: people hear once more.
+	within(t, wait+interval+slack, "and tells people", func() bool { return firing("101", at)() && firing("102", at)() })
+
+	// The daemon is killed, and is there again.
+	fired := s.near(tree.Node, "101")[0].StartsAt
+	s.daemon.Kill()
+	within(t, scrape+slack, "Prometheus knows that the daemon is down", func() bool { return len(s.query(t, `up{job="rsswardend"} == 0`)) == 1 })
+	within(t, 3*evaluation+slack, "the alert has been looked at since", func() bool {
+		return len(s.query(t, `count_over_time((up{job="rsswardend"} == 0)[1m:%s]) >= 2`, evaluation)) == 1
+	})
+	if !state("firing")() {
+		t.Error("what fired does so no longer while the daemon is down")
+	}
+	s.daemon.Start()
+	within(t, scrape+slack, "the daemon is up", func() bool { return len(s.query(t, `up{job="rsswardend"} == 1`)) == 1 })
+	within(t, look+scrape+evaluation+slack, "and tells of the job", func() bool { return told("101", "rsswardend", "> 0.9") })
+	if now := s.near(tree.Node, "101"); len(now) != 1 || !now[0].StartsAt.Equal(fired) {
+		t.Errorf("the alert that fired from %v on is now %+v", fired, now)
+	}
+
+	// A job that the OOM killer ends, and all of its cgroups with it.
+	hit := eater(104, small)
+	if hit.Anon(2 * small) {
+		t.Fatal("nothing was killed")
+	}
+	within(t, slack, "the daemon has seen the kill", func() bool { return strings.Contains(s.daemon.Said(), "of a job\" jobid=104 ") })
+	tree.Remove(104)
+	within(t, look+scrape+evaluation+slack, "people are told of the kill", func() bool {
+		_, ok := s.told.Find(began, "firing", map[string]string{"alertname": "JobOOMKilled", "jobid": "104", "node": tree.Node})
+		return ok
+	})
+
+	if resolved("101")() || resolved("102")() {
+		t.Error("people were told that it is over, and it is not")
+	}
+
+	const over = look + scrape + evaluation + interval + slack
+	if !alone.Free() {
+		t.Fatal("the job died")
+	}
+	within(t, over, "people are told that the job has memory again", resolved("101"))
+	run.End()
+	within(t, over, "people are told that the run is over", resolved("102"))
+
+	if most := charged(t, tree.Dir+"/uid_1000/job_103"); most < 0.98*float64(small) {
+		t.Errorf("the innocent job had %.0f MiB charged at most, which is not its limit", most/(1<<20))
+	}
+	if got := s.query(t, `last_over_time(ALERTS{jobid="103",node="%s"}[10m])`, tree.Node); len(got) > 0 {
+		t.Errorf("an alert on who has page cache: %v", got)
+	}
+	for _, n := range s.told.Notes(began) {
+		if node := n.Labels["node"]; node != "" && node != tree.Node { // of who tests beside us
+			continue
+		}
+		// A step's alert stands for its job's, once Alertmanager knows both.
+		twice := n.Status == "firing" && n.Labels["alertname"] == "JobNearMemoryLimit" && n.Labels["step"] != "batch" && n.At.Before(restarted)
+		if n.Labels["jobid"] == "103" || n.Labels["alertname"] == "RsswardendDown" || twice {
+			t.Errorf("people were told in vain: %s %v", n.Status, n.Labels)
+		}
+	}
+}
+
+// unix is a time as Prometheus has it.
+func unix(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+
+// runtimeDir is a directory like /tmp of a node.
+func runtimeDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "runtime")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// charged is what a group of v1 was charged at most.
+func charged(t *testing.T, dir string) (n float64) {
+	t.Helper()
+	b, err := os.ReadFile(dir + "/memory.max_usage_in_bytes")
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+var headRE = regexp.MustCompile(`^# (?:HELP|TYPE) (rsswarden_\w+) `)
+
+// sameNames: promtool finds nothing to say about what daemon and node_exporter serve of
+// ours, and what both tell of they tell of in the same words.
+func sameNames(t *testing.T, s *site) {
+	t.Helper()
+	heads := func(from, path string) map[string]string {
+		page, err := map[string]func(string) (string, error){"daemon": s.daemon.Text, "node_exporter": s.exporter.Text}[from](path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		var ours strings.Builder
+		for line := range strings.Lines(page) {
+			if m := headRE.FindStringSubmatch(line); m != nil {
+				all[m[1]] += line
+			}
+			if strings.HasPrefix(line, "rsswarden_") || headRE.MatchString(line) {
+				ours.WriteString(line)
+			}
+		}
+		if from == "node_exporter" && !strings.Contains(page, "\nnode_textfile_scrape_error 0\n") {
+			t.Error("node_exporter cannot read the textfiles")
+		}
+		cmd := exec.Command("promtool", "check", "metrics")
+		cmd.Stdin = strings.NewReader(ours.String())
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("promtool on what %s serves: %v\n%s", from, err, out)
+		}
+		return all
+	}
+	daemon, text := heads("daemon", "/metrics"), heads("node_exporter", "/metrics")
+	for name := range maps.Keys(daemon) {
+		if text[name] != "" && text[name] != daemon[name] {
+			t.Errorf("the daemon says\n%sand the run\n%s", daemon[name], text[name])
+		}
+	}
+	for _, m := range []*metrics.Metric{
+		&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.Processes, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+	} {
+		if daemon[m.Name] == "" || text[m.Name] == "" {
+			t.Errorf("not both tell of %s: %q, %q", m.Name, slices.Sorted(maps.Keys(daemon)), slices.Sorted(maps.Keys(text)))
+		}
+	}
+}

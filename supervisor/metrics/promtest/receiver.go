@@ -1,0 +1,76 @@
+package promtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Note is what a receiver was told of one alert.
+type Note struct {
+	Status              string // firing, resolved
+	Labels, Annotations map[string]string
+	At                  time.Time // when it came
+}
+
+// Is says that a note has this status and all of these labels.
+func (n *Note) Is(status string, labels map[string]string) bool {
+	for name, value := range labels {
+		if n.Labels[name] != value {
+			return false
+		}
+	}
+	return n.Status == status
+}
+
+// Receiver is a webhook of an Alertmanager's.
+type Receiver struct {
+	URL string
+
+	mu  sync.Mutex
+	all []Note
+}
+
+// NewReceiver serves one until the test ends.
+func NewReceiver(t testing.TB) *Receiver {
+	r := &Receiver{}
+	s := httptest.NewServer(r)
+	t.Cleanup(s.Close)
+	r.URL = s.URL
+	return r
+}
+
+// ServeHTTP takes a group of alerts.
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var got struct{ Alerts []Note }
+	if err := json.NewDecoder(req.Body).Decode(&got); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range got.Alerts {
+		n.At = time.Now()
+		r.all = append(r.all, n)
+	}
+}
+
+// Notes are all that came since a time, in their order.
+func (r *Receiver) Notes(since time.Time) []Note {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.all), func(n Note) bool { return n.At.Before(since) })
+}
+
+// Find returns the first note since a time that is so.
+func (r *Receiver) Find(since time.Time, status string, labels map[string]string) (Note, bool) {
+	all := r.Notes(since)
+	if i := slices.IndexFunc(all, func(n Note) bool { return n.Is(status, labels) }); i >= 0 {
+		return all[i], true
+	}
+	return Note{}, false
+}
