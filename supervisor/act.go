@@ -248,6 +248,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
 		given := w.givenBack(f)
+		w.replaced(f)
 		if f.tells() {
 			o.Freed = max(o.Freed, given)
 		}
@@ -297,12 +298,21 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		sure, _ := w.pool.workers(&w.last)
 		for _, id := range sure {
 			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
-				e.fresh = true
+				e.fresh, e.stood, e.stoodAt = true, f.before.Used, idOf(&f.before)
 				after += counted(w.last.Find(id.PID), a)
 			}
 		}
 	}
 	return before.Sub(after)
+}
+
+// replaced notes for whose sake a worker took another's place, and what that stood at.
+func (w *watcher) replaced(f *inFlight) {
+	for i := range f.actedOn {
+		if e := w.workers.staff[w.workers.took[f.actedOn[i].ID.PID]]; e != nil {
+			e.stood, e.stoodAt = f.before.Used, idOf(&f.before)
+		}
+	}
 }
 
 // skipped says that a rung was crossed and nothing can be done.

@@ -46,7 +46,7 @@ func TestWhoCannotBeRecycledIsNoCandidate(t *testing.T) {
 		change(&f.trainers[0])
 		s := &rss.Sample{Procs: []rss.Proc{proc(1, 9, 9), proc(11, 5, 5)}}
 		f.mark(s, nil, nil)
-		if list, _ := f.candidates(s, event.AccountingRSS, false); len(list) != 0 {
+		if list, _ := f.candidates(s, event.AccountingRSS); len(list) != 0 {
 			t.Errorf("%s: candidates %+v", name, list)
 		}
 	}
@@ -85,7 +85,7 @@ func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	f.took[9] = 12
 	s := &rss.Sample{Mono: 10 * time.Second, Procs: []rss.Proc{proc(1, 100, 0), proc(11, 350, 0), proc(12, 150, 0)}}
 	f.mark(s, nil, nil)
-	list, pids := f.candidates(s, event.AccountingNoShared, false)
+	list, pids := f.candidates(s, event.AccountingNoShared)
 	if len(list) != 2 || pids[0] != 11 || pids[1] != 12 {
 		t.Fatalf("candidates %+v of %v", list, pids)
 	}
@@ -94,9 +94,6 @@ func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	}
 	if list[1].Counted != 50 || list[1].RecycledAgo != 10*time.Second {
 		t.Errorf("worker 12: %+v, want 50 above a fresh one, recycled 10 s ago", list[1])
-	}
-	if list, _ := f.candidates(s, event.AccountingNoShared, true); list[1].RecycledAgo != 0 {
-		t.Errorf("in a hurry: %+v", list[1])
 	}
 }
 
