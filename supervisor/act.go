@@ -148,7 +148,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	w.served(pids[i])
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
-	f.actedOn, f.heap = []rss.Proc{*p}, e.heap
+	f.actedOn, f.heap = []rss.Proc{*p}, e.warm.heap
 	if e.trainer == 0 {
 		w.beginReplace(f, l, p)
 		return
@@ -249,6 +249,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
 		given := w.givenBack(f)
+		w.replaced(f)
 		if f.tells() {
 			o.Freed = max(o.Freed, given)
 		}
@@ -292,9 +293,12 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		}
 	}
 	if a == event.AccountingCgroup && f.heap > 0 && after > 0 {
-		// What each shares with the trainer was charged to that.
-		before = before.Sub(f.heap)
-		after = after.Sub(w.heapOf(w.workers.took[f.actedOn[0].ID.PID]))
+		// What each shares with the trainer is charged to that, and what the trainer
+		// has dropped since to the workers.
+		heap := w.heapOf(w.workers.took[f.actedOn[0].ID.PID])
+		if t := w.last.Find(f.actedOn[0].Parent); t != nil && heap > 0 {
+			before, after = before.Sub(min(f.heap, t.Anon)), after.Sub(min(heap, t.Anon))
+		}
 	}
 	for _, id := range f.pool {
 		known[id] = true
@@ -303,7 +307,7 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		sure, _ := w.pool.workers(&w.last)
 		for _, id := range sure {
 			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
-				e.fresh = true
+				e.fresh, e.stood, e.stoodAt = true, f.before.Used, idOf(&f.before)
 				after += counted(w.last.Find(id.PID), a)
 			}
 		}
@@ -314,9 +318,18 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 // heapOf is what a worker shares with its trainer, 0 where nobody knows.
 func (w *watcher) heapOf(pid int) rss.Bytes {
 	if e := w.workers.staff[pid]; e != nil {
-		return e.heap
+		return e.warm.heap
 	}
 	return 0
+}
+
+// replaced notes for whose sake a worker took another's place, and what that stood at.
+func (w *watcher) replaced(f *inFlight) {
+	for i := range f.actedOn {
+		if e := w.workers.staff[w.workers.took[f.actedOn[i].ID.PID]]; e != nil {
+			e.stood, e.stoodAt = f.before.Used, idOf(&f.before)
+		}
+	}
 }
 
 // skipped says that a rung was crossed and nothing can be done.

@@ -12,8 +12,11 @@ import (
 // This file answers the ladder: what could be done now, and on whom.
 
 // hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just.
-const hurryETA = policy.RecycleEvery
+// although it was only just, where use has grown by hurryShare of the limit since.
+const (
+	hurryETA   = policy.RecycleEvery
+	hurryShare = 0.01
+)
 
 // standstill is the time to the limit, at a rate that was seen and has faded
 // since, from which on nothing grows.
@@ -90,13 +93,15 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 // pick chooses the worker to recycle for l.
 func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
 	left := w.timeLeft(l)
-	hurry := left > 0 && left < hurryETA
 	worth := policy.MinGain(0)
-	if hurry && l.Name != event.LimitUser {
+	if left > 0 && left < hurryETA && l.Name != event.LimitUser {
 		worth = policy.MinRecycle(l) // the enforcer of no other asks whether it was worth it
 	}
-	list, pids := w.workers.candidates(&w.last, l.Accounting, hurry)
+	list, pids := w.workers.candidates(&w.last, l.Accounting)
 	for i := range list {
+		if w.outgrew(w.workers.staff[pids[i]], l) {
+			list[i].RecycledAgo = 0
+		}
 		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
 	}
 	step := w.stepOf(l)
@@ -104,6 +109,16 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
 	index, gain, reason = policy.PickWorker(list, 0, worth)
 	return index, gain, reason, pids
+}
+
+// outgrew says that use has grown since e took the place of another for the sake of
+// l, and so fast that the limit is near: then it does not matter how long ago that
+// was. At the growth since then the limit is reached within hurryETA, or as much was
+// used up as is left.
+func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
+	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
+	soon := grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
+	return e.stoodAt == idOf(l) && grown >= l.Limit.Scale(hurryShare) && l.Headroom() <= soon
 }
 
 // timeLeft is the time to the limit: as forecast, else at the fastest rate seen.

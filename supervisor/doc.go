@@ -31,8 +31,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
 //	  cmd/rsswarden.TestPartOfOursFails/watcher stopped, supervisor/hold.TestWatcherFails, TestMuteWatcher
-//	the holder is killed                                                      runs on; who started us sees the kill  up to then; says unwatched          are resolved
-//	  cmd/rsswarden.TestHolderOfRunKilled, supervisor/hold.TestHolderKilled
+//	the holder panics, or what runs before and after it                       as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/holder panics, TestHolderPanics
+//	the holder is killed, or a fault in C ends it                             runs on; who started us sees the kill  up to then; says unwatched          are resolved
+//	  cmd/rsswarden.TestHolderOfRunKilled, TestHolderFaults, supervisor/hold.TestHolderKilled
 //	the holder is stopped                                                     goes on, and so does the holder        —                                   —
 //	  supervisor/hold.TestUnstick, supervisor.TestHolderIsLookedAfter
 //	an attach is killed, stopped, or panics                                   knows nothing                          —                                   —
@@ -44,7 +46,7 @@
 //	pids.max is reached later                                                 as bare                                whole                               none, says so
 //	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax
 //	the watcher has no descriptors left                                       as bare                                holds the last reading, says so     none
-//	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember
+//	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember, TestNoDescriptorForOthers, rss/cgroup.TestNoDescriptorLeft, TestNoDescriptorOnTheWay
 //	the watcher has no address space left                                     as bare                                up to then                          —
 //	  cmd/rsswarden.TestPartOfOursFails/no address space
 //	it starts with little (ulimit -v 2000000)                                 as bare                                whole                               go on

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -130,7 +131,7 @@ func (w *watcher) hinted() bool {
 
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
-	faultPoint()
+	fault.Point("watcher")
 	now := w.look()
 	w.counts.ask(now)
 	w.shared.ask(now)
@@ -217,20 +218,17 @@ func (w *watcher) read() {
 	if w.meetDue(now) {
 		w.meet()
 	}
-	procs, gaps, err := w.tree.Trees(w.roots())
+	procs, extra, gaps, err := w.population()
 	if err != nil {
 		w.fault("proctree", err)
-		// A tree that is a little old is nearer to the truth than none.
-		procs, gaps = slices.Clone(w.last.Procs), w.last.Gaps
+		// What is a little old is nearer to the truth than nothing, or than a part.
+		procs, extra, gaps = slices.Clone(w.last.Procs), slices.Clone(w.last.Extra), w.last.Gaps
 	}
-	procs = w.withoutOurs(procs)
-	w.place(procs)
-	extra, more := w.limits.Extra(w.tree, procs)
 	w.pss.update(now, procs, extra)
 	w.seq++
 	w.last = rss.Sample{
 		Seq: w.seq, At: at, Mono: now, Took: time.Since(at),
-		Procs: procs, Extra: extra, Gaps: gaps.Add(more),
+		Procs: procs, Extra: extra, Gaps: gaps,
 	}
 	w.pool.update(&w.last, append(slices.Clone(w.tasks), w.command)...)
 	w.workers.mark(&w.last, w.loader, w.pool)
@@ -253,6 +251,18 @@ func (w *watcher) read() {
 		_, pace := w.counts.paceOf(l)
 		return pace
 	})
+}
+
+// population reads the tree and what counts beside it.
+func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err error) {
+	procs, gaps, err = w.tree.Trees(w.roots())
+	if err != nil {
+		return nil, nil, gaps, err
+	}
+	procs = w.withoutOurs(procs)
+	w.place(procs)
+	extra, more, err := w.limits.Extra(w.tree, procs)
+	return procs, extra, gaps.Add(more), err
 }
 
 // changed tells of limits that are new, or that somebody moved: Slurm 26.05 can

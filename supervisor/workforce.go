@@ -32,9 +32,7 @@ type workforce struct {
 	// leastFile is the least file-mapped memory any worker had when it was
 	// seen first: what a fresh one has in libraries alone.
 	leastFile rss.Bytes
-	// leastOwn is the same of anonymous memory of its own; see [worker.heap].
-	leastOwn  rss.Bytes
-	ownSeen   bool
+	needs     map[crew]*needs
 	overshoot rss.Bytes // the most that a worker was seen above its budget
 	malformed int       // files of loaders that could not be understood
 }
@@ -44,14 +42,19 @@ type worker struct {
 	trainer int           // PID of its trainer, 0 for a pool's worker
 	first   rss.Proc      // as first seen
 	since   time.Duration // when that was
-	heap    rss.Bytes     // what it shares with its trainer since its fork, 0 where nobody knows
+	crew    crew          // whose it is, nobody's for a pool's worker
+	warm    warmth        // what was learned from it
 	fresh   bool          // it took the place of one that was recycled
 	able    bool          // it can be recycled
+
+	// stood is what the limit stood at for whose sake it took that place.
+	stood   rss.Bytes
+	stoodAt limitID
 }
 
 // newWorkforce reads environments under proc.
 func newWorkforce(proc string) workforce {
-	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
+	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -62,20 +65,23 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		f.trainers = c.Trainers()
 	}
 	alive := make(map[int]*worker, len(f.staff))
-	join := func(pid, trainer int, able bool) {
+	join := func(pid, trainer int, able bool, of crew) {
 		p := s.Find(pid)
 		if p == nil || p.State == 'Z' {
 			return
 		}
 		e := f.staff[pid]
 		if e == nil || e.id != p.ID {
-			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono}
+			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono, crew: of}
+			if p.ID.Start >= f.from { // of an older one nobody knows
+				e.warm.inherit(p, s.Find(trainer))
+			}
 			if (trainer != 0 || able) && (f.leastFile == 0 || p.File < f.leastFile) {
 				f.leastFile = p.File
 			}
-			f.inherit(e, s.Find(trainer))
 		}
 		e.able = able
+		f.learn(e, p.Anon, s.Mono)
 		alive[pid] = e
 	}
 	for i := range s.Procs {
@@ -86,7 +92,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 	for _, t := range f.trainers {
 		for _, l := range t.Loaders {
 			for _, pid := range l.Workers {
-				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle)
+				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle, crew{t.ID, l.N})
 			}
 		}
 	}
@@ -99,14 +105,14 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 		p.Role = rss.RoleWorker
 		_, read := f.roles.places.of(p)
-		join(id.PID, 0, read && f.pools[pool.ownerOf(s, p)].filled())
+		join(id.PID, 0, read && f.pools[pool.ownerOf(s, p)].filled(), crew{})
 		if e := alive[id.PID]; p.ID.Start >= f.from && (f.young == nil || e.first.RSS < f.young.RSS) {
 			f.young = &e.first
 		}
 	}
 	for _, id := range doubt {
 		if _, ok := roles[id.PID]; !ok {
-			join(id.PID, 0, false) // for what it was first seen with
+			join(id.PID, 0, false, crew{}) // for what it was first seen with
 		}
 	}
 	f.roles.assign(s, f.hello)
@@ -121,6 +127,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 	}
 	f.staff = alive
+	f.forget()
 	maps.DeleteFunc(f.left, func(pid int, _ rss.Bytes) bool { return s.Find(pid) == nil })
 }
 
@@ -158,32 +165,11 @@ func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 	return p.Anon
 }
 
-// forkedShare is the share of its trainer's anonymous memory that a worker has which
-// was just forked; one that was spawned has next to none. mostOwn is the most that it
-// has of its own then: one with more was seen late.
-const (
-	forkedShare = 0.9
-	mostOwn     = 64 * rss.MiB
-)
-
-// inherit notes what a new worker shares with its trainer. The trainer may grow
-// after the fork, and then has more than the worker ever shared. Of one that is
-// older than this watcher nobody knows.
-func (f *workforce) inherit(e *worker, t *rss.Proc) {
-	if t == nil || t.Anon == 0 || e.id.Start < f.from || e.first.Anon.Of(t.Anon) < forkedShare {
-		return
-	}
-	e.heap = min(t.Anon, e.first.Anon)
-	if own := e.first.Anon - e.heap; own <= mostOwn && (!f.ownSeen || own < f.leastOwn) {
-		f.ownSeen, f.leastOwn = true, own
-	}
-}
-
 // fresh is what a limit would count of a worker that has only just started in
 // the place of e: for a loader's, forked from its trainer, the trainer's
-// anonymous memory, which a cgroup is not charged for again, and what a worker has
-// of its own from the start. For a cgroup it is what e itself shares: that is not
-// given back with it, and the rest is, however large the trainer has become.
+// anonymous memory, which a cgroup is not charged for again, and what it will need
+// of its own within a few batches. For a cgroup it is what e itself shares: that is
+// not given back with it, and the rest is, however large the trainer has become.
 func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Bytes {
 	if e.trainer == 0 {
 		switch {
@@ -200,24 +186,23 @@ func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Byte
 	}
 	switch a {
 	case event.AccountingRSS:
-		return t.Anon + f.leastOwn + f.leastFile
+		return t.Anon + f.own(e) + f.leastFile
 	case event.AccountingPSS:
 		// Pages shared after fork count a part in each; so they do in the trainer.
-		return min(t.Anon, counted(t, a)) + f.leastOwn
+		return min(t.Anon, counted(t, a)) + f.own(e)
 	case event.AccountingVirtual:
 		return t.Virtual
 	case event.AccountingCgroup:
-		if e.heap > 0 {
-			return min(e.heap, t.Anon) + f.leastOwn
+		if e.warm.heap > 0 {
+			return min(e.warm.heap, t.Anon) + f.own(e)
 		}
 	}
-	return t.Anon + f.leastOwn
+	return t.Anon + f.own(e)
 }
 
 // candidates returns the workers that could be recycled, with what each counts
-// above a fresh one, and their PIDs in the same order. hurry leaves out how
-// long ago each was recycled: where the limit is that near, it does not matter.
-func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([]policy.Worker, []int) {
+// above a fresh one, and their PIDs in the same order.
+func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Worker, []int) {
 	var list []policy.Worker
 	var pids []int
 	for i := range s.Procs {
@@ -227,13 +212,17 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([
 			continue
 		}
 		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
-		if a == event.AccountingPSS && e.heap > 0 {
+		if heap := e.warm.heap; a == event.AccountingPSS && heap > 0 {
 			// At least that: it came after the fork, and nobody shares it. The trainer's
 			// PSS, which stands for a fresh worker's, has its libraries in it.
-			w.Counted = max(w.Counted, p.Anon.Sub(e.heap+f.leastOwn))
+			w.Counted = max(w.Counted, p.Anon.Sub(heap+f.own(e)))
 		}
-		if e.fresh && !hurry {
+		if e.fresh {
 			w.RecycledAgo = max(s.Mono-e.since, 1)
+			if e.warm.learning() {
+				// A steady job would have each place recycled as soon as it may be.
+				w.RecycledAgo = min(w.RecycledAgo, policy.RecycleEvery-1)
+			}
 		}
 		list = append(list, w)
 		pids = append(pids, p.ID.PID)

@@ -46,7 +46,7 @@ func TestWhoCannotBeRecycledIsNoCandidate(t *testing.T) {
 		change(&f.trainers[0])
 		s := &rss.Sample{Procs: []rss.Proc{proc(1, 9, 9), proc(11, 5, 5)}}
 		f.mark(s, nil, nil)
-		if list, _ := f.candidates(s, event.AccountingRSS, false); len(list) != 0 {
+		if list, _ := f.candidates(s, event.AccountingRSS); len(list) != 0 {
 			t.Errorf("%s: candidates %+v", name, list)
 		}
 	}
@@ -58,8 +58,10 @@ func TestFreshWorker(t *testing.T) {
 	s := &rss.Sample{Procs: []rss.Proc{trainer, proc(11, 410, 30)}}
 	f := staffed(11)
 	f.mark(s, nil, nil)
+	s.Mono = warmAge
+	f.mark(s, nil, nil)
 	for acc, want := range map[event.Accounting]rss.Bytes{
-		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and 10 of its own
+		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and the 10 of its own that it needs
 		event.AccountingNoShared: 410,
 		event.AccountingCgroup:   410,
 		event.AccountingPSS:      130, // shared after fork, as the trainer's own
@@ -84,7 +86,9 @@ func TestFreshWorker(t *testing.T) {
 // up has it too.
 func TestTrainerThatGrew(t *testing.T) {
 	f := staffed(11, 12)
-	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
+	for _, at := range []time.Duration{0, warmAge} {
+		f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
+	}
 	for name, c := range map[string]struct {
 		trainer      rss.Bytes
 		cgroup, anon rss.Bytes // of a fresh worker
@@ -104,12 +108,14 @@ func TestTrainerThatGrew(t *testing.T) {
 // count.
 func TestLeakByPSS(t *testing.T) {
 	f := staffed(11)
-	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
+	for _, at := range []time.Duration{0, warmAge} {
+		f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
+	}
 	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
 	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
 	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}
 	f.mark(s, nil, nil)
-	if list, _ := f.candidates(s, event.AccountingPSS, false); len(list) != 1 || list[0].Counted != 40 {
+	if list, _ := f.candidates(s, event.AccountingPSS); len(list) != 1 || list[0].Counted != 40 {
 		t.Errorf("%+v, want one that gives back 40", list)
 	}
 }
@@ -132,7 +138,7 @@ func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	f.took[9] = 12
 	s := &rss.Sample{Mono: 10 * time.Second, Procs: []rss.Proc{proc(1, 100, 0), proc(11, 350, 0), proc(12, 150, 0)}}
 	f.mark(s, nil, nil)
-	list, pids := f.candidates(s, event.AccountingNoShared, false)
+	list, pids := f.candidates(s, event.AccountingNoShared)
 	if len(list) != 2 || pids[0] != 11 || pids[1] != 12 {
 		t.Fatalf("candidates %+v of %v", list, pids)
 	}
@@ -141,9 +147,6 @@ func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	}
 	if list[1].Counted != 50 || list[1].RecycledAgo != 10*time.Second {
 		t.Errorf("worker 12: %+v, want 50 above a fresh one, recycled 10 s ago", list[1])
-	}
-	if list, _ := f.candidates(s, event.AccountingNoShared, true); list[1].RecycledAgo != 0 {
-		t.Errorf("in a hurry: %+v", list[1])
 	}
 }
 

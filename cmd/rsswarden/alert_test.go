@@ -74,24 +74,30 @@ func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string)
 		r.cmd.ExtraFiles = []*os.File{third}
 		r.cmd.Args[slices.Index(r.cmd.Args, r.events)] = "/dev/fd/3"
 	}
+	r.begin()
+	return r
+}
+
+// begin starts the command. It is ended with the test.
+func (r *alertRun) begin() {
+	r.t.Helper()
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.out = bufio.NewReader(out)
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		if r.cmd.ProcessState == nil {
 			r.in.Close()
 			_ = r.cmd.Wait()
 		}
 	})
-	return r
 }
 
 // hold has the command hold so many MiB.

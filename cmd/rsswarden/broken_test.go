@@ -25,6 +25,7 @@ type broken struct {
 	harm    func(*brokenRun)
 	fault   string // the part of which an event says that it failed; "" for none
 	blind   bool   // nobody sees the second rung
+	says    string // on stderr
 	silent  bool   // … or nobody is told of it
 	noEnd   bool   // nothing left behind has the command's end
 	unsure  bool   // what was left before is all that is promised
@@ -51,6 +52,9 @@ func (b *broken) run(t *testing.T) {
 	}
 	if r.thaw != nil {
 		r.thaw()
+	}
+	if !strings.Contains(r.stderr.String(), b.says) {
+		t.Errorf("stderr says\n%s", r.stderr.String())
 	}
 	l, text := r.left()
 	t.Logf("told %v, stderr:\n%s\nleft %+v", r.told.all, r.stderr.String(), l)
@@ -102,6 +106,7 @@ func TestPartOfOursFails(t *testing.T) {
 		"watcher stopped":      {harm: strike(syscall.SIGSTOP), blind: true},
 		"watcher panics":       {prepare: asksFor("panic"), harm: faultOnce},
 		"watcher OOM-killed":   {harm: outOfMemory},
+		"holder panics":        {prepare: asksFor("panic-in:holder"), harm: faultHolder, says: "the holder failed; the command runs on"},
 		"watcher killed often": {harm: killOften, blind: true, noEnd: true},
 		"no descriptors":       {harm: limitWatcher(unix.RLIMIT_NOFILE, 4), fault: "proctree", blind: true, silent: true},
 		"no address space":     {harm: limitWatcher(unix.RLIMIT_AS, 1<<20), unsure: true},
@@ -152,6 +157,16 @@ func faultOnce(r *brokenRun) {
 	soon(r.t, "its end", func() bool { return !isWatcher(pid) })
 	os.Remove(file)
 	r.watcher(pid)
+}
+
+// faultHolder has it turn once more.
+func faultHolder(r *brokenRun) {
+	if err := os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.cmd.Process.Signal(syscall.SIGWINCH); err != nil { // nothing to the command
+		r.t.Fatal(err)
+	}
 }
 
 func outOfMemory(r *brokenRun) {

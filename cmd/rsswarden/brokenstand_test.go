@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -89,23 +88,7 @@ func startBroken(t *testing.T, prepare func(*brokenRun)) *brokenRun {
 	if prepare != nil {
 		prepare(r)
 	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.out = bufio.NewReader(out)
-	if r.in, err = r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if r.cmd.ProcessState == nil {
-			r.in.Close()
-			_ = r.cmd.Wait()
-		}
-	})
+	r.begin()
 	return r
 }
 

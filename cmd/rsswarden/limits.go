@@ -132,7 +132,10 @@ func countedBy(set *limit.Set, proc string, pid int) (*rss.Sample, error) {
 	if err != nil {
 		return s, err
 	}
-	extra, more := set.Extra(tree, procs)
+	extra, more, err := set.Extra(tree, procs)
+	if err != nil {
+		return s, err
+	}
 	self := func(p rss.Proc) bool { return p.ID.PID == os.Getpid() }
 	s.Procs, s.Extra, s.Gaps = slices.DeleteFunc(procs, self), slices.DeleteFunc(extra, self), gaps.Add(more)
 	if !set.NeedsPSS() {

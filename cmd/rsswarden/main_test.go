@@ -12,7 +12,7 @@ import (
 )
 
 // binary is the program under test, built once; faulty is the same with the
-// faults of supervisor/fault.go built in.
+// faults of package supervisor/fault built in.
 var binary, faulty string
 
 func TestMain(m *testing.M) {

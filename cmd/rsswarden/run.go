@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
@@ -37,7 +38,15 @@ func runCommand(p process, status *int) *cli.Command {
 		OnUsageError:    onUsageError,
 		Description:     runNotes,
 		Flags:           append(runFlags(), helpFlag()),
-		Action: func(c *cli.Context) error {
+		Action: func(c *cli.Context) (err error) {
+			defer func() {
+				// hold.Run takes up what fails in it: there is no command yet.
+				if what := recover(); what != nil && c.NArg() > 0 {
+					fmt.Fprint(os.Stderr, line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
+					err = replace(p, c.Args().Slice())
+				}
+			}()
+			fault.Point("run")
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
@@ -99,6 +108,12 @@ func start(p process, s supervisor.Settings) (int, error) {
 	told.Name(p.lookup)
 	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
+	defer func() {
+		if err == nil {
+			st.Die() // whatever fails below
+		}
+	}()
+	fault.Point("tidy")
 	if s.GuardCgroup {
 		// Most often the watcher has done it.
 		_ = supervisor.RemoveGuard(os.Getpid())
@@ -112,7 +127,6 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if err != nil {
 		return 0, notStarted(s.Command[0], err)
 	}
-	st.Die()
 	return 0, nil // Die does not return
 }
 
@@ -158,8 +172,15 @@ func prepare(opt loader.Options) (loader.Prepared, error) {
 	}
 	c := make(chan result, 1)
 	go func() {
-		prepared, err := loader.Prepare(opt)
-		c <- result{prepared, err}
+		var r result
+		defer func() {
+			if what := recover(); what != nil {
+				r.err = fmt.Errorf("internal error: %v", what)
+			}
+			c <- r
+		}()
+		fault.Point("prepare")
+		r.Prepared, r.err = loader.Prepare(opt)
 	}()
 	select {
 	case r := <-c:

@@ -45,11 +45,15 @@ func (l *Level) Events() (Events, error) {
 		return e, nil
 	}
 	var e Events
-	if n, err := readLimit(l.file("memory.failcnt")); err == nil {
+	n, err := readLimit(l.file("memory.failcnt"))
+	if shortage(err) {
+		return e, err
+	}
+	if err == nil {
 		e.Hit = uint64(n)
 	}
 	var failed error
-	walk(l.Dir, func(dir string) {
+	err = walk(l.Dir, func(dir string) {
 		name := filepath.Join(dir, "memory.oom_control")
 		b, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) && dir != l.Dir {
@@ -67,7 +71,7 @@ func (l *Level) Events() (Events, error) {
 		e.OOMKill += c.OOMKill
 		e.UnderOOM = e.UnderOOM || c.UnderOOM
 	})
-	return e, failed
+	return e, errors.Join(failed, err)
 }
 
 // parseEvents reads memory.events or memory.oom_control: "name value" lines.
@@ -111,13 +115,13 @@ func parseEvents(b []byte) (Events, error) {
 func (l *Level) Procs() ([]int, error) {
 	var pids []int
 	var failed error
-	walk(l.Dir, func(dir string) {
+	err := walk(l.Dir, func(dir string) {
 		name := filepath.Join(dir, "cgroup.procs")
 		b, err := os.ReadFile(name)
 		if err != nil {
 			// EOPNOTSUPP: a threaded v2 group, whose processes are listed
 			// at the root of its threaded tree.
-			if dir == l.Dir && !errors.Is(err, syscall.EOPNOTSUPP) {
+			if dir == l.Dir && !errors.Is(err, syscall.EOPNOTSUPP) || shortage(err) {
 				failed = fmt.Errorf("cannot read %s: %w", name, pathless(err))
 			}
 			return
@@ -129,7 +133,7 @@ func (l *Level) Procs() ([]int, error) {
 		pids = append(pids, list...)
 	})
 	slices.Sort(pids)
-	return slices.Compact(pids), failed
+	return slices.Compact(pids), errors.Join(failed, err)
 }
 
 // parseProcs reads cgroup.procs: one PID a line, 0 for a process that our PID
@@ -152,16 +156,29 @@ func parseProcs(b []byte) ([]int, error) {
 	return pids, nil
 }
 
-// walk calls do for a directory and all below it, those that can be listed.
-func walk(dir string, do func(dir string)) {
+// walk calls do for a directory and all below it, those that can be listed. Its
+// error is a [shortage]: what is below may be more than was seen.
+func walk(dir string, do func(dir string)) error {
 	do(dir)
 	entries, err := os.ReadDir(dir)
+	if shortage(err) {
+		return err
+	}
 	if err != nil {
-		return
+		return nil
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			walk(filepath.Join(dir, e.Name()), do)
+			if err := walk(filepath.Join(dir, e.Name()), do); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// shortage says that err tells nothing of the cgroup: we have no descriptor, or no
+// memory, left to read it.
+func shortage(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

@@ -73,7 +73,7 @@ func (l *Level) hits() uint64 {
 func (l *Level) unexplained(m Memory) int64 {
 	kernel := m.Kernel
 	if l.Version == 1 {
-		kernel = l.kmem.optional(l.Dir, "memory.kmem.usage_in_bytes")
+		kernel, _ = l.kmem.optional(l.Dir, "memory.kmem.usage_in_bytes")
 	}
 	if kernel == 0 || kernel == Unlimited {
 		return 0

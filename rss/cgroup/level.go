@@ -94,16 +94,24 @@ func (l *Level) exists() bool {
 func (l *Level) Limits() (Limits, error) {
 	none := Limits{Max: Unlimited, Swap: Unlimited, High: Unlimited, Soft: Unlimited, Swappable: true}
 	if l.fixed == nil {
-		l.fixed = l.readFixed(none)
+		fixed, err := l.readFixed(none)
+		if err != nil {
+			return none, err
+		}
+		l.fixed = fixed
 	}
 	lim := *l.fixed
 	var err error
 	if lim.Max, err = l.max.number(l.Dir, maxFile[l.Version]); err != nil {
 		return none, err
 	}
-	lim.Swap = l.swap.optional(l.Dir, swapLimit[l.Version])
+	if lim.Swap, err = l.swap.optional(l.Dir, swapLimit[l.Version]); err != nil {
+		return none, err
+	}
 	if l.Version == 2 {
-		lim.High = l.high.optional(l.Dir, "memory.high")
+		if lim.High, err = l.high.optional(l.Dir, "memory.high"); err != nil {
+			return none, err
+		}
 	}
 	if l.flat {
 		return none, nil
@@ -114,19 +122,28 @@ func (l *Level) Limits() (Limits, error) {
 // Max reads Limits.Max alone, by one pread of a kept descriptor.
 func (l *Level) Max() (rss.Bytes, error) { return l.max.number(l.Dir, maxFile[l.Version]) }
 
-// readFixed reads what is not worth reading again.
-func (l *Level) readFixed(lim Limits) *Limits {
+// readFixed reads what is not worth reading again. Its error is a [shortage].
+func (l *Level) readFixed(lim Limits) (*Limits, error) {
 	if l.Version != 1 {
-		return &lim
+		return &lim, nil
 	}
-	lim.Soft, _ = readLimit(l.file("memory.soft_limit_in_bytes"))
-	if n, err := readLimit(l.file("memory.swappiness")); err == nil && n == 0 {
+	var swappiness, hierarchy rss.Bytes
+	var errs [3]error
+	lim.Soft, errs[0] = readLimit(l.file("memory.soft_limit_in_bytes"))
+	swappiness, errs[1] = readLimit(l.file("memory.swappiness"))
+	hierarchy, errs[2] = readLimit(l.file("memory.use_hierarchy"))
+	for _, err := range errs {
+		if shortage(err) {
+			return nil, err
+		}
+	}
+	if errs[1] == nil && swappiness == 0 {
 		lim.Swappable = false
 	}
-	if n, err := readLimit(l.file("memory.use_hierarchy")); err == nil && n == 0 {
+	if errs[2] == nil && hierarchy == 0 {
 		l.flat = !l.leaf
 	}
-	return &lim
+	return &lim, nil
 }
 
 // Usage reads the charge, memory.usage_in_bytes or memory.current, by one
@@ -195,14 +212,18 @@ func (c *counter) number(dir, name string) (rss.Bytes, error) {
 }
 
 // optional is number for a limit that the kernel need not have: what cannot be
-// read is no limit, and what does not exist is not looked for again.
-func (c *counter) optional(dir, name string) rss.Bytes {
+// read is no limit, and what does not exist is not looked for again. The error is a
+// [shortage].
+func (c *counter) optional(dir, name string) (rss.Bytes, error) {
 	if c.absent {
-		return Unlimited
+		return Unlimited, nil
 	}
 	n, err := c.number(dir, name)
 	c.absent = errors.Is(err, fs.ErrNotExist)
-	return n
+	if shortage(err) {
+		return n, err
+	}
+	return n, nil
 }
 
 // read returns the contents, valid until the next call. A removed cgroup gives

@@ -68,7 +68,11 @@ type forks struct {
 func (k *forks) happened(f *files) bool {
 	if k.fd == 0 {
 		k.fd = -1
-		if fd, err := f.openPath("loadavg"); err == nil {
+		fd, err := f.openPath("loadavg")
+		if shortage(err) {
+			k.fd = 0
+		}
+		if err == nil {
 			if onProcfs(fd) {
 				k.fd = fd + 1
 			} else {

@@ -157,6 +157,50 @@ func TestNoDescriptorLeft(t *testing.T) {
 	}
 }
 
+// TestNoDescriptorForOthers: nor that those beside the tree, or a user's tasks, are
+// fewer, or that a process whose first thread has ended has no memory.
+func TestNoDescriptorForOthers(t *testing.T) {
+	fs := rsstest.Empty(t)
+	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command", Anon: rss.MiB})
+	r, c := New(fs.Proc), NewCounter(fs.Proc)
+	t.Cleanup(r.Close)
+	t.Cleanup(c.Close)
+	if procs, gaps, err := r.Group([]int{10}); len(procs) != 1 || gaps != (rss.Gaps{}) || err != nil {
+		t.Fatal(procs, gaps, err)
+	}
+	if _, err := c.UserTasks(os.Geteuid()); err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	procs, _, err := r.Group([]int{10})
+	_, tasks := c.userTasks(os.Geteuid())
+	_, thread := r.liveThread(10, status{})
+	forks := r.forks.happened(r.f)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) || procs != nil {
+		t.Errorf("others: %v, %v", procs, err)
+	}
+	if !errors.Is(tasks, unix.EMFILE) {
+		t.Errorf("tasks: %v", tasks)
+	}
+	if !errors.Is(thread, unix.EMFILE) {
+		t.Errorf("a thread: %v", thread)
+	}
+	if !forks || r.forks.fd < 0 {
+		t.Errorf("forks happened: %v, and loadavg is not asked again: %d", forks, r.forks.fd)
+	}
+}
+
 // TestNoDescriptorForAMember: nor is it that one of them has become smaller.
 func TestNoDescriptorForAMember(t *testing.T) {
 	fs := rsstest.Empty(t)

@@ -69,8 +69,9 @@ func (r *Reader) One(pid int) (rss.Proc, error) {
 }
 
 // Group reads the processes with these PIDs, in the order given; those that
-// have vanished or cannot be read are left out and counted.
-func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps) {
+// have vanished or cannot be read are left out and counted. The error says that
+// we had no descriptor or memory left to read one: see [Reader.Trees].
+func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps, error) {
 	var gaps rss.Gaps
 	procs := make([]rss.Proc, 0, len(pids))
 	for _, pid := range pids {
@@ -79,6 +80,9 @@ func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps) {
 			e = new(entry)
 		}
 		p, err := r.read(pid, e)
+		if shortage(err) {
+			return nil, gaps, fmt.Errorf("cannot read process %d: %w", pid, err)
+		}
 		if err != nil {
 			count(&gaps, err)
 			continue
@@ -88,7 +92,7 @@ func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps) {
 		}
 		procs = append(procs, p)
 	}
-	return procs, gaps
+	return procs, gaps, nil
 }
 
 // SumRSS returns the sum of RSS over the population of the last Tree, by
@@ -146,7 +150,9 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 		return rss.Proc{}, err
 	}
 	if s.state == 'Z' && s.threads > 1 {
-		u = r.liveThread(pid, u)
+		if u, err = r.liveThread(pid, u); err != nil {
+			return rss.Proc{}, err
+		}
 	}
 	p.RSS, p.Anon, p.File, p.Shmem, p.Virtual = u.rss, u.anon, u.file, u.shmem, u.virtual
 	p.Locked, p.Pinned = u.locked, u.pinned
@@ -155,27 +161,30 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 
 // liveThread returns what another thread of the process shows where its main
 // thread has ended before the others: the memory is still there, and
-// /proc/PID/status of the main thread no longer tells.
-func (r *Reader) liveThread(pid int, u status) status {
+// /proc/PID/status of the main thread no longer tells. Its error is a [shortage].
+func (r *Reader) liveThread(pid int, u status) (status, error) {
 	t := newFiles(fmt.Sprintf("%s/%d/task", r.proc, pid))
 	defer t.close()
 	tids, err := t.pids(nil)
-	if err != nil {
-		return u
+	if shortage(err) {
+		return u, err
 	}
 	for _, tid := range tids {
 		if tid == pid {
 			continue
 		}
 		b, err := t.read(tid, "status")
+		if shortage(err) {
+			return u, err
+		}
 		if err != nil {
 			continue
 		}
 		if v, err := parseStatus(b); err == nil && v.rss > 0 {
-			return v
+			return v, nil
 		}
 	}
-	return u
+	return u, nil
 }
 
 func count(g *rss.Gaps, err error) {

@@ -286,7 +286,7 @@ func TestDenied(t *testing.T) {
 		if pids, _, gaps := tree(t, r, 10); !slices.Equal(pids, []int{10}) || gaps != (rss.Gaps{Denied: 1}) {
 			t.Errorf("tree %v, gaps %+v", pids, gaps)
 		}
-		if procs, gaps := r.Group([]int{10, 20, 99}); len(procs) != 1 || gaps != (rss.Gaps{Denied: 1, Vanished: 1}) {
+		if procs, gaps, err := r.Group([]int{10, 20, 99}); err != nil || len(procs) != 1 || gaps != (rss.Gaps{Denied: 1, Vanished: 1}) {
 			t.Errorf("group %v, gaps %+v", procs, gaps)
 		}
 		if _, err := r.One(20); !proctree.Denied(err) || proctree.Vanished(err) {

@@ -39,6 +39,9 @@ func (c *Counter) userTasks(uid int) (int, error) {
 	for _, pid := range pids {
 		// What has ended, or may not be read, is not counted.
 		b, err := c.f.read(pid, "status")
+		if shortage(err) {
+			return 0, err
+		}
 		if err != nil {
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // This file takes the signals that reach the holder, and has each judged.
@@ -54,6 +56,12 @@ func (h *holder) signal(a *arrival, early bool) {
 	if h.ended || a.signo < 1 || a.signo > 64 {
 		return
 	}
+	if h.broke != nil {
+		h.passOn(a)
+		return
+	}
+	defer h.signalBroke(a)
+	fault.Point("holder-signal")
 	if a.code > 0 {
 		switch unix.Signal(a.signo) {
 		case unix.SIGTSTP:

@@ -90,6 +90,21 @@
 // that is not is continued by Link.Unstick. In an orphaned process group the
 // kernel ignores these three signals for us, as it does for a bare command.
 //
+// # When the holder fails
+//
+// A panic of the loop, or of a thing done with a signal, ends both for good: what
+// remains passes signals on, waits for the command's end and then for the watcher's
+// last words. It does not ask the witness: a signal to the whole group arrives twice.
+// A panic of the starter counts as a watcher that did not start; one of the logger
+// costs its line. Before there is a command, it is executed in our place.
+//
+// A fault in C, a page of the program that its file system does not give, and
+// SIGKILL end the holder. The kernel then makes the command a child of the nearest
+// subreaper or of PID 1 and, where whoever started us had set PR_SET_PDEATHSIG, sends
+// that signal, once for each of our threads that ends. Else the command runs on, and
+// the watcher ends. Who waits for us takes that for the command's end: Slurm ends the
+// step then, and kills what is left of it.
+//
 // # What tells a held command from a bare one
 //
 // It has RSSWARDEN_DIR, and PYTHONPATH begins with the hook (package loader).

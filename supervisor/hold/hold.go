@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // Options say what to run and how to watch it.
@@ -65,16 +67,34 @@ func Run(o Options) (Status, error) {
 		return Status{}, ErrNotHolder
 	}
 	runtime.LockOSThread()
-	h, err := newHolder(o)
-	if err != nil {
+	var h *holder
+	var err error
+	broke := sound(func() {
+		fault.Point("holder-start")
+		h, err = newHolder(o)
+	})
+	if err != nil || broke != nil {
 		// Without our descriptors there is nothing to hold with; the command
 		// does not need us.
 		return Status{}, Exec(o.Path, o.Args, o.Env)
 	}
-	if err := h.start(); err != nil {
+	if broke = sound(func() { err = h.start() }); broke != nil && h.pid == 0 {
+		return Status{}, Exec(o.Path, o.Args, o.Env)
+	}
+	if err != nil {
 		return Status{}, err
 	}
-	return h.loop(), nil
+	var st Status
+	if broke == nil {
+		broke = sound(func() { st = h.loop() })
+	}
+	if h.broke == nil {
+		h.broke = broke
+	}
+	if h.broke != nil {
+		return h.lastResort(), nil
+	}
+	return st, nil
 }
 
 // Exec replaces this process by the command, with the signals, limits and

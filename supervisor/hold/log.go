@@ -3,6 +3,8 @@ package hold
 import (
 	"fmt"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 const flushed = "\x00"
@@ -24,7 +26,10 @@ func (l *logger) open(log func(string)) {
 			if s == flushed {
 				return
 			}
-			log(s)
+			sound(func() {
+				fault.Point("holder-log")
+				log(s)
+			})
 		}
 	}()
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // holder is owned by the goroutine in loop; the starter has its own.
@@ -30,7 +32,8 @@ type holder struct {
 
 	ended    bool
 	status   Status
-	override int // -1: none
+	override int       // -1: none
+	broke    *breakage // what of us failed, nil for nothing
 	deadline time.Time
 
 	info    [16 * infoSize]byte
@@ -44,7 +47,8 @@ const defaultFlush = 2 * time.Second
 // all is well it allocates nothing.
 func (h *holder) loop() Status {
 	var fds [4]unix.PollFd
-	for {
+	for h.broke == nil {
+		fault.Point("holder")
 		h.reap()
 		h.trims.answer(h)
 		h.watcher.turn(h)
@@ -76,6 +80,9 @@ func (h *holder) loop() Status {
 			h.readNoted()
 		}
 		h.witness.leftover(reported)
+	}
+	if h.broke != nil {
+		return h.status
 	}
 	h.trims.end()
 	h.watcher.end(h)

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // watcher is the holder's side of its watcher. Starting one may hang (the
@@ -70,6 +72,12 @@ func (w *watcher) request() {
 // but what is constant since the command's start.
 func startWatcher(h *holder, attempt int) (s started) {
 	fail := func(err error) started { return started{link: -1, err: fmt.Errorf("cannot start watcher: %w", err)} }
+	defer func() {
+		if b := caught(recover()); b != nil {
+			s = fail(b)
+		}
+	}()
+	fault.Point("holder-starter")
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fail(os.NewSyscallError("socketpair", err))

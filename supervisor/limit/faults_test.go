@@ -129,7 +129,7 @@ func (s *stand) look() {
 	if err != nil {
 		procs = nil
 	}
-	extra, more := s.set.Extra(s.tree, procs)
+	extra, more, _ := s.set.Extra(s.tree, procs)
 	s.seq++
 	sample := &rss.Sample{Seq: s.seq, Procs: procs, Extra: extra, Gaps: gaps.Add(more)}
 	for _, l := range s.set.Read(sample) {

@@ -42,8 +42,9 @@ func (s *Set) findStepd() {
 
 // Extra reads the processes that a limit counts beside the tree: ourselves and,
 // where slurmstepd sums over the step, all else that descends from it. Call it
-// after the reader's Tree, with what that returned.
-func (s *Set) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps) {
+// after the reader's Tree, with what that returned. The error is that of
+// [proctree.Reader.Group].
+func (s *Set) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps, error) {
 	in := make(map[int]bool, len(tree))
 	for i := range tree {
 		in[tree[i].ID.PID] = true

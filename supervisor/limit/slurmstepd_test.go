@@ -74,7 +74,7 @@ func count() {
 		if err != nil {
 			return
 		}
-		extra, _ := set.Extra(tree, procs)
+		extra, _, _ := set.Extra(tree, procs)
 		if set.NeedsPSS() {
 			for _, list := range [][]rss.Proc{procs, extra} {
 				for i := range list {

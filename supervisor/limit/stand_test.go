@@ -71,7 +71,10 @@ func (s *stand) sample() *rss.Sample {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	extra, more := s.set.Extra(s.tree, procs)
+	extra, more, err := s.set.Extra(s.tree, procs)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	s.seq++
 	return &rss.Sample{
 		Seq: s.seq, At: time.Unix(1_800_000_000, 0), Mono: time.Duration(s.seq) * time.Second,

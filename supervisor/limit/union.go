@@ -125,9 +125,12 @@ func (u *Union) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Byt
 }
 
 // Extra is [Set.Extra] of all parts, each process once.
-func (u *Union) Extra(r *proctree.Reader, tree []rss.Proc) (procs []rss.Proc, gaps rss.Gaps) {
+func (u *Union) Extra(r *proctree.Reader, tree []rss.Proc) (procs []rss.Proc, gaps rss.Gaps, err error) {
 	for _, p := range u.parts {
-		more, g := p.Extra(r, tree)
+		more, g, err := p.Extra(r, tree)
+		if err != nil {
+			return nil, gaps, err
+		}
 		gaps = gaps.Add(g)
 		for _, q := range more {
 			if !slices.ContainsFunc(procs, func(o rss.Proc) bool { return o.ID == q.ID }) {
@@ -135,7 +138,7 @@ func (u *Union) Extra(r *proctree.Reader, tree []rss.Proc) (procs []rss.Proc, ga
 			}
 		}
 	}
-	return procs, gaps
+	return procs, gaps, nil
 }
 
 // Warnings is [Set.Warnings] of all parts; what several say alike the caller

@@ -44,7 +44,10 @@ func whole(t *testing.T, s *stand, u *limit.Union) *rss.Sample {
 	if err != nil {
 		t.Fatal(err)
 	}
-	extra, _ := u.Extra(s.tree, procs)
+	extra, _, err := u.Extra(s.tree, procs)
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := map[rss.ProcID]bool{}
 	for _, list := range [][]rss.Proc{procs, extra} {
 		for _, p := range list {

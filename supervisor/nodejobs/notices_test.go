@@ -80,19 +80,20 @@ func (r *real) hit(task string, up int) {
 }
 
 // armed waits until the kernel was asked to tell of the step of a task.
-func (r *real) armed(task string) {
-	r.t.Helper()
-	step := filepath.Dir(task)
+func (r *real) armed(task string) { armed(r.t, r.Node, filepath.Dir(task)) }
+
+func armed(t *testing.T, n *Node, step string) {
+	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		r.notices.mu.Lock()
-		job := r.notices.jobAt(filepath.Dir(step))
+		n.notices.mu.Lock()
+		job := n.notices.jobAt(filepath.Dir(step))
 		ok := job != nil && job.kids[filepath.Base(step)] != nil && job.kids[filepath.Base(step)].toll.armed
-		r.notices.mu.Unlock()
+		n.notices.mu.Unlock()
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("never told of %s", step)
+			t.Fatalf("never told of %s", step)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 // toll is what the kernel told of the OOM killer in one step.
 type toll struct {
+	of              *spot
 	path, job, step string // the step's directory, and the IDs
 	jobPath, node   string
 	jobIno          uint64
@@ -56,11 +57,13 @@ func (n *notices) register(s *spot) {
 	if n.first {
 		t.base, _ = n.killsOf(t)
 	}
+	t.of = s
 	var err error
 	switch {
 	case n.version == 2:
-		err = n.watch(s, filepath.Join(s.path, "memory.events"), unix.IN_MODIFY)
-		t.armed = s.watch >= 0
+		if err = n.armV2(t); !t.armed {
+			n.soon(t, retries[0]*time.Millisecond)
+		}
 	case len(n.events) >= n.most:
 		err = fmt.Errorf("cannot be told of more than %d steps with so few descriptors", n.most)
 	case errors.Is(n.refused, fs.ErrPermission) || errors.Is(n.refused, unix.EROFS):
@@ -77,6 +80,15 @@ func (n *notices) register(s *spot) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.refused = err
 	}
+}
+
+// armV2 has inotify tell of memory.events. The file comes when the controller is given to
+// what is in the directory above, which may be after the step's directory and which
+// nobody tells of.
+func (n *notices) armV2(t *toll) error {
+	err := n.watch(t.of, filepath.Join(t.path, "memory.events"), unix.IN_MODIFY)
+	t.armed = t.of.watch >= 0
+	return err
 }
 
 // control has an eventfd told of memory.oom_control of a directory of v1
@@ -172,6 +184,22 @@ func (n *notices) soon(t *toll, after time.Duration) {
 
 // read reads the counters of a step that the kernel told of.
 func (n *notices) read(t *toll, now time.Time) {
+	if n.version == 2 && !t.armed && !t.gone {
+		if err := n.armV2(t); err != nil {
+			n.refused = err
+		}
+		switch {
+		case t.armed:
+			n.deaf--
+			t.tries = 0
+		case t.tries < len(retries):
+			n.soon(t, retries[t.tries]*time.Millisecond)
+			t.tries++
+			return
+		default:
+			return
+		}
+	}
 	kills, ok := n.killsOf(t)
 	switch {
 	case ok && kills > t.base+t.kills:

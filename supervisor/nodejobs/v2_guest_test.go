@@ -130,6 +130,7 @@ func TestRealV2(t *testing.T) {
 	write(scope+"/job_6/memory.max", "50M")
 	eater = rsstest.StartEater(t)
 	write(task+"/cgroup.procs", strconv.Itoa(eater.PID))
+	armed(t, n, scope+"/job_6/step_batch")
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}

@@ -50,8 +50,8 @@ const (
 	// to have needed the help that there was none of: one that got what was
 	// advised stands at 91 % of it.
 	helplessShare = 0.95
-	adviceMinimum = 64 * rss.MiB
-	adviceMore    = 1.5 // times a limit that ended the job
+	LeastMem      = 64 * rss.MiB // of what is advised, whatever the peak
+	adviceMore    = 1.5          // times a limit that ended the job
 )
 
 // Advise gives the verdict on a run and the --mem to use next.
@@ -76,7 +76,7 @@ func Advise(r Run) Advice {
 		return a
 	}
 	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l), l.Limit)
-	neat := NeatMem(max(l.Used.Scale(1+adviceMargin), adviceMinimum))
+	neat := NeatMem(max(l.Used.Scale(1+adviceMargin), LeastMem))
 	switch a.Verdict {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
 		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (r.FirstRung == 0 || l.Used < r.FirstRung) {

@@ -150,7 +150,7 @@ func (m *memAdvice) several() (rss.Bytes, string, *float64) {
 		mem := max(a.Mem, policy.NeatMem(m.top.least().Scale(1+leastMargin)))
 		return mem, a.Why + m.others(), nil
 	}
-	mem := policy.NeatMem(max(s.enough(), m.top.least().Scale(1+leastMargin)))
+	mem := policy.NeatMem(max(s.enough(), m.top.least().Scale(1+leastMargin), policy.LeastMem))
 	risk, greatest := s.risk(mem)
 	why := fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the next run exceeds the greatest with a chance of 1 in %d, and, if peaks go on to differ as these do, %s with a chance of %s",
 		s.n, s.most, used(m.last.limit), s.least, int(1/greatest+0.5), policy.MemArg(mem), chance(risk))

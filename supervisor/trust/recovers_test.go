@@ -22,6 +22,10 @@ var recovers = map[string]struct {
 	"supervisor/config/parse.go":  {"a file that cannot be read", 1, []string{"supervisor/config.FuzzParse"}},
 	"supervisor/screen/run.go":    {"the screen, once the terminal was given back", 1, []string{"supervisor/screen.TestLeave/a panic of the fetching"}},
 	"supervisor/trim/tracer.go":   {"a trim: its thread ends, and so lets go of the process", 1, nil},
+	"supervisor/hold/broke.go":    {"the loop, for the last resort; a line of the log", 2, []string{"cmd/rsswarden.TestHolderPanics"}},
+	"supervisor/hold/watcher.go":  {"the start of a watcher, which is tried again", 1, []string{"cmd/rsswarden.TestHolderPanics/holder-starter"}},
+	"supervisor/hands.go":         {"a trim, which is refused", 1, []string{"supervisor.TestHandsPanic"}},
+	"cmd/rsswarden/run.go":        {"the watching, before there is a command; what loaders would be told", 2, []string{"cmd/rsswarden.TestHolderPanics/run", "cmd/rsswarden.TestHolderPanics/prepare"}},
 	"cmd/rsswarden/attach.go":     {"an attach; nothing of the job waits for it", 1, []string{"cmd/rsswarden.TestAttachPanics"}},
 }
 

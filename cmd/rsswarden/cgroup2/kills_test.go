@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -78,7 +79,8 @@ func (r *run) reports(words ...string) {
 func groupKilled(t *testing.T) {
 	job := group(t, "job", "memory.max", "100M", "memory.oom.group", "1")
 	r := start(t, job, user)
-	for r.eat(10 * rss.MiB) {
+	for r.eat(5 * rss.MiB) { // slowly enough for the record to have it
+		time.Sleep(100 * time.Millisecond)
 	}
 	if status := r.end(); status != 137 {
 		t.Errorf("status %d", status)

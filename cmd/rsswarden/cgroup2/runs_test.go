@@ -3,10 +3,8 @@ package cgroup2
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -33,14 +31,13 @@ func statuses(t *testing.T) {
 	}
 }
 
-// wholeTree: an orphan in a session of its own counts, and is known to be one of
-// the tree.
+// wholeTree: an orphan in a session of its own counts, once it was seen as a
+// descendant.
 func wholeTree(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M")
 	r := startCommand(t, job, user, rsswarden("--limit", "100M", "--accounting", "rss", "--at", "none", "--at", "user 80%:warn", "--",
-		"/bin/sh", "-c", `read go; exec 3<&0; (setsid "$0" <&3 &); exec 3<&-; while :; do sleep 0.1; done`, eater())...)
-	// One that is made before anybody watches becomes a child of init's.
-	r.begun()
+		"/bin/sh", "-c", `read go; exec 3<&0; (setsid "$0" <&3 & sleep 3); exec 3<&-; while :; do sleep 0.1; done`, eater())...)
+	wait(r, event.NameSample, "a look", func(*event.Sample) bool { return true })
 	if _, err := r.in.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +54,8 @@ func wholeTree(t *testing.T) {
 	}
 }
 
-// trimmed: mapped pages are dropped by ptrace from Linux 5.13 on, which is the
-// first to say where a thread's rseq is; elsewhere that is refused, and said.
+// trimmed: mapped pages are dropped by ptrace, which asks nothing of a kernel that
+// the oldest has not.
 func trimmed(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M")
 	data := "/disk/mapped"
@@ -70,17 +67,9 @@ func trimmed(t *testing.T) {
 	if !r.do("map %d "+data, 64*rss.MiB) {
 		t.Fatal("the eater did not live on")
 	}
-	if older(5, 13) {
-		for deadline := time.Now().Add(patience); !strings.Contains(r.said(), "ptrace"); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing was said of ptrace")
-			}
-		}
-	} else {
-		o := wait(r, event.NameOutcome, "a trim", func(o *event.Outcome) bool { return true })
-		if !o.OK || o.Freed < 56*rss.MiB {
-			t.Errorf("%+v", o)
-		}
+	o := wait(r, event.NameOutcome, "a trim", func(*event.Outcome) bool { return true })
+	if !o.OK || o.Freed < 56*rss.MiB {
+		t.Errorf("%+v", o)
 	}
 	if status := r.end(); status != 0 {
 		t.Errorf("status %d", status)

@@ -89,7 +89,7 @@ class Feed:
         self.sampler, options = samplers.make(a.sampler, len(dataset), self.part, a.batch, generator)
         self.sums = numpy.fromfile(a.data + ".sums", numpy.int64)
         self.ordered, self.stream, self.infinite = not a.unordered, a.dataset == "stream", a.sampler == "infinite"
-        self.batch, self.break_at, self.epochs = a.batch, a.break_at, a.epochs
+        self.batch, self.break_at, self.epochs, self.fails = a.batch, a.break_at, a.epochs, a.fail
         self.total = hashlib.sha256()
         self.draws, self.pids, self.wrong, self.errors, self.most, self.late = [], set(), 0, 0, 0, 0
         self.epoch = self.got = 0
@@ -124,8 +124,11 @@ class Feed:
         except StopIteration:
             return False
         except ValueError as error:
-            self.errors += 1
-            self.total.update(("%d %d %s" % (self.epoch, number, str(error).strip().split("\n")[-1])).encode())
+            if self.epoch < self.epochs:  # as for batches: --until may take more
+                self.errors += 1
+                self.total.update(("%d %d %s" % (self.epoch, number, str(error).strip().split("\n")[-1])).encode())
+            elif not self.fails:
+                self.wrong += 1
             self.got += self.batch
             return True
         self.wrong += int((torch.from_numpy(self.sums)[records] != sums).sum())

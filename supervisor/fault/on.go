@@ -1,6 +1,6 @@
 //go:build rsswarden_faults
 
-package supervisor
+package fault
 
 import (
 	"os"
@@ -9,19 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faultPoint fails where a test asked for it by RSSWARDEN_FAULT=FAULT, or by
-// RSSWARDEN_FAULT=FAULT-while:FILE for as long as that file is there: "panic", or
-// "bus" for a real SIGBUS, which one from kill(2) is not. It is built into programs
-// made with -tags rsswarden_faults alone, so that tests can see what a bug in the
-// watcher does to the command: nothing.
-func faultPoint() {
-	fault, file, conditional := strings.Cut(os.Getenv("RSSWARDEN_FAULT"), "-while:")
+// Point fails in the part of this name where a test asked for it by
+// RSSWARDEN_FAULT=FAULT[-in:PART][-while:FILE], for as long as the file is there.
+// FAULT is "panic", or "bus" for a real SIGBUS, which one from kill(2) is not; PART is
+// "watcher" where none is named.
+func Point(part string) {
+	how, file, conditional := strings.Cut(os.Getenv("RSSWARDEN_FAULT"), "-while:")
+	how, in, named := strings.Cut(how, "-in:")
+	if !named {
+		in = "watcher"
+	}
+	if in != part || how == "" {
+		return
+	}
 	if conditional {
 		if _, err := os.Stat(file); err != nil {
 			return
 		}
 	}
-	switch fault {
+	switch how {
 	case "panic":
 		panic("asked for by RSSWARDEN_FAULT")
 	case "bus":

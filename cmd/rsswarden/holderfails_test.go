@@ -1,0 +1,161 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// countSignals prints its PID, a line for each SIGUSR1, and ends with 43 at the end of
+// its input.
+const countSignals = `
+import os, signal, sys
+def got(*_): os.write(1, b"got\n")
+signal.signal(signal.SIGUSR1, got)
+os.write(1, b"%d\n" % os.getpid())
+sys.stdin.read()
+sys.exit(43)
+`
+
+// TestHolderPanics: a bug in a part of the holder, or of what runs before and after it.
+// The command runs, gets its signals once, and ends as bare.
+func TestHolderPanics(t *testing.T) {
+	for part, says := range map[string]string{
+		"run":            "the command runs unwatched: internal error: asked for",
+		"prepare":        "loaders are not talked to: internal error: asked for",
+		"holder-start":   "",
+		"holder":         "the holder failed; the command runs on, its signals and its end are passed on: internal error: asked for by RSSWARDEN_FAULT at loop.go:",
+		"holder-signal":  "the holder failed;",
+		"holder-starter": "cannot start watcher: internal error: asked for by RSSWARDEN_FAULT at watcher.go:",
+		"holder-log":     "",
+		"tidy":           "",
+	} {
+		for _, end := range []string{"exit", "signal"} {
+			t.Run(part+" "+end, func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+				cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT=panic-in:"+part, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
+				var said bytes.Buffer
+				cmd.Stderr = &said
+				in, err := cmd.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer cmd.Process.Kill()
+				lines := bufio.NewScanner(out)
+				lines.Scan() // it is ready
+				for i := range 3 {
+					if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+						t.Fatal(err)
+					}
+					if !lines.Scan() || lines.Text() != "got" {
+						t.Errorf("signal %d: %q", i, lines.Text())
+					}
+				}
+				began := time.Now()
+				if end == "signal" {
+					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					in.Close()
+				}
+				if lines.Scan() {
+					t.Errorf("%q besides", lines.Text())
+				}
+				_ = cmd.Wait()
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("the end took %v", took)
+				}
+				status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+				if end == "signal" && status.Signal() != syscall.SIGTERM || end == "exit" && status.ExitStatus() != 43 {
+					t.Errorf("it ended with %v", cmd.ProcessState)
+				}
+				if !strings.Contains(said.String(), says) {
+					t.Errorf("said\n%s", &said)
+				}
+				if strings.Contains(said.String(), "goroutine ") {
+					t.Errorf("a stack reached stderr:\n%s", &said)
+				}
+			})
+		}
+	}
+}
+
+// TestHolderFaults: a fault in C, or a page of the program that cannot be read any more,
+// ends the holder as SIGKILL would. The command runs on as an orphan, unless whoever
+// started us wanted it to get a signal then.
+func TestHolderFaults(t *testing.T) {
+	for _, sig := range []string{"clear", "USR1", "TERM"} {
+		t.Run("death signal "+sig, func(t *testing.T) {
+			cmd := exec.Command("/usr/bin/setpriv", "--pdeathsig", sig, faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+			cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT=bus-in:holder-signal", "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			lines := bufio.NewScanner(out)
+			lines.Scan()
+			var pid int
+			if _, err := fmt.Sscan(lines.Text(), &pid); err != nil {
+				t.Fatal(err)
+			}
+			soon(t, "a watcher", func() bool { return len(watchers(cmd.Process.Pid)) == 1 })
+			watcher := watchers(cmd.Process.Pid)[0]
+			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			state, err := cmd.Process.Wait()
+			if err != nil || state.Success() {
+				t.Errorf("the holder ended with %v, %v", state, err)
+			}
+			soon(t, "the watcher's end", func() bool { return !isWatcher(watcher) })
+			switch sig {
+			case "clear":
+				if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+					t.Errorf("the command is gone: %v", err)
+				}
+				fallthrough
+			case "USR1":
+				if !lines.Scan() || lines.Text() != "got" {
+					t.Errorf("the command said %q", lines.Text())
+				}
+				in.Close()
+			}
+			// Each thread of the holder that ends sends it, as threads of anybody do.
+			for lines.Scan() && sig == "USR1" && lines.Text() == "got" {
+			}
+			if lines.Text() != "" && sig != "USR1" {
+				t.Errorf("%q besides", lines.Text())
+			}
+			soon(t, "the command's end", func() bool { return ended(pid) })
+		})
+	}
+}
+
+// ended says that there is no such process, or a zombie.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,152 @@
+package hold
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file is what is left of the holder when a bug of ours breaks it: the command's
+// end is waited for, signals are passed on, the watcher has its last words. It shares
+// with the rest no more than that needs, and kills nothing.
+
+// breakage is what panicked, and where.
+type breakage struct {
+	what any
+	at   string
+}
+
+// caught is what recover returned, nil for nothing. A deferred function calls it.
+func caught(what any) *breakage {
+	if what == nil {
+		return nil
+	}
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	b := &breakage{what: what, at: "somewhere"}
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.Contains(f.File, "/supervisor/fault/") {
+			b.at = fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+			return b
+		}
+		if !more {
+			return b
+		}
+	}
+}
+
+func (b *breakage) Error() string { return fmt.Sprintf("internal error: %v at %s", b.what, b.at) }
+
+// sound runs f, and says what broke in it.
+func sound(f func()) (b *breakage) {
+	defer func() { b = caught(recover()) }()
+	f()
+	return nil
+}
+
+// signalBroke is deferred where a signal is judged: this one is passed on, and those
+// that were read together with it.
+func (h *holder) signalBroke(a *arrival) {
+	if b := caught(recover()); b != nil {
+		h.broke = b
+		h.passOn(a)
+	}
+}
+
+// passOn forwards what no circumstances have to be known of. One to the whole group
+// may arrive twice.
+func (h *holder) passOn(a *arrival) {
+	fromKernel := a.code > 0 && (fromTerminal | ownUse).has(a.signo)
+	if !fromKernel && (a.pid == 0 || a.pid != h.self && a.pid != h.watcher.pid && a.pid != h.pid) {
+		forward(h.pidfd, h.pid, a)
+	}
+}
+
+// lastResort goes on for the loop.
+func (h *holder) lastResort() Status {
+	h.log.say("the holder failed; the command runs on, its signals and its end are passed on", h.broke)
+	if sound(h.outlast) != nil {
+		for !h.ended {
+			h.takeCommand()
+			nap()
+		}
+	}
+	sound(h.lastWords)
+	sound(h.log.flush)
+	if h.override >= 0 {
+		h.status.Code, h.status.Signal, h.status.Stopped = h.override, 0, true
+	}
+	return h.status
+}
+
+// outlast returns when the command has ended.
+func (h *holder) outlast() {
+	deaf := false
+	for {
+		if h.takeCommand(); h.ended {
+			return
+		}
+		h.takeOthers()
+		// The watcher may hold the command as stopped, and wait for an answer.
+		deaf = deaf || sound(func() { h.trims.answer(h); h.receive() }) != nil
+		if !h.trims.out {
+			h.mirrorStop()
+		}
+		h.readSignals()
+		h.readNoted()
+		fds := [4]unix.PollFd{{Fd: int32(h.pidfd), Events: unix.POLLIN}, {Fd: int32(h.signals), Events: unix.POLLIN}, {Fd: int32(h.noted), Events: unix.POLLIN}, {Fd: -1}}
+		if !deaf {
+			fds[3] = unix.PollFd{Fd: int32(h.watcher.link), Events: unix.POLLIN}
+		}
+		if _, err := unix.Poll(fds[:], 1000); err != nil && err != unix.EINTR {
+			nap()
+		}
+	}
+}
+
+func (h *holder) takeCommand() {
+	if code, status, ok := takeEnd(h.pid); ok {
+		h.finish(code, status)
+	}
+}
+
+// takeOthers takes what else has ended, the watcher or orphans.
+func (h *holder) takeOthers() {
+	for {
+		pid, code := peek()
+		if pid <= 0 || pid == h.pid || code >= cldTrapped {
+			return
+		}
+		if _, _, ok := takeEnd(pid); !ok {
+			return
+		}
+		if pid == h.watcher.pid {
+			h.watcher.pid = 0
+		}
+	}
+}
+
+// lastWords has the watcher write what is left, as ever for so long at most.
+func (h *holder) lastWords() {
+	w := &h.watcher
+	if w.pid == 0 || w.link < 0 {
+		return
+	}
+	if !w.told {
+		unix.Kill(w.pid, unix.SIGCONT)
+		h.send(&message{kind: kindExit, a: int32(h.status.Code), b: int32(h.status.Signal)})
+	}
+	for end := time.Now().Add(h.opts.Flush); time.Now().Before(end); nap() {
+		if _, _, ok := takeEnd(w.pid); ok {
+			return
+		}
+	}
+	unix.Kill(w.pid, unix.SIGKILL)
+}
+
+func nap() { unix.Nanosleep(&unix.Timespec{Nsec: 10e6}, nil) }

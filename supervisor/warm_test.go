@@ -1,0 +1,72 @@
+package supervisor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// TestNeeds: what a worker reaches and keeps is needed, what goes on is a leak, and
+// each loader's workers have needs of their own.
+func TestNeeds(t *testing.T) {
+	for name, c := range map[string]struct {
+		own      func(age time.Duration) rss.Bytes
+		from, to rss.Bytes // the need that is learned
+	}{
+		"three batches": {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/time.Second, 3)) * 8 * rss.MiB }, 24 * rss.MiB, 24 * rss.MiB},
+		"slow batches":  {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/(6*time.Second), 3)) * 8 * rss.MiB }, 24 * rss.MiB, 24 * rss.MiB},
+		"a leak":        {func(age time.Duration) rss.Bytes { return rss.Bytes(age.Seconds() * float64(5*rss.MiB)) }, 0, rss.MiB},
+		"leaks as well": {func(age time.Duration) rss.Bytes { return 20*rss.MiB + rss.Bytes(age.Seconds()*float64(5*rss.MiB)) }, 20 * rss.MiB, 21 * rss.MiB},
+		"nothing":       {func(time.Duration) rss.Bytes { return 0 }, 0, 0},
+		"gave it back":  {func(age time.Duration) rss.Bytes { return max(0, 60-rss.Bytes(age.Seconds())) * rss.MiB }, 0, 57 * rss.MiB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := staffed(11)
+			for at := time.Duration(0); at < 2*time.Minute; at += 250 * time.Millisecond {
+				f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB+c.own(at), 0)}}, nil, nil)
+			}
+			if got := f.own(f.staff[11]); got < c.from || got > c.to {
+				t.Errorf("needs %v, want %v to %v", got, c.from, c.to)
+			}
+			if got := f.own(&worker{crew: crew{f.trainers[0].ID, 2}}); got != f.own(f.staff[11]) {
+				t.Errorf("a loader of whom nothing is known needs %v, want as much as another of that trainer", got)
+			}
+			if got := f.own(&worker{}); got != 0 {
+				t.Errorf("a pool's worker needs %v", got)
+			}
+		})
+	}
+}
+
+// TestOutgrew: a worker is recycled again at once where use has grown since, so far
+// and so fast that the limit is near, and not where it grew once and stands still.
+func TestOutgrew(t *testing.T) {
+	s := opened(t, nil)
+	for name, c := range map[string]struct {
+		stood, used rss.Bytes // of 1000 MiB
+		age         time.Duration
+		want        bool
+	}{
+		"stands still":        {930, 930, time.Second, false},
+		"grew a little":       {930, 935, time.Second, false},
+		"grows":               {920, 940, 5 * time.Second, true},
+		"grows slowly":        {920, 940, 25 * time.Second, false},
+		"grew, little left":   {920, 970, 55 * time.Second, true},
+		"shrank":              {950, 930, time.Second, false},
+		"at the limit":        {900, 1000, time.Minute, true},
+		"at the limit, still": {1000, 1000, time.Minute, false},
+	} {
+		s.last.Mono = time.Hour
+		l := &event.Limit{Name: event.LimitCgroup, Used: c.used * rss.MiB, Limit: 1000 * rss.MiB}
+		e := &worker{since: time.Hour - c.age, stood: c.stood * rss.MiB, stoodAt: idOf(l)}
+		if got := s.outgrew(e, l); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		e.stoodAt.level = "another"
+		if s.outgrew(e, l) {
+			t.Errorf("%s: it was for another limit's sake", name)
+		}
+	}
+}
