@@ -71,6 +71,9 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 	if w.loader != nil && w.news == nil {
 		pause = min(pause, loaderPause)
 	}
+	if w.unseen {
+		pause = min(pause, w.fullCost.Pause(hurriedShare))
+	}
 	if w.watched >= 0 && w.tracesFor(&w.readings[w.watched]) {
 		pause = min(pause, max(tracedPause, tracedShare*w.last.Took))
 	}

@@ -38,7 +38,7 @@ type helpKey struct {
 // told is an answer as it was written down last.
 type told struct {
 	policy.Help
-	worth bool          // what it gives back is worth it, see policy.MinGain
+	worth bool          // what it gives back is worth it, see [policy.Rule.Worth]
 	at    time.Duration // when it was written down
 	asked time.Duration // when the ladder asked last
 }

@@ -97,11 +97,7 @@ func (w *watcher) loop() {
 			w.lookDue = 0
 			w.tick()
 		case got := <-w.pss.arrived():
-			w.pss.take(w.now(), got)
-			if !w.straddles() || w.pss.busy {
-				continue
-			}
-			w.full()
+			w.tookPSS(got)
 		case reads := <-w.counts.arrived():
 			if w.counted(reads) {
 				w.full()
@@ -237,7 +233,7 @@ func (w *watcher) read() {
 	w.readings = append(w.limits.Read(&w.last), w.sides(now)...)
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
-	w.fullAt = now
+	w.fullAt, w.unseen = now, false
 	w.watched = -1
 	for i := range w.readings {
 		l := &w.readings[i]

@@ -272,11 +272,7 @@ func (r *rateStand) answerPSS() {
 		}
 		got = pssRead{ask: ask, pss: rss.PSS{PSS: r.proportional(p.PID), RSS: p.Anon + p.File, Cost: cost, Held: held}}
 	}
-	r.pss.take(r.now(), got)
-	if !r.straddles() || r.pss.busy {
-		return
-	}
-	r.full()
+	r.tookPSS(got)
 }
 
 // proportional is the PSS of a process: what is its own, and its part of the

@@ -97,6 +97,20 @@ func (r *pssReader) take(now time.Duration, got pssRead) {
 	r.ask(now)
 }
 
+// tookPSS takes one reading in, and a full look with it where it depends on readings
+// what is to be done and no other is asked for, unless looks are dear here: then the
+// next one comes as soon as they may take that much.
+func (w *watcher) tookPSS(got pssRead) {
+	w.pss.take(w.now(), got)
+	if !w.straddles() || w.pss.busy {
+		return
+	}
+	w.unseen, w.lookDue = true, 0
+	if w.now()-w.fullAt >= w.fullCost.Pause(hurriedShare) {
+		w.full()
+	}
+}
+
 // hurry lets readings take more of a core for as long as it depends on them
 // what is to be done.
 func (r *pssReader) hurry(on bool) {
@@ -127,7 +141,8 @@ func (r *pssReader) told() []error {
 	return r.budget.Told()
 }
 
-// hurriedShare is the part of a core that readings of PSS may take then.
+// hurriedShare is the part of a core that readings of PSS may take then, and as much
+// for the full looks that see them.
 const hurriedShare = 0.05
 
 // ask asks for what is due, if anything is and the goroutine is free: so there

@@ -229,3 +229,38 @@ func TestHurriedPSSWakes(t *testing.T) {
 		t.Error("another is due while one is under way")
 	}
 }
+
+// TestDearLooksAfterReadings: a reading on which much depends brings a full look, no
+// oftener than such looks may cost, and never later than they may.
+func TestDearLooksAfterReadings(t *testing.T) {
+	s := newStand(t, func(o *Options) {
+		o.Settings.Accounting, o.Settings.Interval = event.AccountingPSS, time.Hour
+	})
+	s.Settings.Limit = 110 * rss.MiB
+	s.open(s.holder.begin)
+	close(s.pss.asks) // it is answered here
+	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	s.full()
+	got := pssRead{ask: <-s.pss.asks, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}}
+	for range 8 {
+		s.fullCost.Add(100 * time.Millisecond)
+	}
+	s.fullAt = s.now()
+	looks := s.seq
+	s.tookPSS(got)
+	if s.seq != looks {
+		t.Error("a look of 0.1 s upon another")
+	}
+	if pause := s.fullPause(s.now()); pause != 2*time.Second {
+		t.Errorf("the next look within %v, want 2 s: 5 %% of a core", pause)
+	}
+	s.later(2 * time.Second)
+	s.gap = 0
+	s.tick()
+	if s.seq == looks || s.straddles() {
+		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.seq-looks, s.straddles())
+	}
+	if pause := s.fullPause(s.now()); pause <= 2*time.Second {
+		t.Errorf("the next look within %v, and nothing is to be seen", pause)
+	}
+}

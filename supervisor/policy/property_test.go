@@ -151,7 +151,11 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			h.helped = o.OK && o.Freed >= MinGain(0)
 			settled = h.helped
 		} else {
-			h.helped = o.OK && o.Freed >= r.Worth(&event.Limit{Used: flight.Used, Limit: flight.LimitSize})
+			worth := max(16*rss.MiB, (flight.Used.Sub(line)).Scale(0.05))
+			if r.Action == event.ActionRecycle {
+				worth = min(16*rss.MiB, flight.LimitSize/200) // one worker's part of what is wanted
+			}
+			h.helped = o.OK && o.Freed >= worth
 			settled = o.OK && o.After <= line
 		}
 		s.Done(o)

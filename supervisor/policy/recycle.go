@@ -67,7 +67,13 @@ func (r Rule) Worth(l *event.Limit) rss.Bytes {
 // MinRecycle is the least that one worker must give back to be worth replacing where
 // the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
 // workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
-func MinRecycle(l *event.Limit) rss.Bytes { return min(minGain, l.Limit/200) }
+// Of a limit of which nobody knows the size it is 16 MiB.
+func MinRecycle(l *event.Limit) rss.Bytes {
+	if l.Limit == 0 {
+		return minGain
+	}
+	return min(minGain, l.Limit/200)
+}
 
 // aboutAsMuch is the share of the most that another worker gives for the two to
 // count alike.

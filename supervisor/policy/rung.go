@@ -208,7 +208,7 @@ func (s *State) Done(o event.Outcome) {
 		case action == event.ActionRecycle && o.OK:
 			// One worker had too little to give back. Others may have it by the time
 			// that use has grown by as much, and a leak fills the rest in seconds.
-			g.level = o.After + max(MinGain(0), f.limit.Limit/100)
+			g.level = o.After + MinRecycle(&f.limit)
 		}
 	}
 }
