@@ -25,6 +25,7 @@ const (
 	rateWorth   = rss.MiB               // the hook's own: a trim that brought less was for nothing
 	rateStep    = 16 * rss.MiB          // … and less growth is not worth another
 	rateReport  = 5 * time.Second       // … between two reports of budgets
+	rateWarm    = 3                     // batches after which a worker has what it needs of its own
 )
 
 // What the holder and the watcher have together.
@@ -44,7 +45,8 @@ type rateWorker struct {
 	trims    int           // not reported yet
 	freed    rss.Bytes
 	reported time.Duration
-	met      uint64 // the newest trim request
+	met      uint64    // the newest trim request
+	warm     rss.Bytes // of what it will need of its own, what it has
 }
 
 // rateTask is one recycle on its way.
@@ -167,7 +169,7 @@ func (w *rateWorld) fork() *rateWorker {
 	heap := w.trainer()
 	w.now += rateFork + time.Duration(heap.Of(rss.GiB)*float64(rateForkGiB))
 	w.nextPID++
-	return &rateWorker{Worker: saverate.Worker{Heap: heap, Private: w.Fresh, Libs: w.WorkerLibs}, pid: w.nextPID, start: w.now}
+	return &rateWorker{Worker: saverate.Worker{Heap: heap, Libs: w.WorkerLibs}, pid: w.nextPID, start: w.now}
 }
 
 // trainer is what of the trainer is anonymous now.
@@ -181,7 +183,9 @@ func (w *rateWorld) trainer() rss.Bytes {
 // make has a worker make a batch: it grows, and meets what the ctl file asks for.
 func (w *rateWorld) make(o *rateWorker) {
 	o.Copied = min(o.Copied+w.Copy, w.CopyMost)
-	o.Private += w.Leak
+	warmer := min(w.Fresh-o.warm, w.Fresh/rateWarm+1)
+	o.warm += warmer
+	o.Private += w.Leak + warmer
 	if w.Support == saverate.None {
 		o.Mapped = min(o.Mapped+w.Map, w.File)
 		return

@@ -13,6 +13,9 @@
 //	innocent  the bare peak is at most 80 % of the limit, the mildest rung of the
 //	          ladder: nothing may be done to it
 //
+// Innocents stand below the ladder. That it does nothing in vain above its rungs is
+// for [Steadies] to tell: jobs that stay where they began, at 80 to 99 % of the limit.
+//
 // The labels of all seeds that are run lie in testdata. They were written before
 // the first of these jobs was run under rsswarden.
 //

@@ -27,6 +27,7 @@ type Scale struct {
 	MostGrowth        float64   // bare peak over the limit of a curable job, at most
 	MostLeak, MostMap rss.Bytes // of one batch
 	Accountings       []Accounting
+	Steady            bool // all jobs are made [Steady]
 }
 
 // Simulated is jobs of the sizes that clusters see.
@@ -44,6 +45,20 @@ var Simulated = Scale{
 	Duration: [2]float64{40, 300}, Step: [2]float64{0.02, 2}, LeastStep: 20 * time.Millisecond, Ramp: [2]float64{1, 15},
 	Polls:    []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second},
 	MostFill: 0.97, MostGrowth: 2.2, MostLeak: 64 * rss.MiB, MostMap: 256 * rss.MiB,
+	Accountings: []Accounting{CgroupV1, CgroupV2, SlurmRSS, SlurmPSS},
+}
+
+// Steadies is jobs that grow no more once their workers have made three batches each,
+// and stand above the rungs of the ladder: at 80 to 99 % of the limit, of which 32 MiB
+// at the least are left, for rsswarden itself takes some. All could have their workers
+// replaced, and none gains by it.
+var Steadies = Scale{
+	Seeds: 100, Salt: 3, Steady: true,
+	Workers: []int{1, 2, 2, 4, 4, 4, 6, 8, 8, 12, 16},
+	Heap:    [2]rss.Bytes{256 * rss.MiB, 4 * rss.GiB}, Libs: 115 * rss.MiB, WorkerLibs: 17 * rss.MiB,
+	Fresh: [2]rss.Bytes{4 * rss.MiB, 60 * rss.MiB}, Beside: 4 * rss.MiB,
+	Duration: [2]float64{40, 300}, Step: [2]float64{0.02, 2}, LeastStep: 20 * time.Millisecond, Ramp: [2]float64{1, 15},
+	Polls:       []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second},
 	Accountings: []Accounting{CgroupV1, CgroupV2, SlurmRSS, SlurmPSS},
 }
 
@@ -81,6 +96,12 @@ func New(seed uint64, scale *Scale) Spec {
 	s.Step = seconds(g.log(scale.Step)).Round(time.Millisecond)
 	s.Steps = max(int(length/s.Step.Seconds()), 8*s.Workers)
 	switch n := g.IntN(100); {
+	case scale.Steady:
+		s.Class = Steady
+		if g.IntN(4) == 0 {
+			s.Cache = s.Heap / rss.Bytes(s.Steps)
+		}
+		s.Limit = max(s.Peak().Scale(1/g.between(0.80, 0.99)), s.Peak()+32*rss.MiB)
 	case n < 38:
 		s.Class = Innocent
 		g.anything(&s)

@@ -10,7 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/saverate"
 )
 
-var scales = map[string]*saverate.Scale{"simulated": &saverate.Simulated, "real": &saverate.Real}
+var scales = map[string]*saverate.Scale{"simulated": &saverate.Simulated, "real": &saverate.Real, "steady": &saverate.Steadies}
 
 // TestLabels: the labels are those that were written before any of the jobs was run
 // under rsswarden, to the byte. There is no way to write them anew: who changes the
@@ -76,7 +76,11 @@ func TestMix(t *testing.T) {
 				}
 			}
 			t.Logf("%d jobs: %v %v; %d innocents, %d fit, of which bare %d would be killed", jobs, classes, accountings, innocents, fits, curable)
-			if innocents < jobs*30/100 || curable < jobs*30/100 {
+			if scale.Steady {
+				if fits != jobs || curable > 0 {
+					t.Errorf("%d of %d fit, and %d would be killed bare", fits, jobs, curable)
+				}
+			} else if innocents < jobs*30/100 || curable < jobs*30/100 {
 				t.Errorf("too few of a kind")
 			}
 			for _, a := range scale.Accountings {

@@ -43,6 +43,7 @@ const (
 	Innocent Class = "innocent" // 38: stays at 40 to 80 % of its limit
 	Tight    Class = "tight"    // 8: stays at 80 to 99 %
 	Curable  Class = "curable"  // 44: is killed bare, by what its workers could give back
+	Steady   Class = "steady"   // in [Steadies] alone: stays where it began, at 80 to 99 %
 	Hopeless Class = "hopeless" // 10: is killed bare, by what nobody can give back
 )
 
@@ -66,7 +67,7 @@ type Spec struct {
 	Heap       rss.Bytes `json:"heap"`        // anonymous, of the trainer; workers share it after fork
 	Libs       rss.Bytes `json:"libs"`        // mapped from libraries by the trainer
 	WorkerLibs rss.Bytes `json:"worker_libs"` // … by a worker
-	Fresh      rss.Bytes `json:"fresh"`       // anonymous, of a worker's own from its start
+	Fresh      rss.Bytes `json:"fresh"`       // anonymous, of a worker's own from its third batch on
 	Beside     rss.Bytes `json:"beside"`      // anonymous, of the batch shell and what else is in the step
 
 	// What grows. Each is 0 in a job that does not grow that way.
