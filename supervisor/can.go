@@ -114,11 +114,12 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // outgrew says that use has grown since e took the place of another for the sake of
 // l, and so fast that the limit is near: then it does not matter how long ago that
 // was. At the growth since then the limit is reached within hurryETA, or as much was
-// used up as is left.
+// used up as is left. One that has not been looked at yet may still be growing into
+// what it needs.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
 	soon := grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
-	return e.stoodAt == idOf(l) && grown >= l.Limit.Scale(hurryShare) && l.Headroom() <= soon
+	return e.warm.looked() && e.stoodAt == idOf(l) && grown >= l.Limit.Scale(hurryShare) && l.Headroom() <= soon
 }
 
 // timeLeft is the time to the limit: as forecast, else at the fastest rate seen.

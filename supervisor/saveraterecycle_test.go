@@ -56,6 +56,9 @@ func (w *rateWorld) begin(id uint64, pid int, mode event.Mode) {
 	if len(w.workers) < 2 {
 		mode = event.Swap
 	}
+	if w.step >= rateWarm*w.Workers {
+		w.late++
+	}
 	w.task = &rateTask{id: id, k: k, mode: mode, old: w.workers[k]}
 	if mode == event.Drain {
 		w.skipped = k

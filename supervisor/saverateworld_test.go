@@ -101,6 +101,7 @@ type rateWorld struct {
 	killed   bool          // the enforcer has
 	peak     rss.Bytes     // the most that the enforcer could see
 	stalls   time.Duration // in which the trainer stood still for us
+	late     int           // recycles begun after each worker had made three batches
 }
 
 func newRateWorld(s *saverate.Spec, trainerPID int, wrapped bool) *rateWorld {
@@ -147,6 +148,7 @@ func (w *rateWorld) batch() {
 			w.owners = append(w.owners, w.workers[i%w.Workers])
 		}
 		w.hello()
+		began = w.now // it would have forked these without us
 	}
 	w.recycles()
 	owner := w.owners[0]

@@ -92,6 +92,9 @@ func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, 
 // learning says that it is not known yet what the worker reaches.
 func (h *warmth) learning() bool { return h.heap > 0 && h.n < ages }
 
+// looked says that it was looked at, or never will be.
+func (h *warmth) looked() bool { return h.heap == 0 || h.n > 0 }
+
 // learn looks at a loader's worker.
 func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
 	own, age, ok := e.warm.look(now-e.since, anon)
