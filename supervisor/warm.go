@@ -77,7 +77,7 @@ func (h *warmth) inherit(first, trainer *rss.Proc) {
 
 // look looks at a worker of that age. ok is false where that tells nothing yet.
 func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, ok bool) {
-	if !h.learning() || age < max(warmAge, h.age*3/2) {
+	if h.heap == 0 || h.n == ages || age < max(warmAge, h.age*3/2) {
 		return 0, 0, false
 	}
 	was, own := *h, anon.Sub(h.heap)
@@ -88,9 +88,6 @@ func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, 
 	leaked := own.Sub(was.own).Scale(float64(was.age) / float64(age-was.age))
 	return min(own, was.own.Sub(leaked)), was.n, true
 }
-
-// learning says that it is not known yet what the worker reaches.
-func (h *warmth) learning() bool { return h.heap > 0 && h.n < ages }
 
 // looked says that it was looked at, or never will be.
 func (h *warmth) looked() bool { return h.heap == 0 || h.n > 0 }
@@ -109,6 +106,13 @@ func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
 		}
 		n.add(age, own)
 	}
+}
+
+// learning says that nobody knows yet what a worker in the place of e reaches: none of
+// its loader's has been looked at to the end, and it has not.
+func (f *workforce) learning(e *worker) bool {
+	n := f.needs[e.crew]
+	return e.warm.heap > 0 && e.warm.n < ages && (n == nil || !n.known[ages-1])
 }
 
 // own is what a worker in the place of e will need of its own: as those of its loader
