@@ -12,7 +12,7 @@ import (
 // This file answers the ladder: what could be done now, and on whom.
 
 // hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just, where use has grown by hurryShare of the limit since.
+// although it was only just, see [watcher.outgrew].
 const (
 	hurryETA   = policy.RecycleEvery
 	hurryShare = 0.01
@@ -110,11 +110,17 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 	return index, gain, reason, pids
 }
 
-// outgrew says that use has grown since e took the place of another for the sake of
-// l, and so fast that the limit is near: then it does not matter how long ago that
-// was. At the growth since then the limit is reached within hurryETA, or as much was
-// used up as is left.
+// outgrew says that the limit is near and e grows, which took the place of another:
+// then it does not matter how long ago that was. That the limit is near follows from
+// the fastest rate seen, and that may be of minutes ago. But where it is known what a
+// worker needs, what e has above that is growth. Of others nobody knows, and use must
+// have grown since: by hurryShare of the limit, and so fast that it is reached within
+// hurryETA, or by as much as is left.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
+	if e.warm.heap > 0 {
+		left := w.timeLeft(l)
+		return left > 0 && left < hurryETA && !w.workers.learning(e)
+	}
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
 	soon := grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
 	return e.stoodAt == idOf(l) && grown >= l.Limit.Scale(hurryShare) && l.Headroom() <= soon

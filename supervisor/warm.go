@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file learns what a loader's worker needs of its own. A forked one has nothing
@@ -24,6 +25,10 @@ const (
 	// forkedShare is the share of its trainer's anonymous memory that a worker has
 	// which was just forked. One that was spawned has next to none, and shares none.
 	forkedShare = 0.9
+	// leastNeed is what a worker needs at the least that has made a batch, and
+	// settledShare by how much of it, or 16 MiB, what two ages tell may differ.
+	leastNeed    = rss.MiB
+	settledShare = 0.25
 )
 
 // warmth is what is known of one worker.
@@ -68,6 +73,19 @@ func (n *needs) own() (most rss.Bytes, known bool) {
 	return most, true
 }
 
+// settled says that they need no more the longer they live: one age told as much as
+// those before it, or they were looked at to the end. Where batches are slow they
+// need nothing for long, and that tells nothing.
+func (n *needs) settled() (ok bool) {
+	most := rss.Bytes(0)
+	for i := 1; i < ages && n.known[i]; i++ {
+		off := max(n.least[i], most) - min(n.least[i], most)
+		ok = most >= leastNeed && off <= max(most.Scale(settledShare), policy.MinGain(0))
+		most = max(most, n.least[i])
+	}
+	return ok || n.known[ages-1]
+}
+
 // inherit notes what a worker that was just forked shares with its trainer.
 func (h *warmth) inherit(first, trainer *rss.Proc) {
 	if trainer != nil && trainer.Anon > 0 && first.Anon.Of(trainer.Anon) >= forkedShare {
@@ -77,7 +95,7 @@ func (h *warmth) inherit(first, trainer *rss.Proc) {
 
 // look looks at a worker of that age. ok is false where that tells nothing yet.
 func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, ok bool) {
-	if !h.learning() || age < max(warmAge, h.age*3/2) {
+	if h.heap == 0 || h.n == ages || age < max(warmAge, h.age*3/2) {
 		return 0, 0, false
 	}
 	was, own := *h, anon.Sub(h.heap)
@@ -88,9 +106,6 @@ func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, 
 	leaked := own.Sub(was.own).Scale(float64(was.age) / float64(age-was.age))
 	return min(own, was.own.Sub(leaked)), was.n, true
 }
-
-// learning says that it is not known yet what the worker reaches.
-func (h *warmth) learning() bool { return h.heap > 0 && h.n < ages }
 
 // learn looks at a loader's worker.
 func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
@@ -106,6 +121,13 @@ func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
 		}
 		n.add(age, own)
 	}
+}
+
+// learning says that nobody knows yet what a worker in the place of e reaches, though
+// it may be learned.
+func (f *workforce) learning(e *worker) bool {
+	n := f.needs[e.crew]
+	return e.warm.heap > 0 && e.warm.n < ages && (n == nil || !n.settled())
 }
 
 // own is what a worker in the place of e will need of its own: as those of its loader

@@ -40,8 +40,9 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestOutgrew: a worker is recycled again at once where use has grown since, so far
-// and so fast that the limit is near, and not where it grew once and stands still.
+// TestOutgrew: one of which nobody knows what it needs is recycled again at once where
+// use has grown since, so far and so fast that the limit is near, and not where it grew
+// once and stands still.
 func TestOutgrew(t *testing.T) {
 	s := opened(t, nil)
 	for name, c := range map[string]struct {
@@ -67,6 +68,34 @@ func TestOutgrew(t *testing.T) {
 		e.stoodAt.level = "another"
 		if s.outgrew(e, l) {
 			t.Errorf("%s: it was for another limit's sake", name)
+		}
+	}
+}
+
+// TestSettled: two ages that tell the same are enough, and where batches are slow
+// neither nothing nor the same twice between two batches is.
+func TestSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		least []rss.Bytes // MiB, from the first age on
+		want  bool
+	}{
+		"nobody was looked at":  {nil, false},
+		"a leak may be in that": {[]rss.Bytes{24}, false},
+		"once":                  {[]rss.Bytes{24, 24}, false},
+		"twice":                 {[]rss.Bytes{24, 24, 24}, true},
+		"about the same":        {[]rss.Bytes{90, 80, 95}, true},
+		"more":                  {[]rss.Bytes{24, 24, 24, 60}, false},
+		"… and no more":         {[]rss.Bytes{24, 24, 24, 60, 60}, true},
+		"no batch yet":          {[]rss.Bytes{0, 0, 0, 0}, false},
+		"between two batches":   {[]rss.Bytes{0, 0, 0, 20, 0}, false},
+		"looked at to the end":  {make([]rss.Bytes, ages), true},
+	} {
+		n := &needs{}
+		for i, mib := range c.least {
+			n.add(i, mib*rss.MiB)
+		}
+		if got := n.settled(); got != c.want {
+			t.Errorf("%s: settled %v, want %v", name, got, c.want)
 		}
 	}
 }

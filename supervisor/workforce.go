@@ -209,7 +209,7 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Work
 		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
 		if e.fresh {
 			w.RecycledAgo = max(s.Mono-e.since, 1)
-			if e.warm.learning() {
+			if f.learning(e) {
 				// A steady job would have each place recycled as soon as it may be.
 				w.RecycledAgo = min(w.RecycledAgo, policy.RecycleEvery-1)
 			}
