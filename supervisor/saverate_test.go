@@ -266,13 +266,15 @@ const (
 	missBurst = "a burst of the trainer's takes more at once than the ladder leaves, and the kernel does not wait"
 	missSwap  = "its only worker must be replaced by a second beside it, which takes longer, or more, than the rung leaves"
 	missPSS   = "PSS is read at 5 % of a core and moves faster, or by copies on write that no other counter shows"
+	missNeeds = "its workers leak more with each batch than they need, and are replaced before one has lived to tell; then their places wait"
 	missFloor = "what workers may always keep mapped, 32 MiB each, is more than the limit leaves"
 )
 
 // rateMisses are the seeds of the jobs that fit and are killed.
 var rateMisses = map[uint64]string{
-	88: missBurst, 257: missBurst, 263: missBurst, 345: missBurst, 395: missBurst, 471: missBurst,
-	103: missSwap, 167: missSwap, 229: missSwap, 451: missSwap,
+	88: missBurst, 257: missBurst, 263: missBurst, 345: missBurst, 471: missBurst,
+	167: missSwap, 451: missSwap,
 	112: missPSS, 158: missPSS, 460: missPSS,
+	200: missNeeds,
 	116: missFloor, 397: missFloor, 462: missFloor,
 }
