@@ -12,10 +12,13 @@ import (
 // This file answers the ladder: what could be done now, and on whom.
 
 // hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just, see [watcher.outgrew].
+// although it was only just, hurryShare by how much of its limit use must have grown,
+// and warmFor the age below which a worker may just grow into what it needs; see
+// [watcher.outgrew].
 const (
 	hurryETA   = policy.RecycleEvery
 	hurryShare = 0.01
+	warmFor    = 10 * time.Second
 )
 
 // standstill is the time to the limit, at a rate that was seen and has faded
@@ -113,17 +116,18 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // outgrew says that the limit is near and e grows, which took the place of another:
 // then it does not matter how long ago that was. That the limit is near follows from
 // the fastest rate seen, and that may be of minutes ago. But where it is known what a
-// worker needs, what e has above that is growth. Of others nobody knows, and use must
-// have grown since: by hurryShare of the limit, and so fast that it is reached within
-// hurryETA, or by as much as is left.
+// worker needs, what e has above that is growth. Else use must have grown since: by
+// hurryShare of the limit, and so fast that it is reached within hurryETA, or by as
+// much as is left; and not while a fresh worker may just grow into its needs.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
-	if e.warm.heap > 0 {
-		left := w.timeLeft(l)
-		return left > 0 && left < hurryETA && !w.workers.learning(e)
+	if left := w.timeLeft(l); e.warm.heap > 0 && left > 0 && left < hurryETA && !w.workers.learning(e) {
+		return true
 	}
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
-	soon := grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
-	return e.stoodAt == idOf(l) && grown >= l.Limit.Scale(hurryShare) && l.Headroom() <= soon
+	if e.warm.heap > 0 && age < warmFor || e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
+		return false
+	}
+	return l.Headroom() <= grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
 }
 
 // timeLeft is the time to the limit: as forecast, else at the fastest rate seen.
