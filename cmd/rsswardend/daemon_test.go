@@ -199,18 +199,25 @@ func TestOOMOfAJobThatIsGone(t *testing.T) {
 	until(t, "the job is told of", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
 	})
-	b, err := os.ReadFile(filepath.Join(records, "oom.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
-	var e entry
-	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
+	e, b := lastRecord(t, records)
 	if e.JobID != "100" || e.Node != tree.Node || !e.Ended || e.OOMKills != 1 || e.KnownBy == nodejobs.ByEnd || e.Steps["batch"] != 1 || *e.UID != 1000 || (e.PeakBytes == nil) != (e.AtLimit == nil) {
 		t.Errorf("%s", b)
 	}
+}
+
+// lastRecord is the newest line of oom.jsonl: of a job there is one of its first kill and
+// one of its end.
+func lastRecord(t *testing.T, dir string) (e entry, text []byte) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return e, text
 }
 
 // The record is bounded: one older file is kept.

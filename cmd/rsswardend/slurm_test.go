@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -59,14 +56,7 @@ exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(6
 	until(t, "the end of the job is told", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=`+over.ID+" ")
 	})
-	b, err := os.ReadFile(filepath.Join(records, "oom.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e entry
-	if err := json.Unmarshal(b, &e); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
+	e, b := lastRecord(t, records)
 	if e.JobID != over.ID || e.Node != c.Node() || !e.Ended || e.OOMKills == 0 || e.Steps["batch"] == 0 || e.LimitBytes == nil || *e.LimitBytes != 60*mib || e.FirstKill.Before(began) || e.UID == nil {
 		t.Errorf("%s", b)
 	}

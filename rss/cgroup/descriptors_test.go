@@ -6,26 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"golang.org/x/sys/unix"
 )
-
-// withoutDescriptors calls f while no file can be opened.
-func withoutDescriptors(t *testing.T, f func()) {
-	t.Helper()
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	none := was
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	f()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestNoDescriptorLeft: what cannot be read for want of one is neither absent, nor no
 // limit, nor empty, and is read when there is one again.
@@ -51,7 +34,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 		if _, err := l.Max(); err != nil { // its descriptor is kept
 			t.Fatal(err)
 		}
-		withoutDescriptors(t, func() {
+		rsstest.WithoutDescriptors(t, func() {
 			_, limits := l.Limits()
 			_, events := l.Events()
 			_, procs := l.Procs()
@@ -80,7 +63,7 @@ func TestNoDescriptorOnTheWay(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	withoutDescriptors(t, func() {
+	rsstest.WithoutDescriptors(t, func() {
 		if err := walk(dir, func(string) {}); !errors.Is(err, unix.EMFILE) {
 			t.Errorf("got %v", err)
 		}

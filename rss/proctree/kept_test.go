@@ -131,19 +131,11 @@ func TestNoDescriptorLeft(t *testing.T) {
 	t.Cleanup(r.Close)
 	first := len(readTree(t, r))
 	started := sleeper(t).Process.Pid
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	none := was
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	procs, _, err := r.Tree(rss.ProcID{PID: os.Getpid()})
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	var procs []rss.Proc
+	var err error
+	rsstest.WithoutDescriptors(t, func() {
+		procs, _, err = r.Tree(rss.ProcID{PID: os.Getpid()})
+	})
 	if !errors.Is(err, unix.EMFILE) || procs != nil {
 		t.Errorf("read without a descriptor: %d processes, %v", len(procs), err)
 	}
@@ -171,22 +163,15 @@ func TestNoDescriptorForOthers(t *testing.T) {
 	if _, err := c.UserTasks(os.Geteuid()); err != nil {
 		t.Fatal(err)
 	}
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	none := was
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	procs, _, err := r.Group([]int{10})
-	_, tasks := c.userTasks(os.Geteuid())
-	_, thread := r.liveThread(10, status{})
-	forks := r.forks.happened(r.f)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	var procs []rss.Proc
+	var err, tasks, thread error
+	var forks bool
+	rsstest.WithoutDescriptors(t, func() {
+		procs, _, err = r.Group([]int{10})
+		_, tasks = c.userTasks(os.Geteuid())
+		_, thread = r.liveThread(10, status{})
+		forks = r.forks.happened(r.f)
+	})
 	if !errors.Is(err, unix.EMFILE) || procs != nil {
 		t.Errorf("others: %v, %v", procs, err)
 	}
@@ -210,20 +195,11 @@ func TestNoDescriptorForAMember(t *testing.T) {
 	if procs, _, err := r.Tree(rss.ProcID{PID: 10}); len(procs) != 1 || err != nil {
 		t.Fatal(procs, err)
 	}
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	none := was
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	procs, err := r.members(&rss.Gaps{})
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	var err error
+	rsstest.WithoutDescriptors(t, func() {
+		_, err = r.members(&rss.Gaps{})
+	})
 	if !errors.Is(err, unix.EMFILE) {
-		t.Errorf("%v, %v", procs, err)
+		t.Error(err)
 	}
 }
