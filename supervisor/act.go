@@ -22,6 +22,7 @@ type inFlight struct {
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
 	heap     rss.Bytes    // what the worker acted on shares with its trainer, 0 where nobody knows
+	hurried  int          // what its replacement's is, see [worker]
 	taken    bool         // something was given back by ptrace
 	manual   bool         // somebody asked for it, no rule
 
@@ -148,7 +149,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	w.served(pids[i])
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
-	f.actedOn, f.heap = []rss.Proc{*p}, e.warm.heap
+	f.actedOn, f.heap, f.hurried = []rss.Proc{*p}, e.warm.heap, w.hurriedAfter(e, l)
 	if e.trainer == 0 {
 		w.beginReplace(f, l, p)
 		return
@@ -253,6 +254,9 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		if f.tells() {
 			o.Freed = max(o.Freed, given)
 		}
+		if f.before.Accounting == event.AccountingPSS {
+			w.pss.acted()
+		}
 	}
 	told := o
 	if f.target != "" {
@@ -307,7 +311,8 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		sure, _ := w.pool.workers(&w.last)
 		for _, id := range sure {
 			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
-				e.fresh, e.stood, e.stoodAt = true, f.before.Used, idOf(&f.before)
+				e.fresh = true
+				f.replaces(e)
 				after += counted(w.last.Find(id.PID), a)
 			}
 		}
@@ -327,9 +332,14 @@ func (w *watcher) heapOf(pid int) rss.Bytes {
 func (w *watcher) replaced(f *inFlight) {
 	for i := range f.actedOn {
 		if e := w.workers.staff[w.workers.took[f.actedOn[i].ID.PID]]; e != nil {
-			e.stood, e.stoodAt = f.before.Used, idOf(&f.before)
+			f.replaces(e)
 		}
 	}
+}
+
+// replaces notes that e took the place of the one acted on.
+func (f *inFlight) replaces(e *worker) {
+	e.stood, e.stoodAt, e.hurried = f.before.Used, idOf(&f.before), f.hurried
 }
 
 // skipped says that a rung was crossed and nothing can be done.

@@ -13,11 +13,12 @@ import (
 
 // hurryETA is the time to the limit below which a worker may be recycled again
 // although it was only just, hurryShare by how much of its limit use must have grown,
-// and warmFor the age below which a worker may just grow into what it needs; see
-// [watcher.outgrew].
+// hurryTimes how often that need not be where it cannot be learned what one needs, and
+// warmFor the age below which a worker may just grow into that; see [watcher.outgrew].
 const (
 	hurryETA   = policy.RecycleEvery
 	hurryShare = 0.01
+	hurryTimes = 5
 	warmFor    = 10 * time.Second
 )
 
@@ -117,13 +118,34 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // outgrew says that the limit is near and e grows, which took the place of another:
 // then it does not matter how long ago that was. That the limit is near follows from
 // the fastest rate seen, and that may be of minutes ago. But where it is known what a
-// worker needs, what e has above that is growth. Else use must have grown since: by
-// hurryShare of the limit, and so fast that it is reached within hurryETA, or by as
-// much as is left; and not while a fresh worker may just grow into its needs.
+// worker needs, what e has above that is growth. Else use must have grown since, see
+// [watcher.regrew]; but in a place of which it cannot be learned, a pool's, hurryTimes
+// one after the other: to wait for more use at each would be to come nearer to the
+// limit with each.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
-	if left := w.timeLeft(l); e.warm.heap > 0 && left > 0 && left < hurryETA && !w.workers.learning(e) {
-		return true
+	if left := w.timeLeft(l); left > 0 && left < hurryETA {
+		if e.warm.heap > 0 && !w.workers.learning(e) || e.warm.heap == 0 && e.hurried < hurryTimes {
+			return true
+		}
 	}
+	return w.regrew(e, l)
+}
+
+// hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
+func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
+	switch {
+	case w.regrew(e, l):
+		return 0
+	case e.fresh && w.last.Mono-e.since < policy.RecycleEvery:
+		return e.hurried + 1
+	}
+	return e.hurried
+}
+
+// regrew says that use has grown since e took its place: by hurryShare of the limit,
+// and so fast that it is reached within hurryETA, or by as much as is left; and not
+// while a fresh worker may just grow into its needs.
+func (w *watcher) regrew(e *worker, l *event.Limit) bool {
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
 	if e.warm.heap > 0 && age < warmFor || e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
 		return false

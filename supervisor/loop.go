@@ -131,9 +131,7 @@ func (w *watcher) tick() {
 	now := w.look()
 	w.counts.ask(now)
 	w.shared.ask(now)
-	if _, hurried := w.pss.next(now); hurried {
-		w.pss.ask(now)
-	}
+	w.pss.wake(now)
 	due := now+policy.MinPause >= w.lookDue
 	if now-w.unstuckAt >= unstickEvery-sameWake {
 		w.unstuckAt, due = now, true // a look more in a wake that is there anyway

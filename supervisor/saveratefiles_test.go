@@ -122,7 +122,7 @@ func (r *rateStand) alone() {
 	r.shared, r.diagnosis.state, r.slimmed = nil, nil, true
 	if r.pss != nil {
 		close(r.pss.asks)
-		r.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+		r.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
 	}
 }
 

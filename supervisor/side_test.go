@@ -207,7 +207,7 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 // wakes for the next one, or they would take one look each, whatever they may cost.
 func TestHurriedPSSWakes(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
-	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
 	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("in no hurry the next look will do")
@@ -227,6 +227,43 @@ func TestHurriedPSSWakes(t *testing.T) {
 	}
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("another is due while one is under way")
+	}
+}
+
+// TestPSSWakesInVain: a job may stand for days where only a reading tells on which
+// side of a rung it is. The loop wakes for them for half a minute, and then for as many
+// as 0.2 % of a core are, until something is done.
+func TestPSSWakesInVain(t *testing.T) {
+	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	r.hurry(true)
+	const cost = 20 * time.Millisecond
+	p := proc(theCommand, rss.GiB, 0)
+	woken := func(from, to time.Duration) (n int) {
+		for now := from; now < to; now += 100 * time.Millisecond {
+			p.RSS += rss.MiB
+			r.budget.Update([]rss.Proc{p})
+			r.wake(now)
+			select {
+			case ask := <-r.asks:
+				n++
+				r.take(now, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
+			default:
+			}
+		}
+		return n
+	}
+	all := func(share float64, d time.Duration) int { return int(share * float64(d) / float64(cost)) }
+	first := woken(0, 30*time.Second)
+	if want := all(hurriedShare, 30*time.Second); first < want-2 || first > want+2 {
+		t.Errorf("%d readings in half a minute, want %d", first, want)
+	}
+	woken(30*time.Second, 2*time.Minute)
+	if n, want := woken(2*time.Minute, 12*time.Minute), all(pssWakes.share, 10*time.Minute); n < want-2 || n > want+2 {
+		t.Errorf("%d readings in ten minutes, want %d", n, want)
+	}
+	r.acted()
+	if n := woken(12*time.Minute, 12*time.Minute+30*time.Second); n < first-2 {
+		t.Errorf("%d readings in the half minute after something was done, want %d", n, first)
 	}
 }
 

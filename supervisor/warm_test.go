@@ -61,7 +61,7 @@ func TestOutgrew(t *testing.T) {
 	} {
 		s.last.Mono = time.Hour
 		l := &event.Limit{Name: event.LimitCgroup, Used: c.used * rss.MiB, Limit: 1000 * rss.MiB}
-		e := &worker{since: time.Hour - c.age, stood: c.stood * rss.MiB, stoodAt: idOf(l)}
+		e := &worker{since: time.Hour - c.age, stood: c.stood * rss.MiB, stoodAt: idOf(l), hurried: hurryTimes}
 		if got := s.outgrew(e, l); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -69,6 +69,43 @@ func TestOutgrew(t *testing.T) {
 		if s.outgrew(e, l) {
 			t.Errorf("%s: it was for another limit's sake", name)
 		}
+	}
+}
+
+// TestOutgrewPool: of a pool's workers it cannot be learned what they need. Where the
+// limit is near, a place is recycled again at once a few times, or a leak would come
+// nearer to it with each; then, in a job that stands still, not any more.
+func TestOutgrewPool(t *testing.T) {
+	s := opened(t, nil)
+	eta := 1.0
+	l := &event.Limit{Name: event.LimitCgroup, Used: 900 * rss.MiB, Limit: 1000 * rss.MiB, ETA: &eta}
+	f := &inFlight{before: *l}
+	e := &worker{fresh: true}
+	f.replaces(e)
+	n := 0
+	for ; s.outgrew(e, l) && n < 100; n++ {
+		s.last.Mono += time.Second
+		f.hurried = s.hurriedAfter(e, l)
+		e = &worker{fresh: true, since: s.last.Mono}
+		f.replaces(e)
+	}
+	if n != hurryTimes {
+		t.Errorf("%d times at once, want %d", n, hurryTimes)
+	}
+	s.last.Mono += time.Second
+	grown := *l
+	grown.Used += 30 * rss.MiB
+	if !s.outgrew(e, &grown) {
+		t.Error("use has grown, and it waits")
+	}
+	if n := s.hurriedAfter(e, &grown); n != 0 {
+		t.Errorf("%d times at once, and use has grown", n)
+	}
+	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: idOf(l)}, l); n != 2 {
+		t.Errorf("%d times at once, want 2: it waited its time", n)
+	}
+	if s.outgrew(&worker{fresh: true, warm: warmth{heap: rss.GiB}, stood: l.Used, stoodAt: idOf(l)}, l) {
+		t.Error("of a loader's worker it will be learned")
 	}
 }
 

@@ -50,6 +50,10 @@ type worker struct {
 	// stood is what the limit stood at for whose sake it took that place.
 	stood   rss.Bytes
 	stoodAt limitID
+
+	// hurried is how many were recycled in its place at once, one after the other,
+	// though nobody knows what they need and use had not grown since.
+	hurried int
 }
 
 // newWorkforce reads environments under proc.
