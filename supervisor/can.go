@@ -119,12 +119,12 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // then it does not matter how long ago that was. That the limit is near follows from
 // the fastest rate seen, and that may be of minutes ago. But where it is known what a
 // worker needs, what e has above that is growth. Else use must have grown since, see
-// [watcher.regrew]; but in a place of which it cannot be learned, a pool's, hurryTimes
-// one after the other: to wait for more use at each would be to come nearer to the
-// limit with each.
+// [watcher.regrew], and once it has, hurryTimes one after the other need not wait for
+// that: they would come nearer to the limit with each. In a place of which it cannot
+// be learned, a pool's, so many need not at first either.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 	if left := w.timeLeft(l); left > 0 && left < hurryETA {
-		if e.warm.heap > 0 && !w.workers.learning(e) || e.warm.heap == 0 && e.hurried < hurryTimes {
+		if e.warm.heap > 0 && !w.workers.learning(e) || e.hurried < hurryTimes {
 			return true
 		}
 	}
@@ -134,6 +134,8 @@ func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 // hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
 func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
 	switch {
+	case !e.fresh && e.trainer != 0:
+		return hurryTimes
 	case w.regrew(e, l):
 		return 0
 	case e.fresh && w.last.Mono-e.since < policy.RecycleEvery:

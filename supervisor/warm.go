@@ -29,6 +29,9 @@ const (
 	// settledShare by how much of it, or 16 MiB, what two ages tell may differ.
 	leastNeed    = rss.MiB
 	settledShare = 0.25
+	// leakAge and leakAges are the age, about 28 s, until which one must have grown, and
+	// at how many ages in a row as fast as before, for all that to be a leak.
+	leakAge, leakAges = 6, 3
 )
 
 // warmth is what is known of one worker.
@@ -36,7 +39,8 @@ type warmth struct {
 	heap rss.Bytes     // what it shares with its trainer since its fork, 0 where nobody knows
 	age  time.Duration // when it was looked at last …
 	own  rss.Bytes     // … and what it had of its own
-	n    int           // how often it was
+	n    int           // how often it was …
+	grew int           // … the last of these one after the other as fast as before
 }
 
 // crew names the workers of one loader: those of another need more or less. A loader
@@ -50,6 +54,7 @@ type crew struct {
 type needs struct {
 	least [ages]rss.Bytes
 	known [ages]bool
+	leaks bool // one grew as fast for half a minute as ever
 }
 
 func (n *needs) add(age int, own rss.Bytes) {
@@ -74,9 +79,12 @@ func (n *needs) own() (most rss.Bytes, known bool) {
 }
 
 // settled says that they need no more the longer they live: one age told as much as
-// those before it, or they were looked at to the end. Where batches are slow they
-// need nothing for long, and that tells nothing.
+// those before it, or they were looked at to the end, or all that they have is a leak.
+// Where batches are slow they need nothing for long, and that tells nothing.
 func (n *needs) settled() (ok bool) {
+	if n.leaks {
+		return true
+	}
 	most := rss.Bytes(0)
 	for i := 1; i < ages && n.known[i]; i++ {
 		off := max(n.least[i], most) - min(n.least[i], most)
@@ -104,7 +112,13 @@ func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, 
 		return own, 0, age < 2*warmAge // of one that was not looked at for long, a leak's
 	}
 	leaked := own.Sub(was.own).Scale(float64(was.age) / float64(age-was.age))
-	return min(own, was.own.Sub(leaked)), was.n, true
+	need := min(own, was.own.Sub(leaked))
+	if own < leastNeed || need > own.Scale(settledShare) {
+		h.grew = 0
+	} else {
+		h.grew++
+	}
+	return need, was.n, true
 }
 
 // learn looks at a loader's worker.
@@ -120,6 +134,7 @@ func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
 			f.needs[c] = n
 		}
 		n.add(age, own)
+		n.leaks = n.leaks || e.warm.grew >= leakAges && e.warm.n > leakAge
 	}
 }
 

@@ -104,8 +104,8 @@ func TestOutgrewPool(t *testing.T) {
 	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: idOf(l)}, l); n != 2 {
 		t.Errorf("%d times at once, want 2: it waited its time", n)
 	}
-	if s.outgrew(&worker{fresh: true, warm: warmth{heap: rss.GiB}, stood: l.Used, stoodAt: idOf(l)}, l) {
-		t.Error("of a loader's worker it will be learned")
+	if n := s.hurriedAfter(&worker{trainer: 1}, l); n != hurryTimes {
+		t.Errorf("%d times at once, and of a loader's workers it will be learned", n)
 	}
 }
 
