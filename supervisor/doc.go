@@ -53,12 +53,16 @@
 //	  cmd/rsswarden.TestPartOfOursFails/little address space
 //	the kernel has no system call newer than Linux 4.18                       as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
+//	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
+//	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
 //	signals interrupt the watcher all the time                                as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/interrupted
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk full, /record disk fails, /record gone, /record cut off, TestTruncatedRecord, supervisor/record.TestFullDisk
+//	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on
+//	  cmd/rsswarden.TestPartOfOursFails/record nowhere
 //	the record's disk hangs                                                   as bare, its end 2 s late at most      whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, supervisor/record.TestHungDisk
 //	the journal cannot be written                                             as bare                                whole, says so                      go on

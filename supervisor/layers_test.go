@@ -23,7 +23,7 @@ var layers = map[string][]string{
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
-		"rss", "rss/cgroup", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs", "supervisor/textfile",
+		"rss", "rss/cgroup", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs", "supervisor/roff", "supervisor/textfile",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
 	},
 
@@ -72,6 +72,7 @@ var layers = map[string][]string{
 	"supervisor/saverate":          {"rss"},
 	"supervisor/trust":             {},
 	"supervisor/textfile":          {"rss/proctree", "golang.org/x/sys"},
+	"supervisor/roff":              {},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

@@ -19,7 +19,8 @@ import (
 // notifier tells when files have changed, so that it is met at once and not at
 // the next tick.
 type notifier struct {
-	fd   int
+	fd   int      // inotify's
+	file *os.File // … by which it is waited for without a thread: the user's tasks may be few
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -84,14 +85,14 @@ func (w *watcher) hearPressed(l *event.Limit) {
 }
 
 func newNotifier(mask uint32, paths ...string) (*notifier, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be told of changes, looks are taken instead: %w", err)
 	}
-	n := &notifier{fd: fd, wake: make(chan struct{}, 1), watched: map[int32]bool{}}
+	n := &notifier{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), wake: make(chan struct{}, 1), watched: map[int32]bool{}}
 	for _, path := range paths {
 		if err := n.add(mask, path); err != nil {
-			unix.Close(fd)
+			n.file.Close()
 			return nil, err
 		}
 	}
@@ -103,10 +104,7 @@ func newNotifier(mask uint32, paths ...string) (*notifier, error) {
 func (n *notifier) listen() {
 	buf := make([]byte, 16<<10)
 	for {
-		got, err := unix.Read(n.fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
+		got, err := n.file.Read(buf)
 		n.tell()
 		if n.forget(buf[:max(got, 0)]) || err != nil {
 			return
@@ -130,7 +128,7 @@ func (n *notifier) forget(events []byte) (over bool) {
 		return false
 	}
 	n.watched = nil
-	unix.Close(n.fd)
+	n.file.Close()
 	return true
 }
 

@@ -85,12 +85,19 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if s.Record != RecordAuto {
 		places.Records, places.Chosen = []string{s.Record}, true
 	}
+	if s.RecordFault != "" {
+		places.Records = nil
+	}
 	stopped := make(chan stoppedPart, 2)
 	w.record.stopped = stopped
 	w.helps.note = w.note
 	w.record.recorder = record.New(record.Options{
 		Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto,
-		Fault: func(part string, err error) { stopped <- stoppedPart{part, err} },
+		Fault: func(part string, err error) {
+			if part != "record" || s.RecordFault == "" {
+				stopped <- stoppedPart{part, err}
+			}
+		},
 	})
 }
 

@@ -148,9 +148,9 @@ func (s *subscribers) remove(c chan []byte) {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.all, c); i >= 0 {
 		s.all = slices.Delete(s.all, i, i+1)
+		s.some.Store(len(s.all) > 0)
 		close(c)
 	}
-	s.some.Store(len(s.all) > 0)
 }
 
 func (s *subscribers) close() {

@@ -43,6 +43,9 @@ type Settings struct {
 	RunID     string        `json:"run_id,omitempty"`
 	Begun     time.Time     `json:"begun,omitzero"`
 	BegunMono time.Duration `json:"begun_mono,omitempty"`
+	// RecordFault is why no record can be kept in that directory, which was told: then
+	// there is a journal alone.
+	RecordFault string `json:"record_fault,omitempty"`
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
 	// Dir is the run directory that loader hooks talk through; empty where that

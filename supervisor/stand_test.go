@@ -144,6 +144,16 @@ func (s *stand) put(pid, parent int, anon, file rss.Bytes) {
 // later lets time pass for the watcher.
 func (s *stand) later(d time.Duration) { s.started = s.started.Add(-d) }
 
+// says looks until a line of stderr says this: what is read on the side comes in its own time.
+func (s *stand) says(want string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.stderr(), want); s.full() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%q is not in\n%s", want, s.stderr())
+		}
+	}
+}
+
 // events closes the stream and returns what was written to it.
 func (s *stand) events() []map[string]any {
 	s.t.Helper()

@@ -247,6 +247,8 @@ func TestSignalOfOneStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, "", "90%:signal=TERM")
 			ids := []rss.ProcID{catcher(t), catcher(t)}
+			// They are told of by PID, which may have started anew in between.
+			slices.SortFunc(ids, func(a, b rss.ProcID) int { return a.PID - b.PID })
 			shell := catcher(t)
 			j.add("0", ids[0], 1)
 			j.add("1", ids[1], 1)
@@ -256,7 +258,6 @@ func TestSignalOfOneStep(t *testing.T) {
 			}
 			j.open(j.holder.begin)
 			j.uses(c.step, 950)
-			j.full()
 			var want []string
 			for _, i := range c.asks {
 				want = append(want, itoa(ids[i].PID))
@@ -265,9 +266,8 @@ func TestSignalOfOneStep(t *testing.T) {
 			if len(want) > 1 {
 				word = "processes "
 			}
-			if text := "TERM sent to " + word + strings.Join(want, ", ") + c.says + "\n"; !strings.Contains(j.stderr(), text) {
-				t.Errorf("%q is not in\n%s", text, j.stderr())
-			}
+			// Nobody is asked before it was read in every environment whether it is a rank.
+			j.says("TERM sent to " + word + strings.Join(want, ", ") + c.says + "\n")
 		})
 	}
 }

@@ -24,6 +24,8 @@ type summary struct {
 	peaks   event.Peaks
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
+	// ends is that of the limits by which Slurm or the kernel ends the job.
+	ends *event.Limit
 	// sides holds the fullest reading of each limit that is none on memory that
 	// is summed.
 	sides     map[event.LimitName]event.Limit
@@ -91,14 +93,23 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 			s.late(l, sample.Mono, pace(l))
 			continue
 		}
-		if s.nearest == nil || l.Ratio() > s.nearest.Ratio() {
-			c := *l
-			s.nearest = &c
+		s.nearest = nearer(s.nearest, l)
+		if l.Name != event.LimitUser {
+			s.ends = nearer(s.ends, l)
 		}
 	}
 	if inner != nil {
 		raise(&s.peaks.Cgroup, inner.Used)
 	}
+}
+
+// nearer is a copy of l where it is fuller than the fullest so far.
+func nearer(so, l *event.Limit) *event.Limit {
+	if so != nil && l.Ratio() <= so.Ratio() {
+		return so
+	}
+	c := *l
+	return &c
 }
 
 // side takes in a limit that is none on summed memory.
@@ -203,6 +214,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	if s.nearest != nil {
 		run.FirstRung = w.ladder.NextRung(&event.Limit{Name: s.nearest.Name, Limit: s.nearest.Limit})
+	}
+	if run.Ends = s.ends; s.ends != nil {
+		run.EndsRung = w.ladder.NextRung(&event.Limit{Name: s.ends.Name, Limit: s.ends.Limit})
 	}
 	kills := w.limits.OOMKills()
 	out.Kernel = killsByKernel(kills)

@@ -320,6 +320,10 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if begin.Attempt > 1 {
 		w.Log.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
+	outer := outerRun(w.tree.One, begin.Holder)
+	if outer != 0 && (!w.sum.led || w.peers.me.Task <= 0) { // of several ranks one says it
+		w.Log.Warn(nested(outer, s))
+	}
 	if w.sum.led {
 		return // who leads says it
 	}
@@ -331,7 +335,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 			parent = pp.Comm
 		}
 	}
-	if text := noExec(job, ok, parent); text != "" {
+	if text := noExec(job, ok, parent); text != "" && outer == 0 { // the outer says it
 		w.Log.Warn(text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -82,7 +83,7 @@ func TestNoSlurm(t *testing.T) {
 	if _, err := os.Stat(memory + "/cgroup.procs"); err != nil {
 		t.Skip("no cgroup v1:", err)
 	}
-	dir, err := os.MkdirTemp(memory, "rsswarden-test-")
+	dir, err := rsstest.GroupDir(memory)
 	if err != nil {
 		t.Skip("cannot make a cgroup:", err)
 	}

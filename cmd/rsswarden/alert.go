@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,14 +21,15 @@ const (
 	mostReceiver = 8
 )
 
-// setAlerts sets the receivers. No error repeats a URL: a password may stand in it.
+// setAlerts sets the receivers. No error repeats a URL: a password may stand in it. Of
+// several it is said which, as they were written.
 func setAlerts(s *supervisor.Settings, values []string) error {
 	const hint = "write it as http://alertmanager:9093, alertmanager+https://HOST/PATH or webhook+https://HOST/PATH"
 	s.Alerts = nil
-	for _, v := range values {
+	for i, v := range values {
 		t, err := alert.ParseTarget(v)
 		if err != nil {
-			return wrongf(hint, ": one of its values %v", err)
+			return wrongf(hint, ": %s %v", whichOf(i, len(values)), err)
 		}
 		if !slices.Contains(s.Alerts, t) {
 			s.Alerts = append(s.Alerts, t)
@@ -37,6 +39,14 @@ func setAlerts(s *supervisor.Settings, values []string) error {
 		return wrongf("let Alertmanager tell the others", " has %d receivers, and %d are the most", len(s.Alerts), mostReceiver)
 	}
 	return nil
+}
+
+// whichOf names a value that must not be repeated.
+func whichOf(i, n int) string {
+	if n == 1 {
+		return "its value"
+	}
+	return fmt.Sprintf("value %d of %d", i+1, n)
 }
 
 func setAlertTokenFile(s *supervisor.Settings, v []string) error {
@@ -72,9 +82,9 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 		s.Alerts = nil
 		return nil
 	}
-	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Secret) {
+	if i := slices.IndexFunc(s.Alerts, alert.Target.Secret); v.origin == originFlag && i >= 0 {
 		return usagef("put it into the variable RSSWARDEN_ALERT or a file of --config; a token into RSSWARDEN_ALERT_TOKEN or RSSWARDEN_ALERT_TOKEN_FILE",
-			"the URL of --alert has a user, a query or a token, and everybody on this node can read a command line")
+			"the URL of --alert for %v has a user, a query or a token, and everybody on this node can read a command line", s.Alerts[i])
 	}
 	path, err := src.sender()
 	if err == nil {

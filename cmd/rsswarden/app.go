@@ -11,18 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 )
 
-// Exit statuses of our own. All others are the command's.
 const (
-	exitOK         = 0
-	exitRefused    = 1   // trim: every process was refused
-	exitRecord     = 1   // report, replay: no record could be read, or a file not written
-	exitInPart     = 1   // doctor: run would protect this job only in part
-	exitNotAll     = 1   // status, recycle, trim, checkpoint: nobody leads, or not all have answered or done it
-	exitUsage      = 2   // bad usage, nothing was started
-	exitCannotRun  = 125 // we could not start the command
-	exitNotExec    = 126 // the command was found and cannot be executed
-	exitNotFound   = 127 // the command was not found
-	exitStopped    = 137 // our `stop` ended it, unless --stop-status says otherwise
 	programName    = "rsswarden"
 	watcherCommand = "watch" // what the holder starts; not for users
 )
@@ -50,12 +39,15 @@ func run(p process) int {
 	if len(p.args) == 2 && p.args[1] == supervisor.RequeueCommand {
 		return requeueJob(p)
 	}
+	if len(p.args) > 1 && p.args[1] == wordsCommand {
+		return printWords(p)
+	}
 	status := exitOK
 	cli.HelpFlag = nil // ours is looked at by each command, see showHelp
 	app := &cli.App{
 		Name:            programName,
-		Usage:           "run a training job inside its memory limit",
-		UsageText:       "rsswarden run [OPTIONS] [--] COMMAND [ARG...]\nrsswarden attach [OPTIONS] PID | --job ID\nrsswarden limits [--json] [--pid PID]\nrsswarden status|recycle|trim|checkpoint [--job ID] [--rank N]... [--json]\nrsswarden top [--job ID] [--once] [--interval DURATION] [--sort KEY] [--filter TEXT]\nrsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden report [RECORD...] [--json | --csv | --html FILE | --svg FILE]\nrsswarden replay RECORD [--limit SIZE] [--at RULE]...\nrsswarden doctor [--json] [--timeout DURATION] [--] [PYTHON...]",
+		Usage:           appUsage,
+		UsageText:       appUsageText,
 		Version:         version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -66,23 +58,8 @@ func run(p process) int {
 		ErrWriter:                 p.stderr,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
-		Flags: []cli.Flag{
-			helpFlag(),
-			&cli.BoolFlag{Name: "version", Usage: "print the version"},
-		},
-		Commands: []*cli.Command{
-			runCommand(p, &status),
-			attachCommand(p, &status),
-			limitsCommand(p),
-			statusCommand(p, &status),
-			topCommand(p, &status),
-			recycleCommand(p, &status),
-			trimCommand(p, &status),
-			checkpointCommand(p, &status),
-			reportCommand(p),
-			replayCommand(p),
-			doctorCommand(p, &status),
-		},
+		Flags:                     appFlags(),
+		Commands:                  commands(p, &status),
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Bool("version"):
@@ -101,6 +78,31 @@ func run(p process) int {
 		return fail(p, err)
 	}
 	return status
+}
+
+const appUsageText = runUsage + "\n" + programName + " COMMAND [OPTIONS] [ARG...]"
+
+func appFlags() []cli.Flag {
+	return []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version"}}
+}
+
+// commands are all that a user has, in the order of --help.
+func commands(p process, status *int) []*cli.Command {
+	return []*cli.Command{
+		runCommand(p, status),
+		attachCommand(p, status),
+		limitsCommand(p),
+		statusCommand(p, status),
+		topCommand(p, status),
+		recycleCommand(p, status),
+		trimCommand(p, status),
+		checkpointCommand(p, status),
+		reportCommand(p),
+		replayCommand(p),
+		doctorCommand(p, status),
+		manCommand(p),
+		completionCommand(p),
+	}
 }
 
 // fail prints an error and, where there is one, the hint that goes with it,

@@ -228,6 +228,11 @@ func (q question) command(ctx context.Context, m *met, several bool, each func(s
 			return !slices.ContainsFunc(m.status.Ranks, func(k control.Rank) bool { return k.Task == r })
 		})
 		if len(c.Ranks) == 0 {
+			if !several && !slices.ContainsFunc(m.status.Ranks, func(k control.Rank) bool { return k.Task >= 0 }) {
+				s := m.says()
+				s.Error, s.Hint = "this run is in no step of Slurm's, so its ranks have no numbers", "leave --rank out, or name a process by --pid"
+				each(s)
+			}
 			return
 		}
 	}

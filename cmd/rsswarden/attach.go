@@ -33,10 +33,9 @@ func attachCommand(p process, status *int) *cli.Command {
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
-		Description: "Warns and acts by the same ladder as run, on the process and all that descends from it, until it ends.\n" +
-			"What cannot be done from outside is said at the start. It is neither traced nor stopped nor waited for;\n" +
-			"the end of attach, however it comes, changes nothing for it.\n" +
-			"Exit status: 0 when what was watched has ended; an INT, TERM or HUP to attach ends the watch, and attach dies by it.",
+		Description: "Warns and acts by the ladder of run, on the process and its descendants, until\n" +
+			"it ends. It is not traced or stopped; the end of attach changes nothing for it.\n" +
+			"Exit status: 0 when what was watched has ended; INT, TERM and HUP end attach.\n",
 		Flags: append(all,
 			&cli.StringFlag{Name: "job", Usage: "watch all that the Slurm job or step `ID` has on this node"},
 			helpFlag()),

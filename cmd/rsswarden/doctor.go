@@ -16,23 +16,23 @@ import (
 )
 
 const doctorNotes = `PYTHON is what trains, such as that of a virtual environment; left out, python
-and python3 of PATH are asked. Each is started as run starts it, imports torch if
-1 GiB or more is left below the limit, and is killed with its children when its
-time is over. One run of a command that ends at once is tried, and one child is
-stopped by ptrace and let go.
+and python3 of PATH are asked. Each is started as run starts it, imports torch
+if 1 GiB or more is left below the limit, and is killed with its children when
+its time is over. One run of a command that ends at once is tried, and one child
+is stopped by ptrace and let go.
 Exit status: 0 when run would protect this job: a limit of its own was read, and
-nothing about it is assumed; its processes can be read; the run that was tried was
-watched; and the loader hook works: in every PYTHON named, or in one of PATH (one
-with torch, if any has it), or no Python is there. It works where it is loaded
-and, if torch is there, can replace loader workers. 1 when run would protect it
-only in part.
+nothing about it is assumed; its processes can be read; the run that was tried
+was watched; and the loader hook works: in every PYTHON named, or in one of PATH
+(one with torch, if any has it), or no Python is there. It works where it is
+loaded and, if torch is there, can replace loader workers. 1 when run would
+protect it only in part.
 `
 
 func doctorCommand(p process, status *int) *cli.Command {
 	return &cli.Command{
 		Name:            "doctor",
 		Usage:           "say what of rsswarden works here, and what to do about the rest",
-		UsageText:       "rsswarden doctor [--json] [--timeout DURATION] [--try-alerts] [--] [PYTHON...]",
+		UsageText:       "rsswarden doctor [OPTIONS] [--] [PYTHON...]",
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,

@@ -32,6 +32,7 @@ func TestSaidAtTheStart(t *testing.T) {
 		args      []string
 		want, not string
 	}{
+		{[]string{"--limit", "0.8"}, "--limit 0.8 is 819 KiB: a number without a suffix is MiB, as in sbatch --mem; GiB are written 80G", ""},
 		{[]string{"--limit", "3000000000"}, `--limit 3000000000 is 2861 TiB, more than the `, ""},
 		{[]string{"--limit", "3000000000"}, "of this node: it can never act; a number without a suffix is MiB, as in sbatch --mem", ""},
 		{[]string{"--limit", "900T"}, "--limit 900T is 900 TiB, more than the ", "without a suffix"},

@@ -11,14 +11,18 @@ import (
 
 // showHelp prints the help of a command, whatever else stands on the line.
 func showHelp(p process, c *cli.Context) error {
-	fmt.Fprint(p.stdout, helpText(c.Command.UsageText, c.Command.Flags, c.Command.Description))
+	fmt.Fprint(p.stdout, helpOf(c.Command))
 	return nil
 }
 
-// helpText is what --help prints: that of run fits 24 lines of 80 columns. The
-// usage of a flag names its value in backquotes, at the front or where the word
-// stands in the sentence.
-func helpText(usage string, flags []cli.Flag, notes string) string {
+func helpOf(c *cli.Command) string {
+	return helpText(c.UsageText, c.Flags, c.Description, examplesOf[c.Name])
+}
+
+// helpText is what --help prints: it fits 24 lines of 80 columns. The usage of a
+// flag names its value in backquotes, at the front or where the word stands in the
+// sentence. Options without one are named, and the manual tells of them.
+func helpText(usage string, flags []cli.Flag, notes string, examples []string) string {
 	var b strings.Builder
 	for i, l := range strings.Split(usage, "\n") {
 		fmt.Fprintf(&b, "%-6s %s\n", []string{"Usage:", ""}[min(i, 1)], l)
@@ -34,10 +38,40 @@ func helpText(usage string, flags []cli.Flag, notes string) string {
 		}
 	}
 	table(&b, rows)
-	if notes != "" {
+	more := moreOptions(flags)
+	if notes += more; notes != "" {
 		b.WriteString("\n" + strings.TrimSuffix(notes, "\n") + "\n")
 	}
+	for i, l := range examples {
+		fmt.Fprintf(&b, "%s %s\n", []string{"\nE.g.: ", "      "}[min(i, 1)], l)
+	}
 	return b.String()
+}
+
+// moreOptions names those that --help has no room for.
+func moreOptions(flags []cli.Flag) string {
+	text := "More, told by " + programName + " man:"
+	width, any := len(text), false
+	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); !ok || v.IsVisible() || internal(f) {
+			continue
+		}
+		name := " --" + f.Names()[0]
+		if width += len(name); width > 80 {
+			text, width = text+"\n  ", 2+len(name)
+		}
+		text, any = text+name, true
+	}
+	if !any {
+		return ""
+	}
+	return text + "\n"
+}
+
+// internal says that a flag is for rsswarden itself: nothing tells of it.
+func internal(f cli.Flag) bool {
+	v, ok := f.(cli.VisibleFlag)
+	return ok && !v.IsVisible() && about[f.Names()[0]] == ""
 }
 
 func table(b *strings.Builder, rows [][2]string) {
@@ -77,7 +111,7 @@ func appHelp(app *cli.App) string {
 	}
 	table(&b, rows)
 	fmt.Fprintf(&b, "\n%s COMMAND --help lists the options of each.\n", programName)
-	return helpText(app.UsageText, app.Flags, b.String())
+	return helpText(app.UsageText, app.Flags, b.String(), appExamples)
 }
 
 // onUsageError says what the flag package found wrong in our own words.

@@ -3,30 +3,81 @@ package main
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/urfave/cli/v2"
 )
 
 // TestHelpFitsAScreen: a user reads it in a terminal.
 func TestHelpFitsAScreen(t *testing.T) {
 	var status int
-	c := runCommand(process{}, &status)
-	help := helpText(c.UsageText, c.Flags, c.Description)
-	all := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
-	if len(all) > 24 {
-		t.Errorf("run --help has %d lines, a screen 24", len(all))
-	}
-	for _, l := range all {
-		if len(l) > 80 {
-			t.Errorf("%d columns: %s", len(l), l)
+	all := commands(process{}, &status)
+	fits := func(name, help string, examples []string) {
+		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
+		if len(lines) > 24 {
+			t.Errorf("%s --help has %d lines, a screen 24", name, len(lines))
+		}
+		for _, l := range lines {
+			if n := utf8.RuneCountInString(l); n > 80 {
+				t.Errorf("%s --help has %d columns: %s", name, n, l)
+			}
+		}
+		if n := len(examples); n < 2 || n > 3 || !strings.HasSuffix(help, examples[n-1]+"\n") {
+			t.Errorf("%s --help has the examples %q:\n%s", name, examples, help)
 		}
 	}
+	fits(programName, appHelp(&cli.App{UsageText: appUsageText, Commands: all, Flags: appFlags()}), appExamples)
+	for _, c := range all {
+		help := helpOf(c)
+		fits(c.Name, help, examplesOf[c.Name])
+		for _, f := range c.Flags {
+			if name := f.Names()[0]; !internal(f) && !strings.Contains(help, " --"+name) {
+				t.Errorf("%s --help does not tell of --%s", c.Name, name)
+			}
+		}
+	}
+	help := helpOf(all[0])
 	for _, o := range append(append([]option{configOption}, watchOptions...), runOptions...) {
-		if !strings.Contains(help, "\n  --"+o.name+" ") && (o.usage != "" || !strings.Contains(help, " --"+o.name)) {
-			t.Errorf("run --help does not tell of --%s", o.name)
+		if o.usage != "" && !strings.Contains(help, "\n  --"+o.name+" ") {
+			t.Errorf("run --help does not tell what --%s is", o.name)
+		}
+	}
+}
+
+// TestExamplesAreRight: what --help shows can be typed.
+func TestExamplesAreRight(t *testing.T) {
+	var status int
+	all := commands(process{}, &status)
+	lines := appExamples
+	for _, c := range all {
+		lines = append(lines, examplesOf[c.Name]...)
+	}
+	for _, l := range lines {
+		_, call, found := strings.Cut(l, programName+" ")
+		words := strings.Fields(strings.Split(call, "|")[0])
+		i := slices.IndexFunc(all, func(c *cli.Command) bool { return found && c.Name == words[0] })
+		if i < 0 {
+			t.Errorf("no command in %q", l)
+			continue
+		}
+		for n, w := range words {
+			if w == "--" {
+				break
+			}
+			if strings.HasPrefix(w, "-") && flagNamed(all[i].Flags, strings.TrimLeft(w, "-")) == nil {
+				t.Errorf("%s has no %s: %q", all[i].Name, w, l)
+			}
+			if w == "--at" {
+				if _, err := policy.Ladder([]string{strings.Trim(words[n+1], "'")}); err != nil {
+					t.Errorf("%q: %v", l, err)
+				}
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,6 +24,41 @@ sys.stdin.read()
 sys.exit(43)
 `
 
+// counting is countSignals under a holder of which a part is going to fail.
+type counting struct {
+	pid   int // of it
+	in    io.Closer
+	lines *bufio.Scanner
+	said  bytes.Buffer // on stderr; to be read once cmd has ended
+}
+
+// startCount starts cmd, and waits until the program in it is ready.
+func startCount(t *testing.T, cmd *exec.Cmd, fault string) *counting {
+	t.Helper()
+	c := &counting{}
+	cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
+	cmd.Stderr = &c.said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.in = in
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	c.lines = bufio.NewScanner(out)
+	c.lines.Scan()
+	if _, err := fmt.Sscan(c.lines.Text(), &c.pid); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // TestHolderPanics: a bug in a part of the holder, or of what runs before and after it.
 // The command runs, gets its signals once, and ends as bare.
 func TestHolderPanics(t *testing.T) {
@@ -40,29 +76,13 @@ func TestHolderPanics(t *testing.T) {
 			t.Run(part+" "+end, func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
-				cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT=panic-in:"+part, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
-				var said bytes.Buffer
-				cmd.Stderr = &said
-				in, err := cmd.StdinPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				defer cmd.Process.Kill()
-				lines := bufio.NewScanner(out)
-				lines.Scan() // it is ready
+				c := startCount(t, cmd, "panic-in:"+part)
 				for i := range 3 {
 					if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 						t.Fatal(err)
 					}
-					if !lines.Scan() || lines.Text() != "got" {
-						t.Errorf("signal %d: %q", i, lines.Text())
+					if !c.lines.Scan() || c.lines.Text() != "got" {
+						t.Errorf("signal %d: %q", i, c.lines.Text())
 					}
 				}
 				began := time.Now()
@@ -71,10 +91,10 @@ func TestHolderPanics(t *testing.T) {
 						t.Fatal(err)
 					}
 				} else {
-					in.Close()
+					c.in.Close()
 				}
-				if lines.Scan() {
-					t.Errorf("%q besides", lines.Text())
+				if c.lines.Scan() {
+					t.Errorf("%q besides", c.lines.Text())
 				}
 				_ = cmd.Wait()
 				if took := time.Since(began); took > 3*time.Second {
@@ -84,11 +104,11 @@ func TestHolderPanics(t *testing.T) {
 				if end == "signal" && status.Signal() != syscall.SIGTERM || end == "exit" && status.ExitStatus() != 43 {
 					t.Errorf("it ended with %v", cmd.ProcessState)
 				}
-				if !strings.Contains(said.String(), says) {
-					t.Errorf("said\n%s", &said)
+				if !strings.Contains(c.said.String(), says) {
+					t.Errorf("said\n%s", &c.said)
 				}
-				if strings.Contains(said.String(), "goroutine ") {
-					t.Errorf("a stack reached stderr:\n%s", &said)
+				if strings.Contains(c.said.String(), "goroutine ") {
+					t.Errorf("a stack reached stderr:\n%s", &c.said)
 				}
 			})
 		}
@@ -102,25 +122,7 @@ func TestHolderFaults(t *testing.T) {
 	for _, sig := range []string{"clear", "USR1", "TERM"} {
 		t.Run("death signal "+sig, func(t *testing.T) {
 			cmd := exec.Command("/usr/bin/setpriv", "--pdeathsig", sig, faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
-			cmd.Env = append(withoutSlurm(), "RSSWARDEN_FAULT=bus-in:holder-signal", "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer cmd.Process.Kill()
-			lines := bufio.NewScanner(out)
-			lines.Scan()
-			var pid int
-			if _, err := fmt.Sscan(lines.Text(), &pid); err != nil {
-				t.Fatal(err)
-			}
+			c := startCount(t, cmd, "bus-in:holder-signal")
 			soon(t, "a watcher", func() bool { return len(watchers(cmd.Process.Pid)) == 1 })
 			watcher := watchers(cmd.Process.Pid)[0]
 			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -133,23 +135,23 @@ func TestHolderFaults(t *testing.T) {
 			soon(t, "the watcher's end", func() bool { return !isWatcher(watcher) })
 			switch sig {
 			case "clear":
-				if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+				if err := syscall.Kill(c.pid, syscall.SIGUSR1); err != nil {
 					t.Errorf("the command is gone: %v", err)
 				}
 				fallthrough
 			case "USR1":
-				if !lines.Scan() || lines.Text() != "got" {
-					t.Errorf("the command said %q", lines.Text())
+				if !c.lines.Scan() || c.lines.Text() != "got" {
+					t.Errorf("the command said %q", c.lines.Text())
 				}
-				in.Close()
+				c.in.Close()
 			}
 			// Each thread of the holder that ends sends it, as threads of anybody do.
-			for lines.Scan() && sig == "USR1" && lines.Text() == "got" {
+			for c.lines.Scan() && sig == "USR1" && c.lines.Text() == "got" {
 			}
-			if lines.Text() != "" && sig != "USR1" {
-				t.Errorf("%q besides", lines.Text())
+			if c.lines.Text() != "" && sig != "USR1" {
+				t.Errorf("%q besides", c.lines.Text())
 			}
-			soon(t, "the command's end", func() bool { return ended(pid) })
+			soon(t, "the command's end", func() bool { return ended(c.pid) })
 		})
 	}
 }

@@ -24,7 +24,7 @@ import (
 func limitsCommand(p process) *cli.Command {
 	return &cli.Command{
 		Name:            "limits",
-		Usage:           "print every limit that can end this job, who enforces it, and how it was found",
+		Usage:           "print every limit that can end this job, and who enforces it",
 		UsageText:       "rsswarden limits [--json] [--pid PID]",
 		HideHelp:        true,
 		HideHelpCommand: true,

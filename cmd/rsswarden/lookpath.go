@@ -34,7 +34,7 @@ func notStarted(name string, err error) error {
 		e.hint = "the file is there, what runs it is not: look at its first line, or at what this says: file " + name
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		e.status = exitNotFound
-		e.hint = "check the name and PATH: " + programName + " run -- COMMAND [ARG...]"
+		e.hint = likelyMeant(name)
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "make it executable: chmod +x " + name
 		if info, serr := os.Stat(name); serr == nil && info.IsDir() {
@@ -58,7 +58,8 @@ func plain(err error) error {
 	return err
 }
 
-// lookPath finds the file that execvp(3) would execute for name.
+// lookPath finds the file that a shell would execute for name, else one that it would
+// if it might.
 func (p process) lookPath(name string) (string, error) {
 	if name == "" {
 		return name, syscall.ENOENT
@@ -80,8 +81,10 @@ func (p process) lookPath(name string) (string, error) {
 		if err == nil {
 			return file, nil
 		}
-		if errors.Is(err, fs.ErrPermission) {
-			found = err
+		// Of a directory that may not be entered nobody knows what is in it, and shells
+		// pass over it.
+		if _, lerr := os.Lstat(file); lerr == nil && errors.Is(err, fs.ErrPermission) {
+			name, found = file, err
 		}
 	}
 	return name, found

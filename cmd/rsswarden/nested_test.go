@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -42,6 +43,10 @@ func TestRunWithinRun(t *testing.T) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 5 || out.String() != "got 1\n" {
 		t.Errorf("%v, the command says %q\n%s", err, &out, &errs)
+	}
+	outer := fmt.Sprintf("this run is within rsswarden run %d: both watch the command, and each acts by its own rules; its PyTorch loaders answer to this one alone; one is enough", cmd.Process.Pid)
+	if n := strings.Count(errs.String(), "this run is within"); n != 1 || !strings.Contains(errs.String(), outer) {
+		t.Errorf("it is said %d times, want once: %s\n%s", n, outer, &errs)
 	}
 	if n := strings.Count(errs.String(), "exit status 5"); n != 2 {
 		t.Errorf("%d of two say how it ended\n%s", n, &errs)

@@ -19,7 +19,7 @@ type option struct {
 	def  string // the default; empty where there is none
 	arg  string // what --help calls the value
 	// usage is for --help: with the default behind it, it fits a line. Empty for
-	// what --help only names, in runNotes: it has one screen.
+	// what --help only names: it has one screen.
 	usage string
 	// example is a value as a file has it, for the reference.
 	example string
@@ -39,7 +39,7 @@ var watchOptions = []option{
 	{"dry-run", config.Truth, "", "", "decide and say so, do nothing", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.DryRun, v[0])
 	}},
-	{"interval", config.Text, "1s", "DURATION", "longest pause between two looks", `"500ms"`, func(s *supervisor.Settings, v []string) error {
+	{"interval", config.Text, "1s", "DURATION", "", `"500ms"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Interval, v[0], 2*time.Millisecond, time.Hour)
 	}},
 	{"events", config.Text, "", "FILE", "append every event to FILE as JSON lines", `"events.jsonl"`, func(s *supervisor.Settings, v []string) error {
@@ -55,8 +55,8 @@ var watchOptions = []option{
 	{"trim-private", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
 		return setTruth(&s.TrimPrivate, v[0])
 	}},
-	{"worker-signal", config.Text, "", "SIG", "recycle workers that their parent respawns by SIG,", `"TERM"`, setWorkerSignal},
-	{"worker-match", config.Text, "", "REGEXP", "those whose command line matches REGEXP", `"my_pool worker"`, setWorkerMatch},
+	{"worker-signal", config.Text, "", "SIG", "", `"TERM"`, setWorkerSignal},
+	{"worker-match", config.Text, "", "REGEXP", "", `"my_pool worker"`, setWorkerMatch},
 	{"alert", config.List, "", "URL", "tell Alertmanager or a webhook of rungs (repeatable)", `["http://alertmanager:9093"]`, setAlerts},
 	{"alert-token-file", config.Text, "", "FILE", "", `"/home/me/.alert-token"`, setAlertTokenFile},
 	{"quiet", config.Truth, "", "", "say nothing on stderr", "true", func(s *supervisor.Settings, v []string) error {
@@ -70,7 +70,7 @@ var watchOptions = []option{
 
 // runOptions are those of a watch that starts the command itself.
 var runOptions = []option{
-	{"loader", config.Text, "auto", "HOW", "talk to PyTorch loaders by a hook: auto or off", `"off"`, func(s *supervisor.Settings, v []string) error {
+	{"loader", config.Text, "auto", "HOW", "", `"off"`, func(s *supervisor.Settings, v []string) error {
 		s.Loader = v[0] == "auto"
 		return oneOf(v[0], "auto", "off")
 	}},
@@ -93,7 +93,7 @@ var runOptions = []option{
 		return setTruth(&s.AlertComment, v[0])
 	}},
 	{"stop-status", config.Text, "137", "N", "", "85", setStopStatus},
-	{"grace", config.Text, "30s", "DURATION", "from TERM to KILL when a stop rule fires", `"2m"`, func(s *supervisor.Settings, v []string) error {
+	{"grace", config.Text, "30s", "DURATION", "", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
 	}},
 }

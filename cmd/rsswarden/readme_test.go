@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,6 +208,73 @@ func TestReadmeProcesses(t *testing.T) {
 			t.Fatalf("ps %s finds %v (%v):\n%s", typed, found, err, out)
 		}
 	}
+}
+
+// TestReadmeLeaders types what the README shows to look at a run and act on it, for a
+// run outside Slurm: each is answered by the one that leads.
+func TestReadmeLeaders(t *testing.T) {
+	dir := t.TempDir()
+	alone := &syscall.SysProcAttr{}
+	if os.Geteuid() == 0 { // as a user whose runs these are all
+		alone.Credential = &syscall.Credential{Uid: uint32(60000 + os.Getpid()%5000), Gid: 65534}
+		for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+			if err := os.Chmod(d, 0o777|os.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	env := append(withoutSlurm(), "TMPDIR="+dir, "HOME="+dir, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	run := exec.Command(binary, "run", "--record", "none", "--checkpoint-signal", "USR1", "--", "sh", "-c", `trap "echo saved" USR1; echo up; while :; do sleep 0.1; done`)
+	run.Env, run.Dir, run.SysProcAttr = env, dir, alone
+	out, err := run.StdoutPipe()
+	if err == nil {
+		err = run.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = run.Process.Signal(syscall.SIGTERM)
+		_ = run.Wait()
+	}()
+	if b := make([]byte, 3); !readsFull(out, b) || string(b) != "up\n" {
+		t.Fatalf("the command said %q", b)
+	}
+	type answer struct {
+		status int
+		says   string
+	}
+	// No loader is there to be recycled, and that is the leader's own word.
+	wants := map[string]answer{
+		"status": {0, "runs outside Slurm on "}, "top": {0, "LIMIT"}, "checkpoint": {0, "1 of 1 process asked to checkpoint"},
+		"recycle": {1, "nobody to recycle: hook off"},
+	}
+	typed := strings.Split(strings.TrimSpace(block(t, "## Look at a job, and act on it")), "\n")
+	typed = append(typed, "rsswarden recycle --rank 0")
+	wants["recycle --rank 0"] = answer{1, "this run is in no step of Slurm's, so its ranks have no numbers\nhint: leave --rank out"}
+	for _, line := range typed {
+		name := strings.TrimPrefix(line, "rsswarden ")
+		want, known := wants[name]
+		if line = strings.Replace(line, "top", "top --once", 1); !known {
+			t.Errorf("the README types %q", line)
+			continue
+		}
+		cmd := exec.Command("sh", "-c", line)
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = env, dir, alone
+		b, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want.status || !strings.Contains(string(b), want.says) {
+			t.Errorf("%s: status %d, want %d and %q in\n%s", line, got, want.status, want.says, b)
+		}
+		delete(wants, name)
+	}
+	if len(wants) > 0 {
+		t.Errorf("the README no longer types %v", wants)
+	}
+}
+
+func readsFull(r io.Reader, b []byte) bool {
+	_, err := io.ReadFull(r, b)
+	return err == nil
 }
 
 func TestInstall(t *testing.T) {

@@ -42,8 +42,8 @@ func recycleCommand(p process, status *int) *cli.Command {
 func checkpointCommand(p process, status *int) *cli.Command {
 	return deedCommand(p, status, checkpointDeed,
 		"have trainers asked for a checkpoint now",
-		"Asks the rsswarden that leads on the node, which sends each trainer the signal of\n"+
-			"the run's own options, or --signal, where the trainer catches it.\n",
+		"Asks the rsswarden that leads on the node, which sends each trainer the signal\n"+
+			"of the run's own options, or --signal, where the trainer catches it.\n",
 		&cli.StringFlag{Name: "signal", Usage: "send `SIG`, such as USR1"})
 }
 
@@ -56,7 +56,7 @@ func narrowFlags() []cli.Flag {
 }
 
 func deedCommand(p process, status *int, d deed, usage, about string, more ...cli.Flag) *cli.Command {
-	text := fmt.Sprintf("rsswarden %s [--job ID] [--node NODE] [--pid PID]... [--rank N]... [--json]", d.name)
+	text := fmt.Sprintf("rsswarden %s [--job ID] [--pid PID]... [--rank N]... [OPTIONS]", d.name)
 	flags := slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "for programs"}, helpFlag()})
 	return &cli.Command{
 		Name:            d.name,
@@ -66,8 +66,8 @@ func deedCommand(p process, status *int, d deed, usage, about string, more ...cl
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
 		Description: about + "Other nodes are asked by srun --overlap.\n" +
-			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C calls\n" +
-			"off what has not begun.",
+			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
+			"calls off what has not begun.",
 		Flags: flags,
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {

@@ -10,7 +10,7 @@ import (
 // TestReplayHelpFitsAScreen: a user reads it in a terminal.
 func TestReplayHelpFitsAScreen(t *testing.T) {
 	c := replayCommand(process{})
-	for l := range strings.Lines(helpText(c.UsageText, c.Flags, c.Description)) {
+	for l := range strings.Lines(helpOf(c)) {
 		if l = strings.TrimSuffix(l, "\n"); len(l) > 80 {
 			t.Errorf("%d columns: %s", len(l), l)
 		}

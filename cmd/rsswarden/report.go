@@ -23,7 +23,7 @@ import (
 func reportCommand(p process) *cli.Command {
 	return &cli.Command{
 		Name:            "report",
-		Usage:           "tell why a run died, or by how much it lived, and what to ask for next",
+		Usage:           "tell why a run died, or how nearly, and what to ask for next",
 		UsageText:       "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
 		HideHelp:        true,
 		HideHelpCommand: true,
@@ -151,6 +151,11 @@ func printReport(p process, args []string, o reportOptions) error {
 	}
 	rep := report.Build(runs, askSlurm(runs, o.noSlurm), time.Now())
 	drawing.Wait()
+	if len(args) == 0 && !o.json && !o.csv {
+		// Whoever has just seen a short run end may take this for that one.
+		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(rep.Which(time.Now()))+
+			"; one of less than a minute in which no rule fired leaves none", ""))
+	}
 	if files {
 		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep, &series) }); err != nil {
 			return err

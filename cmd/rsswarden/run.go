@@ -23,9 +23,6 @@ const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
 const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
 warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
-In README: --textfile --log-format --stop-status --trim-private --guard-cgroup
-   --nofile --oom-prefer --malloc-arenas --checkpoint-signal --checkpoint-file
-   --checkpoint-timeout --max-requeues --alert-token-file --alert-comment
 `
 
 func runCommand(p process, status *int) *cli.Command {
@@ -64,6 +61,9 @@ func runCommand(p process, status *int) *cli.Command {
 				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
 			}
 			s.Command = c.Args().Slice()
+			if text := behind(p.args, s.Command); text != "" {
+				s.Warnings = append(s.Warnings, text)
+			}
 			*status, err = start(p, s)
 			return inFormat(err, s.LogFormat)
 		},
@@ -75,7 +75,7 @@ func runCommand(p process, status *int) *cli.Command {
 func start(p process, s supervisor.Settings) (int, error) {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
-		return 0, notStarted(s.Command[0], err)
+		return 0, notStarted(file, err)
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	if s.Requeues() {
@@ -156,7 +156,7 @@ func replace(p process, command []string) error {
 	if err == nil {
 		err = hold.Exec(file, command, p.env)
 	}
-	return notStarted(command[0], err)
+	return notStarted(file, err)
 }
 
 // preparePatience is how long the start of the command may wait for the hook

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
@@ -71,6 +72,7 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	if err := src.pair(picked, &s); err != nil {
 		return s, err
 	}
+	src.record(picked["record"], &s)
 	src.textfile(picked["textfile"], &s)
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		if v := picked[o.name]; src.has(o.name) {
@@ -184,9 +186,17 @@ func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error
 	return nil
 }
 
-// beyond warns of a --limit that is more than the node has: whoever writes bytes means
-// another size than Slurm's, which has MiB without a suffix.
+// leastLimit is what a Python with PyTorch has taken long before it trains.
+const leastLimit = 64 * rss.MiB
+
+// beyond warns of a --limit that is more than the node has, and of a bare number that is
+// less than any training takes: whoever writes bytes, GiB or a share means another size
+// than Slurm's, which has MiB without a suffix.
 func (src *sources) beyond(v chosen, s *supervisor.Settings) {
+	if _, err := strconv.ParseFloat(v.String(), 64); err == nil && s.Limit > 0 && s.Limit < leastLimit {
+		src.warnf("%s %s is %v: a number without a suffix is MiB, as in sbatch --mem; GiB are written 80G", v.name, v, s.Limit)
+		return
+	}
 	node, err := proctree.ReadMemInfo("/proc")
 	if err != nil || s.Limit <= node.Total {
 		return

@@ -31,9 +31,9 @@ func topCommand(p process, status *int) *cli.Command {
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
-			"yours. Other nodes are asked by srun --overlap, in a small step of the job's that\n" +
-			"lasts as long as the screen. The key ? lists the keys; q leaves, and what is\n" +
-			"watched goes on. --once prints all rows where standard output is no terminal;\n" +
+			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
+			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
+			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when nobody leads.\n",
 		Flags: append(whomFlags(), flags...),
 		Action: func(c *cli.Context) error {

@@ -28,8 +28,7 @@ func trimCommand(p process, status *int) *cli.Command {
 			"ptrace stops each for a millisecond or two at a time. What it has mapped\n" +
 			"shared and read-only from files leaves its RSS and stays in the page cache.\n" +
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
-			"refused. INT, TERM and HUP end it between two stops: it prints what was done,\n" +
-			"and dies by them.\n" +
+			"refused. INT, TERM and HUP end it between two stops; what was done is printed.\n" +
 			"With --job, --node, --rank or --all the rsswarden run that leads there is asked\n" +
 			"to do it, in the run's own way; so it is outside a job without other options.\n" +
 			"Exit status then: 0 when all did it, else 1.",

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +27,7 @@ func memoryCgroup(t *testing.T) string {
 		t.Skip("no cgroup v1 with a memory controller")
 	}
 	home, _, _ = strings.Cut(home, "\n")
-	dir, err := os.MkdirTemp(filepath.Join("/sys/fs/cgroup/memory", home), "rsswarden-test-")
+	dir, err := rsstest.GroupDir(filepath.Join("/sys/fs/cgroup/memory", home))
 	if err != nil {
 		t.Skip(err)
 	}

@@ -55,7 +55,7 @@ a signal ended it before all was done
 // TestTrimHelpFits a terminal.
 func TestTrimHelpFits(t *testing.T) {
 	c := trimCommand(process{}, new(int))
-	for l := range strings.Lines(helpText(c.UsageText, c.Flags, c.Description)) {
+	for l := range strings.Lines(helpOf(c)) {
 		if len(l) > 81 {
 			t.Errorf("%d columns: %s", len(l), l)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -50,8 +51,6 @@ func setLimit(s *supervisor.Settings, v []string) error {
 	return nil
 }
 
-// setRecord makes the place of the record, for as long as a file system may
-// take to answer.
 func setRecord(s *supervisor.Settings, v []string) error {
 	s.Record = v[0]
 	if v[0] == "" {
@@ -65,17 +64,33 @@ func setRecord(s *supervisor.Settings, v []string) error {
 		return wrongf("give its full path", " %q: %v", v[0], err)
 	}
 	s.Record = dir
-	checked := make(chan error, 1)
-	go func() { checked <- record.MakeDir(dir) }()
-	select {
-	case err = <-checked:
-	case <-time.After(preparePatience):
-		err = fmt.Errorf("no answer from its file system within %v", preparePatience)
-	}
-	if err != nil {
-		return wrongf("give a directory on a disk of this node, as --record $TMPDIR, or leave it out", ": %v", err)
-	}
 	return nil
+}
+
+// record makes the place of the record, for as long as a file system may take to answer:
+// no job stays away for that.
+func (src *sources) record(v chosen, s *supervisor.Settings) {
+	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
+		return
+	}
+	err, answered := within(func() error { return record.MakeDir(s.Record) })
+	if !answered {
+		err = fmt.Errorf("%s: no answer from its file system within %v", s.Record, preparePatience)
+	}
+	if err == nil {
+		return
+	}
+	if !v.user() {
+		src.warnf("%s %q is not used: %v", v.name, v, err)
+		s.Record = supervisor.RecordAuto
+		return
+	}
+	s.RecordFault = err.Error()
+	kept := ""
+	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 {
+		kept = "; the journal is kept, in " + journals[0]
+	}
+	src.warnf("%s %q: there is no full record of this run: %v%s; give a directory on a disk of this node, as --record $TMPDIR, or leave it out", v.name, v, err, kept)
 }
 
 // setLadder puts the rules in as text: the defaults and what --at adds.

@@ -47,8 +47,8 @@ func run(p process) int {
 	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
 	app := &cli.App{
 		Name:            programName,
-		Usage:           "tell Prometheus of the memory of all Slurm jobs of this node",
-		UsageText:       "rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]",
+		Usage:           appUsage,
+		UsageText:       usageText,
 		HideHelpCommand: true,
 		HideVersion:     true,
 		Writer:          p.stdout,
@@ -57,16 +57,13 @@ func run(p process) int {
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
 			return usagef(programName+" --help lists the options", "%v", err)
 		},
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9759", Usage: "serve metrics at `ADDR`, or none; other machines reach :9759"},
-			&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, by a `FILE` as of all exporters"},
-			&cli.StringFlag{Name: "textfile", Usage: "write metrics for node_exporter to rsswardend.prom in `DIR`"},
-			&cli.StringFlag{Name: "records", Usage: "keep what is known of jobs that the OOM killer hit in `DIR`"},
-			&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h; a forecast takes 20 of them, and 3m at least"},
-			&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it; else SLURMD_NODENAME or the host's"},
-			&cli.BoolFlag{Name: "version", Usage: "print the version"},
-		},
+		Flags:                 flags(),
+		CustomAppHelpTemplate: helpTemplate,
 		Action: func(c *cli.Context) error {
+			if c.Args().First() == manCommand && c.NArg() == 1 {
+				_, err := fmt.Fprint(p.stdout, manual())
+				return err
+			}
 			if c.Bool("version") {
 				fmt.Fprintln(p.stdout, programName, version)
 				return nil

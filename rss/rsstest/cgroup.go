@@ -37,6 +37,16 @@ func NewGroup(t testing.TB, limit rss.Bytes) Group {
 	return g
 }
 
+// GroupDir makes a cgroup below another. All may read it, unlike what [os.MkdirTemp]
+// makes: who counts the kills of a level looks into each below.
+func GroupDir(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "rsswarden-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	return dir, err
+}
+
 // Sub makes a group below g, without a limit of its own.
 func (g Group) Sub(name string) Group {
 	g.t.Helper()

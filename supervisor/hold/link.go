@@ -73,7 +73,7 @@ func OpenLink() (*Link, error) {
 		return nil, err
 	}
 	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
-	makeThreads(spareThreads)
+	makeThreads(watcherThreads)
 	go l.serve()
 	l.threads.mask()
 	return l, nil

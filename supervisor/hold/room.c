@@ -14,7 +14,7 @@
 // What the holder and a watcher need beside the command. The Go runtime ends
 // the process, with a long trace, when it cannot get what it asks for; the
 // command, which is content with less, would never start.
-enum { ROOM_FILES = 20, ROOM_TASKS = 24 };
+enum { ROOM_FILES = 20, ROOM_TASKS = 28 };
 static const size_t room_address = (size_t)1400 << 20, room_data = (size_t)192 << 20;
 
 // Both map this much in all, nearly all of it reserved by the Go runtime and

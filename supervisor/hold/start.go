@@ -39,7 +39,7 @@ func newHolder(o Options) (*holder, error) {
 	h.log.open(o.Log)
 	h.watcher.open(h)
 	h.trims.open(o.Trim, func() { wake(h.wake) })
-	makeThreads(spareThreads)
+	makeThreads(holderThreads)
 	return h, nil
 }
 

@@ -7,10 +7,17 @@ import (
 	"sync"
 )
 
-// spareThreads is how many idle threads the runtime is given before the
-// command starts. A thread it cannot make later, with pids.max reached, would
-// be the end of the holder; with GOMAXPROCS 2 it has no use for more.
-const spareThreads = 6
+// How many idle threads the runtime is given at the start. One that it cannot make
+// later, with pids.max reached, is the end of the process.
+const (
+	// holderThreads: with GOMAXPROCS 2 it has no use for more.
+	holderThreads = 6
+	// watcherThreads has one for each goroutine that may be in a system call while
+	// the others are: the link and the stalls at all times, the loop, stderr, events,
+	// record, its flush, textfile, an alert's start, and what is read on the side. On
+	// a machine under load each of them stays there for milliseconds.
+	watcherThreads = 10
+)
 
 // makeThreads has the runtime create n threads and leaves them to it: each
 // locked goroutine needs one of its own until all are there.

@@ -3,85 +3,12 @@ package nodejobs
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
-
-// stand is a node made of files, and a clock.
-type stand struct {
-	rsstest.Tree
-	*Node
-	t   *testing.T
-	now time.Time
-}
-
-func newStand(t *testing.T, tree rsstest.Tree) *stand {
-	s := &stand{Tree: tree, Node: New(tree.Proc, tree.Sys, "host"), t: t, now: time.Now()}
-	t.Cleanup(s.Node.Close)
-	return s
-}
-
-// archive unpacks a file of testdata.
-func archive(t *testing.T, name string) rsstest.Tree {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree := rsstest.Empty(t)
-	tree.Add(string(b))
-	return tree
-}
-
-// look is the look 10 seconds later.
-func (s *stand) look() Snapshot {
-	s.t.Helper()
-	s.now = s.now.Add(10 * time.Second)
-	snap, err := s.Look(s.now)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return snap
-}
-
-// lines says of a snapshot what tests compare: one line a job and step.
-func lines(snap Snapshot) []string {
-	var out []string
-	say := func(what string, u *Use) {
-		limit := "none"
-		if u.Limit != cgroup.Unlimited {
-			limit = fmt.Sprint(uint64(u.Limit))
-		}
-		if !u.Measured {
-			out = append(out, fmt.Sprintf("%s: %d processes, RSS %d", what, u.Processes, uint64(u.RSS)))
-			return
-		}
-		out = append(out, fmt.Sprintf("%s: %d of %d, limit %s, %d processes, %d kills", what, uint64(u.Unreclaimable), uint64(u.Charged), limit, u.Processes, u.OOMKills))
-	}
-	for i := range snap.Jobs {
-		j := &snap.Jobs[i]
-		say(fmt.Sprintf("%s %s uid %d", j.Node, j.ID, j.UID), &j.Use)
-		for k := range j.Steps {
-			say("  "+j.Steps[k].ID, &j.Steps[k].Use)
-		}
-	}
-	return out
-}
-
-func (s *stand) want(snap Snapshot, want ...string) {
-	s.t.Helper()
-	if diff := cmp.Diff(want, lines(snap)); diff != "" {
-		s.t.Errorf("want -, got +:\n%s", diff)
-	}
-}
 
 func TestTreesOfRealSlurm(t *testing.T) {
 	for version, limit := range map[string]rss.Bytes{"slurm-v1": 700 * rss.MiB, "slurm-v2": 770 * rss.MiB} {
@@ -146,30 +73,6 @@ func TestNoSlurm(t *testing.T) {
 	if _, err := New(tree.Proc, tree.Sys, "").Look(time.Now()); err == nil {
 		t.Error("no mount, and no error")
 	}
-}
-
-// v1 writes the files of one directory of v1's memory hierarchy.
-func (s *stand) v1(name string, anon, limit uint64, kills int, pids ...int) {
-	dir := "sys/fs/cgroup/memory/" + name + "/"
-	s.Write(dir+"memory.usage_in_bytes", fmt.Sprintln(anon))
-	s.Write(dir+"memory.limit_in_bytes", fmt.Sprintln(limit))
-	s.Write(dir+"memory.stat", fmt.Sprintf("total_rss %d\nhierarchical_memory_limit %d\n", anon, limit))
-	s.Write(dir+"memory.oom_control", fmt.Sprintf("oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", kills))
-	var b strings.Builder
-	for _, pid := range pids {
-		fmt.Fprintln(&b, pid)
-	}
-	s.Write(dir+"cgroup.procs", b.String())
-}
-
-// v1Stand is a node of v1 with one job, 7, of one step, that has two processes.
-func v1Stand(t *testing.T) *stand {
-	s := newStand(t, rsstest.Empty(t))
-	s.Write("proc/self/mountinfo", "40 31 0:36 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
-	s.v1("slurm/uid_1/job_7", 100, 1000, 0)
-	s.v1("slurm/uid_1/job_7/step_0", 100, 1000, 0)
-	s.v1("slurm/uid_1/job_7/step_0/task_0", 100, 1000, 0, 10, 11)
-	return s
 }
 
 func TestJobsComeAndGo(t *testing.T) {
@@ -314,93 +217,5 @@ func TestQuietStep(t *testing.T) {
 	s.Replace("sys/fs/cgroup/memory/slurm/uid_1/job_7/step_0/memory.stat", "total_rss 101", "total_rss 1\ntotal_inactive_file 100")
 	if u := s.look().Jobs[0].Steps[0].Use; u.Limit != 110 || u.Unreclaimable != 1 {
 		t.Errorf("%+v", u)
-	}
-}
-
-func TestForecast(t *testing.T) {
-	s := v1Stand(t)
-	const limit = 10_000_000_000
-	var snap Snapshot
-	looks := 0
-	for used := uint64(2_000_000_000); used < 9_000_000_000; used += 100_000_000 {
-		s.v1("slurm/uid_1/job_7", used, limit, 0)
-		snap = s.look()
-		looks++
-		u := snap.Jobs[0].Use
-		if used <= limit/2 && u.Forecast {
-			t.Errorf("forecast at %d", used)
-		}
-		if used == 5_500_000_000 && (!u.Forecast || (u.ETA-450*time.Second).Abs() > 20*time.Second) {
-			t.Errorf("%v, %v at %d, want 450s", u.ETA, u.Forecast, used)
-		}
-	}
-	u := snap.Jobs[0].Use
-	if !u.Growing || u.PerSecond < 9.9e6 || u.PerSecond > 10.1e6 || u.Peak != 8_900_000_000 || u.Near != 0 {
-		t.Errorf("%+v", u)
-	}
-	s.v1("slurm/uid_1/job_7", 9_500_000_000, limit, 0)
-	s.look()
-	s.v1("slurm/uid_1/job_7", 9_600_000_000, limit, 0)
-	if u := s.look().Jobs[0].Use; u.Near != 10*time.Second {
-		t.Errorf("at the limit for %v", u.Near)
-	}
-	if st := snap.Jobs[0].Steps[0]; st.Forecast || st.Growing {
-		t.Errorf("the step stands still: %+v", st)
-	}
-}
-
-// However rare the looks are, growth that goes on is forecast after 20 of them, and what
-// has just begun is not.
-func TestForecastOfRareLooks(t *testing.T) {
-	for _, interval := range []time.Duration{11 * time.Second, 30 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
-		s := v1Stand(t)
-		s.Interval = interval
-		const limit, step = 10_000_000_000, 100_000_000
-		first := 0
-		for look := 1; look <= 40; look++ {
-			used := uint64(5_100_000_000 + look*step)
-			s.v1("slurm/uid_1/job_7", used, limit, 0)
-			// A tick comes some milliseconds early or late.
-			now := s.now.Add(time.Duration(look)*interval + time.Duration(look%3)*5*time.Millisecond)
-			snap, err := s.Look(now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := snap.Jobs[0].Use
-			if !u.Forecast {
-				continue
-			}
-			if first == 0 {
-				first = look
-			}
-			if want := time.Duration((limit-used)/step) * interval; (u.ETA - want).Abs() > want/20 {
-				t.Errorf("%v: %v at look %d, want %v", interval, u.ETA, look, want)
-			}
-		}
-		if first < 17 || first > 24 {
-			t.Errorf("%v: the first forecast at look %d", interval, first)
-		}
-	}
-}
-
-// TestForecastOfFastGrowth: what fills its limit in six minutes is forecast once it is at
-// half of it and has been seen for as long as a slope must hold, whatever the interval.
-func TestForecastOfFastGrowth(t *testing.T) {
-	for _, interval := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 10 * time.Second} {
-		s := v1Stand(t)
-		const limit = 360_000_000
-		for at := interval; at < 350*time.Second; at += interval {
-			used := uint64(at.Seconds() * 1_000_000)
-			s.v1("slurm/uid_1/job_7", used, limit, 0)
-			snap, err := s.Look(s.now.Add(at))
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := snap.Jobs[0].Use
-			if want, due := 360*time.Second-at, used > limit/2 && at-interval >= rss.HoldTime; u.Forecast != due || u.Forecast && (u.ETA-want).Abs() > 5*time.Second {
-				t.Errorf("each %v: after %v the forecast is %v, %v; want %v from half of the limit and 3 minutes on", interval, at, u.ETA, u.Forecast, want)
-				break
-			}
-		}
 	}
 }

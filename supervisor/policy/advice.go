@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -15,6 +16,10 @@ type Run struct {
 	Binding *event.Limit
 	// FirstRung is the lowest rung of the ladder for Binding, 0 for none.
 	FirstRung rss.Bytes
+	// Ends is that of the limit by which Slurm or the kernel ends the job, which is what
+	// --mem is about, and EndsRung its lowest rung; nil where none was found.
+	Ends     *event.Limit
+	EndsRung rss.Bytes
 
 	OOMKills uint64 // by the kernel, in the job's cgroup, while we ran
 	Killed   bool   // the command died by a SIGKILL that is not ours
@@ -66,7 +71,11 @@ func Advise(r Run) Advice {
 		a.Why = r.Exhausted
 		return a
 	}
-	l := r.Binding
+	l, rung := r.Binding, r.FirstRung
+	own := l != nil && l.Name == event.LimitUser && r.Ends != nil
+	if own {
+		l, rung = r.Ends, r.EndsRung
+	}
 	switch {
 	case l == nil:
 		a.Why = "no limit on the job's own memory was found, so nothing can be said about --mem"
@@ -75,15 +84,19 @@ func Advise(r Run) Advice {
 		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit)
 		return a
 	}
-	peak := fmt.Sprintf("peak %v (%s) of %v", l.Used, accountingWords(l), l.Limit)
+	peak := fmt.Sprintf("peak %v (%s%s) of %v", l.Used, accountingWords(l), r.whose(l), l.Limit)
+	least := max(l.Used, l.Limit)
+	if own && r.OOMKills == 0 && !r.Killed { // it was not l that the run came to
+		least = max(l.Used, LeastMem)
+	}
 	neat := NeatMem(max(l.Used.Scale(1+adviceMargin), LeastMem))
 	switch a.Verdict {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
-		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (r.FirstRung == 0 || l.Used < r.FirstRung) {
+		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (rung == 0 || l.Used < rung) {
 			a.Why = peak + "; the SIGKILL did not come from lack of memory as far as we saw"
 			return a
 		}
-		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
+		a.Mem = GuessMem(least.Scale(adviceMore))
 		a.Why = peak + " when the job was ended; what it needs is not known, half as much again, rounded up, is a guess"
 	case event.VerdictRequeued:
 		a.Mem = r.Requeued
@@ -92,7 +105,7 @@ func Advise(r Run) Advice {
 		a.Mem = neat
 		a.Why = peak + "; a signal asked the trainer before the limit; the peak and 10 % on top, rounded up"
 		if r.Failed {
-			a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
+			a.Mem = GuessMem(least.Scale(adviceMore))
 			a.Why = peak + " when a signal asked the trainer, which ended then or later; what it needs is not known, half as much again, rounded up, is a guess"
 		}
 	case event.VerdictCarried:
@@ -101,7 +114,10 @@ func Advise(r Run) Advice {
 		}
 		a.Why = peak + "; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known"
 	case event.VerdictNoHelp:
-		a.Mem = max(neat, l.Limit)
+		a.Mem = neat
+		if !own {
+			a.Mem = max(neat, l.Limit)
+		}
 		a.Why = peak + " and no action could help enough; the peak and 10 % on top"
 	case event.VerdictUnwatched:
 		a.Why = peak + " is the least it was: the watcher was not there for all of the run"
@@ -166,6 +182,25 @@ func accountingWords(l *event.Limit) string {
 		return "sum of virtual memory"
 	}
 	return "used"
+}
+
+// whose says by whom a peak is counted so, where --limit counts too.
+func (r *Run) whose(l *event.Limit) string {
+	switch {
+	case r.Binding.Name != event.LimitUser:
+		return ""
+	case l.Name == event.LimitUser:
+		return ", as --limit counts; no limit that kills was found"
+	}
+	who, _, _ := strings.Cut(l.Enforcer, ",")
+	text := ", by which " + who + " kills"
+	if l.Name == event.LimitCgroup {
+		text = ", by which the kernel kills"
+	}
+	if l.Accounting != r.Binding.Accounting {
+		text += "; --limit counts " + accountingWords(r.Binding)
+	}
+	return text
 }
 
 // NeatMem rounds up to a size people write: a multiple of a sixteenth of the

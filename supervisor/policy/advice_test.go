@@ -49,6 +49,41 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
+// TestAdviceByWhoKills: with --limit, the --mem advised is told by the accounting of who
+// kills, whatever --accounting says and whichever is nearer.
+func TestAdviceByWhoKills(t *testing.T) {
+	own := event.Limit{Name: event.LimitUser, Accounting: event.AccountingPSS, Used: 900 * rss.MiB, Limit: rss.GiB}
+	of := func(l event.Limit, enforcer string) *event.Limit { l.Enforcer = enforcer; return &l }
+	group := slurm(50)
+	group.Name, group.Accounting = event.LimitCgroup, event.AccountingCgroup
+	for _, c := range []struct {
+		what string
+		run  Run
+		mem  string
+		says string
+	}{
+		{"slurmstepd", Run{Ends: of(slurm(50), "slurmstepd, by OverMemoryKill")}, "1664M",
+			"peak 1.46 GiB (sum of RSS, by which slurmstepd kills; --limit counts sum of PSS) of 2.93 GiB; the peak and 10 % on top"},
+		{"slurmstepd perhaps", Run{Ends: of(slurm(50), "slurmstepd perhaps, by OverMemoryKill")}, "1664M", "by which slurmstepd perhaps kills"},
+		{"the kernel", Run{Ends: of(group, "kernel OOM killer")}, "1664M", "(unreclaimable memory of the cgroup, by which the kernel kills; --limit counts sum of PSS)"},
+		{"nobody", Run{}, "992M", "(sum of PSS, as --limit counts; no limit that kills was found)"},
+		{"carried", Run{Ends: of(slurm(50), "slurmstepd"), Helped: 1}, "3000M", "enough with rsswarden"},
+		{"our stop", Run{Ends: of(slurm(50), "slurmstepd"), Stopped: true}, "2304M", "is a guess"},
+		{"the kernel's kill", Run{Ends: of(group, "kernel OOM killer"), OOMKills: 1}, "4608M", "is a guess"},
+		{"somebody's kill", Run{Ends: of(slurm(50), "slurmstepd"), EndsRung: 2400 * rss.MiB, FirstRung: 800 * rss.MiB, Killed: true}, "", "did not come from lack of memory"},
+	} {
+		c.run.Watched, c.run.Binding = true, &own
+		a := Advise(c.run)
+		mem := ""
+		if a.Mem > 0 {
+			mem = MemArg(a.Mem)
+		}
+		if mem != c.mem || !strings.Contains(a.Why, c.says) {
+			t.Errorf("%s: --mem=%s, %q; want --mem=%s, … %q …", c.what, mem, a.Why, c.mem, c.says)
+		}
+	}
+}
+
 func TestAdviceNamesTheAccounting(t *testing.T) {
 	for a, word := range map[event.Accounting]string{
 		event.AccountingRSS: "sum of RSS", event.AccountingPSS: "sum of PSS", event.AccountingNoShared: "without shared",

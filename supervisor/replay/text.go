@@ -36,8 +36,9 @@ func (r *Result) WriteText(w io.Writer) error {
 	return nil
 }
 
-// head says what becomes of the job, in the first line.
+// head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
+	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", plain(r.Run), plain(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
 	switch {
 	case r.Estimate && r.Fate == Lives:
 		b.WriteString("estimate: the job would have lived: ")
@@ -75,6 +76,17 @@ func (r *Result) head(b *strings.Builder) {
 			fmt.Fprintf(b, "as recorded: the ladder does not decide as it did: %d decisions are missing, %d are new\n", len(r.Missed), r.fresh())
 		}
 	}
+}
+
+// mostCommand is how much of a command line is shown; JSON has all.
+const mostCommand = 60
+
+func commandLine(args []string) string {
+	text := []rune(strings.Join(args, " "))
+	if len(text) > mostCommand {
+		return string(text[:mostCommand-1]) + "…"
+	}
+	return string(text)
 }
 
 // fresh counts decisions that the record does not have.

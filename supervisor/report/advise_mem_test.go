@@ -211,3 +211,16 @@ func TestKindsAndJobs(t *testing.T) {
 		t.Error("advice without a run")
 	}
 }
+
+// TestAdviseByWhoKills: where --limit came nearer than the limit that kills, the advice
+// is about the one that kills.
+func TestAdviseByWhoKills(t *testing.T) {
+	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
+	e := r.Exit()
+	e.Binding = &event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingPSS, Used: gb(1.9), Limit: gb(2)}
+	e.AdviceWhy = ""
+	l := theMem(t, Advise([]*record.Run{r}))
+	if l.Line != "#SBATCH --mem=4608M" || !strings.Contains(l.Why, "peak 4.00 GiB (sum of RSS)") || !strings.Contains(l.Evidence, "limit slurm") {
+		t.Errorf("%+v", l)
+	}
+}

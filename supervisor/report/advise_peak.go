@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -25,19 +26,27 @@ func (f *facts) counts(l *event.Limit) bool {
 }
 
 // nearest is the limit on memory that a run came nearest to, with its highest
-// use; nil where there is none.
+// use, of those by which Slurm or the kernel ends the job, else --limit; nil where
+// there is none.
 func (f *facts) nearest() *event.Limit {
+	var told *event.Limit
 	if e := f.exit; e != nil && e.Binding != nil && e.Binding.Used > 0 && f.counts(e.Binding) {
-		return e.Binding
+		told = e.Binding
+	}
+	if told != nil && told.Name != event.LimitUser {
+		return told
 	}
 	var best *event.Limit
 	for i := range f.limits {
 		l := f.at(i)
-		if l != nil && (best == nil || l.Ratio() > best.Ratio()) {
+		if l == nil || l.Name == event.LimitUser && told != nil {
+			continue
+		}
+		if own := l.Name == event.LimitUser; best == nil || own == (best.Name == event.LimitUser) && l.Ratio() > best.Ratio() || !own && best.Name == event.LimitUser {
 			best = l
 		}
 	}
-	return best
+	return cmp.Or(best, told)
 }
 
 // at is a limit on memory with its highest use, nil for another limit.
@@ -112,6 +121,9 @@ func (f *facts) fate(l *event.Limit) fate {
 		return fateOpen
 	}
 	failed := e.Signal != nil || e.Code == nil || *e.Code != 0 || f.failed
+	if b := e.Binding; e.Verdict == event.VerdictStopped && b != nil && b.Name == event.LimitUser && l.Name != event.LimitUser {
+		return fateOpen // it was --limit that it was stopped for
+	}
 	switch f.verdict(l) {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictRequeued:
 		return fateDied

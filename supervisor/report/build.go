@@ -211,6 +211,9 @@ func (rep *Report) addRun(k *look, f *finding) {
 		}
 		e := Limit{Run: m.ID, Limit: *l.Limit, At: k.wall(l.maxAt), Last: l.last.Used, Spark: l.spark.stretches(k.end)}
 		e.Used, e.UsedMax, e.Charged, e.WorkingSet, e.Limit.Limit = l.max.Used, l.max.UsedMax, l.max.Charged, l.max.WorkingSet, l.max.Size
+		if k.exit != nil {
+			e.raise(k.exit.Binding)
+		}
 		e.ETA, e.Binding = nil, l.last.Binding
 		if l.last.ETA >= 0 && k.run.Live {
 			eta := l.last.ETA

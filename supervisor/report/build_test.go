@@ -49,6 +49,16 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestPeakBetweenSamples: the most that a run told of at its end is what its limit tells
+// of, though no sample has so much.
+func TestPeakBetweenSamples(t *testing.T) {
+	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
+	r.Exit().Binding.Used = 5 * rss.GiB
+	if l := Build([]*record.Run{r}, nil, noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
+		t.Errorf("%+v", l)
+	}
+}
+
 // TestBuildOfRanks: what ended one ends the others, and it is the one that is told.
 func TestBuildOfRanks(t *testing.T) {
 	runs := ranks()

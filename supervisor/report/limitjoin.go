@@ -25,6 +25,16 @@ func sameLimit(a, b *Limit) bool {
 		(a.Run == b.Run || a.line > 0 && a.line == b.line)
 }
 
+// raise takes in the most that the run itself told of: it looks more often than it keeps
+// a sample, and the two must not differ on one page. When that was is told no nearer than
+// by the greatest sample.
+func (l *Limit) raise(b *event.Limit) {
+	if b == nil || b.Name != l.Name || b.Scope != l.Scope || b.Accounting != l.Accounting || b.Level != l.Level || b.Used <= l.Used {
+		return
+	}
+	l.Used, l.UsedMax = b.Used, max(l.UsedMax, b.Used)
+}
+
 // join takes in what one limit was in another part of the time.
 func (l *Limit) join(o *Limit) {
 	whole, spark, last := l.limitOf, l.Spark, l.Last

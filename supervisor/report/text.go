@@ -192,6 +192,26 @@ func (t *text) head(rep *Report) {
 	t.line("%s", command(r.Command, t.width))
 }
 
+// Which says which run it is by what a person knows it by: the job, the command, and
+// how long ago it ended.
+func (rep *Report) Which(now time.Time) string {
+	if len(rep.Runs) == 0 {
+		return "nothing"
+	}
+	what := command(rep.Runs[0].Command, leastWidth)
+	if rep.Job != "" {
+		what = "job " + clean(rep.Job) + ", " + what
+	}
+	if rep.Cause == event.CauseRunning {
+		return what + ", which is still going on"
+	}
+	what += ", ended " + rep.End.In(rep.Start.Location()).Format(time.DateTime)
+	if ago := now.Sub(rep.End); ago > 0 { // else of a node with another clock
+		what += ", " + span(ago) + " ago"
+	}
+	return what
+}
+
 // known tells a certainty.
 var known = map[Certainty]string{
 	Seen:     "seen in the record",

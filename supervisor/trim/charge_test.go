@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // memoryGroup is a memory cgroup of the test's own, on cgroup v1.
@@ -39,7 +40,7 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 	if _, err := os.Stat(filepath.Join(g.home, "memory.usage_in_bytes")); g.home == "" || err != nil {
 		t.Skip("no cgroup v1 with a memory controller: ", err)
 	}
-	if g.dir, err = os.MkdirTemp(g.home, "rsswarden-test-"); err != nil {
+	if g.dir, err = rsstest.GroupDir(g.home); err != nil {
 		t.Skip(err)
 	}
 	t.Cleanup(func() {

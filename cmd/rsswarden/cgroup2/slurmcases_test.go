@@ -10,10 +10,16 @@ import (
 )
 
 // paced is a script in which an eater takes 10 MiB after another, so many times,
-// started by a command.
+// started by a command. It begins where rsswarden says that it watches, if that is
+// asked for, and goes slowly where rungs are: what is to be told of comes in time
+// on a busy machine too.
 func paced(command string, times int) string {
-	return fmt.Sprintf(`(i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; i=$((i+1)); done) | %s /guest/program`+"\n",
-		times, 10*rss.MiB, command)
+	begin := ":"
+	if command != "" {
+		begin = `until grep -q "may be used" out; do sleep 0.1; done`
+	}
+	return fmt.Sprintf(`(%s; i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; [ $i -lt 4 ] || sleep 0.4; i=$((i+1)); done) | %s /guest/program`+"\n",
+		begin, times, 10*rss.MiB, command)
 }
 
 // slurmBare: what is killed without us is killed by the limit of --mem.

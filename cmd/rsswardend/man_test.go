@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestManual: the page is clean and tells of each option.
+func TestManual(t *testing.T) {
+	if _, err := exec.LookPath("man"); err != nil {
+		t.Skip("no man:", err)
+	}
+	page, err := exec.Command(binary, "man").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "page.8")
+	if err := os.WriteFile(file, page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("man", "--warnings", "-l", file)
+	cmd.Env = append(os.Environ(), "MANWIDTH=2000", "LC_ALL=C.UTF-8")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	shown, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("man warns: %v\n%s", err, &stderr)
+	}
+	words := strings.Join(strings.Fields(string(shown)), " ")
+	for _, f := range flags() {
+		text := strings.Join(strings.Fields(about[f.Names()[0]]), " ")
+		if !strings.Contains(words, "--"+f.Names()[0]) || text == "" || !strings.Contains(words, text) {
+			t.Errorf("the manual does not tell of --%s: %q", f.Names()[0], text)
+		}
+	}
+}
+
+// TestHelpFitsAScreen: a user reads it in a terminal.
+func TestHelpFitsAScreen(t *testing.T) {
+	help, err := exec.Command(binary, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(help), "\n"), "\n")
+	for _, l := range lines {
+		if n := utf8.RuneCountInString(l); n > 80 {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	if len(lines) > 24 || !strings.HasSuffix(string(help), examples[len(examples)-1]+"\n") {
+		t.Errorf("%d lines\n%s", len(lines), help)
+	}
+	for _, f := range flags() {
+		if !strings.Contains(string(help), "   --"+f.Names()[0]) {
+			t.Errorf("--help does not tell of --%s", f.Names()[0])
+		}
+	}
+}
