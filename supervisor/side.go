@@ -174,8 +174,8 @@ func (r *pssReader) told() []error {
 // for the full looks that see them.
 const hurriedShare = 0.05
 
-// pssWakes is half a minute of both, and then as much as nobody notices until
-// something is done.
+// pssWakes is half a minute of both at their most, and then as much as nobody notices
+// until something is done.
 var pssWakes = allowance{most: 3 * time.Second, share: 0.002}
 
 // ask asks for what is due, if anything is and the goroutine is free: so there
