@@ -109,6 +109,34 @@ func TestOutgrewPool(t *testing.T) {
 	}
 }
 
+// TestLeaks: who grew as fast for half a minute as before leaks, and nothing more is to
+// be learned of what it needs. Who makes three batches in twenty seconds does not leak.
+func TestLeaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		own  func(age time.Duration) rss.Bytes
+		want bool
+	}{
+		"grows all the time": {func(age time.Duration) rss.Bytes { return rss.Bytes(age.Seconds() * float64(5*rss.MiB)) }, true},
+		"by batches":         {func(age time.Duration) rss.Bytes { return rss.Bytes(age/(2*time.Second)) * 10 * rss.MiB }, true},
+		"three slow batches": {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/(6*time.Second), 3)) * 20 * rss.MiB }, false},
+		"nothing":            {func(time.Duration) rss.Bytes { return 0 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := staffed(11)
+			leaks := func() bool { n := f.needs[f.staff[11].crew]; return n != nil && n.leaks }
+			for at := time.Duration(0); at < 45*time.Second; at += 250 * time.Millisecond {
+				f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB+c.own(at), 0)}}, nil, nil)
+				if at < 20*time.Second && leaks() {
+					t.Fatalf("a leak after %v", at)
+				}
+			}
+			if leaks() != c.want || c.want && f.learning(f.staff[11]) {
+				t.Errorf("leaks: %v, want %v; learning: %v", leaks(), c.want, f.learning(f.staff[11]))
+			}
+		})
+	}
+}
+
 // TestSettled: two ages that tell the same are enough, and where batches are slow
 // neither nothing nor the same twice between two batches is.
 func TestSettled(t *testing.T) {
