@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without the tag the cli package links a Markdown parser, 0.4 ms at each start.
 GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build install demo test check bench endurance fuzz clean
+.PHONY: help build install release demo test check bench endurance fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,9 +17,20 @@ build: ## bin/rsswarden, bin/rsswardend
 	go build $(GOFLAGS_BUILD) -o bin/rsswarden ./cmd/rsswarden
 	go build $(GOFLAGS_BUILD) -o bin/rsswardend ./cmd/rsswardend
 
-install: build ## PREFIX=/usr/local
+install: build ## PREFIX=/usr/local: programs, manual pages, completions
 	install -D -m 755 bin/rsswarden $(DESTDIR)$(PREFIX)/bin/rsswarden
 	install -D -m 755 bin/rsswardend $(DESTDIR)$(PREFIX)/bin/rsswardend
+	@cd $(DESTDIR)$(PREFIX) && mkdir -p share/man/man1 share/man/man8 share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d
+	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden man >share/man/man1/rsswarden.1 && bin/rsswardend man >share/man/man8/rsswardend.8
+	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion bash >share/bash-completion/completions/rsswarden
+	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion zsh >share/zsh/site-functions/_rsswarden
+	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion fish >share/fish/vendor_completions.d/rsswarden.fish
+
+# RELEASE_ARCH=amd64 builds for one alone.
+RELEASE_ARCH ?= amd64 arm64
+release: ## dist/: static programs for amd64 and arm64, archives, .deb, SHA256SUMS
+	@.ci/setup release
+	@examples/packages/release.sh dist '$(VERSION)' $(RELEASE_ARCH)
 
 demo: ## a job that its limit kills, bare and under rsswarden; no Slurm, no Python
 	@.ci/setup build
@@ -47,10 +58,11 @@ bench: ## ours beside the peers', in one run, with the ratios; bench.json, bench
 # those of `make test` with greater counts.
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert
 	@.ci/setup test
+	@.ci/setup release
 	@set -o pipefail; { \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -timeout 240m -v \
 		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26' ./cmd/rsswarden && \
-	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./supervisor/diagnosis && \
+	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor/diagnosis && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
 		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak|Sharing' ./supervisor/loader && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \
@@ -73,4 +85,4 @@ fuzz: ## every fuzz test of the module, FUZZTIME=1m each; FUZZ='Journal|Frames' 
 	if [ -n "$$failed" ]; then echo "broken:$$failed" >&2; exit 1; fi
 
 clean: ## remove what build made
-	rm -rf bin
+	rm -rf bin dist

@@ -22,7 +22,7 @@
 // 2 s later at most, for the watcher's last words. "Whole" is what report reads of
 // record and journal together. Where a cell says nothing no test shows it. Below each
 // row stand the tests that make the part fail; supervisor/trust holds the table to
-// them, and this text and the README to the table.
+// them, and this text and docs/promises.md to the table.
 //
 //	WHAT FAILS                                                                THE JOB                                THE RECORD                          ALERTS
 //	the watcher is killed, is out of memory, panics, or a fault in C ends it  as bare                                whole, but for what no watcher saw  go on, perhaps told twice

@@ -65,7 +65,7 @@ func (w *watcher) ran(r action.Ran) {
 	}
 }
 
-// environment is the user's own, and the decision in variables. README.md lists
+// environment is the user's own, and the decision in variables. docs/rules.md names
 // them.
 func (w *watcher) environment(d *event.Decision) []string {
 	eta := ""

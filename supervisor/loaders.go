@@ -139,6 +139,7 @@ func (w *watcher) budget() {
 		w.sum.budget = least
 	}
 	if workers > 0 && w.voice.once("budget", "") {
+		w.sum.budgetTold = least
 		w.Log.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			workers, least, rung))
 	}

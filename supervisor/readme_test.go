@@ -1,20 +1,17 @@
 package supervisor
 
 import (
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // TestReadmeLines: the lines that the README shows of the other limits are what is
 // said with those numbers.
 func TestReadmeLines(t *testing.T) {
-	b, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	told := rsstest.Documents(t)
 	for _, line := range []string{
 		sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),
 		side(&event.Limit{
@@ -22,7 +19,7 @@ func TestReadmeLines(t *testing.T) {
 			Enforcer: "kernel, by ENOMEM of mmap", LimitSource: "vm.max_map_count",
 		}),
 	} {
-		if !strings.Contains(string(b), " "+line+"\n") {
+		if !strings.Contains(told, " "+line+"\n") {
 			t.Errorf("the README does not show\n%s", line)
 		}
 	}

@@ -26,6 +26,8 @@ type summary struct {
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
 	ends *event.Limit
+	// node is the fullest reading of the node's memory, where that is a limit.
+	node *event.Limit
 	// sides holds the fullest reading of each limit that is none on memory that
 	// is summed.
 	sides     map[event.LimitName]event.Limit
@@ -52,7 +54,8 @@ type summary struct {
 	freed       rss.Bytes
 	paused      time.Duration
 	helped      int
-	budget      rss.Bytes // the last budget of mapped pages, 0 for none
+	budget      rss.Bytes // the last budget of mapped file pages of a worker, 0 for none
+	budgetTold  rss.Bytes // … and the one that a line told of when it was set
 	budgetTrims int       // trims that workers made to keep to it
 	budgetFreed rss.Bytes
 }
@@ -85,6 +88,9 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 			inner = l
 		}
 		// The node is everybody's: it is no measure of this job.
+		if l.Limit > 0 && l.Name == event.LimitNode {
+			s.node = nearer(s.node, l)
+		}
 		if l.Limit == 0 || l.Name == event.LimitNode || l.Name == event.LimitThrottle {
 			continue
 		}
@@ -121,6 +127,26 @@ func (s *summary) side(l *event.Limit) {
 		s.sides = map[event.LimitName]event.Limit{}
 	}
 	s.sides[l.Name] = *l
+}
+
+// nearestLines tells of the limit on memory that came nearest: the job's own, and the
+// node's where the job has none or where that one was nearly full and fuller.
+func (s *summary) nearestLines() (lines []string) {
+	how := func(l *event.Limit) string {
+		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(memory(l), "memory "))
+	}
+	n, own := s.node, s.nearest
+	if own != nil {
+		lines = append(lines, "nearest limit: "+how(own))
+	}
+	switch {
+	case n == nil:
+	case own == nil:
+		lines = append(lines, "nearest limit: "+how(n)+", all that runs there together")
+	case n.Ratio() >= nearShare && n.Ratio() > own.Ratio():
+		lines = append(lines, "nearer still: "+how(n)+", all that runs there together")
+	}
+	return lines
 }
 
 // sideLines tells of each such limit that came near, and what to change.
@@ -290,9 +316,7 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.ranks, slurm.NodeName(w.Lookup))
 	}
 	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
-	if s.nearest != nil {
-		lines = append(lines, fmt.Sprintf("nearest limit: %s at %v, %s", s.nearest.Name, s.nearest.Used, strings.TrimPrefix(memory(s.nearest), "memory ")))
-	}
+	lines = append(lines, s.nearestLines()...)
 	if out.Verdict != event.VerdictExhausted {
 		lines = append(lines, s.sideLines()...)
 	}
@@ -344,8 +368,12 @@ func peaks(p *event.Peaks) string {
 func (s *summary) deeds() string {
 	var parts []string
 	if s.budgetTrims > 0 {
-		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped pages each (%v given back in all)",
-			event.Times(s.budgetTrims), s.budget, s.budgetFreed))
+		revised := ""
+		if s.budgetTold != 0 && s.budget.String() != s.budgetTold.String() {
+			revised = fmt.Sprintf("; at first it was %v", s.budgetTold)
+		}
+		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
+			event.Times(s.budgetTrims), s.budget, s.budgetFreed, revised))
 	}
 	if s.trims > 0 {
 		parts = append(parts, "trimmed "+event.Times(s.trims))

@@ -46,6 +46,38 @@ func TestCgroupPeakIsTheJobsOwn(t *testing.T) {
 	}
 }
 
+// TestNodeIsTold: the node's memory is told of where it is the limit there is, or was
+// nearer than the job's own.
+func TestNodeIsTold(t *testing.T) {
+	at := func(name event.LimitName, used rss.Bytes) event.Limit {
+		return event.Limit{Name: name, Used: used * rss.MiB, Limit: 1000 * rss.MiB, Enforcer: "kernel OOM killer of the node", LimitSource: "meminfo: MemTotal"}
+	}
+	for _, c := range []struct {
+		limits [][]event.Limit
+		want   []string
+	}{
+		{nil, nil},
+		{[][]event.Limit{{at(event.LimitNode, 60)}, {at(event.LimitNode, 50)}}, []string{"nearest limit: node at 60.0 MiB, 6 % of 1000 MiB "}},
+		{[][]event.Limit{{at(event.LimitNode, 600), at(event.LimitUser, 100)}}, []string{"nearest limit: user at 100 MiB"}},
+		{[][]event.Limit{{at(event.LimitNode, 900), at(event.LimitUser, 100)}}, []string{"nearest limit: user at 100 MiB", "nearer still: node at 900 MiB, 90 % of 1000 MiB "}},
+		{[][]event.Limit{{at(event.LimitNode, 900), at(event.LimitUser, 950)}}, []string{"nearest limit: user at 950 MiB"}},
+	} {
+		var s summary
+		for _, l := range c.limits {
+			s.peak(&rss.Sample{}, l, nil)
+		}
+		lines := s.nearestLines()
+		if len(lines) != len(c.want) {
+			t.Fatalf("%q, want %q", lines, c.want)
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(lines[i], want) || strings.Contains(want, "node") != strings.HasSuffix(lines[i], ", all that runs there together") {
+				t.Errorf("%q, want %q", lines[i], want)
+			}
+		}
+	}
+}
+
 func TestDeeds(t *testing.T) {
 	for _, test := range []struct {
 		s    summary
@@ -57,7 +89,9 @@ func TestDeeds(t *testing.T) {
 		{summary{recycles: 2, forked: 2, freed: rss.GiB, paused: 14 * time.Millisecond},
 			"done: recycled 2 workers; freed 1.00 GiB in all, trainer paused 14 ms in all; data order kept, random draws inside replaced workers changed"},
 		{summary{budgetTrims: 12, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
-			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped pages each (2.00 GiB given back in all)"},
+			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all)"},
+		{summary{budgetTrims: 12, budgetTold: 300 * rss.MiB, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
+			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all; at first it was 300 MiB)"},
 	} {
 		if got := test.s.deeds(); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)

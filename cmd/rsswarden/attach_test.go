@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -195,15 +196,11 @@ func TestAttachVanishes(t *testing.T) {
 
 // TestAttachHint: the README has the command of the hint.
 func TestAttachHint(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	command := strings.ReplaceAll(strings.Join(beside(t), " "), "ID", "46") + " rsswarden attach --job 46"
 	if want := "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46"; command != want {
 		t.Errorf("the hint is %s, want %s", command, want)
 	}
-	if !strings.Contains(string(readme), "\n    "+command+"\n") {
+	if !strings.Contains(rsstest.Documents(t), "\n    "+command+"\n") {
 		t.Errorf("the README does not say %s", command)
 	}
 }

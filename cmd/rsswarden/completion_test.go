@@ -16,40 +16,51 @@ import (
 type typist struct {
 	t    *testing.T
 	tty  *os.File
-	dump string // the shell writes its line there at Ctrl-X
+	dump string // the shell writes its line there at Ctrl-T
 }
 
-// shellSetup has a shell know the completion, put the line it has into $DUMP at Ctrl-X,
+// shellSetup has a shell know the completion, put the line it has into $DUMP at Ctrl-T,
 // and say that it is ready.
 var shellSetup = map[string]struct {
 	args   []string
 	script string
 }{
-	"bash": {[]string{"--norc", "--noprofile", "-i"}, `source <(rsswarden completion bash)
-dump() { printf %s "$READLINE_LINE" >"$DUMP.part"; mv "$DUMP.part" "$DUMP"; }
-bind -x '"\C-x": dump'; bind 'set bell-style none'; bind 'set completion-query-items 0'; bind 'set page-completions off'
-touch "$DUMP.ready"
-`},
-	"zsh": {[]string{"-f", "-i"}, `autoload -Uz compinit; compinit -D -u; source <(rsswarden completion zsh)
-dump() { print -rn -- "$BUFFER" >"$DUMP.part"; mv "$DUMP.part" "$DUMP" }
-zle -N dump; bindkey '^X' dump; bindkey '^U' kill-whole-line; unsetopt beep; LISTMAX=1000
-touch "$DUMP.ready"
-`},
+	"bash": {bashArgs, bashScript},
+	// The same beside what most systems complete other commands with.
+	"bash with bash-completion": {bashArgs, "test -e /usr/share/bash-completion/bash_completion || exit\nsource /usr/share/bash-completion/bash_completion\n" + bashScript},
+	"zsh":                       {zshArgs, "autoload -Uz compinit; compinit -D -u; source <(rsswarden completion zsh)\n" + zshScript},
+	// As a package installs it.
+	"zsh by fpath": {zshArgs, "mkdir $HOME/f; rsswarden completion zsh >$HOME/f/_rsswarden; fpath=($HOME/f $fpath); autoload -Uz compinit; compinit -D -u\n" + zshScript},
 	"fish": {[]string{"--no-config", "-i", "--private"}, `rsswarden completion fish | source
 function dump; commandline >"$DUMP.part"; mv "$DUMP.part" "$DUMP"; end
-bind \cx dump; set -g fish_autosuggestion_enabled 0; set -g fish_greeting
+bind \ct dump; set -g fish_autosuggestion_enabled 0; set -g fish_greeting
 touch "$DUMP.ready"
 `},
 }
 
-func newTypist(t *testing.T, shell, dir string, env ...string) *typist {
+var (
+	bashArgs   = []string{"--norc", "--noprofile", "-i"}
+	bashScript = `source <(rsswarden completion bash)
+dump() { printf %s "$READLINE_LINE" >"$DUMP.part"; mv "$DUMP.part" "$DUMP"; }
+bind -x '"\C-t": dump'; bind 'set bell-style none'; bind 'set completion-query-items 0'; bind 'set page-completions off'
+touch "$DUMP.ready"
+`
+	zshArgs   = []string{"-f", "-i"}
+	zshScript = `dump() { print -rn -- "$BUFFER" >"$DUMP.part"; mv "$DUMP.part" "$DUMP" }
+zle -N dump; bindkey '^T' dump; bindkey '^U' kill-whole-line; unsetopt beep; LISTMAX=1000
+touch "$DUMP.ready"
+`
+)
+
+func newTypist(t *testing.T, kind, dir string, env ...string) *typist {
 	t.Helper()
+	shell, _, _ := strings.Cut(kind, " ")
 	path, err := exec.LookPath(shell)
 	if err != nil {
 		t.Skip("no such shell:", err)
 	}
 	p := &typist{t: t, dump: filepath.Join(t.TempDir(), "line")}
-	setup := shellSetup[shell]
+	setup := shellSetup[kind]
 	script := filepath.Join(t.TempDir(), "setup")
 	if err := os.WriteFile(script, []byte(setup.script), 0o644); err != nil {
 		t.Fatal(err)
@@ -58,7 +69,7 @@ func newTypist(t *testing.T, shell, dir string, env ...string) *typist {
 	cmd.Dir = dir
 	cmd.Env = append([]string{
 		"PATH=" + filepath.Dir(binary) + ":/usr/bin:/bin", "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state"),
-		"XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir, "TMPDIR=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "DUMP=" + p.dump, "PS1=> ",
+		"XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir, "TMPDIR=" + dir, "RSSWARDEN_RUNTIME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "DUMP=" + p.dump, "PS1=> ",
 	}, env...)
 	if p.tty, err = pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200}); err != nil {
 		t.Fatal(err)
@@ -103,7 +114,7 @@ func (p *typist) await(file string) {
 func (p *typist) completed(typed string) string {
 	p.t.Helper()
 	os.Remove(p.dump)
-	p.write("\x15" + typed + "\t\x18")
+	p.write("\x15" + typed + "\t\x14")
 	p.await(p.dump)
 	b, err := os.ReadFile(p.dump)
 	if err != nil {
@@ -120,9 +131,9 @@ func completionHome(t *testing.T) string {
 	for name, text := range map[string]string{
 		"options.toml":        "",
 		"elsewhere/page.html": "",
-		"bin/squeue":          "#!/bin/sh\necho 4711 train\n",
+		"bin/squeue":          "#!/bin/sh\necho 990047 train\n",
 		"bin/frobnicate":      "#!/bin/sh\n",
-		".rsswarden/20260102T030405Z-118.0.0-n1-12.jsonl": "{}\n",
+		".rsswarden/20260102T030405Z-990118.0.0-n1-12.jsonl": "{}\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -137,7 +148,7 @@ func completionHome(t *testing.T) string {
 
 // TestCompletionInShells types in real shells. What is completed is the same in all.
 func TestCompletionInShells(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish"} {
+	for shell := range shellSetup {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			dir := completionHome(t)
@@ -149,9 +160,9 @@ func TestCompletionInShells(t *testing.T) {
 				{"rsswarden run --accounting nos", "noshared"},
 				{"rsswarden run --accounting=nos", "--accounting=noshared"},
 				{"rsswarden run --trim pt", "ptrace"},
-				{"rsswarden attach --job 4", "4711"},
-				{"rsswarden report 1", "118"},
-				{"rsswarden replay 1", "118"},
+				{"rsswarden attach --job 9900", "990047"},
+				{"rsswarden report 9", "990118"},
+				{"rsswarden replay 9", "990118"},
 				{"rsswarden run --config opt", "options.toml"},
 				{"rsswarden report --html elsewhere/pa", "elsewhere/page.html"},
 				{"rsswarden run --at 85%:rec", "85%:recycle"},
@@ -180,7 +191,7 @@ func words(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"completion-words", "--"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")}, env...)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, "RSSWARDEN_RUNTIME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")}, env...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +217,7 @@ func TestCompletionWords(t *testing.T) {
 		{[]string{"status", "--"}, []string{"--json\t"}, []string{"--as-node", "--every"}},
 		{[]string{"run", "--limit", "3G", "--", "python", "--"}, []string{":command 4"}, []string{"--limit"}},
 		{[]string{"run", ""}, []string{":command 1"}, nil},
-		{[]string{"report", "118", ""}, []string{":files"}, []string{"118"}},
+		{[]string{"report", "990118", ""}, []string{":files"}, []string{"990118"}},
 		{[]string{"checkpoint", "--signal", "U"}, []string{"USR1", "USR2"}, []string{"TERM"}},
 		{[]string{"nothing", ""}, nil, []string{"-"}},
 		{[]string{"attach", fmt.Sprint(os.Getpid())}, []string{fmt.Sprint(os.Getpid()) + "\t"}, nil},
@@ -234,7 +245,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 	}
 	begin := time.Now()
 	words(t, dir, []string{"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin"}, "status", "--job", "")
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }

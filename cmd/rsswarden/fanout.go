@@ -198,7 +198,7 @@ func (q question) serve(p process, every time.Duration) int {
 	for end := time.Now().Add(watchedAtMost); ; {
 		leaders := meet(ctx, findLeaders("/proc", p.get), job, node)
 		if len(leaders) == 0 {
-			put(says{Job: job, Error: "nobody leads there", Hint: "no rsswarden run of the job is there now"})
+			put(says{Job: job, Error: "no rsswarden run of the job is there now", Hint: "it has ended, or none was started there: rsswarden report tells of those that left a record"})
 		}
 		q.here(ctx, node, leaders, put)
 		if every == 0 || broken || time.Now().After(end) {

@@ -47,8 +47,8 @@ func TestSaidAtTheStart(t *testing.T) {
 	}
 }
 
-// TestUnusableRuntime: that RSSWARDEN_RUNTIME is passed over is said once, with the
-// reason and the place that is used.
+// TestUnusableRuntime: that RSSWARDEN_RUNTIME or TMPDIR is passed over is said once, with
+// the reason and the place that is used; of TMPDIR where the other does not come first.
 func TestUnusableRuntime(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"good": 0o700, "open": 0o777} {
@@ -80,6 +80,15 @@ func TestUnusableRuntime(t *testing.T) {
 			said := strings.Count(out, "RSSWARDEN_RUNTIME="+path+" is not used, ")
 			if want == "" && said != 0 || want != "" && (said != 1 || !strings.Contains(out, want)) {
 				t.Errorf("%s, --loader %s: want %q in\n%s", name, loader, want, out)
+			}
+			out = firstLines(t, []string{"TMPDIR=" + path}, "--loader", loader)
+			said = strings.Count(out, "TMPDIR="+path+" is not used, /tmp is: ")
+			if want == "" && said != 0 || want != "" && (said != 1 || !strings.Contains(out, want)) {
+				t.Errorf("TMPDIR %s, --loader %s: want %q in\n%s", name, loader, want, out)
+			}
+			out = firstLines(t, []string{"RSSWARDEN_RUNTIME=" + filepath.Join(dir, "good"), "TMPDIR=" + path}, "--loader", loader)
+			if strings.Contains(out, "is not used") {
+				t.Errorf("TMPDIR %s, --loader %s, and RSSWARDEN_RUNTIME is good:\n%s", name, loader, out)
 			}
 		}
 	}

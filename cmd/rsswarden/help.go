@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/rsswarden/rsswarden/supervisor/config"
 )
 
 // showHelp prints the help of a command, whatever else stands on the line.
@@ -124,15 +122,11 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	}
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
-		name = dashed(strings.TrimLeft(name, "-"))
-		var names []string
-		for _, f := range flags {
-			names = append(names, dashed(f.Names()[0]))
+		name = strings.TrimLeft(name, "-")
+		if likely := meantOption(c, flags, name); likely != "" {
+			hint = likely
 		}
-		if near := config.Near(name, names); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		return &usageError{msg: "unknown option " + name, hint: hint}
+		return &usageError{msg: "unknown option " + dashed(name), hint: hint}
 	}
 	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
 		return &usageError{msg: "option " + dashed(strings.TrimLeft(name, "-")) + " needs a value", hint: hint}
@@ -151,19 +145,6 @@ func dashed(name string) string {
 		return "-" + name
 	}
 	return "--" + name
-}
-
-// unknownCommand says what to do with a word that is no command of ours.
-func unknownCommand(app *cli.App, word string) error {
-	names := []string{"--help", "--version"}
-	for _, c := range app.Commands {
-		names = append(names, c.Name)
-	}
-	hint := programName + " run -- " + word + " … runs a command; " + programName + " --help lists what there is"
-	if near := config.Near(word, names); near != "" {
-		hint = "did you mean " + programName + " " + near + "?"
-	}
-	return usagef(hint, "unknown command %q", word)
 }
 
 func helpFlag() cli.Flag {

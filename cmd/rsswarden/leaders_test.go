@@ -202,9 +202,9 @@ func TestStatusHere(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	_, errs = s.run(1, []string{"SLURM_JOB_ID=99", "SLURMD_NODENAME=n1"}, "status")
-	has(t, errs, "error: nobody leads here (n1) in job 99\nhint: ", "--job 99")
+	has(t, errs, "error: no rsswarden run of job 99 is on this node (n1) now\nhint: ", "--job 99")
 	_, errs = s.run(1, inJob, "recycle", "--all", "--node", "n9")
-	has(t, errs, "error: nobody leads on n9 here\nhint: ")
+	has(t, errs, "error: this node is n1, not n9\nhint: ")
 }
 
 // TestCommandHere: what is asked for arrives, each result is a line, and the exit

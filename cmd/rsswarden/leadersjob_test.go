@@ -74,7 +74,7 @@ func TestStatusOfAJob(t *testing.T) {
 	second.Close()
 	out, errs = s.run(1, nil, "status", "--job", "46")
 	has(t, out, "job 46 on n1")
-	has(t, errs, "error: n2: nobody leads there\n")
+	has(t, errs, "error: n2: no rsswarden run of the job is there now\nhint: it has ended")
 	out, _ = s.run(1, nil, "status", "--job", "46", "--json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Nodes) != 1 || len(got.Errors) != 1 || got.Errors[0].Node != "n2" {
 		t.Errorf("%v: %s", err, out)

@@ -102,7 +102,7 @@ func TestMovingLead(t *testing.T) {
 		return string(b), err
 	}
 	dir := s.place("463512")
-	if out, err := ask(); err == nil || !strings.Contains(out, "no rsswarden run of the job is on this node now") {
+	if out, err := ask(); err == nil || !strings.Contains(out, "no rsswarden run of job 463512 is on this node (n1) now") {
 		t.Errorf("nobody lives: %v, %s", err, out)
 	}
 	rank(t, dir)

@@ -39,7 +39,7 @@ func limitsCommand(p process) *cli.Command {
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
-				return usagef("rsswarden limits --help lists the options", "unexpected argument %q", c.Args().First())
+				return unexpected(c)
 			}
 			pid, lookup := 0, p.lookup
 			if c.IsSet("pid") {

@@ -115,7 +115,7 @@ func manOptions(m *roff.Page, c *cli.Command, told map[string]string) {
 			told[name] = c.Name
 			text = about[name] + "\nDefault: " + optionNamed(name).shownDefault() + "."
 		}
-		m.Term(row[0], text)
+		m.Term(row[0], sentence(text))
 	}
 	m.Term("-h, --help", "Print what there is, and examples.")
 	if len(same) > 0 {
@@ -134,4 +134,7 @@ func optionNamed(name string) option {
 	return option{}
 }
 
-func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+// sentence is a text with a capital at its begin and a full stop behind it.
+func sentence(s string) string {
+	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
+}

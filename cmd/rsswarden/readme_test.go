@@ -12,20 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
-// block returns the first fenced block of the README behind a line that holds
+// block returns the first fenced block of the documents behind a line that holds
 // the words given.
 func block(t *testing.T, words string) string {
 	t.Helper()
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(b), words)
+	_, rest, found := strings.Cut(rsstest.Documents(t), words)
 	if !found {
-		t.Fatalf("the README does not say %q", words)
+		t.Fatalf("the documents do not say %q", words)
 	}
 	_, rest, _ = strings.Cut(rest, "```")
 	_, rest, _ = strings.Cut(rest, "\n")
@@ -38,7 +35,7 @@ func TestReadmeHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := block(t, "## Options"); shown != out {
+	if shown := block(t, "# Options"); shown != out {
 		t.Errorf("the README shows\n%s\nthe program prints\n%s", shown, out)
 	}
 }
@@ -47,11 +44,7 @@ var ruleShown = regexp.MustCompile("`((?:[a-z]+ )?(?:[0-9]+%|eta<|free<)[^`]*:[a
 
 // TestReadmeRules gives every rule that the README shows to the program.
 func TestReadmeRules(t *testing.T) {
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := ruleShown.FindAllStringSubmatch(string(b), -1)
+	shown := ruleShown.FindAllStringSubmatch(rsstest.Documents(t), -1)
 	if len(shown) < 5 {
 		t.Fatalf("only %d rules found", len(shown))
 	}
@@ -177,11 +170,7 @@ func TestReadmeReport(t *testing.T) {
 
 // TestReadmeProcesses: what the README types to see the processes of a run finds both.
 func TestReadmeProcesses(t *testing.T) {
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, typed, _ := strings.Cut(strings.Join(strings.Fields(string(b)), " "), "which `ps ")
+	_, typed, _ := strings.Cut(strings.Join(strings.Fields(rsstest.Documents(t)), " "), "which `ps ")
 	typed, _, _ = strings.Cut(typed, "`")
 	run := exec.Command(binary, "run", "--record", "none", "--", "sleep", "60")
 	run.Env = append(withoutSlurm(), "TMPDIR="+t.TempDir())
@@ -240,6 +229,11 @@ func TestReadmeLeaders(t *testing.T) {
 	if b := make([]byte, 3); !readsFull(out, b) || string(b) != "up\n" {
 		t.Fatalf("the command said %q", b)
 	}
+	soon(t, "who leads", func() bool {
+		cmd := exec.Command(binary, "status")
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = env, dir, alone
+		return cmd.Run() == nil
+	})
 	type answer struct {
 		status int
 		says   string

@@ -74,7 +74,7 @@ func deedCommand(p process, status *int, d deed, usage, about string, more ...cl
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
-				return usagef("rsswarden "+d.name+" --help lists the options", "unexpected argument %q", c.Args().First())
+				return unexpected(c)
 			}
 			w, err := whomOf(c)
 			if err != nil {

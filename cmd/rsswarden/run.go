@@ -92,9 +92,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 			used = filepath.Dir(filepath.Dir(s.Dir))
 		}
 	}
-	if text := runtimeUnused(p, used); text != "" {
-		s.Warnings = append(s.Warnings, text)
-	}
+	s.Warnings = append(s.Warnings, runtimeUnused(p, used)...)
 	if !s.Quiet {
 		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
 		opt.Log = func(text string) { fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", text, "")) }
@@ -130,23 +128,32 @@ func start(p process, s supervisor.Settings) (int, error) {
 	return 0, nil // Die does not return
 }
 
-// runtimeUnused says why our files are not where the user wants them, and where they
+// runtimeUnused says why our files are not where the user's variables say, and where they
 // are; used is the place, empty where none is known. Whoever asks for the status finds
 // ranks of a job only where they agree on it.
-func runtimeUnused(p process, used string) string {
-	dir := p.get(loader.EnvRuntime)
-	if dir == "" || filepath.IsAbs(dir) && filepath.Clean(dir) == used {
-		return ""
+func runtimeUnused(p process, used string) (said []string) {
+	places := []struct{ name, next string }{
+		{loader.EnvRuntime, "the next of $TMPDIR and /tmp that is fit is"}, {"TMPDIR", "/tmp is"},
 	}
-	err := unfit(dir)
-	if used == "" && errors.Is(err, errFit) {
-		return ""
+	for _, at := range places {
+		dir := p.get(at.name)
+		if dir == "" {
+			continue
+		}
+		if filepath.IsAbs(dir) && filepath.Clean(dir) == used {
+			break
+		}
+		err := unfit(dir)
+		if used == "" && errors.Is(err, errFit) {
+			break
+		}
+		instead := at.next
+		if used != "" {
+			instead = used + " is"
+		}
+		said = append(said, fmt.Sprintf("%s=%s is not used, %s: %v", at.name, dir, instead, err))
 	}
-	instead := "the next of $TMPDIR and /tmp that is fit is"
-	if used != "" {
-		instead = used + " is"
-	}
-	return fmt.Sprintf("%s=%s is not used, %s: %v", loader.EnvRuntime, dir, instead, err)
+	return said
 }
 
 // replace becomes the command, as if rsswarden were not there: nothing of ours

@@ -32,7 +32,7 @@ func statusCommand(p process, status *int) *cli.Command {
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
-				return usagef("rsswarden status --help lists the options", "unexpected argument %q", c.Args().First())
+				return unexpected(c)
 			}
 			w, err := whomOf(c)
 			if err != nil {

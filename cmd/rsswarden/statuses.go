@@ -8,7 +8,7 @@ const (
 	exitRefused   = 1   // trim: every process was refused
 	exitRecord    = 1   // report, replay: no record could be read, or a file not written
 	exitInPart    = 1   // doctor: run would protect this job only in part
-	exitNotAll    = 1   // status, recycle, trim, checkpoint: nobody leads, or not all have answered or done it
+	exitNotAll    = 1   // status, recycle, trim, checkpoint: no run is there, or not all have answered or done it
 	exitUsage     = 2   // bad usage, nothing was started
 	exitCannotRun = 125 // we could not start the command
 	exitNotExec   = 126 // the command was found and cannot be executed

@@ -34,14 +34,14 @@ func topCommand(p process, status *int) *cli.Command {
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
-			"COLUMNS is its width then. Exit status of --once: 1 when nobody leads.\n",
+			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
 		Flags: append(whomFlags(), flags...),
 		Action: func(c *cli.Context) error {
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
-				return usagef("rsswarden top --help lists the options", "unexpected argument %q", c.Args().First())
+				return unexpected(c)
 			}
 			w, err := whomOf(c)
 			if err != nil {

@@ -46,7 +46,7 @@ func trimCommand(p process, status *int) *cli.Command {
 				return showHelp(p, c)
 			}
 			if c.NArg() > 0 {
-				return usagef("rsswarden trim --help lists the options", "unexpected argument %q", c.Args().First())
+				return unexpected(c)
 			}
 			if w, q, yes, err := trimByLeader(p, c); err != nil {
 				return err

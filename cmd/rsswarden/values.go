@@ -86,9 +86,10 @@ func (src *sources) record(v chosen, s *supervisor.Settings) {
 		return
 	}
 	s.RecordFault = err.Error()
-	kept := ""
-	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 {
-		kept = "; the journal is kept, in " + journals[0]
+	kept := "; the journal is kept"
+	// That of an attach lies where its target's environment says.
+	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 && src.c.Command.Name == "run" {
+		kept += ", in " + journals[0]
 	}
 	src.warnf("%s %q: there is no full record of this run: %v%s; give a directory on a disk of this node, as --record $TMPDIR, or leave it out", v.name, v, err, kept)
 }
@@ -183,7 +184,11 @@ func setTruth(to *bool, v string) error {
 func setDuration(to *time.Duration, v string, least, most time.Duration) error {
 	d, err := time.ParseDuration(v)
 	if err != nil {
-		return wrongf("give a number with a unit, such as 500ms or 2s", " %q is not a duration", v)
+		hint := "give a number with a unit, such as 500ms or 2s"
+		if _, err := strconv.ParseFloat(v, 64); err == nil {
+			hint = "give the number a unit: " + v + "s are seconds, " + v + "ms thousandths"
+		}
+		return wrongf(hint, " %q is not a duration", v)
 	}
 	if d < least || d > most {
 		return wrongf("give a duration from "+least.String()+" to "+most.String(), " %s is out of range", v)

@@ -202,18 +202,19 @@ func (w whom) running(ctx context.Context, p process) (slurm.Running, error) {
 	return r, err
 }
 
-// nobody is the error where no leader is found on this node.
+// nobody is the error where no leader is found on this node, in words for who has
+// never heard of one.
 func (w whom) nobody(p process, job string) error {
 	host := slurm.NodeName(p.lookup)
 	switch {
 	case w.node != "" && w.node != host:
-		return &leaderError{fmt.Sprintf("nobody leads on %s here", w.node), fmt.Sprintf("of a job on other nodes: %s … --job ID --node %s", programName, w.node)}
+		return &leaderError{fmt.Sprintf("this node is %s, not %s", host, w.node), fmt.Sprintf("of a job on other nodes: %s … --job ID --node %s", programName, w.node)}
 	case job != "":
-		return &leaderError{fmt.Sprintf("nobody leads here (%s) in job %s", host, job),
-			"no rsswarden run of the job is on this node now; --job " + job + " asks its other nodes, --all your other runs here"}
+		return &leaderError{fmt.Sprintf("no rsswarden run of job %s is on this node (%s) now", job, host),
+			"--job " + job + " asks its other nodes, --all your other runs here"}
 	}
-	return &leaderError{fmt.Sprintf("nobody leads here (%s)", host),
-		"no rsswarden run of yours is on this node now; of a Slurm job on other nodes: --job ID"}
+	return &leaderError{fmt.Sprintf("no rsswarden run of yours is on this node (%s) now", host),
+		"of a Slurm job on other nodes: --job ID; of a run that has ended: " + programName + " report"}
 }
 
 // several is the error where it is not clear who is meant.

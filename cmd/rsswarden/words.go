@@ -95,7 +95,7 @@ func offers(p process, args []string) offer {
 		}
 		return offer{words: optionWords(all[i], args[1:len(args)-1])}
 	}
-	return arguments(p, all[i].Name, l.args)
+	return arguments(p, all[i].Name, l.args, last)
 }
 
 // lineState says where in its line a command is.

@@ -71,7 +71,7 @@ func valuesOf(p process, f cli.Flag, typed string) offer {
 	case name == "job":
 		o.words = jobWords(p)
 	case name == "pid":
-		o.words = processWords("/proc")
+		o.words = processWords("/proc", typed)
 	case name == "sort":
 		for _, k := range screen.Keys() {
 			o.words = append(o.words, word{text: k})
@@ -143,17 +143,17 @@ func ruleWords(typed string) []word {
 const mostOffered = 100
 
 // arguments is what stands behind the options.
-func arguments(p process, command string, given []string) offer {
+func arguments(p process, command string, given []string, typed string) offer {
 	switch command {
 	case "report":
-		return offer{words: recordWords(p, given), kind: "files"}
+		return offer{words: recordWords(p, given, typed), kind: "files"}
 	case "replay":
 		if len(given) == 0 {
-			return offer{words: recordWords(p, given), kind: "files"}
+			return offer{words: recordWords(p, given, typed), kind: "files"}
 		}
 	case "attach":
 		if len(given) == 0 {
-			return offer{words: processWords("/proc")}
+			return offer{words: processWords("/proc", typed)}
 		}
 	case "doctor":
 		return offer{kind: "files"}
@@ -170,7 +170,7 @@ func arguments(p process, command string, given []string) offer {
 }
 
 // recordWords are the runs that are here: those of a job by its number.
-func recordWords(p process, given []string) []word {
+func recordWords(p process, given []string, typed string) []word {
 	var list []word
 	for _, f := range record.Find(recordPlaces(p)...) {
 		w := word{f.ID, "run " + f.ID}
@@ -178,7 +178,7 @@ func recordWords(p process, given []string) []word {
 			w = word{f.Job, "job, " + f.ID}
 		}
 		same := func(o word) bool { return o.text == w.text }
-		if !slices.ContainsFunc(list, same) && !slices.Contains(given, w.text) && len(list) < mostOffered {
+		if strings.HasPrefix(w.text, typed) && !slices.ContainsFunc(list, same) && !slices.Contains(given, w.text) && len(list) < mostOffered {
 			list = append(list, w)
 		}
 	}
@@ -238,7 +238,7 @@ func queuedJobs() []word {
 }
 
 // processWords are this user's processes, the newest first.
-func processWords(proc string) []word {
+func processWords(proc, typed string) []word {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil
@@ -246,7 +246,7 @@ func processWords(proc string) []word {
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid == os.Getpid() || !strings.HasPrefix(e.Name(), typed) {
 			continue
 		}
 		info, err := e.Info()

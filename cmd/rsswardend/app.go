@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func run(p process) int {
 		ErrWriter:       p.stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return usagef(programName+" --help lists the options", "%v", err)
+			return ourWords(err)
 		},
 		Flags:                 flags(),
 		CustomAppHelpTemplate: helpTemplate,
@@ -89,6 +90,27 @@ func run(p process) int {
 		fmt.Fprintln(p.stderr, "hint:", hint)
 	}
 	return status
+}
+
+// ourWords says what the flag package found wrong.
+func ourWords(err error) error {
+	const hint = programName + " --help lists the options"
+	msg := err.Error()
+	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
+		return usagef(hint, "unknown option --%s", strings.TrimLeft(name, "-"))
+	}
+	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
+		return usagef(hint, "option --%s needs a value", strings.TrimLeft(name, "-"))
+	}
+	var value, name string
+	if n, _ := fmt.Sscanf(msg, "invalid value %q for flag -%s", &value, &name); n == 2 {
+		name = strings.TrimSuffix(name, ":")
+		if _, err := strconv.ParseFloat(value, 64); err == nil {
+			return usagef("give the number a unit: --"+name+" "+value+"s", "--%s %q has no unit", name, value)
+		}
+		return usagef("give a number with a unit, such as 10s or 2m", "--%s %q is not a duration", name, value)
+	}
+	return usagef(hint, "%s", msg)
 }
 
 // parse checks the options before anything is started.

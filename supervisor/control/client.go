@@ -22,7 +22,7 @@ import (
 // Why nobody answers; the errors of a [Client] wrap one of them, or a [Refused],
 // or are an [*AnswerError].
 var (
-	ErrNobody  = errors.New("nobody leads here")
+	ErrNobody  = errors.New("no rsswarden run leads here")
 	ErrSilent  = errors.New("the leader does not answer")
 	ErrForeign = errors.New("not yours")
 	// ErrClosed is an ErrSilent: the leader ended, or began to, before it answered.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown is the table of metrics as the README has it.
+// Markdown is the table of metrics as docs/metrics.md has it.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| metric | labels | what it is |\n|---|---|---|\n")
@@ -19,7 +19,7 @@ func Markdown() string {
 	return b.String()
 }
 
-// Labels is the table of labels as the README has it.
+// Labels is the table of labels as docs/metrics.md has it.
 func Labels() string {
 	var b strings.Builder
 	b.WriteString("| label | values |\n|---|---|\n")

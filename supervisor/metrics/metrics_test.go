@@ -3,7 +3,6 @@ package metrics
 import (
 	"bytes"
 	"math"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -271,11 +271,7 @@ func parse(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 
 // TestReadme: the README's tables are this package's.
 func TestReadme(t *testing.T) {
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, shown, _ := strings.Cut(string(b), "<!-- made from supervisor/metrics/table.go -->\n")
+	_, shown, _ := strings.Cut(rsstest.Documents(t), "<!-- made from supervisor/metrics/table.go -->\n")
 	if want := Markdown() + "\n" + Labels(); !strings.HasPrefix(shown, want) {
 		t.Errorf("the README should read\n%s", want)
 	}

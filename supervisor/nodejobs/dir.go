@@ -137,8 +137,8 @@ func (n *Node) refresh(d *dir) bool {
 		return false
 	}
 	// What the file system does not count, or only for its own kind, is listed anew.
-	listed := d.ino == 0 || st.Nlink != d.links || st.Nlink < 2
-	d.ino, d.links, d.freshAt = st.Ino, st.Nlink, n.looks
+	listed := d.ino == 0 || uint64(st.Nlink) != d.links || st.Nlink < 2
+	d.ino, d.links, d.freshAt = st.Ino, uint64(st.Nlink), n.looks
 	if listed {
 		n.list(d)
 	}

@@ -65,6 +65,10 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 		}
 		faults := outgrown(k.faults)
 		for _, f := range faults[:min(len(faults), mostNotes)] {
+			if said, ok := strings.CutPrefix(f, "start: "); ok { // nothing had worked yet
+				add("it was said at the start: %s", clean(said))
+				continue
+			}
 			add("a part of rsswarden had stopped working: %s", clean(f))
 		}
 		if r.Meta.Attached {

@@ -44,6 +44,16 @@ func TestNotesOnce(t *testing.T) {
 	}
 }
 
+// TestNotesOfTheStart: what was said of the options when a run began is no failure of ours.
+func TestNotesOfTheStart(t *testing.T) {
+	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
+	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
+	notes := Build([]*record.Run{r}, nil, noon).Notes
+	if len(notes) == 0 || notes[0] != "it was said at the start: --limit 900T can never act" {
+		t.Errorf("%q", notes)
+	}
+}
+
 // TestCommandLine: a command line is told as a shell would read it, on one line.
 func TestCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{

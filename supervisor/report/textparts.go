@@ -195,7 +195,7 @@ func (t *text) actions(rep *Report) {
 		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
 	}
 	if b := rep.Budget; b != nil {
-		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped pages, %v given back in all", event.Times(b.Times), b.Freed))
+		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", event.Times(b.Times), b.Freed))
 	}
 }
 

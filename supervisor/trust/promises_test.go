@@ -168,7 +168,7 @@ func TestPromises(t *testing.T) {
 		seen[p.what] = true
 		wantTests(t, p.what, p.tests)
 	}
-	for file, table := range map[string]string{"supervisor/doc.go": text(), "README.md": markdown()} {
+	for file, table := range map[string]string{"supervisor/doc.go": text(), "docs/promises.md": markdown()} {
 		b, err := os.ReadFile(root + "/" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -24,10 +24,10 @@ var startedBy = map[string][]string{
 	"slurm/find.go":                {`"scontrol"`},
 	"slurm/requeuesteps.go":        {`"scontrol"`},
 	"cmd/rsswarden/report.go":      {"name"}, // sacct, scontrol
-	"cmd/rsswarden/wordsvalues.go": {`"squeue" "--noheader"`},
 	"cmd/rsswarden/fanout.go":      {`"srun"`},
 	"cmd/rsswarden/records.go":     {`"/proc/self/exe" exportCommand`},
-	"cmd/rsswarden/doctortry.go":   {"path", "cat"}, // Python, ourselves
+	"cmd/rsswarden/doctortry.go":   {"path", "cat"},           // Python, ourselves
+	"cmd/rsswarden/wordsvalues.go": {`"squeue" "--noheader"`}, // behind --job, at the key Tab
 }
 
 // notLinked are folders of which neither program has anything.

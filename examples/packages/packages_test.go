@@ -1,0 +1,348 @@
+// Package packages_test builds what is given away, and uses it where it will be used:
+// on a Debian that has nothing of ours, on an old kernel, by a module.
+package packages_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+)
+
+const version = "1.2.3"
+
+// scratch is removed at the end.
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rsswarden-packages-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	scratch = dir
+	return m.Run()
+}
+
+// copied makes a copy of the source in a directory of that name.
+func copied(name string) (string, error) {
+	dir := filepath.Join(scratch, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	script := `set -o pipefail; cd ../.. && git ls-files -zco --exclude-standard | xargs -0 sh -c 'for f; do [ ! -f "$f" ] || printf "%s\0" "$f"; done' sh |
+		tar -c --null -T - | tar -x -C "$1"`
+	if out, err := exec.Command("bash", "-c", script, "bash", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot copy the source: %w: %s", err, out)
+	}
+	return dir, nil
+}
+
+// release builds in a copy of the source and returns where the files are.
+func release(source string, env []string, archs ...string) (string, error) {
+	out := filepath.Join(source, "dist")
+	cmd := exec.Command("bash", append([]string{"-c", `umask "${UMASK:-022}"; exec bash "$@"`, "bash", "examples/packages/release.sh", out, version}, archs...)...)
+	cmd.Dir = source
+	cmd.Env = append(append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000"), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return out, nil
+}
+
+// built is a release of this source, made once.
+var built = sync.OnceValues(func() (string, error) {
+	source, err := copied("a")
+	if err != nil {
+		return "", err
+	}
+	return release(source, nil, "amd64")
+})
+
+func needBuilt(t *testing.T) string {
+	t.Helper()
+	out, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// unpacked is where the archive was unpacked.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", filepath.Join(needBuilt(t), "rsswarden-"+version+"-linux-amd64.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(dir, "rsswarden-"+version+"-linux-amd64")
+}
+
+// TestReleaseIsTheSameAnywhere: another place, another user's habits, another hour.
+func TestReleaseIsTheSameAnywhere(t *testing.T) {
+	first := needBuilt(t)
+	source, err := copied("quite/another place")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := release(source, []string{
+		"UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir(), "CGO_CFLAGS=-g", "GOFLAGS=-buildvcs=true", "GOAMD64=v3", "HOME=" + os.Getenv("HOME"),
+	}, "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(second, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, b) || bytes.Count(a, []byte("\n")) != 2 {
+		t.Errorf("first\n%ssecond\n%s", a, b)
+	}
+	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	check.Dir = second
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestReleaseNeedsNothing: no program asks for an interpreter or a library, and none
+// tells of where it was built.
+func TestReleaseNeedsNothing(t *testing.T) {
+	root := unpacked(t)
+	for _, name := range []string{"rsswarden", "rsswardend"} {
+		file := filepath.Join(root, "bin", name)
+		f, err := elf.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		libs, err := f.ImportedLibraries()
+		if err != nil || len(libs) > 0 {
+			t.Errorf("%s needs %q, %v", name, libs, err)
+		}
+		for _, p := range f.Progs {
+			if p.Type == elf.PT_INTERP {
+				t.Errorf("%s has an interpreter", name)
+			}
+		}
+		f.Close()
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(scratch)) {
+			t.Errorf("%s has the path it was built in", name)
+		}
+		out, err := exec.Command(file, "--version").Output()
+		if err != nil || string(out) != name+" "+version+"\n" {
+			t.Errorf("%s --version: %v, %q", name, err, out)
+		}
+	}
+}
+
+// TestLicences: whoever gets the programs gets the terms of all that is linked.
+func TestLicences(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(unpacked(t), "share/doc/rsswarden/copyright"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-deps", "-tags", "urfave_cli_no_docs", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "../../cmd/rsswarden", "../../cmd/rsswardend").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := strings.Fields(string(out))
+	if len(modules) < 10 {
+		t.Fatalf("only %q", modules)
+	}
+	for _, m := range append(modules, "rsswarden", "Go, its standard library", "The OpenLDAP Public License", "In rsswarden alone: the GNU C Library") {
+		if !strings.Contains(string(b), "\n"+m) && !strings.Contains(string(b), m+"\n") {
+			t.Errorf("no licence of %s", m)
+		}
+	}
+}
+
+// inCleanRoot is given the root, a directory for what is written, and the package. What
+// the root holds is the same before and after, by type, mode and name.
+const inCleanRoot = `
+set -eu
+lower=$1 work=$2 deb=$3
+mount -t tmpfs tmpfs "$work"
+mkdir "$work/upper" "$work/work" "$work/root"
+mount -t overlay -o "lowerdir=$lower,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
+for dir in proc sys dev; do mount --rbind /$dir "$work/root/$dir"; done
+mkdir "$work/root/given" && mount -t tmpfs tmpfs "$work/root/given"
+cp "$deb" "$work/root/given/rsswarden.deb"
+cat >"$work/root/given/script"
+exec chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/given TMPDIR=/given LC_ALL=C.UTF-8 XDG_STATE_HOME=/given bash -eu /given/script
+`
+
+const useIt = `
+# What dpkg keeps for itself is not the package's.
+all() { find / -xdev -printf '%y %m %p\n' | grep -vE ' /(var/lib/dpkg/(status|status-old|lock|lock-frontend|diversions-old|statoverride-old|triggers/Lock)|var/log/dpkg.log|var/cache/ldconfig/aux-cache)$' | sort; }
+all >/given/before
+dpkg -i /given/rsswarden.deb >/given/log 2>&1 || { cat /given/log; exit 1; }
+! grep -i warning /given/log
+[ "$(rsswarden --version)" = "rsswarden 1.2.3" ]
+[ "$(rsswardend --version)" = "rsswardend 1.2.3" ]
+zcat /usr/share/man/man1/rsswarden.1.gz | cmp - <(rsswarden man)
+zcat /usr/share/man/man8/rsswardend.8.gz | cmp - <(rsswardend man)
+grep -q '^ExecStart=/usr/bin/rsswardend ' /usr/lib/systemd/system/rsswardend.service
+! grep -n /usr/local /usr/lib/systemd/system/rsswardend.service
+for file in /usr/share/zsh/vendor-completions/_rsswarden /usr/share/fish/vendor_completions.d/rsswarden.fish; do
+	rsswarden completion ${file##*[_.]} 2>/dev/null || rsswarden completion zsh
+done >/dev/null
+[ -s /usr/share/doc/rsswarden/copyright ]
+source /usr/share/bash-completion/completions/rsswarden
+compopt() { :; } # it is for readline alone
+COMP_WORDS=(rsswarden run --accounting nos) COMP_CWORD=3 COMP_LINE='rsswarden run --accounting nos' COMP_POINT=30
+_rsswarden
+[ "${COMPREPLY[*]}" = noshared ]
+status=0
+rsswarden run --limit 200M --record /given/records -- sh -c 'echo trained; exit 7' >/given/out 2>/given/err || status=$?
+[ "$status" = 7 ] && [ "$(cat /given/out)" = trained ] || { cat /given/err; exit 1; }
+rsswarden report --no-slurm /given/records >/given/report
+(cd / && md5sum --quiet -c /var/lib/dpkg/info/rsswarden.md5sums)
+dpkg --verify rsswarden
+mkdir -p /var/lib/rsswardend && touch /var/lib/rsswardend/oom.jsonl
+dpkg -r rsswarden >/given/log 2>&1 || { cat /given/log; exit 1; }
+[ ! -e /usr/bin/rsswarden ] && [ -e /var/lib/rsswardend/oom.jsonl ]
+dpkg -P rsswarden >/given/log 2>&1 || { cat /given/log; exit 1; }
+all >/given/after
+diff /given/before /given/after
+`
+
+// useInRoot installs the package in a copy of a root, uses it and removes it.
+func useInRoot(t *testing.T, root string) {
+	t.Helper()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", inCleanRoot, "sh",
+		root, t.TempDir(), filepath.Join(needBuilt(t), "rsswarden_"+version+"_amd64.deb"))
+	cmd.Stdin = strings.NewReader(useIt)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestDebianPackage: it is installed, used and removed where nothing of ours was, and
+// nothing of it stays.
+func TestDebianPackage(t *testing.T) {
+	useInRoot(t, debian13.Need(t).Path("/"))
+}
+
+// TestOldKernel: the static program runs where there is no C library at all.
+func TestOldKernel(t *testing.T) {
+	out, exit := guest.Run(t, guest.Options{
+		Kernel: "5.10", Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
+		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; exit 7"},
+	})
+	if exit != 7 || !strings.Contains(out, "5.10.") || !strings.Contains(out, "verdict: ") {
+		t.Errorf("status %d\n%s", exit, out)
+	}
+}
+
+// TestModulefile: a module makes the commands and the manual pages be found, and takes
+// them away again.
+func TestModulefile(t *testing.T) {
+	var modulecmd string
+	for _, name := range []string{"/usr/lib/x86_64-linux-gnu/modulecmd.tcl", "/usr/share/modules/libexec/modulecmd.tcl"} {
+		if _, err := os.Stat(name); err == nil {
+			modulecmd = name
+		}
+	}
+	if modulecmd == "" {
+		t.Skip("no Environment Modules")
+	}
+	root, dir := unpacked(t), t.TempDir()
+	text, err := os.ReadFile("modulefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`(?m)^set root .*`).ReplaceAll(text, []byte("set root "+root))
+	if err := os.Mkdir(filepath.Join(dir, "rsswarden"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rsswarden", version), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := `module() { eval "$(tclsh "$0" bash "$@")"; }
+before=$(env | grep -E '^(PATH|MANPATH)=' | sort)
+module load rsswarden
+rsswarden --version; man -w rsswarden; man -w | tr : '\n' | grep -x /usr/share/man
+module unload rsswarden
+[ "$before" = "$(env | grep -E '^(PATH|MANPATH)=' | sort)" ] && echo gone
+`
+	cmd := exec.Command("bash", "-c", script, modulecmd)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "MODULEPATH=" + dir}
+	out, err := cmd.CombinedOutput()
+	if want := "rsswarden " + version + "\n" + root + "/share/man/man1/rsswarden.1.gz\n/usr/share/man\ngone\n"; err != nil || string(out) != want {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, out, want)
+	}
+}
+
+// recipes has Python read the recipes as Spack and EasyBuild do, and print what they
+// would have make do.
+const recipes = `
+import sys, types
+class Base:
+    version, prefix = "main", "/spack/prefix"
+pkg = types.ModuleType("spack.package")
+pkg.MakefilePackage = Base
+for name in ("license", "version", "depends_on", "conflicts"):
+    setattr(pkg, name, lambda *a, **k: None)
+pkg.join_path = "/".join
+sys.modules["spack"], sys.modules["spack.package"] = types.ModuleType("spack"), pkg
+space = {}
+exec(compile(open("spack/package.py").read(), "package.py", "exec"), space)
+print(*space["Rsswarden"]().install_targets)
+space = {"SYSTEM": {}}
+exec(compile(open("easybuild/rsswarden-main-GCCcore.eb").read(), "rsswarden.eb", "exec"), space)
+for name in ("easyblock", "name", "version", "homepage", "description", "toolchain", "sources", "moduleclass"):
+    assert space[name], name
+values = {"version": space["version"], "installdir": "/eb/prefix", "builddir": "/b", "name": space["name"]}
+print("install", space["installopts"] % values)
+print(*[f for f in space["sanity_check_paths"]["files"]])
+`
+
+// TestRecipes: they have make do what the Makefile can, and what they look for
+// afterwards is there.
+func TestRecipes(t *testing.T) {
+	out, err := exec.Command("/usr/bin/python3", "-c", recipes).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Split(string(out), "\n")
+	if len(lines) < 3 || lines[0] != "install VERSION=main PREFIX=/spack/prefix" || lines[1] != "install VERSION=main PREFIX=/eb/prefix" {
+		t.Fatalf("%s", out)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("make", "install", "VERSION=main", "PREFIX="+dir)
+	source, err := copied("recipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Dir = source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range strings.Fields(lines[2]) {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
