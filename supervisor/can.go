@@ -121,7 +121,7 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // worker needs, what e has above that is growth. Else use must have grown since, see
 // [watcher.regrew], and once it has, hurryTimes one after the other need not wait for
 // that: they would come nearer to the limit with each. In a place of which it cannot
-// be learned, a pool's, so many need not at first either.
+// be learned, as in a pool's, so many need not at first either.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 	if left := w.timeLeft(l); left > 0 && left < hurryETA {
 		if e.warm.heap > 0 && !w.workers.learning(e) || e.hurried < hurryTimes {
@@ -134,8 +134,6 @@ func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 // hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
 func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
 	switch {
-	case !e.fresh && e.trainer != 0:
-		return hurryTimes
 	case w.regrew(e, l):
 		return 0
 	case e.fresh && w.last.Mono-e.since < policy.RecycleEvery:

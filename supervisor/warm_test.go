@@ -104,8 +104,10 @@ func TestOutgrewPool(t *testing.T) {
 	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: idOf(l)}, l); n != 2 {
 		t.Errorf("%d times at once, want 2: it waited its time", n)
 	}
-	if n := s.hurriedAfter(&worker{trainer: 1}, l); n != hurryTimes {
-		t.Errorf("%d times at once, and of a loader's workers it will be learned", n)
+	forked := &worker{fresh: true, warm: warmth{heap: rss.GiB}}
+	f.first, f.hurried = true, s.hurriedAfter(&worker{trainer: 1}, l)
+	if f.replaces(forked); s.outgrew(forked, l) {
+		t.Error("of a loader's worker it will be learned, and it does not wait for that")
 	}
 }
 
