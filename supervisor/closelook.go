@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // closeReader reads on the side what a diagnosis wants beside the samples:
@@ -60,6 +61,7 @@ func newCloseReader(proc string) *closeReader {
 	go func() {
 		tree := proctree.New(proc)
 		for ask := range r.asks {
+			fault.Point("closelook")
 			r.reads <- ask.read(tree, proc)
 		}
 	}()

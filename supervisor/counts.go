@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
@@ -48,6 +49,7 @@ func newCountReader(proc string) *countReader {
 	go func() {
 		c := proctree.NewCounter(proc)
 		for asks := range r.asks {
+			fault.Point("counts")
 			reads := make([]countRead, 0, len(asks))
 			for _, ask := range asks {
 				reads = append(reads, ask.read(c, proc))

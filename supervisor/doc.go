@@ -26,9 +26,9 @@
 //
 //	WHAT FAILS                                                                THE JOB                                THE RECORD                          ALERTS
 //	the watcher is killed, is out of memory, panics, or a fault in C ends it  as bare                                whole, but for what no watcher saw  go on, perhaps told twice
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
 //	… four times                                                              as bare                                up to then                          end
-//	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, supervisor/hold.TestWatcherRestarts
+//	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, TestGoroutinePanicsAlways, supervisor/hold.TestWatcherRestarts
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
 //	  cmd/rsswarden.TestPartOfOursFails/watcher stopped, supervisor/hold.TestWatcherFails, TestMuteWatcher
 //	the holder panics, or what runs before and after it                       as bare                                whole                               go on
@@ -55,8 +55,10 @@
 //	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
 //	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
 //	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
-//	signals interrupt the watcher all the time                                as bare                                whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/interrupted
+//	signals interrupt watcher and holder all the time                         as bare                                whole                               go on
+//	  cmd/rsswarden.TestPartOfOursFails/interrupted, /holder interrupted
+//	a signal that the watcher sends is refused (EPERM)                        as bare                                whole, says so once                 go on
+//	  cmd/rsswarden.TestPartOfOursFails/stop not allowed, /signal not allowed
 //	the hook raises, is slow, or finds garbage                                its data and end as bare               —                                   —
 //	  supervisor/loader.TestHookFails, TestGarbage, TestUnknownTorch, TestHookRefused
 //	the record's disk is full or fails, its files are gone                    as bare                                whole in the journal                go on
@@ -64,7 +66,7 @@
 //	--record names no place for one: no directory, or not writable            as bare                                whole in the journal                go on
 //	  cmd/rsswarden.TestPartOfOursFails/record nowhere
 //	the record's disk hangs                                                   as bare, its end 2 s late at most      whole in the journal                go on
-//	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, supervisor/record.TestHungDisk
+//	  cmd/rsswarden.TestPartOfOursFails/record disk hangs, TestFrozenRecord, TestHungRecordPlace, supervisor/record.TestHungDisk
 //	the journal cannot be written                                             as bare                                whole, says so                      go on
 //	  cmd/rsswarden.TestPartOfOursFails/state read-only
 //	record and journal cannot be written                                      —                                      none, says so                       —
@@ -81,6 +83,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/cgroup unmounted, supervisor/limit.TestLimitShrinks, TestEachFileFails, TestStepEnds
 //	the runtime directory is removed                                          as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/runtime dir gone, supervisor/loader.TestRunDirGone, supervisor.TestSocketComesBack
+//	a directory of ours hangs from the start (NFS): --events, --textfile, …   as bare                                —                                   go on
+//	  cmd/rsswarden.TestHungMount
 //	the program that carries alerts is gone or hangs                          as bare                                whole                               none, says so
 //	  cmd/rsswarden.TestPartOfOursFails/alert program gone, /alert program hangs, supervisor/alert.TestProgram, TestProgramIsKilled
 //	a receiver of alerts is away, refuses or hangs                            as bare                                —                                   come when it is back
@@ -91,8 +95,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/exec fails, /exec hangs, supervisor.TestExecHoldsNothingUp, TestExecThatFails, supervisor/action.TestProgramThatRunsTooLong
 //	scontrol hangs                                                            as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/scontrol hangs, slurm.TestRequeueCallsEnd
-//	the wall clock is set                                                     —                                      keeps its own time                  —
-//	  supervisor.TestRunTime, TestClock
+//	the wall clock is set                                                     as bare                                keeps its own time                  —
+//	  cmd/rsswarden/cgroup2.TestCgroup2/ClockSet, supervisor.TestRunTime, TestClock
 //	who leads for several ranks is killed                                     as without that                        the next one's goes on              go on, with the same labels
 //	  cmd/rsswarden.TestTwoNodesFourRanks, supervisor/leader.TestLeadOfTheKilled, supervisor.TestHeirIsRecorded, TestAlertsOfTheNextLeader
 //	rsswardend, the node's daemon, is killed                                  as bare                                whole                               go on

@@ -255,6 +255,7 @@ func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err erro
 	}
 	procs = w.withoutOurs(procs)
 	w.place(procs)
+	w.sayInside(procs)
 	extra, more, err := w.limits.Extra(w.tree, procs)
 	return procs, extra, gaps.Add(more), err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // settled is the age at which a process's command line is believed for good:
@@ -76,6 +77,7 @@ func newMatcher(pattern, proc string) (*matcher, error) {
 
 func (m *matcher) read() {
 	for id := range m.asks {
+		fault.Point("match")
 		b, err := os.ReadFile(fmt.Sprintf("%s/%d/cmdline", m.proc, id.PID))
 		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})

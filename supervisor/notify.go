@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // This file holds what wakes the loop between two ticks.
@@ -105,6 +106,7 @@ func (n *notifier) listen() {
 	buf := make([]byte, 16<<10)
 	for {
 		got, err := n.file.Read(buf)
+		fault.Point("notifier")
 		n.tell()
 		if n.forget(buf[:max(got, 0)]) || err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // ranks is what the environment of a process says of its place among others,
@@ -89,6 +90,7 @@ func newRanker(proc string) *ranker {
 
 func (k *ranker) read() {
 	for key := range k.asks {
+		fault.Point("rank")
 		// What may not be read says nothing of a rank.
 		vars, _ := proctree.Environ(k.proc, key.id.PID, isRank)
 		k.answers <- rankAnswer{key, ranksOf(vars)}

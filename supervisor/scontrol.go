@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // answer is what scontrol said.
@@ -47,6 +48,7 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 	}
 	go func() {
 		time.Sleep(rand.N(5 * time.Second))
+		fault.Point("scontrol")
 		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 		defer cancel()
 		a := answer{open: open, end: end}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
@@ -56,6 +57,7 @@ func newSharedReader(proc, sys string, pid int) *sharedReader {
 	go func() {
 		s := limit.NewSides(proc, sys, pid)
 		for ask := range r.asks {
+			fault.Point("shared")
 			r.reads <- sharedRead{ask, s.Read(ask.now, ask.pids, false)}
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // This file holds what the loop leaves to goroutines because it may hang.
@@ -61,6 +62,7 @@ func newPSSReader(proc string) *pssReader {
 	tree := proctree.New(proc)
 	go func() {
 		for ask := range r.asks {
+			fault.Point("pss")
 			pss, err := ask.Read(tree)
 			r.reads <- pssRead{ask, pss, err}
 		}

@@ -97,6 +97,7 @@ type watcher struct {
 	exporter exporter
 	helps    helpNotes
 	slimmed  bool
+	metSrun  bool   // it was told of a srun within what is watched
 	told     uint64 // events so far
 	seq      uint64
 	last     rss.Sample    // the last full reading

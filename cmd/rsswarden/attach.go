@@ -124,6 +124,9 @@ func besideJob(job, id string) string {
 // toProcess makes a process the target.
 func (t *target) toProcess(p process, text string) error {
 	pid, err := strconv.Atoi(text)
+	if err != nil && jobID.MatchString(text) && strings.ContainsAny(text, "._") {
+		return usagef("did you mean rsswarden attach --job "+text+"?", "%q is not a PID", text)
+	}
 	if err != nil || pid <= 0 {
 		return usagef("give the number that ps shows: rsswarden attach 4711", "%q is not a PID", text)
 	}

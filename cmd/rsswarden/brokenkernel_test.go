@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // refuses has system calls fail in the program that it executes, by seccomp. A rule is
@@ -47,3 +48,16 @@ func oldKernel(r *brokenRun) {
 	}
 	r.startBy(refusing(r.t, rules)...)
 }
+
+// mayNotSignal has kill(2) and pidfd_send_signal(2) refused, as of a process that has
+// changed its user, to whom the second rung sends a signal.
+func mayNotSignal(action string) func(*brokenRun) {
+	return func(r *brokenRun) {
+		r.second(action)
+		r.cmd.Args[len(r.cmd.Args)-1] = "import signal; signal.signal(signal.SIGUSR1, print)" + holdMemory
+		r.startBy(refusing(r.t, "[(62, 1), (424, 1)]")...)
+	}
+}
+
+// wait3s is time enough to try again, were it tried again.
+func wait3s(*brokenRun) { time.Sleep(3 * time.Second) }

@@ -189,19 +189,40 @@ func (r *brokenRun) second(action string) {
 
 func ulimitV(r *brokenRun) { r.startBy("/bin/sh", "-c", `ulimit -v 2000000 && exec "$@"`, "sh") }
 
-// interrupt sends each thread of the watcher a signal that its runtime ignores, all the
-// time: what can be interrupted is.
-func interrupt(r *brokenRun) {
-	pid := r.watcher(0)
+// interrupt sends each thread of the watcher a signal that its runtime ignores, a
+// thousand times a second: what can be interrupted is.
+func interrupt(r *brokenRun) { interrupts(r, r.watcher(0), unix.SIGURG) }
+
+// interruptBoth sends the holder's a signal too that it passes on to the command, as it
+// does to no other.
+func interruptBoth(r *brokenRun) {
+	interrupts(r, r.watcher(0), unix.SIGURG)
+	interrupts(r, r.cmd.Process.Pid, unix.SIGWINCH)
+}
+
+func interrupts(r *brokenRun, pid int, sig syscall.Signal) {
+	stop := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		for isWatcher(pid) {
-			threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // none once it has ended
 			for _, thread := range threads {
 				if tid, err := strconv.Atoi(thread.Name()); err == nil {
-					_ = unix.Tgkill(pid, tid, unix.SIGURG)
+					_ = unix.Tgkill(pid, tid, sig)
 				}
 			}
-			time.Sleep(500 * time.Microsecond)
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
 		}
 	}()
+	r.t.Cleanup(func() { close(stop); <-done })
 }
+
+// for10s is how long it goes on.
+func for10s(*brokenRun) { time.Sleep(10 * time.Second) }

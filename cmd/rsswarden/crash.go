@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -61,7 +62,21 @@ func crashWords(r io.Reader) string {
 				return r
 			}, strings.ToValidUTF8(line, "?"))
 			r := []rune(line)
-			return fmt.Sprintf("the watcher before this one crashed: %s", string(r[:min(len(r), mostWords)]))
+			return fmt.Sprintf("the watcher before this one crashed: %s%s", string(r[:min(len(r), mostWords)]), crashPlace(string(data)))
+		}
+	}
+	return ""
+}
+
+// ourFrame is a function of ours in a stack, with its file and line.
+var ourFrame = regexp.MustCompile(`(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+) `)
+
+// crashPlace is " at " the innermost place of ours, of the goroutine that comes first.
+// It is the one that panicked.
+func crashPlace(text string) string {
+	for _, m := range ourFrame.FindAllStringSubmatch(text, -1) {
+		if !strings.HasPrefix(m[1], "supervisor/fault.") {
+			return " at " + m[2]
 		}
 	}
 	return ""

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,6 +46,15 @@ func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
 	}
 	if (name == "report" || name == "replay") && slices.Contains([]string{"j", "job", "jobid", "job-id"}, word) {
 		return "a job is named by its number alone: " + programName + " " + name + " 46"
+	}
+	if name == "attach" && slices.Contains([]string{"p", "pid", "process"}, word) {
+		return "a process is named by its number alone: " + programName + " attach 4711"
+	}
+	if word == alertToken {
+		return "everybody on this node can read a command line: put the token into the variable RSSWARDEN_ALERT_TOKEN, or into a file of --alert-token-file"
+	}
+	if likely := notOurs(c, word); likely != "" {
+		return likely
 	}
 	if list := meant(all, word); len(list) > 0 {
 		return "did you mean " + strings.Join(list, " or ") + "?"
@@ -114,6 +124,9 @@ func unknownCommand(p process, app *cli.App, word string) error {
 		names = append(names, c.Name)
 	}
 	runs := programName + " run -- " + word + " … runs a command"
+	if filepath.Ext(word) == ".py" {
+		runs = programName + " run -- python3 " + word + " … runs a script of Python"
+	}
 	near := calledOtherwise[word]
 	if near == "" {
 		near = config.Near(word, names)

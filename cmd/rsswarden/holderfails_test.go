@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,13 +13,19 @@ import (
 )
 
 // countSignals prints its PID, a line for each SIGUSR1, and ends with 43 at the end of
-// its input.
+// its input. It waits for both by one select: a handler of Python's whose signal comes
+// just before read(2) would wait for the end of that.
 const countSignals = `
-import os, signal, sys
+import os, select, signal, sys
 def got(*_): os.write(1, b"got\n")
+r, w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+signal.set_wakeup_fd(w)
 signal.signal(signal.SIGUSR1, got)
 os.write(1, b"%d\n" % os.getpid())
-sys.stdin.read()
+while True:
+    ready = select.select([0, r], [], [])[0]
+    if r in ready: os.read(r, 100)
+    if 0 in ready and not os.read(0, 100): break
 sys.exit(43)
 `
 
@@ -29,7 +34,7 @@ type counting struct {
 	pid   int // of it
 	in    io.Closer
 	lines *bufio.Scanner
-	said  bytes.Buffer // on stderr; to be read once cmd has ended
+	said  screen // on stderr
 }
 
 // startCount starts cmd, and waits until the program in it is ready.

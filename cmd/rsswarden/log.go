@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
@@ -125,6 +126,7 @@ func newLossyWriter(out *os.File) *lossyWriter {
 			}
 			select {
 			case line := <-w.lines:
+				fault.Point("log")
 				_, _ = out.Write(line)
 			case <-w.closing:
 				if len(w.lines) == 0 {

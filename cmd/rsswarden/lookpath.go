@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,6 +33,9 @@ func notStarted(name string, err error) error {
 		// The file is there: it is execve(2) that missed something.
 		e.status = exitNotFound
 		e.hint = "the file is there, what runs it is not: look at its first line, or at what this says: file " + name
+		if line, err := firstLine(name); err == nil && strings.HasPrefix(line, "#!") && strings.HasSuffix(line, "\r") {
+			e.hint = "its lines end as those of Windows do, so what its first line names is not there: sed -i 's/\\r$//' " + name
+		}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		e.status = exitNotFound
 		e.hint = likelyMeant(name)
@@ -39,6 +43,9 @@ func notStarted(name string, err error) error {
 		e.hint = "make it executable: chmod +x " + name
 		if info, serr := os.Stat(name); serr == nil && info.IsDir() {
 			e.hint = "name a program, " + name + " is a directory"
+		} else if line, lerr := firstLine(name); serr == nil && filepath.Ext(name) == ".py" && lerr == nil && !strings.HasPrefix(line, "#!") {
+			// Made executable, a shell would read it.
+			e.hint = "Python runs it: " + programName + " run -- python3 " + name
 		}
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		e.status = exitCannotRun
@@ -47,6 +54,25 @@ func notStarted(name string, err error) error {
 		e.hint = "run it without rsswarden to see whether it starts"
 	}
 	return e
+}
+
+// firstLine is what the kernel takes for the first line of a file, without its end.
+func firstLine(name string) (string, error) {
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return "", errors.New("not a file")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	head := make([]byte, 256) // BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h
+	n, err := io.ReadFull(f, head)
+	if n == 0 {
+		return "", err
+	}
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	return line, nil
 }
 
 // plain strips the path that the standard library wraps around an errno.

@@ -97,7 +97,11 @@ func TestManualTellsAll(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(b), "\n## Exit status\n")
 	table, _, _ = strings.Cut(table, "\n## ")
-	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(table, -1) {
+	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(table, -1)
+	if len(rows) < 5 {
+		t.Errorf("the README tells of %d statuses", len(rows))
+	}
+	for _, row := range rows {
 		if !slices.ContainsFunc(statuses, func(s [2]string) bool { return s[0] == row[1] }) {
 			t.Errorf("the README tells of status %s, the manual does not", row[1])
 		}

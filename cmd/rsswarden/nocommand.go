@@ -7,6 +7,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
+)
+
+// typeset are dashes and quotes that stand for - and " where a command line was copied
+// from a text.
+var (
+	quotes  = []rune{'“', '”', '„', '‘', '’'}
+	typeset = append([]rune{'–', '—', '‒', '−'}, quotes...)
 )
 
 // ofShells are commands that only a shell has, and no file.
@@ -19,7 +27,14 @@ func likelyMeant(name string) string {
 	run := programName + " run -- "
 	_, err := os.Stat(name)
 	there := !strings.Contains(name, "/") && executable("./"+name) == nil
+	first, size := utf8.DecodeRuneInString(name)
 	switch {
+	case slices.Contains(typeset, first):
+		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typeset, r) })
+		if slices.Contains(quotes, first) {
+			anew = "COMMAND [ARG...]"
+		}
+		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
 	case assignment.MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
 	case slices.Contains(ofShells, name):
@@ -28,6 +43,8 @@ func likelyMeant(name string) string {
 		return "it is in this directory, which PATH does not name: " + run + "./" + name
 	case filepath.Ext(name) == ".py" && err == nil:
 		return "Python runs it: " + run + "python3 " + name
+	case filepath.Ext(name) == ".sh" && err == nil:
+		return "a shell runs it: " + run + "bash " + name
 	case strings.ContainsAny(name, " \t"):
 		return "quotes make one name of several words; leave them out: " + run + name
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -245,6 +246,9 @@ func withFound(list []record.Found, f record.Found) []record.Found {
 	return append(list, f)
 }
 
+// slurmOutput is how sbatch names a job's output, where nobody says how.
+var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
+
 func findRun(p process, arg string) ([]record.Found, error) {
 	const hint = "name a record's path, or a Slurm job where it was submitted from"
 	if f, ok := record.At(arg); ok && arg != "" {
@@ -274,6 +278,9 @@ func findRun(p process, arg string) ([]record.Found, error) {
 		}
 	}
 	if len(list) == 0 {
+		if m := slurmOutput.FindStringSubmatch(filepath.Base(arg)); m != nil {
+			return nil, usagef("that is the name of a job's output; the job itself: "+programName+" report "+m[1], "no record of %q in %s", arg, listed(recordPlaces(p)))
+		}
 		return nil, usagef(hint, "no record of %q in %s%s", arg, listed(recordPlaces(p)), word)
 	}
 	return list, nil

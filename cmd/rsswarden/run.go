@@ -57,7 +57,9 @@ func runCommand(p process, status *int) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if _, ok := slurm.FromEnv(p.lookup); s.Requeues() && !ok {
+			_, inSlurm := slurm.FromEnv(p.lookup)
+			s.Warnings = append(s.Warnings, inVain(&s, inSlurm)...)
+			if s.Requeues() && !inSlurm {
 				s.Warnings = append(s.Warnings, "this is no Slurm job: rules with requeue do nothing here")
 			}
 			s.Command = c.Args().Slice()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -83,6 +84,7 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 		return s, err
 	}
 	src.beyond(picked["limit"], &s)
+	src.beyondHard(picked["nofile"], &s)
 	src.misspelt()
 	s.Warnings = append(s.Warnings, src.warnings...)
 	return s, nil
@@ -206,6 +208,16 @@ func (src *sources) beyond(v chosen, s *supervisor.Settings) {
 		more = "; a number without a suffix is MiB, as in sbatch --mem"
 	}
 	src.warnf("%s %s is %v, more than the %v of this node: it can never act%s", v.name, v, s.Limit, node.Total, more)
+}
+
+// beyondHard warns of a --nofile that is more than a process without privileges can have.
+func (src *sources) beyondHard(v chosen, s *supervisor.Settings) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || !v.user() || s.NoFile <= 0 || uint64(s.NoFile) <= l.Max {
+		return
+	}
+	src.warnf("%s %d is more than the hard limit, %s (ulimit -Hn): that is the most that a process can have here; only an administrator can raise it",
+		v.name, s.NoFile, event.Digits(l.Max))
 }
 
 // misspelt warns of variables that were perhaps meant for us. Others may have

@@ -136,7 +136,11 @@ func TestTrimRefused(t *testing.T) {
 		if p := got.Processes[0]; p.Refused == nil || *p.Refused != reason || !strings.Contains(p.Detail, detail) || len(got.Dropped) > 0 {
 			t.Errorf("%+v, want %q (%s)", got, reason, detail)
 		}
-		if want := "error: nothing was trimmed, every process was refused\n"; errs != want {
+		want := "error: nothing was trimmed, every process was refused\n"
+		if reason == "another user's process" {
+			want += "hint: only its own user may trim a process: ask for it as the user who ran the job\n"
+		}
+		if errs != want {
 			t.Errorf("said %q, want %q", errs, want)
 		}
 		if now := m.resident(); now < had-1<<20 {

@@ -26,6 +26,9 @@ func (r *trimReport) hint() string {
 	if slices.ContainsFunc(r.processes, func(s *trimmed) bool { return s.refused == trim.Stranger }) {
 		return "Yama lets ancestors alone trace: run the job under rsswarden run --trim ptrace"
 	}
+	if slices.ContainsFunc(r.processes, func(s *trimmed) bool { return s.refused == trim.OtherUser }) {
+		return "only its own user may trim a process: ask for it as the user who ran the job"
+	}
 	return ""
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -102,6 +103,9 @@ func setLadder(s *supervisor.Settings, at []string) error {
 		var bad *policy.RuleError
 		if errors.As(err, &bad) {
 			hint = bad.Hint
+			if guess := meantRule(bad.Rule); guess != "" {
+				hint = guess
+			}
 		}
 		return wrongf(hint, ": %v", err)
 	}
@@ -203,7 +207,11 @@ func oneOf(v string, values ...string) error {
 			return nil
 		}
 	}
-	return wrongf("write one of them, such as "+values[0], " %q is none of %s", v, alternatives(values, "and"))
+	hint := "write one of them, such as " + values[0]
+	if near := config.Near(v, values); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return wrongf(hint, " %q is none of %s", v, alternatives(values, "and"))
 }
 
 // alternatives lists words: "a, b or c".

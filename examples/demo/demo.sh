@@ -91,3 +91,5 @@ printf '\nSame data in the same order, inside the limit.\n'
 
 say "What that run was, from the record that it left"
 rsswarden report || fail "there is no report"
+# DEMO_SVG names a file for the report's timeline.
+[ -z "${DEMO_SVG:-}" ] || rsswarden report --svg "$DEMO_SVG" || fail "there is no picture"

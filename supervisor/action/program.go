@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/memfile"
 )
 
@@ -72,7 +73,10 @@ func (s *Programs) Run(p Program) bool {
 		s.waiting = &p
 	default:
 		s.running, s.current = true, p.ID
-		go func() { s.ended <- Ran{p.ID, s.run(&p)} }()
+		go func() {
+			fault.Point("exec")
+			s.ended <- Ran{p.ID, s.run(&p)}
+		}()
 	}
 	return true
 }
@@ -165,6 +169,7 @@ func (s *Programs) run(p *Program) Result {
 	v := vigil{pid: cmd.Process.Pid, dead: make(chan struct{}), silent: make(chan struct{})}
 	go v.waitDead()
 	go func() {
+		fault.Point("exec-output")
 		passOn(out, s.say)
 		close(v.silent)
 	}()

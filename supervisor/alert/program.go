@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/memfile"
 )
 
@@ -133,6 +134,7 @@ func listen(out *os.File) <-chan Answer {
 	go func() {
 		defer out.Close()
 		data, err := io.ReadAll(io.LimitReader(out, mostAnswer))
+		fault.Point("alert-answer")
 		var a Answer
 		if err == nil {
 			err = json.Unmarshal(bytes.TrimSpace(data), &a)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // Options are what a Sender works with.
@@ -169,6 +171,7 @@ func (s *Sender) run(ctx context.Context) {
 			}
 			continue
 		}
+		fault.Point("alert")
 		a := s.opt.Send(ctx, s.request(r, l, SendTime))
 		if ctx.Err() != nil {
 			return // what came of it is not known, and it is told again

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
 )
 
@@ -111,6 +112,7 @@ func (s *Server) accept() {
 			return
 		}
 		c, err := s.at.Accept()
+		fault.Point("control")
 		switch {
 		case err == nil && s.begin(c):
 			continue

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // Stream writes events as JSON lines to one file. A write to a pipe or a
@@ -96,6 +98,7 @@ func (s *Stream) write() {
 		s.queue = nil
 		s.mu.Unlock()
 		for _, line := range lines {
+			fault.Point("events")
 			if _, err := f.Write(line); err != nil {
 				s.fail(fmt.Errorf("cannot write events file: %w", err))
 				return

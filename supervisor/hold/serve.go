@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,6 +46,7 @@ func (l *Link) serve() {
 			return
 		}
 		if fds[0].Revents != 0 {
+			fault.Point("link")
 			taken, ok := l.receive(buf)
 			if !ok {
 				return

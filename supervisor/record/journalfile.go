@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // This file writes what the journal takes in.
@@ -51,6 +53,7 @@ func (j *journaler) write() {
 			b = append(b, l...)
 		}
 		if len(b) > 0 {
+			fault.Point("journal")
 			_, err = f.Write(b)
 		}
 		if err == nil && sync {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bmatsuo/lmdb-go/lmdb"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"golang.org/x/sys/unix"
 )
 
@@ -226,7 +227,10 @@ func (s *store) sync() (begun bool, err error) {
 		}
 	}
 	s.synced, s.syncing = time.Now(), make(chan error, 1)
-	go func(to chan error) { to <- s.flush() }(s.syncing)
+	go func(to chan error) {
+		fault.Point("record-sync")
+		to <- s.flush()
+	}(s.syncing)
 	return true, nil
 }
 

@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // write is the goroutine that has the record open.
@@ -25,6 +27,7 @@ func (r *Recorder) write() {
 		}
 		r.mu.Unlock()
 		if len(w.items) > 0 {
+			fault.Point("record")
 			if err := s.commit(w.items); err != nil {
 				r.stop(wrapWrite(s.dir, err))
 				return

@@ -94,7 +94,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	read := make(chan struct{})
 	r.safely(func() { defer close(read); t.keys(stop, r.send) })
-	defer func() { stopped.Close(); <-read }()
+	defer func() {
+		cancel() // who reads keys may be about to tell of one that nobody waits for any more
+		stopped.Close()
+		<-read
+	}()
 	r.safely(r.fetch)
 	return r.loop()
 }

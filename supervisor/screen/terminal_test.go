@@ -183,6 +183,8 @@ func (s *session) ended() string {
 			s.t.Fatal(err)
 		}
 	case <-time.After(30 * time.Second):
+		s.cmd.Process.Kill()
+		<-done
 		s.t.Fatal("it does not end")
 	}
 	if ws, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

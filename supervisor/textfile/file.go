@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"golang.org/x/sys/unix"
 )
 
@@ -94,6 +95,7 @@ func (f *File) run() {
 	defer close(f.done)
 	var swept time.Time
 	for range f.wake {
+		fault.Point("textfile")
 		f.mu.Lock()
 		text, closed := f.next, f.closed
 		f.next, f.since = nil, time.Now()

@@ -35,7 +35,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	led := map[string]bool{}
-	for _, name := range append([]string{root + "/README.md", root + "/SECURITY.md"}, docs...) {
+	for _, name := range append([]string{root + "/README.md", root + "/SECURITY.md", root + "/CONTRIBUTING.md"}, docs...) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

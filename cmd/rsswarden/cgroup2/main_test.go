@@ -39,6 +39,7 @@ var cases = []struct {
 	{"WholeTree", wholeTree},
 	{"Trimmed", trimmed},
 	{"Stalls", stalls},
+	{"ClockSet", clockSet},
 }
 
 // TestCgroup2 runs itself in a guest of each kernel: one boot for all cases. A

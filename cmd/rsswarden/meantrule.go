@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+)
+
+// This file guesses which rule was meant by a text that is none. A guess is made only
+// where it is a rule.
+
+// actionsElsewhere is what others call our actions.
+var actionsElsewhere = map[string]string{
+	"kill": "stop", "end": "stop", "abort": "stop", "terminate": "stop", "cancel": "stop",
+	"checkpoint": "signal=USR2", "save": "signal=USR2", "restart": "recycle", "renew": "recycle",
+	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim+drop", "resubmit": "requeue", "requeu": "requeue",
+}
+
+// meantRule is what to write in the place of text, empty where there is no guess.
+func meantRule(text string) string {
+	if several := rulesIn(text); len(several) > 1 {
+		return "give each rule an --at of its own: --at '" + strings.Join(several, "' --at '") + "'"
+	}
+	when, what, ok := strings.Cut(text, ":")
+	if !ok {
+		when, what, _ = strings.Cut(text, "=") // 90%=stop
+	}
+	for _, halves := range [][2]string{{when, what}, {what, when}} {
+		guess := meantCond(halves[0]) + ":" + meantAction(halves[1])
+		if r, err := policy.ParseRule(guess); err == nil {
+			return fmt.Sprintf("did you mean '%s'?", r)
+		}
+	}
+	return ""
+}
+
+// rulesIn are the rules that commas join.
+func rulesIn(text string) (list []string) {
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := policy.ParseRule(part)
+		if err != nil {
+			return nil
+		}
+		list = append(list, r.String())
+	}
+	return list
+}
+
+func meantCond(text string) string {
+	limit, cond := "", strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "≥", ">")
+	for _, l := range event.Limits {
+		if rest, ok := strings.CutPrefix(cond, string(l)+" "); ok {
+			limit, cond = string(l)+" ", rest
+		}
+	}
+	cond = strings.ReplaceAll(cond, " ", "")
+	for _, word := range []string{"memory", "mem", "used", "rss"} {
+		cond = strings.TrimPrefix(cond, word)
+	}
+	cond = strings.TrimLeft(cond, ">=")
+	if share, err := strconv.ParseFloat(cond, 64); err == nil {
+		if share <= 1 {
+			share *= 100 // a share of one, which nobody means in percent
+		}
+		cond = strconv.FormatFloat(math.Round(share*100)/100, 'f', -1, 64) + "%"
+	}
+	return limit + cond
+}
+
+func meantAction(text string) string {
+	word := strings.ToLower(strings.TrimSpace(text))
+	if like := actionsElsewhere[word]; like != "" {
+		return like
+	}
+	var names []string
+	for _, a := range event.Actions {
+		names = append(names, string(a))
+	}
+	if slices.Contains(names, word) { // stop is a signal's name too
+		return word
+	}
+	if _, err := policy.ParseSignal(word); err == nil {
+		return "signal=" + word
+	}
+	if near := config.Near(word, names); near != "" {
+		return near
+	}
+	return strings.TrimSpace(text)
+}
+
+// inVain says of rules that name a limit which this run cannot have that they never fire.
+func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
+	for _, text := range s.Rules {
+		r, err := policy.ParseRule(text)
+		switch {
+		case err != nil:
+		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", text))
+		case (r.Limit == event.LimitSlurm || r.Limit == event.LimitTime) && !inSlurm:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", text))
+		}
+	}
+	return said
+}

@@ -1,0 +1,105 @@
+//go:build endurance
+
+package main_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+)
+
+// mostRecords is how many full records stay on a node's disk.
+const mostRecords = 64
+
+// TestEnduranceSoak: a hundred trainings one after the other, each of which its limit kills
+// bare, all end as they should, with the data of the first. What a run leaves on the node is
+// what the first left, but for its record, of which the newest stay: no process, socket, file
+// of shared memory or cgroup of ours is there afterwards.
+func TestEnduranceSoak(t *testing.T) {
+	s := trainStand(t, slurmtest.Linux)
+	options := []string{"--persistent", "--workers", "4", "--epochs", "1"}
+	want := s.reference(t, options...)
+	place := filepath.Join(s.Dir(), "soak")
+	if err := os.Mkdir(place, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(place, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	script := s.script(s.rsswarden+" run --at 50%:warn --", options...)
+	var first leftover
+	n, good := times(100), 0
+	for i := range n {
+		got := s.Submit(t, script, "--mem=3000", "--export=ALL,RSSWARDEN_RUNTIME="+place).Wait(t)
+		if got.State != "COMPLETED" || got.ExitCode != 0 || checksum(got.Stdout) != want {
+			t.Errorf("job %d: %s %d:%d, checksum %s, want %s\n%s", i+1, got.State, got.ExitCode, got.Signal, checksum(got.Stdout), want, got.Stderr)
+			continue
+		}
+		good++
+		var now leftover
+		until(t, "what a run started has ended", func() bool {
+			now = leftBy(t, place)
+			return now.processes == 0 && (i == 0 || now.files <= first.files && now.shm <= first.shm && now.cgroups <= first.cgroups)
+		})
+		if i == 0 {
+			first = now
+		}
+		if now.records != min(i+1, mostRecords) {
+			t.Errorf("after job %d: %+v", i+1, now)
+		}
+		if (i+1)%10 == 0 {
+			t.Logf("after job %d: %+v", i+1, now)
+		}
+	}
+	t.Logf("%d of %d COMPLETED, with the data of the run that nothing limits", good, n)
+}
+
+// leftover is what is there of ours on the node.
+type leftover struct {
+	processes int // rsswarden run and their watchers
+	files     int // below the place for files of runs, less those of records
+	records   int
+	shm       int // files in /dev/shm
+	cgroups   int // in the memory hierarchy
+}
+
+func leftBy(t *testing.T, place string) (l leftover) {
+	t.Helper()
+	names, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := strconv.Atoi(name.Name()); err != nil {
+			continue
+		}
+		// Its environment names the place: others on this machine are not of this test.
+		env, err := os.ReadFile("/proc/" + name.Name() + "/environ")
+		comm, _ := os.ReadFile("/proc/" + name.Name() + "/comm")
+		if c := strings.TrimSpace(string(comm)); err == nil && (c == "rsswarden" || c == "rss-watcher") && strings.Contains(string(env), place) {
+			l.processes++
+		}
+	}
+	count := func(dir string, each func(path string, e fs.DirEntry) bool) (n int) {
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && path != dir && each(path, e) {
+				n++
+			}
+			return nil // what vanishes is not there
+		})
+		return n
+	}
+	inRecords := func(path string) bool { return strings.Contains(path, "/records/") }
+	l.files = count(place, func(path string, _ fs.DirEntry) bool { return !inRecords(path) })
+	l.records = count(place, func(path string, e fs.DirEntry) bool {
+		return e.IsDir() && filepath.Base(filepath.Dir(path)) == "records"
+	})
+	l.shm = count("/dev/shm", func(string, fs.DirEntry) bool { return true })
+	l.cgroups = count("/sys/fs/cgroup/memory", func(_ string, e fs.DirEntry) bool { return e.IsDir() })
+	return l
+}

@@ -1,0 +1,126 @@
+//go:build endurance
+
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// soakTree forks children that grow, shrink, map a file and end, some of them each second,
+// for as long as it is left alone.
+const soakTree = `
+import mmap, os, random, sys, time
+random.seed(1)
+f = os.memfd_create("soak"); os.truncate(f, 64 << 20)
+def child(seed):
+    r = random.Random(seed)
+    held, m = [], mmap.mmap(f, 0)
+    for _ in range(r.randrange(1, 20)):
+        if r.random() < 0.6: held.append(b"x" * r.randrange(1 << 20, 8 << 20))
+        elif held: held.pop()
+        for at in range(0, r.randrange(64 << 20), 4096): m[at]
+        if r.random() < 0.1 and os.fork() == 0:
+            time.sleep(r.random() * 2); os._exit(0)
+        time.sleep(r.random() / 2)
+    os._exit(0)
+n = 0
+while True:
+    if os.fork() == 0: child(n)
+    n += 1
+    time.sleep(random.random() / 2)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]: pass
+    except ChildProcessError: pass
+`
+
+// TestEnduranceHours: beside a tree that grows, shrinks and forks for two hours, or as long
+// as RSSWARDEN_SOAK says, holder and watcher stay as they were after the first tenth: within
+// 1 MiB of private memory, and without one descriptor more.
+func TestEnduranceHours(t *testing.T) {
+	lasts := 2 * time.Hour
+	if v := os.Getenv("RSSWARDEN_SOAK"); v != "" {
+		var err error
+		if lasts, err = time.ParseDuration(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(binary, "run", "--limit", "2G", "--at", "20%:warn", "--at", "30%:warn", "--record", filepath.Join(dir, "record"), "--textfile", dir, "--", "python3", "-c", soakTree)
+	cmd.Env = append(withoutSlurm(), "TMPDIR="+dir, "XDG_STATE_HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	var found []int
+	until(t, "a watcher", func() bool { found = watchers(cmd.Process.Pid); return len(found) == 1 })
+	ours := map[string]int{"holder": cmd.Process.Pid, "watcher": found[0]}
+	first := map[string]footprint{}
+	began := time.Now()
+	for tick := time.NewTicker(lasts / 100); time.Since(began) < lasts; {
+		<-tick.C
+		for name, pid := range ours {
+			now := footprintOf(t, pid)
+			f, ok := first[name]
+			switch {
+			case !ok && time.Since(began) < lasts/10:
+			case !ok:
+				first[name] = now
+				t.Logf("%s after %v: %+v", name, time.Since(began).Round(time.Second), now)
+			default:
+				// What is on its way when it is looked at comes and goes.
+				f.most, f.mostFDs = max(f.most, now.private), max(f.mostFDs, now.fds)
+				f.last, f.lastFDs = now.private, now.fds
+				first[name] = f
+			}
+		}
+	}
+	for name, f := range first {
+		t.Logf("%s after %v: private %v, at most %v, at last %v; descriptors %d, at most %d, at last %d",
+			name, lasts, f.private, f.most, f.last, f.fds, f.mostFDs, f.lastFDs)
+		if f.last > f.private+rss.MiB || f.lastFDs > f.fds {
+			t.Errorf("%s grows: %+v", name, f)
+		}
+	}
+}
+
+// footprint is what a process has for itself, and has had since it was first looked at.
+type footprint struct {
+	private, most, last   rss.Bytes
+	fds, mostFDs, lastFDs int
+}
+
+func footprintOf(t *testing.T, pid int) (f footprint) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name == "Private_Dirty" || name == "Private_Clean" {
+			n, err := strconv.ParseUint(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.private += rss.Bytes(n) * rss.KiB
+		}
+	}
+	names, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fds = len(names)
+	return f
+}
