@@ -124,7 +124,7 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // be learned, as in a pool's, so many need not at first either.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
 	if left := w.timeLeft(l); left > 0 && left < hurryETA {
-		if e.warm.heap > 0 && !w.workers.learning(e) || e.hurried < hurryTimes {
+		if e.warm.heap > 0 && !w.workers.learning(e, w.last.Mono) || e.hurried < hurryTimes {
 			return true
 		}
 	}

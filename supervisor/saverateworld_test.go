@@ -47,6 +47,8 @@ type rateWorker struct {
 	reported time.Duration
 	met      uint64    // the newest trim request
 	warm     rss.Bytes // of what it will need of its own, what it has
+	made     int       // batches
+	half     rss.Bytes // what it had when it reported what it has of its own, or after four
 }
 
 // rateTask is one recycle on its way.
@@ -191,6 +193,12 @@ func (w *rateWorld) make(o *rateWorker) {
 	if w.Support == saverate.None {
 		o.Mapped = min(o.Mapped+w.Map, w.File)
 		return
+	}
+	if o.made++; o.made&(o.made-1) == 0 && o.made >= 4 {
+		if o.made >= 8 {
+			w.say(o.pid, "grown", fields{"worker": o.pid, "count": o.made, "before": o.half, "after": o.Private})
+		}
+		o.half = o.Private
 	}
 	for _, t := range w.ctl.Trim {
 		if t.ID > o.met && slices.Contains(t.PIDs, o.pid) {

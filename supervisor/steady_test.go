@@ -27,6 +27,7 @@ type steadyJob struct {
 	staff    []int // by worker id
 	forked   map[int]time.Duration
 	answered uint64
+	reported map[int]int // after how many batches a worker reported last
 	recycles map[int]int // by worker id
 }
 
@@ -40,7 +41,12 @@ func (j *steadyJob) render() {
 	used := j.heap
 	j.trainerHas(j.trainer, j.heap)
 	for _, pid := range j.staff {
-		own := j.has(j.now() - j.forked[pid])
+		age := j.now() - j.forked[pid]
+		own := j.has(age)
+		if made := int(age / j.batch); made >= 8 && made >= 2*j.reported[pid] {
+			j.reported[pid] = made
+			j.log(j.trainer, fmt.Sprintf(`"what":"grown","worker":%d,"count":%d,"before":%d,"after":%d`, pid, made, j.has(age/2), own))
+		}
 		j.fs.Put(rsstest.Process{PID: pid, Parent: j.trainer.PID, Comm: "python", Anon: j.heap + own})
 		used += own
 	}
@@ -97,7 +103,7 @@ func TestSteadyJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := withLoader(t)
-			j := &steadyJob{heap: 2600 * rss.MiB, needs: c.needs, batch: c.batch, forked: map[int]time.Duration{}, recycles: map[int]int{}}
+			j := &steadyJob{heap: 2600 * rss.MiB, needs: c.needs, batch: c.batch, forked: map[int]time.Duration{}, recycles: map[int]int{}, reported: map[int]int{}}
 			j.limit = (j.heap + rss.Bytes(c.workers)*c.needs).Scale(1 / 0.93)
 			j.stand = newStand(t, func(o *Options) {
 				with(o)

@@ -2,45 +2,34 @@ package supervisor
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file learns what a loader's worker needs of its own. A forked one has nothing
 // at first and reaches what it needs within a few batches: 20 MiB in PyTorch's, for
 // the tensors and the allocator's caches. A replacement needs that too, so it is
-// nothing that a recycle gives back. A leak goes on, and that is how they are told
-// apart: of what a worker had at one age and at half as much again, what grew as fast
-// before is taken off.
+// nothing that a recycle gives back. A leak goes on by as much with each batch, and
+// that is how they are told apart: of what a worker had after some batches, as much is
+// a leak as came with as many more.
 
 const (
-	// warmAge is the age at which a worker is looked at first. Each time that it is
-	// half as old again it is looked at again, ages times in all, until 64 s.
-	warmAge = 2500 * time.Millisecond
-	ages    = 9
+	// ages is how many reports of one worker are told apart: after 8 batches, 16, …
+	ages = 16
 	// forkedShare is the share of its trainer's anonymous memory that a worker has
 	// which was just forked. One that was spawned has next to none, and shares none.
 	forkedShare = 0.9
-	// leastNeed is what a worker needs at the least that has made a batch, and
-	// settledShare by how much of it, or 16 MiB, what two ages tell may differ.
-	leastNeed    = rss.MiB
-	settledShare = 0.25
-	// leakAge and leakAges are the age, about 28 s, until which one must have grown, and
-	// at how many ages in a row as fast as before, for all that to be a leak.
-	leakAge, leakAges = 6, 3
+	// learnFor is the age from which on a worker that reported nothing will not.
+	learnFor = time.Minute
 )
 
 // warmth is what is known of one worker.
 type warmth struct {
-	heap rss.Bytes     // what it shares with its trainer since its fork, 0 where nobody knows
-	age  time.Duration // when it was looked at last …
-	own  rss.Bytes     // … and what it had of its own
-	n    int           // how often it was …
-	grew int           // … the last of these one after the other as fast as before
+	heap rss.Bytes // what it shares with its trainer since its fork, 0 where nobody knows
 }
 
 // crew names the workers of one loader: those of another need more or less. A loader
@@ -50,11 +39,10 @@ type crew struct {
 	loader  int
 }
 
-// needs is the least that any of a crew was found to need at each age.
+// needs is the least that any of a crew was found to need, by the number of batches.
 type needs struct {
 	least [ages]rss.Bytes
 	known [ages]bool
-	leaks bool // one grew as fast for half a minute as ever
 }
 
 func (n *needs) add(age int, own rss.Bytes) {
@@ -63,35 +51,18 @@ func (n *needs) add(age int, own rss.Bytes) {
 	}
 }
 
-// own is what one of the crew needs. The first age tells no leak from a need, so it
-// counts only until the next one is known. Of the others the greatest counts: where
-// batches are slow, workers need little for long.
+// own is what one of the crew needs. The greatest counts: what fills a cache for a
+// hundred batches looks like a leak after eight.
 func (n *needs) own() (most rss.Bytes, known bool) {
-	for i := 1; i < ages; i++ {
+	if n == nil {
+		return 0, false
+	}
+	for i := range ages {
 		if n.known[i] {
 			most, known = max(most, n.least[i]), true
 		}
 	}
-	if !known {
-		return n.least[0], n.known[0]
-	}
-	return most, true
-}
-
-// settled says that they need no more the longer they live: one age told as much as
-// those before it, or they were looked at to the end, or all that they have is a leak.
-// Where batches are slow they need nothing for long, and that tells nothing.
-func (n *needs) settled() (ok bool) {
-	if n.leaks {
-		return true
-	}
-	most := rss.Bytes(0)
-	for i := 1; i < ages && n.known[i]; i++ {
-		off := max(n.least[i], most) - min(n.least[i], most)
-		ok = most >= leastNeed && off <= max(most.Scale(settledShare), policy.MinGain(0))
-		most = max(most, n.least[i])
-	}
-	return ok || n.known[ages-1]
+	return most, known
 }
 
 // inherit notes what a worker that was just forked shares with its trainer.
@@ -101,61 +72,61 @@ func (h *warmth) inherit(first, trainer *rss.Proc) {
 	}
 }
 
-// look looks at a worker of that age. ok is false where that tells nothing yet.
-func (h *warmth) look(age time.Duration, anon rss.Bytes) (own rss.Bytes, n int, ok bool) {
-	if h.heap == 0 || h.n == ages || age < max(warmAge, h.age*3/2) {
-		return 0, 0, false
-	}
-	was, own := *h, anon.Sub(h.heap)
-	h.age, h.own, h.n = age, own, h.n+1
-	if was.n == 0 {
-		return own, 0, age < 2*warmAge // of one that was not looked at for long, a leak's
-	}
-	leaked := own.Sub(was.own).Scale(float64(was.age) / float64(age-was.age))
-	need := min(own, was.own.Sub(leaked))
-	if own < leastNeed || need > own.Scale(settledShare) {
-		h.grew = 0
-	} else {
-		h.grew++
-	}
-	return need, was.n, true
-}
-
-// learn looks at a loader's worker.
-func (f *workforce) learn(e *worker, anon rss.Bytes, now time.Duration) {
-	own, age, ok := e.warm.look(now-e.since, anon)
-	if !ok {
+// grown takes in what a worker said of itself.
+func (f *workforce) grown(s *loader.Said) {
+	of, ok := f.crewOf(s.Trainer, s.Worker)
+	if !ok || s.Count < 1 {
 		return
 	}
-	for _, c := range []crew{e.crew, {e.crew.trainer, 0}} {
+	leaked := s.After.Sub(s.Before) // by half of its batches, as by the others
+	need := min(s.After, s.Before.Sub(leaked))
+	for _, c := range []crew{of, {of.trainer, 0}} {
 		n := f.needs[c]
 		if n == nil {
 			n = &needs{}
 			f.needs[c] = n
 		}
-		n.add(age, own)
-		n.leaks = n.leaks || e.warm.grew >= leakAges && e.warm.n > leakAge
+		n.add(min(bits.Len(uint(s.Count)), ages)-1, need)
 	}
+}
+
+// crewOf is whose a worker is that may not have been seen yet.
+func (f *workforce) crewOf(trainer rss.ProcID, pid int) (crew, bool) {
+	if e := f.staff[pid]; e != nil && e.crew.trainer == trainer {
+		return e.crew, true
+	}
+	for _, t := range f.trainers {
+		for _, l := range t.Loaders {
+			if t.ID == trainer && slices.Contains(l.Workers, pid) {
+				return crew{trainer, l.N}, true
+			}
+		}
+	}
+	return crew{}, false
 }
 
 // learning says that nobody knows yet what a worker in the place of e reaches, though
 // it may be learned.
-func (f *workforce) learning(e *worker) bool {
-	n := f.needs[e.crew]
-	return e.warm.heap > 0 && e.warm.n < ages && (n == nil || !n.settled())
+func (f *workforce) learning(e *worker, now time.Duration) bool {
+	if _, known := f.need(e); known {
+		return false
+	}
+	return e.warm.heap > 0 && now-e.since < learnFor
 }
 
-// own is what a worker in the place of e will need of its own: as those of its loader
+// need is what a worker in the place of e will need of its own: as those of its loader
 // do, or, while none of them is old enough, those of the trainer's other loaders.
-func (f *workforce) own(e *worker) rss.Bytes {
-	for _, c := range []crew{e.crew, {e.crew.trainer, 0}} {
-		if n := f.needs[c]; n != nil {
-			if own, known := n.own(); known {
-				return own
-			}
-		}
+func (f *workforce) need(e *worker) (own rss.Bytes, known bool) {
+	if own, known = f.needs[e.crew].own(); known {
+		return own, true
 	}
-	return 0
+	return f.needs[crew{e.crew.trainer, 0}].own()
+}
+
+// own is that, or 0 where it is not known.
+func (f *workforce) own(e *worker) rss.Bytes {
+	own, _ := f.need(e)
+	return own
 }
 
 // forget drops what is known of loaders that are gone: each epoch may make another.

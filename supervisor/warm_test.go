@@ -6,37 +6,60 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
-// TestNeeds: what a worker reaches and keeps is needed, what goes on is a leak, and
-// each loader's workers have needs of their own.
+// TestNeeds: what a worker reaches and keeps is needed, what comes with each batch is a
+// leak, and each loader's workers have needs of their own.
 func TestNeeds(t *testing.T) {
 	for name, c := range map[string]struct {
-		own      func(age time.Duration) rss.Bytes
-		from, to rss.Bytes // the need that is learned
+		own  func(batches int) rss.Bytes // MiB
+		want rss.Bytes                   // the need that is learned, MiB
 	}{
-		"three batches": {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/time.Second, 3)) * 8 * rss.MiB }, 24 * rss.MiB, 24 * rss.MiB},
-		"slow batches":  {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/(6*time.Second), 3)) * 8 * rss.MiB }, 24 * rss.MiB, 24 * rss.MiB},
-		"a leak":        {func(age time.Duration) rss.Bytes { return rss.Bytes(age.Seconds() * float64(5*rss.MiB)) }, 0, rss.MiB},
-		"leaks as well": {func(age time.Duration) rss.Bytes { return 20*rss.MiB + rss.Bytes(age.Seconds()*float64(5*rss.MiB)) }, 20 * rss.MiB, 21 * rss.MiB},
-		"nothing":       {func(time.Duration) rss.Bytes { return 0 }, 0, 0},
-		"gave it back":  {func(age time.Duration) rss.Bytes { return max(0, 60-rss.Bytes(age.Seconds())) * rss.MiB }, 0, 57 * rss.MiB},
+		"three batches": {func(n int) rss.Bytes { return rss.Bytes(min(n, 3)) * 8 }, 24},
+		"a leak":        {func(n int) rss.Bytes { return rss.Bytes(n) * 5 }, 0},
+		"leaks as well": {func(n int) rss.Bytes { return 20 + rss.Bytes(n)*5 }, 20},
+		"a cache":       {func(n int) rss.Bytes { return rss.Bytes(min(n, 50)) }, 50},
+		"nothing":       {func(int) rss.Bytes { return 0 }, 0},
+		"gave it back":  {func(n int) rss.Bytes { return rss.Bytes(100 - min(n, 60)) }, 92},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := staffed(11)
-			for at := time.Duration(0); at < 2*time.Minute; at += 250 * time.Millisecond {
-				f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB+c.own(at), 0)}}, nil, nil)
+			f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}, nil, nil)
+			e := f.staff[11]
+			if !f.learning(e, 0) || f.learning(e, learnFor) {
+				t.Error("it may report for a minute, and after that it will not")
 			}
-			if got := f.own(f.staff[11]); got < c.from || got > c.to {
-				t.Errorf("needs %v, want %v to %v", got, c.from, c.to)
+			for n := 8; n <= 128; n *= 2 {
+				s := &loader.Said{Trainer: f.trainers[0].ID, Count: n, Before: c.own(n/2) * rss.MiB, After: c.own(n) * rss.MiB}
+				s.Worker = 11
+				f.grown(s)
 			}
-			if got := f.own(&worker{crew: crew{f.trainers[0].ID, 2}}); got != f.own(f.staff[11]) {
+			if got := f.own(e); got != c.want*rss.MiB || f.learning(e, 0) {
+				t.Errorf("needs %v, want %v; learning: %v", got, c.want*rss.MiB, f.learning(e, 0))
+			}
+			if got := f.own(&worker{crew: crew{f.trainers[0].ID, 2}}); got != f.own(e) {
 				t.Errorf("a loader of whom nothing is known needs %v, want as much as another of that trainer", got)
 			}
 			if got := f.own(&worker{}); got != 0 {
 				t.Errorf("a pool's worker needs %v", got)
 			}
 		})
+	}
+}
+
+// TestGrownOfNobody: a report about what is no worker, or of no batches, tells nothing.
+func TestGrownOfNobody(t *testing.T) {
+	f := staffed(11)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}, nil, nil)
+	for _, s := range []loader.Said{
+		{Trainer: f.trainers[0].ID, Count: 8, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 12}},
+		{Trainer: rss.ProcID{PID: 2}, Count: 8, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
+		{Trainer: f.trainers[0].ID, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
+	} {
+		if f.grown(&s); len(f.needs) > 0 {
+			t.Errorf("learned %v from %+v", f.needs, s)
+		}
 	}
 }
 
@@ -108,61 +131,5 @@ func TestOutgrewPool(t *testing.T) {
 	f.first, f.hurried = true, s.hurriedAfter(&worker{trainer: 1}, l)
 	if f.replaces(forked); s.outgrew(forked, l) {
 		t.Error("of a loader's worker it will be learned, and it does not wait for that")
-	}
-}
-
-// TestLeaks: who grew as fast for half a minute as before leaks, and nothing more is to
-// be learned of what it needs. Who makes three batches in twenty seconds does not leak.
-func TestLeaks(t *testing.T) {
-	for name, c := range map[string]struct {
-		own  func(age time.Duration) rss.Bytes
-		want bool
-	}{
-		"grows all the time": {func(age time.Duration) rss.Bytes { return rss.Bytes(age.Seconds() * float64(5*rss.MiB)) }, true},
-		"by batches":         {func(age time.Duration) rss.Bytes { return rss.Bytes(age/(2*time.Second)) * 10 * rss.MiB }, true},
-		"three slow batches": {func(age time.Duration) rss.Bytes { return rss.Bytes(min(age/(6*time.Second), 3)) * 20 * rss.MiB }, false},
-		"nothing":            {func(time.Duration) rss.Bytes { return 0 }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := staffed(11)
-			leaks := func() bool { n := f.needs[f.staff[11].crew]; return n != nil && n.leaks }
-			for at := time.Duration(0); at < 45*time.Second; at += 250 * time.Millisecond {
-				f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB+c.own(at), 0)}}, nil, nil)
-				if at < 20*time.Second && leaks() {
-					t.Fatalf("a leak after %v", at)
-				}
-			}
-			if leaks() != c.want || c.want && f.learning(f.staff[11]) {
-				t.Errorf("leaks: %v, want %v; learning: %v", leaks(), c.want, f.learning(f.staff[11]))
-			}
-		})
-	}
-}
-
-// TestSettled: two ages that tell the same are enough, and where batches are slow
-// neither nothing nor the same twice between two batches is.
-func TestSettled(t *testing.T) {
-	for name, c := range map[string]struct {
-		least []rss.Bytes // MiB, from the first age on
-		want  bool
-	}{
-		"nobody was looked at":  {nil, false},
-		"a leak may be in that": {[]rss.Bytes{24}, false},
-		"once":                  {[]rss.Bytes{24, 24}, false},
-		"twice":                 {[]rss.Bytes{24, 24, 24}, true},
-		"about the same":        {[]rss.Bytes{90, 80, 95}, true},
-		"more":                  {[]rss.Bytes{24, 24, 24, 60}, false},
-		"… and no more":         {[]rss.Bytes{24, 24, 24, 60, 60}, true},
-		"no batch yet":          {[]rss.Bytes{0, 0, 0, 0}, false},
-		"between two batches":   {[]rss.Bytes{0, 0, 0, 20, 0}, false},
-		"looked at to the end":  {make([]rss.Bytes, ages), true},
-	} {
-		n := &needs{}
-		for i, mib := range c.least {
-			n.add(i, mib*rss.MiB)
-		}
-		if got := n.settled(); got != c.want {
-			t.Errorf("%s: settled %v, want %v", name, got, c.want)
-		}
 	}
 }

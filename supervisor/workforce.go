@@ -85,7 +85,6 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 			}
 		}
 		e.able = able
-		f.learn(e, p.Anon, s.Mono)
 		alive[pid] = e
 	}
 	for i := range s.Procs {
@@ -223,7 +222,7 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Work
 		}
 		if e.fresh {
 			w.RecycledAgo = max(s.Mono-e.since, 1)
-			if f.learning(e) {
+			if f.learning(e, s.Mono) {
 				// A steady job would have each place recycled as soon as it may be.
 				w.RecycledAgo = min(w.RecycledAgo, policy.RecycleEvery-1)
 			}

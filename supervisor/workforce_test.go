@@ -23,6 +23,13 @@ func staffed(workers ...int) workforce {
 	return f
 }
 
+// needsTen has a worker report that it came to 10 bytes of its own and stayed there.
+func needsTen(f *workforce, pid int) {
+	s := &loader.Said{Trainer: f.trainers[0].ID, Count: 8, Before: 10, After: 10}
+	s.Worker = pid
+	f.grown(s)
+}
+
 func TestStaffIsThoseWhoLive(t *testing.T) {
 	f := staffed(11, 12, 13, 0)
 	dead := proc(12, 5, 5)
@@ -58,8 +65,7 @@ func TestFreshWorker(t *testing.T) {
 	s := &rss.Sample{Procs: []rss.Proc{trainer, proc(11, 410, 30)}}
 	f := staffed(11)
 	f.mark(s, nil, nil)
-	s.Mono = warmAge
-	f.mark(s, nil, nil)
+	needsTen(&f, 11)
 	for acc, want := range map[event.Accounting]rss.Bytes{
 		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and the 10 of its own that it needs
 		event.AccountingNoShared: 410,
@@ -86,9 +92,8 @@ func TestFreshWorker(t *testing.T) {
 // up has it too.
 func TestTrainerThatGrew(t *testing.T) {
 	f := staffed(11, 12)
-	for _, at := range []time.Duration{0, warmAge} {
-		f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
-	}
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
+	needsTen(&f, 11)
 	for name, c := range map[string]struct {
 		trainer      rss.Bytes
 		cgroup, anon rss.Bytes // of a fresh worker
@@ -108,9 +113,8 @@ func TestTrainerThatGrew(t *testing.T) {
 // count.
 func TestLeakByPSS(t *testing.T) {
 	f := staffed(11)
-	for _, at := range []time.Duration{0, warmAge} {
-		f.mark(&rss.Sample{Mono: at, Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
-	}
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
+	needsTen(&f, 11)
 	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
 	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
 	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}

@@ -92,7 +92,7 @@ func parseLine(data []byte) (line, error) {
 	}
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
-		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
+		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:
 		if err := checkSharing(l.Sharing); err != nil {

@@ -5,6 +5,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// Grown is what a worker says of itself after its 8th batch, and each time the number
+// of its batches has doubled: what it needs and what it leaks can be told from it. It
+// is the watcher's alone, and no event.
+const Grown event.Loader = "grown"
+
 // Said is one thing the hook reported. Of the embedded event, Head is left for
 // the caller to fill, but for Time, which is the reporter's.
 type Said struct {
@@ -29,9 +34,12 @@ type Said struct {
 	// Before and After are what the process had mapped from files and shared
 	// memory (statm's share) with trimmed, its anonymous RSS (statm's resident
 	// less share) with collected, and the RSS of the old and of the
-	// new worker with recycled, both read when the old one was told to end.
+	// new worker with recycled, both read when the old one was told to end. With grown
+	// it is the anonymous RSS that came since its first batch, by half of Count
+	// batches and by all.
 	Before, After rss.Bytes
-	// Count is how many trims one report of a budget stands for.
+	// Count is how many trims one report of a budget stands for; with grown, how many
+	// batches the worker has made.
 	Count int
 	// Old says that it was reported before this Control was opened: a watcher
 	// that was started again reads all of it once more.
