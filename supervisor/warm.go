@@ -75,18 +75,18 @@ func (h *warmth) inherit(first, trainer *rss.Proc) {
 // grown takes in what a worker said of itself.
 func (f *workforce) grown(s *loader.Said) {
 	of, ok := f.crewOf(s.Trainer, s.Worker)
-	if !ok || s.Count < 1 {
+	if !ok || s.Batches < 1 {
 		return
 	}
-	leaked := s.After.Sub(s.Before) // by half of its batches, as by the others
-	need := min(s.After, s.Before.Sub(leaked))
+	leaked := s.Own.Sub(s.Half) // by half of its batches, as by the others
+	need := min(s.Own, s.Half.Sub(leaked))
 	for _, c := range []crew{of, {of.trainer, 0}} {
 		n := f.needs[c]
 		if n == nil {
 			n = &needs{}
 			f.needs[c] = n
 		}
-		n.add(min(bits.Len(uint(s.Count)), ages)-1, need)
+		n.add(min(bits.Len(uint(s.Batches)), ages)-1, need)
 	}
 }
 

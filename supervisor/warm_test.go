@@ -31,7 +31,7 @@ func TestNeeds(t *testing.T) {
 				t.Error("it may report for a minute, and after that it will not")
 			}
 			for n := 8; n <= 128; n *= 2 {
-				s := &loader.Said{Trainer: f.trainers[0].ID, Count: n, Before: c.own(n/2) * rss.MiB, After: c.own(n) * rss.MiB}
+				s := &loader.Said{Trainer: f.trainers[0].ID, Batches: n, Half: c.own(n/2) * rss.MiB, Own: c.own(n) * rss.MiB}
 				s.Worker = 11
 				f.grown(s)
 			}
@@ -53,9 +53,9 @@ func TestGrownOfNobody(t *testing.T) {
 	f := staffed(11)
 	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}, nil, nil)
 	for _, s := range []loader.Said{
-		{Trainer: f.trainers[0].ID, Count: 8, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 12}},
-		{Trainer: rss.ProcID{PID: 2}, Count: 8, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
-		{Trainer: f.trainers[0].ID, After: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
+		{Trainer: f.trainers[0].ID, Batches: 8, Own: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 12}},
+		{Trainer: rss.ProcID{PID: 2}, Batches: 8, Own: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
+		{Trainer: f.trainers[0].ID, Own: rss.GiB, LoaderSaid: event.LoaderSaid{Worker: 11}},
 	} {
 		if f.grown(&s); len(f.needs) > 0 {
 			t.Errorf("learned %v from %+v", f.needs, s)

@@ -25,7 +25,7 @@ func staffed(workers ...int) workforce {
 
 // needsTen has a worker report that it came to 10 bytes of its own and stayed there.
 func needsTen(f *workforce, pid int) {
-	s := &loader.Said{Trainer: f.trainers[0].ID, Count: 8, Before: 10, After: 10}
+	s := &loader.Said{Trainer: f.trainers[0].ID, Batches: 8, Half: 10, Own: 10}
 	s.Worker = pid
 	f.grown(s)
 }

@@ -149,6 +149,10 @@ func (l *line) said(trainer rss.ProcID) Said {
 		After:   rss.Bytes(l.After),
 		Count:   l.Count,
 	}
+	if l.What == Grown {
+		s.Before, s.After, s.Count = 0, 0, 0
+		s.Batches, s.Half, s.Own = l.Count, rss.Bytes(l.Before), rss.Bytes(l.After)
+	}
 	s.Time = l.time()
 	s.Event = event.NameLoader
 	s.What = l.What

@@ -34,13 +34,14 @@ type Said struct {
 	// Before and After are what the process had mapped from files and shared
 	// memory (statm's share) with trimmed, its anonymous RSS (statm's resident
 	// less share) with collected, and the RSS of the old and of the
-	// new worker with recycled, both read when the old one was told to end. With grown
-	// it is the anonymous RSS that came since its first batch, by half of Count
-	// batches and by all.
+	// new worker with recycled, both read when the old one was told to end.
 	Before, After rss.Bytes
-	// Count is how many trims one report of a budget stands for; with grown, how many
-	// batches the worker has made.
+	// Count is how many trims one report of a budget stands for.
 	Count int
+	// Batches is how many batches the worker has made, with grown; Half and Own are the
+	// anonymous RSS that came since its first, by half of them and by all.
+	Batches   int
+	Half, Own rss.Bytes
 	// Old says that it was reported before this Control was opened: a watcher
 	// that was started again reads all of it once more.
 	Old bool
