@@ -42,8 +42,8 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 // was told from it. Then there is nothing to wait for, and what the trainer may need
 // all at once finds room.
 func (w *watcher) sure(l *event.Limit) bool {
-	i, _, _, pids := w.pick(l)
-	if i < 0 {
+	i, gain, _, pids := w.pick(l)
+	if i < 0 || gain < policy.MinGain(0) {
 		return false
 	}
 	_, known := w.workers.need(w.workers.staff[pids[i]])
