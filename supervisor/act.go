@@ -189,7 +189,9 @@ func (w *watcher) stepAction() {
 		f.result, f.until = &r, w.now()+settling
 	}
 	if f.result.OK && w.now() < f.until && w.vague(&f.before) {
-		return
+		if _, known := w.ownBack(f); !known {
+			return
+		}
 	}
 	w.finish(*f.result)
 }
@@ -258,6 +260,8 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		}
 		if f.before.Accounting == event.AccountingPSS {
 			w.pss.acted()
+			own, _ := w.ownBack(f)
+			o.Freed = max(o.Freed, own)
 		}
 	}
 	told := o
@@ -320,6 +324,22 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		}
 	}
 	return before.Sub(after)
+}
+
+// ownBack is what a loader's worker had of its own that was recycled, less what the one
+// in its place has; ok is false where nobody knows. It came after their forks, so nobody
+// shares it, and it counts in full whatever PSS was read when.
+func (w *watcher) ownBack(f *inFlight) (own rss.Bytes, ok bool) {
+	if f.heap == 0 || len(f.actedOn) != 1 {
+		return 0, false
+	}
+	was := &f.actedOn[0]
+	next := w.workers.took[was.ID.PID]
+	q, heap := w.last.Find(next), w.heapOf(next)
+	if q == nil || heap == 0 {
+		return 0, false
+	}
+	return was.Anon.Sub(f.heap).Sub(q.Anon.Sub(heap)), true
 }
 
 // heapOf is what a worker shares with its trainer, 0 where nobody knows.

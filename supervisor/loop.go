@@ -229,6 +229,7 @@ func (w *watcher) read() {
 	w.counts.update(now, w.last.Procs)
 	before := w.readings
 	w.readings = append(w.limits.Read(&w.last), w.sides(now)...)
+	w.raisePSS()
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
 	w.fullAt, w.unseen = now, false
