@@ -21,6 +21,9 @@ type inFlight struct {
 	actedOn  []rss.Proc   // the processes acted on, as they were
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
+	heap     rss.Bytes    // what the worker acted on shares with its trainer, 0 where nobody knows
+	hurried  int          // what its replacement's is, see [worker] …
+	first    bool         // … unless it had taken nobody's place itself
 	taken    bool         // something was given back by ptrace
 	manual   bool         // somebody asked for it, no rule
 
@@ -147,7 +150,8 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	w.served(pids[i])
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
-	f.actedOn = []rss.Proc{*p}
+	f.actedOn, f.heap = []rss.Proc{*p}, e.warm.heap
+	f.hurried, f.first = w.hurriedAfter(e, l), !e.fresh
 	if e.trainer == 0 {
 		w.beginReplace(f, l, p)
 		return
@@ -185,7 +189,9 @@ func (w *watcher) stepAction() {
 		f.result, f.until = &r, w.now()+settling
 	}
 	if f.result.OK && w.now() < f.until && w.vague(&f.before) {
-		return
+		if _, known := w.ownBack(f); !known {
+			return
+		}
 	}
 	w.finish(*f.result)
 }
@@ -248,8 +254,14 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
 		given := w.givenBack(f)
+		w.replaced(f)
 		if f.tells() {
 			o.Freed = max(o.Freed, given)
+		}
+		if f.before.Accounting == event.AccountingPSS {
+			w.pss.acted()
+			own, _ := w.ownBack(f)
+			o.Freed = max(o.Freed, own)
 		}
 	}
 	told := o
@@ -290,6 +302,14 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 			before += counted(p, a)
 		}
 	}
+	if a == event.AccountingCgroup && f.heap > 0 && after > 0 {
+		// What each shares with the trainer is charged to that, and what the trainer
+		// has dropped since to the workers.
+		heap := w.heapOf(w.workers.took[f.actedOn[0].ID.PID])
+		if t := w.last.Find(f.actedOn[0].Parent); t != nil && heap > 0 {
+			before, after = before.Sub(min(f.heap, t.Anon)), after.Sub(min(heap, t.Anon))
+		}
+	}
 	for _, id := range f.pool {
 		known[id] = true
 	}
@@ -298,11 +318,53 @@ func (w *watcher) givenBack(f *inFlight) rss.Bytes {
 		for _, id := range sure {
 			if e := w.workers.staff[id.PID]; e != nil && !known[id] {
 				e.fresh = true
+				f.replaces(e)
 				after += counted(w.last.Find(id.PID), a)
 			}
 		}
 	}
 	return before.Sub(after)
+}
+
+// ownBack is what a loader's worker had of its own that was recycled, less what the one
+// in its place has; ok is false where nobody knows. It came after their forks, so nobody
+// shares it, and it counts in full whatever PSS was read when.
+func (w *watcher) ownBack(f *inFlight) (own rss.Bytes, ok bool) {
+	if f.heap == 0 || len(f.actedOn) != 1 {
+		return 0, false
+	}
+	was := &f.actedOn[0]
+	next := w.workers.took[was.ID.PID]
+	q, heap := w.last.Find(next), w.heapOf(next)
+	if q == nil || heap == 0 {
+		return 0, false
+	}
+	return was.Anon.Sub(f.heap).Sub(q.Anon.Sub(heap)), true
+}
+
+// heapOf is what a worker shares with its trainer, 0 where nobody knows.
+func (w *watcher) heapOf(pid int) rss.Bytes {
+	if e := w.workers.staff[pid]; e != nil {
+		return e.warm.heap
+	}
+	return 0
+}
+
+// replaced notes for whose sake a worker took another's place, and what that stood at.
+func (w *watcher) replaced(f *inFlight) {
+	for i := range f.actedOn {
+		if e := w.workers.staff[w.workers.took[f.actedOn[i].ID.PID]]; e != nil {
+			f.replaces(e)
+		}
+	}
+}
+
+// replaces notes that e took the place of the one acted on.
+func (f *inFlight) replaces(e *worker) {
+	e.stood, e.stoodAt, e.hurried = f.before.Used, idOf(&f.before), f.hurried
+	if f.first && e.warm.heap > 0 {
+		e.hurried = hurryTimes // what it needs will be learned from it
+	}
 }
 
 // skipped says that a rung was crossed and nothing can be done.

@@ -71,6 +71,9 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 	if w.loader != nil && w.news == nil {
 		pause = min(pause, loaderPause)
 	}
+	if w.unseen {
+		pause = min(pause, w.fullCost.Pause(hurriedShare))
+	}
 	if w.watched >= 0 && w.tracesFor(&w.readings[w.watched]) {
 		pause = min(pause, max(tracedPause, tracedShare*w.last.Took))
 	}
@@ -134,6 +137,9 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	}
 	if shared, ok := w.shared.next(now); ok {
 		pause = min(pause, shared)
+	}
+	if pss, ok := w.pss.next(now); ok {
+		pause = min(pause, pss)
 	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
 		pause = unstick

@@ -12,8 +12,15 @@ import (
 // This file answers the ladder: what could be done now, and on whom.
 
 // hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just.
-const hurryETA = policy.RecycleEvery
+// although it was only just, hurryShare by how much of its limit use must have grown,
+// hurryTimes how often that need not be where it cannot be learned what one needs, and
+// warmFor the age below which a worker may just grow into that; see [watcher.outgrew].
+const (
+	hurryETA   = policy.RecycleEvery
+	hurryShare = 0.01
+	hurryTimes = 5
+	warmFor    = 10 * time.Second
+)
 
 // standstill is the time to the limit, at a rate that was seen and has faded
 // since, from which on nothing grows.
@@ -89,20 +96,61 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 
 // pick chooses the worker to recycle for l.
 func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
-	var need rss.Bytes
-	if rung, ok := w.ladder.Rung(event.ActionRecycle, l); ok {
-		need = l.Used.Sub(rung)
-	}
 	left := w.timeLeft(l)
-	list, pids := w.workers.candidates(&w.last, l.Accounting, left > 0 && left < hurryETA)
+	worth := policy.MinGain(0)
+	if left > 0 && left < hurryETA && l.Name != event.LimitUser {
+		worth = policy.MinRecycle(l) // the enforcer of no other asks whether it was worth it
+	}
+	list, pids := w.workers.candidates(&w.last, l.Accounting)
 	for i := range list {
+		if w.outgrew(w.workers.staff[pids[i]], l) {
+			list[i].RecycledAgo = 0
+		}
 		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
 	}
 	step := w.stepOf(l)
 	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = policy.PickWorker(list, 0, need)
+	index, gain, reason = policy.PickWorker(list, 0, worth)
 	return index, gain, reason, pids
+}
+
+// outgrew says that the limit is near and e grows, which took the place of another:
+// then it does not matter how long ago that was. That the limit is near follows from
+// the fastest rate seen, and that may be of minutes ago. But where it is known what a
+// worker needs, what e has above that is growth. Else use must have grown since, see
+// [watcher.regrew], and once it has, hurryTimes one after the other need not wait for
+// that: they would come nearer to the limit with each. In a place of which it cannot
+// be learned, as in a pool's, so many need not at first either.
+func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
+	if left := w.timeLeft(l); left > 0 && left < hurryETA {
+		if e.warm.heap > 0 && !w.workers.learning(e, w.last.Mono) || e.hurried < hurryTimes {
+			return true
+		}
+	}
+	return w.regrew(e, l)
+}
+
+// hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
+func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
+	switch {
+	case w.regrew(e, l):
+		return 0
+	case e.fresh && w.last.Mono-e.since < policy.RecycleEvery:
+		return e.hurried + 1
+	}
+	return e.hurried
+}
+
+// regrew says that use has grown since e took its place: by hurryShare of the limit,
+// and so fast that it is reached within hurryETA, or by as much as is left; and not
+// while a fresh worker may just grow into its needs.
+func (w *watcher) regrew(e *worker, l *event.Limit) bool {
+	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
+	if e.warm.heap > 0 && age < warmFor || e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
+		return false
+	}
+	return l.Headroom() <= grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
 }
 
 // timeLeft is the time to the limit: as forecast, else at the fastest rate seen.

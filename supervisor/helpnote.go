@@ -38,7 +38,7 @@ type helpKey struct {
 // told is an answer as it was written down last.
 type told struct {
 	policy.Help
-	worth bool          // what it gives back is worth it, see policy.MinGain
+	worth bool          // what it gives back is worth it, see [policy.Rule.Worth]
 	at    time.Duration // when it was written down
 	asked time.Duration // when the ladder asked last
 }
@@ -70,7 +70,7 @@ func (n *helpNotes) listen(
 
 // heard takes in one answer and writes it down where it has changed.
 func (n *helpNotes) heard(now time.Duration, key helpKey, l *event.Limit, h policy.Help, lead rss.Bytes) {
-	worth := h.Gain >= policy.MinGain(key.rule.Need(l))
+	worth := h.Gain >= key.rule.Worth(l)
 	was := n.last[key]
 	if was != nil {
 		was.asked = now

@@ -72,6 +72,7 @@ var layers = map[string][]string{
 	"supervisor/diagnosis":         {"rss", "supervisor/event"},
 	"supervisor/doctor":            {"rss", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/saverate":          {"rss"},
 	"supervisor/trust":             {},
 	"supervisor/textfile":          {"supervisor/fault", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":              {},

@@ -30,6 +30,10 @@ func (w *watcher) poll(told bool) (added bool) {
 		w.fault("loader", &said{"files in the run directory could not be understood"})
 	}
 	for _, s := range heard {
+		if s.What == loader.Grown {
+			w.workers.grown(&s) // what an earlier watcher was told too
+			continue
+		}
 		if s.Old {
 			continue
 		}

@@ -97,11 +97,7 @@ func (w *watcher) loop() {
 			w.lookDue = 0
 			w.tick()
 		case got := <-w.pss.arrived():
-			w.pss.take(w.now(), got)
-			if !w.straddles() || w.pss.busy {
-				continue
-			}
-			w.full()
+			w.tookPSS(got)
 		case reads := <-w.counts.arrived():
 			if w.counted(reads) {
 				w.full()
@@ -135,6 +131,7 @@ func (w *watcher) tick() {
 	now := w.look()
 	w.counts.ask(now)
 	w.shared.ask(now)
+	w.pss.wake(now)
 	due := now+policy.MinPause >= w.lookDue
 	if now-w.unstuckAt >= unstickEvery-sameWake {
 		w.unstuckAt, due = now, true // a look more in a wake that is there anyway
@@ -233,9 +230,10 @@ func (w *watcher) read() {
 	w.counts.update(now, w.last.Procs)
 	before := w.readings
 	w.readings = append(w.limits.Read(&w.last), w.sides(now)...)
+	w.raisePSS()
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
-	w.fullAt = now
+	w.fullAt, w.unseen = now, false
 	w.watched = -1
 	for i := range w.readings {
 		l := &w.readings[i]

@@ -116,7 +116,7 @@ func (w *watcher) taskOf(pid int) int {
 
 // recycleTargets are the workers that can be recycled, one of each rank in turn.
 func (w *watcher) recycleTargets(cmd control.Command) []target {
-	_, pids := w.workers.candidates(&w.last, event.AccountingCgroup, true)
+	_, pids := w.workers.candidates(&w.last, event.AccountingCgroup)
 	byTask := map[int][]target{}
 	var tasks []int
 	for _, pid := range pids {

@@ -37,7 +37,7 @@ func TestVacancy(t *testing.T) {
 			s.Procs = append(s.Procs, p)
 		}
 		f.mark(s, nil, m)
-		_, able := f.candidates(s, event.AccountingRSS, false)
+		_, able := f.candidates(s, event.AccountingRSS)
 		return able
 	}
 	told := 0
@@ -98,7 +98,7 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 	}
 	grow(10 * rss.MiB)
 	for deadline := time.Now().Add(10 * time.Second); ; s.full() {
-		if list, _ := s.workers.candidates(&s.last, event.AccountingRSS, false); len(list) == 2 {
+		if list, _ := s.workers.candidates(&s.last, event.AccountingRSS); len(list) == 2 {
 			break
 		}
 		if time.Now().After(deadline) {

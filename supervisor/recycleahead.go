@@ -24,12 +24,30 @@ const (
 // more than the rung leaves, twice the last one's time allowed for.
 func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	rung, ok := w.ladder.Rung(event.ActionRecycle, l)
-	if !ok || l.Name != event.LimitCgroup {
-		return 0 // slurmstepd looks each half minute, and --limit kills nobody
+	if !ok || l.Name != event.LimitCgroup && l.Name != event.LimitSlurm {
+		return 0 // --limit kills nobody
+	}
+	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at && w.sure(l) {
+		return min(rung-at, l.Limit.Scale(mostLead))
+	}
+	if l.Name == event.LimitSlurm {
+		return 0 // slurmstepd looks each half minute
 	}
 	until := min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
 	growth := rss.Bytes(w.rate(l).Latest(w.now()) * until.Seconds())
 	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
+}
+
+// sure says that a recycle would give back what workers have leaked: what they need
+// was told from it. Then there is nothing to wait for, and what the trainer may need
+// all at once finds room.
+func (w *watcher) sure(l *event.Limit) bool {
+	i, gain, _, pids := w.pick(l)
+	if i < 0 || gain < policy.MinGain(0) {
+		return false
+	}
+	_, known := w.workers.need(w.workers.staff[pids[i]])
+	return known
 }
 
 // tookRecycle learns from an outcome.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
@@ -37,6 +38,45 @@ func TestRecycleAhead(t *testing.T) {
 			s.tookRecycle(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{OK: true, Duration: c.took})
 			if got := s.growthUntilRecycled(l); got/rss.MiB != c.want/rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRecycleLeak: what workers have leaked for certain is recycled from the rung of the
+// warning on, for a limit by which somebody kills; what they may need is not, nor less
+// than is worth it.
+func TestRecycleLeak(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		limit     event.LimitName
+		used      rss.Bytes // % of 1000 MiB
+		half, own rss.Bytes // MiB, that the worker reported
+		want      rss.Bytes // % of the limit
+	}{
+		{"a leak", event.LimitCgroup, 81, 32, 64, 10},
+		{"slurmstepd sums it", event.LimitSlurm, 81, 32, 64, 10},
+		{"nobody kills", event.LimitUser, 81, 32, 64, 0},
+		{"below the warning", event.LimitCgroup, 79, 32, 64, 0},
+		{"needed", event.LimitCgroup, 81, 64, 64, 0},
+		{"not worth it", event.LimitCgroup, 81, 58, 64, 0},
+		{"nothing was told", event.LimitCgroup, 81, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.open(s.holder.begin)
+			s.workers = staffed(11)
+			s.last = rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}
+			s.workers.mark(&s.last, nil, nil)
+			s.last.Procs[1].Anon += 64 * rss.MiB
+			if c.own > 0 {
+				said := &loader.Said{Trainer: s.workers.trainers[0].ID, Batches: 8, Half: c.half * rss.MiB, Own: c.own * rss.MiB}
+				said.Worker = 11
+				s.workers.grown(said)
+			}
+			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
+			if got := s.growthUntilRecycled(l); got != c.want*10*rss.MiB {
+				t.Errorf("%v ahead, want %v", got, c.want*10*rss.MiB)
 			}
 		})
 	}

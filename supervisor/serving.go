@@ -214,7 +214,7 @@ func (w *watcher) standing() *control.Status {
 		})
 	}
 	able := map[int]bool{}
-	list, pids := w.workers.candidates(&w.last, event.AccountingCgroup, true)
+	list, pids := w.workers.candidates(&w.last, event.AccountingCgroup)
 	for i := range list {
 		able[pids[i]] = true
 	}

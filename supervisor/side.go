@@ -44,6 +44,11 @@ type pssReader struct {
 	asks   chan proctree.PSSAsk
 	reads  chan pssRead
 	busy   bool
+
+	// wakes is what wakes for readings may take, and what they lead to. Where they
+	// lead to nothing, a job may stand where they are wanted for days.
+	wakes allowance
+	woken bool // the loop woke for the one that is under way
 }
 
 type pssRead struct {
@@ -53,7 +58,7 @@ type pssRead struct {
 }
 
 func newPSSReader(proc string) *pssReader {
-	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
 	tree := proctree.New(proc)
 	go func() {
 		for ask := range r.asks {
@@ -95,8 +100,30 @@ func (r *pssReader) arrived() <-chan pssRead {
 // many small ones, and one a look would take a minute for 60 processes.
 func (r *pssReader) take(now time.Duration, got pssRead) {
 	r.budget.Done(got.ask, got.pss, got.err, now)
+	if r.woken {
+		r.wakes.spend(now, got.pss.Cost)
+	}
 	r.busy = false
 	r.ask(now)
+	r.woken = r.woken && r.busy
+}
+
+// tookPSS takes one reading in, and a full look with it where it depends on readings
+// what is to be done and no other is asked for, unless looks are dear here: then the
+// next one comes as soon as they may take that much.
+func (w *watcher) tookPSS(got pssRead) {
+	woken := w.pss.woken
+	w.pss.take(w.now(), got)
+	if !w.straddles() || w.pss.busy {
+		return
+	}
+	if woken {
+		w.pss.wakes.spend(w.now(), w.fullCost.Cost())
+	}
+	w.unseen, w.lookDue = true, 0
+	if w.now()-w.fullAt >= w.fullCost.Pause(hurriedShare) {
+		w.full()
+	}
 }
 
 // hurry lets readings take more of a core for as long as it depends on them
@@ -111,6 +138,31 @@ func (r *pssReader) hurry(on bool) {
 	}
 }
 
+// next is how long after now the loop is to wake to ask for a reading; false where the
+// next look will do, or must.
+func (r *pssReader) next(now time.Duration) (pause time.Duration, ok bool) {
+	if r == nil || r.busy || r.budget.Share == 0 || !r.wakes.left(now) {
+		return 0, false
+	}
+	return r.budget.Next(now)
+}
+
+// wake asks for the reading that the loop was to wake for, if it is due.
+func (r *pssReader) wake(now time.Duration) {
+	if _, ok := r.next(now); ok {
+		r.ask(now)
+		r.woken = r.busy
+	}
+}
+
+// acted says that readings led to something that was done. The ladder sees to it that
+// this is not done again and again in vain.
+func (r *pssReader) acted() {
+	if r != nil {
+		r.wakes.renew()
+	}
+}
+
 // told returns what is to be told as faults: which processes are not read any
 // more, and why.
 func (r *pssReader) told() []error {
@@ -120,8 +172,13 @@ func (r *pssReader) told() []error {
 	return r.budget.Told()
 }
 
-// hurriedShare is the part of a core that readings of PSS may take then.
+// hurriedShare is the part of a core that readings of PSS may take then, and as much
+// for the full looks that see them.
 const hurriedShare = 0.05
+
+// pssWakes is half a minute of both at their most, and then as much as nobody notices
+// until something is done.
+var pssWakes = allowance{most: 3 * time.Second, share: 0.002}
 
 // ask asks for what is due, if anything is and the goroutine is free: so there
 // is room in asks.

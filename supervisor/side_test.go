@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 func TestReadWithin(t *testing.T) {
@@ -198,5 +200,104 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 1 {
 		t.Errorf("decisions %v, want the warning and none before it was certain", d)
+	}
+}
+
+// TestHurriedPSSWakes: where it depends on readings of PSS what is to be done, the loop
+// wakes for the next one, or they would take one look each, whatever they may cost.
+func TestHurriedPSSWakes(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
+	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
+	if _, ok := s.pss.next(s.now()); ok {
+		t.Error("in no hurry the next look will do")
+	}
+	s.pss.hurry(true)
+	if pause := s.pause(s.now()); pause > policy.MinPause {
+		t.Errorf("it looks in %v, and a reading is due", pause)
+	}
+	s.tick()
+	select {
+	case ask := <-s.pss.asks:
+		if ask.ID.PID != theCommand {
+			t.Errorf("asked for %+v", ask)
+		}
+	default:
+		t.Error("no reading was asked for")
+	}
+	if _, ok := s.pss.next(s.now()); ok {
+		t.Error("another is due while one is under way")
+	}
+}
+
+// TestPSSWakesInVain: a job may stand for days where only a reading tells on which
+// side of a rung it is. The loop wakes for them for half a minute, and then for as many
+// as 0.2 % of a core are, until something is done.
+func TestPSSWakesInVain(t *testing.T) {
+	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	r.hurry(true)
+	const cost = 20 * time.Millisecond
+	p := proc(theCommand, rss.GiB, 0)
+	woken := func(from, to time.Duration) (n int) {
+		for now := from; now < to; now += 100 * time.Millisecond {
+			p.RSS += rss.MiB
+			r.budget.Update([]rss.Proc{p})
+			r.wake(now)
+			select {
+			case ask := <-r.asks:
+				n++
+				r.take(now, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
+			default:
+			}
+		}
+		return n
+	}
+	all := func(share float64, d time.Duration) int { return int(share * float64(d) / float64(cost)) }
+	first := woken(0, 30*time.Second)
+	if want := all(hurriedShare, 30*time.Second); first < want-2 || first > want+2 {
+		t.Errorf("%d readings in half a minute, want %d", first, want)
+	}
+	woken(30*time.Second, 2*time.Minute)
+	if n, want := woken(2*time.Minute, 12*time.Minute), all(pssWakes.share, 10*time.Minute); n < want-2 || n > want+2 {
+		t.Errorf("%d readings in ten minutes, want %d", n, want)
+	}
+	r.acted()
+	if n := woken(12*time.Minute, 12*time.Minute+30*time.Second); n < first-2 {
+		t.Errorf("%d readings in the half minute after something was done, want %d", n, first)
+	}
+}
+
+// TestDearLooksAfterReadings: a reading on which much depends brings a full look, no
+// oftener than such looks may cost, and never later than they may.
+func TestDearLooksAfterReadings(t *testing.T) {
+	s := newStand(t, func(o *Options) {
+		o.Settings.Accounting, o.Settings.Interval = event.AccountingPSS, time.Hour
+	})
+	s.Settings.Limit = 110 * rss.MiB
+	s.open(s.holder.begin)
+	close(s.pss.asks) // it is answered here
+	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	s.full()
+	got := pssRead{ask: <-s.pss.asks, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}}
+	for range 8 {
+		s.fullCost.Add(100 * time.Millisecond)
+	}
+	s.fullAt = s.now()
+	looks := s.seq
+	s.tookPSS(got)
+	if s.seq != looks {
+		t.Error("a look of 0.1 s upon another")
+	}
+	if pause := s.fullPause(s.now()); pause != 2*time.Second {
+		t.Errorf("the next look within %v, want 2 s: 5 %% of a core", pause)
+	}
+	s.later(2 * time.Second)
+	s.gap = 0
+	s.tick()
+	if s.seq == looks || s.straddles() {
+		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.seq-looks, s.straddles())
+	}
+	if pause := s.fullPause(s.now()); pause <= 2*time.Second {
+		t.Errorf("the next look within %v, and nothing is to be seen", pause)
 	}
 }

@@ -108,6 +108,7 @@ type watcher struct {
 	stopped  bool          // … and all processes were stopped
 	fastCost rss.Meter     // what a fast look takes
 	fullCost rss.Meter     // what a full one does
+	unseen   bool          // a reading of PSS came after the last one, and much depends on it
 	// lookDue is when the next look is due: a wake before it is for what is read
 	// on the side.
 	lookDue  time.Duration

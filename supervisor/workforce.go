@@ -32,6 +32,7 @@ type workforce struct {
 	// leastFile is the least file-mapped memory any worker had when it was
 	// seen first: what a fresh one has in libraries alone.
 	leastFile rss.Bytes
+	needs     map[crew]*needs
 	overshoot rss.Bytes // the most that a worker was seen above its budget
 	malformed int       // files of loaders that could not be understood
 }
@@ -41,13 +42,23 @@ type worker struct {
 	trainer int           // PID of its trainer, 0 for a pool's worker
 	first   rss.Proc      // as first seen
 	since   time.Duration // when that was
+	crew    crew          // whose it is, nobody's for a pool's worker
+	warm    warmth        // what was learned from it
 	fresh   bool          // it took the place of one that was recycled
 	able    bool          // it can be recycled
+
+	// stood is what the limit stood at for whose sake it took that place.
+	stood   rss.Bytes
+	stoodAt limitID
+
+	// hurried is how many were recycled in its place at once, one after the other,
+	// though nobody knows what they need and use had not grown since.
+	hurried int
 }
 
 // newWorkforce reads environments under proc.
 func newWorkforce(proc string) workforce {
-	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
+	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -58,14 +69,17 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		f.trainers = c.Trainers()
 	}
 	alive := make(map[int]*worker, len(f.staff))
-	join := func(pid, trainer int, able bool) {
+	join := func(pid, trainer int, able bool, of crew) {
 		p := s.Find(pid)
 		if p == nil || p.State == 'Z' {
 			return
 		}
 		e := f.staff[pid]
 		if e == nil || e.id != p.ID {
-			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono}
+			e = &worker{id: p.ID, trainer: trainer, first: *p, since: s.Mono, crew: of}
+			if p.ID.Start >= f.from { // of an older one nobody knows
+				e.warm.inherit(p, s.Find(trainer))
+			}
 			if (trainer != 0 || able) && (f.leastFile == 0 || p.File < f.leastFile) {
 				f.leastFile = p.File
 			}
@@ -81,7 +95,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 	for _, t := range f.trainers {
 		for _, l := range t.Loaders {
 			for _, pid := range l.Workers {
-				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle)
+				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle, crew{t.ID, l.N})
 			}
 		}
 	}
@@ -94,14 +108,14 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 		p.Role = rss.RoleWorker
 		_, read := f.roles.places.of(p)
-		join(id.PID, 0, read && f.pools[pool.ownerOf(s, p)].filled())
+		join(id.PID, 0, read && f.pools[pool.ownerOf(s, p)].filled(), crew{})
 		if e := alive[id.PID]; p.ID.Start >= f.from && (f.young == nil || e.first.RSS < f.young.RSS) {
 			f.young = &e.first
 		}
 	}
 	for _, id := range doubt {
 		if _, ok := roles[id.PID]; !ok {
-			join(id.PID, 0, false) // for what it was first seen with
+			join(id.PID, 0, false, crew{}) // for what it was first seen with
 		}
 	}
 	f.roles.assign(s, f.hello)
@@ -116,6 +130,7 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 	}
 	f.staff = alive
+	f.forget()
 	maps.DeleteFunc(f.left, func(pid int, _ rss.Bytes) bool { return s.Find(pid) == nil })
 }
 
@@ -155,7 +170,9 @@ func counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 
 // fresh is what a limit would count of a worker that has only just started in
 // the place of e: for a loader's, forked from its trainer, the trainer's
-// anonymous memory, which a cgroup is not charged for again.
+// anonymous memory, which a cgroup is not charged for again, and what it will need
+// of its own within a few batches. For a cgroup it is what e itself shares: that is
+// not given back with it, and the rest is, however large the trainer has become.
 func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Bytes {
 	if e.trainer == 0 {
 		switch {
@@ -172,20 +189,23 @@ func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Byte
 	}
 	switch a {
 	case event.AccountingRSS:
-		return t.Anon + f.leastFile
+		return t.Anon + f.own(e) + f.leastFile
 	case event.AccountingPSS:
 		// Pages shared after fork count a part in each; so they do in the trainer.
-		return min(t.Anon, counted(t, a))
+		return min(t.Anon, counted(t, a)) + f.own(e)
 	case event.AccountingVirtual:
 		return t.Virtual
+	case event.AccountingCgroup:
+		if e.warm.heap > 0 {
+			return min(e.warm.heap, t.Anon) + f.own(e)
+		}
 	}
-	return t.Anon
+	return t.Anon + f.own(e)
 }
 
 // candidates returns the workers that could be recycled, with what each counts
-// above a fresh one, and their PIDs in the same order. hurry leaves out how
-// long ago each was recycled: where the limit is that near, it does not matter.
-func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([]policy.Worker, []int) {
+// above a fresh one, and their PIDs in the same order.
+func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Worker, []int) {
 	var list []policy.Worker
 	var pids []int
 	for i := range s.Procs {
@@ -195,8 +215,17 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting, hurry bool) ([
 			continue
 		}
 		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
-		if e.fresh && !hurry {
+		if heap := e.warm.heap; a == event.AccountingPSS && heap > 0 {
+			// At least that: it came after the fork, and nobody shares it. The trainer's
+			// PSS, which stands for a fresh worker's, has its libraries in it.
+			w.Counted = max(w.Counted, p.Anon.Sub(heap+f.own(e)))
+		}
+		if e.fresh {
 			w.RecycledAgo = max(s.Mono-e.since, 1)
+			if f.learning(e, s.Mono) {
+				// A steady job would have each place recycled as soon as it may be.
+				w.RecycledAgo = min(w.RecycledAgo, policy.RecycleEvery-1)
+			}
 		}
 		list = append(list, w)
 		pids = append(pids, p.ID.PID)

@@ -23,6 +23,13 @@ func staffed(workers ...int) workforce {
 	return f
 }
 
+// needsTen has a worker report that it came to 10 bytes of its own and stayed there.
+func needsTen(f *workforce, pid int) {
+	s := &loader.Said{Trainer: f.trainers[0].ID, Batches: 8, Half: 10, Own: 10}
+	s.Worker = pid
+	f.grown(s)
+}
+
 func TestStaffIsThoseWhoLive(t *testing.T) {
 	f := staffed(11, 12, 13, 0)
 	dead := proc(12, 5, 5)
@@ -46,7 +53,7 @@ func TestWhoCannotBeRecycledIsNoCandidate(t *testing.T) {
 		change(&f.trainers[0])
 		s := &rss.Sample{Procs: []rss.Proc{proc(1, 9, 9), proc(11, 5, 5)}}
 		f.mark(s, nil, nil)
-		if list, _ := f.candidates(s, event.AccountingRSS, false); len(list) != 0 {
+		if list, _ := f.candidates(s, event.AccountingRSS); len(list) != 0 {
 			t.Errorf("%s: candidates %+v", name, list)
 		}
 	}
@@ -58,11 +65,12 @@ func TestFreshWorker(t *testing.T) {
 	s := &rss.Sample{Procs: []rss.Proc{trainer, proc(11, 410, 30)}}
 	f := staffed(11)
 	f.mark(s, nil, nil)
+	needsTen(&f, 11)
 	for acc, want := range map[event.Accounting]rss.Bytes{
-		event.AccountingRSS:      430, // the trainer's anonymous memory and the libraries
-		event.AccountingNoShared: 400,
-		event.AccountingCgroup:   400,
-		event.AccountingPSS:      120, // shared after fork, as the trainer's own
+		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and the 10 of its own that it needs
+		event.AccountingNoShared: 410,
+		event.AccountingCgroup:   410,
+		event.AccountingPSS:      130, // shared after fork, as the trainer's own
 		event.AccountingVirtual:  4500,
 	} {
 		if got := f.fresh(f.staff[11], s, acc); got != want {
@@ -79,13 +87,62 @@ func TestFreshWorker(t *testing.T) {
 	}
 }
 
+// TestTrainerThatGrew: what the trainer has got since the fork says nothing of what
+// its workers can give back of a cgroup's charge, and a fresh worker that Slurm sums
+// up has it too.
+func TestTrainerThatGrew(t *testing.T) {
+	f := staffed(11, 12)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0)}}, nil, nil)
+	needsTen(&f, 11)
+	for name, c := range map[string]struct {
+		trainer      rss.Bytes
+		cgroup, anon rss.Bytes // of a fresh worker
+	}{"grew": {700, 410, 710}, "stayed": {400, 410, 410}, "shrank": {300, 310, 310}} {
+		s := &rss.Sample{Procs: []rss.Proc{proc(1, c.trainer, 0), proc(11, 600, 0), proc(12, 420, 0)}}
+		f.mark(s, nil, nil)
+		if got := f.fresh(f.staff[11], s, event.AccountingCgroup); got != c.cgroup {
+			t.Errorf("the trainer %s: a fresh worker counts %d in a cgroup, want %d", name, got, c.cgroup)
+		}
+		if got := f.fresh(f.staff[11], s, event.AccountingNoShared); got != c.anon {
+			t.Errorf("the trainer %s: a fresh worker counts %d by noshared, want %d", name, got, c.anon)
+		}
+	}
+}
+
+// TestLeakByPSS: what a worker leaked is its own, whatever the trainer's libraries
+// count.
+func TestLeakByPSS(t *testing.T) {
+	f := staffed(11)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 120), proc(11, 410, 20)}}, nil, nil)
+	needsTen(&f, 11)
+	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
+	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
+	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}
+	f.mark(s, nil, nil)
+	if list, _ := f.candidates(s, event.AccountingPSS); len(list) != 1 || list[0].Counted != 40 {
+		t.Errorf("%+v, want one that gives back 40", list)
+	}
+}
+
+// TestSpawnedWorker: one that shares nothing yet has still to become what a fresh
+// worker is.
+func TestSpawnedWorker(t *testing.T) {
+	f := staffed(11)
+	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 5, 0)}}, nil, nil)
+	s := &rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 390, 0)}}
+	f.mark(s, nil, nil)
+	if got := f.fresh(f.staff[11], s, event.AccountingCgroup); got != 400 {
+		t.Errorf("a fresh worker counts %d, want what the trainer has", got)
+	}
+}
+
 func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	f := staffed(11, 12)
 	f.mark(&rss.Sample{Procs: []rss.Proc{proc(1, 100, 0), proc(11, 300, 0), proc(12, 100, 0)}}, nil, nil)
 	f.took[9] = 12
 	s := &rss.Sample{Mono: 10 * time.Second, Procs: []rss.Proc{proc(1, 100, 0), proc(11, 350, 0), proc(12, 150, 0)}}
 	f.mark(s, nil, nil)
-	list, pids := f.candidates(s, event.AccountingNoShared, false)
+	list, pids := f.candidates(s, event.AccountingNoShared)
 	if len(list) != 2 || pids[0] != 11 || pids[1] != 12 {
 		t.Fatalf("candidates %+v of %v", list, pids)
 	}
@@ -94,9 +151,6 @@ func TestCandidatesRememberTheLastRecycle(t *testing.T) {
 	}
 	if list[1].Counted != 50 || list[1].RecycledAgo != 10*time.Second {
 		t.Errorf("worker 12: %+v, want 50 above a fresh one, recycled 10 s ago", list[1])
-	}
-	if list, _ := f.candidates(s, event.AccountingNoShared, true); list[1].RecycledAgo != 0 {
-		t.Errorf("in a hurry: %+v", list[1])
 	}
 }
 

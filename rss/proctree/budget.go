@@ -194,6 +194,20 @@ func (b *PSSBudget) Due(now time.Duration) (PSSAsk, bool) {
 	return PSSAsk{ID: best.ID, Pieces: b.hold(e, best.RSS) > longestHold}, true
 }
 
+// Next returns how long after now a reading will be due, false where none is wanted.
+func (b *PSSBudget) Next(now time.Duration) (pause time.Duration, ok bool) {
+	at := now
+	if b.begun {
+		at = max(now, b.free)
+	}
+	for i := range b.procs {
+		if b.score(&b.procs[i], at) > 0 {
+			return at - now, true
+		}
+	}
+	return 0, false
+}
+
 // score is how many bytes a reading of p may correct, 0 where p must not or
 // need not be read.
 func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {

@@ -141,3 +141,30 @@ func TestBudgetOthersMove(t *testing.T) {
 		t.Errorf("read %v, and nothing has moved", got)
 	}
 }
+
+// TestNextReading: when a reading will be due is told without asking for it.
+func TestNextReading(t *testing.T) {
+	var b proctree.PSSBudget
+	if _, ok := b.Next(0); ok {
+		t.Error("one is wanted of nobody")
+	}
+	p := rss.Proc{ID: rss.ProcID{PID: 11, Start: 1}, RSS: rss.GiB, Anon: rss.GiB}
+	b.Update([]rss.Proc{p})
+	if pause, ok := b.Next(time.Second); !ok || pause != 0 {
+		t.Errorf("the first in %v, %v", pause, ok)
+	}
+	ask, _ := b.Due(time.Second)
+	if _, ok := b.Next(time.Second); ok {
+		t.Error("it is being read")
+	}
+	b.Share = 0.05
+	b.Done(ask, rss.PSS{PSS: rss.GiB, RSS: rss.GiB, Cost: 20 * time.Millisecond}, nil, time.Second)
+	if _, ok := b.Next(time.Second); ok {
+		t.Error("it has not moved")
+	}
+	p.RSS += rss.MiB
+	b.Update([]rss.Proc{p})
+	if pause, ok := b.Next(time.Second); !ok || pause != 400*time.Millisecond {
+		t.Errorf("the next in %v, %v, want 0.4 s", pause, ok)
+	}
+}

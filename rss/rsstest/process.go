@@ -2,6 +2,7 @@ package rsstest
 
 import (
 	"fmt"
+	"iter"
 	"os"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -26,6 +27,13 @@ type Process struct {
 // zombie's without sizes.
 func (tr Tree) Put(p Process) {
 	tr.t.Helper()
+	for name, text := range p.Files() {
+		tr.Write(fmt.Sprintf("proc/%d/%s", p.PID, name), text)
+	}
+}
+
+// Files yields what [Tree.Put] writes: the names of the files and what is in them.
+func (p Process) Files() iter.Seq2[string, string] {
 	if p.State == 0 {
 		p.State = 'S'
 	}
@@ -46,17 +54,19 @@ func (tr Tree) Put(p Process) {
 	}
 	page := rss.Bytes(os.Getpagesize())
 	total := p.Anon + p.File + p.Shmem
-	dir := fmt.Sprintf("proc/%d/", p.PID)
-	tr.Write(dir+"stat", fmt.Sprintf("%d (%s) %c %d %d %d 0 -1 4194304 10 0 0 0 0 0 0 0 20 0 %d 0 %d %d %d 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-		p.PID, p.Comm, p.State, p.Parent, p.Group, p.Group, p.Threads, p.Start, p.Virtual, total/page))
-	tr.Write(dir+"statm", fmt.Sprintf("%d %d %d 1 0 1 0\n", p.Virtual/page, total/page, (p.File+p.Shmem)/page))
-	sizes := ""
-	if p.State != 'Z' {
-		sizes = fmt.Sprintf("VmSize:\t%8d kB\nVmLck:\t%8d kB\nVmPin:\t%8d kB\nVmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
-			p.Virtual/rss.KiB, p.Locked/rss.KiB, p.Pinned/rss.KiB, total/rss.KiB, p.Anon/rss.KiB, p.File/rss.KiB, p.Shmem/rss.KiB)
+	return func(yield func(string, string) bool) {
+		stat := fmt.Sprintf("%d (%s) %c %d %d %d 0 -1 4194304 10 0 0 0 0 0 0 0 20 0 %d 0 %d %d %d 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+			p.PID, p.Comm, p.State, p.Parent, p.Group, p.Group, p.Threads, p.Start, p.Virtual, total/page)
+		statm := fmt.Sprintf("%d %d %d 1 0 1 0\n", p.Virtual/page, total/page, (p.File+p.Shmem)/page)
+		sizes := ""
+		if p.State != 'Z' {
+			sizes = fmt.Sprintf("VmSize:\t%8d kB\nVmLck:\t%8d kB\nVmPin:\t%8d kB\nVmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
+				p.Virtual/rss.KiB, p.Locked/rss.KiB, p.Pinned/rss.KiB, total/rss.KiB, p.Anon/rss.KiB, p.File/rss.KiB, p.Shmem/rss.KiB)
+		}
+		status := fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t%d\t%d\t%d\t%d\nGroups:\t0 \n%sThreads:\t%d\n",
+			escape(p.Comm), p.State, p.PID, p.PID, p.Parent, p.UID, p.UID, p.UID, p.UID, sizes, p.Threads)
+		_ = yield("stat", stat) && yield("statm", statm) && yield("status", status)
 	}
-	tr.Write(dir+"status", fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\t%c\nTgid:\t%d\nPid:\t%d\nPPid:\t%d\nUid:\t%d\t%d\t%d\t%d\nGroups:\t0 \n%sThreads:\t%d\n",
-		escape(p.Comm), p.State, p.PID, p.PID, p.Parent, p.UID, p.UID, p.UID, p.UID, sizes, p.Threads))
 }
 
 // escape writes a name as status does: newline and backslash are escaped there,

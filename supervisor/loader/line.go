@@ -92,7 +92,7 @@ func parseLine(data []byte) (line, error) {
 	}
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
-		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded:
+		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:
 		if err := checkSharing(l.Sharing); err != nil {
@@ -148,6 +148,10 @@ func (l *line) said(trainer rss.ProcID) Said {
 		Before:  rss.Bytes(l.Before),
 		After:   rss.Bytes(l.After),
 		Count:   l.Count,
+	}
+	if l.What == Grown {
+		s.Before, s.After, s.Count = 0, 0, 0
+		s.Batches, s.Half, s.Own = l.Count, rss.Bytes(l.Before), rss.Bytes(l.After)
 	}
 	s.Time = l.time()
 	s.Event = event.NameLoader

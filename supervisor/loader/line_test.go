@@ -21,6 +21,11 @@ func TestParseLine(t *testing.T) {
 		s.Exit != -9 || s.Mode != event.Swap || s.Freed != rss.MiB || s.Paused != 0.0075 || !s.Time.Equal(time.Unix(1000, 250e6)) {
 		t.Errorf("%+v", s)
 	}
+	l, err = parseLine([]byte(`{"t":1e3,"pid":11,"what":"grown","worker":11,"count":16,"before":1048576,"after":2097152}`))
+	if s := l.said(rss.ProcID{PID: 10, Start: 5}); err != nil || s.What != Grown || s.Worker != 11 || s.Batches != 16 || s.Half != rss.MiB ||
+		s.Own != 2*rss.MiB || s.Count != 0 || s.After != 0 || s.Last {
+		t.Errorf("%+v, %v", s, err)
+	}
 	for _, bad := range []string{
 		``, `{}`, `[]`, `null`, `{"what":"iter"}`, `{"what":"melted","pid":1}`, `{"what":"iter","pid":-1}`,
 		`{"what":"iter","pid":4294967296}`, `{"what":"iter","pid":1,"workers":[1,-2]}`, `{"what":"recycled","pid":1,"before":-1}`,

@@ -5,6 +5,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// Grown is what a worker says of itself after its 8th batch, and each time the number
+// of its batches has doubled: what it needs and what it leaks can be told from it. It
+// is the watcher's alone, and no event.
+const Grown event.Loader = "grown"
+
 // Said is one thing the hook reported. Of the embedded event, Head is left for
 // the caller to fill, but for Time, which is the reporter's.
 type Said struct {
@@ -33,6 +38,10 @@ type Said struct {
 	Before, After rss.Bytes
 	// Count is how many trims one report of a budget stands for.
 	Count int
+	// Batches is how many batches the worker has made, with grown; Half and Own are the
+	// anonymous RSS that came since its first, by half of them and by all.
+	Batches   int
+	Half, Own rss.Bytes
 	// Old says that it was reported before this Control was opened: a watcher
 	// that was started again reads all of it once more.
 	Old bool

@@ -211,7 +211,7 @@ func (s *State) help(r Rule, l *event.Limit, in Input) Help {
 		return Help{Reason: event.ReasonUnsupported}
 	}
 	h := in.Can(r, l)
-	if h.OK && h.Gain > 0 && !h.More && h.Gain < MinGain(r.Need(l)) {
+	if h.OK && h.Gain > 0 && !h.More && h.Gain < r.Worth(l) {
 		return Help{Reason: event.ReasonNothing}
 	}
 	if !h.OK && h.Reason == event.ReasonNone {

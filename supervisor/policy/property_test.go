@@ -151,7 +151,11 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			h.helped = o.OK && o.Freed >= MinGain(0)
 			settled = h.helped
 		} else {
-			h.helped = o.OK && o.Freed >= MinGain(flight.Used.Sub(line))
+			worth := max(16*rss.MiB, (flight.Used.Sub(line)).Scale(0.05))
+			if r.Action == event.ActionRecycle {
+				worth = min(16*rss.MiB, flight.LimitSize/200) // one worker's part of what is wanted
+			}
+			h.helped = o.OK && o.Freed >= worth
 			settled = o.OK && o.After <= line
 		}
 		s.Done(o)
@@ -210,7 +214,7 @@ func TestCarriesAJob(t *testing.T) {
 				}
 				return Help{OK: gain > 0, Gain: gain}
 			}
-			i, gain, reason := PickWorker(view(now), fresh, l.Used-limit.Scale(0.85))
+			i, gain, reason := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
 			return Help{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
 		for _, d := range s.Step(in).Decisions {
@@ -222,7 +226,7 @@ func TestCarriesAJob(t *testing.T) {
 					workers[i].file = 0
 				}
 			case event.ActionRecycle:
-				i, _, _ := PickWorker(view(now), fresh, 0)
+				i, _, _ := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
 				workers[i] = worker{anon: fresh, recycled: now}
 			}
 			o.After = sum()

@@ -54,17 +54,38 @@ func MinGain(need rss.Bytes) rss.Bytes {
 	return max(minGain, need.Scale(minGainShare))
 }
 
+// Worth is the least that a rule's action must give back to be worth it. A recycle
+// gives back one worker's part of what is wanted, and the next another's: of many
+// workers none has 5 % of it.
+func (r Rule) Worth(l *event.Limit) rss.Bytes {
+	if r.Action == event.ActionRecycle {
+		return MinRecycle(l)
+	}
+	return MinGain(r.Need(l))
+}
+
+// MinRecycle is the least that one worker must give back to be worth replacing where
+// the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
+// workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
+// Of a limit of which nobody knows the size it is 16 MiB.
+func MinRecycle(l *event.Limit) rss.Bytes {
+	if l.Limit == 0 {
+		return minGain
+	}
+	return min(minGain, l.Limit/200)
+}
+
 // aboutAsMuch is the share of the most that another worker gives for the two to
 // count alike.
 const aboutAsMuch = 0.75
 
 // PickWorker returns the index of the worker to recycle next and how much that
 // is expected to give back: the one that counts most above a fresh worker, not
-// recycled in the last [RecycleEvery], and worth at least [MinGain] of need.
+// recycled in the last [RecycleEvery], and gives back at least worth.
 // Of those that give about as much the rank's turn it is that was served longest
 // ago: in a training in step all ranks wait for the one whose loader is busy.
 // Where there is none it returns -1 and the reason.
-func PickWorker(workers []Worker, fresh, need rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
+func PickWorker(workers []Worker, fresh, worth rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
 	index, reason = -1, event.ReasonNoWorker
 	recent := false
 	for i, w := range workers {
@@ -72,7 +93,7 @@ func PickWorker(workers []Worker, fresh, need rss.Bytes) (index int, gain rss.By
 		if reason == event.ReasonNoWorker {
 			reason = event.ReasonNothing
 		}
-		if g < MinGain(need) {
+		if g < worth {
 			continue
 		}
 		if w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery {
@@ -88,7 +109,7 @@ func PickWorker(workers []Worker, fresh, need rss.Bytes) (index int, gain rss.By
 		for i, w := range workers {
 			g := w.Counted.Sub(fresh)
 			recent := w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery
-			if !recent && g >= MinGain(need) && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
+			if !recent && g >= worth && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
 				index, gain = i, g
 			}
 		}

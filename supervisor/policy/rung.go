@@ -177,7 +177,7 @@ func (s *State) Done(o event.Outcome) {
 	}
 	after := f.limit
 	after.Used = o.After
-	helped := o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit))
+	helped := o.OK && o.Freed >= f.rule.Worth(&f.limit)
 	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
@@ -202,8 +202,13 @@ func (s *State) Done(o event.Outcome) {
 			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
 			g.next = s.now + g.wait
 		}
-		if helped {
+		switch {
+		case helped:
 			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
+		case action == event.ActionRecycle && o.OK:
+			// One worker had too little to give back. Others may have it by the time
+			// that use has grown by as much, and a leak fills the rest in seconds.
+			g.level = o.After + MinRecycle(&f.limit)
 		}
 	}
 }
@@ -212,7 +217,7 @@ func (s *State) Done(o event.Outcome) {
 // that nothing else keeps it from firing at every look where that is in vain.
 func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	g.ahead = s.now + s.opts.Repeat
-	if o.OK && o.Freed >= MinGain(f.rule.Need(&f.limit)) {
+	if o.OK && o.Freed >= f.rule.Worth(&f.limit) {
 		g.ahead = s.now
 	}
 }

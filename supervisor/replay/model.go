@@ -121,7 +121,7 @@ func (m *model) can(r policy.Rule, l *event.Limit) policy.Help {
 	}
 	gain, reason := rss.Bytes(0), event.ReasonNothing
 	if r.Action == event.ActionRecycle {
-		_, gain, reason = m.pick(l, r.Need(l))
+		_, gain, reason = m.pick(l)
 	} else {
 		gain = m.mapped(l.Accounting)
 		if a := l.Accounting; a != event.AccountingRSS && a != event.AccountingPSS {
@@ -188,7 +188,7 @@ func (m *model) mapped(a event.Accounting) (gain rss.Bytes) {
 func trims(a event.Action) bool { return a == event.ActionTrim || a == event.ActionTrimDrop }
 
 // pick chooses the worker to recycle, as the watcher does.
-func (m *model) pick(l *event.Limit, need rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
+func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason) {
 	list := make([]policy.Worker, len(m.list))
 	for i, w := range m.list {
 		if !w.able {
@@ -200,7 +200,7 @@ func (m *model) pick(l *event.Limit, need rss.Bytes) (index int, gain rss.Bytes,
 			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
 		}
 	}
-	return policy.PickWorker(list, 0, need)
+	return policy.PickWorker(list, 0, policy.MinGain(0))
 }
 
 // claim finds the decision of the record that one is: the same action on a limit
@@ -236,7 +236,7 @@ func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
 		}
 		m.owed.drop(func(e *debt) bool { return trims(e.deed.Action) })
 	case event.ActionRecycle:
-		i, gain, _ := m.pick(l, 0)
+		i, gain, _ := m.pick(l)
 		if i < 0 {
 			return 0
 		}

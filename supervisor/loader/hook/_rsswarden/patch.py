@@ -12,7 +12,7 @@ import time
 import types
 import weakref
 
-from _rsswarden import birth, channel, collect, epoch, guard, iterable, recycle, sharing, trim
+from _rsswarden import birth, channel, collect, epoch, growth, guard, iterable, recycle, sharing, trim
 
 _VERSIONS = ("1.13", "2.6")  # of torch, whose internals were run with recycling
 
@@ -73,6 +73,7 @@ class _Process:
         self.side = channel.Side(trainer)
         self.trimmer = trim.Trimmer(self.side)
         self.collector = collect.Collector(self.side, self.worker)
+        self.growth = growth.Growth(self.side) if self.worker else None
         self.recyclers = weakref.WeakSet()
         self.loaders = 0
         self.fetches = False
@@ -148,8 +149,14 @@ class _Fetch:
             return self._method
         try:
             process = _process
-            if process is not None and time.monotonic() < process.rest and process.pid == os.getpid():
-                return types.MethodType(self._method, fetcher)
+            if process is not None and process.pid == os.getpid():
+                grown = process.growth
+                if grown is not None:
+                    grown.batches += 1
+                    if grown.batches >= grown.due and not _off:
+                        grown.look()
+                if time.monotonic() < process.rest:
+                    return types.MethodType(self._method, fetcher)
         except Exception as error:
             if not _failed(error):
                 raise

@@ -1,0 +1,29 @@
+"""What a worker has of its own, by the number of batches it has made.
+
+A worker that was just started reaches what it needs within a few batches; a leak
+goes on by as much with each. The watcher tells them apart by this: it is told after
+8 batches, and each time their number has doubled, what came since the worker's first
+batch by then and by half as many. In between a batch costs a comparison.
+"""
+from _rsswarden import collect
+
+_FIRST = 8  # batches until the first report
+
+
+class Growth:
+    """Counts one worker's batches; due is the number at which look is to be called."""
+
+    def __init__(self, side):
+        self._side = side
+        self._base = collect.anonymous()  # before the first batch
+        self._half = 0  # what it had of its own when half of what is due was made
+        self.batches = 0
+        self.due = _FIRST // 2
+
+    def look(self):
+        """Takes note of what the process has, and reports it."""
+        self.due = 2 * self.batches
+        own = collect.anonymous() - self._base
+        if self.batches >= _FIRST:
+            self._side.say("grown", worker=self._side.pid, count=self.batches, before=max(self._half, 0), after=max(own, 0))
+        self._half = own

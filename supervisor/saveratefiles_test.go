@@ -1,0 +1,320 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/saverate"
+)
+
+// This file puts the live watcher beside a made-up job: the job's processes as files
+// of a made-up /proc, its cgroup, Slurm's environment and configuration, the hook's
+// run directory.
+
+const rateStepd = theHolder - 1
+
+// rateStand is the two of them. It is for one goroutine, in a bubble of synctest.
+type rateStand struct {
+	*stand
+	world   *rateWorld
+	trainer rss.ProcID
+	written map[int]rsstest.Process
+	files   map[string]*rateFile
+	wrote   bool             // something, since the last look
+	seen    uint64           // full looks when ctl was read last
+	ctl     []byte           // as it was read last
+	pssAsk  *proctree.PSSAsk // being answered …
+	pssAt   time.Duration    // … then
+}
+
+// rateFile is a file that is written again and again: kept open, and only where it
+// has changed.
+type rateFile struct {
+	*os.File
+	text string
+}
+
+// newRateStand makes them.
+func newRateStand(t *testing.T, spec *saverate.Spec) *rateStand {
+	t.Helper()
+	r := &rateStand{written: map[int]rsstest.Process{}, files: map[string]*rateFile{}}
+	dir, conf := t.TempDir(), filepath.Join(t.TempDir(), "slurm.conf")
+	env := map[string]string{
+		"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "n1", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": "9999999999",
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(conf, []byte(slurmConf(spec)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.stand = newStand(t, func(o *Options) {
+		o.Settings.Limit, o.Settings.Events = 0, ""
+		o.Lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	})
+	pid := os.Getpid()
+	start, err := proctree.StartTime("/proc", pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.trainer = rss.ProcID{PID: pid, Start: start}
+	r.world = newRateWorld(spec, pid, true)
+	r.fs.Write("proc/meminfo", "MemTotal: 1073741824 kB\nMemFree: 1073741824 kB\nMemAvailable: 1073741824 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
+	r.fs.Write(fmt.Sprintf("proc/%d/limits", theHolder), fmt.Sprintf("Limit                     Soft Limit           Hard Limit           Units     \nMax resident set          %d           %[1]d           bytes     \n", spec.Limit))
+	r.fs.Write("proc/self/mountinfo", map[bool]string{
+		true:  "35 31 0:32 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
+		false: "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n",
+	}[spec.Accounting == saverate.CgroupV2])
+	r.fs.Write(fmt.Sprintf("proc/%d/cgroup", theHolder), map[bool]string{true: "0::/slurm/job_46\n", false: "4:memory:/slurm/job_46\n"}[spec.Accounting == saverate.CgroupV2])
+	r.render()
+	if spec.Support != saverate.None {
+		r.Settings.Dir = dir
+		r.file("hello", r.trainer, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":%v}`, pid, start, theCommand, spec.Support == saverate.Recycle))
+		if r.loader, err = loader.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Told by us: a goroutine that waits for inotify would hold time up.
+	r.Settings.Dir, r.news = "", &notifier{}
+	r.open(r.holder.begin)
+	r.Settings.Dir = dir
+	r.alone()
+	return r
+}
+
+func slurmConf(s *saverate.Spec) string {
+	gather := "JobAcctGatherType=jobacct_gather/cgroup\nTaskPlugin=task/cgroup\n"
+	switch s.Accounting {
+	case saverate.SlurmRSS:
+		gather = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nTaskPlugin=task/none\n"
+	case saverate.SlurmPSS:
+		gather = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill,UsePss\nTaskPlugin=task/none\n"
+	}
+	return gather + fmt.Sprintf("JobAcctGatherFrequency=task=%d\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n", int(max(s.Poll, time.Second).Seconds()))
+}
+
+// alone ends what reads on the side, by goroutines of its own and in its own time:
+// maps, descriptors, /dev/shm and diagnoses, on which no action on memory rests. PSS
+// is answered by the job.
+func (r *rateStand) alone() {
+	close(r.counts.asks)
+	close(r.shared.asks)
+	close(r.diagnosis.reader.asks)
+	r.t.Cleanup(func() {
+		close(r.workers.roles.places.asks)
+		for name := range r.files {
+			r.closeFile(name)
+		}
+	})
+	r.counts = &countReader{asks: make(chan []countAsk, 1), busy: true}
+	r.shared, r.diagnosis.state, r.slimmed = nil, nil, true
+	if r.pss != nil {
+		close(r.pss.asks)
+		r.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	}
+}
+
+// render writes what the job has now, and what its hook has said.
+func (r *rateStand) render() {
+	r.t.Helper()
+	w := r.world
+	r.process(rsstest.Process{PID: rateStepd, Parent: 1, Start: 1, Comm: "slurmstepd", Anon: 8 * rss.MiB})
+	r.process(rsstest.Process{PID: theHolder, Parent: rateStepd, Start: 2, Comm: "rsswarden", Anon: oursAnon / 2, File: oursFile / 2})
+	r.process(rsstest.Process{PID: r.Self, Parent: theHolder, Start: 3, Comm: "rsswarden", Anon: oursAnon / 2, File: oursFile / 2})
+	r.process(rsstest.Process{PID: theCommand, Parent: theHolder, Start: 10, Comm: "bash", Anon: w.Beside})
+	r.process(rsstest.Process{PID: r.trainer.PID, Parent: theCommand, Start: r.trainer.Start, Comm: "python", Anon: w.trainer(), File: w.Libs})
+	alive := []int{rateStepd, theHolder, r.Self, theCommand, r.trainer.PID}
+	for _, o := range w.processes() {
+		alive = append(alive, o.pid)
+		r.process(rsstest.Process{PID: o.pid, Parent: r.trainer.PID, Comm: "python", Anon: o.Heap + o.Private, File: o.Libs + o.Mapped})
+	}
+	for pid := range r.written {
+		if !slices.Contains(alive, pid) {
+			for _, name := range []string{"stat", "statm", "status"} {
+				r.closeFile(fmt.Sprintf("proc/%d/%s", pid, name))
+			}
+			r.fs.End(pid)
+			r.wrote = true
+			delete(r.written, pid)
+		}
+	}
+	if w.Accounting.Kernel() {
+		r.cgroup()
+	}
+	if len(w.said) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	for _, line := range w.said {
+		fmt.Fprintf(&b, "{\"t\":%f,%s\n", float64(time.Now().UnixNano())/1e9, line[1:])
+	}
+	w.said = nil
+	f, err := os.OpenFile(filepath.Join(r.Settings.Dir, fmt.Sprintf("log.%d.%d", r.trainer.PID, r.trainer.Start)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(b.Bytes()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// process writes a process where it has changed.
+func (r *rateStand) process(p rsstest.Process) {
+	if r.written[p.PID] == p {
+		return
+	}
+	r.written[p.PID] = p
+	for name, text := range p.Files() {
+		r.write(fmt.Sprintf("proc/%d/%s", p.PID, name), text)
+	}
+}
+
+// write writes a file of the tree.
+func (r *rateStand) write(name, text string) {
+	f := r.files[name]
+	if f != nil && f.text == text {
+		return
+	}
+	r.wrote = true
+	if f == nil {
+		r.fs.Write(name, text)
+		file, err := os.OpenFile(r.fs.Path(name), os.O_WRONLY, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.files[name] = &rateFile{file, text}
+		return
+	}
+	_, err := f.WriteAt([]byte(text), 0)
+	if len(text) < len(f.text) {
+		err = errors.Join(err, f.Truncate(int64(len(text))))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f.text = text
+}
+
+func (r *rateStand) closeFile(name string) {
+	if f := r.files[name]; f != nil {
+		f.Close()
+		delete(r.files, name)
+	}
+}
+
+// cgroup writes the charge of the job's cgroup: what cannot be reclaimed, and page
+// cache for as long as there is room.
+func (r *rateStand) cgroup() {
+	w := r.world
+	m := w.memory()
+	used := w.used()
+	cache := min(m.Touched()+rss.Bytes(w.step)*w.Cache, w.Limit.Sub(used))
+	dir := "sys/fs/cgroup/memory/slurm/job_46/"
+	files := map[string]string{
+		"memory.usage_in_bytes": fmt.Sprintln(uint64(used + cache)), "memory.limit_in_bytes": fmt.Sprintln(uint64(w.Limit)),
+		"memory.oom_control": "oom_kill 0\n",
+		"memory.stat":        fmt.Sprintf("total_rss %d\ntotal_cache %d\ntotal_active_file %d\ntotal_inactive_file %d\n", used, cache, cache/2, cache-cache/2),
+	}
+	if w.Accounting == saverate.CgroupV2 {
+		dir = "sys/fs/cgroup/slurm/job_46/"
+		files = map[string]string{
+			"memory.current": fmt.Sprintln(uint64(used + cache)), "memory.max": fmt.Sprintln(uint64(w.Limit)), "memory.high": "max\n",
+			"memory.stat": fmt.Sprintf("anon %d\nfile %d\nactive_file %d\ninactive_file %d\n", used, cache, cache/2, cache-cache/2),
+		}
+	}
+	for name, text := range files {
+		r.write(dir+name, text)
+	}
+}
+
+// answerPSS takes the question that is put to the job, if one is.
+func (r *rateStand) askedPSS() {
+	if r.pss == nil || r.pssAsk != nil {
+		return
+	}
+	select {
+	case ask := <-r.pss.asks:
+		r.pssAsk = &ask
+		r.pssAt = r.world.now + pssCost(r.written[ask.ID.PID].Anon+r.written[ask.ID.PID].File)
+	default:
+	}
+}
+
+// pssCost is what a reading of smaps_rollup takes: 7 to 21 ms for each GiB.
+func pssCost(resident rss.Bytes) time.Duration {
+	return 50*time.Microsecond + time.Duration(resident.Of(rss.GiB)*float64(14*time.Millisecond))
+}
+
+// answerPSS answers it.
+func (r *rateStand) answerPSS() {
+	ask := *r.pssAsk
+	r.pssAsk = nil
+	p := r.written[ask.ID.PID]
+	got := pssRead{ask: ask, err: os.ErrNotExist}
+	if p.PID != 0 {
+		cost := pssCost(p.Anon + p.File)
+		held := cost
+		if ask.Pieces {
+			held /= 8 // mmap_lock is given back between two mappings
+		}
+		got = pssRead{ask: ask, pss: rss.PSS{PSS: r.proportional(p.PID), RSS: p.Anon + p.File, Cost: cost, Held: held}}
+	}
+	r.tookPSS(got)
+}
+
+// proportional is the PSS of a process: what is its own, and its part of the
+// trainer's heap, the libraries and the data file.
+func (r *rateStand) proportional(pid int) rss.Bytes {
+	w := r.world
+	m := w.memory()
+	heap, libs, mapped := float64(m.Trainer), float64(m.Libs), 0.0
+	for _, o := range m.Workers {
+		heap += float64(o.Heap - min(o.Copied, o.Heap))
+		libs += float64(o.Libs)
+		mapped += float64(o.Mapped)
+	}
+	part := func(has rss.Bytes, of rss.Bytes, shares float64) rss.Bytes {
+		return rss.Bytes(float64(of) * float64(has) / math.Max(shares, 1))
+	}
+	if pid == r.trainer.PID {
+		return part(m.Trainer, m.Trainer, heap) + part(m.Libs, m.Libs, libs)
+	}
+	for _, o := range w.processes() {
+		if o.pid == pid {
+			return o.Private + o.Copied + part(o.Heap-min(o.Copied, o.Heap), m.Trainer, heap) + part(o.Libs, m.Libs, libs) + part(o.Mapped, m.Touched(), mapped)
+		}
+	}
+	p := r.written[pid]
+	return p.Anon + p.File/2
+}
+
+// readCtl has the job read what the watcher wrote.
+func (r *rateStand) readCtl() {
+	if r.seen == r.seq {
+		return // it is written in full looks only
+	}
+	r.seen = r.seq
+	data, err := os.ReadFile(filepath.Join(r.Settings.Dir, fmt.Sprintf("ctl.%d.%d", r.trainer.PID, r.trainer.Start)))
+	if err != nil || bytes.Equal(data, r.ctl) {
+		return // there is none yet
+	}
+	r.ctl = data
+	var c rateCtl
+	if err := json.Unmarshal(data, &c); err != nil {
+		r.t.Fatal(err)
+	}
+	r.world.asked(c)
+}

@@ -1,0 +1,313 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/saverate"
+)
+
+// This file is a job of package saverate that runs on a clock of its own: the trainer
+// takes batches, workers make them and grow, the hook in them meets what the ctl
+// file asks for, and an enforcer kills. It knows nothing of the watcher but that file.
+
+// What the hook and processes take, as measured with torch 1.13 and 2.6.
+const (
+	rateReady   = 30 * time.Millisecond // a forked worker is up
+	rateFork    = 5 * time.Millisecond  // the trainer stands still for a fork
+	rateForkGiB = 9 * time.Millisecond  // … and for the page tables of each GiB
+	rateExit    = 15 * time.Millisecond // a worker that was told to end has ended
+	rateRecords = 16                    // of a batch: the budget is looked at between them
+	rateWorth   = rss.MiB               // the hook's own: a trim that brought less was for nothing
+	rateStep    = 16 * rss.MiB          // … and less growth is not worth another
+	rateReport  = 5 * time.Second       // … between two reports of budgets
+	rateWarm    = 3                     // batches after which a worker has what it needs of its own
+)
+
+// What the holder and the watcher have together.
+const (
+	oursAnon = 10 * rss.MiB
+	oursFile = 12 * rss.MiB
+)
+
+// rateWorker is one worker process.
+type rateWorker struct {
+	saverate.Worker
+	pid      int
+	start    time.Duration
+	owed     int           // batches it was given and the trainer has not got
+	told     time.Duration // when it was told to end, 0 for not yet
+	above    rss.Bytes     // a budget counts from here on
+	trims    int           // not reported yet
+	freed    rss.Bytes
+	reported time.Duration
+	met      uint64    // the newest trim request
+	warm     rss.Bytes // of what it will need of its own, what it has
+	made     int       // batches
+	half     rss.Bytes // what it had when it reported what it has of its own, or after four
+}
+
+// rateTask is one recycle on its way.
+type rateTask struct {
+	id     uint64
+	k      int
+	mode   event.Mode
+	old    *rateWorker
+	fresh  *rateWorker
+	ready  time.Duration
+	paused time.Duration
+}
+
+// rateCtl is the file that the watcher writes.
+type rateCtl struct {
+	Budget rss.Bytes `json:"budget"`
+	Trim   []struct {
+		ID   uint64 `json:"id"`
+		PIDs []int  `json:"pids"`
+	} `json:"trim"`
+	Recycle []rateRecycle `json:"recycle"`
+}
+
+type rateRecycle struct {
+	ID     uint64     `json:"id"`
+	Worker int        `json:"worker"`
+	Mode   event.Mode `json:"mode"`
+}
+
+// rateWorld is the job.
+type rateWorld struct {
+	*saverate.Spec
+	trainerPID int
+	wrapped    bool
+	poll       time.Duration // when slurmstepd looks next
+
+	now     time.Duration
+	next    time.Duration // when the trainer takes its next batch
+	step    int
+	turn    int // worker id that is given the next batch
+	skipped int // worker id that is given none, -1 for all are
+	workers []*rateWorker
+	owners  []*rateWorker // of the batches that were given out, in order
+	task    *rateTask
+	leaving []*rateTask
+	nextPID int
+
+	ctl      rateCtl
+	accepted map[uint64]bool
+	todo     []rateRecycle
+	said     [][]byte      // lines of the log that were not read yet
+	killed   bool          // the enforcer has
+	peak     rss.Bytes     // the most that the enforcer could see
+	stalls   time.Duration // in which the trainer stood still for us
+	late     int           // recycles begun after each worker had made three batches
+}
+
+func newRateWorld(s *saverate.Spec, trainerPID int, wrapped bool) *rateWorld {
+	w := &rateWorld{
+		Spec: s, trainerPID: trainerPID, wrapped: wrapped, next: s.Ramp, skipped: -1, nextPID: 5000100, accepted: map[uint64]bool{},
+		// Slurm's polls and the job's begin have nothing to do with each other.
+		poll: time.Duration(float64(s.Poll) * math.Mod(float64(s.Seed)*0.618, 1)),
+	}
+	return w
+}
+
+func (w *rateWorld) over() bool { return w.killed || w.step >= w.Steps }
+
+// advance lets time pass until then, or less where the hook says something first.
+func (w *rateWorld) advance(until time.Duration) {
+	for !w.over() && len(w.said) == 0 {
+		at := min(until, w.next)
+		if !w.Accounting.Kernel() {
+			at = min(at, w.poll)
+		}
+		if w.step == 0 {
+			at = min(at, w.now+100*time.Millisecond) // the ramp has no steps
+		}
+		w.now = max(w.now, at)
+		if w.now >= w.next {
+			w.batch()
+		}
+		w.enforce()
+		if w.now >= until {
+			return
+		}
+	}
+}
+
+// batch is one call of the trainer for its next batch.
+func (w *rateWorld) batch() {
+	began := w.now
+	if w.workers == nil {
+		for k := range w.Workers {
+			w.workers = append(w.workers, w.fork())
+			w.workers[k].owed = 2
+		}
+		for i := range 2 * w.Workers {
+			w.owners = append(w.owners, w.workers[i%w.Workers])
+		}
+		w.hello()
+		began = w.now // it would have forked these without us
+	}
+	w.recycles()
+	owner := w.owners[0]
+	owner.owed--
+	w.make(owner)
+	w.step++
+	for w.turn == w.skipped {
+		w.turn = (w.turn + 1) % w.Workers
+	}
+	given := w.workers[w.turn]
+	given.owed++
+	w.owners = append(w.owners[1:], given)
+	w.turn = (w.turn + 1) % w.Workers
+	w.next = w.now + w.Step
+	w.stalls += w.now - began
+}
+
+// fork starts a worker.
+func (w *rateWorld) fork() *rateWorker {
+	heap := w.trainer()
+	w.now += rateFork + time.Duration(heap.Of(rss.GiB)*float64(rateForkGiB))
+	w.nextPID++
+	return &rateWorker{Worker: saverate.Worker{Heap: heap, Libs: w.WorkerLibs}, pid: w.nextPID, start: w.now}
+}
+
+// trainer is what of the trainer is anonymous now.
+func (w *rateWorld) trainer() rss.Bytes {
+	if w.workers == nil && w.now < w.Ramp {
+		return w.Heap.Scale(float64(w.now) / float64(w.Ramp))
+	}
+	return w.Spec.Trainer(w.step)
+}
+
+// make has a worker make a batch: it grows, and meets what the ctl file asks for.
+func (w *rateWorld) make(o *rateWorker) {
+	o.Copied = min(o.Copied+w.Copy, w.CopyMost)
+	warmer := min(w.Fresh-o.warm, w.Fresh/rateWarm+1)
+	o.warm += warmer
+	o.Private += w.Leak + warmer
+	if w.Support == saverate.None {
+		o.Mapped = min(o.Mapped+w.Map, w.File)
+		return
+	}
+	if o.made++; o.made&(o.made-1) == 0 && o.made >= 4 {
+		if o.made >= 8 {
+			w.say(o.pid, "grown", fields{"worker": o.pid, "count": o.made, "before": o.half, "after": o.Private})
+		}
+		o.half = o.Private
+	}
+	for _, t := range w.ctl.Trim {
+		if t.ID > o.met && slices.Contains(t.PIDs, o.pid) {
+			o.met = t.ID
+			before := o.Libs + o.Mapped
+			o.Mapped = 0
+			w.say(o.pid, "trimmed", fields{"id": t.ID, "worker": o.pid, "before": before, "after": o.Libs, "count": 1, "why": "request"})
+		}
+	}
+	for range rateRecords {
+		o.Mapped = min(o.Mapped+w.Map/rateRecords, w.File)
+		if has := o.Libs + o.Mapped; w.ctl.Budget > 0 && has > max(w.ctl.Budget, o.above) {
+			o.Mapped = 0
+			if o.above = o.Libs + rateStep; has-o.Libs < rateWorth {
+				o.above = o.Libs + max(rateStep, o.Libs/8)
+				continue
+			}
+			o.trims++
+			o.freed += has - o.Libs
+			if w.now-o.reported >= rateReport {
+				w.say(o.pid, "trimmed", fields{"worker": o.pid, "before": has, "after": o.Libs, "count": o.trims, "freed": o.freed, "why": "budget"})
+				o.reported, o.trims, o.freed = w.now, 0, 0
+			}
+		}
+	}
+}
+
+// memory is what the job has now.
+func (w *rateWorld) memory() saverate.Memory {
+	m := saverate.Memory{Trainer: w.trainer(), Libs: w.Libs, File: w.File, Beside: w.Beside}
+	for _, p := range w.processes() {
+		m.Workers = append(m.Workers, p.Worker)
+	}
+	return m
+}
+
+// processes are the workers that live, those that come or leave included.
+func (w *rateWorld) processes() []*rateWorker {
+	list := slices.Clone(w.workers)
+	if t := w.task; t != nil {
+		if t.fresh != nil && !slices.Contains(list, t.fresh) {
+			list = append(list, t.fresh)
+		}
+		if t.told() && w.now >= t.old.told+rateExit {
+			list = slices.DeleteFunc(list, func(p *rateWorker) bool { return p == t.old })
+		}
+	}
+	for _, t := range w.leaving {
+		if !t.told() || w.now < t.old.told+rateExit {
+			list = append(list, t.old)
+		}
+	}
+	return list
+}
+
+// used is what the enforcer sees now, ours included.
+func (w *rateWorld) used() rss.Bytes {
+	m := w.memory()
+	used := m.Sum(w.Accounting)
+	switch {
+	case !w.wrapped:
+	case w.Accounting == saverate.SlurmRSS:
+		used += oursAnon + oursFile
+	case w.Accounting == saverate.SlurmPSS:
+		used += oursAnon + oursFile/2
+	default:
+		used += oursAnon
+	}
+	return used
+}
+
+// enforce kills where the enforcer would.
+func (w *rateWorld) enforce() {
+	used := w.used()
+	w.peak = max(w.peak, used)
+	if w.Accounting.Kernel() {
+		w.killed = used > w.Limit
+		return
+	}
+	if w.now >= w.poll {
+		w.poll += w.Poll
+		w.killed = used > w.Limit
+	}
+}
+
+func (t *rateTask) told() bool { return t.old.told > 0 }
+
+// fields are those of one line that the hook logs.
+type fields map[string]any
+
+func (w *rateWorld) say(pid int, what string, f fields) {
+	f["pid"], f["what"], f["n"] = pid, what, 1
+	line, err := json.Marshal(f)
+	if err != nil {
+		panic(err)
+	}
+	w.said = append(w.said, line)
+}
+
+// hello is what the hook says when the loader is made.
+func (w *rateWorld) hello() {
+	if w.Support == saverate.None {
+		return
+	}
+	var pids []int
+	for _, o := range w.workers {
+		pids = append(pids, o.pid)
+	}
+	w.say(w.trainerPID, "iter", fields{
+		"kind": "map", "persistent": true, "num_workers": w.Workers, "start": "fork", "can_recycle": w.Support == saverate.Recycle, "why": "", "workers": pids,
+	})
+}
