@@ -10,13 +10,13 @@ class Learner:
         self.steps, self.leak_mb, self.step = steps, leak_mb, 0
 
     def __call__(self):
-        print("from step", self.step, flush=True)
+        print("from step %d\n" % self.step, end="", flush=True)  # in one write: rsswarden prints too
         leaked = []
         while self.step < self.steps:
             leaked.append(b"\x55" * (self.leak_mb << 20))
             time.sleep(0.05)
             self.step += 1
-            print("step", self.step, flush=True)
+            print("step %d\n" % self.step, end="", flush=True)
         return self.step
 
     def checkpoint(self, *args, **kwargs):

@@ -12,7 +12,7 @@ with open(path, "rb") as f:
 
 
 def requeue(number, frame):
-    print("got", signal.Signals(number).name, flush=True)
+    print("got %s\n" % signal.Signals(number).name, end="", flush=True)
     if os.environ["SLURM_PROCID"] != "0":
         return
     with open(path + ".new", "wb") as f:
@@ -23,10 +23,10 @@ def requeue(number, frame):
 
 
 def bypass(number, frame):
-    print("bypassed", signal.Signals(number).name, flush=True)
+    print("bypassed %s\n" % signal.Signals(number).name, end="", flush=True)
 
 
 signal.signal(signal.SIGUSR2, requeue)
 signal.signal(signal.SIGTERM, bypass)
 signal.signal(signal.SIGCONT, bypass)
-print("result", delayed.result(), flush=True)
+print("result %s\n" % delayed.result(), end="", flush=True)
