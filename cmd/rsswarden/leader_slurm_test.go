@@ -71,14 +71,14 @@ func rankNews(all eventLog, what event.RankNews) (some eventLog) {
 	return some
 }
 
-// leader waits until one of the tasks leads, but for one, and returns which, and the
-// PID of its watcher.
+// leader waits until the watcher of one of the tasks leads, but for one of that PID, and
+// returns which task's, and its PID.
 func (j fourRanks) leader(t *testing.T, tasks []int, but int) (task, pid int, since time.Time) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		for _, task := range tasks {
-			if news := rankNews(j.log(task), event.RankLeads); len(news) > 0 && task != but {
+			if news := rankNews(j.log(task), event.RankLeads); len(news) > 0 && int(news[len(news)-1]["leader"].(float64)) != but {
 				last := news[len(news)-1]
 				since, err := time.Parse(time.RFC3339Nano, last["time"].(string))
 				if err != nil {
@@ -182,7 +182,7 @@ func (j fourRanks) killLeader(t *testing.T, tasks []int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	second, heir, since := j.leader(t, tasks, first)
+	second, heir, since := j.leader(t, tasks, pid)
 	if since.Sub(killed) > 2*time.Second {
 		t.Errorf("the lead was taken over %v after the kill", since.Sub(killed))
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // soakTree forks children that grow, shrink, map a file and end, some of them each second,
-// for as long as it is left alone.
+// for as long as it is left alone. In the second half of each minute it forks none.
 const soakTree = `
 import mmap, os, random, sys, time
 random.seed(1)
@@ -34,8 +34,9 @@ def child(seed):
     os._exit(0)
 n = 0
 while True:
-    if os.fork() == 0: child(n)
-    n += 1
+    if time.monotonic() % 60 < 30:
+        if os.fork() == 0: child(n)
+        n += 1
     time.sleep(random.random() / 2)
     try:
         while os.waitpid(-1, os.WNOHANG)[0]: pass
@@ -44,7 +45,8 @@ while True:
 
 // TestEnduranceHours: beside a tree that grows, shrinks and forks for two hours, or as long
 // as RSSWARDEN_SOAK says, holder and watcher stay as they were after the first tenth: within
-// 1 MiB of private memory, and without one descriptor more.
+// 1 MiB of private memory, and without one descriptor more. They are looked at where the
+// tree is at rest: each process of it has descriptors.
 func TestEnduranceHours(t *testing.T) {
 	lasts := 2 * time.Hour
 	if v := os.Getenv("RSSWARDEN_SOAK"); v != "" {
@@ -70,6 +72,7 @@ func TestEnduranceHours(t *testing.T) {
 	began := time.Now()
 	for tick := time.NewTicker(lasts / 100); time.Since(began) < lasts; {
 		<-tick.C
+		atRest(t, cmd.Process.Pid)
 		for name, pid := range ours {
 			now := footprintOf(t, pid)
 			f, ok := first[name]
@@ -79,7 +82,6 @@ func TestEnduranceHours(t *testing.T) {
 				first[name] = now
 				t.Logf("%s after %v: %+v", name, time.Since(began).Round(time.Second), now)
 			default:
-				// What is on its way when it is looked at comes and goes.
 				f.most, f.mostFDs = max(f.most, now.private), max(f.mostFDs, now.fds)
 				f.last, f.lastFDs = now.private, now.fds
 				first[name] = f
@@ -93,6 +95,20 @@ func TestEnduranceHours(t *testing.T) {
 			t.Errorf("%s grows: %+v", name, f)
 		}
 	}
+}
+
+// atRest waits until below holder there have been the watcher and the command alone for as
+// long as the watcher takes to look twice.
+func atRest(t *testing.T, holder int) {
+	t.Helper()
+	var since time.Time
+	until(t, "a tree at rest", func() bool {
+		alone := len(children(t, holder)) == 2
+		if !alone || since.IsZero() {
+			since = time.Now()
+		}
+		return alone && time.Since(since) > 2*time.Second
+	})
 }
 
 // footprint is what a process has for itself, and has had since it was first looked at.

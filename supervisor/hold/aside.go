@@ -46,7 +46,7 @@ func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 		unix.Close(pair[1])
 		return nil, err
 	}
-	c := watcherChild(argv, pair[1], null, nil)
+	c := ownChild(asideName, argv, pair[1], null, nil)
 	pid, noProcess, execErr := c.spawn()
 	c.close()
 	unix.Close(pair[1])
@@ -130,6 +130,7 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 // Asked is what the process aside is to do. It lets go of standard error, whose reader
 // must not wait for a file server.
 func Asked() ([]byte, error) {
+	setName(asideName)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

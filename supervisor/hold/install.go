@@ -25,7 +25,7 @@ func init() {
 	switch {
 	case active():
 		installed = signals.open()
-	case len(os.Args) > 0 && os.Args[0] == watcherName:
+	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == asideName):
 		installed = installHandler(handlerWatcher, -1)
 	}
 	if installed != nil {

@@ -47,7 +47,7 @@ func OpenLink() (*Link, error) {
 	if installed != nil {
 		return nil, installed
 	}
-	setName()
+	setName(watcherName)
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take the link from descriptor 0: %w", err)

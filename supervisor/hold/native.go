@@ -87,8 +87,12 @@ func command(path string, args, env []string) *child {
 // name meets the holder alone, and so cannot look like a signal to the group.
 const watcherName = "rss-watcher"
 
-func watcherChild(argv []string, link, null int, keep []int) *child {
-	args := append([]string{watcherName}, argv[1:]...)
+// asideName is that of a process of [Aside].
+const asideName = "rss-aside"
+
+// ownChild is a child that is ours, by that name.
+func ownChild(name string, argv []string, link, null int, keep []int) *child {
+	args := append([]string{name}, argv[1:]...)
 	path := argv[0]
 	if path != "/proc/self/exe" {
 		if abs, err := filepath.Abs(path); err == nil {

@@ -23,6 +23,6 @@ func takePending(sig int) {
 }
 
 // setName names the main thread, which is what ps and pkill look at.
-func setName() {
-	os.WriteFile("/proc/self/comm", []byte(watcherName), 0)
+func setName(name string) {
+	os.WriteFile("/proc/self/comm", []byte(name), 0)
 }

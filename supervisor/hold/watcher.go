@@ -106,7 +106,7 @@ func startWatcher(h *holder, attempt int) (s started) {
 		unix.Close(pair[0])
 		return fail(err)
 	}
-	c := watcherChild(h.opts.Watcher, pair[1], null, h.opts.KeepFDs)
+	c := ownChild(watcherName, h.opts.Watcher, pair[1], null, h.opts.KeepFDs)
 	defer c.close()
 	pid, noProcess, execErr := c.spawn()
 	if noProcess != 0 || execErr != 0 {
