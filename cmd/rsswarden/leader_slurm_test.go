@@ -127,7 +127,7 @@ func (j fourRanks) recycled(tasks ...int) (pids []int) {
 
 // TestTwoNodesFourRanks: one watcher of each node leads. Over the limit on the second
 // node only, only its workers are recycled; when who leads there is killed in the
-// midst of that, the other rank's leads within 2 s, and no worker is recycled twice.
+// midst of that, another watcher there leads within 2 s, and no worker is recycled twice.
 // The job completes with the data that each rank should have.
 func TestTwoNodesFourRanks(t *testing.T) { rankNodes(t).train(t, true) }
 
