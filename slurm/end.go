@@ -34,8 +34,18 @@ func ParseEnd(b []byte, zone *time.Location) (time.Time, error) {
 			if text == "Unknown" || text == "NONE" {
 				return time.Time{}, ErrNoEnd
 			}
-			return time.ParseInLocation("2006-01-02T15:04:05", text, zone)
+			return parseWall(text, zone)
 		}
 	}
 	return time.Time{}, ErrNoEnd
+}
+
+// parseWall reads a time as Slurm prints it. That has no shorter form and no fraction of
+// a second, which time.Parse would take.
+func parseWall(text string, zone *time.Location) (time.Time, error) {
+	const layout = "2006-01-02T15:04:05"
+	if len(text) != len(layout) {
+		return time.Time{}, fmt.Errorf("%q is no time", text)
+	}
+	return time.ParseInLocation(layout, text, zone)
 }

@@ -115,7 +115,7 @@ func stateWord(s string) (state, by string) {
 }
 
 func slurmTime(s string, zone *time.Location) time.Time {
-	t, err := time.ParseInLocation("2006-01-02T15:04:05", known(s), zone)
+	t, err := parseWall(known(s), zone)
 	if err != nil {
 		return time.Time{}
 	}
