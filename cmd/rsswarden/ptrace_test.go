@@ -27,7 +27,7 @@ type silent struct {
 // may come between a look and the end of its trim.
 func isolated(t *testing.T, shape string) silent {
 	s := trainStand(t, slurmtest.Linux)
-	options := []string{shape, "--workers", "4", "--epochs", "2", "--step-ms", "20"}
+	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", "20"}
 	run := fmt.Sprintf(`import sys, runpy; sys.path.insert(0, %q); runpy.run_path(%q, run_name="__main__")`, filepath.Dir(s.train), s.train)
 	return silent{
 		stand: s, want: s.reference(t, options...), args: []string{"--mem=3000"},
