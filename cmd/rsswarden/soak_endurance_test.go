@@ -38,7 +38,12 @@ func TestEnduranceSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := s.script(s.rsswarden+" run --at 50%:warn --", options...)
-	var first leftover
+	var first, now leftover
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("at first: %+v\nat last: %+v\nsince then: %q", first, now, now.beyond(&first))
+		}
+	})
 	n, good := times(100), 0
 	var ended []time.Time // one for each good job
 	for i := range n {
@@ -48,10 +53,9 @@ func TestEnduranceSoak(t *testing.T) {
 			continue
 		}
 		good++
-		var now leftover
 		until(t, "what a run started has ended", func() bool {
 			now = leftBy(t, place)
-			return now.processes == 0 && (i == 0 || now.files <= first.files && now.shm <= first.shm && now.cgroups <= first.cgroups)
+			return now.processes == 0 && (i == 0 || now.files <= first.files && len(now.beyond(&first)) == 0)
 		})
 		if i == 0 {
 			first = now
@@ -73,8 +77,12 @@ type leftover struct {
 	processes int // rsswarden run and their watchers
 	files     int // below the place for files of runs, less those of records
 	records   int
-	shm       int // files in /dev/shm
-	cgroups   int // in the memory hierarchy
+	node      []string // what is in /dev/shm, and the cgroups of the memory hierarchy, whose ever they are
+}
+
+// beyond is what is there on the node that was not at first.
+func (l *leftover) beyond(first *leftover) []string {
+	return slices.DeleteFunc(slices.Clone(l.node), func(path string) bool { return slices.Contains(first.node, path) })
 }
 
 func leftBy(t *testing.T, place string) (l leftover) {
@@ -108,7 +116,17 @@ func leftBy(t *testing.T, place string) (l leftover) {
 	l.records = count(place, func(path string, e fs.DirEntry) bool {
 		return e.IsDir() && filepath.Base(filepath.Dir(path)) == "records"
 	})
-	l.shm = count("/dev/shm", func(string, fs.DirEntry) bool { return true })
-	l.cgroups = count("/sys/fs/cgroup/memory", func(_ string, e fs.DirEntry) bool { return e.IsDir() })
+	count("/dev/shm", func(path string, _ fs.DirEntry) bool {
+		l.node = append(l.node, path)
+		return true
+	})
+	// What lies beside the test's own cgroup is another session's.
+	own := ownMemoryCgroup(t)
+	count("/sys/fs/cgroup/memory", func(path string, e fs.DirEntry) bool {
+		if e.IsDir() && (filepath.Dir(path) != filepath.Dir(own) || path == own) {
+			l.node = append(l.node, path)
+		}
+		return e.IsDir()
+	})
 	return l
 }

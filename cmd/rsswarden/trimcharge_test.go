@@ -12,12 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryCgroup makes a cgroup v1 below that of the test, for the test.
-func memoryCgroup(t *testing.T) string {
+// ownMemoryCgroup is where the test is in the memory hierarchy of cgroup v1.
+func ownMemoryCgroup(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a cgroup here")
-	}
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +24,16 @@ func memoryCgroup(t *testing.T) string {
 		t.Skip("no cgroup v1 with a memory controller")
 	}
 	home, _, _ = strings.Cut(home, "\n")
-	dir, err := rsstest.GroupDir(filepath.Join("/sys/fs/cgroup/memory", home))
+	return filepath.Join("/sys/fs/cgroup/memory", home)
+}
+
+// memoryCgroup makes a cgroup v1 below that of the test, for the test.
+func memoryCgroup(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a cgroup here")
+	}
+	dir, err := rsstest.GroupDir(ownMemoryCgroup(t))
 	if err != nil {
 		t.Skip(err)
 	}
