@@ -280,7 +280,7 @@ func TestModulefile(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rsswarden", version), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	script := `module() { eval "$(tclsh "$0" bash "$@")"; }
+	script := `module() { eval "$("$0" bash "$@")"; }
 before=$(env | grep -E '^(PATH|MANPATH)=' | sort)
 module load rsswarden
 rsswarden --version; man -w rsswarden; man -w | tr : '\n' | grep -x /usr/share/man
