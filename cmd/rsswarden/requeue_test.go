@@ -22,7 +22,7 @@ type requeueStand struct {
 
 func newRequeueStand(t *testing.T, mode slurmtest.Mode) requeueStand {
 	t.Helper()
-	c := slurmtest.Start(t, mode, slurmtest.Options{})
+	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 8})
 	return requeueStand{c, c.Install(t, binary), c.Install(t, "testdata/requeue/train.py")}
 }
 
@@ -31,10 +31,15 @@ func (s requeueStand) script(front, options, then string) string {
 	return fmt.Sprintf("%s %s run --events $PWD/events --record $PWD/record %s -- python3 %s $PWD/checkpoint %s", front, s.rsswarden, options, s.train, then)
 }
 
+func (s requeueStand) submit(t *testing.T, script string, args ...string) *slurmtest.JobRun {
+	t.Helper()
+	return s.Submit(t, script, append([]string{"--open-mode=append", "--mem=300"}, args...)...)
+}
+
 // whole submits a job and waits for its end, through all of its lives.
 func (s requeueStand) whole(t *testing.T, script string, args ...string) (*slurmtest.JobRun, slurmtest.Result, time.Duration) {
 	t.Helper()
-	run := s.Submit(t, script, append([]string{"--open-mode=append", "--mem=300"}, args...)...)
+	run := s.submit(t, script, args...)
 	began := time.Now()
 	got := run.Wait(t)
 	return run, got, time.Since(began)
@@ -71,42 +76,72 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 }
 
 // TestRequeue: a job that asked for too little gets more, and goes on from its
-// checkpoint.
+// checkpoint. Slurm lets a requeued job wait for half a minute: those of a cluster
+// wait together.
 func TestRequeue(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		mode  slurmtest.Mode
-		front string
-		then  string
-	}{
-		{"cgroup, the trainer goes on", slurmtest.Cgroup, "exec", "go-on"},
-		{"cgroup, the trainer exits", slurmtest.Cgroup, "exec", "exit"},
-		{"cgroup, srun", slurmtest.Cgroup, "srun", "go-on"},
-		{"linux", slurmtest.Linux, "exec", "go-on"},
+	type job struct{ name, front, options, then string }
+	for mode, jobs := range map[slurmtest.Mode][]job{
+		slurmtest.Cgroup: {
+			{"the trainer goes on", "exec", requeueOptions, "go-on"},
+			{"the trainer exits", "exec", requeueOptions, "exit"},
+			{"srun", "srun", requeueOptions, "go-on"},
+			{"once at most", "exec", strings.Replace(requeueOptions, "+100%", "320", 1) + " --max-requeues 1", "go-on"},
+		},
+		slurmtest.Linux: {
+			{"the trainer goes on", "exec", requeueOptions, "go-on"},
+		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newRequeueStand(t, c.mode)
-			run, got, took := s.whole(t, s.script(c.front, requeueOptions, c.then))
-			told, err := carriedOn(run, got)
-			t.Logf("%s %d:%d after %.0f s\n%s%s", got.State, got.ExitCode, got.Signal, took.Seconds(), got.Stdout, said(got.Stderr))
-			if err != nil {
-				t.Fatal(err, "\n", got.Stderr)
+		t.Run(string(mode), func(t *testing.T) {
+			s := newRequeueStand(t, mode)
+			runs := make([]*slurmtest.JobRun, len(jobs))
+			for i, j := range jobs {
+				runs[i] = s.submit(t, s.script(j.front, j.options, j.then))
 			}
-			if c.front != "exec" {
-				return
-			}
-			all := events(t, filepath.Join(run.Dir, "events"))
-			if told == "" {
-				t.Error("stderr does not tell how it was requeued")
-			}
-			if verdict := all[event.NameExit][0]["verdict"]; verdict != string(event.VerdictRequeued) {
-				t.Errorf("verdict %v", verdict)
-			}
-			report := s.Do(t, s.rsswarden, "report", filepath.Join(run.Dir, "record"))
-			if report.Code != 0 || !strings.Contains(report.Stdout, "600") {
-				t.Errorf("report: %d\n%s%s", report.Code, report.Stdout, report.Stderr)
+			for i, j := range jobs {
+				t.Run(j.name, func(t *testing.T) {
+					run, got := runs[i], runs[i].Wait(t)
+					t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, said(got.Stderr))
+					if j.options != requeueOptions {
+						s.requeuedOnceAtMost(t, run, &got)
+						return
+					}
+					s.requeued(t, run, &got, j.front == "exec")
+				})
 			}
 		})
+	}
+}
+
+// requeued checks that a job was requeued, and that what we say tells of it.
+func (s requeueStand) requeued(t *testing.T, run *slurmtest.JobRun, got *slurmtest.Result, exec bool) {
+	t.Helper()
+	told, err := carriedOn(run, *got)
+	if err != nil {
+		t.Fatal(err, "\n", got.Stderr)
+	}
+	if !exec {
+		return
+	}
+	if told == "" {
+		t.Error("stderr does not tell how it was requeued")
+	}
+	if verdict := events(t, filepath.Join(run.Dir, "events"))[event.NameExit][0]["verdict"]; verdict != string(event.VerdictRequeued) {
+		t.Errorf("verdict %v", verdict)
+	}
+	report := s.Do(t, s.rsswarden, "report", filepath.Join(run.Dir, "record"))
+	if report.Code != 0 || !strings.Contains(report.Stdout, "600") {
+		t.Errorf("report: %d\n%s%s", report.Code, report.Stdout, report.Stderr)
+	}
+}
+
+// requeuedOnceAtMost checks that --max-requeues 1 was kept to.
+func (s requeueStand) requeuedOnceAtMost(t *testing.T, run *slurmtest.JobRun, got *slurmtest.Result) {
+	t.Helper()
+	if got.Restarts != 1 || !strings.Contains(got.Stderr, "the job was started again once, and --max-requeues is 1") {
+		t.Errorf("%d restarts, said\n%s", got.Restarts, got.Stderr)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.Dir(), ".rsswarden", "requeue-"+run.ID+".jsonl")); err != nil || strings.Count(string(b), `"step":"release"`) != 1 {
+		t.Errorf("left behind %s, %v", b, err)
 	}
 }
 
@@ -146,19 +181,5 @@ func TestRequeueOutsideABatchJob(t *testing.T) {
 	out := s.Srun(t, "--mem=300", "bash", "-c", s.script("cd $(mktemp -d) && exec", requeueOptions, "go-on"))
 	if !strings.Contains(out.Stderr, "it has no batch script that could be started again") || strings.Contains(out.Stdout, "checkpoint") {
 		t.Errorf("%d\n%s%s", out.Code, out.Stdout, out.Stderr)
-	}
-}
-
-// TestMaxRequeues: the second life may not be requeued once more.
-func TestMaxRequeues(t *testing.T) {
-	s := newRequeueStand(t, slurmtest.Cgroup)
-	options := strings.Replace(requeueOptions, "+100%", "320", 1) + " --max-requeues 1"
-	run, got, _ := s.whole(t, s.script("exec", options, "go-on"))
-	t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, said(got.Stderr))
-	if got.Restarts != 1 || !strings.Contains(got.Stderr, "the job was started again once, and --max-requeues is 1") {
-		t.Errorf("%d restarts, said\n%s", got.Restarts, got.Stderr)
-	}
-	if b, err := os.ReadFile(filepath.Join(s.Dir(), ".rsswarden", "requeue-"+run.ID+".jsonl")); err != nil || strings.Count(string(b), `"step":"release"`) != 1 {
-		t.Errorf("left behind %s, %v", b, err)
 	}
 }
