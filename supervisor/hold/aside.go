@@ -127,9 +127,14 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 	}
 }
 
+var errNotAside = errors.New("not started by a run")
+
 // Asked is what the process aside is to do. It lets go of standard error, whose reader
 // must not wait for a file server.
 func Asked() ([]byte, error) {
+	if os.Args[0] != asideName {
+		return nil, errNotAside
+	}
 	setName(asideName)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
