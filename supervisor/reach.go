@@ -60,6 +60,10 @@ func newReachReader(proc string) *reachReader {
 			fault.Point("reach")
 			a := reachAnswer{key: ask.key, obstacles: obstacles(proc, ask.key.id, ask.dir)}
 			a.torch = len(a.obstacles) > 0 && hasTorch(proc, ask.key.id.PID)
+			// It may have taken long, and the PID may be another's by now.
+			if start, err := proctree.StartTime(proc, ask.key.id.PID); err != nil || start != ask.key.id.Start {
+				a = reachAnswer{key: ask.key}
+			}
 			r.answers <- a
 		}
 	}()

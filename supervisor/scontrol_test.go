@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // TestEndIsAskedAgain: an administrator may have moved the job's end, and the
-// environment does not tell.
+// environment does not tell. That scontrol does not either is said.
 func TestEndIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer answer
@@ -44,8 +45,13 @@ func TestEndIsAskedAgain(t *testing.T) {
 			if s.asked != nil {
 				t.Error("asked twice within 5 minutes")
 			}
-			if n := len(named(s.events(), event.NameDecision)); n > 1 || n == 1 != test.fires {
+			all := s.events()
+			if n := len(named(all, event.NameDecision)); n > 1 || n == 1 != test.fires {
 				t.Errorf("%d decisions, want one: %v", n, test.fires)
+			}
+			told := slices.ContainsFunc(named(all, event.NameFault), func(e map[string]any) bool { return e["part"] == "scontrol" })
+			if told != (name == "nobody answers") {
+				t.Errorf("that there was no answer is told: %v", told)
 			}
 		})
 	}

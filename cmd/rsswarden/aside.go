@@ -128,7 +128,7 @@ func answerAside(p process) int {
 		err = json.Unmarshal(ask, &q)
 	}
 	if err != nil {
-		return fail(p, usagef("rsswarden run", "%s is not for use by hand", asideCommand))
+		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", asideCommand, err))
 	}
 	text, err := json.Marshal(q.look())
 	if err == nil {

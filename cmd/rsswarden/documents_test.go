@@ -65,12 +65,7 @@ var typed = []struct {
 	{shown: "$ rsswarden replay 4711 --limit 2500M   # what another limit would have done", by: "TestReadmeReport"},
 }
 
-var (
-	fenced   = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
-	indented = regexp.MustCompile(`(?m)^ {4}(\S.*)$`)
-	inCode   = regexp.MustCompile("`([^`]+)`")
-	ours     = regexp.MustCompile(`^(?:\$ |exec |srun (?:-\S+ |NODE )*)*rsswarden +(\S.*)$`)
-)
+var ours = regexp.MustCompile(`^(?:\$ |exec |srun (?:-\S+ |NODE )*)*rsswarden +(\S.*)$`)
 
 // commandsShown are the command lines of ours in README and docs, without those of the
 // reference, which are made from the program: lines of blocks, and what stands in a text.
@@ -84,17 +79,14 @@ func commandsShown(t *testing.T) (list []string) {
 			list = append(list, line)
 		}
 	}
-	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
-		for l := range strings.Lines(m[1]) {
+	blocks, lines, spans := rsstest.Shown(text)
+	for _, block := range blocks {
+		for l := range strings.Lines(block) {
 			add(l)
 		}
 	}
-	text = fenced.ReplaceAllString(text, "")
-	for _, m := range indented.FindAllStringSubmatch(text, -1) {
-		add(m[1])
-	}
-	for _, m := range inCode.FindAllStringSubmatch(text, -1) {
-		add(strings.Join(strings.Fields(m[1]), " "))
+	for _, l := range slices.Concat(lines, spans) {
+		add(l)
 	}
 	return list
 }

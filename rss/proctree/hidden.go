@@ -10,8 +10,9 @@ import (
 )
 
 // This file finds the processes of a tree that a procfs mounted with hidepid (proc(5))
-// does not show: those that another user's privileges have been given to, by a setuid
-// program, before they were seen. Their parents name them all the same.
+// does not show: those that ptrace(2) would be refused, as another user's privileges were
+// given to them by a setuid program, or as whoever runs their program may not read it.
+// Their parents name them all the same.
 
 // hidesOthers says that the procfs mounted at proc is mounted so.
 func hidesOthers(proc string) bool {
@@ -52,7 +53,7 @@ func (r *Reader) hidden() (n int) {
 				continue
 			}
 			_, err = r.f.read(pid, "stat")
-			if Denied(err) || Vanished(err) && unix.Kill(pid, 0) == unix.EPERM {
+			if Denied(err) || Vanished(err) && unix.Kill(pid, 0) != unix.ESRCH {
 				n++
 			}
 		}
