@@ -86,6 +86,9 @@ func newPlace(t *testing.T, files ...string) *place {
 
 func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
 
+// path is the variable PATH.
+func (p *place) path() string { return "PATH=" + p.dir + ":" + bin + ":/usr/bin:/bin" }
+
 // running is a command in a place.
 type running struct {
 	*exec.Cmd
