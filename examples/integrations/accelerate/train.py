@@ -12,7 +12,7 @@ import signal
 import time
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 
 
 class Records(torch.utils.data.Dataset):
@@ -35,6 +35,7 @@ p.add_argument("--workers", type=int, default=2, help="loader workers of each ra
 p.add_argument("--epochs", type=int, default=2)
 p.add_argument("--leak", type=int, default=0, metavar="KB", help="each record leaks so much")
 p.add_argument("--step-ms", type=float, default=0, help="pretend that a step takes so long")
+p.add_argument("--backend", help="of torch.distributed, where Accelerate's choice will not do")
 args = p.parse_args()
 
 asked = False
@@ -46,7 +47,7 @@ def ask(number, frame):
 
 
 signal.signal(signal.SIGUSR2, ask)
-accelerator = Accelerator()
+accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend=args.backend)] if args.backend else [])
 torch.manual_seed(1)
 model = torch.nn.Linear(16, 1)
 loader = torch.utils.data.DataLoader(
