@@ -80,7 +80,7 @@ func TestAccelerate(t *testing.T) {
 						t.Errorf("rank %s of %s: %s %d times", m[1], m[2], what, n)
 					}
 				}
-				if !strings.Contains(out, "rank "+m[1]+": asked\n") {
+				if !strings.Contains(out, "process "+m[3]+": asked\n") {
 					t.Errorf("rank %s was not asked:\n%s", m[1], out)
 				}
 			}

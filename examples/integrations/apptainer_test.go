@@ -115,3 +115,34 @@ func (r *running) trained(t *testing.T) string {
 	}
 	return r.stdout.String()
 }
+
+// grows is a program of which nobody said hello: it takes 300 MB, and says when it was asked.
+const grows = `import signal, sys, time
+if sys.argv[1] == "asked":
+    signal.signal(signal.SIGUSR2, lambda number, frame: print("asked", flush=True))
+held = []
+for _ in range(30):
+    held.append(b"\x55" * (10 << 20))
+    time.sleep(0.1)
+print("end", flush=True)
+`
+
+// TestApptainerSignal: a signal asks the program in a container, also where that is not
+// known to train. Apptainer itself would pass it on to one that has no handler and dies.
+func TestApptainerSignal(t *testing.T) {
+	t.Parallel()
+	for _, options := range []string{"--cleanenv", "--cleanenv --pid"} {
+		for argument, want := range map[string]string{"asked": "asked\nend\n", "deaf": "end\n"} {
+			t.Run(options+" "+argument, func(t *testing.T) {
+				t.Parallel()
+				p := newPlace(t)
+				p.write(p.file("grows.py"), grows)
+				words := strings.Fields("rsswarden run --limit 400M --record none --at none --at 50%:signal=USR2 -- apptainer exec " + options)
+				r := p.start(p.asNobody(append(words, image, python, "grows.py", argument)...)...)
+				if out := r.trained(t); out != want {
+					t.Errorf("stdout %q, want %q\n%s", out, want, &r.stderr)
+				}
+			})
+		}
+	}
+}

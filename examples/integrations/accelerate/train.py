@@ -44,6 +44,7 @@ asked = False
 def ask(number, frame):
     global asked
     asked = True
+    os.write(1, b"process %d: asked\n" % os.getpid())
 
 
 signal.signal(signal.SIGUSR2, ask)
@@ -64,7 +65,6 @@ for epoch in range(args.epochs):
         time.sleep(args.step_ms / 1000)
         if asked:
             asked = False
-            print("rank %d: asked\n" % rank, end="", flush=True)
             accelerator.set_trigger()
         if accelerator.check_trigger():  # that any rank was asked
             accelerator.save_state("asked")
