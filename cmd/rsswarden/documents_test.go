@@ -14,7 +14,7 @@ import (
 )
 
 // typed are the commands that documents show, each as it is typed where python, torchrun,
-// apptainer and srun are stand-ins. What is shown and is not in this table fails the test,
+// accelerate, apptainer and srun are stand-ins. What is shown and is not in this table fails the test,
 // as does what is in it and not shown.
 var typed = []struct {
 	shown string
@@ -33,6 +33,7 @@ var typed = []struct {
 	{shown: "rsswarden run --alert URL …", args: map[string]string{"URL": "http://127.0.0.1:1", "…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert http://alertmanager:9093 -- python train.py", says: "trained"},
 	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
+	{shown: "rsswarden run --at 93%:signal=USR2 -- accelerate launch train.py", says: "accelerate launch train.py"},
 	{shown: "rsswarden run -- apptainer exec image.sif python train.py", says: "apptainer exec image.sif python train.py"},
 	{shown: "rsswarden run --config job.toml -- …", args: map[string]string{"…": "python train.py"}, says: "2.50 GiB may be used"},
 	{shown: "rsswarden run -- srun …", args: map[string]string{"…": "python train.py"}, says: "trained"},
@@ -96,10 +97,11 @@ func TestDocumentsCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"bin/python": "#!/bin/sh\necho trained\n", "bin/torchrun": "#!/bin/sh\necho torchrun \"$@\"\n", "bin/apptainer": "#!/bin/sh\necho apptainer \"$@\"\n",
-		"bin/srun":  "#!/bin/sh\nwhile :; do case $1 in -w) shift 2;; -*) shift;; *) exec \"$@\";; esac; done\n",
-		"job.toml":  "limit = \"2560M\"\n",
-		"train.py":  "",
-		"image.sif": "",
+		"bin/accelerate": "#!/bin/sh\necho accelerate \"$@\"\n",
+		"bin/srun":       "#!/bin/sh\nwhile :; do case $1 in -w) shift 2;; -*) shift;; *) exec \"$@\";; esac; done\n",
+		"job.toml":       "limit = \"2560M\"\n",
+		"train.py":       "",
+		"image.sif":      "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)

@@ -42,6 +42,7 @@ var snippets = []struct {
 	{"dpkg -i", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"dpkg -P", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"rsswarden: 21:45:54 the loader hook does not reach process 1896 (python3)", []string{"supervisor.TestReadmeLines", "examples/integrations.TestApptainer"}, ""},
+	{"if asked:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestAccelerate"}, ""},
 	{"executor = submitit.AutoExecutor(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSubmitit"}, ""},
 	{"trainer = pl.Trainer(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestLightning"}, ""},
 	{"rule train:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSnakemake"}, ""},
