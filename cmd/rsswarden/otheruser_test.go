@@ -16,7 +16,11 @@ import (
 // it, as programs under licence are. In it a helper, of root's where it can be, holds
 // 60 MiB. Both end when their input does.
 const risenJob = `
-import subprocess, sys
+import os, subprocess, sys
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
 helper = """
 import os, sys
 if os.geteuid() == 0: os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
@@ -39,12 +43,14 @@ func TestAnotherUserInTheTree(t *testing.T) {
 		counts            string // in a sample
 		says              string
 		mode              uint32 // of the program
+		siblings          int    // that are there before
 	}{
 		// RSS is for everybody to read, PSS is not.
-		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most ", 0o4755},
-		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755},
-		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755},
-		"its own user's":  {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711},
+		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most ", 0o4755, 0},
+		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"its own user's":  {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 0},
+		"one of many":     {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +77,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 			list := filepath.Join(own, "events")
 			cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 				c.mount+`exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh",
-				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen)
+				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen, strconv.Itoa(c.siblings))
 			cmd.Env = append(withoutSlurm(), "XDG_STATE_HOME="+own, "RSSWARDEN_RUNTIME="+own, "HOME="+own)
 			cmd.Dir = dir
 			var said strings.Builder

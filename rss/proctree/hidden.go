@@ -3,7 +3,7 @@ package proctree
 import (
 	"bytes"
 	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +40,13 @@ func hidesOthers(proc string) bool {
 // descends from those cannot be known.
 func (r *Reader) hidden() (n int) {
 	for _, e := range r.tree {
-		b, err := r.f.read(e.pid, "task/"+strconv.Itoa(e.pid)+"/children")
+		pid := strconv.Itoa(e.pid)
+		// The kernel gives out a page of it at a time, unlike the others here.
+		b, err := os.ReadFile(filepath.Join(r.proc, pid, "task", pid, "children"))
 		if err != nil {
 			continue
 		}
-		for _, field := range bytes.Fields(slices.Clone(b)) {
+		for _, field := range bytes.Fields(b) {
 			pid, err := strconv.Atoi(string(field))
 			if err != nil {
 				continue
