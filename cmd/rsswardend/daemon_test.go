@@ -273,7 +273,7 @@ func TestSecondDaemon(t *testing.T) {
 	until(t, "a file", func() (ok bool) { was, _ = os.Stat(name); return was != nil })
 	out, err := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use") {
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use\nhint: one rsswardend a node is enough") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if _, err := os.Stat(name); err != nil {
@@ -284,6 +284,28 @@ func TestSecondDaemon(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its own file, at its end: %v", err)
+	}
+}
+
+// TestCannotStart: what keeps it from starting is told with what to do about it.
+func TestCannotStart(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--listen", "192.0.2.1:9759"}, "cannot assign requested address\nhint: no interface of this node has that address"},
+		{[]string{"--web.config.file", config}, "field tls_server_confg not found in type web.Config\nhint: it is YAML, "},
+		{[]string{"--web.config.file", config + ".none"}, "no such file or directory\nhint: it is YAML, "},
+	} {
+		out, err := exec.Command(binary, append(test.args, "--interval", "1h")...).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), test.says) {
+			t.Errorf("%q: %v, %s", test.args, err, out)
+		}
 	}
 }
 
@@ -365,6 +387,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"--records", full}, "", "cannot write what is there"},
 		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
 		{[]string{"--nonsense"}, "", "error: unknown option --nonsense\n"},
+		{[]string{"--port", "9759"}, "", "error: unknown option --port\nhint: did you mean --listen?\n"},
+		{[]string{"--web.listen-address=:9759"}, "", "error: unknown option --web.listen-address\nhint: did you mean --listen?\n"},
 		{[]string{"word"}, "", "unexpected argument"},
 		{nil, "SLURM_JOB_ID=7", "this is job 7"},
 	} {
