@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -118,5 +119,27 @@ func TestEndKnownAtTheStart(t *testing.T) {
 	}
 	if len(got) != 1 || got[0]["eta_s"].(float64) < 2.9*3600 {
 		t.Errorf("told %v", got)
+	}
+}
+
+func TestScontrolsAnswerIsTold(t *testing.T) {
+	// Neither a configuration that can be read nor the job's end.
+	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
+	s := opened(t, func(o *Options) {
+		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	})
+	end := time.Now().Add(time.Hour)
+	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
+	var told []string
+	for _, e := range named(s.events(), event.NameLimit) {
+		name, ok := e["limit"].(string)
+		if !ok {
+			t.Fatalf("event %v names no limit", e)
+		}
+		told = append(told, name)
+	}
+	slices.Sort(told)
+	if !slices.Equal(told, []string{"slurm", "time"}) {
+		t.Errorf("told of %v", told)
 	}
 }
