@@ -165,8 +165,9 @@ func ignores(proc string, pid int) string {
 	return ""
 }
 
-// longestMaps bounds what is read of a process's mappings.
-const longestMaps = 4 << 20
+// longestMaps bounds what is read of a process's mappings: twice the 65,530 that
+// vm.max_map_count allows where nobody has raised it.
+const longestMaps = 16 << 20
 
 // hasTorch says whether a process has loaded PyTorch.
 func hasTorch(proc string, pid int) bool {

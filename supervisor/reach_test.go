@@ -192,6 +192,17 @@ func TestUnreachedReusedPID(t *testing.T) {
 	}
 }
 
+// TestTorchBehindMappings: libraries that were loaded early stand behind what was mapped
+// later, as the kernel gives addresses out downwards: behind 65,530 mappings too.
+func TestTorchBehindMappings(t *testing.T) {
+	fs := rsstest.Empty(t)
+	const shared = "7f0000000000-7f0000001000 rw-s 00000000 00:1a 1234567                    /dev/shm/torch_5000001_1234567890_12345 (deleted)\n"
+	fs.Write("proc/7/maps", strings.Repeat(shared, 65_530)+"7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
+	if !hasTorch(fs.Proc, 7) {
+		t.Error("it is not found")
+	}
+}
+
 // TestReachNeverBlocksTheLoop: a process that cannot be looked into, as its mmap_lock is
 // held, keeps nobody waiting.
 func TestReachNeverBlocksTheLoop(t *testing.T) {
