@@ -27,6 +27,7 @@ var typed = []struct {
 }{
 	{shown: "exec rsswarden run -- python train.py", says: "trained"},
 	{shown: "srun rsswarden run -- python train.py", says: "trained"},
+	{shown: "rsswarden run -- python train.py", says: "trained"},
 	{shown: "rsswarden run --limit 3G -- python train.py", says: "3.00 GiB may be used"},
 	{shown: "rsswarden run -- torchrun … train.py", says: "torchrun train.py"},
 	{shown: "rsswarden run --at 97%:requeue …", args: map[string]string{"…": "-- python train.py"}, says: "trained"},

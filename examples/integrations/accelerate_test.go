@@ -34,32 +34,40 @@ func accelerates(t *testing.T) (*place, func(words ...string) *running) {
 
 // TestAccelerate: behind Accelerate's launcher the hook says hello in each rank and workers
 // of each are replaced, in the loader that Accelerate puts in the place of PyTorch's own; a
-// signal asks each rank, who then save together, and not the launcher; and each rank gets
-// the data that it gets without rsswarden.
+// signal asks each rank, who then save together, and not the launcher; each rank gets the
+// data that it gets without rsswarden; and the exit status is the launcher's, which is 1
+// whatever the status of a training that fails.
 func TestAccelerate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, launch, training string
-		ranks                  int
+		ranks, status          int
 		rules, grows           string
 	}{
 		{"two ranks", "--multi_gpu --num_processes 2 --main_process_port 0 --rdzv_backend c10d --rdzv_conf store_type=file",
-			"--backend gloo --records 1000", 2, "--limit 4G --at 42%:signal=USR2 --at 46%:recycle", "--leak 1024 --step-ms 30"},
-		{"one process", "--cpu --num_processes 1", "--records 800 --epochs 1", 1, "--limit 2G --at 43%:signal=USR2 --at 48%:recycle", "--leak 1024 --step-ms 20"},
+			"train.py --backend gloo --records 1000", 2, 0, "--limit 4G --at 42%:signal=USR2 --at 46%:recycle", "--leak 1024 --step-ms 30"},
+		{"one process", "--cpu --num_processes 1", "fails.py --records 800 --epochs 1", 1, 1, "--limit 2G --at 43%:signal=USR2 --at 48%:recycle", "--leak 1024 --step-ms 20"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, start := accelerates(t)
-			words := slices.Concat(launch, strings.Fields(c.launch), []string{"train.py"}, strings.Fields(c.training))
-			bare := start(words...).trained(t)
-			want := rankData.FindAllString(bare, -1)
+			p.write(p.file("fails.py"), "import runpy\nrunpy.run_path('train.py', run_name='__main__')\nraise SystemExit(7)\n")
+			words := slices.Concat(launch, strings.Fields(c.launch), strings.Fields(c.training))
+			bare := start(words...)
+			if status := bare.ends(); status != c.status {
+				t.Fatalf("without rsswarden: status %d, want %d\n%s%s", status, c.status, &bare.stdout, &bare.stderr)
+			}
+			want := rankData.FindAllString(bare.stdout.String(), -1)
 			slices.Sort(want)
 			if _, err := os.Stat(p.file("asked")); err == nil || len(want) != c.ranks {
-				t.Fatalf("without rsswarden: saved: %v\n%s", err, bare)
+				t.Fatalf("without rsswarden: saved: %v\n%s", err, &bare.stdout)
 			}
 
 			r := start(slices.Concat(strings.Fields("rsswarden run --accounting noshared --record none --at none"), strings.Fields(c.rules),
 				[]string{"--"}, words, strings.Fields(c.grows))...)
-			out := r.trained(t)
+			if status := r.ends(); status != c.status {
+				t.Fatalf("status %d, want %d\n%s%s", status, c.status, &r.stdout, &r.stderr)
+			}
+			out := r.stdout.String()
 			got := rankData.FindAllString(out, -1)
 			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Errorf("data %v, without rsswarden %v", got, want)
@@ -103,18 +111,5 @@ func TestAccelerate(t *testing.T) {
 			}
 			t.Logf("%s", &r.stderr)
 		})
-	}
-}
-
-// TestAccelerateExit: the exit status is the launcher's, which is 1 whatever the
-// training's is.
-func TestAccelerateExit(t *testing.T) {
-	t.Parallel()
-	p, start := accelerates(t)
-	p.write(p.file("fails.py"), "raise SystemExit(7)\n")
-	words := append(slices.Clone(launch), "--cpu", "--num_processes", "1", "fails.py")
-	bare := start(words...).ends()
-	if status := start(slices.Concat([]string{"rsswarden", "run", "--"}, words)...).ends(); status != bare || bare != 1 {
-		t.Errorf("status %d, without rsswarden %d", status, bare)
 	}
 }

@@ -68,7 +68,7 @@ func TestApptainerTrains(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "../train/train.py", "../train/data.py")
 	training := []string{image, python, "train.py", "--data", p.file("lmdb"), "--records", "2000", "--record-bytes", "65536",
-		"--workers", "2", "--persistent", "--epochs", "3", "--step-ms", "10"}
+		"--workers", "2", "--persistent", "--epochs", "2", "--step-ms", "10"}
 	bare := p.start(p.asNobody(slices.Concat([]string{"apptainer", "exec"}, training)...)...)
 	want := checksum.FindStringSubmatch(bare.trained(t))
 	if want == nil {
@@ -80,16 +80,18 @@ func TestApptainerTrains(t *testing.T) {
 		leak    string
 		events  []string
 	}{
-		"kept":        {rules: []string{"--at", "60%:trim", "--at", "75%:recycle"}, leak: "64", events: []string{"what=trimmed", "what=recycled"}},
-		"PID numbers": {rules: []string{"--at", "70%:trim", "--trim", "auto"}, options: []string{"--pid"}, leak: "0", events: []string{"what=trimmed by=ptrace"}},
+		"kept": {rules: []string{"--at", "65%:trim", "--at", "72%:recycle"}, leak: "64", events: []string{"what=trimmed", "what=recycled"}},
+		// A process that does not stop at once is left alone for half a minute: by that rule.
+		"PID numbers": {rules: []string{"--at", "70%:trim", "--at", "75%:trim", "--at", "80%:trim", "--trim", "auto"}, options: []string{"--pid"}, leak: "0", events: []string{"what=trimmed by=ptrace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, "../train/train.py", "../train/data.py")
-			r := p.start(p.asNobody(slices.Concat([]string{"rsswarden", "run", "--limit", "600M", "--record", "none", "--at", "none"}, c.rules,
+			r := p.start(p.asNobody(slices.Concat([]string{"rsswarden", "run", "--limit", "1200M", "--record", "none", "--at", "none"}, c.rules,
 				[]string{"--", "apptainer", "exec"}, c.options, training, []string{"--leak-worker", c.leak})...)...)
 			if got := checksum.FindStringSubmatch(r.trained(t)); got == nil || got[1] != want[1] {
 				t.Errorf("checksum %v, bare %v\n%s", got, want, &r.stderr)
 			}
+			t.Logf("%s", &r.stderr)
 			for _, what := range c.events {
 				n, freed := 0, 0.0
 				for _, e := range p.events() {
@@ -100,7 +102,7 @@ func TestApptainerTrains(t *testing.T) {
 				}
 				t.Logf("%s: %d times, %.0f MiB given back", what, n, freed/(1<<20))
 				if n == 0 || strings.Contains(what, "trimmed") && freed < 64<<20 {
-					t.Errorf("%s: %d times, %.0f bytes given back\n%s", what, n, freed, &r.stderr)
+					t.Errorf("%s: %d times, %.0f bytes given back", what, n, freed)
 				}
 			}
 		})
