@@ -138,7 +138,9 @@ func (r *rateStand) render() {
 	alive := []int{rateStepd, theHolder, r.Self, theCommand, r.trainer.PID}
 	for _, o := range w.processes() {
 		alive = append(alive, o.pid)
-		r.process(rsstest.Process{PID: o.pid, Parent: r.trainer.PID, Comm: "python", Anon: o.Heap + o.Private, File: o.Libs + o.Mapped})
+		// The trainer's start is that of this very process: what seems to have started
+		// before it, the machine being up for long, would be no child of it.
+		r.process(rsstest.Process{PID: o.pid, Parent: r.trainer.PID, Start: r.trainer.Start + uint64(o.pid), Comm: "python", Anon: o.Heap + o.Private, File: o.Libs + o.Mapped})
 	}
 	for pid := range r.written {
 		if !slices.Contains(alive, pid) {
