@@ -81,6 +81,12 @@ type PSS struct {
 	// most: all of Cost for smaps_rollup.
 	Held time.Duration
 
+	// File is what of PSS is pages of files, Pss_File, and Mapped what of RSS is no
+	// anonymous page, shared memory included. Split is false, and both are 0, where the
+	// kernel does not tell: before Linux 5.3, but for readings in pieces.
+	File, Mapped Bytes
+	Split        bool
+
 	// Loose is what other processes have given up since: a page that they
 	// shared with this one is its own now. Joined is what others have mapped
 	// since: it may be shared with this one now.
@@ -98,6 +104,25 @@ func (p *Proc) PSSRange() (low, high Bytes) {
 	grown := p.RSS.Sub(p.PSS.RSS)
 	low = p.PSS.PSS.Sub(p.PSS.RSS.Sub(p.RSS)) + min(p.Private, grown)
 	return min(low, p.RSS), min(p.PSS.PSS+grown, p.RSS)
+}
+
+// PSSFile returns what pages of files count of the PSS of the process by now: at the
+// last reading, less what it has dropped since, and at most, where what it has mapped
+// since is nobody else's. A page in page cache counts a part for each process that maps
+// it, and what forks share besides, which is anonymous, has no part in that. Where the
+// kernel does not split PSS, both are such a part of it as they are of RSS.
+func (p *Proc) PSSFile() (low, high Bytes) {
+	switch {
+	case p.PSS == nil:
+		return 0, p.File
+	case !p.PSS.Split:
+		least, _ := p.PSSRange()
+		part := p.File.Scale(least.Of(p.RSS))
+		return part, part
+	}
+	mapped := p.File + p.Shmem
+	low = min(p.PSS.File.Sub(p.PSS.Mapped.Sub(mapped)), p.File)
+	return low, min(p.PSS.File+mapped.Sub(p.PSS.Mapped), p.File)
 }
 
 // PSSSum adds up PSS that was read at different moments, with what processes

@@ -245,11 +245,38 @@ func (f *workforce) trimmed(s *loader.Said, last *rss.Sample) {
 // libraries, nor what the last trim could not take, such as private mappings
 // without --trim-private.
 func (f *workforce) trimmable(m policy.Worker) rss.Bytes {
-	left := f.left[m.ID.PID]
-	if left == 0 {
-		left = trimFloor
+	m = f.keeps(m)
+	return min(m.CountedMapped.Sub(m.CountedKept), m.Mapped.Sub(m.Kept))
+}
+
+// keeps says of m what a trim leaves it. Before the first one that is its libraries:
+// what a worker has that was just forked. Where pages count a part in each process that
+// has them, all workers of a trainer and that itself have those.
+func (f *workforce) keeps(m policy.Worker) policy.Worker {
+	m.Kept = f.left[m.ID.PID]
+	if m.Kept == 0 {
+		m.Kept = trimFloor
+		if f.leastFile > 0 {
+			m.Kept = min(f.leastFile, trimFloor)
+		}
 	}
-	return m.CountedMapped.Sub(left.Scale(m.CountedMapped.Of(m.Mapped)))
+	m.CountedKept = m.Kept.Scale(m.CountedMapped.Of(m.Mapped))
+	if e := f.staff[m.ID.PID]; e != nil && e.trainer != 0 && m.CountedMapped < m.Mapped {
+		libs := min(f.leastFile, m.Kept)
+		m.CountedKept = libs/f.sharers(e.trainer) + (m.Kept - libs).Scale(m.CountedMapped.Of(m.Mapped))
+	}
+	return m
+}
+
+// sharers is how many share a trainer's libraries: its workers and itself.
+func (f *workforce) sharers(trainer int) rss.Bytes {
+	n := rss.Bytes(1)
+	for _, e := range f.staff {
+		if e.trainer == trainer {
+			n++
+		}
+	}
+	return n
 }
 
 // mappers returns the processes that fetch data through the hook, and how much
@@ -260,7 +287,7 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 	add := func(pid int) {
 		m := policy.Worker{ID: rss.ProcID{PID: pid}}
 		if p := s.Find(pid); p != nil {
-			m = mapper(p, a)
+			m = f.keeps(mapper(p, a))
 		}
 		list = append(list, m)
 	}
@@ -283,9 +310,9 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 
 // mapper is a process as what it has mapped from files counts.
 func mapper(p *rss.Proc, a event.Accounting) policy.Worker {
-	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File}
-	if a == event.AccountingPSS && p.RSS > 0 {
-		m.CountedMapped = p.File.Scale(m.Counted.Of(p.RSS))
+	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File, CountedSure: p.File}
+	if a == event.AccountingPSS {
+		m.CountedSure, m.CountedMapped = p.PSSFile()
 	}
 	return m
 }
