@@ -24,6 +24,29 @@ func TestPSSRange(t *testing.T) {
 	}
 }
 
+// What a file's pages count changes with what is mapped, not with what is anonymous.
+func TestPSSFile(t *testing.T) {
+	read := &PSS{PSS: 160, RSS: 400, File: 60, Mapped: 200, Split: true}
+	for _, c := range []struct {
+		what      string
+		p         Proc
+		low, high Bytes
+	}{
+		{"never read", Proc{RSS: 300, File: 100}, 0, 100},
+		{"just read", Proc{RSS: 400, File: 200, PSS: read}, 60, 60},
+		{"more is anonymous", Proc{RSS: 600, File: 200, PSS: read}, 60, 60},
+		{"more is mapped", Proc{RSS: 450, File: 250, PSS: read}, 60, 110},
+		{"dropped some", Proc{RSS: 350, File: 150, PSS: read}, 10, 60},
+		{"dropped nearly all", Proc{RSS: 230, File: 30, PSS: read}, 0, 30},
+		{"shared memory is among what was mapped", Proc{RSS: 400, File: 150, Shmem: 50, PSS: read}, 60, 60},
+		{"an old kernel", Proc{RSS: 400, File: 200, PSS: &PSS{PSS: 160, RSS: 400}}, 80, 80},
+	} {
+		if low, high := c.p.PSSFile(); low != c.low || high != c.high {
+			t.Errorf("%s: [%d, %d], want [%d, %d]", c.what, low, high, c.low, c.high)
+		}
+	}
+}
+
 // Two map the same 100 pages; in the sum they count once.
 func TestPSSSum(t *testing.T) {
 	for _, c := range []struct {

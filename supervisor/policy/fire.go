@@ -107,15 +107,27 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		if s.waits(g, r, l) {
 			continue
 		}
-		if !g.ready(s.now, l) || lead > 0 && s.now < g.ahead {
+		if lead > 0 && s.now < g.ahead {
 			continue
+		}
+		var h Help
+		if !g.ready(s.now, l) {
+			if !g.usedAgain(l) {
+				continue
+			}
+			if h = s.help(r, l, in); !g.regained(r, l, &h) {
+				continue
+			}
 		}
 		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
 			s.fire(g, 0)
 			g.quiet = true
 			continue
 		}
-		if h := s.help(r, l, in); !h.OK {
+		if !h.OK {
+			h = s.help(r, l, in)
+		}
+		if !h.OK {
 			if lead > 0 {
 				g.ahead = s.now + s.opts.Repeat // it was not crossed: there is nothing to say
 			} else {

@@ -37,6 +37,8 @@ type rung struct {
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
+	again  bool           // … or as [Rule.Again] says
+	stood  rss.Bytes      // … what the limit stood at before, 0 where nobody knows
 	ahead  time.Duration  // when it may fire again before it is crossed
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
@@ -49,7 +51,7 @@ type rung struct {
 
 // fire notes that the rung has fired, by the decision with that ID, 0 for none.
 func (s *State) fire(g *rung, id uint64) {
-	g.fired, g.id, g.at, g.next, g.level, g.waits = true, id, s.now, never, 0, false
+	g.fired, g.id, g.at, g.next, g.level, g.again, g.stood, g.waits = true, id, s.now, never, 0, false, 0, false
 	s.changes++
 }
 
@@ -66,12 +68,21 @@ func (s *State) reset(g *rung) {
 		s.changes++
 	}
 	g.raised = false
-	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.told = false, false, false, 0, 0, 0, g.told[:0]
+	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.stood, g.told = false, false, false, 0, 0, 0, false, 0, g.told[:0]
 }
 
 // ready says whether the rung may fire now, given that its condition holds.
 func (g *rung) ready(now time.Duration, l *event.Limit) bool {
 	return !g.fired || now >= g.next || g.level > 0 && l.Used >= g.level
+}
+
+// usedAgain says that as much was used up since the rung's action helped, as far as
+// anybody knows, as it is for to be repeated at once.
+func (g *rung) usedAgain(l *event.Limit) bool { return g.again && l.Used >= g.stood+again(l) }
+
+// regained says that as much could be given back again: see [Rule.Again].
+func (g *rung) regained(r Rule, l *event.Limit, h *Help) bool {
+	return h.OK && (h.Gain >= r.Again(l) || h.Gain == 0 && g.stood > 0)
 }
 
 // tell says whether reason is new for this crossing, and remembers it.
@@ -177,7 +188,7 @@ func (s *State) Done(o event.Outcome) {
 	}
 	after := f.limit
 	after.Used = o.After
-	helped := o.OK && o.Freed >= f.rule.Worth(&f.limit)
+	helped := f.helped(&o)
 	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
@@ -190,9 +201,8 @@ func (s *State) Done(o event.Outcome) {
 		s.waive = false
 	case o.Reason == event.ReasonDryRun:
 		// Said once for a crossing, like a warning.
-	case action == event.ActionRecycle && (helped || o.OK && f.limit.Accounting == event.AccountingPSS):
-		// One worker after the other for as long as use stays above the rung. A
-		// page that several have mapped is given back by the last of them.
+	case action == event.ActionRecycle && helped:
+		// One worker after the other for as long as use stays above the rung.
 		g.fired = false
 	case repeats(action), action == event.ActionStop && !o.OK:
 		g.next = s.now + s.opts.Repeat
@@ -203,6 +213,11 @@ func (s *State) Done(o event.Outcome) {
 			g.next = s.now + g.wait
 		}
 		switch {
+		case helped && action == event.ActionTrim:
+			g.again = true
+			if f.limit.Accounting != event.AccountingPSS {
+				g.stood = o.After
+			}
 		case helped:
 			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
 		case action == event.ActionRecycle && o.OK:
@@ -217,9 +232,18 @@ func (s *State) Done(o event.Outcome) {
 // that nothing else keeps it from firing at every look where that is in vain.
 func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	g.ahead = s.now + s.opts.Repeat
-	if o.OK && o.Freed >= f.rule.Worth(&f.limit) {
+	if f.helped(&o) {
 		g.ahead = s.now
 	}
+}
+
+// helped says that an action gave back what makes it worth it. What a recycle or a trim
+// brought by PSS tells only the next reading: a page that several have mapped is given
+// back by the last of them. Who asks again knows of that reading.
+func (f *flight) helped(o *event.Outcome) bool {
+	a := f.rule.Action
+	unread := f.limit.Accounting == event.AccountingPSS && (a == event.ActionRecycle || a == event.ActionTrim)
+	return o.OK && (unread || o.Freed >= f.rule.Worth(&f.limit))
 }
 
 // repeats says whether an action may be tried again although its rung was not

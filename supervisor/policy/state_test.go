@@ -187,6 +187,36 @@ func TestTrimAgain(t *testing.T) {
 	c.want(c.at(30*second, slurm(86)), "85%:trim")
 }
 
+// TestTrimAgainOfWhatIsMapped: where trims hold a job near its limit the next one waits
+// for as much as half of what is left, not for the rung's time.
+func TestTrimAgainOfWhatIsMapped(t *testing.T) {
+	for _, acc := range []event.Accounting{event.AccountingRSS, event.AccountingPSS} {
+		c := newScript(t, "85%:trim")
+		used := func(percent float64) event.Limit {
+			l := slurm(percent)
+			l.Accounting = acc
+			return l
+		}
+		var gain rss.Bytes // in percent
+		c.can = func(_ Rule, l *event.Limit) Help {
+			return Help{OK: gain > 0, Gain: l.Limit.Scale(float64(gain) / 100), Reason: event.ReasonNothing}
+		}
+		gain = 10
+		c.want(c.at(second, used(98)), "85%:trim")
+		c.done(true, event.ReasonDone, 98, 94)
+		gain = 1
+		c.want(c.at(second, used(95))) // 2.5 % would be half of what is left
+		c.want(c.at(second, used(97))) // by something else
+		gain = 3
+		c.want(c.at(second, used(97)), "85%:trim")
+		c.done(true, event.ReasonDone, 97, 86)
+		gain = 4
+		c.want(c.at(second, used(90))) // 5 %, where more is left
+		gain = 6
+		c.want(c.at(second, used(91.1)), "85%:trim")
+	}
+}
+
 func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	reason := event.ReasonNoWorker
