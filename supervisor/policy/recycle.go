@@ -68,10 +68,11 @@ func (r Rule) Worth(l *event.Limit) rss.Bytes {
 	return worth
 }
 
-// Again is what a trim that helped must be able to give back for it to be repeated at
-// once, though its rung was not left: 5 points of the limit, or half of what is left for
-// certain. Trims hold a job that maps and maps, and the rest may be mapped long before the
-// rung would be tried again.
+// Again is what a trim that helped must be able to give back for it to be repeated though
+// its rung was not left, where PSS is summed and nobody knows what use stood at after it:
+// as much as use must have grown by where that is known, 5 points of the limit, or half of
+// what is left for certain. Trims hold a job that maps and maps, and the rest may be mapped
+// long before the rung would be tried again.
 func (r Rule) Again(l *event.Limit) rss.Bytes { return max(r.Worth(l), again(l)) }
 
 func again(l *event.Limit) rss.Bytes { return min(l.Limit.Scale(hysteresis/100), surelyLeft(l)/2) }

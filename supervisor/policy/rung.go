@@ -37,8 +37,7 @@ type rung struct {
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
-	again  bool           // … or as [Rule.Again] says
-	stood  rss.Bytes      // … what the limit stood at before, 0 where nobody knows
+	again  bool           // … or once as much could be given back as [Rule.Again] says
 	ahead  time.Duration  // when it may fire again before it is crossed
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
@@ -51,7 +50,7 @@ type rung struct {
 
 // fire notes that the rung has fired, by the decision with that ID, 0 for none.
 func (s *State) fire(g *rung, id uint64) {
-	g.fired, g.id, g.at, g.next, g.level, g.again, g.stood, g.waits = true, id, s.now, never, 0, false, 0, false
+	g.fired, g.id, g.at, g.next, g.level, g.again, g.waits = true, id, s.now, never, 0, false, false
 	s.changes++
 }
 
@@ -68,21 +67,12 @@ func (s *State) reset(g *rung) {
 		s.changes++
 	}
 	g.raised = false
-	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.stood, g.told = false, false, false, 0, 0, 0, false, 0, g.told[:0]
+	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.told = false, false, false, 0, 0, 0, false, g.told[:0]
 }
 
 // ready says whether the rung may fire now, given that its condition holds.
 func (g *rung) ready(now time.Duration, l *event.Limit) bool {
 	return !g.fired || now >= g.next || g.level > 0 && l.Used >= g.level
-}
-
-// usedAgain says that as much was used up since the rung's action helped, as far as
-// anybody knows, as it is for to be repeated at once.
-func (g *rung) usedAgain(l *event.Limit) bool { return g.again && l.Used >= g.stood+again(l) }
-
-// regained says that as much could be given back again: see [Rule.Again].
-func (g *rung) regained(r Rule, l *event.Limit, h *Help) bool {
-	return h.OK && (h.Gain >= r.Again(l) || h.Gain == 0 && g.stood > 0)
 }
 
 // tell says whether reason is new for this crossing, and remembers it.
@@ -213,13 +203,10 @@ func (s *State) Done(o event.Outcome) {
 			g.next = s.now + g.wait
 		}
 		switch {
-		case helped && action == event.ActionTrim:
-			g.again = true
-			if f.limit.Accounting != event.AccountingPSS {
-				g.stood = o.After
-			}
+		case helped && f.limit.Accounting == event.AccountingPSS:
+			g.again = true // what use stands at now nobody knows
 		case helped:
-			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
+			g.level = o.After + again(&after)
 		case action == event.ActionRecycle && o.OK:
 			// One worker had too little to give back. Others may have it by the time
 			// that use has grown by as much, and a leak fills the rest in seconds.
