@@ -81,16 +81,18 @@ type PSS struct {
 	// most: all of Cost for smaps_rollup.
 	Held time.Duration
 
-	// File is what of PSS is pages of files, Pss_File, and Mapped what of RSS is no
-	// anonymous page, shared memory included. Split is false, and both are 0, where the
-	// kernel does not tell: before Linux 5.3, but for readings in pieces.
-	File, Mapped Bytes
-	Split        bool
+	// Anon is what of PSS is anonymous, Pss_Anon, File what is pages of files, Pss_File,
+	// and Mapped what of RSS is no anonymous page, shared memory included. Split is
+	// false, and they are 0, where the kernel does not tell: before Linux 5.3, but for
+	// readings in pieces.
+	Anon, File, Mapped Bytes
+	Split              bool
 
 	// Loose is what other processes have given up since: a page that they
 	// shared with this one is its own now. Joined is what others have mapped
-	// since: it may be shared with this one now.
-	Loose, Joined Bytes
+	// since of files and shared memory: it may be shared with this one now. Born is
+	// all that new processes have, which may have forked.
+	Loose, Joined, Born Bytes
 }
 
 // PSSRange returns the least and greatest PSS the process can have by now, as
@@ -142,9 +144,14 @@ func (s *PSSSum) Add(p *Proc) {
 	low, high := p.PSSRange()
 	s.low, s.high = s.low+low, s.high+high
 	if p.PSS != nil {
-		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined)
+		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined+p.PSS.Born)
 		s.rise += min(p.PSS.Loose, p.RSS.Sub(high))
-		s.fall += min(p.PSS.Joined, low) / 2
+		// Nobody maps anonymous memory of another that was there before.
+		shared := low
+		if p.PSS.Split {
+			shared = min(low, p.PSS.PSS.Sub(p.PSS.Anon))
+		}
+		s.fall += min(min(p.PSS.Joined, shared)+p.PSS.Born, low) / 2
 	}
 }
 

@@ -273,7 +273,7 @@ func (r *rateStand) answerPSS() {
 			held /= 8 // mmap_lock is given back between two mappings
 		}
 		anon, file := r.proportional(p.PID)
-		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
+		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
 	r.tookPSS(got)
 }

@@ -92,7 +92,7 @@ func readRollup(proc string, pid int) (rss.PSS, error) {
 	}
 	pss := rss.PSS{PSS: p.PSS, RSS: p.RSS, Split: p.Split}
 	if p.Split {
-		pss.File, pss.Mapped = p.PSSFile, p.RSS.Sub(p.Anonymous)
+		pss.Anon, pss.File, pss.Mapped = p.PSSAnon, p.PSSFile, p.RSS.Sub(p.Anonymous)
 	}
 	return pss, nil
 }

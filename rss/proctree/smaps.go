@@ -54,7 +54,7 @@ func sumSmaps(f smapsFile) (rss.PSS, error) {
 		return rss.PSS{}, errMalformed
 	}
 	s.settle()
-	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
+	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, Anon: s.own, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
 }
 
 // readPieces hands all of smaps to add, piece by piece, and tells the longest
@@ -96,11 +96,12 @@ func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 // (proc_pid_smaps(5)), given in pieces of any length. Hugetlb pages are in
 // neither.
 //
-// Of a mapping smaps has no Pss_File. It is all of Pss where a file is mapped, but for
-// the pages of a private mapping that were written: of these Pss has such a part as Rss.
+// Of a mapping smaps has no Pss_Anon and Pss_File: of Pss as large a part is taken for
+// anonymous as of Rss, and the rest is a file's where one is mapped.
 type smapsSum struct {
-	rss, pss   rss.Bytes
-	anon, file rss.Bytes // of the records before the last
+	rss, pss  rss.Bytes
+	anon      rss.Bytes // of rss, of the records before the last
+	own, file rss.Bytes // … of pss
 	// last is what the record that is being read has added.
 	last struct {
 		rss, pss, anon rss.Bytes
@@ -191,9 +192,10 @@ func ofFile(rest []byte) bool {
 // settle enters the record that has ended.
 func (s *smapsSum) settle() {
 	l := &s.last
-	s.anon += min(l.anon, l.rss)
+	own := l.pss.Scale(min(l.anon, l.rss).Of(l.rss))
+	s.anon, s.own = s.anon+min(l.anon, l.rss), s.own+own
 	if l.file {
-		s.file += l.pss.Scale(l.rss.Sub(l.anon).Of(l.rss))
+		s.file += l.pss - own
 	}
 	l.rss, l.pss, l.anon, l.file = 0, 0, 0, false
 }

@@ -88,7 +88,7 @@ func TestSumSmapsOfFiles(t *testing.T) {
 		written("7f0300000000-7f0400000000 rw-s 00000000 00:01 9"+pad+"/memfd:x (deleted)", 500, 250, 0) +
 		written("7f0400000000-7f0500000000 rw-p 00000000 00:00 0"+pad+"[heap]", 600, 300, 600)
 	p, err := sumSmaps(strings.NewReader(in))
-	if err != nil || !p.Split || p.File != (100+200+2000)*rss.KiB || p.Mapped != (328+250+8000+500+500)*rss.KiB {
+	if err != nil || !p.Split || p.File != (100+200+2000)*rss.KiB || p.Anon != (2048+600+300)*rss.KiB || p.Mapped != (328+250+8000+500+500)*rss.KiB {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

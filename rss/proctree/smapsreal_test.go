@@ -110,6 +110,9 @@ func TestRealPSSInPieces(t *testing.T) {
 		if low, high = min(before.File, after.File).Sub(cut+who.slack), max(before.File, after.File)+cut+who.slack; pieces.File < low || pieces.File > high {
 			t.Errorf("of files of %d: %v in pieces, want %v to %v", who.pid, pieces.File, low, high)
 		}
+		if low, high = min(before.Anon, after.Anon).Sub(cut+who.slack), max(before.Anon, after.Anon)+cut+who.slack; pieces.Anon < low || pieces.Anon > high {
+			t.Errorf("anonymous of %d: %v in pieces, want %v to %v", who.pid, pieces.Anon, low, high)
+		}
 		if low, high = min(before.Mapped, after.Mapped).Sub(who.slack), max(before.Mapped, after.Mapped)+who.slack; pieces.Mapped < low || pieces.Mapped > high {
 			t.Errorf("mapped by %d: %v in pieces, want %v to %v", who.pid, pieces.Mapped, low, high)
 		}

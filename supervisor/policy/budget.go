@@ -48,6 +48,9 @@ type BudgetInput struct {
 	// Rung is the use to stay below, that of trim; see [State.Rung].
 	Rung    rss.Bytes
 	Workers []Worker
+	// Rest is the least that is used beside what workers have mapped, 0 where nobody
+	// knows: what is certain of a sum of PSS may have less of both in it.
+	Rest rss.Bytes
 	// Overshoot is the most by which one worker was seen to outgrow its budget
 	// between two looks at it, that is within one batch; 0 where unknown. With
 	// large folios one fault maps 2 MiB, so a batch of 100 records may map some
@@ -100,7 +103,7 @@ func Budget(in BudgetInput) (budget rss.Bytes, changed bool) {
 	default:
 		shared = min(max(1, data.Of(most)), float64(n))
 	}
-	rest := in.Limit.Used.Sub(sure)
+	rest := max(in.Limit.Used.Sub(sure), in.Rest)
 	margin := max(in.Limit.Limit.Scale(budgetReserve), (n * in.Overshoot).Scale(1/shared))
 	share := kept/n + (in.Rung.Sub(rest).Sub(margin) / n).Scale(shared)
 	budget = max(neatDown(share), BudgetFloor)

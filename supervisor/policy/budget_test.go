@@ -133,6 +133,20 @@ func TestBudgetOfWhatLibrariesShare(t *testing.T) {
 	}
 }
 
+// What is certain of a sum of PSS may be far from it where much is mapped: what is
+// anonymous is known all the same, and leaves no room that is not there.
+func TestBudgetOfTheLeastRest(t *testing.T) {
+	in := BudgetInput{
+		Limit: event.Limit{Accounting: event.AccountingPSS, Used: 1500 * rss.MiB, Limit: 3000 * rss.MiB},
+		Rung:  2550 * rss.MiB, Workers: fourWorkers(300, 250),
+	}
+	unknown, _ := Budget(in) // 500 beside
+	in.Rest = 1450 * rss.MiB
+	if b, _ := Budget(in); b < 190*rss.MiB || b > 240*rss.MiB || unknown < 2*b { // (2550 − 1450 − 300) / 4, shared by 1.2
+		t.Errorf("%v, and %v where the rest is not known", b, unknown)
+	}
+}
+
 // What mapped pages count under pss is known once it was read.
 func TestBudgetWaitsForPSS(t *testing.T) {
 	in := BudgetInput{
