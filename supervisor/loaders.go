@@ -128,7 +128,7 @@ func (w *watcher) budget() {
 			mappers = make([]policy.Worker, assumedWorkers)
 		}
 		b, _ := policy.Budget(policy.BudgetInput{
-			Limit: *l, Rung: at, Workers: mappers, Overshoot: w.workers.overshoot, Last: last,
+			Limit: *l, Rung: at, Workers: mappers, Rest: w.leastOf(l), Overshoot: w.workers.overshoot, Last: last,
 		})
 		if b != 0 && (least == 0 || b < least) {
 			least, rung = b, at
