@@ -26,6 +26,7 @@ var snippets = []struct {
 	{`{"v":1,"status":"firing","id":"e539f3af6a49d2df","alert":"RsswardenMemoryNearLimit",`, []string{"supervisor/alert.TestMessageShown"}, ""},
 	{"RSSWARDEN_ALERT='https://me:PASSWORD@alertmanager.example", []string{"cmd/rsswarden.TestDocumentsAlerts"}, ""},
 	{"curl --unix-socket /tmp/rsswarden-1000/lead.46@n1.0a1b2c3d/control http://rsswarden/v1/status", []string{"supervisor/control.TestCurl"}, ""},
+	{"curl -s http://127.0.0.1:9759/metrics", []string{"cmd/rsswardend.TestCurl"}, ""},
 	{"GET /v1/events", []string{"supervisor/control.TestCurl"}, ""},
 	{"POST /v1/recycle", []string{"supervisor/control.TestCurl"}, ""},
 	{"rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]", []string{"cmd/rsswardend.TestReference", "cmd/rsswardend.TestCollector"}, ""},
