@@ -60,6 +60,7 @@ func TestNodeIsTold(t *testing.T) {
 		{[][]event.Limit{{at(event.LimitNode, 60)}, {at(event.LimitNode, 50)}}, []string{"nearest limit: node at 60.0 MiB, 6 % of 1000 MiB "}},
 		{[][]event.Limit{{at(event.LimitNode, 600), at(event.LimitUser, 100)}}, []string{"nearest limit: user at 100 MiB"}},
 		{[][]event.Limit{{at(event.LimitNode, 900), at(event.LimitUser, 100)}}, []string{"nearest limit: user at 100 MiB", "nearer still: node at 900 MiB, 90 % of 1000 MiB "}},
+		{[][]event.Limit{{at(event.LimitUser, 0)}}, []string{"nearest limit: user, no use was seen of its 1000 MiB ("}},
 		{[][]event.Limit{{at(event.LimitNode, 900), at(event.LimitUser, 950)}}, []string{"nearest limit: user at 950 MiB"}},
 	} {
 		var s summary

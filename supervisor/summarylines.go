@@ -77,7 +77,11 @@ func (s *summary) nearestLines() (lines []string) {
 		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(memory(l), "memory "))
 	}
 	n, own := s.node, s.nearest
-	if own != nil && own.Used > 0 { // else it was over before anything was seen, which the other lines say
+	switch {
+	case own == nil:
+	case own.Used == 0: // it was over before anything was seen
+		lines = append(lines, fmt.Sprintf("nearest limit: %s, no use was seen of its %s", own.Name, strings.TrimPrefix(memory(own), "memory 0 % of ")))
+	default:
 		lines = append(lines, "nearest limit: "+how(own))
 	}
 	switch {

@@ -127,6 +127,10 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%q: %q, want %q", source, got, want)
 		}
 	}
+	const file = "/home/me/jobs/job.toml"
+	if got := (&event.Limit{Name: event.LimitUser, LimitSource: file}).Place(); got != file {
+		t.Errorf("a file of the user's: %q, want %q", got, file)
+	}
 }
 
 func TestWatchingNamesTheLeastHeadroom(t *testing.T) {

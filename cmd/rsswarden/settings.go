@@ -116,7 +116,11 @@ func (src *sources) choose(o option) chosen {
 		if src.site.Lock[o.name] {
 			site.origin = originLocked
 			if v.origin != "" && !slices.Equal(v.values, site.values) {
-				src.warnf("%s %q is not used: %s locks %s at %q", v.name, o.shown(v), src.site.Path, o.name, o.shown(site))
+				at := fmt.Sprintf("at %q", o.shown(site))
+				if o.shown(site).String() == "" {
+					at = "and sets none"
+				}
+				src.warnf("%s %q is not used: %s locks %s %s", v.name, o.shown(v), src.site.Path, o.name, at)
 			}
 			return site
 		}

@@ -68,14 +68,15 @@ type Limit struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Place is LimitSource for a sentence: a path shortened to its last two names,
-// and what a user calls what slurmstepd leaves in RLIMIT_RSS.
+// Place is LimitSource for a sentence: a path of a cgroup shortened to its last two
+// names, and what a user calls what slurmstepd leaves in RLIMIT_RSS. A file with a limit of
+// the user's own is to be found by its name: that stays whole.
 func (l *Limit) Place() string {
 	if l.LimitSource == "RLIMIT_RSS" {
 		return "--mem, read from RLIMIT_RSS"
 	}
 	names := strings.Split(l.LimitSource, "/")
-	if strings.HasPrefix(l.LimitSource, "/") && len(names) > 3 {
+	if strings.HasPrefix(l.LimitSource, "/") && len(names) > 3 && l.Name != LimitUser {
 		return strings.Join(names[len(names)-2:], "/")
 	}
 	return l.LimitSource
