@@ -179,6 +179,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		case event.ActionStop:
 			if s := &w.sum; s.stopped || w.Attached != nil {
 				r = action.Result{OK: true, Reason: event.ReasonDone}
+				w.endLeft()
 			} else {
 				r.Detail = "our command, which was not meant; " + w.flight.target + " is stopped without us"
 			}
