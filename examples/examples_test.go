@@ -162,20 +162,25 @@ func TestArray(t *testing.T) {
 func (s stand) requeued(t *testing.T) *slurmtest.JobRun {
 	t.Helper()
 	run := s.submit(t, "checkpoint-requeue.sbatch", " --step-ms 40")
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		if r.Over() {
-			t.Fatalf("%s too early\n%s%s", r.State, r.Stdout, r.Stderr)
-		}
-		return strings.Contains(r.Stdout, "\nepoch 0:")
-	})
-	s.Cancel(t, "-s", "USR2", run.ID)
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		if r.Over() {
-			t.Fatalf("%s instead of requeued\n%s%s", r.State, r.Stdout, r.Stderr)
-		}
-		return r.Restarts == 1 && r.State == "PENDING"
-	})
+	putBack(t, s.Cluster, run, "\nepoch 0:")
 	return run
+}
+
+// putBack sends a job the USR2 that Slurm would send before its time is up, once it has
+// printed so, and waits until it is back in the queue.
+func putBack(t *testing.T, c *slurmtest.Cluster, run *slurmtest.JobRun, printed string) {
+	t.Helper()
+	until := func(instead string, done func(r slurmtest.Result) bool) {
+		run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+			if r.Over() {
+				t.Fatalf("%s %s\n%s%s", r.State, instead, r.Stdout, r.Stderr)
+			}
+			return done(r)
+		})
+	}
+	until("too early", func(r slurmtest.Result) bool { return strings.Contains(r.Stdout, printed) })
+	c.Cancel(t, "-s", "USR2", run.ID)
+	until("instead of requeued", func(r slurmtest.Result) bool { return r.Restarts == 1 && r.State == "PENDING" })
 }
 
 // TestCheckpointRequeue does not wait for the second turn: a requeued job may

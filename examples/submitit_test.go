@@ -4,9 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
@@ -47,19 +45,7 @@ func TestSubmititOnSlurm(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := c.Submit(t, string(script), "--export=ALL,PATH="+bin+":/usr/bin:/bin,"+modules, "--mem=500")
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		if r.Over() {
-			t.Fatalf("%s too early\n%s%s", r.State, r.Stdout, r.Stderr)
-		}
-		return strings.Contains(r.Stdout, "step 3\n")
-	})
-	c.Cancel(t, "-s", "USR2", run.ID)
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		if r.Over() {
-			t.Fatalf("%s instead of requeued\n%s%s", r.State, r.Stdout, r.Stderr)
-		}
-		return r.Restarts == 1 && r.State == "PENDING"
-	})
+	putBack(t, c, run, "step 3\n")
 	const read = `import pickle, sys; print(pickle.load(open(sys.argv[1], "rb")).function.step >= 3)`
 	ask := exec.Command(python, "-c", read, dir+"/log/submitted.pkl")
 	ask.Env = launch.Env

@@ -81,10 +81,18 @@ type PSS struct {
 	// most: all of Cost for smaps_rollup.
 	Held time.Duration
 
+	// Anon is what of PSS is anonymous, Pss_Anon, File what is pages of files, Pss_File,
+	// and Mapped what of RSS is no anonymous page, shared memory included. Split is
+	// false, and they are 0, where the kernel does not tell: before Linux 5.3, but for
+	// readings in pieces.
+	Anon, File, Mapped Bytes
+	Split              bool
+
 	// Loose is what other processes have given up since: a page that they
 	// shared with this one is its own now. Joined is what others have mapped
-	// since: it may be shared with this one now.
-	Loose, Joined Bytes
+	// since of files and shared memory: it may be shared with this one now. Born is
+	// all that new processes have, which may have forked.
+	Loose, Joined, Born Bytes
 }
 
 // PSSRange returns the least and greatest PSS the process can have by now, as
@@ -98,6 +106,25 @@ func (p *Proc) PSSRange() (low, high Bytes) {
 	grown := p.RSS.Sub(p.PSS.RSS)
 	low = p.PSS.PSS.Sub(p.PSS.RSS.Sub(p.RSS)) + min(p.Private, grown)
 	return min(low, p.RSS), min(p.PSS.PSS+grown, p.RSS)
+}
+
+// PSSFile returns what pages of files count of the PSS of the process by now: at the
+// last reading, less what it has dropped since, and at most, where what it has mapped
+// since is nobody else's. A page in page cache counts a part for each process that maps
+// it, and what forks share besides, which is anonymous, has no part in that. Where the
+// kernel does not split PSS, both are such a part of it as they are of RSS.
+func (p *Proc) PSSFile() (low, high Bytes) {
+	switch {
+	case p.PSS == nil:
+		return 0, p.File
+	case !p.PSS.Split:
+		least, _ := p.PSSRange()
+		part := p.File.Scale(least.Of(p.RSS))
+		return part, part
+	}
+	mapped := p.File + p.Shmem
+	low = min(p.PSS.File.Sub(p.PSS.Mapped.Sub(mapped)), p.File)
+	return low, min(p.PSS.File+mapped.Sub(p.PSS.Mapped), p.File)
 }
 
 // PSSSum adds up PSS that was read at different moments, with what processes
@@ -117,9 +144,14 @@ func (s *PSSSum) Add(p *Proc) {
 	low, high := p.PSSRange()
 	s.low, s.high = s.low+low, s.high+high
 	if p.PSS != nil {
-		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined)
+		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined+p.PSS.Born)
 		s.rise += min(p.PSS.Loose, p.RSS.Sub(high))
-		s.fall += min(p.PSS.Joined, low) / 2
+		// Nobody maps anonymous memory of another that was there before.
+		shared := low
+		if p.PSS.Split {
+			shared = min(low, p.PSS.PSS.Sub(p.PSS.Anon))
+		}
+		s.fall += min(min(p.PSS.Joined, shared)+p.PSS.Born, low) / 2
 	}
 }
 

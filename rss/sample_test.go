@@ -24,6 +24,29 @@ func TestPSSRange(t *testing.T) {
 	}
 }
 
+// What a file's pages count changes with what is mapped, not with what is anonymous.
+func TestPSSFile(t *testing.T) {
+	read := &PSS{PSS: 160, RSS: 400, File: 60, Mapped: 200, Split: true}
+	for _, c := range []struct {
+		what      string
+		p         Proc
+		low, high Bytes
+	}{
+		{"never read", Proc{RSS: 300, File: 100}, 0, 100},
+		{"just read", Proc{RSS: 400, File: 200, PSS: read}, 60, 60},
+		{"more is anonymous", Proc{RSS: 600, File: 200, PSS: read}, 60, 60},
+		{"more is mapped", Proc{RSS: 450, File: 250, PSS: read}, 60, 110},
+		{"dropped some", Proc{RSS: 350, File: 150, PSS: read}, 10, 60},
+		{"dropped nearly all", Proc{RSS: 230, File: 30, PSS: read}, 0, 30},
+		{"shared memory is among what was mapped", Proc{RSS: 400, File: 150, Shmem: 50, PSS: read}, 60, 60},
+		{"an old kernel", Proc{RSS: 400, File: 200, PSS: &PSS{PSS: 160, RSS: 400}}, 80, 80},
+	} {
+		if low, high := c.p.PSSFile(); low != c.low || high != c.high {
+			t.Errorf("%s: [%d, %d], want [%d, %d]", c.what, low, high, c.low, c.high)
+		}
+	}
+}
+
 // Two map the same 100 pages; in the sum they count once.
 func TestPSSSum(t *testing.T) {
 	for _, c := range []struct {
@@ -39,6 +62,10 @@ func TestPSSSum(t *testing.T) {
 			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Joined: 100}}, {RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}}, 100, 150},
 		{"the second was not read", []Proc{
 			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Joined: 100}}, {RSS: 100}}, 50, 200},
+		{"the second was read, the first before it forked that", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Anon: 100, Split: true, Born: 100}}, {RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}}, 100, 150},
+		{"another has mapped since, and what the first has is anonymous", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 80, RSS: 100, Anon: 70, Split: true, Joined: 100}}}, 75, 80},
 		{"little that could be shared", []Proc{
 			{RSS: 100, PSS: &PSS{PSS: 98, RSS: 100, Loose: 500}}, {RSS: 10, PSS: &PSS{PSS: 10, RSS: 10, Joined: 500, Loose: 500}}}, 103, 110},
 	} {

@@ -162,6 +162,7 @@ func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
+	cmd.Env = StandardTimes(cmd.Environ())
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, errs bytes.Buffer
@@ -178,6 +179,10 @@ func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string
 	}
 	return out.Bytes(), nil
 }
+
+// StandardTimes is env for a command of Slurm's whose times are to be read: what it prints
+// else is as its user likes to see it.
+func StandardTimes(env []string) []string { return append(env, "SLURM_TIME_FORMAT=standard") }
 
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")

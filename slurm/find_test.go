@@ -259,3 +259,29 @@ func TestScontrol(t *testing.T) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }
+
+// TestTimesAsRead: how a user likes to see times does not keep the job's end from being
+// read.
+func TestTimesAsRead(t *testing.T) {
+	dir := t.TempDir()
+	// As scontrol does (scontrol(1), SLURM_TIME_FORMAT).
+	script := `#!/bin/sh
+case "$SLURM_TIME_FORMAT" in
+""|standard) end=2026-11-20T11:30:00 ;;
+relative) end=11:30:00 ;;
+*) end=$(date -d '2026-11-20 11:30' "+$SLURM_TIME_FORMAT") ;;
+esac
+echo "JobId=46 JobName=a EndTime=$end Deadline=N/A"
+`
+	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	for _, format := range []string{"", "standard", "relative", "%a %H:%M"} {
+		t.Setenv("SLURM_TIME_FORMAT", format)
+		end, err := FindEnd(t.Context(), Job{ID: "46"}, Scontrol)
+		if want := time.Date(2026, 11, 20, 11, 30, 0, 0, time.Local); err != nil || !end.Equal(want) {
+			t.Errorf("%q: end %v, %v, want %v", format, end, err, want)
+		}
+	}
+}

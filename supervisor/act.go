@@ -22,8 +22,7 @@ type inFlight struct {
 	pool     []rss.ProcID // all workers of the pool before one was signalled
 	target   string       // what of a job is meant
 	heap     rss.Bytes    // what the worker acted on shares with its trainer, 0 where nobody knows
-	hurried  int          // what its replacement's is, see [worker] …
-	first    bool         // … unless it had taken nobody's place itself
+	hurried  int          // what its replacement's is, see [worker]
 	taken    bool         // something was given back by ptrace
 	manual   bool         // somebody asked for it, no rule
 
@@ -151,7 +150,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	e := w.workers.staff[pids[i]]
 	p := w.last.Find(pids[i])
 	f.actedOn, f.heap = []rss.Proc{*p}, e.warm.heap
-	f.hurried, f.first = w.hurriedAfter(e, l), !e.fresh
+	f.hurried = w.hurriedAfter(e, l)
 	if e.trainer == 0 {
 		w.beginReplace(f, l, p)
 		return
@@ -362,9 +361,6 @@ func (w *watcher) replaced(f *inFlight) {
 // replaces notes that e took the place of the one acted on.
 func (f *inFlight) replaces(e *worker) {
 	e.stood, e.stoodAt, e.hurried = f.before.Used, idOf(&f.before), f.hurried
-	if f.first && e.warm.heap > 0 {
-		e.hurried = hurryTimes // what it needs will be learned from it
-	}
 }
 
 // skipped says that a rung was crossed and nothing can be done.

@@ -12,14 +12,13 @@ import (
 // This file answers the ladder: what could be done now, and on whom.
 
 // hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just, hurryShare by how much of its limit use must have grown,
-// hurryTimes how often that need not be where it cannot be learned what one needs, and
-// warmFor the age below which a worker may just grow into that; see [watcher.outgrew].
+// although it was only just; where it cannot be learned what one needs, hurryShare is by
+// how much of its limit use must have grown since, and hurryTimes how often that need not
+// be; see [watcher.outgrew].
 const (
 	hurryETA   = policy.RecycleEvery
 	hurryShare = 0.01
 	hurryTimes = 5
-	warmFor    = 10 * time.Second
 )
 
 // standstill is the time to the limit, at a rate that was seen and has faded
@@ -118,17 +117,17 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 // outgrew says that the limit is near and e grows, which took the place of another:
 // then it does not matter how long ago that was. That the limit is near follows from
 // the fastest rate seen, and that may be of minutes ago. But where it is known what a
-// worker needs, what e has above that is growth. Else use must have grown since, see
-// [watcher.regrew], and once it has, hurryTimes one after the other need not wait for
-// that: they would come nearer to the limit with each. In a place of which it cannot
-// be learned, as in a pool's, so many need not at first either.
+// worker needs, what e has above that is growth. In a place of which that cannot be
+// learned, as in a pool's, use must have grown since, see [watcher.regrew], and at first
+// and once it has, hurryTimes one after the other need not wait for that: they would come
+// nearer to the limit with each.
 func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
-	if left := w.timeLeft(l); left > 0 && left < hurryETA {
-		if e.warm.heap > 0 && !w.workers.learning(e, w.last.Mono) || e.hurried < hurryTimes {
-			return true
-		}
+	left := w.timeLeft(l)
+	near := left > 0 && left < hurryETA
+	if e.warm.heap > 0 {
+		return near && !w.workers.learning(e, w.last.Mono)
 	}
-	return w.regrew(e, l)
+	return near && e.hurried < hurryTimes || w.regrew(e, l)
 }
 
 // hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
@@ -143,11 +142,10 @@ func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
 }
 
 // regrew says that use has grown since e took its place: by hurryShare of the limit,
-// and so fast that it is reached within hurryETA, or by as much as is left; and not
-// while a fresh worker may just grow into its needs.
+// and so fast that it is reached within hurryETA, or by as much as is left.
 func (w *watcher) regrew(e *worker, l *event.Limit) bool {
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
-	if e.warm.heap > 0 && age < warmFor || e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
+	if e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
 		return false
 	}
 	return l.Headroom() <= grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))

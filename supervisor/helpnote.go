@@ -39,6 +39,7 @@ type helpKey struct {
 type told struct {
 	policy.Help
 	worth bool          // what it gives back is worth it, see [policy.Rule.Worth]
+	again bool          // … again, see [policy.Rule.Again]
 	at    time.Duration // when it was written down
 	asked time.Duration // when the ladder asked last
 }
@@ -70,18 +71,18 @@ func (n *helpNotes) listen(
 
 // heard takes in one answer and writes it down where it has changed.
 func (n *helpNotes) heard(now time.Duration, key helpKey, l *event.Limit, h policy.Help, lead rss.Bytes) {
-	worth := h.Gain >= key.rule.Worth(l)
+	worth, again := h.Gain >= key.rule.Worth(l), h.Gain >= key.rule.Again(l)
 	was := n.last[key]
 	if was != nil {
 		was.asked = now
-		if !was.differs(now, h, worth) {
+		if !was.differs(now, h, worth, again) {
 			return
 		}
 	}
 	if n.last == nil {
 		n.last = map[helpKey]*told{}
 	}
-	n.last[key] = &told{Help: h, worth: worth, at: now, asked: now}
+	n.last[key] = &told{Help: h, worth: worth, again: again, at: now, asked: now}
 	n.note(event.NameHelp, func(head event.Head) any {
 		return event.Help{
 			Head: head, Rule: key.rule.String(), Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Level: l.Level,
@@ -96,14 +97,14 @@ func (n *helpNotes) heard(now time.Duration, key helpKey, l *event.Limit, h poli
 // differs says that the ladder could do something else with h than with what
 // was written down, or that what is to be gained has changed much. A detail that
 // changes alone names another process, and changes nothing.
-func (t *told) differs(now time.Duration, h policy.Help, worth bool) bool {
+func (t *told) differs(now time.Duration, h policy.Help, worth, again bool) bool {
 	if t.OK != h.OK || t.Reason != h.Reason || t.Later != h.Later || t.More != h.More {
 		return true
 	}
 	if !h.OK {
 		return false
 	}
-	if t.worth != worth || (t.Gain == 0) != (h.Gain == 0) {
+	if t.worth != worth || t.again != again || (t.Gain == 0) != (h.Gain == 0) {
 		return true
 	}
 	moved := max(t.Gain, h.Gain) - min(t.Gain, h.Gain)

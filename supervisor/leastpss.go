@@ -11,16 +11,22 @@ import (
 
 // raisePSS raises what is certain of sums of PSS to that of one trainer and its workers.
 func (w *watcher) raisePSS() {
-	if w.pss == nil || w.loader == nil || w.Attached != nil {
-		return // a process that is watched from outside may share with others outside
-	}
 	for i := range w.readings {
 		l := &w.readings[i]
-		if l.Accounting != event.AccountingPSS || w.stepOf(l) != "" && w.ofJob() {
-			continue
-		}
-		l.Used = max(l.Used, min(w.workers.leastPSS(&w.last), l.UsedMax))
+		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
 	}
+}
+
+// leastOf is the least that the anonymous memory of a trainer and its workers counts for
+// l, 0 where nobody knows.
+func (w *watcher) leastOf(l *event.Limit) rss.Bytes {
+	switch {
+	case w.pss == nil || w.loader == nil || w.Attached != nil:
+		return 0 // a process that is watched from outside may share with others outside
+	case l.Accounting != event.AccountingPSS || w.stepOf(l) != "" && w.ofJob():
+		return 0
+	}
+	return w.workers.leastPSS(&w.last)
 }
 
 // leastPSS is the least that a trainer and its workers add up to. Of several trainers it

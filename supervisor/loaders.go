@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -28,6 +29,11 @@ func (w *watcher) poll(told bool) (added bool) {
 	if n := w.loader.Malformed(); n > w.workers.malformed {
 		w.workers.malformed = n
 		w.fault("loader", &said{"files in the run directory could not be understood"})
+	}
+	if slices.ContainsFunc(heard, func(s loader.Said) bool { return s.What == loader.Grown }) {
+		// Whose those are may be among the same news: of a worker that is new, and of
+		// all of them where this watcher is.
+		w.workers.trainers = w.loader.Trainers()
 	}
 	for _, s := range heard {
 		if s.What == loader.Grown {
@@ -122,7 +128,7 @@ func (w *watcher) budget() {
 			mappers = make([]policy.Worker, assumedWorkers)
 		}
 		b, _ := policy.Budget(policy.BudgetInput{
-			Limit: *l, Rung: at, Workers: mappers, Overshoot: w.workers.overshoot, Last: last,
+			Limit: *l, Rung: at, Workers: mappers, Rest: w.leastOf(l), Overshoot: w.workers.overshoot, Last: last,
 		})
 		if b != 0 && (least == 0 || b < least) {
 			least, rung = b, at

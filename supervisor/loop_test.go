@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -342,84 +340,6 @@ func TestHintsAreBoundByTheirCost(t *testing.T) {
 	s.later(s.Settings.Interval)
 	if !s.hinted() {
 		t.Error("no look after the whole interval")
-	}
-}
-
-func TestScontrolsAnswerIsTold(t *testing.T) {
-	// Neither a configuration that can be read nor the job's end.
-	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
-	s := opened(t, func(o *Options) {
-		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
-	})
-	end := time.Now().Add(time.Hour)
-	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
-	var told []string
-	for _, e := range named(s.events(), event.NameLimit) {
-		name, ok := e["limit"].(string)
-		if !ok {
-			t.Fatalf("event %v names no limit", e)
-		}
-		told = append(told, name)
-	}
-	slices.Sort(told)
-	if !slices.Equal(told, []string{"slurm", "time"}) {
-		t.Errorf("told of %v", told)
-	}
-}
-
-func TestMeantAndSame(t *testing.T) {
-	limits := []event.Limit{
-		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
-		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
-	}
-	if l := meant(limits, event.LimitSlurm, 5, 10); l != &limits[1] {
-		t.Errorf("meant %+v", l)
-	}
-	if l := meant(limits, event.LimitSlurm, 6, 10); l != nil {
-		t.Errorf("meant %+v", l)
-	}
-	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
-	if l := same(limits, &before); l != &limits[1] {
-		t.Errorf("same %+v", l)
-	}
-	if l := same(limits[:1], &before); l != nil {
-		t.Errorf("same %+v", l)
-	}
-}
-
-func TestMovedLimitIsTold(t *testing.T) {
-	s := opened(t, inSlurm(t))
-	before := []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 1000}, {Name: event.LimitCgroup, Level: "/b", Limit: 1000}}
-	s.readings = []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 600}, {Name: event.LimitCgroup, Level: "/b", Limit: 1001}}
-	s.seq = 2
-	s.changed(before)
-	told := named(s.events(), event.NameLimit)
-	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
-		t.Errorf("told of %v, want the one that shrank", told)
-	}
-}
-
-// TestLimitSetLater: the kernel is to tell of a limit, too, that nobody had set at
-// the start.
-func TestLimitSetLater(t *testing.T) {
-	s := opened(t, nil)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "memory.events")
-	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for i, have := range []*notifier{s.pressed, {}} { // none, and one whose files are gone
-		s.pressed, s.seq = have, 2
-		s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
-		s.changed(nil)
-		if err := os.WriteFile(file, fmt.Appendf(nil, "max %d\n", i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-s.pressed.woken():
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was told")
-		}
 	}
 }
 

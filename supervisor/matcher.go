@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -55,6 +56,7 @@ var starters = func() map[string]bool {
 		"timeout time sudo su tini dumb-init srun mpirun mpiexec orterun prterun rsswarden") {
 		names[name] = true
 	}
+	maps.Copy(names, passers)
 	return names
 }()
 

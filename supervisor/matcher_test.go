@@ -122,8 +122,9 @@ func TestWhoIsAWorker(t *testing.T) {
 		"a script under its own name": {[]int{1}, []process{
 			{1, 0, "job", match{starter: true, known: true, final: true}, no}, {2, 1, "python", yes, no},
 		}},
-		"under timeout": {[]int{1}, []process{{1, 0, "timeout", yes, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}}},
-		"another task":  {[]int{1, 5}, []process{{1, 0, "python", other, no}, {5, 0, "python", yes, no}, {6, 5, "python", yes, sure}}},
+		"under timeout":  {[]int{1}, []process{{1, 0, "timeout", yes, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}}},
+		"in a container": {[]int{1}, []process{{1, 0, "starter", other, no}, {2, 1, "appinit", other, no}, {3, 2, "python", yes, no}}},
+		"another task":   {[]int{1, 5}, []process{{1, 0, "python", other, no}, {5, 0, "python", yes, no}, {6, 5, "python", yes, sure}}},
 		"an owner below the command": {[]int{1}, []process{
 			{1, 0, "python", other, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}, {4, 2, "python", young, sure},
 		}},

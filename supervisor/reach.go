@@ -60,6 +60,10 @@ func newReachReader(proc string) *reachReader {
 			fault.Point("reach")
 			a := reachAnswer{key: ask.key, obstacles: obstacles(proc, ask.key.id, ask.dir)}
 			a.torch = len(a.obstacles) > 0 && hasTorch(proc, ask.key.id.PID)
+			// It may have taken long, and the PID may be another's by now.
+			if start, err := proctree.StartTime(proc, ask.key.id.PID); err != nil || start != ask.key.id.Start {
+				a = reachAnswer{key: ask.key}
+			}
 			r.answers <- a
 		}
 	}()
@@ -161,8 +165,9 @@ func ignores(proc string, pid int) string {
 	return ""
 }
 
-// longestMaps bounds what is read of a process's mappings.
-const longestMaps = 4 << 20
+// longestMaps bounds what is read of a process's mappings: twice the 65,530 that
+// vm.max_map_count allows where nobody has raised it.
+const longestMaps = 16 << 20
 
 // hasTorch says whether a process has loaded PyTorch.
 func hasTorch(proc string, pid int) bool {

@@ -135,6 +135,74 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
+// TestUnreachedWhileItWaits: a training that waits for its disk for a moment, as each does
+// that reads data, is told of once all the same, and its forked workers are not told of
+// beside it.
+func TestUnreachedWhileItWaits(t *testing.T) {
+	s := opened(t, withLoader(t))
+	torch := func(pid string) {
+		s.fs.Write("proc/"+pid+"/environ", "A=B\x00")
+		s.fs.Write("proc/"+pid+"/maps", "7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
+	}
+	torch("5000001")
+	s.full()
+	s.says("does not reach process 5000001")
+	torch("5000011")
+	for i := range 10 {
+		state := byte('D')
+		if i%2 == 1 {
+			state = 'S'
+		}
+		anon := 90*rss.MiB + rss.Bytes(i)*rss.MiB
+		s.fs.Put(rsstest.Process{PID: theCommand, Start: 10, Comm: "python", State: state, Anon: anon})
+		s.put(worker1, theCommand, anon, 0)
+		s.later(time.Minute)
+		s.full()
+		for deadline := time.Now().Add(10 * time.Second); s.unreached.busy && len(s.unreached.reader.answers) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no answer")
+			}
+		}
+	}
+	var told []any
+	for _, e := range s.events() {
+		if e["event"] == string(event.NameLoader) && e["what"] == string(event.LoaderUnreached) {
+			told = append(told, e["pid"])
+		}
+	}
+	if len(told) != 1 {
+		t.Errorf("told of %v", told)
+	}
+}
+
+// TestUnreachedReusedPID: what is read of a process that has the PID of one that has ended
+// meanwhile says nothing of that one.
+func TestUnreachedReusedPID(t *testing.T) {
+	fs := rsstest.Empty(t)
+	pythonFiles{nil, "rss-watcher", "pid:[1]", "/"}.write(t, fs, "self")
+	pythonFiles{nil, "python train.py", "pid:[1]", "/"}.write(t, fs, "7")
+	fs.Write("proc/7/maps", "7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
+	fs.Put(rsstest.Process{PID: 7, Start: 20, Comm: "python"})
+	r := newReachReader(fs.Proc)
+	for start, want := range map[uint64]bool{10: false, 20: true} {
+		r.asks <- reachAsk{key: rankKey{rss.ProcID{PID: 7, Start: start}, "python"}}
+		if a := <-r.answers; a.torch != want || len(a.obstacles) > 0 != want {
+			t.Errorf("of the one that was started at %d: %+v", start, a)
+		}
+	}
+}
+
+// TestTorchBehindMappings: libraries that were loaded early stand behind what was mapped
+// later, as the kernel gives addresses out downwards: behind 65,530 mappings too.
+func TestTorchBehindMappings(t *testing.T) {
+	fs := rsstest.Empty(t)
+	const shared = "7f0000000000-7f0000001000 rw-s 00000000 00:1a 1234567                    /dev/shm/torch_5000001_1234567890_12345 (deleted)\n"
+	fs.Write("proc/7/maps", strings.Repeat(shared, 65_530)+"7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
+	if !hasTorch(fs.Proc, 7) {
+		t.Error("it is not found")
+	}
+}
+
 // TestReachNeverBlocksTheLoop: a process that cannot be looked into, as its mmap_lock is
 // held, keeps nobody waiting.
 func TestReachNeverBlocksTheLoop(t *testing.T) {

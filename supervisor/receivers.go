@@ -73,7 +73,7 @@ func (w *watcher) unsure(all []*rss.Proc) bool {
 
 // receivers returns whom the signal of a rule goes to where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
-// command; of these those that catch it. Help says why it goes to nobody.
+// command, or what that runs in a container; of these those that catch it. Help says why it goes to nobody.
 func (w *watcher) receivers(r policy.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
 	return w.receiversAmong(r, l, func(int) bool { return true })
 }
@@ -87,7 +87,7 @@ func (w *watcher) receiversAmong(r policy.Rule, l *event.Limit, means func(pid i
 	step, hookless := w.stepOf(l), w.hookless()
 	all := slices.DeleteFunc(w.workers.askable(&w.last, hookless), func(p *rss.Proc) bool { return !w.isMeant(p.ID, step) })
 	if len(all) == 0 {
-		all = w.commands(step)
+		all = behind(&w.last, w.commands(step))
 		switch {
 		case len(all) == 0:
 			return nil, policy.Help{Reason: event.ReasonVanished}

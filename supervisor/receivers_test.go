@@ -61,6 +61,20 @@ func TestReceivers(t *testing.T) {
 		{"the command alone", "90%:signal=USR2", func(s *stand) { s.catches(theCommand, usr2); family(s) }, []int{theCommand}, "", ""},
 		{"without a handler", "90%:signal=USR2", func(s *stand) { s.catches(theCommand, "0000000000000400"); family(s) }, nil,
 			event.ReasonNotCaught, "USR2, process 5000001"},
+		{"a container's runtime, which would pass it on", "90%:signal=USR2", func(s *stand) {
+			s.catches(theCommand, usr2)
+			s.catches(worker2, usr2)
+			s.put(worker3, worker1, rss.MiB, 0)
+			family(s)
+			s.last.Find(theCommand).Comm, s.last.Find(worker1).Comm = "starter", "appinit"
+		}, []int{worker2}, "", "not to process 5000013, without a handler for USR2"},
+		{"a program of its name, which runs nothing", "90%:signal=USR2", func(s *stand) {
+			s.fs.End(worker1)
+			s.fs.End(worker2)
+			s.catches(theCommand, usr2)
+			family(s)
+			s.last.Find(theCommand).Comm = "starter"
+		}, []int{theCommand}, "", ""},
 		{"status without SigCgt", "90%:signal=USR2", func(s *stand) { family(s) }, nil, event.ReasonNotCaught, ""},
 		{"every trainer", "90%:signal=USR2", func(s *stand) {
 			for _, pid := range []int{theCommand, worker1, worker2} {

@@ -18,6 +18,9 @@ const (
 	// mostRecycleTime what is allowed for at most.
 	firstRecycleTime = 500 * time.Millisecond
 	mostRecycleTime  = 2 * time.Second
+	// muchMapped is the share of a limit that workers must have mapped to be trimmed ahead
+	// of the rung.
+	muchMapped = 0.02
 )
 
 // growthUntilRecycled is by how much the growth until a recycle has taken effect is
@@ -57,6 +60,25 @@ func (w *watcher) tookRecycle(d *event.Decision, o *event.Outcome) {
 	}
 }
 
+// trimAhead is how far below its rung a trim by the hook begins: from the rung of the
+// warning on, where that gives back much for certain. Above it workers keep to budgets
+// that leave each the least, and what many have together then may be all that is left
+// for what the trainer needs all at once. slurmstepd kills on it.
+func (w *watcher) trimAhead(r policy.Rule, l *event.Limit) rss.Bytes {
+	rung, ok := w.ladder.Rung(event.ActionTrim, l)
+	if !ok || r.Action != event.ActionTrim || l.Name != event.LimitSlurm {
+		return 0
+	}
+	at, ok := w.ladder.Rung(event.ActionWarn, l)
+	if !ok || at >= rung || l.Used < at {
+		return 0
+	}
+	if h := w.canTrimByHook(l); !h.OK || h.Gain < max(policy.MinGain(0), l.Limit.Scale(muchMapped)) {
+		return 0
+	}
+	return min(rung-at, l.Limit.Scale(mostLead))
+}
+
 // lead is how much a limit grows by until the action of a rule takes effect, or
 // until it is counted again. The hook is given budgets ahead instead.
 func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
@@ -66,6 +88,9 @@ func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
 	case event.ActionRecycle:
 		return w.growthUntilRecycled(l)
 	case event.ActionTrim, event.ActionTrimDrop:
+		if lead := w.trimAhead(r, l); lead > 0 {
+			return lead
+		}
 		if lead := w.growthUntilTraced(l); lead > 0 && w.canTrace(l).OK {
 			return lead
 		}

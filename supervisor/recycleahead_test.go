@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
@@ -77,6 +78,47 @@ func TestRecycleLeak(t *testing.T) {
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
 			if got := s.growthUntilRecycled(l); got != c.want*10*rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want*10*rss.MiB)
+			}
+		})
+	}
+}
+
+// TestTrimAhead: much that workers have mapped is given back from the rung of the warning
+// on, for a limit on which slurmstepd kills.
+func TestTrimAhead(t *testing.T) {
+	rule := func(text string) policy.Rule {
+		r, err := policy.ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name   string
+		rule   string
+		limit  event.LimitName
+		used   rss.Bytes // % of 2000 MiB
+		mapped rss.Bytes // MiB, by each of two workers beside its libraries
+		want   rss.Bytes // % of the limit
+	}{
+		{"much", "85%:trim", event.LimitSlurm, 81, 30, 5},
+		{"little", "85%:trim", event.LimitSlurm, 81, 15, 0},
+		{"below the warning", "85%:trim", event.LimitSlurm, 79, 30, 0},
+		{"nobody kills", "85%:trim", event.LimitUser, 81, 30, 0},
+		{"and the page cache", "85%:trim+drop", event.LimitSlurm, 81, 30, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := opened(t, withLoader(t))
+			s.workers = staffed(11, 12)
+			s.last = rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 17*rss.MiB), proc(12, rss.GiB, 17*rss.MiB)}}
+			s.workers.mark(&s.last, nil, nil)
+			for i := range 2 {
+				p := &s.last.Procs[1+i]
+				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
+			}
+			l := &event.Limit{Name: c.limit, Accounting: event.AccountingRSS, Used: c.used * 20 * rss.MiB, Limit: 2000 * rss.MiB}
+			if got := s.lead(rule(c.rule), l); got != c.want*20*rss.MiB {
+				t.Errorf("%v ahead, want %v", got, c.want*20*rss.MiB)
 			}
 		})
 	}

@@ -272,14 +272,15 @@ func (r *rateStand) answerPSS() {
 		if ask.Pieces {
 			held /= 8 // mmap_lock is given back between two mappings
 		}
-		got = pssRead{ask: ask, pss: rss.PSS{PSS: r.proportional(p.PID), RSS: p.Anon + p.File, Cost: cost, Held: held}}
+		anon, file := r.proportional(p.PID)
+		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
 	r.tookPSS(got)
 }
 
-// proportional is the PSS of a process: what is its own, and its part of the
-// trainer's heap, the libraries and the data file.
-func (r *rateStand) proportional(pid int) rss.Bytes {
+// proportional is the PSS of a process: what is its own and its part of the
+// trainer's heap, and its part of the libraries and the data file.
+func (r *rateStand) proportional(pid int) (anon, file rss.Bytes) {
 	w := r.world
 	m := w.memory()
 	heap, libs, mapped := float64(m.Trainer), float64(m.Libs), 0.0
@@ -292,15 +293,15 @@ func (r *rateStand) proportional(pid int) rss.Bytes {
 		return rss.Bytes(float64(of) * float64(has) / math.Max(shares, 1))
 	}
 	if pid == r.trainer.PID {
-		return part(m.Trainer, m.Trainer, heap) + part(m.Libs, m.Libs, libs)
+		return part(m.Trainer, m.Trainer, heap), part(m.Libs, m.Libs, libs)
 	}
 	for _, o := range w.processes() {
 		if o.pid == pid {
-			return o.Private + o.Copied + part(o.Heap-min(o.Copied, o.Heap), m.Trainer, heap) + part(o.Libs, m.Libs, libs) + part(o.Mapped, m.Touched(), mapped)
+			return o.Private + o.Copied + part(o.Heap-min(o.Copied, o.Heap), m.Trainer, heap), part(o.Libs, m.Libs, libs) + part(o.Mapped, m.Touched(), mapped)
 		}
 	}
 	p := r.written[pid]
-	return p.Anon + p.File/2
+	return p.Anon, p.File / 2
 }
 
 // readCtl has the job read what the watcher wrote.

@@ -71,6 +71,8 @@ func (w *watcher) answered(a answer) {
 	}
 	if a.endErr == nil || errors.Is(a.endErr, slurm.ErrNoEnd) {
 		w.limits.SetEnd(a.end)
+	} else if w.ladder.JobEndAhead() > 0 {
+		w.fault("scontrol", a.endErr) // a rule waits for that end
 	}
 	w.full()
 }

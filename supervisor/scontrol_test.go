@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"errors"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,7 +13,7 @@ import (
 )
 
 // TestEndIsAskedAgain: an administrator may have moved the job's end, and the
-// environment does not tell.
+// environment does not tell. That scontrol does not either is said.
 func TestEndIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer answer
@@ -44,8 +46,13 @@ func TestEndIsAskedAgain(t *testing.T) {
 			if s.asked != nil {
 				t.Error("asked twice within 5 minutes")
 			}
-			if n := len(named(s.events(), event.NameDecision)); n > 1 || n == 1 != test.fires {
+			all := s.events()
+			if n := len(named(all, event.NameDecision)); n > 1 || n == 1 != test.fires {
 				t.Errorf("%d decisions, want one: %v", n, test.fires)
+			}
+			told := slices.ContainsFunc(named(all, event.NameFault), func(e map[string]any) bool { return e["part"] == "scontrol" })
+			if told != (name == "nobody answers") {
+				t.Errorf("that there was no answer is told: %v", told)
 			}
 		})
 	}
@@ -112,5 +119,27 @@ func TestEndKnownAtTheStart(t *testing.T) {
 	}
 	if len(got) != 1 || got[0]["eta_s"].(float64) < 2.9*3600 {
 		t.Errorf("told %v", got)
+	}
+}
+
+func TestScontrolsAnswerIsTold(t *testing.T) {
+	// Neither a configuration that can be read nor the job's end.
+	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
+	s := opened(t, func(o *Options) {
+		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	})
+	end := time.Now().Add(time.Hour)
+	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
+	var told []string
+	for _, e := range named(s.events(), event.NameLimit) {
+		name, ok := e["limit"].(string)
+		if !ok {
+			t.Fatalf("event %v names no limit", e)
+		}
+		told = append(told, name)
+	}
+	slices.Sort(told)
+	if !slices.Equal(told, []string{"slurm", "time"}) {
+		t.Errorf("told of %v", told)
 	}
 }

@@ -73,7 +73,9 @@ func (w *watcher) killOurs() {
 		w.voice.say(now, "stop", "the command has not ended "+short(s.grace)+" after TERM: it gets KILL")
 	}
 	// A reader of its own: who leads watches more than this tree with the other.
-	procs, _, err := proctree.New(w.Proc).Trees([]rss.ProcID{w.command})
+	tree := proctree.New(w.Proc)
+	defer tree.Close()
+	procs, _, err := tree.Trees([]rss.ProcID{w.command})
 	if err != nil {
 		w.fault("stop", err)
 		procs = []rss.Proc{{ID: w.command}}

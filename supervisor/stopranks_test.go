@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -158,5 +159,34 @@ func TestStopWithoutAnOrder(t *testing.T) {
 				t.Error("nobody sees to the KILL")
 			}
 		})
+	}
+}
+
+// TestKillAgain: a command that KILL does not end, as it waits for a file server, gets it
+// again and again; that leaves nothing of /proc open.
+func TestKillAgain(t *testing.T) {
+	_, id := sleeper(t)
+	s := opened(t, nil)
+	s.Proc, s.command = "/proc", id
+	open := func() (n int) {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			if to, err := os.Readlink(fd); err == nil && (to == "/proc/loadavg" || strings.HasSuffix(to, "/statm")) {
+				n++
+			}
+		}
+		return n
+	}
+	before := open()
+	for range 20 {
+		s.peers.stop = ownStop{due: 1, said: true}
+		s.killOurs()
+	}
+	dead(t, id)
+	if n := open() - before; n > 0 {
+		t.Errorf("%d descriptors stay open", n)
 	}
 }

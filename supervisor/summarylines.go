@@ -58,6 +58,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 		verdict += " with " + s.requeue.done.String()
 	} else if out.Advice != 0 {
 		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
+		if run.Failed && out.Verdict == event.VerdictFine {
+			verdict += " at least: what it would have needed later is not known"
+		}
 	}
 	if out.Verdict == event.VerdictExhausted {
 		verdict += ": " + out.AdviceWhy
@@ -74,7 +77,7 @@ func (s *summary) nearestLines() (lines []string) {
 		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(memory(l), "memory "))
 	}
 	n, own := s.node, s.nearest
-	if own != nil {
+	if own != nil && own.Used > 0 { // else it was over before anything was seen, which the other lines say
 		lines = append(lines, "nearest limit: "+how(own))
 	}
 	switch {

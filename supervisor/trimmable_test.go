@@ -41,3 +41,38 @@ func TestTrimmable(t *testing.T) {
 		t.Errorf("kept of processes that ended: %v", f.left)
 	}
 }
+
+// TestTrimmableByPSS: libraries, which a trainer and all its workers have, count little
+// in each, and data that one alone has mapped in full, whatever part PSS is of RSS.
+func TestTrimmableByPSS(t *testing.T) {
+	f := staffed(11, 12, 13)
+	libs := func(pid int) rss.Proc { return proc(pid, 1000*rss.MiB, 20*rss.MiB) }
+	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1000*rss.MiB, 100*rss.MiB), libs(11), libs(12), libs(13)}}
+	f.mark(s, nil, nil)
+	for _, c := range []struct {
+		what          string
+		data, counted rss.Bytes // MiB, of each worker, and of that at the last reading
+		since         rss.Bytes // mapped since
+		split         bool
+		want          rss.Bytes
+	}{
+		{"nothing but libraries", 0, 0, 0, true, 0},
+		{"its own data", 10, 10, 0, true, 10},
+		{"data of all three", 30, 10, 0, true, 10},
+		{"and some since", 30, 10, 6, true, 16},
+		{"an old kernel guesses", 30, 10, 0, false, 8},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			p := libs(11)
+			p.PSS = &rss.PSS{PSS: (250 + 5 + c.counted) * rss.MiB, RSS: (1020 + c.data) * rss.MiB}
+			if c.split {
+				p.PSS.Split, p.PSS.File, p.PSS.Mapped = true, (5+c.counted)*rss.MiB, (20+c.data)*rss.MiB
+			}
+			p.File += (c.data + c.since) * rss.MiB
+			p.RSS += (c.data + c.since) * rss.MiB
+			if got := f.trimmable(mapper(&p, event.AccountingPSS)); (got+rss.MiB/2)/rss.MiB != c.want {
+				t.Errorf("%v, want %d MiB", got, c.want)
+			}
+		})
+	}
+}

@@ -63,15 +63,18 @@ func (w *watcher) reach() {
 	alive := make(map[rankKey]*unreachedOf, len(u.seen))
 	for i := range w.last.Procs {
 		p := &w.last.Procs[i]
+		key := rankKey{p.ID, p.Comm}
+		e := u.seen[key]
+		if e != nil {
+			alive[key] = e // also while it waits for a disk: it was told of
+		}
 		if p.RSS < torchLeast || p.Role == rss.RoleWorker || p.State == 'Z' || p.State == 'D' {
 			continue
 		}
-		key := rankKey{p.ID, p.Comm}
-		e := u.seen[key]
 		if e == nil {
 			e = &unreachedOf{since: now, next: now}
+			alive[key] = e
 		}
-		alive[key] = e
 		if e.final || u.busy || now < e.next {
 			continue
 		}

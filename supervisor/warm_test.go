@@ -63,7 +63,7 @@ func TestGrownOfNobody(t *testing.T) {
 	}
 }
 
-// TestOutgrew: one of which nobody knows what it needs is recycled again at once where
+// TestOutgrew: one of which it cannot be learned what it needs is recycled again at once where
 // use has grown since, so far and so fast that the limit is near, and not where it grew
 // once and stands still.
 func TestOutgrew(t *testing.T) {
@@ -127,9 +127,28 @@ func TestOutgrewPool(t *testing.T) {
 	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: idOf(l)}, l); n != 2 {
 		t.Errorf("%d times at once, want 2: it waited its time", n)
 	}
-	forked := &worker{fresh: true, warm: warmth{heap: rss.GiB}}
-	f.first, f.hurried = true, s.hurriedAfter(&worker{trainer: 1}, l)
-	if f.replaces(forked); s.outgrew(forked, l) {
-		t.Error("of a loader's worker it will be learned, and it does not wait for that")
+}
+
+// TestOutgrewLoader: of a loader's workers it will be learned what they need, and once it
+// is, what one has above that is growth, and the time does not matter.
+func TestOutgrewLoader(t *testing.T) {
+	s := opened(t, nil)
+	eta := 1.0
+	l := &event.Limit{Name: event.LimitCgroup, Used: 970 * rss.MiB, Limit: 1000 * rss.MiB, ETA: &eta}
+	s.workers = staffed(11)
+	s.last = rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}
+	s.workers.mark(&s.last, nil, nil)
+	e := s.workers.staff[11]
+	e.fresh = true
+	if s.outgrew(e, l) {
+		t.Error("nobody knows yet what it needs")
+	}
+	s.workers.grown(&loader.Said{Trainer: s.workers.trainers[0].ID, Batches: 8, Own: 64 * rss.MiB, Half: 32 * rss.MiB, LoaderSaid: event.LoaderSaid{Worker: 11}})
+	if !s.outgrew(e, l) {
+		t.Error("it is known, and it waits")
+	}
+	eta = 3600
+	if s.outgrew(e, l) {
+		t.Error("the limit is far")
 	}
 }

@@ -14,8 +14,9 @@ import (
 // workforce is what is known of the loader workers of the job.
 type workforce struct {
 	trainers []loader.Trainer
-	staff    map[int]*worker // living workers by PID
-	took     map[int]int     // PID of the replacement by that of the worker it replaced
+	staff    map[int]*worker   // living workers by PID
+	siblings map[int]rss.Bytes // … how many, by PID of their trainer
+	took     map[int]int       // PID of the replacement by that of the worker it replaced
 	pools    map[rss.ProcID]*vacancy
 	roles    roles
 
@@ -58,7 +59,7 @@ type worker struct {
 
 // newWorkforce reads environments under proc.
 func newWorkforce(proc string) workforce {
-	return workforce{staff: map[int]*worker{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
+	return workforce{staff: map[int]*worker{}, siblings: map[int]rss.Bytes{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -130,6 +131,10 @@ func (f *workforce) mark(s *rss.Sample, c *loader.Control, pool *matcher) {
 		}
 	}
 	f.staff = alive
+	clear(f.siblings)
+	for _, e := range alive {
+		f.siblings[e.trainer]++
+	}
 	f.forget()
 	maps.DeleteFunc(f.left, func(pid int, _ rss.Bytes) bool { return s.Find(pid) == nil })
 }
@@ -245,11 +250,27 @@ func (f *workforce) trimmed(s *loader.Said, last *rss.Sample) {
 // libraries, nor what the last trim could not take, such as private mappings
 // without --trim-private.
 func (f *workforce) trimmable(m policy.Worker) rss.Bytes {
-	left := f.left[m.ID.PID]
-	if left == 0 {
-		left = trimFloor
+	m = f.keeps(m)
+	return min(m.CountedMapped.Sub(m.CountedKept), m.Mapped.Sub(m.Kept))
+}
+
+// keeps says of m what a trim leaves it. Before the first one that is its libraries:
+// what a worker has that was just forked. Where pages count a part in each process that
+// has them, all workers of a trainer and that itself have those.
+func (f *workforce) keeps(m policy.Worker) policy.Worker {
+	m.Kept = f.left[m.ID.PID]
+	if m.Kept == 0 {
+		m.Kept = trimFloor
+		if f.leastFile > 0 {
+			m.Kept = min(f.leastFile, trimFloor)
+		}
 	}
-	return m.CountedMapped.Sub(left.Scale(m.CountedMapped.Of(m.Mapped)))
+	m.CountedKept = m.Kept.Scale(m.CountedMapped.Of(m.Mapped))
+	if e := f.staff[m.ID.PID]; e != nil && e.trainer != 0 && m.CountedMapped < m.Mapped {
+		libs := min(f.leastFile, m.Kept)
+		m.CountedKept = libs/(1+f.siblings[e.trainer]) + (m.Kept - libs).Scale(m.CountedMapped.Of(m.Mapped))
+	}
+	return m
 }
 
 // mappers returns the processes that fetch data through the hook, and how much
@@ -260,7 +281,7 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 	add := func(pid int) {
 		m := policy.Worker{ID: rss.ProcID{PID: pid}}
 		if p := s.Find(pid); p != nil {
-			m = mapper(p, a)
+			m = f.keeps(mapper(p, a))
 		}
 		list = append(list, m)
 	}
@@ -283,9 +304,9 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 
 // mapper is a process as what it has mapped from files counts.
 func mapper(p *rss.Proc, a event.Accounting) policy.Worker {
-	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File}
-	if a == event.AccountingPSS && p.RSS > 0 {
-		m.CountedMapped = p.File.Scale(m.Counted.Of(p.RSS))
+	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File, CountedSure: p.File}
+	if a == event.AccountingPSS {
+		m.CountedSure, m.CountedMapped = p.PSSFile()
 	}
 	return m
 }

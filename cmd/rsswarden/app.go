@@ -72,7 +72,7 @@ func run(p process) int {
 				fmt.Fprint(p.stdout, appHelp(c.App))
 				return nil
 			case c.NArg() > 0:
-				return unknownCommand(p, c.App, c.Args().First())
+				return unknownCommand(p, c.App, c.Args().Slice())
 			}
 			return usagef("rsswarden run -- python train.py", "no command given")
 		},

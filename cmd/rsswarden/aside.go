@@ -37,6 +37,7 @@ type asideWhat string
 
 const (
 	asideConfig   asideWhat = "config"
+	asideSite     asideWhat = "site" // the site's configuration
 	asideRecord   asideWhat = "record"
 	asideTextfile asideWhat = "textfile"
 	asideToken    asideWhat = "token"
@@ -89,7 +90,9 @@ func (q *looking) look() (r reply) {
 	path := string(q.Path)
 	switch q.What {
 	case asideConfig:
-		r.Text, err = config.Read(path, time.Hour) // who asks has less patience
+		r.Text, err = config.Read(path)
+	case asideSite:
+		r.Text, err = config.ReadTrusted(path)
 	case asideRecord:
 		err = record.MakeDir(path)
 	case asideName:
@@ -128,7 +131,7 @@ func answerAside(p process) int {
 		err = json.Unmarshal(ask, &q)
 	}
 	if err != nil {
-		return fail(p, usagef("rsswarden run", "%s is not for use by hand", asideCommand))
+		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", asideCommand, err))
 	}
 	text, err := json.Marshal(q.look())
 	if err == nil {
@@ -169,13 +172,19 @@ func (q *looking) answer(patience time.Duration, here bool) (reply, error) {
 	}
 }
 
+// text is answer for the text of a file.
+func (q *looking) text(patience time.Duration, here bool) ([]byte, error) {
+	r, err := q.answer(patience, here)
+	if err != nil {
+		return nil, err
+	}
+	return r.Text, r.err()
+}
+
 // ask is answer for what needs no more than to be told what failed.
 func (q *looking) ask() error {
-	r, err := q.answer(preparePatience, false)
-	if err != nil {
-		return err
-	}
-	return r.err()
+	_, err := q.text(preparePatience, false)
+	return err
 }
 
 // unserved says that nothing on the way to any of these places can hang for want of a

@@ -44,11 +44,7 @@ func (src *sources) read(s *supervisor.Settings) error {
 
 func (src *sources) readUser(path string) error {
 	q := looking{What: asideConfig, Path: []byte(absolute(path))}
-	r, err := q.answer(configPatience, ofDescriptor(path))
-	text := r.Text
-	if err == nil {
-		err = r.err()
-	}
+	text, err := q.text(configPatience, ofDescriptor(path))
 	if err != nil {
 		hint := "name a file of yours in TOML, or leave --config out"
 		if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +62,8 @@ func (src *sources) readUser(path string) error {
 }
 
 func (src *sources) readSite(path string) {
-	text, err := config.ReadTrusted(path, configPatience)
+	q := looking{What: asideSite, Path: []byte(absolute(path))}
+	text, err := q.text(configPatience, unserved(absolute(path)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return

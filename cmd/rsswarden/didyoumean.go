@@ -117,8 +117,9 @@ func meant(options []string, word string) []string {
 	return nil
 }
 
-// unknownCommand says what to do with a word that is no command of ours.
-func unknownCommand(p process, app *cli.App, word string) error {
+// unknownCommand says what to do with a word that is no command of ours, and what follows it.
+func unknownCommand(p process, app *cli.App, words []string) error {
+	word := words[0]
 	names := []string{"--help", "--version"}
 	for _, c := range app.Commands {
 		names = append(names, c.Name)
@@ -135,6 +136,9 @@ func unknownCommand(p process, app *cli.App, word string) error {
 		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, word) }); i >= 0 {
 			near = names[i]
 		}
+	}
+	if word == "help" && len(words) == 2 && app.Command(words[1]) != nil {
+		near = words[1] + " --help"
 	}
 	switch _, err := p.lookPath(word); {
 	case slices.Contains([]string{"kill", "stop", "cancel"}, word):

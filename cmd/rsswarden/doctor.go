@@ -172,21 +172,13 @@ func runSettings(p process) (supervisor.Settings, error) {
 	return settings(p, c)
 }
 
-// within waits for what asks a file system, which may not answer: false then, and where
-// that panics. A run that is to start looks at places by this too.
+// within waits for what asks a file system, which may not answer: false then.
 func within[T any](ask func() T) (T, bool) {
 	c := make(chan T, 1)
-	go func() {
-		defer func() {
-			if recover() != nil {
-				close(c)
-			}
-		}()
-		c <- ask()
-	}()
+	go func() { c <- ask() }()
 	select {
-	case v, ok := <-c:
-		return v, ok
+	case v := <-c:
+		return v, true
 	case <-time.After(preparePatience):
 		var none T
 		return none, false

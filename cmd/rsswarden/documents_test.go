@@ -14,7 +14,7 @@ import (
 )
 
 // typed are the commands that documents show, each as it is typed where python, torchrun,
-// apptainer and srun are stand-ins. What is shown and is not in this table fails the test,
+// accelerate, apptainer and srun are stand-ins. What is shown and is not in this table fails the test,
 // as does what is in it and not shown.
 var typed = []struct {
 	shown string
@@ -27,12 +27,14 @@ var typed = []struct {
 }{
 	{shown: "exec rsswarden run -- python train.py", says: "trained"},
 	{shown: "srun rsswarden run -- python train.py", says: "trained"},
+	{shown: "rsswarden run -- python train.py", says: "trained"},
 	{shown: "rsswarden run --limit 3G -- python train.py", says: "3.00 GiB may be used"},
 	{shown: "rsswarden run -- torchrun … train.py", says: "torchrun train.py"},
 	{shown: "rsswarden run --at 97%:requeue …", args: map[string]string{"…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert URL …", args: map[string]string{"URL": "http://127.0.0.1:1", "…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert http://alertmanager:9093 -- python train.py", says: "trained"},
 	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
+	{shown: "rsswarden run --at 93%:signal=USR2 -- accelerate launch train.py", says: "accelerate launch train.py"},
 	{shown: "rsswarden run -- apptainer exec image.sif python train.py", says: "apptainer exec image.sif python train.py"},
 	{shown: "rsswarden run --config job.toml -- …", args: map[string]string{"…": "python train.py"}, says: "2.50 GiB may be used"},
 	{shown: "rsswarden run -- srun …", args: map[string]string{"…": "python train.py"}, says: "trained"},
@@ -65,12 +67,7 @@ var typed = []struct {
 	{shown: "$ rsswarden replay 4711 --limit 2500M   # what another limit would have done", by: "TestReadmeReport"},
 }
 
-var (
-	fenced   = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
-	indented = regexp.MustCompile(`(?m)^ {4}(\S.*)$`)
-	inCode   = regexp.MustCompile("`([^`]+)`")
-	ours     = regexp.MustCompile(`^(?:\$ |exec |srun (?:-\S+ |NODE )*)*rsswarden +(\S.*)$`)
-)
+var ours = regexp.MustCompile(`^(?:\$ |exec |srun (?:-\S+ |NODE )*)*rsswarden +(\S.*)$`)
 
 // commandsShown are the command lines of ours in README and docs, without those of the
 // reference, which are made from the program: lines of blocks, and what stands in a text.
@@ -84,17 +81,14 @@ func commandsShown(t *testing.T) (list []string) {
 			list = append(list, line)
 		}
 	}
-	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
-		for l := range strings.Lines(m[1]) {
+	blocks, lines, spans := rsstest.Shown(text)
+	for _, block := range blocks {
+		for l := range strings.Lines(block) {
 			add(l)
 		}
 	}
-	text = fenced.ReplaceAllString(text, "")
-	for _, m := range indented.FindAllStringSubmatch(text, -1) {
-		add(m[1])
-	}
-	for _, m := range inCode.FindAllStringSubmatch(text, -1) {
-		add(strings.Join(strings.Fields(m[1]), " "))
+	for _, l := range slices.Concat(lines, spans) {
+		add(l)
 	}
 	return list
 }
@@ -104,10 +98,11 @@ func TestDocumentsCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"bin/python": "#!/bin/sh\necho trained\n", "bin/torchrun": "#!/bin/sh\necho torchrun \"$@\"\n", "bin/apptainer": "#!/bin/sh\necho apptainer \"$@\"\n",
-		"bin/srun":  "#!/bin/sh\nwhile :; do case $1 in -w) shift 2;; -*) shift;; *) exec \"$@\";; esac; done\n",
-		"job.toml":  "limit = \"2560M\"\n",
-		"train.py":  "",
-		"image.sif": "",
+		"bin/accelerate": "#!/bin/sh\necho accelerate \"$@\"\n",
+		"bin/srun":       "#!/bin/sh\nwhile :; do case $1 in -w) shift 2;; -*) shift;; *) exec \"$@\";; esac; done\n",
+		"job.toml":       "limit = \"2560M\"\n",
+		"train.py":       "",
+		"image.sif":      "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)

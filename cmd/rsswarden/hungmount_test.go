@@ -4,6 +4,8 @@ import (
 	wire "encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,8 @@ func hungMount(t *testing.T, dir string, reads bool) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
 	}
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	// A request may be taken back between poll(2) and read(2).
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Skip("needs /dev/fuse: ", err)
 	}
@@ -68,8 +71,8 @@ const (
 	fuseAccess  = 34
 )
 
-// serveHung answers what the root directory is.
-func serveHung(fd int, stop <-chan struct{}) {
+// requests has each request taken until it is told to stop.
+func requests(fd int, stop <-chan struct{}, take func(request []byte)) {
 	buf := make([]byte, 64<<10)
 	for {
 		select {
@@ -88,8 +91,15 @@ func serveHung(fd int, stop <-chan struct{}) {
 		if err != nil || n < 40 {
 			return
 		}
+		take(buf[:n])
+	}
+}
+
+// serveHung answers what the root directory is.
+func serveHung(fd int, stop <-chan struct{}) {
+	requests(fd, stop, func(request []byte) {
 		ne := wire.NativeEndian
-		opcode, unique, node := ne.Uint32(buf[4:]), ne.Uint64(buf[8:]), ne.Uint64(buf[16:])
+		opcode, unique, node := ne.Uint32(request[4:]), ne.Uint64(request[8:]), ne.Uint64(request[16:])
 		var body []byte
 		failed := int32(0)
 		switch {
@@ -107,33 +117,18 @@ func serveHung(fd int, stop <-chan struct{}) {
 		case opcode == fuseAccess && node == 1:
 			failed = -int32(unix.ENOSYS)
 		default:
-			continue
+			return
 		}
 		out := make([]byte, 16, 16+len(body))
 		ne.PutUint32(out, uint32(16+len(body)))
 		ne.PutUint32(out[4:], uint32(failed))
 		ne.PutUint64(out[8:], unique)
-		if _, err := unix.Write(fd, append(out, body...)); err != nil {
-			return
-		}
-	}
+		_, _ = unix.Write(fd, append(out, body...))
+	})
 }
 
 // swallow reads what is asked, and answers none of it.
-func swallow(fd int, stop <-chan struct{}) {
-	buf := make([]byte, 64<<10)
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(p, 20); n > 0 {
-			_, _ = unix.Read(fd, buf)
-		}
-	}
-}
+func swallow(fd int, stop <-chan struct{}) { requests(fd, stop, func([]byte) {}) }
 
 // TestHungMount: a directory of ours lies on a file system that hangs. The command starts
 // in time, ends as bare and in time, and rungs and alerts go on. What has asked a server
@@ -152,7 +147,10 @@ func TestHungMount(t *testing.T) {
 		"state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }},
 		"runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, left: true},
 
-		"read, events":      {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, reads: true, left: true},
+		"read, events": {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, reads: true, left: true, stuck: true},
+		"read, checkpoint": {prepare: func(r *brokenRun, hung string) {
+			r.cmd.Args = slices.Insert(r.cmd.Args, 2, "--checkpoint-file", hung+"/run/model.pt", "--checkpoint-signal", "USR1")
+		}, reads: true, left: true, stuck: true},
 		"read, textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, reads: true, left: true, stuck: true},
 		"read, hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true},
 		"read, submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, reads: true, left: true},
@@ -200,5 +198,35 @@ func TestHungRecordPlace(t *testing.T) {
 	if took := time.Since(began); err != nil || took > 10*time.Second ||
 		!strings.Contains(said, "no answer from its file system") || !strings.Contains(said, "the journal is kept") {
 		t.Errorf("%v after %v: %s", err, took, said)
+	}
+}
+
+// TestHungSiteFile: the site's file lies on a file system that reads what it is asked and
+// never answers. The command starts without it and ends as bare, and it is said.
+func TestHungSiteFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/etc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hungMount(t, dir+"/etc", true)
+	cmd := exec.Command(ofSite(t), "run", "--", "sh", "-c", "exit 3")
+	cmd.Dir, cmd.Env = dir, append(withoutSlurm(), "XDG_STATE_HOME="+t.TempDir())
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it has not ended") // it does when the server goes
+	}
+	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(said.String(), "is not used: no answer from its file system within 2s, process ") {
+		t.Errorf("%v\n%s", cmd.ProcessState, said.String())
 	}
 }

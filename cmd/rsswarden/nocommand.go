@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,10 +18,14 @@ var (
 	typeset = append([]rune{'–', '—', '‒', '−'}, quotes...)
 )
 
-// ofShells are commands that only a shell has, and no file.
+// ofShells are commands that only a shell has, and no file. Most change that shell, so that
+// in one started for them alone they would do nothing.
 var ofShells = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var (
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
+)
 
 // likelyMeant is what to type instead of a command that is not there.
 func likelyMeant(name string) string {
@@ -38,7 +43,11 @@ func likelyMeant(name string) string {
 	case assignment.MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
 	case slices.Contains(ofShells, name):
-		return fmt.Sprintf("%s is a shell's own: %ssh -c '%s …'", name, run, name)
+		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
+	case suffix.MatchString(name):
+		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
+	case name == "python" && inPath("python3"):
+		return "python3 is there: " + run + "python3 …"
 	case there:
 		return "it is in this directory, which PATH does not name: " + run + "./" + name
 	case filepath.Ext(name) == ".py" && err == nil:
@@ -49,4 +58,9 @@ func likelyMeant(name string) string {
 		return "quotes make one name of several words; leave them out: " + run + name
 	}
 	return "check the name and PATH: " + run + "COMMAND [ARG...]"
+}
+
+func inPath(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
 }

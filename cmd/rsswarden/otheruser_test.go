@@ -12,13 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// risenJob starts a setuid Python, as sudo is one, in which a helper of root's holds
+// risenJob starts a Python that is setuid, as sudo is, or not to be read by who executes
+// it, as programs under licence are. In it a helper, of root's where it can be, holds
 // 60 MiB. Both end when their input does.
 const risenJob = `
-import subprocess, sys
+import os, subprocess, sys
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
 helper = """
 import os, sys
-os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
+if os.geteuid() == 0: os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
 held = bytearray(60 << 20)
 sys.stdin.read()
 """
@@ -26,8 +31,8 @@ p = subprocess.Popen([sys.argv[1], "-c", helper])
 sys.exit(7 if p.wait() == 0 else 1)
 `
 
-// TestAnotherUserInTheTree: a process of the job's becomes another user's, and the one who
-// watches may no longer read it. It is counted, what is said of the sums says that they
+// TestAnotherUserInTheTree: a process of the job's becomes another user's, or runs what may
+// not be read, and the one who watches may no longer read it. It is counted, what is said of the sums says that they
 // lack it, no --mem is made from them, and the command knows nothing of it.
 func TestAnotherUserInTheTree(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -37,11 +42,15 @@ func TestAnotherUserInTheTree(t *testing.T) {
 		mount, accounting string
 		counts            string // in a sample
 		says              string
+		mode              uint32 // of the program
+		siblings          int    // that are there before
 	}{
 		// RSS is for everybody to read, PSS is not.
-		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most "},
-		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read"},
-		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read"},
+		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most ", 0o4755, 0},
+		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"its own user's":  {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 0},
+		"one of many":     {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +69,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 					t.Fatalf("%v: %s", err, out)
 				}
 			}
-			for _, err := range []error{os.Mkdir(own, 0o700), os.Chown(own, 65534, 65534), os.Chmod(dir, 0o755), unix.Chmod(risen, 0o4755)} {
+			for _, err := range []error{os.Mkdir(own, 0o700), os.Chown(own, 65534, 65534), os.Chmod(dir, 0o755), unix.Chmod(risen, c.mode)} {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,7 +77,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 			list := filepath.Join(own, "events")
 			cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 				c.mount+`exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh",
-				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen)
+				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen, strconv.Itoa(c.siblings))
 			cmd.Env = append(withoutSlurm(), "XDG_STATE_HOME="+own, "RSSWARDEN_RUNTIME="+own, "HOME="+own)
 			cmd.Dir = dir
 			var said strings.Builder

@@ -22,7 +22,8 @@ func (src *sources) events(v chosen, s *supervisor.Settings) error {
 	}
 	q := looking{What: asideName, Path: []byte(absolute(s.Events))}
 	r, err := q.answer(preparePatience, unserved(absolute(s.Events)))
-	if err != nil { // it does not answer, which is told when it is opened
+	if err != nil {
+		src.warnf("%s %q: %v", v.name, v, err)
 		return nil
 	}
 	if err = r.err(); err == nil {
@@ -73,6 +74,7 @@ func (src *sources) checkpointFile(v chosen, s *supervisor.Settings) {
 	q := looking{What: asideThere, Path: []byte(dir)}
 	r, err := q.answer(preparePatience, unserved(dir))
 	if err != nil {
+		src.warnf("%s %q: %v", v.name, v, err)
 		return
 	}
 	if err = r.err(); err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {

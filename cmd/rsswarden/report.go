@@ -291,6 +291,7 @@ func jobNodes(job string) ([]string, error) {
 // output runs a command of Slurm's and returns what it prints.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = slurm.StandardTimes(cmd.Environ())
 	cmd.WaitDelay = time.Second
 	return cmd.Output()
 }

@@ -285,7 +285,7 @@ func TestTopPlain(t *testing.T) {
 	s = startTop(t, env, "--interval", "200ms")
 	s.out.await(t, "PROCESSES 2", 2)
 	s.cmd.Process.Signal(unix.SIGTERM)
-	if how, out := s.ended(); how != "signal 15" || strings.ContainsRune(out, 0x1b) {
+	if how, out := s.ended(); how != "signal 15" || strings.ContainsRune(out, 0x1b) || !strings.HasPrefix(out, "by TERM this terminal can only scroll: keys do nothing, Ctrl-C ends top") {
 		t.Errorf("%s: %q", how, out)
 	}
 	_, env = led(t, 1, "TERM=xterm", "LANG=C.UTF-8")

@@ -85,6 +85,10 @@ func run(p process) int {
 	if errors.As(err, &usage) {
 		status, hint = exitUsage, usage.hint
 	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		hint = failed.hint
+	}
 	fmt.Fprintln(p.stderr, "error:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if hint != "" {
 		fmt.Fprintln(p.stderr, "hint:", hint)
@@ -97,7 +101,11 @@ func ourWords(err error) error {
 	const hint = programName + " --help lists the options"
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
-		return usagef(hint, "unknown option --%s", strings.TrimLeft(name, "-"))
+		name = strings.TrimLeft(name, "-")
+		if ours := calledOtherwise[name]; ours != "" {
+			return usagef("did you mean --"+ours+"?", "unknown option --%s", name)
+		}
+		return usagef(hint, "unknown option --%s", name)
 	}
 	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
 		return usagef(hint, "option --%s needs a value", strings.TrimLeft(name, "-"))

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,11 +16,9 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // get reads a page.
@@ -130,140 +126,6 @@ func TestRealCgroups(t *testing.T) {
 	}
 }
 
-// TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a
-// record when its job has ended.
-func TestOOM(t *testing.T) {
-	tree := rsstest.NewSlurmTree(t)
-	task := tree.Job(99, 30*rss.MiB)
-	records := t.TempDir()
-	// No look of the interval comes in between: what is seen was looked for at once.
-	d := start(t, "--records", records, "--interval", "1h")
-	eater := rsstest.StartEater(t)
-	task.Join(eater.PID)
-	if eater.Anon(100 * rss.MiB) {
-		t.Fatal("nothing was killed")
-	}
-	until(t, "the kill is told", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
-	_, page := d.get("/metrics")
-	if n := values(t, page, tree.Node)["rsswarden_oom_kills_total 99"]; n != 1 {
-		t.Errorf("%v kills, want 1", n)
-	}
-	tree.Remove(99)
-	if code := d.end(); code != 0 {
-		t.Errorf("status %d", code)
-	}
-	name := filepath.Join(records, "oom.jsonl")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e entry
-	for line := range bytes.Lines(b) {
-		var one entry
-		if err := json.Unmarshal(line, &one); err != nil {
-			t.Fatalf("%v in %q", err, line)
-		}
-		if one.Node == tree.Node {
-			e = one
-		}
-	}
-	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.KnownBy != nodejobs.ByCounter || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
-		t.Errorf("%s", b)
-	}
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-}
-
-// TestOOMOfAJobThatIsGone: a job that the OOM killer hits and that is gone at once is on
-// record with what is known of it, and what no look saw is null.
-func TestOOMOfAJobThatIsGone(t *testing.T) {
-	tree := rsstest.NewSlurmTree(t)
-	records := t.TempDir()
-	d := start(t, "--records", records)
-	task := tree.Job(100, 30*rss.MiB)
-	eater := rsstest.StartEater(t)
-	task.Join(eater.PID)
-	until(t, "the kernel was asked to tell of it", func() bool {
-		_, page := d.get("/metrics")
-		return strings.Contains(page, `jobid="100",node="`+tree.Node) && strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n")
-	})
-	if eater.Anon(100 * rss.MiB) {
-		t.Fatal("nothing was killed")
-	}
-	job := filepath.Dir(filepath.Dir(task.Dir))
-	for dir := task.Dir; dir != filepath.Dir(job); dir = filepath.Dir(dir) {
-		for os.Remove(dir) != nil { // as soon as the process is out of it
-		}
-	}
-	until(t, "the job is told of", func() bool {
-		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
-	})
-	e, b := lastRecord(t, records)
-	if e.JobID != "100" || e.Node != tree.Node || !e.Ended || e.OOMKills != 1 || e.KnownBy == nodejobs.ByEnd || e.Steps["batch"] != 1 || *e.UID != 1000 || (e.PeakBytes == nil) != (e.AtLimit == nil) {
-		t.Errorf("%s", b)
-	}
-}
-
-// lastRecord is the newest line of oom.jsonl: of a job there is one of its first kill and
-// one of its end.
-func lastRecord(t *testing.T, dir string) (e entry, text []byte) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return e, text
-}
-
-// The record is bounded: one older file is kept.
-func TestRecordIsBounded(t *testing.T) {
-	r := &recordFile{dir: t.TempDir()}
-	for i := range 3 * recordsMost / 250 {
-		if err := r.append(entry{JobID: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.close()
-	files, _ := filepath.Glob(filepath.Join(r.dir, "*"))
-	if len(files) != 2 {
-		t.Errorf("%q", files)
-	}
-	for _, f := range files {
-		if info, err := os.Stat(f); err != nil || info.Size() > recordsMost {
-			t.Errorf("%s: %v, %v", f, info, err)
-		}
-	}
-	// Nothing that somebody put there is followed.
-	other := &recordFile{dir: t.TempDir()}
-	if err := os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.append(entry{}); err == nil {
-		t.Error("a symbolic link was written to")
-	}
-	other = &recordFile{dir: t.TempDir()}
-	pipe := filepath.Join(other.dir, "oom.jsonl")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.append(entry{}); err == nil {
-		t.Error("a pipe that somebody reads was written to")
-	}
-	reader.Close()
-	if err := other.append(entry{}); err == nil { // without O_NONBLOCK it would wait for a reader
-		t.Error("a pipe was written to")
-	}
-}
-
 // TestSecondDaemon: one that cannot listen leaves the file of the one that does.
 func TestSecondDaemon(t *testing.T) {
 	dir := t.TempDir()
@@ -273,7 +135,7 @@ func TestSecondDaemon(t *testing.T) {
 	until(t, "a file", func() (ok bool) { was, _ = os.Stat(name); return was != nil })
 	out, err := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use") {
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use\nhint: one rsswardend a node is enough") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if _, err := os.Stat(name); err != nil {
@@ -284,6 +146,28 @@ func TestSecondDaemon(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its own file, at its end: %v", err)
+	}
+}
+
+// TestCannotStart: what keeps it from starting is told with what to do about it.
+func TestCannotStart(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--listen", "192.0.2.1:9759"}, "cannot assign requested address\nhint: no interface of this node has that address"},
+		{[]string{"--web.config.file", config}, "field tls_server_confg not found in type web.Config\nhint: it is YAML, "},
+		{[]string{"--web.config.file", config + ".none"}, "no such file or directory\nhint: it is YAML, "},
+	} {
+		out, err := exec.Command(binary, append(test.args, "--interval", "1h")...).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), test.says) {
+			t.Errorf("%q: %v, %s", test.args, err, out)
+		}
 	}
 }
 
@@ -306,39 +190,6 @@ func TestComplains(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "cannot write to "+dir); n != 2 {
 		t.Errorf("told %d times, want 2:\n%s", n, log.String())
-	}
-}
-
-// TestKillsAgainAndAgain: one job cannot fill the log, and all its kills are counted.
-func TestKillsAgainAndAgain(t *testing.T) {
-	var log bytes.Buffer
-	dir := t.TempDir()
-	d := newDaemon(settings{node: "n1", records: dir, interval: time.Second}, slog.New(slog.NewTextHandler(&log, nil)))
-	begin := time.Now()
-	job := nodejobs.Job{ID: "7", Node: "n1"}
-	at := func(s int) *nodejobs.Snapshot {
-		return &nodejobs.Snapshot{At: begin.Add(time.Duration(s) * time.Second), Jobs: []nodejobs.Job{job}}
-	}
-	for s := range 90 {
-		job.OOMKills++
-		d.watchOOM(at(s))
-	}
-	end := at(90)
-	end.Jobs, end.Ended = nil, []nodejobs.Ended{{Job: job, Last: end.At}}
-	d.watchOOM(end)
-	d.close()
-	if n := strings.Count(log.String(), "the OOM killer ended processes of a job"); n != 2 {
-		t.Errorf("%d lines, want 2:\n%s", n, log.String())
-	}
-	if !strings.Contains(log.String(), "has ended\" jobid=7 node=n1 uid=0 kills=90") {
-		t.Errorf("%s", log.String())
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
-	var first, last entry
-	lines := bytes.SplitN(b, []byte("\n"), 2)
-	if err != nil || len(lines) != 2 || json.Unmarshal(lines[0], &first) != nil || json.Unmarshal(lines[1], &last) != nil ||
-		first.Ended || first.OOMKills != 1 || !last.Ended || last.OOMKills != 90 {
-		t.Errorf("%v: %s", err, b)
 	}
 }
 
@@ -365,6 +216,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"--records", full}, "", "cannot write what is there"},
 		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
 		{[]string{"--nonsense"}, "", "error: unknown option --nonsense\n"},
+		{[]string{"--port", "9759"}, "", "error: unknown option --port\nhint: did you mean --listen?\n"},
+		{[]string{"--web.listen-address=:9759"}, "", "error: unknown option --web.listen-address\nhint: did you mean --listen?\n"},
 		{[]string{"word"}, "", "unexpected argument"},
 		{nil, "SLURM_JOB_ID=7", "this is job 7"},
 	} {

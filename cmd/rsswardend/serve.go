@@ -74,11 +74,11 @@ const killsPause = 200 * time.Millisecond
 // open opens the address.
 func open(s settings, log *slog.Logger) (net.Listener, error) {
 	if err := web.Validate(s.webConfig); err != nil {
-		return nil, fmt.Errorf("cannot use --web.config.file: %w", err)
+		return nil, &failure{fmt.Errorf("cannot use --web.config.file: %w", err), webConfigHint}
 	}
 	l, err := net.Listen("tcp", s.listen)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, &failure{fmt.Errorf("cannot listen: %w", err), listenHint(err)}
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.webConfig == "" {
 		log.Warn("whoever reaches this address may read the metrics; --web.config.file has TLS and passwords", "address", l.Addr().String())

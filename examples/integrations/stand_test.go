@@ -86,6 +86,9 @@ func newPlace(t *testing.T, files ...string) *place {
 
 func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
 
+// path is the variable PATH.
+func (p *place) path() string { return "PATH=" + p.dir + ":" + bin + ":/usr/bin:/bin" }
+
 // running is a command in a place.
 type running struct {
 	*exec.Cmd
@@ -131,10 +134,10 @@ func (r *running) ends() int {
 	r.place.t.Helper()
 	select {
 	case <-r.done:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute): // three processes that import PyTorch, beside other tests
 		_ = r.Process.Kill()
 		<-r.done
-		r.place.t.Fatalf("%v still ran after a minute\n%s%s", r.Args, &r.stdout, &r.stderr)
+		r.place.t.Fatalf("%v still ran after three minutes\n%s%s", r.Args, &r.stdout, &r.stderr)
 	}
 	return r.ProcessState.ExitCode()
 }

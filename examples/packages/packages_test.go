@@ -193,6 +193,39 @@ cat >"$work/root/given/script"
 exec chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/given TMPDIR=/given LC_ALL=C.UTF-8 XDG_STATE_HOME=/given bash -eu /given/script
 `
 
+var link = regexp.MustCompile(`\]\(([^)#:]+)`)
+
+// TestLinksInPackage: what the documents of a package tell to read or to copy is in it; what
+// is read in the source is not.
+func TestLinksInPackage(t *testing.T) {
+	doc := filepath.Join(unpacked(t), "share/doc/rsswarden")
+	documents, err := filepath.Glob(doc + "/docs/*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatal("no documents: ", err)
+	}
+	inSource := regexp.MustCompile(`\.go$|^(slurm|supervisor|examples/packages|examples/train)/|^(CONTRIBUTING|CHANGELOG)\.md$`)
+	found := 0
+	for _, name := range append(documents, doc+"/README.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			to := filepath.Join(filepath.Dir(name), m[1])
+			if rel, _ := filepath.Rel(doc, to); inSource.MatchString(rel) {
+				continue
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: %v", filepath.Base(name), err)
+			}
+			found++
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
 const useIt = `
 # What dpkg keeps for itself is not the package's.
 all() { find / -xdev -printf '%y %m %p\n' | grep -vE ' /(var/lib/dpkg/(status|status-old|lock|lock-frontend|diversions-old|statoverride-old|triggers/Lock)|var/log/dpkg.log|var/cache/ldconfig/aux-cache)$' | sort; }

@@ -107,8 +107,14 @@ tree() {
 	install -D -m 644 "$work/texts/rsswarden.bash" "$to/share/bash-completion/completions/rsswarden"
 	install -D -m 644 "$work/texts/rsswarden.zsh" "$to/share/zsh/vendor-completions/_rsswarden"
 	install -D -m 644 -t "$to/share/fish/vendor_completions.d" "$work/texts/rsswarden.fish"
-	install -D -m 644 -t "$to/share/doc/rsswarden" "$work/texts/copyright" README.md SECURITY.md examples/rsswarden.toml
-	install -D -m 644 -t "$to/share/doc/rsswarden/docs" docs/*.md
+	install -D -m 644 -t "$to/share/doc/rsswarden" "$work/texts/copyright" README.md SECURITY.md
+	# Documents, and the examples that they tell to copy, where their links look for them.
+	local file mode
+	while read -r file; do
+		mode=644
+		[ ! -x "$file" ] || mode=755
+		install -D -m $mode "$file" "$to/share/doc/rsswarden/$file"
+	done < <(find docs examples/{integrations,prometheus,sbatch,rsswarden.toml} -type f ! -name '*.go' ! -name '*.pyc' ! -path '*/testdata/*')
 	install -D -m 644 CHANGELOG.md "$to/share/doc/rsswarden/changelog"
 	gzip -9n "$to/share/doc/rsswarden/changelog"
 	mkdir -p "$to/lib/systemd/system"

@@ -283,7 +283,7 @@ func (b *PSSBudget) Attach(procs []rss.Proc) {
 		}
 		if e.pss != nil {
 			pss := *e.pss
-			pss.Loose, pss.Joined = e.moves.loose, e.moves.joined+e.moves.born
+			pss.Loose, pss.Joined, pss.Born = e.moves.loose, e.moves.joined, e.moves.born
 			procs[i].PSS = &pss
 		}
 	}

@@ -118,15 +118,23 @@ func TestBudgetOthersMove(t *testing.T) {
 	b.Update([]rss.Proc{still, other, third})
 	procs := []rss.Proc{still}
 	b.Attach(procs)
-	if p := procs[0].PSS; p.Joined != 100*rss.MiB || p.Loose != 0 {
-		t.Errorf("a third has mapped 100 MiB: %+v", p)
+	if p := procs[0].PSS; p.Born != 100*rss.MiB || p.Joined != 0 || p.Loose != 0 {
+		t.Errorf("a third has come with 100 MiB: %+v", p)
 	}
+	mapped := third
+	mapped.File, mapped.RSS = third.File+10*rss.MiB, third.RSS+10*rss.MiB
+	b.Update([]rss.Proc{still, other, mapped})
+	b.Attach(procs)
+	if p := procs[0].PSS; p.Born != 100*rss.MiB || p.Joined != 10*rss.MiB || p.Loose != 0 {
+		t.Errorf("it has mapped 10 MiB more: %+v", p)
+	}
+	b.Update([]rss.Proc{still, other, third})
 	if got := read(time.Millisecond); len(got) != 3 {
 		t.Errorf("read %v, want all three", got)
 	}
 	b.Update([]rss.Proc{still})
 	b.Attach(procs)
-	if p := procs[0].PSS; p.Loose != rss.GiB+100*rss.MiB || p.Joined != 0 {
+	if p := procs[0].PSS; p.Loose != rss.GiB+100*rss.MiB || p.Joined+p.Born != 0 {
 		t.Errorf("two have ended: %+v", p)
 	}
 	if got := read(2 * time.Millisecond); len(got) != 1 {
@@ -134,7 +142,7 @@ func TestBudgetOthersMove(t *testing.T) {
 	}
 	b.Update(procs)
 	b.Attach(procs)
-	if p := procs[0].PSS; p.Loose != 0 || p.Joined != 0 {
+	if p := procs[0].PSS; p.Loose != 0 || p.Joined+p.Born != 0 {
 		t.Errorf("just read: %+v", p)
 	}
 	if got := read(3 * time.Millisecond); len(got) != 0 {

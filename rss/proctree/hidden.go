@@ -3,15 +3,16 @@ package proctree
 import (
 	"bytes"
 	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 // This file finds the processes of a tree that a procfs mounted with hidepid (proc(5))
-// does not show: those that another user's privileges have been given to, by a setuid
-// program, before they were seen. Their parents name them all the same.
+// does not show: those that ptrace(2) would be refused, as another user's privileges were
+// given to them by a setuid program, or as whoever runs their program may not read it.
+// Their parents name them all the same.
 
 // hidesOthers says that the procfs mounted at proc is mounted so.
 func hidesOthers(proc string) bool {
@@ -39,11 +40,13 @@ func hidesOthers(proc string) bool {
 // descends from those cannot be known.
 func (r *Reader) hidden() (n int) {
 	for _, e := range r.tree {
-		b, err := r.f.read(e.pid, "task/"+strconv.Itoa(e.pid)+"/children")
+		pid := strconv.Itoa(e.pid)
+		// The kernel gives out a page of it at a time, unlike the others here.
+		b, err := os.ReadFile(filepath.Join(r.proc, pid, "task", pid, "children"))
 		if err != nil {
 			continue
 		}
-		for _, field := range bytes.Fields(slices.Clone(b)) {
+		for _, field := range bytes.Fields(b) {
 			pid, err := strconv.Atoi(string(field))
 			if err != nil {
 				continue
@@ -52,7 +55,7 @@ func (r *Reader) hidden() (n int) {
 				continue
 			}
 			_, err = r.f.read(pid, "stat")
-			if Denied(err) || Vanished(err) && unix.Kill(pid, 0) == unix.EPERM {
+			if Denied(err) || Vanished(err) && unix.Kill(pid, 0) != unix.ESRCH {
 				n++
 			}
 		}

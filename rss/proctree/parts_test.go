@@ -90,4 +90,11 @@ func TestPartsOfThisProcess(t *testing.T) {
 	if p, err := New(fs.Proc).Parts(rss.ProcID{PID: 7}); err != nil || p.PSS != 237<<10 {
 		t.Errorf("of text: %+v, %v", p, err)
 	}
+	if p, err := New(fs.Proc).PSS(rss.ProcID{PID: 7}); err != nil || p.PSS != 237<<10 || p.RSS != 1780<<10 || !p.Split || p.Anon != 110<<10 || p.File != 121<<10 || p.Mapped != 1665<<10 {
+		t.Errorf("PSS of it: %+v, %v", p, err)
+	}
+	fs.Write("proc/7/smaps_rollup", "0-1 [rollup]\nRss: 8 kB\nPss: 2 kB\nAnonymous: 4 kB\n")
+	if p, err := New(fs.Proc).PSS(rss.ProcID{PID: 7}); err != nil || p.PSS != 2<<10 || p.Split || p.Anon != 0 || p.File != 0 || p.Mapped != 0 {
+		t.Errorf("before Linux 5.3: %+v, %v", p, err)
+	}
 }

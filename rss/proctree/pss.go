@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -25,13 +24,8 @@ func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
 // is in it.
 func (r *Reader) Parts(id rss.ProcID) (rss.Parts, error) {
 	var p rss.Parts
-	cost, err := r.sure(id, "smaps_rollup", func() error {
-		f := newFiles(r.proc)
-		defer f.close()
-		b, err := f.read(id.PID, "smaps_rollup")
-		if err == nil {
-			p, err = parseParts(b)
-		}
+	cost, err := r.sure(id, "smaps_rollup", func() (err error) {
+		p, err = readParts(r.proc, id.PID)
 		return err
 	})
 	if err != nil {
@@ -92,17 +86,23 @@ func threadTime() time.Duration {
 }
 
 func readRollup(proc string, pid int) (rss.PSS, error) {
-	fs, err := procfs.NewFS(proc)
+	p, err := readParts(proc, pid)
 	if err != nil {
 		return rss.PSS{}, err
 	}
-	p, err := fs.Proc(pid)
-	if err != nil {
-		return rss.PSS{}, err
+	pss := rss.PSS{PSS: p.PSS, RSS: p.RSS, Split: p.Split}
+	if p.Split {
+		pss.Anon, pss.File, pss.Mapped = p.PSSAnon, p.PSSFile, p.RSS.Sub(p.Anonymous)
 	}
-	m, err := p.ProcSMapsRollup()
+	return pss, nil
+}
+
+func readParts(proc string, pid int) (rss.Parts, error) {
+	f := newFiles(proc)
+	defer f.close()
+	b, err := f.read(pid, "smaps_rollup")
 	if err != nil {
-		return rss.PSS{}, err
+		return rss.Parts{}, err
 	}
-	return rss.PSS{PSS: rss.Bytes(m.Pss), RSS: rss.Bytes(m.Rss)}, nil
+	return parseParts(b)
 }

@@ -53,7 +53,8 @@ func sumSmaps(f smapsFile) (rss.PSS, error) {
 	if !s.whole() {
 		return rss.PSS{}, errMalformed
 	}
-	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held}, nil
+	s.settle()
+	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, Anon: s.own, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
 }
 
 // readPieces hands all of smaps to add, piece by piece, and tells the longest
@@ -94,18 +95,26 @@ func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 // smapsSum adds up the Rss and Pss lines of /proc/PID/smaps
 // (proc_pid_smaps(5)), given in pieces of any length. Hugetlb pages are in
 // neither.
+//
+// Of a mapping smaps has no Pss_Anon and Pss_File: of Pss as large a part is taken for
+// anonymous as of Rss, and the rest is a file's where one is mapped.
 type smapsSum struct {
-	rss, pss rss.Bytes
+	rss, pss  rss.Bytes
+	anon      rss.Bytes // of rss, of the records before the last
+	own, file rss.Bytes // … of pss
 	// last is what the record that is being read has added.
-	last struct{ rss, pss rss.Bytes }
+	last struct {
+		rss, pss, anon rss.Bytes
+		file           bool
+	}
 	end  uint64 // of its mapping
 	maps int
 	seen int // Rss and Pss lines
 	bad  bool
 
-	// line is the beginning of a line that has not ended yet: no field is
-	// longer, and of the line with the file's name only the address counts.
-	line [64]byte
+	// line is the beginning of a line that has not ended yet: no field is longer.
+	// A file's name begins in column 74, and its first bytes tell whether it is one.
+	line [96]byte
 	n    int
 }
 
@@ -132,13 +141,17 @@ func (s *smapsSum) take(line []byte) {
 		s.count(&s.rss, &s.last.rss, rest)
 	case string(word) == "Pss:":
 		s.count(&s.pss, &s.last.pss, rest)
+	case string(word) == "Anonymous:":
+		if n, ok := kilobytes(rest); ok {
+			s.last.anon = n
+		}
 	case !bytes.HasSuffix(word, []byte(":")):
-		s.begin(word)
+		s.begin(word, rest)
 	}
 }
 
 // begin begins the record of a mapping, "START-END" in hexadecimal.
-func (s *smapsSum) begin(word []byte) {
+func (s *smapsSum) begin(word, rest []byte) {
 	a, b, _ := bytes.Cut(word, []byte("-"))
 	start, ok := hexadecimal(a)
 	end, ok2 := hexadecimal(b)
@@ -150,10 +163,41 @@ func (s *smapsSum) begin(word []byte) {
 	// kernel shows both as one, and the last a second time.
 	if start < s.end {
 		s.rss, s.pss = s.rss.Sub(s.last.rss), s.pss.Sub(s.last.pss)
+		s.last.rss, s.last.pss, s.last.anon = 0, 0, 0
 	}
-	s.last.rss, s.last.pss = 0, 0
+	s.settle()
+	s.last.file = ofFile(rest)
 	s.end = max(s.end, end)
 	s.maps++
+}
+
+// ofFile tells from what follows the address, "PERMS OFFSET DEV INODE PATH", that a
+// file is mapped, and no shared memory or device.
+func ofFile(rest []byte) bool {
+	for range 4 {
+		_, rest = field(rest)
+	}
+	path := bytes.TrimLeft(rest, " ")
+	if len(path) == 0 || path[0] != '/' {
+		return false
+	}
+	for _, no := range []string{"/dev/", "/memfd:", "/SYSV"} {
+		if bytes.HasPrefix(path, []byte(no)) {
+			return false
+		}
+	}
+	return true
+}
+
+// settle enters the record that has ended.
+func (s *smapsSum) settle() {
+	l := &s.last
+	own := l.pss.Scale(min(l.anon, l.rss).Of(l.rss))
+	s.anon, s.own = s.anon+min(l.anon, l.rss), s.own+own
+	if l.file {
+		s.file += l.pss - own
+	}
+	l.rss, l.pss, l.anon, l.file = 0, 0, 0, false
 }
 
 func (s *smapsSum) count(sum, last *rss.Bytes, rest []byte) {

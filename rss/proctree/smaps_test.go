@@ -74,12 +74,31 @@ func TestSumSmaps(t *testing.T) {
 	}
 }
 
+// smaps has no Pss_File: it is told from what is mapped, and how much of that is anonymous.
+func TestSumSmapsOfFiles(t *testing.T) {
+	written := func(header string, size, pss, anon int) string {
+		return strings.Replace(record(header, size, pss), "Anonymous:             0 kB", fmt.Sprintf("Anonymous:     %9d kB", anon), 1)
+	}
+	const pad = "                     "
+	in := written("00400000-00452000 r-xp 00000000 fe:00 247278"+pad+"/usr/bin/python3", 328, 100, 0) +
+		written("7f0000000000-7f0000400000 rw-p 00000000 00:00 0 ", 4096, 2048, 4096) +
+		written("7f0000400000-7f0000500000 rw-p 00000000 fe:00 7"+pad+"/usr/lib/libtorch.so", 1000, 800, 750) +
+		written("7f0100000000-7f0200000000 r--s 00000000 fe:00 8"+pad+"/data/train.lmdb", 8000, 2000, 0) +
+		written("7f0200000000-7f0300000000 rw-s 00000000 00:19 9"+pad+"/dev/shm/torch_1_2 (deleted)", 500, 250, 0) +
+		written("7f0300000000-7f0400000000 rw-s 00000000 00:01 9"+pad+"/memfd:x (deleted)", 500, 250, 0) +
+		written("7f0400000000-7f0500000000 rw-p 00000000 00:00 0"+pad+"[heap]", 600, 300, 600)
+	p, err := sumSmaps(strings.NewReader(in))
+	if err != nil || !p.Split || p.File != (100+200+2000)*rss.KiB || p.Anon != (2048+600+300)*rss.KiB || p.Mapped != (328+250+8000+500+500)*rss.KiB {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // Two mappings became one between two reads, and the kernel shows it whole.
 func TestSumSmapsMerged(t *testing.T) {
 	in := record("1000-2000 rw-p 0 00:00 0", 100, 100) + record("4000-5000 rw-p 0 00:00 0", 40, 30) +
 		record("4000-9000 rw-p 0 00:00 0", 70, 50) + record("9000-a000 rw-p 0 00:00 0", 1, 1)
-	if p, err := sumSmaps(strings.NewReader(in)); err != nil || p.RSS != 171*rss.KiB || p.PSS != 151*rss.KiB {
-		t.Errorf("%v, %v, %v; want 171 and 151 KiB", p.RSS, p.PSS, err)
+	if p, err := sumSmaps(strings.NewReader(in)); err != nil || p.RSS != 171*rss.KiB || p.PSS != 151*rss.KiB || p.Mapped != 171*rss.KiB {
+		t.Errorf("%+v, %v; want 171 and 151 KiB", p, err)
 	}
 }
 

@@ -104,6 +104,21 @@ func TestRealPSSInPieces(t *testing.T) {
 		if pieces.RSS < low || pieces.RSS > high {
 			t.Errorf("RSS of %d: %v in pieces, want %v to %v", who.pid, pieces.RSS, low, high)
 		}
+		if !before.Split || !after.Split {
+			t.Fatal("Linux 5.3 and later split PSS") // CI's do
+		}
+		if low, high = min(before.File, after.File).Sub(cut+who.slack), max(before.File, after.File)+cut+who.slack; pieces.File < low || pieces.File > high {
+			t.Errorf("of files of %d: %v in pieces, want %v to %v", who.pid, pieces.File, low, high)
+		}
+		if low, high = min(before.Anon, after.Anon).Sub(cut+who.slack), max(before.Anon, after.Anon)+cut+who.slack; pieces.Anon < low || pieces.Anon > high {
+			t.Errorf("anonymous of %d: %v in pieces, want %v to %v", who.pid, pieces.Anon, low, high)
+		}
+		if low, high = min(before.Mapped, after.Mapped).Sub(who.slack), max(before.Mapped, after.Mapped)+who.slack; pieces.Mapped < low || pieces.Mapped > high {
+			t.Errorf("mapped by %d: %v in pieces, want %v to %v", who.pid, pieces.Mapped, low, high)
+		}
+		if who.pid == pid && (before.File < 64*rss.MiB || before.Mapped < 64*rss.MiB) {
+			t.Errorf("of files %v of %v, and the file alone, which nobody else maps, has 64 MiB", before.File, before.Mapped)
+		}
 		if who.pid == pid && pieces.RSS < 64*rss.MiB {
 			t.Errorf("%v, and the file alone has 64 MiB", pieces.RSS)
 		}

@@ -3,6 +3,7 @@ package rsstest
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,4 +34,27 @@ func Documents(t testing.TB) string {
 		text.WriteByte('\n')
 	}
 	return text.String()
+}
+
+var (
+	fencedBlock  = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
+	indentedLine = regexp.MustCompile(`(?m)^ {4}(\S.*)$`)
+	codeSpan     = regexp.MustCompile("`([^`]+)`")
+)
+
+// Shown returns what a document shows to be typed or read: blocks within ```, lines that
+// are indented, and what stands between backticks in a text, with a space for each line
+// end. What one test leaves to another both see alike.
+func Shown(document string) (blocks, lines, spans []string) {
+	for _, m := range fencedBlock.FindAllStringSubmatch(document, -1) {
+		blocks = append(blocks, m[1])
+	}
+	document = fencedBlock.ReplaceAllString(document, "")
+	for _, m := range indentedLine.FindAllStringSubmatch(document, -1) {
+		lines = append(lines, m[1])
+	}
+	for _, m := range codeSpan.FindAllStringSubmatch(document, -1) {
+		spans = append(spans, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return blocks, lines, spans
 }

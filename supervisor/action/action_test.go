@@ -128,6 +128,12 @@ func TestRecycle(t *testing.T) {
 		{w: World{Now: RecycleDeadline, Sample: tree(10, 11)}, done: true, want: event.ReasonTimeout},
 	})
 	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Sample: tree()}, done: true, want: event.ReasonVanished}})
+	for _, why := range overtaken {
+		refused.Reason = why
+		follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{refused}, Sample: tree(10)}, done: true, want: event.ReasonVanished}})
+	}
+	refused.Reason = "its loader changed"
+	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonUnsupported}})
 	refused.Reason = "fork refused: Resource temporarily unavailable"
 	follow(t, Recycle(f, 11, event.Drain, 0), []look{{w: World{Said: []Said{refused}}, done: true, want: event.ReasonForkRefused}})
 	deferred := said(event.LoaderAccepted, 7, 10, 11)

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,10 @@ type recycle struct {
 	deadline time.Duration
 }
 
+// overtaken are the hook's words for a worker that ended, mostly with its epoch, before it
+// was replaced: its memory is gone too.
+var overtaken = []string{"loader ended", "no such worker", string(event.ReasonVanished)}
+
 func (a *recycle) Step(w World) (Result, bool) {
 	r := Result{PID: a.worker}
 	if a.err != nil {
@@ -53,8 +58,11 @@ func (a *recycle) Step(w World) (Result, bool) {
 			}
 		case event.LoaderRefused, event.LoaderOff:
 			r.Reason, r.Detail = event.ReasonUnsupported, s.Reason
-			if strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)) {
+			switch {
+			case strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)):
 				r.Reason = event.ReasonForkRefused
+			case slices.Contains(overtaken, s.Reason):
+				r.Reason = event.ReasonVanished
 			}
 			return r, true
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-	"time"
 )
 
 // MaxSize bounds a file, in bytes.
@@ -16,30 +15,30 @@ const MaxSize = 64 << 10
 // errTooLong keeps out of memory what is no configuration: a device, a log.
 var errTooLong = fmt.Errorf("longer than %d KiB", MaxSize>>10)
 
-// Read returns the text of a file that a user named. It waits for at most
-// patience: the file may lie on a server that does not answer.
-func Read(path string, patience time.Duration) ([]byte, error) {
-	return within(path, patience, func(*os.File) error { return nil })
+// Read returns the text of a file that a user named. As [ReadTrusted] it waits for as long
+// as the file's server does not answer.
+func Read(path string) ([]byte, error) {
+	return read(path, func(*os.File) error { return nil })
 }
 
 // ReadTrusted is [Read] for a file that decides over others: a regular file
 // that belongs to root and that nobody else can write, whatever its name leads
 // to. Another one is an [*UntrustedError].
-func ReadTrusted(path string, patience time.Duration) ([]byte, error) {
-	return within(path, patience, func(f *os.File) error {
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		owner := -1
-		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-			owner = int(sys.Uid)
-		}
-		if why := distrust(owner, info.Mode()); why != "" {
-			return &UntrustedError{why}
-		}
-		return nil
-	})
+func ReadTrusted(path string) ([]byte, error) { return read(path, trust) }
+
+func trust(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	owner := -1
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(sys.Uid)
+	}
+	if why := distrust(owner, info.Mode()); why != "" {
+		return &UntrustedError{why}
+	}
+	return nil
 }
 
 // UntrustedError says why a file is not obeyed.
@@ -59,32 +58,6 @@ func distrust(owner int, mode fs.FileMode) string {
 		return fmt.Sprintf("its mode %04o lets others than root write it", mode.Perm())
 	}
 	return ""
-}
-
-func within(path string, patience time.Duration, check func(*os.File) error) ([]byte, error) {
-	type result struct {
-		text []byte
-		err  error
-	}
-	c := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() {
-			if what := recover(); what != nil {
-				r = result{err: fmt.Errorf("internal error: %v", what)}
-			}
-			c <- r // a job is to start after this
-		}()
-		r.text, r.err = read(path, check)
-	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case r := <-c:
-		return r.text, r.err
-	case <-timer.C:
-		return nil, fmt.Errorf("no answer from the file system within %v", patience)
-	}
 }
 
 // read returns what a file holds. Its errors do not repeat the path.

@@ -86,20 +86,8 @@ var errEnded = errors.New("the process that asked its file system has failed")
 
 // converse hands over ask and reads the answer to its end.
 func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
-	ready := func(events int16) bool {
-		for {
-			left := time.Until(end)
-			if left <= 0 {
-				return false
-			}
-			p := []unix.PollFd{{Fd: int32(fd), Events: events}}
-			if n, err := unix.Poll(p, int(left.Milliseconds())+1); n > 0 && err == nil {
-				return true
-			}
-		}
-	}
 	for len(ask) > 0 {
-		if !ready(unix.POLLOUT) {
+		if !waitFor(fd, unix.POLLOUT, end) {
 			return nil, os.ErrDeadlineExceeded
 		}
 		n, err := unix.SendmsgN(fd, ask, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
@@ -111,7 +99,7 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 	unix.Shutdown(fd, unix.SHUT_WR)
 	var buf [4096]byte
 	for {
-		if !ready(unix.POLLIN) {
+		if !waitFor(fd, unix.POLLIN, end) {
 			return nil, os.ErrDeadlineExceeded
 		}
 		n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
@@ -127,9 +115,14 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 	}
 }
 
+var errNotAside = errors.New("not started by a run")
+
 // Asked is what the process aside is to do. It lets go of standard error, whose reader
 // must not wait for a file server.
 func Asked() ([]byte, error) {
+	if os.Args[0] != asideName {
+		return nil, errNotAside
+	}
 	setName(asideName)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

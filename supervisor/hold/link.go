@@ -80,7 +80,7 @@ func OpenLink() (*Link, error) {
 }
 
 func readBegin(fd int) (Begin, error) {
-	if !waitReadable(fd, beginWait) {
+	if !waitFor(fd, unix.POLLIN, time.Now().Add(beginWait)) {
 		return Begin{}, errors.New("cannot read begin message: none came")
 	}
 	// Its size first: room for the largest would stay with this process.
@@ -96,14 +96,14 @@ func readBegin(fd int) (Begin, error) {
 	return parseBegin(buf[:n])
 }
 
-func waitReadable(fd int, wait time.Duration) bool {
-	end := time.Now().Add(wait)
+// waitFor waits until a descriptor has one of these events, false where it has none by then.
+func waitFor(fd int, events int16, end time.Time) bool {
 	for {
 		left := time.Until(end)
 		if left < 0 {
 			return false
 		}
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 		n, err := unix.Poll(p, int(left.Milliseconds())+1)
 		if err == nil && n > 0 {
 			return true

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 			runHolder(os.Args[2], os.Args[3:])
 		case "watch":
 			runWatcher()
+		case "aside":
+			runAside()
 		}
 	}
 	os.Exit(testMain(m))

@@ -109,12 +109,13 @@ func (s *Set) Actions(at Place, a *Acted) {
 	}
 }
 
-// ResultOf says which result an outcome is: what was refused was not begun.
+// ResultOf says which result an outcome is: what was refused was not begun, or whom it was
+// meant for ended first, as workers do with their epoch.
 func ResultOf(o *event.Outcome) Result {
 	switch o.Reason {
 	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,
 		event.ReasonUnsupported, event.ReasonPause, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
-		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched:
+		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched, event.ReasonVanished:
 		return Refused
 	}
 	if o.OK {

@@ -212,6 +212,7 @@ func TestResultOf(t *testing.T) {
 		{event.Outcome{Reason: event.ReasonTimeout}, Failed},
 		{event.Outcome{Reason: event.ReasonDryRun}, Refused},
 		{event.Outcome{Reason: event.ReasonNoWorker}, Refused},
+		{event.Outcome{Reason: event.ReasonVanished}, Refused},
 	} {
 		if got := ResultOf(&c.Outcome); got != c.want {
 			t.Errorf("%v %q is %s, want %s", c.OK, c.Reason, got, c.want)

@@ -73,7 +73,7 @@ type Result string
 const (
 	Done    Result = "done"    // it was carried out
 	Failed  Result = "failed"  // it was tried
-	Refused Result = "refused" // nothing was tried: it cannot help here, or --dry-run
+	Refused Result = "refused" // nothing was done: it cannot help here, --dry-run, or whom it was meant for ended first
 )
 
 // Outcomes lists every result.

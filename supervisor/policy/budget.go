@@ -15,9 +15,13 @@ type Worker struct {
 	// with its budget.
 	Mapped rss.Bytes
 	// Counted is what the limit counts of the worker in all, and CountedMapped
-	// what it counts of Mapped: all of it under rss, a share under pss, nothing
-	// under noshared and cgroup.
-	Counted, CountedMapped rss.Bytes
+	// what it counts of Mapped at most: all of it under rss, a share under pss, nothing
+	// under noshared and cgroup. CountedSure is what of that was read: under pss
+	// alone it differs.
+	Counted, CountedMapped, CountedSure rss.Bytes
+	// Kept is what of Mapped no trim takes, libraries above all, and CountedKept
+	// what the limit counts of that.
+	Kept, CountedKept rss.Bytes
 	// RecycledAgo is how long ago this worker's place was last recycled, 0 for
 	// never.
 	RecycledAgo time.Duration
@@ -44,6 +48,9 @@ type BudgetInput struct {
 	// Rung is the use to stay below, that of trim; see [State.Rung].
 	Rung    rss.Bytes
 	Workers []Worker
+	// Rest is the least that is used beside what workers have mapped, 0 where nobody
+	// knows: what is certain of a sum of PSS may have less of both in it.
+	Rest rss.Bytes
 	// Overshoot is the most by which one worker was seen to outgrow its budget
 	// between two looks at it, that is within one batch; 0 where unknown. With
 	// large folios one fault maps 2 MiB, so a batch of 100 records may map some
@@ -59,37 +66,46 @@ type BudgetInput struct {
 // mapped file pages, or there is no worker. Under pss what stands is left until
 // the workers' PSS was read.
 //
-//	rest   = used − mapped pages of the workers, as the limit counts them
+//	rest   = used − what trims would take of the workers' mapped pages, as the limit counts it
 //	margin = the greater of 10 % of the limit and workers × overshoot
-//	budget = (rung − rest − margin) / workers, times RssFile per byte counted
+//	budget = what trims leave, and (rung − rest − margin) / workers, times RssFile per byte counted
 //
 // The margin lies below the rung. What may go wrong at once is that every
 // worker overshoots in the same moment (covered by it) while anonymous memory
 // grows (covered by the 15 % between the default rung and the limit). Under
 // pss a page shared by four workers counts a quarter in each, so RssFile per
 // byte counted is up to the number of workers and lets the budget be as large
-// as the limit really allows. Rounded down to 1/16 of itself, so that it is
-// not written at every tick; at least [BudgetFloor].
+// as the limit really allows. Libraries, which all share, tell nothing about data, and
+// what was mapped since PSS was read counts in full: workers that map different pages
+// would have filled the limit many times over before the next reading tells so.
+// Rounded down to 1/16 of itself, so that it is not written at every tick; at least
+// [BudgetFloor].
 func Budget(in BudgetInput) (budget rss.Bytes, changed bool) {
 	n := rss.Bytes(len(in.Workers))
 	if n == 0 || in.Limit.Limit == 0 || !countsMapped(in.Limit.Accounting) {
 		return 0, in.Last != 0
 	}
-	var mapped, counted rss.Bytes
+	pss := in.Limit.Accounting == event.AccountingPSS
+	var kept, data, most, sure, read rss.Bytes
 	for _, w := range in.Workers {
-		mapped += w.Mapped
-		counted += min(w.CountedMapped, w.Mapped)
+		own := w.Mapped.Sub(w.Kept)
+		kept, data = kept+min(w.Kept, w.Mapped), data+own
+		most += min(w.CountedMapped.Sub(w.CountedKept), own)
+		sure += min(w.CountedSure.Sub(w.CountedKept), own)
+		read += w.CountedSure
 	}
 	shared := 1.0 // RssFile per byte counted
-	if in.Limit.Accounting == event.AccountingPSS {
-		if counted == 0 {
-			return in.Last, false // how much of it counts is not known yet
-		}
-		shared = max(1, min(float64(mapped)/float64(counted), float64(n)))
+	switch {
+	case !pss:
+		sure = most
+	case read == 0:
+		return in.Last, false // how much of it counts is not known yet
+	default:
+		shared = min(max(1, data.Of(most)), float64(n))
 	}
-	rest := in.Limit.Used.Sub(counted)
+	rest := max(in.Limit.Used.Sub(sure), in.Rest)
 	margin := max(in.Limit.Limit.Scale(budgetReserve), (n * in.Overshoot).Scale(1/shared))
-	share := (in.Rung.Sub(rest).Sub(margin) / n).Scale(shared)
+	share := kept/n + (in.Rung.Sub(rest).Sub(margin) / n).Scale(shared)
 	budget = max(neatDown(share), BudgetFloor)
 	if in.Last == 0 {
 		return budget, true

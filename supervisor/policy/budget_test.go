@@ -13,7 +13,7 @@ func fourWorkers(mapped, counted rss.Bytes) []Worker {
 	for i := range w {
 		w[i] = Worker{
 			ID:     rss.ProcID{PID: 100 + i},
-			Mapped: mapped * rss.MiB, CountedMapped: counted * rss.MiB, Counted: (114 + counted) * rss.MiB,
+			Mapped: mapped * rss.MiB, CountedMapped: counted * rss.MiB, CountedSure: counted * rss.MiB, Counted: (114 + counted) * rss.MiB,
 		}
 	}
 	return w
@@ -100,6 +100,50 @@ func TestBudgetKeepsBelowTheRung(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Workers share their libraries, which tells nothing about the data that they map: until
+// it was read what that counts, it counts in full.
+func TestBudgetOfWhatLibrariesShare(t *testing.T) {
+	const kept, counted = 20 * rss.MiB, 4 * rss.MiB
+	for _, c := range []struct {
+		what              string
+		data, most, sure  rss.Bytes // of each, in MiB, beside its libraries
+		used, left, right rss.Bytes // MiB; the budget is in between
+	}{
+		{"no data yet", 0, 0, 0, 1000, 300, 350},
+		{"data not read yet", 100, 100, 0, 1000, 300, 350},
+		{"data read, each has its own", 100, 100, 100, 1400, 300, 350},
+		{"data read, all have the same", 100, 25, 25, 1100, 1100, 1400},
+		{"read when there was less", 100, 63, 25, 1100, 480, 560},
+	} {
+		in := BudgetInput{
+			Limit: event.Limit{Accounting: event.AccountingPSS, Used: c.used * rss.MiB, Limit: 3000 * rss.MiB},
+			Rung:  2550 * rss.MiB, Workers: fourWorkers(20+c.data, 0),
+		}
+		for i := range in.Workers {
+			w := &in.Workers[i]
+			w.Kept, w.CountedKept = kept, counted
+			w.CountedMapped, w.CountedSure = counted+c.most*rss.MiB, counted+c.sure*rss.MiB
+		}
+		if b, _ := Budget(in); b < c.left*rss.MiB || b > c.right*rss.MiB {
+			t.Errorf("%s: %v, want %d to %d MiB", c.what, b, c.left, c.right)
+		}
+	}
+}
+
+// What is certain of a sum of PSS may be far from it where much is mapped: what is
+// anonymous is known all the same, and leaves no room that is not there.
+func TestBudgetOfTheLeastRest(t *testing.T) {
+	in := BudgetInput{
+		Limit: event.Limit{Accounting: event.AccountingPSS, Used: 1500 * rss.MiB, Limit: 3000 * rss.MiB},
+		Rung:  2550 * rss.MiB, Workers: fourWorkers(300, 250),
+	}
+	unknown, _ := Budget(in) // 500 beside
+	in.Rest = 1450 * rss.MiB
+	if b, _ := Budget(in); b < 190*rss.MiB || b > 240*rss.MiB || unknown < 2*b { // (2550 − 1450 − 300) / 4, shared by 1.2
+		t.Errorf("%v, and %v where the rest is not known", b, unknown)
 	}
 }
 

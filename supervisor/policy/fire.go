@@ -91,6 +91,7 @@ func (s *State) time(res *Result, in Input) {
 
 // act decides on at most one action for l and says whether it did.
 func (s *State) act(res *Result, l *event.Limit, in Input) bool {
+	again, ahead := -1, rss.Bytes(0)
 	for i, r := range s.rules {
 		if r.Action == event.ActionWarn || !r.Matches(l.Name) {
 			continue
@@ -107,7 +108,13 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 		if s.waits(g, r, l) {
 			continue
 		}
-		if !g.ready(s.now, l) || lead > 0 && s.now < g.ahead {
+		if lead > 0 && s.now < g.ahead {
+			continue
+		}
+		if !g.ready(s.now, l) {
+			if g.again && again < 0 {
+				again, ahead = i, lead
+			}
 			continue
 		}
 		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
@@ -123,22 +130,37 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			}
 			continue
 		}
-		d := s.decide(r, l)
-		d.Lead = lead
-		if lead == 0 {
-			s.raise(g)
-		}
-		s.fire(g, d.ID)
-		if !asks(r.Action) {
-			s.flight = &flight{
-				id: d.ID, key: rungKey{keyOf(l), i}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
-			}
-			s.stopped = r.Action == event.ActionStop
-		}
-		res.Decisions = append(res.Decisions, d)
+		s.begin(res, i, l, lead)
 		return true
 	}
-	return false
+	if again < 0 {
+		return false
+	}
+	// What is repeated before its time waits for harder rules that could have a turn.
+	r := s.rules[again]
+	if h := s.help(r, l, in); !h.OK || h.Gain < r.Again(l) {
+		return false
+	}
+	s.begin(res, again, l, ahead)
+	return true
+}
+
+// begin decides on the action of a rule.
+func (s *State) begin(res *Result, rule int, l *event.Limit, lead rss.Bytes) {
+	r, g := s.rules[rule], s.rung(rule, l)
+	d := s.decide(r, l)
+	d.Lead = lead
+	if lead == 0 {
+		s.raise(g)
+	}
+	s.fire(g, d.ID)
+	if !asks(r.Action) {
+		s.flight = &flight{
+			id: d.ID, key: rungKey{keyOf(l), rule}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
+		}
+		s.stopped = r.Action == event.ActionStop
+	}
+	res.Decisions = append(res.Decisions, d)
 }
 
 // met says whether the rung of r is crossed, or will be, by lead, before its

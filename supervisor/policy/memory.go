@@ -70,6 +70,7 @@ type RungMemory struct {
 	At    time.Duration  `json:"fired_at_ns,omitempty"`
 	Next  time.Duration  `json:"next_ns,omitempty"`
 	Use   rss.Bytes      `json:"use,omitempty"`
+	Again bool           `json:"again,omitempty"`
 	Gap   time.Duration  `json:"gap_ns,omitempty"`   // between two warnings
 	Wait  time.Duration  `json:"wait_ns,omitempty"`  // after an action in vain
 	Ahead time.Duration  `json:"ahead_ns,omitempty"` // when it may fire before it is crossed
@@ -118,7 +119,7 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 			e.Ahead = there(g.ahead)
 		}
 		if g.fired && !lost[k] && r.Action != event.ActionStop && (waiting == 0 || g.id != waiting) {
-			e.Fired, e.Quiet, e.Use = true, g.quiet, g.level
+			e.Fired, e.Quiet, e.Use, e.Again = true, g.quiet, g.level, g.again
 			if g.next != never {
 				e.Next = there(g.next)
 			}
@@ -156,7 +157,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 			g.ahead = min(here(e.Ahead), now+s.opts.Repeat)
 		}
 		if e.Fired {
-			g.fired, g.quiet, g.level, g.next = true, e.Quiet, e.Use, never
+			g.fired, g.quiet, g.level, g.again, g.next = true, e.Quiet, e.Use, e.Again, never
 			g.raised, g.up = !e.Quiet, g.at
 			if e.Next != 0 {
 				g.next = min(here(e.Next), now+mostWait)

@@ -137,3 +137,22 @@ func TestMinRecycle(t *testing.T) {
 		}
 	}
 }
+
+// TestWorthOfATrim: what is wanted may be much more than what is left, and of a trim as
+// much is enough as that is.
+func TestWorthOfATrim(t *testing.T) {
+	r := rules(t, "85%:trim")[0]
+	const size = 8000 * rss.MiB
+	for _, c := range []struct{ used, most, want rss.Bytes }{ // in MiB
+		{7000, 7000, 30}, // 5 % of what is wanted, down to 80 %
+		{7600, 7600, 60},
+		{7960, 7960, 40},
+		{7600, 7990, 16}, // nobody knows better
+		{7999, 7999, 16},
+	} {
+		l := event.Limit{Limit: size, Used: c.used * rss.MiB, UsedMax: c.most * rss.MiB}
+		if got := r.Worth(&l); got != c.want*rss.MiB {
+			t.Errorf("at %v, %v at most: %v, want %d MiB", l.Used, l.UsedMax, got, c.want)
+		}
+	}
+}

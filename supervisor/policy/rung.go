@@ -37,6 +37,7 @@ type rung struct {
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
+	again  bool           // … or once as much could be given back as [Rule.Again] says
 	ahead  time.Duration  // when it may fire again before it is crossed
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
@@ -49,7 +50,7 @@ type rung struct {
 
 // fire notes that the rung has fired, by the decision with that ID, 0 for none.
 func (s *State) fire(g *rung, id uint64) {
-	g.fired, g.id, g.at, g.next, g.level, g.waits = true, id, s.now, never, 0, false
+	g.fired, g.id, g.at, g.next, g.level, g.again, g.waits = true, id, s.now, never, 0, false, false
 	s.changes++
 }
 
@@ -66,7 +67,7 @@ func (s *State) reset(g *rung) {
 		s.changes++
 	}
 	g.raised = false
-	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.told = false, false, false, 0, 0, 0, g.told[:0]
+	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.told = false, false, false, 0, 0, 0, false, g.told[:0]
 }
 
 // ready says whether the rung may fire now, given that its condition holds.
@@ -177,7 +178,7 @@ func (s *State) Done(o event.Outcome) {
 	}
 	after := f.limit
 	after.Used = o.After
-	helped := o.OK && o.Freed >= f.rule.Worth(&f.limit)
+	helped := f.helped(&o)
 	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
@@ -190,9 +191,8 @@ func (s *State) Done(o event.Outcome) {
 		s.waive = false
 	case o.Reason == event.ReasonDryRun:
 		// Said once for a crossing, like a warning.
-	case action == event.ActionRecycle && (helped || o.OK && f.limit.Accounting == event.AccountingPSS):
-		// One worker after the other for as long as use stays above the rung. A
-		// page that several have mapped is given back by the last of them.
+	case action == event.ActionRecycle && helped:
+		// One worker after the other for as long as use stays above the rung.
 		g.fired = false
 	case repeats(action), action == event.ActionStop && !o.OK:
 		g.next = s.now + s.opts.Repeat
@@ -203,8 +203,10 @@ func (s *State) Done(o event.Outcome) {
 			g.next = s.now + g.wait
 		}
 		switch {
+		case helped && f.limit.Accounting == event.AccountingPSS:
+			g.again = true // what use stands at now nobody knows
 		case helped:
-			g.level = o.After + f.limit.Limit.Scale(hysteresis/100)
+			g.level = o.After + again(&after)
 		case action == event.ActionRecycle && o.OK:
 			// One worker had too little to give back. Others may have it by the time
 			// that use has grown by as much, and a leak fills the rest in seconds.
@@ -217,9 +219,18 @@ func (s *State) Done(o event.Outcome) {
 // that nothing else keeps it from firing at every look where that is in vain.
 func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	g.ahead = s.now + s.opts.Repeat
-	if o.OK && o.Freed >= f.rule.Worth(&f.limit) {
+	if f.helped(&o) {
 		g.ahead = s.now
 	}
+}
+
+// helped says that an action gave back what makes it worth it. What a recycle or a trim
+// brought by PSS tells only the next reading: a page that several have mapped is given
+// back by the last of them. Who asks again knows of that reading.
+func (f *flight) helped(o *event.Outcome) bool {
+	a := f.rule.Action
+	unread := f.limit.Accounting == event.AccountingPSS && (a == event.ActionRecycle || a == event.ActionTrim)
+	return o.OK && (unread || o.Freed >= f.rule.Worth(&f.limit))
 }
 
 // repeats says whether an action may be tried again although its rung was not

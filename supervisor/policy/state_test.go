@@ -187,6 +187,49 @@ func TestTrimAgain(t *testing.T) {
 	c.want(c.at(30*second, slurm(86)), "85%:trim")
 }
 
+// TestTrimAgainNearTheLimit: a trim that held a job near its limit is not put off until
+// that is full.
+func TestTrimAgainNearTheLimit(t *testing.T) {
+	c := newScript(t, "85%:trim")
+	c.want(c.at(second, slurm(99)), "85%:trim")
+	c.done(true, event.ReasonDone, 99, 94)
+	c.want(c.at(second, slurm(96.9)))
+	c.want(c.at(second, slurm(97.1)), "85%:trim") // 94 and half of what that leaves
+}
+
+// TestTrimAgainByPSS: what use stands at after a trim tells only a later reading. It is
+// repeated for what it would give back then, behind whoever could have a turn.
+func TestTrimAgainByPSS(t *testing.T) {
+	c := newScript(t, "85%:trim\n90%:recycle")
+	used := func(percent, most float64) event.Limit {
+		l := slurm(percent)
+		l.Accounting, l.UsedMax = event.AccountingPSS, slurm(most).Used
+		return l
+	}
+	var gain float64 // of a trim, in percent
+	recycle := false
+	c.can = func(r Rule, l *event.Limit) Help {
+		if r.Action == event.ActionRecycle {
+			return Help{OK: recycle, Reason: event.ReasonNothing}
+		}
+		return Help{OK: gain > 0, Gain: l.Limit.Scale(gain / 100), Reason: event.ReasonNothing}
+	}
+	gain = 10
+	c.want(c.at(second, used(86, 98)), "85%:trim")
+	c.done(true, event.ReasonDone, 86, 98)
+	gain = 0.9
+	c.want(c.at(second, used(86, 98))) // 1 % would be half of what is left for certain
+	gain = 4
+	c.want(c.at(second, used(86, 88))) // 5 % where more is left
+	c.want(c.at(second, used(86, 98)), "85%:trim")
+	c.done(true, event.ReasonDone, 86, 98)
+	recycle = true
+	c.want(c.at(second, used(91, 98)), "90%:recycle")
+	c.done(true, event.ReasonDone, 91, 97)
+	recycle = false
+	c.want(c.at(second, used(86, 98)), "85%:trim")
+}
+
 func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	reason := event.ReasonNoWorker

@@ -120,7 +120,7 @@ func openJournal(places []string, id string) (*os.File, string, error) {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("no place for it is known"))
+		errs = append(errs, errNoPlace)
 	}
 	return nil, "", fmt.Errorf("cannot make journal: %w", errors.Join(errs...))
 }

@@ -70,7 +70,7 @@ func OpenLives(p Places, job string) (*os.File, error) {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("no place for it is known"))
+		errs = append(errs, errNoPlace)
 	}
 	return nil, fmt.Errorf("cannot make the file of requeued job %s: %w", job, errors.Join(errs...))
 }

@@ -39,6 +39,10 @@ type Places struct {
 	Chosen bool
 }
 
+// errNoPlace says why there is none: the environment of a service or a container may
+// name no home.
+var errNoPlace = errors.New("no place for it is known: HOME and XDG_STATE_HOME name none; set one of them to a directory of yours")
+
 // journalDir is the directory of journals below the one a job was submitted
 // from.
 const journalDir = ".rsswarden"
@@ -139,7 +143,7 @@ func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, er
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("no place for it is known"))
+		errs = append(errs, errNoPlace)
 	}
 	return "", 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
 }

@@ -83,7 +83,7 @@ func (w *recorded) can(r policy.Rule, l *event.Limit) policy.Help {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {
-			return policy.Help{OK: true}
+			return policy.Help{OK: true, Gain: l.Limit} // enough, or it was not decided on
 		}
 	}
 	if h := w.answer(helpKey{rule, keyOf(l)}, w.now+rounding); h != nil {

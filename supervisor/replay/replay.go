@@ -190,7 +190,7 @@ func (p *past) notes(r *Result) {
 	note(p.unread, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
 	note(r.Limit != nil && r.Limit.Recorded == 0, "the record has no such limit: its use is added up from the processes")
 	note(p.assumed(r), "the record does not tell whether its workers could be acted on as is assumed here: that takes the loader hook, --trim auto or --worker-signal")
-	note(r.Estimate, "the limit or the rules are not those of the record: what follows is an estimate by a model")
+	note(r.Estimate, "the limit or the rules are not those of the record: what follows from them is an estimate by a model")
 }
 
 // assumed says that an action freed something here which the run never met.

@@ -32,7 +32,8 @@ type Page struct {
 func New(t Title) *Page {
 	p := &Page{}
 	fmt.Fprintf(&p.b, ".TH %s %d \"\" %s %s\n", quoted(strings.ToUpper(t.Name)), t.Section, quoted(t.Source), quoted(t.Manual))
-	p.b.WriteString(".nh\n.ad l\n")
+	// A terminal of ASCII alone, as in the locale C, has no ellipsis.
+	p.b.WriteString(".nh\n.ad l\n.fchar \\[u2026] ...\n")
 	return p
 }
 

@@ -37,4 +37,13 @@ func TestTextIsTakenAsItIs(t *testing.T) {
 	if n := strings.Count(string(out), odd); n != 4 || !strings.Contains(string(out), "--at 'eta<2m:stop'") {
 		t.Errorf("%d times, want 4:\n%s", n, out)
 	}
+
+	stderr.Reset()
+	cmd = exec.Command("man", "--warnings", "-l", file)
+	cmd.Env = append(os.Environ(), "MANWIDTH=200", "LC_ALL=C", "MAN_KEEP_FORMATTING=")
+	cmd.Stderr = &stderr
+	out, err = cmd.Output()
+	if n := strings.Count(string(out), strings.Replace(odd, "…", "...", 1)); err != nil || stderr.Len() > 0 || n != 4 {
+		t.Errorf("in the locale C %d times, want 4: %v\n%s\n%s", n, err, &stderr, out)
+	}
 }

@@ -28,6 +28,9 @@ func once(ctx context.Context, o Options, m Model) (Model, []error) {
 // Scroll is for a terminal that can only scroll: one frame below the other, until
 // ctx ends or the terminal is gone.
 func Scroll(ctx context.Context, o Options) error {
+	if _, err := io.WriteString(o.Out, "by TERM this terminal can only scroll: keys do nothing, Ctrl-C ends top\n"); err != nil {
+		return fmt.Errorf("cannot write to the terminal: %w", err)
+	}
 	for m := o.Model; ; {
 		began := time.Now()
 		size := SizeOf(o.Out)

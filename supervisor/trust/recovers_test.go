@@ -19,8 +19,6 @@ var recovers = map[string]struct {
 	tests []string
 }{
 	"supervisor/control/serve.go": {"a question that is answered by an error", 2, []string{"supervisor/control.TestBadRequests/the source panics"}},
-	"supervisor/config/read.go":   {"a file that cannot be read", 1, nil},
-	"cmd/rsswarden/doctor.go":     {"a look at a place", 1, nil},
 	"supervisor/config/parse.go":  {"a file that cannot be read", 1, []string{"supervisor/config.FuzzParse"}},
 	"supervisor/screen/run.go":    {"the screen, once the terminal was given back", 1, []string{"supervisor/screen.TestLeave/a panic of the fetching"}},
 	"supervisor/trim/tracer.go":   {"a trim: its thread ends, and so lets go of the process", 1, nil},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // snippets are what README, CONTRIBUTING and docs show to be typed or read, without the
@@ -24,6 +26,7 @@ var snippets = []struct {
 	{`{"v":1,"status":"firing","id":"e539f3af6a49d2df","alert":"RsswardenMemoryNearLimit",`, []string{"supervisor/alert.TestMessageShown"}, ""},
 	{"RSSWARDEN_ALERT='https://me:PASSWORD@alertmanager.example", []string{"cmd/rsswarden.TestDocumentsAlerts"}, ""},
 	{"curl --unix-socket /tmp/rsswarden-1000/lead.46@n1.0a1b2c3d/control http://rsswarden/v1/status", []string{"supervisor/control.TestCurl"}, ""},
+	{"curl -s http://127.0.0.1:9759/metrics", []string{"cmd/rsswardend.TestCurl"}, ""},
 	{"GET /v1/events", []string{"supervisor/control.TestCurl"}, ""},
 	{"POST /v1/recycle", []string{"supervisor/control.TestCurl"}, ""},
 	{"rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]", []string{"cmd/rsswardend.TestReference", "cmd/rsswardend.TestCollector"}, ""},
@@ -40,6 +43,7 @@ var snippets = []struct {
 	{"dpkg -i", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"dpkg -P", []string{"examples/packages.TestDebianPackage"}, ""},
 	{"rsswarden: 21:45:54 the loader hook does not reach process 1896 (python3)", []string{"supervisor.TestReadmeLines", "examples/integrations.TestApptainer"}, ""},
+	{"if asked:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestAccelerate"}, ""},
 	{"executor = submitit.AutoExecutor(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSubmitit"}, ""},
 	{"trainer = pl.Trainer(", []string{"examples/integrations.TestSnippets", "examples/integrations.TestLightning"}, ""},
 	{"rule train:", []string{"examples/integrations.TestSnippets", "examples/integrations.TestSnakemake"}, ""},
@@ -62,9 +66,6 @@ var snippets = []struct {
 }
 
 var (
-	fencedBlock = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
-	indentedOne = regexp.MustCompile(`(?m)^ {4}(\S.*)$`)
-	codeSpan    = regexp.MustCompile("`([^`]+)`")
 	commandLine = regexp.MustCompile(`^(rsswardend|make|go|curl|scontrol|squeue|sacct|dpkg|ps|find|rm|python|GET|POST) \S`)
 	ownCommand  = regexp.MustCompile(`^(\$ |exec |srun (-\S+ |NODE )*)*rsswarden `)
 )
@@ -98,21 +99,19 @@ func TestSnippets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := string(b)
-		for _, m := range fencedBlock.FindAllStringSubmatch(text, -1) {
-			if first, _, _ := strings.Cut(m[1], "\n"); !ownCommand.MatchString(first) {
-				add(name, first)
-			}
+		blocks, lines, spans := rsstest.Shown(string(b))
+		for _, block := range blocks {
+			first, _, _ := strings.Cut(block, "\n")
+			lines = append(lines, first)
 		}
-		text = fencedBlock.ReplaceAllString(text, "")
-		for _, m := range indentedOne.FindAllStringSubmatch(text, -1) {
-			if !ownCommand.MatchString(m[1]) {
-				add(name, m[1])
-			}
-		}
-		for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
-			if line := strings.Join(strings.Fields(m[1]), " "); commandLine.MatchString(line) {
+		for _, line := range lines {
+			if !ownCommand.MatchString(line) {
 				add(name, line)
+			}
+		}
+		for _, span := range spans {
+			if commandLine.MatchString(span) {
+				add(name, span)
 			}
 		}
 	}

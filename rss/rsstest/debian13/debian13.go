@@ -15,12 +15,16 @@
 // cgroups. What lies below this machine's /usr or /etc cannot be reached, its
 // compilers included.
 //
+// What Debian 13 does not have, Apptainer and Accelerate, comes from Debian sid by
+// .ci/sid, in a folder of its own: [NeedSid] is the root with that over it.
+//
 // The replacement is done by mounts in a mount namespace of the command's own,
 // which ends with it: nothing is to be cleaned up, nothing can be seen from
 // outside but through /proc/PID/root.
 package debian13
 
 import (
+	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"errors"
@@ -39,8 +43,17 @@ import (
 //go:embed packages
 var packages []byte
 
+// ofSid is what .ci/sid gets: one name a line. Its hash and that of packages name the
+// folder, there too.
+//
+//go:embed sid
+var ofSid []byte
+
 // Root is a Debian 13 root that can be used.
-type Root struct{ dir string }
+type Root struct {
+	dir string
+	sid string // what lies over it; empty for nothing
+}
 
 // Need returns the root, or skips the test with the reason.
 func Need(tb testing.TB) *Root {
@@ -52,8 +65,40 @@ func Need(tb testing.TB) *Root {
 	return r
 }
 
+// NeedSid returns the root with what .ci/sid got over /usr, /etc and /var/lib, or skips the
+// test with the reason. Its commands see the bare root at /mnt, for an image of a container
+// that any user can reach.
+func NeedSid(tb testing.TB) *Root {
+	tb.Helper()
+	r, err := findSid()
+	if err != nil {
+		tb.Skip(err)
+	}
+	return r
+}
+
 // Find returns the root, or why it cannot be used here.
 var Find = sync.OnceValues(find)
+
+var findSid = sync.OnceValues(func() (*Root, error) {
+	bare, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("no packages of Debian sid: %w", err)
+	}
+	hash := sha256.Sum256(append(bytes.Clone(packages), ofSid...))
+	r := &Root{bare.dir, filepath.Join(cache, "rsswarden-test", "sid-"+fmt.Sprintf("%x", hash)[:12])}
+	if _, err := os.Stat(r.sid); err != nil {
+		return nil, fmt.Errorf("no packages of Debian sid, .ci/sid gets them: %w", err)
+	}
+	if out, err := r.Command("true").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot run a command in the Debian 13 root with packages of sid: %w: %s", err, out)
+	}
+	return r, nil
+})
 
 func find() (*Root, error) {
 	if os.Geteuid() != 0 {
@@ -71,7 +116,7 @@ func find() (*Root, error) {
 			return nil, fmt.Errorf("a Debian 13 root needs /%s to be a link to usr/%[1]s", name)
 		}
 	}
-	r := &Root{dir}
+	r := &Root{dir: dir}
 	if out, err := r.Command("true").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot run a command in the Debian 13 root: %w: %s", err, out)
 	}
@@ -89,14 +134,22 @@ func path() (string, error) {
 	return filepath.Join(cache, "rsswarden-test", "debian13-"+fmt.Sprintf("%x", sha256.Sum256(packages))[:12]), nil
 }
 
-// enter is given the root, then the command. A bind mount of a read-only mount
-// is read-only. /usr goes last: from then on mount is that of the root.
+// enter is given the root, what lies over it, then the command. A bind mount of a
+// read-only mount is read-only, as is an overlay without an upper directory. /usr goes
+// last: from then on mount is that of the root.
 const enter = `
 fail() { echo "cannot enter the Debian 13 root: $1" >&2; exit 125; }
-root=$1; shift
+root=$1 sid=$2; shift 2
 mount --bind "$root" "$root" && mount -o remount,bind,ro "$root" || fail "$root"
-mount --bind "$root/etc" /etc || fail /etc
-mount --bind "$root/usr" /usr || fail /usr
+if [ -z "$sid" ]; then
+	mount --bind "$root/etc" /etc || fail /etc
+	mount --bind "$root/usr" /usr || fail /usr
+else
+	mount --bind "$root" /mnt || fail /mnt
+	mount -t overlay -o "lowerdir=$sid/var/lib:/var/lib" overlay /var/lib || fail /var/lib
+	mount -t overlay -o "lowerdir=$sid/etc:$root/etc" overlay /etc || fail /etc
+	mount -t overlay -o "lowerdir=$sid/usr:$root/usr" overlay /usr || fail /usr
+fi
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 exec "$@"
 `
@@ -117,7 +170,7 @@ func (r *Root) Command(name string, args ...string) *exec.Cmd {
 // another way.
 func (r *Root) Argv(name string, args ...string) []string {
 	return append([]string{"unshare", "--mount", "--propagation", "private", "--",
-		"/bin/sh", "-c", enter, "debian13", r.dir, name}, args...)
+		"/bin/sh", "-c", enter, "debian13", r.dir, r.sid, name}, args...)
 }
 
 // Path is where a file of the root, "/usr/bin/python3", lies on this machine.

@@ -55,6 +55,30 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// What .ci/sid got is there where it is asked for, and nowhere else; the bare root is at
+// /mnt, also for those who may not pass the folders above it.
+func TestSid(t *testing.T) {
+	sid := debian13.NeedSid(t)
+	nobody := []string{"--reuid", "65534", "--regid", "65534", "--clear-groups"}
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"apptainer", "--version"}, `^apptainer version 1\.`},
+		{[]string{"python3", "-c", `import importlib.metadata as m; print(m.version("accelerate"))`}, `^1\.`},
+		{[]string{"python3", "-c", `import torch; print(torch.__version__)`}, `^2\.6\.`},
+		{append([]string{"setpriv"}, append(nobody, "ls", "/mnt/usr/bin/python3.13")...), `^/mnt/usr/bin/python3\.13$`},
+	} {
+		got := run(t, sid.Command(c.words[0], c.words[1:]...))
+		if t.Log(got); !regexp.MustCompile(c.want).MatchString(got) {
+			t.Errorf("%q says %q, want %s", c.words, got, c.want)
+		}
+	}
+	if out, err := debian13.Need(t).Command("apptainer", "--version").CombinedOutput(); err == nil {
+		t.Errorf("the root has it too: %s", out)
+	}
+}
+
 // A command shares with its caller all but /usr and /etc.
 func TestSharedWithTheCaller(t *testing.T) {
 	root := debian13.Need(t)
