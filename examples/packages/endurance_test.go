@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 )
 
 // TestEnduranceRelease builds all from nothing twice: no object is shared, modules lie
@@ -77,3 +79,21 @@ func TestEnduranceOlderDebian(t *testing.T) {
 	}
 	useInRoot(t, root)
 }
+
+// TestEnduranceOldestUbuntu uses it where the C library, dpkg and all else is older than
+// in a Debian 10: in Ubuntu 18.04, with glibc 2.27.
+func TestEnduranceOldestUbuntu(t *testing.T) {
+	root := filepath.Join(scratch, "bionic")
+	if out, err := exec.Command("debootstrap", "--variant=minbase", "--keyring="+guest.UbuntuKeyring(t),
+		"bionic", root, "http://archive.ubuntu.com/ubuntu").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := exec.Command("chroot", root, "ldd", "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), " 2.27") {
+		t.Errorf("its C library is %q, %v", out, err)
+	}
+	useInRoot(t, root)
+}
+
+// TestEnduranceOldestKernel: the static program runs on the oldest kernel that is
+// promised.
+func TestEnduranceOldestKernel(t *testing.T) { runOn(t, guest.Oldest()) }

@@ -279,12 +279,15 @@ func TestDebianPackage(t *testing.T) {
 }
 
 // TestOldKernel: the static program runs where there is no C library at all.
-func TestOldKernel(t *testing.T) {
+func TestOldKernel(t *testing.T) { runOn(t, "5.10") }
+
+func runOn(t *testing.T, kernel string) {
+	t.Helper()
 	out, exit := guest.Run(t, guest.Options{
-		Kernel: "5.10", Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
+		Kernel: kernel, Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
 		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; exit 7"},
 	})
-	if exit != 7 || !strings.Contains(out, "5.10.") || !strings.Contains(out, "verdict: ") {
+	if exit != 7 || !strings.Contains(out, kernel+".") || !strings.Contains(out, "verdict: ") {
 		t.Errorf("status %d\n%s", exit, out)
 	}
 }

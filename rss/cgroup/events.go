@@ -19,7 +19,7 @@ type Events struct {
 	// OOMKill counts processes that the OOM killer ended at this level and
 	// below: memory.events of v2; on v1 the sum of memory.oom_control's
 	// oom_kill (Linux 4.13) over all directories below that still exist, since
-	// v1 counts a kill where the victim was.
+	// v1 counts a kill where the victim was, as v2 did before Linux 5.2.
 	OOMKill uint64
 	// Hit counts how often the charge met the limit: memory.failcnt of v1, max
 	// of v2's memory.events. Page cache alone makes it rise; harmless.
@@ -31,7 +31,8 @@ type Events struct {
 	UnderOOM bool
 }
 
-// Events reads the counters. On v1 it reads one file for each directory below.
+// Events reads the counters. On v1, and on v2 before Linux 5.2, it reads one file for
+// each directory below.
 func (l *Level) Events() (Events, error) {
 	if l.Version == 2 {
 		b, err := os.ReadFile(l.file("memory.events"))
@@ -42,7 +43,11 @@ func (l *Level) Events() (Events, error) {
 		if err != nil {
 			return Events{}, fmt.Errorf("cannot parse %s: %w", l.file("memory.events"), err)
 		}
-		return e, nil
+		if l.countsBelow() {
+			return e, nil
+		}
+		e.OOMKill, _, err = l.kills("memory.events")
+		return e, err
 	}
 	var e Events
 	n, err := readLimit(l.file("memory.failcnt"))
@@ -52,9 +57,25 @@ func (l *Level) Events() (Events, error) {
 	if err == nil {
 		e.Hit = uint64(n)
 	}
+	e.OOMKill, e.UnderOOM, err = l.kills("memory.oom_control")
+	return e, err
+}
+
+// countsBelow says whether memory.events counts what was below the level too. The
+// kernels of which it does have memory.events.local beside it.
+func (l *Level) countsBelow() bool {
+	if !l.below {
+		_, err := os.Stat(l.file("memory.events.local"))
+		l.below = !errors.Is(err, fs.ErrNotExist)
+	}
+	return l.below
+}
+
+// kills sums up what the files of that name say at this level and below.
+func (l *Level) kills(file string) (kills uint64, underOOM bool, err error) {
 	var failed error
 	err = walk(l.Dir, func(dir string) {
-		name := filepath.Join(dir, "memory.oom_control")
+		name := filepath.Join(dir, file)
 		b, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) && dir != l.Dir {
 			return
@@ -68,10 +89,10 @@ func (l *Level) Events() (Events, error) {
 			failed = errors.Join(failed, fmt.Errorf("cannot parse %s: %w", name, err))
 			return
 		}
-		e.OOMKill += c.OOMKill
-		e.UnderOOM = e.UnderOOM || c.UnderOOM
+		kills += c.OOMKill
+		underOOM = underOOM || c.UnderOOM
 	})
-	return e, errors.Join(failed, err)
+	return kills, underOOM, errors.Join(failed, err)
 }
 
 // parseEvents reads memory.events or memory.oom_control: "name value" lines.

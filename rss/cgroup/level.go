@@ -27,6 +27,7 @@ type Level struct {
 	// flat is set where, before Linux 5.11, memory.use_hierarchy is 0: the
 	// level does not limit the levels below it.
 	flat  bool
+	below bool // memory.events is known to count what is below
 	fixed *Limits
 
 	usage, stat, max, swap, high, kmem, fail counter

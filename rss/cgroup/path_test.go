@@ -123,7 +123,7 @@ func TestMemoryV2(t *testing.T) {
 	}
 }
 
-// v1 counts an OOM kill where the victim was, v2 up to the root.
+// v1 counts an OOM kill where the victim was, v2 up to the root since Linux 5.2.
 func TestEvents(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")
 	dir := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/"
@@ -139,6 +139,18 @@ func TestEvents(t *testing.T) {
 	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
 	if err != nil || e != (cgroup.Events{OOMKill: 1, Hit: 6, High: 5}) {
 		t.Errorf("v2: %+v, %v", e, err)
+	}
+	// Before Linux 5.2 it counted where the victim was, and had no memory.events.local.
+	fs.Write(dir+"memory.events", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")
+	fs.Write(dir+"step_batch/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 3\n")
+	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
+	if err != nil || e != (cgroup.Events{OOMKill: 3, Hit: 6, High: 5}) {
+		t.Errorf("v2 before Linux 5.2: %+v, %v", e, err)
+	}
+	fs.Write(dir+"memory.events.local", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")
+	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
+	if err != nil || e.OOMKill != 0 {
+		t.Errorf("v2 since Linux 5.2: %+v, %v", e, err)
 	}
 }
 

@@ -50,6 +50,13 @@ func TestKillSparesAThread(t *testing.T) {
 			t.Errorf("a thread that began at %d was signalled as the process of %d", now, at)
 		}
 	}
+	// Without pidfds, as before Linux 5.3.
+	if err := killByNumber(thread, unix.SIGUSR1); err != unix.ESRCH {
+		t.Errorf("a thread was signalled by its number: %v", err)
+	}
+	if err := killByNumber(os.Getpid(), 0); err != nil {
+		t.Errorf("a process cannot be signalled by its number: %v", err)
+	}
 	select {
 	case <-got:
 		t.Error("all of the process has got the signal")

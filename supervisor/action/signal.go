@@ -31,12 +31,21 @@ func Kill(id rss.ProcID, sig syscall.Signal, start func(pid int) (uint64, error)
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMFILE) {
-		err = unix.Kill(id.PID, sig) // before Linux 5.3, or where pidfds are filtered
+		err = killByNumber(id.PID, sig) // before Linux 5.3, or where pidfds are filtered
 	}
 	if err != nil {
 		return fmt.Errorf("cannot signal process %v: %w", id, err)
 	}
 	return nil
+}
+
+// killByNumber is kill(2) that spares a thread, as pidfd_open(2) does: /proc has a thread
+// under its own number too, and kill(2) with that reaches all of its process.
+func killByNumber(pid int, sig syscall.Signal) error {
+	if err := unix.Tgkill(pid, pid, 0); err != nil {
+		return err
+	}
+	return unix.Kill(pid, sig)
 }
 
 // Killer sends a signal to one process.

@@ -86,8 +86,8 @@ func (n *Node) visit(d *dir, of, job *group) {
 	if of != job {
 		job.use.Processes += d.procs
 	}
-	// v1 counts a kill where the victim was, v2 on all levels above too.
-	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil) {
+	// v1 counts a kill where the victim was, v2 on all levels above too since Linux 5.2.
+	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil || !countsBelow(d.path)) {
 		if own, ok := n.oomKills(d); ok {
 			d.kills = own
 		}

@@ -3,6 +3,7 @@ package nodejobs
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -217,5 +218,35 @@ func TestQuietStep(t *testing.T) {
 	s.Replace("sys/fs/cgroup/memory/slurm/uid_1/job_7/step_0/memory.stat", "total_rss 101", "total_rss 1\ntotal_inactive_file 100")
 	if u := s.look().Jobs[0].Steps[0].Use; u.Limit != 110 || u.Unreclaimable != 1 {
 		t.Errorf("%+v", u)
+	}
+}
+
+// v2 before Linux 5.2 counts a kill where the victim was, as v1 does, and has no
+// memory.events.local.
+func TestKillsOfOldV2(t *testing.T) {
+	const job = "sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_41/"
+	for _, c := range []struct {
+		name string
+		at   []string // of the kill
+		new  bool
+	}{
+		{"before 5.2", []string{"step_batch/user/task_0/"}, false},
+		{"since", []string{"step_batch/user/task_0/", "step_batch/user/", "step_batch/", ""}, true},
+	} {
+		s := newStand(t, archive(t, "v2"))
+		for _, dir := range []string{"", "step_batch/", "step_batch/user/", "step_batch/user/task_0/"} {
+			s.Write(job+dir+"memory.events", "oom_kill 0\n")
+			if c.new {
+				s.Write(job+dir+"memory.events.local", "oom_kill 0\n")
+			}
+		}
+		s.look()
+		for _, dir := range c.at {
+			s.Write(job+dir+"memory.events", "oom_kill 1\n")
+		}
+		j := s.look().Jobs[0]
+		if i := slices.IndexFunc(j.Steps, func(st Step) bool { return st.ID == "batch" }); j.OOMKills != 1 || i < 0 || j.Steps[i].OOMKills != 1 {
+			t.Errorf("%s: %+v", c.name, j)
+		}
 	}
 }

@@ -280,15 +280,19 @@ func (n *notices) size(t *toll) {
 	}
 }
 
-// killsOf reads the counters of a step and, on v1, of what is below it.
+// killsOf reads the counters of a step and, where they count what was there alone, of
+// what is below it.
 func (n *notices) killsOf(t *toll) (kills uint64, ok bool) {
+	file := "memory.oom_control"
 	if n.version == 2 {
-		return killsIn(filepath.Join(t.path, "memory.events"))
+		if file = "memory.events"; countsBelow(t.path) {
+			return killsIn(filepath.Join(t.path, file))
+		}
 	}
 	left := 64
 	var walk func(dir string, depth int) uint64
 	walk = func(dir string, depth int) uint64 {
-		sum, _ := killsIn(filepath.Join(dir, "memory.oom_control"))
+		sum, _ := killsIn(filepath.Join(dir, file))
 		entries, err := os.ReadDir(dir)
 		if depth == 0 {
 			ok = err == nil

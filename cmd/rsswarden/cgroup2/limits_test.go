@@ -68,10 +68,10 @@ func limitThatBinds(t *testing.T) {
 // tells of it.
 func high(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M", "memory.high", "72M")
-	r := start(t, job, user, "--at", "throttle 70%:warn")
+	r := start(t, job, user, "--at", "throttle 60%:warn")
 	r.eat(40 * rss.MiB)
 	d := wait(r, event.NameDecision, "memory.high coming near", func(d *event.Decision) bool { return d.Limit == event.LimitThrottle })
-	if d.LimitSize != 72*rss.MiB || d.Used < 50*rss.MiB {
+	if d.LimitSize != 72*rss.MiB || d.Used < 43*rss.MiB {
 		t.Errorf("%+v", d)
 	}
 	if !r.eat(20*rss.MiB) || !r.eat(4*rss.MiB) {

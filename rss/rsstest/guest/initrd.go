@@ -48,6 +48,7 @@ func (m *machine) writeInitrd(name, word string, o Options) error {
 	a.file("/guest/program", o.Binary)
 	a.file("/bin/busybox", filepath.Join(m.dir, "busybox"))
 	if o.DiskMB > 0 {
+		a.text("/guest/disk", 0o644, "")
 		modules, err := filepath.Glob(filepath.Join(m.dir, "*.ko"))
 		if err != nil {
 			return err
