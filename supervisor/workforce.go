@@ -14,9 +14,9 @@ import (
 // workforce is what is known of the loader workers of the job.
 type workforce struct {
 	trainers []loader.Trainer
-	staff    map[int]*worker   // living workers by PID
-	siblings map[int]rss.Bytes // … how many, by PID of their trainer
-	took     map[int]int       // PID of the replacement by that of the worker it replaced
+	staff    map[int]*worker // living workers by PID
+	siblings map[int]int     // … how many, by PID of their trainer
+	took     map[int]int     // PID of the replacement by that of the worker it replaced
 	pools    map[rss.ProcID]*vacancy
 	roles    roles
 
@@ -59,7 +59,7 @@ type worker struct {
 
 // newWorkforce reads environments under proc.
 func newWorkforce(proc string) workforce {
-	return workforce{staff: map[int]*worker{}, siblings: map[int]rss.Bytes{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
+	return workforce{staff: map[int]*worker{}, siblings: map[int]int{}, took: map[int]int{}, pools: map[rss.ProcID]*vacancy{}, needs: map[crew]*needs{}, left: map[int]rss.Bytes{}, roles: roles{places: newRanker(proc)}}
 }
 
 // mark gives every process of the sample its role and notes who is new.
@@ -268,7 +268,7 @@ func (f *workforce) keeps(m policy.Worker) policy.Worker {
 	m.CountedKept = m.Kept.Scale(m.CountedMapped.Of(m.Mapped))
 	if e := f.staff[m.ID.PID]; e != nil && e.trainer != 0 && m.CountedMapped < m.Mapped {
 		libs := min(f.leastFile, m.Kept)
-		m.CountedKept = libs/(1+f.siblings[e.trainer]) + (m.Kept - libs).Scale(m.CountedMapped.Of(m.Mapped))
+		m.CountedKept = libs/rss.Bytes(1+f.siblings[e.trainer]) + (m.Kept - libs).Scale(m.CountedMapped.Of(m.Mapped))
 	}
 	return m
 }
