@@ -111,7 +111,7 @@ func (f *Follower) Trimmed() <-chan hold.TrimAnswer { return nil }
 
 // Start is cmd.Start: our signals are as we were given them.
 func (f *Follower) Start(cmd *exec.Cmd) error {
-	if f.Conf != "" && cmd.Env == nil {
+	if f.Conf != "" && cmd.Args[0] == "scontrol" {
 		cmd.Env = append(cmd.Environ(), confVariable+"="+f.Conf)
 	}
 	return cmd.Start()

@@ -76,3 +76,31 @@ func TestTrimmableByPSS(t *testing.T) {
 		})
 	}
 }
+
+// TestSpread: what was mapped since the last reading of PSS is taken to be as widely shared
+// as the data were then, or as libraries are, while nobody knows.
+func TestSpread(t *testing.T) {
+	f := staffed(11, 12, 13)
+	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1000*rss.MiB, 100*rss.MiB)}}
+	for _, pid := range []int{11, 12, 13} {
+		s.Procs = append(s.Procs, proc(pid, 1000*rss.MiB, 20*rss.MiB))
+	}
+	f.mark(s, nil, nil)
+	for _, c := range []struct {
+		what string
+		pss  *rss.PSS
+		want rss.Bytes // MiB, of 420
+	}{
+		{"never read", nil, 105},
+		{"read with libraries alone", &rss.PSS{Split: true, Mapped: 20 * rss.MiB, File: 5 * rss.MiB}, 5 + 100},
+		{"read with data of its own", &rss.PSS{Split: true, Mapped: 120 * rss.MiB, File: 105 * rss.MiB}, 105 + 300},
+		{"read with data that two have", &rss.PSS{Split: true, Mapped: 120 * rss.MiB, File: 55 * rss.MiB}, 55 + 150},
+	} {
+		p := s.Find(11)
+		p.File, p.RSS, p.PSS = 420*rss.MiB, 1420*rss.MiB, c.pss
+		m := f.spread(f.keeps(mapper(p, event.AccountingPSS)), p)
+		if got := m.CountedMapped; got != c.want*rss.MiB {
+			t.Errorf("%s: %v counts, want %d MiB", c.what, got, c.want)
+		}
+	}
+}

@@ -273,6 +273,29 @@ func (f *workforce) keeps(m policy.Worker) policy.Worker {
 	return m
 }
 
+// spread takes what m has mapped since its PSS was read to be as widely shared as its data
+// were then, or as libraries are, while it had none: what is found otherwise by the next
+// reading has not filled the limit by then. Workers that read the same file would else keep
+// to budgets until one tells that.
+func (f *workforce) spread(m policy.Worker, p *rss.Proc) policy.Worker {
+	if p.PSS == nil {
+		if e := f.staff[m.ID.PID]; e != nil && e.trainer != 0 {
+			n := rss.Bytes(1 + f.siblings[e.trainer])
+			m.CountedMapped, m.CountedKept = m.Mapped/n, m.Kept/n
+		}
+		return m
+	}
+	if !p.PSS.Split {
+		return m
+	}
+	part := m.CountedKept.Of(m.Kept)
+	if data := p.PSS.Mapped.Sub(m.Kept + p.Shmem); data >= trimFloor {
+		part = min(1, p.PSS.File.Sub(m.CountedKept).Of(data))
+	}
+	m.CountedMapped = min(m.CountedMapped, p.PSS.File+(p.File+p.Shmem).Sub(p.PSS.Mapped).Scale(part))
+	return m
+}
+
 // mappers returns the processes that fetch data through the hook, and how much
 // each has mapped from files. Workers that are not in the sample yet count
 // nothing.
@@ -281,7 +304,9 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 	add := func(pid int) {
 		m := policy.Worker{ID: rss.ProcID{PID: pid}}
 		if p := s.Find(pid); p != nil {
-			m = f.keeps(mapper(p, a))
+			if m = f.keeps(mapper(p, a)); a == event.AccountingPSS {
+				m = f.spread(m, p)
+			}
 		}
 		list = append(list, m)
 	}

@@ -75,9 +75,7 @@ type BudgetInput struct {
 // grows (covered by the 15 % between the default rung and the limit). Under
 // pss a page shared by four workers counts a quarter in each, so RssFile per
 // byte counted is up to the number of workers and lets the budget be as large
-// as the limit really allows. Libraries, which all share, tell nothing about data, and
-// what was mapped since PSS was read counts in full: workers that map different pages
-// would have filled the limit many times over before the next reading tells so.
+// as the limit really allows. Libraries, which all share, tell nothing about data.
 // Rounded down to 1/16 of itself, so that it is not written at every tick; at least
 // [BudgetFloor].
 func Budget(in BudgetInput) (budget rss.Bytes, changed bool) {
