@@ -26,6 +26,8 @@ until [ -e go ]; do sleep 0.05; done
 until [ -e end ]; do sleep 0.05; done
 scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--mem=300")
 	run.Running(t)
+	// Who asks from outside makes steps of the job too: its own is to be the first.
+	run.Until(t, time.Minute, func(slurmtest.Result) bool { return len(run.Processes("0")) >= 4 })
 
 	type answer struct {
 		Nodes  []control.Status
