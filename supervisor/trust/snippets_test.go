@@ -58,6 +58,8 @@ var snippets = []struct {
 	{"make check", nil, "CI runs it in front of the tests"},
 	{"make bench", []string{"cmd/bench.TestQuick"}, ""},
 	{"make endurance", nil, "it takes hours: what it runs is compiled by make check, and the counts are asked for by hand"},
+	{"go run ./cmd/bench -rows b,c", nil, "it watches for a minute: make bench has it among its rows, and cmd/bench.TestQuick runs c"},
+	{"go run ./cmd/bench -rows e", nil, "it trains for minutes: make bench has it among its rows"},
 	{"go run ./cmd/bench -rows k", nil, "it makes a thousand jobs and takes minutes: make bench has it among its rows"},
 	{"go run ./examples/demo/pictures docs/pictures", []string{"examples/demo/pictures.TestPictures"}, ""},
 	{"go test -tags endurance -v -run FirstMinutes ./examples/packages", nil, "make endurance runs it with the others"},
