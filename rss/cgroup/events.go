@@ -61,14 +61,17 @@ func (l *Level) Events() (Events, error) {
 	return e, err
 }
 
-// countsBelow says whether memory.events counts what was below the level too. The
-// kernels of which it does have memory.events.local beside it.
+// countsBelow is [CountsBelow] of the level, asked until it is so.
 func (l *Level) countsBelow() bool {
-	if !l.below {
-		_, err := os.Stat(l.file("memory.events.local"))
-		l.below = !errors.Is(err, fs.ErrNotExist)
-	}
+	l.below = l.below || CountsBelow(l.Dir)
 	return l.below
+}
+
+// CountsBelow says whether memory.events of a directory of v2 counts what was below it
+// too. Since Linux 5.2 it does, and memory.events.local is there.
+func CountsBelow(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "memory.events.local"))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // kills sums up what the files of that name say at this level and below.

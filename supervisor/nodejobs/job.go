@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
 )
 
 // job reads a job and its steps. ok is false where it ended meanwhile.
@@ -87,7 +88,7 @@ func (n *Node) visit(d *dir, of, job *group) {
 		job.use.Processes += d.procs
 	}
 	// v1 counts a kill where the victim was, v2 on all levels above too since Linux 5.2.
-	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil || !countsBelow(d.path)) {
+	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil || !cgroup.CountsBelow(d.path)) {
 		if own, ok := n.oomKills(d); ok {
 			d.kills = own
 		}

@@ -118,10 +118,6 @@ func (n *Node) oomKills(d *dir) (kills uint64, ok bool) {
 	return oomKill(text)
 }
 
-// countsBelow says whether memory.events of a directory of v2 counts what was below it
-// too. Since Linux 5.2 it does, and memory.events.local is there.
-func countsBelow(dir string) bool { return exists(dir + "/memory.events.local") }
-
 // nodeKills reads how many processes the OOM killer has ended on the node, in whatever
 // cgroup: "oom_kill N" of /proc/vmstat (Linux 4.13).
 func (n *Node) nodeKills() (kills uint64, ok bool) {

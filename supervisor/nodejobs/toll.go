@@ -285,7 +285,7 @@ func (n *notices) size(t *toll) {
 func (n *notices) killsOf(t *toll) (kills uint64, ok bool) {
 	file := "memory.oom_control"
 	if n.version == 2 {
-		if file = "memory.events"; countsBelow(t.path) {
+		if file = "memory.events"; cgroup.CountsBelow(t.path) {
 			return killsIn(filepath.Join(t.path, file))
 		}
 	}
