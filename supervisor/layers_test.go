@@ -19,6 +19,7 @@ const module = "github.com/rsswarden/rsswarden"
 var layers = map[string][]string{
 	"cmd/rsswarden":         {"*"},
 	"cmd/rsswarden/cgroup2": {},
+	"cmd/rsswarden/hunt":    {},
 	"cmd/bench":             {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.

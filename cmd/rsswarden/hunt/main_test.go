@@ -1,0 +1,163 @@
+package hunt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary and daemon are the programs under test. RSSWARDEN_HUNT_BIN names a directory
+// that has others, an older release for example.
+var binary, daemon string
+
+// full is set by "make hunt": every case, not the part that CI has time for.
+var full = os.Getenv("RSSWARDEN_HUNT") != ""
+
+// The users of the attacks. Neither needs an entry in /etc/passwd.
+const (
+	victim   = 1001
+	attacker = 1002
+)
+
+// roles are what the test binary does when it is started with one of them as its first
+// argument, mostly as another user: see [role].
+var roles = map[string]func(args []string) int{}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		if f := roles[os.Args[1]]; f != nil {
+			os.Exit(f(os.Args[2:]))
+		}
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("/tmp", "rsswarden-hunt-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // other users run what is in it
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	os.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state")) // records of root's runs
+	from := os.Getenv("RSSWARDEN_HUNT_BIN")
+	binary, daemon = filepath.Join(from, "rsswarden"), filepath.Join(from, "rsswardend")
+	if from == "" {
+		binary, daemon = filepath.Join(dir, "rsswarden"), filepath.Join(dir, "rsswardend")
+		for file, pkg := range map[string]string{binary: "../", daemon: "../../rsswardend"} {
+			if out, err := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", file, pkg).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "go build %s: %v\n%s", pkg, err, out)
+				return 1
+			}
+		}
+	}
+	return m.Run()
+}
+
+// needRoot skips a test that acts as several users where it cannot.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to act as several users")
+	}
+}
+
+// as has cmd run as another user, without groups of root's.
+func as(uid uint32, cmd *exec.Cmd) *exec.Cmd {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
+	return cmd
+}
+
+// role is the test binary in a role of [roles], to be run [as] somebody.
+func role(name string, args ...string) *exec.Cmd {
+	return exec.Command("/proc/self/exe", append([]string{name}, args...)...)
+}
+
+// shared makes a directory that every user may enter, outside [testing.T.TempDir],
+// whose parents are closed to others. mode is what chmod(2) takes, 0o1777 for one like
+// /tmp.
+func shared(t testing.TB, mode uint32) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "rsswarden-hunt-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := syscall.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// owned makes a directory of this user's.
+func owned(t testing.TB, path string, uid int, mode uint32) string {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// result is what a command came to.
+type result struct {
+	status         int // as a shell has it: 128 + N after signal N
+	stdout, stderr string
+	took           time.Duration
+	maxRSS         int64 // bytes, of the process and the children that it waited for
+}
+
+// finish runs a command to its end, for a minute at most.
+func finish(t testing.TB, cmd *exec.Cmd) result {
+	t.Helper()
+	return finishWithin(t, time.Minute, cmd)
+}
+
+// finishWithin runs a command to its end and fails the test where it takes longer.
+func finishWithin(t testing.TB, limit time.Duration, cmd *exec.Cmd) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !stop() {
+		t.Fatalf("%q has not ended after %v\n%s%s", cmd.Args, limit, &out, &errs)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Fatal(err)
+	}
+	r := result{stdout: out.String(), stderr: errs.String(), took: time.Since(began)}
+	w := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if r.status = w.ExitStatus(); w.Signaled() {
+		r.status = 128 + int(w.Signal())
+	}
+	r.maxRSS = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	return r
+}
