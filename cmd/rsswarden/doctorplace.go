@@ -92,12 +92,22 @@ func (d *diagnosis) runDir(prepared loader.Prepared, err error) doctor.Check {
 		if dir == "" {
 			continue
 		}
-		if filepath.IsAbs(dir) && filepath.Clean(dir) == p.Dir {
+		if leadsTo(dir, p.Dir) {
 			break
 		}
 		p.Passed = append(p.Passed, fmt.Errorf("%s=%s: %w", name, dir, unfit(dir)))
 	}
 	return doctor.RunDir(p)
+}
+
+// leadsTo says whether a directory of the environment is the place that is used, whose
+// path has no links in it.
+func leadsTo(dir, place string) bool {
+	if !filepath.IsAbs(dir) || place == "" {
+		return false
+	}
+	at, ok := within(func() string { at, _ := nodedir.Resolve(dir); return at })
+	return filepath.Clean(dir) == place || ok && at == place
 }
 
 // errFit is said of a place of which nothing says why it would be unfit.
@@ -110,7 +120,8 @@ func unfit(dir string) error {
 		return errors.New("it is no absolute path")
 	}
 	err, ok := within(func() error {
-		if err := nodedir.CheckParents(dir); err != nil {
+		dir, err := nodedir.Resolve(dir)
+		if err != nil {
 			return err
 		}
 		if err := nodedir.CheckLocal(dir); err != nil {

@@ -64,6 +64,12 @@ func findLeaders(proc string, get func(string) string) []leading {
 
 // leadersIn lists those below one parent, of which root is put in front.
 func leadersIn(root, parent string) []leading {
+	if root == "" {
+		var err error
+		if parent, err = nodedir.Resolve(parent); err != nil {
+			return nil
+		}
+	}
 	names := []string{leader.All(parent)}
 	if root != "" {
 		// In a user namespace this user has another number, most often root's.

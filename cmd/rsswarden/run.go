@@ -139,7 +139,7 @@ func runtimeUnused(p process, used string) (said []string) {
 		if dir == "" {
 			continue
 		}
-		if filepath.IsAbs(dir) && filepath.Clean(dir) == used {
+		if leadsTo(dir, used) {
 			break
 		}
 		err := unfit(dir)

@@ -61,13 +61,13 @@ func All(parent string) string {
 }
 
 func joinIn(proc, parent, name string, me Member) (*Post, error) {
-	if err := nodedir.CheckParents(parent); err != nil {
+	parent, err := nodedir.Resolve(parent)
+	if err != nil {
 		return nil, err
 	}
 	if err := nodedir.CheckLocal(parent); err != nil {
 		return nil, err
 	}
-	var err error
 	for range 100 {
 		var p *Post
 		if p, err = open(proc, All(parent), name); err == nil {

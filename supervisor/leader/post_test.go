@@ -253,7 +253,7 @@ func TestUntrusted(t *testing.T) {
 				return err
 			}
 			return os.Chown(path, 1000, 1000)
-		}, "belongs to somebody else"},
+		}, "belongs to another user"},
 		{"a link for all", func(t *testing.T, all, path string) error { return os.Symlink(t.TempDir(), all) }, "no directory"},
 		{"a link", func(t *testing.T, all, path string) error {
 			if err := os.Mkdir(all, 0o700); err != nil {

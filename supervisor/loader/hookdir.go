@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,25 +46,22 @@ func layHook(parents []string, runDir string) (dir string, passed, err error) {
 }
 
 func layHookIn(parent string) (string, error) {
+	// Python looks its path up again and again: the path must have no link in it that
+	// somebody else can change.
+	parent, err := nodedir.MakeAll(parent, math.MaxInt, 0o700)
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(parent, hookPrefix+hook.Hash())
 	if err := checkElement(dir); err != nil {
 		return "", err
 	}
-	err := checkHook(dir)
+	err = checkHook(dir)
 	if err == nil {
-		if err := nodedir.CheckParents(parent); err != nil {
-			return "", err
-		}
 		markUsed(dir)
 		return dir, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return "", err
-	}
-	if err := nodedir.CheckParents(parent); err != nil {
 		return "", err
 	}
 	sweepHooks(parent, filepath.Base(dir))
@@ -180,7 +178,7 @@ func checkSafe(path string) error {
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return fmt.Errorf("%s is neither file nor directory", path)
 	case !ok || !nodedir.Trusted(st.Uid):
-		return fmt.Errorf("%s belongs to somebody else", path)
+		return fmt.Errorf("%s belongs to another user", path)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s can be written by others (mode %04o)", path, info.Mode().Perm())
 	}

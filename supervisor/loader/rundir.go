@@ -89,7 +89,7 @@ func makeRunDir(parents []string, name string, me identity) (dir string, swept i
 }
 
 func makeRunDirIn(parent, name string, me identity) (dir string, swept int, err error) {
-	if err := nodedir.CheckParents(parent); err != nil {
+	if parent, err = nodedir.Resolve(parent); err != nil {
 		return "", 0, err
 	}
 	if err := nodedir.CheckLocal(parent); err != nil {
