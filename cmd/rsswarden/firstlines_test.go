@@ -71,7 +71,7 @@ func TestUnusableRuntime(t *testing.T) {
 		if err := os.Chown(foreign, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		wants["foreign"] = "belongs to somebody else"
+		wants["foreign"] = "belongs to another user"
 	}
 	for name, want := range wants {
 		for _, loader := range []string{"auto", "off"} {

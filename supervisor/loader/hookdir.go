@@ -46,8 +46,11 @@ func layHook(parents []string, runDir string) (dir string, passed, err error) {
 }
 
 func layHookIn(parent string) (string, error) {
+	if err := checkElement(parent); err != nil {
+		return "", err // before anything is made
+	}
 	// Python looks its path up again and again: the path must have no link in it that
-	// somebody else can change.
+	// another user can change.
 	parent, err := nodedir.MakeAll(parent, math.MaxInt, 0o700)
 	if err != nil {
 		return "", err
