@@ -1,0 +1,145 @@
+package hunt
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The errors that a refused system call is given.
+var errnos = map[string]unix.Errno{
+	"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS, "EINTR": unix.EINTR, "EAGAIN": unix.EAGAIN, "ENOMEM": unix.ENOMEM,
+}
+
+func init() {
+	// refuse NUMBER ERRNO COMMAND...: executes the command below a seccomp filter that
+	// gives the system call with this number this error, to it and all its descendants.
+	roles["refuse"] = func(args []string) int {
+		number, err := strconv.Atoi(args[0])
+		if err != nil || len(args) < 3 {
+			fmt.Fprintln(os.Stderr, "usage: refuse NUMBER ERRNO COMMAND...")
+			return 2
+		}
+		path, err := exec.LookPath(args[2])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		runtime.LockOSThread()
+		if err := refuse(number, errnos[args[1]]); err != nil {
+			fmt.Fprintln(os.Stderr, "cannot install a seccomp filter:", err)
+			return 2
+		}
+		err = unix.Exec(path, args[2:], os.Environ())
+		fmt.Fprintln(os.Stderr, err)
+		return 126
+	}
+}
+
+// refuse installs a filter in the calling thread (seccomp(2)): the system call with this
+// number fails, all others are made.
+func refuse(number int, errno unix.Errno) error {
+	const (
+		load, equal, end = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+		fail, allow      = 0x00050000, 0x7fff0000 // SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
+	)
+	filter := []unix.SockFilter{
+		{Code: load}, // seccomp_data.nr
+		{Code: equal, K: uint32(number), Jf: 1},
+		{Code: end, K: fail | uint32(errno)},
+		{Code: end, K: allow},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
+}
+
+// holderCalls are the system calls that the holder makes from its first instruction to
+// its end, as strace sees them.
+var holderCalls = sync.OnceValue(func() (names []string) {
+	trace, err := os.CreateTemp("", "hunt-trace-")
+	if err != nil {
+		return nil
+	}
+	defer os.Remove(trace.Name())
+	defer trace.Close()
+	// The command and the watcher are let go when they execute their programs.
+	cmd := exec.Command("strace", "-f", "-b", "execve", "-qq", "-o", trace.Name(), binary, "run", "--", "sh", "-c", "sleep .3; exit 7")
+	_ = cmd.Run()
+	text, _ := os.ReadFile(trace.Name())
+	for l := range strings.Lines(string(text)) {
+		_, call, _ := strings.Cut(strings.TrimSpace(l), " ")
+		call = strings.TrimSpace(call)
+		if name, _, ok := strings.Cut(call, "("); ok && name != "" && !strings.ContainsAny(name, " <+-") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+})
+
+// callNumbers are the numbers of the system calls on this machine, by name, as the C
+// compiler has them.
+var callNumbers = sync.OnceValue(func() map[string]int {
+	cmd := exec.Command("cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null")
+	text, err := cmd.Output()
+	if err != nil {
+		return nil
+	}
+	numbers := map[string]int{}
+	for l := range strings.Lines(string(text)) {
+		f := strings.Fields(l)
+		if len(f) != 3 {
+			continue
+		}
+		if name, ok := strings.CutPrefix(f[1], "__NR_"); ok {
+			if n, err := strconv.Atoi(f[2]); err == nil {
+				numbers[name] = n
+			}
+		}
+	}
+	return numbers
+})
+
+// refusedTwins refuse one system call of the holder's to it, its watcher and the command.
+func refusedTwins() (all []twin) {
+	for i, name := range holderCalls() {
+		number, ok := callNumbers()[name]
+		if !ok {
+			continue
+		}
+		for j, errno := range slices.Sorted(maps.Keys(errnos)) {
+			all = append(all, twin{
+				area: "refused", name: name + " " + errno, statusOnly: true, more: (i+j)%len(errnos) != 0,
+				script: fmt.Sprintf(`ulimit -c 0; "$TWIN" refuse %d %s RUN sh -c 'exit 7'; echo $?
+"$TWIN" refuse %[1]d %[2]s RUN sleep 20 & p=$!; sleep .3; kill $p; wait $p; echo $?`, number, errno),
+			})
+		}
+	}
+	return all
+}
+
+func init() {
+	// environ ENTRY... -- COMMAND...: executes the command with these entries, in this
+	// order, as its whole environment.
+	roles["environ"] = func(args []string) int {
+		i := slices.Index(args, "--")
+		if i < 0 || i == len(args)-1 {
+			fmt.Fprintln(os.Stderr, "usage: environ ENTRY... -- COMMAND...")
+			return 2
+		}
+		fmt.Fprintln(os.Stderr, unix.Exec(args[i+1], args[i+1:], args[:i]))
+		return 126
+	}
+}

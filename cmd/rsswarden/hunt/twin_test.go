@@ -1,0 +1,388 @@
+package hunt
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// twin is one case: a bash script in which RUN stands before the command that is held.
+// Bare it is replaced by nothing, wrapped by "rsswarden run --".
+type twin struct {
+	area, name, script string
+	// statusOnly is set where the shell that starts the command bare says on stderr what
+	// rsswarden says in other words.
+	statusOnly bool
+	// execvp is set where what execvp(3) does is meant, which shells do in other ways: bare
+	// the command is started by env(1).
+	execvp bool
+	// slow cases, and one in a family of many that are alike, are left to "make hunt".
+	more bool
+}
+
+//go:embed testdata/twin
+var twinFiles embed.FS
+
+// twinCases are the cases of testdata/twin, in blocks of "# name [options]" and a script,
+// and those that are made for each signal, limit and system call.
+func twinCases(t testing.TB) []twin {
+	t.Helper()
+	var all []twin
+	files, err := fs.Glob(twinFiles, "testdata/twin/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases: ", err)
+	}
+	for _, file := range files {
+		text, err := twinFiles.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		area := strings.TrimSuffix(filepath.Base(file), ".txt")
+		for i, block := range strings.Split("\n"+string(text), "\n# ") {
+			if i == 0 {
+				continue // what stands before the first case says what the file is
+			}
+			name, script, _ := strings.Cut(block, "\n")
+			c := twin{area: area}
+			name, options, _ := strings.Cut(strings.TrimSuffix(name, "]"), " [")
+			for _, o := range strings.Fields(options) {
+				switch o {
+				case "status":
+					c.statusOnly = true
+				case "execvp":
+					c.execvp, c.statusOnly = true, true
+				case "more":
+					c.more = true
+				default:
+					t.Fatalf("%s: %s: unknown option %q", file, name, o)
+				}
+			}
+			c.name, c.script = name, script
+			all = append(all, c)
+		}
+	}
+	all = append(all, signalTwins()...)
+	all = append(all, limitTwins()...)
+	all = append(all, refusedTwins()...)
+	seen := map[string]bool{}
+	for _, c := range all {
+		if key := c.area + "/" + c.name; seen[key] {
+			t.Fatalf("two cases are called %s", key)
+		} else {
+			seen[key] = true
+		}
+		if !strings.Contains(c.script, "RUN ") {
+			t.Fatalf("%s/%s holds no command: RUN is missing", c.area, c.name)
+		}
+	}
+	return all
+}
+
+// catchable are the signals that a program can catch; bash knows the first two real-time
+// signals of the C library by number only.
+func catchable() (all []syscall.Signal) {
+	for s := syscall.Signal(1); s <= 64; s++ {
+		if s != syscall.SIGKILL && s != syscall.SIGSTOP && s != 32 && s != 33 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+var stopSignals = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+
+func signalTwins() (all []twin) {
+	add := func(more bool, name, script string) {
+		all = append(all, twin{area: "signal", name: name, script: script, more: more})
+	}
+	for i, s := range catchable() {
+		more := i%4 != 0 && s != syscall.SIGTERM && s != syscall.SIGINT && s != syscall.SIGUSR1
+		stop := slices.Contains(stopSignals, s)
+		if !stop {
+			add(more, fmt.Sprintf("the command dies by %d", s),
+				fmt.Sprintf(`ulimit -c 0; RUN bash -c 'kill -%d $$; echo alive; exit 3'; echo $?`, s))
+			add(more, fmt.Sprintf("%d is sent to what was started", s),
+				fmt.Sprintf(`ulimit -c 0; RUN bash -c ': >ready; while [ -e ready ]; do sleep .02; done; exit 3' & p=$!
+until [ -e ready ]; do sleep .01; done; kill -%d $p; (sleep .3; rm -f ready) & wait $p; echo $?`, s))
+		}
+		add(more, fmt.Sprintf("%d is caught", s),
+			fmt.Sprintf(`set -m; RUN bash -c 'trap "echo caught; exit 5" %[1]d; : >ready; while :; do sleep .02; done' & p=$!
+until [ -e ready ]; do sleep .01; done; kill -%[1]d $p; wait $p; echo $?`, s))
+		add(more, fmt.Sprintf("%d is ignored", s),
+			fmt.Sprintf(`trap '' %[1]d; RUN bash -c 'kill -%[1]d $$; grep SigIgn /proc/self/status; exit 4'; echo $?`, s))
+	}
+	// A shell runs its trap once its child has ended.
+	senders := map[string]string{
+		"the command":    `kill -%s $PPID`,
+		"a subshell":     `( kill -%s $PPID ); true`,
+		"a background":   `( sleep .1; kill -%s $PPID ) & wait`,
+		"a grandchild":   `( ( kill -%s $PPID; true ); true ); true`,
+		"python":         `/usr/bin/python3 -c "import os, signal; os.kill(int(os.environ[\"UP\"]), signal.SIG%s)"; true`,
+		"another group":  `setsid -w sh -c "kill -%s $UP"; true`,
+		"one that ended": `( (sleep .1; kill -%s $UP) & ); sleep .3; true`,
+	}
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for n := range senders {
+			if !yield(n) {
+				return
+			}
+		}
+	}) {
+		for i, s := range []string{"USR1", "HUP", "TERM", "INT", "QUIT", "USR2", "WINCH", "CONT", "URG", "ALRM"} {
+			add(i > 1, fmt.Sprintf("%s sends %s to the parent", name, s),
+				fmt.Sprintf(`trap 'echo %[1]s' %[1]s; RUN bash -c 'export UP=$PPID; %[2]s; echo done'; echo $?`, s, fmt.Sprintf(senders[name], s)))
+		}
+	}
+	return all
+}
+
+// limitTwins are limits below which the kernel can map our program: with less data or
+// address space than the program itself takes, execve(2) ends in SIGSEGV.
+func limitTwins() (all []twin) {
+	values := map[string][]string{
+		"c": {"0", "1", "1000"}, "d": {"60000", "200000", "1000000"}, "e": {"0", "10"},
+		"f": {"0", "1", "100", "100000"}, "i": {"0", "10", "1000"}, "l": {"0", "64", "4096"},
+		"m": {"1000", "1000000"}, "n": {"4", "5", "6", "8", "10", "13", "16", "20", "24", "28", "32", "64", "256", "1000", "2000"},
+		"q": {"0", "1000"}, "r": {"0", "5"}, "s": {"128", "512", "4096", "100000"},
+		"t": {"5", "100"}, "u": {"1000", "100000"}, "v": {"60000", "100000", "600000", "1300000", "1500000", "2000000", "8000000"},
+		"x": {"0", "100"},
+	}
+	for i, name := range slices.Sorted(func(yield func(string) bool) {
+		for n := range values {
+			if !yield(n) {
+				return
+			}
+		}
+	}) {
+		for j, v := range values[name] {
+			all = append(all, twin{area: "rlimit", name: fmt.Sprintf("ulimit -%s %s", name, v), more: (i+j)%2 == 1 && name != "n" && name != "v",
+				script: fmt.Sprintf(`ulimit -c 0; ulimit -%s %s; RUN /bin/sh -c 'ulimit -Sa; ulimit -Ha; exit 3'; echo $?`, name, v)})
+			all = append(all, twin{area: "rlimit", name: fmt.Sprintf("ulimit -S -%s %s", name, v), more: true,
+				script: fmt.Sprintf(`ulimit -S -c 0; ulimit -S -%s %s; RUN /bin/sh -c 'ulimit -Sa; ulimit -Ha; kill -TERM $$'; echo $?`, name, v)})
+		}
+	}
+	return all
+}
+
+// TestTwin runs each case bare and wrapped, and expects the same of both.
+func TestTwin(t *testing.T) {
+	for _, need := range []string{"bash", "script", "unshare", "setpriv", "/usr/bin/python3", "strace"} {
+		if _, err := exec.LookPath(need); err != nil {
+			t.Skip("needs ", err)
+		}
+	}
+	needRoot(t)
+	cases := twinCases(t)
+	t.Logf("%d cases", len(cases))
+	turns := make(chan struct{}, 4) // most of them wait
+	for _, c := range cases {
+		if c.more && !full {
+			continue
+		}
+		t.Run(c.area+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			prefix := ""
+			if c.execvp {
+				prefix = "/usr/bin/env "
+			}
+			bare, wrapped := c.run(t, prefix), c.run(t, binary+" run "+c.options()+"-- ")
+			if c.statusOnly {
+				bare.stderr, wrapped.stderr = "", ""
+			}
+			for what, of := range map[string]func(twinResult) string{
+				"status": func(r twinResult) string { return fmt.Sprint(r.status) },
+				"stdout": func(r twinResult) string { return r.stdout },
+				"stderr": func(r twinResult) string { return r.stderr },
+				"files":  func(r twinResult) string { return r.files },
+			} {
+				if b, w := of(bare), of(wrapped); b != w {
+					t.Errorf("%s\nbare:\n%s\nwrapped:\n%s\nscript:\n%s\nof ours:\n%s", what, b, w, c.script, wrapped.ours)
+				}
+			}
+		})
+	}
+}
+
+// options of run: below a terminal what it says would stand among what the command says.
+func (c *twin) options() string {
+	if c.area == "terminal" {
+		return "--quiet "
+	}
+	return ""
+}
+
+type twinResult struct {
+	result
+	files string // those in the working directory
+	ours  string // what rsswarden said
+}
+
+// PIDs and times in what shells say of a job of theirs.
+var shellJob = regexp.MustCompile(`(?m)^(bash|.*): line \d+: +\d+ `)
+
+func init() {
+	// init COMMAND...: the first process of a PID namespace, which ends with its command
+	// and takes along what that has left. With a system call refused, a script may signal
+	// every process that it can see.
+	roles["init"] = func(args []string) int {
+		for _, m := range []struct {
+			source, target, kind string
+			flags                uintptr
+		}{{"none", "/", "", syscall.MS_REC | syscall.MS_PRIVATE}, {"proc", "/proc", "proc", 0}} {
+			if err := syscall.Mount(m.source, m.target, m.kind, m.flags, ""); err != nil {
+				fmt.Fprintf(os.Stderr, "cannot mount %s: %v\n", m.target, err)
+				return 2
+			}
+		}
+		path, err := exec.LookPath(args[0])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
+			Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		for {
+			var status syscall.WaitStatus
+			switch ended, err := syscall.Wait4(-1, &status, 0, nil); {
+			case err == syscall.EINTR:
+			case err != nil:
+				fmt.Fprintln(os.Stderr, "cannot wait:", err)
+				return 2
+			case ended == pid && status.Signaled():
+				return 128 + int(status.Signal())
+			case ended == pid:
+				return status.ExitStatus()
+			}
+		}
+	}
+}
+
+// run runs the script in an empty directory, with an environment that is always the same.
+func (c *twin) run(t *testing.T, prefix string) twinResult {
+	t.Helper()
+	top := shared(t, 0o1777)
+	dir := filepath.Join(top, "work")
+	home := filepath.Join(top, "home")
+	for _, d := range []string{dir, home} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", "init", "bash", "-c", strings.ReplaceAll(c.script, "RUN ", prefix), "bash")
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C.UTF-8", "TERM=dumb", "HOME=" + home,
+		"XDG_STATE_HOME=" + filepath.Join(home, "state"), "TWIN=" + self, "TMPDIR=" + top,
+	}
+	// Files, not pipes: what a script leaves running may keep them.
+	out, errs := create(t, filepath.Join(top, "out")), create(t, filepath.Join(top, "err"))
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	if err := cmd.Start(); err != nil {
+		t.Skip("cannot make a PID namespace: ", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	late := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	err = cmd.Wait()
+	ended := late()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	var r twinResult
+	r.status = cmd.ProcessState.ExitCode()
+	r.stdout = strings.ReplaceAll(contents(t, out), top, "TOP")
+	for l := range strings.Lines(contents(t, errs)) {
+		if strings.HasPrefix(l, "rsswarden: ") {
+			r.ours += l
+			continue
+		}
+		r.stderr += strings.ReplaceAll(shellJob.ReplaceAllString(l, "$1: "), top, "TOP")
+	}
+	if prefix != "" { // shells name the jobs that they tell of
+		r.stdout, r.stderr = strings.ReplaceAll(r.stdout, prefix, ""), strings.ReplaceAll(r.stderr, prefix, "")
+	}
+	if !ended {
+		t.Errorf("not ended after 40 s (prefix %q)\nstdout:\n%s\nstderr:\n%s", prefix, r.stdout, r.stderr)
+	}
+	r.files = strings.ReplaceAll(tree(t, dir, top), top, "TOP")
+	return r
+}
+
+func create(t *testing.T, name string) *os.File {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func contents(t *testing.T, f *os.File) string {
+	t.Helper()
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// tree lists the files below dir, with mode, size and a digest of what is in them.
+func tree(t *testing.T, dir, top string) string {
+	t.Helper()
+	var list bytes.Buffer
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		fmt.Fprintf(&list, "%s %v", name, info.Mode())
+		if info.Mode().IsRegular() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b = bytes.ReplaceAll(b, []byte(top), nil)
+			fmt.Fprintf(&list, " %d %x", len(b), sha256.Sum256(b))
+		}
+		fmt.Fprintln(&list)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return list.String()
+}
