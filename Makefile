@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without the tag the cli package links a Markdown parser, 0.4 ms at each start.
 GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build install release demo test check reference bench endurance fuzz clean
+.PHONY: help build install release demo test hunt check reference bench endurance fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +42,11 @@ demo: ## a job that its limit kills, bare and under rsswarden; no Slurm, no Pyth
 test: ## every test, with a real Slurm and a real PyTorch where they can be had
 	@.ci/setup test
 	@.ci/test
+
+# RSSWARDEN_HUNT_BIN=DIR tries the programs of an older release, for example.
+hunt: ## as root: bare beside wrapped, system calls that fail, attacks by another user; ten minutes
+	@.ci/setup test
+	@cd cmd/rsswarden/hunt && RSSWARDEN_HUNT=1 go test -count=1 -timeout 30m
 
 check: ## gofmt, vet, staticcheck, import directions
 	@.ci/setup build

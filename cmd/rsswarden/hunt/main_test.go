@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +63,28 @@ func testMain(m *testing.M) int {
 			}
 		}
 	}
-	return m.Run()
+	status := m.Run()
+	if full { // "go test" of a package without -v keeps what tests log to itself
+		summary.Lock()
+		defer summary.Unlock()
+		for _, l := range summary.lines {
+			fmt.Println(l)
+		}
+	}
+	return status
+}
+
+// summary is what "make hunt" prints at the end.
+var summary struct {
+	sync.Mutex
+	lines []string
+}
+
+// report adds a line to the summary.
+func report(format string, args ...any) {
+	summary.Lock()
+	defer summary.Unlock()
+	summary.lines = append(summary.lines, fmt.Sprintf(format, args...))
 }
 
 // needRoot skips a test that acts as several users where it cannot.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -186,8 +187,12 @@ func TestTwin(t *testing.T) {
 	}
 	needRoot(t)
 	cases := twinCases(t)
-	t.Logf("%d cases", len(cases))
 	turns := make(chan struct{}, 4) // most of them wait
+	var ran, differ atomic.Int32
+	began := time.Now()
+	t.Cleanup(func() {
+		report("twin: %d cases in %.0f s, %d differ", ran.Load(), time.Since(began).Seconds(), differ.Load())
+	})
 	for _, c := range cases {
 		if c.more && !full {
 			continue
@@ -196,6 +201,12 @@ func TestTwin(t *testing.T) {
 			t.Parallel()
 			turns <- struct{}{}
 			defer func() { <-turns }()
+			defer func() {
+				ran.Add(1)
+				if t.Failed() {
+					differ.Add(1)
+				}
+			}()
 			prefix := ""
 			if c.execvp {
 				prefix = "/usr/bin/env "
