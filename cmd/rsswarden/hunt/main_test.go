@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ func testMain(m *testing.M) int {
 	}
 	status := m.Run()
 	if full { // "go test" of a package without -v keeps what tests log to itself
+		report("attacks: %d, of which %d succeed", attacks.Load(), succeeded.Load())
 		summary.Lock()
 		defer summary.Unlock()
 		for _, l := range summary.lines {
@@ -139,6 +141,22 @@ func owned(t testing.TB, path string, uid int, mode uint32) string {
 	}
 	return path
 }
+
+// attack runs one attack as a subtest, and counts it.
+func attack(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	attacks.Add(1)
+	t.Run(name, func(t *testing.T) {
+		defer func() {
+			if t.Failed() {
+				succeeded.Add(1)
+			}
+		}()
+		f(t)
+	})
+}
+
+var attacks, succeeded atomic.Int32
 
 // result is what a command came to.
 type result struct {

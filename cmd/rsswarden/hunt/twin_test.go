@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -315,7 +316,10 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 	// Files, not pipes: what a script leaves running may keep them.
 	out, errs := create(t, filepath.Join(top, "out")), create(t, filepath.Join(top, "err"))
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	// The namespace ends with the thread that made it, an interrupted test's too.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Skip("cannot make a PID namespace: ", err)
 	}
