@@ -14,13 +14,11 @@ import (
 // readSignals takes all that the signalfd has.
 func (h *holder) readSignals() {
 	for {
-		n, err := unix.Read(h.signals, h.info[:])
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := readNow(h.signals, h.info[:])
 		if err != nil || n < infoSize {
 			return
 		}
+		h.moved = true
 		for off := 0; off+infoSize <= n; off += infoSize {
 			si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&h.info[off]))
 			early := signalSet(0)
@@ -36,13 +34,11 @@ func (h *holder) readSignals() {
 // readNoted takes what the handler wrote; signal 0 only wakes us.
 func (h *holder) readNoted() {
 	for {
-		n, err := unix.Read(h.noted, h.records[:])
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := readNow(h.noted, h.records[:])
 		if err != nil || n < recordSize {
 			return
 		}
+		h.moved = true
 		for off := 0; off+recordSize <= n; off += recordSize {
 			r := (*record)(unsafe.Pointer(&h.records[off]))
 			if r.signo != 0 {

@@ -57,7 +57,7 @@ func TestAside(t *testing.T) {
 	if n := descriptors() - before; n != 0 {
 		t.Errorf("%d descriptors are left", n)
 	}
-	if pid, _ := peek(); pid != 0 {
+	if pid, _, _, ok := takeOther(0); ok {
 		t.Errorf("process %d is left", pid)
 	}
 }

@@ -88,10 +88,12 @@ func (h *holder) lastResort() Status {
 func (h *holder) outlast() {
 	deaf := false
 	for {
-		if h.takeCommand(); h.ended {
+		if h.takeCommand(); !h.ended {
+			h.takeOthers()
+		}
+		if h.ended {
 			return
 		}
-		h.takeOthers()
 		// The watcher may hold the command as stopped, and wait for an answer.
 		deaf = deaf || sound(func() { h.trims.answer(h); h.receive() }) != nil
 		if !h.trims.out {
@@ -103,9 +105,8 @@ func (h *holder) outlast() {
 		if !deaf {
 			fds[3] = unix.PollFd{Fd: int32(h.watcher.link), Events: unix.POLLIN}
 		}
-		if _, err := unix.Poll(fds[:], 1000); err != nil && err != unix.EINTR {
-			nap()
-		}
+		unix.Poll(fds[:], 1000)
+		h.pace()
 	}
 }
 
@@ -118,16 +119,17 @@ func (h *holder) takeCommand() {
 // takeOthers takes what else has ended, the watcher or orphans.
 func (h *holder) takeOthers() {
 	for {
-		pid, code := peek()
-		if pid <= 0 || pid == h.pid || code >= cldTrapped {
+		pid, code, status, ok := takeOther(h.pid)
+		switch {
+		case !ok:
 			return
-		}
-		if _, _, ok := takeEnd(pid); !ok {
+		case pid == h.pid:
+			h.finish(code, status)
 			return
-		}
-		if pid == h.watcher.pid {
+		case pid == h.watcher.pid:
 			h.watcher.pid = 0
 		}
+		h.moved = true
 	}
 }
 
@@ -148,5 +150,3 @@ func (h *holder) lastWords() {
 	}
 	unix.Kill(w.pid, unix.SIGKILL)
 }
-
-func nap() { unix.Nanosleep(&unix.Timespec{Nsec: 10e6}, nil) }

@@ -11,7 +11,9 @@
 // waitid(2) by PID takes its status. Other children (the watcher, orphans
 // when we are a subreaper) are found by a look that leaves them zombies and
 // taken by PID, so the command is never taken for another; ptrace stops are
-// left alone. The holder alone forwards signals. When the command has ended it
+// left alone. Where a seccomp filter refuses waitid(2), wait4(2) takes them, and a
+// command that ^Z has stopped does not stop the holder. A system call that keeps
+// failing slows the loop down, to a hundred rounds a second. The holder alone forwards signals. When the command has ended it
 // tells the watcher, waits for it for Options.Flush at most, and Status.Die
 // ends the process with the same status, or by the same signal without a
 // core.

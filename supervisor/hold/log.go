@@ -55,8 +55,5 @@ func (l *logger) flush() {
 		return
 	}
 	l.say(flushed, nil)
-	select {
-	case <-l.done:
-	case <-time.After(200 * time.Millisecond):
-	}
+	within(200*time.Millisecond, l.done)
 }

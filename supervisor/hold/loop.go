@@ -30,6 +30,8 @@ type holder struct {
 	trims    trims
 	log      logger
 
+	moved    bool // something was read or taken since the last poll
+	idle     int  // how often nothing was, see pace
 	ended    bool
 	status   Status
 	override int       // -1: none
@@ -63,11 +65,11 @@ func (h *holder) loop() Status {
 		fds[1] = unix.PollFd{Fd: int32(h.signals), Events: unix.POLLIN}
 		fds[2] = unix.PollFd{Fd: int32(h.noted), Events: unix.POLLIN}
 		fds[3] = unix.PollFd{Fd: int32(h.watcher.link), Events: unix.POLLIN}
-		if _, err := unix.Poll(fds[:], h.timeout()); err != nil && err != unix.EINTR {
-			// Nothing here can fail but for memory: go on at a slow pace.
-			unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil)
+		if _, err := unix.Poll(fds[:], h.timeout()); err != nil {
+			// Refused, or no memory: what poll would show is tried.
 			fds[1].Revents, fds[2].Revents, fds[3].Revents = 1, 1, 1
 		}
+		h.pace()
 		if fds[3].Revents != 0 {
 			h.receive()
 		}
@@ -125,22 +127,26 @@ func (h *holder) reap() {
 		return
 	}
 	for {
-		pid, code := peek()
-		if pid <= 0 || code == cldTrapped || code == cldStopped || !h.ended && pid == h.pid {
-			return
+		command := h.pid
+		if h.ended {
+			command = 0
 		}
-		code, status, ok := takeEnd(pid)
+		pid, code, status, ok := takeOther(command)
 		if !ok {
 			return
 		}
-		if pid == h.watcher.pid {
+		h.moved = true
+		switch pid {
+		case command:
+			h.finish(code, status)
+		case h.watcher.pid:
 			h.watcher.died(h, code, status)
 		}
 	}
 }
 
 func (h *holder) finish(code, status int32) {
-	h.ended = true
+	h.ended, h.moved = true, true
 	h.deadline = time.Now().Add(h.opts.Flush)
 	if code == cldExited {
 		h.status.Code = int(status)
@@ -173,12 +179,12 @@ func (h *holder) mirrorStop() {
 // receive handles the watcher's messages.
 func (h *holder) receive() {
 	for h.watcher.link >= 0 {
-		n, err := unix.Read(h.watcher.link, h.packet[:])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
+		n, err := readNow(h.watcher.link, h.packet[:])
+		if err == unix.EAGAIN || err == unix.EINTR {
 			return
+		}
+		h.moved = true
+		switch {
 		case err != nil || n == 0:
 			h.watcher.hangUp(h)
 			return

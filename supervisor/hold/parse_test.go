@@ -57,7 +57,7 @@ func TestNoAllocation(t *testing.T) {
 		m := message{kind: kindSignal}
 		m.put(&b)
 		parseMessage(b[:])
-		peek()
+		takeOther(0)
 		stoppedBy(1)
 		judge(&arrival{signo: 10}, &circumstances{})
 	})

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -53,8 +54,10 @@ static void in_holder(int sig, siginfo_t *si, void *context) {
 	} else {
 		struct hold_record r = {sig, si->si_code, si->si_pid, si->si_uid, 0, hold_now()};
 		if (si->si_code == SI_QUEUE) r.value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
-		if (write(handler_fd, &r, sizeof r) < 0) {
-			// Full: thousands wait there, and the kernel merges signals too.
+		struct iovec v = {&r, sizeof r};
+		if (write(handler_fd, &r, sizeof r) < 0 && errno != EAGAIN && writev(handler_fd, &v, 1) < 0) {
+			// Refused both ways. EAGAIN is a full pipe: thousands wait there, and the
+			// kernel merges signals too.
 		}
 	}
 	errno = saved;

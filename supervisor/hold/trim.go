@@ -97,10 +97,7 @@ func (t *trims) end() {
 	if !t.out {
 		return
 	}
-	select {
-	case <-t.answers:
-	case <-time.After(50 * time.Millisecond):
-	}
+	within(50*time.Millisecond, t.answers)
 }
 
 // Trim has the holder give a part of a mapping back: it may trace its

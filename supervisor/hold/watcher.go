@@ -118,7 +118,10 @@ func startWatcher(h *holder, attempt int) (s started) {
 
 func wake(fd int) {
 	var r record
-	unix.Write(fd, (*[recordSize]byte)(unsafe.Pointer(&r))[:])
+	b := (*[recordSize]byte)(unsafe.Pointer(&r))[:]
+	if _, err := unix.Write(fd, b); err != nil && err != unix.EAGAIN {
+		unix.Writev(fd, [][]byte{b}) // write(2) is refused
+	}
 }
 
 // turn does what is due.
