@@ -133,20 +133,34 @@ cut off
 
 func TestWithin(t *testing.T) {
 	for _, c := range []struct {
-		root, name, want string
-		ok               bool
+		root, name string
+		unnamed    int
+		want       string
+		ok         bool
 	}{
-		{"/", "/a/b", "/a/b", true},
-		{"/", "/", "/", true},
-		{"/docker/x", "/docker/x", "/", true},
-		{"/docker/x", "/docker/x/job", "/job", true},
-		{"/docker/x", "/docker/xy", "", false},
-		{"/docker/x", "/", "", false},
-		{"/", "/../other", "/", true},
-		{"/docker/x", "/../other", "", false},
+		{"/", "/a/b", 0, "/a/b", true},
+		{"/", "/", 0, "/", true},
+		{"/docker/x", "/docker/x", 0, "/", true},
+		{"/docker/x", "/docker/x/job", 0, "/job", true},
+		{"/docker/x", "/docker/xy", 0, "", false},
+		{"/docker/x", "/", 0, "", false},
+		// In a cgroup namespace, by a mount from outside …
+		{"/../..", "/", 2, "/", true},
+		{"/../..", "/a", 2, "/a", true},
+		{"/../..", "/../a", 1, "/a", true},
+		{"/../..", "/../../a", 0, "/a", true},
+		{"/../../x", "/../../x/y", 0, "/y", true},
+		{"/../x", "/", 0, "", false},
+		{"/../x", "/a", 0, "", false},
+		{"/..", "/..a", 1, "/..a", true},
+		// … and a process that is outside of what the mount shows.
+		{"/", "/..", 0, "", false},
+		{"/", "/../other", 0, "", false},
+		{"/..", "/../../other", 0, "", false},
+		{"/docker/x", "/../other", 0, "", false},
 	} {
-		if got, ok := within(c.root, c.name); got != c.want || ok != c.ok {
-			t.Errorf("%s below %s: %q, %v", c.name, c.root, got, ok)
+		if unnamed, got, ok := within(c.root, c.name); unnamed != c.unnamed || got != c.want || ok != c.ok {
+			t.Errorf("%s below %s: %d, %q, %v", c.name, c.root, unnamed, got, ok)
 		}
 	}
 }
@@ -203,7 +217,7 @@ func FuzzParseGroups(f *testing.F) {
 			if !strings.HasPrefix(g.path, "/") {
 				t.Errorf("%+v from %q", g, b)
 			}
-			if below, ok := within("/x", g.path); ok && !strings.HasPrefix(below, "/") {
+			if _, below, ok := within("/x", g.path); ok && !strings.HasPrefix(below, "/") {
 				t.Errorf("%q from %q", below, b)
 			}
 		}

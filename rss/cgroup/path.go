@@ -23,8 +23,8 @@ type Path struct {
 	// Levels go from the leaf to the topmost level that can be seen.
 	Levels []*Level
 	// Partial says that levels above the topmost exist and cannot be seen:
-	// the mount shows a part of the hierarchy (a container, a cgroup
-	// namespace). Limits up there still hold.
+	// the mount shows a part of the hierarchy (a container, a mount made in a
+	// cgroup namespace). Limits up there still hold.
 	Partial bool
 }
 
@@ -32,7 +32,8 @@ type Path struct {
 // and the mounts in mountinfo (proc_pid_mountinfo(5)). sys stands for /sys: a
 // mount point below /sys is looked for below it. The mounts are our own where
 // proc has a self, since paths are opened from here, else those of the
-// process.
+// process. In a cgroup namespace whose mounts show the levels above it, the
+// process is searched for in the cgroup.procs of the directories there.
 //
 // Where v1 and v2 are both mounted, memory belongs to the one that lists it.
 // The error wraps [ErrNoMemory] where neither does.
@@ -84,12 +85,24 @@ func resolve(proc, sys string, pid int, controller string, file [3]string) (*way
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the mounts of process %d: %w", pid, err)
 	}
+	// cgroup.procs has process IDs of our PID namespace. Those in /proc are of another
+	// one where /proc was mounted for that.
+	self, err := os.Readlink(filepath.Join(proc, "self"))
+	foreign := err == nil && self != strconv.Itoa(os.Getpid())
+	listed := func(dir string) bool {
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || foreign {
+			return false
+		}
+		pids, err := parseProcs(b)
+		return err == nil && slices.Contains(pids, pid)
+	}
 	for _, version := range []int{1, 2} {
 		for _, g := range groups {
 			if version == 1 && !slices.Contains(g.controllers, controller) || version == 2 && !g.unified() {
 				continue
 			}
-			if w := climb(g, mounts, sys, version, controller, file[version]); w != nil {
+			if w := climb(g, mounts, sys, version, controller, file[version], listed); w != nil {
 				return w, nil
 			}
 		}
@@ -97,21 +110,31 @@ func resolve(proc, sys string, pid int, controller string, file [3]string) (*way
 	return nil, nil
 }
 
-// climb resolves a group to a directory and lists the levels above it.
-func climb(g group, mounts []mount, sys string, version int, controller, file string) *way {
-	// A later mount covers an earlier one at the same place.
-	for i := len(mounts) - 1; i >= 0; i-- {
-		m := mounts[i]
+// climb resolves a group to a directory and lists the levels above it. Of several
+// mounts that show the group it takes the one that shows most levels, one below
+// /sys before one elsewhere, a later one before an earlier one.
+func climb(g group, mounts []mount, sys string, version int, controller, file string, listed func(dir string) bool) *way {
+	var best *way
+	standard := false // best is mounted below /sys
+	points := map[string]bool{}
+	for _, m := range slices.Backward(mounts) {
+		if points[m.point] {
+			continue // covered by a later mount
+		}
+		points[m.point] = true
 		if m.version != version || version == 1 && !slices.Contains(m.controllers, controller) {
 			continue
 		}
-		below, ok := within(m.root, g.path)
+		top := relocate(m.point, sys)
+		unnamed, below, ok := within(m.root, g.path)
+		if ok && unnamed > 0 {
+			most := mostSearched
+			below, ok = search(top, "/", unnamed, below, listed, &most)
+		}
 		if !ok {
 			continue
 		}
-		top := relocate(m.point, sys)
-		w := &way{version: version, mount: top, name: g.path,
-			partial: m.root != "/" || strings.HasPrefix(g.path, "/..")}
+		w := &way{version: version, mount: top, name: g.path}
 		for {
 			if _, err := os.Stat(filepath.Join(top, below, file)); err == nil {
 				w.levels = append(w.levels, below)
@@ -121,32 +144,99 @@ func climb(g group, mounts []mount, sys string, version int, controller, file st
 			}
 			below = path.Dir(below)
 		}
-		if len(w.levels) > 0 {
-			return w
+		if len(w.levels) == 0 {
+			continue
+		}
+		if sysfs := strings.HasPrefix(m.point, "/sys/"); best == nil || len(w.levels) > len(best.levels) ||
+			len(w.levels) == len(best.levels) && sysfs && !standard {
+			best, standard = w, sysfs
 		}
 	}
-	return nil
+	if best != nil {
+		best.partial = !rooted(best)
+	}
+	return best
 }
 
-// within returns the part of a group's path below the root that a mount shows.
-// A path that begins with /.. lies outside of our cgroup namespace: nothing of
-// it but the root of the mount can be seen.
-func within(root, name string) (string, bool) {
-	if name == "/.." || strings.HasPrefix(name, "/../") {
-		if root != "/" {
-			return "", false
-		}
-		return "/", true
+// rooted says that the topmost directory of a mount is the root of its hierarchy.
+// Of v1 only that one has release_agent; of v2 only that one lacks the files of the
+// controllers (CFTYPE_ONLY_ON_ROOT and CFTYPE_NOT_ON_ROOT in kernel/cgroup). The root
+// field of mountinfo does not say: for a mount made in a cgroup namespace it is "/".
+func rooted(w *way) bool {
+	if w.version == 2 {
+		return w.levels[len(w.levels)-1] != "/"
+	}
+	_, err := os.Stat(filepath.Join(w.mount, "release_agent"))
+	return err == nil
+}
+
+// within returns the path of a group below the root that a mount shows. Both are
+// seen from the root of our cgroup namespace (cgroup_namespaces(7)), so that each
+// may begin with "/..", once for each level above it. Where the mount shows more
+// levels above the namespace than the path names, unnamed is how many of them, from
+// the top, have names that are not known. A group above the mount's root, or beside
+// it, is not within.
+func within(root, name string) (unnamed int, below string, ok bool) {
+	r, rootUp := up(root)
+	n, nameUp := up(name)
+	for ; rootUp && nameUp; n, nameUp = up(n) {
+		root, name = r, n
+		r, rootUp = up(root)
+	}
+	if nameUp {
+		return 0, "", false
+	}
+	for ; rootUp; r, rootUp = up(root) {
+		root = r
+		unnamed++
 	}
 	name = path.Clean("/" + name)
 	root = path.Clean("/" + root)
 	switch {
 	case root == "/":
-		return name, true
+		return unnamed, name, true
+	case unnamed > 0:
+		return 0, "", false // beside the namespace
 	case name == root:
-		return "/", true
+		return 0, "/", true
 	case strings.HasPrefix(name, root+"/"):
-		return name[len(root):], true
+		return 0, name[len(root):], true
+	}
+	return 0, "", false
+}
+
+// up takes a leading "/.." off a path.
+func up(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, "/..")
+	if !ok || rest != "" && rest[0] != '/' {
+		return name, false
+	}
+	return rest, true
+}
+
+// mostSearched is how many directories [search] looks at: who may make cgroups may
+// make very many.
+const mostSearched = 10_000
+
+// search finds a directory of which the first levels of the path, unnamed many, are
+// not known by name, and the last part is: the one that lists the process. It
+// returns its path below the mount.
+func search(top, dir string, unnamed int, rest string, listed func(dir string) bool, most *int) (string, bool) {
+	if unnamed == 0 {
+		found := path.Join(dir, rest)
+		return found, listed(filepath.Join(top, found))
+	}
+	entries, _ := os.ReadDir(filepath.Join(top, dir)) // what can be read of it
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if *most--; *most < 0 {
+			break
+		}
+		if found, ok := search(top, path.Join(dir, e.Name()), unnamed-1, rest, listed, most); ok {
+			return found, true
+		}
 	}
 	return "", false
 }

@@ -2,8 +2,10 @@ package cgroup_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,7 +71,7 @@ func TestLevels(t *testing.T) {
 		}},
 		{"hybrid", 1, false, map[string]rss.Bytes{"/batch:1/job": 0, "/batch:1": rss.GiB, "/": 0}},
 		{"namespaced-v1", 1, true, map[string]rss.Bytes{"/job": 0, "/": 0}},
-		{"namespaced-v2", 2, false, map[string]rss.Bytes{"/": 700 * rss.MiB}},
+		{"namespaced-v2", 2, true, map[string]rss.Bytes{"/": 700 * rss.MiB}},
 	} {
 		t.Run(c.archive, func(t *testing.T) {
 			p := open(t, rsstest.Unpack(t, "torch", c.archive), rsstest.Trainer)
@@ -81,6 +83,77 @@ func TestLevels(t *testing.T) {
 			}
 			if len(p.Levels[0].Name) < len(p.Levels[len(p.Levels)-1].Name) {
 				t.Error("the leaf does not come first")
+			}
+		})
+	}
+}
+
+// In a cgroup namespace (unshare -C) with the mounts of the host /proc names our
+// group "/", and the mount begins levels above it, without their names.
+func TestCgroupNamespace(t *testing.T) {
+	const v1, v2 = "4:memory:", "0::"
+	for _, c := range []struct {
+		name, archive, group string
+		root                 string // of the mount, in mountinfo
+		leaf                 string // "" for none
+	}{
+		{"v1", "slurm-v1", v1 + "/", "/../../../../..", "/slurm_n1/uid_1000/job_7/step_batch/task_0"},
+		{"v1, a group below the namespace", "slurm-v1", v1 + "/task_0", "/../../../..", "/slurm_n1/uid_1000/job_7/step_batch/task_0"},
+		{"v1, a namespace beside the group", "slurm-v1", v1 + "/../task_0", "/../../../../..", "/slurm_n1/uid_1000/job_7/step_batch/task_0"},
+		{"v1, the process is in no such group", "slurm-v1", v1 + "/", "/../../..", ""},
+		{"v1, outside of the mount", "slurm-v1", v1 + "/../task_0", "/", ""},
+		{"v2", "slurm-v2", v2 + "/", "/../../../../../..", "/system.slice/n1_slurmstepd.scope/job_7/step_batch/user/task_0"},
+		{"v2, a group below the namespace", "slurm-v2", v2 + "/user/task_0", "/../../../..", "/system.slice/n1_slurmstepd.scope/job_7/step_batch/user/task_0"},
+		{"v2, outside of the mount", "slurm-v2", v2 + "/../task_0", "/", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := rsstest.Unpack(t, "torch", c.archive)
+			fs.Write("proc/4102/cgroup", c.group+"\n")
+			if strings.HasPrefix(c.group, v1) {
+				fs.Replace("proc/self/mountinfo", " / /sys/fs/cgroup/memory ", " "+c.root+" /sys/fs/cgroup/memory ")
+			} else {
+				fs.Replace("proc/self/mountinfo", " / /sys/fs/cgroup ", " "+c.root+" /sys/fs/cgroup ")
+			}
+			p, err := cgroup.Open(fs.Proc, fs.Sys, rsstest.Trainer)
+			switch {
+			case c.leaf == "" && !errors.Is(err, cgroup.ErrNoMemory):
+				t.Errorf("%+v, %v", p, err)
+			case c.leaf != "" && err != nil:
+				t.Error(err)
+			case c.leaf != "" && (p.Levels[0].Name != c.leaf || p.Partial):
+				t.Errorf("leaf %s, partial %v, want %s", p.Levels[0].Name, p.Partial, c.leaf)
+			}
+		})
+	}
+}
+
+// A mount that was made in a cgroup namespace has the root field "/", and is only a
+// part of the hierarchy.
+func TestMountOfNamespace(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch", "slurm-v1")
+	fs.Remove("sys/fs/cgroup/memory/release_agent")
+	if !open(t, fs, rsstest.Trainer).Partial {
+		t.Error("taken for the root")
+	}
+}
+
+// Of several mounts of a hierarchy that one counts which shows most of the job's
+// levels; strangers' are not looked at.
+func TestMountedTwice(t *testing.T) {
+	const more = "50 31 0:32 %s %s rw - cgroup cgroup rw,memory\n"
+	for _, c := range []struct{ name, root, point string }{
+		{"all of it elsewhere", "/", "mnt"},
+		{"the part of the job", "/slurm_n1/uid_1000/job_7", "mnt"},
+		{"the part of another job", "/slurm_n1/uid_1000/job_8", "mnt"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := rsstest.Unpack(t, "torch", "slurm-v1")
+			if err := os.Symlink(filepath.Join(fs.Sys, "fs/cgroup/memory", c.root), fs.Path(c.point)); err != nil {
+				t.Fatal(err)
+			}
+			fs.Write("proc/self/mountinfo", fs.Read("proc/self/mountinfo")+fmt.Sprintf(more, c.root, fs.Path(c.point)))
+			if p := open(t, fs, rsstest.Trainer); p.Mount != filepath.Join(fs.Sys, "fs/cgroup/memory") || len(p.Levels) != 6 {
+				t.Errorf("%d levels below %s", len(p.Levels), p.Mount)
 			}
 		})
 	}

@@ -52,6 +52,8 @@ const pidsV1 = `
 36 31 0:33 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 -- sys/fs/cgroup/pids/cgroup.procs --
 1
+-- sys/fs/cgroup/pids/release_agent --
+
 -- sys/fs/cgroup/pids/user.slice/pids.max --
 max
 -- sys/fs/cgroup/pids/user.slice/pids.current --

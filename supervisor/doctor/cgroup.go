@@ -21,9 +21,8 @@ func Cgroup(proc, sys string, pid int) (c Check, hidden bool) {
 		c.Status, c.Found, c.Do = Off, err.Error(), sayLimit
 		return c, true
 	}
-	leaf, top := p.Levels[0], p.Levels[len(p.Levels)-1]
-	// The root of v2 has no memory.current: one that has is that of a namespace.
-	hidden = p.Partial || p.Version == 2 && top.Name == "/"
+	leaf := p.Levels[0]
+	hidden = p.Partial
 	defer leaf.Close()
 	c.Found = fmt.Sprintf("v%d, %s, %d levels", p.Version, p.Name, len(p.Levels))
 	c.Source = leaf.Dir

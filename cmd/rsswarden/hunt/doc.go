@@ -7,6 +7,7 @@
 //     expects the status of the bare command.
 //   - TestAttack... is another user of the node (uid 1002) who attacks a victim's run
 //     (uid 1001) or what root types.
+//   - TestCgroupView asks for the limits in namespaces and under mounts of all kinds.
 //
 // "make hunt" runs all of it. "go test" runs every attack, and a part of the twin and
 // inject cases that takes less than three minutes.
