@@ -24,6 +24,7 @@ type level struct {
 
 	last   cgroup.Limits // as of the last reading that worked
 	known  bool
+	gone   bool // its Slurm step or job has ended
 	mem    cgroup.Memory
 	statAt time.Duration // when memory.stat was read
 	tick   uint64        // the full reading it was read in, 0 for none
@@ -75,20 +76,23 @@ func ended(l *cgroup.Level, err error) bool {
 func (s *Set) readCgroup(now time.Duration) []event.Limit {
 	var out []event.Limit
 	visible := cgroup.Unlimited
+	// All limits first: what swap a level may use depends on those above it.
 	for _, l := range s.levels {
 		lim, err := l.Limits()
-		if err != nil && ended(l.Level, err) {
+		if l.gone = err != nil && ended(l.Level, err); l.gone {
 			continue
 		}
 		if err != nil {
-			// The last known limit still is the best there is.
 			s.warn("cgroup", "%v", err)
-			if !l.known {
-				continue
-			}
-			lim = l.last
+			continue // the last known limit still is the best there is
 		}
 		l.last, l.known = lim, true
+	}
+	for _, l := range s.levels {
+		lim := l.last
+		if l.gone || !l.known {
+			continue
+		}
 		visible = min(visible, lim.Max)
 		if lim.Max == cgroup.Unlimited && lim.Swap == cgroup.Unlimited && lim.High == cgroup.Unlimited {
 			continue
@@ -145,16 +149,18 @@ func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.L
 		UsedSource:  l.UsageFile() + " and memory.stat",
 		LimitSource: l.MaxFile(),
 	}
-	swapped, room := s.swap(l, lim)
+	swapped, room, from := s.swap(l, lim)
 	switch {
 	case lim.Max == cgroup.Unlimited:
 		e.Used, e.Limit, e.LimitSource = e.Used+swapped, lim.Swap, l.SwapFile()
-	case room > 0:
+	case room > 0 || swapped > 0:
 		e.Used += swapped
 		e.Limit += room
 		e.UsedSource += " and " + l.SwapUsageFile()
-		e.LimitSource += " and " + l.SwapFile()
-		e.Note = fmt.Sprintf("%v of swap is counted in", room)
+		e.LimitSource += " and " + from
+		if room > 0 {
+			e.Note = fmt.Sprintf("%v of swap is counted in", room)
+		}
 	}
 	e.UsedMax = e.Used
 	if note := s.pressure(l, &e, now); note != "" {
@@ -163,28 +169,51 @@ func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.L
 	return e, true
 }
 
-// swap returns how much swap the level has and how much it could have in all.
-func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes) {
+// holds says that b is this level or one below it.
+func (l *level) holds(b *level) bool { return l.Dir == b.Dir || strings.HasPrefix(b.Dir, l.Dir+"/") }
+
+// swap returns how much swap the level has, how much it could have in all, and the
+// file that says so. Swap must be allowed by the level and by each above it.
+func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from string) {
 	if !s.nodeOK || s.node.SwapTotal == 0 {
-		return 0, 0
+		return 0, 0, ""
 	}
 	n, err := l.SwapUsage()
 	if err != nil {
-		return 0, 0
+		return 0, 0, ""
 	}
-	allowed := lim.Swap
 	if l.Version == 1 {
 		n = n.Sub(l.mem.Charged)
-		if allowed != cgroup.Unlimited {
-			allowed = allowed.Sub(lim.Max)
+	}
+	left := s.node.SwapFree
+	from = l.SwapFile()
+	for _, a := range s.levels {
+		// mem_cgroup_get_nr_swap_pages in mm/memcontrol.c. What the command may not swap
+		// out, no level above it can have swapped out.
+		if a.Version == 1 || a.gone || !a.known || a.last.Swap == cgroup.Unlimited ||
+			!a.holds(l) && !(l.holds(a) && a.holds(s.levels[0])) {
+			continue
+		}
+		if used, err := a.SwapUsage(); err == nil && a.last.Swap.Sub(used) < left {
+			left, from = a.last.Swap.Sub(used), a.SwapFile()
 		}
 	}
-	room = min(allowed, n+s.node.SwapFree)
 	if !lim.Swappable {
-		room = min(room, n)
+		left = 0
+	}
+	room = n + left
+	if l.Version == 1 && lim.Max != cgroup.Unlimited {
+		// memory.memsw.limit_in_bytes is of memory and swap together.
+		most := lim.Swap
+		if least := l.mem.LeastSwap; least != 0 && least < most {
+			most, from = least, l.StatFile()+": hierarchical_memsw_limit"
+		}
+		if most != cgroup.Unlimited {
+			room = min(room, most.Sub(lim.Max))
+		}
 	}
 	// Pages that are in swap and still in memory are charged on both sides.
-	return n.Sub(l.mem.SwapCached), room
+	return n.Sub(l.mem.SwapCached), room, from
 }
 
 // full is the share of a limit from which on the charge stands at it.

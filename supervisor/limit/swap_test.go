@@ -32,7 +32,11 @@ func TestSwap(t *testing.T) {
 		{"memsw equal", func(fs rsstest.Tree) {
 			withSwap(fs)
 			fs.Write(v1+"memory.memsw.limit_in_bytes", "734003200\n")
-		}, 0, 0},
+		}, 0, 100},
+		{"memsw 200 MiB above, of a level above", func(fs rsstest.Tree) {
+			withSwap(fs)
+			fs.Replace(v1+"memory.stat", "hierarchical_memsw_limit 9223372036854771712", "hierarchical_memsw_limit 943718400")
+		}, 200, 100},
 		{"swappiness 0", func(fs rsstest.Tree) {
 			withSwap(fs)
 			fs.Write(v1+"memory.swappiness", "0\n")
@@ -50,6 +54,59 @@ func TestSwap(t *testing.T) {
 			wasUsed, wasMax := mib(was)
 			if used-wasUsed != c.used || max-wasMax != c.swap {
 				t.Errorf("used %d → %d MiB, limit %d → %d MiB", wasUsed, used, wasMax, max)
+			}
+		})
+	}
+}
+
+// On v2 each level above must allow the swap too.
+func TestSwapAbove(t *testing.T) {
+	const slice = "sys/fs/cgroup/system.slice/"
+	const scope = slice + "n1_slurmstepd.scope/"
+	const job = scope + "job_7/"
+	const step = job + "step_batch/"
+	for _, c := range []struct {
+		name   string
+		change func(rsstest.Tree)
+		swap   rss.Bytes // MiB above the limit
+		from   string
+	}{
+		{"nowhere limited", func(rsstest.Tree) {}, 512, job},
+		{"none above", func(fs rsstest.Tree) { fs.Write(slice+"memory.swap.max", "0\n") }, 0, ""},
+		{"less above", func(fs rsstest.Tree) {
+			fs.Write(job+"memory.swap.max", "419430400\n") // 400 MiB
+			fs.Write(scope+"memory.swap.max", "314572800\n")
+		}, 300, scope},
+		{"less left above", func(fs rsstest.Tree) {
+			fs.Write(job+"memory.swap.max", "419430400\n")
+			fs.Write(scope+"memory.swap.max", "1073741824\n")
+			fs.Write(scope+"memory.swap.current", "1069547520\n") // 4 MiB less
+		}, 4, scope},
+		{"used up by others", func(fs rsstest.Tree) {
+			fs.Write(scope+"memory.swap.max", "1073741824\n")
+			fs.Write(scope+"memory.swap.current", "1073741824\n")
+		}, 0, ""},
+		{"none for the command itself", func(fs rsstest.Tree) { fs.Write(step+"user/memory.swap.max", "0\n") }, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := rsstest.Unpack(t, "torch", "slurm-v2")
+			fs.Replace("proc/meminfo", "SwapTotal:             0 kB", "SwapTotal:       1048576 kB")
+			fs.Replace("proc/meminfo", "SwapFree:              0 kB", "SwapFree:         524288 kB")
+			for _, dir := range []string{slice, scope, job, step, step + "user/", step + "user/task_0/"} {
+				fs.Write(dir+"memory.swap.max", "max\n")
+				fs.Write(dir+"memory.swap.current", "0\n")
+			}
+			c.change(fs)
+			l := scoped(t, newStand(t, fs, inJob, cgroupRAM, nil).read(), event.LimitCgroup, event.ScopeJob)
+			if l.Limit != (770+c.swap)*rss.MiB {
+				t.Errorf("limit %v from %s", l.Limit, l.LimitSource)
+			}
+			want := fs.Path(job + "memory.max")
+			if c.from != "" {
+				want += " and " + fs.Path(c.from+"memory.swap.max")
+			}
+			if l.LimitSource != want {
+				t.Errorf("limit from %s, want %s", l.LimitSource, want)
 			}
 		})
 	}
