@@ -87,6 +87,9 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 		j.StepID = stepName(step)
 		j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
 		j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+		if j.StepID == StepBatch { // from 26.05 on; what stands there of tasks is the job's
+			j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
+		}
 	} else {
 		if get("SLURM_TASK_PID") != "" || j.NodeName != "" {
 			j.StepID = StepBatch
@@ -100,16 +103,21 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 }
 
 // stepName turns the numbers that slurm.h reserves (SLURM_BATCH_SCRIPT and its
-// neighbours) into the names that the commands show.
+// neighbours) into the names that the commands show. Slurm prints them as %u, from
+// 26.05 on as %d: the batch step is 4294967291 or -5 (common/env.c).
 func stepName(id string) string {
-	switch id {
-	case "4294967293":
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return id
+	}
+	switch uint32(n) {
+	case 1<<32 - 3:
 		return "pending"
-	case "4294967292":
+	case 1<<32 - 4:
 		return "extern"
-	case "4294967291":
+	case 1<<32 - 5:
 		return StepBatch
-	case "4294967290":
+	case 1<<32 - 6:
 		return "interactive"
 	}
 	return id

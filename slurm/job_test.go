@@ -51,6 +51,33 @@ func TestFromEnv(t *testing.T) {
 			ok:   true,
 		},
 		{
+			name: "batch step of 26.05 has a negative step id",
+			env: map[string]string{
+				"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "-5", "SLURM_STEPID": "-5", "SLURM_TASK_PID": "1", "SLURMD_NODENAME": "x",
+				"SLURM_NTASKS": "4", "SLURM_NNODES": "2",
+			},
+			want: Job{ID: "5", StepID: "batch", NodeName: "x", Tasks: 4, Nodes: 2},
+			ok:   true,
+		},
+		{
+			name: "extern step of 26.05",
+			env:  map[string]string{"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "-4"},
+			want: Job{ID: "5", StepID: "extern"},
+			ok:   true,
+		},
+		{
+			name: "interactive step of 26.05",
+			env:  map[string]string{"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "-6"},
+			want: Job{ID: "5", StepID: "interactive"},
+			ok:   true,
+		},
+		{
+			name: "a step id that is no number",
+			env:  map[string]string{"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "99999999999999999999"},
+			want: Job{ID: "5", StepID: "99999999999999999999"},
+			ok:   true,
+		},
+		{
 			name: "shell of salloc is in no step",
 			env:  map[string]string{"SLURM_JOB_ID": "7", "SLURM_NNODES": "1"},
 			want: Job{ID: "7", Nodes: 1},

@@ -30,6 +30,11 @@ func TestStepLimits(t *testing.T) {
 			want: []Memory{{100 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", false}},
 		},
 		{
+			name: "batch step of 26.05: its environment is its own", rss: 300 * mib,
+			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "-5", "SLURM_MEM_PER_NODE": "300"},
+			want: []Memory{{300 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", true}},
+		},
+		{
 			name: "--mem=0: the node's memory", rss: 8000 * mib,
 			env:  map[string]string{"SLURM_JOB_ID": "1"},
 			want: []Memory{{8000 * mib, "RLIMIT_RSS", true}},

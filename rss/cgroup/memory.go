@@ -26,6 +26,8 @@ type Stat struct {
 	// Anon is v1's total_rss, which includes swap cache, or v2's anon, which
 	// does not.
 	Anon rss.Bytes
+	// AnonTHP is the part of Anon that is in transparent huge pages, v2 only.
+	AnonTHP rss.Bytes
 	// Shmem is tmpfs and shared memory: on v1 part of total_cache though on no
 	// file list, and in no process's RSS unless mapped.
 	Shmem rss.Bytes
@@ -179,6 +181,8 @@ func (s *Stat) field(name []byte, version int) *uint64 {
 	switch string(name) {
 	case "anon":
 		b = &s.Anon
+	case "anon_thp": // Linux 5.10
+		b = &s.AnonTHP
 	case "shmem":
 		b = &s.Shmem
 	case "file":

@@ -39,9 +39,9 @@ func TestParseStat(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(err, d)
 	}
-	v2 := "anon 10\nfile 1\nunevictable 2\nkernel 11\nshmem 40\nfile_mapped 50\nfile_dirty 6\nfile_writeback 7\nswapcached 9\ninactive_file 30\nactive_file 20\nslab_reclaimable 60\ntotal_rss 99\npgmajfault 8\nunheard_of 1\n"
+	v2 := "anon 10\nanon_thp 4\nfile 1\nunevictable 2\nkernel 11\nshmem 40\nfile_mapped 50\nfile_dirty 6\nfile_writeback 7\nswapcached 9\ninactive_file 30\nactive_file 20\nslab_reclaimable 60\ntotal_rss 99\npgmajfault 8\nunheard_of 1\n"
 	got, err = parseStat([]byte(v2), 2)
-	want = Stat{Anon: 10, Cache: 1, Unevictable: 2, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, SlabReclaimable: 60, Kernel: 11, SwapCached: 9}
+	want = Stat{Anon: 10, AnonTHP: 4, Cache: 1, Unevictable: 2, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, SlabReclaimable: 60, Kernel: 11, SwapCached: 9}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(err, d)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -208,30 +209,36 @@ func (s *Set) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) 
 	return 0, 0, 0, "", false
 }
 
-// gathered is what counts of one task: total_rss on v1; on v2 anon and swap
-// cache, since Slurm 23.11 memory.current instead. Between the two lies the
-// truth where the version is not known.
+// gathered is what jobacct_gather/cgroup counts of one task (Slurm's
+// cgroup_p_task_get_acct_data): total_rss on v1; on v2 memory.current since 23.11,
+// before that anon and swap cache, and up to 23.02.5 anonymous huge pages a second time
+// (fixed by commit d01d488d92). Where the version is not known, the least and the most of
+// these.
 func (s *Set) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
-	low, high = m.Anon+m.SwapCached, m.Charged
-	switch {
+	anon := m.Anon + m.SwapCached
+	switch v := s.rules.Version; {
 	case version == 1:
-		return m.Anon, m.Anon
+		low, high = m.Anon, m.Anon
 	case s.rules.NoFileCache:
-		high = m.Charged.Sub(m.ActiveFile + m.InactiveFile)
-		return high, high
-	case s.rules.Version == "":
-		return low, high
-	case atLeast(s.rules.Version, 23, 11):
-		return high, high
+		low = m.Charged.Sub(m.ActiveFile + m.InactiveFile)
+		high = low
+	case v == "":
+		low, high = anon, max(m.Charged, anon+m.AnonTHP)
+	case atLeast(v, 23, 11, 0):
+		low, high = m.Charged, m.Charged
+	case atLeast(v, 23, 2, 6):
+		low, high = anon, anon
+	default:
+		low, high = anon+m.AnonTHP, anon+m.AnonTHP
 	}
-	return low, low
+	return low, high
 }
 
 // atLeast compares a Slurm version, "23.11.4". An unknown version is old.
-func atLeast(version string, year, month int) bool {
-	var y, m int
-	if _, err := fmt.Sscanf(version, "%d.%d", &y, &m); err != nil {
+func atLeast(version string, year, month, patch int) bool {
+	var y, m, p int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &y, &m, &p); n < 2 {
 		return false
 	}
-	return y > year || y == year && m >= month
+	return slices.Compare([]int{y, m, p}, []int{year, month, patch}) >= 0
 }

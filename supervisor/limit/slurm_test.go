@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -136,13 +137,18 @@ func TestGatherCgroup(t *testing.T) {
 	}
 
 	fs = rsstest.Unpack(t, "torch", "slurm-v2")
+	const thp = 100 * rss.MiB
+	fs.Replace("sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7/step_batch/user/task_0/memory.stat", "anon_thp 0\n", fmt.Sprintf("anon_thp %d\n", thp))
 	s = newStand(t, fs, inJob, conf, nil)
 	l = get(t, s.read(), event.LimitSlurm)
 	if l.Used != 249233408 || l.UsedMax <= l.Used || !s.set.LeftOpen() || s.set.SumsByPPID() {
 		t.Errorf("v2 of an unknown version: %+v, open %v", l, s.set.LeftOpen())
 	}
 	e := s.set.Enforcement()
-	for version, want := range map[string]rss.Bytes{"22.05.8": l.Used, "23.02.7": l.Used, "23.11.0": l.UsedMax, "25.05.1": l.UsedMax} {
+	for version, want := range map[string]rss.Bytes{
+		"22.05.8": l.Used + thp, "23.02.5": l.Used + thp, "23.02": l.Used + thp, "23.02.6": l.Used, "23.02.7": l.Used,
+		"23.11.0": l.UsedMax, "25.05.1": l.UsedMax,
+	} {
 		e.Version = version
 		s.set.SetEnforcement(e, nil)
 		if l := get(t, s.read(), event.LimitSlurm); l.Used != want || l.UsedMax != want || s.set.LeftOpen() {
