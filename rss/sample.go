@@ -67,7 +67,8 @@ type Proc struct {
 	// PSS is read at all.
 	Private Bytes
 	// Orphan says that a process of the tree has lost its parent and belongs
-	// to it only because it was seen as a descendant before.
+	// to it because it was seen as a descendant before, or because a subreaper above
+	// the tree has it.
 	Orphan bool
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -77,6 +78,19 @@ func (w *watcher) roots() []rss.ProcID {
 	}
 	w.command, w.tasks = w.job.Roots[0], w.job.Tasks
 	return w.job.Roots
+}
+
+// adopters are the holders that adopt orphans of what is watched. A watcher of
+// another rank may have been started again since that told who it is.
+func (w *watcher) adopters() []proctree.Adopter {
+	if w.holder == 0 {
+		return nil
+	}
+	list := []proctree.Adopter{{PID: w.holder, Root: w.command, Own: w.Self}}
+	for _, m := range w.peers.others {
+		list = append(list, proctree.Adopter{PID: m.Holder.PID, Root: m.Command, Own: m.Watcher.PID, Names: hold.WatcherNames})
+	}
+	return list
 }
 
 // withoutOurs leaves us out of the tree, and what descends from us: an attach may

@@ -251,7 +251,9 @@ func (w *watcher) read() {
 
 // population reads the tree and what counts beside it.
 func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err error) {
-	procs, gaps, err = w.tree.Trees(w.roots())
+	roots := w.roots()
+	w.tree.Adopt(w.adopters()...)
+	procs, gaps, err = w.tree.Trees(roots)
 	if err != nil {
 		return nil, nil, gaps, err
 	}

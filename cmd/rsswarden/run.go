@@ -77,6 +77,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		return 0, notStarted(file, err)
 	}
 	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
+	// What slurmstepd sums is the watcher's to find out.
+	_, inSlurm := slurm.FromEnv(p.lookup)
+	opt.Subreaper = !inSlurm
 	if s.Requeues() {
 		opt.Flush = supervisor.RequeueFlush
 	}

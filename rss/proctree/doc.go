@@ -4,8 +4,9 @@
 // A process is (PID, start time), never a PID. The tree is the command and all
 // its descendants by parent; a descendant that loses its parent stays in the
 // tree until it ends, and so do the children it makes from then on. What is
-// born and orphaned between two readings is never seen as a descendant and is
-// missed: only a cgroup's cgroup.procs shows it.
+// born and orphaned between two readings is never seen as a descendant: it
+// belongs to the tree where an [Adopter] took it, and is missed elsewhere, where
+// only a cgroup's cgroup.procs shows it.
 //
 // RSS and its parts come from /proc/PID/status, whose counters may lag behind
 // by some pages for each thread or CPU (up to 64 pages a thread before Linux

@@ -25,13 +25,15 @@ type Reader struct {
 	lists  uint64 // listings so far
 	pids   []int  // of the last listing
 	tree   []*entry
-	unseen int // processes of the tree that the last listing could not show
+	// adopters are whose children orphans of the tree become, by PID.
+	adopters map[int]Adopter
+	unseen   int // processes of the tree that the last listing could not show
 }
 
 // New returns a reader of the procfs mounted at proc, "/proc" outside tests.
 // It opens nothing yet.
 func New(proc string) *Reader {
-	return &Reader{proc: proc, f: newFiles(proc), known: map[int]*entry{}}
+	return &Reader{proc: proc, f: newFiles(proc), known: map[int]*entry{}, adopters: map[int]Adopter{}}
 }
 
 // Close gives the reader's descriptors back. The reader opens them again if it

@@ -17,6 +17,8 @@ type entry struct {
 	member bool
 	seen   uint64 // tick of the last listing that held it
 	fresh  uint64 // tick in which start and parent were read
+	old    bool   // it was outside the tree before that
+	doubt  doubt  // of its parent
 
 	fd    int      // of statm plus 1, 0 where none is kept
 	proc  rss.Proc // as stat and status said last
@@ -24,10 +26,51 @@ type entry struct {
 	read  uint64   // tick of that, 0 for never
 }
 
+// doubt is whether the parent of a new process was not to be seen: it ended while we
+// read, was listed too late, or is hidden from us. It is looked for once more.
+type doubt uint8
+
+const (
+	noDoubt doubt = iota
+	lookAgain
+	unresolved
+)
+
 // relist is how many readings are made without a listing of /proc where no fork
 // is seen: what the last PID does not tell, such as a PID given back to the same
 // number by a checkpoint's restore, is seen by then.
 const relist = 16
+
+// Adopter is a process that orphans of a tree become the children of: a subreaper
+// above the root (PR_SET_CHILD_SUBREAPER of prctl(2)).
+type Adopter struct {
+	PID int
+	// Root is the root below it. What is younger and a child of the adopter
+	// when it is first seen is an orphan of the tree, and a member. Older
+	// children came to the adopter by execve(2).
+	Root rss.ProcID
+	// Own is a child that is no orphan, with all that descends from it; 0 for none.
+	// So is every child with one of these Names, where another may take its place.
+	Own   int
+	Names []string
+}
+
+// adopted says that a process is an orphan of the tree that an adopter has taken.
+// One that was known before and became the adopter's child since is not: it was
+// seen outside the tree.
+func (r *Reader) adopted(e *entry) bool {
+	a, ok := r.adopters[e.parent]
+	return ok && !e.old && e.pid != a.Own && !slices.Contains(a.Names, e.comm) &&
+		(e.start > a.Root.Start || e.start == a.Root.Start && e.pid > a.Root.PID)
+}
+
+// Adopt says who adopts the orphans of the trees, from the next [Reader.Trees] on.
+func (r *Reader) Adopt(adopters ...Adopter) {
+	clear(r.adopters)
+	for _, a := range adopters {
+		r.adopters[a.PID] = a
+	}
+}
 
 // recheck is how many listings it takes until every PID outside the tree has been
 // read again: a PID may have been given to a new process between two readings.
@@ -45,7 +88,8 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 //
 // Discovery is one listing of /proc plus the stat of every PID not seen
 // before, where something was forked since the last. A descendant stays in the tree until it ends, whoever adopts it
-// ([rss.Proc].Orphan is set while its parent is not in the tree); zombies
+// ([rss.Proc].Orphan is set while its parent is not in the tree); an orphan that was
+// not seen before belongs to it where an [Adopter] took it; zombies
 // stay, with RSS 0, until they are reaped. How the RSS of a process is made up,
 // its name and its state may be some readings old where its sizes have not
 // changed, and so may what of it is locked or pinned. Roots may come and go
@@ -182,26 +226,18 @@ func (r *Reader) discover() error {
 		case e == nil:
 			e = &entry{pid: pid}
 			r.known[pid] = e
-		case e.member, !due(pid, r.lists):
+		case e.member, e.doubt != lookAgain && !due(pid, r.lists):
 			e.seen = r.tick
 			continue
 		}
 		e.seen = r.tick
-		b, err := r.f.read(pid, "stat")
-		if err != nil {
-			if shortage(err) && short == nil {
-				short = fmt.Errorf("cannot read process %d: %w", pid, err)
-			}
-			if Vanished(err) || shortage(err) {
-				r.forget(pid) // it is new the next time
-			}
-			continue
+		err := r.origin(e)
+		if shortage(err) && short == nil {
+			short = fmt.Errorf("cannot read process %d: %w", pid, err)
 		}
-		s, err := parseStat(b)
-		if err != nil {
-			continue
+		if err != nil && (Vanished(err) || shortage(err)) {
+			r.forget(pid) // it is new the next time
 		}
-		e.start, e.parent, e.fresh = s.start, s.parent, r.tick
 	}
 	for pid, root := range r.roots {
 		e := r.known[pid]
@@ -225,16 +261,53 @@ func (r *Reader) discover() error {
 	return short
 }
 
+// origin reads when a process outside the tree began and who its parent is.
+func (r *Reader) origin(e *entry) error {
+	b, err := r.f.read(e.pid, "stat")
+	if err != nil {
+		return err
+	}
+	s, err := parseStat(b)
+	if err != nil {
+		return err
+	}
+	if e.fresh != r.tick {
+		switch same := e.fresh != 0 && e.start == s.start; {
+		case !same:
+			e.old, e.doubt = false, noDoubt
+		case e.doubt == lookAgain:
+			e.doubt = unresolved
+		default:
+			e.old = true
+		}
+	}
+	e.start, e.parent, e.fresh = s.start, s.parent, r.tick
+	if _, ok := r.adopters[s.parent]; ok {
+		e.comm = string(s.comm)
+	}
+	return nil
+}
+
 func due(pid int, lists uint64) bool { return uint64(pid)%recheck == lists%recheck }
 
-// descends walks from a process up its parents until it meets the tree. A
-// parent that has just ended still counts: it is in known until this reading
-// is done.
+// descends walks from a process up its parents until it meets the tree, or an
+// adopter of its orphans. A parent that has just ended still counts: it is in known
+// until this reading is done. One that ended while we read has left its children to
+// another, which their stat names by now.
 func (r *Reader) descends(e *entry) bool {
 	// The count ends a circle, which a torn reading could show.
-	for range len(r.known) {
+	for range 2 * len(r.known) {
+		if r.adopted(e) {
+			return true
+		}
 		up := r.known[e.parent]
 		switch {
+		case up == nil && e.parent != 0 && e.doubt == noDoubt && !e.old:
+			e.doubt, r.forks.last = lookAgain, 0
+			if r.origin(e) != nil {
+				return false
+			}
+			continue
 		case up == nil, up.start > e.start:
 			return false
 		case up.member:

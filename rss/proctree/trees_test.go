@@ -80,3 +80,45 @@ func TestTreesOfReusedPID(t *testing.T) {
 		t.Errorf("once it is the one that was meant: %v", got)
 	}
 }
+
+// TestAdopted: what the subreaper above the root has adopted is of the tree, with its
+// children, and what the subreaper has for other reasons is not.
+func TestAdopted(t *testing.T) {
+	fs := rsstest.Empty(t)
+	put := func(pid, parent int) { fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid)}) }
+	put(5, 1)   // the subreaper
+	put(8, 5)   // came by exec
+	put(10, 5)  // the root
+	put(11, 5)  // the subreaper's own
+	put(12, 11) // … and its child
+	put(20, 5)  // an orphan
+	put(21, 20) // … and its child
+	put(30, 1)  // another's
+	r := reader(t, fs.Proc)
+	same := func(what string, want ...int) {
+		t.Helper()
+		if got := trees(t, r, 10); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	same("without an adopter", 10)
+	r = reader(t, fs.Proc)
+	r.Adopt(proctree.Adopter{PID: 5, Root: rss.ProcID{PID: 10, Start: 10}, Own: 11})
+	same("orphans that were there first", 10, 20, 21)
+	put(40, 5)
+	put(41, 40)
+	same("orphans that come later", 10, 20, 21, 40, 41)
+	put(12, 5) // 11 has ended
+	fs.End(11)
+	put(50, 5)
+	for range 40 { // until every PID outside is read again
+		put(60, 1)
+		same("what another left behind", 10, 20, 21, 40, 41, 50)
+		fs.End(60)
+	}
+	put(41, 5)
+	fs.End(40)
+	same("a member's child is adopted", 10, 20, 21, 41, 50)
+	fs.End(10)
+	same("the root has ended", 20, 21, 41, 50)
+}

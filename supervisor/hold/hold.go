@@ -26,6 +26,10 @@ type Options struct {
 	// (--events /dev/fd/3). 1 keeps the user's stdout open in it. Standard
 	// error it always has.
 	KeepFDs []int
+	// Subreaper has orphans become the holder's children from the command's first
+	// moment. Leave it to the watcher ([Link.Subreaper]) where an enforcer may sum
+	// by parent PID.
+	Subreaper bool
 	// Flush is how long an ended command's watcher may take, 2 s when zero.
 	Flush time.Duration
 	// Trim gives a part of a mapping of another process back, on a goroutine of

@@ -128,14 +128,32 @@ func (l *Link) Signals() <-chan Signal { return l.signals }
 func (l *Link) Gone() <-chan struct{} { return l.gone }
 
 // Subreaper has the command's orphans become the holder's children, or no
-// longer. Call it only where no enforcer sums by parent PID.
+// longer. Call it only where no enforcer sums by parent PID. Orphans of programs
+// that the watcher itself starts become its own: among the holder's they would
+// pass for the command's.
 func (l *Link) Subreaper(on bool) error {
 	m := message{kind: kindSubreaper}
 	if on {
 		m.a = 1
 	}
-	return l.send(&m)
+	err := subreaper(on)
+	return errors.Join(err, l.send(&m))
 }
+
+// subreaper makes this process one, or none (PR_SET_CHILD_SUBREAPER of prctl(2)).
+func subreaper(on bool) error {
+	arg := uintptr(0)
+	if on {
+		arg = 1
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, arg, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become subreaper: %w", err)
+	}
+	return nil
+}
+
+// WatcherNames are the names (comm) that a watcher has from its exec on.
+var WatcherNames = []string{"exe", watcherName}
 
 // Override has the holder exit with status when the command ends, however it
 // ends.

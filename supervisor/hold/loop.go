@@ -195,8 +195,8 @@ func (h *holder) receive() {
 		}
 		switch m.kind {
 		case kindSubreaper:
-			if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(m.a), 0, 0, 0); err != nil {
-				h.log.say("cannot become subreaper", err)
+			if err := subreaper(m.a != 0); err != nil {
+				h.log.say(err.Error(), nil)
 			}
 		case kindOverride:
 			h.override = int(m.a) & 0xff

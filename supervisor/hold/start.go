@@ -56,6 +56,13 @@ func (h *holder) start() error {
 		return &StartError{Path: h.opts.Path, Errno: execErr}
 	}
 	h.pid, h.status.PID = pid, pid
+	if h.opts.Subreaper {
+		// Not before: where there was no process to be had, the command takes our
+		// place, and would be the subreaper.
+		if err := subreaper(true); err != nil {
+			h.log.say(err.Error(), nil)
+		}
+	}
 	h.early, h.began = c.before()
 	if fd, err := pidfdOpen(pid, 0); err == nil {
 		h.pidfd = fd
