@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -28,9 +31,79 @@ func (w *watcher) endLeft() {
 	if len(left) == 0 {
 		return
 	}
+	for _, p := range left {
+		w.sum.ended = append(w.sum.ended, p.ID)
+	}
 	text := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", event.Many(len(left), "process"), left[0].ID.PID, command([]string{left[0].Comm}, 16))
 	if len(left) > 1 {
 		text += ", …"
 	}
 	w.voice.say(w.now(), "stop", text)
+}
+
+// leftPatience is how long helpers that end with the command may take for it, as
+// the resource tracker of Python's multiprocessing does, before they are named.
+const leftPatience = 20 * time.Millisecond
+
+// left is what of the tree still runs when the command has ended, by role, without
+// what a stop of ours has ended. Where other ranks run on, theirs cannot be told
+// from ours.
+func (w *watcher) left() []event.Left {
+	if w.ofJob() || len(w.peers.others) > 0 {
+		return nil
+	}
+	var all []event.Left
+	for end := time.Now().Add(leftPatience); ; time.Sleep(leftPatience / 8) {
+		procs, _, _, err := w.population()
+		if err != nil {
+			return nil
+		}
+		all = all[:0]
+		for i := range procs {
+			p := &procs[i]
+			if was := w.last.Find(p.ID.PID); was != nil && was.ID == p.ID {
+				p.Role = was.Role
+			}
+			if p.ID != w.command && living(p) && !slices.Contains(w.sum.ended, p.ID) {
+				all = addLeft(all, p)
+			}
+		}
+		if len(all) == 0 || time.Now().After(end) {
+			return all
+		}
+	}
+}
+
+func addLeft(all []event.Left, p *rss.Proc) []event.Left {
+	i := slices.IndexFunc(all, func(l event.Left) bool { return l.Role == p.Role })
+	if i < 0 {
+		i, all = len(all), append(all, event.Left{Role: p.Role})
+	}
+	l := &all[i]
+	l.Procs++
+	l.RSS += p.RSS
+	if len(l.PIDs) < 8 {
+		l.PIDs = append(l.PIDs, p.ID.PID)
+	}
+	return all
+}
+
+// leftWords names what outlived the command; empty where nothing did.
+func leftWords(all []event.Left) string {
+	var parts []string
+	for _, l := range all {
+		what := "process"
+		if l.Role != rss.RoleOther && l.Role != "" {
+			what = string(l.Role)
+		}
+		pids := strings.Trim(fmt.Sprint(l.PIDs), "[]")
+		if l.Procs > len(l.PIDs) {
+			pids += " …"
+		}
+		parts = append(parts, fmt.Sprintf("%s with %v RSS (PID %s)", event.Many(l.Procs, what), l.RSS, pids))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "still running after the command: " + strings.Join(parts, ", ")
 }

@@ -37,6 +37,7 @@ type summary struct {
 	holders   string // who held what in /dev/shm, when it was nearly full
 	cures     []string
 
+	ended       []rss.ProcID // what outlived the command and got TERM from us
 	requeue     requeuing
 	stopped     bool
 	skipped     int
@@ -196,7 +197,13 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.ran(r)
 	}
 	s := &w.sum
-	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest}
+	var left []event.Left
+	if exit != nil {
+		if left = w.left(); len(left) > 0 {
+			w.read() // it may have grown since the last look
+		}
+	}
+	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest, Left: left}
 	run := policy.Run{
 		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil, Heir: w.peers.heir && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,

@@ -53,6 +53,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if run.OOMKills > 0 {
 		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
 	}
+	if text := leftWords(out.Left); text != "" {
+		lines = append(lines, text)
+	}
 	verdict := "verdict: " + string(out.Verdict)
 	if s.requeue.done != nil {
 		verdict += " with " + s.requeue.done.String()

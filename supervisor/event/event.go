@@ -360,6 +360,16 @@ type Exit struct {
 	AdviceWhy string    `json:"advice_why,omitempty"` // what that rests on, for people
 	// Kernel is where the kernel's OOM killer struck, the innermost level first.
 	Kernel []KernelKills `json:"kernel_oom_kills,omitempty"`
+	// Left is what of the tree still ran when the command had ended, by role.
+	Left []Left `json:"left,omitempty"`
 	// Ours is what rsswarden itself cost.
 	Ours []Cost `json:"ours,omitempty"`
+}
+
+// Left counts processes of one role that outlived the command.
+type Left struct {
+	Role  rss.Role  `json:"role"`      // of these processes
+	Procs int       `json:"procs"`     // how many there are
+	RSS   rss.Bytes `json:"rss_bytes"` // the sum of their RSS
+	PIDs  []int     `json:"pids"`      // of the first 8
 }
