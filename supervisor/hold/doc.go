@@ -18,6 +18,9 @@
 // ends the process with the same status, or by the same signal without a
 // core.
 //
+// Outside Slurm the holder is a subreaper from the command's first moment; in a job
+// it becomes one where the watcher has found that slurmstepd does not sum by parent.
+//
 // All of that is one goroutine around poll(2). While all is well it allocates
 // nothing and reads no file but, on a signal, the watcher's status. Its threads
 // exist before the command does, so that a full pids.max later is no matter;

@@ -1,0 +1,173 @@
+package hunt
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// holdScript takes so many MiB and keeps them for so many seconds.
+const holdScript = `import sys, time
+b = bytearray(int(sys.argv[1]) << 20)
+for i in range(0, len(b), 4096): b[i] = 1
+time.sleep(float(sys.argv[2]))
+`
+
+// daemonsScript starts daemons by a double fork, each in a session of its own.
+const daemonsScript = `import os, sys, time
+n, mib = int(sys.argv[1]), int(sys.argv[2])
+for _ in range(n):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        b = bytearray(mib << 20)
+        for i in range(0, len(b), 4096): b[i] = 1
+        time.sleep(4)
+        os._exit(0)
+    os.wait()
+time.sleep(3)
+`
+
+// script writes a Python program to a new directory.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	name := filepath.Join(t.TempDir(), "script.py")
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// watched is a run with its events.
+type watched struct {
+	result
+	events []map[string]any
+}
+
+// watch runs a command under rsswarden with these options and reads its events.
+func watch(t *testing.T, options []string, command ...string) watched {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "events")
+	args := append([]string{"run", "--record", "none", "--loader", "off", "--events", file}, options...)
+	r := watched{result: finish(t, exec.Command(binary, append(append(args, "--"), command...)...))}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(b) {
+		var e map[string]any
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		r.events = append(r.events, e)
+	}
+	return r
+}
+
+// of returns the events of a name.
+func (w *watched) of(name string) (list []map[string]any) {
+	for _, e := range w.events {
+		if e["event"] == name {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// exit returns the exit event.
+func (w *watched) exit(t *testing.T) map[string]any {
+	t.Helper()
+	list := w.of("exit")
+	if len(list) != 1 {
+		t.Fatalf("%d exit events\n%s", len(list), w.stderr)
+	}
+	return list[0]
+}
+
+// peak is the highest summed RSS in MiB.
+func (w *watched) peak(t *testing.T) float64 {
+	t.Helper()
+	n, _ := w.exit(t)["peaks"].(map[string]any)["rss_bytes"].(float64)
+	return n / (1 << 20)
+}
+
+// TestOrphans: what has lost its parent is of the tree, and counts.
+func TestOrphans(t *testing.T) {
+	hold, daemons := script(t, holdScript), script(t, daemonsScript)
+	cases := []struct {
+		name    string
+		command []string
+		least   float64
+	}{
+		{"four daemons", []string{"python3", daemons, "4", "50"}, 200},
+		{"a subshell's background process", []string{"sh", "-c", `( python3 "$0" 200 3 & ); sleep 2`, hold}, 200},
+		{"a child of an orphan", []string{"sh", "-c", `( ( sleep .7; python3 "$0" 200 2; : ) & ); sleep 2`, hold}, 200},
+		{"in a session of its own", []string{"sh", "-c", `( setsid sh -c 'python3 "$0" 200 3; :' "$0" & ); sleep 2`, hold}, 200},
+		{"its parent ends later", []string{"sh", "-c", `sh -c 'python3 "$0" 200 3 & sleep .5' "$0"; sleep 2`, hold}, 200},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, []string{"--limit", "10G"}, c.command...)
+			if got := w.peak(t); got < c.least || got > 2*c.least {
+				t.Errorf("peak %.0f MiB, want %.0f or a little more\n%s", got, c.least, w.stderr)
+			}
+			advised, _ := w.exit(t)["advice_mem_bytes"].(float64)
+			if advised/(1<<20) < c.least {
+				t.Errorf("--mem of %.0f MiB advised", advised/(1<<20))
+			}
+		})
+	}
+	t.Run("a rule sees them", func(t *testing.T) {
+		t.Parallel()
+		w := watch(t, []string{"--limit", "150M", "--at", "none", "--at", "95%:stop"}, "python3", daemons, "4", "50")
+		if w.status != 137 {
+			t.Errorf("status %d\n%s", w.status, w.stderr)
+		}
+	})
+	t.Run("what came by exec does not count", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "events")
+		r := finish(t, exec.Command("sh", "-c", `python3 "$0" 200 3 & sleep 1; exec "$@"`, hold,
+			binary, "run", "--record", "none", "--limit", "10G", "--events", file, "sleep", "1.5"))
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`"rss_bytes":(\d+)`).FindSubmatch(b[bytes.Index(b, []byte(`"exit"`)):]); m == nil || len(m[1]) > 8 {
+			t.Errorf("peak %s\n%s", m, r.stderr)
+		}
+	})
+}
+
+// TestLeft: the end names what still runs.
+func TestLeft(t *testing.T) {
+	hold := script(t, holdScript)
+	w := watch(t, []string{"--limit", "10G"}, "sh", "-c", `python3 "$0" 100 6 & echo $!; exec sleep 1.5`, hold)
+	pid, err := strconv.Atoi(strings.TrimSpace(w.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	if !regexp.MustCompile(`still running after the command: 1 process with 1\d\d MiB RSS \(PID ` + strconv.Itoa(pid) + `\)`).MatchString(w.stderr) {
+		t.Errorf("said\n%s", w.stderr)
+	}
+	left, _ := w.exit(t)["left"].([]any)
+	if len(left) != 1 || left[0].(map[string]any)["procs"] != 1.0 {
+		t.Errorf("left %v", left)
+	}
+	w = watch(t, []string{"--limit", "10G"}, "sh", "-c", "sleep 1 & wait")
+	if w.exit(t)["left"] != nil || strings.Contains(w.stderr, "still running") {
+		t.Errorf("said\n%s", w.stderr)
+	}
+}
