@@ -212,7 +212,7 @@ func TestStatusHere(t *testing.T) {
 func TestCommandHere(t *testing.T) {
 	s := newLeaderStand(t)
 	src := &leaderSource{
-		status: control.Status{Ranks: []control.Rank{{Task: 0, PID: 10}, {Task: 1, PID: 20}}, Procs: []control.Proc{{PID: 10}, {PID: 11}, {PID: 20}}},
+		status: control.Status{Ranks: []control.Rank{{Task: 0, PID: 10, Command: "python train.py"}, {Task: 1, PID: 20}}, Procs: []control.Proc{{PID: 10}, {PID: 11}, {PID: 20}}},
 		results: []control.Result{
 			{PID: 11, Task: 0, OK: true, Freed: 2 * rss.GiB, Duration: 0.25, Paused: 0.012},
 			{PID: 21, Task: 1, Reason: event.ReasonRecent},
@@ -269,9 +269,14 @@ func TestCommandHere(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 
-	// Outside a job it must be clear who is meant; a PID makes it so.
-	_, errs = s.run(2, nil, "recycle")
-	has(t, errs, "several runs of yours are here: job 46", "job 47", "hint: say which with --job ID")
+	// Outside a job a run must be named; a PID does it.
+	for _, args := range [][]string{{"recycle"}, {"recycle", "--rank", "0"}, {"recycle", "--node", "n1"}, {"checkpoint"}, {"trim"}, {"trim", "--rank", "0"}} {
+		for _, env := range [][]string{nil, {"RSSWARDEN_DIR=/tmp/rsswarden-0/run.1.1"}} {
+			_, errs = s.run(2, append([]string{"SLURMD_NODENAME=n1"}, env...), args...)
+			has(t, errs, "error: outside a job "+args[0]+" needs --pid PID, --job ID or --all\n",
+				"hint: your runs on this node: job 46 of process 10 (python train.py); job 47\n")
+		}
+	}
 	if c := append(src.commands(), other.commands()...); c != nil {
 		t.Errorf("%+v", c)
 	}
@@ -293,8 +298,6 @@ func TestCommandHere(t *testing.T) {
 	if c := src.commands(); len(c) != 1 || c[0].Do != event.ActionTrim || !slices.Equal(c[0].Ranks, []int{0}) {
 		t.Errorf("%+v", c)
 	}
-	_, errs = s.run(2, nil, "trim")
-	has(t, errs, "several runs of yours are here")
 	_, errs = s.run(2, job, "trim")
 	has(t, errs, "job 46 has no process of yours on this node")
 	if src.commands() != nil {
@@ -327,6 +330,32 @@ func TestCommandHere(t *testing.T) {
 	}
 	if _, errs = s.run(1, job, "recycle", "--rank", "1"); errs != "error: n1: no worker said hello\nhint: see why\n" {
 		t.Error(errs)
+	}
+}
+
+// TestCommandOfOneRun: a single run outside a job is not taken for the one meant, except
+// by what that run itself has started.
+func TestCommandOfOneRun(t *testing.T) {
+	s := newLeaderStand(t)
+	src := &leaderSource{status: control.Status{Ranks: []control.Rank{{Task: -1, PID: 10, Command: "python train.py"}}, Procs: []control.Proc{{PID: 10}}},
+		results: []control.Result{{PID: 10, Task: -1, OK: true}, {Task: -1, OK: true, Done: true}}}
+	s.lead("", "n1", src)
+	within := []string{"RSSWARDEN_DIR=" + s.tmp + "/rsswarden-0/run.1002.1"} // as lead names it
+	for _, name := range []string{"recycle", "checkpoint", "trim"} {
+		_, errs := s.run(2, nil, name)
+		has(t, errs, "error: outside a job "+name+" needs --pid PID, --job ID or --all\nhint: your runs on this node: run of process 10 (python train.py)\n")
+		if c := src.commands(); c != nil {
+			t.Errorf("a bare %s was sent: %+v", name, c)
+		}
+		for _, c := range []struct {
+			env  []string
+			args []string
+		}{{nil, []string{name, "--all"}}, {within, []string{name}}} {
+			s.run(0, c.env, c.args...)
+			if n := len(src.commands()); n != 1 {
+				t.Errorf("%v with %v reached it %d times", c.args, c.env, n)
+			}
+		}
 	}
 }
 

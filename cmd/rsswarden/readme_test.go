@@ -223,6 +223,17 @@ func TestReadmeLeaders(t *testing.T) {
 		status int
 		says   string
 	}
+	// They are typed within the run, as within a job; elsewhere a run must be named.
+	bare := exec.Command(binary, "checkpoint")
+	bare.Env, bare.Dir, bare.SysProcAttr = env, dir, alone
+	if b, _ := bare.CombinedOutput(); bare.ProcessState.ExitCode() != 2 || !strings.Contains(string(b), "your runs on this node: run of process ") {
+		t.Errorf("outside of it: %v\n%s", bare.ProcessState, b)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "rsswarden-*", "run.*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("run directories %v, %v", runs, err)
+	}
+	env = append(env, "RSSWARDEN_DIR="+runs[0])
 	// No loader is there to be recycled, and that is the leader's own word.
 	wants := map[string]answer{
 		"status": {0, "runs outside Slurm on "}, "top": {0, "LIMIT"}, "checkpoint": {0, "1 of 1 process asked to checkpoint"},

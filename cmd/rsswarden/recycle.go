@@ -65,7 +65,8 @@ func deedCommand(p process, status *int, d deed, usage, about string, more ...cl
 		HideHelp:        true,
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
-		Description: about + "Other nodes are asked by srun --overlap.\n" +
+		Description: about + "Other nodes are asked by srun --overlap. Outside a job and what a run has\n" +
+			"started, --pid, --job or --all is needed.\n" +
 			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
 			"calls off what has not begun.",
 		Flags: flags,

@@ -30,7 +30,7 @@ func trimCommand(p process, status *int) *cli.Command {
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
 			"refused. INT, TERM and HUP end it between two stops; what was done is printed.\n" +
 			"With --job, --node, --rank or --all the rsswarden run that leads there is asked\n" +
-			"to do it, in the run's own way; so it is outside a job without other options.\n" +
+			"to do it, in the run's own way. Outside a job --pid, --job or --all is needed.\n" +
 			"Exit status then: 0 when all did it, else 1.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and no other"},

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// trimByLeader says whether a trim is asked of who leads: where an option says so,
-// and outside a Slurm job, where without --pid it is the only one that knows whom.
+// trimByLeader says whether a trim is asked of who leads: where an option says so, and
+// outside a Slurm job without --pid, within a run or to name the runs that there are.
 func trimByLeader(p process, c *cli.Context) (w whom, q question, yes bool, err error) {
 	if w, err = whomOf(c); err != nil {
 		return w, q, false, err

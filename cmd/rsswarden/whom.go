@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 // whom says which leaders a command is for.
@@ -123,8 +126,13 @@ func (w whom) reach(ctx context.Context, p process, q question, args []string, a
 		if len(leaders) == 0 {
 			return w.nobody(p, job)
 		}
-		if q.do != "" && !w.all && job == "" && len(q.pids) == 0 && len(leaders) > 1 {
-			return several(leaders)
+		if q.do != "" && !w.all && job == "" && len(q.pids) == 0 {
+			own := filepath.Base(p.get(loader.EnvDir)) // set in what a run has started
+			i := slices.IndexFunc(leaders, func(m *met) bool { return filepath.Base(m.dir) == leader.Prefix+own })
+			if i < 0 {
+				return noRunNamed(args[0], leaders)
+			}
+			leaders = leaders[i : i+1]
 		}
 		q.here(ctx, a.nodes[0], leaders, each)
 		return nil
@@ -217,21 +225,22 @@ func (w whom) nobody(p process, job string) error {
 		"of a Slurm job on other nodes: --job ID; of a run that has ended: " + programName + " report"}
 }
 
-// several is the error where it is not clear who is meant.
-func several(leaders []*met) error {
+// noRunNamed is the error of a command typed outside a job: any run of this user may be
+// on the node, and none is acted on that was not named.
+func noRunNamed(command string, leaders []*met) error {
 	var list []string
 	for _, m := range leaders {
-		name := "process " + m.dir
+		name := "in " + m.dir
 		if m.status != nil {
-			name = fmt.Sprintf("process %d", m.status.Leader)
+			name = "run"
 			if m.status.Job != "" {
 				name = "job " + m.status.Job
 			}
-			if len(m.status.Ranks) > 0 {
-				name += " (" + m.status.Ranks[0].Command + ")"
+			for _, r := range m.status.Ranks[:min(len(m.status.Ranks), 1)] {
+				name += fmt.Sprintf(" of process %d (%s)", r.PID, r.Command)
 			}
 		}
 		list = append(list, oneLine(name))
 	}
-	return usagef("say which with --job ID or --pid PID, or --all", "several runs of yours are here: %s", strings.Join(list, "; "))
+	return usagef("your runs on this node: "+strings.Join(list, "; "), "outside a job %s needs --pid PID, --job ID or --all", command)
 }
