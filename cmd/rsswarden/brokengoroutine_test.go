@@ -8,7 +8,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestGoroutinePanics: a bug in a goroutine of the watcher ends that watcher. The next
@@ -154,23 +153,16 @@ func touchAll(r *brokenRun) {
 	})
 }
 
-// faultNext has the watcher fail at what comes next, and its successor not. What it
-// returns waits for both.
+// faultNext has the watcher fail at what comes next. It fails once: its successor may do
+// the same before a test can see that the first has ended. What faultNext returns waits
+// for both.
 func faultNext(r *brokenRun) (died func()) {
-	pid, file := r.watcher(0), filepath.Join(r.bin, "fault")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	pid := r.watcher(0)
+	if err := os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	removed := make(chan struct{})
-	go func() {
-		defer close(removed)
-		for end := time.Now().Add(time.Minute); isWatcher(pid) && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		}
-		os.Remove(file)
-	}()
-	r.t.Cleanup(func() { <-removed })
 	return func() {
-		<-removed
+		soon(r.t, "its end", func() bool { return !isWatcher(pid) })
 		r.watcher(pid)
 	}
 }

@@ -32,19 +32,11 @@ func strike(sig syscall.Signal) func(*brokenRun) {
 // asksFor has the watcher fail while there is a file.
 func asksFor(fault string) func(*brokenRun) {
 	return func(r *brokenRun) {
-		r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_FAULT="+fault+"-while:"+filepath.Join(r.bin, "fault"))
+		r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_FAULT="+fault+"-once:"+filepath.Join(r.bin, "fault"))
 	}
 }
 
-func faultOnce(r *brokenRun) {
-	pid, file := r.watcher(0), filepath.Join(r.bin, "fault")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	soon(r.t, "its end", func() bool { return !isWatcher(pid) })
-	os.Remove(file)
-	r.watcher(pid)
-}
+func faultOnce(r *brokenRun) { faultNext(r)() }
 
 // faultHolder has it turn once more.
 func faultHolder(r *brokenRun) {

@@ -10,24 +10,18 @@ import (
 )
 
 // Point fails in the part of this name where a test asked for it by
-// RSSWARDEN_FAULT=FAULT[-in:PART][-while:FILE], for as long as the file is there, or
-// -once:FILE, where it was: who fails removes it.
+// RSSWARDEN_FAULT=FAULT[-in:PART][-once:FILE]. With a file, the part fails once: where
+// the file is there, which it removes.
 // FAULT is "panic", or "bus" for a real SIGBUS, which one from kill(2) is not; PART is
 // "watcher" where none is named.
 func Point(part string) {
 	how, once, only := strings.Cut(os.Getenv("RSSWARDEN_FAULT"), "-once:")
-	how, file, conditional := strings.Cut(how, "-while:")
 	how, in, named := strings.Cut(how, "-in:")
 	if !named {
 		in = "watcher"
 	}
 	if in != part || how == "" {
 		return
-	}
-	if conditional {
-		if _, err := os.Stat(file); err != nil {
-			return
-		}
 	}
 	if only && os.Remove(once) != nil {
 		return

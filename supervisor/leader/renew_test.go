@@ -1,8 +1,11 @@
 package leader
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,6 +22,7 @@ func TestRenew(t *testing.T) {
 	}
 	fallen := make(chan error, 1)
 	go func() { fallen <- second.Wait() }()
+	awaitLock(t, filepath.Join(first.Path(), lockName))
 	if others, _, err := first.Members(); err != nil || len(others) != 1 {
 		t.Fatalf("met %v, %v", others, err)
 	}
@@ -73,6 +77,28 @@ func TestRenew(t *testing.T) {
 	third.Leave()
 	if _, err := os.Stat(first.Path()); !os.IsNotExist(err) {
 		t.Errorf("left behind: %v", err)
+	}
+}
+
+// awaitLock returns once this process waits in flock(2) for a file: proc(5), /proc/locks.
+func awaitLock(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .* %d [^ ]*:%d `, os.Getpid(), info.Sys().(*syscall.Stat_t).Ino))
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits.Match(locks) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nothing of ours waits for %s:\n%s", path, locks)
+		}
 	}
 }
 
