@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
@@ -16,6 +17,7 @@ import (
 var binary, faulty string
 
 func TestMain(m *testing.M) {
+	rsstest.DefaultSignals()
 	os.Exit(testMain(m))
 }
 

@@ -3,8 +3,11 @@ package rsstest
 import (
 	"bufio"
 	"io"
+	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -47,4 +50,16 @@ func (c *Child) Line() (string, error) {
 func (c *Child) End() {
 	c.In.Close()
 	_ = c.cmd.Wait()
+}
+
+// DefaultSignals gives each child that this process starts from now on the default
+// disposition of SIGHUP and SIGINT, which nohup and background shells have them ignore:
+// execve(2) resets what is caught, never what is ignored. The other signals need
+// nothing, the Go runtime catches them itself. A TestMain calls it after its roles.
+func DefaultSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }

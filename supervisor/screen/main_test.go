@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 )
 
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "screen" {
 		os.Exit(fakeScreen(os.Args[2], os.Args[3:]))
 	}
+	rsstest.DefaultSignals()
 	os.Exit(m.Run())
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // binary and daemon are the programs under test. RSSWARDEN_HUNT_BIN names a directory
@@ -38,6 +40,7 @@ func TestMain(m *testing.M) {
 			os.Exit(f(os.Args[2:]))
 		}
 	}
+	rsstest.DefaultSignals()
 	os.Exit(testMain(m))
 }
 
