@@ -71,12 +71,10 @@ bench: ## ours beside the peers', in one run, with the ratios; bench.json, bench
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert
 	@.ci/setup test
 	@.ci/setup release
-	@.ci/guest oldest >/dev/null || true
 	@set -o pipefail; { \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -timeout 240m -v \
 		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26' ./cmd/rsswarden && \
-	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor/diagnosis ./supervisor \
-		./cmd/rsswarden/cgroup2 ./rss/rsstest/guest && \
+	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor/diagnosis ./supervisor && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
 		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak|Sharing' ./supervisor/loader && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \

@@ -52,7 +52,7 @@
 //	it starts with little (ulimit -v 2000000)                                 as bare                                whole                               go on
 //	  cmd/rsswarden.TestPartOfOursFails/little address space
 //	the kernel has no system call newer than Linux 4.18                       as bare                                whole                               go on
-//	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd, cmd/rsswarden/cgroup2.TestEnduranceOldestKernel
+//	  cmd/rsswarden.TestPartOfOursFails/kernel of 4.18, supervisor.TestEndingWithoutPidfd
 //	ptrace(2) is an old kernel's, is refused, or fails half-way               goes on, untouched by a trim           —                                   —
 //	  cmd/rsswarden.TestTrimKernels, supervisor/trim.TestTracerKilled
 //	signals interrupt watcher and holder all the time                         as bare                                whole                               go on

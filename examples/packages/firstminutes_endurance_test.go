@@ -5,7 +5,6 @@ package packages_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -42,10 +41,7 @@ took 'make demo'
 // TestEnduranceFirstMinutes: where there is Debian 12, Go, git, make and Python, and nothing
 // else, the README's first commands do what it says. How long they take is written down.
 func TestEnduranceFirstMinutes(t *testing.T) {
-	root := filepath.Join(scratch, "bookworm")
-	if out, err := exec.Command("debootstrap", "--variant=minbase", "--include=ca-certificates,git,make,python3", "bookworm", root, "http://deb.debian.org/debian").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	root := debian(t, "bookworm", "ca-certificates", "git", "make", "python3")
 	src, err := copied("newcomer")
 	if err != nil {
 		t.Fatal(err)

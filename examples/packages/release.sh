@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # release.sh DIR VERSION [ARCH...] builds what is given away, for amd64 and arm64:
-# static programs, which need a kernel of 4.18 or newer and nothing else, as an
+# static programs, which need Linux 5.10 or newer and nothing else, as an
 # archive and as a package of Debian's, with manual pages, completions, the unit of
 # rsswardend and the licences of all that is linked; and SHA256SUMS.
 #

@@ -1,11 +1,14 @@
 package trust
 
 import (
+	"bytes"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +87,59 @@ func linkedModules(t *testing.T, program string) []string {
 		linkedBy[program] = strings.Fields(string(out))
 	}
 	return linkedBy[program]
+}
+
+// pointedAt are the hosts that a URL may name here: readers are sent there, and nothing
+// is fetched from them. Modules come by their import paths, packages by apt's sources.
+var pointedAt = []string{"github.com", "www.apache.org", "www.w3.org", "go.dev", "pkg.go.dev", "prometheus.io", "no-color.org"}
+
+var (
+	urlHost = regexp.MustCompile(`(?i)://(?:[^/\s@"']*@)?([a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,})\b`)
+	archive = regexp.MustCompile(`(?i)\b(?:debian|ubuntu|fedoraproject|centos|npmjs|pypi|pythonhosted|anaconda|docker|quay|ghcr|crates|rubygems)[.](?:org|com|io)\b|` +
+		`\b(?:archive|mirrors?|old-releases|proxy|registry|snapshot|deb|ftp|sum)[.][a-z0-9-]+[.](?:org|com|io|net|dev)\b`)
+)
+
+// TestNoArchiveIsNamed: what tests and CI install comes from where this machine's apt and
+// Go are set up to get it. No file names an archive, a registry or a proxy.
+func TestNoArchiveIsNamed(t *testing.T) {
+	files := 0
+	endings := [][]byte{[]byte(".org"), []byte(".com"), []byte(".io"), []byte(".net"), []byte(".dev")}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".log") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || bytes.IndexByte(b, 0) >= 0 {
+			return err
+		}
+		files++
+		for line := range bytes.Lines(b) {
+			if !bytes.Contains(line, []byte("://")) && !slices.ContainsFunc(endings, func(e []byte) bool { return bytes.Contains(line, e) }) {
+				continue // the expressions are slow
+			}
+			for _, m := range urlHost.FindAllSubmatch(line, -1) {
+				host := strings.ToLower(string(m[1]))
+				if !slices.Contains(pointedAt, host) && !strings.HasSuffix(host, ".example") && !strings.HasSuffix(host, ".invalid") {
+					t.Errorf("%s names %s", path, host)
+				}
+			}
+			for _, m := range archive.FindAll(line, -1) {
+				t.Errorf("%s names %s", path, m)
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 500 {
+		t.Errorf("%d files were read: %v", files, err)
+	}
+	for _, named := range []string{"deb.debian" + ".org", "ubuntu" + ".com", "GOPROXY=https://proxy" + ".golang.org", "npmjs" + ".org"} {
+		if !archive.MatchString(named) {
+			t.Errorf("%s is not found", named)
+		}
+	}
 }
 
 // licences are those of the files of a module that hold one, by SPDX.

@@ -60,7 +60,7 @@ var promises = []promise{
 	{"it starts with little (ulimit -v 2000000)", asBare, whole, goOn,
 		ours("little address space")},
 	{"the kernel has no system call newer than Linux 4.18", asBare, whole, goOn,
-		append(ours("kernel of 4.18"), "supervisor.TestEndingWithoutPidfd", "cmd/rsswarden/cgroup2.TestEnduranceOldestKernel")},
+		append(ours("kernel of 4.18"), "supervisor.TestEndingWithoutPidfd")},
 	{"ptrace(2) is an old kernel's, is refused, or fails half-way", "goes on, untouched by a trim", nothing, nothing,
 		[]string{"cmd/rsswarden.TestTrimKernels", "supervisor/trim.TestTracerKilled"}},
 	{"signals interrupt watcher and holder all the time", asBare, whole, goOn,

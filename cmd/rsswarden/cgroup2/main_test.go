@@ -21,12 +21,10 @@ const (
 	program = "/guest/rsswarden"
 )
 
-// cases are what runs in each guest, one after the other, where the kernel is not
-// too old for what they are of.
+// cases are what runs in each guest, one after the other.
 var cases = []struct {
-	name  string
-	run   func(*testing.T)
-	since [2]int // 0.0 for any kernel
+	name string
+	run  func(*testing.T)
 }{
 	{name: "LimitThatBinds", run: limitThatBinds},
 	{name: "High", run: high},
@@ -34,7 +32,7 @@ var cases = []struct {
 	{name: "PageCache", run: pageCache},
 	{name: "Swap", run: swap},
 	{name: "WarnedThenKilled", run: warnedThenKilled},
-	{name: "GroupKilled", run: groupKilled, since: [2]int{4, 19}}, // memory.oom.group
+	{name: "GroupKilled", run: groupKilled}, // memory.oom.group
 	{name: "Delegated", run: delegated},
 	{name: "RootOwned", run: rootOwned},
 	{name: "Statuses", run: statuses},
@@ -49,9 +47,7 @@ var cases = []struct {
 func TestCgroup2(t *testing.T) {
 	if os.Getenv(inGuest) != "" {
 		for _, c := range cases {
-			if !older(os.Getenv(inGuest), c.since) {
-				t.Run(c.name, c.run)
-			}
+			t.Run(c.name, c.run)
 		}
 		return
 	}
@@ -69,9 +65,7 @@ func onKernels(t *testing.T, kernels []string) {
 				Env: []string{inGuest + "=" + kernel}, Files: files, DiskMB: 600, MemMB: 768, Timeout: 5 * time.Minute,
 			})
 			for _, c := range cases {
-				if !older(kernel, c.since) {
-					t.Run(c.name, func(t *testing.T) { judge(t, out, "TestCgroup2/"+c.name) })
-				}
+				t.Run(c.name, func(t *testing.T) { judge(t, out, "TestCgroup2/"+c.name) })
 			}
 			if exit != 0 && !t.Failed() {
 				t.Errorf("in the guest: status %d\n%s", exit, out)

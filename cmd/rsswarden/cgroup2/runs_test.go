@@ -77,7 +77,7 @@ func trimmed(t *testing.T) {
 }
 
 // stalls: the kernel is asked to tell of stalls for memory where it lets us, which
-// before Linux 6.1 of Debian's is root alone, and before 4.20 nobody.
+// before Linux 6.1 of Debian's is root alone.
 func stalls(t *testing.T) {
 	kernel := os.Getenv(inGuest)
 	job := group(t, "job", "memory.max", "300M")
@@ -85,7 +85,7 @@ func stalls(t *testing.T) {
 		r := start(t, job, uid)
 		r.eat(rss.MiB)
 		wait(r, event.NameSample, "a look", func(*event.Sample) bool { return true })
-		if got, want := asksForStalls(t), !older(kernel, [2]int{4, 20}) && (uid == 0 || !older(kernel, [2]int{6, 1})); got != want {
+		if got, want := asksForStalls(t), uid == 0 || !older(kernel, [2]int{6, 1}); got != want {
 			t.Errorf("user %d: /proc/pressure/memory is asked: %v, want %v", uid, got, want)
 		}
 		if status := r.end(); status != 0 {

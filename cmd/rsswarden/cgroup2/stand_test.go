@@ -120,13 +120,8 @@ func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	into := !older(os.Getenv(inGuest), [2]int{5, 7}) // clone3 can start it there
-	if !into {
-		set(t, cgroup, "cgroup.procs", "0")
-		defer set(t, "/sys/fs/cgroup", "cgroup.procs", "0")
-	}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{
-		UseCgroupFD: into, CgroupFD: fd, Setpgid: true,
+		UseCgroupFD: true, CgroupFD: fd, Setpgid: true,
 		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
 	}
 	stdin, in, err := os.Pipe()

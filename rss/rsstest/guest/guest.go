@@ -6,10 +6,9 @@
 //		…
 //	}
 //
-// The kernels are Debian's for clouds, of several releases, and one of Ubuntu's
-// that is older ([Oldest]), in a virtual machine of QEMU's that needs no support by
-// the processor: to boot takes three seconds, ten that of Ubuntu's, and forty where
-// this machine is busy. .ci/guest gets them, each with a busybox, and
+// The kernels are Debian's for clouds, of several releases, in a virtual machine of
+// QEMU's that needs no support by the processor: to boot takes three seconds, and forty
+// where this machine is busy. .ci/guest gets them, each with a busybox, and
 // keeps them in the user's cache; the rest of the guest is the file init.
 //
 // The program finds /proc, /sys, /dev, a /tmp in memory, busybox's commands in
@@ -40,25 +39,7 @@ import (
 //go:embed kernels
 var kernels string
 
-// oldest is what `.ci/guest oldest` gets, which only `make endurance` asks for: a
-// version, the Ubuntu release, and which of its kernels. Its hash names a folder too.
-//
-//go:embed oldest
-var oldest string
-
-// Oldest returns the version of the oldest kernel that the programs are promised to
-// run on, which no Debian that there are mirrors of has: "4.18".
-func Oldest() string { return strings.Fields(oldest)[0] }
-
-// UbuntuKeyring returns the file with the keys that sign Ubuntu's archive. It skips
-// as [Run] does with the kernel [Oldest].
-func UbuntuKeyring(tb testing.TB) string {
-	tb.Helper()
-	return filepath.Join(need(tb, Oldest()).dir, "ubuntu-archive-keyring.gpg")
-}
-
-// Kernels returns the versions there are to boot, "6.12", the newest first, but for
-// [Oldest].
+// Kernels returns the versions there are to boot, "6.12", the newest first.
 func Kernels() []string {
 	var all []string
 	for line := range strings.Lines(kernels) {
@@ -69,7 +50,7 @@ func Kernels() []string {
 
 // Options says what is run in a guest.
 type Options struct {
-	Kernel  string // one of [Kernels], or [Oldest]; the newest if empty
+	Kernel  string // one of [Kernels]; the newest if empty
 	Binary  string // a static program; it gets the name /guest/program
 	Args    []string
 	Env     []string          // KEY=value, beside PATH, HOME and TMPDIR
@@ -151,7 +132,6 @@ func need(tb testing.TB, kernel string) *machine {
 type machine struct {
 	qemu      string // program
 	dir       string // of the kernel, busybox and modules
-	oldest    bool   // its kernel is [Oldest]
 	clock     int    // of this machine's processor, in kHz
 	bootLimit time.Duration
 }
@@ -167,18 +147,14 @@ func find(kernel string) (*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a guest needs the package qemu-system-x86: %w", err)
 	}
-	list, get := kernels, ".ci/guest"
-	if kernel == Oldest() {
-		list, get = oldest, ".ci/guest oldest"
-	}
-	dir, err := folder(list)
+	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
 	dir = filepath.Join(dir, kernel)
 	for _, name := range []string{"vmlinuz", "busybox"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("no kernel for a guest, %s gets one: %w", get, err)
+			return nil, fmt.Errorf("no kernel for a guest, .ci/guest gets one: %w", err)
 		}
 	}
 	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
@@ -189,10 +165,10 @@ func find(kernel string) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{qemu: qemu, dir: dir, oldest: kernel == Oldest(), clock: clock, bootLimit: 2 * time.Minute}, nil
+	return &machine{qemu: qemu, dir: dir, clock: clock, bootLimit: 2 * time.Minute}, nil
 }
 
-func folder(list string) (string, error) {
+func folder() (string, error) {
 	if dir := os.Getenv("RSSWARDEN_GUEST"); dir != "" {
 		return dir, nil
 	}
@@ -200,7 +176,7 @@ func folder(list string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no kernel for a guest: %w", err)
 	}
-	return filepath.Join(cache, "rsswarden-test", "guest-"+fmt.Sprintf("%x", sha256.Sum256([]byte(list)))[:12]), nil
+	return filepath.Join(cache, "rsswarden-test", "guest-"+fmt.Sprintf("%x", sha256.Sum256([]byte(kernels)))[:12]), nil
 }
 
 var mhz = regexp.MustCompile(`(?m)^cpu MHz\s*:\s*(\d+)\.(\d{3})`)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,9 +13,8 @@ import (
 
 // modes are what this test binary is in a guest, by its first argument.
 var modes = map[string]func() int{
-	"true":  func() int { return 0 },
-	"tell":  tell,
-	"tests": tests,
+	"true": func() int { return 0 },
+	"tell": tell,
 	"kill": func() int {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		return 1
@@ -53,18 +51,6 @@ func tell() int {
 	fmt.Printf("uid %d\n", os.Getuid())
 	fmt.Fprint(os.Stderr, "tab\tcarriage\rno newline")
 	return 7
-}
-
-// tests runs the tests of packages but for some, each where it finds what it reads.
-func tests() int {
-	for _, p := range os.Args[3:] {
-		cmd := exec.Command("/guest/tests/"+p+".test", "-test.v", "-test.timeout=6m", "-test.skip="+os.Args[2])
-		cmd.Dir, cmd.Stdout, cmd.Stderr = "/guest/tests/"+p, os.Stdout, os.Stderr
-		fmt.Printf("@begin %s\n", p)
-		err := cmd.Run()
-		fmt.Printf("\n@end %s %v\n", p, err)
-	}
-	return 0
 }
 
 func TestRun(t *testing.T) {

@@ -44,7 +44,7 @@ func (m *machine) run(dir string, o Options) (result, error) {
 			return result{}, err
 		}
 		args = append(args, "-drive", "id=disk,if=none,format=raw,file="+strings.ReplaceAll(disk, ",", ",,"),
-			"-device", m.kind().disk+",drive=disk")
+			"-device", "virtio-blk-device,drive=disk")
 	}
 	c := &console{begin: []byte(word + " begin\n"), began: make(chan struct{})}
 	err := m.boot(args, c, o.Timeout)
@@ -56,39 +56,17 @@ func (m *machine) run(dir string, o Options) (result, error) {
 	return r, err
 }
 
-// kind is what a kernel finds around it.
-type kind struct {
-	name string // QEMU's
-	disk string // device
-	own  string // further words for its kernel
-}
-
-func (m *machine) kind() kind {
-	if m.oldest {
-		// 4.18 sets its processor's timer by one of an older kind, which the small
-		// machine has not where acpi is on, and finds the processor's frequency by
-		// another that it has not at all. It takes a timer that is late, as on a
-		// busy machine, for one that does not work, and panics, unless told not to
-		// look; and it counts no swap unless told to.
-		return kind{"q35", "virtio-blk-pci", "no_timer_check swapaccount=1"}
-	}
-	// acpi is what it turns itself off by.
-	return kind{"microvm,acpi=on,rtc=on", "virtio-blk-device", ""}
-}
-
 func (m *machine) args(initrd string, memMB int) []string {
 	kernel := []string{
 		"console=ttyS0", "quiet", "loglevel=2", "panic=-1", "rdinit=/init", "mitigations=off",
 		// The kernel would compare its clock with a timer's, which goes wrong on
 		// a busy machine and leaves it hanging before its first word. Debian's has
-		// 250 ticks a second, as Ubuntu's, of which lpj is a quarter of a thousandth.
+		// 250 ticks a second, of which lpj is a quarter of a thousandth.
 		"tsc_early_khz=" + strconv.Itoa(m.clock), "tsc=reliable", "lpj=" + strconv.Itoa(4*m.clock),
 	}
-	if own := m.kind().own; own != "" {
-		kernel = append(kernel, own)
-	}
 	return []string{
-		"-M", m.kind().name, "-accel", "tcg,thread=multi",
+		// acpi is what the guest turns itself off by.
+		"-M", "microvm,acpi=on,rtc=on", "-accel", "tcg,thread=multi",
 		// QEMU 7.2 gets the flags wrong after cmpxchg16b: an interrupt that comes
 		// just then finds a pointer in them, and its end sets flags such as VM. The
 		// kernel's allocator uses it for each object. Without it some boot in five
