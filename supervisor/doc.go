@@ -43,8 +43,8 @@
 //	  cmd/rsswarden.TestDeathByGroup
 //	no room for two processes at the start                                    executed in our place                  none                                none
 //	  supervisor/hold.TestNoRoom, TestNoRoomForTwo, TestNoRoomForTheUser, cmd/rsswarden.TestNoRoomKnowsTheOptions
-//	pids.max is reached later                                                 as bare                                whole                               none, says so
-//	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax
+//	pids.max is reached later                                                 as bare; up to 28 tasks are ours       whole                               none, says so
+//	  cmd/rsswarden.TestPartOfOursFails/no tasks, supervisor/hold.TestPidsMax, cmd/rsswarden/hunt.TestOwnTasks
 //	the watcher has no descriptors left                                       as bare                                holds the last reading, says so     none
 //	  cmd/rsswarden.TestPartOfOursFails/no descriptors, rss/proctree.TestNoDescriptorLeft, TestNoDescriptorForAMember, TestNoDescriptorForOthers, rss/cgroup.TestNoDescriptorLeft, TestNoDescriptorOnTheWay
 //	the watcher has no address space left                                     as bare                                up to then                          —

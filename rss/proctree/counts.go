@@ -115,8 +115,15 @@ func (c *Counter) same(id rss.ProcID) error {
 
 // MapLimit returns vm.max_map_count, by proc/sys/vm/max_map_count
 // (proc_sys_vm(5)): how many mappings one process may have.
-func MapLimit(proc string) (uint64, error) {
-	name := filepath.Join(proc, "sys", "vm", "max_map_count")
+func MapLimit(proc string) (uint64, error) { return sysctl(proc, "max_map_count") }
+
+// Overcommit returns vm.overcommit_memory: at 2 the kernel refuses memory beyond
+// [MemInfo].CommitLimit (Documentation/mm/overcommit-accounting.rst).
+func Overcommit(proc string) (uint64, error) { return sysctl(proc, "overcommit_memory") }
+
+// sysctl reads a number below proc/sys/vm.
+func sysctl(proc, file string) (uint64, error) {
+	name := filepath.Join(proc, "sys", "vm", file)
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read %s: %w", name, err)

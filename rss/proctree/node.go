@@ -13,7 +13,17 @@ import (
 // MemInfo is what limits need of /proc/meminfo, in bytes.
 type MemInfo struct {
 	Total, Available, SwapTotal, SwapFree rss.Bytes
+	// Committed is Committed_AS, what may become used by what was asked for so far;
+	// CommitLimit is how much that may be where vm.overcommit_memory is 2.
+	Committed, CommitLimit rss.Bytes
 }
+
+// Size is all memory and swap, Used what of it is used: memory that is not
+// available, and swap that is not free.
+func (m MemInfo) Size() rss.Bytes { return m.Total + m.SwapTotal }
+
+// Used is described at Size.
+func (m MemInfo) Used() rss.Bytes { return m.Total.Sub(m.Available) + m.SwapTotal.Sub(m.SwapFree) }
 
 // Node reads /proc/meminfo again and again through one descriptor. It belongs
 // to one goroutine.
@@ -92,6 +102,10 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 			to = &m.SwapTotal
 		case "SwapFree":
 			to = &m.SwapFree
+		case "Committed_AS":
+			to = &m.Committed
+		case "CommitLimit":
+			to = &m.CommitLimit
 		default:
 			continue
 		}

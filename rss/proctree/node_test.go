@@ -10,8 +10,8 @@ import (
 )
 
 func TestParseMemInfo(t *testing.T) {
-	got, err := parseMemInfo([]byte("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:\t  400 kB\nHugePages_Total: 3\nSwapTotal: 20 kB\nSwapFree: 10 kB\n"))
-	if want := (MemInfo{1000 << 10, 400 << 10, 20 << 10, 10 << 10}); err != nil || got != want {
+	got, err := parseMemInfo([]byte("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:\t  400 kB\nHugePages_Total: 3\nCommitLimit: 500 kB\nCommitted_AS: 70 kB\nSwapTotal: 20 kB\nSwapFree: 10 kB\n"))
+	if want := (MemInfo{1000 << 10, 400 << 10, 20 << 10, 10 << 10, 70 << 10, 500 << 10}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, in := range []string{"", "MemTotal: 1 kB\n", "MemTotal: 1 MB\nMemAvailable: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 1\nMemAvailable: 1 kB\n"} {

@@ -37,6 +37,7 @@ type Alert struct {
 // they can be forecast.
 var names = map[event.LimitName]string{
 	event.LimitThrottle: "RsswardenMemoryNearThrottle",
+	event.LimitCommit:   "RsswardenCommittedMemoryNearLimit",
 	event.LimitSHM:      "RsswardenShmNearLimit",
 	event.LimitMaps:     "RsswardenMappingsNearLimit",
 	event.LimitFDs:      "RsswardenDescriptorsNearLimit",

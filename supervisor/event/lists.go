@@ -11,6 +11,7 @@ const (
 	LimitSlurm    LimitName = "slurm"
 	LimitUser     LimitName = "user"
 	LimitNode     LimitName = "node"
+	LimitCommit   LimitName = "commit"
 	LimitSHM      LimitName = "shm"
 
 	LimitMaps    LimitName = "maps"
@@ -24,7 +25,7 @@ const (
 
 // Limits lists every limit in the order of the documentation.
 var Limits = []LimitName{
-	LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode, LimitSHM,
+	LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode, LimitCommit, LimitSHM,
 	LimitMaps, LimitFDs, LimitTasks, LimitAS, LimitMemlock, LimitTime,
 }
 

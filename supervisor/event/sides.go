@@ -7,6 +7,8 @@ var sides = map[LimitName]struct{ thing, cure string }{
 		`each tensor that goes to a worker started by spawn or forkserver takes one: set_start_method("fork"), or one large tensor in the place of many; only root can raise vm.max_map_count`},
 	LimitFDs: {"descriptors",
 		`ulimit -n raises it up to the hard limit, --nofile where PyTorch needs it; or set_start_method("fork")`},
+	LimitCommit: {"committed memory",
+		"memory that is asked for counts before it is used, and a fork counts it again: lower num_workers, or leave more of the node to this job; only root can raise vm.overcommit_ratio or add swap"},
 	LimitSHM: {"/dev/shm",
 		"lower prefetch_factor, num_workers or the batch size; what is killed leaves its files behind there"},
 	LimitTasks: {"tasks",

@@ -61,7 +61,7 @@ func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes
 		if err != nil {
 			return f, false
 		}
-		f.Limit.Used = m.Total.Sub(m.Available)
+		f.Limit.Used = m.Used()
 		f.Limit.UsedMax, f.Exact = f.Limit.Used, true
 		return f, true
 	case sum == nil || f.Limit.Accounting == event.AccountingVirtual:

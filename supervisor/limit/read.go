@@ -75,18 +75,23 @@ func (s *Set) readNode(found []event.Limit) []event.Limit {
 			least = min(least, found[i].Limit)
 		}
 	}
-	if least.Of(s.node.Total) < nearAll {
+	if least.Of(s.node.Size()) < nearAll {
 		return nil
 	}
-	used := s.node.Total.Sub(s.node.Available)
+	used := s.node.Used()
 	e := event.Limit{
-		Name: event.LimitNode, Scope: event.ScopeNode, Used: used, UsedMax: used, Limit: s.node.Total,
+		Name: event.LimitNode, Scope: event.ScopeNode, Used: used, UsedMax: used, Limit: s.node.Size(),
 		Enforcer:   killer + " of the node",
 		UsedSource: "meminfo: MemTotal - MemAvailable", LimitSource: "meminfo: MemTotal",
 		Note: "everything on the node counts",
 	}
 	if least != cgroup.Unlimited {
 		e.Note = "the cgroup's limit is all of the node's memory or more; everything on the node counts"
+	}
+	if s.node.SwapTotal > 0 {
+		e.UsedSource += " + SwapTotal - SwapFree"
+		e.LimitSource += " + SwapTotal"
+		e.Note += fmt.Sprintf("; %v of swap is counted in", s.node.SwapTotal)
 	}
 	return []event.Limit{e}
 }

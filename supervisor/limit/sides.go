@@ -13,13 +13,17 @@ import (
 )
 
 // Sides reads the limits that several processes share and that are none on
-// summed memory: /dev/shm, and the number of tasks. /dev/shm may be a file system
+// summed memory: committed memory, /dev/shm, and the number of tasks. /dev/shm may be a file system
 // that does not answer: it is for one goroutine of its own.
 type Sides struct {
 	proc string
 	pid  int
 	path *cgroup.TaskPath // nil where none is
 	list []cgroup.Tasks   // its room is kept
+
+	meminfo  *proctree.Node
+	strict   bool          // vm.overcommit_memory is 2
+	strictAt time.Duration // when that was read
 
 	node    *proctree.Tasks
 	counter *proctree.Counter
@@ -37,7 +41,7 @@ type Sides struct {
 // NewSides is about the command, or about whatever process stands for the
 // others: its cgroup and its user.
 func NewSides(proc, sys string, pid int) *Sides {
-	s := &Sides{proc: proc, pid: pid, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
+	s := &Sides{proc: proc, pid: pid, meminfo: proctree.NewNode(proc), strictAt: -rlimitHolds, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
 	if p, err := cgroup.OpenTasks(proc, sys, pid); err == nil {
 		s.path = p
 	}
@@ -51,12 +55,13 @@ func (s *Sides) Close() {
 	if s.path != nil {
 		s.path.Close()
 	}
+	s.meminfo.Close()
 	s.node.Close()
 	s.counter.Close()
 }
 
 const (
-	// rlimitHolds is how long RLIMIT_NPROC is believed.
+	// rlimitHolds is how long RLIMIT_NPROC and vm.overcommit_memory are believed.
 	rlimitHolds = time.Minute
 	// usersShare times what it takes to count the tasks of a user is the pause
 	// before the next time, and usersRest that at least.
@@ -74,10 +79,36 @@ const (
 // whatever it costs. What cannot be read is not among them.
 func (s *Sides) Read(now time.Duration, pids []int, all bool) []event.Limit {
 	var out []event.Limit
+	if l, ok := s.commit(now); ok {
+		out = append(out, l)
+	}
 	if l, ok := s.shm(pids); ok {
 		out = append(out, l)
 	}
 	return append(out, s.tasks(now, all)...)
+}
+
+// commit returns what of the node's memory is committed, where the kernel keeps count
+// of that. It refuses a process without CAP_SYS_ADMIN a little earlier
+// (__vm_enough_memory in mm/util.c).
+func (s *Sides) commit(now time.Duration) (event.Limit, bool) {
+	if now-s.strictAt >= rlimitHolds {
+		mode, err := proctree.Overcommit(s.proc)
+		s.strict, s.strictAt = err == nil && mode == 2, now
+	}
+	if !s.strict {
+		return event.Limit{}, false
+	}
+	m, err := s.meminfo.Read()
+	if err != nil || m.CommitLimit == 0 {
+		return event.Limit{}, false
+	}
+	return event.Limit{
+		Name: event.LimitCommit, Scope: event.ScopeNode, Used: m.Committed, UsedMax: m.Committed, Limit: m.CommitLimit,
+		Enforcer:   "kernel, by ENOMEM of mmap, brk and fork",
+		UsedSource: "meminfo: Committed_AS", LimitSource: "meminfo: CommitLimit",
+		Note: "vm.overcommit_memory is 2: what is asked for counts, used or not; everything on the node counts",
+	}, true
 }
 
 // shm returns the fullest /dev/shm of these processes.

@@ -33,6 +33,30 @@ func TestSidesOfThisNode(t *testing.T) {
 	}
 }
 
+// Committed memory is limited only where the kernel is told not to overcommit.
+func TestCommit(t *testing.T) {
+	for _, c := range []struct {
+		mode string
+		ok   bool
+	}{{"0\n", false}, {"1\n", false}, {"2\n", true}, {"nonsense", false}, {"", false}} {
+		fs := rsstest.Empty(t)
+		fs.Write("proc/meminfo", "MemTotal: 4096 kB\nMemAvailable: 3072 kB\nCommitLimit: 2048 kB\nCommitted_AS: 1536 kB\n")
+		if c.mode != "" {
+			fs.Write("proc/sys/vm/overcommit_memory", c.mode)
+		}
+		s := limit.NewSides(fs.Proc, fs.Sys, 7)
+		got := s.Read(0, nil, false)
+		if !c.ok {
+			if len(got) != 0 {
+				t.Errorf("mode %q: %+v", c.mode, got)
+			}
+		} else if l := scoped(t, got, event.LimitCommit, event.ScopeNode); l.Used != 1536*rss.KiB || l.Limit != 2*rss.MiB {
+			t.Errorf("mode %q: %+v", c.mode, l)
+		}
+		s.Close()
+	}
+}
+
 // TestTasksOfAUser: RLIMIT_NPROC is compared with the tasks of one user, which
 // are counted where there may be as many; it does not hold for root.
 func TestTasksOfAUser(t *testing.T) {

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
@@ -109,6 +110,22 @@ func TestSwapAbove(t *testing.T) {
 				t.Errorf("limit from %s, want %s", l.LimitSource, want)
 			}
 		})
+	}
+}
+
+// The node's OOM killer strikes when swap is full too.
+func TestSwapOfNode(t *testing.T) {
+	fs := rsstest.Unpack(t, "torch")
+	bare := get(t, newStand(t, fs, nil, "", nil).read(), event.LimitNode)
+	fs.Replace("proc/meminfo", "SwapTotal:             0 kB", "SwapTotal:       1048576 kB")
+	fs.Replace("proc/meminfo", "SwapFree:              0 kB", "SwapFree:         524288 kB")
+	s := newStand(t, fs, nil, "", nil)
+	l := get(t, s.read(), event.LimitNode)
+	if l.Limit != bare.Limit+rss.GiB || l.Used != bare.Used+512*rss.MiB || !strings.Contains(l.Note, "1.00 GiB of swap is counted in") {
+		t.Errorf("%+v, without swap %+v", l, bare)
+	}
+	if f, ok := s.set.Fast(time.Second, 0, nil); !ok || f.Limit.Used != l.Used || f.Limit.Limit != l.Limit {
+		t.Errorf("fast: %+v", f)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"cgroup", "throttle", "slurm", "user", "node", "shm", "as", "memlock"}, BySize.Values); diff != "" {
+	if diff := cmp.Diff([]string{"cgroup", "throttle", "slurm", "user", "node", "commit", "shm", "as", "memlock"}, BySize.Values); diff != "" {
 		t.Errorf("limits that are sizes differ:\n%s", diff)
 	}
 }

@@ -82,7 +82,7 @@ var Outcomes = []Result{Done, Failed, Refused}
 // The metrics.
 var (
 	MemoryUsed = Metric{"rsswarden_memory_used_bytes", Gauge,
-		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
+		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable and used swap, of commit Committed_AS, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
 		[]Label{BySize, ByScope}}
 	MemoryUnreclaimable = Metric{"rsswarden_memory_unreclaimable_bytes", Gauge,
 		"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.",

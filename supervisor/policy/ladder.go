@@ -25,7 +25,7 @@ func Default() []Rule {
 	// Twice: several processes share these limits, or are under one each, and the
 	// first that passes 80 % may stay there for days.
 	for _, at := range []float64{80, 95} {
-		for _, l := range []event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitSHM, event.LimitTasks} {
+		for _, l := range []event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitCommit, event.LimitSHM, event.LimitTasks} {
 			rules = append(rules, warn(l, at))
 		}
 	}

@@ -201,8 +201,8 @@ func TestDefaultLadder(t *testing.T) {
 			t.Errorf("%v reads as %v, %v", r, again, err)
 		}
 	}
-	want := []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle", "maps 80%:warn", "fds 80%:warn", "shm 80%:warn", "tasks 80%:warn",
-		"maps 95%:warn", "fds 95%:warn", "shm 95%:warn", "tasks 95%:warn"}
+	want := []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle", "maps 80%:warn", "fds 80%:warn", "commit 80%:warn", "shm 80%:warn", "tasks 80%:warn",
+		"maps 95%:warn", "fds 95%:warn", "commit 95%:warn", "shm 95%:warn", "tasks 95%:warn"}
 	if !slices.Equal(got, want) {
 		t.Errorf("default ladder %q, want %q", got, want)
 	}
@@ -214,9 +214,9 @@ func TestLadder(t *testing.T) {
 		n    int
 		last string
 	}{
-		{nil, 12, "tasks 95%:warn"},
-		{[]string{"95%:stop"}, 13, "95%:stop"},
-		{[]string{"85%:trim"}, 12, "tasks 95%:warn"}, // there already
+		{nil, 14, "tasks 95%:warn"},
+		{[]string{"95%:stop"}, 15, "95%:stop"},
+		{[]string{"85%:trim"}, 14, "tasks 95%:warn"}, // there already
 		{[]string{"none"}, 0, ""},
 		{[]string{"none", "95%:stop", "95%:stop"}, 1, "95%:stop"},
 	} {

@@ -228,7 +228,8 @@ func nameStrands(strands []Strand, runs []drawn) {
 }
 
 // onAxis says that a limit is an amount of memory, which has a place on an axis of
-// memory. Addresses are no memory, and what is locked is a part of one process's.
+// memory. Addresses are no memory, nor is what was asked for, and what is locked is a
+// part of one process's.
 func onAxis(l event.LimitName) bool {
-	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitAS, event.LimitMemlock, event.LimitTime}, l)
+	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitAS, event.LimitMemlock, event.LimitCommit, event.LimitTime}, l)
 }

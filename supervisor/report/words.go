@@ -26,6 +26,8 @@ func used(l *event.Limit) string {
 	switch l.Name {
 	case event.LimitNode:
 		return "the node's used memory"
+	case event.LimitCommit:
+		return "the node's committed memory"
 	case event.LimitSHM:
 		return "used space"
 	case event.LimitThrottle:

@@ -3,8 +3,12 @@ package hunt
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -59,5 +63,29 @@ func TestCgroupView(t *testing.T) {
 				t.Errorf("got %+v, want 300 MiB from %s", l, want)
 			}
 		})
+	}
+}
+
+// TestOwnTasks: docs/limits.md says how many tasks are ours.
+func TestOwnTasks(t *testing.T) {
+	needRoot(t)
+	dir, err := rsstest.GroupDir("/sys/fs/cgroup/pids")
+	if err != nil {
+		t.Skip("needs cgroup v1 with the pids controller:", err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	const most = 28
+	// The command counts for two seconds: the watcher starts threads after it.
+	cmd := exec.Command("bash", "-c", `echo $$ >$DIR/cgroup.procs && exec "$@"`, "-", binary, "run", "--quiet", "--record", "none", "--",
+		"bash", "-c", `most=0; for ((i = 0; i < 40; i++)); do read -r n <$DIR/pids.current; ((n > most)) && most=$n; read -rt 0.05 <>$FIFO; done; echo $most`)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Environ(), "DIR="+dir, "FIFO="+fifo)
+	r := finish(t, cmd)
+	n, err := strconv.Atoi(strings.TrimSpace(r.stdout))
+	if n--; err != nil || n < 2 || n > most {
+		t.Errorf("%d tasks beside the command, %v\n%s%s", n, err, r.stdout, r.stderr)
 	}
 }
