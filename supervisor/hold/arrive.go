@@ -11,22 +11,18 @@ import (
 
 // This file takes the signals that reach the holder, and has each judged.
 
-// readSignals takes all that the signalfd has.
+// readSignals takes all that the signalfd has: first what poll has read.
 func (h *holder) readSignals() {
-	for {
-		n, err := readNow(h.signals, h.info[:])
-		if err != nil || n < infoSize {
-			return
-		}
+	for more := h.batch.size() > 0 || h.batch.read(h.signals); more; more = h.batch.read(h.signals) {
 		h.moved = true
-		for off := 0; off+infoSize <= n; off += infoSize {
-			si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&h.info[off]))
+		for i := range h.batch.size() {
+			a := h.batch.arrival(i)
 			early := signalSet(0)
-			if s := int(si.Signo); s >= 1 && s <= 64 {
-				early = h.early & bit(s)
+			if a.signo >= 1 && a.signo <= 64 {
+				early = h.early & bit(a.signo)
 				h.early &^= early
 			}
-			h.signal(&arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr}, early != 0)
+			h.signal(&a, early != 0)
 		}
 	}
 }
@@ -42,7 +38,7 @@ func (h *holder) readNoted() {
 		for off := 0; off+recordSize <= n; off += recordSize {
 			r := (*record)(unsafe.Pointer(&h.records[off]))
 			if r.signo != 0 {
-				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value}, r.time < h.began)
+				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value, parent: int(r.parent)}, r.time < h.began)
 			}
 		}
 	}
@@ -66,8 +62,10 @@ func (h *holder) signal(a *arrival, early bool) {
 			h.ctrlZ = false
 		}
 	}
+	within := a.code <= 0 && !early && h.descends(a.pid, a.parent)
 	group := unix.Getpgrp()
 	doubtful := h.witness.used.has(a.signo)
+	unborn := h.watcher.starting // the watcher may be younger than the signal
 	if ofOurs := a.code > 0 && ownUse.has(a.signo); !ofOurs && !early {
 		h.settleStart()
 		if doubtful {
@@ -77,10 +75,10 @@ func (h *holder) signal(a *arrival, early bool) {
 	c := circumstances{
 		self:     h.self,
 		watcher:  h.watcher.pid,
-		command:  h.pid,
+		within:   within,
 		leader:   isLeader(h.self),
 		early:    early,
-		doubtful: doubtful,
+		doubtful: doubtful || unborn,
 	}
 	if early && h.brought.has(a.signo) {
 		h.brought &^= bit(a.signo)
@@ -119,6 +117,27 @@ func (h *holder) signal(a *arrival, early bool) {
 		m.b = 1
 	}
 	h.send(&m)
+}
+
+// mostParents bounds the way up from a process.
+const mostParents = 1024
+
+// descends says that a process, whose parent was this, is the command or descends from it.
+// One whose parents end at us is an orphan of the command's that we have adopted. A sender
+// that was gone before its parent could be read is not told from a stranger.
+func (h *holder) descends(pid, parent int) bool {
+	for range mostParents {
+		switch {
+		case pid == h.pid:
+			return true
+		case pid <= 1 || pid == h.self || pid == h.watcher.pid || parent == 0:
+			return false
+		case parent == h.self:
+			return true
+		}
+		pid, parent = parent, parentOf(parent)
+	}
+	return false
 }
 
 func isLeader(pid int) bool {

@@ -22,7 +22,8 @@
 // it becomes one where the watcher has found that slurmstepd does not sum by parent.
 //
 // All of that is one goroutine around poll(2). While all is well it allocates
-// nothing and reads no file but, on a signal, the watcher's status. Its threads
+// nothing and reads no file but, on a signal, the watcher's status and whose child
+// the sender is. Its threads
 // exist before the command does, so that a full pids.max later is no matter;
 // where there is no room for a second process at all, the command is executed
 // in our place. Starting a watcher may hang (the program may lie on a dead
@@ -49,9 +50,19 @@
 // tells of us (SIGCHLD, SIGXCPU and the like from the kernel) and what the
 // command got together with us, being in our process group. The terminal's
 // SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU and SIGWINCH always go to a group;
-// the kernel marks them. What the command sends to its parent goes to ours,
-// unless the group may have been meant. SIGHUP and SIGCONT at a hangup may go to the session's leader alone. And
-// kill(2) with a negative PID (scancel -f) looks just like one to us alone.
+// the kernel marks them. What the command or a process below it sends to us was
+// meant for the command's parent, as $PPID names it in every subshell, and goes to
+// ours, unless the group may have been meant. SIGHUP and SIGCONT at a hangup may go
+// to the session's leader alone. And kill(2) with a negative PID (scancel -f) looks
+// just like one to us alone.
+//
+// Whether a sender is below the command is read in /proc as soon as poll(2) returns.
+// One that ends at once, as the kill(1) of os.system("kill ..."), may be gone by then:
+// about one in ten is where each CPU has eight programs to run. So may the process
+// that led from the sender to the command, and where we are no subreaper an orphan of
+// the command's has no line to it. Each of these counts as a stranger, whose signal is
+// forwarded: to send a stranger's signal past the command, to a batch script that
+// it ends, would be worse.
 //
 // The witness of that is the watcher: same group, all these signals blocked,
 // so that a signal to the group stays pending in it, where ShdPnd in

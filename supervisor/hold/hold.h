@@ -3,7 +3,9 @@
 #ifndef RSSWARDEN_HOLD_H
 #define RSSWARDEN_HOLD_H
 
+#include <poll.h>
 #include <stdint.h>
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 // hold_early is what this process was given, noted by a constructor before
@@ -25,6 +27,14 @@ struct hold_record {
 	uint32_t uid;
 	uint64_t value; // of sigqueue(3)
 	uint64_t time;  // CLOCK_MONOTONIC, ns
+	int64_t parent; // of pid, 0 where it is gone
+};
+
+// hold_batch is what one read of the signalfd gives.
+struct hold_batch {
+	int size; // bytes in info
+	struct signalfd_siginfo info[16];
+	pid_t parent[16]; // of each sender, 0 where it is gone
 };
 
 // hold_child is one program to start.
@@ -59,6 +69,9 @@ void hold_unmask_end(void);
 int hold_stop(int sig, pid_t command);  // stops this process by sig if the command is stopped
 void hold_die(int sig);                 // dies by sig; returns if that is impossible
 int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid, uint64_t value);
+pid_t hold_parent(pid_t pid);          // its parent, 0 where it is gone
+void hold_read(int fd, struct hold_batch *b); // reads the signalfd
+int hold_poll(struct pollfd *fds, int n, int timeout, int signals, struct hold_batch *b); // poll(2), and hold_read of fds[signals]; -errno
 int hold_setmask(uint64_t mask, uint64_t *old);
 
 #endif

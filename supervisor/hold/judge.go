@@ -4,11 +4,12 @@ import "golang.org/x/sys/unix"
 
 // arrival is one signal as it reached the holder.
 type arrival struct {
-	signo int
-	code  int32 // si_code: above 0 from the kernel
-	pid   int   // sender, 0 for the kernel or another PID namespace
-	uid   uint32
-	value uint64 // of sigqueue(3)
+	signo  int
+	code   int32 // si_code: above 0 from the kernel
+	pid    int   // sender, 0 for the kernel or another PID namespace
+	uid    uint32
+	value  uint64 // of sigqueue(3)
+	parent int    // of the sender when the signal was read, 0: gone, or none
 }
 
 // verdict says what becomes of a signal.
@@ -16,7 +17,7 @@ type verdict int
 
 const (
 	toCommand verdict = iota // forward it
-	toParent                 // the command sent it to its parent, which bare is ours
+	toParent                 // the command's tree sent it to the command's parent, which bare is ours
 	hasIt                    // the group got it, the command with it
 	ours                     // it is about this process, not about the command
 )
@@ -24,14 +25,14 @@ const (
 // circumstances are what a judgement needs to know of the world.
 type circumstances struct {
 	self, watcher int
-	command       int
+	within        bool // the sender is the command or descends from it
 	sameGroup     bool // the command is in our process group
 	leader        bool // we lead our session
 	early         bool // it was pending before there was a command
 	brought       bool // and before we were executed
 	witness       bool // the watcher can testify for this signal
 	seen          bool // and has it pending: the group got it
-	doubtful      bool // what it has pending has served as evidence already
+	doubtful      bool // what it has pending has served as evidence already, or it came later
 	overtaken     bool // a SIGCONT, and the group was stopped again since
 }
 
@@ -62,9 +63,11 @@ func judge(a *arrival, c *circumstances) verdict {
 		return ours
 	case kernel && ownUse.has(a.signo):
 		return ours
-	case !kernel && a.pid != 0 && a.pid == c.command:
-		// Either to its parent or, more often, to its group. In doubt the
-		// latter: nobody's parent is signalled by mistake.
+	case !kernel && c.within:
+		// Either to the command's parent ($PPID in each subshell of a script) or,
+		// more often, to the group. In doubt the latter: no process outside the
+		// tree is signalled by mistake. Never to the command: bare, it gets neither
+		// from us.
 		if c.sameGroup && (c.seen || c.doubtful || !c.witness) {
 			return hasIt
 		}

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -14,7 +15,7 @@ func TestJudge(t *testing.T) {
 		user   = 0
 		sender = 500
 	)
-	in := circumstances{self: 100, watcher: 101, command: 102, sameGroup: true}
+	in := circumstances{self: 100, watcher: 101, sameGroup: true}
 	with := func(f func(*circumstances)) circumstances { c := in; f(&c); return c }
 	out := with(func(c *circumstances) { c.sameGroup = false })
 	can := with(func(c *circumstances) { c.witness = true })
@@ -23,6 +24,7 @@ func TestJudge(t *testing.T) {
 	doubtful := with(func(c *circumstances) { c.witness, c.doubtful = true, true })
 	early := with(func(c *circumstances) { c.early = true })
 	overtaken := with(func(c *circumstances) { c.witness, c.overtaken = true, true })
+	within := func(c circumstances) circumstances { c.within = true; return c }
 	brought := with(func(c *circumstances) { c.early, c.brought = true, true })
 	for _, test := range []struct {
 		name string
@@ -59,15 +61,65 @@ func TestJudge(t *testing.T) {
 		{"our own write beyond RLIMIT_FSIZE", unix.SIGXFSZ, user, 100, early, ours},
 		{"our own CPU limit before the start", unix.SIGXCPU, kernel, 0, early, ours},
 		{"SIGXCPU waiting at exec", unix.SIGXCPU, kernel, 0, brought, toCommand},
-		{"from the command to its parent", unix.SIGUSR1, user, 102, can, toParent},
-		{"from the command to its parent's group", unix.SIGUSR1, user, 102, out, toParent},
-		{"from the command to its group", unix.SIGTERM, user, 102, seen, hasIt},
-		{"from the command, again at once", unix.SIGTERM, user, 102, doubtful, hasIt},
-		{"from the command, no witness", unix.SIGTERM, user, 102, in, hasIt},
+		{"from the command to its parent", unix.SIGUSR1, user, 102, within(can), toParent},
+		{"from the command to its parent's group", unix.SIGUSR1, user, 102, within(out), toParent},
+		{"from the command to its group", unix.SIGTERM, user, 102, within(seen), hasIt},
+		{"from the command, again at once", unix.SIGTERM, user, 102, within(doubtful), hasIt},
+		{"from the command, no witness", unix.SIGTERM, user, 102, within(in), hasIt},
+		{"from a subshell to the command's parent", unix.SIGUSR1, user, 103, within(can), toParent},
+		{"from a subshell to its group", unix.SIGTERM, user, 103, within(seen), hasIt},
 		{"the runtime's preemption", unix.SIGURG, siTkill, 100, early, ours},
 	} {
 		if got := judge(&arrival{signo: int(test.sig), code: test.code, pid: test.pid}, &test.c); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestDescends(t *testing.T) {
+	me := os.Getpid()
+	child := func(name string, arg ...string) int {
+		cmd := exec.Command(name, arg...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	// A name that looks like the fields behind it.
+	odd := filepath.Join(t.TempDir(), "a) S 1 (b")
+	if err := os.Symlink("/bin/sleep", odd); err != nil {
+		t.Fatal(err)
+	}
+	pid := child(odd, "100")
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := parentOf(pid); got != me {
+		t.Errorf("the parent of %d is %d, not %d", pid, got, me)
+	}
+	if got := parentOf(gone.Process.Pid); got != 0 {
+		t.Errorf("the parent of a process that is gone is %d", got)
+	}
+	ours := child("sleep", "100")
+	for _, test := range []struct {
+		name   string
+		h      holder
+		sender int
+		want   bool
+	}{
+		{"the command", holder{self: 1 << 23, pid: pid}, pid, true},
+		{"below the command", holder{self: 1 << 23, pid: me}, pid, true},
+		{"a stranger", holder{self: 1 << 23, pid: 1<<23 + 1}, pid, false},
+		{"an orphan that we have", holder{self: me, pid: 1 << 23}, pid, true},
+		{"the watcher", holder{self: me, pid: 1 << 23, watcher: watcher{pid: ours}}, ours, false},
+		{"ourselves", holder{self: me, pid: 1 << 23}, me, false},
+		{"gone", holder{self: me, pid: me}, gone.Process.Pid, false},
+		{"the kernel", holder{self: me, pid: pid}, 0, false},
+	} {
+		if got := test.h.descends(test.sender, parentOf(test.sender)); got != test.want {
+			t.Errorf("%s: got %v", test.name, got)
 		}
 	}
 }

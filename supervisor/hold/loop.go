@@ -38,7 +38,7 @@ type holder struct {
 	broke    *breakage // what of us failed, nil for nothing
 	deadline time.Time
 
-	info    [16 * infoSize]byte
+	batch   batch
 	records [16 * recordSize]byte
 	packet  [messageSize]byte
 }
@@ -65,7 +65,7 @@ func (h *holder) loop() Status {
 		fds[1] = unix.PollFd{Fd: int32(h.signals), Events: unix.POLLIN}
 		fds[2] = unix.PollFd{Fd: int32(h.noted), Events: unix.POLLIN}
 		fds[3] = unix.PollFd{Fd: int32(h.watcher.link), Events: unix.POLLIN}
-		if _, err := unix.Poll(fds[:], h.timeout()); err != nil {
+		if err := h.batch.poll(fds[:], h.timeout(), 1); err != nil {
 			// Refused, or no memory: what poll would show is tried.
 			fds[1].Revents, fds[2].Revents, fds[3].Revents = 1, 1, 1
 		}

@@ -182,6 +182,35 @@ func forward(pidfd, pid int, a *arrival) syscall.Errno {
 		C.pid_t(a.pid), C.uid_t(a.uid), C.uint64_t(a.value)))
 }
 
+// parentOf returns the parent of a process, 0 when it is gone or cannot be read.
+func parentOf(pid int) int { return int(C.hold_parent(C.pid_t(pid))) }
+
+// batch is what one read of the signalfd gives, with the parents of the senders.
+type batch struct{ c C.struct_hold_batch }
+
+// read takes what the signalfd has, and says whether it had any.
+func (b *batch) read(fd int) bool {
+	C.hold_read(C.int(fd), &b.c)
+	return b.size() > 0
+}
+
+func (b *batch) size() int { return int(b.c.size) / infoSize }
+
+func (b *batch) arrival(i int) arrival {
+	si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&b.c.info[i]))
+	return arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr, parent: int(b.c.parent[i])}
+}
+
+// poll is poll(2); what the signalfd among fds has is read at once.
+func (b *batch) poll(fds []unix.PollFd, timeout, signals int) error {
+	b.c.size = 0
+	n := C.hold_poll((*C.struct_pollfd)(unsafe.Pointer(&fds[0])), C.int(len(fds)), C.int(timeout), C.int(signals), &b.c)
+	if n < 0 {
+		return syscall.Errno(-n)
+	}
+	return nil
+}
+
 // withMask calls f with the thread's signal mask changed: for the watcher,
 // while it starts a program.
 func withMask(m signalSet, f func() error) error {

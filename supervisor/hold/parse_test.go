@@ -60,6 +60,7 @@ func TestNoAllocation(t *testing.T) {
 		takeOther(0)
 		stoppedBy(1)
 		judge(&arrival{signo: 10}, &circumstances{})
+		parentOf(os.Getpid())
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)

@@ -3,9 +3,11 @@
 #include "raw.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -52,7 +54,8 @@ static void in_holder(int sig, siginfo_t *si, void *context) {
 	if (of_runtime(sig, si)) {
 		chain(sig, si, context);
 	} else {
-		struct hold_record r = {sig, si->si_code, si->si_pid, si->si_uid, 0, hold_now()};
+		struct hold_record r = {sig, si->si_code, si->si_pid, si->si_uid, 0, hold_now(), 0};
+		if (si->si_code <= 0) r.parent = hold_parent(si->si_pid);
 		if (si->si_code == SI_QUEUE) r.value = (uint64_t)(uintptr_t)si->si_value.sival_ptr;
 		struct iovec v = {&r, sizeof r};
 		if (write(handler_fd, &r, sizeof r) < 0 && errno != EAGAIN && writev(handler_fd, &v, 1) < 0) {
@@ -166,6 +169,46 @@ int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid,
 	if (pidfd >= 0 && errno == ESRCH) return ESRCH;
 	if (info != NULL && syscall(SYS_rt_sigqueueinfo, pid, sig, info) == 0) return 0;
 	return kill(pid, sig) == 0 ? 0 : errno;
+}
+
+// hold_parent reads field 4 of /proc/PID/stat. It runs in a signal handler.
+pid_t hold_parent(pid_t pid) {
+	char path[32] = "/proc/", digits[12], stat[512]; // the first fields, and a name of 64 bytes at most
+	int n = 6, d = 0;
+	if (pid <= 0) return 0;
+	for (pid_t p = pid; p > 0; p /= 10) digits[d++] = (char)('0' + p % 10);
+	while (d > 0) path[n++] = digits[--d];
+	memcpy(path + n, "/stat", 6);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return 0;
+	ssize_t size = read(fd, stat, sizeof stat - 1);
+	close(fd);
+	if (size <= 0) return 0;
+	stat[size] = 0;
+	char *end = strrchr(stat, ')'); // the name may hold anything, ")" too
+	if (end == NULL || end - stat + 4 >= size) return 0;
+	pid_t parent = 0;
+	for (char *c = end + 4; *c >= '0' && *c <= '9' && parent < 1 << 22; c++) parent = parent * 10 + (*c - '0');
+	return parent;
+}
+
+void hold_read(int fd, struct hold_batch *b) {
+	struct iovec all = {b->info, sizeof b->info};
+	b->size = (int)read(fd, b->info, sizeof b->info);
+	if (b->size < 0 && errno != EAGAIN && errno != EINTR) b->size = (int)readv(fd, &all, 1); // read is refused
+	for (int i = 0; i < b->size / (int)sizeof *b->info; i++) {
+		const struct signalfd_siginfo *si = &b->info[i];
+		b->parent[i] = si->ssi_code <= 0 ? hold_parent((pid_t)si->ssi_pid) : 0;
+	}
+}
+
+// hold_poll reads what has arrived before it returns to the Go runtime, which takes 50 µs
+// and more to go on: a program that sends a signal and ends is gone by then.
+int hold_poll(struct pollfd *fds, int n, int timeout, int signals, struct hold_batch *b) {
+	int ready = poll(fds, (nfds_t)n, timeout);
+	if (ready < 0) return -errno;
+	if (fds[signals].revents != 0) hold_read(fds[signals].fd, b);
+	return ready;
 }
 
 int hold_setmask(uint64_t mask, uint64_t *old) {

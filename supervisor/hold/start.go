@@ -17,6 +17,7 @@ type record struct {
 	signo, code, pid int32
 	uid              uint32
 	value, time      uint64
+	parent           int64
 }
 
 const recordSize = int(unsafe.Sizeof(record{}))
