@@ -1,6 +1,8 @@
 package slurm
 
 import (
+	"bytes"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -27,23 +29,58 @@ func (j Job) InCgroup(cgroup []byte) Job {
 // ".../job_46/step_batch/..." they are "46" and "batch". The job may be a
 // SLUID, Slurm's own name for it from 26.05 on.
 func StepOfCgroup(cgroup []byte) (job, step string, ok bool) {
-	for line := range strings.Lines(string(cgroup)) {
-		// hierarchy-ID:controllers:path, cgroups(7).
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		above := ""
-		for name := range strings.SplitSeq(fields[2], "/") {
-			step, isStep := strings.CutPrefix(name, "step_")
-			job, isJob := strings.CutPrefix(above, "job_")
-			if isStep && step != "" && job != "" && (isJob || isSLUID(above)) {
-				return job, step, true
-			}
-			above = name
-		}
+	for s := range StepsOfCgroup(cgroup) {
+		return s.Job, s.Step, true
 	}
 	return "", "", false
+}
+
+// CgroupStep is a step as one line of /proc/PID/cgroup names it.
+type CgroupStep struct {
+	Controllers string // "cpuset,memory", empty of v2
+	Dir         string // of the job, below the root of the hierarchy
+	Job, Step   string
+}
+
+// StepsOfCgroup yields what each line of /proc/PID/cgroup says, as [StepOfCgroup]
+// reads it. Hierarchies may disagree where their directories are made by several.
+func StepsOfCgroup(cgroup []byte) iter.Seq[CgroupStep] {
+	return func(yield func(CgroupStep) bool) {
+		for line := range strings.Lines(string(cgroup)) {
+			// hierarchy-ID:controllers:path, cgroups(7).
+			fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+			if len(fields) != 3 {
+				continue
+			}
+			names := strings.Split(fields[2], "/")
+			for i := 1; i < len(names); i++ {
+				job, isJob := JobOfDir(names[i-1])
+				step, isStep := StepOfDir(names[i])
+				if !isJob || !isStep {
+					continue
+				}
+				if !yield(CgroupStep{fields[1], strings.Join(names[:i], "/"), job, step}) {
+					return
+				}
+				break
+			}
+		}
+	}
+}
+
+// StepOfTitle reads the job and step from the command line of slurmstepd, which it
+// writes over: "slurmstepd: [46.batch]".
+func StepOfTitle(cmdline []byte) (job, step string, ok bool) {
+	title, ok := strings.CutPrefix(string(bytes.TrimRight(cmdline, "\x00 ")), "slurmstepd: [")
+	if !ok {
+		return "", "", false
+	}
+	if title, ok = strings.CutSuffix(title, "]"); !ok {
+		return "", "", false
+	}
+	job, step, _ = strings.Cut(title, ".")
+	step, ok = StepOfDir("step_" + step)
+	return job, step, ok && isNumber(job)
 }
 
 // JobOfDir reads the job from the name of its directory in the cgroup tree:

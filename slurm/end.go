@@ -15,6 +15,9 @@ var ErrNoEnd = errors.New("the job has no end")
 // job`. Before Slurm 23.02 the environment does not tell. The time is that of
 // the node's zone, as scontrol prints it.
 func FindEnd(ctx context.Context, j Job, scontrol func(ctx context.Context, args ...string) ([]byte, error)) (time.Time, error) {
+	if !isJobID(j.ID) {
+		return time.Time{}, fmt.Errorf("cannot ask about job %q: not a job id", j.ID)
+	}
 	out, err := scontrol(ctx, "show", "job", "-o", j.ID)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot find the end of job %s: %w", j.ID, err)

@@ -12,7 +12,9 @@ const StepBatch = "batch"
 // tells (sbatch(1), srun(1): OUTPUT ENVIRONMENT VARIABLES). Numbers that are
 // absent or malformed are 0.
 type Job struct {
-	ID string // SLURM_JOB_ID: of this component, where the job is heterogeneous
+	// ID is SLURM_JOB_ID: of this component, where the job is heterogeneous. It is
+	// digits alone, as commands of Slurm's take it for one.
+	ID string
 	// StepID is SLURM_STEP_ID: a number, or "batch", "extern", "interactive".
 	// It is "batch" where a task of slurmstepd has no SLURM_STEP_ID, and empty
 	// in the shell of salloc, which no step counts.
@@ -45,7 +47,7 @@ type Job struct {
 }
 
 // FromEnv reads the job from the environment, and reports false where there
-// is none. [Job.InCgroup] corrects the step.
+// is none, or what is there is no number. [Job.InCgroup] corrects the step.
 func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 	get := func(names ...string) string {
 		for _, name := range names {
@@ -78,13 +80,16 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 		ArrayTask: get("SLURM_ARRAY_TASK_ID"),
 		HetSize:   number("SLURM_HET_SIZE", "SLURM_PACK_SIZE"),
 	}
-	if j.ID == "" {
+	if !isDigits(j.ID) {
 		return Job{}, false
+	}
+	if !isDigits(j.ArrayJob) || !isDigits(j.ArrayTask) {
+		j.ArrayJob, j.ArrayTask = "", ""
 	}
 	j.jobTasks = number("SLURM_NTASKS", "SLURM_NPROCS")
 	j.jobNodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
-	if step := get("SLURM_STEP_ID", "SLURM_STEPID"); step != "" {
-		j.StepID = stepName(step)
+	if step := stepName(get("SLURM_STEP_ID", "SLURM_STEPID")); isStep(step) {
+		j.StepID = step
 		j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
 		j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 		if j.StepID == StepBatch { // from 26.05 on; what stands there of tasks is the job's
@@ -121,6 +126,12 @@ func stepName(id string) string {
 		return "interactive"
 	}
 	return id
+}
+
+// isStep knows what Slurm calls a step.
+func isStep(name string) bool {
+	_, ok := StepOfDir("step_" + name)
+	return ok || name == "pending"
 }
 
 // String gives "JOB.STEP", or "JOB" outside a step.

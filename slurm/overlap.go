@@ -56,7 +56,7 @@ func ParseRunning(b []byte, job string) (Running, error) {
 		f := showFields(line)
 		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
 		array = array || f["ArrayJobId"] == job && f["ArrayTaskId"] != ""
-		if f["JobId"] == "" || f["JobId"] != job && task != job {
+		if !isDigits(f["JobId"]) || f["JobId"] != job && task != job {
 			continue
 		}
 		state, _ := stateWord(f["JobState"])

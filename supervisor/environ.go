@@ -1,8 +1,7 @@
 package supervisor
 
 import (
-	"os"
-	"path/filepath"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -13,20 +12,21 @@ import (
 // Environment is what a process that somebody else started knows of Slurm.
 type Environment struct {
 	vars map[string]string
-	// Err says that the process's own environment cannot be read; what is
-	// there then comes from its cgroup.
+	// Err says that the process's own environment cannot be read, or is not
+	// believed; what is there then comes from its cgroup and from slurmstepd.
 	Err error
 }
+
+// ErrNotBelieved is the error of an environment that is not read: that of another
+// user's process, and of any process for root, who also sees those of set-user-ID
+// programs that another user started.
+var ErrNotBelieved = errors.New("the environment of this process is not believed")
 
 // Lookup reads a variable.
 func (e *Environment) Lookup(name string) (string, bool) {
 	v, ok := e.vars[name]
 	return v, ok
 }
-
-// Distrust forgets the directory that the job was submitted from, where journals are kept:
-// the process may name any, and ours is another user, root for one.
-func (e *Environment) Distrust() { delete(e.vars, submitVariable) }
 
 // slurmVariable says that a variable is Slurm's. No other is kept: they are
 // none of our business.
@@ -52,13 +52,25 @@ const climb = 64
 // more: an environment may be inherited from another job. It may hang, as
 // [proctree.Environ].
 //
+// An environment is believed only of a process of our own user, and by root of
+// none: see [ErrNotBelieved]. Root takes the job from the cgroup and from
+// slurmstepd, whose SLURM_CONF is slurmd's.
+//
 // Our own environment plays no part: we may run in a job of our own. ourConf is
 // SLURM_CONF as we have it, which is the site's, for a process whose
 // environment we may not read.
-func EnvironmentOf(proc string, pid int, ourConf string) *Environment {
+func EnvironmentOf(proc, sys string, pid int, ourConf string) *Environment {
+	return newViewer(proc, sys).environment(pid, ourConf)
+}
+
+func (v *viewer) environment(pid int, ourConf string) *Environment {
 	e := &Environment{vars: map[string]string{}}
 	for p, n := pid, 0; p > 1 && n < climb; n++ {
-		vars, err := proctree.Environ(proc, p, slurmVariable)
+		i, err := proctree.Identify(v.proc, p)
+		if err != nil {
+			break
+		}
+		vars, err := v.variables(i)
 		if p == pid {
 			e.Err = err
 			if err == nil {
@@ -69,11 +81,7 @@ func EnvironmentOf(proc string, pid int, ourConf string) *Environment {
 			e.vars = vars
 			break
 		}
-		i, err := proctree.Identify(proc, p)
-		if err != nil {
-			break
-		}
-		up, err := proctree.Identify(proc, i.Parent)
+		up, err := proctree.Identify(v.proc, i.Parent)
 		if err != nil || strings.HasPrefix(up.Comm, "slurmstepd") {
 			break
 		}
@@ -82,18 +90,22 @@ func EnvironmentOf(proc string, pid int, ourConf string) *Environment {
 	if len(e.vars) == 0 && ourConf != "" {
 		e.vars[confVariable] = ourConf
 	}
-	e.correct(proc, pid)
+	if v.uid == 0 {
+		if s, ok := v.stepdAbove(pid); ok {
+			e.vars[jobVariable], e.vars[stepVariable] = s.job, s.step
+			if ourConf == "" && s.conf != "" {
+				e.vars[confVariable] = s.conf
+			}
+		}
+	}
+	e.correct(v, pid)
 	return e
 }
 
 // correct puts in what the cgroup says, where the variables are of another job
 // or say nothing.
-func (e *Environment) correct(proc string, pid int) {
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return
-	}
-	id, step, ok := slurm.StepOfCgroup(b)
+func (e *Environment) correct(v *viewer, pid int) {
+	id, step, ok := v.stepOf(pid)
 	if !ok {
 		return
 	}

@@ -18,7 +18,7 @@ func TestEnvironmentOf(t *testing.T) {
 	n.put(15, 10, "bare", fmt.Sprintf(v1, "47", "batch"), "PATH=/bin")
 	n.put(16, 10, "same", fmt.Sprintf(v1, "46", "0"), own...)
 	n.put(17, 10, "new", "0::/slurm/s0123456789ABC/step_0/user\n", own...)
-	n.Put(rsstest.Process{PID: 18, Parent: 10, Comm: "hidden"}) // no environ: as if it were not ours
+	n.Put(rsstest.Process{PID: 18, Parent: 10, Comm: "hidden", UID: user}) // no environ: as if it were not ours
 	n.Write("proc/18/cgroup", fmt.Sprintf(v1, "47", "0"))
 	for _, c := range []struct {
 		name           string
@@ -41,7 +41,7 @@ func TestEnvironmentOf(t *testing.T) {
 			if c.conf == "/site" {
 				ours = "/site"
 			}
-			e := EnvironmentOf(n.Proc, c.pid, ours)
+			e := n.by(user).environment(c.pid, ours)
 			for name, want := range map[string]string{"SLURM_JOB_ID": c.job, "SLURM_STEP_ID": c.step, "SLURM_MEM_PER_NODE": c.mem, "SLURM_CONF": c.conf, "HOME": ""} {
 				if got, ok := e.Lookup(name); got != want || ok != (want != "") {
 					t.Errorf("%s is %q (%v), want %q", name, got, ok, want)

@@ -65,9 +65,9 @@ type JobOptions struct {
 // FollowJob follows a job's processes on this node. It is nil where there are
 // none that can be seen.
 func FollowJob(o JobOptions) (*JobFollower, error) {
-	f := &JobFollower{find: newFinder(o.Proc, o.Job, o.Step, o.Self)}
+	f := &JobFollower{find: newFinder(newViewer(o.Proc, o.Sys), o.Job, o.Step, o.Self)}
 	f.part = func(pid int) (*limit.Set, []limit.Warning) {
-		return findLimits(o.Settings, o.Proc, o.Sys, pid, nil, EnvironmentOf(o.Proc, pid, o.Conf).Lookup)
+		return findLimits(o.Settings, o.Proc, o.Sys, pid, nil, EnvironmentOf(o.Proc, o.Sys, pid, o.Conf).Lookup)
 	}
 	members, err := f.find.find()
 	if err != nil || len(members) == 0 {

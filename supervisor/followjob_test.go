@@ -17,7 +17,7 @@ import (
 func publisher(t *testing.T) (f *JobFollower, n jobTree, tried *[]int) {
 	n = jobTree{t, rsstest.Empty(t)}
 	tried = new([]int)
-	f = &JobFollower{find: newFinder(n.Proc, "46", "", 1)}
+	f = &JobFollower{find: newFinder(n.by(user), "46", "", 1)}
 	f.part = func(pid int) (*limit.Set, []limit.Warning) {
 		*tried = append(*tried, pid)
 		return findLimits(&Settings{}, n.Proc, n.Sys, pid, nil, func(string) (string, bool) { return "", false })

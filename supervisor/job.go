@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,17 +23,21 @@ type member struct {
 }
 
 // finder finds the processes of a Slurm job on this node: by their cgroups,
-// which everybody may read and no process can leave, else, where Slurm makes
-// none, by SLURM_JOB_ID in the environment of those that we may read.
+// which everybody may read and no process can leave. Where Slurm makes none,
+// by SLURM_JOB_ID in the environment of our own user's processes; for root,
+// which believes no environment, what descends from the job's slurmstepd.
 // slurmstepd is none of them, and neither are we nor what we have started. It
 // may hang where it reads environments.
 type finder struct {
-	proc string
+	*viewer
 	job  string // SLURM_JOB_ID, or JOB_TASK of an array job until it was met
 	step string // empty for all
 	self int
 
-	byEnviron bool
+	// sluid is what cgroups call the job from Slurm 26.05 on, where slurmstepd has
+	// told it to root.
+	sluid     string
+	noCgroups bool
 	seen      map[int]*sighting
 	tick      int
 }
@@ -52,8 +55,8 @@ type sighting struct {
 // have been moved into the job.
 const recheck = 32
 
-func newFinder(proc, job, step string, self int) *finder {
-	return &finder{proc: proc, job: job, step: step, self: self, seen: map[int]*sighting{}}
+func newFinder(v *viewer, job, step string, self int) *finder {
+	return &finder{viewer: v, job: job, step: step, self: self, seen: map[int]*sighting{}}
 }
 
 // find returns the job's processes that live, those that slurmstepd started
@@ -64,8 +67,8 @@ func (f *finder) find() ([]member, error) {
 		return nil, err
 	}
 	members := f.look(pids)
-	if len(members) == 0 && !f.byEnviron && f.tick == 1 {
-		f.byEnviron = true
+	if len(members) == 0 && !f.noCgroups && f.tick == 1 {
+		f.noCgroups = true
 		clear(f.seen)
 		members = f.look(pids)
 	}
@@ -93,7 +96,7 @@ func (f *finder) look(pids []int) []member {
 			continue
 		}
 		if s == nil || s.id != i.ID || s.step == "" {
-			s = &sighting{id: i.ID, step: f.stepOf(pid)}
+			s = &sighting{id: i.ID, step: f.stepInJob(i)}
 			f.seen[pid] = s
 		}
 		s.tick = f.tick
@@ -150,44 +153,52 @@ func (f *finder) withoutOurs(members []member) []member {
 	})
 }
 
-// stepOf returns the step of the job that a process is in, or nothing.
-func (f *finder) stepOf(pid int) string {
-	if f.byEnviron {
-		job, ok := f.environ(pid)
-		if !ok || !f.meant(job) {
-			return ""
-		}
-		return job.StepID // empty in the shell of salloc, which no step counts
+// stepInJob returns the step of the job that a process is in, or nothing.
+func (f *finder) stepInJob(i proctree.Identity) string {
+	if f.noCgroups {
+		return f.claimed(i) // empty in the shell of salloc, which no step counts
 	}
-	b, err := os.ReadFile(filepath.Join(f.proc, strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return ""
-	}
-	id, step, ok := slurm.StepOfCgroup(b)
+	id, step, ok := f.stepOf(i.ID.PID)
 	switch {
 	case !ok:
 		return ""
-	case id == f.job:
+	case id == f.job || id == f.sluid:
 		return step
-	case numeric(id) && !strings.Contains(f.job, "_"):
+	case numeric(id) && (f.uid == 0 || !strings.Contains(f.job, "_")):
 		return ""
 	}
 	// The cgroup has another name for the job than its users.
-	if job, ok := f.environ(pid); ok && f.meant(job) {
-		if numeric(id) {
-			f.job = id
-		}
-		return step
+	if f.claimed(i) == "" {
+		return ""
 	}
-	return ""
+	switch {
+	case numeric(id):
+		f.job = id
+	case f.uid == 0:
+		f.sluid = id
+		clear(f.seen) // orphans in it were not known
+	}
+	return step
 }
 
-func (f *finder) environ(pid int) (slurm.Job, bool) {
-	vars, err := proctree.Environ(f.proc, pid, slurmVariable)
-	if err != nil {
-		return slurm.Job{}, false
+// claimed returns the step that a process is in by what is believed of it beside
+// its cgroup, empty where it is not of the job.
+func (f *finder) claimed(i proctree.Identity) string {
+	if f.uid == 0 {
+		if s, ok := f.stepdAbove(i.ID.PID); ok && s.job == f.job {
+			return s.step
+		}
+		return ""
 	}
-	return slurm.FromEnv(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
+	vars, err := f.variables(i)
+	if err != nil {
+		return ""
+	}
+	job, ok := slurm.FromEnv(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
+	if !ok || !f.meant(job) {
+		return ""
+	}
+	return job.StepID
 }
 
 // meant says that it is the job that was asked for, by its number or, of an

@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // jobTree is a made-up node.
@@ -14,10 +17,20 @@ type jobTree struct {
 	rsstest.Tree
 }
 
+// user is whose processes the tree has, and who looks at them.
+const user = 1000
+
 func (n jobTree) put(pid, parent int, comm, cgroup string, env ...string) {
-	n.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid), Comm: comm})
+	n.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid), Comm: comm, UID: user})
 	n.Write(fmt.Sprintf("proc/%d/cgroup", pid), cgroup)
 	n.Write(fmt.Sprintf("proc/%d/environ", pid), strings.Join(env, "\x00")+"\x00")
+}
+
+// by is a viewer of the tree.
+func (n jobTree) by(uid int) *viewer {
+	v := newViewer(n.Proc, n.Sys)
+	v.uid = uid
+	return v
 }
 
 // found gives "PID:step" of each member, a * behind a task.
@@ -63,14 +76,14 @@ func TestFindByCgroup(t *testing.T) {
 			n.Put(rsstest.Process{PID: 50, Parent: 20, State: 'Z'})
 			n.Write("proc/50/cgroup", in("46", "0"))
 
-			f := newFinder(n.Proc, "46", "", 40)
+			f := newFinder(n.by(user), "46", "", 40)
 			if got, want := found(t, f), "11:batch* 21:0* 22:0* 24:0* 12:batch 23:0"; got != want {
 				t.Errorf("the job: %s, want %s", got, want)
 			}
-			if got, want := found(t, newFinder(n.Proc, "46", "batch", 40)), "11:batch* 12:batch"; got != want {
+			if got, want := found(t, newFinder(n.by(user), "46", "batch", 40)), "11:batch* 12:batch"; got != want {
 				t.Errorf("the batch step: %s, want %s", got, want)
 			}
-			if got := found(t, newFinder(n.Proc, "47", "", 40)); got != "" {
+			if got := found(t, newFinder(n.by(user), "47", "", 40)); got != "" {
 				t.Errorf("another job: %s", got)
 			}
 			// A task that slurmstepd has forked and not executed yet, and one
@@ -115,14 +128,14 @@ func TestFindByOtherNames(t *testing.T) {
 	n.put(21, 1, "python", fmt.Sprintf(v1, "47", "0"), task...)
 	n.put(22, 21, "sh", fmt.Sprintf(v1, "47", "0"))
 	n.put(31, 1, "python", "0::/system.slice/slurmstepd.scope/s0123456789ABC/step_0/user/task_0\n", "SLURM_JOB_ID=48", "SLURM_STEP_ID=0")
-	f := newFinder(n.Proc, "46_3", "", 1)
+	f := newFinder(n.by(user), "46_3", "", 1)
 	if got := found(t, f); got != "21:0* 22:0" || f.job != "47" {
 		t.Errorf("46_3: %s, job %s", got, f.job)
 	}
-	if got := found(t, newFinder(n.Proc, "46_4", "", 1)); got != "" {
+	if got := found(t, newFinder(n.by(user), "46_4", "", 1)); got != "" {
 		t.Errorf("46_4: %s", got)
 	}
-	if got := found(t, newFinder(n.Proc, "48", "", 1)); got != "31:0*" {
+	if got := found(t, newFinder(n.by(user), "48", "", 1)); got != "31:0*" {
 		t.Errorf("48: %s", got)
 	}
 }
@@ -136,8 +149,147 @@ func TestFindByEnvironment(t *testing.T) {
 	n.put(21, 1, "python", "0::/\n", "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")
 	n.put(31, 1, "bash", "0::/\n", "SLURM_JOB_ID=46") // of salloc: in no step
 	n.put(32, 1, "bash", "0::/\n", "SLURM_JOB_ID=47", "SLURM_STEP_ID=0")
-	if got, want := found(t, newFinder(n.Proc, "46", "", 1)), "11:batch* 21:0* 12:batch"; got != want {
+	if got, want := found(t, newFinder(n.by(user), "46", "", 1)), "11:batch* 21:0* 12:batch"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// stepd puts a slurmstepd with the title that it has, where a copy of the program lies
+// that is of the tree's owner.
+func (n jobTree) stepd(pid int, title string, uid int) {
+	n.Put(rsstest.Process{PID: pid, Parent: 1, Start: uint64(pid), Comm: "slurmstepd", UID: uid})
+	n.Write(fmt.Sprintf("proc/%d/cgroup", pid), "0::/\n")
+	n.Write(fmt.Sprintf("proc/%d/cmdline", pid), title+"\x00\x00")
+	n.Write(fmt.Sprintf("proc/%d/environ", pid), "SLURM_CONF=/etc/slurmd.conf\x00SLURM_JOB_ID=99\x00")
+	n.link(pid, "slurmstepd")
+}
+
+// makeDirs makes the directory of the job that a line of /proc/PID/cgroup names.
+func (n jobTree) makeDirs(line string, owner int) {
+	n.t.Helper()
+	n.Write("proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
+	for s := range slurm.StepsOfCgroup([]byte(line)) {
+		dir := n.Path("sys/fs/cgroup" + s.Dir)
+		if s.Controllers != "" {
+			dir = n.Path("sys/fs/cgroup/memory" + s.Dir)
+		}
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, owner, owner)); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// link has a process run a program.
+func (n jobTree) link(pid int, program string) {
+	n.t.Helper()
+	n.Write("sbin/"+program, "")
+	if err := os.Symlink(n.Path("sbin/"+program), n.Path(fmt.Sprintf("proc/%d/exe", pid))); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// needRoot skips what asks whether files are root's, where none can be.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for files of root's")
+	}
+}
+
+// TestFindForRoot: root finds a job without cgroups below its slurmstepd alone. What a
+// process says of itself, in its environment, its name or its title, does not count.
+func TestFindForRoot(t *testing.T) {
+	needRoot(t)
+	n := jobTree{t, rsstest.Empty(t)}
+	claim := []string{"SLURM_JOB_ID=46", "SLURM_STEP_ID=0", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=3"}
+	n.stepd(10, "slurmstepd: [46.batch]", 0)
+	n.put(11, 10, "slurm_script", "0::/\n")
+	n.put(12, 11, "python", "0::/\n", "SLURM_JOB_ID=47", "SLURM_STEP_ID=7")
+	n.stepd(20, "slurmstepd: [46.0]", 0)
+	n.put(21, 20, "python", "0::/\n")
+	n.stepd(30, "slurmstepd: [47.0]", 0)
+	n.put(31, 30, "python", "0::/\n", claim...)
+	n.put(41, 1, "python", "0::/\n", claim...) // of no job
+	n.stepd(50, "slurmstepd: [46.0]", 1002)    // called so by another user
+	n.put(51, 50, "python", "0::/\n", claim...)
+	n.stepd(60, "slurmstepd: [46.0]", 0) // a set-user-ID program, started with that title
+	n.Remove("proc/60/exe")
+	n.link(60, "su")
+	n.put(61, 60, "python", "0::/\n", claim...)
+	n.stepd(70, "slurmstepd: [46.0]", 0) // of another user's making
+	n.Remove("proc/70/exe")
+	n.Write("tmp/slurmstepd", "")
+	if err := errors.Join(os.Chown(n.Path("tmp/slurmstepd"), 1002, 1002), os.Symlink(n.Path("tmp/slurmstepd"), n.Path("proc/70/exe"))); err != nil {
+		t.Fatal(err)
+	}
+	n.put(71, 70, "python", "0::/\n", claim...)
+	n.stepd(80, "slurmstepd: [46.0]", 0) // the link of a set-user-ID program
+	n.Remove("proc/80/exe")
+	n.Write("suid/slurmstepd", "")
+	if err := errors.Join(os.Chmod(n.Path("suid/slurmstepd"), 0o755|os.ModeSetuid), os.Symlink(n.Path("suid/slurmstepd"), n.Path("proc/80/exe"))); err != nil {
+		t.Fatal(err)
+	}
+	n.put(81, 80, "python", "0::/\n", claim...)
+	// The parent has ended, and a slurmstepd has its PID.
+	n.stepd(91, "slurmstepd: [46.0]", 0)
+	n.put(90, 91, "python", "0::/\n", claim...)
+	if got, want := found(t, newFinder(n.by(0), "46", "", 1)), "11:batch* 21:0* 12:batch"; got != want {
+		t.Errorf("46: %s, want %s", got, want)
+	}
+	for _, job := range []string{"46_3", "48"} {
+		if got := found(t, newFinder(n.by(0), job, "", 1)); got != "" {
+			t.Errorf("%s: %s", job, got)
+		}
+	}
+	e := n.by(0).environment(12, "")
+	for name, want := range map[string]string{"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "batch", "SLURM_CONF": "/etc/slurmd.conf"} {
+		if got, _ := e.Lookup(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if e := n.by(0).environment(41, "/site"); !errors.Is(e.Err, ErrNotBelieved) || len(e.vars) != 1 || e.vars["SLURM_CONF"] != "/site" {
+		t.Errorf("of no job: %v, %v", e.vars, e.Err)
+	}
+}
+
+// TestFindForRootByCgroup: for root a directory that is called as Slurm's are counts
+// where it is root's.
+func TestFindForRootByCgroup(t *testing.T) {
+	needRoot(t)
+	n := jobTree{t, rsstest.Empty(t)}
+	put := func(pid int, line string, owner int) {
+		n.put(pid, 1, "python", line, "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")
+		n.makeDirs(line, owner)
+	}
+	put(21, fmt.Sprintf(v2, "46", "0"), 0)
+	put(22, "4:memory:/slurm/uid_1/job_46/step_batch/task_0\n", 0)
+	put(31, "0::/user.slice/user-1002.slice/user@1002.service/job_46/step_0\n", 1002)
+	put(32, "4:memory:/x/slurm/uid_1/job_46/step_0\n", 1002)
+	n.put(33, 1, "python", "0::/nowhere/job_46/step_0\n")
+	// Since Slurm 26.05 the directory has another name, which slurmstepd tells.
+	const sluid = "0::/system.slice/slurmstepd.scope/s0123456789ABC/step_0/user/task_0\n"
+	n.stepd(50, "slurmstepd: [48.0]", 0)
+	put(51, sluid, 0)
+	n.Put(rsstest.Process{PID: 51, Parent: 50, Start: 51, Comm: "python", UID: user})
+	put(45, sluid, 0) // an orphan
+	put(61, "0::/system.slice/slurmstepd.scope/sAAAAAAAAAAAAA/step_0\n", 0)
+	if got, want := found(t, newFinder(n.by(0), "46", "", 1)), "21:0* 22:batch*"; got != want {
+		t.Errorf("46: %s, want %s", got, want)
+	}
+	f := newFinder(n.by(0), "48", "", 1)
+	found(t, f)
+	if got, want := found(t, f), "45:0* 51:0*"; got != want {
+		t.Errorf("48: %s, want %s", got, want)
+	}
+}
+
+// TestFindNotOthers: without cgroups a user's job has that user's processes, whatever
+// the environment of others says to who may read it.
+func TestFindNotOthers(t *testing.T) {
+	n := jobTree{t, rsstest.Empty(t)}
+	n.put(21, 1, "python", "0::/\n", "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")
+	if got := found(t, newFinder(n.by(1002), "46", "", 1)); got != "" {
+		t.Errorf("of another user: %s", got)
 	}
 }
 
@@ -152,7 +304,7 @@ func TestFindNotOurs(t *testing.T) {
 	n.put(41, 40, "sh", in)
 	n.put(39, 41, "notify.sh", in) // its PID comes before those above it
 	n.put(43, 39, "curl", in)
-	f := newFinder(n.Proc, "46", "", 40)
+	f := newFinder(n.by(user), "46", "", 40)
 	if got := found(t, f); got != "21:0*" {
 		t.Errorf("the job: %s", got)
 	}
@@ -166,7 +318,7 @@ func TestFindNotOurs(t *testing.T) {
 }
 
 func TestFindNothing(t *testing.T) {
-	if _, err := newFinder(t.TempDir()+"/none", "46", "", 1).find(); err == nil || !strings.HasPrefix(err.Error(), "cannot list ") {
+	if _, err := newFinder(newViewer(t.TempDir()+"/none", "/sys"), "46", "", 1).find(); err == nil || !strings.HasPrefix(err.Error(), "cannot list ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
@@ -80,7 +80,7 @@ func newMatcher(pattern, proc string) (*matcher, error) {
 func (m *matcher) read() {
 	for id := range m.asks {
 		fault.Point("match")
-		b, err := os.ReadFile(fmt.Sprintf("%s/%d/cmdline", m.proc, id.PID))
+		b, err := procfile.Read(fmt.Sprintf("%s/%d/cmdline", m.proc, id.PID), procfile.Cmdline)
 		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})
 		m.answers <- match{id: id, matches: err == nil && m.re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}

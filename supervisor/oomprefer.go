@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -128,7 +129,7 @@ func (w *watcher) killedWhole(level string) (whole string) {
 		dirs = append(dirs, downFrom(level, p)...)
 	}
 	for _, dir := range dirs {
-		b, err := os.ReadFile(filepath.Join(dir, "memory.oom.group"))
+		b, err := procfile.Read(filepath.Join(dir, "memory.oom.group"), procfile.Small)
 		if err == nil && strings.TrimSpace(string(b)) == "1" {
 			return dir
 		}
@@ -151,7 +152,7 @@ func downFrom(level string, p *cgroup.Path) (dirs []string) {
 // score, unless it is as high already, and returns what it was.
 func raiseOOMScore(proc string, pid, score int) (was int, err error) {
 	name := filepath.Join(proc, strconv.Itoa(pid), "oom_score_adj")
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Small)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read oom_score_adj of process %d: %w", pid, err)
 	}

@@ -112,7 +112,7 @@ func (w *watcher) keepSteps(steps []string) {
 		j.sets[step] = nil
 		conf, _ := w.Lookup("SLURM_CONF")
 		go func(found chan<- stepSet) {
-			set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, EnvironmentOf(w.Proc, pid, conf).Lookup)
+			set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, EnvironmentOf(w.Proc, w.Sys, pid, conf).Lookup)
 			found <- stepSet{step, set, warnings}
 		}(j.found)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
@@ -141,7 +142,7 @@ func hidden(proc string, pid int, dir string) bool {
 // ignores returns the option with which a Python was started that keeps it from
 // reading its environment, or its site: -E, -I, -S. It is empty where there is none.
 func ignores(proc string, pid int) string {
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "cmdline"), procfile.Cmdline)
 	args := strings.Split(string(b), "\x00")
 	if err != nil || !strings.HasPrefix(filepath.Base(args[0]), "python") {
 		return ""

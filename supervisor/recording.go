@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -120,7 +121,7 @@ func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
 }
 
 func (w *watcher) firstLine(name string) string {
-	b, _ := os.ReadFile(w.Proc + "/" + name)
+	b, _ := procfile.Read(w.Proc+"/"+name, procfile.Small)
 	line, _, _ := strings.Cut(string(b), "\n")
 	return line
 }
@@ -131,7 +132,7 @@ func RecordJob(lookup func(string) (string, bool)) *record.Job {
 	if !ok {
 		return nil
 	}
-	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+	if b, err := procfile.Read("/proc/self/cgroup", procfile.Small); err == nil {
 		job = job.InCgroup(b)
 	}
 	dir, _ := lookup(submitVariable)

@@ -3,13 +3,13 @@ package supervisor
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
@@ -167,7 +167,7 @@ func outlivesTERM(proc string, pid int) bool {
 	if caught, err := action.Catches(proc, pid, syscall.SIGTERM); err != nil || caught {
 		return caught
 	}
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "status"), procfile.Status)
 	if err != nil {
 		return false
 	}

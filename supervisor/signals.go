@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
@@ -70,7 +70,7 @@ func (w *watcher) tellSignals() {
 // commOf is the name of a process, by /proc/PID/comm, which nothing makes wait
 // (proc_pid_comm(5)); empty where it is gone or hidden.
 func commOf(proc string, pid int) string {
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "comm"))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "comm"), procfile.Small)
 	if err != nil {
 		return ""
 	}

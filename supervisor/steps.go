@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -60,7 +60,7 @@ func (w *watcher) place(procs []rss.Proc) {
 			}
 		}
 		if step == "" {
-			b, _ := os.ReadFile(filepath.Join(w.Proc, strconv.Itoa(procs[i].ID.PID), "cgroup"))
+			b, _ := procfile.Read(filepath.Join(w.Proc, strconv.Itoa(procs[i].ID.PID), "cgroup"), procfile.Small)
 			_, step, _ = slurm.StepOfCgroup(b)
 		}
 		w.steps[procs[i].ID] = step

@@ -48,7 +48,7 @@ func (w *watcher) newStrangers() *strangers {
 		return nil
 	}
 	s := &strangers{
-		find: newFinder(w.Proc, job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
+		find: newFinder(newViewer(w.Proc, w.Sys), job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
 		found: make(chan strangeTasks, 1),
 	}
 	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/config"
@@ -190,7 +191,7 @@ func (q *looking) ask() error {
 // unserved says that nothing on the way to any of these places can hang for want of a
 // file server.
 func unserved(paths ...string) bool {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := procfile.Read("/proc/self/mountinfo", procfile.Table)
 	if err != nil {
 		return false
 	}

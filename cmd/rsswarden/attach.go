@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
@@ -92,8 +95,20 @@ func (t *target) toJob(p process, id string) error {
 	if m == nil {
 		return usagef("give a job or a step as squeue -s shows it: 46, 46.0, 46.batch or 46_3", "--job %q is not a Slurm job", id)
 	}
+	job := m[1]
+	if strings.Contains(job, "_") && os.Geteuid() == 0 {
+		// Cgroups have the task's own number. A user takes it from the environment of
+		// the job's processes, which root does not believe.
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		r, err := slurm.FindRunning(ctx, slurm.Scontrol, job)
+		if err != nil {
+			return err
+		}
+		job = r.ID
+	}
 	f, err := supervisor.FollowJob(supervisor.JobOptions{
-		Settings: &t.settings, Proc: "/proc", Sys: "/sys", Job: m[1], Step: m[2], Self: os.Getpid(), Conf: p.get("SLURM_CONF"),
+		Settings: &t.settings, Proc: "/proc", Sys: "/sys", Job: job, Step: m[2], Self: os.Getpid(), Conf: p.get("SLURM_CONF"),
 	})
 	if err != nil {
 		return err
@@ -149,7 +164,7 @@ func (t *target) describe(p process, pid int) {
 	}
 	c := make(chan found, 1)
 	go func() {
-		env := supervisor.EnvironmentOf("/proc", pid, p.get("SLURM_CONF"))
+		env := supervisor.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
 		hook := noHook("/proc", pid)
 		c <- found{env, hook, cannotDo("/proc", pid, t.attached.Job, hook, env)}
 	}()
@@ -160,10 +175,7 @@ func (t *target) describe(p process, pid int) {
 		t.env, t.attached.NoHook = &supervisor.Environment{}, "its environment could not be read"
 		t.attached.Cannot = []string{fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience)}
 	}
-	if !ours(pid) {
-		// Where we keep files and what scontrol loads is for nobody else to choose.
-		t.env.Distrust()
-	} else if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
+	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
 		t.follower.Conf = conf
 	}
 }
@@ -235,7 +247,7 @@ func dieBy(s syscall.Signal) {
 func commandLine(pid int) []string {
 	c := make(chan []string, 1)
 	go func() {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		b, err := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
 		line := strings.TrimRight(string(b), "\x00")
 		if err != nil || line == "" {
 			c <- nil
@@ -250,7 +262,7 @@ func commandLine(pid int) []string {
 		}
 	case <-time.After(preparePatience):
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	b, err := procfile.Read(fmt.Sprintf("/proc/%d/comm", pid), procfile.Small)
 	if err != nil {
 		return []string{"?"}
 	}

@@ -72,7 +72,10 @@ func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environm
 		return all
 	}
 	who := fmt.Sprintf("process %d belongs to %s", pid, userName(i.UID))
-	if env.Err != nil {
+	switch {
+	case errors.Is(env.Err, supervisor.ErrNotBelieved) && os.Geteuid() == 0:
+		all = append(all, "root believes no process's environment: the Slurm job is known from cgroups and slurmstepd alone, if at all")
+	case env.Err != nil:
 		all = append(all, who+", its environment cannot be read: its Slurm job is known from its cgroup alone, if at all")
 	}
 	if f, err := os.Open(fmt.Sprintf("%s/%d/smaps_rollup", proc, pid)); errors.Is(err, fs.ErrPermission) {
@@ -97,12 +100,15 @@ const hookless = "no loader hook of ours is in it"
 
 // noHook says why no loader in the process can be asked for anything by us.
 func noHook(proc string, pid int) string {
-	vars, err := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvDir })
-	dir := vars[loader.EnvDir]
+	var dir string
+	if i, err := proctree.Identify(proc, pid); err == nil && i.UID == os.Geteuid() {
+		vars, _ := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvDir })
+		dir = vars[loader.EnvDir]
+	}
 	if line := commandLine(pid); filepath.Base(line[0]) == programName && len(line) > 1 && line[1] == "run" {
 		return fmt.Sprintf("process %d is an rsswarden, which does that for what it started; two must not", pid)
 	}
-	if err != nil || dir == "" {
+	if dir == "" {
 		return hookless
 	}
 	owner, lives, err := loader.Owner(dir)

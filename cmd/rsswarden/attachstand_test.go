@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,11 +53,45 @@ func startTold(t *testing.T, env ...string) *told {
 	if _, err := os.Stat(python); err != nil {
 		t.Skip(err)
 	}
+	return startToldBy(t, os.Geteuid(), env...)
+}
+
+// startToldBy is startTold for another user's.
+func startToldBy(t *testing.T, uid int, env ...string) *told {
+	t.Helper()
 	cmd := exec.Command(python, "-c", toldJob)
 	cmd.Env = append(withoutSlurm(), env...)
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		cmd.Dir = "/"
+	}
 	p := startTalk(t, cmd)
 	p.hear()
 	return p
+}
+
+// attachAs has root attach as another user.
+func attachAs(t *testing.T, uid int) func(*exec.Cmd) {
+	t.Helper()
+	dir := openDir(t)
+	return func(cmd *exec.Cmd) {
+		if uid != os.Geteuid() {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		}
+		cmd.Args[3] = filepath.Join(dir, "events")
+	}
+}
+
+// openDir is a directory of the test's that every user may write.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // startTalk starts a process that is talked to by its standard input and output,
@@ -156,6 +191,7 @@ func startAttach(t *testing.T, change func(*exec.Cmd), args ...string) *watching
 	if change != nil {
 		change(w.cmd)
 	}
+	w.events = w.cmd.Args[3]
 	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

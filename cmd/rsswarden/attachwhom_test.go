@@ -68,22 +68,32 @@ func TestAttachCgroup(t *testing.T) {
 	}
 }
 
-// TestAttachFromAnotherJob: what Slurm told us is not what it told the process.
+// TestAttachFromAnotherJob: what Slurm told us is not what it told the process. Root does
+// not believe what the process says that it was told.
 func TestAttachFromAnotherJob(t *testing.T) {
 	end := strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)
-	ours := func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "SLURM_JOB_ID=999", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=50", "SLURM_JOB_END_TIME="+end)
+	job := []string{"SLURM_JOB_ID=4", "SLURM_STEP_ID=0", "SLURM_JOB_END_TIME=" + end}
+	user := os.Geteuid()
+	if user == 0 {
+		user = 65534
 	}
-	for name, c := range map[string]struct {
+	type attachCase struct {
+		uid  int
 		env  []string
 		time bool
-	}{
-		"in no job":       {nil, false},
-		"in a job itself": {[]string{"SLURM_JOB_ID=4", "SLURM_STEP_ID=0", "SLURM_JOB_END_TIME=" + end}, true},
-	} {
+	}
+	cases := map[string]attachCase{"in no job": {user, nil, false}, "in a job itself": {user, job, true}}
+	if os.Geteuid() == 0 {
+		cases["root"] = attachCase{0, job, false}
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := startTold(t, c.env...)
-			w := startAttach(t, ours, p.pid())
+			p := startToldBy(t, c.uid, c.env...)
+			as := attachAs(t, c.uid)
+			w := startAttach(t, func(cmd *exec.Cmd) {
+				as(cmd)
+				cmd.Env = append(cmd.Env, "SLURM_JOB_ID=999", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=50", "SLURM_JOB_END_TIME="+end)
+			}, p.pid())
 			p.end()
 			has := false
 			for _, l := range w.ended(0)[event.NameStart][0]["limits"].([]any) {
@@ -137,17 +147,7 @@ func TestAttachToOthers(t *testing.T) {
 		t.Skip("only root can be two users")
 	}
 	p := startTold(t)
-	dir := t.TempDir()
-	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := startAttach(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		cmd.Args[3] = filepath.Join(dir, "events")
-	}, "--limit", "200M", "--at", "50%:signal=USR1", p.pid())
-	w.events = filepath.Join(dir, "events")
+	w := startAttach(t, attachAs(t, 65534), "--limit", "200M", "--at", "50%:signal=USR1", p.pid())
 	p.do("grow 120")
 	w.await("signal=USR1 did not work")
 	p.do("grow 50")
@@ -165,45 +165,42 @@ func TestAttachToOthers(t *testing.T) {
 	}
 }
 
-// TestAttachKeepsNothingWhereOthersSay: a process of another user chooses neither where
-// root keeps files nor what the scontrol that root starts loads.
+// TestAttachKeepsNothingWhereOthersSay: no process chooses where root keeps files, nor
+// what the scontrol that root starts loads. A user's own processes do so for the user.
 func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
-	for _, user := range []uint32{0, 65534} {
-		t.Run(fmt.Sprint("user ", user), func(t *testing.T) {
-			submit, path := t.TempDir(), t.TempDir()
+	for _, c := range []struct {
+		watcher, watched int
+		mine             bool
+	}{{0, 0, false}, {0, 65534, false}, {65534, 65534, true}} {
+		t.Run(fmt.Sprintf("user %d at user %d", c.watcher, c.watched), func(t *testing.T) {
+			submit, path, records := openDir(t), openDir(t), openDir(t)
 			loaded := filepath.Join(path, "loaded")
 			scontrol := "#!/bin/sh\necho \"conf=$SLURM_CONF\" >> " + loaded + "\n"
 			if err := os.WriteFile(filepath.Join(path, "scontrol"), []byte(scontrol), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command("/bin/sh", "-c", "echo ready; read x; exit 7")
-			cmd.Env = append(withoutSlurm(), "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+submit, "SLURM_CONF="+filepath.Join(submit, "none"))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-			cmd.Dir = "/"
-			p := startTalk(t, cmd)
-			p.hear()
-			records := t.TempDir()
+			p := startToldBy(t, c.watched, "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+submit, "SLURM_CONF="+filepath.Join(submit, "none"))
+			as := attachAs(t, c.watcher)
 			w := startAttach(t, func(cmd *exec.Cmd) {
+				as(cmd)
 				cmd.Env = append(cmd.Env, "PATH="+path+":"+os.Getenv("PATH"))
 			}, "--record", records, "--limit", "1M", p.pid())
 			w.await("memory ")
-			// Root's own process says where, and what is asked of Slurm.
-			mine := user == 0
-			soon(t, "kept a record and asked scontrol", func() bool {
+			soon(t, "kept a record, and the user's asked scontrol", func() bool {
 				_, err := os.Stat(filepath.Join(submit, ".rsswarden"))
 				_, asked := os.Stat(loaded)
 				kept, _ := filepath.Glob(records + "/*/data.mdb")
-				return len(kept) == 1 && asked == nil && (err == nil) == mine
+				return len(kept) == 1 && (asked == nil && err == nil) == c.mine
 			})
 			p.end()
 			w.ended(0)
-			if files, _ := os.ReadDir(submit); (len(files) > 0) != mine {
+			if files, _ := os.ReadDir(submit); (len(files) > 0) != c.mine {
 				t.Errorf("in the directory that it names: %v", files)
 			}
-			if b, _ := os.ReadFile(loaded); strings.Contains(string(b), submit) != mine {
+			if b, _ := os.ReadFile(loaded); strings.Contains(string(b), submit) != c.mine {
 				t.Errorf("scontrol was started with %s", b)
 			}
 		})

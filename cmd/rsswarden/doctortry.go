@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
@@ -109,7 +110,7 @@ func (d *diagnosis) obey(stop <-chan os.Signal) {
 // ptrace stops a child by ptrace as a trim would, and lets it go.
 func (d *diagnosis) ptrace() doctor.PtraceFacts {
 	f := doctor.PtraceFacts{Supported: runtime.GOARCH == "amd64", Arch: runtime.GOARCH}
-	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil {
+	if b, err := procfile.Read("/proc/sys/kernel/yama/ptrace_scope", procfile.Small); err == nil {
 		f.Scope = strings.TrimSpace(string(b))
 	}
 	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil {
@@ -124,7 +125,7 @@ func (d *diagnosis) ptrace() doctor.PtraceFacts {
 // kernel does not say.
 func seccomp() (mode, filters int) {
 	filters = -1
-	b, _ := os.ReadFile("/proc/self/status")
+	b, _ := procfile.Read("/proc/self/status", procfile.Status)
 	for line := range strings.Lines(string(b)) {
 		_, _ = fmt.Sscanf(line, "Seccomp: %d", &mode)
 		_, _ = fmt.Sscanf(line, "Seccomp_filters: %d", &filters)

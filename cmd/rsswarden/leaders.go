@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
@@ -173,6 +174,6 @@ func namedRsswarden(proc string, pid int) bool {
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
 		return false
 	}
-	comm, err := os.ReadFile(filepath.Join(dir, "comm"))
+	comm, err := procfile.Read(filepath.Join(dir, "comm"), procfile.Small)
 	return err == nil && strings.TrimSpace(string(comm)) == programName
 }

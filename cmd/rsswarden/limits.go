@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
@@ -48,7 +49,7 @@ func limitsCommand(p process) *cli.Command {
 					return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
 				}
 				// What we inherited may be of another job, or of none.
-				lookup = supervisor.EnvironmentOf("/proc", pid, p.get("SLURM_CONF")).Lookup
+				lookup = supervisor.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
 			} else {
 				pid = standing("/proc", os.Getppid(), os.Getpid())
 			}
@@ -72,7 +73,9 @@ func limitsCommand(p process) *cli.Command {
 // srun's slurmstepd, and the parent of a shell that said exec, may have others;
 // a parent outside our PID namespace is 0.
 func standing(proc string, parent, self int) int {
-	cgroups := func(pid int) ([]byte, error) { return os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid)) }
+	cgroups := func(pid int) ([]byte, error) {
+		return procfile.Read(fmt.Sprintf("%s/%d/cgroup", proc, pid), procfile.Small)
+	}
 	theirs, err := cgroups(parent)
 	if err != nil {
 		return self
@@ -80,7 +83,7 @@ func standing(proc string, parent, self int) int {
 	if ours, err := cgroups(self); err != nil || !bytes.Equal(ours, theirs) {
 		return self
 	}
-	if comm, err := os.ReadFile(fmt.Sprintf("%s/%d/comm", proc, parent)); err != nil || bytes.HasPrefix(comm, []byte("slurmstepd")) {
+	if comm, err := procfile.Read(fmt.Sprintf("%s/%d/comm", proc, parent), procfile.Small); err != nil || bytes.HasPrefix(comm, []byte("slurmstepd")) {
 		return self
 	}
 	return parent

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
@@ -210,7 +211,7 @@ const flushPatience = 2 * time.Second
 // runName names the run directory: JOB.STEP.TASK under Slurm, else empty.
 func runName(p process) string {
 	if job, ok := slurm.FromEnv(p.lookup); ok {
-		if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		if b, err := procfile.Read("/proc/self/cgroup", procfile.Small); err == nil {
 			job = job.InCgroup(b)
 		}
 		return fmt.Sprintf("%s.%s.%d", job.ID, job.StepID, job.Task)

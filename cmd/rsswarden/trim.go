@@ -87,7 +87,7 @@ func toTrim(p process, c *cli.Context) ([]*trimmed, error) {
 	if !ok {
 		return nil, usagef(like+" 4711", "this is no Slurm job, and no --pid was given")
 	}
-	ids, err := supervisor.JobProcesses("/proc", job.ID, os.Getpid())
+	ids, err := supervisor.JobProcesses("/proc", "/sys", job.ID, os.Getpid())
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -275,7 +276,7 @@ func processWords(proc, typed string) []word {
 	var list []word
 	for _, pid := range pids {
 		// Of a kernel thread, and of what has ended, it is empty.
-		line, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
+		line, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "cmdline"), procfile.Cmdline)
 		if err != nil || len(line) == 0 {
 			continue
 		}

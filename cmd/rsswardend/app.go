@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
@@ -174,7 +175,7 @@ func parse(p process, c *cli.Context) (settings, error) {
 // of them, nor be charged to it.
 func outside(p process) error {
 	const hint = "start it as a service of the node; in a job, use rsswarden run"
-	own, err := os.ReadFile("/proc/self/cgroup")
+	own, err := procfile.Read("/proc/self/cgroup", procfile.Small)
 	if err != nil {
 		return fmt.Errorf("cannot tell whether this is a job: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Events counts what the limits of a level have caused since it was made. Read
@@ -35,7 +37,7 @@ type Events struct {
 // each directory below.
 func (l *Level) Events() (Events, error) {
 	if l.Version == 2 {
-		b, err := os.ReadFile(l.file("memory.events"))
+		b, err := procfile.Read(l.file("memory.events"), procfile.Small)
 		if err != nil {
 			return Events{}, fmt.Errorf("cannot read %s: %w", l.file("memory.events"), pathless(err))
 		}
@@ -79,7 +81,7 @@ func (l *Level) kills(file string) (kills uint64, underOOM bool, err error) {
 	var failed error
 	err = walk(l.Dir, func(dir string) {
 		name := filepath.Join(dir, file)
-		b, err := os.ReadFile(name)
+		b, err := procfile.Read(name, procfile.Small)
 		if errors.Is(err, fs.ErrNotExist) && dir != l.Dir {
 			return
 		}
@@ -141,7 +143,7 @@ func (l *Level) Procs() ([]int, error) {
 	var failed error
 	err := walk(l.Dir, func(dir string) {
 		name := filepath.Join(dir, "cgroup.procs")
-		b, err := os.ReadFile(name)
+		b, err := procfile.Read(name, procfile.Small)
 		if err != nil {
 			// EOPNOTSUPP: a threaded v2 group, whose processes are listed
 			// at the root of its threaded tree.

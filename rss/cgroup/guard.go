@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Guard is a directory of our own in the memory hierarchy of cgroup v1, with no
@@ -75,7 +76,7 @@ func guardParent(proc, sys string, pid int) (string, error) {
 		return "", errors.New("cannot guard: the memory controller is cgroup v2, which tells by memory.events when a limit was met")
 	}
 	dir := p.Levels[0].Dir
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "cgroup"), procfile.Small)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the cgroup of process %d: %w", pid, pathless(err))
 	}
@@ -103,7 +104,7 @@ func guardParent(proc, sys string, pid int) (string, error) {
 
 func procsIn(dir string) ([]int, error) {
 	name := filepath.Join(dir, "cgroup.procs")
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, pathless(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // lag is what tells whether memory.stat is behind the charge.
@@ -104,7 +105,7 @@ func (l *Level) remember(m Memory, behind bool) {
 func (l *Level) catchUp(m Memory) (Memory, bool) {
 	stale := m.Stat
 	for dir := filepath.Dir(l.Dir); ; dir = filepath.Dir(dir) {
-		if _, err := os.ReadFile(filepath.Join(dir, "memory.stat")); err != nil {
+		if _, err := procfile.Read(filepath.Join(dir, "memory.stat"), procfile.Small); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 				break
 			}

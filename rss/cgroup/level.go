@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Unlimited stands for no limit: "max" on v2, the sentinel
@@ -171,7 +172,7 @@ func (l *Level) Close() {
 
 // readLimit reads a file of one number, or "max".
 func readLimit(name string) (rss.Bytes, error) {
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Small)
 	if err != nil {
 		return Unlimited, fmt.Errorf("cannot read %s: %w", name, pathless(err))
 	}

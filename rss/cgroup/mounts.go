@@ -2,9 +2,10 @@ package cgroup
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Hierarchy is a mounted tree of cgroups.
@@ -22,7 +23,7 @@ func (h Hierarchy) Has(controller string) bool { return slices.Contains(h.Contro
 // one covers the other.
 func Hierarchies(proc, sys string) ([]Hierarchy, error) {
 	name := filepath.Join(proc, "self", "mountinfo")
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the mounts: %w", err)
 	}

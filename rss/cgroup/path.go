@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // ErrNoMemory says that a process is in no memory cgroup that can be seen.
@@ -66,7 +68,7 @@ type way struct {
 // controller is not enabled for. It returns nil where there is none.
 func resolve(proc, sys string, pid int, controller string, file [3]string) (*way, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	b, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	b, err := procfile.Read(filepath.Join(dir, "cgroup"), procfile.Small)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cgroup of process %d: %w", pid, err)
 	}
@@ -74,9 +76,9 @@ func resolve(proc, sys string, pid int, controller string, file [3]string) (*way
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the cgroup of process %d: %w", pid, err)
 	}
-	b, err = os.ReadFile(filepath.Join(proc, "self", "mountinfo"))
+	b, err = procfile.Read(filepath.Join(proc, "self", "mountinfo"), procfile.Table)
 	if err != nil {
-		b, err = os.ReadFile(filepath.Join(dir, "mountinfo"))
+		b, err = procfile.Read(filepath.Join(dir, "mountinfo"), procfile.Table)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the mounts of process %d: %w", pid, err)

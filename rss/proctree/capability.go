@@ -2,9 +2,10 @@ package proctree
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // CapIPCLock is CAP_IPC_LOCK of include/uapi/linux/capability.h: RLIMIT_MEMLOCK
@@ -28,7 +29,7 @@ func Capable(proc string, pid, capability int) (bool, error) {
 	if u.caps&(1<<capability) == 0 {
 		return false, nil
 	}
-	b, err = os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "uid_map"))
+	b, err = procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
 	if err != nil && !Vanished(err) {
 		return false, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Count is how many of something a process has.
@@ -124,7 +125,7 @@ func Overcommit(proc string) (uint64, error) { return sysctl(proc, "overcommit_m
 // sysctl reads a number below proc/sys/vm.
 func sysctl(proc, file string) (uint64, error) {
 	name := filepath.Join(proc, "sys", "vm", file)
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Small)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read %s: %w", name, err)
 	}

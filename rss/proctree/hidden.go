@@ -2,11 +2,12 @@ package proctree
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // This file finds the processes of a tree that a procfs mounted with hidepid (proc(5))
@@ -16,7 +17,7 @@ import (
 
 // hidesOthers says that the procfs mounted at proc is mounted so.
 func hidesOthers(proc string) bool {
-	b, err := os.ReadFile(proc + "/self/mountinfo")
+	b, err := procfile.Read(proc+"/self/mountinfo", procfile.Table)
 	if err != nil {
 		return false
 	}
@@ -42,7 +43,7 @@ func (r *Reader) hidden() (n int) {
 	for _, e := range r.tree {
 		pid := strconv.Itoa(e.pid)
 		// The kernel gives out a page of it at a time, unlike the others here.
-		b, err := os.ReadFile(filepath.Join(r.proc, pid, "task", pid, "children"))
+		b, err := procfile.Read(filepath.Join(r.proc, pid, "task", pid, "children"), procfile.Table)
 		if err != nil {
 			continue
 		}

@@ -3,10 +3,11 @@ package proctree
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // UserTasks counts the tasks of one user, which RLIMIT_NPROC is compared with:
@@ -77,7 +78,7 @@ func TaskUserOf(proc string, pid int) (TaskUser, error) {
 	}
 	t := TaskUser{UID: u.uid}
 	if u.uid == 0 || u.caps&(1<<capSysAdmin|1<<capSysResource) != 0 {
-		b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "uid_map"))
+		b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
 		if err != nil && !Vanished(err) {
 			return t, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
 		}

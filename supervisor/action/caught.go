@@ -3,16 +3,17 @@ package action
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Catches says whether a process has a handler for the signal: bit sig-1 of
 // SigCgt in PROC/PID/status (proc(5)). One without would be ended by most
 // signals.
 func Catches(proc string, pid int, sig syscall.Signal) (bool, error) {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/status", proc, pid))
+	b, err := procfile.Read(fmt.Sprintf("%s/%d/status", proc, pid), procfile.Status)
 	if err != nil {
 		return false, fmt.Errorf("cannot read which signals process %d catches: %w", pid, err)
 	}

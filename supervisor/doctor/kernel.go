@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 const featurePrefix = NameKernel + "-"
@@ -76,7 +78,7 @@ func Kernel(release string, features []Feature) []Check {
 var errAbsent = errors.New("absent")
 
 func probeParts(proc string) error {
-	b, err := os.ReadFile(filepath.Join(proc, "self", "status"))
+	b, err := procfile.Read(filepath.Join(proc, "self", "status"), procfile.Status)
 	if err == nil && !bytes.Contains(b, []byte("\nRssAnon:")) {
 		err = errAbsent
 	}
@@ -84,7 +86,7 @@ func probeParts(proc string) error {
 }
 
 func probeRollup(proc string) error {
-	b, err := os.ReadFile(filepath.Join(proc, "self", "smaps_rollup"))
+	b, err := procfile.Read(filepath.Join(proc, "self", "smaps_rollup"), procfile.Small)
 	if err == nil && !bytes.Contains(b, []byte("\nPss:")) {
 		err = errAbsent
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -26,7 +27,7 @@ func (s *Set) findSlurm(ctx context.Context) {
 		s.look("environment", "no SLURM_JOB_ID: not in a Slurm job")
 		return
 	}
-	if b, err := os.ReadFile(filepath.Join(s.cfg.Proc, strconv.Itoa(s.cfg.PID), "cgroup")); err == nil {
+	if b, err := procfile.Read(filepath.Join(s.cfg.Proc, strconv.Itoa(s.cfg.PID), "cgroup"), procfile.Small); err == nil {
 		s.job = s.job.InCgroup(b)
 	}
 	s.end = s.job.End

@@ -3,14 +3,15 @@ package loader
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // startTime reads field 22 of PROC/PID/stat (proc(5)): clock ticks since boot.
 func startTime(proc string, pid int) (uint64, error) {
-	data, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+	data, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "stat"), procfile.Small)
 	if err != nil {
 		return 0, err
 	}

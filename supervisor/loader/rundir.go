@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -28,7 +29,7 @@ const identityFile = "identity"
 func self() (identity, error) { return identify(os.Getpid()) }
 
 func identify(pid int) (identity, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
 	if err != nil {
 		return identity{}, err
 	}

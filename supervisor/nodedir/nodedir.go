@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Make makes a directory that only this user can enter, or checks that it is
@@ -218,7 +220,7 @@ var overflow = sync.OnceValue(func() int64 {
 
 // InUserNamespace says that user IDs here are not the host's: root is not root there.
 func InUserNamespace() bool {
-	data, err := os.ReadFile("/proc/self/uid_map")
+	data, err := procfile.Read("/proc/self/uid_map", procfile.Small)
 	return err == nil && strings.Join(strings.Fields(string(data)), " ") != "0 0 4294967295"
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // toll is what the kernel told of the OOM killer in one step.
@@ -309,7 +310,7 @@ func (n *notices) killsOf(t *toll) (kills uint64, ok bool) {
 }
 
 func killsIn(name string) (uint64, bool) {
-	text, err := os.ReadFile(name)
+	text, err := procfile.Read(name, procfile.Small)
 	if err != nil {
 		return 0, false
 	}

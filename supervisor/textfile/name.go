@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
@@ -41,7 +42,7 @@ func Of(proc string, pid int, job, step, node string) Name {
 	if text, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil {
 		n.Space = clean(strings.TrimRight(strings.TrimPrefix(text, "pid:["), "]"), "none")
 	}
-	if b, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id")); err == nil {
+	if b, err := procfile.Read(filepath.Join(proc, "sys/kernel/random/boot_id"), procfile.Small); err == nil {
 		first, _, _ := strings.Cut(string(b), "-") // 32 bits tell one boot of a node from another
 		n.Boot = clean(first, "none")
 	}

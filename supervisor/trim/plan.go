@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Target is a process and what of it could be trimmed.
@@ -138,7 +139,7 @@ func (m *Mapping) whole(id rss.ProcID) Piece {
 
 // sameProcess says that the PID is still that process's.
 func sameProcess(proc string, id rss.ProcID) error {
-	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(id.PID), "stat"))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(id.PID), "stat"), procfile.Small)
 	if err != nil {
 		return fmt.Errorf("cannot read stat of process %d: %w", id.PID, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // MaxThreads is the most threads of a process that is touched: all of them
@@ -223,7 +224,7 @@ func (c *check) dumpable() error {
 // for a program header (getauxval(3)): the program itself may lie on a network
 // file system that hangs.
 func (c *check) class() error {
-	b, err := os.ReadFile(filepath.Join(c.dir, "auxv"))
+	b, err := procfile.Read(filepath.Join(c.dir, "auxv"), procfile.Small)
 	if err != nil {
 		return fmt.Errorf("cannot read auxv of process %d: %w", c.ID.PID, err)
 	}

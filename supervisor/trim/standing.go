@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // standing is what /proc/PID/status and /proc/PID/task/TID/status say of one
@@ -26,7 +28,7 @@ type standing struct {
 func (s standing) ended() bool { return s.state == 'Z' || s.state == 'X' }
 
 func readStanding(name string) (standing, error) {
-	b, err := os.ReadFile(name)
+	b, err := procfile.Read(name, procfile.Status)
 	if err != nil {
 		return standing{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
@@ -86,7 +88,7 @@ const mostAncestors = 1024
 // yama refuses what the security module forbids, to root as well: it is asked
 // in the words of Documentation/admin-guide/LSM/Yama.rst.
 func (c *check) yama() error {
-	b, err := os.ReadFile(filepath.Join(c.Proc, "sys/kernel/yama/ptrace_scope"))
+	b, err := procfile.Read(filepath.Join(c.Proc, "sys/kernel/yama/ptrace_scope"), procfile.Small)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,0 +1,36 @@
+// Package procfile reads files whose length others choose: those of /proc, which
+// show what a process wrote into its own memory, of cgroups, and of /etc. None is
+// read without a bound.
+package procfile
+
+import (
+	"io"
+	"os"
+)
+
+// Bounds, in bytes, by what is read.
+const (
+	// Small is for what the kernel writes in a few lines: stat, comm, cgroup, limits,
+	// uid_map, auxv, a sysctl, a control file of a cgroup.
+	Small = 64 << 10
+	// Cmdline is where a command line is cut. prctl(PR_SET_MM_MAP) lets a process show
+	// all of its memory as one.
+	Cmdline = 128 << 10
+	// Status holds 65,536 groups (NGROUPS_MAX) in its line Groups.
+	Status = 1 << 20
+	// Environ is where an environment is cut. execve(2) takes a quarter of the stack
+	// limit, 2 MiB as a rule; prctl(PR_SET_MM_MAP) shows more.
+	Environ = 4 << 20
+	// Table is for lists with a line for each mount, process or child.
+	Table = 4 << 20
+)
+
+// Read returns the first bytes of a file, most of them at most. What is longer is cut.
+func Read(name string, most int) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(most)))
+}

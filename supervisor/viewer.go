@@ -1,0 +1,138 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+)
+
+// viewer looks at processes that others started. What it believes of them depends on
+// who it is: whatever a process says of itself is its user's word, and root must not
+// act on one user's job on the word of another.
+type viewer struct {
+	proc, sys string
+	uid       int // our effective user
+
+	rooted map[string]bool // directories of jobs that are root's
+}
+
+func newViewer(proc, sys string) *viewer {
+	return &viewer{proc: proc, sys: sys, uid: os.Geteuid(), rooted: map[string]bool{}}
+}
+
+// variables returns Slurm's variables in the environment of a process, where that is
+// believed. It may hang, as [proctree.Environ].
+func (v *viewer) variables(i proctree.Identity) (map[string]string, error) {
+	if v.uid == 0 || i.UID != v.uid {
+		return nil, ErrNotBelieved
+	}
+	return proctree.Environ(v.proc, i.ID.PID, slurmVariable)
+}
+
+// stepOf returns the job and step of a process by its cgroup. For root the directory
+// of the job must be root's, as Slurm makes it: a user whom a subtree was delegated
+// to, by systemd for one, can call any directory in it job_46.
+func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
+	b, err := procfile.Read(filepath.Join(v.proc, strconv.Itoa(pid), "cgroup"), procfile.Small)
+	if err != nil {
+		return "", "", false
+	}
+	for p := range slurm.StepsOfCgroup(b) {
+		if v.uid != 0 || v.isRoots(p) {
+			return p.Job, p.Step, true
+		}
+	}
+	return "", "", false
+}
+
+// isRoots says that the directory of a job, and so all above it, is root's.
+func (v *viewer) isRoots(p slurm.CgroupStep) bool {
+	name := p.Controllers + ":" + p.Dir
+	if v.rooted[name] {
+		return true
+	}
+	all, err := cgroup.Hierarchies(v.proc, v.sys)
+	if err != nil {
+		return false
+	}
+	for _, h := range all {
+		if p.Controllers == "" && h.Version != 2 || p.Controllers != "" && !h.Has(firstOfList(p.Controllers)) {
+			continue
+		}
+		info, err := os.Lstat(filepath.Join(h.Dir, p.Dir))
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 {
+			v.rooted[name] = true
+			return true
+		}
+	}
+	return false
+}
+
+func firstOfList(list string) string {
+	first, _, _ := strings.Cut(list, ",")
+	return first
+}
+
+// stepd is a slurmstepd.
+type stepd struct {
+	job, step string
+	conf      string // its SLURM_CONF, which is slurmd's
+}
+
+// stepdAbove finds the slurmstepd that a process descends from.
+func (v *viewer) stepdAbove(pid int) (stepd, bool) {
+	i, err := proctree.Identify(v.proc, pid)
+	for n := 0; err == nil && i.Parent > 1 && n < climb; n++ {
+		var up proctree.Identity
+		if up, err = proctree.Identify(v.proc, i.Parent); err != nil || up.ID.Start > i.ID.Start {
+			break // the parent has ended, and the PID is another's
+		}
+		if s, ok := v.stepd(up); ok {
+			return s, true
+		}
+		i = up
+	}
+	return stepd{}, false
+}
+
+// stepd reads what a slurmstepd is for by its title, "slurmstepd: [46.batch]". Anybody
+// can have that title: it counts of a process of root's that runs a program of root's,
+// with that name, which nobody else can have started as root.
+func (v *viewer) stepd(i proctree.Identity) (s stepd, ok bool) {
+	if i.UID != 0 || !strings.HasPrefix(i.Comm, "slurmstepd") {
+		return s, false
+	}
+	dir := filepath.Join(v.proc, strconv.Itoa(i.ID.PID))
+	name, err := os.Readlink(filepath.Join(dir, "exe"))
+	if err != nil || filepath.Base(strings.TrimSuffix(name, " (deleted)")) != "slurmstepd" {
+		return s, false
+	}
+	info, err := os.Stat(filepath.Join(dir, "exe"))
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 || info.Mode().Perm()&0o022 != 0 {
+		return s, false
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 {
+		return s, false
+	}
+	title, err := procfile.Read(filepath.Join(dir, "cmdline"), procfile.Small)
+	if err != nil {
+		return s, false
+	}
+	if s.job, s.step, ok = slurm.StepOfTitle(title); !ok {
+		return s, false
+	}
+	vars, _ := proctree.Environ(v.proc, i.ID.PID, func(name string) bool { return name == confVariable })
+	s.conf = vars[confVariable]
+	start, err := proctree.StartTime(v.proc, i.ID.PID)
+	return s, err == nil && start == i.ID.Start // all that was read is of one process
+}
