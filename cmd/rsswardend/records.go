@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -111,25 +112,46 @@ func (r *recordFile) open(more int64) error {
 			return err
 		}
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
+	f, size, err := openRecords(name, os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
-	}
-	if err != nil {
-		f.Close()
-		return err
-	}
-	r.file, r.size = f, info.Size()
+	r.file, r.size = f, size
 	return nil
+}
+
+// openRecords opens a file to append to. Others may be able to make files in its
+// directory: no link is followed and no pipe waited for, and what is there must be a
+// file of ours or of root's under that name alone.
+func openRecords(name string, flags int) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(name, flags|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s is no regular file", name)
+	case !ok || int(st.Uid) != os.Geteuid() && st.Uid != 0:
+		return nil, 0, fmt.Errorf("%s belongs to user %d", name, st.Uid)
+	case st.Nlink != 1:
+		return nil, 0, fmt.Errorf("%s has another name too", name)
+	}
+	return f, info.Size(), nil
 }
 
 // check says why a file that is there cannot be written.
 func (r *recordFile) check() error {
-	f, err := os.OpenFile(filepath.Join(r.dir, "oom.jsonl"), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	f, _, err := openRecords(filepath.Join(r.dir, "oom.jsonl"), 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -23,6 +23,13 @@ const sweepEvery = time.Hour
 // --interval; on a file system that several nodes share two may have one name.
 const silent = 2 * time.Hour
 
+// mostNames is how many names of a directory are looked at, in pieces of pieceNames: every
+// user may be able to make files in it.
+const (
+	mostNames  = 1 << 20
+	pieceNames = 1024
+)
+
 // sweep removes from dir the files of dead runs of the user and node. Whose process
 // lives, or may live, is left alone, and so is what others own.
 func sweep(dir string, me Name, proc string, uid int, now time.Time) {
@@ -31,23 +38,33 @@ func sweep(dir string, me Name, proc string, uid int, now time.Time) {
 		return // as the write will tell
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	for _, file := range names {
-		n, ok := ParseName(file)
-		if !ok || n.Node != me.Node || n == me {
-			continue
+	for seen := 0; seen < mostNames; {
+		names, err := d.Readdirnames(pieceNames)
+		for _, file := range names {
+			sweepFile(dir, file, me, proc, uid, now)
 		}
-		path := filepath.Join(dir, file)
-		info, err := os.Lstat(path)
-		if err != nil || !info.Mode().IsRegular() {
-			continue
+		if err != nil || len(names) == 0 {
+			return
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != uid {
-			continue
-		}
-		if n.dead(me, proc, now.Sub(info.ModTime())) {
-			_ = os.Remove(path)
-		}
+		seen += len(names)
+	}
+}
+
+func sweepFile(dir, file string, me Name, proc string, uid int, now time.Time) {
+	n, ok := ParseName(file)
+	if !ok || n.Node != me.Node || n == me {
+		return
+	}
+	path := filepath.Join(dir, file)
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != uid {
+		return
+	}
+	if n.dead(me, proc, now.Sub(info.ModTime())) {
+		_ = os.Remove(path)
 	}
 }
 
