@@ -91,3 +91,16 @@ func TestInCgroup(t *testing.T) {
 		}
 	}
 }
+
+func TestStepOfTitle(t *testing.T) {
+	for title, want := range map[string]string{
+		"slurmstepd: [46.batch]\x00\x00": "46.batch", "slurmstepd: [46.0]": "46.0", "slurmstepd: [46.extern] ": "46.extern",
+		"slurmstepd: [46.0+1]": "46.0+1", "slurmstepd: [46]": "", "slurmstepd: [-Mevil.0]": "", "slurmstepd: [46.x]": "",
+		"/usr/sbin/slurmstepd infinity": "", "slurmstepd: [46.0]\x00--more": "", "sh: [46.0]": "", "": "",
+	} {
+		job, step, ok := StepOfTitle([]byte(title))
+		if ok != (want != "") || ok && job+"."+step != want {
+			t.Errorf("%q: %q, %q, %v; want %q", title, job, step, ok, want)
+		}
+	}
+}

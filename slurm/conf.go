@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Pair is one parameter of a configuration file. For an Include line Key is
@@ -144,10 +145,15 @@ type Conf struct {
 	// be: what they say is not known.
 	Missing []string
 	values  map[string]string
+	files   int // that were read
 }
 
-// maxIncludes bounds how deep files may include each other.
-const maxIncludes = 8
+// maxIncludes bounds how deep files may include each other, and maxFiles how many are
+// read in all: ten lines that include their own file would be 10^8 readings.
+const (
+	maxIncludes = 8
+	maxFiles    = 256
+)
 
 // ReadConf reads a configuration file and what it includes; the error is that
 // of the file itself.
@@ -167,6 +173,7 @@ func (c *Conf) Get(key string) (string, bool) {
 }
 
 func (c *Conf) read(path string, readFile func(string) ([]byte, error), depth int) error {
+	c.files++
 	b, err := readFile(path)
 	if err != nil {
 		return err
@@ -182,6 +189,10 @@ func (c *Conf) read(path string, readFile func(string) ([]byte, error), depth in
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(c.Path), name)
 		}
+		if c.files+len(c.Missing) >= maxFiles {
+			c.Missing = append(c.Missing, name)
+			return nil
+		}
 		if depth == maxIncludes || c.read(name, readFile, depth+1) != nil {
 			c.Missing = append(c.Missing, name)
 		}
@@ -189,23 +200,33 @@ func (c *Conf) read(path string, readFile func(string) ([]byte, error), depth in
 	return nil
 }
 
-// maxConf bounds the size of a configuration file that is read.
-const maxConf = 64 << 20
+// maxConf bounds the size of a configuration file that is read. A slurm.conf with a line
+// for each of 10,000 nodes has 1 MiB.
+const maxConf = 16 << 20
 
 // ReadFile reads a regular file. Anything else, which could block for ever, is
 // an error.
 func ReadFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
+	// Opening a device may do something. What is open is looked at again: another file
+	// may have the name by then.
+	if info, err := os.Stat(name); err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
+	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > maxConf:
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), maxConf)
+	}
 	return io.ReadAll(io.LimitReader(f, maxConf))
 }

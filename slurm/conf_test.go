@@ -115,6 +115,20 @@ func TestReadConfThatIncludesItself(t *testing.T) {
 	}
 }
 
+// TestReadConfThatIncludesManyOfItself: ten times on each of eight levels.
+func TestReadConfThatIncludesManyOfItself(t *testing.T) {
+	read := 0
+	conf, err := ReadConf("/s.conf", func(name string) ([]byte, error) {
+		if read++; read > maxFiles {
+			t.Fatal("does not end")
+		}
+		return []byte("A=1\n" + strings.Repeat("include s.conf\n", 10)), nil
+	})
+	if err != nil || len(conf.Missing) == 0 || len(conf.Missing) > maxFiles {
+		t.Errorf("%d missing, %v", len(conf.Missing), err)
+	}
+}
+
 func TestReadFileOfAPipe(t *testing.T) {
 	for _, name := range []string{t.TempDir(), os.DevNull, filepath.Join(t.TempDir(), "gone")} {
 		if b, err := ReadFile(name); err == nil {

@@ -22,6 +22,17 @@ func TestFromEnv(t *testing.T) {
 	}{
 		{name: "no job", env: map[string]string{"SLURM_CONF": "/x"}},
 		{name: "empty id", env: map[string]string{"SLURM_JOB_ID": ""}},
+		{name: "an option for an id", env: map[string]string{"SLURM_JOB_ID": "-Mevil"}},
+		{name: "a list for an id", env: map[string]string{"SLURM_JOB_ID": "46,47"}},
+		{name: "a path for an id", env: map[string]string{"SLURM_JOB_ID": "../46"}},
+		{
+			name: "options for all but the id",
+			env: map[string]string{
+				"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "-Mevil", "SLURM_ARRAY_JOB_ID": "-Mevil", "SLURM_ARRAY_TASK_ID": "1",
+			},
+			want: Job{ID: "46"},
+			ok:   true,
+		},
 		{
 			name: "batch step of 22.05 has no step id",
 			env: map[string]string{
