@@ -106,9 +106,9 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", landing)
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
-	}))
+	mux.Handle("/metrics", inTurn(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	})))
 	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		if !d.healthy() {
 			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
@@ -130,6 +130,29 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 		}
 	}()
 	return server, nil
+}
+
+// Scrapes hold a page each: mostScrapes are answered at once. Others wait their turn, as
+// long as Prometheus does by default; else whoever asks most would keep all others out.
+const (
+	mostScrapes    = 4
+	scrapePatience = 10 * time.Second
+)
+
+func inTurn(h http.Handler) http.Handler {
+	turns := make(chan struct{}, mostScrapes)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		patience := time.NewTimer(scrapePatience)
+		defer patience.Stop()
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			h.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		case <-patience.C:
+			http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // Every user of the node may connect, as often as it likes: what connections take is
