@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -128,10 +129,10 @@ func stepName(id string) string {
 	return id
 }
 
-// isStep knows what Slurm calls a step.
+// isStep knows what Slurm calls a step, and numbers of any size.
 func isStep(name string) bool {
 	_, ok := StepOfDir("step_" + name)
-	return ok || name == "pending"
+	return ok || name == "pending" || name != "" && strings.Trim(name, "0123456789") == ""
 }
 
 // String gives "JOB.STEP", or "JOB" outside a step.

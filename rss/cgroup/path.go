@@ -92,7 +92,7 @@ func resolve(proc, sys string, pid int, controller string, file [3]string) (*way
 	self, err := os.Readlink(filepath.Join(proc, "self"))
 	foreign := err == nil && self != strconv.Itoa(os.Getpid())
 	listed := func(dir string) bool {
-		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		b, err := procfile.Read(filepath.Join(dir, "cgroup.procs"), procfile.Table)
 		if err != nil || foreign {
 			return false
 		}

@@ -211,7 +211,7 @@ var overflow = sync.OnceValue(func() int64 {
 	if !InUserNamespace() {
 		return -1
 	}
-	data, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	data, err := procfile.Read("/proc/sys/kernel/overflowuid", procfile.Small)
 	if n, bad := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32); err == nil && bad == nil {
 		return int64(n)
 	}

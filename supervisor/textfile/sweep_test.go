@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -81,5 +82,25 @@ func TestSweep(t *testing.T) {
 	}
 	if diff := cmp.Diff(wanted, kept); diff != "" {
 		t.Errorf("what is left differs:\n%s", diff)
+	}
+}
+
+// TestSweepInPieces: in a directory that everybody may write, the number of files is
+// others' choice.
+func TestSweepInPieces(t *testing.T) {
+	dir := t.TempDir()
+	const files = 3*pieceNames + 7
+	me := self("46")
+	dead := me
+	dead.Start++
+	for i := range files {
+		dead.Job = strconv.Itoa(i)
+		if err := os.WriteFile(filepath.Join(dir, dead.String()), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(dir, me, "/proc", os.Geteuid(), time.Now())
+	if left := list(t, dir); len(left) > 0 {
+		t.Errorf("%d of %d files are left", len(left), files)
 	}
 }
