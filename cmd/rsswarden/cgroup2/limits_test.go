@@ -198,6 +198,74 @@ func swap(t *testing.T) {
 	if status := r.end(); status != 0 {
 		t.Errorf("status %d", status)
 	}
+	remove(t, job)
+
+	// A level above that allows no swap: the kernel kills at memory.max.
+	group(t, "above", "memory.swap.max", "0")
+	job = group(t, "above/job", "memory.max", "64M")
+	r = start(t, job, user)
+	if l := find(t, r.begun().Limits, event.LimitCgroup, job); l.Limit != 64*rss.MiB {
+		t.Errorf("no swap above: %+v", l)
+	}
+	for range 7 {
+		if !r.eat(7 * rss.MiB) {
+			t.Fatal("49 MiB did not fit in 64 MiB")
+		}
+	}
+	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.Limit == event.LimitCgroup && d.LimitSize == 64*rss.MiB })
+	if r.eat(64 * rss.MiB) {
+		t.Error("the eater lives on above the limit")
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("no swap above: status %d", status)
+	}
+}
+
+// namespace: in a cgroup namespace of its own, which shows its cgroup as "/", with the
+// mount of all cgroups.
+func namespace(t *testing.T) {
+	job := group(t, "job", "memory.max", "300M")
+	task := group(t, "job/task")
+	t.Setenv(inNamespace, "1")
+	r := startCommand(t, task, 0, append([]string{eater()}, rsswarden("--", eater())...)...)
+	l := find(t, r.begun().Limits, event.LimitCgroup, job)
+	if l.Limit != 300*rss.MiB || l.LimitSource != filepath.Join(job, "memory.max") || !l.Binding {
+		t.Errorf("%+v", l)
+	}
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// commit: where the kernel does not overcommit, what was asked for is compared with
+// what it allows.
+func commit(t *testing.T) {
+	const vm = "/proc/sys/vm"
+	for file, text := range map[string]string{"overcommit_kbytes": "700000", "overcommit_memory": "2"} {
+		was, err := os.ReadFile(filepath.Join(vm, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { set(t, vm, file, string(was)) })
+		set(t, vm, file, text)
+	}
+	r := start(t, group(t, "job"), user)
+	r.begun()
+	eaten := rss.Bytes(0)
+	for ; len(r.events(event.NameDecision)) == 0; eaten += 8 * rss.MiB {
+		if !r.eat(8 * rss.MiB) {
+			t.Fatalf("refused after %v, and nothing was said", eaten)
+		}
+		time.Sleep(100 * time.Millisecond) // a look is a second
+	}
+	d := wait(r, event.NameDecision, "committed memory", func(d *event.Decision) bool { return d.Limit == event.LimitCommit })
+	if d.LimitSize != 700000*rss.KiB || d.Used.Of(d.LimitSize) < 0.8 {
+		t.Errorf("%+v", d)
+	}
+	r.says("committed memory 8", "by ENOMEM of mmap, brk and fork; limit from")
+	if status := r.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
 }
 
 // unmarshalled is for what is no event.

@@ -1,25 +1,46 @@
 package cgroup2
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(inNamespace) != "" {
+		fmt.Fprintln(os.Stderr, enterNamespace())
+		os.Exit(1)
+	}
 	rsstest.BeEater()
 	os.Exit(m.Run())
 }
 
 const (
 	inGuest = "CGROUP2_TEST_IN_GUEST" // the kernel's version
-	program = "/guest/rsswarden"
+	// inNamespace has the program started in a cgroup namespace of its own.
+	inNamespace = "CGROUP2_TEST_IN_NAMESPACE"
+	program     = "/guest/rsswarden"
 )
+
+// enterNamespace makes a cgroup namespace and becomes the program that the arguments
+// name: it returns only with an error.
+func enterNamespace() error {
+	runtime.LockOSThread() // the namespace is the thread's
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return err
+	}
+	os.Unsetenv(inNamespace)
+	return unix.Exec(os.Args[1], os.Args[1:], os.Environ())
+}
 
 // cases are what runs in each guest, one after the other.
 var cases = []struct {
@@ -31,6 +52,8 @@ var cases = []struct {
 	{name: "LoweredLive", run: loweredLive},
 	{name: "PageCache", run: pageCache},
 	{name: "Swap", run: swap},
+	{name: "Namespace", run: namespace},
+	{name: "Commit", run: commit},
 	{name: "WarnedThenKilled", run: warnedThenKilled},
 	{name: "GroupKilled", run: groupKilled}, // memory.oom.group
 	{name: "Delegated", run: delegated},
