@@ -152,6 +152,10 @@ func idOf(l *event.Limit) limitID { return limitID{l.Name, l.Scope, l.Accounting
 // Watch watches the command of opt.Link until it has ended, and says so.
 func Watch(opt Options) {
 	begin := opt.Link.Begin()
+	if s := &opt.Settings; begin.LeftOut {
+		s.Dir = ""
+		s.Warnings = append(s.Warnings, "loaders are not talked to: the environment leaves no room for our variables (E2BIG)")
+	}
 	w := newWatcher(opt, begin)
 	if !w.join(begin) && !w.standBy(begin) {
 		return

@@ -84,8 +84,27 @@ func plain(err error) error {
 	return err
 }
 
-// lookPath finds the file that a shell would execute for name, else one that it would
-// if it might.
+// candidates are the files that execvp(3) tries for name, in that order.
+func (p process) candidates(name string) []string {
+	if name == "" || strings.Contains(name, "/") {
+		return []string{name}
+	}
+	path, ok := p.lookup("PATH")
+	if !ok {
+		path = "/bin:/usr/bin" // confstr(_CS_PATH)
+	}
+	var files []string
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir != "" { // else the working directory
+			dir += "/"
+		}
+		files = append(files, dir+name)
+	}
+	return files
+}
+
+// lookPath finds the file that execvp(3) would execute for name, else the first that it
+// would if it might.
 func (p process) lookPath(name string) (string, error) {
 	if name == "" {
 		return name, syscall.ENOENT
@@ -93,27 +112,22 @@ func (p process) lookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
 	}
-	path, ok := p.lookup("PATH")
-	if !ok {
-		path = "/bin:/usr/bin" // confstr(_CS_PATH)
-	}
-	found := error(syscall.ENOENT)
-	for _, dir := range filepath.SplitList(path) {
-		if dir == "" {
-			dir = "." // POSIX: an empty element is the working directory
+	refused, found := name, error(syscall.ENOENT)
+	for _, file := range p.candidates(name) {
+		if !strings.Contains(file, "/") {
+			file = "./" + file
 		}
-		file := dir + "/" + name
 		err := executable(file)
 		if err == nil {
 			return file, nil
 		}
-		// Of a directory that may not be entered nobody knows what is in it, and shells
+		// What is in a directory that may not be entered is not known, and shells
 		// pass over it.
-		if _, lerr := os.Lstat(file); lerr == nil && errors.Is(err, fs.ErrPermission) {
-			name, found = file, err
+		if _, lerr := os.Lstat(file); lerr == nil && errors.Is(err, fs.ErrPermission) && found == syscall.ENOENT {
+			refused, found = file, err
 		}
 	}
-	return name, found
+	return refused, found
 }
 
 func executable(file string) error {

@@ -10,6 +10,8 @@ package main
 import (
 	"os"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
 // version is set by the linker; `make build` puts the git description here.
@@ -23,7 +25,7 @@ func main() {
 	os.Exit(run(process{
 		args:   os.Args,
 		lookup: os.LookupEnv,
-		env:    os.Environ(),
+		env:    hold.Environ(),
 		stdout: os.Stdout,
 		stderr: os.Stderr,
 		site:   siteFile,

@@ -77,7 +77,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if err != nil {
 		return 0, notStarted(file, err)
 	}
-	opt := hold.Options{Path: file, Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
+	opt := hold.Options{Paths: p.candidates(s.Command[0]), Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	// What slurmstepd sums is the watcher's to find out.
 	_, inSlurm := slurm.FromEnv(p.lookup)
 	opt.Subreaper = !inSlurm
@@ -164,7 +164,7 @@ func runtimeUnused(p process, used string) (said []string) {
 func replace(p process, command []string) error {
 	file, err := p.lookPath(command[0])
 	if err == nil {
-		err = hold.Exec(file, command, p.env)
+		err = hold.Exec(p.candidates(command[0]), command)
 	}
 	return notStarted(file, err)
 }

@@ -13,9 +13,13 @@ import (
 
 // Options say what to run and how to watch it.
 type Options struct {
-	Path string   // what to execute; the search in PATH is the caller's
-	Args []string // argv, the name included
-	Env  []string
+	// Paths are the files that may be the command: the first that can be executed
+	// is, as execvp(3) does with the directories of PATH.
+	Paths []string
+	Args  []string // argv, the name included
+	// Env is the command's environment. Where it is too long (E2BIG), the command
+	// has [Environ] instead, and Begin says so.
+	Env []string
 
 	// Watcher is the watcher's argv; [0] is the path to execute
 	// (/proc/self/exe survives an upgrade). Empty: no watcher.
@@ -51,11 +55,11 @@ type Status struct {
 // StartError says that the command could not be executed. It unwraps to the
 // errno of execve(2).
 type StartError struct {
-	Path  string
+	Name  string // argv[0]
 	Errno syscall.Errno
 }
 
-func (e *StartError) Error() string { return fmt.Sprintf("cannot execute %s: %v", e.Path, e.Errno) }
+func (e *StartError) Error() string { return fmt.Sprintf("cannot execute %s: %v", e.Name, e.Errno) }
 
 func (e *StartError) Unwrap() error { return e.Errno }
 
@@ -80,10 +84,10 @@ func Run(o Options) (Status, error) {
 	if err != nil || broke != nil {
 		// Without our descriptors there is nothing to hold with; the command
 		// does not need us.
-		return Status{}, Exec(o.Path, o.Args, o.Env)
+		return Status{}, Exec(o.Paths, o.Args)
 	}
 	if broke = sound(func() { err = h.start() }); broke != nil && h.pid == 0 {
-		return Status{}, Exec(o.Path, o.Args, o.Env)
+		return Status{}, Exec(o.Paths, o.Args)
 	}
 	if err != nil {
 		return Status{}, err
@@ -101,12 +105,12 @@ func Run(o Options) (Status, error) {
 	return st, nil
 }
 
-// Exec replaces this process by the command, with the signals, limits and
-// descriptors that the user gave. It returns only a *StartError, or
-// ErrNotHolder.
-func Exec(path string, args, env []string) error {
+// Exec replaces this process by the command, with the environment, signals, limits
+// and descriptors that the user gave; for paths and args see [Options]. It returns
+// only a *StartError, or ErrNotHolder.
+func Exec(paths, args []string) error {
 	if !active() {
 		return ErrNotHolder
 	}
-	return &StartError{Path: path, Errno: execInPlace(path, args, env)}
+	return &StartError{Name: args[0], Errno: execInPlace(paths, args, Environ())}
 }

@@ -21,6 +21,8 @@ struct hold_early {
 };
 extern struct hold_early hold_early;
 
+extern char **environ;
+
 // hold_record is what the signal handler writes to its pipe.
 struct hold_record {
 	int32_t signo, code, pid;
@@ -39,8 +41,9 @@ struct hold_batch {
 
 // hold_child is one program to start.
 struct hold_child {
-	const char *path;
+	char **paths;       // tried in this order, as execvp(3) does
 	char **argv, **envp;
+	char **given;       // environment for where execve says E2BIG with envp, or NULL
 	char **shell;       // argv for /bin/sh when execve says ENOEXEC, or NULL
 	int watcher;        // 0: the user's command, as bare; 1: our watcher
 	int link, null;     // watcher: becomes descriptor 0; /dev/null
@@ -49,6 +52,7 @@ struct hold_child {
 	uint64_t pending;   // out: signals pending just before the clone
 	uint64_t time;      // out: when the clone was called, CLOCK_MONOTONIC, ns
 	int exec_errno;     // out: why execve failed, or 0
+	int left_out;       // out: it has the environment in given
 };
 
 enum { HOLD_HIDDEN = 1 }; // first byte of a variable that is hidden from our runtime

@@ -20,6 +20,7 @@ type holder struct {
 	noted   int // pipe of the handler: signals that cannot be blocked
 	wake    int // its other end
 
+	leftOut  bool      // the command has not our variables: no room for them
 	brought  signalSet // pending when we were executed
 	early    signalSet // pending in the signalfd when the command was started
 	began    uint64    // when that was, CLOCK_MONOTONIC

@@ -71,10 +71,10 @@ func runHolder(arg string, argv []string) {
 	if err := json.Unmarshal([]byte(arg), &c); err != nil {
 		panic(err)
 	}
-	o := Options{Path: argv[0], Args: argv, Env: os.Environ(), Setup: json.RawMessage(arg), Flush: c.Flush, KeepFDs: c.Keep,
+	o := Options{Paths: argv[:1], Args: argv, Env: Environ(), Setup: json.RawMessage(arg), Flush: c.Flush, KeepFDs: c.Keep,
 		Log: func(s string) { fmt.Fprintln(os.Stderr, "holder:", s) }}
 	if p, err := exec.LookPath(argv[0]); err == nil {
-		o.Path = p
+		o.Paths = []string{p}
 	}
 	if c.NoPidfd {
 		pidfdOpen = func(int, int) (int, error) { return -1, unix.ENOSYS }
@@ -86,7 +86,7 @@ func runHolder(arg string, argv []string) {
 		o.Trim = tracer()
 	}
 	if c.InPlace {
-		fmt.Fprintln(os.Stderr, "error:", Exec(o.Path, o.Args, o.Env))
+		fmt.Fprintln(os.Stderr, "error:", Exec(o.Paths, o.Args))
 		os.Exit(126)
 	}
 	st, err := Run(o)

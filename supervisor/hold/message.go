@@ -21,6 +21,8 @@ type Begin struct {
 	// ignored and blocked; bit n-1 is signal n.
 	Ignored uint64 `json:"ignored,omitempty"`
 	Blocked uint64 `json:"blocked,omitempty"`
+	// LeftOut: the command has the user's environment, as there was no room for ours.
+	LeftOut bool `json:"left_out,omitempty"`
 }
 
 // Exit says how the command ended.

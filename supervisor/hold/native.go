@@ -7,7 +7,6 @@ package hold
 import "C"
 
 import (
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -42,9 +41,39 @@ func given() (ignored, blocked signalSet) {
 // brought returns the signals that were waiting when this program was executed.
 func brought() signalSet { return signalSet(C.hold_early.pending) }
 
-// Environ returns the environment as the user gave it: for programs that the
-// watcher starts.
-func Environ() []string { return shown(os.Environ()) }
+// Environ returns the environment as the user gave it, byte for byte and in its order.
+// [os.Environ] leaves out entries that are empty or whose name is there twice.
+func Environ() []string {
+	env := environ()
+	for i, v := range env {
+		env[i] = shown(v)
+	}
+	return env
+}
+
+// environ is C's: early.c has hidden some of it from our runtime.
+func environ() (env []string) {
+	if C.environ == nil {
+		return nil
+	}
+	for p := C.environ; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		env = append(env, C.GoString(*p))
+	}
+	return env
+}
+
+// shown is an entry of the environment with the name that the user gave it.
+func shown(entry string) string {
+	if len(entry) < 2 || entry[0] != C.HOLD_HIDDEN {
+		return entry
+	}
+	name, _, _ := strings.Cut(entry[1:], "=")
+	switch name {
+	case "ODEBUG", "OGC", "OMAXPROCS", "OMEMLIMIT", "OTRACEBACK":
+		return "G" + entry[1:]
+	}
+	return entry
+}
 
 // child is a hold_child and the C memory it stands on.
 type child struct {
@@ -52,34 +81,26 @@ type child struct {
 	free []unsafe.Pointer
 }
 
-func newChild(path string, args, env []string) *child {
+func newChild(paths, args, env []string) *child {
 	c := &child{c: (*C.struct_hold_child)(C.calloc(1, C.sizeof_struct_hold_child))}
 	c.free = append(c.free, unsafe.Pointer(c.c))
-	c.c.path = c.str(path)
+	c.c.paths = c.strs(paths)
 	c.c.argv = c.strs(args)
 	c.c.envp = c.strs(env)
 	return c
 }
 
-// shown returns env with the names that early.c has hidden from our runtime.
-func shown(env []string) []string {
-	out := slices.Clone(env)
-	for i, v := range out {
-		if strings.HasPrefix(v, string(rune(C.HOLD_HIDDEN))+"O") {
-			out[i] = "G" + v[1:]
-		}
-	}
-	return out
-}
-
 // command is a child that starts as the user's command would bare.
-func command(path string, args, env []string) *child {
-	c := newChild(path, args, shown(env))
-	shell := []string{"/bin/sh", path}
+func command(paths, args, env []string) *child {
+	c := newChild(paths, args, env)
+	shell := []string{"/bin/sh", ""} // the file that is to be read, see try_file
 	if len(args) > 1 {
 		shell = append(shell, args[1:]...)
 	}
 	c.c.shell = c.strs(shell)
+	if given := Environ(); !slices.Equal(given, env) {
+		c.c.given = c.strs(given)
+	}
 	return c
 }
 
@@ -99,7 +120,7 @@ func ownChild(name string, argv []string, link, null int, keep []int) *child {
 			path = abs
 		}
 	}
-	c := newChild(path, args, os.Environ())
+	c := newChild([]string{path}, args, environ())
 	c.c.watcher = 1
 	c.c.link, c.c.null = C.int(link), C.int(null)
 	keep = slices.Compact(slices.Sorted(slices.Values(keep)))
@@ -152,9 +173,12 @@ func (c *child) before() (pending signalSet, time uint64) {
 	return signalSet(c.c.pending), uint64(c.c.time)
 }
 
-func execInPlace(path string, args, env []string) syscall.Errno {
+// leftOut says that the command has the user's environment, without our variables.
+func (c *child) leftOut() bool { return c.c.left_out != 0 }
+
+func execInPlace(paths, args, env []string) syscall.Errno {
 	runtime.LockOSThread()
-	c := command(path, args, env)
+	c := command(paths, args, env)
 	defer c.close()
 	return syscall.Errno(C.hold_exec(c.c))
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,18 +69,18 @@ static void *wait_at_gate(void *unused) {
 	return unused;
 }
 
-// tasks starts threads for a moment: RLIMIT_NPROC counts all of the user's,
+// tasks starts so many threads for a moment: RLIMIT_NPROC counts all of the user's,
 // and a cgroup's pids.max may count more.
-static int tasks(void) {
+static int tasks(int most) {
 	pthread_t t[ROOM_TASKS];
 	pthread_attr_t small;
 	int n = 0;
 	if (pthread_attr_init(&small) != 0) return 1;
 	pthread_attr_setstacksize(&small, 64 << 10);
 	pthread_mutex_lock(&gate);
-	while (n < ROOM_TASKS && pthread_create(&t[n], &small, wait_at_gate, NULL) == 0) n++;
+	while (n < most && pthread_create(&t[n], &small, wait_at_gate, NULL) == 0) n++;
 	pthread_mutex_unlock(&gate);
-	int all = n == ROOM_TASKS;
+	int all = n == most;
 	while (n > 0) pthread_join(t[--n], NULL);
 	pthread_attr_destroy(&small);
 	return all;
@@ -94,20 +95,30 @@ void hold_address(void) {
 	_exit(1);
 }
 
-// missing names what there is too little of, or NULL.
+#define TOO_LITTLE "there is no room beside it, too little is left of: "
+
+// missing says why there can be nothing of ours beside the command, or NULL.
 static const char *missing(void) {
-	if (!files()) return "open files (ulimit -n)";
-	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return "address space (ulimit -v)";
-	if (summed()) return "virtual memory, which Slurm sums (VSizeFactor)";
-	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return "data (ulimit -d)";
-	if (!hold_tasks(2 * ROOM_TASKS) && !tasks()) return "processes and threads (ulimit -u, pids.max)";
+	if (!files()) return TOO_LITTLE "open files (ulimit -n)";
+	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return TOO_LITTLE "address space (ulimit -v)";
+	if (summed()) return TOO_LITTLE "virtual memory, which Slurm sums (VSizeFactor)";
+	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return TOO_LITTLE "data (ulimit -d)";
+	// A child would not have it (sched_fork in kernel/sched/core.c).
+	int policy = sched_getscheduler(0);
+	if (policy >= 0 && policy & SCHED_RESET_ON_FORK) return "children do not inherit its scheduling policy (chrt -R)";
+	if (!hold_tasks(2 * ROOM_TASKS)) {
+		if (!tasks(ROOM_TASKS)) return TOO_LITTLE "processes and threads (ulimit -u, pids.max)";
+	} else if (!tasks(1)) {
+		// seccomp and SCHED_DEADLINE are in none of the kernel's figures.
+		return "no thread can be started";
+	}
 	return NULL;
 }
 
 // alone says whether an option of "run" takes no value. One that is not known
 // is thought to take one.
 static int alone(const char *name) {
-	static const char *const names[] = {"quiet", "dry-run", "trim-private", "guard-cgroup", "help", "h"};
+	static const char *const names[] = {"quiet", "dry-run", "trim-private", "guard-cgroup", "alert-comment", "help", "h"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (strcmp(name, names[i]) == 0) return 1;
 	return strchr(name, '=') != NULL;
@@ -139,7 +150,7 @@ void hold_room(char **argv) {
 	int quiet = getenv("RSSWARDEN_QUIET") != NULL;
 	char **c = command(argv, &quiet);
 	if (c == NULL) return;
-	if (!quiet) dprintf(2, "rsswarden: the command runs unwatched: there is no room beside it, too little is left of: %s\n", what);
+	if (!quiet) dprintf(2, "rsswarden: the command runs unwatched: %s\n", what);
 	hold_as_bare();
 	execvp(c[0], c);
 	int err = errno;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #ifndef SYS_close_range
@@ -40,13 +41,44 @@ void hold_as_bare(void) {
 	raw_sigmask(SIG_SETMASK, &hold_early.blocked, NULL);
 }
 
-// try_exec is execve with the one thing execvp(3) adds: a script without a
-// "#!" line goes to /bin/sh.
+// try_file is execve, and /bin/sh for a script without a "#!" line.
+static int try_file(struct hold_child *c, char *path, char **envp) {
+	execve(path, c->argv, envp);
+	if (errno == ENOEXEC && c->shell != NULL) {
+		c->shell[1] = path;
+		execve("/bin/sh", c->shell, envp);
+	}
+	return errno;
+}
+
+// try_all goes on after the errors after which glibc's execvp(3) does
+// (posix/execvpe.c), and returns the one that it would.
+static int try_all(struct hold_child *c, char **envp) {
+	int err = ENOENT, refused = 0;
+	for (char **path = c->paths; *path != NULL; path++) {
+		switch (err = try_file(c, *path, envp)) {
+		case EACCES:
+			refused = 1;
+			break;
+		case ENOENT:
+		case ESTALE:
+		case ENOTDIR:
+		case ENODEV:
+		case ETIMEDOUT:
+			break;
+		default:
+			return err;
+		}
+	}
+	return refused ? EACCES : err;
+}
+
+// try_exec leaves our variables out where they make the environment too long.
 static int try_exec(struct hold_child *c) {
-	execve(c->path, c->argv, c->envp);
-	int err = errno;
-	if (err == ENOEXEC && c->shell != NULL) execve("/bin/sh", c->shell, c->envp);
-	return err;
+	int err = try_all(c, c->envp);
+	if (err != E2BIG || c->given == NULL) return err;
+	c->left_out = 1;
+	return try_all(c, c->given);
 }
 
 static void close_from_to(unsigned from, unsigned to) {
@@ -87,6 +119,8 @@ static int child(void *p) {
 		dispositions(0);
 		restore_nofile();
 		watcher_files(c);
+		// Under umask 777 the user's ~/.local would be made without a right on it.
+		umask(umask(0) & ~(mode_t)S_IRWXU);
 	} else {
 		hold_as_bare();
 	}
@@ -100,7 +134,7 @@ pid_t hold_spawn(struct hold_child *c) {
 	uint64_t all = ~UINT64_C(0), old;
 	char *stack = malloc(STACK);
 	if (stack == NULL) return -ENOMEM;
-	c->exec_errno = 0;
+	c->exec_errno = c->left_out = 0;
 	c->pending = 0;
 	// No handler of ours may run in the child, which shares our memory.
 	raw_sigmask(SIG_SETMASK, &all, &old);

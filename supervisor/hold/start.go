@@ -46,15 +46,17 @@ func newHolder(o Options) (*holder, error) {
 
 // start starts the command and asks for its watcher.
 func (h *holder) start() error {
-	c := command(h.opts.Path, h.opts.Args, h.opts.Env)
+	c := command(h.opts.Paths, h.opts.Args, h.opts.Env)
 	pid, noProcess, execErr := c.spawn()
 	if noProcess != 0 {
 		// RLIMIT_NPROC or pids.max leaves no room for two: the command
 		// matters, we do not.
-		return Exec(h.opts.Path, h.opts.Args, h.opts.Env)
+		h.log.say("the command runs unwatched: cannot make a process for it", noProcess)
+		h.log.flush()
+		return Exec(h.opts.Paths, h.opts.Args)
 	}
 	if execErr != 0 {
-		return &StartError{Path: h.opts.Path, Errno: execErr}
+		return &StartError{Name: h.opts.Args[0], Errno: execErr}
 	}
 	h.pid, h.status.PID = pid, pid
 	if h.opts.Subreaper {
@@ -65,6 +67,7 @@ func (h *holder) start() error {
 		}
 	}
 	h.early, h.began = c.before()
+	h.leftOut = c.leftOut()
 	if fd, err := pidfdOpen(pid, 0); err == nil {
 		h.pidfd = fd
 	}

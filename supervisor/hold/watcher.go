@@ -92,7 +92,7 @@ func startWatcher(h *holder, attempt int) (s started) {
 	ignored, blocked := given()
 	b := Begin{
 		Setup: h.opts.Setup, PID: h.pid, Start: startTime(h.pid), Holder: h.self,
-		Attempt: attempt, Last: attempt > len(pauses), Ignored: uint64(ignored), Blocked: uint64(blocked),
+		Attempt: attempt, Last: attempt > len(pauses), Ignored: uint64(ignored), Blocked: uint64(blocked), LeftOut: h.leftOut,
 	}
 	if len(b.Setup) > maxSetup {
 		b.Setup = nil

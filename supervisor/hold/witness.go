@@ -20,7 +20,7 @@ type witness struct {
 	mute     bool      // it did not answer in time, and has not since
 	seq      int32
 	asked    [65]int32 // per signal: the request that will free it
-	buf      [16 << 10]byte
+	buf      []byte    // room for all of the file: it lists the groups, 65536 at most
 }
 
 func (w *witness) open(pid int) {
@@ -28,6 +28,16 @@ func (w *witness) open(pid int) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
+	}
+	if w.buf == nil {
+		w.buf = make([]byte, 16<<10)
+	}
+	for {
+		n, err := unix.Pread(fd, w.buf, 0)
+		if err != nil || n < len(w.buf) {
+			break
+		}
+		w.buf = make([]byte, 2*n)
 	}
 	w.pid, w.status, w.used, w.drain, w.reported, w.mute = pid, fd, 0, 0, 0, false
 }
@@ -44,7 +54,7 @@ func (w *witness) see(sig, group int) (can, seen bool) {
 	if w.status < 0 || unwitnessed.has(sig) {
 		return false, false
 	}
-	n, err := unix.Pread(w.status, w.buf[:], 0)
+	n, err := unix.Pread(w.status, w.buf, 0)
 	if err != nil {
 		return false, false
 	}

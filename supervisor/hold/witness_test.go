@@ -70,7 +70,7 @@ func newStand(t *testing.T) *stand {
 	s.holder = &holder{
 		self: os.Getppid(), pid: command.Process.Pid, pidfd: -1,
 		watcher: watcher{link: pair[0], pid: os.Getpid()},
-		witness: witness{status: int(s.status.Fd()), pid: os.Getpid()},
+		witness: witness{status: int(s.status.Fd()), pid: os.Getpid(), buf: make([]byte, 16<<10)},
 	}
 	s.pending(0)
 	return s

@@ -65,10 +65,22 @@ func Prepare(o Options) (Prepared, error) {
 
 // Environ is env for a command that has a run directory and a hook.
 func Environ(env []string, dir, hook string) []string {
-	if old := getEnv(env, "PYTHONPATH"); old != "" {
-		hook += ":" + old
+	env = setEnv(env, EnvDir, dir)
+	found := false
+	for i, kv := range env {
+		// All of them, where there are several: C takes the first, a shell the last.
+		if old, ok := strings.CutPrefix(kv, "PYTHONPATH="); ok {
+			found = true
+			env[i] = "PYTHONPATH=" + hook
+			if old != "" {
+				env[i] += ":" + old
+			}
+		}
 	}
-	return setEnv(setEnv(env, EnvDir, dir), "PYTHONPATH", hook)
+	if !found {
+		env = append(env, "PYTHONPATH="+hook)
+	}
+	return env
 }
 
 // Asked are the entries of env that [Prepare] looks at.
