@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file runs the commands of exec= rules.
@@ -48,7 +49,7 @@ func (w *watcher) exec(d event.Decision, l *event.Limit) {
 		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
 		return
 	}
-	p := action.Program{ID: d.ID, Command: d.Arg, Env: w.environment(&told), Stdin: append(line, '\n')}
+	p := action.Program{ID: d.ID, Command: d.Arg, Env: w.environment(&told), Stdin: append(text.JSON(line), '\n')}
 	if !w.programs.Run(p) {
 		w.answer(d, l, action.Result{Reason: event.ReasonBusy})
 		return

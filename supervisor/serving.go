@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file answers those who ask by the control socket. The server's goroutines
@@ -173,6 +174,7 @@ func (s *subscribers) tell(e any) {
 	if err != nil {
 		return // the stream and the record have met it too
 	}
+	line = text.JSON(line)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.all {

@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds what people read. Every sentence with a number says which
@@ -140,17 +140,11 @@ func short(d time.Duration) string {
 
 // command gives a command line in at most n bytes.
 func command(args []string, n int) string {
-	text := strings.Join(args, " ")
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	if len(text) > n {
-		text = strings.ToValidUTF8(text[:n-3], "") + "..."
+	line := text.Clean(strings.Join(args, " "))
+	if len(line) > n {
+		line = strings.ToValidUTF8(line[:n-3], "") + "..."
 	}
-	return text
+	return line
 }
 
 // watching is the first line: what is watched, and the limit that leaves the

@@ -108,10 +108,10 @@ func TestCommandIsShortAndHarmless(t *testing.T) {
 		want string
 	}{
 		{[]string{"python", "train.py"}, 60, "python train.py"},
-		{[]string{"sh", "-c", "a\nb\x1b[31m"}, 60, "sh -c a b [31m"},
+		{[]string{"sh", "-c", "a\nb\x1b[31m"}, 60, "sh -c a b\ufffd[31m"},
 		{[]string{"0123456789"}, 8, "01234..."},
 		{[]string{"0123é6789"}, 8, "0123..."}, // é is not cut in two
-		{[]string{"a\x1b[31m\n", "\u202eb\u009bé\xff"}, 60, "a [31m   b é\ufffd"},
+		{[]string{"a\x1b[31m\n", "\u202eb\u009bé\xff"}, 60, "a\ufffd[31m  \ufffdb\ufffdé\ufffd"},
 	} {
 		if got := command(test.args, test.n); got != test.want {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -141,12 +141,7 @@ func sentences(s string) string {
 // oneLine keeps what names have in them from breaking a line or steering a
 // terminal.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return text.Clean(s)
 }
 
 // eachOnOneLine does so for each line of a text.

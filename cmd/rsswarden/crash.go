@@ -9,12 +9,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file keeps a crash of the watcher out of the user's stderr: where no thread can
@@ -55,13 +55,7 @@ func crashWords(r io.Reader) string {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "SIG") {
-			line = strings.Map(func(r rune) rune {
-				if !unicode.IsPrint(r) {
-					return ' '
-				}
-				return r
-			}, strings.ToValidUTF8(line, "?"))
-			r := []rune(line)
+			r := []rune(text.Clean(line))
 			return fmt.Sprintf("the watcher before this one crashed: %s%s", string(r[:min(len(r), mostWords)]), crashPlace(string(data)))
 		}
 	}

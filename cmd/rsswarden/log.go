@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
@@ -66,26 +67,26 @@ func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (
 
 // line is a line of the holder's, in the form that the watcher's have; it ends
 // with a newline. hint may be empty.
-func line(format, level, text, hint string) string {
+func line(format, level, said, hint string) string {
 	if format != "json" {
 		if hint != "" {
 			hint = "\nhint: " + hint
 		}
 		if level == "error" {
-			return "error: " + text + hint + "\n"
+			return "error: " + said + hint + "\n"
 		}
-		return programName + ": " + text + hint + "\n"
+		return programName + ": " + said + hint + "\n"
 	}
 	b, err := json.Marshal(struct {
 		Level string `json:"level"`
 		Time  string `json:"time"`
 		Msg   string `json:"msg"`
 		Hint  string `json:"hint,omitempty"`
-	}{level, time.Now().Format(time.RFC3339), text, hint})
+	}{level, time.Now().Format(time.RFC3339), said, hint})
 	if err != nil {
 		return "" // strings are always encoded
 	}
-	return string(b) + "\n"
+	return string(text.JSON(b)) + "\n"
 }
 
 // formatted is an error met when the settings were known already, so that it

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // entry is one line of oom.jsonl.
@@ -86,7 +87,7 @@ func (r *recordFile) append(e entry) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the record of job %s: %w", e.JobID, err)
 	}
-	line = append(line, '\n')
+	line = append(text.JSON(line), '\n')
 	if r.file != nil && r.size+int64(len(line)) > recordsMost {
 		r.close()
 	}

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file carries alerts to one receiver. It is a process of its own, so that
@@ -218,12 +218,6 @@ func permanent(err error) bool {
 // firstLine is a text as one line of what can be printed.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
-	line = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(line, "?"))
-	r := []rune(strings.TrimSpace(line))
+	r := []rune(strings.TrimSpace(text.Clean(line)))
 	return string(r[:min(len(r), mostSaid)])
 }

@@ -124,7 +124,7 @@ func TestSendStatus(t *testing.T) {
 			status(code, " no such\x1b[31m luck \nsecond line")(w, req)
 		})
 		a, st := carry(t, request(r.URL, `1`, `2`))
-		if a.Retry != retry || a.Status != code || a.Taken != 0 || st != 1 || a.Error != fmt.Sprintf("HTTP status %d: no such [31m luck", code) || a.Later != 7*time.Second {
+		if a.Retry != retry || a.Status != code || a.Taken != 0 || st != 1 || a.Error != fmt.Sprintf("HTTP status %d: no such\ufffd[31m luck", code) || a.Later != 7*time.Second {
 			t.Errorf("%d: %+v, exit status %d", code, a, st)
 		}
 		if len(r.all) != 1 {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // The most of a program's output that is passed on.
@@ -23,7 +24,7 @@ func passOn(r io.Reader, say func(string)) {
 		part, err := b.ReadSlice('\n')
 		if len(part) > 0 && !long {
 			if lines++; lines <= maxLines {
-				say(plain(part))
+				say(text.Clean(strings.TrimRight(string(part), "\r\n")))
 			}
 		}
 		long = err == bufio.ErrBufferFull
@@ -34,14 +35,4 @@ func passOn(r io.Reader, say func(string)) {
 	if lines > maxLines {
 		say(fmt.Sprintf("(%d more lines are left out)", lines-maxLines))
 	}
-}
-
-// plain leaves out what would move the reader's terminal.
-func plain(line []byte) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(string(line), "?"))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/socket"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // answer is one connection, from its request to the last byte.
@@ -87,7 +88,10 @@ func (s *Server) serve(c *os.File, a asked) *problem {
 		return stream(ctx, c, s, s.source.Events, func(line []byte) ([]byte, error) { return line, nil })
 	}
 	do := func(ctx context.Context) (<-chan Result, error) { return s.source.Do(ctx, a.command) }
-	return stream(ctx, c, s, do, func(r Result) ([]byte, error) { return json.Marshal(r) })
+	return stream(ctx, c, s, do, func(r Result) ([]byte, error) {
+		line, err := json.Marshal(r)
+		return text.JSON(line), err
+	})
 }
 
 // status writes what stands. Lists are never null.
@@ -103,7 +107,7 @@ func (s *Server) status(c *os.File, st *Status) *problem {
 	if err != nil {
 		return &problem{status: 500, text: "internal error: " + err.Error()}
 	}
-	body = append(body, '\n')
+	body = append(text.JSON(body), '\n')
 	_ = s.write(c, append(headOf(200, oneObject, len(body), ""), body...))
 	return nil
 }

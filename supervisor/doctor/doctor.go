@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Version is the value of "v" in [Report].
@@ -132,12 +134,12 @@ func (c Check) print(w io.Writer) {
 		name = NameKernel
 		c.Found = feature + ": " + c.Found
 	}
-	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, printable(c.Found))
+	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, text.Clean(c.Found))
 	if c.Source != "" {
-		fmt.Fprintf(w, " (%s)", printable(c.Source))
+		fmt.Fprintf(w, " (%s)", text.Clean(c.Source))
 	}
 	fmt.Fprintln(w)
 	if c.Do != "" {
-		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", printable(c.Do))
+		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", text.Clean(c.Do))
 	}
 }

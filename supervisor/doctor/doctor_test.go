@@ -202,7 +202,7 @@ run would protect this job: a limit
 	b.Reset()
 	r.Print(&b)
 	if diff := cmp.Diff(`ok       limit       3 GiB (RLIMIT_RSS)
-off      python      none [2J there
+off      python      none�[2J there
                      do: name one
 
 run would protect this job only in part: no hook

@@ -1,9 +1,6 @@
 package doctor
 
 import (
-	"strings"
-	"unicode"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -14,17 +11,6 @@ var sums = map[event.Accounting]string{
 	event.AccountingNoShared: "summed RSS less shared pages",
 	event.AccountingCgroup:   "what the cgroup cannot reclaim",
 	event.AccountingVirtual:  "summed virtual size",
-}
-
-// printable keeps what names of files and programs' words have in them from
-// breaking a line or steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // yesNo is how Slurm writes a truth.

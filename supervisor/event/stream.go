@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Stream writes events as JSON lines to one file. A write to a pipe or a
@@ -59,7 +60,7 @@ func (s *Stream) Put(name Name, v any) {
 		s.dropped.Add(1)
 		return
 	}
-	s.queue = append(s.queue, append(line, '\n'))
+	s.queue = append(s.queue, append(text.JSON(line), '\n'))
 	select {
 	case s.wake <- struct{}{}:
 	default:

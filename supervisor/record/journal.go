@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // The journal is a file of JSON lines with the schema of --events, and a first
@@ -242,6 +243,7 @@ func (j *journaler) recordAt(m Meta) {
 
 // put queues a line, where the journal is no longer than most with it.
 func (j *journaler) put(line []byte, most int, sync bool) {
+	line = text.JSON(line) // people read journals by cat
 	j.mu.Lock()
 	if !j.off && j.size+len(line)+1 <= most {
 		j.size += len(line) + 1

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Life is one line of the small file in which a job that is put back into the
@@ -93,7 +95,7 @@ func (l Life) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(b, '\n'))
+	_, err = w.Write(append(text.JSON(b), '\n'))
 	return err
 }
 

@@ -7,11 +7,11 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mostShown is how many decisions a text lists from the front; JSON has all.
@@ -29,7 +29,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := io.WriteString(w, plain(strings.TrimSuffix(line, "\n"))+"\n"); err != nil {
+		if _, err := io.WriteString(w, text.Clean(strings.TrimSuffix(line, "\n"))+"\n"); err != nil {
 			return err
 		}
 	}
@@ -38,7 +38,7 @@ func (r *Result) WriteText(w io.Writer) error {
 
 // head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
-	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", plain(r.Run), plain(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
+	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Clean(r.Run), text.Clean(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
 	switch {
 	case r.Estimate && r.Fate == Lives:
 		b.WriteString("estimate: the job would have lived: ")
@@ -118,20 +118,10 @@ func (r *Result) rungs(b *strings.Builder) {
 		if g.First != nil {
 			first = "after " + clock(*g.First)
 		} else if g.Met != nil {
-			first = fmt.Sprintf("never; met after %s: %s", clock(*g.Met), plain(cmp.Or(g.Detail, string(g.Reason))))
+			first = fmt.Sprintf("never; met after %s: %s", clock(*g.Met), text.Clean(cmp.Or(g.Detail, string(g.Reason))))
 		}
 		fmt.Fprintf(b, "%-22s %6d  %s\n", g.Rule, g.Count, first)
 	}
-}
-
-// plain is a text of a record on one line, without what would move a terminal.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, s)
 }
 
 func (r *Result) list(b *strings.Builder) {

@@ -3,10 +3,9 @@ package report
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	values "github.com/rsswarden/rsswarden/supervisor/text" // text is a type here
 )
 
 // The JSON of a timeline is what the page's script reads. Times are in ms since
@@ -205,23 +204,8 @@ func appendColumn(b []byte, column []int64, coarse bool) []byte {
 	return append(b, ']')
 }
 
-// clean makes text of bytes that a process chose: what cannot be shown, or
-// turns the direction of what follows, becomes U+FFFD.
-func clean(s string) string {
-	if utf8.ValidString(s) && strings.IndexFunc(s, unshowable) < 0 {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if unshowable(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-func unshowable(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' || r == 0xFFFE || r == 0xFFFF
-}
+// clean is [values.Clean], shorter for what stands in nearly every line.
+func clean(s string) string { return values.Clean(s) }
 
 // zoneName tells the clock of a page: "UTC", "UTC+02:00".
 func zoneName(t time.Time) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // wide lists what takes two columns: the ranges of Markus Kuhn's wcwidth.c, and
@@ -48,12 +49,10 @@ func clean(s string, unicodeToo bool) string {
 		return s
 	}
 	var b strings.Builder
-	for _, r := range s {
+	for _, r := range text.Clean(s) {
 		switch {
-		case r == '\t' || r == '\n':
-			b.WriteByte(' ')
 		case unicodeToo && unicode.In(r, unicode.Mn, unicode.Me):
-		case r == utf8.RuneError, !unicode.IsPrint(r), !unicodeToo && r > '~':
+		case r == utf8.RuneError, !unicodeToo && r > '~':
 			b.WriteByte('?')
 		default:
 			b.WriteRune(r)

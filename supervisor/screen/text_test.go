@@ -15,7 +15,7 @@ func TestClean(t *testing.T) {
 	}{
 		{"python3", "python3", "python3", 7},
 		{"\x1b[31mred\x1b[0m", "?[31mred?[0m", "?[31mred?[0m", 12},
-		{"a\tb\nc\rd\x00\x7f", "a b c?d??", "a b c?d??", 9},
+		{"a\tb\nc\rd\x00\x7f", "a b c d??", "a b c d??", 9},
 		{"数据", "数据", "??", 4},
 		{"한글か", "한글か", "???", 6},
 		{"🐍", "🐍", "?", 2},
