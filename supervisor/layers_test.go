@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"supervisor/alert":             {"supervisor/fault", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"github.com/pelletier/go-toml"},
 	"supervisor/control":           {"supervisor/text", "supervisor/fault", "rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
-	"supervisor/event":             {"supervisor/text", "supervisor/fault", "rss"},
+	"supervisor/event":             {"supervisor/nodedir", "supervisor/text", "supervisor/fault", "rss"},
 	"supervisor/fault":             {"golang.org/x/sys"},
 	"supervisor/hold":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/metrics":           {"rss", "supervisor/event"},

@@ -53,6 +53,7 @@ type reply struct {
 	Text      []byte        `json:",omitempty"` // of a file
 	Dir, Hook []byte        `json:",omitempty"` // as loader.Prepared has them
 	Passed    string        `json:",omitempty"` // … and that, as text
+	Distrust  bool          `json:",omitempty"` // … Distrusted
 	Swept     int           `json:",omitempty"`
 	Error     string        `json:",omitempty"`
 	Errno     syscall.Errno `json:",omitempty"` // that Error is of, 0 where it is of none
@@ -109,7 +110,7 @@ func (q *looking) look() (r reply) {
 		var p loader.Prepared
 		if p, err = loader.Prepare(loader.Options{Env: strings.Split(string(q.Env), "\x00"), Name: q.Run, Owner: q.Holder}); err == nil {
 			if p.Passed != nil {
-				r.Passed = p.Passed.Error()
+				r.Passed, r.Distrust = p.Passed.Error(), p.Distrusted
 			}
 			r.Dir, r.Hook, r.Swept = []byte(p.Dir), []byte(p.Hook), p.Swept
 		}

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // toFile writes a file whole or not at all; an empty name is none.
@@ -16,47 +17,17 @@ func toFile(name string, write func(io.Writer) error) error {
 	if name == "" {
 		return nil
 	}
-	err := replaceFile(name, write)
-	if err == nil {
-		return nil
-	}
-	return &recordError{fmt.Errorf("cannot write %s: %w", name, plain(err)), "name a file in a directory that you may write to and that has room"}
-}
-
-func replaceFile(name string, write func(io.Writer) error) error {
-	if at, err := filepath.EvalSymlinks(name); err == nil {
-		name = at // what a link leads to is meant, not the link
-	}
-	info, err := os.Stat(name)
+	err := nodedir.Replace(name, func(w io.Writer) error { return buffered(w, write) })
+	hint := "name a file in a directory that you may write to and that has room"
 	switch {
-	case err == nil && info.IsDir():
-		return unix.EISDIR
-	case err == nil && !info.Mode().IsRegular():
-		// A pipe or a device is there for others too, and must stay what it is.
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(buffered(f, write), f.Close())
+	case err == nil:
+		return nil
+	case errors.Is(err, nodedir.ErrSpecial):
+		hint = "name a file, or /dev/stdout for a pipe: " + programName + " report --html /dev/stdout | ..."
+	case errors.Is(err, nodedir.ErrOthers):
+		hint = "name a file in a directory of yours"
 	}
-	part := filepath.Join(filepath.Dir(name), fmt.Sprintf(".rsswarden-%d", os.Getpid()))
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
-	}
-	if err = buffered(f, write); err == nil && info != nil {
-		err = f.Chmod(info.Mode().Perm())
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(part, name)
-	}
-	if err != nil {
-		os.Remove(part)
-	}
-	return err
+	return &recordError{fmt.Errorf("cannot write %s: %w", name, plain(err)), hint}
 }
 
 // printed writes to standard output.

@@ -93,6 +93,9 @@ func start(p process, s supervisor.Settings) (int, error) {
 		} else {
 			opt.Env, s.Dir = prepared.Env, prepared.Dir
 			used = filepath.Dir(filepath.Dir(s.Dir))
+			if prepared.Distrusted {
+				s.Warnings = append(s.Warnings, fmt.Sprintf("the loader hook is used from %s, not from its usual place: %v", prepared.Hook, prepared.Passed))
+			}
 		}
 	}
 	s.Warnings = append(s.Warnings, runtimeUnused(p, used)...)
@@ -186,7 +189,7 @@ func prepare(opt loader.Options) (loader.Prepared, error) {
 	}
 	prepared := loader.Prepared{Dir: string(r.Dir), Hook: string(r.Hook), Swept: r.Swept}
 	if r.Passed != "" {
-		prepared.Passed = errors.New(r.Passed)
+		prepared.Passed, prepared.Distrusted = errors.New(r.Passed), r.Distrust
 	}
 	prepared.Env = loader.Environ(opt.Env, prepared.Dir, prepared.Hook)
 	return prepared, nil

@@ -3,13 +3,12 @@ package event
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -87,7 +86,7 @@ func (s *Stream) Close(patience time.Duration) {
 
 func (s *Stream) write() {
 	defer close(s.done)
-	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o644)
+	f, err := nodedir.OpenAppend(s.path)
 	if err != nil {
 		s.fail(fmt.Errorf("cannot open events file: %w", err))
 		return

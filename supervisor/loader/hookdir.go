@@ -45,6 +45,13 @@ func layHook(parents []string, runDir string) (dir string, passed, err error) {
 	return dir, passed, nil
 }
 
+// distrusted says that an error of [layHookIn] is none of the system, nor a colon.
+func distrusted(err error) bool {
+	var sys *fs.PathError
+	var link *os.LinkError
+	return err != nil && !errors.As(err, &sys) && !errors.As(err, &link) && !errors.Is(err, errColon)
+}
+
 func layHookIn(parent string) (string, error) {
 	if err := checkElement(parent); err != nil {
 		return "", err // before anything is made
@@ -188,10 +195,12 @@ func checkSafe(path string) error {
 	return nil
 }
 
+var errColon = errors.New("has a colon, which would part it on PYTHONPATH")
+
 // checkElement says whether dir can be an element of PYTHONPATH.
 func checkElement(dir string) error {
 	if strings.Contains(dir, ":") {
-		return fmt.Errorf("%s has a colon, which would part it on PYTHONPATH", dir)
+		return fmt.Errorf("%s %w", dir, errColon)
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ type Prepared struct {
 	// Passed says why a better place for the hook was passed over where one is
 	// there and is not to be trusted, or cannot be used; nil where none was.
 	Passed error
+	// Distrusted says that Passed is for what lies in that place, or for who can change
+	// it, and not because the system refuses to make anything there.
+	Distrusted bool
 	// Swept counts run directories of runs that had ended and were removed.
 	Swept int
 }
@@ -60,7 +63,7 @@ func Prepare(o Options) (Prepared, error) {
 	if err != nil {
 		return plain, errors.Join(fmt.Errorf("cannot lay down loader hook: %w", err), Remove(dir))
 	}
-	return Prepared{Dir: dir, Hook: hook, Env: Environ(o.Env, dir, hook), Passed: passed, Swept: swept}, nil
+	return Prepared{Dir: dir, Hook: hook, Env: Environ(o.Env, dir, hook), Passed: passed, Distrusted: distrusted(passed), Swept: swept}, nil
 }
 
 // Environ is env for a command that has a run directory and a hook.
