@@ -18,7 +18,8 @@ import (
 )
 
 // binary and daemon are the programs under test. RSSWARDEN_HUNT_BIN names a directory
-// that has others, an older release for example.
+// that has others, an older release for example; with it "go test" needs -count=1, since
+// its cache does not know the variable.
 var binary, daemon string
 
 // full is set by "make hunt": every case, not the part that CI has time for.
