@@ -247,6 +247,7 @@ func (w *watcher) read() {
 		_, pace := w.counts.paceOf(l)
 		return pace
 	})
+	w.sum.apart(&w.last, w.readings, w.limits.Outside)
 }
 
 // population reads the tree and what counts beside it.
@@ -290,6 +291,9 @@ func (w *watcher) changed(before []event.Limit) {
 		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		if old == nil {
 			w.hearPressed(l)
+			if l.Name == event.LimitCgroup && !w.followsJob() {
+				w.voice.say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, percent(l.Used, l.Limit)))
+			}
 		} else {
 			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
 		}

@@ -19,7 +19,11 @@ type summary struct {
 	led     bool // another led at first
 	ranks   int  // the most that were watched together
 	peaks   event.Peaks
-	unread  int // the most processes at a time that could not be read
+	// elsewhere is the most memory of the tree that a cgroup did not count, by its
+	// directory.
+	elsewhere map[string]rss.Bytes
+	largest   rss.Proc // of the tree by its anonymous memory, in the last sample
+	unread    int      // the most processes at a time that could not be read
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
@@ -107,6 +111,51 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 	if inner != nil {
 		raise(&s.peaks.Cgroup, inner.Used)
 	}
+}
+
+// apartShare is the share of a limit's use from which on memory that it does not count
+// matters.
+const apartShare = 1.0 / 16
+
+// apart takes in how much of the tree's memory each cgroup does not count: what
+// processes have that are in another one, or have brought with them. What one process
+// has in anonymous pages is charged once, whatever it shares. outside is the RSS of
+// the tree outside of a limit.
+func (s *summary) apart(sample *rss.Sample, limits []event.Limit, outside func(*event.Limit, *rss.Sample) rss.Bytes) {
+	var now rss.Proc
+	for i := range sample.Procs {
+		if p := &sample.Procs[i]; p.Anon > now.Anon {
+			now = *p
+		}
+	}
+	anon := now.Anon
+	if was := s.largest; was.ID == now.ID {
+		anon = min(anon, was.Anon) // it may have shrunk before the charge was read
+	} else {
+		anon = 0
+	}
+	s.largest = now
+	// A limit that came near earlier may be that of a cgroup which is gone by now.
+	for _, l := range []*event.Limit{s.nearest, s.ends} {
+		if l != nil {
+			s.other(l, outside(l, sample))
+		}
+	}
+	for i := range limits {
+		l := &limits[i]
+		s.other(l, max(outside(l, sample), anon.Sub(l.Charged)))
+	}
+}
+
+// other notes that so much was not counted by a limit.
+func (s *summary) other(l *event.Limit, n rss.Bytes) {
+	if l.Name != event.LimitCgroup || n <= max(l.Charged.Scale(apartShare), 16*rss.MiB) || n <= s.elsewhere[l.Level] {
+		return
+	}
+	if s.elsewhere == nil {
+		s.elsewhere = map[string]rss.Bytes{}
+	}
+	s.elsewhere[l.Level] = n
 }
 
 // nearer is a copy of l where it is fuller than the fullest so far.
@@ -207,7 +256,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	run := policy.Run{
 		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil, Heir: w.peers.heir && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
-		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
+		Elsewhere: s.elsewhere,
+		Asked:     s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
 	if done := s.requeue.done; done != nil {
 		run.Requeued, run.From = done.to, done.from
@@ -225,6 +275,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	out.Kernel = killsByKernel(kills)
 	s.slowed = slowed(kills, w.readings)
 	run.OOMKills = ownKills(kills)
+	run.NodeKills = w.limits.NodeKills()
 	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:

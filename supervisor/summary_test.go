@@ -166,3 +166,36 @@ func TestPeaksOfWhatWasTooShort(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestApart: what the tree has and a cgroup does not count is noted, also once the limit
+// is gone; what shrinks between two counters is not.
+func TestApart(t *testing.T) {
+	group := event.Limit{Name: event.LimitCgroup, Level: "/g", Charged: 100 * rss.MiB, Used: 90 * rss.MiB, Limit: rss.GiB}
+	step := func(s *summary, anon, outside rss.Bytes, limits ...event.Limit) {
+		sample := rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 9, Start: 9}, Anon: anon}}}
+		s.apart(&sample, limits, func(l *event.Limit, _ *rss.Sample) rss.Bytes {
+			if l.Level != "/g" {
+				return 0
+			}
+			return outside
+		})
+	}
+	for _, c := range []struct {
+		what string
+		do   func(*summary)
+		want rss.Bytes
+	}{
+		{"all of it is counted", func(s *summary) { step(s, 90*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
+		{"a helper is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 10*rss.MiB, group) }, 0},
+		{"most is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 80*rss.MiB, group) }, 80 * rss.MiB},
+		{"brought along", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 320*rss.MiB, 0, group) }, 200 * rss.MiB},
+		{"freed meanwhile", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
+		{"after the cgroup has gone", func(s *summary) { s.nearest = &group; step(s, 90*rss.MiB, 300*rss.MiB) }, 300 * rss.MiB},
+		{"--limit counts all", func(s *summary) { step(s, 0, 300*rss.MiB, event.Limit{Name: event.LimitUser}) }, 0},
+	} {
+		var s summary
+		if c.do(&s); s.elsewhere["/g"] != c.want {
+			t.Errorf("%s: %v, want %v", c.what, s.elsewhere["/g"], c.want)
+		}
+	}
+}

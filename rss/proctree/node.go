@@ -1,8 +1,11 @@
 package proctree
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -118,4 +121,20 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 		return m, errMalformed
 	}
 	return m, nil
+}
+
+// NodeKills reads how many processes the OOM killer has ended on the node since it was
+// booted, in whatever cgroup: oom_kill of /proc/vmstat (Linux 4.13).
+func NodeKills(proc string) (kills uint64, ok bool) {
+	b, err := os.ReadFile(filepath.Join(proc, "vmstat"))
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(b) {
+		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
+			kills, err = strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+			return kills, err == nil
+		}
+	}
+	return 0, false
 }

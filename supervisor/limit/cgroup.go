@@ -72,14 +72,23 @@ func ended(l *cgroup.Level, err error) bool {
 	return errors.Is(err, unix.ENODEV) // it was open when the directory went
 }
 
+// restful is in how many full readings a level without a limit is asked for one, where
+// only a part of the tree is in it.
+const restful = 16
+
 // readCgroup returns the limits of every level that has one.
 func (s *Set) readCgroup(now time.Duration) []event.Limit {
 	var out []event.Limit
 	visible := cgroup.Unlimited
 	// All limits first: what swap a level may use depends on those above it.
-	for _, l := range s.levels {
+	levels := s.all()
+	for i, l := range levels {
+		moved := i >= len(s.levels)
+		if moved && l.known && !limited(l.last) && (s.tick+uint64(i))%restful != 0 {
+			continue
+		}
 		lim, err := l.Limits()
-		if l.gone = err != nil && ended(l.Level, err); l.gone {
+		if l.gone = err != nil && (moved || ended(l.Level, err)); l.gone {
 			continue
 		}
 		if err != nil {
@@ -87,14 +96,19 @@ func (s *Set) readCgroup(now time.Duration) []event.Limit {
 			continue // the last known limit still is the best there is
 		}
 		l.last, l.known = lim, true
+		if moved && !limited(lim) {
+			l.Close() // there may be one for each rank
+		}
 	}
-	for _, l := range s.levels {
+	for i, l := range levels {
 		lim := l.last
 		if l.gone || !l.known {
 			continue
 		}
-		visible = min(visible, lim.Max)
-		if lim.Max == cgroup.Unlimited && lim.Swap == cgroup.Unlimited && lim.High == cgroup.Unlimited {
+		if i < len(s.levels) {
+			visible = min(visible, lim.Max)
+		}
+		if !limited(lim) {
 			continue
 		}
 		if !s.readMemory(l, now) {
@@ -172,6 +186,9 @@ func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.L
 // holds says that b is this level or one below it.
 func (l *level) holds(b *level) bool { return l.Dir == b.Dir || strings.HasPrefix(b.Dir, l.Dir+"/") }
 
+// holdsOwn says that the cgroup of Config.PID is this level or below it.
+func (s *Set) holdsOwn(l *level) bool { return len(s.levels) > 0 && l.holds(s.levels[0]) }
+
 // swap returns how much swap the level has, how much it could have in all, and the
 // file that says so. Swap must be allowed by the level and by each above it.
 func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from string) {
@@ -187,11 +204,11 @@ func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from s
 	}
 	left := s.node.SwapFree
 	from = l.SwapFile()
-	for _, a := range s.levels {
+	for _, a := range s.all() {
 		// mem_cgroup_get_nr_swap_pages in mm/memcontrol.c. What the command may not swap
 		// out, no level above it can have swapped out.
 		if a.Version == 1 || a.gone || !a.known || a.last.Swap == cgroup.Unlimited ||
-			!a.holds(l) && !(l.holds(a) && a.holds(s.levels[0])) {
+			!a.holds(l) && !(l.holds(a) && s.holdsOwn(a)) {
 			continue
 		}
 		if used, err := a.SwapUsage(); err == nil && a.last.Swap.Sub(used) < left {

@@ -112,7 +112,7 @@ func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, 
 func (s *Set) remember(sample *rss.Sample, binding event.Limit) {
 	s.fast = fastState{limit: binding}
 	if binding.Accounting == event.AccountingCgroup {
-		for _, l := range s.levels {
+		for _, l := range s.all() {
 			if l.Dir == binding.Level {
 				s.fast.level = l
 				s.fast.extra = binding.Used.Sub(l.mem.Unreclaimable)

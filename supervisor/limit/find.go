@@ -66,9 +66,15 @@ type Set struct {
 	node    proctree.MemInfo
 	nodeOK  bool
 
+	nodeKills   uint64 // of the node when the set was made
+	nodeKillsOK bool
+
 	path   *cgroup.Path
 	levels []*level // those that may limit, leaf first, and the leaf itself
 	kills  []killCount
+
+	moved    []*level // those of cgroups that processes of the tree have moved to
+	followed followed
 
 	tick   uint64 // full readings so far
 	user   userLimit
@@ -121,11 +127,17 @@ func (s *Set) findNode() {
 		s.look("meminfo", "%v", err)
 		return
 	}
+	s.nodeKills, s.nodeKillsOK = proctree.NodeKills(s.cfg.Proc)
 	s.node, s.nodeOK = m, true
 	s.look("meminfo", "MemTotal %v, swap %v", m.Total, m.SwapTotal)
 }
 
 func (s *Set) findCgroup() {
+	own := &group{}
+	if b, err := s.followed.groupOf(s.cfg.Proc, s.cfg.PID); err == nil {
+		s.followed.own, s.followed.of = string(b), map[rss.ProcID]place{}
+		s.followed.groups = map[string]*group{s.followed.own: own}
+	}
 	p, err := cgroup.Open(s.cfg.Proc, s.cfg.Sys, s.cfg.PID)
 	if err != nil {
 		s.look("cgroup", "%v", err)
@@ -139,6 +151,7 @@ func (s *Set) findCgroup() {
 	if p.Partial {
 		s.look("cgroup", "levels above %s cannot be seen from here; a limit there holds all the same", p.Mount)
 	}
+	own.dir = p.Levels[0].Dir
 	for i, l := range p.Levels {
 		lim, err := l.Limits()
 		if err != nil && ended(l, err) {
@@ -148,16 +161,20 @@ func (s *Set) findCgroup() {
 			s.warn("cgroup", "%v", err)
 			continue
 		}
-		limited := lim.Max != cgroup.Unlimited || lim.Swap != cgroup.Unlimited || lim.High != cgroup.Unlimited
-		if !limited {
+		if !limited(lim) {
 			s.look(l.MaxFile(), "no limit")
 		}
 		lv := &level{Level: l, scope: scope(l.Name)}
 		s.levels = append(s.levels, lv)
-		if limited || i == 0 {
-			s.countKills(l)
+		if limited(lim) || i == 0 {
+			s.countKills(l, i == 0)
 		}
 	}
+}
+
+// limited says that a level sets a limit.
+func limited(lim cgroup.Limits) bool {
+	return lim.Max != cgroup.Unlimited || lim.Swap != cgroup.Unlimited || lim.High != cgroup.Unlimited
 }
 
 // Close gives back the descriptors that the set keeps.
@@ -167,5 +184,8 @@ func (s *Set) Close() {
 		for _, l := range s.path.Levels {
 			l.Close()
 		}
+	}
+	for _, l := range s.moved {
+		l.Close()
 	}
 }

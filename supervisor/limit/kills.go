@@ -1,8 +1,11 @@
 package limit
 
 import (
+	"slices"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -10,9 +13,11 @@ import (
 type killCount struct {
 	level *cgroup.Level
 	was   cgroup.Events
+	leaf  bool
+	last  *cgroup.Events // of a level that is no longer looked at
 }
 
-func (s *Set) countKills(l *cgroup.Level) {
+func (s *Set) countKills(l *cgroup.Level, leaf bool) {
 	e, err := l.Events()
 	if err != nil && ended(l, err) {
 		return
@@ -21,14 +26,28 @@ func (s *Set) countKills(l *cgroup.Level) {
 		s.warn("cgroup", "%v", err)
 		return
 	}
-	s.kills = append(s.kills, killCount{l, e})
+	s.kills = append(s.kills, killCount{level: l, was: e, leaf: leaf})
+}
+
+// closeKills reads the counters of a level for the last time, and keeps them where
+// something was killed. The level may be gone.
+func (s *Set) closeKills(l *cgroup.Level) {
+	i := slices.IndexFunc(s.kills, func(k killCount) bool { return k.level == l })
+	if i < 0 {
+		return
+	}
+	if e, err := l.Events(); err == nil && e.OOMKill > s.kills[i].was.OOMKill {
+		s.kills[i].last = &e
+	} else {
+		s.kills = slices.Delete(s.kills, i, i+1)
+	}
 }
 
 // Kills is what has happened at one level since the set was made.
 type Kills struct {
 	Level string
 	Scope event.Scope
-	// Leaf says that the processes are in this directory, not below it.
+	// Leaf says that processes of the tree are in this directory, not below it.
 	Leaf bool
 	// OOMKill counts processes that the kernel's OOM killer ended. Read it as
 	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
@@ -45,8 +64,8 @@ type Kills struct {
 func (s *Set) OOMKills() []Kills {
 	var out []Kills
 	for _, k := range s.kills {
-		e, err := k.level.Events()
-		if err != nil && ended(k.level, err) {
+		e, err := k.events()
+		if err != nil && (ended(k.level, err) || s.hasMoved(k.level)) {
 			continue
 		}
 		if err != nil {
@@ -54,11 +73,27 @@ func (s *Set) OOMKills() []Kills {
 			continue
 		}
 		out = append(out, Kills{
-			Level: k.level.Dir, Scope: scope(k.level.Name), Leaf: k.level == s.path.Levels[0],
+			Level: k.level.Dir, Scope: scope(k.level.Name), Leaf: k.leaf,
 			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
 		})
 	}
 	return out
+}
+
+func (k *killCount) events() (cgroup.Events, error) {
+	if k.last != nil {
+		return *k.last, nil
+	}
+	return k.level.Events()
+}
+
+// NodeKills counts processes that the OOM killer has ended on the node since the set
+// was made, whosever they were; 0 where the kernel does not tell.
+func (s *Set) NodeKills() uint64 {
+	if n, ok := proctree.NodeKills(s.cfg.Proc); ok && s.nodeKillsOK {
+		return less(n, s.nodeKills)
+	}
+	return 0
 }
 
 func less(now, was uint64) uint64 {

@@ -15,7 +15,15 @@ import (
 // end the job if all grew alike: the fullest first, then those that end
 // nothing, the job's end last. The first that can end the job, or that the
 // user set, is marked binding. Limits are read anew.
+//
+// What the tree has moved to is among them: see [Set.Outside].
 func (s *Set) Read(sample *rss.Sample) []event.Limit {
+	s.follow(sample)
+	return s.read(sample)
+}
+
+// read is Read of the cgroups that are known.
+func (s *Set) read(sample *rss.Sample) []event.Limit {
 	now := sample.Mono
 	s.tick++
 	if m, err := s.meminfo.Read(); err == nil {
@@ -71,7 +79,7 @@ func (s *Set) readNode(found []event.Limit) []event.Limit {
 	}
 	least := cgroup.Unlimited
 	for i := range found {
-		if found[i].Name == event.LimitCgroup {
+		if found[i].Name == event.LimitCgroup && s.holdsTree(found[i].Level) {
 			least = min(least, found[i].Limit)
 		}
 	}

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,5 +95,74 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		set.Read(sample)
+	}
+}
+
+// TestFollow: the limits of cgroups that the tree moves to are among those that are
+// read, and go with the processes. What a cgroup does not count is known.
+func TestFollow(t *testing.T) {
+	first, second := rsstest.NewGroup(t, 900*rss.MiB), rsstest.NewGroup(t, 96*rss.MiB)
+	inner := second.Sub("inner")
+	e := rsstest.StartEater(t)
+	first.Join(e.PID)
+
+	set, _ := limit.Find(context.Background(), limit.Config{Proc: "/proc", Sys: "/sys", PID: e.PID})
+	defer set.Close()
+	tree := proctree.New("/proc")
+	defer tree.Close()
+	began := time.Now()
+	var sample rss.Sample
+	read := func() map[string]event.Limit {
+		procs, _, err := tree.Tree(rss.ProcID{PID: e.PID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sample = rss.Sample{At: time.Now(), Mono: time.Since(began), Procs: procs}
+		levels := map[string]event.Limit{}
+		for _, l := range set.Read(&sample) {
+			levels[l.Level] = l
+		}
+		return levels
+	}
+	has := func(what string, want ...rsstest.Group) map[string]event.Limit {
+		t.Helper()
+		got := read()
+		for _, g := range []rsstest.Group{first, second} {
+			if _, ok := got[g.Dir]; ok != slices.ContainsFunc(want, func(w rsstest.Group) bool { return w.Dir == g.Dir }) {
+				t.Errorf("%s: limit of %s: %v", what, g.Dir, ok)
+			}
+		}
+		return got
+	}
+	has("at first", first)
+	inner.Join(e.PID)
+	e.Anon(40 * rss.MiB)
+	got := has("moved", first, second)
+	if l := got[second.Dir]; l.Used < 40*rss.MiB || l.Limit != 96*rss.MiB || !l.Binding {
+		t.Errorf("%+v", l)
+	}
+	a, b := got[first.Dir], got[second.Dir]
+	if out := set.Outside(&a, &sample); out < 40*rss.MiB {
+		t.Errorf("the first does not count %v", out)
+	}
+	if out := set.Outside(&b, &sample); out != 0 {
+		t.Errorf("the second does not count %v", out)
+	}
+	first.Join(e.PID)
+	has("moved back", first)
+	inner.Join(e.PID)
+	has("once more", first, second)
+	before := set.NodeKills()
+	if e.Anon(200 * rss.MiB) {
+		t.Skip("nothing was killed: there is swap")
+	}
+	var kills uint64
+	for _, k := range set.OOMKills() {
+		if k.Leaf {
+			kills += k.OOMKill
+		}
+	}
+	if kills != 1 || set.NodeKills() == before {
+		t.Errorf("%d kills, %d on the node", kills, set.NodeKills()-before)
 	}
 }

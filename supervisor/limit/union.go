@@ -87,7 +87,11 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 	from := map[limitKey]int{}
 	seen := map[event.LimitName]int{} // parts that have a limit of that name
 	for i, p := range u.parts {
-		for _, l := range p.Read(sample) {
+		read := p.read
+		if i == 0 {
+			read = p.Read // the cgroups of the tree are the same for all parts
+		}
+		for _, l := range read(sample) {
 			l.Binding = false
 			if l.Name == event.LimitSlurm {
 				l.Level = p.Name
@@ -154,12 +158,22 @@ func (u *Union) Warnings() (all []Warning) {
 func (u *Union) OOMKills() (all []Kills) {
 	for _, p := range u.parts {
 		for _, k := range p.OOMKills() {
-			if !slices.ContainsFunc(all, func(o Kills) bool { return o.Level == k.Level }) {
+			if i := slices.IndexFunc(all, func(o Kills) bool { return o.Level == k.Level }); i < 0 {
 				all = append(all, k)
+			} else if all[i].OOMKill < k.OOMKill { // counted from later on
+				all[i] = k
 			}
 		}
 	}
 	return all
+}
+
+// NodeKills is [Set.NodeKills] of the part that counts from the longest ago.
+func (u *Union) NodeKills() (n uint64) {
+	for _, p := range u.parts {
+		n = max(n, p.NodeKills())
+	}
+	return n
 }
 
 // NeedsPSS says that some limit is compared in PSS.
@@ -167,6 +181,14 @@ func (u *Union) NeedsPSS() bool { return u.any((*Set).NeedsPSS) }
 
 // SumsByPPID is [Set.SumsByPPID] of any part.
 func (u *Union) SumsByPPID() bool { return u.any((*Set).SumsByPPID) }
+
+// Outside is [Set.Outside]. Of several steps each has a limit of its own: 0.
+func (u *Union) Outside(l *event.Limit, sample *rss.Sample) rss.Bytes {
+	if len(u.parts) > 1 {
+		return 0
+	}
+	return u.parts[0].Outside(l, sample)
+}
 
 // LeftOpen is [Set.LeftOpen] of any part.
 func (u *Union) LeftOpen() bool { return u.any((*Set).LeftOpen) }

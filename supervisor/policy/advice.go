@@ -22,10 +22,12 @@ type Run struct {
 	EndsRung rss.Bytes
 
 	OOMKills uint64 // by the kernel, in the job's cgroup, while we ran
-	Killed   bool   // the command died by a SIGKILL that is not ours
-	Stopped  bool   // our stop ended it
-	Watched  bool   // the watcher was there from start to end
-	Heir     bool   // … and where not, for another one watched before it
+	// NodeKills is how many processes the OOM killer ended on the node while we ran.
+	NodeKills uint64
+	Killed    bool // the command died by a SIGKILL that is not ours
+	Stopped   bool // our stop ended it
+	Watched   bool // the watcher was there from start to end
+	Heir      bool // … and where not, for another one watched before it
 
 	// Requeued is the memory with which a requeue= rule starts the job again, 0
 	// where none did, and From what it had.
@@ -36,6 +38,9 @@ type Run struct {
 	// Exhausted names what there was none left of but memory, and what to change;
 	// empty where nothing ran out.
 	Exhausted string
+
+	// Elsewhere is how much memory of the tree a cgroup did not count, by its directory.
+	Elsewhere map[string]rss.Bytes
 
 	Helped  int  // outcomes of trim, recycle and the like that freed something
 	Trimmed bool // a worker gave pages back to stay within its budget
@@ -94,6 +99,9 @@ func Advise(r Run) Advice {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
 		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (rung == 0 || l.Used < rung) {
 			a.Why = peak + "; the SIGKILL did not come from lack of memory as far as we saw"
+			if r.NodeKills > 0 {
+				a.Why = peak + fmt.Sprintf("; the kernel's OOM killer ended %s on this node meanwhile, in cgroups that were not seen: this may be one of them", event.Many(int(r.NodeKills), "process"))
+			}
 			return a
 		}
 		a.Mem = GuessMem(least.Scale(adviceMore))
@@ -130,6 +138,10 @@ func Advise(r Run) Advice {
 		if r.Failed && a.Verdict == event.VerdictFine {
 			a.Why = "memory was fine, whatever ended the command: " + a.Why
 		}
+	}
+	if n := r.Elsewhere[l.Level]; n > 0 && l.Name == event.LimitCgroup && a.Verdict != event.VerdictRequeued {
+		a.Mem = 0
+		a.Why = peak + fmt.Sprintf("; no --mem advice: %v or more of the tree was charged to another cgroup", n)
 	}
 	return a
 }

@@ -27,6 +27,9 @@ func TestAdvise(t *testing.T) {
 		{"the kernel", Run{Binding: at(99), FirstRung: rung, Watched: true, OOMKills: 1, Killed: true, Helped: 1}, event.VerdictOOM, "4608M", "is a guess"},
 		{"slurmstepd", Run{Binding: at(103), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
 		{"somebody else", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "", "did not come from lack of memory"},
+		{"perhaps the kernel", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true, NodeKills: 2}, event.VerdictKilled, "", "OOM killer ended 2 processes on this node meanwhile"},
+		{"another cgroup", Run{Binding: inGroup(at(30)), FirstRung: rung, Watched: true, Elsewhere: map[string]rss.Bytes{"/g": 2 * rss.GiB}}, event.VerdictFine, "", "no --mem advice: 2.00 GiB or more of the tree was charged to another cgroup"},
+		{"another cgroup than that", Run{Binding: inGroup(at(20)), FirstRung: rung, Watched: true, Elsewhere: map[string]rss.Bytes{"/h": 2 * rss.GiB}}, event.VerdictFine, "672M", "10 %"},
 		{"our stop", Run{Binding: at(97), FirstRung: rung, Watched: true, Stopped: true, OOMKills: 1}, event.VerdictStopped, "4608M", "is a guess"},
 		{"asked and ended", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Failed: true, Helped: 1}, event.VerdictAsked, "4608M", "is a guess"},
 		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3200M", "a signal asked the trainer"},
@@ -115,4 +118,10 @@ func TestNeatMem(t *testing.T) {
 	if got := MemArg(rss.GiB + 1); got != "1025M" {
 		t.Errorf("MemArg rounds 1 GiB + 1 to %s", got)
 	}
+}
+
+// inGroup makes a limit one of a cgroup.
+func inGroup(l *event.Limit) *event.Limit {
+	l.Name, l.Accounting, l.Level = event.LimitCgroup, event.AccountingCgroup, "/g"
+	return l
 }

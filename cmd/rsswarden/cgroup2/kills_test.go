@@ -143,3 +143,34 @@ func rootOwned(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// moved: a command that moves to another cgroup is followed there: its limit is found,
+// rungs count for it, and the kill is the kernel's.
+func moved(t *testing.T) {
+	job := group(t, "job", "memory.max", "600M")
+	other := group(t, "other", "memory.max", "160M")
+	r := startCommand(t, job, 0, rsswarden("--", "/bin/sh", "-c", `read go; echo $$ >"$1/cgroup.procs"; exec "$0"`, eater(), other)...)
+	wait(r, event.NameSample, "a look", func(*event.Sample) bool { return true })
+	if _, err := r.in.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	l := wait(r, event.NameLimit, "the other cgroup's limit", func(l *event.Found) bool { return l.Level == other })
+	if l.Limit.Limit != 160*rss.MiB {
+		t.Errorf("%+v", l)
+	}
+	for range 12 {
+		r.eat(10 * rss.MiB)
+	}
+	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.LimitSize == 160*rss.MiB })
+	if r.eat(100 * rss.MiB) {
+		t.Fatal("nothing was killed")
+	}
+	if status := r.end(); status != 137 {
+		t.Errorf("status %d", status)
+	}
+	e := r.last()
+	if e.Verdict != event.VerdictOOM || e.Binding == nil || e.Binding.Level != other ||
+		!slices.ContainsFunc(e.Kernel, func(k event.KernelKills) bool { return k.Level == other && k.Leaf && k.Kills > 0 }) {
+		t.Errorf("%+v", e)
+	}
+}

@@ -56,6 +56,7 @@ var cases = []struct {
 	{name: "Commit", run: commit},
 	{name: "WarnedThenKilled", run: warnedThenKilled},
 	{name: "GroupKilled", run: groupKilled}, // memory.oom.group
+	{name: "Moved", run: moved},
 	{name: "Delegated", run: delegated},
 	{name: "RootOwned", run: rootOwned},
 	{name: "Statuses", run: statuses},

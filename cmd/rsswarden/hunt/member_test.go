@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // holdScript takes so many MiB and keeps them for so many seconds.
@@ -169,5 +172,55 @@ func TestLeft(t *testing.T) {
 	w = watch(t, []string{"--limit", "10G"}, "sh", "-c", "sleep 1 & wait")
 	if w.exit(t)["left"] != nil || strings.Contains(w.stderr, "still running") {
 		t.Errorf("said\n%s", w.stderr)
+	}
+}
+
+// TestMoves: the limits of cgroups that the tree moves to are found, and are what is
+// told of at the end.
+func TestMoves(t *testing.T) {
+	needRoot(t)
+	hold := script(t, holdScript)
+	limits := func(w *watched, g rsstest.Group) (found bool) {
+		for _, e := range w.of("limit") {
+			found = found || e["level"] == g.Dir
+		}
+		for _, l := range w.of("start")[0]["limits"].([]any) {
+			found = found || l.(map[string]any)["level"] == g.Dir
+		}
+		return found
+	}
+	for _, c := range []struct {
+		name  string
+		shell string // in $0 the program, in $1 the cgroup of 100 MiB
+		kill  bool   // by the kernel
+		found bool
+		none  bool // no --mem advice
+	}{
+		{"the command itself, killed", `sleep .3; echo $$ >$1/cgroup.procs; sleep 1.3; exec python3 "$0" 200 1`, true, true, false},
+		{"the command itself, which fits", `sleep .3; echo $$ >$1/cgroup.procs; sleep 1.3; exec python3 "$0" 50 1.5`, false, true, false},
+		{"a child, killed", `sh -c 'echo $$ >$1/cgroup.procs; sleep 1.3; exec python3 "$0" 200 1' "$0" "$1"; exit 9`, true, true, false},
+		{"a child, and the rest does not count", `sh -c 'echo $$ >$1/cgroup.procs; exec python3 "$0" 40 2.5' "$0" "$1" & python3 "$0" 200 2.5; wait`, false, true, true},
+		{"an orphan", `( sh -c 'echo $$ >$1/cgroup.procs; exec python3 "$0" 50 3' "$0" "$1" & ); sleep 2`, false, true, false},
+		{"a level below, as a container has", `mkdir $1/box; sh -c 'echo $$ >$1/box/cgroup.procs; exec python3 "$0" 50 2' "$0" "$1"; sleep .1; rmdir $1/box`, false, true, false},
+		{"nobody moves", `exec python3 "$0" 50 1.5`, false, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := rsstest.NewGroup(t, 100*rss.MiB)
+			w := watch(t, nil, "sh", "-c", c.shell, hold, g.Dir)
+			if limits(&w, g) != c.found {
+				t.Errorf("limit found: %v\n%s", !c.found, w.stderr)
+			}
+			e := w.exit(t)
+			if (e["verdict"] == "oom") != c.kill || (e["kernel_oom_kills"] != nil) != c.kill {
+				t.Errorf("verdict %v, kills %v\n%s", e["verdict"], e["kernel_oom_kills"], w.stderr)
+			}
+			if strings.Contains(w.stderr, "did not come from lack of memory") {
+				t.Errorf("said\n%s", w.stderr)
+			}
+			if advised := e["advice_mem_bytes"] != nil; c.none && advised {
+				t.Errorf("advised %v\n%s", e["advice_mem_bytes"], w.stderr)
+			}
+		})
 	}
 }
