@@ -130,15 +130,34 @@
 //
 // # What tells a held command from a bare one
 //
-// It has RSSWARDEN_DIR, and PYTHONPATH begins with the hook (package loader).
-// Its PID is not the one that its parent started, its parent is the holder,
-// and it leads neither group nor session where it would have: setsid(2) works
-// and a setpgid(0, 0) leaves the group. Forwarded signals name the holder as
-// sender. Interval timers, POSIX record locks, pending signals and children
-// that came through exec are the holder's: SIGALRM is forwarded, pending
-// signals too, the locks last as long as the holder. A core dump of the
-// command does not show in the status. Standard error, and files that are
-// neither pipe nor socket, stay open in the holder until it ends; pipes and
-// sockets do not. The holder's SIGKILL is not the command's. All else is
-// compared by the twin test.
+// docs/promises.md has the same list, and a test holds both to it. All else that a
+// command inherits is compared by the twin tests.
+//   - RSSWARDEN_DIR is set, and PYTHONPATH begins with the loader hook, where
+//     the environment has room for both.
+//   - Its PID is not the one that its parent started, and its parent is the
+//     holder.
+//   - It leads neither a process group nor a session where it would: setsid(2)
+//     works, and setpgid(0, 0) leaves the group.
+//   - Where the holder is a subreaper, as outside Slurm, an orphan's getppid(2)
+//     is the holder's PID and never 1.
+//   - A forwarded signal has the holder as its sender; one sent by sigqueue(3)
+//     keeps its own.
+//   - Interval timers, POSIX record locks, pending signals and children that
+//     came through exec are the holder's. SIGALRM and pending signals are
+//     forwarded; the locks last as long as the holder.
+//   - SigQ in /proc/PID/status counts the signals that are queued for all of
+//     the user's processes, ours included.
+//   - The shell's variable _ names what the shell started, which is rsswarden.
+//   - A core dump of the command does not show in the exit status.
+//   - What wait4(2) and getrusage(2) tell the parent includes the holder and
+//     the watcher.
+//   - Standard error, and files that are neither pipe nor socket, stay open in
+//     the holder until it ends; pipes and sockets do not.
+//   - SIGKILL to the process that was started ends the holder and not the
+//     command.
+//   - Where a seccomp filter refuses waitid(2), ^Z stops the command and not
+//     the holder.
+//   - Under ulimit -d below 34 MB or ulimit -v below 50 MB the kernel or the
+//     dynamic linker ends rsswarden before its first instruction, and the
+//     command does not start.
 package hold
