@@ -359,12 +359,12 @@ func TestAttackNode(t *testing.T) {
 	needRoot(t)
 	claims := []string{"SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=3"}
 
-	t.Run("forged job without cgroups", func(t *testing.T) {
+	attack(t, "forged job without cgroups", func(t *testing.T) {
 		v := stepd(t, 0, "slurmstepd: [4711.0]", "node-hold 1", victim, claims...)
 		holder(t, attacker, 100, claims...)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	t.Run("forged job that nobody runs", func(t *testing.T) {
+	attack(t, "forged job that nobody runs", func(t *testing.T) {
 		v := holder(t, victim, 1, claims...)
 		a := holder(t, attacker, 100, claims...)
 		r := attach(t, nil, "--job", "4711")
@@ -372,7 +372,7 @@ func TestAttackNode(t *testing.T) {
 			t.Errorf("status %d, victim lives: %v, attacker lives: %v\n%s", r.status, v.lives(), a.lives(), r.stderr)
 		}
 	})
-	t.Run("forged step with a limit of its own", func(t *testing.T) {
+	attack(t, "forged step with a limit of its own", func(t *testing.T) {
 		dir := shared(t, 0o755)
 		conf := filepath.Join(dir, "slurm.conf")
 		if err := os.WriteFile(conf, []byte("JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\n"), 0o644); err != nil {
@@ -386,14 +386,14 @@ func TestAttackNode(t *testing.T) {
 			t.Error(r.stdout)
 		}
 	})
-	t.Run("forged job from another job's cgroup", func(t *testing.T) {
+	attack(t, "forged job from another job's cgroup", func(t *testing.T) {
 		v := stepd(t, 0, "slurmstepd: [4711.0]", "node-hold 1", victim, claims...)
 		a := holder(t, attacker, 100, claims...)
 		group(t, 0, "uid_1001/s0123456789ABC/step_0", v.pid)
 		group(t, 0, "uid_1002/sBBBBBBBBBBBBB/step_0", a.pid)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	t.Run("forged task of an array", func(t *testing.T) {
+	attack(t, "forged task of an array", func(t *testing.T) {
 		a := holder(t, attacker, 100, claims...) // its PID comes first
 		v := holder(t, victim, 1, claims...)
 		group(t, 0, "uid_1002/job_50/step_0", a.pid)
@@ -404,26 +404,26 @@ func TestAttackNode(t *testing.T) {
 			t.Error("the attacker's was taken for the job, and ended")
 		}
 	})
-	t.Run("delegated directory with the job's name", func(t *testing.T) {
+	attack(t, "delegated directory with the job's name", func(t *testing.T) {
 		v := holder(t, victim, 1)
 		a := holder(t, attacker, 100)
 		group(t, 0, "uid_1001/job_4711/step_0", v.pid)
 		group(t, attacker, "user@1002.service/job_4711/step_0", a.pid)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	t.Run("slurmstepd's title", func(t *testing.T) {
+	attack(t, "slurmstepd's title", func(t *testing.T) {
 		v := stepd(t, 0, "slurmstepd: [4711.0]", "node-hold 1", victim)
 		stepd(t, attacker, "slurmstepd: [4711.0]", "node-hold 100", attacker, claims...)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	t.Run("slurmstepd's name", func(t *testing.T) {
+	attack(t, "slurmstepd's name", func(t *testing.T) {
 		// Who is called so is left out, and must not take others with it.
 		v := holder(t, victim, 1)
 		group(t, 0, "uid_1001/job_4711/step_0", v.pid)
 		stepd(t, attacker, "slurmstepd: [4711.batch]", "node-hold 1", attacker)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	t.Run("set-user-ID program with slurmstepd's title", func(t *testing.T) {
+	attack(t, "set-user-ID program with slurmstepd's title", func(t *testing.T) {
 		su, err := exec.LookPath("su")
 		if err != nil {
 			t.Skip(err)
@@ -455,7 +455,7 @@ func TestAttackNode(t *testing.T) {
 		"giant command line of a worker":     {[]string{"cmdline"}, []string{"--worker-signal", "TERM", "--worker-match", "pool-worker"}},
 		"giant command line and environment": {[]string{"cmdline", "environ"}, []string{"--at", "80%:signal=USR1@rank0"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		attack(t, name, func(t *testing.T) {
 			a := act(t, as(attacker, role("node-dress", c.shows...)))
 			r := attachFor(t, 75, nil, append(c.args, strconv.Itoa(a.pid))...)
 			if !strings.Contains(r.stdout, `"sample"`) || r.maxRSS > mostOurs {
@@ -463,7 +463,7 @@ func TestAttackNode(t *testing.T) {
 			}
 		})
 	}
-	t.Run("giant command line in limits", func(t *testing.T) {
+	attack(t, "giant command line in limits", func(t *testing.T) {
 		a := act(t, as(attacker, role("node-dress", "cmdline", "environ")))
 		if r := finish(t, exec.Command(binary, "limits", "--pid", strconv.Itoa(a.pid))); r.status != 0 || r.maxRSS > mostOurs {
 			t.Errorf("status %d, %d MiB\n%s", r.status, r.maxRSS>>20, r.stderr)
@@ -486,7 +486,7 @@ func TestAttackNode(t *testing.T) {
 				return os.WriteFile(path, []byte("JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\n"), 0o644)
 			},
 		} {
-			t.Run(name, func(t *testing.T) {
+			attack(t, name, func(t *testing.T) {
 				dir := owned(t, filepath.Join(shared(t, 0o755), "his"), attacker, 0o755)
 				conf := filepath.Join(dir, "slurm.conf")
 				if err := make(conf); err != nil {
@@ -505,7 +505,7 @@ func TestAttackNode(t *testing.T) {
 		}
 	})
 
-	t.Run("job ids that are none", func(t *testing.T) {
+	attack(t, "job ids that are none", func(t *testing.T) {
 		ids := []string{"-Mevil", "1,-Mevil", "../../1", "4711 -Mevil", strings.Repeat("9", 100)}
 		var wg sync.WaitGroup
 		path, said := scontrol(t, "")
@@ -534,7 +534,7 @@ func TestAttackNode(t *testing.T) {
 		}
 	})
 
-	t.Run("PID used again", func(t *testing.T) {
+	attack(t, "PID used again", func(t *testing.T) {
 		const last = "/proc/sys/kernel/ns_last_pid"
 		for try := 0; ; try++ {
 			old := holder(t, attacker, 100)
@@ -569,7 +569,7 @@ func TestAttackNode(t *testing.T) {
 			return
 		}
 	})
-	t.Run("processes that end while they are read", func(t *testing.T) {
+	attack(t, "processes that end while they are read", func(t *testing.T) {
 		v := stepd(t, 0, "slurmstepd: [4711.0]", "node-hold 1", victim)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -593,7 +593,7 @@ func TestAttackNode(t *testing.T) {
 		close(stop)
 		wg.Wait()
 	})
-	t.Run("mount namespace full of mounts", func(t *testing.T) {
+	attack(t, "mount namespace full of mounts", func(t *testing.T) {
 		script := `mkdir -p /tmp/hunt-$$ && mount -t tmpfs none /tmp/hunt-$$ && cd /tmp/hunt-$$ && i=0
 while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mount -t tmpfs none /dev/shm; echo ready $$; cat >/dev/null`
 		probe := as(attacker, exec.Command("unshare", "-Urm", "true"))
@@ -606,7 +606,7 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 			t.Errorf("status %d, %d MiB\n%s", r.status, r.maxRSS>>20, r.stderr)
 		}
 	})
-	t.Run("name that steers a terminal", func(t *testing.T) {
+	attack(t, "name that steers a terminal", func(t *testing.T) {
 		dir := shared(t, 0o755)
 		program := filepath.Join(dir, "\x1b]0;x\a) R 1\n")
 		self, err := os.ReadFile("/proc/self/exe")
@@ -622,7 +622,7 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 			t.Errorf("%q", r.stderr)
 		}
 	})
-	t.Run("stop of root's attach", func(t *testing.T) {
+	attack(t, "stop of root's attach", func(t *testing.T) {
 		v := holder(t, victim, 1)
 		events := filepath.Join(t.TempDir(), "events")
 		w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "60M", strconv.Itoa(v.pid))
@@ -732,7 +732,7 @@ func TestAttackDaemon(t *testing.T) {
 		"bodies that never come":      {4000, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"},
 		"many requests at once":       {2000, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 20)},
 	} {
-		t.Run(name, func(t *testing.T) {
+		attack(t, name, func(t *testing.T) {
 			d := startDaemon(t)
 			a := act(t, as(attacker, role("node-call", d.addr, strconv.Itoa(c.calls), strconv.Quote(c.text))))
 			if err := d.scrape(); err != nil { // all of them are still there
@@ -754,7 +754,7 @@ func TestAttackDaemon(t *testing.T) {
 		"hard link for oom.jsonl": func(path, other string) error { return os.Link(other, path) },
 		"file for oom.jsonl":      func(path, _ string) error { return os.WriteFile(path, []byte("{}\n"), 0o666) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		attack(t, name, func(t *testing.T) {
 			dir := shared(t, 0o1777)
 			other := filepath.Join(dir, "other")
 			path := filepath.Join(dir, "oom.jsonl")
