@@ -61,6 +61,7 @@ enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
 void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
 int hold_tasks(int n);                 // the kernel's figures say that n more tasks can be made
+const char *hold_refused(void);         // what a seccomp filter refuses to the Go runtime, or NULL
 void hold_address(void);                // no room for Go: says so and ends the process
 void hold_as_bare(void);                // gives this process back what the user gave us
 pid_t hold_spawn(struct hold_child *c); // PID, or -errno when no process could be made

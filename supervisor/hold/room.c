@@ -99,6 +99,8 @@ void hold_address(void) {
 
 // missing says why there can be nothing of ours beside the command, or NULL.
 static const char *missing(void) {
+	const char *refused = hold_refused(); // first: what follows makes threads
+	if (refused != NULL) return refused;
 	if (!files()) return TOO_LITTLE "open files (ulimit -n)";
 	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return TOO_LITTLE "address space (ulimit -v)";
 	if (summed()) return TOO_LITTLE "virtual memory, which Slurm sums (VSizeFactor)";

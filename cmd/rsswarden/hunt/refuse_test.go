@@ -112,14 +112,24 @@ var callNumbers = sync.OnceValue(func() map[string]int {
 	return numbers
 })
 
+// irreplaceable are the system calls that no program can be refused and end as it would.
+var irreplaceable = map[string]string{
+	"exit":         "a thread that may not end does not, and each Go program has several",
+	"exit_group":   "a command that may not end does not",
+	"rt_sigreturn": "what has handled a signal dies of it, and the Go runtime handles some at any time",
+}
+
 // refusedTwins refuse one system call of the holder's to it, its watcher and the command.
 func refusedTwins() (all []twin) {
 	for i, name := range holderCalls() {
 		number, ok := callNumbers()[name]
-		if !ok {
+		if !ok || irreplaceable[name] != "" {
 			continue
 		}
 		for j, errno := range slices.Sorted(maps.Keys(errnos)) {
+			if errno == "EINTR" {
+				continue // means "once more": Go's library never gives up on it
+			}
 			all = append(all, twin{
 				area: "refused", name: name + " " + errno, statusOnly: true, more: (i+j)%len(errnos) != 0,
 				script: fmt.Sprintf(`ulimit -c 0; "$TWIN" refuse %d %s RUN sh -c 'exit 7'; echo $?
