@@ -202,18 +202,19 @@ func swap(t *testing.T) {
 
 	// A level above that allows no swap: the kernel kills at memory.max.
 	group(t, "above", "memory.swap.max", "0")
-	job = group(t, "above/job", "memory.max", "64M")
+	job = group(t, "above/job", "memory.max", "96M")
 	r = start(t, job, user)
-	if l := find(t, r.begun().Limits, event.LimitCgroup, job); l.Limit != 64*rss.MiB {
+	if l := find(t, r.begun().Limits, event.LimitCgroup, job); l.Limit != 96*rss.MiB {
 		t.Errorf("no swap above: %+v", l)
 	}
-	for range 7 {
-		if !r.eat(7 * rss.MiB) {
-			t.Fatal("49 MiB did not fit in 64 MiB")
+	for len(r.events(event.NameDecision)) == 0 {
+		if !r.eat(4 * rss.MiB) {
+			t.Fatal("no rung before the kernel killed")
 		}
+		time.Sleep(200 * time.Millisecond)
 	}
-	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.Limit == event.LimitCgroup && d.LimitSize == 64*rss.MiB })
-	if r.eat(64 * rss.MiB) {
+	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.Limit == event.LimitCgroup && d.LimitSize == 96*rss.MiB })
+	if r.eat(96 * rss.MiB) {
 		t.Error("the eater lives on above the limit")
 	}
 	if status := r.end(); status != 137 {
