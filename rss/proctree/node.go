@@ -3,7 +3,6 @@ package proctree
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // MemInfo is what limits need of /proc/meminfo, in bytes.
@@ -126,7 +126,7 @@ func parseMemInfo(b []byte) (MemInfo, error) {
 // NodeKills reads how many processes the OOM killer has ended on the node since it was
 // booted, in whatever cgroup: oom_kill of /proc/vmstat (Linux 4.13).
 func NodeKills(proc string) (kills uint64, ok bool) {
-	b, err := os.ReadFile(filepath.Join(proc, "vmstat"))
+	b, err := procfile.Read(filepath.Join(proc, "vmstat"), procfile.Small)
 	if err != nil {
 		return 0, false
 	}

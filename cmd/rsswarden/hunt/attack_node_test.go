@@ -253,6 +253,8 @@ func group(t testing.TB, owner int, below string, pid int) {
 		t.Skip("needs cgroups:", err)
 	}
 	t.Cleanup(func() {
+		// The process may live still, and its group cannot be removed then.
+		_ = os.WriteFile(filepath.Join(base, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		for d := dir; filepath.Base(d) != filepath.Base(base) && os.Remove(d) == nil; {
 			d = filepath.Dir(d)
 		}
@@ -594,13 +596,13 @@ func TestAttackNode(t *testing.T) {
 		wg.Wait()
 	})
 	attack(t, "mount namespace full of mounts", func(t *testing.T) {
-		script := `mkdir -p /tmp/hunt-$$ && mount -t tmpfs none /tmp/hunt-$$ && cd /tmp/hunt-$$ && i=0
+		script := `mount -t tmpfs none "$1" && cd "$1" && i=0
 while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mount -t tmpfs none /dev/shm; echo ready $$; cat >/dev/null`
 		probe := as(attacker, exec.Command("unshare", "-Urm", "true"))
 		if err := probe.Run(); err != nil {
 			t.Skip("no user namespaces:", err)
 		}
-		a := act(t, as(attacker, exec.Command("unshare", "-Urm", "sh", "-c", script)))
+		a := act(t, as(attacker, exec.Command("unshare", "-Urm", "sh", "-c", script, "sh", shared(t, 0o777))))
 		r := attach(t, nil, strconv.Itoa(a.cmd.Process.Pid))
 		if !strings.Contains(r.stdout, `"sample"`) || r.maxRSS > mostOurs {
 			t.Errorf("status %d, %d MiB\n%s", r.status, r.maxRSS>>20, r.stderr)
