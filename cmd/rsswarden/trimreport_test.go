@@ -33,7 +33,7 @@ func TestTrimReport(t *testing.T) {
 	var b strings.Builder
 	r.forPeople(&b)
 	const want = `PID  COMMAND    MAPPED, RESIDENT  GAVE BACK  LONGEST STOP  NOTE
-11    [31m x y  2.00 GiB          1.00 GiB   1.2 ms        not all of it: its threads did not stop in time
+11   �[31m x y  2.00 GiB          1.00 GiB   1.2 ms        not all of it: its threads did not stop in time
 12   b          1.00 GiB          -          0.0 ms        not all of it: process has ended; 2 pieces of it were mapped otherwise by then
 13   c          -                 -          -             not a descendant, and Yama allows no other (ptrace_scope 1) (of 7)
 14   d          1.00 GiB          -          -
