@@ -67,13 +67,91 @@ func MakeAll(dir string, levels int, mode uint32) (string, error) {
 	}
 	w := walk{fd: -1}
 	defer func() { unix.Close(w.fd) }()
-	if err := w.root(); err != nil {
+	if err := w.down(abs, levels, mode); err != nil {
 		return "", err
 	}
-	rest := strings.Split(abs, "/")
+	return w.path, nil
+}
+
+// Open opens, with O_PATH, what a path leads to: the directories on the way may be of any
+// user, but no link of another user is followed. Nothing happens to a device or a FIFO.
+func Open(path string) (*os.File, error) { return OpenAll(path, 0, 0) }
+
+// OpenAll is [Open] for a directory that may be missing, as in [MakeAll].
+func OpenAll(path string, levels int, mode uint32) (*os.File, error) {
+	w := walk{fd: -1, open: true}
+	if err := w.down(path, levels, mode); err != nil {
+		unix.Close(w.fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(w.fd), w.path), nil
+}
+
+// OpenRegular opens a regular file in a directory to read it, and nothing else: a FIFO
+// would be waited for, a link may lead anywhere, and opening a device can have effects.
+func OpenRegular(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))
+	defer f.Close()
+	return Reopen(f)
+}
+
+// Reopen opens a regular file to read it that was opened with O_PATH.
+func Reopen(path *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(path.Fd()), &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: path.Name(), Err: err}
+	}
+	if kind := Kind(st.Mode); kind != "a file" {
+		return nil, fmt.Errorf("%s %w: it is %s", path.Name(), ErrNotRegular, kind)
+	}
+	fd, err := unix.Open(FDPath(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path.Name(), Err: err}
+	}
+	return os.NewFile(uintptr(fd), path.Name()), nil
+}
+
+// ErrNotRegular says that a file is a FIFO, a device, a link, a socket or a directory.
+var ErrNotRegular = errors.New("is no regular file")
+
+// Kind names the kind of a file, by its mode in stat(2).
+func Kind(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return "a file"
+	case unix.S_IFDIR:
+		return "a directory"
+	case unix.S_IFLNK:
+		return "a link"
+	case unix.S_IFIFO:
+		return "a FIFO"
+	case unix.S_IFSOCK:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// FDPath leads to what a descriptor stands for, wherever its name leads by now.
+func FDPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// down goes along a path and makes what of its last levels is missing.
+func (w *walk) down(path string, levels int, mode uint32) error {
+	err := w.root()
+	if err == nil && !filepath.IsAbs(path) { // only of w.open
+		err = w.from(".")
+		w.shared = true // for all that is known
+	}
+	if err != nil {
+		return err
+	}
+	rest := strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
 		name, next := rest[0], filepath.Join(w.path, rest[0])
-		if next == w.path { // "", "." and, in /, ".."
+		if name == "" || name == "." || next == w.path && w.path == "/" {
 			rest = rest[1:]
 			continue
 		}
@@ -82,12 +160,12 @@ func MakeAll(dir string, levels int, mode uint32) (string, error) {
 			fd, st, err = makeIn(w.fd, name, mode)
 		}
 		if err != nil {
-			return "", &fs.PathError{Op: "open", Path: next, Err: err}
+			return &fs.PathError{Op: "open", Path: next, Err: err}
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 			rest = rest[1:]
 			if err := w.enter(fd, next, &st); err != nil {
-				return "", err
+				return err
 			}
 			continue
 		}
@@ -97,20 +175,23 @@ func MakeAll(dir string, levels int, mode uint32) (string, error) {
 			err = unix.ELOOP
 		}
 		if err != nil {
-			return "", &fs.PathError{Op: "readlink", Path: next, Err: err}
+			return &fs.PathError{Op: "readlink", Path: next, Err: err}
 		}
 		if !Trusted(st.Uid) && !w.systems(st.Uid, next) {
-			return "", fmt.Errorf("the link %s belongs to another user", next)
+			return fmt.Errorf("the link %s %w", next, ErrLink)
 		}
 		if filepath.IsAbs(to) {
 			if err := w.root(); err != nil {
-				return "", err
+				return err
 			}
 		}
 		rest = append(strings.Split(to, "/"), rest[1:]...)
 	}
-	return w.path, nil
+	return nil
 }
+
+// ErrLink says that a link on the way is neither root's nor this user's.
+var ErrLink = errors.New("belongs to another user")
 
 // walk is a way down from /, one component after the other, each opened relative to the
 // one before. openat2(2) can refuse links, but not by their owner, and Linux has it only
@@ -119,15 +200,20 @@ type walk struct {
 	fd     int    // the directory that was reached
 	path   string // its path, without links
 	shared bool   // others can make files in it, or in one above it
+	open   bool   // directories of all users are gone through, and a file may be at the end
 }
 
 func (w *walk) root() error {
-	fd, st, err := look(unix.AT_FDCWD, "/")
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: "/", Err: err}
-	}
 	w.shared = false
-	return w.enter(fd, "/", &st)
+	return w.from("/")
+}
+
+func (w *walk) from(dir string) error {
+	fd, st, err := look(unix.AT_FDCWD, dir)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return w.enter(fd, dir, &st)
 }
 
 // enter goes to a directory in which only root and this user can rename or replace what
@@ -137,6 +223,8 @@ func (w *walk) enter(fd int, path string, st *unix.Stat_t) error {
 	w.fd, w.path = fd, path
 	sticky, writable := st.Mode&unix.S_ISVTX != 0, st.Mode&0o022 != 0
 	switch {
+	case w.open:
+		writable = writable || !Trusted(st.Uid)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return &fs.PathError{Op: "open", Path: path, Err: unix.ENOTDIR}
 	case !Trusted(st.Uid) && !(w.systems(st.Uid, path) || foreign(st.Uid) && sticky && !w.shared):
