@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // What nodes say to the one that asks goes through srun, which passes on lines of
@@ -20,7 +22,9 @@ const (
 	pieceMark  = "rsswarden "
 	pieceBytes = 900
 	// mostPieces bounds what is kept of one message, in bytes.
-	mostPieces = 64 << 20
+	mostPieces = 20 << 20
+	// mostListed bounds the elements of its arrays.
+	mostListed = 1 << 17
 )
 
 // putPieces writes one message.
@@ -72,9 +76,9 @@ func (g gathered) add(line []byte) (*says, error) {
 		return nil, nil
 	}
 	var s says
-	err := json.Unmarshal(g[name], &s)
+	text := g[name]
 	delete(g, name)
-	if err != nil {
+	if event.Elements(text) > mostListed || json.Unmarshal(text, &s) != nil {
 		return nil, errPieces
 	}
 	return &s, nil

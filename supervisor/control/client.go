@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"golang.org/x/sys/unix"
 )
@@ -59,7 +61,10 @@ const (
 	connectPatience = time.Second
 	connectPause    = 20 * time.Millisecond
 
-	mostStatus = 64 << 20 // bytes
+	// mostStatus bounds an answer in bytes, 16,000 processes take 6 MiB, and mostListed
+	// the elements of its arrays.
+	mostStatus = 16 << 20
+	mostListed = 1 << 17
 )
 
 // Client asks one leader. Its methods may be called by several goroutines; each
@@ -183,7 +188,14 @@ func (c *Client) connect(ctx context.Context) (*os.File, error) {
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var st Status
 	err := c.ask(ctx, "GET", "status", nil, func(_ *os.File, body io.Reader) error {
-		return json.NewDecoder(io.LimitReader(body, mostStatus)).Decode(&st)
+		text, err := io.ReadAll(io.LimitReader(body, mostStatus))
+		if err == nil && event.Elements(text) > mostListed {
+			err = errNoHTTP
+		}
+		if err != nil {
+			return err
+		}
+		return json.NewDecoder(bytes.NewReader(text)).Decode(&st) // of half an answer it says so
 	})
 	if err == nil && st.V != Version {
 		err = &VersionError{st.V, st.Version}
@@ -211,7 +223,7 @@ func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
 		if err == nil {
 			err = c.ask(ctx, "POST", name, body, func(conn *os.File, r io.Reader) error {
 				return lines(ctx, conn, r, func(line []byte) (bool, error) {
-					var res Result
+					var res Result // has no arrays
 					if err := json.Unmarshal(line, &res); err != nil {
 						return false, err
 					}
