@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,32 +25,28 @@ const exportCommand = "export-record"
 
 // exportRecord is what that process does.
 func exportRecord(p process) int {
-	if len(p.args) != 3 {
+	if len(p.args) != 2 {
 		return fail(p, usagef("rsswarden report", "%s is not for use by hand", exportCommand))
 	}
-	if err := record.Export(p.args[2], os.Stdout); err != nil {
+	err := record.Confine()
+	if err == nil {
+		err = record.Export(os.NewFile(3, "record"), os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return exitOK
 }
 
-// exporter is what reads a record by LMDB, which trusts its file and is written in C.
-// Root reads another's record with the rights of whoever it belongs to: a file that was
-// made to get the better of LMDB gains its maker nothing.
-func exporter(dir string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", exportCommand, dir)
-	cmd.Env = []string{"GOTRACEBACK=single"} // nothing of the user's has a say in it
+// exporter is what reads a record by LMDB, which trusts its file and is written in C. It
+// is started with nothing of this process's but the record and its output.
+func exporter() *exec.Cmd {
+	_ = record.CloseOnExec() // as far as it can be done
+	cmd := exec.Command("/proc/self/exe", exportCommand)
+	cmd.Env = []string{"GOTRACEBACK=single", "GOMAXPROCS=1"} // nothing of the user's has a say in it
 	cmd.Dir = "/"
-	if abs, err := filepath.Abs(dir); err == nil {
-		cmd.Args[2] = abs
-	}
-	// Where root is not root, its rights are no more than its user's.
-	if uid, gid := record.Owner(dir); uid != 0 && os.Geteuid() == 0 && !nodedir.InUserNamespace() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Credential: &syscall.Credential{Uid: uid, Gid: gid}, Setsid: true, // nor has it our terminal
-		}
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it has no terminal
 	return cmd
 }
 
@@ -89,6 +84,8 @@ func notRead(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		hint = "a record is its user's alone: read it as the user who ran the job"
+	case errors.Is(err, nodedir.ErrLink):
+		hint = "root follows no links of users: name the path that it leads to"
 	case errors.Is(err, record.ErrNewer):
 		hint = "read it with that rsswarden or a later one"
 	case errors.Is(err, record.ErrForeign):
@@ -126,6 +123,8 @@ const (
 	// mostBytes bounds the full records that are read: they stay in memory. Of what
 	// is beyond it journals are read, which are small.
 	mostBytes = 1 << 30
+	// mostOthers bounds those of other users, who may have made them to take memory.
+	mostOthers = 64 << 20
 	// readAtOnce is how many are read at a time, by a child process each.
 	readAtOnce = 2
 )
@@ -133,15 +132,20 @@ const (
 // readRuns reads each of them, the record and the journal.
 func readRuns(found []record.Found) ([]*record.Run, error) {
 	runs, errs := make([]*record.Run, len(found)), make([]error, len(found))
-	var next, size atomic.Int64
+	var next, size, others atomic.Int64
 	var all sync.WaitGroup
 	for range min(readAtOnce, len(found)) {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
 				f := found[i]
-				if f.Journal != "" && size.Add(f.Size()) > mostBytes {
+				n, mine := f.Size()
+				switch {
+				case f.Journal != "" && size.Add(n) > mostBytes:
 					f.Record = ""
 					errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(mostBytes), f.ID)
+				case !mine && others.Add(n) > mostOthers:
+					f.Record = ""
+					errs[i] = fmt.Errorf("the records of other users are larger than %v together: of %s at most the journal is read", rss.Bytes(mostOthers), f.ID)
 				}
 				var err error
 				runs[i], err = readRun(f, errs[i] == nil)
@@ -172,8 +176,12 @@ func readRun(f record.Found, look bool) (*record.Run, error) {
 	if run == nil && f.Record == "" && journal != nil && look {
 		// A directory of --record, or a TMPDIR of the job's own, is known to
 		// the journal alone. It may be gone, or of another node.
-		if at, ok := record.At(journal.Meta.Record); ok && at.ID == f.ID && at.Record != "" {
-			if run, err = record.Read(context.Background(), at.Record, exporter); err != nil {
+		if at, err := record.At(journal.Meta.Record); err == nil && at.ID == f.ID && at.Record != "" {
+			run, err = record.Read(context.Background(), at.Record, exporter)
+			if err == nil && !run.SameOwner(journal) {
+				run, err = nil, fmt.Errorf("cannot read record %s: it belongs to another user than its journal", at.Record)
+			}
+			if err != nil {
 				errs = append(errs, err)
 			}
 		}

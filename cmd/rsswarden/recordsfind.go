@@ -52,23 +52,21 @@ func withFound(list []record.Found, f record.Found) []record.Found {
 
 func findRun(p process, arg string) ([]record.Found, error) {
 	const hint = "name a record's path, or a Slurm job where it was submitted from"
-	if f, ok := record.At(arg); ok && arg != "" {
-		return []record.Found{withOther(p, f)}, nil
-	}
-	info, err := os.Stat(arg)
-	switch {
-	case arg == "":
+	if arg == "" {
 		return nil, usagef(hint, "the name of a record is empty; is a variable not set?")
-	case err == nil && info.IsDir():
-		return findIn(p, arg)
+	}
+	f, err := record.At(arg)
+	switch {
 	case err == nil:
-		return nil, usagef(hint, "%s is neither a record nor a journal", arg)
-	case errors.Is(err, fs.ErrPermission):
+		return []record.Found{withOther(p, f)}, nil
+	case errors.Is(err, record.ErrNone):
+		return findIn(p, arg)
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, plain(err)))
 	}
 	list := recordsOf(p, arg)
 	if len(list) == 0 && strings.Contains(arg, "/") {
-		return nil, usagef(hint, "cannot read %s: %v", arg, plain(err))
+		return nil, &recordError{fmt.Errorf("cannot read %s: %w", arg, plain(err)), hint}
 	}
 	word := ""
 	if len(list) == 0 {
@@ -118,7 +116,7 @@ func below(dir string) []string {
 // closed says why nothing is found in a directory where something may be: the
 // directory, or a record in it, is somebody else's.
 func closed(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := record.ReadDir(dir)
 	if err != nil {
 		return plain(err)
 	}
@@ -126,7 +124,7 @@ func closed(dir string) error {
 		if !e.IsDir() {
 			continue
 		}
-		if _, err := os.ReadDir(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrPermission) {
+		if _, err := record.ReadDir(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("%s: %w", e.Name(), plain(err))
 		}
 	}
@@ -137,7 +135,7 @@ func closed(dir string) error {
 func listed(dirs []string) string {
 	var names []string
 	for _, d := range dirs {
-		if _, err := os.ReadDir(d); errors.Is(err, fs.ErrPermission) {
+		if _, err := record.ReadDir(d); errors.Is(err, fs.ErrPermission) {
 			d += " (" + plain(err).Error() + ")"
 		}
 		names = append(names, d)

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/report"
 )
@@ -185,14 +184,8 @@ func printReport(p process, args []string, o reportOptions) error {
 func advise(p process, dirs []string, asJSON bool) error {
 	const hint = "name a directory in which runs have left records; with none named, rsswarden report --advise looks through those it knows"
 	for _, d := range dirs {
-		info, err := os.Stat(d)
-		if err == nil && !info.IsDir() {
-			err = unix.ENOTDIR
-		}
-		if err == nil {
-			_, err = os.ReadDir(d)
-		}
-		if errors.Is(err, fs.ErrPermission) {
+		_, err := record.ReadDir(d)
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, nodedir.ErrLink) {
 			return notRead(fmt.Errorf("cannot read runs in %s: %w", d, plain(err)))
 		}
 		if err != nil {

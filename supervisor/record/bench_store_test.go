@@ -21,7 +21,7 @@ type taker struct {
 }
 
 func newTaker(b testing.TB, dir string, size int64) *taker {
-	s, err := openStore(dir, size)
+	s, err := openStore(dirAt(b, dir), size)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func TestForeignAndNewerRecords(t *testing.T) {
 		}
 	}
 	newer := t.TempDir()
-	s, err := openStore(newer, 1<<20)
+	s, err := openStore(dirAt(t, newer), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

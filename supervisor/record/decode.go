@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -114,19 +113,22 @@ func (d *decoder) next() bool {
 
 func (d *decoder) limitList() bool {
 	n := d.uint()
-	if d.bad || n > uint64(len(d.b)) {
+	if d.bad || n > min(uint64(len(d.b)), mostLimits) {
 		return false
 	}
-	was := slices.Clone(d.s.Limits)
+	was := make(map[int]Reading, len(d.s.Limits))
+	for _, r := range d.s.Limits {
+		was[r.Limit] = r
+	}
 	d.s.Limits = d.s.Limits[:0]
 	for range n {
 		index := d.uint()
 		if index > mostListed {
 			return false
 		}
-		next := Reading{Limit: int(index), ETA: -1}
-		if j := slices.IndexFunc(was, func(r Reading) bool { return r.Limit == int(index) }); j >= 0 {
-			next = was[j]
+		next, ok := was[int(index)]
+		if !ok {
+			next = Reading{Limit: int(index), ETA: -1}
 		}
 		d.s.Limits = append(d.s.Limits, next)
 	}
@@ -174,7 +176,7 @@ func (d *decoder) procList() bool {
 	}
 	stay := append(next, d.s.Procs[from:]...)
 	came := d.uint()
-	if d.bad || came > uint64(len(d.b)) {
+	if d.bad || came > uint64(len(d.b)) || came+uint64(len(stay)) > mostRecorded {
 		return false
 	}
 	all := make([]Usage, 0, len(stay)+int(came))

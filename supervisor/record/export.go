@@ -4,31 +4,31 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/bmatsuo/lmdb-go/lmdb"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
-// Export writes what the record in dir holds to w, in frames. It is for a child
-// process alone: LMDB on a damaged file may end it by SIGBUS or abort.
-func Export(dir string, w io.Writer) error {
-	path := filepath.Join(dir, dataFile)
-	info, err := os.Stat(path)
+// Export writes what the file of a record holds to w, in frames. It is for a child
+// process alone, after [Confine]: LMDB on a damaged file may end it by SIGBUS or abort,
+// and on one that was made for it do anything.
+func Export(f *os.File, w io.Writer) error {
+	info, err := f.Stat()
+	if err == nil {
+		err = checkMeta(f, info.Size())
+	}
 	if err != nil {
 		return fmt.Errorf("cannot open record: %w", err)
 	}
-	if err := checkFile(path, info.Size()); err != nil {
-		return fmt.Errorf("cannot open record %s: %w", dir, err)
-	}
 	env, err := lmdb.NewEnv()
 	if err != nil {
-		return fmt.Errorf("cannot open record %s: %w", dir, err)
+		return fmt.Errorf("cannot open record: %w", err)
 	}
 	defer env.Close()
-	// Nobody writes it, else the watcher would have answered: no lock is needed,
-	// and the record may lie where this user cannot write.
-	if err := env.Open(path, lmdb.Readonly|lmdb.NoLock|lmdb.NoSubdir, 0); err != nil {
-		return fmt.Errorf("cannot open record %s: %w", dir, err)
+	// No process writes it, else the watcher would have answered: no lock is needed.
+	if err := env.Open(nodedir.FDPath(f), lmdb.Readonly|lmdb.NoLock|lmdb.NoSubdir, 0); err != nil {
+		return fmt.Errorf("cannot open record: %w", err)
 	}
 	var dbi lmdb.DBI
 	err = env.View(func(txn *lmdb.Txn) (err error) {
@@ -39,7 +39,7 @@ func Export(dir string, w io.Writer) error {
 		err = export(env, dbi, w, func() {})
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read record %s: %w", dir, err)
+		return fmt.Errorf("cannot read record: %w", err)
 	}
 	return nil
 }

@@ -2,13 +2,17 @@ package record
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // Found is what one run has left behind, by the names of files alone.
@@ -19,19 +23,17 @@ type Found struct {
 	Journal string // file of the journal, empty where it is not there
 }
 
-// Size is how many bytes the full record takes on its disk, 0 where it is not there.
-func (f Found) Size() int64 {
+// Size is how many bytes the full record takes on its disk, 0 where it is not there, and
+// whether it is this user's.
+func (f Found) Size() (n int64, mine bool) {
 	if f.Record == "" {
-		return 0
+		return 0, true
 	}
-	info, err := os.Stat(filepath.Join(f.Record, dataFile))
-	if err != nil {
-		return 0
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(f.Record, dataFile), &st) != nil {
+		return 0, true
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512
-	}
-	return info.Size()
+	return st.Blocks * 512, int(st.Uid) == os.Geteuid()
 }
 
 // Find lists the runs that have left something in directories: those of records
@@ -47,7 +49,7 @@ func Find(dirs ...string) []Found {
 		return f
 	}
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
+		entries, err := ReadDir(dir)
 		if err != nil {
 			continue
 		}
@@ -62,7 +64,7 @@ func Find(dirs ...string) []Found {
 			if !isID(e.Name()) {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(path, dataFile)); err == nil {
+			if _, err := os.Lstat(filepath.Join(path, dataFile)); err == nil {
 				if f := at(e.Name()); f.Record == "" {
 					f.Record = path
 				}
@@ -77,34 +79,57 @@ func Find(dirs ...string) []Found {
 	return list
 }
 
-// At says what lies at a path: a record, a journal, or nothing of ours.
-func At(path string) (Found, bool) {
-	path = filepath.Clean(path)
-	id := filepath.Base(path)
-	if info, err := os.Stat(filepath.Join(path, dataFile)); err == nil && info.Mode().IsRegular() {
-		return Found{ID: id, Job: jobOfID(id), Record: path}, true
+// ReadDir lists a directory, and opens nothing else. As root it follows no link of
+// another user.
+func ReadDir(path string) ([]os.DirEntry, error) {
+	at, err := openPath(path)
+	if err != nil {
+		return nil, err
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		if filepath.Base(path) == dataFile {
-			return At(filepath.Dir(path))
-		}
-		id := strings.TrimSuffix(id, journalSuffix)
-		return Found{ID: id, Job: jobOfID(id), Journal: path}, true
+	defer at.Close()
+	fd, err := unix.Openat(int(at.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return Found{}, false
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	return dir.ReadDir(-1)
 }
 
-// Owner is whom the directory of a record belongs to, or where that is root whom the
-// record does; root too where neither is there.
-func Owner(dir string) (uid, gid uint32) {
-	for _, path := range []string{dir, filepath.Join(dir, dataFile)} {
-		if info, err := os.Stat(path); err == nil && uid == 0 {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				uid, gid = st.Uid, st.Gid
-			}
-		}
+// ErrNone says that a path leads to a directory that is no record.
+var ErrNone = errors.New("it holds no record")
+
+// At says what lies at a path: a record, a journal, or why neither does.
+func At(path string) (Found, error) {
+	at, err := openPath(path)
+	if err != nil {
+		return Found{}, err
 	}
-	return uid, gid
+	defer at.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
+		return Found{}, err
+	}
+	path = filepath.Clean(path)
+	id := filepath.Base(path)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		if id == dataFile {
+			return At(filepath.Dir(path))
+		}
+		id = strings.TrimSuffix(id, journalSuffix)
+		return Found{ID: id, Job: jobOfID(id), Journal: path}, nil
+	case unix.S_IFDIR:
+		var data unix.Stat_t
+		switch err := unix.Fstatat(int(at.Fd()), dataFile, &data, unix.AT_SYMLINK_NOFOLLOW); {
+		case errors.Is(err, unix.ENOENT):
+			return Found{}, ErrNone
+		case err != nil:
+			return Found{}, err
+		}
+		return Found{ID: id, Job: jobOfID(id), Record: path}, nil
+	}
+	return Found{}, fmt.Errorf("%w: it is %s", ErrForeign, nodedir.Kind(st.Mode))
 }
 
 // Merge adds to a run what only its journal tells: what came after the end of the

@@ -18,7 +18,7 @@ import (
 
 const (
 	mostKey   = 511
-	mostValue = 64 << 20
+	mostValue = 8 << 20
 	frameHead = 8
 )
 
@@ -76,9 +76,9 @@ func putFrame(w io.Writer, key, value []byte) error {
 
 var errCut = errors.New("it broke off")
 
-// frames reads what export wrote and calls each with every entry; its slices
-// are not used again. entries is how many there should have been.
-func frames(r io.Reader, each func(key, value []byte)) (entries uint64, err error) {
+// frames reads what export wrote and calls each with every entry, until that returns an
+// error; its slices are not used again. entries is how many there should have been.
+func frames(r io.Reader, each func(key, value []byte) error) (entries uint64, err error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	total := 0
 	for {
@@ -90,7 +90,7 @@ func frames(r io.Reader, each func(key, value []byte)) (entries uint64, err erro
 		if nk > mostKey || nv > mostValue {
 			return 0, fmt.Errorf("a frame of %d and %d bytes", nk, nv)
 		}
-		if total += int(nk + nv); total > 4*fullSize {
+		if total += int(nk + nv); total > mostSize {
 			return 0, errors.New("it does not end")
 		}
 		b, err := readAtMost(in, int(nk+nv))
@@ -103,7 +103,9 @@ func frames(r io.Reader, each func(key, value []byte)) (entries uint64, err erro
 			}
 			return binary.BigEndian.Uint64(b), nil
 		}
-		each(b[:nk:nk], b[nk:])
+		if err := each(b[:nk:nk], b[nk:]); err != nil {
+			return 0, err
+		}
 	}
 }
 

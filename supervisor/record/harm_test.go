@@ -191,10 +191,10 @@ func TestSlowReaderKeepsNobody(t *testing.T) {
 	place := t.TempDir()
 	r, _, m := recorderIn(t, place, t.TempDir())
 	dir := filepath.Join(place, m.ID)
-	feed(t, r, m.Start, func() bool { return answers(dir) })
+	feed(t, r, m.Start, func() bool { return answersAt(dir) })
 	n := 0
 	feed(t, r, m.Start, func() bool { n++; return n > 1500 }) // more than a socket holds
-	c, err := dialLive(dir)
+	c, err := dialLive(dirAt(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestSlowReaderKeepsNobody(t *testing.T) {
 // TestSlowSync: while the disk takes its time, what is written goes on.
 func TestSlowSync(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openStore(dir, 1<<20)
+	s, err := openStore(dirAt(t, dir), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

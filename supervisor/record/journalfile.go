@@ -6,10 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // This file writes what the journal takes in.
@@ -109,13 +112,9 @@ func openJournal(places []string, id string) (*os.File, string, error) {
 		if filepath.Base(place) == journalDir {
 			mode = 0o755 // beside the job's own files, for those who may read them
 		}
-		err := makeAll(place, homeLevels, mode)
+		f, err := openAppend(path, mode)
 		if err == nil {
-			var f *os.File
-			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)
-			if err == nil {
-				return f, path, nil
-			}
+			return f, path, nil
 		}
 		errs = append(errs, err)
 	}
@@ -123,4 +122,38 @@ func openJournal(places []string, id string) (*os.File, string, error) {
 		errs = append(errs, errNoPlace)
 	}
 	return nil, "", fmt.Errorf("cannot make journal: %w", errors.Join(errs...))
+}
+
+// openAppend opens a file of this user's to append to it. It and its directory are made
+// where they are missing, the directory with a mode.
+func openAppend(path string, mode fs.FileMode) (*os.File, error) {
+	dir, err := makeAll(filepath.Dir(path), homeLevels, mode)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_CREAT|unix.O_EXCL, 0o644)
+	if errors.Is(err, unix.EEXIST) {
+		var at int
+		if at, err = unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		defer unix.Close(at)
+		var st unix.Stat_t
+		switch err := unix.Fstat(at, &st); {
+		case err != nil:
+			return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
+		case st.Mode&unix.S_IFMT != unix.S_IFREG:
+			return nil, fmt.Errorf("%s is %s", path, nodedir.Kind(st.Mode))
+		case !nodedir.Trusted(st.Uid) || st.Nlink > 1:
+			return nil, fmt.Errorf("%s belongs to another user, or is a hard link", path)
+		}
+		fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(at), flags, 0)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }

@@ -123,7 +123,7 @@ func TestHandoverStaysInTheRecord(t *testing.T) {
 	if it.kind != keyEvent || r.kept != len(it.value) {
 		t.Errorf("kept as %d, of %d bytes %d", it.kind, len(it.value), r.kept)
 	}
-	e, err := parseEvent(it.value)
+	e, err := new(parts).event(it.value)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,11 @@ package record
 
 import (
 	"errors"
-	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"golang.org/x/sys/unix"
 )
@@ -35,12 +34,8 @@ type live struct {
 // may not have, a live record cannot be read.
 func listen(s *store) *live {
 	v := &live{}
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return v
-	}
-	defer dir.Close()
-	if v.l, err = socket.Listen(dir, liveName, 4); err != nil {
+	var err error
+	if v.l, err = socket.Listen(s.dir, liveName, 4); err != nil {
 		return v
 	}
 	v.all.Add(1)
@@ -105,15 +100,10 @@ var (
 )
 
 // dialLive connects to the watcher that writes the record in dir.
-func dialLive(dir string) (io.ReadCloser, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
+func dialLive(dir *os.File) (*os.File, error) {
 	// A watcher that is stopped, by scontrol suspend, takes nobody: to wait for it
 	// would be for hours.
-	c, err := socket.Dial(d, liveName)
+	c, err := socket.Dial(dir, liveName)
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, errBusy
 	} else if err != nil {
@@ -124,7 +114,7 @@ func dialLive(dir string) (io.ReadCloser, error) {
 }
 
 // answers says that a record is being written.
-func answers(dir string) bool {
+func answers(dir *os.File) bool {
 	c, err := dialLive(dir)
 	if err == nil {
 		c.Close()
@@ -136,8 +126,8 @@ func answers(dir string) bool {
 // asked, or that runs in another PID namespace: LMDB keeps a lock on its lock file
 // for as long. It is not for the record of this process, whose lock it would take
 // off (fcntl(2), "record locks").
-func held(dir string) bool {
-	f, err := openRegular(filepath.Join(dir, lockFile))
+func held(dir *os.File) bool {
+	f, err := nodedir.OpenRegular(dir, lockFile)
 	if err != nil {
 		return false
 	}

@@ -11,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -82,10 +82,7 @@ func openIn(place, path string) (*os.File, error) {
 	if filepath.Base(place) == journalDir {
 		mode = 0o755 // as for journals
 	}
-	if err := makeAll(place, homeLevels, mode); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)
+	return openAppend(path, mode)
 }
 
 // Write appends a line, in one write: two nodes may do so at once.
@@ -110,13 +107,18 @@ func ReadLives(p Places, job, cluster string, now time.Time) []Life {
 }
 
 func readLives(path, job, cluster string, now time.Time) (all []Life) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	dir, err := nodedir.Open(filepath.Dir(path))
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	f, err := nodedir.OpenRegular(dir, filepath.Base(path))
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil {
 		return nil
 	}
 	if size := info.Size(); size > mostLives {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"syscall"
 )
 
 // LMDB trusts its file: what it maps and cannot read ends the process by SIGBUS
@@ -35,34 +33,7 @@ var ErrForeign = errors.New("not a record of rsswarden")
 // ErrNewer says that a record is in a format that is not known here yet.
 var ErrNewer = errors.New("it was written by a newer rsswarden")
 
-// openRegular opens a file to read it, and nothing else: a FIFO of that name would be
-// waited for, and a device read without end.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: no regular file", ErrForeign)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// checkFile says why LMDB must not open a file of that size.
-func checkFile(path string, size int64) error {
-	f, err := openRegular(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return checkMeta(f, size)
-}
-
+// checkMeta says why LMDB must not open a file of that size.
 func checkMeta(f io.ReaderAt, size int64) error {
 	var head [metaSize]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil {

@@ -10,9 +10,41 @@ import (
 
 var errEvent = errors.New("not an event")
 
-// parseEvent reads one event from its JSON. Those with a name that this version
+// What a run leaves at most: of a record a tenth is routine events, and 1 MiB others; each
+// watcher of a run, of which there are three at most, tells mostProcs processes apart.
+const (
+	mostParts    = 1 << 17 // events, limits, and what is listed in them
+	mostText     = 16 << 20
+	mostRecorded = 3 * mostProcs
+)
+
+var errParts = errors.New("it has more than any run leaves")
+
+// parts is how much was decoded of one record or journal: a small file can hold what takes
+// gigabytes in memory.
+type parts struct{ n, bytes int }
+
+// decode decodes a value that counts as a part, unless it is too many.
+func (p *parts) decode(value []byte, to any) error {
+	if err := p.add(value); err != nil {
+		return err
+	}
+	return json.Unmarshal(value, to)
+}
+
+func (p *parts) add(value []byte) error {
+	n := event.Elements(value)
+	if n > mostParts-p.n || len(value) > mostText-p.bytes {
+		return errParts
+	}
+	p.n += n
+	p.bytes += len(value)
+	return nil
+}
+
+// event reads one event from its JSON. Those with a name that this version
 // does not know are an error.
-func parseEvent(line []byte) (Entry, error) {
+func (p *parts) event(line []byte) (Entry, error) {
 	name := nameOf(line)
 	if name == "" {
 		var h event.Head
@@ -25,7 +57,7 @@ func parseEvent(line []byte) (Entry, error) {
 	if v == nil || name == event.NameSample { // a record has samples in a form of its own
 		return Entry{}, errEvent
 	}
-	if err := json.Unmarshal(line, v); err != nil {
+	if err := p.decode(line, v); err != nil {
 		return Entry{}, err
 	}
 	return Entry{Name: name, Value: v}, nil

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -125,15 +124,17 @@ func MakeDir(dir string) error {
 	if err := CheckDir(dir); err != nil {
 		return err
 	}
-	if err := makeAll(dir, math.MaxInt, 0o700); err != nil {
+	at, err := makeAll(dir, math.MaxInt, 0o700)
+	if err != nil {
 		return fmt.Errorf("cannot keep records in %s: %w", dir, err)
 	}
+	at.Close()
 	return nil
 }
 
 // makeRecordDir makes the directory of the record id in the first place that is
-// fit, and returns how large the record may become.
-func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, err error) {
+// fit, and returns it, and how large the record may become.
+func makeRecordDir(p Places, id string, attempt int) (dir *os.File, size int64, err error) {
 	var errs []error
 	for _, place := range p.Records {
 		dir, size, err := makeRecordDirIn(place, p.Chosen, id, attempt)
@@ -145,78 +146,97 @@ func makeRecordDir(p Places, id string, attempt int) (dir string, size int64, er
 	if len(errs) == 0 {
 		errs = append(errs, errNoPlace)
 	}
-	return "", 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
+	return nil, 0, fmt.Errorf("cannot make record: %w", errors.Join(errs...))
 }
 
-func makeRecordDirIn(place string, chosen bool, id string, attempt int) (dir string, size int64, err error) {
+func makeRecordDirIn(place string, chosen bool, id string, attempt int) (dir *os.File, size int64, err error) {
 	if err := CheckDir(place); err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
 	levels := homeLevels
 	if chosen {
 		levels = math.MaxInt
 	}
-	if err := makeAll(place, levels, 0o700); err != nil {
-		return "", 0, err
+	at, err := makeAll(place, levels, 0o700)
+	if err != nil {
+		return nil, 0, err
 	}
+	defer at.Close()
 	var st unix.Statfs_t
-	if err := unix.Statfs(place, &st); err != nil {
-		return "", 0, fmt.Errorf("cannot statfs %s: %w", place, err)
+	if err := unix.Fstatfs(int(at.Fd()), &st); err != nil {
+		return nil, 0, fmt.Errorf("cannot statfs %s: %w", place, err)
 	}
 	size = fullSize
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
 		size = tmpfsSize
 	}
-	dir = filepath.Join(place, id)
-	if attempt > 1 && nodedir.CheckOwn(dir) == nil {
-		return dir, size, nil // an earlier watcher of this run has made it
+	if attempt > 1 {
+		if dir, err := openOwn(at, id); err == nil {
+			return dir, size, nil // an earlier watcher of this run has made it
+		}
 	}
 	if free := st.Bavail * uint64(st.Bsize); st.Type != unix.RAMFS_MAGIC && free < uint64(size)+spare {
-		return "", 0, fmt.Errorf("%s has only %d MiB free", place, free>>20)
+		return nil, 0, fmt.Errorf("%s has only %d MiB free", place, free>>20)
 	}
 	if !chosen { // what a user keeps is the user's to remove
-		prune(place, keepRecords-1, keepBytes-size)
+		prune(nodedir.FDPath(at), keepRecords-1, keepBytes-size)
 	}
-	// Somebody else may have made it where a user has chosen a place that all can
+	// Another user may have made it where a user has chosen a place that all can
 	// write to, with links in it.
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", 0, err
+	if err := unix.Mkdirat(int(at.Fd()), id, 0o700); err != nil {
+		return nil, 0, &fs.PathError{Op: "mkdir", Path: filepath.Join(place, id), Err: err}
 	}
-	return dir, size, nil
+	if err := unix.Fchmodat(int(at.Fd()), id, 0o700, 0); err != nil { // whatever the umask is
+		return nil, 0, &fs.PathError{Op: "chmod", Path: filepath.Join(place, id), Err: err}
+	}
+	dir, err = openOwn(at, id)
+	return dir, size, err
+}
+
+// openOwn opens a directory that only this user can enter.
+func openOwn(at *os.File, name string) (*os.File, error) {
+	path := filepath.Join(at.Name(), name)
+	fd, err := unix.Openat(int(at.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0) {
+		err = fmt.Errorf("it belongs to another user, or is open to others (mode %04o)", st.Mode&0o7777)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	}
+	return dir, nil
 }
 
 // homeLevels is how many directories are made at most: .local, state, rsswarden
 // and one below. A home that is not there is not made.
 const homeLevels = 4
 
-// makeAll makes a directory and so many levels of it as are missing. It and the
-// one above must not be a stranger's: below /tmp anybody can be there first.
-func makeAll(dir string, levels int, mode fs.FileMode) error {
-	at := dir
-	for range levels {
-		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
-			break
+// makeAll opens a directory, and makes so many levels of it as are missing. It goes
+// through no link of another user, and the directory and the one above belong to root or
+// this user: below /tmp another user can be there first.
+func makeAll(path string, levels int, mode fs.FileMode) (*os.File, error) {
+	dir, err := nodedir.OpenAll(path, levels, uint32(mode))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{".", ".."} {
+		var st unix.Stat_t
+		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err == nil && !nodedir.Trusted(st.Uid) {
+			err = errors.New("belongs to another user")
 		}
-		at = filepath.Dir(at)
-	}
-	if _, err := os.Stat(at); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, mode); err != nil {
-		return err
-	}
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} { // of a link both it and its end
-			info, err := stat(d)
-			if err != nil {
-				return err
-			}
-			if st, ok := info.Sys().(*syscall.Stat_t); !ok || !nodedir.Trusted(st.Uid) {
-				return fmt.Errorf("%s belongs to somebody else", d)
-			}
+		if err != nil {
+			dir.Close()
+			return nil, fmt.Errorf("%s %w", filepath.Join(dir.Name(), name), err)
 		}
 	}
-	return nil
+	return dir, nil
 }
 
 // pruneAge is how long nobody must have written to a record that is removed: the
@@ -232,17 +252,21 @@ func prune(place string, records int, bytes int64) {
 	}
 	slices.Reverse(entries) // names begin with the time: newest first
 	for _, e := range entries {
-		dir := filepath.Join(place, e.Name())
-		info, err := os.Stat(filepath.Join(dir, dataFile))
-		if err != nil || !isID(e.Name()) {
+		if !e.IsDir() || !isID(e.Name()) {
 			continue
 		}
-		records--
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		dir, err := os.Open(filepath.Join(place, e.Name()))
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(int(dir.Fd()), dataFile, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			records--
 			bytes -= st.Blocks * 512
+			if (records < 0 || bytes < 0) && time.Since(time.Unix(st.Mtim.Unix())) > pruneAge && !held(dir) && !answers(dir) {
+				_ = os.RemoveAll(filepath.Join(place, e.Name()))
+			}
 		}
-		if (records < 0 || bytes < 0) && time.Since(info.ModTime()) > pruneAge && !held(dir) && !answers(dir) {
-			_ = os.RemoveAll(dir)
-		}
+		dir.Close()
 	}
 }

@@ -24,7 +24,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	var live string
-	for end := time.Now().Add(20 * time.Second); live == "" || !answers(live); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); live == "" || !answersAt(live); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no record")
 		}
@@ -52,7 +52,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	go func() {
 		all := true
 		for range 20 {
-			all = answers(live) && all
+			all = answersAt(live) && all
 		}
 		asked <- all
 	}()

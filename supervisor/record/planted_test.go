@@ -40,7 +40,7 @@ func TestPlantedFiles(t *testing.T) {
 					read <- answer{run, err}
 					return
 				}
-				held(dir)
+				held(dirAt(t, dir))
 				run, err := Read(context.Background(), dir, child)
 				read <- answer{run, err}
 			}()

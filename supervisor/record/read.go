@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,40 +19,43 @@ import (
 // readPatience bounds the reading of one record.
 const readPatience = time.Minute
 
-// Child makes the command that runs [Export] on a directory and writes to its
-// standard output.
-type Child func(dir string) *exec.Cmd
+// Child makes the command that runs [Confine], and [Export] from descriptor 3 to its
+// standard output. It hands on no other descriptor.
+type Child func() *exec.Cmd
 
 // Read reads the record in dir: from its watcher where the run goes on, else by
 // a child process. What can be read of a damaged one is returned, with
 // Run.Damage saying what is missing; an error means that nothing can be.
 func Read(ctx context.Context, dir string, child Child) (*Run, error) {
-	info, err := os.Stat(filepath.Join(dir, dataFile))
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is no regular file", ErrForeign, dataFile)
-	}
+	src, err := openSource(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read record %s: %w", dir, err)
 	}
-	if c, err := dialLive(dir); err == nil {
+	defer src.close()
+	if c, err := src.dial(); err == nil {
 		defer c.Close()
 		l := newLoading()
 		if l.frames(c, ""); l.found {
 			run, err := l.finish(dir)
 			if err == nil {
 				run.Live = run.Exit() == nil
+				src.own(run)
 			}
 			return run, err
 		}
 	}
+	if err := src.keep(); err != nil {
+		return nil, fmt.Errorf("cannot read record %s: %w", dir, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	cmd := child(dir)
+	cmd := child()
+	cmd.ExtraFiles = []*os.File{src.data}
 	said := &tail{}
 	cmd.Stderr = said
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = startWithoutPrivileges(cmd)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read record %s: %w", dir, err)
@@ -77,11 +79,10 @@ func Read(ctx context.Context, dir string, child Child) (*Run, error) {
 	case l.bad > 0:
 		why = fmt.Sprintf("%d of %d entries are damaged", l.bad, l.n)
 	default:
-		return l.ofFile(dir)
+		return l.ofFile(src)
 	}
-	found := newLoading()
-	if salvage(dir, found.entry) == nil && found.found && found.n > l.n-uint64(l.bad) {
-		l = found
+	if !errors.Is(broke, errParts) {
+		l = l.orSalvaged(src)
 	}
 	switch {
 	case !l.found && strings.HasPrefix(why, ErrForeign.Error()):
@@ -91,15 +92,26 @@ func Read(ctx context.Context, dir string, child Child) (*Run, error) {
 	}
 	l.bad = 0 // told already
 	l.damage(fmt.Sprintf("record damaged: %s; %d entries are whole, the last of %s", strings.TrimPrefix(why, "damaged: "), l.n, l.until()))
-	return l.ofFile(dir)
+	return l.ofFile(src)
+}
+
+// orSalvaged is what the pages of the file hold, where that is more.
+func (l *loading) orSalvaged(src *source) *loading {
+	found := newLoading()
+	err := salvage(src.data, src.size, found.entry)
+	if (err == nil || errors.Is(err, errParts)) && found.found && found.n > l.n-uint64(l.bad) {
+		return found
+	}
+	return l
 }
 
 // ofFile makes a run of what the file of a record has. Its watcher may be at work
 // all the same, stopped or without a socket.
-func (l *loading) ofFile(dir string) (*Run, error) {
-	run, err := l.finish(dir)
+func (l *loading) ofFile(src *source) (*Run, error) {
+	run, err := l.finish(src.name)
 	if err == nil {
-		run.Live = run.Exit() == nil && held(dir)
+		run.Live = run.Exit() == nil && held(src.dir)
+		src.own(run)
 	}
 	return run, err
 }
@@ -138,6 +150,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // loading is a run while it is read.
 type loading struct {
 	run    Run
+	parts  parts
 	found  bool // there is a Meta
 	n      uint64
 	bad    int
@@ -183,27 +196,29 @@ func (l *loading) read(r io.Reader) error {
 	return nil
 }
 
-// entry takes in one entry as it was stored.
-func (l *loading) entry(key, sealed []byte) {
+// entry takes in one entry as it was stored. The error is errParts, or nil.
+func (l *loading) entry(key, sealed []byte) error {
 	l.n++
 	value, err := open(key, sealed)
 	kind, n, ok := splitKey(key)
 	if err != nil || !ok {
 		l.bad++
-		return
+		return nil
 	}
 	switch kind {
 	case keyMeta:
 		err = l.takeMeta(value)
 	case keyLimit:
 		var v event.Limit
-		if err = json.Unmarshal(value, &v); err == nil {
+		if err = l.parts.decode(value, &v); err == nil {
 			l.limits[int(n)] = len(l.run.Limits)
 			l.run.Limits = append(l.run.Limits, v)
 		}
 	case keyProc:
 		var v Proc
-		if err = json.Unmarshal(value, &v); err == nil {
+		if len(l.run.Procs) >= mostRecorded {
+			err = errParts
+		} else if err = json.Unmarshal(value, &v); err == nil {
 			l.procs[int(n)] = len(l.run.Procs)
 			l.run.Procs = append(l.run.Procs, v)
 		}
@@ -218,13 +233,17 @@ func (l *loading) entry(key, sealed []byte) {
 		}
 		l.run.blocks = append(l.run.blocks, value)
 	}
+	if errors.Is(err, errParts) {
+		return err
+	}
 	if err != nil {
 		l.bad++
 	}
+	return nil
 }
 
 func (l *loading) takeMeta(value []byte) error {
-	if err := json.Unmarshal(value, &l.run.Meta); err != nil {
+	if err := l.parts.decode(value, &l.run.Meta); err != nil {
 		return err
 	}
 	if v := l.run.Meta.V; v > Version {
@@ -235,7 +254,7 @@ func (l *loading) takeMeta(value []byte) error {
 }
 
 func (l *loading) takeEvent(n uint64, value []byte) error {
-	e, err := parseEvent(value)
+	e, err := l.parts.event(value)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // mostLine bounds a line of a journal: a start event with a long command and
@@ -19,16 +21,26 @@ const mostLine = 1 << 20
 // ReadJournal reads a journal. Lines that cannot be understood are left out and
 // told of in Run.Damage, but for the last, which a kill may have cut off.
 func ReadJournal(path string) (*Run, error) {
-	f, err := openRegular(path)
+	at, err := openPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal: %w", err)
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
+	}
+	defer at.Close()
+	f, err := nodedir.Reopen(at)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
+	}
 	r, err := parseJournal(io.LimitReader(f, 4*mostJournal))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read journal %s: %w", path, err)
 	}
 	r.Sources = append(r.Sources, path)
+	r.owner = int(info.Sys().(*syscall.Stat_t).Uid)
 	return r, nil
 }
 
@@ -36,6 +48,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 	r := &Run{JournalOnly: true}
 	limits := map[limitKey]int{}
 	bad, found, cut := 0, false, false
+	var p parts
 	in := bufio.NewReaderSize(from, 64<<10)
 	for {
 		line, err := readLine(in)
@@ -52,7 +65,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 		ok := false
 		if !found {
 			var first runLine
-			if json.Unmarshal(line, &first) != nil || first.Event != NameRun || first.Run.ID == "" {
+			if p.decode(line, &first) != nil || first.Event != NameRun || first.Run.ID == "" {
 				return nil, ErrForeign
 			}
 			if first.Run.V > Version {
@@ -60,7 +73,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 			}
 			r.Meta, found, ok = first.Run, true, true
 		} else {
-			ok = r.line(line, limits)
+			ok = r.line(line, limits, &p)
 		}
 		if !ok && !cut {
 			bad++
@@ -95,14 +108,14 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 }
 
 // line takes in one line and says whether it was understood.
-func (r *Run) line(line []byte, limits map[limitKey]int) bool {
+func (r *Run) line(line []byte, limits map[limitKey]int, p *parts) bool {
 	var h event.Head
 	if json.Unmarshal(line, &h) != nil {
 		return false
 	}
 	if h.Event == NameRun {
 		var again runLine
-		ok := json.Unmarshal(line, &again) == nil && again.Run.ID == r.Meta.ID
+		ok := p.decode(line, &again) == nil && again.Run.ID == r.Meta.ID
 		if ok {
 			r.Meta.Record = again.Run.Record
 		}
@@ -110,7 +123,7 @@ func (r *Run) line(line []byte, limits map[limitKey]int) bool {
 	}
 	at := max(0, h.Time.Sub(r.Meta.Start)) // somebody may have set the clock back
 	if h.Event != event.NameSample {
-		e, err := parseEvent(line)
+		e, err := p.event(line)
 		e.At = at
 		if err == nil {
 			r.Events = append(r.Events, e)
@@ -118,7 +131,7 @@ func (r *Run) line(line []byte, limits map[limitKey]int) bool {
 		return err == nil
 	}
 	var s sampleLine
-	if json.Unmarshal(line, &s) != nil {
+	if p.decode(line, &s) != nil {
 		return false
 	}
 	out := Sample{At: at, AtDecision: s.Decision, Roles: s.Roles}

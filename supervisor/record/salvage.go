@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -31,37 +30,28 @@ const (
 func salvagePage() int64 { return int64(os.Getpagesize()) }
 
 // salvage calls each with every entry that can be found in a damaged record.
-func salvage(dir string, each func(key, sealed []byte)) error {
-	f, err := openRegular(filepath.Join(dir, dataFile))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
+func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) error {
 	size := salvagePage()
 	page := make([]byte, size)
 	found := map[string][]byte{}
 	var order []string
 	total := 0
-	for at := int64(0); at+size <= min(info.Size(), 2*fullSize); at += size {
+	for at := int64(0); at+size <= length; at += size {
 		if _, err := f.ReadAt(page, at); err != nil {
 			break
 		}
-		leaf(page, func(key, value []byte, big uint64, length int) {
+		leaf(page, func(key, value []byte, big uint64, long int) {
 			if kind, _, ok := splitKey(key); !ok || kind < keyMeta || kind > keyBlock {
 				return
 			}
 			if big != 0 {
-				value = bigValue(f, int64(big)*size+pageHead, length, info.Size())
+				value = bigValue(f, int64(big)*size+pageHead, long, length)
 			}
 			if _, err := open(key, value); err != nil {
 				return
 			}
 			old, known := found[string(key)]
-			if known && len(old) >= len(value) || total+len(value) > 4*fullSize {
+			if known && len(old) >= len(value) || total+len(value) > mostSize {
 				return
 			}
 			if !known {
@@ -76,7 +66,9 @@ func salvage(dir string, each func(key, sealed []byte)) error {
 	}
 	slices.Sort(order)
 	for _, key := range order {
-		each([]byte(key), found[key])
+		if err := each([]byte(key), found[key]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -16,7 +16,11 @@ func Save(dir string, r *Run) (string, error) {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return "", fmt.Errorf("cannot save record: %w", err)
 	}
-	s, err := openStore(at, fullSize)
+	into, err := os.Open(at)
+	if err != nil {
+		return "", fmt.Errorf("cannot save record: %w", err)
+	}
+	s, err := openStore(into, fullSize)
 	if err != nil {
 		return "", err
 	}

@@ -192,11 +192,11 @@ func TestLiveRecord(t *testing.T) {
 	place := t.TempDir()
 	r, told, m := recorderIn(t, place, t.TempDir())
 	dir := filepath.Join(place, m.ID)
-	feed(t, r, m.Start, func() bool { return answers(dir) })
+	feed(t, r, m.Start, func() bool { return answersAt(dir) })
 	for range 20 {
 		n := 0
 		feed(t, r, m.Start, func() bool { n++; return n > 20 })
-		run, err := Read(context.Background(), dir, func(string) *exec.Cmd {
+		run, err := Read(context.Background(), dir, func() *exec.Cmd {
 			t.Fatal("a live record was opened")
 			return nil
 		})

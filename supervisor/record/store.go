@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/bmatsuo/lmdb-go/lmdb"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +57,7 @@ const (
 
 // store is the full record as its writer has it. One goroutine uses it.
 type store struct {
-	dir   string
+	dir   *os.File // held open: its path may lead elsewhere some day
 	env   *lmdb.Env
 	dbi   lmdb.DBI
 	file  os.FileInfo // of dataFile
@@ -81,26 +83,34 @@ type store struct {
 }
 
 // openStore makes the record in dir, or goes on with one that an earlier watcher
-// of the same run has begun.
-func openStore(dir string, size int64) (*store, error) {
+// of the same run has begun. The store closes dir.
+func openStore(dir *os.File, size int64) (*store, error) {
 	env, err := lmdb.NewEnv()
 	if err != nil {
-		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
+		dir.Close()
+		return nil, fmt.Errorf("cannot open record %s: %w", dir.Name(), err)
 	}
 	s := &store{dir: dir, env: env, size: size, synced: time.Now(), flush: func() error { return env.Sync(true) }}
 	if err := s.open(); err != nil {
 		env.Close()
-		return nil, fmt.Errorf("cannot open record %s: %w", dir, err)
+		dir.Close()
+		return nil, fmt.Errorf("cannot open record %s: %w", dir.Name(), err)
 	}
 	return s, nil
 }
 
 func (s *store) open() error {
-	path := filepath.Join(s.dir, dataFile)
-	if info, err := os.Stat(path); err == nil {
-		if err := checkFile(path, info.Size()); err != nil {
-			return err
+	path := filepath.Join(nodedir.FDPath(s.dir), dataFile)
+	f, err := nodedir.OpenRegular(s.dir, dataFile)
+	if err == nil {
+		info, bad := f.Stat()
+		if err = bad; err == nil {
+			err = checkMeta(f, info.Size())
 		}
+		f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := s.env.SetMapSize(s.size); err != nil {
 		return err
@@ -109,7 +119,7 @@ func (s *store) open() error {
 		return err
 	}
 	// A SIGKILL loses nothing without syncing: the kernel has the pages.
-	if err := s.env.Open(s.dir, lmdb.NoSync|lmdb.NoReadahead, 0o600); err != nil {
+	if err := s.env.Open(nodedir.FDPath(s.dir), lmdb.NoSync|lmdb.NoReadahead, 0o600); err != nil {
 		return err
 	}
 	fd, err := s.env.FD()
@@ -237,7 +247,7 @@ func (s *store) sync() (begun bool, err error) {
 // vanished says that the record's file was taken away. Writing to it would go
 // on, into what nobody can open.
 func (s *store) vanished() bool {
-	now, err := os.Stat(filepath.Join(s.dir, dataFile))
+	now, err := os.Stat(filepath.Join(s.dir.Name(), dataFile))
 	return err != nil || !os.SameFile(now, s.file)
 }
 
@@ -249,4 +259,5 @@ func (s *store) close() {
 	}
 	_ = s.flush()
 	s.env.Close()
+	s.dir.Close()
 }

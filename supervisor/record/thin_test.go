@@ -14,7 +14,7 @@ import (
 // fill writes samples straight into a store of that size, as the recorder does,
 // and returns the largest its file was.
 func fill(t testing.TB, dir string, size int64, samples, procs int, each func(n int, s *Sample)) int64 {
-	s, err := openStore(dir, size)
+	s, err := openStore(dirAt(t, dir), size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSizeOfASample(t *testing.T) {
 // what is rare stays.
 func TestRoutineEventsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openStore(dir, 1<<20)
+	s, err := openStore(dirAt(t, dir), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (r *Recorder) write() {
 		if len(w.items) > 0 {
 			fault.Point("record")
 			if err := s.commit(w.items); err != nil {
-				r.stop(wrapWrite(s.dir, err))
+				r.stop(wrapWrite(s.dir.Name(), err))
 				return
 			}
 		}
@@ -37,7 +37,7 @@ func (r *Recorder) write() {
 		if owed = owed || w.sync; owed && since >= syncAfter || since >= syncEvery {
 			begun, err := s.sync()
 			if err != nil {
-				r.stop(wrapWrite(s.dir, err))
+				r.stop(wrapWrite(s.dir.Name(), err))
 				return
 			}
 			owed = owed && !begun
@@ -45,7 +45,7 @@ func (r *Recorder) write() {
 		if time.Since(lastLook) >= vanishEvery {
 			lastLook = time.Now()
 			if s.vanished() {
-				r.stop(wrapWrite(s.dir, errVanished))
+				r.stop(wrapWrite(s.dir.Name(), errVanished))
 				return
 			}
 		}
@@ -70,14 +70,14 @@ func (r *Recorder) openRecord() (*store, *live, error) {
 	r.size = size
 	r.mu.Unlock()
 	meta := r.opt.Meta
-	meta.V, meta.Record = Version, dir
+	meta.V, meta.Record = Version, dir.Name()
 	value, err := json.Marshal(meta)
 	if err == nil {
 		err = s.commit([]item{{keyMeta, 0, value}})
 	}
 	if err != nil {
 		s.close()
-		return nil, nil, wrapWrite(dir, err)
+		return nil, nil, wrapWrite(dir.Name(), err)
 	}
 	r.journal.recordAt(meta)
 	return s, listen(s), nil

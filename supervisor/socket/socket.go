@@ -133,15 +133,20 @@ func Short(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// Dial connects to the socket of that name. It does not wait: a listener that is
-// stopped, and whose backlog is full, gives EAGAIN, and one that has gone
-// ECONNREFUSED.
+// Dial connects to the socket of that name, and through no link. It does not wait: a
+// listener that is stopped, and whose backlog is full, gives EAGAIN, and one that has
+// gone ECONNREFUSED.
 func Dial(dir *os.File, name string) (*os.File, error) {
+	at, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(at)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Connect(fd, address(dir, name)); err != nil {
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(at)}); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
