@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,6 +80,9 @@ func Find(dirs ...string) []Found {
 	return list
 }
 
+// mostEntries bounds what is read of a directory, which may be another user's.
+const mostEntries = 1 << 17
+
 // ReadDir lists a directory, and opens nothing else. As root it follows no link of
 // another user.
 func ReadDir(path string) ([]os.DirEntry, error) {
@@ -93,7 +97,11 @@ func ReadDir(path string) ([]os.DirEntry, error) {
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
-	return dir.ReadDir(-1)
+	list, err := dir.ReadDir(mostEntries)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return list, err
 }
 
 // ErrNone says that a path leads to a directory that is no record.

@@ -28,13 +28,11 @@ var unbounded = map[string]map[string]string{
 	"supervisor/nodejobs/dir.go":   {"os.ReadDir": "jobs and steps, which Slurm makes"},
 	"supervisor/nodejobs/spot.go":  {"os.ReadDir": "jobs and steps, which Slurm makes"},
 	"supervisor/nodejobs/toll.go":  {"os.ReadDir": "jobs and steps, which Slurm makes"},
-	"supervisor/record/find.go":    {"os.ReadDir": "records"},
 	"supervisor/record/place.go":   {"os.ReadDir": "records"},
+	"supervisor/record/source.go":  {"os.ReadDir": "our own descriptors"},
 	"supervisor/strangers.go":      {"os.ReadDir": "steps of our own job"},
 	"cmd/rsswarden/asknode.go":     {"os.ReadDir": "records"},
 	"cmd/rsswarden/leaders.go":     {"os.ReadDir": "/proc, and a directory that we alone may write"},
-	"cmd/rsswarden/recordsfind.go": {"os.ReadDir": "records"},
-	"cmd/rsswarden/report.go":      {"os.ReadDir": "records"},
 	"cmd/rsswarden/wordsvalues.go": {"os.ReadDir": "/proc: no more than there are processes"},
 }
 

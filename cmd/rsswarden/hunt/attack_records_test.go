@@ -32,8 +32,8 @@ func init() {
 	roles["lead"] = lead
 }
 
-// secret stands in files that no attack may show.
-const secret = "only-root-reads-this"
+// rootsWord stands in files that no attack may show.
+const rootsWord = "only-root-reads-this"
 
 // TestAttackRecords: root, and a victim, read what the attacker has made to be a record or
 // a journal, or has put where one would be.
@@ -311,7 +311,7 @@ type recordWorld struct {
 func newRecordWorld(t *testing.T) *recordWorld {
 	top := shared(t, 0o755)
 	w := &recordWorld{dir: owned(t, filepath.Join(top, "attacker"), attacker, 0o755), secret: filepath.Join(top, "secret")}
-	if err := os.WriteFile(w.secret, []byte(secret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(w.secret, []byte(rootsWord+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	make := func(in, word string, as func(*exec.Cmd) *exec.Cmd) string {
@@ -324,7 +324,7 @@ func newRecordWorld(t *testing.T) *recordWorld {
 		}
 		return filepath.Dir(found[0])
 	}
-	w.root = make(filepath.Join(owned(t, filepath.Join(top, "root"), 0, 0o700), "records"), secret, func(c *exec.Cmd) *exec.Cmd { return c })
+	w.root = make(filepath.Join(owned(t, filepath.Join(top, "root"), 0, 0o700), "records"), rootsWord, func(c *exec.Cmd) *exec.Cmd { return c })
 	w.theirs = make(filepath.Join(w.dir, "records"), "", func(c *exec.Cmd) *exec.Cmd { return as(attacker, c) })
 	return w
 }
@@ -337,7 +337,7 @@ func (w *recordWorld) read(t *testing.T, command, at string) result {
 		args = append(args, "--no-slurm")
 	}
 	r := bounded(t, w.dir, nil, args...)
-	if strings.Contains(r.stdout+r.stderr, secret) && !strings.HasPrefix(at, w.root) {
+	if strings.Contains(r.stdout+r.stderr, rootsWord) && !strings.HasPrefix(at, w.root) {
 		t.Errorf("%s shows a secret:\n%s%s", command, r.stdout, r.stderr)
 	}
 	if strings.Contains(r.stderr, "goroutine") || r.status > 2 {
