@@ -56,9 +56,9 @@ func TestAttackRecords(t *testing.T) {
 		{"a device for the data", func(t *testing.T, at string) error {
 			return unix.Mknod(owned(t, at, attacker, 0o755)+"/data.mdb", unix.S_IFCHR|0o666, 1<<8|5)
 		}, "a device"},
-		{"a link to a device for a record", func(_ *testing.T, at string) error { return link("/dev/zero", at) }, "belongs to another user"},
+		{"a link to a device for a record", func(_ *testing.T, at string) error { return linkTo("/dev/zero", at) }, "belongs to another user"},
 		{"a link to a device for the data", func(t *testing.T, at string) error {
-			return link("/dev/zero", owned(t, at, attacker, 0o755)+"/data.mdb")
+			return linkTo("/dev/zero", owned(t, at, attacker, 0o755)+"/data.mdb")
 		}, "a link"},
 		{"a socket for a record", func(t *testing.T, at string) error {
 			l, err := net.Listen("unix", at)
@@ -71,13 +71,13 @@ func TestAttackRecords(t *testing.T) {
 			owned(t, owned(t, at, attacker, 0o755)+"/data.mdb", attacker, 0o755)
 			return nil
 		}, "a directory"},
-		{"a link to a secret for a record", func(_ *testing.T, at string) error { return link(w.secret, at) }, "belongs to another user"},
+		{"a link to a secret for a record", func(_ *testing.T, at string) error { return linkTo(w.secret, at) }, "belongs to another user"},
 		{"a link to a secret for the data", func(t *testing.T, at string) error {
-			return link(w.secret, owned(t, at, attacker, 0o755)+"/data.mdb")
+			return linkTo(w.secret, owned(t, at, attacker, 0o755)+"/data.mdb")
 		}, "a link"},
-		{"a link to a directory of root's", func(_ *testing.T, at string) error { return link(w.root, at) }, "belongs to another user"},
+		{"a link to a directory of root's", func(_ *testing.T, at string) error { return linkTo(w.root, at) }, "belongs to another user"},
 		{"a link two levels up", func(t *testing.T, at string) error {
-			return link(filepath.Dir(w.root), at)
+			return linkTo(filepath.Dir(w.root), at)
 		}, "belongs to another user"},
 		{"a hard link to a secret for a journal", func(_ *testing.T, at string) error { return os.Link(w.secret, at) }, "not a record"},
 		{"a hard link to a secret for the data", func(t *testing.T, at string) error {
@@ -88,7 +88,7 @@ func TestAttackRecords(t *testing.T) {
 			return os.Truncate(data, 1<<40)
 		}, "1.00 TiB"},
 		{"data of another kind", func(t *testing.T, at string) error {
-			return give(filepath.Join(owned(t, at, attacker, 0o755), "data.mdb"), bytes.Repeat([]byte("evil"), 64<<10))
+			return giveFile(filepath.Join(owned(t, at, attacker, 0o755), "data.mdb"), bytes.Repeat([]byte("evil"), 64<<10))
 		}, "not a record"},
 		{"data that is garbage but for its head", func(t *testing.T, at string) error {
 			data := w.copyRecord(t, at)
@@ -97,13 +97,13 @@ func TestAttackRecords(t *testing.T) {
 			return patch(data, 8192, bytes.Repeat([]byte{0xff, 3}, int(info.Size()-8192)/2))
 		}, "cannot read record"},
 		{"a journal of deep JSON", func(_ *testing.T, at string) error {
-			return give(at, []byte(strings.Repeat("[", 1<<20)+"\n"))
+			return giveFile(at, []byte(strings.Repeat("[", 1<<20)+"\n"))
 		}, "not a record"},
 		{"a journal whose run is deep JSON", func(_ *testing.T, at string) error {
-			return give(at, []byte(`{"event":"run","run":{"v":1,"id":"x","command":`+strings.Repeat(`[`, 1<<19)+"\n"))
+			return giveFile(at, []byte(`{"event":"run","run":{"v":1,"id":"x","command":`+strings.Repeat(`[`, 1<<19)+"\n"))
 		}, "not a record"},
 		{"an endless first line", func(_ *testing.T, at string) error {
-			return give(at, bytes.Repeat([]byte("x"), 16<<20))
+			return giveFile(at, bytes.Repeat([]byte("x"), 16<<20))
 		}, "not a record"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,44 +136,44 @@ func TestAttackRecords(t *testing.T) {
 		want string // of the output, empty for anything
 	}{
 		{"a start event of 8 MiB", func(t *testing.T, at string) error {
-			return plant(owned(t, at, attacker, 0o755), []planted{{'d', 1, wide(`"limits":[`, "{},", "{}]", 7<<20)}})
+			return plantRecord(owned(t, at, attacker, 0o755), []plantedEntry{{'d', 1, wide(`"limits":[`, "{},", "{}]", 7<<20)}})
 		}, ""},
 		{"a hundred start events of 600 KiB", func(t *testing.T, at string) error {
-			var all []planted
+			var all []plantedEntry
 			for n := range uint64(100) {
-				all = append(all, planted{'d', n + 1, wide(`"cannot":[`, `"",`, `""]`, 600<<10)})
+				all = append(all, plantedEntry{'d', n + 1, wide(`"cannot":[`, `"",`, `""]`, 600<<10)})
 			}
-			return plant(owned(t, at, attacker, 0o755), all)
+			return plantRecord(owned(t, at, attacker, 0o755), all)
 		}, ""},
 		{"a million small events", func(t *testing.T, at string) error {
-			all := make([]planted, 700_000)
+			all := make([]plantedEntry, 700_000)
 			for n := range all {
-				all[n] = planted{'d', uint64(n) + 1, []byte(`{"event":"exit"}`)}
+				all[n] = plantedEntry{'d', uint64(n) + 1, []byte(`{"event":"exit"}`)}
 			}
-			return plant(owned(t, at, attacker, 0o755), all)
+			return plantRecord(owned(t, at, attacker, 0o755), all)
 		}, ""},
 		{"a large record with a damaged page", func(t *testing.T, at string) error {
-			must(t, plant(owned(t, at, attacker, 0o755), filler()))
+			must(t, plantRecord(owned(t, at, attacker, 0o755), filler()))
 			return patch(filepath.Join(at, "data.mdb"), 20<<20, make([]byte, 4096))
 		}, ""},
 		{"many samples of many processes", func(t *testing.T, at string) error {
-			return plant(owned(t, at, attacker, 0o755), stillness())
+			return plantRecord(owned(t, at, attacker, 0o755), stillness())
 		}, ""},
 		{"a journal of a million lines", func(_ *testing.T, at string) error {
-			return give(at, append(firstLine(w.root), bytes.Repeat([]byte(`{"event":"decision"}`+"\n"), 1_000_000)...))
+			return giveFile(at, append(firstLine(w.root), bytes.Repeat([]byte(`{"event":"decision"}`+"\n"), 1_000_000)...))
 		}, ""},
 		{"a journal of decisions and outcomes", func(_ *testing.T, at string) error {
 			b := firstLine(w.root)
 			for n := range 40_000 {
 				b = fmt.Appendf(b, `{"event":"decision","id":%d}`+"\n"+`{"event":"outcome","decision":%d}`+"\n", n, n)
 			}
-			return give(at, b)
+			return giveFile(at, b)
 		}, ""},
 		{"a journal of samples", func(_ *testing.T, at string) error {
-			return give(at, append(firstLine(w.root), bytes.Repeat([]byte(`{"event":"sample"}`+"\n"), 200_000)...))
+			return giveFile(at, append(firstLine(w.root), bytes.Repeat([]byte(`{"event":"sample"}`+"\n"), 200_000)...))
 		}, ""},
 		{"a journal that names a record of root's", func(_ *testing.T, at string) error {
-			return give(at, firstLine(w.root))
+			return giveFile(at, firstLine(w.root))
 		}, ""},
 		{"a watcher that sends 8 MiB", func(t *testing.T, at string) error {
 			w.copyRecord(t, at)
@@ -187,7 +187,7 @@ func TestAttackRecords(t *testing.T) {
 		}, ""},
 		{"a link to another's socket for the watcher", func(t *testing.T, at string) error {
 			w.copyRecord(t, at)
-			return link(w.socket(t), filepath.Join(at, "live"))
+			return linkTo(w.socket(t), filepath.Join(at, "live"))
 		}, ""},
 		{"a FIFO for a directory of records", func(t *testing.T, at string) error {
 			return unix.Mkfifo(owned(t, at, attacker, 0o755)+"/records", 0o666)
@@ -274,7 +274,7 @@ func TestAttackRecords(t *testing.T) {
 		dir := owned(t, filepath.Join(w.dir, "many"), attacker, 0o755)
 		for n := range 4 {
 			in := owned(t, filepath.Join(dir, fmt.Sprintf("2026010%dT030405Z-7.0.0-node-1", n+1)), attacker, 0o755)
-			must(t, plant(in, filler()))
+			must(t, plantRecord(in, filler()))
 		}
 		defer os.RemoveAll(dir)
 		w.read(t, "report", dir)
@@ -428,7 +428,7 @@ func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 	dir := filepath.Join(w.dir, "large")
 	if _, err := os.Stat(dir); err != nil {
 		// What reads it lives for a while.
-		must(t, plant(owned(t, dir, attacker, 0o755), filler()))
+		must(t, plantRecord(owned(t, dir, attacker, 0o755), filler()))
 	}
 	cmd := as(thief, role("steal"))
 	out, err := cmd.StdoutPipe()
@@ -479,20 +479,20 @@ func (w *recordWorld) places(t *testing.T) {
 			return []string{"RSSWARDEN_RUNTIME=" + in}
 		}},
 		{"a link in the way", func(t *testing.T, in string) []string {
-			must(t, link(trap, filepath.Join(in, "rsswarden-1001")))
+			must(t, linkTo(trap, filepath.Join(in, "rsswarden-1001")))
 			return []string{"RSSWARDEN_RUNTIME=" + in}
 		}},
 		{"a link two levels up", func(t *testing.T, in string) []string {
-			must(t, link(trap, filepath.Join(in, "state")))
+			must(t, linkTo(trap, filepath.Join(in, "state")))
 			return []string{"XDG_STATE_HOME=" + filepath.Join(in, "state")}
 		}},
 		{"a link four levels up", func(t *testing.T, in string) []string {
 			owned(t, owned(t, trap+"/a", victim, 0o755)+"/b", victim, 0o755)
-			must(t, link(trap, filepath.Join(in, "up")))
+			must(t, linkTo(trap, filepath.Join(in, "up")))
 			return []string{"XDG_STATE_HOME=" + filepath.Join(in, "up/a/b")}
 		}},
 		{"a link to where a job was submitted from", func(t *testing.T, in string) []string {
-			must(t, link(trap, filepath.Join(in, "submit")))
+			must(t, linkTo(trap, filepath.Join(in, "submit")))
 			return []string{"SLURM_JOB_ID=7", "SLURM_SUBMIT_DIR=" + filepath.Join(in, "submit")}
 		}},
 		{"a set-group-ID directory with a planted journal directory", func(t *testing.T, in string) []string {
@@ -520,13 +520,6 @@ func (w *recordWorld) places(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -571,20 +564,20 @@ func (w *recordWorld) copyRecord(t *testing.T, at string) string {
 	b, err := os.ReadFile(filepath.Join(w.theirs, "data.mdb"))
 	must(t, err)
 	path := filepath.Join(owned(t, at, attacker, 0o755), "data.mdb")
-	must(t, give(path, b))
+	must(t, giveFile(path, b))
 	return path
 }
 
-// link makes a link of the attacker's.
-func link(to, at string) error {
+// linkTo makes a link of the attacker's.
+func linkTo(to, at string) error {
 	if err := os.Symlink(to, at); err != nil {
 		return err
 	}
 	return os.Lchown(at, attacker, attacker)
 }
 
-// give makes a file of the attacker's.
-func give(at string, b []byte) error {
+// giveFile makes a file of the attacker's.
+func giveFile(at string, b []byte) error {
 	if err := os.WriteFile(at, b, 0o644); err != nil {
 		return err
 	}
@@ -601,26 +594,26 @@ func patch(path string, at int64, with []byte) error {
 	return err
 }
 
-// planted is an entry of a record.
-type planted struct {
+// plantedEntry is an entry of a record.
+type plantedEntry struct {
 	kind  byte
 	n     uint64
 	value []byte
 }
 
-func (p planted) key() []byte { return enc.BigEndian.AppendUint64([]byte{p.kind}, p.n) }
+func (p plantedEntry) key() []byte { return enc.BigEndian.AppendUint64([]byte{p.kind}, p.n) }
 
 // sealed is the value as a record has it: behind the CRC-32C of key and value.
-func (p planted) sealed() []byte {
+func (p plantedEntry) sealed() []byte {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(crc32.Checksum(p.key(), table), table, p.value)
 	return append(enc.BigEndian.AppendUint32(nil, sum), p.value...)
 }
 
-var plantedMeta = planted{'a', 0, []byte(`{"v":1,"id":"x","start":"2026-01-02T03:04:05Z"}`)}
+var plantedMeta = plantedEntry{'a', 0, []byte(`{"v":1,"id":"x","start":"2026-01-02T03:04:05Z"}`)}
 
-// plant makes a record of the attacker's with these entries.
-func plant(dir string, all []planted) error {
+// plantRecord makes a record of the attacker's with these entries.
+func plantRecord(dir string, all []plantedEntry) error {
 	env, err := lmdb.NewEnv()
 	if err != nil {
 		return err
@@ -655,10 +648,10 @@ func wide(begin, element, end string, size int) []byte {
 
 // stillness are blocks of samples in which 60,000 processes have not changed, a sample for
 // each five bytes.
-func stillness() []planted {
-	all := []planted{}
+func stillness() []plantedEntry {
+	all := []plantedEntry{}
 	for n := range uint64(60_000) {
-		all = append(all, planted{'c', n, fmt.Appendf(nil, `{"id":{"pid":%d}}`, n+1)})
+		all = append(all, plantedEntry{'c', n, fmt.Appendf(nil, `{"id":{"pid":%d}}`, n+1)})
 	}
 	block := []byte{0, 1, 0, 0, 0} // tier, ms, flags, no limits, none gone
 	block = enc.AppendUvarint(block, 60_000)
@@ -668,14 +661,14 @@ func stillness() []planted {
 	block = enc.AppendUvarint(block, 60_000)
 	same := enc.AppendUvarint([]byte{1, 6}, 60_000)
 	block = append(block, bytes.Repeat(same, 1_000_000)...)
-	return append(all, planted{'f', 1, block})
+	return append(all, plantedEntry{'f', 1, block})
 }
 
 // filler makes a record nearly as large as one can be.
-func filler() []planted {
-	all := make([]planted, 460)
+func filler() []plantedEntry {
+	all := make([]plantedEntry, 460)
 	for n := range all {
-		all[n] = planted{'f', uint64(n), make([]byte, 128<<10)}
+		all[n] = plantedEntry{'f', uint64(n), make([]byte, 128<<10)}
 	}
 	return all
 }
@@ -740,7 +733,7 @@ func answer(args []string) int {
 			frame(c, plantedMeta)
 			if args[1] == "wide" {
 				for n := range uint64(8) {
-					frame(c, planted{'d', n + 1, wide(`"limits":[`, "{},", "{}]", 7<<20)})
+					frame(c, plantedEntry{'d', n + 1, wide(`"limits":[`, "{},", "{}]", 7<<20)})
 				}
 				return
 			}
@@ -773,7 +766,7 @@ func lead(args []string) int {
 	}
 }
 
-func frame(w io.Writer, p planted) {
+func frame(w io.Writer, p plantedEntry) {
 	v := p.sealed()
 	head := enc.BigEndian.AppendUint32(enc.BigEndian.AppendUint32(nil, uint32(len(p.key()))), uint32(len(v)))
 	_, _ = w.Write(slices.Concat(head, p.key(), v))
