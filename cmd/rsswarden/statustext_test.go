@@ -55,7 +55,7 @@ func TestStatusText(t *testing.T) {
   * is forecast to end the job first
   RANK  STEP  PID  RSS       ANON      FILE      PROCS  WORKERS   HOOK     COMMAND
   0     0     900  3.00 GiB  1.00 GiB  2.00 GiB  5      4, 2 new  recycle  python train.py --lmdb /…
-  -     -     901  1.00 MiB  0 B       0 B       1      0         off      evil [31m name
+  -     -     901  1.00 MiB  0 B       0 B       1      0         off      evil�[31m name
   process 901, hook off: no torch
   rules: 80%:warn, 90%:recycle (dry run: none is carried out)
   now: recycle of 910, 911, 90%:recycle, since 14:04:59
