@@ -29,6 +29,8 @@
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed, /watcher OOM-killed, /watcher panics, /watcher gets SIGBUS, /record cut off, TestGoroutinePanics, TestGoroutinePanicsOnce, TestCommandSurvivesItsWatcher, TestTrainingSurvivesItsWatcher, TestSlurmJobSurvivesItsWatcher, supervisor/record.TestKilledAtAnyMoment
 //	… four times                                                              as bare                                up to then                          end
 //	  cmd/rsswarden.TestPartOfOursFails/watcher killed often, TestGoroutinePanicsAlways, supervisor/hold.TestWatcherRestarts
+//	memory runs out in the cgroup                                             as bare beside a process of 12 MB      whole, but for what no watcher saw  —
+//	  cmd/rsswarden/hunt.TestOOMTakesTheWatcher, TestOOMScore, TestHolderGivesBack
 //	the watcher is stopped or hangs                                           as bare                                without what came meanwhile         none meanwhile
 //	  cmd/rsswarden.TestPartOfOursFails/watcher stopped, supervisor/hold.TestWatcherFails, TestMuteWatcher
 //	the holder panics, or what runs before and after it                       as bare                                whole                               go on

@@ -2,9 +2,10 @@ package supervisor
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
-	"strings"
+
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,52 +18,69 @@ const slimAfter = 10 * time.Second
 // slim has the kernel unmap the pages of our own program that were touched so
 // far. Most were for the start alone, or came with their neighbours (fault-around
 // maps 64 KiB at a time), and Slurm counts them as the job's. What is still
-// needed comes back from the page cache. Only mappings without a single page of
-// our own are taken: what the dynamic linker has written must stay.
+// needed comes back from the page cache.
 func (w *watcher) slim() {
 	if w.slimmed || w.Attached != nil || w.now() < slimAfter {
 		return
 	}
 	w.slimmed = true
-	go func() { _ = dropClean("/proc/self/smaps", "/proc/self/exe") }()
+	go func() {
+		exe, err := os.Readlink("/proc/self/exe")
+		if err == nil {
+			drop(cleanRanges("/proc/self/smaps", func(file string) bool { return file == exe }))
+		}
+	}()
 }
 
-// dropClean drops the read-only mappings of a file that are clean.
-func dropClean(smaps, exe string) error {
-	path, err := os.Readlink(exe)
-	if err != nil {
-		return err
-	}
+// Slim makes the holder small once the command runs: the OOM killer chooses by what is
+// resident, file pages included (oom_badness in mm/oom_kill.c), and Slurm counts it. local
+// says that no server can keep a file's pages from coming back: the holder would wait for
+// them, and with it the command's status.
+func Slim(local func(file string) bool) { drop(cleanRanges("/proc/self/smaps", local)) }
+
+// cleanRanges are the read-only mappings of the files that are meant in which no page is
+// our own: what the dynamic linker has written must stay, in swap too. It makes little garbage, which
+// would stay with the holder.
+func cleanRanges(smaps string, meant func(file string) bool) (ranges [][2]uintptr) {
 	f, err := os.Open(smaps)
 	if err != nil {
-		return err
+		return nil
 	}
 	defer f.Close()
-	var from, to uintptr // of the mapping that is being read, 0 for none of those
-	clean := false
+	var header string // of the mapping that is being read, "" for none of those
+	var file string
+	var asked, clean bool // of file; of the mapping
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		line := sc.Text()
-		if a, b, perms, ok := mappingLine(line); ok {
-			from, to, clean = 0, 0, true
-			if (perms == "r-xp" || perms == "r--p") && strings.HasSuffix(line, " "+path) {
-				from, to = a, b
-			}
-			continue
-		}
-		key, value, _ := strings.Cut(line, ":")
-		switch key {
-		case "Private_Dirty", "Shared_Dirty", "Anonymous":
-			clean = clean && strings.TrimSpace(value) == "0 kB"
+		key, value, _ := bytes.Cut(sc.Bytes(), []byte(":"))
+		switch string(key) {
+		case "Anonymous", "Swap":
+			clean = clean && string(bytes.TrimSpace(value)) == "0 kB"
 		case "VmFlags": // the last line of each
-			if from != 0 && clean {
-				_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED)
+			if header != "" && clean {
+				var from, to uintptr
+				if n, err := fmt.Sscanf(header, "%x-%x", &from, &to); err == nil && n == 2 {
+					ranges = append(ranges, [2]uintptr{from, to})
+				}
+			}
+			header = ""
+		default:
+			at := bytes.IndexByte(sc.Bytes(), '/')
+			if at < 0 || !bytes.Contains(sc.Bytes()[:at], []byte(" r-xp ")) && !bytes.Contains(sc.Bytes()[:at], []byte(" r--p ")) {
+				continue // no mapping of a file, or a figure of one
+			}
+			if name := string(sc.Bytes()[at:]); name != file {
+				file, asked = name, meant(name)
+			}
+			if asked {
+				header, clean = sc.Text(), true
 			}
 		}
 	}
-	return nil
+	return ranges
 }
 
-func mappingLine(line string) (from, to uintptr, perms string, ok bool) {
-	n, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &perms)
-	return from, to, perms, err == nil && n == 3
+func drop(ranges [][2]uintptr) {
+	for _, r := range ranges {
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, r[0], r[1]-r[0], unix.MADV_DONTNEED)
+	}
 }

@@ -106,6 +106,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if s.Trim.Ptrace() {
 		opt.Trim = supervisor.Hands()
 	}
+	opt.Slim = func() { supervisor.Slim(func(file string) bool { return unserved(file) }) }
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)

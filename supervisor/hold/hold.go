@@ -39,6 +39,9 @@ type Options struct {
 	// Trim gives a part of a mapping of another process back, on a goroutine of
 	// its own; nil where that is not asked for.
 	Trim func(TrimRequest) TrimAnswer
+	// Slim gives back what only the start has needed. It is called on the starter's
+	// goroutine, each time that a watcher has been started; nil where there is none.
+	Slim func()
 	// Log is told, on a goroutine of its own, what failed on our side.
 	Log func(string)
 }

@@ -27,6 +27,7 @@ type Link struct {
 	starts  sync.Mutex
 	threads threads
 	unstick unsticker
+	score   string // oom_score_adj of the holder, and so of the command
 }
 
 var errNoLink = errors.New("cannot take the link from descriptor 0: not started by a holder")
@@ -73,6 +74,10 @@ func OpenLink() (*Link, error) {
 		return nil, err
 	}
 	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
+	var score [16]byte
+	if b, err := readSmall(oomScorePath(l.begin.Holder), score[:]); err == nil {
+		l.score = string(b)
+	}
 	makeThreads(watcherThreads)
 	go l.serve()
 	l.threads.mask()
@@ -190,10 +195,16 @@ func (l *Link) Close() error {
 	return err
 }
 
-// Start is cmd.Start for a program that is not to inherit the watcher's
-// blocked signals: it gets the mask that the user's command got.
+// Start is cmd.Start for a program that is not to inherit the watcher's blocked signals,
+// nor its place before the command in the OOM killer's choice: it gets the mask and the
+// oom_score_adj that the user's command got. What was raised without privilege may be
+// lowered again (oom_score_adj_min in __set_oom_adj, fs/proc/base.c).
 func (l *Link) Start(cmd *exec.Cmd) error {
 	l.starts.Lock()
 	defer l.starts.Unlock()
+	if l.score != "" {
+		setOOMScore(os.Getpid(), l.score)
+		defer setOOMScore(os.Getpid(), oomFirst)
+	}
 	return withMask(signalSet(l.begin.Blocked), cmd.Start)
 }

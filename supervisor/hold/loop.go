@@ -102,6 +102,9 @@ func (h *holder) timeout() int {
 		return 0
 	}
 	at := h.watcher.next
+	if at.IsZero() {
+		at = h.watcher.slim
+	}
 	if h.ended {
 		at = h.deadline
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -89,3 +91,7 @@ func readSmall(path string, buf []byte) ([]byte, error) {
 	}
 	return buf[:n], nil
 }
+
+func oomScorePath(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj") }
+
+func setOOMScore(pid int, score string) { os.WriteFile(oomScorePath(pid), []byte(score), 0) }

@@ -21,6 +21,7 @@ type watcher struct {
 	slow     bool      // to start: a signal has waited for it in vain
 	attempt  int       // of the newest
 	next     time.Time // when to start another, zero: not
+	slim     time.Time // when to give back what a start has needed, zero: not
 	told     bool      // of the command's end
 
 	requests chan int
@@ -32,8 +33,15 @@ type started struct {
 	err       error
 }
 
+// oomFirst is the oom_score_adj of a process that the OOM killer takes before others.
+const oomFirst = "1000"
+
 // pauses before the second, third and last watcher.
 var pauses = []time.Duration{0, time.Second, 5 * time.Second}
+
+// slimAfter is how long after a watcher's start the holder is made small: what a short
+// command costs stays as it is.
+const slimAfter = time.Second
 
 const maxSetup = 128 << 10
 
@@ -49,6 +57,10 @@ func (w *watcher) open(h *holder) {
 		runtime.LockOSThread()
 		close(ready)
 		for attempt := range w.requests {
+			if attempt == 0 {
+				sound(h.opts.Slim)
+				continue
+			}
 			w.results <- startWatcher(h, attempt)
 			wake(h.wake)
 		}
@@ -58,14 +70,17 @@ func (w *watcher) open(h *holder) {
 
 func (w *watcher) begin(h *holder) {
 	if w.requests != nil {
-		w.request()
+		w.request(h)
 	}
 }
 
-func (w *watcher) request() {
+func (w *watcher) request(h *holder) {
 	w.attempt++
 	w.starting, w.slow, w.next = true, false, time.Time{}
 	w.requests <- w.attempt
+	if h.opts.Slim != nil {
+		w.slim = time.Now().Add(slimAfter)
+	}
 }
 
 // startWatcher runs on the starter's thread and touches nothing of the loop's
@@ -113,6 +128,9 @@ func startWatcher(h *holder, attempt int) (s started) {
 		unix.Close(pair[0])
 		return fail(max(noProcess, execErr))
 	}
+	// Of all that a full cgroup may cost, the watcher is what the command can do without.
+	// Raising the score needs no privilege (proc_pid_oom_score_adj(5)).
+	setOOMScore(pid, oomFirst)
 	return started{pid: pid, link: pair[0]}
 }
 
@@ -136,7 +154,11 @@ func (w *watcher) turn(h *holder) {
 		return
 	}
 	if !w.starting && !w.next.IsZero() && !time.Now().Before(w.next) {
-		w.request()
+		w.request(h)
+	}
+	if !w.starting && !w.slim.IsZero() && !time.Now().Before(w.slim) {
+		w.slim = time.Time{}
+		w.requests <- 0
 	}
 }
 
@@ -174,16 +196,20 @@ func (w *watcher) died(h *holder, code, status int32) {
 	if w.link >= 0 {
 		w.hangUp(h)
 	}
-	if h.ended || code == cldExited && status == 0 {
+	if code == cldExited && status == 0 {
 		return
 	}
-	w.again()
 	how := "exit status"
 	if code != cldExited {
 		how = "signal"
 	}
 	then := "; it is started again"
+	if !h.ended {
+		w.again()
+	}
 	switch {
+	case h.ended:
+		then = "; what it had to say of the run is lost"
 	case w.next.IsZero():
 		then = "; the command runs on unwatched"
 	case w.attempt == len(pauses):

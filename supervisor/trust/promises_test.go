@@ -37,6 +37,8 @@ var promises = []promise{
 			"cmd/rsswarden.TestGoroutinePanics", "cmd/rsswarden.TestGoroutinePanicsOnce", "cmd/rsswarden.TestCommandSurvivesItsWatcher", "cmd/rsswarden.TestTrainingSurvivesItsWatcher", "cmd/rsswarden.TestSlurmJobSurvivesItsWatcher", "supervisor/record.TestKilledAtAnyMoment")},
 	{"… four times", asBare, "up to then", "end",
 		append(ours("watcher killed often"), "cmd/rsswarden.TestGoroutinePanicsAlways", "supervisor/hold.TestWatcherRestarts")},
+	{"memory runs out in the cgroup", "as bare beside a process of 12 MB", "whole, but for what no watcher saw", nothing,
+		[]string{"cmd/rsswarden/hunt.TestOOMTakesTheWatcher", "cmd/rsswarden/hunt.TestOOMScore", "cmd/rsswarden/hunt.TestHolderGivesBack"}},
 	{"the watcher is stopped or hangs", asBare, "without what came meanwhile", "none meanwhile",
 		append(ours("watcher stopped"), "supervisor/hold.TestWatcherFails", "supervisor/hold.TestMuteWatcher")},
 	{"the holder panics, or what runs before and after it", asBare, whole, goOn,
