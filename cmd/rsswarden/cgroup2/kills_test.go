@@ -158,7 +158,7 @@ func moved(t *testing.T) {
 	if l.Limit.Limit != 160*rss.MiB {
 		t.Errorf("%+v", l)
 	}
-	for range 12 {
+	for range 14 {
 		r.eat(10 * rss.MiB)
 	}
 	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.LimitSize == 160*rss.MiB })
