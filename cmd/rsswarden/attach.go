@@ -77,6 +77,9 @@ func attachTo(p process, c *cli.Context) (*target, error) {
 	case c.NArg() > 1:
 		return nil, usagef("options go before the PID; attach to each process by an attach of its own", "unexpected argument %q", c.Args().Get(1))
 	}
+	if proctree.Self("/proc") != os.Getpid() {
+		return nil, usagef(mountProc, "%s", otherPIDs)
+	}
 	if t.settings, err = settings(p, c); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,8 @@ func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
 	nameOne := "name a process that runs, as ps shows it: " + command + " 4711"
 	i, err := proctree.Identify(proc, pid)
 	switch {
+	case proctree.Self(proc) != os.Getpid():
+		return i.ID, usagef(mountProc, "%s: PID %d is another process here", otherPIDs, pid)
 	case proctree.Vanished(err):
 		return i.ID, usagef(nameOne, "there is no process %d", pid)
 	case err != nil:

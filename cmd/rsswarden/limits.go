@@ -73,6 +73,9 @@ func limitsCommand(p process) *cli.Command {
 // srun's slurmstepd, and the parent of a shell that said exec, may have others;
 // a parent outside our PID namespace is 0.
 func standing(proc string, parent, self int) int {
+	if own := proctree.Self(proc); own != os.Getpid() {
+		return own // in another PID namespace; the parent's number there is not known
+	}
 	cgroups := func(pid int) ([]byte, error) {
 		return procfile.Read(fmt.Sprintf("%s/%d/cgroup", proc, pid), procfile.Small)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
@@ -77,6 +78,12 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if err != nil {
 		return 0, notStarted(file, err)
 	}
+	if proctree.Self("/proc") != os.Getpid() {
+		if !s.Quiet {
+			fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs, mountProc))
+		}
+		return 0, replace(p, s.Command)
+	}
 	opt := hold.Options{Paths: p.candidates(s.Command[0]), Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	// What slurmstepd sums is the watcher's to find out.
 	_, inSlurm := slurm.FromEnv(p.lookup)
@@ -134,6 +141,12 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	return 0, nil // Die does not return
 }
+
+// What reads /proc of another PID namespace reads other processes.
+const (
+	otherPIDs = "/proc shows the processes of another PID namespace"
+	mountProc = "mount one for this namespace: unshare --mount-proc, or mount -t proc proc /proc"
+)
 
 // runtimeUnused says why our files are not where the user's variables say, and where they
 // are; used is the place, empty where none is known. Whoever asks for the status finds

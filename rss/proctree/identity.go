@@ -3,6 +3,9 @@ package proctree
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -21,6 +24,19 @@ type Identity struct {
 	Kernel bool
 	// UID is the effective user, who may signal it.
 	UID int
+}
+
+// Self is the PID that this process has in proc, as its link self says: another than
+// os.Getpid where proc shows another PID namespace, as after unshare(1) --pid without
+// --mount-proc. A number from there is then no PID for a system call of ours. Without
+// the link it is os.Getpid.
+func Self(proc string) int {
+	if name, err := os.Readlink(filepath.Join(proc, "self")); err == nil {
+		if pid, err := strconv.Atoi(name); err == nil {
+			return pid
+		}
+	}
+	return os.Getpid()
 }
 
 // Ended says that the process has ended and only waits for its parent: a

@@ -224,3 +224,34 @@ func TestMoves(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherPIDs: where /proc shows another PID namespace, its numbers are not taken for
+// ours: the command runs, and a line says that it is not watched.
+func TestOtherPIDs(t *testing.T) {
+	needRoot(t)
+	unshared := func(args ...string) result {
+		return finish(t, exec.Command("unshare", append([]string{"--pid", "--fork", "--kill-child", binary}, args...)...))
+	}
+	const says = "/proc shows the processes of another PID namespace"
+	r := unshared("run", "--", "sh", "-c", "echo out; exit 3")
+	if r.status != 3 || r.stdout != "out\n" || !strings.Contains(r.stderr, "the command runs unwatched: "+says) || !strings.Contains(r.stderr, "hint: ") || strings.Contains(r.stderr, "watching") {
+		t.Errorf("status %d, wrote %q, said\n%s", r.status, r.stdout, r.stderr)
+	}
+	if r = unshared("run", "--quiet", "--", "true"); r.status != 0 || r.stderr != "" {
+		t.Errorf("--quiet: status %d, said\n%s", r.status, r.stderr)
+	}
+	for _, args := range [][]string{{"attach", "1"}, {"attach", "--job", "7"}, {"trim", "--pid", "1"}} {
+		if r = unshared(args...); r.status != 2 || !strings.Contains(r.stderr, says) {
+			t.Errorf("%v: status %d, said\n%s", args, r.status, r.stderr)
+		}
+	}
+	r = unshared("limits", "--json")
+	var got struct{ PID int }
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.PID < 10 { // 1 is the node's init there
+		t.Errorf("limits: %v of process %d\n%s", err, got.PID, r.stderr)
+	}
+	mounted := finish(t, exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", binary, "run", "--record", "none", "--", "true"))
+	if mounted.status != 0 || !strings.Contains(mounted.stderr, "watching true (process ") {
+		t.Errorf("with its own /proc: status %d, said\n%s", mounted.status, mounted.stderr)
+	}
+}
