@@ -22,8 +22,8 @@ type summary struct {
 	// elsewhere is the most memory of the tree that a cgroup did not count, by its
 	// directory.
 	elsewhere map[string]rss.Bytes
-	largest   rss.Proc // of the tree by its anonymous memory, in the last sample
-	unread    int      // the most processes at a time that could not be read
+	uncounted map[string]rss.Bytes // … in the last sample
+	unread    int                  // the most processes at a time that could not be read
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
@@ -119,43 +119,39 @@ const apartShare = 1.0 / 16
 
 // apart takes in how much of the tree's memory each cgroup does not count: what
 // processes have that are in another one, or have brought with them. What one process
-// has in anonymous pages is charged once, whatever it shares. outside is the RSS of
-// the tree outside of a limit.
+// has in anonymous pages is charged once, whatever it shares. Two samples in a row must
+// say so: one process may end between the two counters. outside is the RSS of the tree
+// outside of a limit.
 func (s *summary) apart(sample *rss.Sample, limits []event.Limit, outside func(*event.Limit, *rss.Sample) rss.Bytes) {
-	var now rss.Proc
+	var anon rss.Bytes // of the largest
 	for i := range sample.Procs {
-		if p := &sample.Procs[i]; p.Anon > now.Anon {
-			now = *p
+		anon = max(anon, sample.Procs[i].Anon)
+	}
+	was := s.uncounted
+	s.uncounted = make(map[string]rss.Bytes, len(was))
+	other := func(l *event.Limit, n rss.Bytes) {
+		if l.Name != event.LimitCgroup || n <= max(l.Charged.Scale(apartShare), 16*rss.MiB) {
+			return
 		}
+		s.uncounted[l.Level] = max(n, s.uncounted[l.Level])
+		if n = min(n, was[l.Level]); n <= s.elsewhere[l.Level] {
+			return
+		}
+		if s.elsewhere == nil {
+			s.elsewhere = map[string]rss.Bytes{}
+		}
+		s.elsewhere[l.Level] = n
 	}
-	anon := now.Anon
-	if was := s.largest; was.ID == now.ID {
-		anon = min(anon, was.Anon) // it may have shrunk before the charge was read
-	} else {
-		anon = 0
-	}
-	s.largest = now
 	// A limit that came near earlier may be that of a cgroup which is gone by now.
 	for _, l := range []*event.Limit{s.nearest, s.ends} {
 		if l != nil {
-			s.other(l, outside(l, sample))
+			other(l, outside(l, sample))
 		}
 	}
 	for i := range limits {
 		l := &limits[i]
-		s.other(l, max(outside(l, sample), anon.Sub(l.Charged)))
+		other(l, max(outside(l, sample), anon.Sub(l.Charged)))
 	}
-}
-
-// other notes that so much was not counted by a limit.
-func (s *summary) other(l *event.Limit, n rss.Bytes) {
-	if l.Name != event.LimitCgroup || n <= max(l.Charged.Scale(apartShare), 16*rss.MiB) || n <= s.elsewhere[l.Level] {
-		return
-	}
-	if s.elsewhere == nil {
-		s.elsewhere = map[string]rss.Bytes{}
-	}
-	s.elsewhere[l.Level] = n
 }
 
 // nearer is a copy of l where it is fuller than the fullest so far.

@@ -187,10 +187,25 @@ func TestApart(t *testing.T) {
 	}{
 		{"all of it is counted", func(s *summary) { step(s, 90*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
 		{"a helper is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 10*rss.MiB, group) }, 0},
-		{"most is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 80*rss.MiB, group) }, 80 * rss.MiB},
+		{"most is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 90*rss.MiB, group); step(s, 90*rss.MiB, 80*rss.MiB, group) }, 80 * rss.MiB},
+		{"for a moment", func(s *summary) {
+			step(s, 90*rss.MiB, 80*rss.MiB, group)
+			step(s, 90*rss.MiB, 0, group)
+			step(s, 90*rss.MiB, 80*rss.MiB, group)
+		}, 0},
 		{"brought along", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 320*rss.MiB, 0, group) }, 200 * rss.MiB},
 		{"freed meanwhile", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
-		{"after the cgroup has gone", func(s *summary) { s.nearest = &group; step(s, 90*rss.MiB, 300*rss.MiB) }, 300 * rss.MiB},
+		{"killed meanwhile", func(s *summary) {
+			step(s, 90*rss.MiB, 0, group)
+			killed := group
+			killed.Charged = 10 * rss.MiB
+			step(s, 90*rss.MiB, 0, killed)
+		}, 0},
+		{"after the cgroup has gone", func(s *summary) {
+			s.nearest = &group
+			step(s, 90*rss.MiB, 300*rss.MiB)
+			step(s, 90*rss.MiB, 300*rss.MiB)
+		}, 300 * rss.MiB},
 		{"--limit counts all", func(s *summary) { step(s, 0, 300*rss.MiB, event.Limit{Name: event.LimitUser}) }, 0},
 	} {
 		var s summary

@@ -80,7 +80,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	if proctree.Self("/proc") != os.Getpid() {
 		if !s.Quiet {
-			fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs, mountProc))
+			fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs+"; "+mountProc, ""))
 		}
 		return 0, replace(p, s.Command)
 	}

@@ -19,6 +19,7 @@ import (
 type group struct {
 	dir   string // of the innermost level that accounts memory; empty where there is none
 	count int    // of the processes
+	root  bool   // of a hierarchy of cgroup v1
 }
 
 // followed is which cgroups the tree is in. A process may be moved, by itself or by
@@ -73,9 +74,10 @@ func (s *Set) follow(sample *rss.Sample) {
 		p := &sample.Procs[i]
 		at, known := f.of[p.ID]
 		turn := len(sample.Procs) <= followEach || (i-f.turn+len(sample.Procs))%len(sample.Procs) < followEach
-		// cgroup v1 shows what has ended in the root (proc_cgroup_show).
 		if (!known || at.again || i == 0 || turn) && p.State != 'Z' && p.State != 'X' {
-			if g := s.groupFor(p.ID.PID); g != nil {
+			// cgroup v1 shows what is ending in the root (PF_EXITING in
+			// proc_cgroup_show), while it may still have all of its memory.
+			if g := s.groupFor(p.ID.PID); g != nil && !(g.root && known && at.group != g) {
 				at = place{g, !known}
 				f.of[p.ID] = at
 			}
@@ -112,7 +114,7 @@ func (s *Set) groupFor(pid int) *group {
 	case err != nil, !strings.Contains(text, ":"+p.Name):
 		return nil // it has ended, or was moved again
 	default:
-		g.dir = p.Levels[0].Dir
+		g.dir, g.root = p.Levels[0].Dir, p.Version == 1 && p.Name == "/"
 		for i, l := range p.Levels {
 			if slices.ContainsFunc(s.all(), func(o *level) bool { return o.Dir == l.Dir }) {
 				continue
