@@ -153,7 +153,7 @@ func TestAttackRecords(t *testing.T) {
 			return plantRecord(owned(t, at, attacker, 0o755), all)
 		}, ""},
 		{"a large record with a damaged page", func(t *testing.T, at string) error {
-			must(t, plantRecord(owned(t, at, attacker, 0o755), filler()))
+			must(t, plantRecord(owned(t, at, attacker, 0o755), filler(460)))
 			return patch(filepath.Join(at, "data.mdb"), 20<<20, make([]byte, 4096))
 		}, ""},
 		{"many samples of many processes", func(t *testing.T, at string) error {
@@ -274,7 +274,7 @@ func TestAttackRecords(t *testing.T) {
 		dir := owned(t, filepath.Join(w.dir, "many"), attacker, 0o755)
 		for n := range 4 {
 			in := owned(t, filepath.Join(dir, fmt.Sprintf("2026010%dT030405Z-7.0.0-node-1", n+1)), attacker, 0o755)
-			must(t, plantRecord(in, filler()))
+			must(t, plantRecord(in, filler(460)))
 		}
 		defer os.RemoveAll(dir)
 		w.read(t, "report", dir)
@@ -428,7 +428,7 @@ func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 	dir := filepath.Join(w.dir, "large")
 	if _, err := os.Stat(dir); err != nil {
 		// What reads it lives for a while.
-		must(t, plantRecord(owned(t, dir, attacker, 0o755), filler()))
+		must(t, plantRecord(owned(t, dir, attacker, 0o755), filler(100)))
 	}
 	cmd := as(thief, role("steal"))
 	out, err := cmd.StdoutPipe()
@@ -446,7 +446,7 @@ func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 		}
 	}()
 	<-lines // it looks
-	for range 8 {
+	for range 4 {
 		report := exec.Command(binary, "report", "--no-slurm", dir)
 		report.ExtraFiles = []*os.File{open, open} // as a shell of root's may have left them open
 		finish(t, report)
@@ -664,9 +664,9 @@ func stillness() []plantedEntry {
 	return append(all, plantedEntry{'f', 1, block})
 }
 
-// filler makes a record nearly as large as one can be.
-func filler() []plantedEntry {
-	all := make([]plantedEntry, 460)
+// filler makes a record large: 460 are nearly as much as one can have.
+func filler(n int) []plantedEntry {
+	all := make([]plantedEntry, n)
 	for n := range all {
 		all[n] = plantedEntry{'f', uint64(n), make([]byte, 128<<10)}
 	}
