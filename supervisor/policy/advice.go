@@ -83,10 +83,10 @@ func Advise(r Run) Advice {
 	}
 	switch {
 	case l == nil:
-		a.Why = "no limit on the job's own memory was found, so nothing can be said about --mem"
+		a.Why = "no limit on the job's own memory was found, so nothing can be said about --mem" + r.struck()
 		return a
 	case l.Used == 0:
-		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit)
+		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit) + r.struck()
 		return a
 	}
 	peak := fmt.Sprintf("peak %v (%s%s) of %v", l.Used, accountingWords(l), r.whose(l), l.Limit)
@@ -99,8 +99,8 @@ func Advise(r Run) Advice {
 	case event.VerdictOOM, event.VerdictStopped, event.VerdictKilled:
 		if a.Verdict == event.VerdictKilled && l.Limit > 0 && (rung == 0 || l.Used < rung) {
 			a.Why = peak + "; the SIGKILL did not come from lack of memory as far as we saw"
-			if r.NodeKills > 0 {
-				a.Why = peak + fmt.Sprintf("; the kernel's OOM killer ended %s on this node meanwhile, in cgroups that were not seen: this may be one of them", event.Many(int(r.NodeKills), "process"))
+			if text := r.struck(); text != "" {
+				a.Why = peak + text
 			}
 			return a
 		}
@@ -144,6 +144,15 @@ func Advise(r Run) Advice {
 		a.Why = peak + fmt.Sprintf("; no --mem advice: %v or more of the tree was charged to another cgroup", n)
 	}
 	return a
+}
+
+// struck says that the OOM killer struck on the node where no cgroup that was seen
+// explains a SIGKILL; else it is empty.
+func (r *Run) struck() string {
+	if !r.Killed || r.OOMKills > 0 || r.NodeKills == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the kernel's OOM killer ended %s on this node meanwhile, in cgroups that were not seen: this may be one of them", event.Many(int(r.NodeKills), "process"))
 }
 
 // verdict takes the hardest thing that happened.
