@@ -87,6 +87,9 @@ func (h *holder) signal(a *arrival, early bool) {
 	if g, err := unix.Getpgid(h.pid); err == nil {
 		c.sameGroup = g == group
 	}
+	if g, err := unix.Getpgid(h.parent); err == nil && h.parent > 1 {
+		c.parentToo = g == group
+	}
 	// Always asked: whatever becomes of this signal, the bit belongs to it.
 	c.witness, c.seen = h.witness.see(a.signo, group)
 	// Waiting together with SIGCONT, it must have come later.

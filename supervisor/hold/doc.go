@@ -52,7 +52,7 @@
 // SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU and SIGWINCH always go to a group;
 // the kernel marks them. What the command or a process below it sends to us was
 // meant for the command's parent, as $PPID names it in every subshell, and goes to
-// ours, unless the group may have been meant. SIGHUP and SIGCONT at a hangup may go
+// ours, unless the group may have been meant and our parent is not of it. SIGHUP and SIGCONT at a hangup may go
 // to the session's leader alone. And kill(2) with a negative PID (scancel -f) looks
 // just like one to us alone.
 //

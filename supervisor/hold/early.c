@@ -75,6 +75,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	for (int fd = 0; fd < 3; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) e->closed |= 1 << fd;
 	prctl(PR_GET_PDEATHSIG, &e->pdeathsig);
+	prctl(PR_GET_CHILD_SUBREAPER, &e->subreaper);
 	e->active = 1;
 #ifdef __GLIBC__
 	hold_room(argv);

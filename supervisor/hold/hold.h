@@ -18,6 +18,7 @@ struct hold_early {
 	uint64_t nofile_soft, nofile_hard;
 	int closed;    // bit n: descriptor n (0, 1, 2) was closed
 	int pdeathsig; // PR_GET_PDEATHSIG
+	int subreaper; // PR_GET_CHILD_SUBREAPER, which exec keeps
 };
 extern struct hold_early hold_early;
 

@@ -27,6 +27,7 @@ type circumstances struct {
 	self, watcher int
 	within        bool // the sender is the command or descends from it
 	sameGroup     bool // the command is in our process group
+	parentToo     bool // our parent is in it
 	leader        bool // we lead our session
 	early         bool // it was pending before there was a command
 	brought       bool // and before we were executed
@@ -64,11 +65,12 @@ func judge(a *arrival, c *circumstances) verdict {
 	case kernel && ownUse.has(a.signo):
 		return ours
 	case !kernel && c.within:
-		// Either to the command's parent ($PPID in each subshell of a script) or,
-		// more often, to the group. In doubt the latter: no process outside the
-		// tree is signalled by mistake. Never to the command: bare, it gets neither
-		// from us.
-		if c.sameGroup && (c.seen || c.doubtful || !c.witness) {
+		// Either to the command's parent ($PPID in each subshell of a script) or
+		// to the group. Never to the command: bare, it gets neither from us. In
+		// doubt, as before there is a watcher, the parent gets it only if it is of
+		// the group too: then it gets nothing that was meant for others alone.
+		inDoubt := c.doubtful || !c.witness
+		if c.sameGroup && (c.seen || inDoubt && !c.parentToo) {
 			return hasIt
 		}
 		return toParent

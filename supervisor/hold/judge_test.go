@@ -66,6 +66,8 @@ func TestJudge(t *testing.T) {
 		{"from the command to its group", unix.SIGTERM, user, 102, within(seen), hasIt},
 		{"from the command, again at once", unix.SIGTERM, user, 102, within(doubtful), hasIt},
 		{"from the command, no witness", unix.SIGTERM, user, 102, within(in), hasIt},
+		{"from the command, no witness, the parent in the group", unix.SIGTERM, user, 102, within(with(func(c *circumstances) { c.parentToo = true })), toParent},
+		{"from the command to its group, the parent in it", unix.SIGTERM, user, 102, within(with(func(c *circumstances) { c.witness, c.seen, c.parentToo = true, true, true })), hasIt},
 		{"from a subshell to the command's parent", unix.SIGUSR1, user, 103, within(can), toParent},
 		{"from a subshell to its group", unix.SIGTERM, user, 103, within(seen), hasIt},
 		{"the runtime's preemption", unix.SIGURG, siTkill, 100, early, ours},

@@ -154,6 +154,7 @@ pid_t hold_spawn(struct hold_child *c) {
 }
 
 int hold_exec(struct hold_child *c) {
+	prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper);
 	hold_as_bare();
 	return try_exec(c);
 }

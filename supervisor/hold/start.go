@@ -46,6 +46,12 @@ func newHolder(o Options) (*holder, error) {
 
 // start starts the command and asks for its watcher.
 func (h *holder) start() error {
+	if h.opts.Subreaper {
+		// Before there is a command: it may make an orphan at once. Exec takes it back.
+		if err := subreaper(true); err != nil {
+			h.log.say(err.Error(), nil)
+		}
+	}
 	c := command(h.opts.Paths, h.opts.Args, h.opts.Env)
 	pid, noProcess, execErr := c.spawn()
 	if noProcess != 0 {
@@ -59,13 +65,6 @@ func (h *holder) start() error {
 		return &StartError{Name: h.opts.Args[0], Errno: execErr}
 	}
 	h.pid, h.status.PID = pid, pid
-	if h.opts.Subreaper {
-		// Not before: where there was no process to be had, the command takes our
-		// place, and would be the subreaper.
-		if err := subreaper(true); err != nil {
-			h.log.say(err.Error(), nil)
-		}
-	}
 	h.early, h.began = c.before()
 	h.leftOut = c.leftOut()
 	if fd, err := pidfdOpen(pid, 0); err == nil {

@@ -295,11 +295,11 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 	top := shared(t, 0o1777)
 	dir := filepath.Join(top, "work")
 	home := filepath.Join(top, "home")
-	for _, d := range []string{dir, home} {
+	for d, mode := range map[string]os.FileMode{dir: 0o777, home: 0o755} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(d, 0o777); err != nil {
+		if err := os.Chmod(d, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
