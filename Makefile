@@ -75,6 +75,7 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -timeout 240m -v \
 		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26' ./cmd/rsswarden && \
 	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor/diagnosis ./supervisor && \
+	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 150m -v \
 		-run 'Matrix|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak|Sharing' ./supervisor/loader && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \

@@ -40,6 +40,7 @@ type Proc struct {
 	Group  int    // process group, field 5 of /proc/PID/stat
 	Comm   string // field 2 of /proc/PID/stat, at most 15 bytes, any byte
 	State  byte   // field 3 of /proc/PID/stat: R, S, D, Z, T, t, X, I
+	Reaped bool   // it has waited for a child that ended, by field 11 of /proc/PID/stat
 	Role   Role
 
 	// RSS and its parts, VmRSS, RssAnon, RssFile and RssShmem of

@@ -102,6 +102,9 @@ func (c *counting) update(now time.Duration, procs []rss.Proc) {
 		if wanted {
 			e.wanted = now
 		}
+		if execed(&e.proc, p) {
+			*e = countEntry{first: now, wanted: e.wanted}
+		}
 		e.rising = 0
 		if since > 0 && e.proc.Virtual > 0 {
 			e.rising = float64(p.Virtual.Sub(e.proc.Virtual)) / since
@@ -118,6 +121,13 @@ func (c *counting) update(now time.Duration, procs []rss.Proc) {
 			delete(c.hurries, pid)
 		}
 	}
+}
+
+// execed says that a process seems to have called execve(2) between two looks: it has
+// another name, or less than half of its address space. Its descriptors and mappings
+// are others now, and a shell sets limits right before.
+func execed(was, is *rss.Proc) bool {
+	return was.Comm != "" && (is.Comm != was.Comm || is.Virtual < was.Virtual/2)
 }
 
 // hurry has a process counted often for a while: it has said that it is about to
@@ -238,7 +248,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 func (c *counting) done(r countRead) {
 	c.purses[r.ask.kind].has -= r.count.Cost
 	e := c.entries[r.ask.id]
-	if e == nil {
+	if e == nil || !e.tallies[r.ask.kind].busy { // what it was asked of is gone
 		return
 	}
 	t := &e.tallies[r.ask.kind]

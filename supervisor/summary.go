@@ -24,6 +24,11 @@ type summary struct {
 	elsewhere map[string]rss.Bytes
 	uncounted map[string]rss.Bytes // … in the last sample
 	unread    int                  // the most processes at a time that could not be read
+	looks     int                  // samples that had the tree
+	// members are those of the last look. left says that a process of the tree ended
+	// while the command ran on, seen before or not.
+	members []rss.ProcID
+	left    bool
 	// nearest is the reading that came nearest to its limit.
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
@@ -41,7 +46,9 @@ type summary struct {
 	holders   string // who held what in /dev/shm, when it was nearly full
 	cures     []string
 
-	ended       []rss.ProcID // what outlived the command and got TERM from us
+	ended        []rss.ProcID // what outlived the command and got TERM from us
+	othersKilled uint64       // by the OOM killer in the job's cgroup, none of them seen in the tree
+
 	requeue     requeuing
 	stopped     bool
 	skipped     int
@@ -68,6 +75,7 @@ type summary struct {
 func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
 	var sum, noshared, pss rss.Bytes
 	known := true
+	s.meet(sample.Procs)
 	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
@@ -151,6 +159,30 @@ func (s *summary) apart(sample *rss.Sample, limits []event.Limit, outside func(*
 	for i := range limits {
 		l := &limits[i]
 		other(l, max(outside(l, sample), anon.Sub(l.Charged)))
+	}
+}
+
+// meet takes in who is in the tree, the command first, the others by PID. One that has
+// ended and waits for its parent has left too.
+func (s *summary) meet(procs []rss.Proc) {
+	if len(procs) == 0 || len(s.members) > 0 && s.members[0] != procs[0].ID {
+		return // the command has ended, and its children with it
+	}
+	s.looks++
+	if s.left {
+		return
+	}
+	now := 0
+	for _, id := range s.members {
+		for now < len(procs) && procs[now].ID != id {
+			now++
+		}
+		s.left = s.left || now == len(procs) || now > 0 && procs[now].State == 'Z'
+	}
+	s.members = s.members[:0]
+	for i := range procs {
+		s.left = s.left || procs[i].Reaped
+		s.members = append(s.members, procs[i].ID)
 	}
 }
 
@@ -272,6 +304,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	s.slowed = slowed(kills, w.readings)
 	run.OOMKills = ownKills(kills)
 	run.NodeKills = w.limits.NodeKills()
+	if exit != nil && *exit == (hold.Exit{}) && !s.left && !slurmKills(kills) {
+		run.OOMKills, s.othersKilled = 0, run.OOMKills
+	}
 	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:
@@ -293,6 +328,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
 	if s.unread > 0 && out.Advice != 0 && (summed(s.nearest) || summed(s.ends)) {
 		out.Advice, out.AdviceWhy = 0, "no --mem is told: "+s.unreadWords()
+	}
+	if s.looks < 2 && out.Advice != 0 && (out.Verdict == event.VerdictFine || out.Verdict == event.VerdictTight) {
+		out.Advice, out.AdviceWhy = 0, "no --mem advice: the command ended before a second look at its memory"
 	}
 	if w.stream != nil {
 		out.Ours = w.ours()

@@ -56,6 +56,9 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if text := leftWords(out.Left); text != "" {
 		lines = append(lines, text)
 	}
+	if s.othersKilled > 0 {
+		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %s of its cgroup, none of this run as far as was seen", event.Many(int(s.othersKilled), "process")))
+	}
 	verdict := "verdict: " + string(out.Verdict)
 	if s.requeue.done != nil {
 		verdict += " with " + s.requeue.done.String()

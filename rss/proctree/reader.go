@@ -140,6 +140,7 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 		ID:      rss.ProcID{PID: pid, Start: s.start},
 		Parent:  s.parent,
 		Group:   s.group,
+		Reaped:  s.reaped,
 		Comm:    e.comm,
 		State:   s.state,
 		Role:    role(e.comm),

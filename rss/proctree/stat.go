@@ -25,6 +25,7 @@ type stat struct {
 	state   byte
 	parent  int
 	group   int
+	reaped  bool // a child has ended and was waited for
 	threads int
 	start   uint64 // clock ticks since boot
 	virtual rss.Bytes
@@ -62,6 +63,9 @@ func parseStat(b []byte) (stat, error) {
 		case 5:
 			n, ok = number(w)
 			s.group = int(n)
+		case 11: // cminflt: nothing runs without a page fault
+			n, ok = number(w)
+			s.reaped = n > 0
 		case 20:
 			n, ok = number(w)
 			s.threads = int(n)

@@ -201,6 +201,9 @@ func (q *inquest) kernelKills() (n uint64) {
 		if k.Leaf && q.rank != nil || !k.Leaf && q.rank == nil && q.ranks.fallen != nil {
 			continue
 		}
+		if k.Scope == event.ScopeCgroup && q.exit.Code != nil && *q.exit.Code == 0 && q.exit.Verdict != event.VerdictOOM {
+			continue // others', as the run itself saw it
+		}
 		if k.Leaf || k.Scope != event.ScopeCgroup {
 			n = max(n, k.Kills)
 		}

@@ -1,0 +1,93 @@
+package hunt
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// growScript takes 10 MiB ten times a second, or opens a file beside 110, until it cannot.
+const growScript = `import sys, time
+files = sys.argv[1] == "files"
+held = [open("/dev/null") for _ in range(110)] if files else []
+while True:
+    held.append(open("/dev/null") if files else bytearray(10 << 20))
+    time.sleep(.1)
+`
+
+// TestLimitsSetWhileItRuns: a shell's ulimit right before exec is what ends the command
+// later, and the verdict says so.
+func TestLimitsSetWhileItRuns(t *testing.T) {
+	grow := script(t, growScript)
+	for _, c := range []struct{ name, shell, says string }{
+		{"address space", `sleep 1; ulimit -v 600000; exec python3 "$0" memory`, "address space "},
+		{"address space, in a child", `(sleep 1; ulimit -v 600000; exec python3 "$0" memory)`, "address space "},
+		{"descriptors", `sleep 1; ulimit -n 160; exec python3 "$0" files`, "descriptors "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, []string{"--limit", "20G"}, "sh", "-c", c.shell, grow)
+			if e := w.exit(t); e["verdict"] != "exhausted" || !strings.Contains(w.stderr, "verdict: exhausted: "+c.says) {
+				t.Errorf("verdict %v, want exhausted, by %s\n%s", e["verdict"], c.says, w.stderr)
+			}
+		})
+	}
+	t.Run("raised again", func(t *testing.T) {
+		t.Parallel()
+		w := watch(t, []string{"--limit", "20G"}, "sh", "-c", `ulimit -S -n 160; sleep 2; ulimit -S -n 600; exec python3 -c '
+import sys, time
+held = [open("/dev/null") for _ in range(150)]
+time.sleep(3)
+sys.exit(1)'`)
+		if e := w.exit(t); e["verdict"] != "fine" {
+			t.Errorf("verdict %v: the limit was 600 by then\n%s", e["verdict"], w.stderr)
+		}
+	})
+}
+
+// TestKillOfAStranger: what the OOM killer ends in the same cgroup is laid to a run only
+// where it may have been of it.
+func TestKillOfAStranger(t *testing.T) {
+	needRoot(t)
+	eat := script(t, holdScript)
+	for _, c := range []struct {
+		name, command  string
+		stranger, ours bool
+	}{
+		{"the run ends well", `exec sleep 4`, true, false},
+		{"a process of the run, too short to be seen", `python3 "$0" 300 0; exec sleep 2`, false, true},
+		{"a process of the run, in the background", `(sleep 2; exec python3 "$0" 300 0) & exec sleep 4`, false, true},
+		{"beside one that waited for others", `sleep .1; exec sleep 4`, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := rsstest.NewGroup(t, 150*rss.MiB)
+			within := []string{"-c", `echo $$ >` + g.Dir + `/cgroup.procs; exec "$@"`, "-"}
+			if c.stranger {
+				stranger := exec.Command("sh", append(within, "sh", "-c", `sleep 2; exec python3 "$0" 300 0`, eat)...)
+				if err := stranger.Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer stranger.Wait()
+			}
+			file := filepath.Join(t.TempDir(), "events")
+			r := finish(t, exec.Command("sh", append(within, binary, "run", "--record", "none", "--loader", "off", "--events", file, "--", "sh", "-c", c.command, eat)...))
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			says := "the kernel's OOM killer ended at least 1 process of its cgroup, none of this run as far as was seen\n"
+			if c.ours {
+				says = "the kernel's OOM killer ended at least 1 of its processes\n"
+			}
+			if oom := strings.Contains(string(b), `"verdict":"oom"`); r.status != 0 || oom != c.ours || !strings.Contains(r.stderr, says) {
+				t.Errorf("status %d, want 0, verdict oom %v and %q\n%s", r.status, oom, says, r.stderr)
+			}
+		})
+	}
+}
