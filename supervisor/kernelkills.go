@@ -36,12 +36,6 @@ func ownKills(levels []limit.Kills) (kills uint64) {
 	return kills
 }
 
-// slurmKills says that a kill was in a job or step of Slurm, whose state it is then,
-// whoever was killed.
-func slurmKills(levels []limit.Kills) bool {
-	return slices.ContainsFunc(levels, func(k limit.Kills) bool { return k.OOMKill > 0 && k.Scope != event.ScopeCgroup })
-}
-
 // slowed says which memory.high allocations waited for, empty where none did. A
 // level's count includes the levels below it: the innermost one is to blame.
 func slowed(levels []limit.Kills, limits []event.Limit) string {

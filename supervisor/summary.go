@@ -304,7 +304,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	s.slowed = slowed(kills, w.readings)
 	run.OOMKills = ownKills(kills)
 	run.NodeKills = w.limits.NodeKills()
-	if exit != nil && *exit == (hold.Exit{}) && !s.left && !slurmKills(kills) {
+	// In a job any kill counts: Slurm calls the job OUT_OF_MEMORY, whoever was killed.
+	if _, inJob := w.limits.Job(); !inJob && exit != nil && *exit == (hold.Exit{}) && !s.left {
 		run.OOMKills, s.othersKilled = 0, run.OOMKills
 	}
 	w.leaveGuard() // with its count of kills read

@@ -268,7 +268,8 @@ func (tr *training) poll() []Said {
 // until polls until cond holds, or the training ends, or it takes too long.
 func (tr *training) until(what string, cond func() bool) {
 	tr.t.Helper()
-	deadline := time.Now().Add(time.Duration(endurance(60, 300)) * time.Second)
+	// Of no use to a test that passes: on a busy machine to import torch takes minutes.
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		tr.poll()
 		if cond() {
@@ -295,7 +296,7 @@ func (tr *training) finish() result {
 	if err := os.WriteFile(tr.stop, nil, 0o600); err != nil {
 		tr.t.Fatal(err)
 	}
-	deadline := time.After(90 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for wait := true; wait; {
 		select {
 		case <-tr.done:

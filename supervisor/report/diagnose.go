@@ -197,12 +197,12 @@ func (q *inquest) memory(b brink, d death) finding {
 // above the job is others' too. Of several ranks, one that failed first is told by
 // itself; what was counted for all of them is not laid to the others as well.
 func (q *inquest) kernelKills() (n uint64) {
+	if e := q.exit; q.run.Meta.Job == nil && e.Code != nil && *e.Code == 0 && e.Verdict != event.VerdictOOM {
+		return 0 // others', as the run itself saw it
+	}
 	for _, k := range q.exit.Kernel {
 		if k.Leaf && q.rank != nil || !k.Leaf && q.rank == nil && q.ranks.fallen != nil {
 			continue
-		}
-		if k.Scope == event.ScopeCgroup && q.exit.Code != nil && *q.exit.Code == 0 && q.exit.Verdict != event.VerdictOOM {
-			continue // others', as the run itself saw it
 		}
 		if k.Leaf || k.Scope != event.ScopeCgroup {
 			n = max(n, k.Kills)

@@ -11,12 +11,11 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-// growScript takes 10 MiB ten times a second, or opens a file beside 110, until it cannot.
+// growScript takes 10 MiB, or opens a file, each 0.1 s until it cannot.
 const growScript = `import sys, time
-files = sys.argv[1] == "files"
-held = [open("/dev/null") for _ in range(110)] if files else []
+held = []
 while True:
-    held.append(open("/dev/null") if files else bytearray(10 << 20))
+    held.append(open("/dev/null") if sys.argv[1] == "files" else bytearray(10 << 20))
     time.sleep(.1)
 `
 
@@ -27,11 +26,11 @@ func TestLimitsSetWhileItRuns(t *testing.T) {
 	for _, c := range []struct{ name, shell, says string }{
 		{"address space", `sleep 1; ulimit -v 600000; exec python3 "$0" memory`, "address space "},
 		{"address space, in a child", `(sleep 1; ulimit -v 600000; exec python3 "$0" memory)`, "address space "},
-		{"descriptors", `sleep 1; ulimit -n 160; exec python3 "$0" files`, "descriptors "},
+		{"descriptors", `for i in $(seq 10 139); do eval "exec $i</dev/null"; done; sleep 1; ulimit -n 160; exec python3 "$0" files`, "descriptors "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := watch(t, []string{"--limit", "20G"}, "sh", "-c", c.shell, grow)
+			w := watch(t, []string{"--limit", "20G"}, "bash", "-c", c.shell, grow)
 			if e := w.exit(t); e["verdict"] != "exhausted" || !strings.Contains(w.stderr, "verdict: exhausted: "+c.says) {
 				t.Errorf("verdict %v, want exhausted, by %s\n%s", e["verdict"], c.says, w.stderr)
 			}
