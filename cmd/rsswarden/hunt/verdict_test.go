@@ -30,7 +30,7 @@ func TestLimitsSetWhileItRuns(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := watch(t, []string{"--limit", "20G"}, "bash", "-c", c.shell, grow)
+			w := watch(t, []string{"--limit", "20G", "--interval", "100ms"}, "bash", "-c", c.shell, grow)
 			if e := w.exit(t); e["verdict"] != "exhausted" || !strings.Contains(w.stderr, "verdict: exhausted: "+c.says) {
 				t.Errorf("verdict %v, want exhausted, by %s\n%s", e["verdict"], c.says, w.stderr)
 			}
@@ -38,7 +38,7 @@ func TestLimitsSetWhileItRuns(t *testing.T) {
 	}
 	t.Run("raised again", func(t *testing.T) {
 		t.Parallel()
-		w := watch(t, []string{"--limit", "20G"}, "sh", "-c", `ulimit -S -n 160; sleep 2; ulimit -S -n 600; exec python3 -c '
+		w := watch(t, []string{"--limit", "20G", "--interval", "100ms"}, "sh", "-c", `ulimit -S -n 160; sleep 2; ulimit -S -n 600; exec python3 -c '
 import sys, time
 held = [open("/dev/null") for _ in range(150)]
 time.sleep(3)
