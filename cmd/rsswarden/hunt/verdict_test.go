@@ -53,7 +53,8 @@ sys.exit(1)'`)
 // where it may have been of it.
 func TestKillOfAStranger(t *testing.T) {
 	needRoot(t)
-	eat := script(t, holdScript)
+	// Its oom_score_adj is the watcher's, and it is larger: it is killed first.
+	eat := script(t, `open("/proc/self/oom_score_adj", "w").write("1000")`+"\n"+holdScript)
 	for _, c := range []struct {
 		name, command  string
 		stranger, ours bool
