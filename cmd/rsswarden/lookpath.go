@@ -131,14 +131,17 @@ func (p process) lookPath(name string) (string, error) {
 }
 
 func executable(file string) error {
+	const xOK = 1
 	info, err := os.Stat(file)
 	if err != nil {
+		if syscall.Access(file, xOK) == nil {
+			return nil // stat(2) is refused; execvp(3) makes none
+		}
 		return err
 	}
 	if info.IsDir() {
 		return syscall.EACCES
 	}
-	const xOK = 1
 	if err := syscall.Access(file, xOK); err == syscall.EACCES {
 		return err
 	}

@@ -134,6 +134,13 @@
 // A panic of the starter counts as a watcher that did not start; one of the logger
 // costs its line. Before there is a command, it is executed in our place.
 //
+// A system call that fails, once or for ever, changes nothing: what it was for is had in
+// another way, tried again later, or left. TestInject of cmd/rsswarden/hunt has each
+// system call of a holder fail and names those without which no Go program runs: futex,
+// epoll, the signal mask and stack, what the runtime does with fcntl at its start, and
+// an interrupted or delayed call that package os repeats for ever. With a
+// seccomp filter that refuses one of these the command is executed in our place.
+//
 // A fault in C, a page of the program that its file system does not give, and
 // SIGKILL end the holder. The kernel then makes the command a child of the nearest
 // subreaper or of PID 1 and, where whoever started us had set PR_SET_PDEATHSIG, sends

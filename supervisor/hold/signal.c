@@ -86,6 +86,7 @@ int hold_install(int mode, int fd) {
 	struct raw_action fault;
 	handler_fd = fd;
 	self = getpid();
+	if (self <= 0) return EPERM; // refused: in kill(2) the result would stand for all processes
 	if (raw_sigaction(SIGSEGV, NULL, &fault) < 0) return errno;
 	for (int s = 1; s <= 64; s++) {
 		if (s == SIGKILL || s == SIGSTOP || raw_sigaction(s, NULL, &before[s]) < 0) continue;
@@ -149,7 +150,8 @@ void hold_die(int sig) {
 	raw_sigaction(sig, &dfl, NULL);
 	raw_sigmask(SIG_SETMASK, &mask, NULL);
 	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
-	kill(getpid(), sig);
+	pid_t pid = getpid();
+	if (pid > 0) kill(pid, sig); // -1, where it is refused, stands for all processes
 }
 
 // hold_forward sends sig on. What came by sigqueue(3) keeps its value and
