@@ -23,6 +23,8 @@ type watcher struct {
 	next     time.Time // when to start another, zero: not
 	slim     time.Time // when to give back what a start has needed, zero: not
 	told     bool      // of the command's end
+	death    string    // of the last one, to be told when another is started; "" for none
+	deathNo  int32     // its status or signal
 
 	requests chan int
 	results  chan started
@@ -36,8 +38,9 @@ type started struct {
 // oomFirst is the oom_score_adj of a process that the OOM killer takes before others.
 const oomFirst = "1000"
 
-// pauses before the second, third and last watcher.
-var pauses = []time.Duration{0, time.Second, 5 * time.Second}
+// pauses before the second, third and last watcher. The first is for a cgroup that is
+// full: what brings pages of the holder back meanwhile has the OOM killer choose it next.
+var pauses = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second}
 
 // slimAfter is how long after a watcher's start the holder is made small: what a short
 // command costs stays as it is.
@@ -145,6 +148,9 @@ func wake(fd int) {
 // turn does what is due.
 func (w *watcher) turn(h *holder) {
 	w.take(h)
+	if w.death != "" && (h.ended || time.Now().After(w.next)) { // at once where there is no next
+		w.sayDeath(h)
+	}
 	if h.ended {
 		if !w.told && w.link >= 0 {
 			// A stopped watcher is to flush too.
@@ -199,14 +205,18 @@ func (w *watcher) died(h *holder, code, status int32) {
 	if code == cldExited && status == 0 {
 		return
 	}
-	how := "exit status"
+	w.death, w.deathNo = "exit status", status
 	if code != cldExited {
-		how = "signal"
+		w.death = "signal"
 	}
-	then := "; it is started again"
 	if !h.ended {
 		w.again()
 	}
+}
+
+// sayDeath says that the watcher died, and what follows.
+func (w *watcher) sayDeath(h *holder) {
+	then := "; it is started again"
 	switch {
 	case h.ended:
 		then = "; what it had to say of the run is lost"
@@ -215,7 +225,8 @@ func (w *watcher) died(h *holder, code, status int32) {
 	case w.attempt == len(pauses):
 		then = "; it is started for the last time"
 	}
-	h.log.say(fmt.Sprintf("the watcher died (%s %d)%s", how, status, then), nil)
+	h.log.say(fmt.Sprintf("the watcher died (%s %d)%s", w.death, w.deathNo, then), nil)
+	w.death = ""
 }
 
 func (w *watcher) hangUp(h *holder) {
