@@ -112,7 +112,7 @@ func serveHung(fd int, stop <-chan struct{}) {
 			body = make([]byte, 16+88) // fuse_attr_out
 			ne.PutUint64(body, 3600)   // it is valid for an hour
 			ne.PutUint64(body[16:], 1) // ino
-			ne.PutUint32(body[16+60:], unix.S_IFDIR|0o777)
+			ne.PutUint32(body[16+60:], unix.S_IFDIR|0o755)
 			ne.PutUint32(body[16+64:], 2) // links
 		case opcode == fuseAccess && node == 1:
 			failed = -int32(unix.ENOSYS)
