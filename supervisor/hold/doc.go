@@ -119,8 +119,11 @@
 // # When memory runs out
 //
 // The OOM killer takes who has most resident, plus oom_score_adj (oom_badness in
-// mm/oom_kill.c). The watcher's is 1000: it goes first, and is started again like any
-// watcher that died. What it starts for the user has the command's. The holder cannot
+// mm/oom_kill.c). The watcher's is 20 above the command's, which is 2 % of the limit: it
+// goes before the holder and before small processes, and is started again like any
+// watcher that died; what fills the limit goes before it, and it can say so. With 1000 it
+// went before everything, and no record had the end of a job that the kernel killed. What
+// it starts for the user has the command's. The holder cannot
 // lower its own, and is made small instead (Options.Slim). With about 7 MiB where the page cache
 // has large folios (Linux 6.18), of which 2.3 are its own, it is still larger than a
 // shell or cp(1): where such small programs fill a cgroup by files in /dev/shm,

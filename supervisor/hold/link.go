@@ -74,9 +74,8 @@ func OpenLink() (*Link, error) {
 		return nil, err
 	}
 	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
-	var score [16]byte
-	if b, err := readSmall(oomScorePath(l.begin.Holder), score[:]); err == nil {
-		l.score = string(b)
+	if score := oomScore(l.begin.Holder); score != "" {
+		l.score = score
 	}
 	makeThreads(watcherThreads)
 	go l.serve()
@@ -204,7 +203,7 @@ func (l *Link) Start(cmd *exec.Cmd) error {
 	defer l.starts.Unlock()
 	if l.score != "" {
 		setOOMScore(os.Getpid(), l.score)
-		defer setOOMScore(os.Getpid(), oomFirst)
+		defer setOOMScore(os.Getpid(), aboveOOMScore(l.score))
 	}
 	return withMask(signalSet(l.begin.Blocked), cmd.Start)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,5 +94,24 @@ func readSmall(path string, buf []byte) ([]byte, error) {
 }
 
 func oomScorePath(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj") }
+
+// oomScore is the oom_score_adj of a process, empty where it cannot be read.
+func oomScore(pid int) string {
+	var buf [16]byte
+	b, err := readSmall(oomScorePath(pid), buf[:])
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// aboveOOMScore is the watcher's oom_score_adj where the command has score.
+func aboveOOMScore(score string) string {
+	n, err := strconv.Atoi(score)
+	if err != nil {
+		return score
+	}
+	return strconv.Itoa(min(n+oomMargin, 1000))
+}
 
 func setOOMScore(pid int, score string) { os.WriteFile(oomScorePath(pid), []byte(score), 0) }

@@ -35,8 +35,11 @@ type started struct {
 	err       error
 }
 
-// oomFirst is the oom_score_adj of a process that the OOM killer takes before others.
-const oomFirst = "1000"
+// oomMargin is what the watcher's oom_score_adj is above the command's, in thousandths of
+// the limit. The OOM killer takes it before the holder and before what is smaller than 2 %
+// of the limit. A trainer or worker that fills the limit goes before it, as bare: the
+// watcher is there to say so.
+const oomMargin = 20
 
 // pauses before the second, third and last watcher. The first is for a cgroup that is
 // full: what brings pages of the holder back meanwhile has the OOM killer choose it next.
@@ -133,7 +136,9 @@ func startWatcher(h *holder, attempt int) (s started) {
 	}
 	// Of all that a full cgroup may cost, the watcher is what the command can do without.
 	// Raising the score needs no privilege (proc_pid_oom_score_adj(5)).
-	setOOMScore(pid, oomFirst)
+	if given := oomScore(h.self); given != "" {
+		setOOMScore(pid, aboveOOMScore(given))
+	}
 	return started{pid: pid, link: pair[0]}
 }
 
