@@ -218,13 +218,18 @@ func (p *place) enough() {
 func (r *running) task() int {
 	r.place.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		out, _ := exec.Command("ps", "-o", "pid=,comm=", "--ppid", fmt.Sprint(r.Process.Pid)).Output()
+		out, _ := exec.Command("ps", "-e", "-o", "pid=,ppid=,comm=").Output()
+		below := map[int]bool{r.Process.Pid: true} // parents come first, but where PIDs went round
 		for line := range strings.Lines(string(out)) {
-			var pid int
+			var pid, parent int
 			var comm string
-			if _, err := fmt.Sscan(line, &pid, &comm); err == nil && comm == "rsswarden" {
+			if _, err := fmt.Sscan(line, &pid, &parent, &comm); err != nil || !below[parent] {
+				continue
+			}
+			if comm == "rsswarden" {
 				return pid
 			}
+			below[pid] = true
 		}
 		if time.Now().After(deadline) {
 			r.place.t.Fatalf("no rsswarden below %d:\n%s", r.Process.Pid, out)
