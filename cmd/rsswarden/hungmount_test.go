@@ -17,7 +17,7 @@ import (
 // is known, and whoever looks into it waits in state D. Until it is killed, as with NFS
 // whose server is away; or, where the server reads the requests and then says nothing, for
 // as long as that server is there: nothing else ends such a thread.
-func hungMount(t *testing.T, dir string, reads bool) {
+func hungMount(t *testing.T, dir string, mode uint32, reads bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
@@ -34,7 +34,7 @@ func hungMount(t *testing.T, dir string, reads bool) {
 	stop, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		serveHung(fd, stop)
+		serveHung(fd, mode, stop)
 	}()
 	// The kernel keeps both answers.
 	var st unix.Stat_t
@@ -96,7 +96,7 @@ func requests(fd int, stop <-chan struct{}, take func(request []byte)) {
 }
 
 // serveHung answers what the root directory is.
-func serveHung(fd int, stop <-chan struct{}) {
+func serveHung(fd int, mode uint32, stop <-chan struct{}) {
 	requests(fd, stop, func(request []byte) {
 		ne := wire.NativeEndian
 		opcode, unique, node := ne.Uint32(request[4:]), ne.Uint64(request[8:]), ne.Uint64(request[16:])
@@ -112,7 +112,7 @@ func serveHung(fd int, stop <-chan struct{}) {
 			body = make([]byte, 16+88) // fuse_attr_out
 			ne.PutUint64(body, 3600)   // it is valid for an hour
 			ne.PutUint64(body[16:], 1) // ino
-			ne.PutUint32(body[16+60:], unix.S_IFDIR|0o755)
+			ne.PutUint32(body[16+60:], unix.S_IFDIR|mode)
 			ne.PutUint32(body[16+64:], 2) // links
 		case opcode == fuseAccess && node == 1:
 			failed = -int32(unix.ENOSYS)
@@ -139,6 +139,7 @@ func TestHungMount(t *testing.T) {
 		reads   bool // the server has read what it does not answer
 		left    bool // a record is
 		stuck   bool // a process of ours waits for the server, and is told of
+		ours    bool // others cannot write the directory, so it is looked into
 	}{
 		"events":      {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, left: true},
 		"textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, left: true},
@@ -152,7 +153,7 @@ func TestHungMount(t *testing.T) {
 			r.cmd.Args = slices.Insert(r.cmd.Args, 2, "--checkpoint-file", hung+"/run/model.pt", "--checkpoint-signal", "USR1")
 		}, reads: true, left: true, stuck: true},
 		"read, textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, reads: true, left: true, stuck: true},
-		"read, hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true},
+		"read, hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true, ours: true},
 		"read, submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, reads: true, left: true},
 		"read, state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }, reads: true},
 		"read, runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true},
@@ -163,7 +164,11 @@ func TestHungMount(t *testing.T) {
 			began := time.Now()
 			r := startBroken(t, func(r *brokenRun) {
 				hung := t.TempDir()
-				hungMount(t, hung, c.reads)
+				mode := uint32(0o777)
+				if c.ours {
+					mode = 0o755
+				}
+				hungMount(t, hung, mode, c.reads)
 				c.prepare(r, hung)
 			})
 			r.hold(164)
@@ -192,7 +197,7 @@ func TestHungMount(t *testing.T) {
 // is waited for as long as for any file system, and said.
 func TestHungRecordPlace(t *testing.T) {
 	hung := t.TempDir()
-	hungMount(t, hung, false)
+	hungMount(t, hung, 0o777, false)
 	began := time.Now()
 	_, said, err := output([]string{binary, "run", "--record", hung, "--", "sh", "-c", "exit 0"})
 	if took := time.Since(began); err != nil || took > 10*time.Second ||
@@ -208,7 +213,7 @@ func TestHungSiteFile(t *testing.T) {
 	if err := os.Mkdir(dir+"/etc", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	hungMount(t, dir+"/etc", true)
+	hungMount(t, dir+"/etc", 0o777, true)
 	cmd := exec.Command(ofSite(t), "run", "--", "sh", "-c", "exit 3")
 	cmd.Dir, cmd.Env = dir, append(withoutSlurm(), "XDG_STATE_HOME="+t.TempDir())
 	var said strings.Builder
