@@ -119,7 +119,7 @@
 // # When memory runs out
 //
 // The OOM killer takes who has most resident, plus oom_score_adj (oom_badness in
-// mm/oom_kill.c). The watcher's is 20 above the command's, which is 2 % of the limit: it
+// mm/oom_kill.c). The watcher's is 50 above the command's, which is 5 % of the limit: it
 // goes before the holder and before small processes, and is started again like any
 // watcher that died; what fills the limit goes before it, and it can say so. With 1000 it
 // went before everything, and no record had the end of a job that the kernel killed. What

@@ -36,10 +36,10 @@ type started struct {
 }
 
 // oomMargin is what the watcher's oom_score_adj is above the command's, in thousandths of
-// the limit. The OOM killer takes it before the holder and before what is smaller than 2 %
+// the limit. The OOM killer takes it before the holder and before what is smaller than 5 %
 // of the limit. A trainer or worker that fills the limit goes before it, as bare: the
 // watcher is there to say so.
-const oomMargin = 20
+const oomMargin = 50
 
 // pauses before the second, third and last watcher. The first is for a cgroup that is
 // full: what brings pages of the holder back meanwhile has the OOM killer choose it next.

@@ -48,7 +48,7 @@ func watcherOf(holder int) int {
 // what a rule starts keep the oom_score_adj that the user gave.
 func TestOOMScore(t *testing.T) {
 	needRoot(t)
-	for given, above := range map[string]string{"0": "20", "321": "341"} {
+	for given, above := range map[string]string{"0": "50", "321": "371"} {
 		t.Run(given, func(t *testing.T) {
 			t.Parallel()
 			dir := owned(t, filepath.Join(shared(t, 0o755), "victim"), victim, 0o700)
