@@ -126,15 +126,16 @@ until [ -e ready ]; do sleep .01; done; kill -%[1]d $p; wait $p; echo $?`, s))
 		add(more, fmt.Sprintf("%d is ignored", s),
 			fmt.Sprintf(`trap '' %[1]d; RUN bash -c 'kill -%[1]d $$; grep SigIgn /proc/self/status; exit 4'; echo $?`, s))
 	}
-	// A shell runs its trap once its child has ended.
+	// A shell runs its trap once its child has ended. The senders live on for a moment: of
+	// one that is gone nothing tells whose it was (package hold, "What is forwarded").
 	senders := map[string]string{
-		"the command":    `kill -%s $PPID`,
-		"a subshell":     `( kill -%s $PPID ); true`,
-		"a background":   `( sleep .1; kill -%s $PPID ) & wait`,
-		"a grandchild":   `( ( kill -%s $PPID; true ); true ); true`,
-		"python":         `/usr/bin/python3 -c "import os, signal; os.kill(int(os.environ[\"UP\"]), signal.SIG%s)"; true`,
-		"another group":  `setsid -w sh -c "kill -%s $UP"; true`,
-		"one that ended": `( (sleep .1; kill -%s $UP) & ); sleep .3; true`,
+		"the command":   `kill -%s $PPID; sleep .1`,
+		"a subshell":    `( kill -%s $PPID; sleep .2 ); true`,
+		"a background":  `( sleep .1; kill -%s $PPID; sleep .2 ) & wait`,
+		"a grandchild":  `( ( kill -%s $PPID; sleep .2 ); true ); true`,
+		"python":        `/usr/bin/python3 -c "import os, signal, time; os.kill(int(os.environ[\"UP\"]), signal.SIG%s); time.sleep(.2)"; true`,
+		"another group": `setsid -w sh -c "kill -%s $UP; sleep .2"; true`,
+		"an orphan":     `( (sleep .1; kill -%s $UP; sleep .3) & ); sleep .3; true`,
 	}
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for n := range senders {
