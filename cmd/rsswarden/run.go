@@ -160,6 +160,19 @@ func runtimeUnused(p process, used string) (said []string) {
 		if dir == "" {
 			continue
 		}
+		if !unserved(dir) {
+			// Not looked into: a thread that waits for its server would keep the
+			// holder, and so the command's status, from ending.
+			if filepath.Clean(dir) == used {
+				break
+			}
+			instead := at.next
+			if used != "" {
+				instead = used + " is"
+			}
+			said = append(said, fmt.Sprintf("%s=%s is not used, %s: it is not on a file system of this node alone", at.name, dir, instead))
+			continue
+		}
 		if leadsTo(dir, used) {
 			break
 		}
