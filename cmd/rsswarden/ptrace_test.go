@@ -30,7 +30,7 @@ func isolated(t *testing.T, shape string) silent {
 	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", "20"}
 	run := fmt.Sprintf(`import sys, runpy; sys.path.insert(0, %q); runpy.run_path(%q, run_name="__main__")`, filepath.Dir(s.train), s.train)
 	return silent{
-		stand: s, want: s.reference(t, options...), args: []string{"--mem=3000"},
+		stand: s, want: s.reference(t, options...), args: []string{"--mem=2600"},
 		script: func(wrap string) string {
 			return fmt.Sprintf("exec %s %s -I -c '%s' %s %s", wrap, python, run, strings.Join(s.records, " "), strings.Join(options, " "))
 		},

@@ -95,13 +95,8 @@ func TestTrimDrop(t *testing.T) {
 // TestTrimJob: all processes of the job and no other, first trimmed and then
 // dropped; a holder and a watcher are ours.
 func TestTrimJob(t *testing.T) {
-	path, dir := mapFile(t), openDir(t)
-	inJob := func(cmd *exec.Cmd) {
-		if os.Geteuid() == 0 { // which believes no environment, and this job has no cgroup
-			asNobody(cmd)
-		}
-		cmd.Env = append(cmd.Env, "SLURM_JOB_ID=4294960001", "SLURM_STEP_ID=0", "TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
-	}
+	path := mapFile(t)
+	inJob := inJobWithoutCgroup(t, "4294960001")
 	one := startMapper(t, path, "futex", inJob)
 	wrapped := startMapper(t, path, "futex", inJob, binary, "run", "--quiet", "--")
 	other := startMapper(t, path, "futex", nil)
@@ -187,10 +182,8 @@ func TestTrimRefused(t *testing.T) {
 // pieces; what was done is printed. The process lends no thread, so that it is
 // asked for a second.
 func TestTrimSignals(t *testing.T) {
-	path, dir := mapFile(t), t.TempDir()
-	inJob := func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "SLURM_JOB_ID=4294960002", "SLURM_STEP_ID=0", "TMPDIR="+dir)
-	}
+	path := mapFile(t)
+	inJob := inJobWithoutCgroup(t, "4294960002")
 	var all []*mapper
 	for range 4 {
 		all = append(all, startMapper(t, path, "read", inJob))

@@ -118,6 +118,19 @@ func asNobody(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }
 
+// inJobWithoutCgroup has a command run in a job that only its environment names: as a
+// plain user, for root does not believe an environment.
+func inJobWithoutCgroup(t *testing.T, job string) func(*exec.Cmd) {
+	t.Helper()
+	dir := openDir(t)
+	return func(cmd *exec.Cmd) {
+		if os.Geteuid() == 0 {
+			asNobody(cmd)
+		}
+		cmd.Env = append(cmd.Env, "SLURM_JOB_ID="+job, "SLURM_STEP_ID=0", "TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
+	}
+}
+
 // trimming is what `rsswarden trim --json` printed.
 type trimming struct {
 	Processes []struct {

@@ -105,8 +105,8 @@ func TestHolderGivesBack(t *testing.T) {
 // goes on, as bare: not the holder is killed, and the watcher is started again.
 func TestOOMTakesTheWatcher(t *testing.T) {
 	needRoot(t)
-	// Resident is 11 MB of it, less than the holder before it has given back.
-	const script = `perl -e '$x = "x" x 31e5; sleep 3; open F, ">", "%s"; print F "x" x 65536 while 1'; echo "after $?"; rm -f %[1]s; exit 3`
+	// It has 11 MB resident, less than the holder before it has given back and more than after.
+	const script = `perl -e '$x = "x" x 45e5; sleep 3; open F, ">", "%s"; print F "x" x 65536 while 1'; echo "after $?"; rm -f %[1]s; exit 3`
 	for _, wrap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wrapped %v", wrap), func(t *testing.T) {
 			g := rsstest.NewGroup(t, 100*rss.MiB)
