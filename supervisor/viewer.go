@@ -107,7 +107,7 @@ func (v *viewer) stepdAbove(pid int) (stepd, bool) {
 
 // stepd reads what a slurmstepd is for by its title, "slurmstepd: [46.batch]". Anybody
 // can have that title: it counts of a process of root's that runs a program of root's,
-// with that name, which nobody else can have started as root.
+// with that name, which no other user can have started as root.
 func (v *viewer) stepd(i proctree.Identity) (s stepd, ok bool) {
 	if i.UID != 0 || !strings.HasPrefix(i.Comm, "slurmstepd") {
 		return s, false

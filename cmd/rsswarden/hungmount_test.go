@@ -141,23 +141,25 @@ func TestHungMount(t *testing.T) {
 		stuck   bool // a process of ours waits for the server, and is told of
 		ours    bool // others cannot write the directory, so it is looked into
 	}{
-		"events":      {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, left: true},
-		"textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, left: true},
-		"hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, left: true},
-		"submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, left: true},
-		"state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }},
-		"runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, left: true},
+		"events":          {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, left: true},
+		"textfile":        {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, left: true},
+		"hook cache":      {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, left: true},
+		"submit dir":      {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, left: true},
+		"state":           {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }},
+		"runtime dir":     {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, left: true},
+		"own runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, left: true, ours: true},
 
 		"read, events": {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, reads: true, left: true, stuck: true},
 		"read, checkpoint": {prepare: func(r *brokenRun, hung string) {
 			r.cmd.Args = slices.Insert(r.cmd.Args, 2, "--checkpoint-file", hung+"/run/model.pt", "--checkpoint-signal", "USR1")
 		}, reads: true, left: true, stuck: true},
-		"read, textfile":    {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, reads: true, left: true, stuck: true},
-		"read, hook cache":  {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true, ours: true},
-		"read, submit dir":  {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, reads: true, left: true},
-		"read, state":       {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }, reads: true},
-		"read, runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true},
-		"read, record":      {prepare: func(r *brokenRun, hung string) { r.option("--record", hung) }, reads: true, left: true, stuck: true},
+		"read, textfile":        {prepare: func(r *brokenRun, hung string) { r.option("--textfile", hung) }, reads: true, left: true, stuck: true},
+		"read, hook cache":      {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+hung) }, reads: true, left: true, stuck: true, ours: true},
+		"read, submit dir":      {prepare: func(r *brokenRun, hung string) { r.cmd.Dir = hung }, reads: true, left: true},
+		"read, state":           {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "XDG_STATE_HOME="+hung) }, reads: true},
+		"read, runtime dir":     {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true},
+		"read, own runtime dir": {prepare: func(r *brokenRun, hung string) { r.cmd.Env = append(r.cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true, stuck: true, ours: true},
+		"read, record":          {prepare: func(r *brokenRun, hung string) { r.option("--record", hung) }, reads: true, left: true, stuck: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -160,31 +160,28 @@ func runtimeUnused(p process, used string) (said []string) {
 		if dir == "" {
 			continue
 		}
-		if !unserved(dir) {
+		var reason error
+		switch {
+		case !unserved(dir):
 			// Not looked into: a thread that waits for its server would keep the
 			// holder, and so the command's status, from ending.
 			if filepath.Clean(dir) == used {
-				break
+				return said
 			}
-			instead := at.next
-			if used != "" {
-				instead = used + " is"
+			reason = errors.New("it is not on a file system of this node alone")
+		case leadsTo(dir, used):
+			return said
+		default:
+			reason = unfit(dir)
+			if used == "" && errors.Is(reason, errFit) {
+				return said
 			}
-			said = append(said, fmt.Sprintf("%s=%s is not used, %s: it is not on a file system of this node alone", at.name, dir, instead))
-			continue
-		}
-		if leadsTo(dir, used) {
-			break
-		}
-		err := unfit(dir)
-		if used == "" && errors.Is(err, errFit) {
-			break
 		}
 		instead := at.next
 		if used != "" {
 			instead = used + " is"
 		}
-		said = append(said, fmt.Sprintf("%s=%s is not used, %s: %v", at.name, dir, instead, err))
+		said = append(said, fmt.Sprintf("%s=%s is not used, %s: %v", at.name, dir, instead, reason))
 	}
 	return said
 }

@@ -165,7 +165,7 @@ const (
 // door is a listener that keeps mostConnections open. For one more it closes another:
 // the oldest that has asked for nothing yet, else the oldest that waits between two
 // requests. A listener that waited instead would keep scrapes out for as long as
-// somebody holds connections.
+// a client holds connections.
 type door struct {
 	net.Listener
 	mu   sync.Mutex

@@ -128,9 +128,9 @@ func TestHookRefused(t *testing.T) {
 		why  string
 		root bool
 	}{
-		"a file of somebody else": {func(h, _ string) error { return os.Chown(h+"/sitecustomize.py", 12345, 12345) }, "belongs to another user", true},
-		"all of somebody else":    {func(h, _ string) error { return os.Chown(h, 12345, 12345) }, "belongs to another user", true},
-		"above it somebody else":  {func(_, p string) error { return os.Chown(p, 12345, 12345) }, "belongs to another user", true},
+		"a file of another user":  {func(h, _ string) error { return os.Chown(h+"/sitecustomize.py", 12345, 12345) }, "belongs to another user", true},
+		"all of another user":     {func(h, _ string) error { return os.Chown(h, 12345, 12345) }, "belongs to another user", true},
+		"above it another user":   {func(_, p string) error { return os.Chown(p, 12345, 12345) }, "belongs to another user", true},
 		"parent open to a group":  {func(_, p string) error { return os.Chmod(p, 0o770) }, "written by others (mode 0770", false},
 		"parent open to all":      {func(_, p string) error { return os.Chmod(p, 0o707) }, "written by others (mode 0707", false},
 		"hook open to all":        {func(h, _ string) error { return os.Chmod(h, 0o777) }, "written by others", false},

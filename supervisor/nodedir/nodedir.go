@@ -53,7 +53,7 @@ func CheckOwn(dir string) error {
 }
 
 // Resolve returns the path of a directory without links in it. Root or this user owns
-// each directory and each link on the way, and nobody else can rename or replace one: the
+// each directory and each link on the way, and no other user can rename or replace one: the
 // returned path leads to the same directory until root or this user changes it. The path
 // that was asked for may not, where one of its links is changed.
 func Resolve(dir string) (string, error) { return MakeAll(dir, 0, 0) }

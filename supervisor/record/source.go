@@ -62,7 +62,7 @@ func (s *source) close() {
 	}
 }
 
-// reason leaves out the name of a file from an error that is told with its name, and says
+// reason leaves out the name of a file from an error that is printed with its name, and says
 // that what is no regular file is no record.
 func reason(err error) error {
 	var p *fs.PathError

@@ -121,7 +121,7 @@ func loweredLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.eat(4 * rss.MiB) {
-		t.Error("the eater lives on above the limit")
+		t.Error("the eater still runs above the limit")
 	}
 	if status := r.end(); status != 137 {
 		t.Errorf("status %d", status)
@@ -215,7 +215,7 @@ func swap(t *testing.T) {
 	}
 	wait(r, event.NameDecision, "a rung", func(d *event.Decision) bool { return d.Limit == event.LimitCgroup && d.LimitSize == 96*rss.MiB })
 	if r.eat(96 * rss.MiB) {
-		t.Error("the eater lives on above the limit")
+		t.Error("the eater still runs above the limit")
 	}
 	if status := r.end(); status != 137 {
 		t.Errorf("no swap above: status %d", status)

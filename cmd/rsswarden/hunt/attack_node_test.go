@@ -366,7 +366,7 @@ func TestAttackNode(t *testing.T) {
 		holder(t, attacker, 100, claims...)
 		watchedAlone(t, attach(t, nil, "--job", "4711"), v)
 	})
-	attack(t, "forged job that nobody runs", func(t *testing.T) {
+	attack(t, "forged job that does not exist", func(t *testing.T) {
 		v := holder(t, victim, 1, claims...)
 		a := holder(t, attacker, 100, claims...)
 		r := attach(t, nil, "--job", "4711")

@@ -303,7 +303,7 @@ func TestAttackRecords(t *testing.T) {
 // recordWorld is where the attacker lies in wait.
 type recordWorld struct {
 	dir    string // of the attacker
-	root   string // a record of root's, which nobody else may read
+	root   string // a record of root's, which no other user may read
 	secret string // a file of root's
 	theirs string // a record of the attacker's
 }

@@ -110,7 +110,7 @@ func as(uid uint32, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// role is the test binary in a role of [roles], to be run [as] somebody.
+// role is the test binary in a role of [roles], to be run [as] a user.
 func role(name string, args ...string) *exec.Cmd {
 	return exec.Command("/proc/self/exe", append([]string{name}, args...)...)
 }

@@ -202,7 +202,7 @@ func TestMoves(t *testing.T) {
 		{"a child, and the rest does not count", `sh -c 'echo $$ >$1/cgroup.procs; exec python3 "$0" 40 2.5' "$0" "$1" & python3 "$0" 200 2.5; wait`, false, true, true},
 		{"an orphan", `( sh -c 'echo $$ >$1/cgroup.procs; exec python3 "$0" 50 3' "$0" "$1" & ); sleep 2`, false, true, false},
 		{"a level below, as a container has", `mkdir $1/box; sh -c 'echo $$ >$1/box/cgroup.procs; exec python3 "$0" 50 2' "$0" "$1"; sleep .1; rmdir $1/box`, false, true, false},
-		{"nobody moves", `exec python3 "$0" 50 1.5`, false, false, false},
+		{"no process moves", `exec python3 "$0" 50 1.5`, false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
