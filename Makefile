@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without the tag the cli package links a Markdown parser, 0.4 ms at each start.
 GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build install release demo test hunt check reference bench endurance fuzz clean
+.PHONY: help build install release demo test hunt gpu check reference bench endurance fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +47,12 @@ test: ## every test, with a real Slurm and a real PyTorch where they can be had
 hunt: ## as root: bare beside wrapped, system calls that fail, attacks by another user; ten minutes
 	@.ci/setup test
 	@cd cmd/rsswarden/hunt && RSSWARDEN_HUNT=1 go test -count=1 -timeout 30m
+
+# Elsewhere than here: python3 examples/train/gpu.py --rsswarden FILE, with a static FILE.
+gpu: ## on a machine with a GPU and a torch with CUDA: trainings bare beside wrapped, with checksums
+	@.ci/setup release
+	@examples/packages/release.sh dist '$(VERSION)' amd64 >/dev/null
+	@python3 examples/train/gpu.py --rsswarden dist/rsswarden || [ $$? = 77 ]
 
 check: ## gofmt, vet, staticcheck, import directions
 	@.ci/setup build

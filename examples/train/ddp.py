@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The example trainer on several ranks: DistributedDataParallel over gloo, no GPU needed.
+With --device cuda the model of each rank is on a GPU of its own, over NCCL; with fewer
+GPUs than ranks over gloo, all on the first.
 
     torchrun --nproc_per_node 2 ddp.py --data /tmp/example.lmdb --workers 2 --epochs 4
 
@@ -49,7 +51,11 @@ class Training:
         self.epoch, self.batch, self.chain = 0, 0, bytes(16)
         self.requested = False
         torch.manual_seed(args.seed)
-        self.model = DistributedDataParallel(torch.nn.Linear(data.FEATURES, 1))
+        self.device = args.device
+        if nccl(args):
+            self.device = "cuda:%s" % os.environ["LOCAL_RANK"]
+            torch.cuda.set_device(self.device)
+        self.model = DistributedDataParallel(torch.nn.Linear(data.FEATURES, 1).to(self.device))
 
     def say(self, text):
         print("rank %d: %s" % (self.rank, text), flush=True)
@@ -83,7 +89,7 @@ class Training:
         """Says whether any rank was asked for a checkpoint: all must agree, or some would wait for ever."""
         if self.requested:
             self.say("got SIGUSR2 at epoch %d, batch %d" % (self.epoch, self.batch))
-        flag = torch.tensor([self.requested], dtype=torch.uint8)
+        flag = torch.tensor([self.requested], dtype=torch.uint8, device=self.device)
         self.requested = False
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag)
@@ -93,17 +99,18 @@ class Training:
         dataset = data.Records(args.data, args.records, leak_kb=args.leak_worker)
         sampler = Rest(dataset, seed=args.seed)
         loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, num_workers=args.workers,
-                            persistent_workers=args.workers > 0)
+                            persistent_workers=args.workers > 0, pin_memory=args.device != "cpu")
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.load()
         self.say("pid %d, %d workers" % (os.getpid(), args.workers))
         while self.epoch < args.epochs:
             sampler.set_epoch(self.epoch)
             sampler.skip = self.batch * args.batch
-            seen = torch.zeros(1)
+            seen = torch.zeros(1, device=self.device)
             for records, digests, features in loader:
                 optimizer.zero_grad()
-                (self.model(features).squeeze(1) - features.mean(1)).square().mean().backward()
+                inputs = features.to(self.device, non_blocking=True)
+                (self.model(inputs).squeeze(1) - inputs.mean(1)).square().mean().backward()
                 optimizer.step()
                 h = hashlib.blake2b(self.chain, digest_size=16)
                 for tensor in (records, digests, features):
@@ -125,7 +132,7 @@ class Training:
     def finish(self):
         h = hashlib.blake2b(digest_size=16)
         for parameter in self.model.parameters():
-            h.update(parameter.detach().numpy().tobytes())
+            h.update(parameter.detach().cpu().numpy().tobytes())
         models = [None] * dist.get_world_size()
         dist.all_gather_object(models, h.hexdigest())
         if len(set(models)) != 1:
@@ -133,6 +140,11 @@ class Training:
         chains = self.save()
         if self.rank == 0:
             print("checksum %s" % hashlib.blake2b("".join(chains + models).encode(), digest_size=16).hexdigest())
+
+
+def nccl(args):
+    """Says whether each rank of this node has a GPU of its own, which NCCL wants."""
+    return args.device == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def main():
@@ -144,12 +156,13 @@ def main():
     p.add_argument("--epochs", type=int, default=2)
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--device", default="cpu", help="where the model is: cpu or cuda, with pinned memory [cpu]")
     p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each record leaks so much")
     p.add_argument("--step-ms", type=float, default=0, help="pretend that a step takes so long")
     p.add_argument("--checkpoint", metavar="FILE")
     args = p.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if nccl(args) else "gloo")
     training = Training(args)
     signal.signal(signal.SIGUSR2, training.request)
     if training.rank == 0:

@@ -116,7 +116,7 @@ def train(args):
     data.ensure(args.data, args.records, args.record_bytes)
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    model = torch.nn.Linear(data.FEATURES, 1)
+    model = torch.nn.Linear(data.FEATURES, 1).to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     epoch, batch, chain = checkpoint.load(model)
 
@@ -124,7 +124,7 @@ def train(args):
                            cow=args.cow, plain=args.plain_file)
     batches = data.EpochBatches(args.records, args.batch, args.epoch_fraction, args.seed,
                                 epoch=epoch, skip=batch, endless=args.endless)
-    options = {"num_workers": args.workers}
+    options = {"num_workers": args.workers, "pin_memory": args.device != "cpu"}
     if args.workers:
         options["persistent_workers"] = args.persistent
         options["multiprocessing_context"] = "spawn" if args.spawn else "fork"
@@ -140,7 +140,8 @@ def train(args):
     while epoch < args.epochs:
         began, seen, loss, rss = time.monotonic(), 0, torch.zeros(()), summed_rss()
         for records, digests, features in loader:
-            loss = (model(features).squeeze(1) - features.mean(1)).square().mean()
+            inputs = features.to(args.device, non_blocking=True)
+            loss = (model(inputs).squeeze(1) - inputs.mean(1)).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -183,6 +184,7 @@ def parse(argv):
     p.add_argument("--workers", type=int, default=4, help="loader workers; 0 reads in the trainer")
     p.add_argument("--persistent", action="store_true", help="persistent_workers=True")
     p.add_argument("--endless", action="store_true", help="FastDataLoader: one iterator for life")
+    p.add_argument("--device", default="cpu", help="where the model is: cpu or cuda, with pinned memory [cpu]")
     p.add_argument("--spawn", action="store_true", help="start workers by spawn, not fork")
     p.add_argument("--step-ms", type=float, default=0, help="pretend to compute so long a batch")
     p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each worker keeps so much a record")
