@@ -50,7 +50,7 @@ func TestAccelerate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, start := accelerates(t)
-			p.write(p.file("fails.py"), "import runpy\nrunpy.run_path('train.py', run_name='__main__')\nraise SystemExit(7)\n")
+			p.write(p.file("fails.py"), "import train\nif __name__ == '__main__':\n    train.main()\n    raise SystemExit(7)\n")
 			words := slices.Concat(launch, strings.Fields(c.launch), strings.Fields(c.training))
 			bare := start(words...)
 			if status := bare.ends(); status != c.status {
