@@ -28,20 +28,20 @@ var layers = map[string][]string{
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
 	},
 
-	"rss":                  {},
-	"rss/procfile":         {},
-	"rss/proctree":         {"rss", "rss/procfile", "golang.org/x/sys", "github.com/prometheus/procfs"},
-	"rss/cgroup":           {"rss", "rss/procfile", "golang.org/x/sys"},
-	"rss/shm":              {"rss", "golang.org/x/sys"},
-	"rss/rsstest":          {"rss", "golang.org/x/tools/txtar"},
-	"rss/rsstest/debian13": {},
-	"rss/rsstest/guest":    {},
+	"rss":                {},
+	"rss/procfile":       {},
+	"rss/proctree":       {"rss", "rss/procfile", "golang.org/x/sys", "github.com/prometheus/procfs"},
+	"rss/cgroup":         {"rss", "rss/procfile", "golang.org/x/sys"},
+	"rss/shm":            {"rss", "golang.org/x/sys"},
+	"rss/rsstest":        {"rss", "golang.org/x/tools/txtar"},
+	"rss/rsstest/debian": {},
+	"rss/rsstest/guest":  {},
 
 	// It knows no program: each hands it what it knows of itself.
 	"rss/rsstest/reference": {"github.com/google/go-cmp"},
 
 	"slurm":           {},
-	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian13"},
+	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian"},
 
 	"supervisor": {
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",

@@ -99,7 +99,7 @@ func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Opti
 	}
 	c := slurmtest.Start(t, mode, options)
 	s := accountingStand{Cluster: c, rsswarden: c.Install(t, binary)}
-	if options.Debian13 { // Slurm tells when the job ends from 23.02 on
+	if options.Suite != "" { // Slurm tells when the job ends from 23.02 on
 		s.always = []wanted{{event.LimitTime, event.ScopeJob, "", 0, "Slurm", "SLURM_JOB_END_TIME", [2]rss.Bytes{}}}
 	}
 	s.hold = python + " " + c.Install(t, "testdata/accounting/hold.py")

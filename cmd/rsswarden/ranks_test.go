@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -28,7 +28,7 @@ var torches = []struct {
 	options func(t *testing.T) []string
 }{
 	{"1.13", func(t *testing.T) func(string, ...string) *exec.Cmd { needTorch(t); return exec.Command }, torchrun113},
-	{"2.6", func(t *testing.T) func(string, ...string) *exec.Cmd { return debian13.Need(t).Command }, torchrun26},
+	{"2.6", func(t *testing.T) func(string, ...string) *exec.Cmd { return debian.Need(t, debian.Trixie).Command }, torchrun26},
 }
 
 // Neither uses --standalone: it asks for the name of the node, and waits where

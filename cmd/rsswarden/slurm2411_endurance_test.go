@@ -5,6 +5,7 @@ package main_test
 import (
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
@@ -14,7 +15,7 @@ func TestEnduranceSlurm2411(t *testing.T) {
 	accountings2411(t, slurmtest.Modes)
 	for _, c := range trainings2411 {
 		t.Run("train, "+string(c.mode), func(t *testing.T) {
-			s := trainStandOn(t, c.mode, slurmtest.Options{Debian13: true})
+			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: debian.Trixie})
 			s.again(t, times(5), s.reference(t, c.options...), s.script(s.rsswarden+" run --", c.options...), fine, c.mem, "--no-requeue")
 		})
 	}

@@ -3,6 +3,7 @@ package main_test
 import (
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
@@ -18,7 +19,7 @@ func TestSlurm2411(t *testing.T) { accountings2411(t, modes2411) }
 func accountings2411(t *testing.T, modes []slurmtest.Mode) {
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
-			startAccountingOn(t, mode, slurmtest.Options{Debian13: true}).rows(t, mode)
+			startAccountingOn(t, mode, slurmtest.Options{Suite: debian.Trixie}).rows(t, mode)
 		})
 	}
 }
@@ -38,7 +39,7 @@ var trainings2411 = []struct {
 func TestSlurm2411Torch26(t *testing.T) {
 	for _, c := range trainings2411[:few(len(trainings2411), 1)] {
 		t.Run(string(c.mode), func(t *testing.T) {
-			s := trainStandOn(t, c.mode, slurmtest.Options{Debian13: true})
+			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: debian.Trixie})
 			want := s.reference(t, c.options...)
 			if bare := s.Submit(t, s.script("", c.options...), c.mem, "--no-requeue").Wait(t); bare.State != c.bare {
 				t.Errorf("bare: %s, want %s: the test proves nothing", bare.State, c.bare)

@@ -6,36 +6,50 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // nobody is the user in whose name Apptainer runs here, without any privilege, as it does
 // on most clusters: it makes a user namespace.
 const nobody = 65534
 
-// inSid makes of a command one of the Debian 13 root that has Apptainer and Accelerate, with
-// the place's PATH.
+// inSid makes of a command one of Debian sid, which has Accelerate, with the place's PATH.
 func (p *place) inSid(words ...string) []string {
 	p.t.Helper()
-	return debian13.NeedSid(p.t).Argv("env", append([]string{p.path()}, words...)...)
+	return debian.Need(p.t, debian.Sid).Argv("env", append([]string{p.path()}, words...)...)
 }
 
-// asNobody is inSid by nobody, to whom the place then belongs.
+// forApptainer takes the image, a folder with what Apptainer needs of /var/lib, then the
+// command. An overlay without an upper directory is read-only.
+const forApptainer = `
+mount --bind "$1" ` + image + ` && mount -t overlay -o "lowerdir=$2:/var/lib" overlay /var/lib || exit 125
+shift 2
+exec "$@"
+`
+
+// asNobody makes of a command one of Debian sid by nobody, to whom the place then belongs.
+// The root of Debian 13 is at /mnt: an image of a container that any user can reach.
 func (p *place) asNobody(words ...string) []string {
 	p.t.Helper()
-	err := filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = os.Lchown(name, nobody, nobody)
-		}
-		return err
-	})
+	varLib := p.t.TempDir()
+	err := os.MkdirAll(filepath.Join(varLib, "apptainer/mnt/session"), 0o755)
 	for _, dir := range []string{filepath.Dir(p.dir), bin} { // which are made for their owner alone
 		if err == nil {
 			err = os.Chmod(dir, 0o755)
 		}
 	}
+	if err == nil {
+		err = filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				err = os.Lchown(name, nobody, nobody)
+			}
+			return err
+		})
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.inSid(slices.Concat([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}, words)...)
+	return debian.Need(p.t, debian.Sid).Argv("sh", slices.Concat(
+		[]string{"-c", forApptainer, "sh", debian.Need(p.t, debian.Trixie).Path("/"), varLib, "env", p.path(),
+			"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}, words)...)
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 )
 
@@ -275,7 +275,7 @@ func useInRoot(t *testing.T, root string) {
 // TestDebianPackage: it is installed, used and removed where nothing of ours was, and
 // nothing of it stays.
 func TestDebianPackage(t *testing.T) {
-	useInRoot(t, debian13.Need(t).Path("/"))
+	useInRoot(t, debian.Need(t, debian.Trixie).Path("/"))
 }
 
 // TestOldKernel: the static program runs where there is no C library at all.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // TestGPUWithoutGPU: what `make gpu` runs says why it cannot here, and compares as it
@@ -27,7 +27,7 @@ func TestGPUWithoutGPU(t *testing.T) {
 		t.Errorf("without a GPU: status %d\n%s", got, out)
 	}
 
-	cmd = debian13.Need(t).Command("python3", "gpu.py", "--rsswarden", program, "--device", "cpu",
+	cmd = debian.Need(t, debian.Trixie).Command("python3", "gpu.py", "--rsswarden", program, "--device", "cpu",
 		"--records", "600", "--epochs", "5", "--step-ms", "50")
 	cmd.Env = append(os.Environ(), home)
 	out, _ = cmd.CombinedOutput()

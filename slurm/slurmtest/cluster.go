@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // stateParent is where clusters keep their files: munged and Slurm want every
@@ -27,9 +27,9 @@ type Cluster struct {
 	Mode Mode
 
 	options  Options
-	debian13 *debian13.Root // where Slurm comes from; nil for this machine's
-	root     string         // all files of the cluster
-	name     string         // its own on this machine; the names of its nodes begin so
+	suite    *debian.Root // where Slurm comes from; nil for this machine's
+	root     string       // all files of the cluster
+	name     string       // its own on this machine; the names of its nodes begin so
 	nodes    []string
 	ports    []int // of slurmctld, then of each slurmd
 	user     *user.User
@@ -141,9 +141,9 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	if err != nil {
 		return err
 	}
-	c.debian13 = nil
-	if options.Debian13 {
-		if c.debian13, err = debian13.Find(); err != nil {
+	c.suite = nil
+	if options.Suite != "" {
+		if c.suite, err = debian.Find(options.Suite); err != nil {
 			return err
 		}
 	}

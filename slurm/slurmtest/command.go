@@ -35,7 +35,7 @@ func (c *Cluster) Env() []string {
 
 // Command is a command of the job's user, in [Cluster.Dir], not yet started.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	if c.debian13 != nil { // only root may enter
+	if c.suite != nil { // only root may enter
 		become := []string{"--reuid", strconv.Itoa(int(c.uid)), "--regid", strconv.Itoa(int(c.gid)), "--clear-groups", "--", name}
 		return c.admin(ctx, "setpriv", append(become, args...)...)
 	}
@@ -46,8 +46,8 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 
 // admin is a command of root.
 func (c *Cluster) admin(ctx context.Context, name string, args ...string) *exec.Cmd {
-	if c.debian13 != nil {
-		argv := c.debian13.Argv(name, args...)
+	if c.suite != nil {
+		argv := c.suite.Argv(name, args...)
 		name, args = argv[0], argv[1:]
 	}
 	cmd := exec.CommandContext(ctx, name, args...)

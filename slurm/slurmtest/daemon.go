@@ -57,11 +57,11 @@ func (c *Cluster) daemon(name, log string, args ...string) (*daemon, error) {
 	return d, nil
 }
 
-// argv is the argument list of a daemon: of this machine's, or of the Debian 13
+// argv is the argument list of a daemon: of this machine's, or of the
 // root's, which replaces unshare and sh by exec. munged serves both.
 func (c *Cluster) argv(name string, args []string) ([]string, error) {
-	if c.debian13 != nil && name != "munged" {
-		return c.debian13.Argv(name, args...), nil
+	if c.suite != nil && name != "munged" {
+		return c.suite.Argv(name, args...), nil
 	}
 	path, err := program(name)
 	return append([]string{path}, args...), err

@@ -88,9 +88,9 @@
 //
 // # Another Slurm
 //
-// With Debian13 in [Options] the daemons, commands and jobs are those of a
-// Debian 13 root: Slurm 24.11, Python 3.13, PyTorch 2.6. The files of jobs and
-// tests are where they are otherwise; package debian13 tells what is not.
+// With a Suite in [Options] the daemons, commands and jobs are those of a root of
+// that suite: Slurm 24.11, Python 3.13 and PyTorch 2.6 for debian.Trixie. The files of
+// jobs and tests are where they are otherwise; package debian says what is not.
 //
 // # Limits of the stand
 //

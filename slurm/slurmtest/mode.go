@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // Mode is a way in which a site can have Slurm count and limit memory.
@@ -88,9 +90,9 @@ type Options struct {
 	Conf, CgroupConf string
 	// User is whom jobs run as, nobody if empty.
 	User string
-	// Debian13 takes Slurm 24.11, and with it all that jobs and commands run,
-	// from a Debian 13 root (rss/rsstest/debian13).
-	Debian13 bool
+	// Suite takes Slurm, and with it all that jobs and commands run, from the
+	// root of a suite (rss/rsstest/debian); from this machine if empty.
+	Suite debian.Suite
 }
 
 func (o Options) withDefaults(cpus int) Options {

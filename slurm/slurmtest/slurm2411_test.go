@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
@@ -17,7 +18,7 @@ import (
 func TestSlurm2411(t *testing.T) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtest.Cgroup} {
 		t.Run(string(mode), func(t *testing.T) {
-			c := slurmtest.Start(t, mode, slurmtest.Options{Debian13: true})
+			c := slurmtest.Start(t, mode, slurmtest.Options{Suite: debian.Trixie})
 			if got := c.Do(t, "scontrol", "-V"); !strings.HasPrefix(got.Stdout, "slurm-wlm 24.11.") {
 				t.Fatalf("scontrol -V says %q", got.Stdout)
 			}

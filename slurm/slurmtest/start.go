@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // share is the cluster of a process and who uses it.
@@ -30,8 +30,8 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	if err := Missing(); err != nil {
 		t.Skip(err)
 	}
-	if options.Debian13 {
-		debian13.Need(t)
+	if options.Suite != "" {
+		debian.Need(t, options.Suite)
 	}
 	s := &shared
 	s.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
@@ -33,7 +34,7 @@ wait
 // and with 24.11. What is said in the package comment of slurm was found so.
 func eachSlurm(t *testing.T, test func(t *testing.T, o slurmtest.Options)) {
 	t.Run("own", func(t *testing.T) { test(t, slurmtest.Options{}) })
-	t.Run("24.11", func(t *testing.T) { test(t, slurmtest.Options{Debian13: true}) })
+	t.Run("24.11", func(t *testing.T) { test(t, slurmtest.Options{Suite: debian.Trixie}) })
 }
 
 func startFamily(t *testing.T, mode slurmtest.Mode, o slurmtest.Options) (run *slurmtest.JobRun, pids map[string]int) {
@@ -161,7 +162,7 @@ func slurmstepdKills(t *testing.T, o slurmtest.Options) {
 	run := c.Submit(t, fmt.Sprintf("trap 'echo asked' TERM\n%s hold x anon=150", c.InstallSelf(t)), "--mem=100")
 	got := run.Wait(t)
 	reason := "JobLaunchFailure"
-	if o.Debian13 {
+	if o.Suite != "" {
 		reason = "RaisedSignal:9(Killed)"
 	}
 	if got.State != "FAILED" || got.Reason != reason || got.Signal != 9 {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -40,7 +40,7 @@ var (
 		command: func(_ testing.TB, name string, args ...string) *exec.Cmd { return exec.Command(name, args...) }}
 	torch26 = &stand{name: "torch2.6", torch: "2.6.", modules: "numpy, lmdb, h5py",
 		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
-			return debian13.Need(tb).Command(name, args...)
+			return debian.Need(tb, debian.Trixie).Command(name, args...)
 		}}
 )
 

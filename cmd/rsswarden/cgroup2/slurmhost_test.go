@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 )
 
@@ -35,7 +35,7 @@ func TestSlurm(t *testing.T) {
 	program, tests := guest.Build(t, ".."), guest.TestBinary(t)
 	for _, s := range []struct{ version, kernel, root string }{
 		{"22.05", "6.1", "/"},
-		{"24.11", "6.12", debian13.Need(t).Path("/")},
+		{"24.11", "6.12", debian.Need(t, debian.Trixie).Path("/")},
 	} {
 		t.Run(s.version, func(t *testing.T) {
 			files := slurmFiles(t, s.root)

@@ -1,4 +1,4 @@
-package debian13_test
+package debian_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian13"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
 // TestMain is also a program of the tests: with "self" as its first argument
@@ -35,53 +35,37 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestVersions(t *testing.T) {
-	root := debian13.Need(t)
-	for _, c := range []struct{ what, script, want string }{
-		{"Python", `import sys; print(sys.version)`, `^3\.13\.`},
-		{"torch", `import torch; print(torch.__version__)`, `^2\.6\.`},
-		{"h5py", `import h5py; print(h5py.__version__)`, `^3\.`},
-		{"lmdb", `import lmdb; print(lmdb.__version__)`, `^1\.`},
-		{"numpy", `import numpy; print(numpy.__version__)`, `^2\.`},
-	} {
-		if got := run(t, root.Command("python3", "-c", c.script)); !regexp.MustCompile(c.want).MatchString(got) {
-			t.Errorf("%s is %q, want %s", c.what, got, c.want)
-		}
-	}
-	if got := run(t, root.Command("slurmd", "-V")); !strings.HasPrefix(got, "slurm-wlm 24.11.") {
-		t.Errorf("slurmd -V says %q", got)
-	}
-	if _, err := os.Stat(root.Path("/usr/bin/python3.13")); err != nil {
-		t.Error(err)
-	}
-}
-
-// What .ci/sid got is there where it is asked for, and nowhere else; the bare root is at
-// /mnt, also for those who may not pass the folders above it.
-func TestSid(t *testing.T) {
-	sid := debian13.NeedSid(t)
-	nobody := []string{"--reuid", "65534", "--regid", "65534", "--clear-groups"}
 	for _, c := range []struct {
-		words []string
-		want  string
+		suite  debian.Suite
+		script string
+		want   string
 	}{
-		{[]string{"apptainer", "--version"}, `^apptainer version 1\.`},
-		{[]string{"python3", "-c", `import importlib.metadata as m; print(m.version("accelerate"))`}, `^1\.`},
-		{[]string{"python3", "-c", `import torch; print(torch.__version__)`}, `^2\.6\.`},
-		{append([]string{"setpriv"}, append(nobody, "ls", "/mnt/usr/bin/python3.13")...), `^/mnt/usr/bin/python3\.13$`},
+		{debian.Trixie, "import sys; print(sys.version)", `^3\.13\.`},
+		{debian.Trixie, "import torch; print(torch.__version__)", `^2\.6\.`},
+		{debian.Trixie, "import h5py; print(h5py.__version__)", `^3\.`},
+		{debian.Trixie, "import lmdb; print(lmdb.__version__)", `^1\.`},
+		{debian.Trixie, "import numpy; print(numpy.__version__)", `^2\.`},
+		{debian.Trixie, "import subprocess; subprocess.run(['slurmd', '-V'])", `^slurm-wlm 24\.11\.`},
+		{debian.Sid, "import sys; print(sys.version)", `^3\.1[4-9]\.`},
+		{debian.Sid, "import torch, lmdb, h5py, numpy, psutil, accelerate, joblib, loky, multiprocess; print(torch.__version__)", `^2\.`},
+		{debian.Sid, "import subprocess; subprocess.run(['slurmd', '-V'])", `^slurm-wlm 2[6-9]\.`},
+		{debian.Sid, "import subprocess; subprocess.run(['apptainer', '--version'])", `^apptainer version 1\.`},
 	} {
-		got := run(t, sid.Command(c.words[0], c.words[1:]...))
-		if t.Log(got); !regexp.MustCompile(c.want).MatchString(got) {
-			t.Errorf("%q says %q, want %s", c.words, got, c.want)
-		}
+		t.Run(string(c.suite), func(t *testing.T) {
+			got := run(t, debian.Need(t, c.suite).Command("python3", "-c", c.script))
+			if t.Log(got); !regexp.MustCompile(c.want).MatchString(got) {
+				t.Errorf("%q prints %q, want %s", c.script, got, c.want)
+			}
+		})
 	}
-	if out, err := debian13.Need(t).Command("apptainer", "--version").CombinedOutput(); err == nil {
-		t.Errorf("the root has it too: %s", out)
+	if _, err := os.Stat(debian.Need(t, debian.Trixie).Path("/usr/bin/python3.13")); err != nil {
+		t.Error(err)
 	}
 }
 
 // A command shares with its caller all but /usr and /etc.
 func TestSharedWithTheCaller(t *testing.T) {
-	root := debian13.Need(t)
+	root := debian.Need(t, debian.Trixie)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +106,7 @@ func TestSharedWithTheCaller(t *testing.T) {
 }
 
 func TestProcessIsTheCommand(t *testing.T) {
-	cmd := debian13.Need(t).Command("sh", "-c", "echo $$; exec cat")
+	cmd := debian.Need(t, debian.Trixie).Command("sh", "-c", "echo $$; exec cat")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +130,7 @@ func TestProcessIsTheCommand(t *testing.T) {
 }
 
 func TestRootIsReadOnlyAndInvisible(t *testing.T) {
-	root := debian13.Need(t)
+	root := debian.Need(t, debian.Trixie)
 	for _, name := range []string{"/usr/planted", "/etc/planted", root.Path("planted"), root.Path("usr/planted")} {
 		if out, err := root.Command("touch", name).CombinedOutput(); err == nil {
 			os.Remove(name)
@@ -165,7 +149,7 @@ func TestRootIsReadOnlyAndInvisible(t *testing.T) {
 }
 
 func TestUnknownCommand(t *testing.T) {
-	cmd := debian13.Need(t).Command("rsswarden-no-such-command")
+	cmd := debian.Need(t, debian.Trixie).Command("rsswarden-no-such-command")
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 127 {
 		t.Errorf("got %v, want status 127", err)
 	}
