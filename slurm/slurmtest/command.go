@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // userPath is the PATH of daemons, commands and jobs.
@@ -74,6 +76,18 @@ func (c *Cluster) Admin(t testing.TB, name string, args ...string) Output {
 func (c *Cluster) Srun(t testing.TB, args ...string) Output {
 	t.Helper()
 	return c.Do(t, "srun", args...)
+}
+
+// Version is that of the cluster's Slurm: "22.05.8".
+func (c *Cluster) Version(t testing.TB) string {
+	t.Helper()
+	v, err := slurm.FindVersion(t.Context(), func(ctx context.Context, args ...string) ([]byte, error) {
+		return c.Command(ctx, "scontrol", args...).Output()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // Cancel runs scancel as the job's user.

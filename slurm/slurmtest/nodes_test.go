@@ -13,7 +13,7 @@ import (
 )
 
 // eachTwoNodes runs a test on two nodes with this machine's Slurm and with
-// 24.11.
+// newer ones.
 func eachTwoNodes(t *testing.T, mode slurmtest.Mode, test func(t *testing.T, c *slurmtest.Cluster)) {
 	eachSlurm(t, func(t *testing.T, o slurmtest.Options) {
 		o.Nodes = 2

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
@@ -30,11 +31,13 @@ setsid %[1]s hold setsid anon=30 &
 wait
 `
 
-// eachSlurm runs a test with this machine's Slurm, which is 22.05 on Debian 12,
-// and with 24.11. What is said in the package comment of slurm was found so.
+// eachSlurm runs a test with this machine's Slurm, which is 22.05 on Debian 12, with
+// 24.11, and with that of Debian sid, 26.05 when this was written. The package comment of
+// slurm and [slurm.Changes] say what was found so.
 func eachSlurm(t *testing.T, test func(t *testing.T, o slurmtest.Options)) {
 	t.Run("own", func(t *testing.T) { test(t, slurmtest.Options{}) })
 	t.Run("24.11", func(t *testing.T) { test(t, slurmtest.Options{Suite: debian.Trixie}) })
+	t.Run("26.05", func(t *testing.T) { test(t, slurmtest.Options{Suite: debian.Sid}) })
 }
 
 func startFamily(t *testing.T, mode slurmtest.Mode, o slurmtest.Options) (run *slurmtest.JobRun, pids map[string]int) {
@@ -132,8 +135,9 @@ wait`
 }
 
 // TestSlurmdSumsTheJob: when slurmctld pings, slurmd adds the steps up and
-// compares that with the job's limit. In 22.05 its request to kill names no
-// job that exists, so that the job only finds a line in its stderr.
+// compares that with the job's limit. From 26.05.3 on it has the job cancelled; before, its
+// request to kill names no job that exists, so that the job only finds a line in its stderr.
+// Who is cancelled misses that line at times: TERM was faster.
 func TestSlurmdSumsTheJob(t *testing.T) { eachSlurm(t, slurmdSumsTheJob) }
 
 func slurmdSumsTheJob(t *testing.T, o slurmtest.Options) {
@@ -143,14 +147,18 @@ func slurmdSumsTheJob(t *testing.T, o slurmtest.Options) {
 srun -n1 --overlap %[1]s hold task anon=150
 wait`
 	run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "--mem=250")
+	kills := slurm.Release{26, 5, 3}.In(c.Version(t))
 	held(t, run, "batch", "task")
 	want := fmt.Sprintf("Job %s exceeded memory limit", run.ID)
 	r := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		return r.Over() || strings.Contains(c.Log("slurmd"), want) && strings.Contains(r.Stderr, "Exceeded job memory limit")
+		return r.Over() || !kills && strings.Contains(c.Log("slurmd"), want) && strings.Contains(r.Stderr, "Exceeded job memory limit")
 	})
 	t.Logf("job is %s; stderr %q", r.State, r.Stderr)
 	if !strings.Contains(c.Log("slurmd"), want) {
 		t.Errorf("job is %s %s and slurmd did not say %q", r.State, r.Reason, want)
+	}
+	if r.Over() != kills || kills && (r.State != "CANCELLED" || r.ExitCode != 0 || r.Signal != 15) {
+		t.Errorf("job is %s %d:%d; want that slurmd cancels it: %v", r.State, r.ExitCode, r.Signal, kills)
 	}
 }
 

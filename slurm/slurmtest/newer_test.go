@@ -13,14 +13,20 @@ import (
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 )
 
-// TestSlurm2411: what Slurm 24.11 tells a job on cgroup v1, where it differs
+// TestNewerSlurm: what a newer Slurm tells a job on cgroup v1, where it differs
 // from 22.05 and where the cgroups are.
-func TestSlurm2411(t *testing.T) {
+func TestNewerSlurm(t *testing.T) {
+	t.Run("24.11", func(t *testing.T) { newerSlurm(t, debian.Trixie) })
+	t.Run("26.05", func(t *testing.T) { newerSlurm(t, debian.Sid) })
+}
+
+func newerSlurm(t *testing.T, suite debian.Suite) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtest.Cgroup} {
 		t.Run(string(mode), func(t *testing.T) {
-			c := slurmtest.Start(t, mode, slurmtest.Options{Suite: debian.Trixie})
-			if got := c.Do(t, "scontrol", "-V"); !strings.HasPrefix(got.Stdout, "slurm-wlm 24.11.") {
-				t.Fatalf("scontrol -V says %q", got.Stdout)
+			c := slurmtest.Start(t, mode, slurmtest.Options{Suite: suite})
+			version := c.Version(t)
+			if suite == debian.Trixie && !strings.HasPrefix(version, "24.11.") || suite == debian.Sid && !(slurm.Release{26, 5, 3}).In(version) {
+				t.Fatalf("%s has Slurm %s", suite, version)
 			}
 			byFiles, err := slurm.FindEnforcement(t.Context(), slurm.Job{ConfFile: c.Conf()}, slurm.Search{Paths: []string{}})
 			if err != nil {
@@ -32,7 +38,7 @@ func TestSlurm2411(t *testing.T) {
 					return c.Command(ctx, "scontrol", args...).Output()
 				},
 			})
-			if err != nil || !strings.HasPrefix(byScontrol.Version, "24.11.") {
+			if err != nil || byScontrol.Version != version {
 				t.Fatalf("by scontrol: %+v, %v", byScontrol, err)
 			}
 			if mode == slurmtest.Linux && byScontrol.TaskPlugin == "" { // 24.11 shows task/none as (null)
@@ -71,6 +77,11 @@ func TestSlurm2411(t *testing.T) {
 			env := lookup(read(t, run.Dir+"/env", true))
 			if _, ok := env("SLURM_OOM_KILL_STEP"); !ok {
 				t.Error("no SLURM_OOM_KILL_STEP, which is new")
+			}
+			sluid, _ := env("SLURM_JOB_SLUID")
+			step, _ := env("SLURM_STEP_ID")
+			if suite == debian.Sid && (len(sluid) != 14 || step != "-5") || suite == debian.Trixie && sluid+step != "" {
+				t.Errorf("SLURM_JOB_SLUID %q, SLURM_STEP_ID %q", sluid, step)
 			}
 			job, ok := slurm.FromEnv(env)
 			if !ok || job.StepID != slurm.StepBatch {
