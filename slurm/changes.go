@@ -36,15 +36,17 @@ type Span struct {
 
 // Source is where the span is known from, for people.
 func (s Span) Source() string {
-	switch {
-	case s.Run != "" && s.Commit != "":
-		return "run here with " + s.Run + "; Slurm's commit " + s.Commit
-	case s.Run != "":
-		return "run here with " + s.Run
-	case s.Commit != "":
-		return "Slurm's commit " + s.Commit
+	from := "read in Slurm's source"
+	if s.Commit != "" {
+		from = "Slurm's commit " + s.Commit
 	}
-	return "Slurm's source"
+	if s.Run != "" {
+		if s.Commit == "" {
+			return "run with " + s.Run
+		}
+		from = "run with " + s.Run + "; " + from
+	}
+	return from
 }
 
 // At returns the span of a known version.
@@ -58,7 +60,10 @@ func (c Change) At(version string) Span {
 	return at
 }
 
-// Changes lists what changed between 22.05 and 26.05.
+// Newest is the newest release whose source [Changes] was taken from.
+var Newest = Release{26, 5, 0}
+
+// Changes lists what changed between 22.05 and [Newest].
 var Changes = []Change{
 	{"OverMemoryKill, all steps of a job on a node together over the job's memory", []Span{
 		{Holds: "slurmd cancels the whole job"},

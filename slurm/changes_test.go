@@ -1,6 +1,9 @@
 package slurm
 
 import (
+	"context"
+	"errors"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +29,30 @@ func TestAtLeast(t *testing.T) {
 		if got := c.release.In(c.version); got != c.want {
 			t.Errorf("%q is at least %v: %v", c.version, c.release, got)
 		}
+	}
+}
+
+func TestFindVersion(t *testing.T) {
+	for _, c := range []struct{ says, want string }{
+		{"slurm 26.05.5\n", "26.05.5"},
+		{"slurm-wlm 24.11.5\n", "24.11.5"},
+		{"slurm-wlm 22.05.8", "22.05.8"},
+		{"", ""},
+		{"\n", ""},
+		{"slurm unknown\n", ""},
+	} {
+		got, err := FindVersion(t.Context(), func(_ context.Context, args ...string) ([]byte, error) {
+			if !slices.Equal(args, []string{"--version"}) {
+				return nil, errors.ErrUnsupported
+			}
+			return []byte(c.says), nil
+		})
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("of %q: %q, %v", c.says, got, err)
+		}
+	}
+	if _, err := FindVersion(t.Context(), func(context.Context, ...string) ([]byte, error) { return nil, exec.ErrNotFound }); !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
 	}
 }
 

@@ -56,6 +56,9 @@ func (d *diagnosis) findJob() *doctorJob {
 	}
 	j.slurm.Job, j.slurm.InJob = set.Job()
 	j.slurm.Rules = set.Enforcement()
+	if j.slurm.InJob {
+		j.findVersion(ctx)
+	}
 	j.limits.Assumed = !j.slurm.Rules.Known
 	for _, l := range j.limits.Limits {
 		if l.Name == event.LimitCgroup && (l.Scope == event.ScopeStep || l.Scope == event.ScopeJob) {
@@ -64,6 +67,18 @@ func (d *diagnosis) findJob() *doctorJob {
 	}
 	j.readParent(proc)
 	return j
+}
+
+// findVersion finds the version of Slurm, which is known already where scontrol show config
+// was asked.
+func (j *doctorJob) findVersion(ctx context.Context) {
+	f := &j.slurm
+	if f.Version, f.VersionSource = f.Rules.Version, f.Rules.Source; f.Version != "" {
+		return
+	}
+	if v, err := slurm.FindVersion(ctx, slurm.Scontrol); err == nil {
+		f.Version, f.VersionSource = v, "scontrol --version"
+	}
 }
 
 // origin is where an option was chosen, as the user wrote it.

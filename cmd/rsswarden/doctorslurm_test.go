@@ -73,7 +73,7 @@ func doctorIn(t *testing.T, mode slurmtest.Mode) {
 		if s := of(doctor.NameSignals); s.Status != test.signals || test.source != "" && filepath.Base(s.Source) != test.source {
 			t.Errorf("%s: %+v", test.name, s)
 		}
-		for _, name := range []string{doctor.NameRun, doctor.NameLimit, doctor.NameTree, doctor.NameSlurm, doctor.NameAccounting} {
+		for _, name := range []string{doctor.NameRun, doctor.NameLimit, doctor.NameTree, doctor.NameSlurm, doctor.NameAccounting, doctor.NameRelease} {
 			if s := of(name); s.Status != doctor.OK {
 				t.Errorf("%s: %+v", test.name, s)
 			}

@@ -30,7 +30,8 @@ const (
 // Check is one thing that was looked at.
 type Check struct {
 	// Name is a word of a closed list, see [Names]. There is one check of each
-	// name, but for python and alert, of which there is one for each that was asked.
+	// name, but for python and alert, of which there is one for each that was asked, and
+	// for release, of which there is one for each thing that differs between releases.
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`            // what was found, for people
@@ -53,6 +54,7 @@ const (
 	NameCgroup     = "cgroup"
 	NameSlurm      = "slurm"
 	NameAccounting = "accounting"
+	NameRelease    = "release"
 	NameSignals    = "signals"
 	NamePtrace     = "ptrace"
 	NamePython     = "python"
@@ -70,7 +72,7 @@ const (
 
 // Names lists the names of checks in the order in which they are printed.
 var Names = []string{
-	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameSignals, NamePtrace,
+	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameRelease, NameSignals, NamePtrace,
 	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm, NameAlert,
 }
 

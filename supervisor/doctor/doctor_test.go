@@ -115,7 +115,7 @@ func TestSlurm(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Slurm(test.facts)
+			got := slices.DeleteFunc(Slurm(test.facts), func(c Check) bool { return c.Name == NameRelease })
 			if len(got) != len(test.want) {
 				t.Fatalf("%+v, want %+v", got, test.want)
 			}
@@ -123,6 +123,40 @@ func TestSlurm(t *testing.T) {
 				w.check(t, got[i])
 			}
 		})
+	}
+}
+
+// TestReleases: of what differs between releases of Slurm, that of the version found is
+// said, and a version that is unknown or newer than what was looked at is said to be.
+func TestReleases(t *testing.T) {
+	first := func(version string) (first Check, rest string) {
+		t.Helper()
+		got := releases(SlurmFacts{Version: version, VersionSource: "scontrol"})
+		for _, c := range got[1:] {
+			want{OK, "", "", ""}.check(t, c)
+			rest += c.Found + "\n"
+		}
+		return got[0], rest
+	}
+	c, old := first("24.11.5")
+	want{OK, "Slurm 24.11.5", "", ""}.check(t, c)
+	c, now := first("26.05.5")
+	want{OK, "Slurm 26.05.5", "", ""}.check(t, c)
+	if lines := len(slurm.Changes); strings.Count(old, "\n") != lines || strings.Count(now, "\n") != lines {
+		t.Errorf("%d changes, said are\n%s\n%s", lines, old, now)
+	}
+	if strings.Contains(old, "cancels the whole job") || !strings.Contains(now, "cancels the whole job") {
+		t.Errorf("of the sum of a job's steps is said\n%s\n%s", old, now)
+	}
+	c, next := first("26.11.0")
+	want{Limited, "newer", "newer rsswarden", ""}.check(t, c)
+	if next != now {
+		t.Errorf("of a newer one is said\n%s", next)
+	}
+	c, none := first("")
+	want{Limited, "not known", "scontrol", ""}.check(t, c)
+	if none != "" {
+		t.Errorf("of an unknown one is said\n%s", none)
 	}
 }
 

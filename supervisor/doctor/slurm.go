@@ -14,6 +14,8 @@ type SlurmFacts struct {
 	Job   slurm.Job
 	InJob bool
 	Rules slurm.Enforcement
+	// Version is Slurm's, empty where it is not known, and VersionSource where it was read.
+	Version, VersionSource string
 	// Kernel says that a cgroup limit of the step or job was found.
 	Kernel bool
 	// Parent is the name of the process that started us, empty where that
@@ -38,7 +40,31 @@ func Slurm(f SlurmFacts) []Check {
 		c.Do = "start the training in a step: srun rsswarden run -- …"
 		return []Check{c}
 	}
-	return []Check{c, accounting(f), signals(f)}
+	return append(append([]Check{c, accounting(f)}, releases(f)...), signals(f))
+}
+
+// releases says what holds for this version of Slurm where that differs between releases.
+func releases(f SlurmFacts) []Check {
+	if f.Version == "" {
+		return []Check{{
+			Name: NameRelease, Status: Limited,
+			Found: "Slurm's version is not known: a limit on the sum of all steps is shown as one by which slurmd perhaps cancels the job, " +
+				"and what jobacct_gather/cgroup counts on cgroup v2 as a range",
+			Do: "have scontrol be on PATH",
+		}}
+	}
+	c := Check{Name: NameRelease, Status: OK, Found: "Slurm " + f.Version, Source: f.VersionSource}
+	if next := (slurm.Release{slurm.Newest[0], slurm.Newest[1] + 1}); next.In(f.Version) {
+		c.Status = Limited
+		c.Found += fmt.Sprintf(", newer than what this rsswarden knows: what follows is of %v", slurm.Newest)
+		c.Do = "look for a newer rsswarden"
+	}
+	all := []Check{c}
+	for _, change := range slurm.Changes {
+		at := change.At(f.Version)
+		all = append(all, Check{Name: NameRelease, Status: OK, Found: change.What + ": " + at.Holds, Source: at.Source()})
+	}
+	return all
 }
 
 func accounting(f SlurmFacts) Check {
