@@ -79,10 +79,9 @@ func (w *watcher) heard(s loader.Said) {
 			w.sum.paused += time.Duration(s.Paused * float64(time.Second))
 		}
 	case event.LoaderHello:
-		if t := w.trainer(s.PID); t != nil && !t.CanRecycle && w.voice.once("hello", t.Why) {
-			w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, s.PID, t.Why))
-		}
+		w.sayRefused(s.PID)
 	case event.LoaderIter:
+		w.sayRefused(s.PID)
 		if s.PID == w.sum.pickledBy {
 			w.sum.pickled = nil // it was sent
 		}
@@ -94,6 +93,14 @@ func (w *watcher) heard(s loader.Said) {
 		if w.voice.once("off", s.Reason) {
 			w.Log.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))
 		}
+	}
+}
+
+// sayRefused says once why nothing is recycled with the torch of a process, where it is
+// so for good.
+func (w *watcher) sayRefused(pid int) {
+	if t := w.trainer(pid); t != nil && !t.CanRecycle && t.Trial != event.TrialWaiting && w.voice.once("hello", t.Why) {
+		w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why))
 	}
 }
 

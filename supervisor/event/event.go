@@ -239,6 +239,8 @@ type LoaderSaid struct {
 	Stopped float64 `json:"stopped_s,omitempty"`
 	// Sharing is what goes with LoaderPickling and LoaderRaised.
 	Sharing *Sharing `json:"sharing,omitempty"`
+	// Trial is what is known of the process's PyTorch, with LoaderIter.
+	Trial Trial `json:"trial,omitempty"`
 }
 
 // Sharing is what it takes to send the tensors of a data set to workers that are

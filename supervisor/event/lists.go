@@ -224,6 +224,17 @@ const (
 	LoaderUnreached Loader = "unreached" // a process has loaded PyTorch, and something keeps the hook out of it: a container, or its environment; the watcher says so, not the hook
 )
 
+// Trial says whether recycling was tried with the PyTorch and the Python of a process.
+type Trial string
+
+// What is known of it.
+const (
+	TrialKnown   Trial = "known"   // the parts of its text that recycling rests on are those of a version that the tests run
+	TrialTried   Trial = "tried"   // they are not, and a trial on this machine went well
+	TrialWaiting Trial = "waiting" // they are not, and there was no trial yet: nothing is recycled until there was one
+	TrialRefused Trial = "refused" // they are not understood, or a trial failed: nothing is recycled
+)
+
 // Mode is the order in which a recycle starts and ends workers.
 type Mode string
 

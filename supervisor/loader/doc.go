@@ -77,9 +77,10 @@
 // Recycling is claimed for what TestMatrix runs, and for nothing else: on
 // PyTorch 1.13 with Python 3.11 (Debian 12) and on PyTorch 2.6 with Python 3.13
 // (Debian 13); swap and drain each; no record lost, doubled, wrong or out of its
-// place; each worker that was replaced ended with status 0. With any other
-// version of torch, or with internals that are not the ones known, nothing is
-// recycled, and hello or iter says why; trimming goes on.
+// place; each worker that was replaced ended with status 0. A torch whose text, as
+// far as recycling rests on it, is that of one of these is taken for it, whatever its
+// version. Nothing is recycled with any other before a trial went well, and never
+// with one whose text is not understood; iter says which, trimming goes on.
 //
 //   - iterators: persistent workers, a new iterator an epoch, one endless
 //     iterator; with one worker (always swap) and with several; epochs left early
@@ -132,7 +133,9 @@
 //	hello.PID.START      a process with torch is there (JSON, renamed into place)
 //	ctl.PID.START        what we want of that trainer and its workers (JSON, renamed into place)
 //	log.PID.START        what it and its workers report (a JSON object a line, each one write)
+//	untried.KEY          a torch whose text is not known, and what a trial needs (JSON, renamed into place)
+//	torch.KEY            what came of the trial: ok, or why not
 //	ready.PID.TIME       a replacement has come up; gone at once
 //
-// TIME is in ns on the monotonic clock. START is the start time in clock ticks since boot, field 22 of /proc/PID/stat.
+// KEY names the text of torch's files and Python's minor version. TIME is in ns on the monotonic clock. START is the start time in clock ticks since boot, field 22 of /proc/PID/stat.
 package loader

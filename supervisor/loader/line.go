@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -79,6 +80,9 @@ type line struct {
 	Start      string `json:"start"`
 	CanRecycle bool   `json:"can_recycle"`
 
+	Trial event.Trial `json:"trial"`
+	Key   string      `json:"key"` // names the text of its torch
+
 	Sharing *event.Sharing `json:"sharing"`
 }
 
@@ -117,8 +121,22 @@ func parseLine(data []byte) (line, error) {
 	case l.T < 0 || l.T > 1e11:
 		return l, fmt.Errorf("%w: time %g", errMalformed, l.T)
 	}
+	switch l.Trial {
+	case "", event.TrialKnown, event.TrialTried, event.TrialWaiting, event.TrialRefused:
+	default:
+		return l, fmt.Errorf("%w: unknown trial %q", errMalformed, clip(string(l.Trial)))
+	}
+	if !isKey(l.Key) {
+		l.Key = ""
+	}
 	l.Why, l.Kind, l.Start, l.Mode = clip(l.Why), clip(l.Kind), clip(l.Start), event.Mode(clip(string(l.Mode)))
 	return l, nil
+}
+
+// isKey says whether a text names a torch, as the hook's fingerprint does; it is part of
+// names of files.
+func isKey(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 func checkSharing(s *event.Sharing) error {
@@ -161,6 +179,7 @@ func (l *line) said(trainer rss.ProcID) Said {
 	s.Reason = l.Why
 	s.Paused = l.Pause / 1e3
 	s.Sharing = l.Sharing
+	s.Trial = l.Trial
 	switch l.What {
 	case event.LoaderTrimmed, event.LoaderCollected, event.LoaderRecycled:
 		s.Freed = max(s.Before.Sub(s.After), rss.Bytes(l.Freed))

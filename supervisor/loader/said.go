@@ -53,10 +53,14 @@ type Trainer struct {
 	Parent int
 	Torch  string // version
 	Python string
-	// CanRecycle says that the internals of this torch are the ones known;
-	// Why says what is not.
+	// CanRecycle says that workers can be recycled with this torch, as far as is
+	// known; Why says why not.
 	CanRecycle bool
 	Why        string
+	// Trial says how that is known, once it has made an iterator with workers; Key
+	// names the text of its torch then.
+	Trial event.Trial
+	Key   string
 	// Off says that the hook switched itself off there, OffWhy why.
 	Off    bool
 	OffWhy string

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ func (t *trainer) apply(l *line) {
 		return
 	}
 	if l.What == event.LoaderIter {
+		t.tried(l)
 		if len(t.loaders) < maxLoaders {
 			t.loaders[l.N] = &Loader{
 				N: l.N, Kind: l.Kind, Persistent: l.Persistent, NumWorkers: l.NumWorkers, Start: l.Start,
@@ -65,6 +67,22 @@ func (t *trainer) apply(l *line) {
 		} else if d.Why == string(event.ReasonDeferred) {
 			d.CanRecycle, d.Why = true, ""
 		}
+	}
+}
+
+// tried notes what an iterator said of the torch it is made of.
+func (t *trainer) tried(l *line) {
+	if l.Trial == "" {
+		return // it has no workers
+	}
+	t.Trial, t.Key = l.Trial, l.Key
+	switch l.Trial {
+	case event.TrialRefused:
+		t.CanRecycle, t.Why = false, l.Why
+	case event.TrialWaiting:
+		t.CanRecycle, t.Why = false, fmt.Sprintf("torch %s has not been tried here", t.Torch)
+	default:
+		t.CanRecycle, t.Why = true, ""
 	}
 }
 

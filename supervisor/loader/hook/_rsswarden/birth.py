@@ -5,7 +5,6 @@ put on its index queue is made of the standard library alone, and acts while it
 is unpickled there.
 """
 import atexit
-import inspect
 import os
 import queue
 import sys
@@ -16,22 +15,6 @@ from multiprocessing import reduction
 
 from _rsswarden import guard, offsets
 
-# Parameters of torch's _worker_loop and the attribute of the iterator that has
-# the argument. Those of _OWN are the replacement's own.
-_FROM = {
-    "dataset_kind": "_dataset_kind",
-    "dataset": "_dataset",
-    "data_queue": "_worker_result_queue",
-    "done_event": "_workers_done_event",
-    "auto_collation": "_auto_collation",
-    "collate_fn": "_collate_fn",
-    "drop_last": "_drop_last",
-    "init_fn": "_worker_init_fn",
-    "num_workers": "_num_workers",
-    "persistent_workers": "_persistent_workers",
-    "shared_seed": "_shared_seed",
-}
-_OWN = ("index_queue", "worker_id", "base_seed")
 _VERBS = "/dev/infiniband/"
 _LATE = 0.1  # seconds, that a fork server may take to say how a worker ended that it has reaped
 
@@ -79,19 +62,15 @@ def put(index_queue, verb):
     index_queue.put(verb)
 
 
-def parameters(loop):
-    """Returns the names of torch's _worker_loop's parameters, and why they are not the ones known, or None."""
-    names = list(inspect.signature(loop).parameters)
-    unknown = [name for name in names if name not in _FROM and name not in _OWN]
-    missing = [name for name in _OWN if name not in names]
-    if unknown or missing:
-        return names, "unknown _worker_loop(%s)" % ", ".join(names)
-    return names, None
+def needed(filled):
+    """Returns the attributes of the iterator that fill parameters of its workers' loop, as fingerprint.arguments found them."""
+    return tuple(attribute for how, attribute in filled.values() if how in ("is", "in"))
 
 
-def needed(names):
-    """Returns the attributes of the iterator that the parameters are filled from."""
-    return tuple(_FROM[name] for name in names if name in _FROM)
+def value(iterator, how, attribute):
+    """Returns what the iterator's attribute fills a parameter with. A list that holds it is emptied by the worker."""
+    held = getattr(iterator, attribute)
+    return [held] if how == "in" else held
 
 
 def forbids(context):
@@ -165,12 +144,12 @@ class _Dry(reduction.ForkingPickler):
             spawning.set_spawning_popen(before)
 
 
-def unpicklable(iterator, context, names):
+def unpicklable(iterator, context, filled):
     """Says why a worker could not be started with what the iterator has now, or None."""
     if context.get_start_method(allow_none=True) == "fork":
         return None
     try:
-        _Dry().try_on([getattr(iterator, name) for name in needed(names)])
+        _Dry().try_on([getattr(iterator, name) for name in needed(filled)])
     except Exception as error:
         if not guard.ours(error):
             raise
@@ -192,7 +171,7 @@ def _born(found, loop, *arguments):
     loop(*arguments)
 
 
-def start(iterator, worker_id, base_seed, context, loop, names, ready_file):
+def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     """Starts a worker as the iterator's constructor does, and has it make a file once it is up.
 
     Returns its process, its index queue and the file, which ready_file names after its PID.
@@ -200,8 +179,9 @@ def start(iterator, worker_id, base_seed, context, loop, names, ready_file):
     index_queue = context.Queue()
     index_queue.cancel_join_thread()
     own = {"index_queue": index_queue, "worker_id": worker_id, "base_seed": base_seed}
-    arguments = tuple(own[name] if name in own else getattr(iterator, _FROM[name]) for name in names)
-    arguments = tuple(Init(v) if name == "init_fn" and v is not None else v for name, v in zip(names, arguments))
+    arguments = tuple(own[name] if how == "own" else value(iterator, how, attribute)
+                      for name, (how, attribute) in filled.items())
+    arguments = tuple(Init(v) if name == "init_fn" and v is not None else v for name, v in zip(filled, arguments))
     if context.get_start_method(allow_none=True) == "fork":
         process = context.Process(target=_born, args=(offsets.positions(), loop) + arguments)
     else:

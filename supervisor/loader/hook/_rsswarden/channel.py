@@ -65,6 +65,35 @@ def nofile():
         return 0
 
 
+def verdict(key):
+    """Returns what came of a trial of the torch with that key, ok or the reason; None where there was none."""
+    try:
+        return _read("%s/torch.%s" % (_dir, key)).strip()[:1000] or None
+    except (OSError, ValueError):
+        return None
+
+
+def untried(key, **fields):
+    """Says what a trial of the torch with that key is to be made with."""
+    path = "%s/untried.%s" % (_dir, key)
+    try:
+        if not os.path.exists(path):
+            _write(path, json.dumps(dict(fields, v=1, key=key)))
+    except OSError:
+        pass
+
+
+def _write(path, text):
+    """Writes a small file beside its place and renames it into it."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(fd, text.encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)
+
+
 def start_time(pid):
     """Returns field 22 of /proc/PID/stat: clock ticks since boot."""
     fd = os.open("/proc/%d/stat" % pid, os.O_RDONLY | os.O_CLOEXEC)
@@ -104,13 +133,7 @@ class Side:
             "pid_ns": _pid_ns, "torch": str(torch), "python": "%d.%d.%d" % sys.version_info[:3],
             "can_recycle": can_recycle, "why": why or "",
         })
-        temporary = self._hello + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(fd, text.encode("utf-8"))
-        finally:
-            os.close(fd)
-        os.rename(temporary, self._hello)
+        _write(self._hello, text)
 
     def say(self, what, **fields):
         """Appends one line to the log. That it cannot be written changes nothing else."""

@@ -92,9 +92,14 @@ def due(recycler, iterator, loader):
         if number not in wanted:
             recycler.refuse(number, pid, "taken back")
     held.requests = [request for request in held.requests if request[0] in wanted]
+    untried = recycler.torch.untried() if held else None
+    if untried is not None:
+        refused, held.requests = held.requests, []
+        for number, pid, _ in refused:
+            recycler.refuse(number, pid, untried)  # not for good
     why = None
     if held:
-        why = birth.forbids(recycler.context) or birth.unpicklable(iterator, recycler.context, recycler.torch.names)
+        why = birth.forbids(recycler.context) or birth.unpicklable(iterator, recycler.context, recycler.torch.filled)
     if why is not None:
         recycler.why, recycler.held = why, None
         for number, pid, _ in held.requests:

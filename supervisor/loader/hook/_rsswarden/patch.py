@@ -8,13 +8,12 @@ what is ours stands before and after it, guarded.
 import functools
 import multiprocessing
 import os
+import sys
 import time
 import types
 import weakref
 
 from _rsswarden import birth, channel, collect, epoch, growth, guard, iterable, recycle, sharing, trim
-
-_VERSIONS = ("1.13", "2.6")  # of torch, whose internals were run with recycling
 
 # Seconds between two looks at the ctl file, which cost a stat: 25 us where a batch
 # has emptied the caches. What was asked for is often followed by more.
@@ -23,6 +22,7 @@ _PAUSE, _SOON, _FOLLOWS = 0.05, 0.005, 2.0
 _off = False  # nothing new is begun in this process
 _process = None  # what this process is; a forked child makes its own
 _torch = None
+_is_first = True  # no iterator with workers was made yet
 
 
 class _Torch:
@@ -34,7 +34,9 @@ class _Torch:
         self.version = torch.__version__
         self.utils = dataloader._utils
         self.module, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
-        self.loop, self.names, self.why = None, (), None
+        self.loop, self.filled, self.why = None, {}, None
+        self._dataloader, self._is_read = dataloader, False
+        self.key, self._digest, self.known, self.verdict = None, None, False, None
         try:
             self._check(dataloader)
         except Exception as error:
@@ -46,18 +48,60 @@ class _Torch:
         return self._multiprocessing or self.module.multiprocessing
 
     def _check(self, dataloader):
+        """Looks at what costs nothing at the import of torch."""
         self.loop = self.utils.worker._worker_loop
-        self.names, self.why = birth.parameters(self.loop)
-        if ".".join(self.version.split("+")[0].split(".")[:2]) not in _VERSIONS:
-            self.why = "torch %s has not been tried" % self.version
-        iterator = dataloader._MultiProcessingDataLoaderIter
         for owner, names in (
-                (iterator, ("__init__", "_next_data", "_try_get_data", "_get_data", "_try_put_index", "_reset",
-                            "_shutdown_workers")),
+                (dataloader._MultiProcessingDataLoaderIter, ("__init__", "_next_data", "_try_get_data", "_get_data",
+                                                             "_try_put_index", "_reset", "_shutdown_workers")),
                 (self.utils.signal_handling, ("_set_worker_pids", "_remove_worker_pids"))):
             for name in names:
                 if not hasattr(owner, name):
                     self.why = "torch has no %s" % name
+
+    def read(self, constructor):
+        """Finds in torch's text what recycling rests on, once, and says whether that is there; about 10 ms.
+
+        constructor is the __init__ of its iterator.
+        """
+        if self._is_read or self.why is not None:
+            return self.why is None
+        self._is_read, self.why = True, "torch's text was not read to its end"
+        try:
+            from _rsswarden import fingerprint
+
+            got = fingerprint.read(self._dataloader, constructor)
+            self.filled, self.key, why = got.filled, got.key, got.why
+            if why is None:
+                self.known, self._digest = fingerprint.is_known(got.digest), got.digest
+        except Exception as error:
+            if not guard.ours(error):
+                raise
+            why = guard.describe(error)
+        self.why = why
+        return why is None
+
+    def untried(self):
+        """Says why recycling may not be done yet with this torch here, or never, or None."""
+        if self.known or self.why is not None:
+            return self.why
+        if self.verdict is None:
+            self.verdict = channel.verdict(self.key)
+            if self.verdict not in (None, "ok"):
+                self.why = "a trial with torch %s failed: %s" % (self.version, self.verdict)
+        return self.why if self.verdict else "torch %s has not been tried here" % self.version
+
+    def trial(self, iterator):
+        """Returns the same in a word, and asks for a trial where iterator, which was made just now, has all that is needed."""
+        self.untried()
+        if self.why is None and type(iterator) is self._dataloader._MultiProcessingDataLoaderIter:
+            self.why = recycle.unknown(iterator, self.filled)
+        if self.why is not None:
+            return "refused"
+        if self.known or self.verdict is not None:
+            return "known" if self.known else "tried"
+        channel.untried(self.key, digest=self._digest, torch=str(self.version), executable=sys.executable,
+                        path=[p for p in sys.path if isinstance(p, str)])
+        return "waiting"
 
 
 class _Process:
@@ -114,7 +158,7 @@ def _guarded(function, *arguments):
     try:
         return function(*arguments)
     except Exception as error:
-        if not _failed(error):
+        if _failed is not None and not _failed(error):  # None: see _shutdown_workers
             raise
 
 
@@ -183,8 +227,6 @@ def install(dataloader):
     iterator = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)
     if iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
         _patch_ends(iterator)
-        if _torch.why is None:
-            _patch_iterator(iterator)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
     if multiprocessing.parent_process() is None and not _being_born():
         _here()
@@ -251,12 +293,14 @@ def _patch_ends(iterator_class):
 
     def __init__(self, loader, *arguments, **keywords):
         if not _off:
+            _guarded(_first, iterator_class, original_init)
             _guarded(sharing.warn, loader, _torch, _here)
         original_init(self, loader, *arguments, **keywords)
         if not _off:
             _guarded(_made, self, loader)
 
-    def _shutdown_workers(self):
+    # Called by __del__, too, while the interpreter clears what this module has.
+    def _shutdown_workers(self, _guarded=_guarded, _ending=_ending):
         ending = _guarded(_ending, self)
         try:
             return original_shutdown(self)
@@ -267,6 +311,14 @@ def _patch_ends(iterator_class):
     iterator_class.__init__ = __init__
     if original_shutdown is not None:
         iterator_class._shutdown_workers = _shutdown_workers
+
+
+def _first(iterator_class, constructor):
+    """Has the iterators' methods wrapped before the first is made, where torch's text says that it can be recycled."""
+    global _is_first
+    first, _is_first = _is_first, False
+    if first and _torch.read(constructor):
+        _patch_iterator(iterator_class)
 
 
 def _patch_iterator(iterator_class):
@@ -321,7 +373,8 @@ def _made(iterator, loader):
         # Where their end would not be met, nothing is asked of them.
         recycler.pids = tuple(w.pid for w in getattr(iterator, "_workers", ()))
     kind = "map" if iterator._dataset_kind == 0 else "iterable"
-    recycler.why = _torch.why or recycle.unknown(iterator, _torch.names)
+    trial = _torch.trial(iterator)
+    recycler.why = _torch.why or recycle.unknown(iterator, _torch.filled)
     if recycler.why is None and kind == "iterable":
         iterable.begin(recycler, loader, iterator)
     process.recyclers.add(recycler)
@@ -329,7 +382,7 @@ def _made(iterator, loader):
     process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
                      persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
                      start=context.get_start_method(allow_none=True), can_recycle=recycler.why is None,
-                     why=recycler.why or "")
+                     why=recycler.why or "", trial=trial, key=_torch.key or "")
 
 
 def _poll(iterator):

@@ -102,9 +102,13 @@ class Recycler:
         # may lose an index where a worker is skipped.
         if len(iterator._workers) < 2 or not getattr(iterator, "_in_order", True):
             mode = "swap"
+        untried = self.torch.untried() if self.why is None else None
+        if untried is not None:
+            self.refuse(number, pid, untried)  # not for good: a trial may be under way
+            return
         self.why = self.why or birth.forbids(self.context)
         if mode == "drain":
-            self.why = self.why or birth.unpicklable(iterator, self.context, self.torch.names)
+            self.why = self.why or birth.unpicklable(iterator, self.context, self.torch.filled)
         if self.why is not None:
             self.refuse(number, pid, self.why)
             return
@@ -135,7 +139,7 @@ class Recycler:
         if self.why is None:
             try:
                 task.new, task.new_queue, task.ready = birth.start(
-                    iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.names, self.side.ready_file)
+                    iterator, task.worker_id, seed, self.context, self.torch.loop, self.torch.filled, self.side.ready_file)
             except Exception as error:
                 if not guard.ours(error):
                     raise
@@ -285,12 +289,12 @@ _KNOWN = ("_worker_queue_idx_cycle", "_worker_pids_set", "_shutdown", "_base_see
 _LISTS = ("_workers", "_index_queues", "_workers_status")
 
 
-def unknown(iterator, names):
-    """Says what of a new iterator is not as known, or None; names are the parameters of its workers' loop."""
+def unknown(iterator, filled):
+    """Says what of a new iterator is not as known, or None; filled says what its workers' loop is given."""
     for name in _LISTS:
         if len(getattr(iterator, name, ())) != iterator._num_workers:
             return "torch's iterator has no %s by worker" % name
-    for name in _KNOWN + birth.needed(names):
+    for name in _KNOWN + birth.needed(filled):
         if not hasattr(iterator, name):
             return "torch's iterator has no %s" % name
     workers = [(worker_id,) for worker_id in range(iterator._num_workers)]
