@@ -51,7 +51,7 @@ type Enforcement struct {
 	SelectTypeParameters string
 	ProctrackType        string
 	TaskPlugin           string
-	Version              string // SLURM_VERSION of scontrol show config; empty where only files were read
+	Version              string // of scontrol show config or scontrol --version; empty where only files were read
 }
 
 // Sums returns the accounting by which slurmstepd adds up a step before it
@@ -80,6 +80,18 @@ func (e Enforcement) Sums() (accounting string, byPPID bool) {
 		return "cgroup", false
 	}
 	return "", false
+}
+
+// JobKill says what slurmd does with the sum of a job's steps on a node (OverMemoryKill,
+// job_mem_limit_enforce): it compares that with the job's memory at each ping and has
+// slurmctld cancel the job. From 20.11 to 26.05.2 the request names no job, so that only
+// "Exceeded job memory limit" is written to the job's stderr (fixed by commit 376311308e).
+// Where known is false the version decides and is not known.
+func (e Enforcement) JobKill() (kills, known bool) {
+	if sums, _ := e.Sums(); sums == "" {
+		return false, e.Known
+	}
+	return e.Version == "" || !AtLeast(e.Version, 20, 11, 0) || AtLeast(e.Version, 26, 5, 3), e.Version != ""
 }
 
 // withoutMemory says for certain that memory is no consumable resource.

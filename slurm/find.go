@@ -64,7 +64,7 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 			for _, miss := range conf.Missing {
 				e.Open = append(e.Open, "what "+miss+" says")
 			}
-			return s.override(e), nil
+			return s.override(s.withVersion(ctx, e)), nil
 		}
 	}
 	if s.Scontrol == nil {
@@ -88,6 +88,18 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 	e := enforcement(conf.Get)
 	e.Source = conf.Path
 	return s.override(e), err
+}
+
+// withVersion adds the version where the files settle all but that, and it decides who
+// else kills.
+func (s Search) withVersion(ctx context.Context, e Enforcement) Enforcement {
+	if s.Scontrol == nil || e.Version != "" || !e.OverMemoryKill {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, ScontrolTimeout)
+	defer cancel()
+	e.Version, _ = FindVersion(ctx, s.Scontrol) // unknown where it does not answer
+	return e
 }
 
 // complete says that scontrol has nothing to add that matters.

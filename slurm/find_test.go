@@ -48,6 +48,16 @@ func TestFindEnforcement(t *testing.T) {
 			check:  func(e Enforcement) bool { return e.Gather == "linux" },
 		},
 		{
+			name:   "it kills, and the version decides who else does: scontrol --version",
+			files:  files{"/etc/slurm/slurm.conf": killConf},
+			asked:  "slurm-wlm 26.05.5\n",
+			source: "/etc/slurm/slurm.conf",
+			check: func(e Enforcement) bool {
+				kills, known := e.JobKill()
+				return e.Version == "26.05.5" && kills && known
+			},
+		},
+		{
 			name:   "nothing kills: what is open does not matter",
 			files:  files{"/etc/slurm/slurm.conf": "ClusterName=x"},
 			asked:  "JobAcctGatherType = jobacct_gather/none\n",

@@ -41,7 +41,7 @@ func (w *watcher) layDown() {
 	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
 	m.Step, m.Run, m.Alerts = w.alerts.step, w.alerts.run, rememberAlerts(open, m.At)
 	for i := range m.Rungs {
-		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Level == "" {
+		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
 			e.Level = w.ownPart()
 		}
 	}

@@ -48,6 +48,9 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 	if sig.Sender > 0 {
 		e.Comm = commOf(w.Proc, sig.Sender)
 	}
+	if sig.Signal == int(unix.SIGTERM) && strings.HasPrefix(e.Comm, "slurmstepd") {
+		w.sum.term(w.now(), w.readings)
+	}
 	w.put(event.NameSignal, func(h event.Head) any {
 		e.Head = h
 		return e

@@ -33,6 +33,12 @@ type summary struct {
 	nearest *event.Limit
 	// ends is that of the limits by which Slurm or the kernel ends the job.
 	ends *event.Limit
+	// jobSum is the fullest reading of slurmd's limit on all steps of the job, and overAt
+	// when they last had more than that. cancelled says that slurmstepd's SIGTERM came
+	// shortly after, and not at the job's end.
+	jobSum    *event.Limit
+	overAt    time.Duration
+	cancelled bool
 	// node is the fullest reading of the node's memory, where that is a limit.
 	node *event.Limit
 	// sides holds the fullest reading of each limit that is none on memory that
@@ -112,6 +118,12 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 			continue
 		}
 		s.nearest = nearer(s.nearest, l)
+		if l.ByJobSum() {
+			s.jobSum = nearer(s.jobSum, l)
+			if l.UsedMax > l.Limit {
+				s.overAt = sample.Mono
+			}
+		}
 		if l.Name != event.LimitUser {
 			s.ends = nearer(s.ends, l)
 		}
@@ -193,6 +205,26 @@ func nearer(so, l *event.Limit) *event.Limit {
 	}
 	c := *l
 	return &c
+}
+
+const (
+	// cancelWithin is how long before slurmd's cancel the job was seen over its memory.
+	cancelWithin = 30 * time.Second
+	// nearEnd is how long before the job's end a SIGTERM counts as the time limit's.
+	nearEnd = 5 * time.Second
+)
+
+// term takes in a SIGTERM of slurmstepd's: of scancel, of the time limit, or of slurmd,
+// which cancels a job whose steps have more than its memory together.
+func (s *summary) term(now time.Duration, limits []event.Limit) {
+	for i := range limits {
+		if l := &limits[i]; l.Name == event.LimitTime && l.ETA != nil && *l.ETA <= nearEnd.Seconds() {
+			return
+		}
+	}
+	if s.jobSum != nil && s.overAt > 0 && now-s.overAt <= cancelWithin {
+		s.cancelled = true
+	}
 }
 
 // side takes in a limit that is none on summed memory.
@@ -284,8 +316,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	run := policy.Run{
 		Binding: s.nearest, Stopped: s.stopped, Watched: s.watched && exit != nil, Heir: w.peers.heir && exit != nil,
 		Helped: s.helped, Trimmed: s.budgetTrims > 0, Skipped: s.skipped,
-		Elsewhere: s.elsewhere,
-		Asked:     s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
+		Elsewhere: s.elsewhere, JobSum: s.jobSum, Cancelled: s.cancelled,
+		Asked: s.asked > 0, Failed: exit != nil && (exit.Code != 0 || exit.Signal != 0),
 	}
 	if done := s.requeue.done; done != nil {
 		run.Requeued, run.From = done.to, done.from

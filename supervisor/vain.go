@@ -13,7 +13,7 @@ import (
 var absent = map[event.LimitName]string{
 	event.LimitCgroup:   "no cgroup limits memory here",
 	event.LimitThrottle: "no memory.high below memory.max slows anything down here (cgroup v1 has none)",
-	event.LimitSlurm:    "slurmstepd enforces no limit on memory here (OverMemoryKill is off, or this is no Slurm job)",
+	event.LimitSlurm:    "Slurm enforces no limit on memory here (OverMemoryKill is off, or this is no Slurm job)",
 	event.LimitNode:     "a cgroup limits memory here, so the node's is not looked at",
 }
 

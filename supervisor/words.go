@@ -39,6 +39,13 @@ func against(l *event.Limit) string {
 		if l.Accounting == event.AccountingCgroup {
 			what = "what it sums of its tasks' cgroups"
 		}
+		if l.ByJobSum() {
+			text = who + " cancels the job on "
+			if l.Accounting == event.AccountingCgroup {
+				what = "what the tasks' cgroups sum up to"
+			}
+			what += ", all steps of the job on this node"
+		}
 	case event.LimitNode:
 		text = who + " kills on "
 		what = "the node's used memory"

@@ -86,6 +86,8 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 		name := string(l.Name)
 		if l.Level != "" && l.Name == event.LimitSlurm {
 			name += " " + l.Level
+		} else if l.ByJobSum() {
+			name += " job"
 		}
 		if l.Binding {
 			name += " *"

@@ -88,6 +88,12 @@ func (l *Limit) Ratio() float64 { return l.Used.Of(l.Limit) }
 // Headroom is what is left before the limit.
 func (l *Limit) Headroom() rss.Bytes { return l.Limit.Sub(l.Used) }
 
+// ByJobSum says that it is slurmd's limit on all steps of a job on its node together
+// (OverMemoryKill): slurmd cancels the job, where slurmstepd kills one step.
+func (l *Limit) ByJobSum() bool {
+	return l.Name == LimitSlurm && l.Scope == ScopeJob && !strings.HasPrefix(l.Enforcer, "slurmstepd")
+}
+
 // Setting is one option with its value and where the value came from: "flag",
 // "environment", "site" (the site's configuration file), "site (locked)",
 // "default", or the absolute path of the user's configuration file.

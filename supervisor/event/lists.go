@@ -163,7 +163,7 @@ const (
 	VerdictAsked     Verdict = "asked"     // a signal asked the trainer to act before the limit
 	VerdictStopped   Verdict = "stopped"   // our own stop ended it
 	VerdictRequeued  Verdict = "requeued"  // a rule put the job back into the queue, to start again with more memory
-	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it
+	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it, or slurmd cancelled the job for its memory
 	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
 	VerdictExhausted Verdict = "exhausted" // it failed with none left of something else than memory: mappings, descriptors, /dev/shm, tasks
 	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
@@ -182,7 +182,7 @@ const (
 	CauseRequeued  Cause = "requeued"      // our requeue: the job starts again
 	CauseKernelOOM Cause = "kernel oom"    // the kernel's OOM killer, at a cgroup's limit
 	CauseNodeOOM   Cause = "node memory"   // … because the node had none left
-	CauseOverKill  Cause = "overmemory"    // slurmstepd, by OverMemoryKill
+	CauseOverKill  Cause = "overmemory"    // slurmstepd, or slurmd for the whole job, by OverMemoryKill
 	CauseTimeLimit Cause = "time limit"    // Slurm, at the job's end
 	CauseCancelled Cause = "cancelled"     // scancel, or Slurm before the job's end
 	CauseMaps      Cause = "maps"          // no memory mapping was left: vm.max_map_count

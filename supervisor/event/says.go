@@ -5,7 +5,7 @@ package event
 var limitSays = map[LimitName]string{
 	LimitCgroup:   "Of a cgroup: the kernel's OOM killer enforces it.",
 	LimitThrottle: "memory.high below memory.max: what is above it is slowed down, not killed.",
-	LimitSlurm:    "Of the step, by slurmstepd, where the site has OverMemoryKill.",
+	LimitSlurm:    "Of the step, by slurmstepd, where the site has OverMemoryKill; of all steps of the job on this node, by slurmd, from Slurm 26.05.3 on.",
 	LimitUser:     "That of --limit, by our own rules.",
 	LimitNode:     "The memory and swap of the node, where no cgroup limits.",
 	LimitCommit:   "What all processes of the node have asked for, used or not: CommitLimit, where vm.overcommit_memory is 2.",

@@ -62,6 +62,7 @@ type Set struct {
 	rules   slurm.Enforcement
 	asked   bool // all who could tell the rules were asked
 	given   []slurm.Memory
+	sum     jobSum
 	meminfo *proctree.Node
 	node    proctree.MemInfo
 	nodeOK  bool
@@ -180,6 +181,7 @@ func limited(lim cgroup.Limits) bool {
 // Close gives back the descriptors that the set keeps.
 func (s *Set) Close() {
 	s.meminfo.Close()
+	s.sum.close()
 	if s.path != nil {
 		for _, l := range s.path.Levels {
 			l.Close()

@@ -214,7 +214,7 @@ func TestEnforcementSettledLater(t *testing.T) {
 	if !s.set.LeftOpen() {
 		t.Error("still open")
 	}
-	s.set.SetEnforcement(slurm.Enforcement{Known: true, Source: "scontrol show config", OverMemoryKill: true, Gather: "linux", UsePss: true, Interval: time.Second}, nil)
+	s.set.SetEnforcement(slurm.Enforcement{Known: true, Source: "scontrol show config", OverMemoryKill: true, Gather: "linux", UsePss: true, Interval: time.Second, Version: "24.11.5"}, nil)
 	if s.set.LeftOpen() || !s.set.NeedsPSS() || !s.set.SumsByPPID() {
 		t.Error("settled by scontrol")
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +50,7 @@ func (s *Set) findSlurm(ctx context.Context) {
 	if len(s.given) == 0 {
 		s.look("RLIMIT_RSS, SLURM_MEM_*", "nothing")
 	}
+	s.findJobSum()
 	search := s.cfg.Slurm
 	if search.Lookup == nil {
 		search.Lookup = s.cfg.Lookup
@@ -78,6 +78,11 @@ func (s *Set) settle(e slurm.Enforcement, err error) {
 		return
 	}
 	s.look(e.Source, "%v", e)
+	if sums, _ := e.Sums(); sums != "" {
+		if kills, known := e.JobKill(); known && !kills {
+			s.look("Slurm "+e.Version, "slurmd only announces it where the job's steps together have more than the job's memory; 26.05.3 and newer cancel the job")
+		}
+	}
 	if sums, _ := e.Sums(); sums != "" && len(s.given) == 0 {
 		s.warn("slurm", "slurmstepd kills on summed %s above the step's memory, and that is not known here", sums)
 	}
@@ -94,18 +99,17 @@ func (s *Set) Enforcement() slurm.Enforcement { return s.rules }
 
 // LeftOpen says that only scontrol can tell whether slurmstepd kills, and on
 // which sum. Ask it late and on the side, then call [Set.SetEnforcement].
-func (s *Set) LeftOpen() bool { return s.openSum() || s.openCharge() }
+func (s *Set) LeftOpen() bool { return s.openSum() || s.openVersion() }
 
 func (s *Set) openSum() bool {
 	return s.inStep && (!s.rules.Known || s.rules.OverMemoryKill && s.rules.Gather == "")
 }
 
-// openCharge says that slurmstepd sums v2 cgroups and that it depends on its
-// version which of their counters it takes.
-func (s *Set) openCharge() bool {
+// openVersion says that slurmstepd kills and that it depends on the version of Slurm who
+// else does, and on v2 which counters of a cgroup are summed.
+func (s *Set) openVersion() bool {
 	sums, _ := s.rules.Sums()
-	return event.Accounting(sums) == event.AccountingCgroup && s.rules.Version == "" &&
-		s.path != nil && s.path.Version == 2
+	return s.inStep && sums != "" && s.rules.Version == ""
 }
 
 // SumsByPPID says that slurmstepd sums over parents and children, so that no
@@ -130,7 +134,7 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 	}
 	given := s.given[0]
 	e := event.Limit{
-		Name: event.LimitSlurm, Scope: event.ScopeJob, Accounting: acc,
+		Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: acc,
 		Limit: rss.Bytes(given.Bytes), Enforcer: stepdName + ", by OverMemoryKill",
 		LimitSource: given.Source,
 		Note:        s.rules.String(),
@@ -138,35 +142,46 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 	if assumed {
 		e.Enforcer, e.Note = assumedEnforcer, assumedNote
 	}
-	if given.Step {
-		e.Scope = event.ScopeStep
-	}
 	if s.task == 0 {
 		e.Note += "; no slurmstepd is to be seen above us, it may not count us at all"
 	}
 	if e.Accounting == event.AccountingCgroup {
-		low, high, charged, from, ok := s.taskCharge()
+		var ok bool
+		e.Used, e.UsedMax, e.Charged, e.UsedSource, ok = s.taskCharge()
 		if !ok {
 			if s.path == nil || !ended(s.path.Levels[0], fs.ErrNotExist) {
 				s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
 			}
 			return nil
 		}
-		e.Used, e.UsedMax, e.Charged, e.UsedSource = low, high, charged, from
-		return []event.Limit{e}
+		return s.withJob(sample, e, 1, nil)
 	}
 	s.stepSum(sample, &e)
 	e.UsedSource = sumSource[e.Accounting]
-	out := []event.Limit{e}
+	out := s.withJob(sample, e, 1, nil)
 	if s.rules.VSizeFactor > 0 {
 		e.Accounting = event.AccountingVirtual
 		s.stepSum(sample, &e)
-		e.Limit = e.Limit.Scale(float64(s.rules.VSizeFactor) / 100)
-		e.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
 		e.UsedSource = sumSource[e.Accounting]
-		out = append(out, e)
+		out = s.withJob(sample, e, float64(s.rules.VSizeFactor)/100, out)
 	}
 	return out
+}
+
+// withJob adds the limit of the step, and that of the whole job where there is one. Each is
+// factor times the memory that was given.
+func (s *Set) withJob(sample *rss.Sample, step event.Limit, factor float64, out []event.Limit) []event.Limit {
+	both := []event.Limit{step}
+	if job, ok := s.readJob(step, sample); ok {
+		both = append(both, job)
+	}
+	for i := range both {
+		if e := &both[i]; factor != 1 {
+			e.Limit = e.Limit.Scale(factor)
+			e.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
+		}
+	}
+	return append(out, both...)
 }
 
 var sumSource = map[event.Accounting]string{
@@ -183,31 +198,36 @@ func (s *Set) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) 
 		return 0, 0, 0, "", false
 	}
 	for _, l := range s.path.Levels {
-		if !strings.HasPrefix(filepath.Base(l.Dir), "task_") {
-			continue
+		if ofTask(l) {
+			step := filepath.Dir(l.Dir)
+			low, high, charged, ok = s.tasksCharge(step, l.Version)
+			return low, high, charged, filepath.Join(step, "task_*", "memory.stat"), ok
 		}
-		step := filepath.Dir(l.Dir)
-		entries, err := os.ReadDir(step)
-		if err != nil {
-			break
-		}
-		for _, d := range entries {
-			if !d.IsDir() || !strings.HasPrefix(d.Name(), "task_") {
-				continue
-			}
-			task := cgroup.Level{Version: l.Version, Dir: filepath.Join(step, d.Name())}
-			m, err := task.Memory()
-			task.Close()
-			if err != nil {
-				// The directory of a task that has just ended.
-				continue
-			}
-			a, b := s.gathered(m, l.Version)
-			low, high, charged, ok = low+a, high+b, charged+m.Charged, true
-		}
-		return low, high, charged, filepath.Join(step, "task_*", "memory.stat"), ok
 	}
 	return 0, 0, 0, "", false
+}
+
+// tasksCharge is taskCharge of one step's directory.
+func (s *Set) tasksCharge(step string, version int) (low, high, charged rss.Bytes, ok bool) {
+	entries, err := os.ReadDir(step)
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	for _, d := range entries {
+		if !d.IsDir() || !strings.HasPrefix(d.Name(), "task_") {
+			continue
+		}
+		task := cgroup.Level{Version: version, Dir: filepath.Join(step, d.Name())}
+		m, err := task.Memory()
+		task.Close()
+		if err != nil {
+			// The directory of a task that has just ended.
+			continue
+		}
+		a, b := s.gathered(m, version)
+		low, high, charged, ok = low+a, high+b, charged+m.Charged, true
+	}
+	return low, high, charged, ok
 }
 
 // gathered is what jobacct_gather/cgroup counts of one task (Slurm's
@@ -225,21 +245,12 @@ func (s *Set) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
 		high = low
 	case v == "":
 		low, high = anon, max(m.Charged, anon+m.AnonTHP)
-	case atLeast(v, 23, 11, 0):
+	case slurm.AtLeast(v, 23, 11, 0):
 		low, high = m.Charged, m.Charged
-	case atLeast(v, 23, 2, 6):
+	case slurm.AtLeast(v, 23, 2, 6):
 		low, high = anon, anon
 	default:
 		low, high = anon+m.AnonTHP, anon+m.AnonTHP
 	}
 	return low, high
-}
-
-// atLeast compares a Slurm version, "23.11.4". An unknown version is old.
-func atLeast(version string, year, month, patch int) bool {
-	var y, m, p int
-	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &y, &m, &p); n < 2 {
-		return false
-	}
-	return slices.Compare([]int{y, m, p}, []int{year, month, patch}) >= 0
 }

@@ -93,7 +93,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 		}
 		for _, l := range read(sample) {
 			l.Binding = false
-			if l.Name == event.LimitSlurm {
+			if l.Name == event.LimitSlurm && l.Scope == event.ScopeStep {
 				l.Level = p.Name
 			}
 			k := limitKey{l.Name, l.Scope, l.Accounting, l.Level}
@@ -101,7 +101,8 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 			if j, twice := at[k]; !twice {
 				at[k], from[k] = len(out), i
 				out = append(out, l)
-			} else if l.Limit < out[j].Limit { // --limit as a share: of the least
+			} else if l.ByJobSum() != (l.Limit < out[j].Limit) && l.Limit != out[j].Limit {
+				// --limit as a share: of the least. slurmd goes by the most it was told.
 				out[j], from[k] = l, i
 			}
 		}

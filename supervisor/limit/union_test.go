@@ -86,13 +86,13 @@ func TestUnionOfSteps(t *testing.T) {
 	if got := of["7.0"]; got.Used != 145*rss.MiB || got.Limit != 100*rss.MiB || !got.Binding {
 		t.Errorf("step 0: %+v", got)
 	}
-	if got := names(limits); got != "slurm/job slurm/step user/tree node/node" || binding != 1 {
+	if got := names(limits); got != "slurm/step slurm/step user/tree node/node" || binding != 1 {
 		t.Errorf("limits %s, %d of them binding", got, binding)
 	}
 	if l := get(t, limits, event.LimitUser); l.Used != total(sample.Procs) {
 		t.Errorf("--limit counts %v, all trees of the job have %v", l.Used, total(sample.Procs))
 	}
-	if !u.SumsByPPID() || u.NeedsPSS() || u.LeftOpen() {
+	if !u.SumsByPPID() || u.NeedsPSS() || !u.LeftOpen() {
 		t.Error("what follows from it")
 	}
 	if job, ok := u.Job(); !ok || job.ID != "7" {

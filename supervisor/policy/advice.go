@@ -25,6 +25,10 @@ type Run struct {
 	// NodeKills is how many processes the OOM killer ended on the node while we ran.
 	NodeKills uint64
 	Killed    bool // the command died by a SIGKILL that is not ours
+	// JobSum is the highest reading of slurmd's limit on all steps of the job, nil where
+	// there is none, and Cancelled says that slurmd most likely cancelled the job for it.
+	JobSum    *event.Limit
+	Cancelled bool
 	Stopped   bool // our stop ended it
 	Watched   bool // the watcher was there from start to end
 	Heir      bool // … and where not, for another one watched before it
@@ -80,6 +84,13 @@ func Advise(r Run) Advice {
 	own := l != nil && l.Name == event.LimitUser && r.Ends != nil
 	if own {
 		l, rung = r.Ends, r.EndsRung
+	}
+	if r.Cancelled && a.Verdict == event.VerdictKilled {
+		l = r.JobSum
+		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
+		a.Why = fmt.Sprintf("most likely slurmd cancelled the job (OverMemoryKill): peak %v (%s) of %v; what it needs is not known, half as much again, rounded up, is a guess",
+			l.Used, accountingWords(l), l.Limit)
+		return a
 	}
 	switch {
 	case l == nil:
@@ -139,6 +150,11 @@ func Advise(r Run) Advice {
 			a.Why = "memory was fine, whatever ended the command: " + a.Why
 		}
 	}
+	if j := r.JobSum; j != nil && a.Mem > 0 && a.Mem < j.Used.Scale(1+adviceMargin) {
+		// The step was nearer to its own limit, by srun --mem, than the job to its.
+		a.Mem = NeatMem(j.Used.Scale(1 + adviceMargin))
+		a.Why += fmt.Sprintf("; all steps of the job had %v together", j.Used)
+	}
 	if n := r.Elsewhere[l.Level]; n > 0 && l.Name == event.LimitCgroup && a.Verdict != event.VerdictRequeued {
 		a.Mem = 0
 		a.Why = peak + fmt.Sprintf("; no --mem advice: %v or more of the tree was charged to another cgroup", n)
@@ -164,7 +180,7 @@ func verdict(r Run) event.Verdict {
 		return event.VerdictStopped
 	case r.OOMKills > 0:
 		return event.VerdictOOM
-	case r.Killed:
+	case r.Killed, r.Cancelled && r.JobSum != nil:
 		return event.VerdictKilled
 	case r.Exhausted != "" && r.Failed:
 		return event.VerdictExhausted
@@ -187,6 +203,11 @@ func verdict(r Run) event.Verdict {
 }
 
 func accountingWords(l *event.Limit) string {
+	if l.ByJobSum() {
+		step := *l
+		step.Scope = event.ScopeStep
+		return accountingWords(&step) + " over all steps of the job on this node"
+	}
 	switch l.Accounting {
 	case event.AccountingRSS:
 		return "sum of RSS"

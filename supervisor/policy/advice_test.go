@@ -37,6 +37,11 @@ func TestAdvise(t *testing.T) {
 		{"asked and ended", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Failed: true, Helped: 1}, event.VerdictAsked, "4608M", "is a guess"},
 		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3200M", "a signal asked the trainer"},
 		{"asked, then killed", Run{Binding: at(103), FirstRung: rung, Watched: true, Asked: true, Failed: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
+		{"slurmd, for all steps", Run{Binding: jobSum(129), JobSum: jobSum(129), FirstRung: rung, Watched: true, Failed: true, Cancelled: true}, event.VerdictKilled, "6G",
+			"most likely slurmd cancelled the job (OverMemoryKill): peak 3.78 GiB (sum of RSS over all steps of the job on this node) of 2.93 GiB"},
+		{"slurmd, and the command ended well", Run{Binding: jobSum(101), JobSum: jobSum(101), FirstRung: rung, Watched: true, Helped: 2, Cancelled: true}, event.VerdictKilled, "4608M", "most likely slurmd cancelled"},
+		{"a step with less than the job", Run{Binding: at(20), JobSum: jobSum(50), FirstRung: rung, Watched: true}, event.VerdictFine, "1664M", "all steps of the job had 1.46 GiB together"},
+		{"over the job's sum, still there", Run{Binding: jobSum(105), JobSum: jobSum(105), FirstRung: rung, Watched: true}, event.VerdictNoHelp, "3584M", "no action could help"},
 		{"half seen", Run{Binding: at(30), FirstRung: rung}, event.VerdictUnwatched, "", "the least it was"},
 		{"led on", Run{Binding: at(30), FirstRung: rung, Heir: true}, event.VerdictUnwatched, "", "rsswarden report joins it"},
 		{"no limit", Run{Watched: true}, event.VerdictFine, "", "no limit on the job's own memory was found"},
@@ -127,4 +132,11 @@ func TestNeatMem(t *testing.T) {
 func inGroup(l *event.Limit) *event.Limit {
 	l.Name, l.Accounting, l.Level = event.LimitCgroup, event.AccountingCgroup, "/g"
 	return l
+}
+
+// jobSum is slurmd's limit on all steps of the job.
+func jobSum(percent float64) *event.Limit {
+	l := slurm(percent)
+	l.Scope, l.Enforcer = event.ScopeJob, "slurmd, by OverMemoryKill, at each ping"
+	return &l
 }

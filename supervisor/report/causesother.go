@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -13,6 +15,9 @@ import (
 
 // onSignal tells of a run that was asked to end.
 func (q *inquest) onSignal(s lookSignal, d death) finding {
+	if f, ok := q.bySlurmd(s, d); ok {
+		return f
+	}
 	at := q.wall(s.at)
 	f := finding{cause: event.CauseCancelled, certainty: Seen, limit: -1}
 	from := ""
@@ -46,6 +51,46 @@ func (q *inquest) onSignal(s lookSignal, d death) finding {
 		f.text = fmt.Sprintf("ended by Slurm at the job's time limit: %s, the job's end was %s%s", told, q.clockOf(q.jobEnd), then)
 	}
 	return f
+}
+
+// bySlurmd tells of a job that slurmd had cancelled because its steps had more than its
+// memory together: slurmstepd sends SIGTERM, as it does for scancel.
+func (q *inquest) bySlurmd(s lookSignal, d death) (f finding, ok bool) {
+	if s.Signal.Signal != "SIGTERM" || !strings.HasPrefix(s.Comm, "slurmstepd") ||
+		!q.jobEnd.IsZero() && !q.wall(s.at).Before(q.jobEnd.Add(-endSlack)) ||
+		q.said != nil && q.said.By != "" && q.said.By != "0" {
+		return f, false
+	}
+	i := slices.IndexFunc(q.limits, func(l lookLimit) bool { return l.seen && l.ByJobSum() })
+	if i < 0 {
+		return f, false
+	}
+	b, found := q.brink(i)
+	if !found || b.used <= b.size && b.rate == 0 {
+		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
+		if q.exit == nil || q.exit.Verdict != event.VerdictKilled || d.by("SIGKILL", 9) {
+			return f, false
+		}
+		max := q.limits[i].max
+		b = brink{Limit: q.limits[i].Limit, i: i, size: uint64(max.Size), used: uint64(max.Used), at: -1, ratio: max.Ratio()}
+	}
+	f = finding{cause: event.CauseOverKill, certainty: Inferred, limit: i}
+	who, when := "slurmd (OverMemoryKill)", "at its highest"
+	if strings.Contains(b.Enforcer, "perhaps") {
+		who = "slurmd, which here may use OverMemoryKill"
+	}
+	if b.at >= 0 {
+		when = q.when(b.at)
+	}
+	f.text = fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.used), rss.Bytes(b.size), when, used(b.Limit))
+	if b.rate > 0 {
+		f.text += q.grew(b)
+	}
+	f.text += fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(s.at), clean(s.Comm))
+	if d.seen {
+		f.text += "; it ended with " + d.String()
+	}
+	return f, true
 }
 
 // timeLimit tells of a SIGKILL at the job's end with no signal before it: a

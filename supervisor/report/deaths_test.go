@@ -29,6 +29,15 @@ func ofSlurm(state, code, stepState, by, stepCode string) *SlurmSays {
 	return s
 }
 
+func byRoot(s *SlurmSays) *SlurmSays { s.By = "0"; return s }
+
+func byUser(s *SlurmSays) *SlurmSays { s.By = "1000"; return s }
+
+// pair is what two limits stand at.
+func pair(a, b func(time.Duration) []rss.Bytes) func(time.Duration) []rss.Bytes {
+	return func(at time.Duration) []rss.Bytes { return append(a(at), b(at)...) }
+}
+
 // dying is a way in which a run ends, and what a report must say of it. Slurm's
 // words are those that were seen of such an end (package slurm has them whole).
 type dying struct {
@@ -206,6 +215,34 @@ var deaths = []dying{
 			events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "", 143)}},
 		cause: event.CauseCancelled, certainty: Seen, text: []string{"cancelled: SIGTERM reached it at 12:09:58 from slurmstepd (process 600), 50 min"},
 		said: ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "cancelled by slurmd for the job's sum",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 0.66), rising(minutes, mem, 0.3, 1.29)), events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
+		cause: event.CauseOverKill, certainty: Inferred, text: []string{"most likely cancelled by slurmd (OverMemoryKill): the steps of the job on this node had 3.78 GiB of 2.93 GiB together",
+			"sum of RSS, all steps of the job on the node", "SIGTERM reached it at 12:09:58 from slurmstepd"},
+		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: Slurm, saidText: []string{"cancelled by slurmd (OverMemoryKill)", "Slurm says step 12.batch CANCELLED 0:15"},
+	},
+	{
+		name: "cancelled by its user, over the job's sum",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 0.66), rising(minutes, mem, 0.3, 1.29)), events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
+		cause: event.CauseOverKill, certainty: Inferred, text: []string{"most likely cancelled by slurmd"},
+		said: byUser(ofSlurm("CANCELLED", "0:0", "CANCELLED", "1000", "0:15")), saidCause: event.CauseCancelled, saidCertainty: Seen, saidText: []string{"cancelled: SIGTERM reached it"},
+	},
+	{
+		name: "cancelled below the job's sum",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 0.4), rising(minutes, mem, 0.3, 0.7)), events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
+		cause: event.CauseCancelled, certainty: Seen, text: []string{"cancelled: SIGTERM reached it"},
+		said: byRoot(ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15")),
+	},
+	{
+		name: "SIGKILL above the job's sum is not slurmd's",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 0.4), rising(minutes, mem, 0.3, 1.2)), events: []record.Entry{exits(minutes, "SIGKILL", 0)}},
+		cause: event.CauseKilled, certainty: Seen, text: []string{"killed by somebody's SIGKILL"},
 	},
 	{
 		name: "cancelled or time limit, only Slurm knows",

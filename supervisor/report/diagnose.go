@@ -280,23 +280,30 @@ func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
 	for i := range q.limits {
 		l := &q.limits[i]
 		if !l.seen || len(names) > 0 && !slices.Contains(names, l.Name) ||
-			len(names) == 0 && slices.Contains(harmless, l.Name) {
+			len(names) == 0 && slices.Contains(harmless, l.Name) ||
+			len(names) > 0 && l.ByJobSum() { // slurmd asks by SIGTERM first: see bySlurmd
 			continue
 		}
-		r, at, found := l.tail.fullest(q.end)
-		if !found || r.Size == 0 {
-			continue
-		}
-		b := brink{Limit: l.Limit, i: i, size: uint64(r.Size), used: uint64(r.Used), at: at, ratio: r.Ratio()}
-		rate, reached := l.tail.reach(q.end)
-		if b.growth = rate; reached && b.ratio < 1 {
-			b.rate = rate
-		}
-		if !ok || b.reach() > best.reach() {
+		if b, found := q.brink(i); found && (!ok || b.reach() > best.reach()) {
 			best, ok = b, true
 		}
 	}
 	return best, ok
+}
+
+// brink is how near one limit was at the end.
+func (q *inquest) brink(i int) (b brink, ok bool) {
+	l := &q.limits[i]
+	r, at, found := l.tail.fullest(q.end)
+	if !found || r.Size == 0 {
+		return b, false
+	}
+	b = brink{Limit: l.Limit, i: i, size: uint64(r.Size), used: uint64(r.Used), at: at, ratio: r.Ratio()}
+	rate, reached := l.tail.reach(q.end)
+	if b.growth = rate; reached && b.ratio < 1 {
+		b.rate = rate
+	}
+	return b, true
 }
 
 // harmless are limits that end no run by themselves.

@@ -17,6 +17,12 @@ func (q *inquest) heed(f finding) finding {
 		return q.hint(f)
 	case says == f.cause:
 		return q.confirm(f)
+	case says == event.CauseCancelled && f.limit >= 0 && q.limits[f.limit].ByJobSum():
+		if q.said.By == "0" {
+			f.certainty = Slurm
+			f.text += "; " + q.word()
+		}
+		return f
 	case q.settled && f.cause != event.CauseUnknown, q.compatible(says, &f):
 		return f
 	}

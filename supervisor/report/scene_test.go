@@ -41,6 +41,10 @@ var (
 		Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Enforcer: "slurmstepd, by OverMemoryKill",
 		UsedSource: "VmRSS of /proc/PID/status, summed over the processes", LimitSource: "RLIMIT_RSS",
 	}
+	limitJobSum = event.Limit{
+		Name: event.LimitSlurm, Scope: event.ScopeJob, Accounting: event.AccountingRSS, Enforcer: "slurmd, by OverMemoryKill, at each ping (SlurmdTimeout/3 to 2/3)",
+		UsedSource: "VmRSS of /proc/PID/status, summed over the processes, of 2 steps on this node", LimitSource: "RLIMIT_RSS",
+	}
 	limitNode = event.Limit{
 		Name: event.LimitNode, Scope: event.ScopeNode, Enforcer: "kernel OOM killer of the node",
 		UsedSource: "meminfo: MemTotal - MemAvailable", LimitSource: "meminfo: MemTotal",

@@ -33,8 +33,15 @@ func used(l *event.Limit) string {
 	case event.LimitThrottle:
 		return "the charge, page cache included"
 	case event.LimitSlurm:
+		text := sums[l.Accounting]
 		if l.Accounting == event.AccountingCgroup {
-			return "what slurmstepd sums of the tasks' cgroups"
+			text = "what slurmstepd sums of the tasks' cgroups"
+		}
+		if l.ByJobSum() {
+			text += ", all steps of the job on the node"
+		}
+		if text != "" {
+			return text
 		}
 	case event.LimitMaps:
 		return "memory mappings of one process"
@@ -61,6 +68,8 @@ func enforced(l *event.Limit) string {
 		return "slow, not dead: throttled on "
 	case l.Name == event.LimitUser:
 		return "our own rules act on "
+	case l.ByJobSum() && who != "":
+		return who + " cancels the job on "
 	case l.Name == event.LimitCgroup, l.Name == event.LimitSlurm, l.Name == event.LimitNode:
 		if who == "" {
 			return "kills on "
