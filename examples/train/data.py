@@ -82,6 +82,19 @@ def open_lmdb(path):
     return lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
 
 
+def read_all(path, records):
+    """All records as one array, a row each."""
+    env = open_lmdb(path)
+    with env.begin(buffers=True) as txn:
+        first = np.frombuffer(txn.get(key(0)), np.uint8)
+        rows = np.empty((records, len(first)), np.uint8)
+        for record in range(records):
+            rows[record] = np.frombuffer(txn.get(key(record)), np.uint8)
+        del first
+    env.close()
+    return rows
+
+
 class Records:
     """A map-style dataset. Each item: record number, digest of all its bytes, features.
 
@@ -90,12 +103,13 @@ class Records:
     growth this example is about.
     """
 
-    def __init__(self, path, records, leak_kb=0, cow=0, plain=False):
+    def __init__(self, path, records, leak_kb=0, cow=0, plain=False, in_memory=False):
         self.path, self.records, self.leak_kb = path, records, leak_kb
         self.plain = plain
         self.plain_file = None
         self.env = None
         self.env_pid = None
+        self.rows = read_all(path, records) if in_memory else None
         self.leaked = []
         # One object an entry, each with its own reference count in its own page.
         self.entries = [("clip-%d" % i, i) for i in range(cow)]
@@ -107,14 +121,13 @@ class Records:
         return dict(self.__dict__, env=None, env_pid=None, plain_file=None)
 
     def __getitem__(self, record):
-        if self.env_pid != os.getpid():
-            self.env, self.env_pid = open_lmdb(self.path), os.getpid()
-        with self.env.begin(buffers=True) as txn:
-            raw = txn.get(key(record))
-            digest = hashlib.blake2b(raw, digest_size=8)
-            pixels = np.frombuffer(raw, np.uint8)[:4096]
-            features = pixels[:len(pixels) // FEATURES * FEATURES].reshape(FEATURES, -1).mean(1)
-            del raw, pixels  # views of the map: they end with the transaction
+        if self.rows is not None:
+            digest, features = self.look(self.rows[record])
+        else:
+            if self.env_pid != os.getpid():
+                self.env, self.env_pid = open_lmdb(self.path), os.getpid()
+            with self.env.begin(buffers=True) as txn:
+                digest, features = self.look(txn.get(key(record)))
         if self.plain:
             digest.update(self.read_plain(record))
         if self.leak_kb:
@@ -123,6 +136,13 @@ class Records:
             self.touch(record)
         number = int.from_bytes(digest.digest(), "little", signed=True)
         return record, number, features.astype(np.float32) / 255
+
+    @staticmethod
+    def look(raw):
+        """Digest and features of a record. It keeps no view of raw, which may be the map's."""
+        pixels = np.frombuffer(raw, np.uint8)[:4096]
+        features = pixels[:len(pixels) // FEATURES * FEATURES].reshape(FEATURES, -1).mean(1)
+        return hashlib.blake2b(raw, digest_size=8), features
 
     def read_plain(self, record):
         """Opened at the first read and kept, as much user code does. A process

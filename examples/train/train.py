@@ -121,13 +121,14 @@ def train(args):
     epoch, batch, chain = checkpoint.load(model)
 
     dataset = data.Records(args.data, args.records, leak_kb=args.leak_worker,
-                           cow=args.cow, plain=args.plain_file)
+                           cow=args.cow, plain=args.plain_file, in_memory=args.in_memory)
     batches = data.EpochBatches(args.records, args.batch, args.epoch_fraction, args.seed,
                                 epoch=epoch, skip=batch, endless=args.endless)
     options = {"num_workers": args.workers, "pin_memory": args.device != "cpu"}
     if args.workers:
         options["persistent_workers"] = args.persistent
-        options["multiprocessing_context"] = "spawn" if args.spawn else "fork"
+        if args.start != "default":
+            options["multiprocessing_context"] = args.start
     if args.endless:
         loader = FastDataLoader(dataset, batches, **options)
     else:
@@ -185,7 +186,8 @@ def parse(argv):
     p.add_argument("--persistent", action="store_true", help="persistent_workers=True")
     p.add_argument("--endless", action="store_true", help="FastDataLoader: one iterator for life")
     p.add_argument("--device", default="cpu", help="where the model is: cpu or cuda, with pinned memory [cpu]")
-    p.add_argument("--spawn", action="store_true", help="start workers by spawn, not fork")
+    p.add_argument("--start", choices=["fork", "spawn", "forkserver", "default"], default="fork",
+                   help="how workers are started; default is what Python does by itself [fork]")
     p.add_argument("--step-ms", type=float, default=0, help="pretend to compute so long a batch")
     p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each worker keeps so much a record")
     p.add_argument("--leak-trainer", type=int, default=0, metavar="KB", help="the trainer keeps so much a batch")
@@ -193,12 +195,13 @@ def parse(argv):
                    help="the trainer leaves so much a batch in reference cycles, with Python's collector off")
     p.add_argument("--cow", type=int, nargs="?", const=1_000_000, default=0, metavar="N",
                    help="the dataset holds a list of N objects; workers copy its pages by looking (default 1000000)")
+    p.add_argument("--in-memory", action="store_true", help="the trainer reads all records into one array first")
     p.add_argument("--plain-file", action="store_true", help="also read a plain file, opened lazily, by seek and read")
     p.add_argument("--checkpoint", metavar="FILE", help="resume from FILE; write it at each epoch and at SIGUSR2")
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args(argv)
-    if args.workers == 0 and (args.persistent or args.spawn):
-        p.error("--persistent and --spawn need --workers 1 or more")
+    if args.workers == 0 and (args.persistent or args.start != "fork"):
+        p.error("--persistent and --start need --workers 1 or more")
     if args.persistent and args.endless:
         p.error("--persistent or --endless, not both")
     if args.record_bytes < 4096:

@@ -96,7 +96,7 @@ func TestChecksumIgnoresWorkers(t *testing.T) {
 	}{
 		{"lmdb", nil, []string{
 			"--workers 1", "--workers 4", "--workers 3 --persistent", "--workers 4 --endless",
-			"--workers 2 --persistent --spawn", "--workers 2 --leak-worker 8 --leak-trainer 8 --cow 1000",
+			"--workers 2 --persistent --start spawn", "--workers 2 --start default --in-memory", "--workers 2 --leak-worker 8 --leak-trainer 8 --cow 1000",
 		}},
 		{"plain file too", []string{"--plain-file"}, []string{
 			"--workers 1", "--workers 4 --persistent", "--workers 4 --endless",
