@@ -32,7 +32,7 @@ func TestAdviceOnLoaders(t *testing.T) {
 	const (
 		fewer   = "num_workers="
 		fresh   = "persistent_workers=False"
-		fork    = "multiprocessing_context="
+		first   = "persistent_workers=True, and the first iter(loader) before the model is made"
 		arrays  = "dataset: arrays"
 		pinning = "pin_memory=False"
 	)
@@ -53,7 +53,7 @@ func TestAdviceOnLoaders(t *testing.T) {
 		{"mapped pages that level off", made{limit: slurmRSS(16), workers: 4, worker: usage(is(0.2), levels(1.2), is(0), is(0)), exit: fine}, nil, ""},
 		{"a leak", made{limit: cgroupLimit(16), workers: 2, worker: usage(rises(0.3, 2), is(0.2), is(0), is(0)), exit: fine}, []string{fresh}, "a cache, a leak, or pages copied on write"},
 		{"workers that end with the epoch", made{limit: slurmRSS(16), workers: 4, fresh: 5, worker: usage(is(0.2), rises(0.2, 1.2), is(0), is(0)), exit: fine}, nil, ""},
-		{"born with the trainer's memory", made{limit: slurmRSS(16), trainer: steady(2, 0, 0), workers: 6, worker: usage(is(1.9), is(0.1), is(0), is(0)), exit: tight}, []string{fewer + "5", fork}, "each forked worker begins with the trainer's memory, 1.90 GiB of 2.00 GiB, and the limit slurm counts that for each of 6: 11.4 GiB"},
+		{"born with the trainer's memory", made{limit: slurmRSS(16), trainer: steady(2, 0, 0), workers: 6, worker: usage(is(1.9), is(0.1), is(0), is(0)), exit: tight}, []string{fewer + "5", first}, "each forked worker begins with the trainer's memory, 1.90 GiB of 2.00 GiB, and the limit slurm counts that for each of 6: 11.4 GiB"},
 		{"born small", made{limit: slurmRSS(16), trainer: steady(2, 0, 0), workers: 6, worker: usage(is(0.9), is(1.1), is(0), is(0)), exit: tight}, []string{fewer + "5"}, ""},
 		{"copied on write, by PSS", made{limit: pss(4.2), trainer: usage(is(2), is(0), is(0), is(1)), workers: 4, worker: usage(is(1.9), is(0), is(0), rises(0.4, 0.75)), used: func(x float64) rss.Bytes { return gb(1 + 4*(0.4+0.35*x)) }, exit: tight}, []string{fewer + "3", arrays}, "use rose by 9"},
 		{"copied on write, by the charge", made{limit: cgroupLimit(6), trainer: steady(2, 0, 0), workers: 4, worker: usage(is(1.9), is(0), is(0), is(0)), used: func(x float64) rss.Bytes { return gb(2.2 + 3*x) }, exit: tight}, []string{arrays}, "pages that a fork shares are copied"},

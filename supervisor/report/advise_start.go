@@ -12,7 +12,8 @@ import (
 const bornAlike = 0.7
 
 // ownStart: forked workers begin with all of the trainer's memory, and the limit
-// counts it for each of them.
+// counts it for each of them. Another start method is no way out: what is the data
+// set's would be copied to each worker, and how much that is the record does not tell.
 func ownStart(f *facts, key limitKey) (Line, bool) {
 	if key.accounting != event.AccountingRSS && key.accounting != event.AccountingNoShared || !f.close(key) {
 		return Line{}, false
@@ -39,8 +40,8 @@ func ownStart(f *facts, key limitKey) (Line, bool) {
 		return Line{}, false
 	}
 	return Line{
-		Line: `multiprocessing_context="forkserver"`,
-		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and the limit %s counts that for each of %d: %v; from a fork server they begin small, but each gets a copy of the dataset object",
+		Line: "persistent_workers=True, and the first iter(loader) before the model is made",
+		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and the limit %s counts that for each of %d: %v; workers that start first begin without model and optimizer, and data in a memory map can be trimmed",
 			least, trainer, key.name, n, n*least),
 		Evidence: "RssAnon of workers when they were first seen, and the trainer's then",
 	}, true
@@ -78,7 +79,7 @@ func sharedPages(f *facts, key limitKey) (Line, bool) {
 	}
 	return Line{
 		Line: "dataset: arrays in place of lists, dicts and tuples",
-		Why: fmt.Sprintf("use rose by %v while what the workers have stood still at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside, and multiprocessing_context=\"forkserver\" shares no heap",
+		Why: fmt.Sprintf("use rose by %v while what the workers have stood still at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside",
 			g.all(), resident.thirds[2]),
 		Evidence: fmt.Sprintf("%s, in thirds of %s", from, span(g.third)),
 	}, true
