@@ -81,7 +81,11 @@ func bindingOf(limits []event.Limit) *event.Limit {
 func (w *watcher) toldLoaders() (all []diagnosis.Loader) {
 	for _, t := range w.workers.trainers {
 		for _, l := range t.Loaders {
-			all = append(all, diagnosis.Loader{PID: t.ID.PID, Workers: l.NumWorkers, Method: l.Start, Persistent: l.Persistent})
+			one := diagnosis.Loader{PID: t.ID.PID, Workers: l.NumWorkers, Method: l.Start, Persistent: l.Persistent}
+			if u := l.Unforked; u != nil {
+				one.By, one.Python, one.Sent, one.Own, one.CUDA, one.Registered = u.By, t.Python, u.Sent, u.Own, u.CUDA, u.Registered
+			}
+			all = append(all, one)
 		}
 	}
 	return all

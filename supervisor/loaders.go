@@ -40,7 +40,7 @@ func (w *watcher) poll(told bool) (added bool) {
 			w.workers.grown(&s) // what an earlier watcher was told too
 			continue
 		}
-		if s.Old {
+		if s.Old || s.What == loader.Private { // kept with its loader
 			continue
 		}
 		w.heard(s)

@@ -1,5 +1,5 @@
 // Package diagnosis says why the memory of a training job grows: which of the
-// ten findings of package event fits what was read, by which numbers, and what to
+// findings of package event fits what was read, by which numbers, and what to
 // write instead.
 //
 // It is code over readings: no clock, no files. The same [State] runs in the

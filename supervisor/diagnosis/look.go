@@ -84,6 +84,15 @@ type Loader struct {
 	Workers    int    // num_workers
 	Method     string // "fork", "spawn" or "forkserver"; empty where not known
 	Persistent bool   // persistent_workers
+
+	// What follows is known of workers that are not forked.
+	By     string      // who chose Method: "default", "parent", "set_start_method" or "multiprocessing_context"
+	Python string      // the trainer's version
+	Sent   int64       // bytes that the trainer wrote to start one worker, negative where not read
+	Own    []rss.Bytes // private memory that came to each worker with the data set
+	// CUDA says that the trainer uses it, Registered which InfiniBand device it has open.
+	CUDA       bool
+	Registered string
 }
 
 // Guess gives roles to processes where no process has one yet, as without the

@@ -273,6 +273,7 @@ func (s *State) judge() {
 	s.pin()
 	s.managers()
 	s.spawned()
+	s.copies()
 }
 
 // tell adds a finding. What was measured has cost what it cost, and stays: a

@@ -16,13 +16,14 @@ const (
 	FindingPinned        Finding = "pinned memory"    // page-locked memory of the trainer grows
 	FindingShmManagers   Finding = "shm managers"     // a torch_shm_manager for each worker, by the file_system strategy
 	FindingSpawn         Finding = "tensors by spawn" // each tensor of the data set costs a mapping or a descriptor
+	FindingCopies        Finding = "copies of data"   // workers that are not forked hold a copy of the data set each
 	FindingArrow         Finding = "arrow file"       // as mapped file, by pyarrow, which maps privately: trim does not reach it
 )
 
 // Findings lists every finding in the order of the documentation.
 var Findings = []Finding{
 	FindingMapped, FindingCopyOnWrite, FindingWorkerLeak, FindingTrainerLeak, FindingFragmentation, FindingPrefetch,
-	FindingPinned, FindingShmManagers, FindingSpawn, FindingArrow,
+	FindingPinned, FindingShmManagers, FindingSpawn, FindingCopies, FindingArrow,
 }
 
 // Confidence is how far a diagnosis is to be trusted.

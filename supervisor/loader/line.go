@@ -83,6 +83,12 @@ type line struct {
 	Trial event.Trial `json:"trial"`
 	Key   string      `json:"key"` // names the text of its torch
 
+	StartBy    string  `json:"start_by"`
+	StartMS    float64 `json:"start_ms"`
+	Sent       int64   `json:"sent"` // bytes for each worker
+	CUDA       bool    `json:"cuda"`
+	Registered string  `json:"registered"`
+
 	Sharing *event.Sharing `json:"sharing"`
 }
 
@@ -96,7 +102,7 @@ func parseLine(data []byte) (line, error) {
 	}
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
-		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown:
+		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown, Private:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:
 		if err := checkSharing(l.Sharing); err != nil {
@@ -116,8 +122,8 @@ func parseLine(data []byte) (line, error) {
 		return l, fmt.Errorf("%w: no pid", errMalformed)
 	case len(l.Workers) > maxWorkers, l.K < 0, l.K >= maxWorkers, l.N < 0, l.NumWorkers < 0, l.Count < 0:
 		return l, fmt.Errorf("%w: number out of range", errMalformed)
-	case math.IsNaN(l.Pause) || l.Pause < 0 || l.Pause > 1e9:
-		return l, fmt.Errorf("%w: pause of %g ms", errMalformed, l.Pause)
+	case badPause(l.Pause), badPause(l.StartMS):
+		return l, fmt.Errorf("%w: pause of %g ms, start of %g ms", errMalformed, l.Pause, l.StartMS)
 	case l.T < 0 || l.T > 1e11:
 		return l, fmt.Errorf("%w: time %g", errMalformed, l.T)
 	}
@@ -130,6 +136,7 @@ func parseLine(data []byte) (line, error) {
 		l.Key = ""
 	}
 	l.Why, l.Kind, l.Start, l.Mode = clip(l.Why), clip(l.Kind), clip(l.Start), event.Mode(clip(string(l.Mode)))
+	l.StartBy, l.Registered = clip(l.StartBy), clip(l.Registered)
 	return l, nil
 }
 
@@ -138,6 +145,9 @@ func parseLine(data []byte) (line, error) {
 func isKey(text string) bool {
 	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
+
+// badPause says that a number of milliseconds is none that can have passed.
+func badPause(ms float64) bool { return math.IsNaN(ms) || ms < 0 || ms > 1e9 }
 
 func checkSharing(s *event.Sharing) error {
 	if s == nil {

@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"time"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -9,6 +11,11 @@ import (
 // of its batches has doubled: what it needs and what it leaks can be told from it. It
 // is the watcher's alone, and no event.
 const Grown event.Loader = "grown"
+
+// Private is what a worker that was not forked says of itself before its first batch:
+// how much private memory it has, and how much of that it had before the data set
+// came. It is the watcher's alone, and no event.
+const Private event.Loader = "private"
 
 // Said is one thing the hook reported. Of the embedded event, Head is left for
 // the caller to fill, but for Time, which is the reporter's.
@@ -77,6 +84,8 @@ type Loader struct {
 	Persistent bool   // persistent_workers
 	NumWorkers int    // 0: the trainer loads for itself
 	Start      string // how workers are started: "fork", "spawn", "forkserver"
+	// Unforked is nil where workers are forked.
+	Unforked *Unforked
 	// CanRecycle says that a request to replace one of its workers makes sense;
 	// Why says why not. Those of an iterable dataset are all replaced at its
 	// next epoch, once one was asked for; until then no more is to be asked.
@@ -85,4 +94,24 @@ type Loader struct {
 	Workers    []int // PIDs by worker id
 	Starting   int   // PID of a replacement that is not in use yet, else 0
 	Leaving    []int // PIDs of workers that have been replaced and still live
+}
+
+// Unforked is what is known of workers that were started by spawn or forkserver.
+type Unforked struct {
+	// By says who chose the method: "multiprocessing_context", "set_start_method",
+	// "parent" (the trainer itself was started so) or "default" (Python's).
+	By string
+	// Took is how long the trainer stands still while one worker is started, as it was
+	// when the last one was.
+	Took time.Duration
+	// Sent is what the trainer wrote while it started the workers, for each of them:
+	// the pickled data set. Negative where it could not be read.
+	Sent int64
+	// CUDA says that the trainer had begun to use CUDA, Registered names the InfiniBand
+	// device that it had open, if any.
+	CUDA       bool
+	Registered string
+	// Own is the private memory that came to a worker between its import of torch and
+	// its first batch, of each worker in place that has said so.
+	Own []rss.Bytes
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -18,6 +20,7 @@ type trainer struct {
 	met     bool   // what was asked of it before us is known, and what it said to that
 	before  map[uint64]*inherited
 	loaders map[int]*Loader
+	own     map[int]rss.Bytes // what workers said of their private memory, by PID
 }
 
 // apply brings what is known of the trainer up to the line.
@@ -31,8 +34,17 @@ func (t *trainer) apply(l *line) {
 		if len(t.loaders) < maxLoaders {
 			t.loaders[l.N] = &Loader{
 				N: l.N, Kind: l.Kind, Persistent: l.Persistent, NumWorkers: l.NumWorkers, Start: l.Start,
-				CanRecycle: l.CanRecycle, Why: l.Why, Workers: slices.Clone(l.Workers),
+				CanRecycle: l.CanRecycle, Why: l.Why, Workers: slices.Clone(l.Workers), Unforked: l.unforked(),
 			}
+		}
+		return
+	}
+	if l.What == Private {
+		if t.own == nil {
+			t.own = map[int]rss.Bytes{}
+		}
+		if len(t.own) < maxWorkers {
+			t.own[l.PID] = rss.Bytes(l.After).Sub(rss.Bytes(l.Before))
 		}
 		return
 	}
@@ -42,6 +54,9 @@ func (t *trainer) apply(l *line) {
 	}
 	switch l.What {
 	case event.LoaderEnded:
+		for _, pid := range slices.Concat(d.Workers, d.Leaving) {
+			delete(t.own, pid)
+		}
 		delete(t.loaders, l.N)
 	case event.LoaderAccepted:
 		if l.Why == string(event.ReasonDeferred) {
@@ -50,6 +65,9 @@ func (t *trainer) apply(l *line) {
 		}
 	case event.LoaderStarted:
 		d.Starting = l.New
+		if d.Unforked != nil {
+			d.Unforked.Took = milliseconds(l.Pause)
+		}
 	case event.LoaderSwapped:
 		d.replace(l.Worker, l.New)
 		if len(d.Leaving) < maxWorkers && !slices.Contains(d.Leaving, l.Worker) {
@@ -57,6 +75,7 @@ func (t *trainer) apply(l *line) {
 		}
 	case event.LoaderRecycled:
 		d.replace(l.Worker, l.New)
+		delete(t.own, l.Worker)
 		d.Leaving = slices.DeleteFunc(d.Leaving, func(pid int) bool { return pid == l.Worker })
 	case event.LoaderRefused:
 		if l.New != 0 && l.New == d.Starting {
@@ -86,6 +105,17 @@ func (t *trainer) tried(l *line) {
 	}
 }
 
+// unforked is what an iter line tells of workers that were not forked, nil where they
+// were, or where a hook of before did not tell.
+func (l *line) unforked() *Unforked {
+	if l.StartBy == "" {
+		return nil
+	}
+	return &Unforked{By: l.StartBy, Took: milliseconds(l.StartMS), Sent: l.Sent, CUDA: l.CUDA, Registered: l.Registered}
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
 // replace puts the worker added where the worker left stood.
 func (d *Loader) replace(left, added int) {
 	if added != 0 && d.Starting == added {
@@ -104,6 +134,15 @@ func (t *trainer) living() []Loader {
 	for _, d := range t.loaders {
 		c := *d
 		c.Workers, c.Leaving = slices.Clone(d.Workers), slices.Clone(d.Leaving)
+		if d.Unforked != nil {
+			u := *d.Unforked
+			for _, pid := range d.Workers {
+				if own, ok := t.own[pid]; ok {
+					u.Own = append(u.Own, own)
+				}
+			}
+			c.Unforked = &u
+		}
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b Loader) int { return a.N - b.N })

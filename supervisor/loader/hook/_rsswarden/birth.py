@@ -82,13 +82,19 @@ def forbids(context):
     """
     if context.get_start_method(allow_none=True) != "fork":
         return None
+    path = registered()
+    return "fork refused: the trainer has %s open" % path if path else None
+
+
+def registered():
+    """Returns the device of an InfiniBand adapter that this process has open, or None."""
     for name in os.listdir("/proc/self/fd"):
         try:
             path = os.readlink("/proc/self/fd/" + name)
         except OSError:
             continue  # the descriptor that lists them, for one
         if path.startswith(_VERBS):
-            return "fork refused: the trainer has %s open" % path
+            return path
     return None
 
 

@@ -13,7 +13,7 @@ import time
 import types
 import weakref
 
-from _rsswarden import birth, channel, collect, epoch, growth, guard, iterable, recycle, sharing, trim
+from _rsswarden import birth, channel, collect, copies, epoch, growth, guard, iterable, recycle, sharing, trim
 
 # Seconds between two looks at the ctl file, which cost a stat: 25 us where a batch
 # has emptied the caches. What was asked for is often followed by more.
@@ -127,7 +127,9 @@ class _Process:
         self.met = 0  # of the ctl file whose requests this process met itself
         self.version = 0  # of the ctl file whose requests were given out
         self.taken = set()  # ids of requests that were given out
-        if not self.worker:
+        if self.worker:
+            copies.tell(self.side)
+        else:
             self.side.hello(_torch.version, _torch.why is None, _torch.why)
 
 
@@ -228,7 +230,9 @@ def install(dataloader):
     if iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
         _patch_ends(iterator)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
-    if multiprocessing.parent_process() is None and not _being_born():
+    if _being_born():
+        _guarded(copies.imported)
+    elif multiprocessing.parent_process() is None:
         _here()
 
 
@@ -292,12 +296,14 @@ def _patch_ends(iterator_class):
     original_shutdown = vars(iterator_class).get("_shutdown_workers")
 
     def __init__(self, loader, *arguments, **keywords):
+        start = None
         if not _off:
             _guarded(_first, iterator_class, original_init)
             _guarded(sharing.warn, loader, _torch, _here)
+            start = _guarded(copies.Start.of, loader, _torch)
         original_init(self, loader, *arguments, **keywords)
         if not _off:
-            _guarded(_made, self, loader)
+            _guarded(_made, self, loader, start)
 
     # Called by __del__, too, while the interpreter clears what this module has.
     def _shutdown_workers(self, _guarded=_guarded, _ending=_ending):
@@ -363,7 +369,7 @@ def _recycler(iterator):
         return recycler
 
 
-def _made(iterator, loader):
+def _made(iterator, loader, start):
     process = _here()
     process.loaders += 1
     context = loader.multiprocessing_context or _torch.multiprocessing
@@ -379,10 +385,11 @@ def _made(iterator, loader):
         iterable.begin(recycler, loader, iterator)
     process.recyclers.add(recycler)
     iterator._rsswarden = recycler
+    started = {"start": "fork"} if start is None else start.fields(recycler.pids, _torch)
     process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
                      persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
-                     start=context.get_start_method(allow_none=True), can_recycle=recycler.why is None,
-                     why=recycler.why or "", trial=trial, key=_torch.key or "")
+                     can_recycle=recycler.why is None, why=recycler.why or "", trial=trial, key=_torch.key or "",
+                     **started)
 
 
 def _poll(iterator):

@@ -1,0 +1,86 @@
+package loader
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// copied runs testdata/copies.py until all its workers have told what is their own, or,
+// where they are forked, have all been there, and returns their loader.
+func copied(t *testing.T, s *stand, args string) (l Loader, trainer Trainer) {
+	t.Helper()
+	tr := train(t, trainOptions{on: s, script: "testdata/copies.py", args: append(strings.Fields(args), "--until", "@stop")})
+	tr.until("the workers to tell", func() bool {
+		for _, one := range tr.ctl.Trainers() {
+			for _, d := range one.Loaders {
+				if l, trainer = d, one; d.Unforked == nil || len(d.Unforked.Own) == d.NumWorkers {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	tr.finish()
+	for _, one := range tr.said {
+		if one.What == "off" {
+			t.Errorf("the hook is off: %s", one.Reason)
+		}
+	}
+	return l, trainer
+}
+
+// TestUnforked has workers of each start method tell what they cost.
+func TestUnforked(t *testing.T) {
+	const mib = 100
+	for _, c := range []struct {
+		name, args string
+		start, by  string // by is empty where workers are forked
+		sent, own  bool   // the data set was pickled; each worker has it in private memory
+		often      bool
+	}{
+		{"default", "", "fork", "", false, false, true},
+		{"fork", "--context fork", "fork", "", false, false, false},
+		{"spawn", "--context spawn", "spawn", "multiprocessing_context", true, true, true},
+		{"forkserver for the program", "--set forkserver", "forkserver", "set_start_method", true, true, true},
+		{"in a child of spawn", "--child spawn", "spawn", "parent", true, true, false},
+		{"list", "--set spawn --shape list", "spawn", "set_start_method", true, true, false},
+		{"tensor: in shared memory", "--context spawn --shape tensor", "spawn", "multiprocessing_context", false, false, true},
+		{"opened in the worker", "--context spawn --shape opened", "spawn", "multiprocessing_context", false, true, false},
+		{"one worker", "--context forkserver --workers 1", "forkserver", "multiprocessing_context", true, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for i, s := range []*stand{torch113, torch26} {
+				if endurance(0, 1) == 0 && (!c.often || i == 1 && c.start != "forkserver") {
+					continue // with RSSWARDEN_ENDURANCE
+				}
+				t.Run(s.name, func(t *testing.T) {
+					l, _ := copied(t, s, c.args)
+					u := l.Unforked
+					if l.Start != c.start || (u != nil) != (c.by != "") {
+						t.Fatalf("%+v", l)
+					}
+					if u == nil {
+						return
+					}
+					t.Logf("%+v", *u)
+					if u.By != c.by || u.Took <= 0 && c.sent || u.Took > 5*time.Minute || u.CUDA || u.Registered != "" {
+						t.Errorf("%+v", *u)
+					}
+					if got := u.Sent >= mib<<20*9/10 && u.Sent < mib<<20*3/2; got != c.sent || u.Sent < 0 {
+						t.Errorf("%d bytes were sent to each", u.Sent)
+					}
+					for _, own := range u.Own {
+						// Beside the data that is what Python and torch write until the first batch.
+						if least := rss.Bytes(mib) * rss.MiB; c.own != (own >= least) || own > least+64*rss.MiB {
+							t.Errorf("a worker has %v of its own", own)
+						}
+					}
+				})
+			}
+		})
+	}
+}
