@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -169,6 +170,33 @@ func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
 	s.later(time.Hour) // the rate fades
 	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
 		t.Errorf("an hour after the growth: %+v", h)
+	}
+}
+
+// TestPickleIsForecast: a worker that is not forked is sent the data set within the
+// trainer's call, and the next one takes as long as the last.
+func TestPickleIsForecast(t *testing.T) {
+	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Limit = 100 * rss.GiB })
+	id := s.trainer(rss.GiB, worker1, worker2)
+	const iter = `"what":"iter","n":1,"kind":%q,"persistent":true,"num_workers":2,"start":"forkserver","start_by":"default","start_ms":%d,"sent":524288000,"can_recycle":true,"workers":[%d,%d]`
+	s.log(id, fmt.Sprintf(iter, "map", 1900, worker1, worker2))
+	s.put(worker1, id.PID, 64*rss.GiB, 0)
+	s.put(worker2, id.PID, 30*rss.GiB, 0)
+	s.open(s.holder.begin)
+	s.full()
+	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause || !strings.Contains(h.Detail, "1.9 s") {
+		t.Errorf("a start took 1.9 s: %+v", h)
+	}
+	s.log(id, fmt.Sprintf(`"what":"started","n":1,"id":7,"worker":%d,"new":%d,"mode":"swap","pause_ms":150`, worker2, worker3))
+	s.full()
+	if h := s.canRecycle(s.user()); h.Reason == event.ReasonPause {
+		t.Errorf("the last start took 150 ms: %+v", h)
+	}
+	// Those of an iterable data set are replaced between two epochs.
+	s.log(id, fmt.Sprintf(iter, "iterable", 1900, worker1, worker2))
+	s.full()
+	if h := s.canRecycle(s.user()); h.Reason == event.ReasonPause {
+		t.Errorf("between two epochs: %+v", h)
 	}
 }
 

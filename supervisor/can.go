@@ -82,7 +82,7 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 		return policy.Help{Reason: reason}
 	}
 	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
-		pause := policy.ForkPause(t.Anon)
+		pause := w.workers.pause(pids[i], t)
 		if policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
 			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
 		}
@@ -91,6 +91,20 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 		return policy.Help{Reason: event.ReasonOccupied, Later: true}
 	}
 	return policy.Help{OK: true, Gain: gain}
+}
+
+// pause forecasts how long the trainer stands still while that worker is replaced. One
+// that is not forked is sent the data set within the trainer's call, as the last one was.
+// The workers of an iterable data set are replaced between two epochs.
+func (f *workforce) pause(pid int, trainer *rss.Proc) time.Duration {
+	for i := range f.trainers {
+		for _, l := range f.trainers[i].Loaders {
+			if l.Unforked != nil && l.Kind == "map" && slices.Contains(l.Workers, pid) {
+				return l.Unforked.Took
+			}
+		}
+	}
+	return policy.ForkPause(trainer.Anon)
 }
 
 // pick chooses the worker to recycle for l.
