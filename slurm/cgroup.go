@@ -15,7 +15,7 @@ import (
 // as without proctrack/cgroup and task/cgroup, j is returned as it is.
 func (j Job) InCgroup(cgroup []byte) Job {
 	job, step, ok := StepOfCgroup(cgroup)
-	if !ok || step == j.StepID || job != j.ID && !isSLUID(job) {
+	if !ok || step == j.StepID || job != j.ID && !IsSLUID(job) {
 		return j
 	}
 	j.StepID = step
@@ -88,7 +88,7 @@ func StepOfTitle(cmdline []byte) (job, step string, ok bool) {
 // directories by it. Components of heterogeneous jobs and tasks of array jobs
 // are jobs with an id of their own here.
 func JobOfDir(name string) (job string, ok bool) {
-	if isSLUID(name) {
+	if IsSLUID(name) {
 		return name, true
 	}
 	job, ok = strings.CutPrefix(name, "job_")
@@ -120,17 +120,4 @@ func StepOfDir(name string) (step string, ok bool) {
 func isNumber(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return err == nil && strconv.FormatUint(n, 10) == s
-}
-
-// isSLUID recognizes "s" and 13 characters of base 32.
-func isSLUID(name string) bool {
-	if len(name) != 14 || name[0] != 's' {
-		return false
-	}
-	for _, c := range name[1:] {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') {
-			return false
-		}
-	}
-	return true
 }

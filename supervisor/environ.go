@@ -113,7 +113,7 @@ func (e *Environment) correct(v *viewer, pid int) {
 		return // package limit corrects the step
 	}
 	if !numeric(id) {
-		return // from Slurm 26.05 on: a name that no command takes
+		return // a SLUID, which scontrol takes; what reads SLURM_JOB_ID does not
 	}
 	conf := e.vars[confVariable]
 	e.vars = map[string]string{jobVariable: id, stepVariable: step}

@@ -283,6 +283,38 @@ func TestFindForRootByCgroup(t *testing.T) {
 	}
 }
 
+// TestFindBySLUID: where a directory is named by a SLUID the title of its slurmstepd tells
+// the job, to anybody. A task that has such a title and no more is not believed.
+func TestFindBySLUID(t *testing.T) {
+	needRoot(t)
+	const dir = "/system.slice/slurmstepd.scope/s8ANM84T9X1C00"
+	in := func(step string) string { return "0::" + dir + "/step_" + step + "/user/task_0\n" }
+	n := jobTree{t, rsstest.Empty(t)}
+	n.makeDirs(in("batch"), 0)
+	n.stepd(20, "slurmstepd: [17.batch]", 0)
+	n.Write("proc/20/cgroup", "0::"+dir+"/step_batch/slurm\n")
+	n.Write("sys/fs/cgroup"+dir+"/step_batch/slurm/cgroup.procs", "20\n")
+	n.put(21, 20, "python", in("batch")) // by env -i
+	n.put(22, 1, "orphan", in("0"))
+	n.put(30, 1, "liar", in("0"))
+	n.Write("proc/30/cmdline", "slurmstepd: [99.0]\x00")
+	n.Write("sys/fs/cgroup"+dir+"/step_0/user/task_0/cgroup.procs", "22\n30\n")
+	for _, uid := range []int{0, user} {
+		if got, want := found(t, newFinder(n.by(uid), "17", "", 1)), "21:batch* 22:0* 30:0*"; got != want {
+			t.Errorf("17 for %d: %s, want %s", uid, got, want)
+		}
+		if got := found(t, newFinder(n.by(uid), "99", "", 1)); got != "" {
+			t.Errorf("99 for %d: %s", uid, got)
+		}
+		e := n.by(uid).environment(22, "")
+		for name, want := range map[string]string{"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"} {
+			if got, _ := e.Lookup(name); got != want {
+				t.Errorf("%s for %d: %q, want %q", name, uid, got, want)
+			}
+		}
+	}
+}
+
 // TestFindNotOthers: without cgroups a user's job has that user's processes, whatever
 // the environment of others says to who may read it.
 func TestFindNotOthers(t *testing.T) {

@@ -53,7 +53,7 @@ func (w *watcher) newStrangers() *strangers {
 	}
 	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {
 		for _, l := range p.Levels {
-			if filepath.Base(l.Dir) == "job_"+job.ID {
+			if base := filepath.Base(l.Dir); base == "job_"+job.ID || slurm.IsSLUID(base) {
 				s.dir = l.Dir
 			}
 		}

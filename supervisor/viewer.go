@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,11 +21,12 @@ type viewer struct {
 	proc, sys string
 	uid       int // our effective user
 
-	rooted map[string]bool // directories of jobs that are root's
+	rooted map[string]bool   // directories of jobs that are root's
+	number map[string]string // of a job, by its SLUID
 }
 
 func newViewer(proc, sys string) *viewer {
-	return &viewer{proc: proc, sys: sys, uid: os.Geteuid(), rooted: map[string]bool{}}
+	return &viewer{proc: proc, sys: sys, uid: os.Geteuid(), rooted: map[string]bool{}, number: map[string]string{}}
 }
 
 // variables returns Slurm's variables in the environment of a process, where that is
@@ -36,7 +38,8 @@ func (v *viewer) variables(i proctree.Identity) (map[string]string, error) {
 	return proctree.Environ(v.proc, i.ID.PID, slurmVariable)
 }
 
-// stepOf returns the job and step of a process by its cgroup. For root the directory
+// stepOf returns the job and step of a process by its cgroup. The job is its number where
+// the directory has that or its slurmstepd tells it, else a SLUID. For root the directory
 // of the job must be root's, as Slurm makes it: a user whom a subtree was delegated
 // to, by systemd for one, can call any directory in it job_46.
 func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
@@ -46,10 +49,28 @@ func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
 	}
 	for p := range slurm.StepsOfCgroup(b) {
 		if v.uid != 0 || v.isRoots(p) {
-			return p.Job, p.Step, true
+			return v.numberOf(p), p.Step, true
 		}
 	}
 	return "", "", false
+}
+
+// numberOf returns the number of a job, by the title of its slurmstepd where the directory
+// has a SLUID for its name.
+func (v *viewer) numberOf(p slurm.CgroupStep) string {
+	if numeric(p.Job) {
+		return p.Job
+	}
+	if number := v.number[p.Job]; number != "" {
+		return number
+	}
+	for dir := range v.dirs(p) {
+		if number, ok := slurm.JobOfSLUID(v.proc, dir); ok {
+			v.number[p.Job] = number
+			return number
+		}
+	}
+	return p.Job
 }
 
 // isRoots says that the directory of a job, and so all above it, is root's.
@@ -58,15 +79,8 @@ func (v *viewer) isRoots(p slurm.CgroupStep) bool {
 	if v.rooted[name] {
 		return true
 	}
-	all, err := cgroup.Hierarchies(v.proc, v.sys)
-	if err != nil {
-		return false
-	}
-	for _, h := range all {
-		if p.Controllers == "" && h.Version != 2 || p.Controllers != "" && !h.Has(firstOfList(p.Controllers)) {
-			continue
-		}
-		info, err := os.Lstat(filepath.Join(h.Dir, p.Dir))
+	for dir := range v.dirs(p) {
+		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() {
 			continue
 		}
@@ -76,6 +90,24 @@ func (v *viewer) isRoots(p slurm.CgroupStep) bool {
 		}
 	}
 	return false
+}
+
+// dirs yields where the directory of a job may be.
+func (v *viewer) dirs(p slurm.CgroupStep) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		all, err := cgroup.Hierarchies(v.proc, v.sys)
+		if err != nil {
+			return
+		}
+		for _, h := range all {
+			if p.Controllers == "" && h.Version != 2 || p.Controllers != "" && !h.Has(firstOfList(p.Controllers)) {
+				continue
+			}
+			if !yield(filepath.Join(h.Dir, p.Dir)) {
+				return
+			}
+		}
+	}
 }
 
 func firstOfList(list string) string {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -39,9 +39,6 @@ const (
 	throttler = "kernel, by slowing allocations down"
 )
 
-// sluid is the name of a job's directory since Slurm 26.05.
-var sluid = regexp.MustCompile(`^s[0-9A-Z]{13}$`)
-
 // scope tells a Slurm step and job by the names of their directories.
 func scope(name string) event.Scope {
 	base := path.Base(name)
@@ -51,7 +48,7 @@ func scope(name string) event.Scope {
 	switch {
 	case strings.HasPrefix(base, "step_"):
 		return event.ScopeStep
-	case strings.HasPrefix(base, "job_"), sluid.MatchString(base):
+	case strings.HasPrefix(base, "job_"), slurm.IsSLUID(base):
 		return event.ScopeJob
 	}
 	return event.ScopeCgroup

@@ -2,8 +2,8 @@
 // reads what they are charged, what of it reclaim cannot take back, their limits,
 // the processes that the OOM killer ended, and when a limit is met if things go on as
 // they do. It reads files of cgroups, and the resident memory of processes where
-// there is no memory cgroup, as anybody may: no ptrace, no environment, no command line,
-// no file of a user. Where the kernel tells of OOM kills as they happen, it is asked to.
+// there is no memory cgroup, as anybody may: no ptrace, no environment, no command line but
+// slurmstepd's, no file of a user. Where the kernel tells of OOM kills as they happen, it is asked to.
 //
 // # Where jobs are
 //
@@ -11,8 +11,9 @@
 // uid_N/job_N/step_X/task_N. On v2 below slurmstepd.scope or NODE_slurmstepd.scope of
 // whatever slice, as job_N/step_X/user/task_N, where the step's limit and its
 // processes are in user, and slurmstepd itself is beside it. From Slurm 26.05 on a job's
-// directory has the job's SLUID for its name (CgroupJobIdPaths=yes brings the
-// number back, 26.05.2), which is then all that is known of it here.
+// directory has the job's SLUID for its name (CgroupJobIdPaths=yes brings the number back,
+// 26.05.2). The title of slurmstepd, which is in step_X/slurm, tells the number: see
+// [slurm.JobOfSLUID].
 //
 // Where the memory controller has no directory of a job, that of another controller
 // (freezer, cpuset, …) tells its processes alone: their number and the sum of their RSS.

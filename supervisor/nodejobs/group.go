@@ -39,6 +39,9 @@ type group struct {
 	last  Job       // as it was told, of a job
 	by    Source    // how its kills are known, of a job
 	seen  uint64    // kills that were told in a look
+	// number is a job's where its directory is named by a SLUID, empty while not known.
+	number string
+	named  int // how often it was asked for
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
 }

@@ -1,6 +1,7 @@
 package nodejobs
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
+	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // job reads a job and its steps. ok is false where it ended meanwhile.
@@ -29,12 +31,26 @@ func (n *Node) job(d *dir, node string, uid int, bound rss.Bytes, now time.Time)
 	if uid < 0 {
 		uid = n.owner(d)
 	}
-	j = Job{ID: d.id, Node: node, UID: uid, Use: d.group.use, path: d.path, ino: d.ino}
+	j = Job{ID: n.number(d), Node: node, UID: uid, Use: d.group.use, path: d.path, ino: d.ino}
 	for _, c := range steps {
 		j.Steps = append(j.Steps, Step{ID: c.id, Use: c.group.use})
 	}
 	n.takeKills(d, &j)
 	return j, true
+}
+
+// number is the number of a job, by the title of its slurmstepd where its directory is named
+// by a SLUID; that itself where no slurmstepd tells it, as before it has its title. It is
+// asked for in the first looks, and then seldom.
+func (n *Node) number(d *dir) string {
+	g := d.group
+	if !slurm.IsSLUID(d.id) || g.number != "" {
+		return cmp.Or(g.number, d.id)
+	}
+	if g.named++; g.named <= recount || g.named%restful == 0 {
+		g.number, _ = slurm.JobOfSLUID(n.proc, d.path)
+	}
+	return cmp.Or(g.number, d.id)
 }
 
 // use reads the memory of a job or step, and returns the least limit from here up. ok

@@ -250,3 +250,34 @@ func TestKillsOfOldV2(t *testing.T) {
 		}
 	}
 }
+
+// TestNumberOfSLUID: a job whose directory is named by a SLUID is told by its number, once
+// its slurmstepd has the title, and stays so when that step has ended.
+func TestNumberOfSLUID(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("directories must be root's")
+	}
+	s := newStand(t, archive(t, "v2"))
+	const dir = "/system.slice/n1_slurmstepd.scope/sEKNKTV3WPV500/step_extern/slurm"
+	s.Put(rsstest.Process{PID: 901, Parent: 1, Comm: "slurmstepd"})
+	s.Write("proc/901/cmdline", "/usr/sbin/slurmstepd\x00")
+	s.Write("proc/901/cgroup", "0::"+dir+"\n")
+	s.Write("sys/fs/cgroup"+dir+"/cgroup.procs", "901\n")
+	ids := func() (ids []string) {
+		for _, j := range s.look().Jobs {
+			ids = append(ids, j.ID)
+		}
+		return ids
+	}
+	if got := ids(); !slices.Contains(got, "sEKNKTV3WPV500") || slices.Contains(got, "17") {
+		t.Errorf("before it has its title: %v", got)
+	}
+	s.Write("proc/901/cmdline", "slurmstepd: [17.extern]\x00")
+	if got := ids(); !slices.Contains(got, "17") || slices.Contains(got, "sEKNKTV3WPV500") {
+		t.Errorf("with it: %v", got)
+	}
+	s.Remove("sys/fs/cgroup" + dir + "/cgroup.procs")
+	if got := ids(); !slices.Contains(got, "17") {
+		t.Errorf("after that step: %v", got)
+	}
+}

@@ -34,7 +34,7 @@ type Snapshot struct {
 
 // Job is a job as it stands on this node.
 type Job struct {
-	ID   string // a number, or the SLUID where Slurm names directories by it
+	ID   string // a number, or the SLUID where directories are named by it and no slurmstepd tells the number
 	Node string
 	UID  int // -1 where the tree does not tell
 	Use
