@@ -49,7 +49,7 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 		e.Comm = commOf(w.Proc, sig.Sender)
 	}
 	if sig.Signal == int(unix.SIGTERM) && strings.HasPrefix(e.Comm, "slurmstepd") {
-		w.sum.term(w.now(), w.readings)
+		w.sum.term(w.now(), w.readings, func(l *event.Limit) float64 { return w.rate(l).PerSecond(w.now()) })
 	}
 	w.put(event.NameSignal, func(h event.Head) any {
 		e.Head = h

@@ -208,18 +208,25 @@ func nearer(so, l *event.Limit) *event.Limit {
 }
 
 const (
-	// cancelWithin is how long before slurmd's cancel the job was seen over its memory.
+	// cancelWithin is how long before slurmd's cancel the job was seen over its memory, and
+	// cancelAhead how long it may have grown unseen.
 	cancelWithin = 30 * time.Second
+	cancelAhead  = 2 * time.Second
 	// nearEnd is how long before the job's end a SIGTERM counts as the time limit's.
 	nearEnd = 5 * time.Second
 )
 
 // term takes in a SIGTERM of slurmstepd's: of scancel, of the time limit, or of slurmd,
 // which cancels a job whose steps have more than its memory together.
-func (s *summary) term(now time.Duration, limits []event.Limit) {
+// perSecond is by how much a limit is approached.
+func (s *summary) term(now time.Duration, limits []event.Limit, perSecond func(*event.Limit) float64) {
 	for i := range limits {
-		if l := &limits[i]; l.Name == event.LimitTime && l.ETA != nil && *l.ETA <= nearEnd.Seconds() {
+		l := &limits[i]
+		if l.Name == event.LimitTime && l.ETA != nil && *l.ETA <= nearEnd.Seconds() {
 			return
+		}
+		if l.ByJobSum() && float64(l.UsedMax)+perSecond(l)*cancelAhead.Seconds() > float64(l.Limit) {
+			s.overAt = now
 		}
 	}
 	if s.jobSum != nil && s.overAt > 0 && now-s.overAt <= cancelWithin {

@@ -57,24 +57,53 @@ func (q *inquest) onSignal(s lookSignal, d death) finding {
 // memory together: slurmstepd sends SIGTERM, as it does for scancel.
 func (q *inquest) bySlurmd(s lookSignal, d death) (f finding, ok bool) {
 	if s.Signal.Signal != "SIGTERM" || !strings.HasPrefix(s.Comm, "slurmstepd") ||
-		!q.jobEnd.IsZero() && !q.wall(s.at).Before(q.jobEnd.Add(-endSlack)) ||
-		q.said != nil && q.said.By != "" && q.said.By != "0" {
+		!q.jobEnd.IsZero() && !q.wall(s.at).Before(q.jobEnd.Add(-endSlack)) {
 		return f, false
 	}
-	i := slices.IndexFunc(q.limits, func(l lookLimit) bool { return l.seen && l.ByJobSum() })
-	if i < 0 {
+	b, ok := q.jobSum()
+	if !ok {
 		return f, false
 	}
-	b, found := q.brink(i)
-	if !found || b.used <= b.size && b.rate == 0 {
+	if b.used <= b.size && b.rate == 0 {
 		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
 		if q.exit == nil || q.exit.Verdict != event.VerdictKilled || d.by("SIGKILL", 9) {
 			return f, false
 		}
-		max := q.limits[i].max
-		b = brink{Limit: q.limits[i].Limit, i: i, size: uint64(max.Size), used: uint64(max.Used), at: -1, ratio: max.Ratio()}
+		max := q.limits[b.i].max
+		b.used, b.size, b.ratio, b.at = uint64(max.Used), uint64(max.Size), max.Ratio(), -1
 	}
-	f = finding{cause: event.CauseOverKill, certainty: Inferred, limit: i}
+	f = q.overJobMemory(b)
+	f.text += fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(s.at), clean(s.Comm))
+	if d.seen {
+		f.text += "; it ended with " + d.String()
+	}
+	return f, true
+}
+
+// unheardOfSlurmd tells of the same where the record breaks off without a SIGTERM: a batch
+// script that does not start rsswarden by exec dies of it, and all the rest by SIGKILL.
+func (q *inquest) unheardOfSlurmd() (f finding, ok bool) {
+	b, ok := q.jobSum()
+	step, _ := q.fullest(event.LimitSlurm)
+	if !ok || b.used <= b.size || step.ratio >= 1 || q.timeUp() {
+		return f, false // slurmstepd kills a step that has more than its limit, and looks more often
+	}
+	f = q.overJobMemory(b)
+	f.text += "; no SIGTERM came here, as where rsswarden was not started with exec"
+	return f, true
+}
+
+// jobSum is how near slurmd's limit on all steps of the job was at the end. Who knows that
+// a user had the job cancelled knows better.
+func (q *inquest) jobSum() (b brink, ok bool) {
+	i := slices.IndexFunc(q.limits, func(l lookLimit) bool { return l.seen && l.ByJobSum() })
+	if i < 0 || q.said != nil && q.said.By != "" && q.said.By != "0" {
+		return b, false
+	}
+	return q.brink(i)
+}
+
+func (q *inquest) overJobMemory(b brink) finding {
 	who, when := "slurmd (OverMemoryKill)", "at its highest"
 	if strings.Contains(b.Enforcer, "perhaps") {
 		who = "slurmd, which here may use OverMemoryKill"
@@ -82,15 +111,12 @@ func (q *inquest) bySlurmd(s lookSignal, d death) (f finding, ok bool) {
 	if b.at >= 0 {
 		when = q.when(b.at)
 	}
+	f := finding{cause: event.CauseOverKill, certainty: Inferred, limit: b.i}
 	f.text = fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.used), rss.Bytes(b.size), when, used(b.Limit))
 	if b.rate > 0 {
 		f.text += q.grew(b)
 	}
-	f.text += fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(s.at), clean(s.Comm))
-	if d.seen {
-		f.text += "; it ended with " + d.String()
-	}
-	return f, true
+	return f
 }
 
 // timeLimit tells of a SIGKILL at the job's end with no signal before it: a

@@ -232,6 +232,19 @@ var deaths = []dying{
 		said: byUser(ofSlurm("CANCELLED", "0:0", "CANCELLED", "1000", "0:15")), saidCause: event.CauseCancelled, saidCertainty: Seen, saidText: []string{"cancelled: SIGTERM reached it"},
 	},
 	{
+		name: "cancelled by slurmd behind a batch script",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 0.93), rising(minutes, mem, 0.3, 1.29))},
+		cause: event.CauseOverKill, certainty: Inferred, text: []string{"most likely cancelled by slurmd (OverMemoryKill)", "no SIGTERM came here"},
+		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: Slurm, saidText: []string{"cancelled by slurmd", "Slurm says"},
+	},
+	{
+		name: "slurmstepd kills a step over its own limit before",
+		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
+			used: pair(rising(minutes, mem, 0.2, 1.02), rising(minutes, mem, 0.3, 1.03))},
+		cause: event.CauseOverKill, certainty: Inferred, text: []string{"most likely killed by slurmstepd (OverMemoryKill)"},
+	},
+	{
 		name: "cancelled below the job's sum",
 		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
 			used: pair(rising(minutes, mem, 0.2, 0.4), rising(minutes, mem, 0.3, 0.7)), events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},

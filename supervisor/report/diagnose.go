@@ -145,6 +145,9 @@ func (q *inquest) brokenOff() finding {
 	if signal, told := q.told(); told {
 		return q.onSignal(signal, death{})
 	}
+	if f, ok := q.unheardOfSlurmd(); ok {
+		return f
+	}
 	if f, ok := q.byMemory(death{}); ok {
 		return f
 	}
