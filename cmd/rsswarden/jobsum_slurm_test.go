@@ -1,0 +1,78 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/report"
+)
+
+// growingJob takes memory in parts of 10 MiB, a PAUSE after each, until it has MIB, and holds
+// it for SECONDS.
+const growingJob = `
+import sys, time
+
+mib, seconds = int(sys.argv[1]), float(sys.argv[2])
+held = []
+while len(held) * 10 < mib:
+    held.append(b"x" * (10 << 20))
+    time.sleep(float(sys.argv[3]))
+time.sleep(seconds)
+`
+
+// TestSlurmJobSum: from 26.05.3 on slurmd cancels a job whose steps on a node have more
+// than its memory together, though none has more than its own limit. A training that gives
+// pages back lives beside another step; one that leaks is told who cancelled it, and lives
+// with the memory that is advised.
+func TestSlurmJobSum(t *testing.T) {
+	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, Conf: "SlurmdTimeout=6"})
+	grow := python + " " + pythonJob(t, s.Cluster, "grow.py", growingJob)
+	// The second step lives until the first ends, and the job with it.
+	beside := func(mib int, command string) string {
+		return fmt.Sprintf("srun --overlap -n1 %s %d 600 0.05 & exec %s", grow, mib, command)
+	}
+
+	t.Run("training", func(t *testing.T) {
+		options := []string{"--persistent", "--workers", "1", "--epochs", "2"}
+		want := s.reference(t, options...)
+		const mem = "--mem=3000"
+		if bare := s.Submit(t, beside(1200, s.training(options...)), mem, "--no-requeue").Wait(t); bare.State != "CANCELLED" {
+			t.Errorf("bare: %s %d:%d, want CANCELLED: the test proves nothing\n%s", bare.State, bare.ExitCode, bare.Signal, bare.Stderr)
+		}
+		got := s.carried(t, want, beside(1200, s.rsswarden+" run -- "+s.training(options...)), mem, "--no-requeue")
+		if !strings.Contains(said(got.Stderr), "slurmd cancels the job on summed RSS, all steps of the job on this node") {
+			t.Errorf("not for slurmd's limit:\n%s", said(got.Stderr))
+		}
+	})
+
+	t.Run("leak", func(t *testing.T) {
+		script := "export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD\n" + beside(200, s.rsswarden+" run -- "+grow+" 300 20 0.5")
+		run := s.Submit(t, script, "--mem=400", "--no-requeue")
+		got := run.Wait(t)
+		t.Logf("%s %d:%d\n%s", got.State, got.ExitCode, got.Signal, said(got.Stderr))
+		if got.State != "CANCELLED" {
+			t.Fatalf("%s %d:%d, want CANCELLED: the test proves nothing\n%s", got.State, got.ExitCode, got.Signal, got.Stderr)
+		}
+		advice := regexp.MustCompile(`verdict: killed; next time #SBATCH --mem=(\w+) \(most likely slurmd cancelled the job`).FindStringSubmatch(said(got.Stderr))
+		if advice == nil {
+			t.Fatalf("the verdict is another:\n%s", said(got.Stderr))
+		}
+		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", run.ID)
+		var r report.Report
+		if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {
+			t.Fatalf("report: %v\n%s%s", err, out.Stdout, out.Stderr)
+		}
+		if r.Cause != event.CauseOverKill || !strings.Contains(r.Verdict, "cancelled by slurmd (OverMemoryKill): the steps of the job on this node had ") {
+			t.Errorf("report: %s, %s", r.Cause, r.Verdict)
+		}
+		if again := s.Submit(t, script, "--mem="+advice[1], "--no-requeue").Wait(t); again.State != "COMPLETED" {
+			t.Errorf("with --mem=%s: %s %d:%d\n%s", advice[1], again.State, again.ExitCode, again.Signal, again.Stderr)
+		}
+	})
+}
