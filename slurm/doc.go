@@ -64,10 +64,15 @@
 // Slurm refuses 0 and longer times where memory is limited. Of the two, sbatch
 // alone leaves it in the environment, as SLURM_ACCTG_FREQ.
 //
-// The sum of all steps is compared with the job's limit by slurmd, when
-// slurmctld pings it. In 22.05.8 it then says "Exceeded job memory limit" on
-// the job's stderr and asks slurmctld to kill a job that does not exist, again
-// at each ping: the job runs on.
+// The sum of all steps is compared with the job's limit by slurmd, when slurmctld pings it
+// (SlurmdTimeout/3 to 2/3), at each registration and health check: the number of each step
+// rounded down to MiB, and 1 MiB at least. The limit is the most job memory that a launch on
+// this node has named; a step's own --mem plays no part. From 20.11 to 26.05.2 it then says
+// "Exceeded job memory limit" on the job's stderr and asks slurmctld to kill a job that does
+// not exist, again at each ping: the job runs on. From 26.05.3 on (commit 376311308e)
+// slurmctld cancels the whole job, as scancel does: CONT, TERM, and KILL after KillWait;
+// JobState=CANCELLED Reason=None ExitCode=0:15, or 0:0 where the script handles TERM. 26.05.5
+// forgets the limit when slurmd is restarted, until the next step of the job starts.
 //
 // VSizeFactor adds a limit on the virtual memory of the same processes, and
 // gives every process the same amount as RLIMIT_AS. A Go program that finds
@@ -133,4 +138,23 @@
 //	sum of all steps over the job's limit  said, not killed, in both
 //	task/none in scontrol show config      TaskPlugin = task/none           TaskPlugin = (null)
 //	CgroupAutomount in cgroup.conf         read                             "is defunct", ignored
+//
+// # Slurm 26.05
+//
+// Slurm 26.05.5, of Debian sid, was run on cgroup v1 by the same tests, and on v2 in a guest
+// (Linux 6.1). It sums the same of the same processes. What is new:
+//
+//	                                       24.11.5                          26.05.5
+//	sum of all steps over the job's limit  said, not killed                 CANCELLED 0:15: CONT, TERM, KILL after KillWait
+//	SLURM_STEP_ID in the batch step        —                                -5 (-4 extern, -6 interactive)
+//	SLURM_JOB_SLUID                        —                                set in tasks
+//	directory of a job, cgroup v1          job_J                            job_J
+//	… cgroup v2                            job_J                            the SLUID; job_J with CgroupJobIdPaths=yes
+//	commands that take a SLUID             —                                scontrol, squeue, scancel, sacct
+//	lines of Slurm's on a job's stderr     "slurmstepd-NODE: error: …"      "[2026-11-23T18:04:27.033] error: …"
+//	memory of a running job                its owner may not change it      its owner may lower it, never raise it
+//	killed by slurmstepd, by the kernel    the same in both
+//
+// A limit that scontrol update lowers is that of the cgroups within seconds. RLIMIT_RSS and
+// SLURM_MEM_PER_NODE stay what they were, and so does what slurmd compares.
 package slurm

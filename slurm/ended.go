@@ -47,7 +47,9 @@ type EndedStep struct {
 	ExitCode string
 	// MaxRSS is in bytes, 0 where nobody polled it: the most of one task that
 	// slurmstepd saw when it looked, which misses what came and went between
-	// two looks.
+	// two looks. With jobacct_gather/cgroup, from 24.11 on, it is the peak of the
+	// task's cgroup: memory.peak (v2, Linux 5.19) or memory.max_usage_in_bytes (v1),
+	// page cache included.
 	MaxRSS uint64
 }
 

@@ -14,7 +14,7 @@ import (
 const (
 	StepLook    = "show job"    // does it run still? somebody else may have been first
 	StepHold    = "requeuehold" // from here on Slurm ends the job: CONT, TERM, and KILL after KillWait
-	StepUpdate  = "update"      // Slurm changes the memory of a job that does not run, and of no other
+	StepUpdate  = "update"      // Slurm raises the memory of a job that does not run, and of no other; from 26.05 on it lowers a running one's
 	StepRelease = "release"     // a job that stays held never starts again
 )
 
@@ -46,7 +46,8 @@ type Requeue struct {
 	Job RunningJob // as it was seen last
 	MiB uint64     // of [RunningJob.Raise]
 	// StartIn is when it may start again, if it has ended by then; else, and where
-	// StartIn is 0, Slurm has it wait for cred_expire of slurm.conf, 2 minutes.
+	// StartIn is 0, Slurm has it wait for requeue_delay of SchedulerParameters (25.11
+	// and newer), else for cred_expire of AuthInfo, 2 minutes.
 	StartIn time.Duration
 	// Again says that somebody before us may have held it and not come further.
 	Again bool
