@@ -30,7 +30,9 @@ func TestJobOfSLUID(t *testing.T) {
 		{"a user's process", func(p *process) { p.uids = "1000\t1000\t1000\t1000" }, 0, "700\n", ""},
 		{"a set-user-ID program of a user's", func(p *process) { p.uids = "1000\t0\t0\t0" }, 0, "700\n", ""},
 		{"a directory of a user's", nil, 1000, "700\n", ""},
-		{"a task with that title", func(p *process) { p.cgroup = "0::/system.slice/localhost_slurmstepd.scope/" + sluid + "/step_batch/user/task_0\n" }, 0, "700\n", ""},
+		{"a task with that title", func(p *process) {
+			p.cgroup = "0::/system.slice/localhost_slurmstepd.scope/" + sluid + "/step_batch/user/task_0\n"
+		}, 0, "700\n", ""},
 		{"in another job", func(p *process) { p.cgroup = "0::/system.slice/s0000000000000/step_batch/slurm\n" }, 0, "700\n", ""},
 		{"of another step", func(p *process) { p.title = "slurmstepd: [99.0]" }, 0, "700\n", ""},
 		{"before it has a title", func(p *process) { p.title = "/usr/sbin/slurmstepd\x00" }, 0, "700\n", ""},

@@ -129,7 +129,7 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
 	})
 	end := time.Now().Add(time.Hour)
-	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux"}, open: true, end: end})
+	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, open: true, end: end})
 	var told []string
 	for _, e := range named(s.events(), event.NameLimit) {
 		name, ok := e["limit"].(string)

@@ -86,7 +86,7 @@ func (s *SlurmSays) asked() string {
 // user is an id of Slurm's in words.
 func user(id string) string {
 	if id == "0" {
-		return "root (slurmstepd or an administrator)"
+		return "root (Slurm itself or an administrator)"
 	}
 	return "user " + id
 }
