@@ -103,11 +103,19 @@ func (s *Set) jobMemory() slurm.Memory {
 	return most
 }
 
+// older says that the job's Slurm is older than 26.05, which puts SLURM_JOB_SLUID beside the
+// other variables.
+func (s *Set) older() bool {
+	_, job := s.cfg.Lookup("SLURM_JOB_NODELIST")
+	_, sluid := s.cfg.Lookup("SLURM_JOB_SLUID")
+	return job && !sluid
+}
+
 // readJob returns the limit of the whole job. step is that of our own step, as it was read
 // with the sample.
 func (s *Set) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok bool) {
 	kills, known := s.rules.JobKill()
-	if !kills || !known && !s.asked && sample.Mono <= unanswered {
+	if !kills || !known && (s.older() || !s.asked && sample.Mono <= unanswered) {
 		return e, false
 	}
 	given := s.jobMemory()

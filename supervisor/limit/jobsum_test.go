@@ -131,6 +131,17 @@ func TestJobSumVersions(t *testing.T) {
 	if !strings.HasPrefix(l.Enforcer, "slurmd perhaps") || !strings.Contains(l.Note, "26.05.2 only write") || !l.ByJobSum() {
 		t.Errorf("got %+v", l)
 	}
+	for sluid, want := range map[string]bool{"": false, "s46HM84SHMGW00": true} {
+		env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_JOB_NODELIST": "n1"}
+		if sluid != "" {
+			env["SLURM_JOB_SLUID"] = sluid
+		}
+		s := newStand(t, jobOfSteps(t), env, linuxKill, nil)
+		s.set.SetEnforcement(s.set.Enforcement(), nil)
+		if got := strings.Contains(names(s.read()), "slurm/job"); got != want {
+			t.Errorf("SLURM_JOB_SLUID %q: %s", sluid, names(s.read()))
+		}
+	}
 	e.Version = "26.05.5"
 	s.set.SetEnforcement(e, nil)
 	if l := scoped(t, s.read(), event.LimitSlurm, event.ScopeJob); !strings.HasPrefix(l.Enforcer, "slurmd, ") {
