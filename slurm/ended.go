@@ -67,9 +67,9 @@ const EndedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem
 // Ended asks sacct how a job ended, and scontrol where sacct does not know: many
 // sites keep no accounting, and slurmctld forgets a job some minutes after its
 // end (MinJobAge). ask runs a command and returns its stdout; it bounds how long
-// that may take. job is a number, "12_3" for an array task.
+// that may take. job is a number, "12_3" for an array task, or a SLUID.
 func Ended(ctx context.Context, ask func(ctx context.Context, name string, args ...string) ([]byte, error), job string) (EndedJob, error) {
-	if !isJobID(job) {
+	if !isJobID(job) && !IsSLUID(job) {
 		return EndedJob{}, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
 	out, err := ask(ctx, "sacct", "-j", job, "--parsable2", "--noheader", "--units=K", "--format="+EndedFormat)

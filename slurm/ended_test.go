@@ -145,6 +145,8 @@ func TestEnded(t *testing.T) {
 		{"sacct knows", "5", sacctOOM, "", "sacct"},
 		{"no accounting", "4", "", showOOM, "scontrol show job"},
 		{"not in the accounting", "4", sacctCompleted, showOOM, "scontrol show job"},
+		{"by its SLUID", "s46HM84SHMGW00", sacctOOM, "", "sacct"},
+		{"by its SLUID, no accounting", "s46HM84SHMGW00", "", showOOM, "scontrol show job"},
 		{"nobody knows", "4", "", "", ""},
 		{"an option", "--all", sacctOOM, showOOM, ""},
 		{"a list", "4,5", sacctOOM, showOOM, ""},

@@ -24,6 +24,9 @@ func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		}
 		raw, rawStep, isStep := strings.Cut(f[0], ".")
 		shown, _, _ := strings.Cut(f[1], ".")
+		if IsSLUID(job) && raw != "" {
+			job = raw // what is answered is that one job
+		}
 		if raw != job && shown != job || raw == "" {
 			continue
 		}

@@ -18,6 +18,9 @@ func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		f := showFields(line)
 		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
 		state, by := stateWord(f["JobState"])
+		if IsSLUID(job) && f["JobId"] != "" {
+			job = f["JobId"] // what is answered is that one job
+		}
 		if f["JobId"] == "" || f["JobId"] != job && task != job || state == "" {
 			continue
 		}

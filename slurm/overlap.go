@@ -29,7 +29,7 @@ var (
 // array task. The error wraps [ErrNoJob], [ErrNotRunning] or [ErrArray] where Slurm
 // answered; of a job that does not run the state is told beside it.
 func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ...string) ([]byte, error), job string) (Running, error) {
-	if !isJobID(job) {
+	if !isJobID(job) && !IsSLUID(job) {
 		return Running{}, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
 	out, err := scontrol(ctx, "show", "job", job, "-o")
@@ -55,6 +55,10 @@ func ParseRunning(b []byte, job string) (Running, error) {
 	for line := range strings.Lines(string(b)) {
 		f := showFields(line)
 		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
+		if IsSLUID(job) {
+			job, task = f["JobId"], "" // what is answered is that one job
+			f["ArrayJobId"] = ""
+		}
 		array = array || f["ArrayJobId"] == job && f["ArrayTaskId"] != ""
 		if !isDigits(f["JobId"]) || f["JobId"] != job && task != job {
 			continue

@@ -17,6 +17,7 @@ func TestParseRunning(t *testing.T) {
 		err             error
 	}{
 		{"running", "46", runningJob, []string{"n1", "n2"}, nil},
+		{"by its SLUID", "s46HM84SHMGW00", runningJob, []string{"n1", "n2"}, nil},
 		{"another job", "47", runningJob, nil, ErrNoJob},
 		{"nothing", "46", "", nil, ErrNoJob},
 		{"pending", "46", "JobId=46 JobState=PENDING Reason=Resources NodeList=(null)\n", nil, ErrNotRunning},

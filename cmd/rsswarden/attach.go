@@ -89,8 +89,8 @@ func attachTo(p process, c *cli.Context) (*target, error) {
 	return t, t.toProcess(p, c.Args().First())
 }
 
-// jobID is a job as people write it: 46, 46_3 of an array; and a step behind it.
-var jobID = regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?)(?:\.([0-9]+|batch|extern|interactive))?$`)
+// jobID is a job as people write it: 46, 46_3 of an array, a SLUID; and a step behind it.
+var jobID = regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?|s[0-9A-Z]{13})(?:\.([0-9]+|batch|extern|interactive))?$`)
 
 // toJob makes a job the target.
 func (t *target) toJob(p process, id string) error {
@@ -99,9 +99,10 @@ func (t *target) toJob(p process, id string) error {
 		return usagef("give a job or a step as squeue -s shows it: 46, 46.0, 46.batch or 46_3", "--job %q is not a Slurm job", id)
 	}
 	job := m[1]
-	if strings.Contains(job, "_") && os.Geteuid() == 0 {
+	if slurm.IsSLUID(job) || strings.Contains(job, "_") && os.Geteuid() == 0 {
 		// Cgroups have the task's own number. A user takes it from the environment of
-		// the job's processes, which root does not believe.
+		// the job's processes, which root does not believe. No process says which job a
+		// SLUID is where Slurm names directories by numbers, as on cgroup v1.
 		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 		defer cancel()
 		r, err := slurm.FindRunning(ctx, slurm.Scontrol, job)

@@ -3,6 +3,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestSlurmJobSum(t *testing.T) {
 	})
 
 	t.Run("leak", func(t *testing.T) {
-		script := "export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD\n" + beside(200, s.rsswarden+" run -- "+grow+" 300 20 0.5")
+		script := "export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD; echo -n $SLURM_JOB_SLUID >sluid\n" + beside(200, s.rsswarden+" run -- "+grow+" 300 20 0.5")
 		run := s.Submit(t, script, "--mem=400", "--no-requeue")
 		got := run.Wait(t)
 		t.Logf("%s %d:%d\n%s", got.State, got.ExitCode, got.Signal, said(got.Stderr))
@@ -63,7 +64,11 @@ func TestSlurmJobSum(t *testing.T) {
 		if advice == nil {
 			t.Fatalf("the verdict is another:\n%s", said(got.Stderr))
 		}
-		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", run.ID)
+		sluid, err := os.ReadFile(run.Dir + "/sluid")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", string(sluid))
 		var r report.Report
 		if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {
 			t.Fatalf("report: %v\n%s%s", err, out.Stdout, out.Stderr)
