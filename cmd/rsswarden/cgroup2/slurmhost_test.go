@@ -75,7 +75,7 @@ func slurmFiles(t *testing.T, root string) map[string]string {
 	for _, file := range all {
 		name := filepath.Base(file)
 		switch kind, _, _ := strings.Cut(strings.TrimSuffix(name, ".so"), "_"); {
-		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology", kind == "certgen", kind == "certmgr", kind == "http",
+		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology", kind == "certgen", kind == "certmgr", kind == "http", kind == "serializer",
 			strings.Contains(" mpi_pmi2.so gpu_generic.so auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
 				"select_cons_tres.so sched_builtin.so sched_backfill.so priority_basic.so priority_multifactor.so route_default.so launch_slurm.so prep_script.so ", " "+name+" "):
 			names = append(names, plugins+"/"+name)
