@@ -184,18 +184,40 @@ func TestPickleIsForecast(t *testing.T) {
 	s.put(worker2, id.PID, 30*rss.GiB, 0)
 	s.open(s.holder.begin)
 	s.full()
-	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause || !strings.Contains(h.Detail, "1.9 s") {
-		t.Errorf("a start took 1.9 s: %+v", h)
+	refused := func(l event.Limit) bool {
+		t.Helper()
+		h := s.canRecycle(&l)
+		if (h.Reason == event.ReasonResend) == h.OK || !h.OK && !strings.Contains(h.Detail, "1.9 s") {
+			t.Errorf("a start took 1.9 s: %+v", h)
+		}
+		return !h.OK
+	}
+	near, far := *s.user(), *s.user()
+	near.Used, far.Used = 96*rss.GiB, 94*rss.GiB
+	if !refused(far) || refused(near) {
+		t.Error("refused near the limit, or not where it is far")
+	}
+	soon := far
+	for eta, want := range map[float64]bool{20: false, 600: true} {
+		if soon.ETA = &eta; refused(soon) != want {
+			t.Errorf("with %v s left", eta)
+		}
+	}
+	s.rate(s.user()).Add(s.now(), s.user().Used)
+	s.later(time.Second)
+	s.rate(s.user()).Add(s.now(), s.user().Used+rss.GiB)
+	if !refused(far) {
+		t.Error("not refused for the rate of a moment")
 	}
 	s.log(id, fmt.Sprintf(`"what":"started","n":1,"id":7,"worker":%d,"new":%d,"mode":"swap","pause_ms":150`, worker2, worker3))
 	s.full()
-	if h := s.canRecycle(s.user()); h.Reason == event.ReasonPause {
+	if h := s.canRecycle(&far); !h.OK {
 		t.Errorf("the last start took 150 ms: %+v", h)
 	}
 	// Those of an iterable data set are replaced between two epochs.
 	s.log(id, fmt.Sprintf(iter, "iterable", 1900, worker1, worker2))
 	s.full()
-	if h := s.canRecycle(s.user()); h.Reason == event.ReasonPause {
+	if h := s.canRecycle(&far); !h.OK {
 		t.Errorf("between two epochs: %+v", h)
 	}
 }

@@ -82,8 +82,11 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 		return policy.Help{Reason: reason}
 	}
 	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
-		pause := w.workers.pause(pids[i], t)
-		if policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
+		if took := w.workers.resend(pids[i]); took > 0 {
+			if took > policy.LongPause && !pressed(l) {
+				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + short(took)}
+			}
+		} else if pause := policy.ForkPause(t.Anon); policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
 			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
 		}
 	}
@@ -93,18 +96,27 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	return policy.Help{OK: true, Gain: gain}
 }
 
-// pause forecasts how long the trainer stands still while that worker is replaced. One
-// that is not forked is sent the data set within the trainer's call, as the last one was.
-// The workers of an iterable data set are replaced between two epochs.
-func (f *workforce) pause(pid int, trainer *rss.Proc) time.Duration {
+// resend forecasts how long the trainer stands still to send the data set to a
+// replacement of that worker, which is as long as it took the last time; 0 for a worker
+// that is forked. The workers of an iterable data set are replaced between two epochs.
+func (f *workforce) resend(pid int) time.Duration {
 	for i := range f.trainers {
 		for _, l := range f.trainers[i].Loaders {
 			if l.Unforked != nil && l.Kind == "map" && slices.Contains(l.Workers, pid) {
-				return l.Unforked.Took
+				return max(l.Unforked.Took, 1)
 			}
 		}
 	}
-	return policy.ForkPause(trainer.Anon)
+	return 0
+}
+
+// pressedAt is the part of a limit from which on it is near, see [pressed].
+const pressedAt = 0.95
+
+// pressed says that a limit is so near that the trainer may be held for seconds. The
+// fastest rate seen does not count: workers that get their data grow as fast.
+func pressed(l *event.Limit) bool {
+	return l.Ratio() >= pressedAt || l.ETA != nil && *l.ETA < hurryETA.Seconds()
 }
 
 // pick chooses the worker to recycle for l.

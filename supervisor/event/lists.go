@@ -115,6 +115,7 @@ const (
 	ReasonRecovered   Reason = "use fell before the action" // the re-read said so
 	ReasonUnsupported Reason = "not supported here"
 	ReasonPause       Reason = "would pause the trainer for long and nothing grows"
+	ReasonResend      Reason = "would hold the trainer to send the data set again"
 	ReasonDeferred    Reason = "put off to the loader's next epoch"
 	ReasonForkRefused Reason = "fork refused"
 	ReasonNotCaught   Reason = "the process does not catch this signal"

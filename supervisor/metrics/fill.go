@@ -114,7 +114,7 @@ func (s *Set) Actions(at Place, a *Acted) {
 func ResultOf(o *event.Outcome) Result {
 	switch o.Reason {
 	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,
-		event.ReasonUnsupported, event.ReasonPause, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
+		event.ReasonUnsupported, event.ReasonPause, event.ReasonResend, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
 		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched, event.ReasonVanished:
 		return Refused
 	}

@@ -164,7 +164,7 @@ func (m *model) ever(a event.Action, arg string) *event.Help {
 // or rung would not give; the others are about sizes.
 func lacking(r event.Reason) bool {
 	switch r {
-	case event.ReasonNone, event.ReasonNothing, event.ReasonTooLittle, event.ReasonRecent, event.ReasonPause,
+	case event.ReasonNone, event.ReasonNothing, event.ReasonTooLittle, event.ReasonRecent, event.ReasonPause, event.ReasonResend,
 		event.ReasonNoHelp, event.ReasonRecovered, event.ReasonDeferred, event.ReasonBusy:
 		return false
 	}

@@ -17,6 +17,8 @@ from _rsswarden import birth, channel, sharing
 
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
+_LITTLE = 1 << 20  # a pickle of so many bytes takes no time to speak of
+
 _imported = (0, 0)  # a PID, and what that process had when it had imported torch
 
 
@@ -46,16 +48,19 @@ class Start:
     def fields(self, workers, torch):
         """Returns what iter tells of it, now that the workers have been started."""
         took = (time.monotonic() - self._began) / max(len(workers), 1)
+        written = _written()
+        known = self._written >= 0 and written >= 0 and workers
+        sent = (written - self._written) // len(workers) if known else -1
         if len(workers) > 1:
             try:  # without what precedes the first, such as the start of the fork server
                 took = (channel.start_time(workers[-1]) - channel.start_time(workers[0])) * _TICK / (len(workers) - 1)
             except (OSError, ValueError, LookupError):
                 pass  # one has ended
-        written = _written()
-        known = self._written >= 0 and written >= 0 and workers
+        elif 0 <= sent < _LITTLE:
+            took = 0.0  # what took long was the start of the fork server
         return {
             "start": self._method, "start_by": self._by, "start_ms": max(took, 0) * 1e3,
-            "sent": (written - self._written) // len(workers) if known else -1,
+            "sent": sent,
             "cuda": _cuda(torch), "registered": birth.registered() or "",
         }
 
