@@ -71,7 +71,7 @@ var growers = []grower{
 	{name: "shm managers", script: "managers.py", options: far("4G"), want: event.FindingShmManagers, least: event.Certain, role: "shm manager",
 		evidence: `3 processes of torch_shm_manager have an RSS of [\d.]+ MiB`, advice: `set_sharing_strategy("file_descriptor")`},
 	{name: "copies of data", script: "copies.py", options: far("2G"), want: event.FindingCopies, least: event.Certain, role: "worker",
-		evidence: `each of the 2 workers holds its own copy of the data set, 1[2-6]\d MiB.* wrote 120 MiB to start each`, advice: `"fork" in place of "forkserver"`, hook: true},
+		evidence: `each of the 2 workers holds its own copy of the data set: 1[2-9]\d MiB.* wrote 120 MiB to start each`, advice: `"fork" in place of "forkserver"`, hook: true},
 	{name: "tensors by spawn", script: "spawn.py", options: far("4G"), want: event.FindingSpawn, least: event.Likely, role: "trainer",
 		evidence: `(mappings|descriptors) of process \d+ went from \d+ to \d+`, advice: `set_start_method("fork")`},
 }

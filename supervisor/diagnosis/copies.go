@@ -83,8 +83,8 @@ func (l *Loader) copies(accounting event.Accounting) (event.Diagnosis, bool) {
 		who = fmt.Sprintf("each of the %d workers holds its", n)
 	}
 	d.Evidence = []string{
-		fmt.Sprintf("%s own copy of the data set, %s (%v in all): %s", who, each, sum, l.startedBy()),
-		"that much Private_Dirty came between the import of torch and the first batch (smaps_rollup); " + sent,
+		fmt.Sprintf("%s own copy of the data set: %s of private memory (%v in all); %s", who, each, sum, l.startedBy()),
+		"private memory is what Private_Dirty grew by from the import of torch to the first batch (smaps_rollup); " + sent,
 	}
 	d.Advice = l.copiesAdvice(accounting)
 	return d, true
