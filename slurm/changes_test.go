@@ -82,3 +82,14 @@ func TestChanges(t *testing.T) {
 		}
 	}
 }
+
+// What is decided by the version is what the list says of it.
+func TestChangesAgree(t *testing.T) {
+	for version, want := range map[string]bool{"22.05.8": false, "25.11.7": false, "26.05.2": false, "26.05.3": true, "26.05.5": true, "26.11.0": true} {
+		e := Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", SelectMemory: true, SelectTypeParameters: "CR_Core_Memory", Version: version}
+		kills, known := e.JobKill()
+		if said := strings.Contains(Changes[0].At(version).Holds, "cancels the whole job"); !known || kills != want || said != want {
+			t.Errorf("%s: slurmd kills: %v, known %v; said %v, want %v", version, kills, known, said, want)
+		}
+	}
+}

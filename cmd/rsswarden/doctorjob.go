@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -69,11 +70,15 @@ func (d *diagnosis) findJob() *doctorJob {
 	return j
 }
 
-// findVersion finds the version of Slurm, which is known already where scontrol show config
-// was asked.
+// findVersion finds the version of Slurm, which is known already where that decides who
+// kills.
 func (j *doctorJob) findVersion(ctx context.Context) {
 	f := &j.slurm
-	if f.Version, f.VersionSource = f.Rules.Version, f.Rules.Source; f.Version != "" {
+	if f.Version = f.Rules.Version; f.Version != "" {
+		f.VersionSource = "scontrol --version"
+		if strings.HasPrefix(f.Rules.Source, "scontrol") {
+			f.VersionSource = f.Rules.Source
+		}
 		return
 	}
 	if v, err := slurm.FindVersion(ctx, slurm.Scontrol); err == nil {

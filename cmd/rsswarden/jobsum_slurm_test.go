@@ -43,7 +43,7 @@ func TestSlurmJobSum(t *testing.T) {
 		options := []string{"--persistent", "--workers", "1", "--epochs", "2"}
 		want := s.reference(t, options...)
 		const mem = "--mem=3000"
-		if bare := s.Submit(t, beside(1200, s.training(options...)), mem, "--no-requeue").Wait(t); bare.State != "CANCELLED" {
+		if bare := s.Submit(t, beside(1200, s.training(append(options, "--epochs", "20")...)), mem, "--no-requeue").Wait(t); bare.State != "CANCELLED" {
 			t.Errorf("bare: %s %d:%d, want CANCELLED: the test proves nothing\n%s", bare.State, bare.ExitCode, bare.Signal, bare.Stderr)
 		}
 		got := s.carried(t, want, beside(1200, s.rsswarden+" run -- "+s.training(options...)), mem, "--no-requeue")
@@ -53,7 +53,7 @@ func TestSlurmJobSum(t *testing.T) {
 	})
 
 	t.Run("leak", func(t *testing.T) {
-		script := "export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD; echo -n $SLURM_JOB_SLUID >sluid\n" + beside(200, s.rsswarden+" run -- "+grow+" 300 20 0.5")
+		script := "export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD; echo -n $SLURM_JOB_SLUID >sluid\n" + beside(200, s.rsswarden+" run -- "+grow+" 300 5 0.5")
 		run := s.Submit(t, script, "--mem=400", "--no-requeue")
 		got := run.Wait(t)
 		t.Logf("%s %d:%d\n%s", got.State, got.ExitCode, got.Signal, said(got.Stderr))

@@ -79,8 +79,11 @@ func (s *Set) settle(e slurm.Enforcement, err error) {
 	}
 	s.look(e.Source, "%v", e)
 	if sums, _ := e.Sums(); sums != "" {
-		if kills, known := e.JobKill(); known && !kills {
-			s.look("Slurm "+e.Version, "slurmd only announces it where the job's steps together have more than the job's memory; 26.05.3 and newer cancel the job")
+		switch kills, known := e.JobKill(); {
+		case known && kills:
+			s.look("Slurm "+e.Version, "slurmd has the job cancelled where its steps have more than its memory together")
+		case known:
+			s.look("Slurm "+e.Version, "slurmd only says so on the job's stderr where its steps have more than its memory together")
 		}
 	}
 	if sums, _ := e.Sums(); sums != "" && len(s.given) == 0 {

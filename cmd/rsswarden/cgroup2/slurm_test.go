@@ -16,7 +16,9 @@ const (
 	slice    = "/sys/fs/cgroup/system.slice"
 )
 
-// slurmConf has what a site has that lets the kernel limit memory by cgroups.
+// slurmConf has what a site has that lets the kernel limit memory by cgroups, and with
+// overKill one that has Slurm do so. slurmctld pings the node at two thirds of
+// SlurmdTimeout, at the latest.
 const slurmConf = `ClusterName=guest
 SlurmctldHost=n1(10.99.0.1)
 SlurmUser=root
@@ -60,6 +62,12 @@ AllowedSwapSpace=0
 MinRAMSpace=30
 `
 
+// overKill and unconstrained are what a site adds that has slurmstepd and slurmd kill.
+const (
+	overKill      = "JobAcctGatherParams=OverMemoryKill\nSlurmdTimeout=12\n"
+	unconstrained = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+)
+
 func shell(t *testing.T, script string) {
 	t.Helper()
 	if out, err := exec.Command("/bin/sh", "-ec", script).CombinedOutput(); err != nil {
@@ -67,7 +75,11 @@ func shell(t *testing.T, script string) {
 	}
 }
 
-var slurmRuns, logged bool
+var (
+	slurmRuns, logged bool
+	slurmKills        bool // it was started with overKill
+	daemons           = map[string]*exec.Cmd{}
+)
 
 // slurm starts it, once in a guest, which ends with it.
 func slurm(t *testing.T) {
@@ -109,15 +121,37 @@ mkdir `+slice+`/slurmd.service
 ln -sf /proc/self/fd /dev/fd
 mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm
 `)
+	m := slurmDir + "/munge"
+	daemon(t, "munged", "", "/usr/sbin/munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/socket",
+		"--pid-file="+m+"/pid", "--log-file="+m+"/log", "--seed-file="+m+"/seed", "--num-threads=2")
+	until(t, "munged", func() bool { _, err := os.Stat(m + "/socket"); return err == nil })
+	startSlurm(t, slurmConf, cgroupConf)
+}
+
+// killing has Slurm started anew, as a site has it where slurmstepd and slurmd kill.
+func killing(t *testing.T) {
+	t.Helper()
+	slurm(t)
+	if slurmKills {
+		return
+	}
+	for _, name := range []string{"slurmd", "slurmctld"} {
+		if err := daemons[name].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = daemons[name].Wait()
+	}
+	slurmRuns, slurmKills = false, true
+	startSlurm(t, slurmConf+overKill, unconstrained)
+}
+
+func startSlurm(t *testing.T, slurmConf, cgroupConf string) {
+	t.Helper()
 	for name, text := range map[string]string{"slurm.conf": slurmConf, "cgroup.conf": cgroupConf} {
 		if err := os.WriteFile("/etc/slurm/"+name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := slurmDir + "/munge"
-	daemon(t, "munged", "", "/usr/sbin/munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/socket",
-		"--pid-file="+m+"/pid", "--log-file="+m+"/log", "--seed-file="+m+"/seed", "--num-threads=2")
-	until(t, "munged", func() bool { _, err := os.Stat(m + "/socket"); return err == nil })
 	daemon(t, "slurmctld", "", "/usr/sbin/slurmctld", "-D", "-c")
 	// slurmd waits longer and longer for one that is not there.
 	until(t, "slurmctld", func() bool { return strings.Contains(scontrol("ping"), "is UP") })
@@ -131,7 +165,7 @@ mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm
 // daemon starts one that lives as long as the guest.
 func daemon(t *testing.T, name, cgroup string, args ...string) {
 	t.Helper()
-	out, err := os.Create(filepath.Join(slurmDir, name+".out"))
+	out, err := os.OpenFile(filepath.Join(slurmDir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +185,7 @@ func daemon(t *testing.T, name, cgroup string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = cmd.Wait() }()
+	daemons[name] = cmd
 }
 
 func until(t *testing.T, what string, is func() bool) {
@@ -178,8 +212,8 @@ type ended struct {
 	dir   string // where its records lie
 }
 
-// job runs a batch script as a user, with a limit of 100 MiB.
-func job(t *testing.T, script string) *ended {
+// job runs a batch script as a user, with a limit of 100 MiB, or by the options.
+func job(t *testing.T, script string, options ...string) *ended {
 	t.Helper()
 	slurm(t)
 	dir, err := os.MkdirTemp("/disk", "job")
@@ -189,7 +223,7 @@ func job(t *testing.T, script string) *ended {
 	if err := os.Chown(dir, user, user); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/usr/bin/sbatch", "--parsable", "-n1", "--mem=100M", "-D", dir, "-o", dir+"/out")
+	cmd := exec.Command("/usr/bin/sbatch", append([]string{"--parsable", "-n1", "--mem=100M", "-D", dir, "-o", dir + "/out"}, options...)...)
 	cmd.Stdin = strings.NewReader("#!/bin/sh\n" + script)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "XDG_STATE_HOME=" + dir, "RSSWARDEN_RECORD=" + dir + "/records", "RSSTEST_EATER=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

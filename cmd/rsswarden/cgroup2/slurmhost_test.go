@@ -13,22 +13,28 @@ import (
 
 const slurmInGuest = "CGROUP2_TEST_SLURM" // the version of Slurm
 
+// A case is of the versions of Slurm that it names, or of all.
 var slurmCases = []struct {
-	name string
-	run  func(*testing.T)
+	name     string
+	run      func(*testing.T)
+	versions string
 }{
-	{"Bare", slurmBare},
-	{"Killed", slurmKilled},
-	{"Stopped", slurmStopped},
-	{"Step", slurmStep},
+	{"Bare", slurmBare, "22.05 24.11"},
+	{"Killed", slurmKilled, ""},
+	{"Stopped", slurmStopped, "22.05 24.11"},
+	{"Step", slurmStep, ""},
+	{"HugePages", slurmHugePages, "22.05"}, // counted twice up to 23.02.5
+	{"JobSum", slurmJobSum, "26.05"},       // kills from 26.05.3 on
 }
 
 // TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
-// release, and Debian 13's on that of its own.
+// release, Debian 13's on that of its own, and Debian sid's on the newest there is.
 func TestSlurm(t *testing.T) {
-	if os.Getenv(slurmInGuest) != "" {
+	if version := os.Getenv(slurmInGuest); version != "" {
 		for _, c := range slurmCases {
-			t.Run(c.name, c.run)
+			if strings.Contains(c.versions, version) || c.versions == "" {
+				t.Run(c.name, c.run)
+			}
 		}
 		return
 	}
@@ -36,6 +42,7 @@ func TestSlurm(t *testing.T) {
 	for _, s := range []struct{ version, kernel, root string }{
 		{"22.05", "6.1", "/"},
 		{"24.11", "6.12", debian.Need(t, debian.Trixie).Path("/")},
+		{"26.05", "6.12", debian.Need(t, debian.Sid).Path("/")},
 	} {
 		t.Run(s.version, func(t *testing.T) {
 			files := slurmFiles(t, s.root)
@@ -45,7 +52,9 @@ func TestSlurm(t *testing.T) {
 				Env: []string{slurmInGuest + "=" + s.version}, Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
 			})
 			for _, c := range slurmCases {
-				t.Run(c.name, func(t *testing.T) { judge(t, out, "TestSlurm/"+c.name) })
+				if strings.Contains(c.versions, s.version) || c.versions == "" {
+					t.Run(c.name, func(t *testing.T) { judge(t, out, "TestSlurm/"+c.name) })
+				}
 			}
 			if exit != 0 && !t.Failed() {
 				t.Errorf("in the guest: status %d\n%s", exit, out)
@@ -66,7 +75,7 @@ func slurmFiles(t *testing.T, root string) map[string]string {
 	for _, file := range all {
 		name := filepath.Base(file)
 		switch kind, _, _ := strings.Cut(strings.TrimSuffix(name, ".so"), "_"); {
-		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology",
+		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology", kind == "certgen", kind == "certmgr", kind == "http", kind == "serializer",
 			strings.Contains(" mpi_pmi2.so gpu_generic.so auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
 				"select_cons_tres.so sched_builtin.so sched_backfill.so priority_basic.so priority_multifactor.so route_default.so launch_slurm.so prep_script.so ", " "+name+" "):
 			names = append(names, plugins+"/"+name)
