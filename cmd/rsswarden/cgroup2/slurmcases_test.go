@@ -130,5 +130,10 @@ func slurmJobSum(t *testing.T) {
 	e := job(t, "exec "+program+" run -- /bin/sh -c '"+held(90, 60)+" & "+
 		strings.Replace(held(90, 60), "|", "| srun --overlap", 1)+"; wait'\n", "--mem=200M")
 	e.want("CANCELLED", "")
-	t.Log(e.out)
+	until(t, "verdict", func() bool {
+		b, _ := os.ReadFile(e.dir + "/out")
+		e.out = string(b)
+		return strings.Contains(e.out, "verdict: ")
+	})
+	e.says("verdict: killed; .*slurmd cancelled the job")
 }
