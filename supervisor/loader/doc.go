@@ -53,6 +53,20 @@
 // epoch to the next that a fresh worker would not have: it is its own iterator,
 // or its __iter__ sets attributes. What it keeps in other objects cannot be seen.
 //
+// # StatefulDataLoader
+//
+// Workers of torchdata's StatefulDataLoader are replaced in the middle of an epoch,
+// those of iterable datasets too. The trainer keeps the state of each worker after
+// the last batch that the program got; a replacement starts from it, as where
+// torchdata resumes from a checkpoint. Tasks of that worker wait meanwhile, and
+// those of the others go on. A state_dict of the loader resumes exactly, whenever
+// it was taken. Where the replacement does not come up, or has another state than
+// it was given, the worker goes on. Refused are a worker at the end of its data,
+// an iterable dataset without state_dict and load_state_dict, one that is or
+// holds a dataset of Hugging Face's (its state leaves out the shuffle buffer),
+// snapshot_every_n_steps=0, and a torchdata whose text is not understood. That
+// the dataset's state is complete cannot be seen.
+//
 // # Many small tensors
 //
 // Workers that are spawned or come from a fork server get the data set pickled, and
@@ -94,9 +108,11 @@
 //   - datasets over mmap, numpy.memmap, LMDB, plain files and h5py (2.6 alone),
 //     the last two also read in the trainer between epochs; one that raises
 //   - in_order=False (2.6): the same records in any order, always swap
+//   - StatefulDataLoader: TestStateful, in CI with a stand-in of the same structure, and
+//     with torchdata 0.11.0 and 0.12.0a0 where TORCHDATA names a checkout
 //
 // Not run: CUDA, InfiniBand hardware, torch 2.0 to 2.5 and above 2.6, Python 3.12
-// and 3.14 under torch, torchdata's StatefulDataLoader.
+// and 3.14 under torch.
 //
 // A trainer that has a file below /dev/infiniband/ open is never forked for a new
 // worker: memory registered with the adapter need not survive a fork. That is

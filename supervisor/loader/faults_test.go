@@ -101,6 +101,9 @@ func faultsOf(t *testing.T) []fault {
 	var list []fault
 	for line := range strings.Lines(string(out)) {
 		name, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(name, "stateful.") {
+			continue // see TestStatefulHookFails
+		}
 		list = append(list, fault{"raise", name}, fault{"slow", name})
 		statements, _ := strconv.Atoi(n)
 		for _, prefix := range []string{"recycle.Recycler._take_over", "recycle.Recycler._tell", "recycle.Recycler._drain",

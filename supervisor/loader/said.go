@@ -80,7 +80,7 @@ type Trainer struct {
 // Loader is one iterator over a DataLoader.
 type Loader struct {
 	N          int    // counts the iterators of its process from 1
-	Kind       string // "map" or "iterable"
+	Kind       string // "map" or "iterable"; with "stateful " before it for torchdata's StatefulDataLoader
 	Persistent bool   // persistent_workers
 	NumWorkers int    // 0: the trainer loads for itself
 	Start      string // how workers are started: "fork", "spawn", "forkserver"

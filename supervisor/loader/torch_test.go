@@ -150,6 +150,7 @@ type result struct {
 	Errors   int       `json:"errors"`
 	Epochs   int       `json:"epochs"`
 	Batches  int       `json:"batches"`
+	Saved    int       `json:"saved"` // checkpoints that were resumed
 	Repeated int       `json:"repeated"`
 	Workers  int       `json:"workers"`
 	Mapped   uint64    `json:"mapped"` // most that a record found mapped

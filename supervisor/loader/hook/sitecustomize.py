@@ -2,7 +2,7 @@
 
 It parses on every Python from 2.7 on and does nothing but to step aside below
 3.8, and on any other than CPython. It leaves sys.path and sys.modules as they would be without it, puts one
-finder in front that waits for torch.utils.data.dataloader, and runs the
+finder in front that waits for torch.utils.data.dataloader and torchdata's stateful one, and runs the
 sitecustomize that it stands before. It never imports torch, and a failure of
 its own is silent: the program runs as it would without it.
 """
@@ -11,8 +11,8 @@ import sys
 
 
 def _arm(here):
-    """Has the hook in here patch torch.utils.data.dataloader once that is imported."""
-    target = "torch.utils.data.dataloader"
+    """Has the hook in here patch the modules of the loaders once they are imported."""
+    targets = ("torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader")
     package = "_rsswarden"
 
     def begin(module):
@@ -79,7 +79,7 @@ def _arm(here):
 
         @staticmethod
         def find_spec(name, path=None, target_module=None):
-            if name != target:
+            if name not in targets:
                 return None
             try:
                 return find(name, path, target_module)

@@ -14,7 +14,8 @@ import sys
 
 # What stands around ours to keep it from the program: there is nothing around these.
 GUARDS = {"patch._guarded", "patch._Before.__get__", "patch._Fetch.__get__", "patch._Fetch._watched",
-          "trim.Watched.__iter__"}
+          "trim.Watched.__iter__", "stateful.Gate.put", "stateful.Gate._ask", "stateful.Gate.__getattr__",
+          "stateful.Parts.is_answer", "stateful.Recycler.abandon", "stateful.Recycler.reopen"}
 
 FAULT = """
 import os as _os, time as _time

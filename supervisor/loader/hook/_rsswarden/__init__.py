@@ -6,6 +6,7 @@ private   which private mappings of files may be dropped too
 collect   garbage collection and malloc_trim, on request
 recycle   replacing a loader's workers one by one
 iterable  replacing those of an iterable dataset between epochs
+stateful  replacing those of torchdata's StatefulDataLoader with their state
 sharing   what it takes to send a data set to workers that are not forked
 contents  the tensors of a data set, found without code of the program's
 offsets   a cure for file offsets that a forked worker shares with its parent
@@ -16,12 +17,15 @@ number. Whatever raises turns the hook off and is reported; the program goes on.
 """
 
 
-def begin(dataloader):
-    """Patches the module torch.utils.data.dataloader, where this process is meant."""
+def begin(module):
+    """Patches torch.utils.data.dataloader, or the module of torchdata's StatefulDataLoader, where this process is meant."""
     from _rsswarden import channel
 
     if not channel.meant():
         return
     from _rsswarden import patch
 
-    patch.install(dataloader)
+    if module.__name__ == "torch.utils.data.dataloader":
+        patch.install(module)
+    else:
+        patch.install_stateful(module)

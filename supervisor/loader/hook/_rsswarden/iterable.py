@@ -64,11 +64,11 @@ def begin(recycler, loader, iterator):
         recycler.why = "iterable dataset: a datapipe that shares its seed among ranks"
     else:
         # Datapipes are told of each epoch by torch, fresh ones too.
-        recycler.why = _keeps(iterator._dataset) if getattr(iterator, "_shared_seed", None) is None else None
+        recycler.why = keeps(iterator._dataset) if getattr(iterator, "_shared_seed", None) is None else None
     recycler.held = Held(loader) if recycler.why is None else None
 
 
-def _keeps(dataset):
+def keeps(dataset):
     """Says how the dataset itself keeps what an epoch leaves behind, or None: a fresh worker would not have it."""
     if hasattr(type(dataset), "__next__"):
         return "iterable dataset: it is its own iterator, its workers hold the position"

@@ -13,7 +13,7 @@ import time
 import types
 import weakref
 
-from _rsswarden import birth, channel, collect, copies, epoch, growth, guard, iterable, recycle, sharing, trim
+from _rsswarden import birth, channel, collect, copies, epoch, growth, guard, iterable, recycle, sharing, stateful, trim
 
 # Seconds between two looks at the ctl file, which cost a stat: 25 us where a batch
 # has emptied the caches. What was asked for is often followed by more.
@@ -23,6 +23,7 @@ _off = False  # nothing new is begun in this process
 _process = None  # what this process is; a forked child makes its own
 _torch = None
 _is_first = True  # no iterator with workers was made yet
+_torchdata = None  # its parts, once an iterator of its was made
 
 
 class _Torch:
@@ -228,12 +229,19 @@ def install(dataloader):
             fetcher.fetch = _Fetch(method)
     iterator = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)
     if iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
-        _patch_ends(iterator)
+        _patch_ends(iterator, _first, _made)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
     if _being_born():
         _guarded(copies.imported)
     elif multiprocessing.parent_process() is None:
         _here()
+
+
+def install_stateful(module):
+    """Patches the module of torchdata's StatefulDataLoader; torch's has been patched."""
+    iterator = getattr(module, stateful.ITERATOR, None)
+    if _torch is not None and iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
+        _patch_ends(iterator, functools.partial(_first_stateful, module), _made_stateful)
 
 
 def _being_born():
@@ -290,7 +298,7 @@ def _watch():
         _here().trimmer.budget()
 
 
-def _patch_ends(iterator_class):
+def _patch_ends(iterator_class, first, made):
     """Wraps the beginning and the end of the iterator that has workers."""
     original_init = iterator_class.__init__
     original_shutdown = vars(iterator_class).get("_shutdown_workers")
@@ -298,12 +306,12 @@ def _patch_ends(iterator_class):
     def __init__(self, loader, *arguments, **keywords):
         start = None
         if not _off:
-            _guarded(_first, iterator_class, original_init)
+            _guarded(first, iterator_class, original_init)
             _guarded(sharing.warn, loader, _torch, _here)
             start = _guarded(copies.Start.of, loader, _torch)
         original_init(self, loader, *arguments, **keywords)
         if not _off:
-            _guarded(_made, self, loader, start)
+            _guarded(made, self, loader, start)
 
     # Called by __del__, too, while the interpreter clears what this module has.
     def _shutdown_workers(self, _guarded=_guarded, _ending=_ending):
@@ -327,6 +335,15 @@ def _first(iterator_class, constructor):
         _patch_iterator(iterator_class)
 
 
+def _first_stateful(module, iterator_class, constructor):
+    """Does the same for torchdata's iterators."""
+    global _torchdata
+    if _torchdata is None:
+        _torchdata = stateful.Parts(module, _torch, constructor)
+        if _torchdata.why is None:
+            _patch_stateful(iterator_class)
+
+
 def _patch_iterator(iterator_class):
     """Wraps the methods of the iterator that has workers which recycling needs."""
     original_try = iterator_class._try_get_data
@@ -342,11 +359,7 @@ def _patch_iterator(iterator_class):
 
     def _reset(self, loader, first_iter=False):
         if not first_iter and self._dataset_kind == 0:
-            # torch waits for the workers in place alone; an old batch must not meet a new index.
-            if _guarded(_replaced, self) is not False:
-                while any(len(info) == 1 for info in self._task_info.values()):
-                    self._task_info.pop(self._get_data()[0], None)
-                self._task_info.clear()  # nobody gets those that had come; the new ones' numbers begin at 0 again
+            _take_in(self)
             if not _guarded(_settle, self):
                 _guarded(epoch.close_up, self)
         elif not first_iter:
@@ -362,6 +375,62 @@ def _patch_iterator(iterator_class):
     iterator_class._reset = _reset
 
 
+def _take_in(iterator):
+    """Takes in what replaced workers owe: torch waits for the workers in place alone, and an old batch must not meet a new index."""
+    if _guarded(_replaced, iterator) is not False:
+        while any(len(info) == 1 for info in iterator._task_info.values()):
+            iterator._task_info.pop(iterator._get_data()[0], None)
+        iterator._task_info.clear()  # nobody gets those that had come; the new ones' numbers begin at 0 again
+
+
+def _patch_stateful(iterator_class):
+    """Wraps the methods of torchdata's iterator which recycling needs."""
+    original_try = iterator_class._try_get_data
+    original_reset = iterator_class._reset
+
+    def _try_get_data(self, timeout=None):
+        timeout = _torch.utils.MP_STATUS_CHECK_INTERVAL if timeout is None else timeout
+        recycler, left = _recycler(self), timeout
+        while True:
+            busy = recycler is not None and recycler.gate is not None
+            began = time.monotonic()
+            got = original_try(self, min(left, stateful.SLICE) if busy else left)
+            spent = time.monotonic() - began
+            left -= spent
+            answered = got[0] and recycler is not None and recycler.torch.is_answer(got[1])
+            if got[0] and not answered:
+                return got
+            if answered:
+                _guarded(recycler.answer, *got[1])
+            else:
+                dead = _guarded(_dead, self)
+                if dead:
+                    raise RuntimeError("DataLoader worker (pid(s) {}) exited unexpectedly".format(dead))
+            if busy:
+                _guarded(recycler.wait, self, spent)
+                # The program's own timeout is for a worker, and not for us.
+                if left <= 0 and self._timeout > 0 and _guarded(recycler.late, self) is not False:
+                    left = timeout
+                if _off:
+                    _guarded(recycler.abandon, self, "hook failed")
+            if left <= 0:
+                return False, None
+
+    def _reset(self, loader, first_iter=False, **keywords):
+        recycler = None if first_iter else _recycler(self)
+        if recycler is not None:
+            _guarded(recycler.restart, self)
+            if self._dataset_kind == 0:
+                _take_in(self)
+            else:
+                _guarded(_replaced, self)
+        return original_reset(self, loader, first_iter, **keywords)
+
+    iterator_class._next_data = _Before(iterator_class._next_data, _poll)
+    iterator_class._try_get_data = _try_get_data
+    iterator_class._reset = _reset
+
+
 def _recycler(iterator):
     """Returns the iterator's recycler, or None: it was made before us, or in another process."""
     recycler = iterator.__dict__.get("_rsswarden")
@@ -370,25 +439,44 @@ def _recycler(iterator):
 
 
 def _made(iterator, loader, start):
+    kind = "map" if iterator._dataset_kind == 0 else "iterable"
+
+    def begin(recycler):
+        trial = _torch.trial(iterator)
+        recycler.why = _torch.why or recycle.unknown(iterator, _torch.filled)
+        if recycler.why is None and kind == "iterable":
+            iterable.begin(recycler, loader, iterator)
+        return trial
+
+    _introduce(iterator, loader, start, recycle.Recycler, _torch, kind, begin)
+
+
+def _made_stateful(iterator, loader, start):
+    kind = "stateful map" if iterator._dataset_kind == 0 else "stateful iterable"
+    _introduce(iterator, loader, start, stateful.Recycler, _torchdata, kind,
+               lambda recycler: stateful.begin(recycler, iterator))
+
+
+def _introduce(iterator, loader, start, kind_of_recycler, parts, kind, begin):
+    """Gives an iterator its recycler and says that it is there.
+
+    begin says in the recycler why nothing is replaced, if so, and returns what is said of a trial.
+    """
     process = _here()
     process.loaders += 1
     context = loader.multiprocessing_context or _torch.multiprocessing
-    recycler = recycle.Recycler(process.side, process.loaders, context, _torch)
+    recycler = kind_of_recycler(process.side, process.loaders, context, parts)
     recycler.workers = loader.num_workers
     if hasattr(type(iterator), "_shutdown_workers"):
         # Where their end would not be met, nothing is asked of them.
         recycler.pids = tuple(w.pid for w in getattr(iterator, "_workers", ()))
-    kind = "map" if iterator._dataset_kind == 0 else "iterable"
-    trial = _torch.trial(iterator)
-    recycler.why = _torch.why or recycle.unknown(iterator, _torch.filled)
-    if recycler.why is None and kind == "iterable":
-        iterable.begin(recycler, loader, iterator)
+    trial = begin(recycler)
     process.recyclers.add(recycler)
     iterator._rsswarden = recycler
     started = {"start": "fork"} if start is None else start.fields(recycler.pids, _torch)
     process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
                      persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
-                     can_recycle=recycler.why is None, why=recycler.why or "", trial=trial, key=_torch.key or "",
+                     can_recycle=recycler.why is None, why=recycler.why or "", trial=trial or "", key=_torch.key or "",
                      **started)
 
 

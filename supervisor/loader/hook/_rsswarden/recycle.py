@@ -160,7 +160,7 @@ class Recycler:
     def _warm(self, iterator):
         task = self.task
         alive = not birth.ended(task.new)
-        if alive and os.path.exists(task.ready):
+        if alive and self._up(task):
             if task.mode == "drain":
                 self._refill(iterator)
             else:
@@ -176,6 +176,10 @@ class Recycler:
         self.task = None
         self.drop(task)
         self.refuse(task.number, task.old.pid, why, new=task.new.pid)
+
+    def _up(self, task):
+        """Says whether a replacement works."""
+        return os.path.exists(task.ready)
 
     def drop(self, task):
         """Ends a replacement that was given nothing yet."""
@@ -200,8 +204,7 @@ class Recycler:
         self.say("swapped", task, new=task.new.pid, count=len(task.owed))
         self.reap(iterator)
 
-    @staticmethod
-    def _owed(iterator, worker_id):
+    def _owed(self, iterator, worker_id):
         # Those that came before their turn are there until they are handed out.
         return {i for i, info in iterator._task_info.items() if info[0] == worker_id}
 
@@ -298,7 +301,7 @@ def unknown(iterator, filled):
         if not hasattr(iterator, name):
             return "torch's iterator has no %s" % name
     workers = [(worker_id,) for worker_id in range(iterator._num_workers)]
-    if not all(info in workers for info in iterator._task_info.values()):
+    if not all(info[:1] in workers for info in iterator._task_info.values()):
         return "torch's iterator has another _task_info"
     return None
 
