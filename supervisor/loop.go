@@ -66,6 +66,9 @@ func (w *watcher) loop() {
 		case err := <-w.comments.done:
 			w.commented(err)
 			continue
+		case r := <-w.trying.results:
+			w.triedTorch(r)
+			continue // nothing that is measured has changed
 		case do := <-w.serving.asks:
 			do()
 			continue // nothing that is measured has changed
@@ -199,6 +202,7 @@ func (w *watcher) full() {
 	w.diagnose()
 	w.sayHolders()
 	w.reach()
+	w.tryTorch()
 	w.slim()
 }
 

@@ -309,6 +309,7 @@ func (w *watcher) end(exit *hold.Exit) {
 			w.conclude(r)
 		}
 	}
+	w.stopTrial()
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
 	}

@@ -131,6 +131,7 @@ type watcher struct {
 	alerts    alerting
 	comments  commenting
 	diagnosis diagnosing
+	trying    trying
 	unreached unreached
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
 	// asksHolders says that it is being found out: a /dev/shm may hang.

@@ -40,6 +40,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "for programs"},
 			&cli.StringFlag{Name: "timeout", Value: "10s", Usage: "`DURATION`: how long each Python may take"},
+			&cli.BoolFlag{Name: "torch", Usage: "try recycling with a PyTorch that is not known"},
 			&cli.BoolFlag{Name: "try-alerts", Usage: "send a test alert to each receiver of RSSWARDEN_ALERT"},
 			helpFlag(),
 		},
@@ -47,7 +48,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 			if c.Bool("help") {
 				return showHelp(p, c)
 			}
-			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts")}
+			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts"), tryTorch: c.Bool("torch")}
 			if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
 				return chosen{name: "--timeout"}.usage(err)
 			}
@@ -90,6 +91,8 @@ type diagnosis struct {
 	patience time.Duration
 	// tryAlerts says that receivers of alerts are told one.
 	tryAlerts bool
+	// tryTorch says that a torch that is not known is tried.
+	tryTorch bool
 
 	settings supervisor.Settings
 

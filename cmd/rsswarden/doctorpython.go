@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +42,11 @@ if sys.argv[1:] == ["torch"]:
     try:
         import torch.utils.data.dataloader
         say(torch=str(torch.__version__))
+        try:
+            from _rsswarden import patch
+            say(trial=patch._torch.trial(), trial_why=patch._torch.why or "", trial_key=patch._torch.key or "")
+        except Exception:
+            pass
     except BaseException as error:
         text = "%s: %s" % (type(error).__name__, error)
         say(**{"missing" if getattr(error, "name", None) == "torch" else "broken": text})
@@ -53,6 +60,9 @@ type answer struct {
 	NoSite                              bool `json:"no_site"`
 	Armed                               bool
 	Torch, Missing, Broken              string
+	Trial                               event.Trial
+	TrialWhy                            string `json:"trial_why"`
+	TrialKey                            string `json:"trial_key"`
 }
 
 // torchRoom is what must be free below the limit for torch to be imported: Slurm
@@ -112,6 +122,7 @@ func (d *diagnosis) ask(prepared loader.Prepared, limits doctor.LimitFacts) []do
 			d.question(&one, prepared)
 			hear(&one, control)
 			done()
+			d.verdict(&one, prepared)
 		}
 		same := slices.IndexFunc(all, func(p doctor.Python) bool { return sameFile(p.Executable, one.Executable) && p.Path != "" })
 		if same >= 0 && !d.named() {
@@ -190,6 +201,7 @@ func (d *diagnosis) question(one *doctor.Python, prepared loader.Prepared) {
 	one.Version, one.Implementation, one.Executable = a.Version, a.Implementation, a.Executable
 	one.Isolated, one.NoEnviron, one.NoSite, one.Armed = a.Isolated, a.NoEnviron, a.NoSite, a.Armed
 	one.Torch, one.Missing, one.Broken = a.Torch, a.Missing, a.Broken
+	one.Trial, one.Why, one.Key = a.Trial, a.TrialWhy, a.TrialKey
 	if one.Answered && one.Torch == "" && one.Missing == "" && one.Broken == "" && !one.Late && one.Spared == "" {
 		one.Broken = "it ended while it imported it" // by a signal, or os._exit
 		if exit != nil {
@@ -203,11 +215,56 @@ func hear(one *doctor.Python, control *loader.Control) {
 	for _, said := range control.Poll(true) {
 		switch said.What {
 		case event.LoaderHello:
-			one.Hello, one.Why = true, said.Reason
+			one.Hello = true
+			one.Why = cmp.Or(one.Why, said.Reason)
 		case event.LoaderOff:
 			one.Off = said.Reason
 		}
 	}
+}
+
+// verdict looks up what came of an earlier trial with a torch that is not known, or makes
+// one where that was asked for.
+func (d *diagnosis) verdict(one *doctor.Python, prepared loader.Prepared) {
+	if one.Trial != event.TrialWaiting {
+		return
+	}
+	u, err := loader.ReadUntried(prepared.Dir, one.Key)
+	if err != nil {
+		one.Why = "a trial cannot be made: " + plain(err).Error()
+		return
+	}
+	v, ok := loader.KeptVerdict(u, d.p.env)
+	if d.tryTorch && (!ok || v.What == loader.VerdictFailed) {
+		done := d.progress("trying torch " + one.Torch)
+		v, err = loader.Try(context.Background(), u, d.p.env, d.startTrial)
+		done()
+		d.mu.Lock()
+		d.child = 0
+		d.mu.Unlock()
+		if ok = v.What != ""; !ok {
+			one.Why = plain(err).Error()
+			return
+		}
+	}
+	switch {
+	case !ok:
+	case v.OK():
+		one.Trial = event.TrialTried
+	default:
+		one.Trial, one.Why = event.TrialRefused, v.Why
+	}
+}
+
+// startTrial starts what is to be killed where we are told to end.
+func (d *diagnosis) startTrial(cmd *exec.Cmd) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := cmd.Start()
+	if err == nil {
+		d.child = cmd.Process.Pid
+	}
+	return err
 }
 
 // progress shows on a terminal what takes seconds, for as long as it does.

@@ -50,6 +50,7 @@ var typed = []struct {
 	{shown: "rsswarden doctor -- PYTHON", args: map[string]string{"PYTHON": python}, status: []int{0, 1}, says: python},
 	{shown: "rsswarden doctor -- path/to/python", status: []int{0, 1}, says: "path/to/python"},
 	{shown: "rsswarden doctor -- venv/bin/python", status: []int{0, 1}, says: "venv/bin/python"},
+	{shown: "rsswarden doctor --torch", status: []int{0, 1}, says: "python"},
 	{shown: "rsswarden doctor --try-alerts", status: []int{0, 1}, says: "alert"},
 	{shown: "rsswarden man | man -l -", args: map[string]string{"man -l -": "cat"}, says: ".TH"},
 	{shown: "rsswarden completion bash", says: "complete"},

@@ -37,5 +37,5 @@ var filesTold = [][2]string{
 	{"$TMPDIR/rsswarden-UID/", "Of running watches: sockets, and under Slurm the records. /tmp where TMPDIR is not set."},
 	{".rsswarden/", "In the directory a job was submitted from: the journals of its runs."},
 	{"$XDG_STATE_HOME/rsswarden/", "Records and journals outside Slurm; ~/.local/state where XDG_STATE_HOME is not set."},
-	{"$XDG_CACHE_HOME/rsswarden/", "The loader hook; ~/.cache where XDG_CACHE_HOME is not set."},
+	{"$XDG_CACHE_HOME/rsswarden/", "The loader hook, and verdicts on PyTorch; ~/.cache where XDG_CACHE_HOME is not set."},
 }

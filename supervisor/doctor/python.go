@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // Python is what one Python said when it was started as `run` starts it.
@@ -35,6 +37,9 @@ type Python struct {
 	// itself off.
 	Hello    bool
 	Why, Off string
+	// Trial says whether recycling was tried with its torch, whose text Key names.
+	Trial event.Trial
+	Key   string
 }
 
 // PythonFacts are the Pythons that were asked.
@@ -196,9 +201,20 @@ func (p *Python) loaders(c *Check, say func(string, ...any)) (served bool) {
 		c.Status = Limited
 		say("torch %s: loader workers are trimmed, not recycled: %s", p.Torch, p.Why)
 		c.Do = "nothing where trimming is enough; else a version of torch that the README names as tested"
+		if p.Trial == event.TrialRefused && p.Key != "" {
+			c.Do += "; rsswarden doctor --torch -- " + p.Path + " repeats a trial that could not be made"
+		}
+	case p.Trial == event.TrialWaiting:
+		c.Status = Limited
+		say("torch %s has not been tried here: loader workers are trimmed, and recycled once a trial went well", p.Torch)
+		c.Do = "rsswarden doctor --torch -- " + p.Path + " makes the trial, in seconds; run makes it at its first start where there is room"
+	case p.Trial == event.TrialTried:
+		c.Status = OK
+		say("torch %s: loader workers are trimmed and recycled (tried here)", p.Torch)
+		return true
 	default:
 		c.Status = OK
-		say("torch %s: loader workers are trimmed and recycled", p.Torch)
+		say("torch %s: loader workers are trimmed and recycled (known)", p.Torch)
 		return true
 	}
 	return false

@@ -245,7 +245,7 @@ type LoaderSaid struct {
 	Stopped float64 `json:"stopped_s,omitempty"`
 	// Sharing is what goes with LoaderPickling and LoaderRaised.
 	Sharing *Sharing `json:"sharing,omitempty"`
-	// Trial is what is known of the process's PyTorch, with LoaderIter.
+	// Trial is what is known of the process's PyTorch, with LoaderIter and LoaderTried.
 	Trial Trial `json:"trial,omitempty"`
 }
 

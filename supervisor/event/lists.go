@@ -219,6 +219,7 @@ const (
 	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim
 	LoaderPickling  Loader = "pickling"  // a data set is about to be sent to workers that are not forked; each tensor in it costs a mapping or a descriptor
 	LoaderRaised    Loader = "raised"    // the soft RLIMIT_NOFILE was raised for it, by --nofile
+	LoaderTried     Loader = "tried"     // a trial of recycling with the process's PyTorch has ended, or one of an earlier run was found; the watcher says so, not the hook
 	LoaderRefused   Loader = "refused"   // it did not do what it was asked; the reason says why
 	LoaderOff       Loader = "off"       // the hook met an error and switched itself off
 	LoaderEnded     Loader = "ended"     // the process has ended

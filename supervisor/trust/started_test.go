@@ -27,6 +27,7 @@ var startedBy = map[string][]string{
 	"cmd/rsswarden/fanout.go":      {`"srun"`},
 	"cmd/rsswarden/records.go":     {`"/proc/self/exe" exportCommand`},
 	"cmd/rsswarden/doctortry.go":   {"path", "cat"},           // Python, ourselves
+	"supervisor/loader/trial.go":   {`u.Executable "-B"`},     // the training's own Python, with a file of the hook
 	"cmd/rsswarden/wordsvalues.go": {`"squeue" "--noheader"`}, // behind --job, at the key Tab
 }
 

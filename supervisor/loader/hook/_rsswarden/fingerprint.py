@@ -51,16 +51,26 @@ class Read:
 
 def read(dataloader, constructor):
     """Reads the text of torch.utils.data.dataloader; constructor is the __init__ that its iterator was defined with."""
-    got = Read()
     try:
         texts = sources(dataloader)
+    except Unknown as error:
+        got = Read()
+        got.why = str(error)
+        return got
+    return understand(texts, constructor, dataloader._utils.worker._worker_loop)
+
+
+def understand(texts, constructor=None, worker_loop=None):
+    """Does the same with the texts of MODULES by name, and compares them with the two functions that run, where given."""
+    got = Read()
+    try:
         got.key = key(texts)
         found = {name: parse(text, name) for name, text in texts.items()}
         init, loop = function(found["dataloader"], ITERATOR, "__init__"), function(found["_utils.worker"], LOOP)
         got.filled = arguments(init, loop)
         got.digest = digest(found)
-        for tree, given, owner in ((init, constructor, ITERATOR), (loop, dataloader._utils.worker._worker_loop, None)):
-            if not agrees(tree, given, owner):
+        for tree, given, owner in ((init, constructor, ITERATOR), (loop, worker_loop, None)):
+            if given is not None and not agrees(tree, given, owner):
                 raise Unknown("%s is not that of torch's source text" % tree.name)
     except Unknown as error:
         got.why = str(error)
@@ -89,6 +99,15 @@ def sources(dataloader):
             if module is None:
                 raise Unknown("torch has no torch.utils.data.%s" % name)
         texts[name] = source(module)
+    return texts
+
+
+def below(folder):
+    """Returns the texts of MODULES by name, of a torch that is not imported; folder is its utils/data."""
+    texts = {}
+    for name in MODULES:
+        with open("%s/%s.py" % (folder, name.replace(".", "/")), "rb") as file:
+            texts[name] = file.read()
     return texts
 
 
@@ -272,11 +291,8 @@ def is_known(name):
 
 def _main(folders):
     for folder in folders:
-        found = {}
-        for name in MODULES:
-            with open("%s/%s.py" % (folder, name.replace(".", "/")), "rb") as file:
-                found[name] = parse(file.read(), name)
-        print(digest(found), folder)
+        got = understand(below(folder))
+        print(got.digest, got.why or "understood", folder)
 
 
 if __name__ == "__main__":

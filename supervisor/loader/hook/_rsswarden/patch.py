@@ -37,6 +37,7 @@ class _Torch:
         self.module, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
         self.loop, self.filled, self.why = None, {}, None
         self._dataloader, self._is_read = dataloader, False
+        self._constructor = getattr(getattr(dataloader, "_MultiProcessingDataLoaderIter", None), "__init__", None)
         self.key, self._digest, self.known, self.verdict = None, None, False, None
         try:
             self._check(dataloader)
@@ -59,18 +60,15 @@ class _Torch:
                 if not hasattr(owner, name):
                     self.why = "torch has no %s" % name
 
-    def read(self, constructor):
-        """Finds in torch's text what recycling rests on, once, and says whether that is there; about 10 ms.
-
-        constructor is the __init__ of its iterator.
-        """
+    def read(self):
+        """Finds in torch's text what recycling rests on, once, and says whether that is there; about 10 ms."""
         if self._is_read or self.why is not None:
             return self.why is None
         self._is_read, self.why = True, "torch's text was not read to its end"
         try:
             from _rsswarden import fingerprint
 
-            got = fingerprint.read(self._dataloader, constructor)
+            got = fingerprint.read(self._dataloader, self._constructor)
             self.filled, self.key, why = got.filled, got.key, got.why
             if why is None:
                 self.known, self._digest = fingerprint.is_known(got.digest), got.digest
@@ -91,17 +89,19 @@ class _Torch:
                 self.why = "a trial with torch %s failed: %s" % (self.version, self.verdict)
         return self.why if self.verdict else "torch %s has not been tried here" % self.version
 
-    def trial(self, iterator):
+    def trial(self, iterator=None):
         """Returns the same in a word, and asks for a trial where iterator, which was made just now, has all that is needed."""
+        self.read()
         self.untried()
-        if self.why is None and type(iterator) is self._dataloader._MultiProcessingDataLoaderIter:
+        if self.why is None and iterator is not None and type(iterator) is self._dataloader._MultiProcessingDataLoaderIter:
             self.why = recycle.unknown(iterator, self.filled)
         if self.why is not None:
             return "refused"
         if self.known or self.verdict is not None:
             return "known" if self.known else "tried"
         channel.untried(self.key, digest=self._digest, torch=str(self.version), executable=sys.executable,
-                        path=[p for p in sys.path if isinstance(p, str)])
+                        hook=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                        path=[os.path.abspath(p) for p in sys.path if isinstance(p, str)])
         return "waiting"
 
 
@@ -327,11 +327,11 @@ def _patch_ends(iterator_class, first, made):
         iterator_class._shutdown_workers = _shutdown_workers
 
 
-def _first(iterator_class, constructor):
+def _first(iterator_class, _):
     """Has the iterators' methods wrapped before the first is made, where torch's text says that it can be recycled."""
     global _is_first
     first, _is_first = _is_first, False
-    if first and _torch.read(constructor):
+    if first and _torch.read():
         _patch_iterator(iterator_class)
 
 

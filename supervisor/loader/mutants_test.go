@@ -1,0 +1,381 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// mutant is a torch that was changed in its text.
+type mutant struct {
+	name string
+	edit [][3]string // file below torch/utils/data, old, new
+	// why is said from the text, or from the first iterator, where nothing is tried;
+	// empty where a trial is made.
+	why string
+	// good says that a trial may find nothing wrong: what is recycled then is right.
+	good bool
+	// often has its trial made by `make test`.
+	often bool
+}
+
+const (
+	dataloaderFile = "dataloader.py"
+	workerFile     = "_utils/worker.py"
+	getIndex       = "                r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)"
+)
+
+var mutants = []mutant{
+	// Names.
+	{name: "base_seed", edit: [][3]string{{workerFile, "base_seed", "seed_base"}, {dataloaderFile, "base_seed", "seed_base"}}, why: "_worker_loop has no parameter base_seed"},
+	{name: "_try_put_index", edit: [][3]string{{dataloaderFile, "_try_put_index", "_try_put"}}, why: "torch has no _MultiProcessingDataLoaderIter._try_put_index"},
+	{name: "_shutdown_workers", edit: [][3]string{{dataloaderFile, "_shutdown_workers", "_end_workers"}}, why: "torch has no _MultiProcessingDataLoaderIter._shutdown_workers"},
+	{name: "_task_info", edit: [][3]string{{dataloaderFile, "_task_info", "_tasks"}}},
+	{name: "_index_queues", edit: [][3]string{{dataloaderFile, "_index_queues", "_queues"}}},
+	{name: "_workers_done_event", edit: [][3]string{{dataloaderFile, "_workers_done_event", "_done_event"}}, good: true, often: true},
+	{name: "_worker_result_queue", edit: [][3]string{{dataloaderFile, "_worker_result_queue", "_results"}}, good: true},
+	{name: "_worker_queue_idx_cycle", edit: [][3]string{{dataloaderFile, "_worker_queue_idx_cycle", "_cycle"}}},
+	{name: "_workers_status", edit: [][3]string{{dataloaderFile, "_workers_status", "_status"}}},
+	{name: "_send_idx", edit: [][3]string{{dataloaderFile, "_send_idx", "_next_number"}}, good: true},
+	{name: "target", edit: [][3]string{{dataloaderFile, "target=_utils.worker._worker_loop", "target=getattr(_utils.worker, '_worker_loop')"}}, why: "torch starts _worker_loop in no places"},
+	{name: "an argument", edit: [][3]string{{dataloaderFile, "self._workers_done_event,", "vars(self)['_workers_done_event'],"}}, why: "_worker_loop is given vars(self)['_workers_done_event'] as done_event"},
+	// Meaning.
+	{name: "another worker in _task_info", edit: [][3]string{{dataloaderFile, "self._task_info[self._send_idx] = (worker_queue_idx,)",
+		"self._task_info[self._send_idx] = (self._num_workers - 1 - worker_queue_idx,)"}}},
+	{name: "batches reversed", edit: [][3]string{{workerFile, "            idx, index = r\n",
+		"            idx, index = r\n            if index and max(index) % 97 == 0: index = list(index)[::-1]\n"}}, often: true},
+	{name: "a worker leaves at an empty queue", edit: [][3]string{{workerFile, "            except queue.Empty:\n                continue", "            except queue.Empty:\n                break"}}},
+	{name: "seeds by worker alone", edit: [][3]string{{workerFile, "seed = base_seed + worker_id", "seed = worker_id"}}, often: true},
+	{name: "torch not seeded", edit: [][3]string{{workerFile, "torch.manual_seed(seed)", "pass"}}},
+	{name: "batches sent twice", edit: [][3]string{{workerFile, "data_queue.put((idx, data))", "data_queue.put((idx, data)); data_queue.put((idx, data))"}}},
+	{name: "a worker that does not end when told", edit: [][3]string{{workerFile, getIndex,
+		"                try: r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)\n                except SystemExit: continue"}}},
+	{name: "a worker that ends with status 3", edit: [][3]string{{workerFile, getIndex,
+		"                try: r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)\n                except SystemExit: os._exit(3)"}}},
+}
+
+// TestMutants has torch's text differ: the difference is seen, in each of them, and
+// where the text cannot be understood it says why.
+func TestMutants(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		t.Parallel()
+		_, dir := hooked(t)
+		type edits struct {
+			Name string
+			Edit [][3]string
+		}
+		var list []edits
+		for _, m := range mutants {
+			list = append(list, edits{m.name, m.edit})
+		}
+		data, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.command(t, python, "-c", fmt.Sprintf(importHook, dir)+`
+import importlib.util, json
+folder = importlib.util.find_spec("torch").submodule_search_locations[0] + "/utils/data"
+bare = fingerprint.below(folder)
+keys = {fingerprint.understand(bare).key}
+for mutant in json.loads(sys.argv[1]):
+    texts = dict(bare)
+    for file, old, new in mutant["Edit"]:
+        name = file[:-3].replace("/", ".")
+        assert old.encode() in texts[name], (file, old)
+        texts[name] = texts[name].replace(old.encode(), new.encode())
+    got = fingerprint.understand(texts)
+    assert got.key not in keys, mutant
+    keys.add(got.key)
+    print(json.dumps([mutant["Name"], got.why or "", fingerprint.is_known(got.digest)]))
+`, string(data)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if len(lines) != len(mutants) {
+			t.Fatalf("%d answers: %s", len(lines), out)
+		}
+		for i, m := range mutants {
+			var name, why string
+			var known bool
+			if err := json.Unmarshal([]byte(lines[i]), &[]any{&name, &why, &known}); err != nil || name != m.name {
+				t.Fatalf("%v: %s", err, lines[i])
+			}
+			if known || !strings.HasPrefix(why, m.why) || (why == "") != (m.why == "") {
+				t.Errorf("%s: known %v, why %q, want %q", m.name, known, why, m.why)
+			}
+		}
+	})
+}
+
+// TestTrial makes trials as the watcher does: of each stand's torch one that goes well,
+// and of mutants that only a trial can tell. None is found good that is not.
+func TestTrial(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		t.Run("as it is", func(t *testing.T) {
+			t.Parallel()
+			env, _ := hooked(t)
+			u := untried(t, s, env, "")
+			for range endurance(1, 50) {
+				if v, err := Try(t.Context(), u, env, s.start(t)); err != nil || !v.OK() {
+					t.Errorf("%+v, %v", v, err)
+				}
+			}
+			if v, ok := KeptVerdict(u, env); !ok || !v.OK() {
+				t.Errorf("kept: %+v, %v", v, ok)
+			}
+		})
+		for _, m := range mutants {
+			if m.why != "" || endurance(0, 1) == 0 && (!m.often || s != torch113) {
+				continue
+			}
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				env, _ := hooked(t)
+				u := untried(t, s, env, mutate(t, s, m))
+				v, err := Try(t.Context(), u, env, s.start(t))
+				t.Logf("%+v", v)
+				if err != nil || v.What == "" || v.OK() && !m.good || m.good && v.What == VerdictRefused {
+					t.Errorf("%+v, %v", v, err)
+				}
+				if v.OK() == (v.Why != "") {
+					t.Errorf("%+v", v)
+				}
+			})
+		}
+	})
+}
+
+// start starts a command that Try makes, on the stand.
+func (s *stand) start(t *testing.T) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		on := s.command(t, cmd.Path, cmd.Args[1:]...)
+		cmd.Path, cmd.Args = on.Path, on.Args
+		return cmd.Start()
+	}
+}
+
+// mutate makes a torch that differs, and returns what goes on PYTHONPATH.
+func mutate(t *testing.T, s *stand, m mutant) string {
+	t.Helper()
+	script, err := filepath.Abs("testdata/mutant.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "site")
+	args := []string{script, folder}
+	for _, e := range m.edit {
+		data, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, string(data))
+	}
+	if out, err := s.command(t, python, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// untried is what the hook says of the torch of a stand, or of the one in site, as if
+// its text were not known.
+func untried(t *testing.T, s *stand, env []string, site string) Untried {
+	t.Helper()
+	cmd := s.command(t, python, "-c", `
+import sys
+import torch.utils.data.dataloader
+from _rsswarden import patch
+torch_ = patch._torch
+assert torch_.read(), torch_.why
+torch_.known = False
+assert torch_.trial() == "waiting", torch_.why
+print(torch_.key)
+`)
+	cmd.Env = setEnv(env, "PYTHONPATH", getEnv(env, "PYTHONPATH")+":"+site)
+	var stderr output
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.kept)
+	}
+	u, err := ReadUntried(getEnv(env, EnvDir), strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestTrialFails: of a trial that crashes, hangs, or cannot be made there is no verdict on
+// torch; it is kept as such, so that it is not repeated at each start.
+func TestTrialFails(t *testing.T) {
+	for _, test := range []struct{ name, program, want string }{
+		{"crashes", "kill -SEGV $$", "the trial ended by signal: segmentation fault"},
+		{"ends", "echo out of luck >&2; exit 3", "the trial ended by exit status 3: out of luck"},
+		{"says nothing", "exit 0", "the trial said nothing"},
+		{"says too much", "head -c 5000000 /dev/zero; echo; echo 'rsswarden-trial: {}'", "the trial said nothing"},
+		{"no memory", `echo 'rsswarden-trial: {"verdict":"failed","why":"MemoryError: "}'`, "MemoryError:"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			u, env := stranger(t, test.program)
+			v, err := Try(t.Context(), u, env, (*exec.Cmd).Start)
+			if err != nil || v.What != VerdictFailed || !strings.HasPrefix(v.Why, test.want) {
+				t.Fatalf("%+v, %v", v, err)
+			}
+			if kept, ok := KeptVerdict(u, env); !ok || kept != v {
+				t.Errorf("kept %+v, %v", kept, ok)
+			}
+		})
+	}
+	t.Run("hangs until it is ended", func(t *testing.T) {
+		t.Parallel()
+		u, env := stranger(t, "touch started; sleep 1000")
+		ctx, cancel := context.WithCancel(t.Context())
+		start := func(cmd *exec.Cmd) error {
+			cmd.WaitDelay = 0
+			err := cmd.Start()
+			cancel()
+			return err
+		}
+		if v, err := Try(ctx, u, env, start); err == nil || v.What != "" {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if v, ok := KeptVerdict(u, env); ok {
+			t.Errorf("kept %+v", v)
+		}
+	})
+}
+
+// stranger is a torch whose Python is a shell script.
+func stranger(t *testing.T, program string) (Untried, []string) {
+	t.Helper()
+	env, dir := hooked(t)
+	exe := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return Untried{Key: strings.Repeat("a", 32), Torch: "9.0", Executable: exe, Hook: dir, data: []byte("{}")}, env
+}
+
+// TestKeptVerdict: what another user may have written, and what is not understood, counts
+// for nothing, and a cache that cannot be written costs the cache alone.
+func TestKeptVerdict(t *testing.T) {
+	u, env := stranger(t, `echo 'rsswarden-trial: {"verdict":"refused","why":"batches were lost"}'`)
+	if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err != nil || v.What != VerdictRefused {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	dir, name, _ := verdictFile(u, env)
+	path := filepath.Join(dir, name)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, harm := range map[string]func() error{
+		"empty":             func() error { return os.WriteFile(path, nil, 0o600) },
+		"cut short":         func() error { return os.WriteFile(path, good[:len(good)-5], 0o600) },
+		"another word":      func() error { return os.WriteFile(path, []byte(`{"verdict":"splendid"}`), 0o600) },
+		"large":             func() error { return os.WriteFile(path, append(good, make([]byte, 1<<20)...), 0o600) },
+		"others may write":  func() error { return os.Chmod(path, 0o666) },
+		"a link":            func() error { return os.Symlink("/dev/zero", path) },
+		"a pipe":            func() error { return exec.Command("mkfifo", path).Run() },
+		"a directory":       func() error { return os.Mkdir(path, 0o700) },
+		"another user's":    func() error { return os.Chown(path, 1234, 1234) },
+		"others may enter":  func() error { return os.Chmod(dir, 0o777) },
+		"another directory": func() error { return os.RemoveAll(dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "another user") && os.Geteuid() != 0 {
+				t.Skip("needs root")
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(name, "a ") {
+				if err := os.WriteFile(path, good, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if v, ok := KeptVerdict(u, env); !ok || v.What != VerdictRefused {
+					t.Fatalf("before: %+v, %v", v, ok)
+				}
+			}
+			if err := harm(); err != nil {
+				t.Fatal(err)
+			}
+			if v, ok := KeptVerdict(u, env); ok {
+				t.Errorf("counts: %+v", v)
+			}
+			_ = os.Mkdir(dir, 0o700)
+			if err := os.Chmod(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("no room in the cache", func(t *testing.T) {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err == nil || v.What != VerdictRefused {
+			t.Errorf("%+v, %v", v, err)
+		}
+	})
+}
+
+// TestUntriedTorch: nothing is recycled with a torch whose text is not known until a
+// trial went well; the request before it is refused, and not those after it.
+func TestUntriedTorch(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for _, good := range []bool{true, false} {
+			t.Run(fmt.Sprint(good), func(t *testing.T) {
+				t.Parallel()
+				site := mutate(t, s, mutants[5])
+				tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
+				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+				trainer := tr.ctl.Trainers()[0]
+				if trainer.Trial != event.TrialWaiting || trainer.CanRecycle || len(tr.ctl.Untried()) != 1 {
+					t.Fatalf("%+v", trainer)
+				}
+				ask := func() Said {
+					t.Helper()
+					id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+					said, _ := tr.last(id)
+					return said
+				}
+				if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, "has not been tried here") {
+					t.Errorf("%+v", said)
+				}
+				v := Verdict{VerdictRefused, "batches were lost"}
+				if good {
+					v = Verdict{What: VerdictOK}
+				}
+				if err := tr.ctl.Tried(trainer.Key, v); err != nil {
+					t.Fatal(err)
+				}
+				if trainer := tr.ctl.Trainers()[0]; trainer.CanRecycle != good || len(tr.ctl.Untried()) != 0 {
+					t.Errorf("%+v", trainer)
+				}
+				if good {
+					tr.recycle(2, event.Swap)
+				} else if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, v.Why) {
+					t.Errorf("%+v", said)
+				}
+				if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+)
+
+// Untried is a torch that recycling was not tried with, as a process that has it
+// described it.
+type Untried struct {
+	Key        string   `json:"key"`        // names the text of its files and the minor version of Python
+	Digest     string   `json:"digest"`     // names what that text says where recycling rests on it
+	Torch      string   `json:"torch"`      // version
+	Executable string   `json:"executable"` // sys.executable
+	Hook       string   `json:"hook"`       // the directory of the hook
+	Path       []string `json:"path"`       // sys.path
+
+	data []byte
+}
+
+const (
+	untriedPrefix = "untried."
+	verdictPrefix = "torch."
+)
+
+// Untried lists the torches of trainers that wait for a trial.
+func (c *Control) Untried() []Untried {
+	var list []Untried
+	for _, id := range c.order {
+		t := c.trainers[id]
+		if t.Trial != event.TrialWaiting || slices.ContainsFunc(list, func(u Untried) bool { return u.Key == t.Key }) {
+			continue
+		}
+		if u, err := ReadUntried(t.dir, t.Key); err == nil {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// ReadUntried returns what a process wrote into its run directory of a torch that is not
+// known.
+func ReadUntried(dir, key string) (Untried, error) {
+	data, _, err := readSmall(filepath.Join(dir, untriedPrefix+key))
+	u := Untried{data: data}
+	if err == nil {
+		err = json.Unmarshal(data, &u)
+	}
+	if err == nil && (!isKey(key) || u.Key != key) {
+		err = errMalformed
+	}
+	u.Torch = clip(u.Torch)
+	return u, err
+}
+
+// Tried hands what came of a trial to the trainers that have that torch.
+func (c *Control) Tried(key string, v Verdict) error {
+	var errs []error
+	for _, id := range c.order {
+		t := c.trainers[id]
+		if t.Key != key || t.Trial != event.TrialWaiting {
+			continue
+		}
+		text := "ok"
+		if v.OK() {
+			t.Trial, t.CanRecycle, t.Why = event.TrialTried, true, ""
+		} else {
+			text = v.Why
+			t.Trial, t.CanRecycle, t.Why = event.TrialRefused, false, v.Why
+		}
+		errs = append(errs, replaceFile(filepath.Join(t.dir, verdictPrefix+key), []byte(text+"\n")))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot hand on what came of a trial: %w", err)
+	}
+	return nil
+}
+
+// Verdict is what came of a trial of recycling.
+type Verdict struct {
+	What VerdictWhat `json:"verdict"`
+	Why  string      `json:"why,omitempty"` // where it is not [VerdictOK]
+}
+
+// VerdictWhat is a verdict in a word.
+type VerdictWhat string
+
+// The verdicts. After VerdictFailed a trial is made again, [failedKept] later: it
+// crashed, hung, or could not be made.
+const (
+	VerdictOK      VerdictWhat = "ok"
+	VerdictRefused VerdictWhat = "refused"
+	VerdictFailed  VerdictWhat = "failed"
+)
+
+// OK says that recycling went as promised.
+func (v Verdict) OK() bool { return v.What == VerdictOK }
+
+const (
+	failedKept = 24 * time.Hour
+	verdictDir = "torch" // below the directory of the hooks
+	mostOutput = 1 << 20 // bytes of a trial's output that are looked at
+	// TrialPatience is how long a trial may take. It takes 3 to 6 s, and a minute where
+	// the machine is busy.
+	TrialPatience = 10 * time.Minute
+)
+
+// verdictMark begins the line of a trial that is for us.
+const verdictMark = "rsswarden-trial: "
+
+// Try makes a trial with the Python and the torch of u, in a session of its own, and
+// keeps what came of it. It takes seconds and 250 to 350 MiB, with the least priority.
+// Where ctx ends it there is no verdict, and an error. start starts a command, as its
+// Start does. A verdict that could not be kept is returned with an error.
+func Try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
+	v, err := try(ctx, u, env, start)
+	if err != nil {
+		return v, fmt.Errorf("cannot try torch %s: %w", u.Torch, err)
+	}
+	return v, keepVerdict(u, env, v)
+}
+
+func try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
+	failed := func(format string, args ...any) (Verdict, error) {
+		return Verdict{VerdictFailed, clip(fmt.Sprintf(format, args...))}, nil
+	}
+	if !IsHook(u.Hook) {
+		return Verdict{}, fmt.Errorf("%q is no hook", u.Hook)
+	}
+	if err := checkHook(u.Hook); err != nil {
+		return Verdict{}, err
+	}
+	if !filepath.IsAbs(u.Executable) || !strings.Contains(filepath.Base(u.Executable), "python") {
+		return failed("%q is not a Python that can be started", u.Executable)
+	}
+	dir, err := os.MkdirTemp("", "rsswarden-trial.")
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer os.RemoveAll(dir)
+	request := filepath.Join(dir, "request")
+	if err := os.WriteFile(request, u.data, 0o600); err != nil {
+		return Verdict{}, err
+	}
+	var out, errs output
+	// The kernel sends the death signal when the thread dies that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	limited, cancel := context.WithTimeout(ctx, TrialPatience)
+	defer cancel()
+	cmd := exec.CommandContext(limited, u.Executable, "-B", filepath.Join(u.Hook, "_rsswarden", "trial.py"), request)
+	cmd.Env = setEnv(slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, "RSSWARDEN") || strings.HasPrefix(kv, "PYTHONSTARTUP=")
+	}), "TMPDIR", dir)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	err = start(cmd)
+	if err == nil {
+		err = cmd.Wait() // workers that it leaves end by themselves, as torch has it
+	}
+	if ctx.Err() != nil {
+		return Verdict{}, ctx.Err()
+	}
+	var v Verdict
+	for line := range bytes.Lines(out.kept) {
+		if text, ok := bytes.CutPrefix(line, []byte(verdictMark)); ok && json.Unmarshal(text, &v) == nil {
+			v.Why = clip(strings.Join(strings.Fields(v.Why), " "))
+		}
+	}
+	switch {
+	case v.What == VerdictOK, v.What == VerdictRefused && v.Why != "":
+		return v, nil
+	case v.Why != "":
+		return failed("%s", v.Why)
+	case limited.Err() != nil:
+		return failed("the trial took longer than %v", TrialPatience)
+	case err != nil:
+		return failed("the trial ended by %v%s", err, errs.last())
+	}
+	return failed("the trial said nothing%s", errs.last())
+}
+
+// output keeps the end of what a program writes.
+type output struct{ kept []byte }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.kept = append(o.kept, p...)
+	o.kept = o.kept[max(0, len(o.kept)-mostOutput):]
+	return len(p), nil
+}
+
+func (o *output) last() string {
+	lines := strings.Split(strings.TrimSpace(string(o.kept)), "\n")
+	if text := strings.TrimSpace(lines[len(lines)-1]); text != "" {
+		return ": " + text
+	}
+	return ""
+}
+
+// verdictFile names the file of a verdict, and its directory.
+func verdictFile(u Untried, env []string) (dir, name string, ok bool) {
+	parents := hookParents(env)
+	if len(parents) == 0 || !isKey(u.Key) || !IsHook(u.Hook) {
+		return "", "", false
+	}
+	return filepath.Join(parents[0], verdictDir), u.Key + "." + strings.TrimPrefix(filepath.Base(u.Hook), hookPrefix), true
+}
+
+// KeptVerdict returns what came of an earlier trial with the same torch, Python and
+// hook, from the user's cache. A file that another user could have written, or that is
+// not understood, counts for nothing.
+func KeptVerdict(u Untried, env []string) (Verdict, bool) {
+	dir, name, ok := verdictFile(u, env)
+	if !ok {
+		return Verdict{}, false
+	}
+	if dir, err := nodedir.Resolve(dir); err == nil && nodedir.CheckOwn(dir) == nil {
+		return readVerdict(dir, name)
+	}
+	return Verdict{}, false
+}
+
+func readVerdict(dir, name string) (v Verdict, ok bool) {
+	if checkSafe(filepath.Join(dir, name)) != nil {
+		return v, false
+	}
+	data, when, err := readSmall(filepath.Join(dir, name))
+	if err != nil || json.Unmarshal(data, &v) != nil {
+		return Verdict{}, false
+	}
+	v.Why = clip(v.Why)
+	switch v.What {
+	case VerdictOK:
+		return v, true
+	case VerdictRefused:
+		return v, v.Why != ""
+	case VerdictFailed:
+		age := time.Since(when)
+		return v, v.Why != "" && age < failedKept && age > -failedKept
+	}
+	return Verdict{}, false
+}
+
+func keepVerdict(u Untried, env []string, v Verdict) error {
+	dir, name, ok := verdictFile(u, env)
+	if !ok {
+		return nil
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		dir, err = nodedir.MakeAll(dir, 2, 0o700)
+	}
+	if err == nil {
+		err = nodedir.CheckOwn(dir)
+	}
+	if err == nil {
+		err = nodedir.Replace(filepath.Join(dir, name), func(w io.Writer) error {
+			_, err := w.Write(append(data, '\n'))
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep what came of the trial: %w", err)
+	}
+	return nil
+}
