@@ -45,7 +45,7 @@ var leftOut = map[string]string{
 
 func init() {
 	// Package os does again what a signal has interrupted.
-	for _, call := range []string{"fchmodat", "fstat", "getdents64", "mkdirat", "newfstatat", "openat", "read", "readlinkat", "renameat", "unlinkat", "write"} {
+	for _, call := range []string{"fchmodat", "fstat", "getdents64", "mkdirat", "newfstatat", "openat", "pread64", "read", "readlinkat", "renameat", "unlinkat", "write"} {
 		leftOut[call+" EINTR 1+"] = "package os does it again, for ever (os.ignoringEINTR)"
 	}
 }
