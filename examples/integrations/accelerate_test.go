@@ -32,7 +32,7 @@ func accelerates(t *testing.T) (*place, func(words ...string) *running) {
 	}
 }
 
-// TestAccelerate: behind Accelerate's launcher the hook says hello in each rank, in the
+// TestAccelerate: behind Accelerate's launcher workers of each rank are recycled, in the
 // loader that Accelerate puts in the place of PyTorch's own; a
 // signal asks each rank, who then save together, and not the launcher; each rank gets the
 // data that it gets without rsswarden; and the exit status is the launcher's, which is 1
@@ -77,7 +77,7 @@ func TestAccelerate(t *testing.T) {
 				t.Fatalf("ranks %v\n%s", ranks, out)
 			}
 			for _, m := range ranks {
-				for _, what := range []string{"hello"} {
+				for _, what := range []string{"hello", "recycled"} {
 					n := 0
 					for _, e := range p.events() {
 						if matches(e, "event=loader what="+what+" pid="+m[3]) {

@@ -89,8 +89,8 @@
 // # What was run
 //
 // Recycling is claimed for what TestMatrix runs, and for nothing else: on
-// PyTorch 1.13 with Python 3.11 (Debian 12) and on PyTorch 2.6 with Python 3.13
-// (Debian 13); swap and drain each; no record lost, doubled, wrong or out of its
+// PyTorch 1.13 with Python 3.11 (Debian 12), PyTorch 2.6 with Python 3.13 (Debian 13)
+// and PyTorch 2.14 with Python 3.14 (Debian sid); swap and drain each; no record lost, doubled, wrong or out of its
 // place; each worker that was replaced ended with status 0. A torch whose text, as
 // far as recycling rests on it, is that of one of these is taken for it, whatever its
 // version. Nothing is recycled with any other before a trial went well, and never
@@ -111,8 +111,8 @@
 //   - StatefulDataLoader: TestStateful, in CI with a stand-in of the same structure, and
 //     with torchdata 0.11.0 and 0.12.0a0 where TORCHDATA names a checkout
 //
-// Not run: CUDA, InfiniBand hardware, torch 2.0 to 2.5 and above 2.6, Python 3.12
-// and 3.14 under torch.
+// Not run: CUDA, InfiniBand hardware, torch 2.0 to 2.5 and 2.7 to 2.13, Python 3.12
+// under torch.
 //
 // A trainer that has a file below /dev/infiniband/ open is never forked for a new
 // worker: memory registered with the adapter need not survive a fork. That is
