@@ -26,10 +26,10 @@ func IsSLUID(job string) bool {
 
 // JobOfSLUID returns the number of the job whose cgroup directory is dir, named by a SLUID.
 // The slurmstepd of a step is in step_S/slurm below it, and its title has the number:
-// "slurmstepd: [17.batch]", which anybody may read. proc is "/proc".
+// "slurmstepd: [17.batch]", which any user may read. proc is "/proc".
 //
 // Any process can have that title, and /proc/PID is root's of a user's process that is not
-// dumpable. So the directories must be root's, in which nobody else can put a process, and
+// dumpable. So the directories must be root's, in which no other user can put a process, and
 // root must be the real and the effective user of the process.
 func JobOfSLUID(proc, dir string) (job string, ok bool) {
 	if !IsSLUID(filepath.Base(dir)) || !isRoots(dir) {

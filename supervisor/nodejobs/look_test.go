@@ -251,7 +251,7 @@ func TestKillsOfOldV2(t *testing.T) {
 	}
 }
 
-// TestNumberOfSLUID: a job whose directory is named by a SLUID is told by its number, once
+// TestNumberOfSLUID: a job whose directory is named by a SLUID is reported by its number, once
 // its slurmstepd has the title, and stays so when that step has ended.
 func TestNumberOfSLUID(t *testing.T) {
 	if os.Geteuid() != 0 {

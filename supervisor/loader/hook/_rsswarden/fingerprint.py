@@ -1,7 +1,7 @@
 """What torch's text says of how it starts a worker, and whether that text is known.
 
 Nothing here goes by torch's version: a release that did not touch what recycling
-rests on is served as the one before, and one that did is noticed.
+rests on counts as the one before, and one that did is noticed.
 
 read       all of this for torch's own loader
 source     the text of a module that was imported, as its loader has it
