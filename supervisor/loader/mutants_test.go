@@ -48,9 +48,9 @@ var mutants = []mutant{
 	{name: "an argument", edit: [][3]string{{dataloaderFile, "self._workers_done_event,", "vars(self)['_workers_done_event'],"}}, why: "_worker_loop is given vars(self)['_workers_done_event'] as done_event"},
 	// Meaning.
 	{name: "another worker in _task_info", edit: [][3]string{{dataloaderFile, "self._task_info[self._send_idx] = (worker_queue_idx,)",
-		"self._task_info[self._send_idx] = (self._num_workers - 1 - worker_queue_idx,)"}}},
+		"self._task_info[self._send_idx] = (self._num_workers - 1 - worker_queue_idx,)"}}, often: true},
 	{name: "batches reversed", edit: [][3]string{{workerFile, "            idx, index = r\n",
-		"            idx, index = r\n            if index and max(index) % 97 == 0: index = list(index)[::-1]\n"}}, often: true},
+		"            idx, index = r\n            if index and max(index) % 97 == 0: index = list(index)[::-1]\n"}}},
 	{name: "a worker leaves at an empty queue", edit: [][3]string{{workerFile, "            except queue.Empty:\n                continue", "            except queue.Empty:\n                break"}}},
 	{name: "seeds by worker alone", edit: [][3]string{{workerFile, "seed = base_seed + worker_id", "seed = worker_id"}}, often: true},
 	{name: "torch not seeded", edit: [][3]string{{workerFile, "torch.manual_seed(seed)", "pass"}}},

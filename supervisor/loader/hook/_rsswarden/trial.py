@@ -133,6 +133,11 @@ def kinds(torch):
     return Data, Order
 
 
+def _owner(iterator):
+    """Returns the PID of the worker that has the next batch, as recycling would find it; no worker may have been replaced."""
+    return iterator._workers[iterator._task_info[min(iterator._task_info)][0]].pid
+
+
 def one(torch, patch, watcher, options, modes):
     """Runs one loader for three epochs, the second of which is left early, and on until every request was answered."""
     data, order = (kind() for kind in kinds(torch))
@@ -145,7 +150,12 @@ def one(torch, patch, watcher, options, modes):
         records, iterator, first = [], iter(loader), True
         why = iterator._rsswarden.why
         hold(why is None, "%s", why)
-        for number, (index, pids, drawn, other) in enumerate(iterator):
+        for number in range(_RECORDS // _BATCH):
+            owner = _owner(iterator) if first and epoch == 0 and options.get("in_order", True) else None
+            batch = next(iterator, None)
+            hold(batch is not None, "%d of %d records came", len(records), _RECORDS)
+            index, pids, drawn, other = batch
+            hold(owner in (None, int(pids[0])), "torch's _task_info names another worker than the one that has the batch")
             records += index.tolist()
             draws += zip(drawn.tolist(), other.tolist())
             hold(not gone & set(pids.tolist()), "a batch came from a worker that had ended")
@@ -160,10 +170,10 @@ def one(torch, patch, watcher, options, modes):
                 first = False
             if epoch == 1 and number > 40:
                 break
+        hold(epoch == 1 or next(iterator, None) is None, "more batches came than there are")
         if options.get("in_order", True):
             hold(records == order.drawn[epoch][:len(records)], "batches were lost, doubled, changed or out of order")
         hold(len(set(records)) == len(records), "a batch came twice")
-        hold(epoch == 1 or len(records) == _RECORDS, "%d of %d records came", len(records), _RECORDS)
     for place in (0, 1):
         hold(len({pair[place] for pair in draws}) == len(draws), "two workers drew the same random numbers")
     del iterator, loader
