@@ -45,10 +45,12 @@ func JobOfSLUID(proc, dir string) (job string, ok bool) {
 		if !isStep || !isRoots(filepath.Dir(inner)) || !isRoots(inner) {
 			continue
 		}
-		procs, err := os.ReadFile(filepath.Join(inner, "cgroup.procs"))
+		root, err := os.OpenRoot(inner)
 		if err != nil {
 			continue
 		}
+		procs := head(root, "cgroup.procs")
+		root.Close()
 		for pid := range strings.FieldsSeq(string(procs)) {
 			if job, ok := jobOfStepd(proc, pid, step, filepath.Base(dir)+"/"+e.Name()+"/slurm"); ok {
 				return job, true
@@ -69,31 +71,33 @@ func jobOfStepd(proc, pid, step, group string) (job string, ok bool) {
 		return "", false
 	}
 	defer p.Close()
-	read := func(name string) []byte {
-		f, err := p.Open(name)
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		b := make([]byte, 8<<10)
-		n, _ := f.Read(b)
-		return b[:n]
-	}
-	job, of, ok := StepOfTitle(read("cmdline"))
+	job, of, ok := StepOfTitle(head(p, "cmdline"))
 	if !ok || of != step {
 		return "", false
 	}
 	inside, root := false, false
-	for line := range bytes.Lines(read("cgroup")) {
+	for line := range bytes.Lines(head(p, "cgroup")) {
 		inside = inside || bytes.HasPrefix(line, []byte("0::/")) && bytes.HasSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("/"+group))
 	}
-	for line := range bytes.Lines(read("status")) {
+	for line := range bytes.Lines(head(p, "status")) {
 		if ids, is := bytes.CutPrefix(line, []byte("Uid:")); is {
 			f := bytes.Fields(ids)
 			root = len(f) == 4 && string(f[0]) == "0" && string(f[1]) == "0"
 		}
 	}
 	return job, inside && root
+}
+
+// head returns the first 8 KiB of a file, nil where it cannot be read.
+func head(dir *os.Root, name string) []byte {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b := make([]byte, 8<<10)
+	n, _ := f.Read(b)
+	return b[:n]
 }
 
 // isRoots says that a directory is root's.

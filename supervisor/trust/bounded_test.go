@@ -27,6 +27,8 @@ var unbounded = map[string]map[string]string{
 	"supervisor/loader/hookdir.go": {"os.ReadFile": "a directory that root and we alone may write"},
 	"supervisor/nodejobs/dir.go":   {"os.ReadDir": "jobs and steps, which Slurm makes"},
 	"supervisor/nodejobs/spot.go":  {"os.ReadDir": "jobs and steps, which Slurm makes"},
+	"slurm/sluid.go":               {"os.ReadDir": "steps of a job, which root alone makes"},
+	"supervisor/limit/jobsum.go":   {"os.ReadDir": "steps of our own job"},
 	"supervisor/nodejobs/toll.go":  {"os.ReadDir": "jobs and steps, which Slurm makes"},
 	"supervisor/record/place.go":   {"os.ReadDir": "records"},
 	"supervisor/record/source.go":  {"os.ReadDir": "our own descriptors"},
