@@ -112,7 +112,7 @@ func TestAlertsOfTwoRuns(t *testing.T) {
 	var runs []*stand
 	for i, rules := range [][]string{{"80%:warn"}, {"80%:warn", "99%:stop"}} {
 		s := leading(t, inJob(t, 0, runtimeDir(t)), both(with, func(o *Options) {
-			o.Settings.Rules, o.Settings.RunID, o.Settings.Record = rules, fmt.Sprint("run ", i), RecordNone
+			o.Settings.Rules, o.Settings.RunID = rules, fmt.Sprint("run ", i)
 		}))
 		s.put(theCommand, theHolder, 850*rss.MiB, 0)
 		s.open(s.holder.begin)

@@ -21,7 +21,7 @@ import (
 func textfileStand(t *testing.T) (s *stand, dir string) {
 	dir = t.TempDir()
 	s = opened(t, func(o *Options) {
-		o.Settings.Textfile, o.Settings.RunID, o.Settings.Record, o.Settings.Version = dir, "run-7", RecordNone, "v1"
+		o.Settings.Textfile, o.Settings.RunID, o.Settings.Version = dir, "run-7", "v1"
 	})
 	t.Cleanup(func() { <-s.exporter.closeTextfile() })
 	return s, dir

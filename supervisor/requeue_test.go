@@ -98,7 +98,6 @@ func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand 
 		o.Settings.Rules = []string{"97%:requeue"}
 		o.Settings.MaxRequeues = 3
 		o.Settings.CheckpointTimeout = time.Minute
-		o.Settings.Record = RecordNone
 		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 		if change != nil {
 			change(o)

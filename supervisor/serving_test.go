@@ -164,7 +164,7 @@ func TestAskedToRecycle(t *testing.T) {
 
 // TestOutcomeWithoutEvents: an outcome has its time where nobody reads events, too.
 func TestOutcomeWithoutEvents(t *testing.T) {
-	s := leading(t, inJob(t, 0, runtimeDir(t)), func(o *Options) { o.Settings.Events, o.Settings.Record = "", RecordNone })
+	s := leading(t, inJob(t, 0, runtimeDir(t)), func(o *Options) { o.Settings.Events = "" })
 	s.open(s.holder.begin)
 	s.publish(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor}, &event.Outcome{OK: true})
 	if o := s.standing().Last[0]; o.Time.IsZero() || o.V != 1 || o.Event != event.NameOutcome || o.Name() != "signal=USR1" {

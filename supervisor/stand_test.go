@@ -104,7 +104,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 		Lookup: func(string) (string, bool) { return "", false },
 		Settings: Settings{
 			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
-			Interval: time.Second, Trim: TrimHook, StopStatus: 137, Grace: time.Minute,
+			Interval: time.Second, Trim: TrimHook, StopStatus: 137, Grace: time.Minute, Record: RecordNone,
 			Events: filepath.Join(t.TempDir(), "events.jsonl"),
 		},
 	}
