@@ -66,7 +66,7 @@ func (w *watcher) loop() {
 		case err := <-w.comments.done:
 			w.commented(err)
 			continue
-		case r := <-w.trying.results:
+		case r := <-w.trials.results:
 			w.triedTorch(r)
 			continue // nothing that is measured has changed
 		case do := <-w.serving.asks:

@@ -309,7 +309,7 @@ func (w *watcher) end(exit *hold.Exit) {
 			w.conclude(r)
 		}
 	}
-	w.stopTrial()
+	w.trials.stop()
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
 	}

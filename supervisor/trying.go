@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -25,20 +27,22 @@ const (
 	trialYouth = 10 * time.Minute
 )
 
-// trying is what is known of torches that recycling was not tried with, by their keys.
-type trying struct {
-	seen    map[string]*untried
+// trials looks after the torches that have no verdict: at most one thing at a time, in
+// the background.
+type trials struct {
+	start   func(*exec.Cmd) error
+	dry     bool
+	seen    map[string]*untried // by their keys
 	results chan trialResult
 	busy    bool
 	cancel  context.CancelFunc // ends the trial that runs, nil for none
 }
 
 type untried struct {
-	since    time.Duration // when it was first met
-	asked    bool          // the cache was looked into
-	over     bool          // nothing more is done about it
-	verdict  *loader.Verdict
-	reported bool
+	since   time.Duration // when it was first met
+	asked   bool          // the cache was looked into
+	over    bool          // nothing more is done about it
+	verdict *loader.Verdict
 }
 
 // trialResult is what a goroutine found: a verdict that was kept, or that of a trial.
@@ -50,144 +54,96 @@ type trialResult struct {
 	err     error
 }
 
-// tryTorch looks after the torches that wait for a verdict: at most one thing at a time.
-func (w *watcher) tryTorch() {
-	t := &w.trying
-	if t.busy {
-		if t.cancel != nil && w.headroom() < trialLeast {
-			t.cancel()
-		}
-		return
+// trialNews is what became of a torch: a verdict, or why it stays without one in this run.
+type trialNews struct {
+	torch   loader.Untried
+	verdict *loader.Verdict
+	why     string
+	again   bool // of a verdict: it is for a trainer that came later
+}
+
+func newTrials(start func(*exec.Cmd) error, dry bool) *trials {
+	return &trials{start: start, dry: dry, seen: map[string]*untried{}, results: make(chan trialResult, 1)}
+}
+
+// waits says whether something may be done about the torch of a trainer.
+func (t *trials) waits(trainers []loader.Trainer) bool {
+	return slices.ContainsFunc(trainers, func(one loader.Trainer) bool {
+		k := t.seen[one.Key]
+		return one.Trial == event.TrialWaiting && (k == nil || !k.over)
+	})
+}
+
+// short ends the trial that runs where the fullest limit leaves too little for it.
+func (t *trials) short(left rss.Bytes) {
+	if t.cancel != nil && left < trialLeast {
+		t.cancel()
 	}
-	if !w.waitsForTrial() {
-		return
-	}
-	for _, u := range w.loader.Untried() {
-		if t.seen == nil {
-			t.seen, t.results = map[string]*untried{}, make(chan trialResult, 1)
-		}
+}
+
+// look does the next thing for the torches that wait for a verdict.
+func (t *trials) look(now time.Duration, left rss.Bytes, waiting []loader.Untried) (news []trialNews) {
+	for _, u := range waiting {
 		k := t.seen[u.Key]
 		if k == nil {
-			k = &untried{since: w.now()}
+			k = &untried{since: now}
 			t.seen[u.Key] = k
 		}
 		switch {
 		case k.verdict != nil:
-			w.handVerdict(u, *k.verdict) // to a trainer that came later
-		case k.over:
+			news = append(news, trialNews{torch: u, verdict: k.verdict, again: true})
+		case k.over || t.busy:
 		case !k.asked:
 			k.asked = true
-			w.inBackground(func() trialResult {
+			t.inBackground(func() trialResult {
 				v, ok := loader.KeptVerdict(u, hold.Environ())
 				return trialResult{torch: u, verdict: v, found: ok}
 			})
-			return
-		case w.Settings.DryRun:
-			w.leaveUntried(u, k, "a dry run makes no trial")
-		case w.now()-k.since > trialYouth:
-			w.leaveUntried(u, k, fmt.Sprintf("a limit left less than %v for a trial", trialRoom))
-		case w.headroom() >= trialRoom:
-			w.startTrial(u)
-			return
+		case t.dry:
+			news = append(news, t.leave(u, "a dry run makes no trial"))
+		case now-k.since > trialYouth:
+			news = append(news, t.leave(u, fmt.Sprintf("a limit left less than %v for a trial", trialRoom)))
+		case left >= trialRoom:
+			ctx, cancel := context.WithCancel(context.Background())
+			t.cancel = cancel
+			t.inBackground(func() trialResult {
+				defer cancel()
+				v, err := loader.Try(ctx, u, hold.Environ(), t.start)
+				return trialResult{torch: u, verdict: v, found: v.What != "", made: true, err: err}
+			})
 		}
 	}
+	return news
 }
 
-// waitsForTrial says whether a trainer's torch has no verdict.
-func (w *watcher) waitsForTrial() bool {
-	if w.loader == nil {
-		return false
-	}
-	for i := range w.workers.trainers {
-		t := &w.workers.trainers[i]
-		if k := w.trying.seen[t.Key]; t.Trial == event.TrialWaiting && (k == nil || !k.over) {
-			return true
-		}
-	}
-	return false
-}
-
-// headroom is what the fullest limit on memory leaves.
-func (w *watcher) headroom() rss.Bytes {
-	least := rss.Bytes(1) << 62
-	for i := range w.readings {
-		if l := &w.readings[i]; l.Name.Memory() {
-			least = min(least, l.Limit.Sub(l.Used))
-		}
-	}
-	return least
-}
-
-func (w *watcher) startTrial(u loader.Untried) {
-	ctx, cancel := context.WithCancel(context.Background())
-	w.trying.cancel = cancel
-	start := w.Link.Start
-	w.inBackground(func() trialResult {
-		defer cancel()
-		v, err := loader.Try(ctx, u, hold.Environ(), start)
-		return trialResult{torch: u, verdict: v, found: v.What != "", made: true, err: err}
-	})
-}
-
-func (w *watcher) inBackground(ask func() trialResult) {
-	w.trying.busy = true
-	results := w.trying.results
+func (t *trials) inBackground(ask func() trialResult) {
+	t.busy = true
 	go func() {
 		fault.Point("trial")
-		results <- ask()
+		t.results <- ask()
 	}()
 }
 
-// triedTorch takes in what was found.
-func (w *watcher) triedTorch(r trialResult) {
-	t := &w.trying
-	canceled := r.made && !r.found
+func (t *trials) leave(u loader.Untried, why string) trialNews {
+	t.seen[u.Key].over = true
+	return trialNews{torch: u, why: why}
+}
+
+// take takes in what was found. Without news there is a trial to make.
+func (t *trials) take(r trialResult) (news []trialNews) {
 	t.busy, t.cancel = false, nil
-	if r.err != nil && !canceled {
-		w.fault("trial", r.err)
-	}
-	k := t.seen[r.torch.Key]
 	switch {
 	case r.found:
-		k.verdict = &r.verdict
-		w.handVerdict(r.torch, r.verdict)
-	case canceled:
-		w.leaveUntried(r.torch, k, fmt.Sprintf("%v", r.err))
+		t.seen[r.torch.Key].verdict = &r.verdict
+		return []trialNews{{torch: r.torch, verdict: &r.verdict}}
+	case r.made:
+		return []trialNews{t.leave(r.torch, fmt.Sprint(r.err))}
 	}
+	return nil
 }
 
-// handVerdict gives the trainers with that torch what came of a trial, and says it once.
-func (w *watcher) handVerdict(u loader.Untried, v loader.Verdict) {
-	if err := w.loader.Tried(u.Key, v); err != nil {
-		w.fault("trial", err)
-	}
-	w.workers.trainers = w.loader.Trainers()
-	k := w.trying.seen[u.Key]
-	if k.reported {
-		return
-	}
-	k.reported = true
-	for _, t := range w.workers.trainers {
-		if t.Key != u.Key {
-			continue
-		}
-		w.put(event.NameLoader, func(h event.Head) any {
-			return event.LoaderSaid{Head: h, What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why}
-		})
-		w.sayRefused(t.ID.PID)
-	}
-}
-
-// leaveUntried says once that a torch stays without a verdict in this run.
-func (w *watcher) leaveUntried(u loader.Untried, k *untried, why string) {
-	k.over = true
-	w.Log.Info(fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
-		u.Torch, why, u.Executable))
-}
-
-// stopTrial ends a trial that runs, at our own end.
-func (w *watcher) stopTrial() {
-	t := &w.trying
+// stop ends a trial that runs, at our own end.
+func (t *trials) stop() {
 	if t.cancel == nil {
 		return
 	}
@@ -197,4 +153,56 @@ func (w *watcher) stopTrial() {
 	case <-time.After(lastPatience):
 	}
 	t.cancel = nil
+}
+
+// tryTorch has trials look after the torches of the trainers.
+func (w *watcher) tryTorch() {
+	t, left := w.trials, leastLeft(w.readings)
+	t.short(left)
+	if w.loader != nil && !t.busy && t.waits(w.workers.trainers) {
+		w.tried(t.look(w.now(), left, w.loader.Untried()))
+	}
+}
+
+// leastLeft is what the fullest limit on memory leaves.
+func leastLeft(readings []event.Limit) rss.Bytes {
+	least := rss.Bytes(1) << 62
+	for i := range readings {
+		if l := &readings[i]; l.Name.Memory() {
+			least = min(least, l.Limit.Sub(l.Used))
+		}
+	}
+	return least
+}
+
+// triedTorch takes in what a goroutine of trials found.
+func (w *watcher) triedTorch(r trialResult) {
+	if r.err != nil && r.found {
+		w.fault("trial", r.err)
+	}
+	w.tried(w.trials.take(r))
+}
+
+// tried gives the trainers what came of a trial, and reports it once.
+func (w *watcher) tried(all []trialNews) {
+	for _, n := range all {
+		if n.verdict == nil {
+			w.Log.Info(fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
+				n.torch.Torch, n.why, n.torch.Executable))
+			continue
+		}
+		if err := w.loader.Tried(n.torch.Key, *n.verdict); err != nil {
+			w.fault("trial", err)
+		}
+		w.workers.trainers = w.loader.Trainers()
+		for _, t := range w.workers.trainers {
+			if t.Key != n.torch.Key || n.again {
+				continue
+			}
+			w.put(event.NameLoader, func(h event.Head) any {
+				return event.LoaderSaid{Head: h, What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why}
+			})
+			w.sayRefused(t.ID.PID)
+		}
+	}
 }

@@ -62,11 +62,11 @@ func (s *stand) settleTrial() {
 	s.t.Helper()
 	for range 4 {
 		s.full()
-		if !s.trying.busy {
+		if !s.trials.busy {
 			continue
 		}
 		select {
-		case r := <-s.trying.results:
+		case r := <-s.trials.results:
 			s.triedTorch(r)
 		case <-time.After(time.Minute):
 			s.t.Fatal("no result")
@@ -151,9 +151,9 @@ func TestTrialNeedsRoom(t *testing.T) {
 	t.Run("it goes", func(t *testing.T) {
 		s, torch, ran := untriedStand(t, t.TempDir(), "sleep 1000", nil)
 		s.full()
-		s.triedTorch(<-s.trying.results) // nothing is kept
+		s.triedTorch(<-s.trials.results) // nothing is kept
 		s.full()
-		if s.trying.cancel == nil {
+		if s.trials.cancel == nil {
 			t.Fatal("no trial was begun")
 		}
 		for !ran() {
@@ -161,7 +161,7 @@ func TestTrialNeedsRoom(t *testing.T) {
 		}
 		s.put(theCommand, theHolder, 700*rss.MiB, 0)
 		s.settleTrial()
-		if _, err := os.Stat(torch); err == nil || s.trying.busy {
+		if _, err := os.Stat(torch); err == nil || s.trials.busy {
 			t.Error("the trial went on")
 		}
 	})
@@ -175,13 +175,13 @@ func TestTrialNeedsRoom(t *testing.T) {
 	t.Run("the command ends", func(t *testing.T) {
 		s, _, ran := untriedStand(t, t.TempDir(), "sleep 1000", nil)
 		s.full()
-		s.triedTorch(<-s.trying.results)
+		s.triedTorch(<-s.trials.results)
 		s.full()
 		for !ran() {
 			time.Sleep(time.Millisecond)
 		}
-		s.stopTrial()
-		if s.trying.cancel != nil || len(s.trying.results) != 0 {
+		s.trials.stop()
+		if s.trials.cancel != nil || len(s.trials.results) != 0 {
 			t.Error("the trial went on")
 		}
 	})

@@ -131,7 +131,7 @@ type watcher struct {
 	alerts    alerting
 	comments  commenting
 	diagnosis diagnosing
-	trying    trying
+	trials    *trials
 	unreached unreached
 	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
 	// asksHolders says that it is being found out: a /dev/shm may hang.
@@ -188,6 +188,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.dropper = dropper{find: w.findFiles, drop: w.dropFile}
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
+	w.trials = newTrials(opt.Link.Start, opt.Settings.DryRun)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
 		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
