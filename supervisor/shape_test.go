@@ -1,0 +1,400 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var updateShape = flag.Bool("update-shape", false, "write testdata/shape.txt")
+
+// TestShape holds what the structure costs a reader. A figure of testdata/shape.txt may
+// only fall: "go test ./supervisor -run TestShape -update-shape" writes the new ones, and
+// a commit that raises one says why.
+func TestShape(t *testing.T) {
+	got := shapeOf(t)
+	const name = "testdata/shape.txt"
+	if *updateShape {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the structure differs from %s; what is smaller is written by -update-shape:\n%s", name, diff)
+	}
+}
+
+// shapeOf is the content of testdata/shape.txt: a line for each figure.
+func shapeOf(t *testing.T) string {
+	l := loadModule(t)
+	var b strings.Builder
+	line := func(value int, format string, args ...any) {
+		fmt.Fprintf(&b, "%6d %s\n", value, fmt.Sprintf(format, args...))
+	}
+	engine := l.packages["supervisor"]
+	line(hundreds(engine.lines), "lines of package supervisor, up to the next hundred")
+	line(engine.fields()["watcher"], "fields of watcher")
+	line(engine.methods()["watcher"], "methods of watcher")
+	line(engine.statements(func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok }), "go statements in package supervisor")
+	line(engine.mostCases(), "cases of the largest select in package supervisor")
+	line(engine.reached("full"), "functions of package supervisor below a full reading")
+	line(engine.reached("can", "lead"), "functions of package supervisor that the judge calls back")
+	line(l.limitKeys(), "types that say which limit by name, scope and accounting")
+	line(l.calls("supervisor/policy", "ParseRule"), "calls of policy.ParseRule outside policy and cmd")
+	for _, name := range []string{"LimitMemlock", "ActionGC", "ActionRecycle"} {
+		line(l.naming(name), "files that name %s", name)
+	}
+	b.WriteString("\n")
+	line(hundreds(l.sum(func(p *shapedPackage) int { return p.lines })), "lines of product, up to the next hundred")
+	line(l.sum(func(p *shapedPackage) int { return len(p.files) }), "files of product")
+	b.WriteString("\nfiles, largest cycle of files, most methods of a type, most fields of a type\n")
+	for _, name := range l.names() {
+		p := l.packages[name]
+		method, methods := largest(p.methods())
+		field, fields := largest(p.fields())
+		fmt.Fprintf(&b, "%6d %3d %4d %-16s %3d %-16s %s\n", len(p.files), p.cycle(), methods, method, fields, field, name)
+	}
+	return b.String()
+}
+
+// hundreds rounds up, so that a line more is no change of the structure.
+func hundreds(lines int) int { return (lines + 99) / 100 * 100 }
+
+// shapedModule is the module's packages that a program is made of, by their names below
+// the module. What only tests import, in folders whose name ends in "test", is left out.
+type shapedModule struct {
+	packages map[string]*shapedPackage
+}
+
+type shapedPackage struct {
+	lines int
+	files map[string]*ast.File
+	set   *token.FileSet
+	info  *types.Info
+	types *types.Package
+}
+
+// loadModule reads the packages with their types. Those of others come from export data.
+func loadModule(t *testing.T) *shapedModule {
+	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,CgoFiles", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	type listed struct {
+		ImportPath, Dir, Export string
+		GoFiles, CgoFiles       []string
+	}
+	var own []listed
+	exports := map[string]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if name == p.ImportPath || slices.ContainsFunc(strings.Split(name, "/"), func(s string) bool { return strings.HasSuffix(s, "test") }) {
+			continue
+		}
+		own = append(own, p)
+	}
+	l := &shapedModule{packages: map[string]*shapedPackage{}}
+	set := token.NewFileSet()
+	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, p := range own {
+		one := &shapedPackage{files: map[string]*ast.File{}, set: set, info: &types.Info{
+			Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		}}
+		var parsed []*ast.File
+		for _, file := range append(p.GoFiles, p.CgoFiles...) {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := parser.ParseFile(set, filepath.Join(p.Dir, file), text, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one.lines += bytes.Count(text, []byte("\n"))
+			one.files[filepath.Join(p.Dir, file)] = f
+			parsed = append(parsed, f)
+		}
+		if len(parsed) == 0 {
+			continue
+		}
+		// Calls into C do not check here; all else does.
+		conf := types.Config{Importer: from, FakeImportC: true, Error: func(error) {}}
+		one.types, err = conf.Check(p.ImportPath, set, parsed, one.info)
+		if err != nil && len(p.CgoFiles) == 0 {
+			t.Fatal(err)
+		}
+		l.packages[strings.TrimPrefix(p.ImportPath, module+"/")] = one
+	}
+	return l
+}
+
+func (l *shapedModule) names() []string {
+	var all []string
+	for name := range l.packages {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (l *shapedModule) sum(of func(*shapedPackage) int) (sum int) {
+	for _, p := range l.packages {
+		sum += of(p)
+	}
+	return sum
+}
+
+// calls counts the calls of a function of another package, those of commands left out.
+func (l *shapedModule) calls(pkg, function string) (n int) {
+	for name, p := range l.packages {
+		if name == pkg || strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		for _, used := range p.info.Uses {
+			if used.Name() == function && used.Pkg() != nil && used.Pkg().Path() == module+"/"+pkg {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// naming counts the files in which a constant of package event is named.
+func (l *shapedModule) naming(constant string) (n int) {
+	for _, p := range l.packages {
+		files := map[string]bool{}
+		for _, objects := range []map[*ast.Ident]types.Object{p.info.Uses, p.info.Defs} {
+			for id, object := range objects {
+				if object != nil && object.Name() == constant && object.Pkg() != nil && object.Pkg().Path() == module+"/supervisor/event" {
+					files[p.set.Position(id.Pos()).Filename] = true
+				}
+			}
+		}
+		n += len(files)
+	}
+	return n
+}
+
+// limitKeys counts the types that can be a map's key and hold a limit's name, scope and
+// accounting, and no amount.
+func (l *shapedModule) limitKeys() (n int) {
+	for _, p := range l.packages {
+		for _, name := range p.types.Scope().Names() {
+			s, ok := underlyingStruct(p.types.Scope().Lookup(name))
+			if !ok || !types.Comparable(s) || s.NumFields() > 5 {
+				continue
+			}
+			held := map[string]bool{}
+			for f := range s.Fields() {
+				if named, ok := f.Type().(*types.Named); ok {
+					held[named.Obj().Name()] = true
+				}
+			}
+			if held["LimitName"] && held["Scope"] && held["Accounting"] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func underlyingStruct(o types.Object) (*types.Struct, bool) {
+	name, ok := o.(*types.TypeName)
+	if !ok {
+		return nil, false
+	}
+	s, ok := name.Type().Underlying().(*types.Struct)
+	return s, ok
+}
+
+func (p *shapedPackage) fields() map[string]int {
+	all := map[string]int{}
+	for _, name := range p.types.Scope().Names() {
+		if s, ok := underlyingStruct(p.types.Scope().Lookup(name)); ok {
+			all[name] = s.NumFields()
+		}
+	}
+	return all
+}
+
+func (p *shapedPackage) methods() map[string]int {
+	all := map[string]int{}
+	p.functions(func(fn *types.Func, _ *ast.FuncDecl) {
+		if of := receiverOf(fn); of != "" {
+			all[of]++
+		}
+	})
+	return all
+}
+
+func receiverOf(fn *types.Func) string {
+	r := fn.Signature().Recv()
+	if r == nil {
+		return ""
+	}
+	of := r.Type()
+	if pointer, ok := of.(*types.Pointer); ok {
+		of = pointer.Elem()
+	}
+	if named, ok := of.(*types.Named); ok {
+		return named.Obj().Name()
+	}
+	return ""
+}
+
+func (p *shapedPackage) functions(do func(*types.Func, *ast.FuncDecl)) {
+	for _, f := range p.files {
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok {
+				if fn, ok := p.info.Defs[d.Name].(*types.Func); ok {
+					do(fn, d)
+				}
+			}
+		}
+	}
+}
+
+func (p *shapedPackage) statements(is func(ast.Node) bool) (n int) {
+	for _, f := range p.files {
+		ast.Inspect(f, func(node ast.Node) bool {
+			if node != nil && is(node) {
+				n++
+			}
+			return true
+		})
+	}
+	return n
+}
+
+func (p *shapedPackage) mostCases() (most int) {
+	p.statements(func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectStmt); ok {
+			most = max(most, len(s.Body.List))
+		}
+		return false
+	})
+	return most
+}
+
+// reached counts the package's functions that methods of these names call, by way of
+// others too; those methods are among them.
+func (p *shapedPackage) reached(roots ...string) int {
+	bodies := map[*types.Func]*ast.FuncDecl{}
+	var next []*types.Func
+	p.functions(func(fn *types.Func, d *ast.FuncDecl) {
+		bodies[fn] = d
+		if slices.Contains(roots, fn.Name()) && receiverOf(fn) != "" {
+			next = append(next, fn)
+		}
+	})
+	seen := map[*types.Func]bool{}
+	for len(next) > 0 {
+		fn := next[0]
+		next = next[1:]
+		body := bodies[fn]
+		if body == nil || seen[fn] {
+			continue
+		}
+		seen[fn] = true
+		ast.Inspect(body, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				if called, ok := p.info.Uses[id].(*types.Func); ok {
+					next = append(next, called.Origin())
+				}
+			}
+			return true
+		})
+	}
+	return len(seen)
+}
+
+// cycle is how many files the largest set has in which each leads to each by names,
+// methods and fields that they use of one another.
+func (p *shapedPackage) cycle() int {
+	uses := map[string]map[string]bool{}
+	for id, object := range p.info.Uses {
+		if object.Pkg() != p.types || object.Parent() != nil && object.Parent() != p.types.Scope() {
+			continue
+		}
+		from, to := p.set.Position(id.Pos()).Filename, p.set.Position(object.Pos()).Filename
+		if from != to && p.files[to] != nil {
+			if uses[from] == nil {
+				uses[from] = map[string]bool{}
+			}
+			uses[from][to] = true
+		}
+	}
+	most := 0
+	for file := range p.files {
+		forth, back := map[string]bool{}, map[string]bool{}
+		follow(file, forth, func(f string, to func(string)) {
+			for next := range uses[f] {
+				to(next)
+			}
+		})
+		follow(file, back, func(f string, to func(string)) {
+			for other, its := range uses {
+				if its[f] {
+					to(other)
+				}
+			}
+		})
+		both := 0
+		for f := range forth {
+			if back[f] {
+				both++
+			}
+		}
+		most = max(most, both)
+	}
+	return most
+}
+
+// follow puts into seen what can be reached from a file, itself too.
+func follow(file string, seen map[string]bool, each func(string, func(string))) {
+	if seen[file] {
+		return
+	}
+	seen[file] = true
+	each(file, func(next string) { follow(next, seen, each) })
+}
+
+func largest(counts map[string]int) (name string, most int) {
+	name = "-"
+	for n, count := range counts {
+		if count > most || count == most && n < name {
+			name, most = n, count
+		}
+	}
+	if most == 0 {
+		name = "-"
+	}
+	return name, most
+}
