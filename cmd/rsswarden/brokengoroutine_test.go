@@ -75,19 +75,21 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		at   string
 		args []string
 		env  []string
-		maps bool // the command has a child that maps a file
+		// first comes before what the command does; it has a path of its own as argument
+		first string
 	}{
 		"stalled":     {at: "stalled.go"},
 		"closelook":   {at: "closelook.go"},
 		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
-		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), maps: true},
-		"dropper":     {at: "dropper.go", args: at("user 50%:trim+drop", "--trim", "ptrace"), maps: true},
+		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
+		"dropper":     {at: "dropper.go", args: at("user 50%:trim+drop", "--trim", "ptrace"), first: forkMapping},
 		"join":        {at: "joining.go", env: step},
 		"strangers":   {at: "strangers.go", env: batch},
 		"scontrol":    {at: "scontrol.go", env: step},
 		"comment":     {at: "alertcomment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
-		"reach":       {at: "reach.go", maps: true},
+		"reach":       {at: "reach.go", first: forkMapping},
 		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
+		"trial":       {at: "trying.go", first: unknownTorch},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -103,11 +105,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 			if _, err := shm.Write(make([]byte, 1<<20)); err != nil {
 				t.Fatal(err)
 			}
-			program := countSignals
-			if c.maps {
-				program = forkMapping + countSignals
-			}
-			args := slices.Concat([]string{"run", "--limit", "100M", "--accounting", "rss", "--interval", "50ms"}, c.args, []string{"--", "/usr/bin/python3", "-c", program, t.TempDir() + "/mapped"})
+			args := slices.Concat([]string{"run", "--limit", "100M", "--accounting", "rss", "--interval", "50ms"}, c.args, []string{"--", "/usr/bin/python3", "-c", c.first + countSignals, t.TempDir() + "/mapped"})
 			cmd := exec.Command(faulty, args...)
 			cmd.Env = c.env
 			r := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
@@ -139,6 +137,22 @@ if os.fork() == 0:
         n += 5 << 20
         time.sleep(0.1)
     os._exit(0)
+`
+
+// unknownTorch says what the hook says in a trainer whose torch is not known.
+const unknownTorch = `
+import json, os
+with open("/proc/self/stat") as f: start = int(f.read().rpartition(")")[2].split()[19])
+with open("/proc/sys/kernel/random/boot_id") as f: boot_id = f.read().strip()
+def put(file, **said):
+    path = os.environ["RSSWARDEN_DIR"] + "/" + file
+    with open(path + ".new", "w") as f: f.write(json.dumps(dict(said, pid=os.getpid())) + "\n")
+    os.rename(path + ".new", path)
+key, me = "a" * 32, ".%d.%d" % (os.getpid(), start)
+put("untried." + key, key=key, torch="9.0", executable="/bin/false", hook="/", path=[])
+put("log" + me, t=0, what="iter", n=1, kind="map", num_workers=0, workers=[], can_recycle=True, trial="waiting", key=key)
+put("hello" + me, v=1, start=start, ppid=os.getppid(), boot_id=boot_id, pid_ns=os.readlink("/proc/self/ns/pid"),
+    torch="9.0", python="3.8.0", can_recycle=True, why="")
 `
 
 func execWorks(r *brokenRun) { r.second("exec=echo done") }

@@ -69,7 +69,6 @@ var unbroken = map[string]string{
 	"supervisor/slim.go slim":                            watchers,
 	"supervisor/exporting.go dropTextfile":               watchers,
 	"supervisor/joining.go join":                         watchers,
-	"supervisor/trying.go inBackground":                  watchers,
 	"supervisor/side.go readWithin":                      watchers,
 	"supervisor/record/live.go listen":                   watchers,
 	"supervisor/record/source.go startWithoutPrivileges": noJob,
