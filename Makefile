@@ -54,12 +54,12 @@ gpu: ## on a machine with a GPU and a torch with CUDA: trainings bare beside wra
 	@examples/packages/release.sh dist '$(VERSION)' amd64 >/dev/null
 	@python3 examples/train/gpu.py --rsswarden dist/rsswarden || [ $$? = 77 ]
 
-check: ## gofmt, vet, staticcheck, import directions, the structure's figures
+check: ## gofmt, vet, staticcheck, import directions, the structure's figures, what twelve runs say
 	@.ci/setup build
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
-	go test -count=1 -run '^(TestLayers|TestShape)$$' ./supervisor
+	go test -count=1 -run '^(TestLayers|TestShape|TestScenes)$$' ./supervisor
 
 reference: ## docs/reference and examples/rsswarden.toml, from the code; a test fails where they are not
 	@.ci/setup build

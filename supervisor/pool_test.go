@@ -88,11 +88,11 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 	for range 2 {
 		_, id := sleeper(t)
 		ids = append(ids, id)
+		s.fs.Write("proc/"+itoa(id.PID)+"/cmdline", "python\x00pool.py\x00")
 	}
 	grow := func(anon rss.Bytes) {
 		for _, id := range ids {
 			s.fs.Put(rsstest.Process{PID: id.PID, Parent: theCommand, Start: id.Start, Comm: "python", Anon: anon})
-			s.fs.Write("proc/"+itoa(id.PID)+"/cmdline", "python\x00pool.py\x00")
 		}
 		s.full()
 	}
