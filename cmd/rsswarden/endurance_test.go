@@ -3,9 +3,11 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -112,19 +114,28 @@ func TestEnduranceWatcherKilled(t *testing.T) {
 	}
 }
 
-// TestEnduranceRecycles has one training recycle its workers 500 times.
+// TestEnduranceRecycles has one training recycle its workers 500 times, on each torch.
 func TestEnduranceRecycles(t *testing.T) {
-	needTorch(t)
+	for _, torch := range torches {
+		t.Run("torch "+torch.name, func(t *testing.T) {
+			enduranceRecycles(t, torch.command(t))
+		})
+	}
+}
+
+func enduranceRecycles(t *testing.T, command func(string, ...string) *exec.Cmd) {
 	data := filepath.Join(t.TempDir(), "train.lmdb")
 	epochs := strconv.Itoa(160 * times(500) / 500)
 	run := func(leak string, wrap ...string) (string, string) {
 		args := append(wrap, python, "../../examples/train/train.py", "--data", data, "--records", "4000", "--record-bytes", "20000",
 			"--workers", "4", "--persistent", "--leak-worker", leak, "--epochs", epochs)
-		out, errs, err := output(args)
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, errs)
+		var out, errs bytes.Buffer
+		cmd := command(args[0], args[1:]...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, &errs)
 		}
-		return checksum(out), errs
+		return checksum(out.String()), errs.String()
 	}
 	// Bare, the leak would fill the machine before the last epoch.
 	want, _ := run("0")

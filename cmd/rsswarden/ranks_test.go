@@ -29,6 +29,7 @@ var torches = []struct {
 }{
 	{"1.13", func(t *testing.T) func(string, ...string) *exec.Cmd { needTorch(t); return exec.Command }, torchrun113},
 	{"2.6", func(t *testing.T) func(string, ...string) *exec.Cmd { return debian.Need(t, debian.Trixie).Command }, torchrun26},
+	{"of sid", func(t *testing.T) func(string, ...string) *exec.Cmd { return debian.Need(t, debian.Sid).Command }, torchrun26},
 }
 
 // Neither uses --standalone: it asks for the name of the node, and waits where
@@ -47,8 +48,8 @@ func torchrun113(t *testing.T) []string {
 	return []string{"--master_addr", "127.0.0.1", "--master_port", port, "--redirects", "9:1", "--tee", "9:1"}
 }
 
-// torchrun26: that of Debian 13 is built without libuv, and its agents want it
-// for a store over TCP.
+// torchrun26: those of Debian 13 and of sid are built without libuv, and their
+// agents want it for a store over TCP.
 func torchrun26(t *testing.T) []string {
 	return []string{"--rdzv_backend", "c10d", "--rdzv_endpoint", filepath.Join(t.TempDir(), "store"),
 		"--rdzv_conf", "store_type=file", "--local_addr", "127.0.0.1"}

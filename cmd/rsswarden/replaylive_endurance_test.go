@@ -10,8 +10,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// growingJob is a job that grows in the way its first argument names.
-const growingJob = `
+// growsAs is a job that grows in the way its first argument names.
+const growsAs = `
 import mmap, os, random, signal, sys, time
 
 def touch(mib):
@@ -62,7 +62,7 @@ elif what == "in a pool":    # in workers that it starts again
 // in other ways.
 func TestReplayOfLiveRunsEndurance(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "grow.py")
-	if err := os.WriteFile(script, []byte(growingJob), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(growsAs), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	job := func(args ...string) []string { return append([]string{python, script}, args...) }

@@ -56,11 +56,11 @@ func TestHookFails(t *testing.T) {
 	var mu sync.Mutex
 	tried, reached := make(map[string]int), make(map[string]bool)
 	t.Run("all", func(t *testing.T) {
-		for i, s := range []*stand{torch113, torch26} {
+		for _, s := range stands {
 			t.Run(s.name, func(t *testing.T) {
 				s.need(t)
-				for j, f := range faultsOf(t) {
-					if endurance(0, 1) == 0 && j%2 != i {
+				for i, f := range faultsOf(t) {
+					if !s.turn(i, len(oftenFaults)) {
 						continue
 					}
 					t.Run(f.kind+"/"+f.in, func(t *testing.T) {
@@ -220,17 +220,20 @@ func TestGarbage(t *testing.T) {
 			tr.recycle(1, event.Swap)
 			end(t, tr)
 		})
-		for name, make := range map[string]func(path string) error{
-			"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
-			"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
-			"a link":      func(path string) error { return os.Symlink("/proc/self/mem", path) },
-			"full":        func(path string) error { return os.Symlink("/dev/full", path) },
+		for i, c := range []struct {
+			name string
+			make func(path string) error
+		}{
+			{"a directory", func(path string) error { return os.Mkdir(path, 0o700) }},
+			{"a pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+			{"a link", func(path string) error { return os.Symlink("/proc/self/mem", path) }},
+			{"full", func(path string) error { return os.Symlink("/dev/full", path) }},
 		} {
-			for i, kind := range []string{"log", "ctl"} {
-				if endurance(0, 1) == 0 && (i == 0) != (s == torch26) {
+			for j, kind := range []string{"log", "ctl"} {
+				if !s.turn(2*i+j, 8) {
 					continue
 				}
-				t.Run(kind+" is "+name, func(t *testing.T) {
+				t.Run(kind+" is "+c.name, func(t *testing.T) {
 					t.Parallel()
 					tr, id := start(t)
 					path := filepath.Join(tr.dir, nodedir.FileOf(kind, id))
@@ -238,7 +241,7 @@ func TestGarbage(t *testing.T) {
 					if err := os.RemoveAll(path); err != nil {
 						t.Fatal(err)
 					}
-					if err := make(path); err != nil {
+					if err := c.make(path); err != nil {
 						t.Fatal(err)
 					}
 					if kind == "log" {

@@ -15,7 +15,10 @@ import (
 // out.
 func TestUndelivered(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, args := range []string{"--loader endless", "--break-at 7"} {
+		for i, args := range []string{"--loader endless", "--break-at 7"} {
+			if !s.turn(i, 2) {
+				continue
+			}
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
 				tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--dataset", "named", "--sampler", "sequential",
@@ -36,7 +39,10 @@ func TestUndelivered(t *testing.T) {
 // made to, that is said, and they do not stand in the way of the next.
 func TestWorkerStays(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, loader := range []string{"endless", "persistent"} {
+		for i, loader := range []string{"endless", "persistent"} {
+			if !s.turn(i, 2) {
+				continue
+			}
 			t.Run(loader, func(t *testing.T) {
 				t.Parallel()
 				tr := train(t, trainOptions{on: s, args: []string{"--dataset", "threaded", "--loader", loader, "--workers", "2", "--part", "400",
@@ -64,7 +70,10 @@ func TestWorkerStays(t *testing.T) {
 // every worker that was replaced ended by itself.
 func TestDescriptors(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, args := range []string{"--loader endless", "--pin"} {
+		for i, args := range []string{"--loader endless", "--pin"} {
+			if !s.turn(i, 2) {
+				continue
+			}
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
 				descriptors(t, s, args)
@@ -109,16 +118,18 @@ func TestInheritedOffset(t *testing.T) {
 			tr.until("another epoch", func() bool { return tr.seen() > seen })
 			return tr.finish()
 		}
-		t.Run("without the cure", func(t *testing.T) {
-			t.Parallel()
-			for range 10 {
-				if r := run(t, "--no-cure"); r.Wrong > 0 {
-					t.Logf("%d records wrong", r.Wrong)
-					return
+		if s.turn(0, 1) {
+			t.Run("without the cure", func(t *testing.T) {
+				t.Parallel()
+				for range 10 {
+					if r := run(t, "--no-cure"); r.Wrong > 0 {
+						t.Logf("%d records wrong", r.Wrong)
+						return
+					}
 				}
-			}
-			t.Error("no record was wrong: the test does not show what it is for")
-		})
+				t.Error("no record was wrong: the test does not show what it is for")
+			})
+		}
 		t.Run("with the cure", func(t *testing.T) {
 			t.Parallel()
 			for range endurance(2, 50) {

@@ -116,7 +116,8 @@ for mutant in json.loads(sys.argv[1]):
 }
 
 // TestTrial makes trials as the watcher does: of each stand's torch one that goes well,
-// and of mutants that only a trial can tell. None is found good that is not.
+// and of mutants that only a trial can tell. None is found good that is not: with those
+// that are, workers of a training are replaced.
 func TestTrial(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
 		t.Run("as it is", func(t *testing.T) {
@@ -132,14 +133,15 @@ func TestTrial(t *testing.T) {
 				t.Errorf("kept: %+v, %v", v, ok)
 			}
 		})
-		for _, m := range mutants {
-			if m.why != "" || endurance(0, 1) == 0 && (!m.often || s != torch113) {
+		for i, m := range mutants {
+			if m.why != "" || !m.often && endurance(0, 1) == 0 || !s.turn(i, len(mutants)) {
 				continue
 			}
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
 				env, _ := hooked(t)
-				u := untried(t, s, env, mutate(t, s, m))
+				site := mutate(t, s, m)
+				u := untried(t, s, env, site)
 				v, err := Try(t.Context(), u, env, s.start(t))
 				t.Logf("%+v", v)
 				if err != nil || v.What == "" || v.OK() && !m.good || m.good && v.What == VerdictRefused {
@@ -147,6 +149,20 @@ func TestTrial(t *testing.T) {
 				}
 				if v.OK() == (v.Why != "") {
 					t.Errorf("%+v", v)
+				}
+				if !v.OK() {
+					return
+				}
+				tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
+				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+				if err := tr.ctl.Tried(u.Key, v); err != nil {
+					t.Fatal(err)
+				}
+				for _, mode := range []event.Mode{event.Swap, event.Drain} {
+					tr.recycle(endurance(1, 10), mode)
+				}
+				if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
+					t.Errorf("recycled, though: %+v", r)
 				}
 			})
 		}
@@ -334,7 +350,10 @@ func TestKeptVerdict(t *testing.T) {
 // trial went well; the request before it is refused, and not those after it.
 func TestUntriedTorch(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, good := range []bool{true, false} {
+		for i, good := range []bool{true, false} {
+			if !s.turn(i, 2) {
+				continue
+			}
 			t.Run(fmt.Sprint(good), func(t *testing.T) {
 				t.Parallel()
 				site := mutate(t, s, mutants[5])

@@ -51,10 +51,13 @@ func bareOn(t *testing.T, s *stand, args ...string) result {
 // the workers and in the trainer included.
 func TestNoRequest(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, args := range []string{
+		for i, args := range []string{
 			"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
 			"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
 		} {
+			if !s.turn(i, 6) {
+				continue
+			}
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
 				a := append(strings.Fields(args), "--part", "1000", "--epochs", "2", "--step", "0")
@@ -86,8 +89,11 @@ func TestNoRequest(t *testing.T) {
 // the first prototype hung there, or met old batches in the new epoch.
 func TestRecycleBreak(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, mode := range []event.Mode{event.Swap, event.Drain} {
-			for _, kind := range []string{"persistent", "plain"} {
+		for i, mode := range []event.Mode{event.Swap, event.Drain} {
+			for j, kind := range []string{"persistent", "plain"} {
+				if !s.turn(2*i+j, 4) {
+					continue
+				}
 				t.Run(string(mode)+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					tr := train(t, trainOptions{on: s, args: []string{"--loader", kind, "--workers", "3", "--break-at", "25", "--until", "@stop"}})

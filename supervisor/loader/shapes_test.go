@@ -14,9 +14,9 @@ import (
 // forked anew, and that one whose workers are not forks of it is served.
 func TestVerbs(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, context := range []string{"fork", "spawn", "forkserver"} {
-			for _, mode := range []event.Mode{event.Swap, event.Drain} {
-				if context != "fork" && (mode == event.Drain || (context == "spawn") != (s == torch26)) && endurance(0, 1) == 0 {
+		for i, context := range []string{"fork", "spawn", "forkserver"} {
+			for j, mode := range []event.Mode{event.Swap, event.Drain} {
+				if !s.turn(i+j, 4) || context != "fork" && mode == event.Drain && endurance(0, 1) == 0 {
 					continue // seconds each
 				}
 				t.Run(context+"/"+string(mode), func(t *testing.T) {
@@ -85,7 +85,7 @@ sys.meta_path.insert(1, Finder)
 // said once, nothing is recycled, trimming goes on, the data are right.
 func TestUnknownTorch(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, c := range []struct {
+		for i, c := range []struct {
 			in, rename string
 			why        string
 			trims      bool // on request, too
@@ -97,6 +97,9 @@ func TestUnknownTorch(t *testing.T) {
 			{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
 			{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
 		} {
+			if !s.turn(i, 6) {
+				continue
+			}
 			t.Run(c.rename, func(t *testing.T) {
 				t.Parallel()
 				site := t.TempDir()
@@ -164,7 +167,7 @@ torch.set_num_threads(1)
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 8
     def __getitem__(self, i): return 1 // (5 - i)
-for workers in (0, 1): # with two, torch has a line of its own for batches out of turn
+for workers in (0, 1) if __name__ == "__main__" else (): # with two, torch has a line of its own for batches out of turn
     try:
         for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=workers): pass
     except ZeroDivisionError:

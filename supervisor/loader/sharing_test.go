@@ -97,8 +97,8 @@ func TestSharingSeed(t *testing.T) {
 		t.Skipf("vm.max_map_count is %d here: they fit", limit)
 	}
 	eachTorch(t, func(t *testing.T, s *stand) {
-		for _, method := range []string{"spawn", "forkserver"} {
-			if endurance(0, 1) == 0 && (method == "spawn") != (s == torch113) {
+		for i, method := range []string{"spawn", "forkserver"} {
+			if !s.turn(i, 2) {
 				continue
 			}
 			t.Run(method, func(t *testing.T) {
@@ -156,7 +156,7 @@ func maxMaps(t *testing.T) int {
 // the process came to.
 func TestSharing(t *testing.T) {
 	limit := maxMaps(t)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, args string
 		nofile     int
 		said       string // "pickling", "raised" or both
@@ -182,9 +182,9 @@ func TestSharing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for i, s := range []*stand{torch113, torch26} {
-				if endurance(0, 1) == 0 && (!c.often || i == 1 && c.fails == "" && c.said != "raised") {
-					continue // with RSSWARDEN_ENDURANCE
+			for _, s := range stands {
+				if !(c.often && s.turn(i, 16)) && endurance(0, 1) == 0 {
+					continue
 				}
 				t.Run(s.name, func(t *testing.T) {
 					if limit > 1<<17 && strings.Contains(c.args, "file_system") {

@@ -52,7 +52,10 @@ func TestStateful(t *testing.T) {
 		shapes = shapes[:endurance(4, len(shapes))]
 	}
 	eachTorch(t, func(t *testing.T, on *stand) {
-		for _, args := range shapes {
+		for i, args := range shapes {
+			if os.Getenv("TORCHDATA") == "" && !on.turn(i, len(shapes)) {
+				continue
+			}
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
 				a := strings.Fields(args)
@@ -125,30 +128,30 @@ func (tr *training) sameAs(want result) {
 // with another state than it was given: the worker stays, and no batch differs.
 func TestStatefulReplacementFails(t *testing.T) {
 	eachTorch(t, func(t *testing.T, on *stand) {
-		for args, why := range map[string]string{
-			"--dataset ended":                  "replacement did not come up: status -9",
-			"--dataset broken":                 "replacement cannot load the worker's state: KeyError: 'no such shard'",
-			"--dataset forgetful --persistent": "another state after load_state_dict",
-			"--dataset hung --waits 1":         "the training waited 1 s",
-			"--dataset hung --timeout 10":      "within the loader's timeout",
-			"--dataset stream --unpicklable --persistent --context spawn":   "fork refused: TypeError",
-			"--dataset map --unpicklable --persistent --context forkserver": "fork refused: TypeError",
+		for i, c := range []struct{ args, why string }{
+			{"--dataset ended", "replacement did not come up: status -9"},
+			{"--dataset broken", "replacement cannot load the worker's state: KeyError: 'no such shard'"},
+			{"--dataset forgetful --persistent", "another state after load_state_dict"},
+			{"--dataset hung --waits 1", "the training waited 1 s"},
+			{"--dataset hung --timeout 10", "within the loader's timeout"},
+			{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
+			{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
 		} {
-			if endurance(0, 1) == 0 && (len(args)%2 == 0) == (on == torch113) {
-				continue // each on one torch
+			if !on.turn(i, 7) {
+				continue
 			}
-			t.Run(args, func(t *testing.T) {
+			t.Run(c.args, func(t *testing.T) {
 				t.Parallel()
-				a := append(strings.Fields(args), "--workers", "2", "--count", "400")
+				a := append(strings.Fields(c.args), "--workers", "2", "--count", "400")
 				want := statefulBare(t, on, slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s == "--unpicklable" })...)
 				tr := statefulTraining(t, on, a...)
 				tr.until("an epoch", func() bool { return tr.seen() > 0 })
 				for range 2 {
 					before, said := tr.refused()
-					if !strings.Contains(said.Reason, why) {
+					if !strings.Contains(said.Reason, c.why) {
 						t.Fatalf("%+v", said)
 					}
-					if after := tr.workers(); strings.Contains(args, "persistent") && !slices.Equal(before, after) {
+					if after := tr.workers(); strings.Contains(c.args, "persistent") && !slices.Equal(before, after) {
 						t.Errorf("workers were %v, are %v", before, after)
 					}
 				}

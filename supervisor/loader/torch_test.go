@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -66,15 +67,22 @@ func (s *stand) need(t testing.TB) {
 	}
 }
 
-// eachTorch runs a test on torch 1.13 and 2.6; TestMatrix runs on the newest too.
+// eachTorch runs a test on each stand.
 func eachTorch(t *testing.T, test func(t *testing.T, s *stand)) {
 	t.Helper()
-	for _, s := range []*stand{torch113, torch26} {
+	for _, s := range stands {
 		t.Run(s.name, func(t *testing.T) {
 			s.need(t)
 			test(t, s)
 		})
 	}
+}
+
+// turn says whether the stand runs case i of n: of each stand some, of each case one
+// stand at least, and all of both with RSSWARDEN_ENDURANCE.
+func (s *stand) turn(i, n int) bool {
+	own := slices.Index(stands, s)
+	return endurance(0, 1) == 1 || i%len(stands) == own || own%n == i
 }
 
 // needTorch skips a test of this machine's torch where there is none.

@@ -8,11 +8,13 @@ import argparse
 import gc
 import json
 import os
+import sys
 
 import numpy
 import torch
 
 torch.set_num_threads(1)
+FORK = "fork" if sys.version_info >= (3, 14) else None  # Python 3.14 starts workers by forkserver, in seconds each
 BLOCKS, BLOCK = 30000, 4000  # 114 MiB, of which a tenth lives on
 ARRAYS, ARRAY = 6, 20 << 20  # 120 MiB in cycles
 
@@ -67,7 +69,8 @@ def main():
     before = gc.get_threshold(), gc.get_freeze_count()
     kept = hold(a.case) if a.where == "trainer" else []
     loader = torch.utils.data.DataLoader(Data(a.case if a.where == "worker" else ""), batch_size=4,
-                                         num_workers=a.workers, persistent_workers=a.workers > 0)
+                                         num_workers=a.workers, persistent_workers=a.workers > 0,
+                                         multiprocessing_context=FORK if a.workers else None)
     wrong = epoch = 0
     while not os.path.exists(a.until):
         records = []

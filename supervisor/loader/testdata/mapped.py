@@ -8,12 +8,14 @@ import inspect
 import json
 import mmap
 import os
+import sys
 
 import numpy
 import torch
 from torch.utils.data import DataLoader, IterableDataset, dataloader
 
 torch.set_num_threads(1)
+FORK = "fork" if sys.version_info >= (3, 14) else None  # Python 3.14 starts workers by forkserver, in seconds each
 
 
 class Copied(DataLoader):
@@ -66,7 +68,8 @@ def main():
     records = Records(a.data, a.size, a.private)
     with open(a.data + ".sums", "rb") as file:
         sums = int(numpy.frombuffer(file.read(), numpy.uint64).sum())
-    loader = (Copied if a.copy else DataLoader)(Stream(records) if a.stream else records, batch_size=16, num_workers=a.workers)
+    loader = (Copied if a.copy else DataLoader)(Stream(records) if a.stream else records, batch_size=16, num_workers=a.workers,
+                                                multiprocessing_context=FORK if a.workers else None)
     wrong = epoch = most = late = 0
     while not os.path.exists(a.until):
         total, late = 0, 0

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import sys
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -12,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 torch.set_num_threads(1)
+FORK = "fork" if sys.version_info >= (3, 14) else None  # Python 3.14 starts workers by forkserver, in seconds each
 COUNT = 600
 
 
@@ -104,7 +106,7 @@ def main():
     p.add_argument("--keeping", action="store_true")
     p.add_argument("--generator", action="store_true")
     p.add_argument("--break-at", type=int, default=0)
-    p.add_argument("--context", default=None)
+    p.add_argument("--context", default=FORK)
     p.add_argument("--epochs", type=int, default=6)
     p.add_argument("--until", default="")
     p.add_argument("--fault", default="")

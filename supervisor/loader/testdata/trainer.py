@@ -26,6 +26,7 @@ import datasets
 import samplers
 
 torch.set_num_threads(1)
+FORK = "fork" if sys.version_info >= (3, 14) else None  # Python 3.14 starts workers by forkserver, in seconds each
 
 
 class EndlessLoader(torch.utils.data.DataLoader):
@@ -95,7 +96,7 @@ class Feed:
         self.epoch = self.got = 0
         self.came = []
 
-        options.update(num_workers=a.workers, multiprocessing_context=a.context, pin_memory=a.pin,
+        options.update(num_workers=a.workers, multiprocessing_context=a.context if a.workers else None, pin_memory=a.pin,
                        worker_init_fn=INITS[a.init])
         if a.unordered:
             options["in_order"] = False
@@ -290,7 +291,7 @@ def main():
     p.add_argument("--patience", type=float, default=0.0, help="seconds that the hook waits for a replacement")
     p.add_argument("--told", type=float, default=0.0, help="seconds that it waits for a worker that was told to end")
     p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
-    p.add_argument("--context", default=None)
+    p.add_argument("--context", default=FORK, type=lambda name: name or None, help="empty for Python's own")
     p.add_argument("--step", type=float, default=0.002)
     p.add_argument("--until", default="", help="runs epochs until this file exists")
     p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
