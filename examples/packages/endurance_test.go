@@ -70,11 +70,11 @@ func TestEnduranceRelease(t *testing.T) {
 
 // TestEnduranceOlderDebian uses the package on Debian 11, with a C library older than
 // that of who built it.
-func TestEnduranceOlderDebian(t *testing.T) { useInRoot(t, debian(t, "bullseye")) }
+func TestEnduranceOlderDebian(t *testing.T) { useInRoot(t, newRoot(t, "bullseye")) }
 
-// debian builds a root of a release from the mirror of this machine's apt. It skips
+// newRoot builds a root of a release from the mirror of this machine's apt. It skips
 // where that has none.
-func debian(t *testing.T, suite string, packages ...string) (root string) {
+func newRoot(t *testing.T, suite string, packages ...string) (root string) {
 	t.Helper()
 	mirror := exec.Command("../../.ci/mirror")
 	var why strings.Builder

@@ -41,7 +41,7 @@ took 'make demo'
 // TestEnduranceFirstMinutes: where there is Debian 12, Go, git, make and Python, and nothing
 // else, the README's first commands do what it says. How long they take is written down.
 func TestEnduranceFirstMinutes(t *testing.T) {
-	root := debian(t, "bookworm", "ca-certificates", "git", "make", "python3")
+	root := newRoot(t, "bookworm", "ca-certificates", "git", "make", "python3")
 	src, err := copied("newcomer")
 	if err != nil {
 		t.Fatal(err)
