@@ -15,18 +15,23 @@ from _rsswarden import fingerprint
 `
 
 // TestKnown holds that recycling is on with the torch of each stand because its text
-// is in the list, and not by a trial.
+// is in the list, and not by a trial. That of Debian sid changes: a newer one fails with
+// RSSWARDEN_ENDURANCE alone, and has a trial in the other tests.
 func TestKnown(t *testing.T) {
 	eachTorch(t, func(t *testing.T, s *stand) {
 		_, dir := hooked(t)
 		cmd := s.command(t, python, "-c", fmt.Sprintf(importHook, dir)+`
 import torch.utils.data.dataloader as module
 got = fingerprint.read(module, module._MultiProcessingDataLoaderIter.__init__)
-print(got.why, fingerprint.is_known(got.digest), got.digest)
+print(got.why, fingerprint.is_known(got.digest), got.digest, "of torch", module.torch.__version__)
 `)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
+		}
+		t.Logf("%s", out)
+		if s == newest && endurance(0, 1) == 0 {
+			return
 		}
 		if !strings.HasPrefix(string(out), "None True ") {
 			t.Errorf("the digest of its text is not in known.py: %s", out)

@@ -102,7 +102,7 @@ func TestRunDirGone(t *testing.T) {
 }
 
 // hooked returns the environment of a Python under the hook, which needs no torch.
-func hooked(t *testing.T, extra ...string) (env []string, hookDir string) {
+func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
 	t.Helper()
 	if _, err := os.Stat(python); err != nil {
 		t.Skipf("no Python: %v", err)

@@ -170,7 +170,7 @@ func TestTrial(t *testing.T) {
 }
 
 // start starts a command that Try makes, on the stand.
-func (s *stand) start(t *testing.T) func(*exec.Cmd) error {
+func (s *stand) start(t testing.TB) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error {
 		on := s.command(t, cmd.Path, cmd.Args[1:]...)
 		cmd.Path, cmd.Args = on.Path, on.Args
@@ -202,7 +202,7 @@ func mutate(t *testing.T, s *stand, m mutant) string {
 
 // untried is what the hook says of the torch of a stand, or of the one in site, as if
 // its text were not known.
-func untried(t *testing.T, s *stand, env []string, site string) Untried {
+func untried(t testing.TB, s *stand, env []string, site string) Untried {
 	t.Helper()
 	cmd := s.command(t, python, "-c", `
 import sys
