@@ -163,5 +163,5 @@ func (w *watcher) replaced(f *inFlight) {
 
 // replaces notes that e took the place of the one acted on.
 func (f *inFlight) replaces(e *worker) {
-	e.stood, e.stoodAt, e.hurried = f.before.Used, idOf(&f.before), f.hurried
+	e.stood, e.stoodAt, e.hurried = f.before.Used, f.before.ID(), f.hurried
 }

@@ -192,13 +192,13 @@ func growing(l *event.Limit) rss.Bytes {
 // forgetRates drops the rates of limits that are gone: a job may have thousands
 // of steps, each with its own.
 func (w *watcher) forgetRates() {
-	maps.DeleteFunc(w.rates, func(id limitID, _ *policy.Rate) bool {
-		return !slices.ContainsFunc(w.readings, func(l event.Limit) bool { return idOf(&l) == id })
+	maps.DeleteFunc(w.rates, func(id event.LimitID, _ *policy.Rate) bool {
+		return !slices.ContainsFunc(w.readings, func(l event.Limit) bool { return l.ID() == id })
 	})
 }
 
 func (w *watcher) rate(l *event.Limit) *policy.Rate {
-	id := idOf(l)
+	id := l.ID()
 	r := w.rates[id]
 	if r == nil {
 		r = &policy.Rate{}

@@ -171,7 +171,7 @@ func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
 // and so fast that it is reached within hurryETA, or by as much as is left.
 func (w *watcher) regrew(e *worker, l *event.Limit) bool {
 	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
-	if e.stoodAt != idOf(l) || grown < l.Limit.Scale(hurryShare) {
+	if e.stoodAt != l.ID() || grown < l.Limit.Scale(hurryShare) {
 		return false
 	}
 	return l.Headroom() <= grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))

@@ -197,7 +197,7 @@ func TestGuardAgain(t *testing.T) {
 		t.Fatalf("limits %+v, before %+v", now, before)
 	}
 	for i := range now {
-		if idOf(&now[i]) != idOf(&before[i]) {
+		if now[i].ID() != before[i].ID() {
 			t.Errorf("limit %+v, before %+v", now[i], before[i])
 		}
 	}

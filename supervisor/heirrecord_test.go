@@ -16,21 +16,21 @@ import (
 type keeping struct {
 	*record.Builder
 	start  time.Time
-	limits map[limitID]int
+	limits map[event.LimitID]int
 }
 
 func newKeeping(start time.Time) *keeping {
-	return &keeping{record.NewBuilder(record.Meta{V: record.Version, ID: "kept", Start: start}), start, map[limitID]int{}}
+	return &keeping{record.NewBuilder(record.Meta{V: record.Version, ID: "kept", Start: start}), start, map[event.LimitID]int{}}
 }
 
 func (k *keeping) Sample(l *record.Look) {
 	s := record.Sample{At: l.At, AtDecision: l.AtDecision}
 	for i := range l.Limits {
 		e := &l.Limits[i]
-		n, ok := k.limits[idOf(e)]
+		n, ok := k.limits[e.ID()]
 		if !ok {
 			n = k.Builder.Limit(event.Limit{Name: e.Name, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level})
-			k.limits[idOf(e)] = n
+			k.limits[e.ID()] = n
 		}
 		r := record.Reading{Limit: n, Used: e.Used, UsedMax: e.UsedMax, Size: e.Limit, ETA: -1}
 		if e.ETA != nil {

@@ -32,7 +32,7 @@ type helpNotes struct {
 
 type helpKey struct {
 	rule  policy.Rule
-	limit limitID
+	limit event.LimitID
 }
 
 // told is an answer as it was written down last.
@@ -57,14 +57,14 @@ func (n *helpNotes) listen(
 	var ahead rss.Bytes
 	var of helpKey
 	return func(r policy.Rule, l *event.Limit) policy.Help {
-			h, key := can(r, l), helpKey{r, idOf(l)}
+			h, key := can(r, l), helpKey{r, l.ID()}
 			if of != key {
 				ahead = 0
 			}
 			n.heard(now, key, l, h, ahead)
 			return h
 		}, func(r policy.Rule, l *event.Limit) rss.Bytes {
-			ahead, of = lead(r, l), helpKey{r, idOf(l)}
+			ahead, of = lead(r, l), helpKey{r, l.ID()}
 			return ahead
 		}
 }

@@ -162,7 +162,7 @@ func (w *watcher) tick() {
 	began := time.Now()
 	fast, ok := w.limits.Fast(now, next, w.sumRSS)
 	w.fastCost.Add(time.Since(began))
-	if !ok || idOf(&fast.Limit) != idOf(b) {
+	if !ok || fast.Limit.ID() != b.ID() {
 		w.full()
 		return
 	}
@@ -284,10 +284,10 @@ func (w *watcher) changed(before []event.Limit) {
 			continue
 		}
 		if !l.Name.Memory() {
-			if old != nil && old.PID != l.PID || old == nil && w.metSides[idOf(l)] {
+			if old != nil && old.PID != l.PID || old == nil && w.metSides[l.ID()] {
 				continue // another process is nearest now, or it is read again
 			}
-			w.metSides[idOf(l)] = true
+			w.metSides[l.ID()] = true
 		}
 		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
 			continue
@@ -391,7 +391,7 @@ func meant(limits []event.Limit, name event.LimitName, used, size rss.Bytes) *ev
 // same returns the reading of the same limit, nil where there is none now.
 func same(limits []event.Limit, before *event.Limit) *event.Limit {
 	for i := range limits {
-		if l := &limits[i]; idOf(l) == idOf(before) {
+		if l := &limits[i]; l.ID() == before.ID() {
 			return l
 		}
 	}

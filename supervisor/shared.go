@@ -26,7 +26,7 @@ type sharedReader struct {
 	asked  time.Duration
 	limits []event.Limit // as read last
 	at     time.Duration
-	rates  map[limitID]*policy.Rate
+	rates  map[event.LimitID]*policy.Rate
 }
 
 type sharedAsk struct {
@@ -53,7 +53,7 @@ const (
 )
 
 func newSharedReader(proc, sys string, pid int) *sharedReader {
-	r := &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[limitID]*policy.Rate{}}
+	r := &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[event.LimitID]*policy.Rate{}}
 	go func() {
 		s := limit.NewSides(proc, sys, pid)
 		for ask := range r.asks {
@@ -91,10 +91,10 @@ func (r *sharedReader) done(got sharedRead) {
 	r.busy, r.limits, r.at = false, got.limits, got.ask.now
 	for i := range r.limits {
 		l := &r.limits[i]
-		rate := r.rates[idOf(l)]
+		rate := r.rates[l.ID()]
 		if rate == nil {
 			rate = &policy.Rate{}
-			r.rates[idOf(l)] = rate
+			r.rates[l.ID()] = rate
 		}
 		rate.Add(r.at, l.Used)
 	}
@@ -112,7 +112,7 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 		if l.Ratio() < nearShare {
 			next = next.Scale(nearShare)
 		}
-		if rate := r.rates[idOf(l)].PerSecond(now); rate > 0 {
+		if rate := r.rates[l.ID()].PerSecond(now); rate > 0 {
 			seconds := math.Min(float64(next.Sub(l.Used))/rate, sharedRest.Seconds()*pauseShare)
 			pause = min(pause, max(time.Duration(seconds/pauseShare*float64(time.Second)), sharedLeast))
 		}

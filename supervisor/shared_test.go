@@ -12,7 +12,7 @@ import (
 
 // silentReader is a reader of /dev/shm whose answers the test gives, if any.
 func silentReader() *sharedReader {
-	return &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[limitID]*policy.Rate{}}
+	return &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[event.LimitID]*policy.Rate{}}
 }
 
 // answer answers what was asked, with one /dev/shm.

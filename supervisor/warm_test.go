@@ -84,11 +84,11 @@ func TestOutgrew(t *testing.T) {
 	} {
 		s.last.Mono = time.Hour
 		l := &event.Limit{Name: event.LimitCgroup, Used: c.used * rss.MiB, Limit: 1000 * rss.MiB}
-		e := &worker{since: time.Hour - c.age, stood: c.stood * rss.MiB, stoodAt: idOf(l), hurried: hurryTimes}
+		e := &worker{since: time.Hour - c.age, stood: c.stood * rss.MiB, stoodAt: l.ID(), hurried: hurryTimes}
 		if got := s.outgrew(e, l); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		e.stoodAt.level = "another"
+		e.stoodAt.Level = "another"
 		if s.outgrew(e, l) {
 			t.Errorf("%s: it was for another limit's sake", name)
 		}
@@ -124,7 +124,7 @@ func TestOutgrewPool(t *testing.T) {
 	if n := s.hurriedAfter(e, &grown); n != 0 {
 		t.Errorf("%d times at once, and use has grown", n)
 	}
-	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: idOf(l)}, l); n != 2 {
+	if n := s.hurriedAfter(&worker{hurried: 2, fresh: true, since: s.last.Mono - time.Minute, stood: l.Used, stoodAt: l.ID()}, l); n != 2 {
 		t.Errorf("%d times at once, want 2: it waited its time", n)
 	}
 }

@@ -118,7 +118,7 @@ type watcher struct {
 	unstuckAt time.Duration
 	holder    int    // its PID, 0 where we attached
 	dropped   uint64 // events lost since the last sample event that was not
-	rates     map[limitID]*policy.Rate
+	rates     map[event.LimitID]*policy.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
 	flight    *inFlight
@@ -126,7 +126,7 @@ type watcher struct {
 	dropper   dropper
 	programs  *programs
 	workers   workforce
-	metSides  map[limitID]bool // limits beside memory that were told of
+	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	alerts    alerting
 	comments  commenting
@@ -138,17 +138,6 @@ type watcher struct {
 	asksHolders atomic.Bool
 	sum         summary
 }
-
-// limitID tells one limit from the others over time: a cgroup limit may stand
-// at several levels, and Slurm may sum in two ways.
-type limitID struct {
-	name       event.LimitName
-	scope      event.Scope
-	accounting event.Accounting
-	level      string
-}
-
-func idOf(l *event.Limit) limitID { return limitID{l.Name, l.Scope, l.Accounting, l.Level} }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
 func Watch(opt Options) {
@@ -177,7 +166,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		clock:   clock{started: time.Now()},
 		tree:    proctree.New(opt.Proc),
 		watched: -1,
-		rates:   map[limitID]*policy.Rate{}, metSides: map[limitID]bool{},
+		rates:   map[event.LimitID]*policy.Rate{}, metSides: map[event.LimitID]bool{},
 		workers: newWorkforce(opt.Proc),
 		voice:   newVoice(opt.Log),
 	}

@@ -50,7 +50,7 @@ type worker struct {
 
 	// stood is what the limit stood at for whose sake it took that place.
 	stood   rss.Bytes
-	stoodAt limitID
+	stoodAt event.LimitID
 
 	// hurried is how many were recycled in its place at once, one after the other,
 	// though nobody knows what they need and use had not grown since.

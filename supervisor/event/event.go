@@ -68,6 +68,18 @@ type Limit struct {
 	Note string `json:"note,omitempty"`
 }
 
+// LimitID tells one limit from the others over time: a cgroup limit may exist at several
+// levels, Slurm may sum in two ways, for a step and for the job.
+type LimitID struct {
+	Name       LimitName
+	Scope      Scope
+	Accounting Accounting
+	Level      string
+}
+
+// ID returns which limit it is a reading of.
+func (l *Limit) ID() LimitID { return LimitID{l.Name, l.Scope, l.Accounting, l.Level} }
+
 // Place is LimitSource for a sentence: a path of a cgroup shortened to its last two
 // names, and what a user calls what slurmstepd leaves in RLIMIT_RSS. A file with a limit of
 // the user's own is to be found by its name: that stays whole.

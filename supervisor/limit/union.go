@@ -68,14 +68,6 @@ func (u *Union) Close() {
 	}
 }
 
-// limitKey is what makes two readings of different parts the same limit.
-type limitKey struct {
-	name       event.LimitName
-	scope      event.Scope
-	accounting event.Accounting
-	level      string
-}
-
 // Read is [Set.Read] of all parts. A limit that slurmstepd holds a step to has
 // the step's name as its level.
 func (u *Union) Read(sample *rss.Sample) []event.Limit {
@@ -83,8 +75,8 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 		return u.parts[0].Read(sample)
 	}
 	var out []event.Limit
-	at := map[limitKey]int{} // index in out
-	from := map[limitKey]int{}
+	at := map[event.LimitID]int{} // index in out
+	from := map[event.LimitID]int{}
 	seen := map[event.LimitName]int{} // parts that have a limit of that name
 	for i, p := range u.parts {
 		read := p.read
@@ -96,7 +88,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 			if l.Name == event.LimitSlurm && l.Scope == event.ScopeStep {
 				l.Level = p.Name
 			}
-			k := limitKey{l.Name, l.Scope, l.Accounting, l.Level}
+			k := l.ID()
 			seen[l.Name]++
 			if j, twice := at[k]; !twice {
 				at[k], from[k] = len(out), i
@@ -118,7 +110,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 	if len(out) > 0 && rank(out[0].Name) == 0 {
 		out[0].Binding = true
 		binding = out[0]
-		u.binding = from[limitKey{binding.Name, binding.Scope, binding.Accounting, binding.Level}]
+		u.binding = from[binding.ID()]
 	}
 	u.parts[u.binding].remember(sample, binding)
 	return out

@@ -156,7 +156,7 @@ func (s *State) begin(res *Result, rule int, l *event.Limit, lead rss.Bytes) {
 	s.fire(g, d.ID)
 	if !asks(r.Action) {
 		s.flight = &flight{
-			id: d.ID, key: rungKey{keyOf(l), rule}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
+			id: d.ID, key: rungKey{l.ID(), rule}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
 		}
 		s.stopped = r.Action == event.ActionStop
 	}
@@ -198,7 +198,7 @@ func (s *State) waits(g *rung, r Rule, l *event.Limit) bool {
 		g.waits, g.since = true, s.now
 	}
 	f := s.flight
-	grown := f.key.limit == keyOf(l) && l.Used.Sub(f.limit.Used) >= l.Headroom()
+	grown := f.key.limit == l.ID() && l.Used.Sub(f.limit.Used) >= l.Headroom()
 	return s.now-min(f.at, g.since) < askPatience && !grown
 }
 
@@ -208,8 +208,8 @@ func (s *State) waits(g *rung, r Rule, l *event.Limit) bool {
 func (s *State) askedOn(rule int, l *event.Limit, limits []event.Limit) bool {
 	for i := range limits {
 		o := &limits[i]
-		g := s.rungs[rungKey{keyOf(o), rule}]
-		if keyOf(o) != keyOf(l) && g != nil && g.fired && !g.quiet && !apart(o, l) {
+		g := s.rungs[rungKey{o.ID(), rule}]
+		if o.ID() != l.ID() && g != nil && g.fired && !g.quiet && !apart(o, l) {
 			return true
 		}
 	}
@@ -259,7 +259,7 @@ func (s *State) decide(r Rule, l *event.Limit) event.Decision {
 		PID: l.PID, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
 	}
 	d.Threshold, _ = r.threshold(l.Limit)
-	if f := s.trends[keyOf(l)]; f != nil && f.ok && l.ETA != nil {
+	if f := s.trends[l.ID()]; f != nil && f.ok && l.ETA != nil {
 		low, high := f.low.Seconds(), f.high.Seconds()
 		d.ETALow, d.ETAHigh = &low, &high
 	}

@@ -63,10 +63,10 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 			continue // the job's end: its time is no forecast
 		}
 		l.ETA = nil
-		f := s.trends[keyOf(l)]
+		f := s.trends[l.ID()]
 		if f == nil {
 			f = &forecaster{}
-			s.trends[keyOf(l)] = f
+			s.trends[l.ID()] = f
 		}
 		f.update(s.now, l)
 		f.seen = s.now

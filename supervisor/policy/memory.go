@@ -106,7 +106,7 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 	for k, g := range s.rungs {
 		r := s.rules[k.rule]
 		e := RungMemory{
-			Rule: r.String(), Limit: k.limit.name, Scope: k.limit.scope, Accounting: k.limit.accounting, Level: k.limit.level,
+			Rule: r.String(), Limit: k.limit.Name, Scope: k.limit.Scope, Accounting: k.limit.Accounting, Level: k.limit.Level,
 			Wait: g.wait, Told: slices.Clone(g.told),
 		}
 		if g.at != 0 {
@@ -168,12 +168,12 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 				g.absent, g.gone = true, now+max(rss.HoldTime, r.Cond.ETA/2)
 			}
 		}
-		s.put(rungKey{limitKey{e.Limit, e.Scope, e.Accounting, e.Level}, rule}, g, now)
+		s.put(rungKey{event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}, rule}, g, now)
 		if alias == nil {
 			continue
 		}
 		if level, ok := alias(e); ok {
-			s.put(rungKey{limitKey{e.Limit, e.Scope, e.Accounting, level}, rule}, g, now)
+			s.put(rungKey{event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: level}, rule}, g, now)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (s *State) put(k rungKey, g *rung, now time.Duration) {
 		return
 	}
 	s.rungs[k] = g
-	if s.trends[k.limit] == nil && k.limit.name != event.LimitTime {
+	if s.trends[k.limit] == nil && k.limit.Name != event.LimitTime {
 		s.trends[k.limit] = &forecaster{seen: now}
 	}
 }

@@ -27,8 +27,8 @@ func (s *State) Raised(limits []event.Limit) (all []Raised) {
 		if !g.raised {
 			continue
 		}
-		r := Raised{Rule: s.rules[k.rule], Name: k.limit.name, Scope: k.limit.scope, Level: k.limit.level, Since: g.up}
-		if i := slices.IndexFunc(limits, func(l event.Limit) bool { return keyOf(&l) == k.limit }); i >= 0 {
+		r := Raised{Rule: s.rules[k.rule], Name: k.limit.Name, Scope: k.limit.Scope, Level: k.limit.Level, Since: g.up}
+		if i := slices.IndexFunc(limits, func(l event.Limit) bool { return l.ID() == k.limit }); i >= 0 {
 			r.Limit = &limits[i]
 		}
 		all = append(all, r)

@@ -15,10 +15,10 @@ import (
 // second would differ, and a rule on it fire at another moment. It counts above
 // half of the limit only, as every forecast does.
 func (s *State) Recall(now time.Duration, l *event.Limit, eta time.Duration, ok bool) {
-	f := s.trends[keyOf(l)]
+	f := s.trends[l.ID()]
 	if f == nil {
 		f = &forecaster{}
-		s.trends[keyOf(l)] = f
+		s.trends[l.ID()] = f
 	}
 	f.made, f.at, f.limit = true, max(s.now, now), l.Limit
 	f.eta, f.low, f.high, f.ok = eta, eta, eta, ok
@@ -47,7 +47,7 @@ func (s *State) Moves(limits []event.Limit) bool {
 			if r.Cond.Kind == KindETA || !r.Matches(l.Name) {
 				continue // a forecast is made each 5 s: readings each second tell
 			}
-			g := s.rungs[rungKey{keyOf(l), j}]
+			g := s.rungs[rungKey{l.ID(), j}]
 			waits := g != nil && g.waits
 			switch {
 			case g != nil && (g.fired || waits) && s.left(g, r, l):

@@ -23,7 +23,7 @@ const (
 
 // rungKey names one rule on one limit.
 type rungKey struct {
-	limit limitKey
+	limit event.LimitID
 	rule  int // index in State.rules
 }
 
@@ -86,7 +86,7 @@ func (s *State) tell(g *rung, reason event.Reason) bool {
 }
 
 func (s *State) rung(rule int, l *event.Limit) *rung {
-	k := rungKey{keyOf(l), rule}
+	k := rungKey{l.ID(), rule}
 	g := s.rungs[k]
 	if g == nil {
 		g = &rung{}
@@ -122,7 +122,7 @@ func (s *State) rearm(limits []event.Limit) {
 			continue
 		}
 		for j, r := range s.rules {
-			g := s.rungs[rungKey{keyOf(l), j}]
+			g := s.rungs[rungKey{l.ID(), j}]
 			if g == nil || !r.Matches(l.Name) {
 				continue
 			}

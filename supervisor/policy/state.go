@@ -101,7 +101,7 @@ type State struct {
 	rules  []Rule // from mild to hard
 	opts   Options
 	rungs  map[rungKey]*rung
-	trends map[limitKey]*forecaster
+	trends map[event.LimitID]*forecaster
 
 	nextID   uint64
 	now      time.Duration
@@ -113,17 +113,6 @@ type State struct {
 	stopped  bool
 	changes  uint64 // in what a Snapshot tells of
 }
-
-// limitKey tells limits apart over time: a cgroup limit may exist at several
-// levels, a Slurm limit for step and job.
-type limitKey struct {
-	name       event.LimitName
-	scope      event.Scope
-	accounting event.Accounting // slurmstepd may compare RSS and virtual size
-	level      string
-}
-
-func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Accounting, l.Level} }
 
 // flight is the action that was decided on and has no outcome yet.
 type flight struct {
@@ -147,7 +136,7 @@ func New(rules []Rule, opts Options) *State {
 		rules:  rules,
 		opts:   opts,
 		rungs:  map[rungKey]*rung{},
-		trends: map[limitKey]*forecaster{},
+		trends: map[event.LimitID]*forecaster{},
 		nextID: opts.FirstID,
 	}
 }

@@ -171,7 +171,7 @@ func (r *Run) Merge(journal *Run) {
 func (r *Run) append(journal *Run) {
 	limits := map[limitKey]int{}
 	key := func(l *event.Limit) limitKey {
-		return limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+		return limitKey{l.ID(), ""}
 	}
 	for i := range r.Limits {
 		limits[key(&r.Limits[i])] = i

@@ -72,7 +72,7 @@ func (j *joining) take(r *Run, offset time.Duration) bool {
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+		key := limitKey{l.ID(), ""}
 		n, ok := j.limits[key]
 		if !ok {
 			n = j.b.Limit(*l)

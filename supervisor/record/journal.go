@@ -170,7 +170,7 @@ func (j *journaler) sample(l *Look) {
 	}
 	for i := range l.Limits {
 		lim := l.Limits[i]
-		key := limitKey{lim.Name, lim.Scope, lim.Accounting, lim.Level, lim.LimitSource}
+		key := limitKey{lim.ID(), lim.LimitSource}
 		if j.known[key] {
 			// The sources were told with the first.
 			lim.Enforcer, lim.UsedSource, lim.LimitSource, lim.Note = "", "", "", ""

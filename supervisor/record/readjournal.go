@@ -138,7 +138,7 @@ func (r *Run) line(line []byte, limits map[limitKey]int, p *parts) bool {
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		// The source is told with the first alone.
-		key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, ""}
+		key := limitKey{l.ID(), ""}
 		n, ok := limits[key]
 		if !ok {
 			n = len(r.Limits)

@@ -52,11 +52,8 @@ const (
 )
 
 type limitKey struct {
-	name        event.LimitName
-	scope       event.Scope
-	accounting  event.Accounting
-	level       string
-	limitSource string
+	event.LimitID
+	source string
 }
 
 func newTables(attempt int) tables {
@@ -107,7 +104,7 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 // limit returns the number of a limit. One that is new where there are too many
 // has none: it is in no sample, which is better than under another's name.
 func (t *tables) limit(l *event.Limit) (number int, ok bool) {
-	key := limitKey{l.Name, l.Scope, l.Accounting, l.Level, l.LimitSource}
+	key := limitKey{l.ID(), l.LimitSource}
 	if n, ok := t.limits[key]; ok {
 		return n, true
 	}

@@ -15,13 +15,13 @@ type goal struct {
 	limit Limit
 	// made says that the record has no such limit: it is added up here.
 	made   bool
-	keys   map[limitKey]bool      // those that are replaced together
-	others map[limitKey]rss.Bytes // the most that was used of each other limit
+	keys   map[event.LimitID]bool      // those that are replaced together
+	others map[event.LimitID]rss.Bytes // the most that was used of each other limit
 }
 
 // aim finds the limit that is meant.
 func (p *past) aim(opt Options) (*goal, error) {
-	g := &goal{history: p.history(), keys: map[limitKey]bool{}, others: map[limitKey]rss.Bytes{}}
+	g := &goal{history: p.history(), keys: map[event.LimitID]bool{}, others: map[event.LimitID]rss.Bytes{}}
 	best, binding := -1, false
 	for i, f := range p.fullest {
 		if i >= len(p.run.Limits) || !eligible(&p.run.Limits[i], opt) {
@@ -48,7 +48,7 @@ func (p *past) aim(opt Options) (*goal, error) {
 			continue
 		}
 		l := &p.run.Limits[i]
-		if k := keyOf(l); l.Name == g.limit.Name && o.size == f.size {
+		if k := l.ID(); l.Name == g.limit.Name && o.size == f.size {
 			g.keys[k] = true
 		} else {
 			g.others[k] = max(g.others[k], o.used)
@@ -93,10 +93,10 @@ func (g *goal) make(p *past, opt Options) error {
 	}
 	g.made = true
 	g.limit = Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: a}
-	g.keys[limitKey{event.LimitUser, event.ScopeTree, a, ""}] = true
+	g.keys[event.LimitID{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: a}] = true
 	for i, f := range p.fullest {
 		if i < len(p.run.Limits) {
-			g.others[keyOf(&p.run.Limits[i])] = f.used
+			g.others[p.run.Limits[i].ID()] = f.used
 		}
 	}
 	for s := range p.run.Samples() {
@@ -127,7 +127,7 @@ func (p *past) sum(s *record.Sample, a event.Accounting) (sum rss.Bytes) {
 }
 
 // means says that a limit is the one that is meant, or goes with it.
-func (g *goal) means(l *event.Limit) bool { return g.keys[keyOf(l)] }
+func (g *goal) means(l *event.Limit) bool { return g.keys[l.ID()] }
 
 // readings are the limits of a sample, with the one that was made.
 func (g *goal) readings(to []event.Limit, p *past, s *record.Sample) []event.Limit {

@@ -38,12 +38,12 @@ func (p *pass) takeOver(h *handed) {
 	m := *h.memory
 	alone := policy.OwnLevel(h.own)
 	m.Rungs = slices.DeleteFunc(slices.Clone(m.Rungs), func(e policy.RungMemory) bool {
-		k := limitKey{e.Limit, e.Scope, e.Accounting, e.Level}
+		k := event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
 		if !p.world.knew(k) {
 			return true
 		}
 		level, ok := alone(&e)
-		k.level = level
+		k.Level = level
 		return ok && !p.world.knew(k)
 	})
 	p.ladder.Restore(&m, h.at, h.clock, alone)

@@ -43,7 +43,7 @@ func newModel(p *pass, g *goal, size rss.Bytes, high bool) *model {
 
 func (m *model) exact() bool { return false }
 
-func (m *model) knew(k limitKey) bool {
+func (m *model) knew(k event.LimitID) bool {
 	return m.size == 0 || m.size == m.goal.limit.Recorded || !m.goal.keys[k]
 }
 
@@ -254,7 +254,7 @@ func (m *model) ends(l *event.Limit) bool {
 	}
 	switch l.Name {
 	case event.LimitCgroup, event.LimitSlurm, event.LimitNode:
-		f, ok := m.goal.others[keyOf(l)]
+		f, ok := m.goal.others[l.ID()]
 		return ok && f < l.Limit
 	}
 	return false

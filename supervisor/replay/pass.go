@@ -56,7 +56,7 @@ type world interface {
 	lead(r policy.Rule, l *event.Limit) rss.Bytes
 	// knew says that what was done about a limit before the record began was done at
 	// the size that it has here.
-	knew(k limitKey) bool
+	knew(k event.LimitID) bool
 	// exact says that forecasts are those of the record.
 	exact() bool
 	// claim finds the decision of the record that d is, nil for none.
@@ -262,7 +262,7 @@ func (p *pass) settled(f *flight) {
 // find returns the reading of the same limit, nil where there is none.
 func find(limits []event.Limit, like *event.Limit) *event.Limit {
 	for i := range limits {
-		if keyOf(&limits[i]) == keyOf(like) {
+		if limits[i].ID() == like.ID() {
 			return &limits[i]
 		}
 	}

@@ -60,7 +60,7 @@ type deed struct {
 
 type helpKey struct {
 	rule  string
-	limit limitKey
+	limit event.LimitID
 }
 
 type help struct {
@@ -74,16 +74,6 @@ type reached struct {
 	used, size rss.Bytes
 	binding    bool // it was the binding one then
 }
-
-// limitKey tells limits apart as the ladder does.
-type limitKey struct {
-	name       event.LimitName
-	scope      event.Scope
-	accounting event.Accounting
-	level      string
-}
-
-func keyOf(l *event.Limit) limitKey { return limitKey{l.Name, l.Scope, l.Accounting, l.Level} }
 
 // remember reads everything but the curve.
 func remember(run *record.Run) (*past, error) {
@@ -113,7 +103,7 @@ func remember(run *record.Run) (*past, error) {
 		case *event.Handover:
 			p.handedOver(v)
 		case *event.Help:
-			k := helpKey{v.Rule, limitKey{v.Limit, v.Scope, v.Acct, v.Level}}
+			k := helpKey{v.Rule, event.LimitID{Name: v.Limit, Scope: v.Scope, Accounting: v.Acct, Level: v.Level}}
 			p.helps[k] = append(p.helps[k], help{at, v})
 		}
 	}

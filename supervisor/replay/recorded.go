@@ -17,9 +17,9 @@ type recorded struct {
 	limits []event.Limit
 }
 
-func (w *recorded) exact() bool            { return true }
-func (w *recorded) ends(*event.Limit) bool { return false }
-func (w *recorded) knew(limitKey) bool     { return true }
+func (w *recorded) exact() bool             { return true }
+func (w *recorded) ends(*event.Limit) bool  { return false }
+func (w *recorded) knew(event.LimitID) bool { return true }
 
 // act has no effect: it did not happen.
 func (w *recorded) act(*event.Decision, *event.Limit) rss.Bytes { return 0 }
@@ -86,7 +86,7 @@ func (w *recorded) can(r policy.Rule, l *event.Limit) policy.Help {
 			return policy.Help{OK: true, Gain: l.Limit} // enough, or it was not decided on
 		}
 	}
-	if h := w.answer(helpKey{rule, keyOf(l)}, w.now+rounding); h != nil {
+	if h := w.answer(helpKey{rule, l.ID()}, w.now+rounding); h != nil {
 		return policy.Help{OK: h.OK, Gain: h.Gain, More: h.More, Later: h.Later, Reason: h.Reason, Detail: h.Detail}
 	}
 	if r.Action == event.ActionExec {
@@ -100,7 +100,7 @@ func (p *past) isOn(d *deed, l *event.Limit) bool {
 	if l == nil || d.limit < 0 || d.limit >= len(p.run.Limits) {
 		return l == nil || d.Limit == l.Name
 	}
-	return keyOf(&p.run.Limits[d.limit]) == keyOf(l)
+	return p.run.Limits[d.limit].ID() == l.ID()
 }
 
 // answer is the last that the ladder was told at that moment, else the next; nil
@@ -133,7 +133,7 @@ func (w *recorded) lead(r policy.Rule, l *event.Limit) rss.Bytes {
 			return d.Lead
 		}
 	}
-	list := w.helps[helpKey{rule, keyOf(l)}]
+	list := w.helps[helpKey{rule, l.ID()}]
 	for _, h := range list[after(list, w.before+rounding):after(list, w.now+rounding)] {
 		if h.Lead > 0 {
 			return h.Lead
