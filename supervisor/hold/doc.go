@@ -176,6 +176,9 @@
 //     the watcher.
 //   - Standard error, and files that are neither pipe nor socket, stay open in
 //     the holder until it ends; pipes and sockets do not.
+//   - The holder and the watcher count against the job's memory limit. Where
+//     only processes of less than 12 MB fill it, such as cp to /dev/shm, the
+//     kernel's OOM killer ends the holder, and whoever started it sees SIGKILL.
 //   - SIGKILL to the process that was started ends the holder and not the
 //     command.
 //   - Where a seccomp filter refuses waitid(2), ^Z stops the command and not

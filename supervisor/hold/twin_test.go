@@ -29,6 +29,7 @@ var differences = []struct {
 	{"A core dump of the command does not show in the exit status.", nil},
 	{"What wait4(2) and getrusage(2) tell the parent includes the holder and the watcher.", nil},
 	{"Standard error, and files that are neither pipe nor socket, stay open in the holder until it ends; pipes and sockets do not.", nil},
+	{"The holder and the watcher count against the job's memory limit. Where only processes of less than 12 MB fill it, such as cp to /dev/shm, the kernel's OOM killer ends the holder, and whoever started it sees SIGKILL.", nil},
 	{"SIGKILL to the process that was started ends the holder and not the command.", nil},
 	{"Where a seccomp filter refuses waitid(2), ^Z stops the command and not the holder.", nil},
 	{"Under ulimit -d below 34 MB or ulimit -v below 50 MB the kernel or the dynamic linker ends rsswarden before its first instruction, and the command does not start.", nil},
