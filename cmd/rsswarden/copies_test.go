@@ -39,7 +39,7 @@ func TestCopiesByDefault(t *testing.T) {
 		}
 		if start == "fork" {
 			if len(found) > 0 || strings.Contains(report, string(event.FindingCopies)) {
-				t.Errorf("forked workers are told of: %v\n%s", found, report)
+				t.Errorf("a finding for forked workers: %v\n%s", found, report)
 			}
 			continue
 		}
@@ -57,7 +57,7 @@ func TestCopiesByDefault(t *testing.T) {
 		}
 		for name, text := range map[string]string{"summary": said(stderr), "report": report} {
 			if !strings.Contains(text, "copies of data") || !strings.Contains(text, "forkserver") {
-				t.Errorf("the %s does not tell:\n%s", name, text)
+				t.Errorf("the %s has no finding:\n%s", name, text)
 			}
 		}
 	}

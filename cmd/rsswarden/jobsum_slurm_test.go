@@ -29,12 +29,12 @@ time.sleep(seconds)
 
 // TestSlurmJobSum: from 26.05.3 on slurmd cancels a job whose steps on a node have more
 // than its memory together, though none has more than its own limit. A training that gives
-// pages back lives beside another step; one that leaks is told who cancelled it, and lives
-// with the memory that is advised.
+// pages back completes beside another step. For one that leaks, the verdict names slurmd,
+// and it completes with the memory that is advised.
 func TestSlurmJobSum(t *testing.T) {
 	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, Conf: "SlurmdTimeout=6"})
 	grow := python + " " + pythonJob(t, s.Cluster, "grow.py", growingJob)
-	// The second step lives until the first ends, and the job with it.
+	// The second step runs until the first ends, which ends the job.
 	beside := func(mib int, command string) string {
 		return fmt.Sprintf("srun --overlap -n1 %s %d 600 0.05 & exec %s", grow, mib, command)
 	}

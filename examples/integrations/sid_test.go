@@ -27,7 +27,7 @@ shift 2
 exec "$@"
 `
 
-// asNobody makes of a command one of Debian sid by nobody, to whom the place then belongs.
+// asNobody makes a command of Debian sid run as the user nobody, who then owns the place.
 // The root of Debian 13 is at /mnt: an image of a container that any user can reach.
 func (p *place) asNobody(words ...string) []string {
 	p.t.Helper()

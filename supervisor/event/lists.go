@@ -164,7 +164,7 @@ const (
 	VerdictAsked     Verdict = "asked"     // a signal asked the trainer to act before the limit
 	VerdictStopped   Verdict = "stopped"   // our own stop ended it
 	VerdictRequeued  Verdict = "requeued"  // a rule put the job back into the queue, to start again with more memory
-	VerdictKilled    Verdict = "killed"    // somebody else's SIGKILL ended it, or slurmd cancelled the job for its memory
+	VerdictKilled    Verdict = "killed"    // a SIGKILL from outside ended it, or slurmd cancelled the job for its memory
 	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
 	VerdictExhausted Verdict = "exhausted" // it failed with none left of something else than memory: mappings, descriptors, /dev/shm, tasks
 	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
@@ -191,7 +191,7 @@ const (
 	CauseSHM       Cause = "shm"           // SIGBUS with a full /dev/shm
 	CauseTasks     Cause = "tasks"         // no task was left: pids.max, RLIMIT_NPROC, kernel.threads-max
 	CauseAS        Cause = "address space" // no address space was left: RLIMIT_AS
-	CauseKilled    Cause = "killed"        // a SIGKILL of somebody's, nobody knows whose
+	CauseKilled    Cause = "killed"        // a SIGKILL from outside, its sender unknown
 	CauseNodeLost  Cause = "node lost"     // the node failed or was restarted
 	CauseRunning   Cause = "running"       // it has not ended
 	CauseDetached  Cause = "detached"      // only the watch has ended

@@ -94,7 +94,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 				at[k], from[k] = len(out), i
 				out = append(out, l)
 			} else if l.ByJobSum() != (l.Limit < out[j].Limit) && l.Limit != out[j].Limit {
-				// --limit as a share: of the least. slurmd goes by the most it was told.
+				// --limit as a share: of the least. slurmd compares with the largest memory of its launch requests.
 				out[j], from[k] = l, i
 			}
 		}

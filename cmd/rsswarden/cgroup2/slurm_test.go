@@ -128,7 +128,7 @@ mkdir -p /dev/shm; mount -t tmpfs shm /dev/shm
 	startSlurm(t, slurmConf, cgroupConf)
 }
 
-// killing has Slurm started anew, as a site has it where slurmstepd and slurmd kill.
+// killing restarts Slurm with the configuration of a site where slurmstepd and slurmd kill.
 func killing(t *testing.T) {
 	t.Helper()
 	slurm(t)

@@ -380,7 +380,7 @@ def _take_in(iterator):
     if _guarded(_replaced, iterator) is not False:
         while any(len(info) == 1 for info in iterator._task_info.values()):
             iterator._task_info.pop(iterator._get_data()[0], None)
-        iterator._task_info.clear()  # nobody gets those that had come; the new ones' numbers begin at 0 again
+        iterator._task_info.clear()  # batches that had arrived are dropped; the next epoch numbers from 0
 
 
 def _patch_stateful(iterator_class):
