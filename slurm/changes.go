@@ -80,8 +80,11 @@ var Changes = []Change{
 	{"jobacct_gather/cgroup on cgroup v2 counts", []Span{
 		{Run: "22.05.8", Holds: "anon + anon_thp + swapcached of memory.stat: transparent huge pages twice"},
 		{From: Release{23, 2, 6}, Commit: "d01d488d92", Holds: "anon + swapcached of memory.stat"},
-		{From: Release{23, 11, 0}, Holds: "memory.current, page cache included"},
-		{From: Release{25, 11, 0}, Run: "26.05.5", Holds: "memory.current, without the page cache where JobAcctGatherParams has no_file_cache"},
+		{From: Release{23, 11, 0}, Run: "26.05.5", Holds: "memory.current, page cache included"},
+	}},
+	{"no_file_cache of JobAcctGatherParams", []Span{
+		{Holds: "not there"},
+		{From: Release{25, 11, 0}, Holds: "jobacct_gather/cgroup counts memory.current without the page cache"},
 	}},
 	{"MaxRSS of jobacct_gather/cgroup", []Span{
 		{Holds: "the most that a poll saw"},
@@ -89,8 +92,11 @@ var Changes = []Change{
 	}},
 	{"the job's directory on cgroup v2", []Span{
 		{Run: "22.05.8, 24.11.5", Holds: "job_JOBID"},
-		{From: Release{26, 5, 0}, Holds: "the job's SLUID, s and 13 characters"},
-		{From: Release{26, 5, 2}, Run: "26.05.5", Holds: "the job's SLUID, s and 13 characters; job_JOBID with CgroupJobIdPaths=yes in cgroup.conf"},
+		{From: Release{26, 5, 0}, Run: "26.05.5", Holds: "the job's SLUID, s and 13 characters"},
+	}},
+	{"CgroupJobIdPaths of cgroup.conf", []Span{
+		{Holds: "not there"},
+		{From: Release{26, 5, 2}, Holds: "with yes, the job's directory on cgroup v2 is job_JOBID"},
 	}},
 	{"the job's directory on cgroup v1", []Span{
 		{Run: "22.05.8, 24.11.5, 26.05.5", Holds: "job_JOBID"},

@@ -142,15 +142,16 @@
 // # Slurm 26.05
 //
 // Slurm 26.05.5, of Debian sid, was run on cgroup v1 by the same tests, and on v2 in a guest
-// (Linux 6.1). It sums the same of the same processes. What is new:
+// (Linux 6.12). It sums the same of the same processes. What is new, where (read) marks what
+// was read in its source and not run:
 //
 //	                                       24.11.5                          26.05.5
 //	sum of all steps over the job's limit  said, not killed                 CANCELLED 0:15: CONT, TERM, KILL after KillWait
-//	SLURM_STEP_ID in the batch step        —                                -5 (-4 extern, -6 interactive)
+//	SLURM_STEP_ID in the batch step        —                                -5; -4 extern, -6 interactive (read)
 //	SLURM_JOB_SLUID                        —                                set in tasks
 //	directory of a job, cgroup v1          job_J                            job_J
-//	… cgroup v2                            job_J                            the SLUID; job_J with CgroupJobIdPaths=yes
-//	commands that take a SLUID             —                                scontrol, squeue, scancel, sacct
+//	… cgroup v2                            job_J                            the SLUID; job_J with CgroupJobIdPaths=yes (read)
+//	commands that take a SLUID             —                                scontrol, squeue; scancel, sacct (read)
 //	lines of Slurm's on a job's stderr     "slurmstepd-NODE: error: …"      "[2026-11-23T18:04:27.033] error: …"
 //	memory of a running job                its owner may not change it      its owner may lower it, never raise it
 //	killed by slurmstepd, by the kernel    the same in both
