@@ -1,12 +1,15 @@
 package cgroup2
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 )
@@ -27,6 +30,36 @@ var slurmCases = []struct {
 	{"JobSum", slurmJobSum, "26.05"},       // kills from 26.05.3 on
 }
 
+// slurmGuests are the versions of Slurm and the kernels that they run on.
+var slurmGuests = []struct {
+	version, kernel string
+	suite           debian.Suite // empty for this machine's
+}{
+	{"22.05", "6.1", ""},
+	{"24.11", "6.12", debian.Trixie},
+	{"26.05", "6.12", debian.Sid},
+}
+
+// TestWorksWith holds the README's row on Slurm on cgroup v2 against what [TestSlurm] runs.
+func TestWorksWith(t *testing.T) {
+	var list []string
+	for _, s := range slurmGuests {
+		cmd := exec.Command("slurmd", "-V")
+		if s.suite != "" {
+			cmd = debian.Need(t, s.suite).Command("slurmd", "-V")
+		}
+		if out, err := cmd.Output(); err != nil {
+			t.Skip("no Slurm: ", err)
+		} else if !strings.Contains(string(out), " "+s.version+".") {
+			t.Errorf("Slurm %s is %s", s.version, out)
+		}
+		list = append(list, s.version+" on Linux "+s.kernel)
+	}
+	if row := fmt.Sprintf("\n| Slurm, cgroup v2 | %s, in guests |", strings.Join(list, ", ")); !strings.Contains(rsstest.Documents(t), row) {
+		t.Errorf("README has no row%s", row)
+	}
+}
+
 // TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
 // release, Debian 13's on that of its own, and Debian sid's on the newest there is.
 func TestSlurm(t *testing.T) {
@@ -39,13 +72,13 @@ func TestSlurm(t *testing.T) {
 		return
 	}
 	program, tests := guest.Build(t, ".."), guest.TestBinary(t)
-	for _, s := range []struct{ version, kernel, root string }{
-		{"22.05", "6.1", "/"},
-		{"24.11", "6.12", debian.Need(t, debian.Trixie).Path("/")},
-		{"26.05", "6.12", debian.Need(t, debian.Sid).Path("/")},
-	} {
+	for _, s := range slurmGuests {
+		root := "/"
+		if s.suite != "" {
+			root = debian.Need(t, s.suite).Path("/")
+		}
 		t.Run(s.version, func(t *testing.T) {
-			files := slurmFiles(t, s.root)
+			files := slurmFiles(t, root)
 			files["/guest/rsswarden"] = program
 			out, exit := guest.Run(t, guest.Options{
 				Kernel: s.kernel, Binary: tests, Args: []string{"-test.run=^TestSlurm$", "-test.v"},

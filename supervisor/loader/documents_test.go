@@ -1,0 +1,30 @@
+package loader
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// TestWorksWith holds the README's row on PyTorch against what the stands have.
+func TestWorksWith(t *testing.T) {
+	var list []string
+	for _, s := range stands {
+		s.need(t)
+		out, err := s.command(t, python, "-c", `
+import sys, torch
+release = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release"))
+name = release.get("VERSION_ID", "sid")
+print("%s (Debian %s, Python %d.%d)" % ((".".join(torch.__version__.split(".")[:2]), name.strip('"')) + sys.version_info[:2]))
+`).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.TrimSpace(string(out)))
+	}
+	if row := fmt.Sprintf("\n| PyTorch | %s |", strings.Join(list, ", ")); !strings.Contains(rsstest.Documents(t), row) {
+		t.Errorf("README has no row%s", row)
+	}
+}
