@@ -247,6 +247,11 @@ func (d *diagnosis) verdict(one *doctor.Python, prepared loader.Prepared) {
 			return
 		}
 	}
+	if d.tryTorch && ok && os.Geteuid() == 0 {
+		if err := loader.KeepForAll(u, v); err != nil {
+			fmt.Fprint(d.p.stderr, line("", "warning", oneLine(joined(err)), ""))
+		}
+	}
 	switch {
 	case !ok:
 	case v.OK():
@@ -256,7 +261,7 @@ func (d *diagnosis) verdict(one *doctor.Python, prepared loader.Prepared) {
 	}
 }
 
-// startTrial starts what is to be killed where we are told to end.
+// startTrial starts a trial. A signal that ends doctor kills it.
 func (d *diagnosis) startTrial(cmd *exec.Cmd) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -38,4 +38,5 @@ var filesTold = [][2]string{
 	{".rsswarden/", "In the directory a job was submitted from: the journals of its runs."},
 	{"$XDG_STATE_HOME/rsswarden/", "Records and journals outside Slurm; ~/.local/state where XDG_STATE_HOME is not set."},
 	{"$XDG_CACHE_HOME/rsswarden/", "The loader hook, and verdicts on PyTorch; ~/.cache where XDG_CACHE_HOME is not set."},
+	{"/var/cache/rsswarden/torch/", "Verdicts on PyTorch of root's doctor --torch, for all users of the machine."},
 }

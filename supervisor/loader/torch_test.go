@@ -135,6 +135,7 @@ var sharedData struct {
 }
 
 func TestMain(m *testing.M) {
+	SiteVerdicts = ""
 	code := m.Run()
 	os.RemoveAll(sharedData.dir)
 	os.Exit(code)

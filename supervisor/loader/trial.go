@@ -216,27 +216,89 @@ func (o *output) last() string {
 	return ""
 }
 
-// verdictFile names the file of a verdict, and its directory.
+// SiteVerdicts is where root keeps verdicts for all users of a machine; empty for
+// nowhere. Tests link another name in; no user can say one.
+var SiteVerdicts = "/var/cache/rsswarden/torch"
+
+// verdictName names the file of a verdict.
+func verdictName(u Untried) (name string, ok bool) {
+	return u.Key + "." + strings.TrimPrefix(filepath.Base(u.Hook), hookPrefix), isKey(u.Key) && IsHook(u.Hook)
+}
+
+// verdictFile names the file of a verdict in the user's cache, and its directory.
 func verdictFile(u Untried, env []string) (dir, name string, ok bool) {
 	parents := hookParents(env)
-	if len(parents) == 0 || !isKey(u.Key) || !IsHook(u.Hook) {
+	name, ok = verdictName(u)
+	if len(parents) == 0 || !ok {
 		return "", "", false
 	}
-	return filepath.Join(parents[0], verdictDir), u.Key + "." + strings.TrimPrefix(filepath.Base(u.Hook), hookPrefix), true
+	return filepath.Join(parents[0], verdictDir), name, true
 }
 
 // KeptVerdict returns what came of an earlier trial with the same torch, Python and
-// hook, from the user's cache. A file that another user could have written, or that is
-// not understood, counts for nothing.
-func KeptVerdict(u Untried, env []string) (Verdict, bool) {
-	dir, name, ok := verdictFile(u, env)
-	if !ok {
+// hook, from the user's cache, else from [SiteVerdicts]. A file that another user than
+// root could have written, or that is not understood, counts for nothing.
+func KeptVerdict(u Untried, env []string) (v Verdict, ok bool) {
+	if dir, name, there := verdictFile(u, env); there {
+		if dir, err := nodedir.Resolve(dir); err == nil && nodedir.CheckOwn(dir) == nil {
+			v, ok = readVerdict(dir, name)
+		}
+	}
+	if !ok || v.What == VerdictFailed {
+		if site, there := siteVerdict(u); there {
+			return site, true
+		}
+	}
+	return v, ok
+}
+
+// siteVerdict returns the verdict that root keeps for all users.
+func siteVerdict(u Untried) (Verdict, bool) {
+	name, ok := verdictName(u)
+	if !ok || SiteVerdicts == "" {
 		return Verdict{}, false
 	}
-	if dir, err := nodedir.Resolve(dir); err == nil && nodedir.CheckOwn(dir) == nil {
-		return readVerdict(dir, name)
+	dir, err := nodedir.Resolve(SiteVerdicts)
+	if err != nil || checkRoots(dir) != nil || checkRoots(filepath.Join(dir, name)) != nil {
+		return Verdict{}, false
 	}
-	return Verdict{}, false
+	v, ok := readVerdict(dir, name)
+	return v, ok && v.What != VerdictFailed
+}
+
+// checkRoots says whether root alone can write to a file or directory.
+func checkRoots(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 {
+		return fmt.Errorf("%s is not root's", path)
+	}
+	return checkSafe(path)
+}
+
+// KeepForAll keeps a verdict for all users of the machine. Only root can. Of a trial that
+// failed nothing is kept.
+func KeepForAll(u Untried, v Verdict) error {
+	name, ok := verdictName(u)
+	if !ok || v.What == VerdictFailed || SiteVerdicts == "" {
+		return nil
+	}
+	dir, err := nodedir.MakeAll(SiteVerdicts, 2, 0o755)
+	if err == nil {
+		err = checkRoots(dir)
+	}
+	if err == nil {
+		err = writeVerdict(dir, name, v)
+	}
+	if err == nil { // whatever root's umask is
+		err = errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, name), 0o644))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the verdict for all users: %w", err)
+	}
+	return nil
 }
 
 func readVerdict(dir, name string) (v Verdict, ok bool) {
@@ -265,21 +327,26 @@ func keepVerdict(u Untried, env []string, v Verdict) error {
 	if !ok {
 		return nil
 	}
-	data, err := json.Marshal(v)
-	if err == nil {
-		dir, err = nodedir.MakeAll(dir, 2, 0o700)
-	}
+	dir, err := nodedir.MakeAll(dir, 2, 0o700)
 	if err == nil {
 		err = nodedir.CheckOwn(dir)
 	}
 	if err == nil {
-		err = nodedir.Replace(filepath.Join(dir, name), func(w io.Writer) error {
-			_, err := w.Write(append(data, '\n'))
-			return err
-		})
+		err = writeVerdict(dir, name, v)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep what came of the trial: %w", err)
 	}
 	return nil
+}
+
+func writeVerdict(dir, name string, v Verdict) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return nodedir.Replace(filepath.Join(dir, name), func(w io.Writer) error {
+		_, err := w.Write(append(data, '\n'))
+		return err
+	})
 }
