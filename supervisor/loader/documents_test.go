@@ -13,11 +13,10 @@ func TestWorksWith(t *testing.T) {
 	var list []string
 	for _, s := range stands {
 		s.need(t)
-		out, err := s.command(t, python, "-c", `
-import sys, torch
+		out, err := s.command(t, python, "-c", torchVersion+`
 release = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release"))
 name = release.get("VERSION_ID", "sid")
-print("%s (Debian %s, Python %d.%d)" % ((".".join(torch.__version__.split(".")[:2]), name.strip('"')) + sys.version_info[:2]))
+print("%s (Debian %s, Python %d.%d)" % ((".".join(version.split(".")[:2]), name.strip('"')) + sys.version_info[:2]))
 `).Output()
 		if err != nil {
 			t.Fatal(err)
