@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -81,6 +82,7 @@ type accountingStand struct {
 	*slurmtest.Cluster
 	rsswarden, hold, pool, file string
 	always                      []wanted // limits there beside those of a row
+	sums                        bool     // slurmd cancels a job by the sum of its steps
 }
 
 func startAccounting(t *testing.T, mode slurmtest.Mode) accountingStand {
@@ -101,6 +103,7 @@ func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Opti
 	s := accountingStand{Cluster: c, rsswarden: c.Install(t, binary)}
 	if options.Suite != "" { // Slurm tells when the job ends from 23.02 on
 		s.always = []wanted{{event.LimitTime, event.ScopeJob, "", 0, "Slurm", "SLURM_JOB_END_TIME", [2]rss.Bytes{}}}
+		s.sums = slurm.Release{26, 5, 3}.In(c.Version(t))
 	}
 	s.hold = python + " " + c.Install(t, "testdata/accounting/hold.py")
 	s.pool = python + " " + c.Install(t, "testdata/accounting/pool.py")
@@ -211,7 +214,7 @@ func (s accountingStand) ask(t *testing.T, a accounting, total rss.Bytes) func(*
 			if err != nil || json.Unmarshal(b, &r) != nil {
 				t.Fatalf("%s %d:%d: %v\n%s\n%s", got.State, got.ExitCode, got.Signal, err, b, got.Stderr)
 			}
-			r.check(t, slices.Concat(a.want, s.always), total)
+			r.check(t, slices.Concat(a.want, s.always, s.jobSums(a)), total)
 			blinded := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "cannot tell whether slurmstepd kills") })
 			if blinded != (a.env == blind) || len(r.Warnings) > 1 {
 				t.Errorf("warnings %q", r.Warnings)
@@ -221,6 +224,22 @@ func (s accountingStand) ask(t *testing.T, a accounting, total rss.Bytes) func(*
 			}
 		})
 	}
+}
+
+// jobSums are the limits of the whole job where slurmd cancels a job by the sum of its
+// steps: one for each that slurmstepd holds the step to. Only the configuration tells.
+func (s accountingStand) jobSums(a accounting) (more []wanted) {
+	for _, w := range a.want {
+		if !s.sums || w.name != event.LimitSlurm || a.env == blind {
+			continue
+		}
+		w.scope, w.enforcer = event.ScopeJob, "slurmd, by OverMemoryKill, at each ping (SlurmdTimeout/3 to 2/3)"
+		if a.srun != "" {
+			w.mib, w.source = 900, "SLURM_MEM_PER_NODE"
+		}
+		more = append(more, w)
+	}
+	return more
 }
 
 // carry submits a job bare and wrapped, and returns what waits for both.

@@ -12,7 +12,7 @@ import (
 func TestEnduranceRequeue(t *testing.T) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Cgroup, slurmtest.Linux} {
 		t.Run(string(mode), func(t *testing.T) {
-			s := newRequeueStand(t, mode)
+			s := newRequeueStand(t, mode, "")
 			n, good := times(5), 0
 			for i := range n {
 				then := []string{"go-on", "exit"}[i%2]

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -20,9 +21,9 @@ type requeueStand struct {
 	rsswarden, train string
 }
 
-func newRequeueStand(t *testing.T, mode slurmtest.Mode) requeueStand {
+func newRequeueStand(t *testing.T, mode slurmtest.Mode, suite debian.Suite) requeueStand {
 	t.Helper()
-	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 8})
+	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 8, Suite: suite})
 	return requeueStand{c, c.Install(t, binary), c.Install(t, "testdata/requeue/train.py")}
 }
 
@@ -78,9 +79,11 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 // TestRequeue: a job that asked for too little gets more, and goes on from its
 // checkpoint. Slurm lets a requeued job wait for half a minute: those of a cluster
 // wait together.
-func TestRequeue(t *testing.T) {
+func TestRequeue(t *testing.T) { requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
+
+func requeueOn(t *testing.T, suite debian.Suite, modes ...slurmtest.Mode) {
 	type job struct{ name, front, options, then string }
-	for mode, jobs := range map[slurmtest.Mode][]job{
+	jobs := map[slurmtest.Mode][]job{
 		slurmtest.Cgroup: {
 			{"the trainer goes on", "exec", requeueOptions, "go-on"},
 			{"the trainer exits", "exec", requeueOptions, "exit"},
@@ -90,14 +93,15 @@ func TestRequeue(t *testing.T) {
 		slurmtest.Linux: {
 			{"the trainer goes on", "exec", requeueOptions, "go-on"},
 		},
-	} {
+	}
+	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
-			s := newRequeueStand(t, mode)
-			runs := make([]*slurmtest.JobRun, len(jobs))
-			for i, j := range jobs {
+			s := newRequeueStand(t, mode, suite)
+			runs := make([]*slurmtest.JobRun, len(jobs[mode]))
+			for i, j := range jobs[mode] {
 				runs[i] = s.submit(t, s.script(j.front, j.options, j.then))
 			}
-			for i, j := range jobs {
+			for i, j := range jobs[mode] {
 				t.Run(j.name, func(t *testing.T) {
 					run, got := runs[i], runs[i].Wait(t)
 					t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, said(got.Stderr))
@@ -158,7 +162,7 @@ func TestRequeueRefused(t *testing.T) {
 		{"a script in between", "", nil, "the job is not requeued (the job cannot be requeued, the batch script stands between Slurm and rsswarden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newRequeueStand(t, slurmtest.Cgroup)
+			s := newRequeueStand(t, slurmtest.Cgroup, "")
 			run, got, _ := s.whole(t, s.script(c.front, requeueOptions, "go-on"), c.args...)
 			t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, said(got.Stderr))
 			if !strings.Contains(got.Stderr, c.says) || got.Restarts != 0 {
@@ -177,7 +181,7 @@ func TestRequeueRefused(t *testing.T) {
 // TestRequeueOutsideABatchJob: what salloc or srun alone has started cannot be
 // started again.
 func TestRequeueOutsideABatchJob(t *testing.T) {
-	s := newRequeueStand(t, slurmtest.Cgroup)
+	s := newRequeueStand(t, slurmtest.Cgroup, "")
 	out := s.Srun(t, "--mem=300", "bash", "-c", s.script("cd $(mktemp -d) && exec", requeueOptions, "go-on"))
 	if !strings.Contains(out.Stderr, "it has no batch script that could be started again") || strings.Contains(out.Stdout, "checkpoint") {
 		t.Errorf("%d\n%s%s", out.Code, out.Stdout, out.Stderr)

@@ -14,18 +14,18 @@ var modes2411 = []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtes
 // TestSlurm2411 is [TestAccountings] with Slurm 24.11 and Python 3.13: the same
 // rows, the same limits, counters and enforcers, the same jobs that die bare
 // and end well wrapped.
-func TestSlurm2411(t *testing.T) { accountings2411(t, modes2411) }
+func TestSlurm2411(t *testing.T) { accountingsOn(t, debian.Trixie, modes2411) }
 
-func accountings2411(t *testing.T, modes []slurmtest.Mode) {
+func accountingsOn(t *testing.T, suite debian.Suite, modes []slurmtest.Mode) {
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
-			startAccountingOn(t, mode, slurmtest.Options{Suite: debian.Trixie}).rows(t, mode)
+			startAccountingOn(t, mode, slurmtest.Options{Suite: suite}).rows(t, mode)
 		})
 	}
 }
 
-// trainings2411 are trainings that die bare.
-var trainings2411 = []struct {
+// newerTrainings are trainings that die bare.
+var newerTrainings = []struct {
 	mode    slurmtest.Mode
 	mem     string
 	options []string
@@ -36,10 +36,12 @@ var trainings2411 = []struct {
 }
 
 // TestSlurm2411Torch26 trains with PyTorch 2.6 in a job of Slurm 24.11.
-func TestSlurm2411Torch26(t *testing.T) {
-	for _, c := range trainings2411[:few(len(trainings2411), 1)] {
+func TestSlurm2411Torch26(t *testing.T) { trainingsOn(t, debian.Trixie) }
+
+func trainingsOn(t *testing.T, suite debian.Suite) {
+	for _, c := range newerTrainings[:few(len(newerTrainings), 1)] {
 		t.Run(string(c.mode), func(t *testing.T) {
-			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: debian.Trixie})
+			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: suite})
 			want := s.reference(t, c.options...)
 			if bare := s.Submit(t, s.script("", c.options...), c.mem, "--no-requeue").Wait(t); bare.State != c.bare {
 				t.Errorf("bare: %s, want %s: the test proves nothing", bare.State, c.bare)
