@@ -124,11 +124,11 @@ func firstWords(args []string) []string {
 }
 
 // postName names the place where the watchers meet that judge alike: of one job on
-// one node, since one boot, in one PID namespace, with the same options. Who is in
-// no job meets nobody, and neither does who made a cgroup of its own.
+// one node, since one boot, in one PID namespace, with the same options. Outside a job
+// a watcher has a place of its own.
 func (w *watcher) postName(begin hold.Begin) string {
 	job, inJob := slurm.FromEnv(w.Lookup)
-	if !inJob || job.StepID == "" || w.Settings.GuardCgroup {
+	if !inJob || job.StepID == "" {
 		start, _ := proctree.StartTime(w.Proc, begin.Holder)
 		return fmt.Sprintf("run.%d.%d", begin.Holder, start)
 	}

@@ -174,7 +174,6 @@ func TestMembersOfOtherKinds(t *testing.T) {
 		{"another limit", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Limit++ }}, false},
 		{"other rules", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Rules = nil }}, false},
 		{"other events", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.Events = "elsewhere" }}, true},
-		{"a cgroup of its own", []func(*Options){inJob(t, 3, dir), func(o *Options) { o.Settings.GuardCgroup = true }}, false},
 		{"no job", []func(*Options){inJob(t, 3, dir, "SLURM_JOB_ID=")}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

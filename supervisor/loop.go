@@ -15,7 +15,6 @@ import (
 func (w *watcher) loop() {
 	timer := time.NewTimer(w.sleep(w.pause(w.now())))
 	for {
-		w.aim()
 		select {
 		case e := <-w.Link.Exited():
 			w.end(&e)
@@ -95,10 +94,6 @@ func (w *watcher) loop() {
 			if !w.hinted() {
 				continue
 			}
-		case <-w.guard.woken():
-			w.guard.armed = 0 // it tells once
-			w.lookDue = 0
-			w.tick()
 		case got := <-w.pss.arrived():
 			w.tookPSS(got)
 		case reads := <-w.counts.arrived():

@@ -64,9 +64,6 @@ type Settings struct {
 	Arenas       int    `json:"arenas,omitempty"`
 	ArenasBefore string `json:"arenas_before,omitempty"`
 
-	// GuardCgroup puts the tree into a cgroup of ours, where that is possible.
-	GuardCgroup bool `json:"guard_cgroup,omitempty"`
-
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`
 

@@ -44,7 +44,7 @@ const strangeEvery = time.Second
 // newStrangers is nil outside Slurm's steps.
 func (w *watcher) newStrangers() *strangers {
 	job, ok := w.limits.Job()
-	if !ok || job.StepID == "" || w.peers.post == nil || w.Settings.GuardCgroup {
+	if !ok || job.StepID == "" || w.peers.post == nil {
 		return nil
 	}
 	s := &strangers{

@@ -348,7 +348,6 @@ func (w *watcher) end(exit *hold.Exit) {
 	if _, inJob := w.limits.Job(); !inJob && exit != nil && *exit == (hold.Exit{}) && !s.left {
 		run.OOMKills, s.othersKilled = 0, run.OOMKills
 	}
-	w.leaveGuard() // with its count of kills read
 	switch {
 	case exit == nil:
 	case exit.Signal != 0:

@@ -84,7 +84,6 @@ type watcher struct {
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
-	guard   *guard        // nil without --guard-cgroup, or where that cannot be had
 	stream  *event.Stream // nil without --events
 	voice   *voice
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
@@ -263,7 +262,6 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, text := range slices.Concat(s.Warnings, vain(s, w.readings)) {
 		w.fault("start", &said{text})
 	}
-	w.enterGuard()
 	w.sayArenas()
 	w.startAlerts()
 	w.full()

@@ -71,11 +71,6 @@ var about = map[string]string{
 	"quiet":      "Say nothing on stderr.",
 	"log-format": "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
 	"loader":     "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
-	"guard-cgroup": "On cgroup v1, where the directory of the task is yours (Slurm before 23.11): run\n" +
-		"the command in a cgroup below it, and have the kernel wake the watcher when it\n" +
-		"has grown up to the next rule. Slurm's limits and MaxRSS stay. A kernel OOM kill\n" +
-		"does not mark the job OUT_OF_MEMORY any more, and after a SIGKILL to the whole\n" +
-		"job its empty cgroup directories stay on the node.",
 	"nofile": "Where a DataLoader is about to send many tensors to workers started by spawn,\n" +
 		"the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,\n" +
 		"no further than this and its hard limit. At most 65536. Nothing else is changed.",

@@ -97,12 +97,15 @@ func unusable(file *config.File) (problems []*config.Problem) {
 	return problems
 }
 
-// keys are the options as a file may have them. Which file is read cannot be
-// told by a file.
+// keys are the options as a file may have them, and those that were removed.
+// Which file is read cannot be told by a file.
 func keys() []config.Key {
 	var all []config.Key
 	for _, o := range slices.Concat(watchOptions, runOptions) {
 		all = append(all, config.Key{Name: o.name, Kind: o.kind})
+	}
+	for name, instead := range removedOptions {
+		all = append(all, config.Key{Name: name, Removed: instead})
 	}
 	return all
 }

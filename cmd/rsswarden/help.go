@@ -123,6 +123,9 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
+		if instead := removedOptions[name]; instead != "" {
+			return &usageError{msg: "the option " + dashed(name) + " was removed", hint: instead}
+		}
 		if likely := meantOption(c, flags, name); likely != "" {
 			hint = likely
 		}

@@ -74,9 +74,6 @@ var runOptions = []option{
 		s.Loader = v[0] == "auto"
 		return oneOf(v[0], "auto", "off")
 	}},
-	{"guard-cgroup", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
-		return setTruth(&s.GuardCgroup, v[0])
-	}},
 	{"nofile", config.Text, "", "N", "", "65536", setCount("a number of descriptors", "65536", 1<<16, func(s *supervisor.Settings, n int) { s.NoFile = n })},
 	{"oom-prefer", config.Text, "none", "WHOM", "", `"workers"`, func(s *supervisor.Settings, v []string) error {
 		s.OOMPrefer = v[0] == "workers"
@@ -96,6 +93,11 @@ var runOptions = []option{
 	{"grace", config.Text, "30s", "DURATION", "", `"2m"`, func(s *supervisor.Settings, v []string) error {
 		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
 	}},
+}
+
+// removedOptions are options that former versions had, with what to do instead.
+var removedOptions = map[string]string{
+	"guard-cgroup": "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
 }
 
 // longest bounds the value of an option, in bytes: the watcher is handed all of

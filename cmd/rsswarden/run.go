@@ -126,10 +126,6 @@ func start(p process, s supervisor.Settings) (int, error) {
 		}
 	}()
 	fault.Point("tidy")
-	if s.GuardCgroup {
-		// Most often the watcher has done it.
-		_ = supervisor.RemoveGuard(os.Getpid())
-	}
 	if s.Dir != "" {
 		// The watcher may have been killed; what it left behind is small, and
 		// the next run sweeps it where this fails.

@@ -249,7 +249,9 @@ func (src *sources) misspelt() {
 		if !ok || slices.ContainsFunc(known, func(name string) bool { return variableOf(name) == variable }) {
 			continue
 		}
-		if near := config.Near(rest, known); near != "" {
+		if name := strings.ToLower(strings.ReplaceAll(rest, "_", "-")); removedOptions[name] != "" {
+			src.warnf("%s means nothing here: the option %s was removed; %s", variable, dashed(name), removedOptions[name])
+		} else if near := config.Near(rest, known); near != "" {
 			src.warnf("%s means nothing here; did you mean %s?", variable, variableOf(near))
 		}
 	}

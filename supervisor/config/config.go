@@ -24,10 +24,13 @@ const (
 	List
 )
 
-// Key is one option that a file may set.
+// Key is one option that a file may set, or one that former versions had.
 type Key struct {
 	Name string
 	Kind Kind
+	// Removed says what to do instead of an option that was removed; empty where
+	// the option exists.
+	Removed string
 }
 
 // LockKey names the keys whose values nobody but the file decides:

@@ -56,6 +56,10 @@ func Parse(path string, text []byte, keys []Key, locks bool) (f *File, problems 
 			problem(fmt.Sprintf("unknown key %q", name), unknown(name, found[name], keys))
 			continue
 		}
+		if keys[i].Removed != "" {
+			problem(fmt.Sprintf("the option %s was removed", name), keys[i].Removed)
+			continue
+		}
 		values, hint := convert(found[name], keys[i])
 		if hint != "" {
 			problem(fmt.Sprintf("%s cannot be %s", name, sortOf(found[name])), hint)
@@ -74,11 +78,15 @@ func (f *File) lock(v any, keys []Key, problem func(says, hint string)) {
 		return
 	}
 	for _, name := range locked {
-		if !slices.ContainsFunc(keys, func(k Key) bool { return k.Name == name }) {
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+		switch {
+		case i < 0:
 			problem(fmt.Sprintf("unknown key %q in lock", name), unknown(name, nil, keys))
-			continue
+		case keys[i].Removed != "":
+			problem(fmt.Sprintf("the option %s in lock was removed", name), keys[i].Removed)
+		default:
+			f.Lock[name] = true
 		}
-		f.Lock[name] = true
 	}
 }
 
@@ -145,9 +153,11 @@ func sortOf(v any) string {
 // unknown says what a key was perhaps meant to be. The value tells of a table
 // whose name is the front of ours: [worker] with signal = "TERM".
 func unknown(name string, value any, keys []Key) string {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.Name
+	var names []string
+	for _, k := range keys {
+		if k.Removed == "" {
+			names = append(names, k.Name)
+		}
 	}
 	if near := Near(name, names); near != "" {
 		return "did you mean " + near + "?"

@@ -9,8 +9,8 @@ import (
 )
 
 var testKeys = []Key{
-	{"limit", Text}, {"stop-status", Text}, {"quiet", Truth}, {"dry-run", Truth}, {"at", List},
-	{"worker-signal", Text}, {"trim-private", Truth},
+	{Name: "limit"}, {Name: "stop-status"}, {Name: "quiet", Kind: Truth}, {Name: "dry-run", Kind: Truth}, {Name: "at", Kind: List},
+	{Name: "worker-signal"}, {Name: "trim-private", Kind: Truth}, {Name: "limit-soft", Removed: "write limit = SIZE"},
 }
 
 func TestParse(t *testing.T) {
@@ -84,6 +84,11 @@ func TestParse(t *testing.T) {
 			`1:1 unknown key "limt" in lock | did you mean limit?`,
 			`1:1 unknown key "lock" in lock | keys are the names of the options without their dashes: limit, stop-status, quiet, dry-run, at, worker-signal, trim-private`,
 		}},
+		{
+			name: "removed", text: "limit-soft = '3G'\nquiet = true\nlock = ['limit-soft', 'quiet']", locks: true,
+			want: map[string]Value{"quiet": {[]string{"true"}, Place{2, 1}}}, lock: []string{"quiet"},
+			problems: []string{"1:1 the option limit-soft was removed | write limit = SIZE", "3:1 the option limit-soft in lock was removed | write limit = SIZE"},
+		},
 		{name: "locks all", text: "lock = true", locks: true, want: map[string]Value{}, problems: []string{
 			`1:1 lock cannot be true or false | write a list of names, such as lock = ["trim-private"]`,
 		}},

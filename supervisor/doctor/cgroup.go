@@ -37,14 +37,11 @@ func Cgroup(proc, sys string, pid int) (c Check, hidden bool) {
 		return c, hidden
 	}
 	c.Found += fmt.Sprintf("; %v charged, %v of it cannot be reclaimed", mem.Charged, mem.Unreclaimable)
-	switch _, err := leaf.Events(); {
-	case err != nil:
+	if _, err := leaf.Events(); err != nil {
 		c.Status = Limited
 		c.Found += "; OOM kills are not counted: " + err.Error()
-	case p.Version == 2:
+	} else if p.Version == 2 {
 		c.Found += "; memory.events tells at once where a limit is met"
-	default:
-		c.Found += "; on v1 the kernel wakes rsswarden only with --guard-cgroup"
 	}
 	if hidden {
 		c.Status = Limited

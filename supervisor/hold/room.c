@@ -120,7 +120,7 @@ static const char *missing(void) {
 // alone says whether an option of "run" takes no value. One that is not known
 // is thought to take one.
 static int alone(const char *name) {
-	static const char *const names[] = {"quiet", "dry-run", "trim-private", "guard-cgroup", "alert-comment", "help", "h"};
+	static const char *const names[] = {"quiet", "dry-run", "trim-private", "alert-comment", "help", "h"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (strcmp(name, names[i]) == 0) return 1;
 	return strchr(name, '=') != NULL;

@@ -17,7 +17,6 @@ var unbounded = map[string]map[string]string{
 	"rss/cgroup/lag.go":            {"os.ReadDir": "groups of our own making"},
 	"rss/cgroup/path.go":           {"os.ReadDir": "groups, which are not searched beyond a number"},
 	"rss/proctree/cost.go":         {"os.ReadDir": "our own descriptors"},
-	"supervisor/guard.go":          {"os.ReadDir": "groups of our own making"},
 	"supervisor/hold/aside.go":     {"io.ReadAll": "from the process that started us"},
 	"supervisor/hold/start.go":     {"os.ReadDir": "our own descriptors"},
 	"supervisor/hold/threads.go":   {"os.ReadDir": "our own threads"},

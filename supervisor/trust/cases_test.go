@@ -22,7 +22,7 @@ var cases = []adversity{
 	{"A2", "copy on read turns shared pages private: RSS flat, PSS rises", []string{
 		"supervisor/diagnosis.TestGuilty/copy-on-write by PSS alone", "examples/train.TestCopyOnWriteList", "cmd/rsswarden.TestDiagnosis"}, ""},
 	{"A3", "page cache fills the cgroup, and nothing is wrong", []string{
-		"supervisor/limit.TestPageCacheAtTheLimit", "supervisor/policy.TestNothingFiresOnPageCache", "supervisor.TestGuardPageCache", "rss/cgroup.TestRealCgroup"}, ""},
+		"supervisor/limit.TestPageCacheAtTheLimit", "supervisor/policy.TestNothingFiresOnPageCache", "rss/cgroup.TestRealCgroup"}, ""},
 	{"A4", "active and inactive file cache", []string{"rss/cgroup.TestUnreclaimable", "rss/cgroup.TestPagesOnNoList"}, ""},
 	{"A5", "tmpfs and /dev/shm are charged and in no RSS, and outlive the worker", []string{
 		"rss/cgroup.TestUnreclaimable/tmpfs is in no file list", "rss/cgroup.TestRealCgroup", "rss/shm.TestFilesOfText", "supervisor.TestHolders", "cmd/rsswarden.TestFullShm"}, ""},
@@ -66,11 +66,11 @@ var cases = []adversity{
 	{"C5", "memory.high throttles for ever, and nothing is killed", []string{
 		"supervisor/limit.TestWhichLimits/v2 with throttling and an end", "supervisor/policy.TestWarnForEachLimit", "supervisor/policy.TestBinding/a throttle ends nothing", "supervisor.TestTrimDropLowersTheCharge"}, ""},
 	{"C6", "event counters from before are taken as new", []string{"supervisor/limit.TestOOMKills"}, ""},
-	{"C7", "an event comes, and stale data are judged", []string{"supervisor.TestPressedLooks", "supervisor.TestGuardTells"}, ""},
+	{"C7", "an event comes, and stale data are judged", []string{"supervisor.TestPressedLooks"}, ""},
 	{"C8", "what told of events was removed, and a thread dies of it", []string{
 		"supervisor.TestNotifierEnds", "supervisor.TestWithoutInotifyLoadersAreLookedFor", "supervisor.TestOrdersWithoutNews"}, ""},
-	{"C9", "no permission to ask for events", []string{"supervisor.TestNoLeaveToAskForStalls", "supervisor.TestGuardRefused"}, ""},
-	{"C10", "a burst is faster than any poll", []string{"supervisor/policy.TestBurstIsMet", "supervisor.TestGuardTells", "supervisor/policy.TestLead"}, ""},
+	{"C9", "no permission to ask for events", []string{"supervisor.TestNoLeaveToAskForStalls"}, ""},
+	{"C10", "a burst is faster than any poll", []string{"supervisor/policy.TestBurstIsMet", "supervisor/policy.TestLead"}, ""},
 	{"C11", "looks come late: the CPU is throttled, or the supervisor stalls with the job", []string{
 		"supervisor.TestSlowLookIsNoGap", "supervisor.TestNoRateOverAGap", "supervisor/limit.TestDearStatIsReadLess"}, ""},
 

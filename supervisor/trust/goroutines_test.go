@@ -60,7 +60,6 @@ var unbroken = map[string]string{
 	"supervisor/alert/program.go Send":       ends,
 	"supervisor/alert/program.go Leave":      ends,
 
-	"supervisor/guard.go newGuard":                       noSlurm,
 	"supervisor/rankjob.go keepSteps":                    noSlurm,
 	"supervisor/requeueprocess.go sayLastLife":           noSlurm,
 	"supervisor/requeueprocess.go keep":                  "of the process that puts a job back, not the watcher; slurm.TestRequeueCallsEnd has that fail",

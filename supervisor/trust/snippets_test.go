@@ -32,7 +32,6 @@ var snippets = []struct {
 	{"rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]", []string{"cmd/rsswardend.TestReference", "cmd/rsswardend.TestCollector"}, ""},
 	{"ps -C rsswarden,rss-watcher", []string{"cmd/rsswarden.TestReadmeProcesses"}, ""},
 	{`rm -f DIR/rsswarden_"$SLURM_JOB_ID"_*`, []string{"cmd/rsswarden.TestSlurmCommentAndTextfile"}, ""},
-	{"find /sys/fs/cgroup/memory/slurm*/uid_*/job_$SLURM_JOB_ID -depth -type d -exec rmdir {} ';'", []string{"cmd/rsswarden.TestSlurmGuardCosts"}, ""},
 	{"scontrol requeuehold", []string{"examples.TestRequeueWithMore"}, ""},
 	{"scontrol requeue", []string{"examples/integrations.TestSubmitit", "examples.TestCheckpointRequeue"}, ""},
 	{"scontrol show job", []string{"cmd/rsswarden.TestSlurmCommentAndTextfile"}, ""},
