@@ -57,12 +57,9 @@ type Settings struct {
 
 	// OOMPrefer has the kernel's OOM killer choose workers first. NoFile is up to
 	// how many descriptors the loader hook may raise RLIMIT_NOFILE of a process
-	// that will need them, 0 for none. Arenas is the MALLOC_ARENA_MAX that the
-	// command was given, 0 for none, and ArenasBefore what its environment had.
-	OOMPrefer    bool   `json:"oom_prefer,omitempty"`
-	NoFile       int    `json:"nofile,omitempty"`
-	Arenas       int    `json:"arenas,omitempty"`
-	ArenasBefore string `json:"arenas_before,omitempty"`
+	// that will need them, 0 for none.
+	OOMPrefer bool `json:"oom_prefer,omitempty"`
+	NoFile    int  `json:"nofile,omitempty"`
 
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`

@@ -262,7 +262,6 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, text := range slices.Concat(s.Warnings, vain(s, w.readings)) {
 		w.fault("start", &said{text})
 	}
-	w.sayArenas()
 	w.startAlerts()
 	w.full()
 	w.askScontrol()

@@ -77,8 +77,6 @@ var about = map[string]string{
 	"oom-prefer": "\"workers\" raises oom_score_adj of loader workers, where a cgroup limits the\n" +
 		"job: should that be full, the kernel kills a worker, and the trainer can still\n" +
 		"catch the error and write a checkpoint.",
-	"malloc-arenas": "MALLOC_ARENA_MAX for the command: fewer arenas of glibc's malloc keep less\n" +
-		"memory that was freed, and threads wait for each other more often.",
 	"checkpoint-signal": "Before a rule with the action requeue puts the job back into the queue: the signal\n" +
 		"by which the training is asked for a checkpoint, as by signal=; USR2@rank0 asks\n" +
 		"rank 0 alone.",

@@ -79,7 +79,6 @@ var runOptions = []option{
 		s.OOMPrefer = v[0] == "workers"
 		return oneOf(v[0], "workers", "none")
 	}},
-	{"malloc-arenas", config.Text, "", "N", "", "2", setCount("a number of arenas", "2", 1<<10, func(s *supervisor.Settings, n int) { s.Arenas = n })},
 	{"checkpoint-signal", config.Text, "", "SIG", "", `"USR2@rank0"`, setCheckpointSignal},
 	{"checkpoint-file", config.Text, "", "PATH", "", `"/scratch/me/model.pt"`, setCheckpointFile},
 	{"checkpoint-timeout", config.Text, "60s", "DURATION", "", `"3m"`, func(s *supervisor.Settings, v []string) error {
@@ -97,7 +96,8 @@ var runOptions = []option{
 
 // removedOptions are options that former versions had, with what to do instead.
 var removedOptions = map[string]string{
-	"guard-cgroup": "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
+	"malloc-arenas": "set the variable of glibc instead: rsswarden run -- env MALLOC_ARENA_MAX=2 COMMAND",
+	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
 }
 
 // longest bounds the value of an option, in bytes: the watcher is handed all of

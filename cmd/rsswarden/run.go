@@ -91,7 +91,6 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if s.Requeues() {
 		opt.Flush = supervisor.RequeueFlush
 	}
-	opt.Env = s.SetArenas(opt.Env)
 	used := ""
 	if s.Loader {
 		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})

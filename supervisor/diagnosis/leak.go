@@ -167,7 +167,7 @@ func (s *State) fragmented() {
 			Evidence: []string{fmt.Sprintf("gc.collect and malloc_trim(3) gave back %v%s in %s (RssAnon of status before and after, %v in process %d)",
 				sum, of, event.Many(n, "process"), top, most)},
 			Advice: []string{
-				"MALLOC_ARENA_MAX=2 in the environment of the job, or --malloc-arenas: fewer arenas to keep freed blocks in",
+				"MALLOC_ARENA_MAX=2 in the environment of the job: fewer arenas to keep freed blocks in",
 				"a ladder rule for gc (90%:gc) gives it back while the job runs",
 				"preallocate and reuse buffers, or load as numpy arrays or tensors: many small objects between long-lived ones leave holes",
 			},

@@ -94,7 +94,7 @@ type Remedy string
 const (
 	RemedyNoFile    Remedy = "nofile"        // a soft RLIMIT_NOFILE was raised, by --nofile
 	RemedyOOMPrefer Remedy = "oom-prefer"    // a worker's oom_score_adj was raised, by --oom-prefer
-	RemedyArenas    Remedy = "malloc-arenas" // MALLOC_ARENA_MAX was set, by --malloc-arenas
+	RemedyArenas    Remedy = "malloc-arenas" // MALLOC_ARENA_MAX was set, by --malloc-arenas of former versions
 )
 
 // Cure says that a remedy was applied, or why it could not be.

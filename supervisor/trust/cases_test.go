@@ -33,7 +33,7 @@ var cases = []adversity{
 	{"A9", "VmHWM and ru_maxrss never fall", []string{"rss/proctree.TestRSSFalls"}, ""},
 	{"A10", "a child is born with its parent's RSS", []string{"supervisor.TestFreshWorker", "supervisor.TestCandidatesRememberTheLastRecycle"}, ""},
 	{"A11", "memory is held by the allocator and not by the program", []string{
-		"supervisor/loader.TestCollect", "supervisor/diagnosis.TestGuilty/fragmentation", "supervisor.TestCollectIsMeasured", "supervisor.TestSetArenas"}, ""},
+		"supervisor/loader.TestCollect", "supervisor/diagnosis.TestGuilty/fragmentation", "supervisor.TestCollectIsMeasured"}, ""},
 	{"A12", "swap is in use: RSS falls while the node thrashes", []string{
 		"supervisor/limit.TestSwap", "supervisor/limit.TestPageCacheAtTheLimit"}, "no swap can be switched on here: the numbers are of files"},
 	{"A13", "memory of a GPU, and pinned memory, are not charged or in no RSS", []string{
