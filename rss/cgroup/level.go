@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -82,13 +81,6 @@ func (l *Level) HighFile() string { return l.file("memory.high") }
 func (l *Level) StatFile() string { return l.file("memory.stat") }
 
 func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
-
-// exists says that the directory accounts memory: a v2 root and a v2 group
-// without the controller have no memory.current.
-func (l *Level) exists() bool {
-	_, err := os.Stat(l.UsageFile())
-	return err == nil
-}
 
 // Limits reads what the level allows: Max, Swap and High anew, the rest as it
 // was at the first call. It fails only where the limit itself cannot be read;
