@@ -101,6 +101,55 @@ func TestRunDirGone(t *testing.T) {
 	})
 }
 
+// TestLoadsWhatItNeeds: a program that imports torch and loads nothing has a small part of
+// the hook; the rest comes with its first loader, and where that is gone by then the
+// program does not notice.
+func TestLoadsWhatItNeeds(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		const program = `
+import os, shutil, sys
+import torch
+torch.set_num_threads(1)
+def has(): return sorted(name for name in sys.modules if name.startswith("_rsswarden."))
+if __name__ == "__main__":
+    print(has())
+    if sys.argv[1:]: shutil.rmtree(sys.argv[1])
+    print(sum(int(batch.sum()) for batch in torch.utils.data.DataLoader(range(8), 2, num_workers=2)))
+    print("_rsswarden.recycle" in has())
+`
+		script := filepath.Join(t.TempDir(), "program.py")
+		if err := os.WriteFile(script, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, gone := range []bool{false, true} {
+			env, dir := hooked(t)
+			args := []string{script}
+			if gone {
+				args = append(args, dir)
+			}
+			cmd := s.command(t, python, args...)
+			cmd.Env = env
+			out, err := cmd.CombinedOutput()
+			want := "['_rsswarden.channel', '_rsswarden.guard', '_rsswarden.patch']\n28\n" + map[bool]string{false: "True\n", true: "False\n"}[gone]
+			if err != nil || string(out) != want {
+				t.Errorf("the hook's directory is gone: %v: %v: got %s, want %s", gone, err, out, want)
+			}
+			logs, _ := filepath.Glob(filepath.Join(getEnv(env, EnvDir), "log.*"))
+			said := ""
+			for _, log := range logs {
+				text, err := os.ReadFile(log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said += string(text)
+			}
+			if off := strings.Contains(said, `"what": "off"`); off != gone {
+				t.Errorf("the hook's directory is gone: %v: said %s", gone, said)
+			}
+		}
+	})
+}
+
 // hooked returns the environment of a Python under the hook, which needs no torch.
 func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
 	t.Helper()

@@ -13,7 +13,7 @@ import time
 import types
 import weakref
 
-from _rsswarden import birth, channel, collect, copies, epoch, growth, guard, iterable, recycle, sharing, stateful, trim
+from _rsswarden import channel, guard
 
 # Seconds between two looks at the ctl file, which cost a stat: 25 us where a batch
 # has emptied the caches. What was asked for is often followed by more.
@@ -24,6 +24,12 @@ _process = None  # what this process is; a forked child makes its own
 _torch = None
 _is_first = True  # no iterator with workers was made yet
 _torchdata = None  # its parts, once an iterator of its was made
+
+
+def _load():
+    """Imports the rest of the hook, in 10 ms: for a process that loads, and not for each that imports torch."""
+    global collect, copies, epoch, growth, iterable, recycle, sharing, trim
+    from _rsswarden import collect, copies, epoch, growth, iterable, recycle, sharing, trim
 
 
 class _Torch:
@@ -116,9 +122,7 @@ class _Process:
             parent = multiprocessing.parent_process()
             trainer = os.getppid() if parent is None else parent.pid
         self.side = channel.Side(trainer)
-        self.trimmer = trim.Trimmer(self.side)
-        self.collector = collect.Collector(self.side, self.worker)
-        self.growth = growth.Growth(self.side) if self.worker else None
+        self.trimmer = self.collector = self.growth = None  # see begin
         self.recyclers = weakref.WeakSet()
         self.loaders = 0
         self.fetches = False
@@ -129,9 +133,19 @@ class _Process:
         self.version = 0  # of the ctl file whose requests were given out
         self.taken = set()  # ids of requests that were given out
         if self.worker:
+            self.begin()
             copies.tell(self.side)
         else:
             self.side.hello(_torch.version, _torch.why is None, _torch.why)
+
+    def begin(self):
+        """Makes what acts in this process, once it loads."""
+        if self.collector is not None:
+            return
+        _load()
+        self.trimmer = trim.Trimmer(self.side)
+        self.growth = growth.Growth(self.side) if self.worker else None
+        self.collector = collect.Collector(self.side, self.worker)
 
 
 def _here():
@@ -232,13 +246,21 @@ def install(dataloader):
         _patch_ends(iterator, _first, _made)
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
     if _being_born():
-        _guarded(copies.imported)
+        _guarded(_imported)
     elif multiprocessing.parent_process() is None:
         _here()
 
 
+def _imported():
+    _load()
+    copies.imported()
+
+
 def install_stateful(module):
     """Patches the module of torchdata's StatefulDataLoader; torch's has been patched."""
+    global stateful
+    from _rsswarden import stateful
+
     iterator = getattr(module, stateful.ITERATOR, None)
     if _torch is not None and iterator is not None and isinstance(vars(iterator).get("__init__"), types.FunctionType):
         _patch_ends(iterator, functools.partial(_first_stateful, module), _made_stateful)
@@ -268,6 +290,7 @@ def _before_fetch():
     """Does what the ctl file asks for; returns whether there is a budget to watch."""
     process = _here()
     if not process.fetches:
+        process.begin()
         process.fetches = True
         if not process.worker:
             process.side.say("iter", n=0, kind="any", num_workers=0, persistent=False, workers=[],
@@ -306,9 +329,7 @@ def _patch_ends(iterator_class, first, made):
     def __init__(self, loader, *arguments, **keywords):
         start = None
         if not _off:
-            _guarded(first, iterator_class, original_init)
-            _guarded(sharing.warn, loader, _torch, _here)
-            start = _guarded(copies.Start.of, loader, _torch)
+            start = _guarded(_before_init, first, iterator_class, original_init, loader)
         original_init(self, loader, *arguments, **keywords)
         if not _off:
             _guarded(made, self, loader, start)
@@ -325,6 +346,14 @@ def _patch_ends(iterator_class, first, made):
     iterator_class.__init__ = __init__
     if original_shutdown is not None:
         iterator_class._shutdown_workers = _shutdown_workers
+
+
+def _before_init(first, iterator_class, original_init, loader):
+    """Does what is due before an iterator is made; returns when and how its workers are started."""
+    _load()
+    _guarded(first, iterator_class, original_init)
+    _guarded(sharing.warn, loader, _torch, _here)
+    return copies.Start.of(loader, _torch)
 
 
 def _first(iterator_class, _):
@@ -463,6 +492,7 @@ def _introduce(iterator, loader, start, kind_of_recycler, parts, kind, begin):
     begin says in the recycler why nothing is replaced, if so, and returns what is said of a trial.
     """
     process = _here()
+    process.begin()
     process.loaders += 1
     context = loader.multiprocessing_context or _torch.multiprocessing
     recycler = kind_of_recycler(process.side, process.loaders, context, parts)
