@@ -1,7 +1,6 @@
 package cgroup2
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,16 +47,14 @@ func TestWorksWith(t *testing.T) {
 		if s.suite != "" {
 			cmd = debian.Need(t, s.suite).Command("slurmd", "-V")
 		}
-		if out, err := cmd.Output(); err != nil {
+		out, err := cmd.Output()
+		if err != nil {
 			t.Skip("no Slurm: ", err)
-		} else if !strings.Contains(string(out), " "+s.version+".") {
-			t.Errorf("Slurm %s is %s", s.version, out)
 		}
-		list = append(list, s.version+" on Linux "+s.kernel)
+		_, version, _ := strings.Cut(strings.TrimSpace(string(out)), " ") // slurm-wlm 26.05.5
+		list = append(list, version[:strings.LastIndex(version, ".")]+" on Linux "+s.kernel)
 	}
-	if row := fmt.Sprintf("\n| Slurm, cgroup v2 | %s, in guests |", strings.Join(list, ", ")); !strings.Contains(rsstest.Documents(t), row) {
-		t.Errorf("README has no row%s", row)
-	}
+	rsstest.WorksWith(t, "Slurm, cgroup v2", list)
 }
 
 // TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
