@@ -186,26 +186,36 @@ def killed(torch, patch, watcher):
     """Kills a replacement: torch has to end the loop as it ends it for a worker of its own."""
     loader = torch.utils.data.DataLoader(range(1 << 30), batch_size=_BATCH, num_workers=2, multiprocessing_context="fork",
                                          collate_fn=list)  # a batch of tensors may be met half-sent
-    iterator = iter(loader)
-    try:
-        for number, _ in enumerate(iterator):
-            if number == 4:
-                watcher.ask(iterator._workers[0].pid, "swap")
-            said = watcher.answer() if watcher.waits and not number % 8 else None
-            if said is not None:
-                os.kill(said["new"], signal.SIGKILL)
-            if number > 1 << 22:
-                break
-    except RuntimeError as error:
-        text = str(error)
+    iterator, texts = iter(loader), []
+    while True:
+        try:
+            if not texts:
+                _until_killed(iterator, watcher)
+                raise Wrong("torch did not notice the death of a replacement")
+            if iterator._worker_pids_set:
+                torch.utils.data._utils.signal_handling._remove_worker_pids(id(iterator))
+                iterator._worker_pids_set = False
+            iterator._shutdown_workers()
+            break
+        except RuntimeError as error:
+            # Until then torch says it again at the end of any child, such as the worker that was replaced.
+            texts.append(str(error))
+            if len(texts) > 9:
+                raise
+    for text in texts:
         hold("killed by signal" in text or "exited unexpectedly" in text, "the death of a replacement was met as: %s", text)
-        return 1
-    finally:
-        if iterator._worker_pids_set:
-            torch.utils.data._utils.signal_handling._remove_worker_pids(id(iterator))
-            iterator._worker_pids_set = False
-        iterator._shutdown_workers()
-    raise Wrong("torch did not notice the death of a replacement")
+    return 1
+
+
+def _until_killed(iterator, watcher):
+    for number, _ in enumerate(iterator):
+        if number == 4:
+            watcher.ask(iterator._workers[0].pid, "swap")
+        said = watcher.answer() if watcher.waits and not number % 8 else None
+        if said is not None:
+            os.kill(said["new"], signal.SIGKILL)
+        if number > 1 << 22:
+            break
 
 
 def attempt(request, directory):
