@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -235,6 +237,10 @@ func TestTrialFails(t *testing.T) {
 		{"crashes", "kill -SEGV $$", "the trial ended by signal: segmentation fault"},
 		{"ends", "echo out of luck >&2; exit 3", "the trial ended by exit status 3: out of luck"},
 		{"says nothing", "exit 0", "the trial said nothing"},
+		{"says another word", `echo 'rsswarden-trial: {"verdict":"splendid"}'`, "the trial said nothing"},
+		{"gives no reason", `echo 'rsswarden-trial: {"verdict":"refused"}'`, "the trial said nothing"},
+		{"says half of it", `printf 'rsswarden-trial: {"verdict":"o'; exit 1`, "the trial ended by exit status 1"},
+		{"garbage", `head -c 5000 /dev/urandom; echo; head -c 5000 /dev/urandom >&2; exit 1`, "the trial ended by exit status 1"},
 		{"says too much", "head -c 5000000 /dev/zero; echo; echo 'rsswarden-trial: {}'", "the trial said nothing"},
 		{"no memory", `echo 'rsswarden-trial: {"verdict":"failed","why":"MemoryError: "}'`, "MemoryError:"},
 	} {
@@ -250,6 +256,33 @@ func TestTrialFails(t *testing.T) {
 			}
 		})
 	}
+	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
+		u, env := stranger(t, "trap '' TERM; sleep 1000 & sleep 1000")
+		v, err := tryFor(t.Context(), 50*time.Millisecond, u, env, (*exec.Cmd).Start)
+		if err != nil || v.What != VerdictFailed || !strings.HasPrefix(v.Why, "the trial took longer than") {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		if kept, ok := KeptVerdict(u, env); !ok || kept != v {
+			t.Errorf("kept %+v, %v", kept, ok)
+		}
+	})
+	t.Run("hangs until a short training ends", func(t *testing.T) {
+		t.Parallel()
+		u, env := stranger(t, "sleep 1000")
+		ctx, cancel := context.WithCancel(t.Context())
+		start := func(cmd *exec.Cmd) error {
+			time.AfterFunc(100*time.Millisecond, cancel) // later than a fifth of its patience
+			return cmd.Start()
+		}
+		v, err := tryFor(ctx, 250*time.Millisecond, u, env, start)
+		if err != nil || v.What != VerdictFailed {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		if kept, ok := KeptVerdict(u, env); !ok || kept != v {
+			t.Errorf("kept %+v, %v", kept, ok)
+		}
+	})
 	t.Run("hangs until it is ended", func(t *testing.T) {
 		t.Parallel()
 		u, env := stranger(t, "touch started; sleep 1000")
@@ -274,7 +307,10 @@ func stranger(t *testing.T, program string) (Untried, []string) {
 	t.Helper()
 	env, dir := hooked(t)
 	exe := filepath.Join(t.TempDir(), "python3")
-	if err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700); err != nil {
+	syscall.ForkLock.RLock() // a child that holds it open for writing keeps it from being executed
+	err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return Untried{Key: strings.Repeat("a", 32), Torch: "9.0", Executable: exe, Hook: dir, data: []byte("{}")}, env
@@ -287,7 +323,8 @@ func TestKeptVerdict(t *testing.T) {
 	if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err != nil || v.What != VerdictRefused {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	dir, name, _ := verdictFile(u, env)
+	dirs, name := verdictFile(u, env)
+	dir := dirs[0]
 	path := filepath.Join(dir, name)
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -342,6 +379,16 @@ func TestKeptVerdict(t *testing.T) {
 		}
 		if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err == nil || v.What != VerdictRefused {
 			t.Errorf("%+v, %v", v, err)
+		}
+		if v, ok := KeptVerdict(u, env); ok {
+			t.Errorf("kept %+v", v)
+		}
+		u.node = t.TempDir() // where runs are
+		if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err != nil || v.What != VerdictRefused {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if v, ok := KeptVerdict(u, env); !ok || v.What != VerdictRefused {
+			t.Errorf("kept on the node: %+v, %v", v, ok)
 		}
 	})
 }

@@ -33,6 +33,7 @@ type Untried struct {
 	Path       []string `json:"path"`       // sys.path
 
 	data []byte
+	node string // the directory of this user's runs on the node
 }
 
 const (
@@ -59,7 +60,7 @@ func (c *Control) Untried() []Untried {
 // known.
 func ReadUntried(dir, key string) (Untried, error) {
 	data, _, err := readSmall(filepath.Join(dir, untriedPrefix+key))
-	u := Untried{data: data}
+	u := Untried{data: data, node: filepath.Dir(dir)}
 	if err == nil {
 		err = json.Unmarshal(data, &u)
 	}
@@ -115,11 +116,11 @@ func (v Verdict) OK() bool { return v.What == VerdictOK }
 
 const (
 	failedKept = 24 * time.Hour
-	verdictDir = "torch" // below the directory of the hooks
+	verdictDir = "torch" // below the directory of the hooks, or of the runs
 	mostOutput = 1 << 20 // bytes of a trial's output that are looked at
-	// TrialPatience is how long a trial may take. It takes 3 to 6 s, and a minute where
+	// trialPatience is how long a trial may take. It takes 3 to 6 s, and a minute where
 	// the machine is busy.
-	TrialPatience = 10 * time.Minute
+	trialPatience = 10 * time.Minute
 )
 
 // verdictMark begins the line of a trial that is for us.
@@ -127,19 +128,24 @@ const verdictMark = "rsswarden-trial: "
 
 // Try makes a trial with the Python and the torch of u, in a session of its own, and
 // keeps what came of it. It takes seconds and 250 to 350 MiB, with the least priority.
-// Where ctx ends it there is no verdict, and an error. start starts a command, as its
-// Start does. A verdict that could not be kept is returned with an error.
+// Where ctx ends it there is no verdict, and an error; where it had run for two minutes
+// by then it failed, so that one that hangs does not run in each short training. start starts
+// a command, as its Start does. A verdict that could not be kept is returned with an error.
 func Try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
-	v, err := try(ctx, u, env, start)
+	return tryFor(ctx, trialPatience, u, env, start)
+}
+
+func tryFor(ctx context.Context, patience time.Duration, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
+	v, err := try(ctx, patience, u, env, start)
 	if err != nil {
 		return v, fmt.Errorf("cannot try torch %s: %w", u.Torch, err)
 	}
 	return v, keepVerdict(u, env, v)
 }
 
-func try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
+func try(ctx context.Context, patience time.Duration, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
 	failed := func(format string, args ...any) (Verdict, error) {
-		return Verdict{VerdictFailed, clip(fmt.Sprintf(format, args...))}, nil
+		return Verdict{VerdictFailed, strings.ToValidUTF8(clip(fmt.Sprintf(format, args...)), "?")}, nil
 	}
 	if !IsHook(u.Hook) {
 		return Verdict{}, fmt.Errorf("%q is no hook", u.Hook)
@@ -163,7 +169,7 @@ func try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) err
 	// The kernel sends the death signal when the thread dies that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	limited, cancel := context.WithTimeout(ctx, TrialPatience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(limited, u.Executable, "-B", filepath.Join(u.Hook, "_rsswarden", "trial.py"), request)
 	cmd.Env = setEnv(slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
@@ -173,17 +179,21 @@ func try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
 	err = start(cmd)
 	if err == nil {
 		err = cmd.Wait() // workers that it leaves end by themselves, as torch has it
 	}
 	if ctx.Err() != nil {
+		if took := time.Since(began); took > patience/5 {
+			return failed("the trial had not ended after %v", took.Round(time.Second))
+		}
 		return Verdict{}, ctx.Err()
 	}
 	var v Verdict
 	for line := range bytes.Lines(out.kept) {
 		if text, ok := bytes.CutPrefix(line, []byte(verdictMark)); ok && json.Unmarshal(text, &v) == nil {
-			v.Why = clip(strings.Join(strings.Fields(v.Why), " "))
+			v.Why = strings.ToValidUTF8(clip(strings.Join(strings.Fields(v.Why), " ")), "?")
 		}
 	}
 	switch {
@@ -192,7 +202,7 @@ func try(ctx context.Context, u Untried, env []string, start func(*exec.Cmd) err
 	case v.Why != "":
 		return failed("%s", v.Why)
 	case limited.Err() != nil:
-		return failed("the trial took longer than %v", TrialPatience)
+		return failed("the trial took longer than %v", patience)
 	case err != nil:
 		return failed("the trial ended by %v%s", err, errs.last())
 	}
@@ -225,22 +235,29 @@ func verdictName(u Untried) (name string, ok bool) {
 	return u.Key + "." + strings.TrimPrefix(filepath.Base(u.Hook), hookPrefix), isKey(u.Key) && IsHook(u.Hook)
 }
 
-// verdictFile names the file of a verdict in the user's cache, and its directory.
-func verdictFile(u Untried, env []string) (dir, name string, ok bool) {
-	parents := hookParents(env)
-	name, ok = verdictName(u)
-	if len(parents) == 0 || !ok {
-		return "", "", false
+// verdictFile names the file of a verdict of the user's, and the directories where it may
+// be, best first: the user's cache and, where that cannot be written, the directory of the
+// runs, which is this node's. There are none of a torch that is not well named.
+func verdictFile(u Untried, env []string) (dirs []string, name string) {
+	name, ok := verdictName(u)
+	if !ok {
+		return nil, ""
 	}
-	return filepath.Join(parents[0], verdictDir), name, true
+	for _, parent := range append(hookParents(env), u.node) {
+		if parent != "" {
+			dirs = append(dirs, filepath.Join(parent, verdictDir))
+		}
+	}
+	return dirs, name
 }
 
 // KeptVerdict returns what came of an earlier trial with the same torch, Python and
-// hook, from the user's cache, else from [SiteVerdicts]. A file that another user than
-// root could have written, or that is not understood, counts for nothing.
+// hook, from the user's cache or node, else from [SiteVerdicts]. A file that another user
+// than root could have written, or that is not understood, counts for nothing.
 func KeptVerdict(u Untried, env []string) (v Verdict, ok bool) {
-	if dir, name, there := verdictFile(u, env); there {
-		if dir, err := nodedir.Resolve(dir); err == nil && nodedir.CheckOwn(dir) == nil {
+	dirs, name := verdictFile(u, env)
+	for _, dir := range dirs {
+		if dir, err := nodedir.Resolve(dir); !ok && err == nil && nodedir.CheckOwn(dir) == nil {
 			v, ok = readVerdict(dir, name)
 		}
 	}
@@ -323,18 +340,22 @@ func readVerdict(dir, name string) (v Verdict, ok bool) {
 }
 
 func keepVerdict(u Untried, env []string, v Verdict) error {
-	dir, name, ok := verdictFile(u, env)
-	if !ok {
-		return nil
+	var errs []error
+	dirs, name := verdictFile(u, env)
+	for _, dir := range dirs {
+		dir, err := nodedir.MakeAll(dir, 2, 0o700)
+		if err == nil {
+			err = nodedir.CheckOwn(dir)
+		}
+		if err == nil {
+			err = writeVerdict(dir, name, v)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
 	}
-	dir, err := nodedir.MakeAll(dir, 2, 0o700)
-	if err == nil {
-		err = nodedir.CheckOwn(dir)
-	}
-	if err == nil {
-		err = writeVerdict(dir, name, v)
-	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot keep what came of the trial: %w", err)
 	}
 	return nil
@@ -345,8 +366,13 @@ func writeVerdict(dir, name string, v Verdict) error {
 	if err != nil {
 		return err
 	}
-	return nodedir.Replace(filepath.Join(dir, name), func(w io.Writer) error {
+	path := filepath.Join(dir, name)
+	err = nodedir.Replace(path, func(w io.Writer) error {
 		_, err := w.Write(append(data, '\n'))
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o600) // whatever the umask: one that others may write is not believed
 }
