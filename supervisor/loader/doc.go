@@ -98,7 +98,8 @@
 //
 //   - iterators: persistent workers, a new iterator an epoch, one endless
 //     iterator; with one worker (always swap) and with several; epochs left early
-//   - start methods: fork, spawn, forkserver
+//   - start methods: fork, spawn, forkserver; a fork server that imports torch first
+//     (TestPreloadedForkServer)
 //   - tensors shared by file descriptors and by files (file_system)
 //   - a pin thread, emulated: no CUDA was there; the thread and its queue are real
 //   - two loaders at once; a loader inside the loop over another; a loader inside
@@ -113,6 +114,10 @@
 //
 // Not run: CUDA, InfiniBand hardware, torch 2.0 to 2.5 and 2.7 to 2.13, Python 3.12
 // under torch.
+//
+// On a free-threaded Python the hook says [event.LoaderOff] and does nothing: that no
+// mapping changes between the look at it and its drop rests on the interpreter's lock.
+// No such Python was run; TestFreeThreaded has another one say that it is one.
 //
 // A trainer that has a file below /dev/infiniband/ open is never forked for a new
 // worker: memory registered with the adapter need not survive a fork. That is

@@ -89,7 +89,7 @@ sys.path.insert(0, os.path.join(sys.path[0], "broken"))
 for _ in range(2):
     try: import torch.utils.data.dataloader
     except ImportError as e: print(e, e.name, sorted(m for m in sys.modules if "torch" in m))`},
-	{name: "not torch", one: true, code: `
+	{name: "not torch", one: true, hello: 1, code: `
 import os, sys
 sys.path.insert(0, os.path.join(sys.path[0], "other_shape"))
 import torch.utils.data.dataloader as d; print(d.mark)`},
@@ -128,7 +128,7 @@ class Old:
 import torch.utils.data
 sys.meta_path.insert(1, Old)
 import torch.utils.data.dataloader as d; print(d.mark)`},
-	{name: "one loader for all", one: true, code: `
+	{name: "one loader for all", one: true, hello: 1, code: `
 import sys, importlib.util
 class Loader:
     @classmethod
@@ -141,7 +141,23 @@ class Theirs:
         if name.endswith("dataloader"): return importlib.util.spec_from_loader(name, Loader)
 import torch.utils.data
 sys.meta_path.insert(1, Theirs)
-import torch.utils.data.dataloader as d; print(d.mark, type(Loader.__dict__["exec_module"]).__name__)`},
+import torch.utils.data.dataloader as d; print(d.mark, type(Loader.__dict__["exec_module"]).__name__, d.__loader__, d.__spec__.loader)`},
+	{name: "a loader without a dictionary", one: true, hello: 1, code: `
+import sys, importlib.util
+class Loader:
+    __slots__ = "marks",
+    def create_module(self, spec): return None
+    def exec_module(self, module): module.mark = self.marks
+class Theirs:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.endswith("dataloader"):
+            spec = importlib.util.spec_from_loader(name, Loader())
+            spec.loader.marks = 4
+            return spec
+import torch.utils.data
+sys.meta_path.insert(1, Theirs)
+import torch.utils.data.dataloader as d; print(d.mark, type(d.__loader__), d.__spec__.loader is d.__loader__)`},
 	{name: "from a zip file", hello: 1, since: 10, code: `
 import os, shutil, sys, tempfile
 folder = tempfile.mkdtemp()

@@ -114,6 +114,21 @@ func TestMatrix(t *testing.T) {
 	t.Logf("%d recycles\n%s", total.swaps+total.drains, table.String())
 }
 
+// TestPreloadedForkServer is a row of it on two torches at least: the fork server imports
+// torch before it starts a worker, as set_forkserver_preload has it do.
+func TestPreloadedForkServer(t *testing.T) {
+	for _, s := range []*stand{torch26, newest, torch113} {
+		if s == torch113 && endurance(0, 1) == 0 {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			s.need(t)
+			t.Parallel()
+			runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets --workers 2"})
+		})
+	}
+}
+
 func runCell(t *testing.T, s *stand, sh shape) cell {
 	count := endurance(2, 100)
 	if sh.slow {

@@ -219,3 +219,38 @@ print([pid for pid in workers if os.path.exists("/proc/%d" % pid)])
 		}
 	})
 }
+
+// TestFreeThreaded has a Python say that it is free-threaded: the hook turns itself off,
+// says so once, and changes nothing.
+func TestFreeThreaded(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for i, context := range []string{"fork", "spawn"} {
+			if !s.turn(i, 2) {
+				continue
+			}
+			t.Run(context, func(t *testing.T) {
+				t.Parallel()
+				site := t.TempDir()
+				if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args := []string{"--part", "800", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--context", context, "--until", "@stop"), env: []string{"PYTHONPATH=" + site}})
+				tr.until("that the hook is off", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && ts[0].Off })
+				if err := tr.ctl.SetBudget(1); err != nil {
+					t.Fatal(err)
+				}
+				seen := tr.seen()
+				tr.until("two epochs", func() bool { return tr.seen() >= seen+2 })
+				r := tr.finish()
+				if r.Wrong != 0 || r.Checksum != want.Checksum || tr.stderr.Len() > 0 {
+					t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+				}
+				if len(tr.said) != 2 || tr.said[1].What != event.LoaderOff || !strings.Contains(tr.said[1].Reason, "free-threaded") {
+					t.Errorf("said %+v", tr.said)
+				}
+			})
+		}
+	})
+}

@@ -55,13 +55,14 @@ def _arm(here):
         else:
             return None
         loader = spec.loader
-        if isinstance(loader, type):
-            return spec  # one for all modules
         execute = loader.exec_module
 
         def exec_module(module):
             try:
-                del loader.exec_module
+                if spec.loader is loader:
+                    del loader.exec_module
+                else:
+                    spec.loader = module.__loader__ = loader
             except Exception:
                 pass
             execute(module)
@@ -71,8 +72,22 @@ def _arm(here):
                 if theirs(error):
                     raise
 
-        loader.exec_module = exec_module
+        try:
+            if isinstance(loader, type):
+                raise TypeError  # one for all modules
+            loader.exec_module = exec_module
+        except (AttributeError, TypeError):
+            spec.loader = StandIn(loader, exec_module)
         return spec
+
+    class StandIn(object):
+        """Is a loader that cannot have a method of its own, until it executes the module."""
+
+        def __init__(self, loader, exec_module):
+            self._loader, self.exec_module = loader, exec_module
+
+        def __getattr__(self, name):
+            return getattr(self._loader, name)
 
     class Finder(object):
         _rsswarden = True

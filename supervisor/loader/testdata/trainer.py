@@ -292,6 +292,7 @@ def main():
     p.add_argument("--told", type=float, default=0.0, help="seconds that it waits for a worker that was told to end")
     p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     p.add_argument("--context", default=FORK, type=lambda name: name or None, help="empty for Python's own")
+    p.add_argument("--preload", nargs="*", default=[], help="modules that the fork server imports before it starts a worker")
     p.add_argument("--step", type=float, default=0.002)
     p.add_argument("--until", default="", help="runs epochs until this file exists")
     p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
@@ -317,6 +318,8 @@ def main():
     if a.told:
         import _rsswarden.recycle
         _rsswarden.recycle._TOLD = a.told
+    if a.preload:
+        multiprocessing.set_forkserver_preload(a.preload)
     os.environ["WORKERS"] = str(a.workers)
     if not a.child:
         run(a)

@@ -38,8 +38,8 @@ class _Torch:
     def __init__(self, dataloader):
         import torch
 
-        self.version = torch.__version__
-        self.utils = dataloader._utils
+        self.version = getattr(torch, "__version__", "unknown")
+        self.utils = getattr(dataloader, "_utils", None)
         self.module, self._multiprocessing = torch, getattr(dataloader, "multiprocessing", None)
         self.loop, self.filled, self.why = None, {}, None
         self._dataloader, self._is_read = dataloader, False
@@ -55,16 +55,23 @@ class _Torch:
         # In 2.6 torch imports its dataloader before its multiprocessing.
         return self._multiprocessing or self.module.multiprocessing
 
+    def part(self, name):
+        """Returns a module of torch.utils.data._utils, or None."""
+        return getattr(self.utils, name, None)
+
     def _check(self, dataloader):
         """Looks at what costs nothing at the import of torch."""
-        self.loop = self.utils.worker._worker_loop
+        iterator = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)
         for owner, names in (
-                (dataloader._MultiProcessingDataLoaderIter, ("__init__", "_next_data", "_try_get_data", "_get_data",
-                                                             "_try_put_index", "_reset", "_shutdown_workers")),
-                (self.utils.signal_handling, ("_set_worker_pids", "_remove_worker_pids"))):
+                (iterator, ("__init__", "_next_data", "_try_get_data", "_get_data", "_try_put_index", "_reset", "_shutdown_workers")),
+                (self.part("signal_handling"), ("_set_worker_pids", "_remove_worker_pids")),
+                (self.part("worker"), ("_worker_loop",)),
+                (dataloader, ("_MultiProcessingDataLoaderIter",))):
             for name in names:
                 if not hasattr(owner, name):
                     self.why = "torch has no %s" % name
+        if self.why is None:
+            self.loop = self.utils.worker._worker_loop
 
     def read(self):
         """Finds in torch's text what recycling rests on, once, and says whether that is there; about 10 ms."""
@@ -116,7 +123,7 @@ class _Process:
 
     def __init__(self):
         self.pid = os.getpid()
-        self.worker = getattr(_torch.utils.worker, "_worker_info", None) is not None
+        self.worker = getattr(_torch.part("worker"), "_worker_info", None) is not None
         trainer = None
         if self.worker:
             parent = multiprocessing.parent_process()
@@ -234,10 +241,16 @@ class _Fetch:
 
 def install(dataloader):
     """Patches the module torch.utils.data.dataloader and says hello."""
-    global _torch
+    global _torch, _off
     _torch = _Torch(dataloader)
+    if "t" in sys.abiflags:
+        # What drops a mapping and what replaces a worker both rest on the interpreter's lock.
+        _off = True
+        if not _being_born() and not _is_child():
+            _here().side.say("off", why="this Python is free-threaded, which the hook does not support")
+        return
     for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-        fetcher = getattr(_torch.utils.fetch, name, None)
+        fetcher = getattr(_torch.part("fetch"), name, None)
         method = fetcher and vars(fetcher).get("fetch")
         if isinstance(method, types.FunctionType):
             fetcher.fetch = _Fetch(method)
@@ -247,7 +260,7 @@ def install(dataloader):
     # A child of multiprocessing may be anything: it says hello once it owns a loader.
     if _being_born():
         _guarded(_imported)
-    elif multiprocessing.parent_process() is None:
+    elif not _is_child():
         _here()
 
 
@@ -273,6 +286,18 @@ def _being_born():
     knows; multiprocessing.spawn marks the process for that time.
     """
     return getattr(multiprocessing.current_process(), "_inheriting", False)
+
+
+def _is_child():
+    """Says whether this is a child of multiprocessing, or a fork server, which imports torch where it is to preload it."""
+    if multiprocessing.parent_process() is not None:
+        return True
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") == "multiprocessing.forkserver":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _look(process):
