@@ -1,0 +1,3 @@
+from torch.utils.data._utils import fetch, pin_memory, signal_handling, worker
+
+python_exit_status = False

@@ -1,0 +1,2 @@
+def _pin_memory_loop():
+    pass
