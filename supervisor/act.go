@@ -76,8 +76,6 @@ func (w *watcher) decide(d event.Decision) {
 	switch d.Action {
 	case event.ActionTrim:
 		w.beginTrim(f, l)
-	case event.ActionTrimDrop:
-		w.beginTrimDrop(f, l)
 	case event.ActionRecycle:
 		w.beginRecycle(f, l)
 	case event.ActionGC:
@@ -198,7 +196,7 @@ func (w *watcher) stepAction() {
 // world is what an action in flight may look at, and has looked at then.
 func (w *watcher) world(now time.Duration) action.World {
 	f := w.flight
-	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Found: w.came.found, Dropped: w.came.dropped, Used: f.before.Used}
+	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
 	if l := same(w.readings, &f.before); l != nil {
 		at.Used = certain(l)
 	}

@@ -57,7 +57,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		o.Freed = o.Before.Sub(o.After)
 		given := w.givenBack(f)
 		w.replaced(f)
-		if f.tells() {
+		if f.before.Accounting != event.AccountingPSS {
 			o.Freed = max(o.Freed, given)
 		}
 		if f.before.Accounting == event.AccountingPSS {

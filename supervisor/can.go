@@ -34,15 +34,13 @@ const trimFloor = 32 * rss.MiB
 func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
 	if w.flight != nil && w.flight.manual {
 		switch r.Action {
-		case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle, event.ActionGC:
+		case event.ActionTrim, event.ActionRecycle, event.ActionGC:
 			return policy.Help{Reason: event.ReasonOccupied, Later: true} // what somebody asked for ends first
 		}
 	}
 	switch r.Action {
 	case event.ActionTrim:
 		return w.canTrim(l)
-	case event.ActionTrimDrop:
-		return w.canTrimDrop(l)
 	case event.ActionRecycle:
 		return w.canRecycle(l)
 	case event.ActionGC:

@@ -44,10 +44,6 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
-		case a := <-w.dropper.arrived():
-			if w.foundOrDropped(a); !w.advance() {
-				continue
-			}
 			w.full()
 		case <-w.tracer.due():
 			if !w.advance() {

@@ -87,7 +87,7 @@ func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
 		return w.counts.ahead(l)
 	case event.ActionRecycle:
 		return w.growthUntilRecycled(l)
-	case event.ActionTrim, event.ActionTrimDrop:
+	case event.ActionTrim:
 		if lead := w.trimAhead(r, l); lead > 0 {
 			return lead
 		}

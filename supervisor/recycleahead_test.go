@@ -105,7 +105,6 @@ func TestTrimAhead(t *testing.T) {
 		{"little", "85%:trim", event.LimitSlurm, 81, 15, 0},
 		{"below the warning", "85%:trim", event.LimitSlurm, 79, 30, 0},
 		{"nobody kills", "85%:trim", event.LimitUser, 81, 30, 0},
-		{"and the page cache", "85%:trim+drop", event.LimitSlurm, 81, 30, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t, withLoader(t))

@@ -94,7 +94,7 @@ func simulate(t *testing.T, seed uint64, scale *saverate.Scale) (e rateEnd) {
 		r.looks()
 		w := r.world
 		e.killed, e.at, e.nearest, e.stalls = w.killed, w.now, w.peak.Of(spec.Limit), w.stalls
-		e.acted = r.sum.trims + r.sum.recycles + r.sum.failed + r.sum.drops + r.sum.collected
+		e.acted = r.sum.trims + r.sum.recycles + r.sum.failed + r.sum.collected
 		e.budget, e.recycles, e.late = r.sum.budgetTrims, r.sum.recycles, w.late
 		e.why = r.why()
 	})

@@ -60,7 +60,7 @@ func shapeOf(t *testing.T) string {
 	line(engine.reached("full"), "functions of package supervisor below a full reading")
 	line(engine.reached("can", "lead"), "functions of package supervisor that the judge calls back")
 	line(l.limitKeys(), "types that say which limit by name, scope and accounting")
-	line(l.calls("supervisor/policy", "ParseRule"), "calls of policy.ParseRule outside policy and cmd")
+	line(l.calls("supervisor/policy", "ParseRule")+l.calls("supervisor/policy", "ParseRecorded"), "calls of policy.ParseRule and ParseRecorded outside policy and cmd")
 	for _, name := range []string{"LimitMemlock", "ActionGC", "ActionRecycle"} {
 		line(l.naming(name), "files that name %s", name)
 	}

@@ -59,7 +59,6 @@ type summary struct {
 	stopped     bool
 	skipped     int
 	trims       int // outcomes of trim rules
-	drops       int // … of trim+drop rules
 	collected   int // … of gc rules
 	asked       int // signals that trainers got by rules, several at once counted as one
 	ran         int // commands of exec= rules that ended well
@@ -262,8 +261,6 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 		return
 	case a == event.ActionTrim:
 		s.trims++
-	case a == event.ActionTrimDrop:
-		s.drops++
 	case a == event.ActionRecycle:
 		s.recycles++
 	case a == event.ActionGC:

@@ -153,9 +153,6 @@ func (s *summary) deeds() string {
 	if s.trims > 0 {
 		parts = append(parts, "trimmed "+event.Times(s.trims))
 	}
-	if s.drops > 0 {
-		parts = append(parts, "trimmed and dropped files from the page cache "+event.Times(s.drops))
-	}
 	if s.recycles > 0 {
 		parts = append(parts, fmt.Sprintf("recycled %s", event.Many(s.recycles, "worker")))
 	}

@@ -43,8 +43,6 @@ type refusal struct {
 type arrivals struct {
 	planned []action.Planned
 	taken   []action.Taken
-	found   *action.Found
-	dropped []action.Dropped
 }
 
 // newTracer numbers pieces beyond those of watchers before it: an answer that

@@ -10,10 +10,10 @@ import (
 // TestRulesInVain: a rule for a limit on memory that there is none of is told of, but
 // not a site's, which is for all jobs.
 func TestRulesInVain(t *testing.T) {
-	rules := []string{"80%:warn", "throttle 80%:trim+drop", "slurm 95%:stop", "user 90%:warn", "maps 80%:warn", "time eta<5m:warn"}
+	rules := []string{"80%:warn", "throttle 80%:trim", "slurm 95%:stop", "user 90%:warn", "maps 80%:warn", "time eta<5m:warn"}
 	limits := []event.Limit{{Name: event.LimitUser, Limit: 1}, {Name: event.LimitSlurm, Limit: 1}, {Name: event.LimitThrottle}}
 	said := vain(&Settings{Rules: rules}, limits)
-	if len(said) != 1 || !strings.HasPrefix(said[0], `the rule "throttle 80%:trim+drop" does not fire now: no memory.high`) {
+	if len(said) != 1 || !strings.HasPrefix(said[0], `the rule "throttle 80%:trim" does not fire now: no memory.high`) {
 		t.Errorf("said %q", said)
 	}
 	for _, origin := range []string{"site", "site (locked)"} {

@@ -122,7 +122,6 @@ type watcher struct {
 	came      arrivals      // of the tracer, since then
 	flight    *inFlight
 	tracer    tracer
-	dropper   dropper
 	programs  *programs
 	workers   workforce
 	metSides  map[event.LimitID]bool // limits beside memory that were told of
@@ -173,7 +172,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		w.holder = begin.Holder
 	}
 	w.tracer = newTracer(w.readPlan, begin.Attempt)
-	w.dropper = dropper{find: w.findFiles, drop: w.dropFile}
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	w.trials = newTrials(opt.Link.Start, opt.Settings.DryRun)

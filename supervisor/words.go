@@ -190,12 +190,11 @@ func noExec(job slurm.Job, ok bool, parent string) string {
 
 // did tells an action in the past tense.
 var did = map[event.Action]string{
-	event.ActionTrim:     "workers trimmed",
-	event.ActionTrimDrop: "workers trimmed and their files dropped",
-	event.ActionRecycle:  "recycled worker",
-	event.ActionGC:       "garbage collected",
-	event.ActionRequeue:  "requeued",
-	event.ActionStop:     "stopped the command",
+	event.ActionTrim:    "workers trimmed",
+	event.ActionRecycle: "recycled worker",
+	event.ActionGC:      "garbage collected",
+	event.ActionRequeue: "requeued",
+	event.ActionStop:    "stopped the command",
 }
 
 // outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
@@ -250,9 +249,6 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 	}
 	if o.Stopped > 0 {
 		text += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
-	}
-	if d.Action == event.ActionTrimDrop && o.Detail != "" {
-		text += " (" + o.Detail + ")" // what it costs
 	}
 	return text
 }

@@ -58,8 +58,6 @@ func TestOutcomeSentences(t *testing.T) {
 		{event.ActionRecycle, "", event.Outcome{OK: true, PID: 4711, Freed: 612 * rss.MiB, Paused: 0.007},
 			"recycled worker 4711, freed 612 MiB, trainer paused 7 ms"},
 		{event.ActionTrim, "", event.Outcome{OK: true, Freed: 2 * rss.GiB}, "workers trimmed, freed 2.00 GiB"},
-		{event.ActionTrimDrop, "", event.Outcome{OK: true, Freed: 2 * rss.GiB, Stopped: 0.001, Detail: "2 files left"},
-			"processes trimmed and their files dropped, freed 2.00 GiB, each stopped for 1.0 ms at a time at most (2 files left)"},
 		{event.ActionStop, "", event.Outcome{OK: true}, "stopped the command, freed 0 B"},
 		{event.ActionRecycle, "", event.Outcome{PID: 4711, Reason: event.ReasonTimeout}, "recycle 4711 did not work: no answer in time"},
 		{event.ActionTrim, "", event.Outcome{Reason: event.ReasonError, Detail: "no such file"}, "trim did not work: error, no such file"},

@@ -82,7 +82,6 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		"closelook":   {at: "closelook.go"},
 		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
 		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
-		"dropper":     {at: "dropper.go", args: at("user 50%:trim+drop", "--trim", "ptrace"), first: forkMapping},
 		"join":        {at: "joining.go", env: step},
 		"strangers":   {at: "strangers.go", env: batch},
 		"scontrol":    {at: "scontrol.go", env: step},

@@ -167,7 +167,7 @@ func TestCompletionInShells(t *testing.T) {
 				{"rsswarden report --html elsewhere/pa", "elsewhere/page.html"},
 				{"rsswarden run --at 85%:rec", "85%:recycle"},
 				{"rsswarden run --at '97%:requ", "97%:requeue"},
-				{"rsswarden run --at=85%:trim+", "--at=85%:trim+drop"},
+				{"rsswarden run --at=85%:tri", "--at=85%:trim"},
 				{"rsswarden top --sort nod", "node"},
 				{"rsswarden completion fi", "fish"},
 				{"rsswarden run --limit 3G frobn", "frobnicate"},

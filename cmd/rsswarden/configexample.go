@@ -42,8 +42,7 @@ var about = map[string]string{
 		"pages) or cgroup; auto is as the enforcer of the least limit does, else rss.",
 	"at": "Rules to add to the ladder; \"none\" as the first clears the ladder that is\n" +
 		"there by default. A rule is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or\n" +
-		"eta<DURATION. What \"throttle 80%:trim+drop\" drops from the page cache is read\n" +
-		"from disk again, which takes time. In the environment: one rule a line.",
+		"eta<DURATION. In the environment: one rule a line.",
 	"dry-run":  "Decide and say so, do nothing.",
 	"interval": "Longest pause between two looks; near a limit they are much shorter.",
 	"events": "Append every event to this file, as JSON lines. /dev/fd/3 works; a relative\n" +

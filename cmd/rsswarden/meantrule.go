@@ -19,7 +19,7 @@ import (
 var actionsElsewhere = map[string]string{
 	"kill": "stop", "end": "stop", "abort": "stop", "terminate": "stop", "cancel": "stop",
 	"checkpoint": "signal=USR2", "save": "signal=USR2", "restart": "recycle", "renew": "recycle",
-	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim+drop", "resubmit": "requeue", "requeu": "requeue",
+	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim", "resubmit": "requeue", "requeu": "requeue",
 }
 
 // meantRule is what to write in the place of text, empty where there is no guess.

@@ -24,7 +24,7 @@ import (
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
 
 const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|eta<DURATION:ACTION;
-warn, trim, trim+drop, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
+warn, trim, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
 `
 
 func runCommand(p process, status *int) *cli.Command {

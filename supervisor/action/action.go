@@ -28,9 +28,6 @@ type World struct {
 	// Planned and Taken are what came for a [Tracer] since the last look.
 	Planned []Planned
 	Taken   []Taken
-	// Found and Dropped are what came for a [Dropper] since then.
-	Found   *Found
-	Dropped []Dropped
 }
 
 // Said is a report of the loader hook, with the request it answers or 0.
@@ -67,8 +64,6 @@ type Running interface {
 const (
 	TrimDeadline    = 10 * time.Second
 	CollectDeadline = 30 * time.Second // gc.collect walks every object
-	FindDeadline    = 5 * time.Second
-	DropDeadline    = 30 * time.Second // of all files together
 	RecycleDeadline = 60 * time.Second
 	ReplaceDeadline = 60 * time.Second
 )

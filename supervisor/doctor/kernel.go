@@ -44,7 +44,7 @@ var Features = []Feature{
 	{Name: "fd-count", Since: "6.2", Where: "st_size of /proc/self/fd", probe: probeDescriptors,
 		Without: "open descriptors are counted by listing them, about 1 us each"},
 	{Name: "cachestat", Since: "6.5", Where: "cachestat(2)", probe: probeCachestat,
-		Without: "how much trim+drop took out of the page cache is not measured"},
+		Without: "how much `rsswarden trim --drop` takes out of the page cache is not measured"},
 	{Name: "pagemap-scan", Since: "6.7", Where: "PAGEMAP_SCAN of /proc/self/pagemap", probe: probeScan,
 		Without: "--trim auto and --trim ptrace read smaps and pagemap instead, which takes longer, and cut long mappings evenly"},
 	{Name: "procmap-query", Since: "6.11", Where: "PROCMAP_QUERY of /proc/self/maps", probe: probeQuery,

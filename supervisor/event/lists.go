@@ -1,5 +1,7 @@
 package event
 
+import "slices"
+
 // LimitName names one way to die.
 type LimitName string
 
@@ -85,7 +87,7 @@ type Action string
 const (
 	ActionWarn     Action = "warn"
 	ActionTrim     Action = "trim"
-	ActionTrimDrop Action = "trim+drop"
+	ActionTrimDrop Action = "trim+drop" // of records of former versions; no rule has it
 	ActionRecycle  Action = "recycle"
 	ActionGC       Action = "gc"
 	ActionSignal   Action = "signal"
@@ -94,10 +96,14 @@ const (
 	ActionStop     Action = "stop"
 )
 
-// Actions lists every action from mild to hard.
-var Actions = []Action{
-	ActionWarn, ActionTrim, ActionTrimDrop, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
-}
+// Actions lists every action of a rule, from mild to hard, and RecordedActions those
+// that a record may have, of former versions too.
+var (
+	Actions         = slices.DeleteFunc(slices.Clone(RecordedActions), func(a Action) bool { return a == ActionTrimDrop })
+	RecordedActions = []Action{
+		ActionWarn, ActionTrim, ActionTrimDrop, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
+	}
+)
 
 // Reason says why an action was refused or failed, in a fixed word.
 type Reason string

@@ -24,7 +24,7 @@ func (n LimitName) Says() string { return limitSays[n] }
 var actionSays = map[Action]struct{ form, says string }{
 	ActionWarn:     {"warn", "Say so on stderr, and whom to tell by --alert."},
 	ActionTrim:     {"trim", "Workers drop mapped file pages, which stay in the page cache."},
-	ActionTrimDrop: {"trim+drop", "The same of all processes, and the pages leave the page cache; they are read again."},
+	ActionTrimDrop: {"trim+drop", "Of former versions: trim, and the pages left the page cache."},
 	ActionRecycle:  {"recycle", "A loader worker is replaced by a fresh one, and no batch is lost."},
 	ActionGC:       {"gc", "Trainers and workers collect garbage and give free memory back."},
 	ActionSignal:   {"signal=SIG", "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone."},

@@ -82,7 +82,7 @@ func (a *Acted) Expect(action event.Action) {
 	case event.ActionWarn:
 		a.counts[[2]string{string(action), string(Done)}] += 0 // it cannot fail
 		return
-	case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle, event.ActionGC:
+	case event.ActionTrim, event.ActionRecycle, event.ActionGC:
 		a.freed[string(action)] += 0
 	}
 	for _, r := range Outcomes {

@@ -39,7 +39,13 @@ const (
 // ParseRule reads [LIMIT " "] COND ":" ACTION, where COND is N%, free<SIZE or
 // eta<DURATION, SIZE as in sbatch --mem and DURATION as Go writes it ("1h30m").
 // Its errors are of type [*RuleError].
-func ParseRule(s string) (Rule, error) {
+func ParseRule(s string) (Rule, error) { return parseRule(s, event.Actions) }
+
+// ParseRecorded reads a rule of a record, which may have an action of a former
+// version.
+func ParseRecorded(s string) (Rule, error) { return parseRule(s, event.RecordedActions) }
+
+func parseRule(s string, actions []event.Action) (Rule, error) {
 	bad := func(part, why, hint string) (Rule, error) {
 		return Rule{}, &RuleError{Rule: s, Part: part, Why: why, Hint: hint}
 	}
@@ -73,7 +79,7 @@ func ParseRule(s string) (Rule, error) {
 	}
 	r.Cond = cond
 	what = strings.TrimSpace(what)
-	if r.Action, r.Arg, why, hint = parseAction(what); why != "" {
+	if r.Action, r.Arg, why, hint = parseAction(what, actions); why != "" {
 		return bad(what, why, hint)
 	}
 	if r.Limit == event.LimitTime && r.Action != event.ActionWarn && !asks(r.Action) {
@@ -127,13 +133,17 @@ func misplaced(l event.LimitName, k Kind) (why, hint string) {
 	return "", ""
 }
 
-func parseAction(s string) (a event.Action, arg, why, hint string) {
+func parseAction(s string, actions []event.Action) (a event.Action, arg, why, hint string) {
 	name, arg, hasArg := strings.Cut(s, "=")
 	a, arg = event.Action(strings.TrimSpace(name)), strings.TrimSpace(arg)
-	if !slices.Contains(event.Actions, a) {
-		why := "unknown action"
-		if a == "" {
+	if !slices.Contains(actions, a) {
+		switch {
+		case a == "":
 			why = "no action"
+		case a == event.ActionTrimDrop:
+			return a, arg, "this action was removed", "write trim; to drop files from the page cache, run rsswarden trim --drop"
+		default:
+			why = "unknown action"
 		}
 		return a, arg, why, "actions are " + list(event.Actions)
 	}

@@ -19,7 +19,6 @@ func TestParseRule(t *testing.T) {
 		text string // what String gives
 	}{
 		{"85%:trim", Rule{Cond: percent(85), Action: event.ActionTrim}, "85%:trim"},
-		{"throttle 80%:trim+drop", Rule{Limit: event.LimitThrottle, Cond: percent(80), Action: event.ActionTrimDrop}, "throttle 80%:trim+drop"},
 		{" 92.50% : recycle ", Rule{Cond: percent(92.5), Action: event.ActionRecycle}, "92.5%:recycle"},
 		{"100%:stop", Rule{Cond: percent(100), Action: event.ActionStop}, "100%:stop"},
 		{"slurm 95%:stop", Rule{Limit: event.LimitSlurm, Cond: percent(95), Action: event.ActionStop}, "slurm 95%:stop"},
@@ -65,7 +64,7 @@ func TestParseRuleErrors(t *testing.T) {
 		{"85%:kill", "kill", "unknown action"},
 		{"85%:Trim", "Trim", "unknown action"},
 		{"85%:trim=now", "trim=now", "this action takes no value"},
-		{"85%:trim+drop=now", "trim+drop=now", "this action takes no value"},
+		{"85%:trim+drop", "trim+drop", "this action was removed"},
 		{"85%:trim + drop", "trim + drop", "unknown action"},
 		{"disk 85%:warn", "disk", "unknown limit"},
 		{"a b 85%:warn", "a b 85%", "too many words"},
@@ -96,7 +95,6 @@ func TestParseRuleErrors(t *testing.T) {
 		{"90%:signal=USR2@", "signal=USR2@", "unknown receiver"},
 		{"90%:gc=2", "gc=2", "this action takes no value"},
 		{"time eta<5m:trim", "trim", "it gives the job no more time"},
-		{"time eta<5m:trim+drop", "trim+drop", "it gives the job no more time"},
 		{"time eta<5m:stop", "stop", "it gives the job no more time"},
 		{"90%:exec", "exec", "no command"},
 		{"90%:exec=", "exec=", "no command"},
@@ -235,8 +233,8 @@ func TestLadder(t *testing.T) {
 
 func TestSupported(t *testing.T) {
 	for a, want := range map[event.Action]bool{
-		event.ActionWarn: true, event.ActionTrim: true, event.ActionTrimDrop: true, event.ActionRecycle: true, event.ActionStop: true,
-		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: true, "explode": false,
+		event.ActionWarn: true, event.ActionTrim: true, event.ActionRecycle: true, event.ActionStop: true,
+		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: true, "explode": false, event.ActionTrimDrop: false,
 	} {
 		if Supported(a) != want {
 			t.Errorf("Supported(%s) = %v", a, !want)

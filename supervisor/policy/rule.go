@@ -137,12 +137,12 @@ func asks(a event.Action) bool { return a == event.ActionSignal || a == event.Ac
 
 // severity orders actions from mild to hard.
 func severity(a event.Action) int {
-	for i, b := range event.Actions {
+	for i, b := range event.RecordedActions {
 		if a == b {
 			return i
 		}
 	}
-	return len(event.Actions)
+	return len(event.RecordedActions)
 }
 
 func formatSize(b rss.Bytes) string {

@@ -68,7 +68,7 @@ func ParseSignal(s string) (syscall.Signal, error) {
 // Of the rule that it returns the action alone means something. Its errors are of
 // type [*RuleError], about the signal alone.
 func AskBySignal(s string) (Rule, error) {
-	a, arg, why, hint := parseAction(string(event.ActionSignal) + "=" + s)
+	a, arg, why, hint := parseAction(string(event.ActionSignal)+"="+s, event.Actions)
 	if n, err := ParseSignal(s); err == nil && uncatchable(n) {
 		hint = "name one that a program can catch, such as USR1 or USR2"
 	}

@@ -143,7 +143,7 @@ func (m *model) ever(a event.Action, arg string) *event.Help {
 	}
 	var last *help
 	for key, list := range m.helps {
-		r, err := policy.ParseRule(key.rule)
+		r, err := policy.ParseRecorded(key.rule)
 		if err != nil || r.Action != a || r.Arg != arg {
 			continue
 		}

@@ -155,7 +155,7 @@ func (p *past) start(at time.Duration, v *event.Start) error {
 		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
 	}
 	for _, text := range v.Rules {
-		r, err := policy.ParseRule(text)
+		r, err := policy.ParseRecorded(text)
 		if err != nil {
 			return fmt.Errorf("cannot replay %s: cannot read rule %q: %w", p.run.Meta.ID, text, err)
 		}

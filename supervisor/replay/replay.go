@@ -200,7 +200,7 @@ func (p *past) assumed(r *Result) bool {
 		tried[d.Action] = true
 	}
 	for k := range p.helps {
-		if rule, err := policy.ParseRule(k.rule); err == nil {
+		if rule, err := policy.ParseRecorded(k.rule); err == nil {
 			tried[rule.Action] = true
 		}
 	}

@@ -42,7 +42,7 @@ func ladder(t testing.TB, texts ...string) []policy.Rule {
 	t.Helper()
 	var rules []policy.Rule
 	for _, text := range texts {
-		r, err := policy.ParseRule(text)
+		r, err := policy.ParseRecorded(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,7 +111,7 @@ func mergeDeeds(looks []*look) ([]Action, *Budget) {
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(a, b Action) int {
-		return slices.Index(event.Actions, a.Action) - slices.Index(event.Actions, b.Action)
+		return slices.Index(event.RecordedActions, a.Action) - slices.Index(event.RecordedActions, b.Action)
 	})
 	if budget.Times == 0 {
 		return out, nil

@@ -64,7 +64,7 @@ var cases = []adversity{
 	{"C4", "averages stay high after recovery, and the killing goes on", []string{
 		"supervisor.TestStallsDecideNothing", "supervisor/policy.TestOneActionAtATime", "supervisor/policy.TestRecoveredBeforeTheAction"}, ""},
 	{"C5", "memory.high throttles for ever, and nothing is killed", []string{
-		"supervisor/limit.TestWhichLimits/v2 with throttling and an end", "supervisor/policy.TestWarnForEachLimit", "supervisor/policy.TestBinding/a throttle ends nothing", "supervisor.TestTrimDropLowersTheCharge"}, ""},
+		"supervisor/limit.TestWhichLimits/v2 with throttling and an end", "supervisor/policy.TestWarnForEachLimit", "supervisor/policy.TestBinding/a throttle ends nothing"}, ""},
 	{"C6", "event counters from before are taken as new", []string{"supervisor/limit.TestOOMKills"}, ""},
 	{"C7", "an event comes, and stale data are judged", []string{"supervisor.TestPressedLooks"}, ""},
 	{"C8", "what told of events was removed, and a thread dies of it", []string{
