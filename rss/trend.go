@@ -269,18 +269,8 @@ func middle(xs, ys []float64) (x, y float64) {
 	return x, sortedMedian(s)
 }
 
-// Median returns the median of xs and leaves xs as it is; 0 of nothing.
-func Median(xs []float64) float64 {
-	s := slices.Clone(xs)
-	slices.Sort(s)
-	return sortedMedian(s)
-}
-
-// MAD returns the median absolute deviation of xs from their median, a measure
-// of spread that half of the values cannot move far.
-func MAD(xs []float64) float64 { return mad(slices.Clone(xs)) }
-
-// mad reorders xs.
+// mad is the median absolute deviation of xs from their median, a measure of spread
+// that half of the values cannot move far. It reorders xs.
 func mad(xs []float64) float64 {
 	slices.Sort(xs)
 	m := sortedMedian(xs)

@@ -17,17 +17,6 @@ func ResidentLimit(proc string, pid int) (uint64, error) {
 	return l.ResidentSet, nil
 }
 
-// DescriptorLimit returns the soft RLIMIT_NOFILE of a process, by
-// /proc/PID/limits. Descriptors are given out from the lowest, so a process that
-// has that many gets no other.
-func DescriptorLimit(proc string, pid int) (uint64, error) {
-	l, err := limits(proc, pid)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
-	}
-	return l.OpenFiles, nil
-}
-
 func limits(proc string, pid int) (procfs.ProcLimits, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
