@@ -16,12 +16,17 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-// holdScript takes so many MiB and keeps them for so many seconds.
+// holdScript takes so many MiB, makes a file that says so, and keeps them for so many
+// seconds.
 const holdScript = `import sys, time
 b = bytearray(int(sys.argv[1]) << 20)
 for i in range(0, len(b), 4096): b[i] = 1
+open(sys.argv[0] + ".held", "a").write("x")
 time.sleep(float(sys.argv[2]))
 `
+
+// untilHeld has a shell wait until a holdScript holds what it takes, and a reading longer.
+const untilHeld = `until [ -s "$0.held" ]; do sleep .05; done; sleep 1.5`
 
 // daemonsScript starts daemons by a double fork, each in a session of its own.
 const daemonsScript = `import os, sys, time
@@ -32,10 +37,12 @@ for _ in range(n):
         if os.fork(): os._exit(0)
         b = bytearray(mib << 20)
         for i in range(0, len(b), 4096): b[i] = 1
-        time.sleep(4)
+        with open(sys.argv[0] + ".held", "a") as f: f.write("x")
+        time.sleep(5)
         os._exit(0)
     os.wait()
-time.sleep(3)
+while not os.path.exists(sys.argv[0] + ".held") or os.path.getsize(sys.argv[0] + ".held") < n: time.sleep(.05)
+time.sleep(1.5)
 `
 
 // script writes a Python program to a new directory.
@@ -106,34 +113,34 @@ func (w *watched) peak(t *testing.T) float64 {
 
 // TestOrphans: what has lost its parent is of the tree, and counts.
 func TestOrphans(t *testing.T) {
-	hold, daemons := script(t, holdScript), script(t, daemonsScript)
-	cases := []struct {
-		name    string
-		command []string
-		least   float64
-	}{
-		{"four daemons", []string{"python3", daemons, "4", "50"}, 200},
-		{"a subshell's background process", []string{"sh", "-c", `( python3 "$0" 200 3 & ); sleep 2`, hold}, 200},
-		{"a child of an orphan", []string{"sh", "-c", `( ( sleep .7; python3 "$0" 200 2; : ) & ); sleep 2`, hold}, 200},
-		{"in a session of its own", []string{"sh", "-c", `( setsid sh -c 'python3 "$0" 200 3; :' "$0" & ); sleep 2`, hold}, 200},
-		{"its parent ends later", []string{"sh", "-c", `sh -c 'python3 "$0" 200 3 & sleep .5' "$0"; sleep 2`, hold}, 200},
+	const least = 200
+	cases := []struct{ name, shell string }{
+		{"a subshell's background process", `( python3 "$0" 200 5 & ); ` + untilHeld},
+		{"a child of an orphan", `( ( sleep .7; python3 "$0" 200 5; : ) & ); ` + untilHeld},
+		{"in a session of its own", `( setsid sh -c 'python3 "$0" 200 5; :' "$0" & ); ` + untilHeld},
+		{"its parent ends later", `sh -c 'python3 "$0" 200 5 & sleep .5' "$0"; ` + untilHeld},
+		{"four daemons", ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := watch(t, []string{"--limit", "10G"}, c.command...)
-			if got := w.peak(t); got < c.least || got > 2*c.least {
-				t.Errorf("peak %.0f MiB, want %.0f or a little more\n%s", got, c.least, w.stderr)
+			command := []string{"sh", "-c", c.shell, script(t, holdScript)}
+			if c.shell == "" {
+				command = []string{"python3", script(t, daemonsScript), "4", "50"}
+			}
+			w := watch(t, []string{"--limit", "10G"}, command...)
+			if got := w.peak(t); got < least || got > 2*least {
+				t.Errorf("peak %.0f MiB, want %d or a little more\n%s", got, least, w.stderr)
 			}
 			advised, _ := w.exit(t)["advice_mem_bytes"].(float64)
-			if advised/(1<<20) < c.least {
+			if advised/(1<<20) < least {
 				t.Errorf("--mem of %.0f MiB advised", advised/(1<<20))
 			}
 		})
 	}
 	t.Run("a rule sees them", func(t *testing.T) {
 		t.Parallel()
-		w := watch(t, []string{"--limit", "150M", "--at", "none", "--at", "95%:stop"}, "python3", daemons, "4", "50")
+		w := watch(t, []string{"--limit", "150M", "--at", "none", "--at", "95%:stop"}, "python3", script(t, daemonsScript), "4", "50")
 		if w.status != 137 {
 			t.Errorf("status %d\n%s", w.status, w.stderr)
 		}
@@ -141,7 +148,7 @@ func TestOrphans(t *testing.T) {
 	t.Run("what came by exec does not count", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "events")
-		r := finish(t, exec.Command("sh", "-c", `python3 "$0" 200 3 & sleep 1; exec "$@"`, hold,
+		r := finish(t, exec.Command("sh", "-c", `python3 "$0" 200 5 & `+untilHeld+`; exec "$@"`, script(t, holdScript),
 			binary, "run", "--record", "none", "--limit", "10G", "--events", file, "sleep", "1.5"))
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -156,7 +163,7 @@ func TestOrphans(t *testing.T) {
 // TestLeft: the end names what still runs.
 func TestLeft(t *testing.T) {
 	hold := script(t, holdScript)
-	w := watch(t, []string{"--limit", "10G"}, "sh", "-c", `python3 "$0" 100 6 & echo $!; exec sleep 1.5`, hold)
+	w := watch(t, []string{"--limit", "10G"}, "sh", "-c", `python3 "$0" 100 20 & echo $!; `+untilHeld, hold)
 	pid, err := strconv.Atoi(strings.TrimSpace(w.stdout))
 	if err != nil {
 		t.Fatal(err)
