@@ -11,7 +11,7 @@ func TestMeant(t *testing.T) {
 	options := optionNames(runFlags())
 	for word, want := range map[string]string{
 		"limt": "--limit", "dry_run": "--dry-run", "memory": "--limit", "int": "--interval", "config-file": "--config",
-		"token": "--alert-token-file", "json": "--log-format json", "g": "", "l": "", "x": "", "wxyz": "",
+		"token": "--alert-token-file", "json": "--log-format json", "g": "--grace", "l": "", "x": "", "wxyz": "",
 		"timeout": "--checkpoint-timeout", "n": "--dry-run", "1": "", "": "",
 	} {
 		if got := strings.Join(meant(options, word), " or "); got != want {
