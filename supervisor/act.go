@@ -208,7 +208,7 @@ func (w *watcher) world(now time.Duration) action.World {
 func (w *watcher) skipped(s policy.Skipped) {
 	w.exporter.count(&event.Decision{Limit: s.Limit, Action: s.Action}, &event.Outcome{Reason: s.Reason})
 	// The verdict is about memory, and where a rung is none it was not crossed.
-	if r, err := policy.ParseRule(s.Rule); s.Limit.Thing() == "" && (err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.LimitSize) {
+	if r, err := event.ParseRule(s.Rule); s.Limit.Thing() == "" && (err != nil || r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
 		w.sum.skipped++
 	}
 	l := meant(w.readings, s.Limit, s.Used, s.LimitSize)

@@ -55,7 +55,7 @@ func TestCanTrim(t *testing.T) {
 	if h := none.canTrim(none.user()); h.OK || h.Reason != event.ReasonNoWorker {
 		t.Errorf("no hello: %+v", h)
 	}
-	if h := none.can(policy.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
+	if h := none.can(event.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("requeue: %+v", h)
 	}
 }
@@ -225,15 +225,15 @@ func TestPickleIsForecast(t *testing.T) {
 // TestDecisionWithoutReadingFreesTheLadder: it would wait for five minutes.
 func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	s := opened(t, nil)
-	rule, err := policy.ParseRule("50%:trim")
+	rule, err := event.ParseRule("50%:trim")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ladder = policy.New([]policy.Rule{rule}, policy.Options{})
+	s.ladder = policy.New([]event.Rule{rule}, policy.Options{})
 	res := s.ladder.Step(policy.Input{
 		Now:    s.now(),
 		Limits: []event.Limit{{Name: event.LimitUser, Used: 9, Limit: 10}},
-		Can:    func(policy.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
+		Can:    func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
 	})
 	if len(res.Decisions) != 1 || s.ladder.InFlight() == 0 {
 		t.Fatalf("decisions %v", res.Decisions)

@@ -108,7 +108,7 @@ func receivers(targets []alert.Target) string {
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
 		Job: w.alertJob(), Run: w.alerts.run, Node: slurm.NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
-		ETA: r.Rule.Cond.Kind == policy.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
+		ETA: r.Rule.Cond.Kind == event.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
 	l := r.Limit
 	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}

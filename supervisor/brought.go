@@ -4,7 +4,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file measures what the action in flight has brought, once it has ended.
@@ -22,7 +21,7 @@ func certain(l *event.Limit) rss.Bytes {
 // new readings of PSS tell.
 func (w *watcher) vague(before *event.Limit) bool {
 	l := same(w.readings, before)
-	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= policy.MinGain(0)
+	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }
 
 // finish measures what an action brought and says so.

@@ -54,7 +54,7 @@ const (
 // nothing to give back may have by then. It is always above used.
 func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
 	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit}).Sub(w.growthUntilTraced(l))
-	next := max(first, used+max(policy.MinGain(0), l.Limit/100))
+	next := max(first, used+max(event.MinGain(0), l.Limit/100))
 	if rung := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
 		next = min(next, rung)
 	}

@@ -31,7 +31,7 @@ const trimFloor = 32 * rss.MiB
 
 // can answers the ladder: whether an action can help a limit now, and how much
 // it may give back.
-func (w *watcher) can(r policy.Rule, l *event.Limit) policy.Help {
+func (w *watcher) can(r event.Rule, l *event.Limit) policy.Help {
 	if w.flight != nil && w.flight.manual {
 		switch r.Action {
 		case event.ActionTrim, event.ActionRecycle, event.ActionGC:
@@ -120,9 +120,9 @@ func pressed(l *event.Limit) bool {
 // pick chooses the worker to recycle for l.
 func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
 	left := w.timeLeft(l)
-	worth := policy.MinGain(0)
+	worth := event.MinGain(0)
 	if left > 0 && left < hurryETA && l.Name != event.LimitUser {
-		worth = policy.MinRecycle(l) // the enforcer of no other asks whether it was worth it
+		worth = event.MinRecycle(l) // the enforcer of no other asks whether it was worth it
 	}
 	list, pids := w.workers.candidates(&w.last, l.Accounting)
 	for i := range list {

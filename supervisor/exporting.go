@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -33,7 +32,7 @@ type exporter struct {
 }
 
 // startTextfile begins to tell. Rules tell which actions there may be.
-func (w *watcher) startTextfile(rules []policy.Rule) {
+func (w *watcher) startTextfile(rules []event.Rule) {
 	if w.Settings.Textfile == "" {
 		return
 	}

@@ -223,7 +223,7 @@ func TestHandedOverRequeue(t *testing.T) {
 		l.Used = 900 * rss.MiB
 		res := first.ladder.Step(policy.Input{
 			Now: first.now(), Limits: []event.Limit{l},
-			Can: func(policy.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
+			Can: func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
 		})
 		if len(res.Decisions) != 1 {
 			t.Fatalf("decided %+v", res.Decisions)

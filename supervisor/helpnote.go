@@ -31,15 +31,15 @@ type helpNotes struct {
 }
 
 type helpKey struct {
-	rule  policy.Rule
+	rule  event.Rule
 	limit event.LimitID
 }
 
 // told is an answer as it was written down last.
 type told struct {
 	policy.Help
-	worth bool          // what it gives back is worth it, see [policy.Rule.Worth]
-	again bool          // … again, see [policy.Rule.Again]
+	worth bool          // what it gives back is worth it, see [event.Rule.Worth]
+	again bool          // … again, see [event.Rule.Again]
 	at    time.Duration // when it was written down
 	asked time.Duration // when the ladder asked last
 }
@@ -47,23 +47,23 @@ type told struct {
 // listen returns can and lead as the ladder is to call them in one step.
 func (n *helpNotes) listen(
 	now time.Duration,
-	can func(policy.Rule, *event.Limit) policy.Help,
-	lead func(policy.Rule, *event.Limit) rss.Bytes,
-) (func(policy.Rule, *event.Limit) policy.Help, func(policy.Rule, *event.Limit) rss.Bytes) {
+	can func(event.Rule, *event.Limit) policy.Help,
+	lead func(event.Rule, *event.Limit) rss.Bytes,
+) (func(event.Rule, *event.Limit) policy.Help, func(event.Rule, *event.Limit) rss.Bytes) {
 	if n.note == nil {
 		return can, lead
 	}
 	// The ladder asks for the lead right before it asks for help, or not at all.
 	var ahead rss.Bytes
 	var of helpKey
-	return func(r policy.Rule, l *event.Limit) policy.Help {
+	return func(r event.Rule, l *event.Limit) policy.Help {
 			h, key := can(r, l), helpKey{r, l.ID()}
 			if of != key {
 				ahead = 0
 			}
 			n.heard(now, key, l, h, ahead)
 			return h
-		}, func(r policy.Rule, l *event.Limit) rss.Bytes {
+		}, func(r event.Rule, l *event.Limit) rss.Bytes {
 			ahead, of = lead(r, l), helpKey{r, l.ID()}
 			return ahead
 		}

@@ -37,7 +37,7 @@ func TestHelpNotes(t *testing.T) {
 		var got []event.Help
 		n := helpNotes{note: func(_ event.Name, make func(event.Head) any) { got = append(got, make(event.Head{}).(event.Help)) }}
 		step := func(now time.Duration, h policy.Help) {
-			can, lead := n.listen(now, func(policy.Rule, *event.Limit) policy.Help { return h }, func(policy.Rule, *event.Limit) rss.Bytes { return rss.MiB })
+			can, lead := n.listen(now, func(event.Rule, *event.Limit) policy.Help { return h }, func(event.Rule, *event.Limit) rss.Bytes { return rss.MiB })
 			if lead(trim, &l) != rss.MiB || can(trim, &l) != h {
 				t.Errorf("%s: the ladder is told something else", c.what)
 			}
@@ -66,8 +66,8 @@ func TestHelpNotesLead(t *testing.T) {
 		leads = append(leads, make(event.Head{}).(event.Help).Lead)
 	}}
 	yes := false
-	ask := func(policy.Rule, *event.Limit) policy.Help { yes = !yes; return policy.Help{OK: yes} }
-	ahead := func(policy.Rule, *event.Limit) rss.Bytes { return rss.MiB }
+	ask := func(event.Rule, *event.Limit) policy.Help { yes = !yes; return policy.Help{OK: yes} }
+	ahead := func(event.Rule, *event.Limit) rss.Bytes { return rss.MiB }
 	trim, recycle := policy.Default()[2], policy.Default()[3]
 	l := event.Limit{Name: event.LimitSlurm, Limit: rss.GiB}
 	can, lead := n.listen(0, ask, ahead)
@@ -89,7 +89,7 @@ func TestHelpNotesForget(t *testing.T) {
 	n := helpNotes{note: func(_ event.Name, make func(event.Head) any) { make(event.Head{}) }}
 	for i := range 5000 {
 		l := event.Limit{Name: event.LimitSlurm, Level: string(rune('a'+i%26)) + time.Duration(i).String(), Limit: rss.GiB}
-		can, _ := n.listen(time.Duration(i)*time.Second, func(policy.Rule, *event.Limit) policy.Help { return policy.Help{} }, nil)
+		can, _ := n.listen(time.Duration(i)*time.Second, func(event.Rule, *event.Limit) policy.Help { return policy.Help{} }, nil)
 		can(policy.Default()[2], &l)
 	}
 	if len(n.last) > helpsKept+int(helpsOld/time.Second) {

@@ -292,10 +292,10 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 			Hint: "name one, as checkpoint --signal USR1 does, or start the run with --checkpoint-signal",
 		}
 	}
-	r, err := policy.AskBySignal(name)
+	r, err := event.AskBySignal(name)
 	if err != nil {
 		refused := &control.Refused{Reason: event.ReasonUnsupported, Detail: "cannot send the signal: " + err.Error()}
-		if bad := (*policy.RuleError)(nil); errors.As(err, &bad) {
+		if bad := (*event.RuleError)(nil); errors.As(err, &bad) {
 			refused.Detail, refused.Hint = fmt.Sprintf("cannot send %q: %s", bad.Part, bad.Why), bad.Hint
 		}
 		return nil, refused

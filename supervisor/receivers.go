@@ -74,12 +74,12 @@ func (w *watcher) unsure(all []*rss.Proc) bool {
 // receivers returns whom the signal of a rule goes to where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
 // command, or what that runs in a container; of these those that catch it. Help says why it goes to nobody.
-func (w *watcher) receivers(r policy.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
+func (w *watcher) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
 	return w.receiversAmong(r, l, func(int) bool { return true })
 }
 
 // receiversAmong returns those of the receivers that somebody means, by PID.
-func (w *watcher) receiversAmong(r policy.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h policy.Help) {
+func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h policy.Help) {
 	sig, rank0, ok := r.Signal()
 	if !ok {
 		return nil, policy.Help{Reason: event.ReasonUnsupported}
@@ -119,10 +119,10 @@ func (w *watcher) receiversAmong(r policy.Rule, l *event.Limit, means func(pid i
 		}
 	}
 	if len(deaf) > 0 {
-		h.Detail = "not to " + processes(deaf) + ", without a handler for " + policy.SignalName(sig)
+		h.Detail = "not to " + processes(deaf) + ", without a handler for " + event.SignalName(sig)
 	}
 	if len(to) == 0 {
-		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: policy.SignalName(sig) + ", " + processes(deaf)}
+		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + processes(deaf)}
 	}
 	if !w.isAll(step) {
 		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.target(step)+" is meant", "; ")
@@ -168,7 +168,7 @@ func (r *roles) rank0(all []*rss.Proc, now time.Duration) (zero []*rss.Proc, h p
 
 // signal carries a signal= rule out.
 func (w *watcher) signal(d event.Decision, l *event.Limit) {
-	r, err := policy.ParseRule(d.Rule)
+	r, err := event.ParseRule(d.Rule)
 	if err != nil {
 		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
 		return

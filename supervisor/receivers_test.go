@@ -39,9 +39,9 @@ func (s *stand) catches(pid int, set string) {
 
 const usr2 = "0000000000000800"
 
-func rule(t *testing.T, text string) policy.Rule {
+func rule(t *testing.T, text string) event.Rule {
 	t.Helper()
-	r, err := policy.ParseRule(text)
+	r, err := event.ParseRule(text)
 	if err != nil {
 		t.Fatal(err)
 	}

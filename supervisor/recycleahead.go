@@ -6,7 +6,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // The rung of a recycle leaves a tenth of the limit for the time that a worker takes
@@ -46,7 +45,7 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 // all at once finds room.
 func (w *watcher) sure(l *event.Limit) bool {
 	i, gain, _, pids := w.pick(l)
-	if i < 0 || gain < policy.MinGain(0) {
+	if i < 0 || gain < event.MinGain(0) {
 		return false
 	}
 	_, known := w.workers.need(w.workers.staff[pids[i]])
@@ -64,7 +63,7 @@ func (w *watcher) tookRecycle(d *event.Decision, o *event.Outcome) {
 // warning on, where that gives back much for certain. Above it workers keep to budgets
 // that leave each the least, and what many have together then may be all that is left
 // for what the trainer needs all at once. slurmstepd kills on it.
-func (w *watcher) trimAhead(r policy.Rule, l *event.Limit) rss.Bytes {
+func (w *watcher) trimAhead(r event.Rule, l *event.Limit) rss.Bytes {
 	rung, ok := w.ladder.Rung(event.ActionTrim, l)
 	if !ok || r.Action != event.ActionTrim || l.Name != event.LimitSlurm {
 		return 0
@@ -73,7 +72,7 @@ func (w *watcher) trimAhead(r policy.Rule, l *event.Limit) rss.Bytes {
 	if !ok || at >= rung || l.Used < at {
 		return 0
 	}
-	if h := w.canTrimByHook(l); !h.OK || h.Gain < max(policy.MinGain(0), l.Limit.Scale(muchMapped)) {
+	if h := w.canTrimByHook(l); !h.OK || h.Gain < max(event.MinGain(0), l.Limit.Scale(muchMapped)) {
 		return 0
 	}
 	return min(rung-at, l.Limit.Scale(mostLead))
@@ -81,7 +80,7 @@ func (w *watcher) trimAhead(r policy.Rule, l *event.Limit) rss.Bytes {
 
 // lead is how much a limit grows by until the action of a rule takes effect, or
 // until it is counted again. The hook is given budgets ahead instead.
-func (w *watcher) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+func (w *watcher) lead(r event.Rule, l *event.Limit) rss.Bytes {
 	switch r.Action {
 	case event.ActionWarn:
 		return w.counts.ahead(l)

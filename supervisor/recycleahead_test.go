@@ -7,7 +7,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
@@ -86,8 +85,8 @@ func TestRecycleLeak(t *testing.T) {
 // TestTrimAhead: much that workers have mapped is given back from the rung of the warning
 // on, for a limit on which slurmstepd kills.
 func TestTrimAhead(t *testing.T) {
-	rule := func(text string) policy.Rule {
-		r, err := policy.ParseRule(text)
+	rule := func(text string) event.Rule {
+		r, err := event.ParseRule(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ const RequeueFlush = lastRequeue + 4*time.Second
 // Requeues says that one of the rules is a requeue=.
 func (s *Settings) Requeues() bool {
 	return slices.ContainsFunc(s.Rules, func(text string) bool {
-		r, err := policy.ParseRule(text)
+		r, err := event.ParseRule(text)
 		return err == nil && r.Action == event.ActionRequeue
 	})
 }
@@ -72,7 +72,7 @@ func (r requeued) String() string {
 func mebibytes(b rss.Bytes) string { return fmt.Sprintf("%d", b/rss.MiB) }
 
 // canRequeue answers for requeue.
-func (w *watcher) canRequeue(r policy.Rule, l *event.Limit) policy.Help {
+func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
 	no := func(reason event.Reason, detail string) policy.Help {
 		return policy.Help{Reason: reason, Detail: detail}
 	}
@@ -124,7 +124,7 @@ func (w *watcher) byJobMemory(l *event.Limit) bool {
 
 // newSize finds how much memory the job is to have, in the unit that it was asked
 // for in, or says why it cannot be requeued.
-func (w *watcher) newSize(r policy.Rule, l *event.Limit, f *jobFacts) (mib uint64, h policy.Help) {
+func (w *watcher) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64, h policy.Help) {
 	no := func(reason event.Reason, detail string) (uint64, policy.Help) {
 		return 0, policy.Help{Reason: reason, Detail: detail}
 	}
@@ -169,7 +169,7 @@ func (w *watcher) byStep(l *event.Limit, job rss.Bytes) bool {
 // beginRequeue carries a requeue= rule out.
 func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	q := &w.sum.requeue
-	r, err := policy.ParseRule(f.decision.Rule)
+	r, err := event.ParseRule(f.decision.Rule)
 	facts := q.facts
 	if err != nil || q.factsAt == 0 || facts.err != nil {
 		// The ladder was told that it can be done: this cannot happen.

@@ -14,7 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -75,7 +74,7 @@ type putting struct {
 
 // Ask asks for a checkpoint as a signal= rule would.
 func (p *putting) Ask() action.Result {
-	r, err := policy.ParseRule("100%:" + string(event.ActionSignal) + "=" + p.Settings.CheckpointSignal)
+	r, err := event.ParseRule("100%:" + string(event.ActionSignal) + "=" + p.Settings.CheckpointSignal)
 	if err != nil {
 		return action.Result{Reason: event.ReasonError, Detail: err.Error()}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // absent says why there is none of a limit on memory, and what to do instead.
@@ -29,7 +28,7 @@ func vain(s *Settings, limits []event.Limit) (said []string) {
 		return nil
 	}
 	for _, text := range s.Rules {
-		r, err := policy.ParseRule(text)
+		r, err := event.ParseRule(text)
 		if err != nil || absent[r.Limit] == "" || slices.ContainsFunc(limits, func(l event.Limit) bool { return l.Name == r.Limit && l.Limit > 0 }) {
 			continue
 		}

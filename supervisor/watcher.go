@@ -198,9 +198,9 @@ func (w *watcher) open(begin hold.Begin) {
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
 	w.limits, warnings = w.find(begin)
-	var rules []policy.Rule
+	var rules []event.Rule
 	for _, text := range s.Rules {
-		r, err := policy.ParseRule(text)
+		r, err := event.ParseRule(text)
 		if err != nil {
 			fault("rules", err)
 			continue

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file guesses which rule was meant by a text that is none. A guess is made only
@@ -33,7 +32,7 @@ func meantRule(text string) string {
 	}
 	for _, halves := range [][2]string{{when, what}, {what, when}} {
 		guess := meantCond(halves[0]) + ":" + meantAction(halves[1])
-		if r, err := policy.ParseRule(guess); err == nil {
+		if r, err := event.ParseRule(guess); err == nil {
 			return fmt.Sprintf("did you mean '%s'?", r)
 		}
 	}
@@ -43,7 +42,7 @@ func meantRule(text string) string {
 // rulesIn are the rules that commas join.
 func rulesIn(text string) (list []string) {
 	for part := range strings.SplitSeq(text, ",") {
-		r, err := policy.ParseRule(part)
+		r, err := event.ParseRule(part)
 		if err != nil {
 			return nil
 		}
@@ -85,7 +84,7 @@ func meantAction(text string) string {
 	if slices.Contains(names, word) { // stop is a signal's name too
 		return word
 	}
-	if _, err := policy.ParseSignal(word); err == nil {
+	if _, err := event.ParseSignal(word); err == nil {
 		return "signal=" + word
 	}
 	if near := config.Near(word, names); near != "" {

@@ -13,7 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // deed is what leaders can be asked to do, and how it is told of.
@@ -108,7 +107,7 @@ func questionOf(c *cli.Context, d deed) (question, error) {
 		return q, err
 	}
 	if c.IsSet("signal") {
-		if _, err := policy.AskBySignal(q.signal); err != nil {
+		if _, err := event.AskBySignal(q.signal); err != nil {
 			return q, chosen{name: "--signal"}.usage(wrongSignal(err))
 		}
 	}

@@ -74,7 +74,7 @@ func rulesPage(t *testing.T) *reference.Page {
 	tellRules(p)
 	p.Section("Which actions go with which limit and condition")
 	p.Text("This is what is taken when it is written. An action that cannot help a limit is refused when the rule fires, with the reason.")
-	takes := func(rule string) bool { _, err := policy.ParseRule(rule); return err == nil }
+	takes := func(rule string) bool { _, err := event.ParseRule(rule); return err == nil }
 	var rows [][]string
 	for _, l := range event.Limits {
 		row := []string{"`" + string(l) + "`"}

@@ -10,7 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
 )
 
@@ -71,9 +70,9 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 		if err := setLadder(&s, c.StringSlice("at")); err != nil {
 			return opt, v.usage(err)
 		}
-		opt.Rules = []policy.Rule{}
+		opt.Rules = []event.Rule{}
 		for _, text := range s.Rules {
-			r, err := policy.ParseRule(text)
+			r, err := event.ParseRule(text)
 			if err != nil {
 				return opt, err
 			}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rsswarden/rsswarden/supervisor"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // requeueJob is the process that puts a job back into the queue. It is no child of
@@ -30,7 +30,7 @@ func setCheckpointSignal(s *supervisor.Settings, v []string) error {
 	if v[0] == "" {
 		return nil
 	}
-	r, err := policy.AskBySignal(v[0])
+	r, err := event.AskBySignal(v[0])
 	if err != nil {
 		return wrongSignal(err)
 	}
@@ -40,7 +40,7 @@ func setCheckpointSignal(s *supervisor.Settings, v []string) error {
 
 // wrongSignal says what is wrong with a signal that is to ask for a checkpoint.
 func wrongSignal(err error) error {
-	var bad *policy.RuleError
+	var bad *event.RuleError
 	if errors.As(err, &bad) {
 		return wrongf(bad.Hint, " %v", bad)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // This file finds what a user asked for and cannot have, before the command is started.
@@ -17,7 +16,7 @@ func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
 		return nil
 	}
 	for _, text := range s.Rules {
-		r, err := policy.ParseRule(text)
+		r, err := event.ParseRule(text)
 		switch {
 		case err != nil:
 		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
@@ -38,8 +37,8 @@ func neverFree(at, limit chosen, s *supervisor.Settings) error {
 		return nil
 	}
 	for _, text := range s.Rules {
-		r, err := policy.ParseRule(text)
-		if err != nil || r.Cond.Kind != policy.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
+		r, err := event.ParseRule(text)
+		if err != nil || r.Cond.Kind != event.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
 			continue
 		}
 		hint := fmt.Sprintf("write a share of the limit, such as '80%%:%s', or less than %v", r.Action, s.Limit)

@@ -103,7 +103,7 @@ func setLadder(s *supervisor.Settings, at []string) error {
 	rules, err := policy.Ladder(at)
 	if err != nil {
 		hint := "a rule looks like 85%:trim"
-		var bad *policy.RuleError
+		var bad *event.RuleError
 		if errors.As(err, &bad) {
 			hint = bad.Hint
 			if guess := meantRule(bad.Rule); guess != "" {
@@ -139,7 +139,7 @@ func setWorkerSignal(s *supervisor.Settings, v []string) error {
 	if v[0] == "" {
 		return nil
 	}
-	n, err := policy.ParseSignal(v[0])
+	n, err := event.ParseSignal(v[0])
 	if err != nil {
 		return wrongf("name a signal, such as TERM or USR1", ": %v", err)
 	}

@@ -119,7 +119,7 @@ func ruleWords(typed string) []word {
 			case event.ActionExec:
 				list = append(list, word{when + ":exec=", a.Says()})
 			default:
-				if _, err := policy.ParseRule(when + ":" + string(a)); err == nil {
+				if _, err := event.ParseRule(when + ":" + string(a)); err == nil {
 					list = append(list, word{when + ":" + string(a), a.Says()})
 				}
 			}
@@ -149,7 +149,7 @@ func ruleWords(typed string) []word {
 
 // taken says that the limit can have the condition, as far as a rule is typed.
 func taken(when string) bool {
-	_, err := policy.ParseRule(when + string(event.ActionWarn))
+	_, err := event.ParseRule(when + string(event.ActionWarn))
 	return err == nil
 }
 

@@ -12,7 +12,9 @@ import (
 func TestAskOnceForACrossing(t *testing.T) {
 	for _, ask := range []string{"signal=USR2", "exec=notify"} {
 		c := newScript(t, "90%:recycle\n93%:"+ask+"\n97%:stop")
-		c.can = func(r Rule, _ *event.Limit) Help { return Help{OK: asks(r.Action), Reason: event.ReasonNoWorker} }
+		c.can = func(r event.Rule, _ *event.Limit) Help {
+			return Help{OK: r.Action.Asks(), Reason: event.ReasonNoWorker}
+		}
 		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
 		if c.s.InFlight() != 0 {
 			t.Fatalf("%s is in flight", ask)
@@ -101,7 +103,7 @@ func TestAskWaitsForOneActionNotForAll(t *testing.T) {
 func TestRefusedAskIsTriedAgain(t *testing.T) {
 	c := newScript(t, "93%:signal=USR2")
 	deaf := true
-	c.can = func(Rule, *event.Limit) Help { return Help{OK: !deaf, Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: !deaf, Reason: event.ReasonNotCaught} }
 	c.want(c.at(second, slurm(94)), "skip 93%:signal=USR2: "+string(event.ReasonNotCaught))
 	c.want(c.at(second, slurm(94)))
 	deaf = false
@@ -112,7 +114,7 @@ func TestRefusedAskIsTriedAgain(t *testing.T) {
 func TestAskBeforeTheJobsEnd(t *testing.T) {
 	c := newScript(t, "time eta<10m:signal=USR2\ntime eta<5m:exec=save")
 	help := false
-	c.can = func(Rule, *event.Limit) Help { return Help{OK: help, Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: help, Reason: event.ReasonNotCaught} }
 	for _, x := range []struct {
 		left time.Duration
 		help bool

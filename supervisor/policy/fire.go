@@ -117,7 +117,7 @@ func (s *State) act(res *Result, l *event.Limit, in Input) bool {
 			}
 			continue
 		}
-		if asks(r.Action) && s.askedOn(i, l, res.Limits) {
+		if r.Action.Asks() && s.askedOn(i, l, res.Limits) {
 			s.fire(g, 0)
 			g.quiet = true
 			continue
@@ -154,7 +154,7 @@ func (s *State) begin(res *Result, rule int, l *event.Limit, lead rss.Bytes) {
 		s.raise(g)
 	}
 	s.fire(g, d.ID)
-	if !asks(r.Action) {
+	if !r.Action.Asks() {
 		s.flight = &flight{
 			id: d.ID, key: rungKey{l.ID(), rule}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
 		}
@@ -165,11 +165,11 @@ func (s *State) begin(res *Result, rule int, l *event.Limit, lead rss.Bytes) {
 
 // met says whether the rung of r is crossed, or will be, by lead, before its
 // action takes effect.
-func (in *Input) met(r Rule, l *event.Limit) (lead rss.Bytes, met bool) {
+func (in *Input) met(r event.Rule, l *event.Limit) (lead rss.Bytes, met bool) {
 	if crossed(r, l, in.JobEnd) {
 		return 0, true
 	}
-	at, ok := r.threshold(l.Limit)
+	at, ok := r.At(l.Limit)
 	if !ok || in.Lead == nil {
 		return 0, false
 	}
@@ -185,13 +185,13 @@ const askPatience = 5 * time.Second
 // wait for may hang, and then the kernel ends the job. What asks somebody waits
 // no longer than [askPatience], for one action or for several upon each other,
 // and not where as much was used up since the action began as is left.
-func (s *State) waits(g *rung, r Rule, l *event.Limit) bool {
+func (s *State) waits(g *rung, r event.Rule, l *event.Limit) bool {
 	switch {
 	case r.Action == event.ActionStop:
 		return false
 	case s.flight == nil:
 		return s.now < s.coolTill
-	case !asks(r.Action):
+	case !r.Action.Asks():
 		return true
 	}
 	if !g.waits {
@@ -223,7 +223,7 @@ func apart(a, b *event.Limit) bool {
 }
 
 // help asks whether r can help l now.
-func (s *State) help(r Rule, l *event.Limit, in Input) Help {
+func (s *State) help(r event.Rule, l *event.Limit, in Input) Help {
 	switch {
 	case r.Action == event.ActionStop:
 		return Help{OK: true}
@@ -243,7 +243,7 @@ func (s *State) help(r Rule, l *event.Limit, in Input) Help {
 }
 
 // skip says once for a crossing and a reason that r was not asked for.
-func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
+func (s *State) skip(res *Result, g *rung, r event.Rule, l *event.Limit, h Help) {
 	if h.Later || !s.tell(g, h.Reason) {
 		return
 	}
@@ -253,12 +253,12 @@ func (s *State) skip(res *Result, g *rung, r Rule, l *event.Limit, h Help) {
 	})
 }
 
-func (s *State) decide(r Rule, l *event.Limit) event.Decision {
+func (s *State) decide(r event.Rule, l *event.Limit) event.Decision {
 	d := event.Decision{
 		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg,
 		PID: l.PID, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
 	}
-	d.Threshold, _ = r.threshold(l.Limit)
+	d.Threshold, _ = r.At(l.Limit)
 	if f := s.trends[l.ID()]; f != nil && f.ok && l.ETA != nil {
 		low, high := f.low.Seconds(), f.high.Seconds()
 		d.ETALow, d.ETAHigh = &low, &high

@@ -11,7 +11,7 @@ import (
 
 // run steps a State through f, percent of the limit at each second, and
 // returns when each rule fired first.
-func run(t *testing.T, ladder []Rule, end, jobEnd time.Duration, f func(time.Duration) float64) map[string]time.Duration {
+func run(t *testing.T, ladder []event.Rule, end, jobEnd time.Duration, f func(time.Duration) float64) map[string]time.Duration {
 	t.Helper()
 	s := New(ladder, Options{})
 	fired := map[string]time.Duration{}

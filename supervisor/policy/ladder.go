@@ -12,13 +12,13 @@ import (
 const None = "none"
 
 // Default returns the ladder of a run without --at. Nothing in it can hurt.
-func Default() []Rule {
-	warn := func(l event.LimitName, at float64) Rule {
-		return Rule{Limit: l, Cond: percent(at), Action: event.ActionWarn}
+func Default() []event.Rule {
+	warn := func(l event.LimitName, at float64) event.Rule {
+		return event.Rule{Limit: l, Cond: percent(at), Action: event.ActionWarn}
 	}
-	rules := []Rule{
+	rules := []event.Rule{
 		warn("", 80),
-		{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn},
+		{Cond: event.Cond{Kind: event.KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn},
 		{Cond: percent(85), Action: event.ActionTrim},
 		{Cond: percent(90), Action: event.ActionRecycle},
 	}
@@ -32,22 +32,22 @@ func Default() []Rule {
 	return rules
 }
 
-func percent(p float64) Cond { return Cond{Kind: KindPercent, Percent: p} }
+func percent(p float64) event.Cond { return event.Cond{Kind: event.KindPercent, Percent: p} }
 
 // Ladder returns the default rules followed by those of --at, in the order
 // given, each once. [None] as the first of at leaves the default rules out.
-func Ladder(at []string) ([]Rule, error) {
+func Ladder(at []string) ([]event.Rule, error) {
 	rules := Default()
 	for i, s := range at {
 		if strings.TrimSpace(s) == None {
 			if i > 0 {
-				return nil, &RuleError{Rule: s, Why: "it clears the default ladder and comes after another rule",
+				return nil, &event.RuleError{Rule: s, Why: "it clears the default ladder and comes after another rule",
 					Hint: "write --at none before every other --at"}
 			}
 			rules = rules[:0]
 			continue
 		}
-		r, err := ParseRule(s)
+		r, err := event.ParseRule(s)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ func TestLead(t *testing.T) {
 	step := func(now time.Duration, percent float64) []event.Decision {
 		return s.Step(Input{
 			Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll,
-			Lead: func(r Rule, l *event.Limit) rss.Bytes {
+			Lead: func(r event.Rule, l *event.Limit) rss.Bytes {
 				if r.Action != event.ActionTrim {
 					return 0
 				}
@@ -72,8 +72,8 @@ func TestLeadInVain(t *testing.T) {
 			decisions, skipped := 0, 0
 			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
 				res := s.Step(Input{
-					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(Rule, *event.Limit) Help { return test.can },
-					Lead: func(Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
+					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(event.Rule, *event.Limit) Help { return test.can },
+					Lead: func(event.Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
 				})
 				decisions, skipped = decisions+len(res.Decisions), skipped+len(res.Skipped)
 				for _, d := range res.Decisions {

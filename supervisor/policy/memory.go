@@ -142,7 +142,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 	here := func(t time.Duration) time.Duration { return t - clock + now }
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
-		rule := slices.IndexFunc(s.rules, func(r Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
+		rule := slices.IndexFunc(s.rules, func(r event.Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
 		if rule < 0 || s.rules[rule].Action == event.ActionStop {
 			continue
 		}
@@ -162,7 +162,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 			if e.Next != 0 {
 				g.next = min(here(e.Next), now+mostWait)
 			}
-			if r.Cond.Kind == KindETA {
+			if r.Cond.Kind == event.KindETA {
 				// There is no forecast before readings were seen for that long, as
 				// [rss.Trend.ETA] has it for one at which the rule counts as left.
 				g.absent, g.gone = true, now+max(rss.HoldTime, r.Cond.ETA/2)

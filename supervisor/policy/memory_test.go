@@ -170,7 +170,7 @@ func TestHandOverForecast(t *testing.T) {
 // TestSkippedOnceOverHeirs: what could not be done is said once.
 func TestSkippedOnceOverHeirs(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
-	c.can = func(Rule, *event.Limit) Help { return Help{Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) Help { return Help{Reason: event.ReasonNotCaught} }
 	if got := c.at(second, slurm(86)); len(got) != 1 {
 		t.Fatalf("said %q", got)
 	}

@@ -42,7 +42,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 	}
 	opts := Options{}.withDefaults()
 	s := New(ladder, Options{})
-	byText := map[string]Rule{}
+	byText := map[string]event.Rule{}
 	for _, r := range ladder {
 		byText[r.String()] = r
 	}
@@ -55,7 +55,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 		settled  bool
 		stopped  bool
 	)
-	can := func(Rule, *event.Limit) Help {
+	can := func(event.Rule, *event.Limit) Help {
 		return Help{OK: rng.IntN(4) > 0, Gain: rss.Bytes(rng.IntN(500)) * rss.MiB}
 	}
 	for range 3000 {
@@ -72,7 +72,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			if k.limit == event.LimitUser {
 				l = &res.Limits[1]
 			}
-			if r := byText[k.rule]; r.Cond.Kind == KindETA || l.Used < r.rearm(l.Limit) {
+			if r := byText[k.rule]; r.Cond.Kind == event.KindETA || l.Used < r.Rearm(l.Limit) {
 				h.left = true // a forecast's own rule is tested in TestForecastRuleArmsAgain
 			}
 		}
@@ -82,7 +82,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			if stopped {
 				t.Errorf("seed %d: %s after a stop", seed, d.Rule)
 			}
-			if r.Cond.Kind == KindETA {
+			if r.Cond.Kind == event.KindETA {
 				if d.ETA == nil || *d.ETA >= r.Cond.ETA.Seconds() || d.Used*2 <= d.LimitSize {
 					t.Errorf("seed %d: %s fired on %+v", seed, d.Rule, d)
 				}
@@ -113,7 +113,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			actions++
 			if r.Action == event.ActionStop {
 				stopped = true
-			} else if asks(r.Action) {
+			} else if r.Action.Asks() {
 				continue // nothing waits for it
 			} else if flight != nil {
 				t.Errorf("seed %d: %s while %s is in flight", seed, d.Rule, flight.Rule)
@@ -145,10 +145,10 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 		o.After = slurm(used[i]).Used
 		o.Freed = o.Before.Sub(o.After)
 		r := byText[flight.Rule]
-		line := r.rearm(flight.LimitSize)
+		line := r.Rearm(flight.LimitSize)
 		h := seen[pairKey{flight.Rule, flight.Limit}]
-		if r.Cond.Kind == KindETA {
-			h.helped = o.OK && o.Freed >= MinGain(0)
+		if r.Cond.Kind == event.KindETA {
+			h.helped = o.OK && o.Freed >= event.MinGain(0)
 			settled = h.helped
 		} else {
 			worth := max(16*rss.MiB, (flight.Used.Sub(line)).Scale(0.05))
@@ -206,7 +206,7 @@ func TestCarriesAJob(t *testing.T) {
 		}
 		peak = max(peak, sum())
 		l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: sum(), Limit: limit}
-		in := Input{Now: now, Limits: []event.Limit{l}, Can: func(r Rule, l *event.Limit) Help {
+		in := Input{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) Help {
 			if r.Action == event.ActionTrim {
 				var gain rss.Bytes
 				for _, w := range workers {
@@ -214,7 +214,7 @@ func TestCarriesAJob(t *testing.T) {
 				}
 				return Help{OK: gain > 0, Gain: gain}
 			}
-			i, gain, reason := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
+			i, gain, reason := PickWorker(view(now), fresh, event.MinRecycle(&event.Limit{Limit: limit}))
 			return Help{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
 		for _, d := range s.Step(in).Decisions {
@@ -226,7 +226,7 @@ func TestCarriesAJob(t *testing.T) {
 					workers[i].file = 0
 				}
 			case event.ActionRecycle:
-				i, _, _ := PickWorker(view(now), fresh, MinRecycle(&event.Limit{Limit: limit}))
+				i, _, _ := PickWorker(view(now), fresh, event.MinRecycle(&event.Limit{Limit: limit}))
 				workers[i] = worker{anon: fresh, recycled: now}
 			}
 			o.After = sum()

@@ -12,7 +12,7 @@ import (
 // [State.Step]. One whose action was asked for on another limit is none, and
 // neither is one whose rule acted before it was crossed.
 type Raised struct {
-	Rule  Rule
+	Rule  event.Rule
 	Limit *event.Limit // as read now, nil where it was not
 	Name  event.LimitName
 	Scope event.Scope

@@ -42,7 +42,7 @@ func TestRaised(t *testing.T) {
 		{60, true, nil},
 	} {
 		now := time.Duration(i) * 10 * time.Second
-		can := func(Rule, *event.Limit) Help {
+		can := func(event.Rule, *event.Limit) Help {
 			return Help{OK: step.can, Gain: rss.GiB, Reason: map[bool]event.Reason{false: event.ReasonNoWorker}[step.can]}
 		}
 		res := s.Step(Input{Now: now, Limits: []event.Limit{slurm(step.percent)}, Can: can})
@@ -81,7 +81,7 @@ func TestRaisedNotAhead(t *testing.T) {
 	s := New(rules(t, "85%:trim"), Options{})
 	res := s.Step(Input{
 		Now: 0, Limits: []event.Limit{slurm(76)}, Can: canAll,
-		Lead: func(Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
+		Lead: func(event.Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
 	})
 	if len(res.Decisions) != 1 || len(s.Raised(res.Limits)) != 0 {
 		t.Errorf("%d decisions, %q", len(res.Decisions), raised(s, res.Limits))

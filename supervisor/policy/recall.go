@@ -44,7 +44,7 @@ func (s *State) Moves(limits []event.Limit) bool {
 			continue
 		}
 		for j, r := range s.rules {
-			if r.Cond.Kind == KindETA || !r.Matches(l.Name) {
+			if r.Cond.Kind == event.KindETA || !r.Matches(l.Name) {
 				continue // a forecast is made each 5 s: readings each second tell
 			}
 			g := s.rungs[rungKey{l.ID(), j}]
@@ -52,7 +52,7 @@ func (s *State) Moves(limits []event.Limit) bool {
 			switch {
 			case g != nil && (g.fired || waits) && s.left(g, r, l):
 				return true
-			case asks(r.Action) && s.flight != nil && !waits && crossed(r, l, 0):
+			case r.Action.Asks() && s.flight != nil && !waits && crossed(r, l, 0):
 				return true
 			}
 		}

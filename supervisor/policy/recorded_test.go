@@ -10,9 +10,9 @@ import (
 // trim and recycle, and again after a while. No other rule that is refused today
 // is read.
 func TestParseRecorded(t *testing.T) {
-	var ladder []Rule
+	var ladder []event.Rule
 	for _, text := range []string{"80%:recycle", "80%:trim+drop", "80%:trim"} {
-		r, err := ParseRecorded(text)
+		r, err := event.ParseRecorded(text)
 		if err != nil || r.String() != text {
 			t.Fatalf("%s: %v, %v", text, r, err)
 		}
@@ -28,7 +28,7 @@ func TestParseRecorded(t *testing.T) {
 	c.done(true, event.ReasonDone, 90, 89.9)
 	c.want(c.at(second, slurm(90)))
 	c.want(c.at(30*second, slurm(90)), "80%:trim+drop")
-	if r, err := ParseRecorded("80%:explode"); err == nil {
+	if r, err := event.ParseRecorded("80%:explode"); err == nil {
 		t.Errorf("80%%:explode is read as %v", r)
 	}
 }

@@ -13,9 +13,6 @@ const (
 	// LongPause is the forecast pause above which a recycle waits for the
 	// epoch's end.
 	LongPause = 200 * time.Millisecond
-
-	minGain      = 16 * rss.MiB
-	minGainShare = 0.05
 )
 
 // RecycleMode returns [event.Swap] where headroom, the bytes left before the limit,
@@ -46,49 +43,6 @@ func WaitForEpoch(pause, eta, toEpoch time.Duration) bool {
 		return false
 	}
 	return eta <= 0 || toEpoch > 0 && eta > toEpoch
-}
-
-// MinGain is the least that an action must give back to be worth it where need
-// bytes are wanted: 16 MiB or 5 % of need, whichever is more.
-func MinGain(need rss.Bytes) rss.Bytes {
-	return max(minGain, need.Scale(minGainShare))
-}
-
-// Worth is the least that a rule's action must give back to be worth it. A recycle
-// gives back one worker's part of what is wanted, and the next another's: of many
-// workers none has 5 % of it. Of a trim as much is enough as is left for certain.
-func (r Rule) Worth(l *event.Limit) rss.Bytes {
-	worth := MinGain(r.Need(l))
-	switch r.Action {
-	case event.ActionRecycle:
-		return MinRecycle(l)
-	case event.ActionTrim:
-		return min(worth, max(MinRecycle(l), surelyLeft(l)))
-	}
-	return worth
-}
-
-// Again is what a trim that helped must be able to give back for it to be repeated though
-// its rung was not left, where PSS is summed and nobody knows what use stood at after it:
-// as much as use must have grown by where that is known, 5 points of the limit, or half of
-// what is left for certain. Trims hold a job that maps and maps, and the rest may be mapped
-// long before the rung would be tried again.
-func (r Rule) Again(l *event.Limit) rss.Bytes { return max(r.Worth(l), again(l)) }
-
-func again(l *event.Limit) rss.Bytes { return min(l.Limit.Scale(hysteresis/100), surelyLeft(l)/2) }
-
-// surelyLeft is what is left of a limit for certain.
-func surelyLeft(l *event.Limit) rss.Bytes { return l.Limit.Sub(max(l.Used, l.UsedMax)) }
-
-// MinRecycle is the least that one worker must give back to be worth replacing where
-// the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
-// workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
-// Of a limit of which nobody knows the size it is 16 MiB.
-func MinRecycle(l *event.Limit) rss.Bytes {
-	if l.Limit == 0 {
-		return minGain
-	}
-	return min(minGain, l.Limit/200)
 }
 
 // aboutAsMuch is the share of the most that another worker gives for the two to

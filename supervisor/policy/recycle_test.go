@@ -115,7 +115,7 @@ func TestRecycleInVain(t *testing.T) {
 // is wanted, and all of them give back twice that.
 func TestRecycleOfOneOfMany(t *testing.T) {
 	s := New(rules(t, "85%:trim\n90%:recycle"), Options{CoolDown: time.Millisecond})
-	small := func(Rule, *event.Limit) Help { return Help{OK: true, Gain: 20 * rss.MiB} }
+	small := func(event.Rule, *event.Limit) Help { return Help{OK: true, Gain: 20 * rss.MiB} }
 	in := Input{Limits: []event.Limit{slurm(99)}, Can: small}
 	in.Limits[0].Limit, in.Limits[0].Used = 30*rss.GiB, (30 * rss.GiB).Scale(0.99)
 	for n := range 5 {
@@ -132,7 +132,7 @@ func TestRecycleOfOneOfMany(t *testing.T) {
 // TestMinRecycle: what is worth a recycle is less where the limit is small.
 func TestMinRecycle(t *testing.T) {
 	for limit, want := range map[rss.Bytes]rss.Bytes{400 * rss.MiB: 2 * rss.MiB, 2000 * rss.MiB: 10 * rss.MiB, 3200 * rss.MiB: 16 * rss.MiB, rss.TiB: 16 * rss.MiB} {
-		if got := MinRecycle(&event.Limit{Limit: limit}); got != want {
+		if got := event.MinRecycle(&event.Limit{Limit: limit}); got != want {
 			t.Errorf("of %v: %v, want %v", limit, got, want)
 		}
 	}

@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// hysteresis is how many points of used over limit a rung must be left by
-	// before it is armed again.
-	hysteresis = 5.0
 	// forecastGone is how long a forecast must be absent before the rules on it
 	// are armed again: growth in steps has none between two steps.
 	forecastGone = 3 * time.Minute
@@ -37,7 +34,7 @@ type rung struct {
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action that was in vain
 	level  rss.Bytes      // … or at what use, 0 for none
-	again  bool           // … or once as much could be given back as [Rule.Again] says
+	again  bool           // … or once as much could be given back as [event.Rule.Again] says
 	ahead  time.Duration  // when it may fire again before it is crossed
 	told   []event.Reason // reasons already said for this crossing
 	gone   time.Duration  // since when there has been no forecast
@@ -97,18 +94,18 @@ func (s *State) rung(rule int, l *event.Limit) *rung {
 
 // crossed says whether r's condition holds for l. A forecast beyond the job's
 // own end is none.
-func crossed(r Rule, l *event.Limit, jobEnd time.Duration) bool {
-	if r.Cond.Kind == KindETA {
+func crossed(r event.Rule, l *event.Limit, jobEnd time.Duration) bool {
+	if r.Cond.Kind == event.KindETA {
 		eta, ok := etaOf(l)
 		return ok && eta < r.Cond.ETA && (jobEnd <= 0 || eta < jobEnd)
 	}
-	at, ok := r.threshold(l.Limit)
+	at, ok := r.At(l.Limit)
 	return ok && l.Used >= at
 }
 
 // hopeless says why a rule can never make sense for l.
-func hopeless(r Rule, l *event.Limit) (why string, bad bool) {
-	if r.Cond.Kind == KindFree && r.Cond.Free >= l.Limit {
+func hopeless(r event.Rule, l *event.Limit) (why string, bad bool) {
+	if r.Cond.Kind == event.KindFree && r.Cond.Free >= l.Limit {
 		return fmt.Sprintf("%v can never be free of %v; write a share, such as 80%%, or less than that", r.Cond.Free, l.Limit), true
 	}
 	return "", false
@@ -135,12 +132,12 @@ func (s *State) rearm(limits []event.Limit) {
 
 // left says whether the rung was left by enough. A forecast is left at twice
 // the rule's, or where there has been none for long.
-func (s *State) left(g *rung, r Rule, l *event.Limit) bool {
-	if r.Cond.Kind != KindETA {
+func (s *State) left(g *rung, r event.Rule, l *event.Limit) bool {
+	if r.Cond.Kind != event.KindETA {
 		if _, bad := hopeless(r, l); bad {
 			return false
 		}
-		return l.Used < r.rearm(l.Limit)
+		return l.Used < r.Rearm(l.Limit)
 	}
 	eta, ok := etaOf(l)
 	if ok {
@@ -179,7 +176,7 @@ func (s *State) Done(o event.Outcome) {
 	after := f.limit
 	after.Used = o.After
 	helped := f.helped(&o)
-	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != KindETA || helped)
+	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != event.KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
 		s.noFork = true
@@ -206,11 +203,11 @@ func (s *State) Done(o event.Outcome) {
 		case helped && f.limit.Accounting == event.AccountingPSS:
 			g.again = true // what use stands at now nobody knows
 		case helped:
-			g.level = o.After + again(&after)
+			g.level = o.After + event.Regrown(&after)
 		case action == event.ActionRecycle && o.OK:
 			// One worker had too little to give back. Others may have it by the time
 			// that use has grown by as much, and a leak fills the rest in seconds.
-			g.level = o.After + MinRecycle(&f.limit)
+			g.level = o.After + event.MinRecycle(&f.limit)
 		}
 	}
 }
@@ -246,7 +243,7 @@ func repeats(a event.Action) bool {
 func (s *State) NextRung(l *event.Limit) rss.Bytes {
 	next := l.Limit
 	for _, r := range s.rules {
-		if at, ok := r.threshold(l.Limit); ok && r.Matches(l.Name) && at > l.Used {
+		if at, ok := r.At(l.Limit); ok && r.Matches(l.Name) && at > l.Used {
 			next = min(next, at)
 		}
 	}
@@ -266,7 +263,7 @@ func (s *State) Rung(a event.Action, l *event.Limit) (at rss.Bytes, ok bool) {
 		if r.Action != a || !r.Matches(l.Name) {
 			continue
 		}
-		if t, has := r.threshold(l.Limit); has && (!ok || t < at) {
+		if t, has := r.At(l.Limit); has && (!ok || t < at) {
 			at, ok = t, true
 		}
 	}

@@ -49,10 +49,10 @@ type Input struct {
 	// Can says whether a rule's action can help a limit now. It is asked for
 	// every action but warn and stop, and only where the rule is about to
 	// fire. Without it nothing but warn and stop ever fires.
-	Can func(Rule, *event.Limit) Help
+	Can func(event.Rule, *event.Limit) Help
 	// Lead says how much a limit will have grown by before a rule's action takes
 	// effect. The rule fires by so much before its rung. nil is none.
-	Lead func(Rule, *event.Limit) rss.Bytes
+	Lead func(event.Rule, *event.Limit) rss.Bytes
 }
 
 // Help is the answer of [Input.Can].
@@ -98,7 +98,7 @@ type Result struct {
 
 // State is the ladder with its memory. It is not safe for concurrent use.
 type State struct {
-	rules  []Rule // from mild to hard
+	rules  []event.Rule // from mild to hard
 	opts   Options
 	rungs  map[rungKey]*rung
 	trends map[event.LimitID]*forecaster
@@ -119,7 +119,7 @@ type flight struct {
 	id    uint64
 	key   rungKey
 	at    time.Duration
-	rule  Rule
+	rule  event.Rule
 	limit event.Limit // as it stood
 	lead  bool        // … before the rung was crossed
 	begun bool        // it goes on without us
@@ -128,10 +128,10 @@ type flight struct {
 
 // New returns a ladder of these rules with nothing seen yet. Rules are tried
 // from mild to hard, equal actions in the order given.
-func New(rules []Rule, opts Options) *State {
+func New(rules []event.Rule, opts Options) *State {
 	opts = opts.withDefaults()
 	rules = slices.Clone(rules)
-	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(severity(a.Action), severity(b.Action)) })
+	slices.SortStableFunc(rules, func(a, b event.Rule) int { return cmp.Compare(a.Action.Severity(), b.Action.Severity()) })
 	return &State{
 		rules:  rules,
 		opts:   opts,
@@ -142,7 +142,7 @@ func New(rules []Rule, opts Options) *State {
 }
 
 // Rules returns the ladder's rules from mild to hard.
-func (s *State) Rules() []Rule { return slices.Clone(s.rules) }
+func (s *State) Rules() []event.Rule { return slices.Clone(s.rules) }
 
 // InFlight returns the ID of the action that is being carried out, 0 if none.
 func (s *State) InFlight() uint64 {

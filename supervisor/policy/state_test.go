@@ -12,14 +12,14 @@ import (
 )
 
 // rules parses a ladder, one rule a line.
-func rules(t testing.TB, text string) []Rule {
+func rules(t testing.TB, text string) []event.Rule {
 	t.Helper()
-	var out []Rule
+	var out []event.Rule
 	for _, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		r, err := ParseRule(line)
+		r, err := event.ParseRule(line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func slurm(percent float64) event.Limit {
 }
 
 // canAll helps always, by an unknown amount.
-func canAll(Rule, *event.Limit) Help { return Help{OK: true} }
+func canAll(event.Rule, *event.Limit) Help { return Help{OK: true} }
 
 // script drives a State through steps and outcomes and writes down what it
 // says, one word a happening.
@@ -45,7 +45,7 @@ type script struct {
 	t    *testing.T
 	s    *State
 	now  time.Duration
-	can  func(Rule, *event.Limit) Help
+	can  func(event.Rule, *event.Limit) Help
 	end  time.Duration
 	last event.Decision
 }
@@ -208,7 +208,7 @@ func TestTrimAgainByPSS(t *testing.T) {
 	}
 	var gain float64 // of a trim, in percent
 	recycle := false
-	c.can = func(r Rule, l *event.Limit) Help {
+	c.can = func(r event.Rule, l *event.Limit) Help {
 		if r.Action == event.ActionRecycle {
 			return Help{OK: recycle, Reason: event.ReasonNothing}
 		}
@@ -233,7 +233,7 @@ func TestTrimAgainByPSS(t *testing.T) {
 func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	reason := event.ReasonNoWorker
-	c.can = func(r Rule, _ *event.Limit) Help {
+	c.can = func(r event.Rule, _ *event.Limit) Help {
 		switch r.Action {
 		case event.ActionTrim:
 			return Help{Detail: "only unreclaimable memory counts"}
@@ -254,7 +254,7 @@ func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 func TestTooSmallAGainIsNoHelp(t *testing.T) {
 	c := newScript(t, "85%:trim")
 	gain := 10 * rss.MiB
-	c.can = func(Rule, *event.Limit) Help { return Help{OK: true, Gain: gain} }
+	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: true, Gain: gain} }
 	c.want(c.at(second, slurm(86)), "skip 85%:trim: nothing to give back")
 	gain = 100 * rss.MiB
 	c.want(c.at(second, slurm(86)), "85%:trim")
@@ -343,7 +343,7 @@ func TestTheMostUrgentLimitFirst(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	user := slurm(91)
 	user.Name = event.LimitUser
-	c.can = func(r Rule, l *event.Limit) Help { return Help{OK: l.Name == event.LimitUser} }
+	c.can = func(r event.Rule, l *event.Limit) Help { return Help{OK: l.Name == event.LimitUser} }
 	c.want(c.at(second, user, slurm(95)), "skip 85%:trim: cannot help this limit", "skip 90%:recycle: cannot help this limit", "85%:trim")
 	if c.last.Limit != event.LimitUser {
 		t.Errorf("acted for %s", c.last.Limit)

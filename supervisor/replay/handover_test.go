@@ -60,7 +60,7 @@ func (l *leads) uses(seconds int, percent float64) {
 			Used: (3000 * rss.MiB).Scale(percent / 100), UsedMax: (3000 * rss.MiB).Scale(percent / 100), Limit: 3000 * rss.MiB,
 		}}
 		moves := l.ladder.Moves(limits)
-		res := l.ladder.Step(policy.Input{Now: l.now, Limits: limits, Can: func(policy.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} }})
+		res := l.ladder.Step(policy.Input{Now: l.now, Limits: limits, Can: func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} }})
 		r := record.Reading{Used: limits[0].Used, UsedMax: limits[0].Used, Size: limits[0].Limit, ETA: -1}
 		if eta := res.Limits[0].ETA; eta != nil {
 			r.ETA = *eta

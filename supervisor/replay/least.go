@@ -5,7 +5,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -43,7 +42,7 @@ func (p *past) least(r *Result, g *goal, opt Options) {
 }
 
 // acts says that a rule does more than tell somebody.
-func acts(r policy.Rule) bool {
+func acts(r event.Rule) bool {
 	return r.Action != event.ActionWarn && r.Action != event.ActionSignal && r.Action != event.ActionExec
 }
 
@@ -54,7 +53,7 @@ func upTo(used rss.Bytes) rss.Bytes { return (used/rss.MiB + 1) * rss.MiB }
 // most.
 func (p *past) peaks(g *goal) (low, high rss.Bytes) {
 	for _, above := range []bool{false, true} {
-		run := newPass(p, []policy.Rule{})
+		run := newPass(p, []event.Rule{})
 		run.plain = true
 		w := &highest{model: newModel(run, g, unlimited, above)}
 		run.play(w)
@@ -94,9 +93,9 @@ func (h *highest) look(s *record.Sample) []event.Limit {
 // search finds the least size with which the ladder keeps the job inside, by
 // halving, and by trying size, that of the replay: 0 where even most is too little. owed says that recorded actions were
 // not taken.
-func (p *past) search(g *goal, rules []policy.Rule, most, size rss.Bytes, high bool) (mem rss.Bytes, owed bool) {
-	rules = slices.DeleteFunc(slices.Clone(rules), func(r policy.Rule) bool { return r.Action == event.ActionWarn })
-	plain := !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Cond.Kind == policy.KindETA && r.Limit != event.LimitTime })
+func (p *past) search(g *goal, rules []event.Rule, most, size rss.Bytes, high bool) (mem rss.Bytes, owed bool) {
+	rules = slices.DeleteFunc(slices.Clone(rules), func(r event.Rule) bool { return r.Action == event.ActionWarn })
+	plain := !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Cond.Kind == event.KindETA && r.Limit != event.LimitTime })
 	lives := func(size rss.Bytes) bool {
 		run := newPass(p, rules)
 		run.plain, run.brief = plain, true // a forecast is dear, and much is played

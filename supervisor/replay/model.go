@@ -48,7 +48,7 @@ func (m *model) knew(k event.LimitID) bool {
 }
 
 // lead is nothing: how fast a burst is no sample tells.
-func (m *model) lead(policy.Rule, *event.Limit) rss.Bytes { return 0 }
+func (m *model) lead(event.Rule, *event.Limit) rss.Bytes { return 0 }
 
 func (m *model) look(s *record.Sample) []event.Limit {
 	m.owe(s.At)
@@ -99,7 +99,7 @@ func (m *model) share(now time.Duration) {
 
 // can answers for an action: by what the processes have, unless the record says
 // that there was no way to act on them.
-func (m *model) can(r policy.Rule, l *event.Limit) policy.Help {
+func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
 	if d := m.find(r.Action, r.Arg, l); d != nil {
 		return policy.Help{OK: true}
 	}
@@ -143,7 +143,7 @@ func (m *model) ever(a event.Action, arg string) *event.Help {
 	}
 	var last *help
 	for key, list := range m.helps {
-		r, err := policy.ParseRecorded(key.rule)
+		r, err := event.ParseRecorded(key.rule)
 		if err != nil || r.Action != a || r.Arg != arg {
 			continue
 		}
@@ -200,7 +200,7 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
 		}
 	}
-	return policy.PickWorker(list, 0, policy.MinGain(0))
+	return policy.PickWorker(list, 0, event.MinGain(0))
 }
 
 // claim finds the decision of the record that one is: the same action on a limit

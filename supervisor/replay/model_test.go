@@ -7,7 +7,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
 )
@@ -102,7 +101,7 @@ func TestCarriedWithout(t *testing.T) {
 		limit rss.Bytes
 		want  replay.Fate
 	}{{2 * rss.GiB, replay.Dies}, {three, replay.Unknown}, {64 * rss.GiB, replay.Lives}} {
-		r := replayed(t, carried(true, three, 0), replay.Options{Limit: c.limit, Rules: []policy.Rule{}})
+		r := replayed(t, carried(true, three, 0), replay.Options{Limit: c.limit, Rules: []event.Rule{}})
 		if r.Fate != c.want || !r.Estimate || len(r.Decisions) > 0 {
 			t.Errorf("%v: %s (%s), want %s", c.limit, r.Fate, r.Why, c.want)
 		}

@@ -27,8 +27,8 @@ const (
 type pass struct {
 	*past
 	world  world
-	rules  []policy.Rule // nil for those of the record
-	plain  bool          // no rule asks for a forecast, so none is made
+	rules  []event.Rule // nil for those of the record
+	plain  bool         // no rule asks for a forecast, so none is made
 	ladder *policy.State
 	ofJob  bool
 
@@ -52,8 +52,8 @@ type pass struct {
 type world interface {
 	// look returns the limits as they stand at a sample.
 	look(s *record.Sample) []event.Limit
-	can(r policy.Rule, l *event.Limit) policy.Help
-	lead(r policy.Rule, l *event.Limit) rss.Bytes
+	can(r event.Rule, l *event.Limit) policy.Help
+	lead(r event.Rule, l *event.Limit) rss.Bytes
 	// knew says that what was done about a limit before the record began was done at
 	// the size that it has here.
 	knew(k event.LimitID) bool
@@ -76,7 +76,7 @@ type flight struct {
 	freed  rss.Bytes
 }
 
-func newPass(p *past, rules []policy.Rule) *pass {
+func newPass(p *past, rules []event.Rule) *pass {
 	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}, skipped: map[string]*Rung{}}
 }
 

@@ -42,7 +42,7 @@ type past struct {
 // start is a watcher that began.
 type start struct {
 	at      time.Duration
-	rules   []policy.Rule
+	rules   []event.Rule
 	firstID uint64
 	ofJob   bool // a job that somebody else started is watched as a whole
 	handed  *handed
@@ -155,7 +155,7 @@ func (p *past) start(at time.Duration, v *event.Start) error {
 		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
 	}
 	for _, text := range v.Rules {
-		r, err := policy.ParseRecorded(text)
+		r, err := event.ParseRecorded(text)
 		if err != nil {
 			return fmt.Errorf("cannot replay %s: cannot read rule %q: %w", p.run.Meta.ID, text, err)
 		}

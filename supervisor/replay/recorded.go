@@ -79,7 +79,7 @@ func (p *past) near(at, within time.Duration) []*deed {
 
 // can answers as the watcher did: that an action could help where it was decided
 // on, else as it was written down last.
-func (w *recorded) can(r policy.Rule, l *event.Limit) policy.Help {
+func (w *recorded) can(r event.Rule, l *event.Limit) policy.Help {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {
@@ -126,7 +126,7 @@ func after(list []help, at time.Duration) int {
 
 // lead is what a rule was met ahead by: where it fired then, or was told then
 // that it could not help.
-func (w *recorded) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+func (w *recorded) lead(r event.Rule, l *event.Limit) rss.Bytes {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.Lead > 0 && d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -46,9 +45,9 @@ func Replay(run *record.Run, opt Options) (*Result, error) {
 }
 
 // sameRules says that a ladder is the one of the record, in whatever order.
-func (p *past) sameRules(rules []policy.Rule) bool {
+func (p *past) sameRules(rules []event.Rule) bool {
 	for _, s := range p.starts {
-		if len(s.rules) != len(rules) || slices.ContainsFunc(s.rules, func(r policy.Rule) bool { return !slices.Contains(rules, r) }) {
+		if len(s.rules) != len(rules) || slices.ContainsFunc(s.rules, func(r event.Rule) bool { return !slices.Contains(rules, r) }) {
 			return false
 		}
 	}
@@ -100,7 +99,7 @@ func (p *past) guess(r *Result, g *goal, opt Options) {
 }
 
 // imagine plays the model once. owed says that recorded actions were not taken.
-func (p *past) imagine(g *goal, size rss.Bytes, rules []policy.Rule, high bool) (run *pass, owed bool) {
+func (p *past) imagine(g *goal, size rss.Bytes, rules []event.Rule, high bool) (run *pass, owed bool) {
 	run = newPass(p, rules)
 	m := newModel(run, g, size, high)
 	run.play(m)
@@ -200,7 +199,7 @@ func (p *past) assumed(r *Result) bool {
 		tried[d.Action] = true
 	}
 	for k := range p.helps {
-		if rule, err := policy.ParseRecorded(k.rule); err == nil {
+		if rule, err := event.ParseRecorded(k.rule); err == nil {
 			tried[rule.Action] = true
 		}
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // Version is the value of "v" in the JSON of a result. Fields are only added.
@@ -24,7 +23,7 @@ type Options struct {
 	Accounting event.Accounting
 	// Rules replace the ladder; nil leaves it as recorded, and one without rules
 	// does nothing at all.
-	Rules []policy.Rule
+	Rules []event.Rule
 }
 
 // Fate is what becomes of the job.

@@ -18,7 +18,7 @@ import (
 type stage struct {
 	rng    *rand.Rand
 	b      *record.Builder
-	rules  []policy.Rule
+	rules  []event.Rule
 	limits []event.Limit
 	slope  []float64 // bytes a second
 	moves  bool      // looks on which the ladder moved are kept too, and the ladder is told when an action ends
@@ -38,11 +38,11 @@ type stage struct {
 	at       []time.Duration
 }
 
-func ladder(t testing.TB, texts ...string) []policy.Rule {
+func ladder(t testing.TB, texts ...string) []event.Rule {
 	t.Helper()
-	var rules []policy.Rule
+	var rules []event.Rule
 	for _, text := range texts {
-		r, err := policy.ParseRecorded(text)
+		r, err := event.ParseRecorded(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func ladder(t testing.TB, texts ...string) []policy.Rule {
 	return rules
 }
 
-func texts(rules []policy.Rule) (list []string) {
+func texts(rules []event.Rule) (list []string) {
 	for _, r := range rules {
 		list = append(list, r.String())
 	}
@@ -125,7 +125,7 @@ func (s *stage) move() {
 }
 
 // can answers at random, the same for a while, and writes down what is new.
-func (s *stage) can(r policy.Rule, l *event.Limit) policy.Help {
+func (s *stage) can(r event.Rule, l *event.Limit) policy.Help {
 	k := r.String() + string(l.Name) + string(l.Scope)
 	h, ok := s.answers[k]
 	if !ok || s.rng.IntN(20) == 0 {
@@ -150,7 +150,7 @@ func (s *stage) can(r policy.Rule, l *event.Limit) policy.Help {
 }
 
 // lead has trims fire ahead now and then.
-func (s *stage) lead(r policy.Rule, l *event.Limit) rss.Bytes {
+func (s *stage) lead(r event.Rule, l *event.Limit) rss.Bytes {
 	if r.Action != event.ActionTrim || l.Used/rss.MiB%5 != 0 {
 		return 0
 	}

@@ -64,7 +64,7 @@ func TestSeedAsRecorded(t *testing.T) {
 func TestSeedWithFive(t *testing.T) {
 	at := recordtest.PerEpoch + recordtest.FirstBatch + 8*recordtest.PerBatch
 	for _, which := range []event.LimitName{"", event.LimitUser} {
-		r := play(t, replay.Options{Limit: 5 * rss.GiB, Which: which, Accounting: event.AccountingRSS, Rules: []policy.Rule{}})
+		r := play(t, replay.Options{Limit: 5 * rss.GiB, Which: which, Accounting: event.AccountingRSS, Rules: []event.Rule{}})
 		if r.Fate != replay.Dies || !r.Estimate || r.Same != nil || r.Death == nil {
 			t.Fatalf("%+v", r)
 		}
@@ -112,7 +112,7 @@ func TestSeedWithFiveAndLadder(t *testing.T) {
 
 // TestSeedWithFour: no ladder can carry it there.
 func TestSeedWithFour(t *testing.T) {
-	stop, err := policy.ParseRule("95%:stop")
+	stop, err := event.ParseRule("95%:stop")
 	if err != nil {
 		t.Fatal(err)
 	}

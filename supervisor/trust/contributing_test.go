@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var stepShown = regexp.MustCompile(`(?m)^\| [^|]+ \| ([a-z/]+\.go) \| ([A-Za-z]+) \|$`)
+var stepShown = regexp.MustCompile(`(?m)^\| [^|]+ \| ([a-z_/]+\.go) \| ([A-Za-z]+) \|$`)
 
 // TestContributing: what the worked examples point at is where they say.
 func TestContributing(t *testing.T) {

@@ -1,16 +1,16 @@
-package policy
+package event
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 )
+
+func percent(p float64) Cond { return Cond{Kind: KindPercent, Percent: p} }
 
 func TestParseRule(t *testing.T) {
 	for _, c := range []struct {
@@ -18,27 +18,27 @@ func TestParseRule(t *testing.T) {
 		want Rule
 		text string // what String gives
 	}{
-		{"85%:trim", Rule{Cond: percent(85), Action: event.ActionTrim}, "85%:trim"},
-		{" 92.50% : recycle ", Rule{Cond: percent(92.5), Action: event.ActionRecycle}, "92.5%:recycle"},
-		{"100%:stop", Rule{Cond: percent(100), Action: event.ActionStop}, "100%:stop"},
-		{"slurm 95%:stop", Rule{Limit: event.LimitSlurm, Cond: percent(95), Action: event.ActionStop}, "slurm 95%:stop"},
-		{"maps 80%:warn", Rule{Limit: event.LimitMaps, Cond: percent(80), Action: event.ActionWarn}, "maps 80%:warn"},
-		{"free<2G:gc", Rule{Cond: Cond{Kind: KindFree, Free: 2 * rss.GiB}, Action: event.ActionGC}, "free<2G:gc"},
-		{"free<1.5GiB:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1536 * rss.MiB}, Action: event.ActionWarn}, "free<1536M:warn"},
-		{"free<500:warn", Rule{Cond: Cond{Kind: KindFree, Free: 500 * rss.MiB}, Action: event.ActionWarn}, "free<500M:warn"},
-		{"free<1001B:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1001}, Action: event.ActionWarn}, "free<1001B:warn"},
-		{"eta<10m:warn", Rule{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: event.ActionWarn}, "eta<10m:warn"},
-		{"time eta<1h0m:warn", Rule{Limit: event.LimitTime, Cond: Cond{Kind: KindETA, ETA: time.Hour}, Action: event.ActionWarn}, "time eta<1h:warn"},
-		{"eta<90s:signal=SIGUSR2", Rule{Cond: Cond{Kind: KindETA, ETA: 90 * time.Second}, Action: event.ActionSignal, Arg: "USR2"}, "eta<1m30s:signal=USR2"},
-		{"93%:signal=12@rank0", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "USR2@rank0"}, "93%:signal=USR2@rank0"},
-		{"93%:signal=rtmin+3", Rule{Cond: percent(93), Action: event.ActionSignal, Arg: "RTMIN+3"}, "93%:signal=RTMIN+3"},
-		{"93%:exec=/bin/notify a:b =c", Rule{Cond: percent(93), Action: event.ActionExec, Arg: "/bin/notify a:b =c"}, "93%:exec=/bin/notify a:b =c"},
-		{"time eta<5m:signal=USR2", Rule{Limit: event.LimitTime, Cond: Cond{Kind: KindETA, ETA: 5 * time.Minute}, Action: event.ActionSignal, Arg: "USR2"}, "time eta<5m:signal=USR2"},
-		{"97%:requeue", Rule{Cond: percent(97), Action: event.ActionRequeue}, "97%:requeue"},
-		{"97%:requeue=3", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "3M"}, "97%:requeue=3M"},
-		{"97%:requeue= 12g", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "12G"}, "97%:requeue=12G"},
-		{"97%:requeue=+25.0%", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "+25%"}, "97%:requeue=+25%"},
-		{"97%:requeue=advice", Rule{Cond: percent(97), Action: event.ActionRequeue, Arg: "advice"}, "97%:requeue=advice"},
+		{"85%:trim", Rule{Cond: percent(85), Action: ActionTrim}, "85%:trim"},
+		{" 92.50% : recycle ", Rule{Cond: percent(92.5), Action: ActionRecycle}, "92.5%:recycle"},
+		{"100%:stop", Rule{Cond: percent(100), Action: ActionStop}, "100%:stop"},
+		{"slurm 95%:stop", Rule{Limit: LimitSlurm, Cond: percent(95), Action: ActionStop}, "slurm 95%:stop"},
+		{"maps 80%:warn", Rule{Limit: LimitMaps, Cond: percent(80), Action: ActionWarn}, "maps 80%:warn"},
+		{"free<2G:gc", Rule{Cond: Cond{Kind: KindFree, Free: 2 * rss.GiB}, Action: ActionGC}, "free<2G:gc"},
+		{"free<1.5GiB:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1536 * rss.MiB}, Action: ActionWarn}, "free<1536M:warn"},
+		{"free<500:warn", Rule{Cond: Cond{Kind: KindFree, Free: 500 * rss.MiB}, Action: ActionWarn}, "free<500M:warn"},
+		{"free<1001B:warn", Rule{Cond: Cond{Kind: KindFree, Free: 1001}, Action: ActionWarn}, "free<1001B:warn"},
+		{"eta<10m:warn", Rule{Cond: Cond{Kind: KindETA, ETA: 10 * time.Minute}, Action: ActionWarn}, "eta<10m:warn"},
+		{"time eta<1h0m:warn", Rule{Limit: LimitTime, Cond: Cond{Kind: KindETA, ETA: time.Hour}, Action: ActionWarn}, "time eta<1h:warn"},
+		{"eta<90s:signal=SIGUSR2", Rule{Cond: Cond{Kind: KindETA, ETA: 90 * time.Second}, Action: ActionSignal, Arg: "USR2"}, "eta<1m30s:signal=USR2"},
+		{"93%:signal=12@rank0", Rule{Cond: percent(93), Action: ActionSignal, Arg: "USR2@rank0"}, "93%:signal=USR2@rank0"},
+		{"93%:signal=rtmin+3", Rule{Cond: percent(93), Action: ActionSignal, Arg: "RTMIN+3"}, "93%:signal=RTMIN+3"},
+		{"93%:exec=/bin/notify a:b =c", Rule{Cond: percent(93), Action: ActionExec, Arg: "/bin/notify a:b =c"}, "93%:exec=/bin/notify a:b =c"},
+		{"time eta<5m:signal=USR2", Rule{Limit: LimitTime, Cond: Cond{Kind: KindETA, ETA: 5 * time.Minute}, Action: ActionSignal, Arg: "USR2"}, "time eta<5m:signal=USR2"},
+		{"97%:requeue", Rule{Cond: percent(97), Action: ActionRequeue}, "97%:requeue"},
+		{"97%:requeue=3", Rule{Cond: percent(97), Action: ActionRequeue, Arg: "3M"}, "97%:requeue=3M"},
+		{"97%:requeue= 12g", Rule{Cond: percent(97), Action: ActionRequeue, Arg: "12G"}, "97%:requeue=12G"},
+		{"97%:requeue=+25.0%", Rule{Cond: percent(97), Action: ActionRequeue, Arg: "+25%"}, "97%:requeue=+25%"},
+		{"97%:requeue=advice", Rule{Cond: percent(97), Action: ActionRequeue, Arg: "advice"}, "97%:requeue=advice"},
 	} {
 		got, err := ParseRule(c.in)
 		if err != nil {
@@ -143,8 +143,8 @@ func FuzzParseRule(f *testing.F) {
 		if err != nil || again != r {
 			t.Fatalf("%q: %+v prints as %q, which reads as %+v, %v", s, r, r.String(), again, err)
 		}
-		if at, ok := r.threshold(rss.GiB); ok && (at > rss.GiB || r.rearm(rss.GiB) >= at && at > 1) {
-			t.Fatalf("%q: rung at %d, armed again below %d", s, at, r.rearm(rss.GiB))
+		if at, ok := r.At(rss.GiB); ok && (at > rss.GiB || r.Rearm(rss.GiB) >= at && at > 1) {
+			t.Fatalf("%q: rung at %d, armed again below %d", s, at, r.Rearm(rss.GiB))
 		}
 	})
 }
@@ -183,61 +183,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("%q sends %v, rank0 %v, %v", in, sig, rank0, ok)
 		}
 	}
-	if _, _, ok := (Rule{Action: event.ActionWarn}).Signal(); ok {
+	if _, _, ok := (Rule{Action: ActionWarn}).Signal(); ok {
 		t.Error("a warning has a signal")
-	}
-}
-
-func TestDefaultLadder(t *testing.T) {
-	var got []string
-	for _, r := range Default() {
-		got = append(got, r.String())
-		if !Supported(r.Action) {
-			t.Errorf("%v is on by default and not supported", r)
-		}
-		if again, err := ParseRule(r.String()); err != nil || again != r {
-			t.Errorf("%v reads as %v, %v", r, again, err)
-		}
-	}
-	want := []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle", "maps 80%:warn", "fds 80%:warn", "commit 80%:warn", "shm 80%:warn", "tasks 80%:warn",
-		"maps 95%:warn", "fds 95%:warn", "commit 95%:warn", "shm 95%:warn", "tasks 95%:warn"}
-	if !slices.Equal(got, want) {
-		t.Errorf("default ladder %q, want %q", got, want)
-	}
-}
-
-func TestLadder(t *testing.T) {
-	for _, c := range []struct {
-		at   []string
-		n    int
-		last string
-	}{
-		{nil, 14, "tasks 95%:warn"},
-		{[]string{"95%:stop"}, 15, "95%:stop"},
-		{[]string{"85%:trim"}, 14, "tasks 95%:warn"}, // there already
-		{[]string{"none"}, 0, ""},
-		{[]string{"none", "95%:stop", "95%:stop"}, 1, "95%:stop"},
-	} {
-		rules, err := Ladder(c.at)
-		if err != nil || len(rules) != c.n || c.n > 0 && rules[c.n-1].String() != c.last {
-			t.Errorf("Ladder(%q) = %v, %v", c.at, rules, err)
-		}
-	}
-	for _, at := range [][]string{{"95%:stop", "none"}, {"95%"}} {
-		var e *RuleError
-		if rules, err := Ladder(at); !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("Ladder(%q) = %v, %v; want an error with a hint", at, rules, err)
-		}
-	}
-}
-
-func TestSupported(t *testing.T) {
-	for a, want := range map[event.Action]bool{
-		event.ActionWarn: true, event.ActionTrim: true, event.ActionRecycle: true, event.ActionStop: true,
-		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: true, "explode": false, event.ActionTrimDrop: false,
-	} {
-		if Supported(a) != want {
-			t.Errorf("Supported(%s) = %v", a, !want)
-		}
 	}
 }

@@ -1,11 +1,10 @@
-package policy
+package event
 
 import (
 	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 const (
@@ -27,7 +26,7 @@ type More struct {
 
 // More returns what a requeue= rule asks for. ok is false for every other action.
 func (r Rule) More() (m More, ok bool) {
-	if r.Action != event.ActionRequeue {
+	if r.Action != ActionRequeue {
 		return More{}, false
 	}
 	m, _, why, _ := parseMore(r.Arg)

@@ -1,4 +1,4 @@
-package policy
+package event
 
 import (
 	"strconv"
@@ -7,7 +7,14 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	// hysteresis is how many points of used over limit a rung must be left by
+	// before it is armed again.
+	hysteresis   = 5.0
+	minGain      = 16 * rss.MiB
+	minGainShare = 0.05
 )
 
 // Kind is the form of a condition.
@@ -45,9 +52,9 @@ func (c Cond) String() string {
 type Rule struct {
 	// Limit is the limit the rule looks at; empty means any of cgroup, slurm,
 	// user and node.
-	Limit  event.LimitName
+	Limit  LimitName
 	Cond   Cond
-	Action event.Action
+	Action Action
 	// Arg is what stands behind the action's "=": "USR2@rank0", a command.
 	Arg string
 }
@@ -70,12 +77,12 @@ func (r Rule) String() string {
 }
 
 // Matches says whether the rule looks at that limit.
-func (r Rule) Matches(name event.LimitName) bool {
+func (r Rule) Matches(name LimitName) bool {
 	if r.Limit != "" {
 		return r.Limit == name
 	}
 	switch name {
-	case event.LimitCgroup, event.LimitSlurm, event.LimitUser, event.LimitNode:
+	case LimitCgroup, LimitSlurm, LimitUser, LimitNode:
 		return true
 	}
 	return false
@@ -84,7 +91,7 @@ func (r Rule) Matches(name event.LimitName) bool {
 // Signal returns the signal of a signal= rule, and whether it goes to the
 // trainer of rank 0 alone. ok is false for every other action.
 func (r Rule) Signal() (sig syscall.Signal, rank0, ok bool) {
-	if r.Action != event.ActionSignal {
+	if r.Action != ActionSignal {
 		return 0, false, false
 	}
 	name, rank0 := strings.CutSuffix(r.Arg, rank0Suffix)
@@ -92,10 +99,10 @@ func (r Rule) Signal() (sig syscall.Signal, rank0, ok bool) {
 	return sig, rank0, err == nil
 }
 
-// threshold is the use at which the rule's rung lies for a limit of that size.
+// At is the use at which the rule's rung lies for a limit of that size.
 // ok is false where the condition has no place on that scale: a forecast, or
 // more to be left free than the whole limit.
-func (r Rule) threshold(limit rss.Bytes) (at rss.Bytes, ok bool) {
+func (r Rule) At(limit rss.Bytes) (at rss.Bytes, ok bool) {
 	switch r.Cond.Kind {
 	case KindPercent:
 		return limit.Scale(r.Cond.Percent / 100), true
@@ -106,10 +113,10 @@ func (r Rule) threshold(limit rss.Bytes) (at rss.Bytes, ok bool) {
 	return 0, false
 }
 
-// rearm is the use below which the rung counts as left again: five points of
+// Rearm is the use below which the rung counts as left again: five points of
 // used over limit below, or twice what the rule wants to be free. A rung so
 // low, or a size so large, that this could never come takes half the way.
-func (r Rule) rearm(limit rss.Bytes) rss.Bytes {
+func (r Rule) Rearm(limit rss.Bytes) rss.Bytes {
 	switch r.Cond.Kind {
 	case KindPercent:
 		p := r.Cond.Percent
@@ -123,26 +130,70 @@ func (r Rule) rearm(limit rss.Bytes) rss.Bytes {
 
 // Need is how much must be given back for the rung to count as left: 0 for a
 // forecast, which says nothing about amounts.
-func (r Rule) Need(l *event.Limit) rss.Bytes {
+func (r Rule) Need(l *Limit) rss.Bytes {
 	if r.Cond.Kind == KindETA {
 		return 0
 	}
-	return l.Used.Sub(r.rearm(l.Limit))
+	return l.Used.Sub(r.Rearm(l.Limit))
 }
 
-// asks says whether an action only asks somebody for something: the trainer, a
+// MinGain is the least that an action must give back to be worth it where need
+// bytes are wanted: 16 MiB or 5 % of need, whichever is more.
+func MinGain(need rss.Bytes) rss.Bytes {
+	return max(minGain, need.Scale(minGainShare))
+}
+
+// Worth is the least that a rule's action must give back to be worth it. A recycle
+// gives back one worker's part of what is wanted, and the next another's: of many
+// workers none has 5 % of it. Of a trim as much is enough as is left for certain.
+func (r Rule) Worth(l *Limit) rss.Bytes {
+	worth := MinGain(r.Need(l))
+	switch r.Action {
+	case ActionRecycle:
+		return MinRecycle(l)
+	case ActionTrim:
+		return min(worth, max(MinRecycle(l), surelyLeft(l)))
+	}
+	return worth
+}
+
+// Again is what a trim that helped must be able to give back for it to be repeated though
+// its rung was not left, where PSS is summed and nobody knows what use stood at after it:
+// as much as use must have grown by where that is known, 5 points of the limit, or half of
+// what is left for certain. Trims hold a job that maps and maps, and the rest may be mapped
+// long before the rung would be tried again.
+func (r Rule) Again(l *Limit) rss.Bytes { return max(r.Worth(l), Regrown(l)) }
+
+// Regrown is by how much a limit must have grown for a rung that was not left to fire again.
+func Regrown(l *Limit) rss.Bytes { return min(l.Limit.Scale(hysteresis/100), surelyLeft(l)/2) }
+
+// surelyLeft is what is left of a limit for certain.
+func surelyLeft(l *Limit) rss.Bytes { return l.Limit.Sub(max(l.Used, l.UsedMax)) }
+
+// MinRecycle is the least that one worker must give back to be worth replacing where
+// the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
+// workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
+// Of a limit of which nobody knows the size it is 16 MiB.
+func MinRecycle(l *Limit) rss.Bytes {
+	if l.Limit == 0 {
+		return minGain
+	}
+	return min(minGain, l.Limit/200)
+}
+
+// Asks says whether an action only asks somebody for something: the trainer, a
 // program of the user's. It frees nothing by itself, so it is done once for a
 // crossing, is over when it was done, and nothing waits for what comes of it.
-func asks(a event.Action) bool { return a == event.ActionSignal || a == event.ActionExec }
+func (a Action) Asks() bool { return a == ActionSignal || a == ActionExec }
 
-// severity orders actions from mild to hard.
-func severity(a event.Action) int {
-	for i, b := range event.RecordedActions {
+// Severity orders actions from mild to hard.
+func (a Action) Severity() int {
+	for i, b := range RecordedActions {
 		if a == b {
 			return i
 		}
 	}
-	return len(event.RecordedActions)
+	return len(RecordedActions)
 }
 
 func formatSize(b rss.Bytes) string {

@@ -1,12 +1,10 @@
-package policy
+package event
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // The real-time signals a program may use, as glibc hands them out (signal(7)):
@@ -68,7 +66,7 @@ func ParseSignal(s string) (syscall.Signal, error) {
 // Of the rule that it returns the action alone means something. Its errors are of
 // type [*RuleError], about the signal alone.
 func AskBySignal(s string) (Rule, error) {
-	a, arg, why, hint := parseAction(string(event.ActionSignal)+"="+s, event.Actions)
+	a, arg, why, hint := parseAction(string(ActionSignal)+"="+s, Actions)
 	if n, err := ParseSignal(s); err == nil && uncatchable(n) {
 		hint = "name one that a program can catch, such as USR1 or USR2"
 	}

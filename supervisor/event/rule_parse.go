@@ -1,4 +1,4 @@
-package policy
+package event
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // RuleError says which part of a rule is wrong and what could stand there.
@@ -39,13 +38,13 @@ const (
 // ParseRule reads [LIMIT " "] COND ":" ACTION, where COND is N%, free<SIZE or
 // eta<DURATION, SIZE as in sbatch --mem and DURATION as Go writes it ("1h30m").
 // Its errors are of type [*RuleError].
-func ParseRule(s string) (Rule, error) { return parseRule(s, event.Actions) }
+func ParseRule(s string) (Rule, error) { return parseRule(s, Actions) }
 
 // ParseRecorded reads a rule of a record, which may have an action of a former
 // version.
-func ParseRecorded(s string) (Rule, error) { return parseRule(s, event.RecordedActions) }
+func ParseRecorded(s string) (Rule, error) { return parseRule(s, RecordedActions) }
 
-func parseRule(s string, actions []event.Action) (Rule, error) {
+func parseRule(s string, actions []Action) (Rule, error) {
 	bad := func(part, why, hint string) (Rule, error) {
 		return Rule{}, &RuleError{Rule: s, Part: part, Why: why, Hint: hint}
 	}
@@ -63,9 +62,9 @@ func parseRule(s string, actions []event.Action) (Rule, error) {
 		return bad("", "it has no condition", ruleShape)
 	case 1:
 	case 2:
-		r.Limit = event.LimitName(fields[0])
-		if !slices.Contains(event.Limits, r.Limit) {
-			return bad(fields[0], "unknown limit", "limits are "+list(event.Limits))
+		r.Limit = LimitName(fields[0])
+		if !slices.Contains(Limits, r.Limit) {
+			return bad(fields[0], "unknown limit", "limits are "+list(Limits))
 		}
 	default:
 		return bad(strings.TrimSpace(when), "too many words", ruleShape)
@@ -82,7 +81,7 @@ func parseRule(s string, actions []event.Action) (Rule, error) {
 	if r.Action, r.Arg, why, hint = parseAction(what, actions); why != "" {
 		return bad(what, why, hint)
 	}
-	if r.Limit == event.LimitTime && r.Action != event.ActionWarn && !asks(r.Action) {
+	if r.Limit == LimitTime && r.Action != ActionWarn && !r.Action.Asks() {
 		return bad(what, "it gives the job no more time", "before the job's end write warn, signal=SIG or exec=COMMAND, such as 'time eta<10m:signal=USR2'")
 	}
 	return r, nil
@@ -123,9 +122,9 @@ func parseCond(s string) (c Cond, why, hint string) {
 }
 
 // misplaced refuses conditions that mean nothing for a limit.
-func misplaced(l event.LimitName, k Kind) (why, hint string) {
+func misplaced(l LimitName, k Kind) (why, hint string) {
 	switch {
-	case l == event.LimitTime && k != KindETA:
+	case l == LimitTime && k != KindETA:
 		return "the time limit has no size", "for the job's end write eta<DURATION, such as 'time eta<10m:warn'"
 	case k == KindFree && l.Counts():
 		return string(l) + " is counted, not sized", "write a percentage, such as '" + string(l) + " 80%:warn'"
@@ -133,22 +132,22 @@ func misplaced(l event.LimitName, k Kind) (why, hint string) {
 	return "", ""
 }
 
-func parseAction(s string, actions []event.Action) (a event.Action, arg, why, hint string) {
+func parseAction(s string, actions []Action) (a Action, arg, why, hint string) {
 	name, arg, hasArg := strings.Cut(s, "=")
-	a, arg = event.Action(strings.TrimSpace(name)), strings.TrimSpace(arg)
+	a, arg = Action(strings.TrimSpace(name)), strings.TrimSpace(arg)
 	if !slices.Contains(actions, a) {
 		switch {
 		case a == "":
 			why = "no action"
-		case a == event.ActionTrimDrop:
+		case a == ActionTrimDrop:
 			return a, arg, "this action was removed", "write trim; to drop files from the page cache, run rsswarden trim --drop"
 		default:
 			why = "unknown action"
 		}
-		return a, arg, why, "actions are " + list(event.Actions)
+		return a, arg, why, "actions are " + list(Actions)
 	}
 	switch a {
-	case event.ActionSignal:
+	case ActionSignal:
 		sig, suffix := arg, ""
 		if i := strings.IndexByte(arg, '@'); i >= 0 {
 			sig, suffix = arg[:i], arg[i:]
@@ -165,14 +164,14 @@ func parseAction(s string, actions []event.Action) (a event.Action, arg, why, hi
 			return a, arg, "no process can catch this signal", "to end the job write stop; to ask for a checkpoint write signal=USR2"
 		}
 		return a, SignalName(n) + suffix, "", ""
-	case event.ActionExec:
+	case ActionExec:
 		if arg == "" {
 			return a, arg, "no command", "write exec=COMMAND, such as exec=/home/me/notify.sh"
 		}
 		if strings.ContainsRune(arg, 0) {
 			return a, arg, "the command has a NUL byte in it", "write exec=COMMAND, such as exec=/home/me/notify.sh"
 		}
-	case event.ActionRequeue:
+	case ActionRequeue:
 		if hasArg && arg == "" {
 			return a, arg, "nothing behind the =", requeueHint
 		}
