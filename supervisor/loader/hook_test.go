@@ -129,10 +129,12 @@ if __name__ == "__main__":
 			}
 			cmd := s.command(t, python, args...)
 			cmd.Env = env
-			out, err := cmd.CombinedOutput()
+			var faults strings.Builder
+			cmd.Stderr = &faults
+			out, err := cmd.Output()
 			want := "['_rsswarden.channel', '_rsswarden.guard', '_rsswarden.patch']\n28\n" + map[bool]string{false: "True\n", true: "False\n"}[gone]
-			if err != nil || string(out) != want {
-				t.Errorf("the hook's directory is gone: %v: %v: got %s, want %s", gone, err, out, want)
+			if err != nil || string(out) != want || strings.Contains(faults.String(), "Traceback") {
+				t.Errorf("the hook's directory is gone: %v: %v: got %s, want %s; errors: %s", gone, err, out, want, faults.String())
 			}
 			logs, _ := filepath.Glob(filepath.Join(getEnv(env, EnvDir), "log.*"))
 			said := ""
