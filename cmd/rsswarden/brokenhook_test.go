@@ -32,7 +32,7 @@ func TestBrokenHookNextRung(t *testing.T) {
 	}{
 		"whole":        {file: "recycle.py", whole: true, says: []string{": recycled worker "}},
 		"raises":       {file: "recycle.py", text: raisingRecycler, says: []string{"switched itself off, training goes on without it: RuntimeError: broken", "recycle is of no use (no worker)"}},
-		"is deaf":      {file: "patch.py", text: "\ndef _poll(iterator): pass\n"}, // its answer is waited for until long after
+		"is deaf":      {file: "iterators.py", text: "\ndef _poll(iterator): pass\n"}, // its answer is waited for until long after
 		"is no Python": {file: "patch.py", text: "def broken(:\n", instead: true, says: []string{"recycle is of no use (no worker)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type fault struct {
 
 // oftenFaults are those of `make test`: they lie where a training has most to lose.
 var oftenFaults = []fault{
-	{"raise", "patch._poll"}, {"raise", "patch._made"}, {"raise", "patch._settle"}, {"raise", "patch._before_fetch"},
+	{"raise", "iterators._poll"}, {"raise", "iterators.made"}, {"raise", "iterators._settle"}, {"raise", "patch._before_fetch"},
 	{"raise", "recycle.Recycler._take_over"}, {"raise", "recycle.Recycler._refill"}, {"raise", "recycle.Recycler._watch"},
 	{"raise", "birth.start"}, {"slow", "recycle.Recycler._tell"}, {"slow", "epoch.settle"},
 	{"raise", "sharing.need"},

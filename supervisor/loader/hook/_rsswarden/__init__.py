@@ -11,6 +11,7 @@ sharing   what it takes to send a data set to workers that are not forked
 contents  the tensors of a data set, found without code of the program's
 offsets   a cure for file offsets that a forked worker shares with its parent
 patch     the places in torch where the above is called
+iterators those in the iterator that has workers, loaded once there is one
 
 Nothing here starts a thread, opens a socket, takes a signal or draws a random
 number. Whatever raises turns the hook off and is reported; the program goes on.
