@@ -71,7 +71,8 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 	eachTorch(t, func(t *testing.T, on *stand) {
 		tr := stream(t, on, "--break-at", "20")
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
+		old := tr.workers()
+		id, err := tr.ctl.Recycle(old[0], event.Swap)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,16 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 		if n := tr.ctl.Withdrawn(); n != 0 || tr.ctl.Inherited() {
 			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
 		}
-		tr.until("the end of it", func() bool { _, ok := tr.last(id); return ok })
+		tr.until("the end of it", func() bool {
+			_, ok := tr.last(id)
+			replaced := 0 // all workers of the loader are, in one go
+			for _, s := range tr.said {
+				if s.What == event.LoaderRecycled {
+					replaced++
+				}
+			}
+			return ok && replaced == len(old)
+		})
 		tr.renew() // and the next one is asked for as ever
 		tr.finish()
 		if a, r := tr.countOf(id, event.LoaderAccepted), tr.countOf(id, event.LoaderRecycled); a != 1 || r != 1 {
