@@ -230,6 +230,26 @@ print(torch_.key)
 	return u
 }
 
+// TestTrialGivesWay: a trial leaves the processor and memory to the training, also where the kernel
+// shares the processor out by sessions.
+func TestTrialGivesWay(t *testing.T) {
+	env, hook := hooked(t)
+	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
+		t.Skipf("a kernel without autogroup: %v", err)
+	}
+	cmd := exec.Command(python, "-c", `
+import sys; sys.path.insert(0, sys.argv[1])
+import trial; trial.give_way()
+import os; print(os.nice(0), open("/proc/self/oom_score_adj").read(), open("/proc/self/autogroup").read().split()[1:])`,
+		filepath.Join(hook, "_rsswarden"))
+	cmd.Env = env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.CombinedOutput()
+	if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != "19 1000 ['nice', '19']" {
+		t.Errorf("%v: nice, oom_score_adj, autogroup: %s", err, got)
+	}
+}
+
 // TestTrialFails: of a trial that crashes, hangs, or cannot be made there is no verdict on
 // torch; it is kept as such, so that it is not repeated at each start.
 func TestTrialFails(t *testing.T) {

@@ -240,15 +240,25 @@ def attempt(request, directory):
     return count
 
 
-def main():
+def give_way():
+    """Leaves the processor and what memory there is to the training."""
     os.nice(19)
+    files = [("/proc/self/oom_score_adj", "1000")]
+    if os.getsid(0) == os.getpid():
+        # The kernel shares the processor out between sessions first (autogroup, sched(7)): nice counts within one.
+        files.append(("/proc/self/autogroup", "19"))
+    for name, value in files:
+        try:
+            with open(name, "w") as file:
+                file.write(value)
+        except OSError:
+            pass
+
+
+def main():
+    give_way()
     warnings.filterwarnings("ignore")
     os.environ.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # in the training's place
-    except OSError:
-        pass
     said, directory = {"verdict": "failed"}, None
     try:
         with open(sys.argv[1]) as file:
