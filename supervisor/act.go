@@ -41,7 +41,7 @@ func (w *watcher) decide(d event.Decision) {
 		d.Head = h
 		return d
 	})
-	l := meant(w.readings, d.Limit, d.Used, d.LimitSize)
+	l := reading(w.readings, d.On)
 	switch d.Action {
 	case event.ActionWarn:
 		w.exporter.count(&d, &event.Outcome{OK: true})
@@ -206,13 +206,13 @@ func (w *watcher) world(now time.Duration) action.World {
 
 // skipped says that a rung was crossed and nothing can be done.
 func (w *watcher) skipped(s policy.Skipped) {
-	w.exporter.count(&event.Decision{Limit: s.Limit, Action: s.Action}, &event.Outcome{Reason: s.Reason})
+	w.exporter.count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
 	// The verdict is about memory, and where a rung is none it was not crossed.
-	if r, err := event.ParseRule(s.Rule); s.Limit.Thing() == "" && (err != nil || r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
+	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
 		w.sum.skipped++
 	}
-	l := meant(w.readings, s.Limit, s.Used, s.LimitSize)
-	if l == nil && s.Limit != event.LimitTime {
+	l := reading(w.readings, s.On)
+	if l == nil && s.On.Name != event.LimitTime {
 		return
 	}
 	why := string(s.Reason)
@@ -220,21 +220,21 @@ func (w *watcher) skipped(s policy.Skipped) {
 		why += ", " + s.Detail
 	}
 	w.put(event.NameOutcome, func(h event.Head) any {
-		return outcomeOf(s.Limit, event.Outcome{
-			Head: h, Reason: s.Reason, Detail: s.Rule + ": " + why,
+		return outcomeOf(s.On.Name, event.Outcome{
+			Head: h, Reason: s.Reason, Detail: s.Rule.String() + ": " + why,
 			Before: s.Used, After: s.Used,
 		})
 	})
 	// The detail may name another process each time, and faults share the room.
-	if !w.voice.once("skip", s.Rule+"@"+string(s.Limit)+string(s.Reason)) {
+	if !w.voice.once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
 		return
 	}
-	text := string(s.Action) + " is of no use"
-	switch s.Action {
+	text := string(s.Rule.Action) + " is of no use"
+	switch s.Rule.Action {
 	case event.ActionRequeue:
 		text = "the job is not requeued"
 	case event.ActionSignal:
-		text = string(s.Action) + "=" + s.Arg + " is sent to nobody"
+		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is sent to nobody"
 	}
-	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.Limit, ETA: s.ETA}, l)+": "+text+" ("+why+")")
+	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
 }

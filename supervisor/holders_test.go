@@ -90,7 +90,7 @@ func TestHoldersAreSaid(t *testing.T) {
 	s.Proc = "/proc"
 	s.last.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.readings = append(s.readings, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
-	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
+	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
 	select {
 	case text := <-s.held:
 		s.held <- text

@@ -368,21 +368,15 @@ func briefly(limits []event.Limit) []event.Limit {
 	return limits
 }
 
-// meant returns the reading that the ladder spoke of: the limit of that name
-// that stands as it said. Levels of a cgroup and Slurm's sums share a name.
-func meant(limits []event.Limit, name event.LimitName, used, size rss.Bytes) *event.Limit {
-	for i := range limits {
-		if l := &limits[i]; l.Name == name && l.Used == used && l.Limit == size {
-			return l
-		}
-	}
-	return nil
-}
-
 // same returns the reading of the same limit, nil where there is none now.
 func same(limits []event.Limit, before *event.Limit) *event.Limit {
+	return reading(limits, before.ID())
+}
+
+// reading returns what was read of a limit, nil for nothing.
+func reading(limits []event.Limit, of event.LimitID) *event.Limit {
 	for i := range limits {
-		if l := &limits[i]; l.ID() == before.ID() {
+		if l := &limits[i]; l.ID() == of {
 			return l
 		}
 	}

@@ -10,16 +10,10 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-func TestMeantAndSame(t *testing.T) {
+func TestSame(t *testing.T) {
 	limits := []event.Limit{
 		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
 		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
-	}
-	if l := meant(limits, event.LimitSlurm, 5, 10); l != &limits[1] {
-		t.Errorf("meant %+v", l)
-	}
-	if l := meant(limits, event.LimitSlurm, 6, 10); l != nil {
-		t.Errorf("meant %+v", l)
 	}
 	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
 	if l := same(limits, &before); l != &limits[1] {

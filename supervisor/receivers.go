@@ -168,13 +168,8 @@ func (r *roles) rank0(all []*rss.Proc, now time.Duration) (zero []*rss.Proc, h p
 
 // signal carries a signal= rule out.
 func (w *watcher) signal(d event.Decision, l *event.Limit) {
-	r, err := event.ParseRule(d.Rule)
-	if err != nil {
-		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
-		return
-	}
-	sig, _, _ := r.Signal()
-	to, h := w.receivers(r, l)
+	sig, _, _ := d.Rung.Signal()
+	to, h := w.receivers(d.Rung, l)
 	if !h.OK {
 		w.answer(d, l, action.Result{Reason: h.Reason, Detail: h.Detail})
 		return

@@ -43,10 +43,7 @@ const RequeueFlush = lastRequeue + 4*time.Second
 
 // Requeues says that one of the rules is a requeue=.
 func (s *Settings) Requeues() bool {
-	return slices.ContainsFunc(s.Rules, func(text string) bool {
-		r, err := event.ParseRule(text)
-		return err == nil && r.Action == event.ActionRequeue
-	})
+	return slices.ContainsFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRequeue })
 }
 
 // requeuing is what the watcher remembers of requeue= rules.
@@ -169,14 +166,13 @@ func (w *watcher) byStep(l *event.Limit, job rss.Bytes) bool {
 // beginRequeue carries a requeue= rule out.
 func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	q := &w.sum.requeue
-	r, err := event.ParseRule(f.decision.Rule)
 	facts := q.facts
-	if err != nil || q.factsAt == 0 || facts.err != nil {
+	if q.factsAt == 0 || facts.err != nil {
 		// The ladder was told that it can be done: this cannot happen.
 		w.finish(action.Result{Reason: event.ReasonError, Detail: "Slurm's word about the job is missing"})
 		return
 	}
-	mib, h := w.newSize(r, l, &facts)
+	mib, h := w.newSize(f.decision.Rung, l, &facts)
 	if !h.OK {
 		w.finish(action.Result{Reason: h.Reason, Detail: h.Detail})
 		return

@@ -74,10 +74,7 @@ type putting struct {
 
 // Ask asks for a checkpoint as a signal= rule would.
 func (p *putting) Ask() action.Result {
-	r, err := event.ParseRule("100%:" + string(event.ActionSignal) + "=" + p.Settings.CheckpointSignal)
-	if err != nil {
-		return action.Result{Reason: event.ReasonError, Detail: err.Error()}
-	}
+	r := event.Rule{Action: event.ActionSignal, Arg: p.Settings.CheckpointSignal}
 	to, h := p.receivers(r, &p.limit)
 	if !h.OK {
 		return action.Result{Reason: h.Reason, Detail: h.Detail}

@@ -24,8 +24,8 @@ type Settings struct {
 	Limit      rss.Bytes        `json:"limit,omitempty"`
 	LimitShare float64          `json:"limit_share,omitempty"`
 	Accounting event.Accounting `json:"accounting"`
-	// Rules is the ladder as text, from mild to hard, defaults included.
-	Rules    []string      `json:"rules"`
+	// Rules is the ladder, from mild to hard, defaults included.
+	Rules    []event.Rule  `json:"rules"`
 	DryRun   bool          `json:"dry_run,omitempty"`
 	Interval time.Duration `json:"interval"`
 
@@ -131,6 +131,15 @@ func (s *Settings) limitSource() string {
 	default:
 		return "the site's configuration"
 	}
+}
+
+// ruleTexts are the rules as people write them.
+func (s *Settings) ruleTexts() []string {
+	texts := make([]string, len(s.Rules))
+	for i, r := range s.Rules {
+		texts[i] = r.String()
+	}
+	return texts
 }
 
 // Encode returns s in the form that [DecodeSettings] reads.

@@ -108,9 +108,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 			Events: filepath.Join(t.TempDir(), "events.jsonl"),
 		},
 	}
-	for _, r := range rules {
-		opt.Settings.Rules = append(opt.Settings.Rules, r.String())
-	}
+	opt.Settings.Rules = append(opt.Settings.Rules, rules...)
 	if change != nil {
 		change(&opt)
 	}
@@ -261,4 +259,16 @@ func (s *stand) user() *event.Limit {
 // trainerHas gives the trainer of [stand.trainer] so much.
 func (s *stand) trainerHas(id rss.ProcID, anon rss.Bytes) {
 	s.fs.Put(rsstest.Process{PID: id.PID, Parent: theCommand, Start: id.Start, Comm: "python", Anon: anon})
+}
+
+// laddered are rules as a user writes them.
+func laddered(texts ...string) (rules []event.Rule) {
+	for _, text := range texts {
+		r, err := event.ParseRule(text)
+		if err != nil {
+			panic(err)
+		}
+		rules = append(rules, r)
+	}
+	return rules
 }

@@ -177,11 +177,12 @@ const growthRoom = time.Second
 // it is met again. A forecast says nothing about amounts.
 func (w *watcher) goalOf(f *inFlight, used rss.Bytes) action.Goal {
 	goal := action.Goal{Used: used, Lags: f.before.Accounting == event.AccountingPSS}
-	if r, err := event.ParseRule(f.decision.Rule); err == nil {
-		if need := r.Need(&f.before); need > 0 {
-			growth := rss.Bytes(w.rate(&f.before).Latest(w.now()) * growthRoom.Seconds())
-			goal.Below = max(f.before.Used.Sub(need+growth), 1)
-		}
+	if f.decision.Asked() {
+		return goal
+	}
+	if need := f.decision.Rung.Need(&f.before); need > 0 {
+		growth := rss.Bytes(w.rate(&f.before).Latest(w.now()) * growthRoom.Seconds())
+		goal.Below = max(f.before.Used.Sub(need+growth), 1)
 	}
 	return goal
 }

@@ -27,12 +27,11 @@ func vain(s *Settings, limits []event.Limit) (said []string) {
 	if s.RulesOfSite() {
 		return nil
 	}
-	for _, text := range s.Rules {
-		r, err := event.ParseRule(text)
-		if err != nil || absent[r.Limit] == "" || slices.ContainsFunc(limits, func(l event.Limit) bool { return l.Name == r.Limit && l.Limit > 0 }) {
+	for _, r := range s.Rules {
+		if absent[r.Limit] == "" || slices.ContainsFunc(limits, func(l event.Limit) bool { return l.Name == r.Limit && l.Limit > 0 }) {
 			continue
 		}
-		said = append(said, fmt.Sprintf("the rule %q does not fire now: %s; rsswarden limits prints those that there are, leave the word %s out for all of them", text, absent[r.Limit], r.Limit))
+		said = append(said, fmt.Sprintf("the rule %q does not fire now: %s; rsswarden limits prints those that there are, leave the word %s out for all of them", r, absent[r.Limit], r.Limit))
 	}
 	return said
 }

@@ -198,20 +198,11 @@ func (w *watcher) open(begin hold.Begin) {
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
 	w.limits, warnings = w.find(begin)
-	var rules []event.Rule
-	for _, text := range s.Rules {
-		r, err := event.ParseRule(text)
-		if err != nil {
-			fault("rules", err)
-			continue
-		}
-		rules = append(rules, r)
-	}
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
 	}
-	w.ladder = policy.New(rules, options)
+	w.ladder = policy.New(s.Rules, options)
 	var err error
 	if s.Dir != "" {
 		if err := w.openLoader(s.Dir); err != nil {
@@ -235,7 +226,7 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
-	w.startTextfile(rules)
+	w.startTextfile(s.Rules)
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)
@@ -337,7 +328,7 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 	s := &w.Settings
 	e := event.Start{
 		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-		Settings: s.Origins, Rules: s.Rules, Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
+		Settings: s.Origins, Rules: s.ruleTexts(), Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
 	}
 	if w.Attached != nil {
 		e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot

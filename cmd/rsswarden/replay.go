@@ -70,14 +70,7 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 		if err := setLadder(&s, c.StringSlice("at")); err != nil {
 			return opt, v.usage(err)
 		}
-		opt.Rules = []event.Rule{}
-		for _, text := range s.Rules {
-			r, err := event.ParseRule(text)
-			if err != nil {
-				return opt, err
-			}
-			opt.Rules = append(opt.Rules, r)
-		}
+		opt.Rules = append([]event.Rule{}, s.Rules...)
 	}
 	return opt, nil
 }

@@ -15,14 +15,12 @@ func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
 	if s.RulesOfSite() {
 		return nil
 	}
-	for _, text := range s.Rules {
-		r, err := event.ParseRule(text)
+	for _, r := range s.Rules {
 		switch {
-		case err != nil:
 		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
-			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", text))
+			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", r))
 		case r.Limit == event.LimitTime && !inSlurm:
-			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", text))
+			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", r))
 		}
 	}
 	if s.Requeues() && !inSlurm {
@@ -36,16 +34,15 @@ func neverFree(at, limit chosen, s *supervisor.Settings) error {
 	if s.Limit == 0 || !at.user() {
 		return nil
 	}
-	for _, text := range s.Rules {
-		r, err := event.ParseRule(text)
-		if err != nil || r.Cond.Kind != event.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
+	for _, r := range s.Rules {
+		if r.Cond.Kind != event.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
 			continue
 		}
 		hint := fmt.Sprintf("write a share of the limit, such as '80%%:%s', or less than %v", r.Action, s.Limit)
 		if r.Limit == "" {
-			hint += fmt.Sprintf("; where another limit is meant, name it: 'cgroup %s'", text)
+			hint += fmt.Sprintf("; where another limit is meant, name it: 'cgroup %s'", r)
 		}
-		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, text, r.Cond.Free, limit.name, limit)
+		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, r, r.Cond.Free, limit.name, limit)
 	}
 	return nil
 }

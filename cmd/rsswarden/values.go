@@ -112,14 +112,12 @@ func setLadder(s *supervisor.Settings, at []string) error {
 		}
 		return wrongf(hint, ": %v", err)
 	}
-	texts := make([]string, len(rules))
-	for i, r := range rules {
+	for _, r := range rules {
 		if !policy.Supported(r.Action) {
 			return wrongf("use "+supportedActions(), " %q: the action %s is not there yet", r, r.Action)
 		}
-		texts[i] = r.String()
 	}
-	s.Rules = texts
+	s.Rules = rules
 	return nil
 }
 

@@ -178,6 +178,10 @@ type Decision struct {
 	Limit  LimitName `json:"limit"`         // the limit that the rule is about
 	Action Action    `json:"action"`        // what is begun
 	Arg    string    `json:"arg,omitempty"` // of signal=, exec=, requeue=
+	// Rung is the rule as it was read, and On the limit with its scope and level. They are
+	// for who carries the decision out, and zero where somebody asked.
+	Rung Rule    `json:"-"`
+	On   LimitID `json:"-"`
 
 	// PID is the process that is nearest to a limit on each process.
 	PID       int       `json:"pid,omitempty"`

@@ -125,10 +125,11 @@ func (r *eventsReference) fields(of reflect.Type) {
 	}
 }
 
+// structFields yields the fields that are written.
 func structFields(of reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
 		for i := range of.NumField() {
-			if !yield(of.Field(i)) {
+			if f := of.Field(i); tag(f) != "-" && !yield(f) {
 				return
 			}
 		}

@@ -40,6 +40,15 @@ const (
 // Its errors are of type [*RuleError].
 func ParseRule(s string) (Rule, error) { return parseRule(s, Actions) }
 
+// MarshalText gives the rule as [ParseRule] reads it.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is [ParseRule].
+func (r *Rule) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRule(string(text))
+	return err
+}
+
 // ParseRecorded reads a rule of a record, which may have an action of a former
 // version.
 func ParseRecorded(s string) (Rule, error) { return parseRule(s, RecordedActions) }

@@ -248,14 +248,14 @@ func (s *State) skip(res *Result, g *rung, r event.Rule, l *event.Limit, h Help)
 		return
 	}
 	res.Skipped = append(res.Skipped, Skipped{
-		Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg, ETA: l.ETA,
+		Rule: r, On: l.ID(), ETA: l.ETA,
 		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,
 	})
 }
 
 func (s *State) decide(r event.Rule, l *event.Limit) event.Decision {
 	d := event.Decision{
-		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg,
+		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg, Rung: r, On: l.ID(),
 		PID: l.PID, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
 	}
 	d.Threshold, _ = r.At(l.Limit)

@@ -72,10 +72,8 @@ type Help struct {
 
 // Skipped says that a rule's rung was crossed and its action not asked for.
 type Skipped struct {
-	Rule      string
-	Limit     event.LimitName
-	Action    event.Action
-	Arg       string // of signal=, exec=
+	Rule      event.Rule
+	On        event.LimitID
 	Reason    event.Reason
 	Detail    string
 	Used      rss.Bytes

@@ -91,7 +91,7 @@ func TestDecisionSaysWhy(t *testing.T) {
 	l := slurm(88)
 	want := event.Decision{
 		ID: 1, Rule: "85%:trim", Limit: event.LimitSlurm, Action: event.ActionTrim,
-		Used: l.Used, LimitSize: l.Limit, Threshold: 2550 * rss.MiB,
+		Rung: event.Rule{Cond: percent(85), Action: event.ActionTrim}, On: l.ID(), Used: l.Used, LimitSize: l.Limit, Threshold: 2550 * rss.MiB,
 	}
 	if c.last != want {
 		t.Errorf("decision %+v, want %+v", c.last, want)

@@ -40,7 +40,7 @@ type pass struct {
 	open     []flight
 
 	decisions []Decision
-	skipped   map[string]*Rung // by rule, what was first crossed and of no use
+	skipped   map[event.Rule]*Rung // by rule, what was first crossed and of no use
 	death     *Death
 	// passed is when a limit was passed that ends nobody, that of --limit: the run
 	// goes on, and with it the ladder. brief says that it is enough to know of it.
@@ -77,7 +77,7 @@ type flight struct {
 }
 
 func newPass(p *past, rules []event.Rule) *pass {
-	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}, skipped: map[string]*Rung{}}
+	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}, skipped: map[event.Rule]*Rung{}}
 }
 
 // play goes through the samples until the job has died.

@@ -161,7 +161,7 @@ func (r *Result) take(run *pass) {
 		text := rule.String()
 		r.Rules = append(r.Rules, text)
 		g := Rung{Rule: text}
-		if k := run.skipped[text]; k != nil {
+		if k := run.skipped[rule]; k != nil {
 			g.Met, g.Reason, g.Detail = k.Met, k.Reason, k.Detail
 		}
 		for i := range run.decisions {
