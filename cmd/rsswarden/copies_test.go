@@ -27,7 +27,7 @@ func TestCopiesByDefault(t *testing.T) {
 		log, records := filepath.Join(dir, start+".events"), filepath.Join(dir, start+".records")
 		stdout, stderr, err := output(sid.Argv(binary, "run", "--limit", "4G", "--accounting", "pss", "--events", log, "--record", records, "--",
 			"python3", "-W", "ignore", "../../examples/train/train.py", "--data", filepath.Join(dir, "data.lmdb"), "--records", "1000",
-			"--workers", "4", "--persistent", "--epochs", "4", "--step-ms", "40", "--in-memory", "--start", start))
+			"--workers", "4", "--persistent", "--epochs", "8", "--step-ms", "40", "--in-memory", "--start", start))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s%s", start, err, stdout, stderr)
 		}
