@@ -234,7 +234,7 @@ func (w *watcher) skipped(s policy.Skipped) {
 	case event.ActionRequeue:
 		text = "the job is not requeued"
 	case event.ActionSignal:
-		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is sent to nobody"
+		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is not sent"
 	}
 	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
 }

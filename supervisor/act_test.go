@@ -257,7 +257,7 @@ func stoppable(t *testing.T) (*stand, *exec.Cmd) {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 	})
-	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Rules = laddered("80%:trim", "95%:stop") })
+	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Rules = mustRules("80%:trim", "95%:stop") })
 	s.fs.End(theCommand)
 	const start = 10 // in the made-up /proc: before this process, which plays a trainer
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
@@ -348,7 +348,7 @@ func TestStopThatCannotBe(t *testing.T) {
 
 // TestRuleThatCanNeverFireIsNoCrossing: it does not make a run helpless.
 func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
-	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, laddered("free<500G:warn")...) })
+	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, mustRules("free<500G:warn")...) })
 	if !strings.Contains(s.stderr(), "can never be free") {
 		t.Errorf("not said:\n%s", s.stderr())
 	}

@@ -20,7 +20,7 @@ func commentingStand(t *testing.T, env map[string]string, change func(*Options))
 	f := newFakeSlurm(t)
 	f.write(t, "job", commentedJob)
 	s := inJob46(t, env, func(o *Options) {
-		o.Settings.Rules, o.Settings.AlertComment = laddered("80%:warn"), true
+		o.Settings.Rules, o.Settings.AlertComment = mustRules("80%:warn"), true
 		if change != nil {
 			change(o)
 		}

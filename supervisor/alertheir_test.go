@@ -27,7 +27,7 @@ func (s *stand) alertIDs() (all []string) {
 func TestAlertsOfTheNextLeader(t *testing.T) {
 	dir := runtimeDir(t)
 	place, with := telling(t, alert.Webhook)
-	with = both(with, func(o *Options) { o.Settings.Rules = laddered("80%:warn", "95%:stop") })
+	with = both(with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn", "95%:stop") })
 	named := func(name string) func(*Options) { return func(o *Options) { o.Settings.RunID = name } }
 	first := leading(t, inJob(t, 0, dir), both(with, named("first")))
 	var rest []*stand
@@ -82,7 +82,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 // leader's to resolve.
 func TestAlertLeftBeforeTheKill(t *testing.T) {
 	place, with := telling(t, alert.Webhook)
-	first, next := leadAndFollow(t, runtimeDir(t), both(with, func(o *Options) { o.Settings.Rules = laddered("80%:warn") }))
+	first, next := leadAndFollow(t, runtimeDir(t), both(with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn") }))
 	first.put(theCommand, theHolder, 850*rss.MiB, 0)
 	next.put(theCommand, theHolder+500, 100*rss.MiB, 0)
 	first.open(first.holder.begin)
@@ -112,7 +112,7 @@ func TestAlertsOfTwoRuns(t *testing.T) {
 	var runs []*stand
 	for i, rules := range [][]string{{"80%:warn"}, {"80%:warn", "99%:stop"}} {
 		s := leading(t, inJob(t, 0, runtimeDir(t)), both(with, func(o *Options) {
-			o.Settings.Rules, o.Settings.RunID = laddered(rules...), fmt.Sprint("run ", i)
+			o.Settings.Rules, o.Settings.RunID = mustRules(rules...), fmt.Sprint("run ", i)
 		}))
 		s.put(theCommand, theHolder, 850*rss.MiB, 0)
 		s.open(s.holder.begin)

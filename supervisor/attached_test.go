@@ -144,7 +144,7 @@ func TestAttachedSignalAsksWhoCatchesIt(t *testing.T) {
 	pop.Tasks = pop.Roots
 	s := newStand(t, func(o *Options) {
 		attachedTo(&Attached{Job: "46", Population: func() Population { return pop }})(o)
-		o.Settings.Rules = laddered("5%:signal=TERM")
+		o.Settings.Rules = mustRules("5%:signal=TERM")
 	})
 	for _, id := range pop.Roots {
 		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: 1, Comm: "task", Anon: 100 * rss.MiB})

@@ -16,7 +16,7 @@ import (
 // tell opens a stand with such a rule and waits for the outcome of its command.
 func tell(t *testing.T, rule string) *stand {
 	t.Helper()
-	s := opened(t, func(o *Options) { o.Settings.Rules = laddered(rule) })
+	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules(rule) })
 	select {
 	case r := <-s.programs.Ended():
 		s.ran(r)
@@ -74,7 +74,7 @@ func TestExecIsTold(t *testing.T) {
 
 // TestExecAfter: what stands behind after was read when the command had ended.
 func TestExecAfter(t *testing.T) {
-	s := opened(t, func(o *Options) { o.Settings.Rules = laddered("5%:exec=true") })
+	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:exec=true") })
 	s.put(theCommand, theHolder, 30*rss.MiB, 0)
 	s.full()
 	s.ran(<-s.programs.Ended())
@@ -100,7 +100,7 @@ func TestExecThatFails(t *testing.T) {
 func TestExecHoldsNothingUp(t *testing.T) {
 	s := newStand(t, func(o *Options) {
 		withLoader(t)(o)
-		o.Settings.Rules = laddered("30%:trim", "5%:exec=sleep 1000", "6%:exec=echo two", "7%:exec=echo three")
+		o.Settings.Rules = mustRules("30%:trim", "5%:exec=sleep 1000", "6%:exec=echo two", "7%:exec=echo three")
 	})
 	id := s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, id.PID, 20*rss.MiB, 100*rss.MiB)
@@ -141,7 +141,7 @@ func TestExecHoldsNothingUp(t *testing.T) {
 
 func TestDryRunOfExec(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
-	s := opened(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = laddered("5%:exec=touch "+file), true })
+	s := opened(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = mustRules("5%:exec=touch "+file), true })
 	s.end(&hold.Exit{})
 	if _, err := os.Stat(file); err == nil {
 		t.Error("it was run")
@@ -154,7 +154,7 @@ func TestDryRunOfExec(t *testing.T) {
 func TestDryRunOfGC(t *testing.T) {
 	s := newStand(t, func(o *Options) {
 		withLoader(t)(o)
-		o.Settings.Rules, o.Settings.DryRun = laddered("5%:gc"), true
+		o.Settings.Rules, o.Settings.DryRun = mustRules("5%:gc"), true
 	})
 	s.trainer(100*rss.MiB, worker1)
 	s.open(s.holder.begin)
@@ -193,7 +193,7 @@ func TestCanCollect(t *testing.T) {
 func TestCollectIsMeasured(t *testing.T) {
 	s := newStand(t, func(o *Options) {
 		withLoader(t)(o)
-		o.Settings.Rules = laddered("80%:gc", "95%:stop")
+		o.Settings.Rules = mustRules("80%:gc", "95%:stop")
 	})
 	id := s.trainer(500*rss.MiB, worker1)
 	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB) // 910 of 1000 MiB

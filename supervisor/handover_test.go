@@ -24,7 +24,7 @@ func twoUsing(t *testing.T, used rss.Bytes, rules ...string) (first, second *sta
 	for i := range rules {
 		rules[i] = strings.ReplaceAll(rules[i], "RUNTIME", dir)
 	}
-	first, second = leadAndFollow(t, dir, func(o *Options) { o.Settings.Rules = laddered(rules...) })
+	first, second = leadAndFollow(t, dir, func(o *Options) { o.Settings.Rules = mustRules(rules...) })
 	first.put(theCommand, theHolder, used, 0)
 	second.put(theCommand, theHolder+500, used, 0)
 	first.open(first.holder.begin)

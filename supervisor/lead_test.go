@@ -317,7 +317,7 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 // task of the node that is.
 func TestLeaderAsksAhead(t *testing.T) {
 	s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_LOCALID=3"))
-	s.Settings.Rules, s.Settings.MaxRequeues = laddered("97%:requeue"), 3
+	s.Settings.Rules, s.Settings.MaxRequeues = mustRules("97%:requeue"), 3
 	s.open(s.holder.begin)
 	if s.sum.requeue.asking == nil {
 		t.Error("Slurm is not asked")

@@ -81,7 +81,7 @@ func TestVacancy(t *testing.T) {
 func pooled(t *testing.T) (*stand, []rss.ProcID) {
 	t.Helper()
 	s := opened(t, func(o *Options) {
-		o.Settings.Rules = laddered("50%:recycle")
+		o.Settings.Rules = mustRules("50%:recycle")
 		o.Settings.WorkerMatch, o.Settings.WorkerSignal = "pool", int(unix.SIGTERM)
 	})
 	var ids []rss.ProcID

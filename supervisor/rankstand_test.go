@@ -28,7 +28,7 @@ func newRank(t *testing.T, first *rankStand, dir string, task int, step string, 
 	t.Helper()
 	s := newStand(t, func(o *Options) {
 		inJob(t, task, dir, "SLURM_STEP_ID="+step)(o)
-		o.Settings.Rules, o.Settings.Limit, o.Self = laddered(rules...), 0, theHolder+task*10+9
+		o.Settings.Rules, o.Settings.Limit, o.Self = mustRules(rules...), 0, theHolder+task*10+9
 		if first != nil {
 			o.Proc, o.Sys = first.Proc, first.Sys
 		}

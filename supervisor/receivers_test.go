@@ -269,7 +269,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = laddered("80%:trim", "93%:signal=USR2")
+		o.Settings.Rules = mustRules("80%:trim", "93%:signal=USR2")
 		o.Settings.LimitShare = 0
 	})
 	s.fs.End(theCommand)
@@ -325,7 +325,7 @@ func TestSkipsLeaveRoomForFaults(t *testing.T) {
 	u := s.user()
 	for pid := range maxToldSet {
 		s.skipped(policy.Skipped{
-			Rule: laddered("5%:signal=USR2")[0], On: u.ID(), Used: u.Used, LimitSize: u.Limit,
+			Rule: mustRules("5%:signal=USR2")[0], On: u.ID(), Used: u.Used, LimitSize: u.Limit,
 			Reason: event.ReasonNotCaught, Detail: "USR2, process " + itoa(pid+1),
 		})
 	}
@@ -336,9 +336,9 @@ func TestSkipsLeaveRoomForFaults(t *testing.T) {
 }
 
 func TestSignalToNobodyIsSaid(t *testing.T) {
-	s := opened(t, func(o *Options) { o.Settings.Rules = laddered("5%:signal=USR2") })
+	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:signal=USR2") })
 	s.full()
-	if n := strings.Count(s.stderr(), "signal=USR2 is sent to nobody (the process does not catch this signal, USR2, process 5000001)"); n != 1 {
+	if n := strings.Count(s.stderr(), "signal=USR2 is not sent (the process does not catch this signal, USR2, process 5000001)"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, s.stderr())
 	}
 	o := named(s.events(), event.NameOutcome)
@@ -348,7 +348,7 @@ func TestSignalToNobodyIsSaid(t *testing.T) {
 }
 
 func TestDryRunOfASignal(t *testing.T) {
-	s := newStand(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = laddered("5%:signal=USR2"), true })
+	s := newStand(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = mustRules("5%:signal=USR2"), true })
 	s.catches(theCommand, usr2)
 	s.open(s.holder.begin)
 	s.full()

@@ -95,7 +95,7 @@ func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand 
 		vars[k] = v
 	}
 	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = laddered("97%:requeue")
+		o.Settings.Rules = mustRules("97%:requeue")
 		o.Settings.MaxRequeues = 3
 		o.Settings.CheckpointTimeout = time.Minute
 		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }

@@ -35,7 +35,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 					}
 					return lookup(k)
 				}
-				o.Settings.Rules = laddered("time eta<10m:warn")
+				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
 			s.full()
 			if s.asked == nil {

@@ -162,7 +162,7 @@ func TestMappingsAreNotMemory(t *testing.T) {
 	rules := []string{"maps 50%:trim", "maps 50%:recycle", "maps 50%:gc", "90%:trim"}
 	s := newStand(t, func(o *Options) {
 		withLoader(t)(o)
-		o.Settings.Rules = laddered(rules...)
+		o.Settings.Rules = mustRules(rules...)
 	})
 	id := s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, id.PID, 20*rss.MiB, 400*rss.MiB)
@@ -225,7 +225,7 @@ func TestExecIsToldOfACount(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("RSSWARDEN_LIMIT_BYTES", "12")
 	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = laddered("maps 50%:exec=cat >" + dir + "/in; env >" + dir + "/env")
+		o.Settings.Rules = mustRules("maps 50%:exec=cat >" + dir + "/in; env >" + dir + "/env")
 	})
 	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
 	s.mappings(theCommand, 700)

@@ -44,7 +44,7 @@ func TestEnduranceTicks(t *testing.T) {
 		o.Settings.Events = ""
 		o.Log = deaf{}
 		// It does not act: nobody here would obey.
-		o.Settings.Rules = laddered("80%:warn", "eta<10m:warn")
+		o.Settings.Rules = mustRules("80%:warn", "eta<10m:warn")
 	})
 	s.open(s.holder.begin)
 	held := func() (heap uint64, descriptors int) {

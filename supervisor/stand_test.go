@@ -261,8 +261,8 @@ func (s *stand) trainerHas(id rss.ProcID, anon rss.Bytes) {
 	s.fs.Put(rsstest.Process{PID: id.PID, Parent: theCommand, Start: id.Start, Comm: "python", Anon: anon})
 }
 
-// laddered are rules as a user writes them.
-func laddered(texts ...string) (rules []event.Rule) {
+// mustRules parses rules as a user writes them.
+func mustRules(texts ...string) (rules []event.Rule) {
 	for _, text := range texts {
 		r, err := event.ParseRule(text)
 		if err != nil {

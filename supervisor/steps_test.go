@@ -30,7 +30,7 @@ type jobStand struct {
 func newJob(t *testing.T, asked string, rules ...string) *jobStand {
 	j := &jobStand{pop: Population{StepOf: map[rss.ProcID]string{}, Spared: asked != extern}}
 	j.stand = newStand(t, attachedTo(&Attached{Job: "46", Population: func() Population { return j.pop }}))
-	j.Settings.Rules, j.Settings.Limit, j.Settings.Grace = laddered(rules...), 0, time.Minute
+	j.Settings.Rules, j.Settings.Limit, j.Settings.Grace = mustRules(rules...), 0, time.Minute
 	j.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
 	j.uses("", 0)
 	return j
@@ -178,7 +178,7 @@ func TestStopOfNobody(t *testing.T) {
 	}
 	for _, want := range []string{
 		"stop did not work: process has ended, no task of job 46 but for step extern\n",
-		"signal=USR2 is sent to nobody (process has ended)",
+		"signal=USR2 is not sent (process has ended)",
 	} {
 		if !strings.Contains(j.stderr(), want) {
 			t.Errorf("%q is not in\n%s", want, j.stderr())

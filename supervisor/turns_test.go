@@ -51,7 +51,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			with := withLoader(t)
-			s := newStand(t, func(o *Options) { with(o); o.Settings.Rules = laddered("90%:recycle") })
+			s := newStand(t, func(o *Options) { with(o); o.Settings.Rules = mustRules("90%:recycle") })
 			id := s.trainer(100*rss.MiB, worker1, worker2)
 			s.file("ctl", id, `{"v":1,"last":7,"budget":0,"trim":[],"recycle":[{"id":7,"worker":5000011,"mode":"drain"}]}`)
 			if c.said != "" {

@@ -178,8 +178,8 @@ type Decision struct {
 	Limit  LimitName `json:"limit"`         // the limit that the rule is about
 	Action Action    `json:"action"`        // what is begun
 	Arg    string    `json:"arg,omitempty"` // of signal=, exec=, requeue=
-	// Rung is the rule as it was read, and On the limit with its scope and level. They are
-	// for who carries the decision out, and zero where somebody asked.
+	// Rung is the parsed rule, and On the limit with its scope and level. The action uses
+	// them; they are not written, and zero where a user requested the action.
 	Rung Rule    `json:"-"`
 	On   LimitID `json:"-"`
 
