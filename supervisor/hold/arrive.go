@@ -38,7 +38,7 @@ func (h *holder) readNoted() {
 		for off := 0; off+recordSize <= n; off += recordSize {
 			r := (*record)(unsafe.Pointer(&h.records[off]))
 			if r.signo != 0 {
-				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value, parent: int(r.parent)}, r.time < h.began)
+				h.signal(&arrival{signo: int(r.signo), code: r.code, pid: int(r.pid), uid: r.uid, value: r.value, parent: int(r.parent), time: r.time}, r.time < h.began)
 			}
 		}
 	}
@@ -63,6 +63,12 @@ func (h *holder) signal(a *arrival, early bool) {
 		}
 	}
 	within := a.code <= 0 && !early && h.descends(a.pid, a.parent)
+	if !early && a.mayMerge() {
+		if h.shared.covers(a) {
+			return
+		}
+		awaitSecond(a.time)
+	}
 	group := unix.Getpgrp()
 	doubtful := h.witness.used.has(a.signo)
 	unborn := h.watcher.starting // the watcher may be younger than the signal
@@ -98,6 +104,9 @@ func (h *holder) signal(a *arrival, early bool) {
 	v := judge(a, &c)
 	if v == ours {
 		return
+	}
+	if c.seen && a.mayMerge() {
+		h.shared = shared{signo: a.signo, pid: a.pid, until: monotonic()}
 	}
 	sent := h.sentStop && unix.Signal(a.signo) == unix.SIGTSTP
 	if sent {

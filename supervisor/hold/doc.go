@@ -76,9 +76,14 @@
 //     bit says nothing: the next signal of that number waits for its word, which
 //     takes microseconds, 200 ms at most. Of a watcher that does not answer in
 //     time nothing more is expected until it does; meanwhile such signals are
-//     forwarded, and one to the group arrives twice. A direct one that the
-//     kernel delivers beside a group one may take its evidence; then the group
+//     forwarded, and one to the group arrives twice. A direct real-time signal that
+//     the kernel delivers beside a group one may take its evidence; then the group
 //     one is forwarded in its place, and the command counts the same.
+//   - A signal below 32 that kill(2) sent is judged 0.2 ms after it came. Equal ones
+//     of the same process, one to the group, that came by then are one, as they are
+//     in a process that has not yet handled the first: timeout(1) sends such pairs,
+//     10 µs apart, and a handler that began with the first, forwarded, would be
+//     entered again. A bare command that handles the first at once may count two.
 //   - A bit that no signal of ours needed (somebody signalled the watcher
 //     alone) is reported by the watcher after 20 ms and taken when the holder,
 //     having read all its own signals, says so; not where the holder has used it
@@ -94,7 +99,7 @@
 //     witness: the runtime needs them open. Sent to the group they are doubled.
 //   - Two equal signals below 32 that wait at once are one, here as in any
 //     process. So of two to the group within the time in which the watcher takes
-//     its copy of the first, some 0.1 ms, the second may arrive twice. Real-time
+//     its copy of the first, some 0.1 ms, the second, of another process, may arrive twice. Real-time
 //     signals queue, in the watcher too, which takes one copy at a time.
 //
 // # Stop and continue

@@ -10,7 +10,11 @@ type arrival struct {
 	uid    uint32
 	value  uint64 // of sigqueue(3)
 	parent int    // of the sender when the signal was read, 0: gone, or none
+	time   uint64 // CLOCK_MONOTONIC in ns when the handler ran; 0 from the signalfd
 }
+
+// mayMerge says that two of these that wait at once are one, and that we know when it came.
+func (a *arrival) mayMerge() bool { return a.code == siUser && a.signo < sigRTMin && a.time != 0 }
 
 // verdict says what becomes of a signal.
 type verdict int
@@ -48,7 +52,11 @@ var (
 	ownUse = setOf(unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGCHLD)
 )
 
-const siTkill = -6 // si_code of tgkill(2), by which the runtime preempts threads
+const (
+	siUser   = 0  // si_code of kill(2)
+	siTkill  = -6 // si_code of tgkill(2), by which the runtime preempts threads
+	sigRTMin = 32 // the first signal that queues
+)
 
 // judge is the one place that decides what is forwarded. Where it cannot know,
 // it forwards: a signal lost is worse than a signal doubled.

@@ -26,6 +26,7 @@ type holder struct {
 	began    uint64    // when that was, CLOCK_MONOTONIC
 	sentStop bool      // a SIGTSTP that waits to be read was forwarded already
 	ctrlZ    bool      // the terminal sent SIGTSTP since the last SIGCONT
+	shared   shared    // the last signal that the command got with us
 	witness  witness
 	watcher  watcher
 	trims    trims

@@ -8,6 +8,36 @@ import (
 
 // This file has a signal wait until the witness can speak for it.
 
+// secondWait is for timeout(1) and the like, which signal their child and then its whole
+// group, some 10 µs later. A bare command has both pending at once, which is one signal.
+// Forwarded at once, the first would be handled before the second comes.
+const secondWait = 200 * time.Microsecond
+
+// awaitSecond waits until a signal that came at this time has waited for secondWait.
+func awaitSecond(came uint64) {
+	for {
+		left := came + uint64(secondWait) - monotonic()
+		if left == 0 || left > uint64(secondWait) {
+			return
+		}
+		ts := unix.NsecToTimespec(int64(left))
+		if err := unix.Nanosleep(&ts, nil); err != nil && err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// shared is a signal that the command got with us, and until when equal ones from the
+// same process are part of it: all that came before the witness was asked.
+type shared struct {
+	signo, pid int
+	until      uint64 // CLOCK_MONOTONIC, ns
+}
+
+func (s *shared) covers(a *arrival) bool {
+	return a.signo == s.signo && a.pid == s.pid && a.time <= s.until
+}
+
 // answerWait is how long at most. A watcher that can run answers within
 // microseconds, and starts within milliseconds.
 const answerWait = 200 * time.Millisecond
@@ -66,4 +96,13 @@ func (h *holder) settle(sig int) {
 			return // the command has ended
 		}
 	}
+}
+
+// monotonic is CLOCK_MONOTONIC in ns, as the handler notes it, 0 if it cannot be had.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
 }
