@@ -3,10 +3,12 @@ package loader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,6 +249,48 @@ import os; print(os.nice(0), open("/proc/self/oom_score_adj").read(), open("/pro
 	out, err := cmd.CombinedOutput()
 	if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != "19 1000 ['nice', '19']" {
 		t.Errorf("%v: nice, oom_score_adj, autogroup: %s", err, got)
+	}
+}
+
+// TestTrialRemovesLeft: a trial removes the directories of trials whose watcher was killed,
+// and nothing else of that name.
+func TestTrialRemovesLeft(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	old := time.Now().Add(-2 * time.Hour)
+	kept := []string{"another", "rsswarden-trial.file", "rsswarden-trial.link", "rsswarden-trial.new"}
+	for _, name := range []string{"rsswarden-trial.old/torch_1", "rsswarden-trial.new/torch_1", "another/torch_1"} {
+		if err := os.MkdirAll(filepath.Join(tmp, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(tmp, "rsswarden-trial.file"), nil, 0o600), os.Symlink("another", filepath.Join(tmp, "rsswarden-trial.link")),
+		os.Chtimes(filepath.Join(tmp, "rsswarden-trial.old"), old, old), os.Chtimes(filepath.Join(tmp, "rsswarden-trial.file"), old, old),
+		os.Chtimes(filepath.Join(tmp, "another"), old, old)); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		dir := filepath.Join(tmp, "rsswarden-trial.stranger")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chtimes(dir, old, old), os.Chown(dir, 1002, 1002)); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, "rsswarden-trial.stranger")
+	}
+	u, env := stranger(t, `echo 'rsswarden-trial: {"verdict":"ok"}'`)
+	if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err != nil || v.What != VerdictOK {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	var left []string
+	entries, err := os.ReadDir(tmp)
+	for _, e := range entries {
+		if left = append(left, e.Name()); e.Name() == "another" {
+			if _, err := os.Stat(filepath.Join(tmp, "another/torch_1")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err != nil || !slices.Equal(left, kept) {
+		t.Errorf("%v: left %v, want %v", err, left, kept)
 	}
 }
 

@@ -123,6 +123,24 @@ const (
 	trialPatience = 10 * time.Minute
 )
 
+// trialPrefix begins the name of a trial's directory, in the directory for temporary files.
+const trialPrefix = "rsswarden-trial."
+
+// removeLeft removes this user's directories of trials that began before that time: their
+// watcher was killed.
+func removeLeft(before time.Time) {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), trialPrefix+"*"))
+	for _, dir := range left {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || info.ModTime().After(before) {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
 // verdictMark begins the line of a trial that is for us.
 const verdictMark = "rsswarden-trial: "
 
@@ -156,7 +174,8 @@ func try(ctx context.Context, patience time.Duration, u Untried, env []string, s
 	if !filepath.IsAbs(u.Executable) || !strings.Contains(filepath.Base(u.Executable), "python") {
 		return failed("%q is not a Python that can be started", u.Executable)
 	}
-	dir, err := os.MkdirTemp("", "rsswarden-trial.")
+	removeLeft(time.Now().Add(-time.Hour))
+	dir, err := os.MkdirTemp("", trialPrefix)
 	if err != nil {
 		return Verdict{}, err
 	}
