@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -17,13 +16,8 @@ func stream(t *testing.T, on *stand, args ...string) *training {
 // streamBare returns the result of a training without us; the same is run once.
 func streamBare(t *testing.T, on *stand, args ...string) result {
 	t.Helper()
-	run, _ := bareStreams.LoadOrStore(on.name+strings.Join(args, " "), sync.OnceValue(func() result {
-		return train(t, trainOptions{on: on, script: "testdata/stream.py", bare: true, args: args}).finish()
-	}))
-	return run.(func() result)()
+	return bareOnce(t, trainOptions{on: on, script: "testdata/stream.py", args: args})
 }
-
-var bareStreams sync.Map
 
 // renew asks for one worker and waits until the loader's next epoch has brought
 // new ones; it returns what was said of them.

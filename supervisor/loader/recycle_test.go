@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -19,9 +20,28 @@ func endurance(short, long int) int {
 	return short
 }
 
-var bareRuns struct {
+// bareRuns are results of trainings without us, each run once for all tests that ask for
+// it, and again where the test that ran it ended meanwhile.
+var bareRuns sync.Map
+
+type bareRun struct {
 	sync.Mutex
-	of map[string]func() result
+	done   bool
+	result result
+}
+
+func bareOnce(t *testing.T, o trainOptions) result {
+	t.Helper()
+	kept, _ := bareRuns.LoadOrStore(fmt.Sprintf("%s %s %q", o.on.name, o.script, o.args), new(bareRun))
+	run := kept.(*bareRun)
+	run.Lock()
+	defer run.Unlock()
+	if !run.done {
+		o.bare = true
+		run.result = train(t, o).finish()
+		run.done = true
+	}
+	return run.result
 }
 
 // bare returns the result of a training without us on this machine's torch.
@@ -33,18 +53,7 @@ func bare(t *testing.T, args ...string) result {
 
 func bareOn(t *testing.T, s *stand, args ...string) result {
 	t.Helper()
-	key := s.name + " " + strings.Join(args, " ")
-	bareRuns.Lock()
-	run, ok := bareRuns.of[key]
-	if !ok {
-		if bareRuns.of == nil {
-			bareRuns.of = make(map[string]func() result)
-		}
-		run = sync.OnceValue(func() result { return train(t, trainOptions{on: s, bare: true, args: args}).finish() })
-		bareRuns.of[key] = run
-	}
-	bareRuns.Unlock()
-	return run()
+	return bareOnce(t, trainOptions{on: s, args: args})
 }
 
 // TestNoRequest holds that without a request nothing differs, random draws in

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -21,13 +20,8 @@ func statefulTraining(t *testing.T, on *stand, args ...string) *training {
 // statefulBare returns the result of a training without us; the same is run once.
 func statefulBare(t *testing.T, on *stand, args ...string) result {
 	t.Helper()
-	run, _ := bareStateful.LoadOrStore(on.name+strings.Join(args, " "), sync.OnceValue(func() result {
-		return train(t, trainOptions{on: on, script: "testdata/stateful.py", bare: true, args: args}).finish()
-	}))
-	return run.(func() result)()
+	return bareOnce(t, trainOptions{on: on, script: "testdata/stateful.py", args: args})
 }
-
-var bareStateful sync.Map
 
 // statefulShapes are the loaders whose workers are replaced. TORCHDATA=DIR names
 // a checkout of torchdata to run them with, in place of the stand-in.

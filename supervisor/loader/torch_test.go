@@ -56,8 +56,9 @@ var (
 // need skips the test where the stand is not there.
 func (s *stand) need(t testing.TB) {
 	t.Helper()
+	cmd := s.command(t, python, "-c", "import torch, "+s.modules+"; print(torch.__version__)")
 	s.once.Do(func() {
-		out, err := s.command(t, python, "-c", "import torch, "+s.modules+"; print(torch.__version__)").CombinedOutput()
+		out, err := cmd.CombinedOutput()
 		if err != nil {
 			s.why = fmt.Sprintf("no %s: %v: %s", s.name, err, out)
 		} else if !bytes.HasPrefix(out, []byte(s.torch)) {
