@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rsswarden/rsswarden/supervisor/alert"
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file has the last words on alerts.
@@ -33,7 +33,7 @@ func lastWordsOf(r *alert.Standing) (all []string) {
 	if r.Error != "" {
 		because = ": " + r.Error
 	}
-	switch n := event.Many(r.Untold, "alert"); {
+	switch n := text.Count(r.Untold, "alert"); {
 	case r.Untold == 0:
 	case r.Asked && r.Failing:
 		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood, and was not waited for; it failed before%s", r.Target, n, because))
@@ -43,10 +43,10 @@ func lastWordsOf(r *alert.Standing) (all []string) {
 		all = append(all, fmt.Sprintf("alert: %v was not told how %s stood at the end%s", r.Target, n, because))
 	}
 	if r.Missed > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of the end of %s in time%s", r.Target, event.Many(r.Missed, "earlier alert"), because))
+		all = append(all, fmt.Sprintf("alert: %v was not told of the end of %s in time%s", r.Target, text.Count(r.Missed, "earlier alert"), because))
 	}
 	if r.Dropped > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of %s: too many at a time", r.Target, event.Many(r.Dropped, "alert")))
+		all = append(all, fmt.Sprintf("alert: %v was not told of %s: too many at a time", r.Target, text.Count(r.Dropped, "alert")))
 	}
 	return all
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file says who holds what fills /dev/shm, once a rule has warned of it. The
@@ -132,11 +133,11 @@ func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string 
 	for i, pid := range pids {
 		names[i] = fmt.Sprint(pid)
 	}
-	text := event.Many(n, "segment")
+	line := text.Count(n, "segment")
 	if nameless > 0 {
-		text += fmt.Sprintf(", %d without a name", nameless)
+		line += fmt.Sprintf(", %d without a name", nameless)
 	}
-	return text + ", in processes " + strings.Join(names, ", ") + more
+	return line + ", in processes " + strings.Join(names, ", ") + more
 }
 
 const mostHolders = 6

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // killsByKernel is where the kernel's OOM killer struck, the innermost level
@@ -51,8 +52,8 @@ func slowed(levels []limit.Kills, limits []event.Limit) string {
 	for i := range limits {
 		if l := &limits[i]; l.Name == event.LimitThrottle && l.Level == inner.Level {
 			return fmt.Sprintf("allocations above %v were slowed down %s (limit from %s); nothing is killed for that",
-				l.Limit, event.Times(int(inner.High)), l.Place())
+				l.Limit, text.Times(int(inner.High)), l.Place())
 		}
 	}
-	return fmt.Sprintf("allocations were slowed down %s by memory.high of %s", event.Times(int(inner.High)), inner.Level)
+	return fmt.Sprintf("allocations were slowed down %s by memory.high of %s", text.Times(int(inner.High)), inner.Level)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file meets a DataLoader that is about to send its data set to workers that
@@ -45,13 +46,13 @@ func (w *watcher) raised(s *loader.Said) {
 		Remedy: event.RemedyNoFile, PID: s.PID, OK: s.Reason == "",
 		Before: int64(s.Sharing.Before), After: int64(s.Sharing.MaxFDs), Reason: s.Reason,
 	}
-	text := fmt.Sprintf("--nofile: process %d may have %s descriptors now, %s before", s.PID, event.Digits(uint64(c.After)), event.Digits(uint64(c.Before)))
+	line := fmt.Sprintf("--nofile: process %d may have %s descriptors now, %s before", s.PID, text.Digits(uint64(c.After)), text.Digits(uint64(c.Before)))
 	if !c.OK {
-		text = fmt.Sprintf("--nofile: the descriptors of process %d could not be raised from %s: %s", s.PID, event.Digits(uint64(c.Before)), c.Reason)
+		line = fmt.Sprintf("--nofile: the descriptors of process %d could not be raised from %s: %s", s.PID, text.Digits(uint64(c.Before)), c.Reason)
 	} else if s.Sharing.FDs > s.Sharing.MaxFDs {
-		text += fmt.Sprintf("; it will need %s", event.Digits(uint64(s.Sharing.FDs)))
+		line += fmt.Sprintf("; it will need %s", text.Digits(uint64(s.Sharing.FDs)))
 	}
-	w.cured(c, text)
+	w.cured(c, line)
 }
 
 // cured tells of a cure, on stderr and as an event.
@@ -74,12 +75,12 @@ func sharing(pid int, s *event.Sharing) string {
 	if s.More {
 		more = " or more"
 	}
-	text := fmt.Sprintf("a DataLoader in process %d sends %s%s tensors to workers started by %s, each by itself in shared memory (sharing strategy %s)",
-		pid, event.Digits(uint64(s.Tensors)), more, s.Method, s.Strategy)
+	line := fmt.Sprintf("a DataLoader in process %d sends %s%s tensors to workers started by %s, each by itself in shared memory (sharing strategy %s)",
+		pid, text.Digits(uint64(s.Tensors)), more, s.Method, s.Strategy)
 	for _, need := range sharingNeeds(s) {
-		text += "; " + need
+		line += "; " + need
 	}
-	return text + `: set_start_method("fork") before CUDA is used, or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
+	return line + `: set_start_method("fork") before CUDA is used, or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
 }
 
 // sharingNeeds tells of each limit that is ahead how much of it will be needed.
@@ -89,17 +90,17 @@ func sharingNeeds(s *event.Sharing) (needs []string) {
 		more = "at least "
 	}
 	if s.MaxMaps > 0 && 2*s.Maps >= s.MaxMaps {
-		needs = append(needs, fmt.Sprintf("that takes %s%s memory mappings of the %s that vm.max_map_count allows", more, event.Digits(uint64(s.Maps)), event.Digits(uint64(s.MaxMaps))))
+		needs = append(needs, fmt.Sprintf("that takes %s%s memory mappings of the %s that vm.max_map_count allows", more, text.Digits(uint64(s.Maps)), text.Digits(uint64(s.MaxMaps))))
 	}
 	if s.MaxFDs > 0 && 2*s.FDs >= s.MaxFDs {
-		text := fmt.Sprintf("that takes %s%s descriptors of the %s that ulimit -n allows", more, event.Digits(uint64(s.FDs)), event.Digits(uint64(s.MaxFDs)))
+		line := fmt.Sprintf("that takes %s%s descriptors of the %s that ulimit -n allows", more, text.Digits(uint64(s.FDs)), text.Digits(uint64(s.MaxFDs)))
 		if s.FDs > s.MaxFDs && s.HardFDs >= s.FDs {
-			text += fmt.Sprintf(" (--nofile %d raises that)", s.FDs)
+			line += fmt.Sprintf(" (--nofile %d raises that)", s.FDs)
 		}
-		needs = append(needs, text)
+		needs = append(needs, line)
 	}
 	if s.MaxSent > 0 && 2*s.Sent >= s.MaxSent {
-		needs = append(needs, fmt.Sprintf("that sends %s%s descriptors to the fork server at once, which takes %s", more, event.Digits(uint64(s.Sent)), event.Digits(uint64(s.MaxSent))))
+		needs = append(needs, fmt.Sprintf("that sends %s%s descriptors to the fork server at once, which takes %s", more, text.Digits(uint64(s.Sent)), text.Digits(uint64(s.MaxSent))))
 	}
 	return needs
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file is the watcher's side of requeue= rules.
@@ -84,7 +85,7 @@ func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
 	case !w.byJobMemory(l):
 		return no(event.ReasonNoHelp, "the job's memory is not what limits here")
 	case job.Restarts >= w.Settings.MaxRequeues:
-		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", event.Times(job.Restarts), w.Settings.MaxRequeues))
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(job.Restarts), w.Settings.MaxRequeues))
 	}
 	facts, known := w.jobFacts(job)
 	if !known {
@@ -136,7 +137,7 @@ func (w *watcher) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64
 	case j.State != "RUNNING":
 		return no(event.ReasonNoRequeue, "it is "+j.State)
 	case j.Restarts >= w.Settings.MaxRequeues:
-		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", event.Times(j.Restarts), w.Settings.MaxRequeues))
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(j.Restarts), w.Settings.MaxRequeues))
 	}
 	has := rss.Bytes(j.PerNode()) * rss.MiB
 	if w.byStep(l, has) {

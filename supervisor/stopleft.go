@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // endLeft has what outlives a command that a stop of ours has ended go too: a shell and
@@ -34,11 +35,11 @@ func (w *watcher) endLeft() {
 	for _, p := range left {
 		w.sum.ended = append(w.sum.ended, p.ID)
 	}
-	text := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", event.Many(len(left), "process"), left[0].ID.PID, command([]string{left[0].Comm}, 16))
+	line := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, command([]string{left[0].Comm}, 16))
 	if len(left) > 1 {
-		text += ", …"
+		line += ", …"
 	}
-	w.voice.say(w.now(), "stop", text)
+	w.voice.say(w.now(), "stop", line)
 }
 
 // leftPatience is how long helpers that end with the command may take for it, as
@@ -100,7 +101,7 @@ func leftWords(all []event.Left) string {
 		if l.Procs > len(l.PIDs) {
 			pids += " …"
 		}
-		parts = append(parts, fmt.Sprintf("%s with %v RSS (PID %s)", event.Many(l.Procs, what), l.RSS, pids))
+		parts = append(parts, fmt.Sprintf("%s with %v RSS (PID %s)", text.Count(l.Procs, what), l.RSS, pids))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file has the last lines of a run in words.
@@ -44,8 +45,8 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	}
 	lines = append(lines, w.findingLines()...)
 	lines = append(lines, s.cures...)
-	if text := s.deeds(); text != "" {
-		lines = append(lines, text)
+	if line := s.deeds(); line != "" {
+		lines = append(lines, line)
 	}
 	if s.slowed != "" {
 		lines = append(lines, s.slowed)
@@ -53,11 +54,11 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	if run.OOMKills > 0 {
 		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
 	}
-	if text := leftWords(out.Left); text != "" {
-		lines = append(lines, text)
+	if line := leftWords(out.Left); line != "" {
+		lines = append(lines, line)
 	}
 	if s.othersKilled > 0 {
-		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %s of its cgroup, none of this run as far as was seen", event.Many(int(s.othersKilled), "process")))
+		lines = append(lines, fmt.Sprintf("the kernel's OOM killer ended at least %s of its cgroup, none of this run as far as was seen", text.Count(int(s.othersKilled), "process")))
 	}
 	verdict := "verdict: " + string(out.Verdict)
 	if s.requeue.done != nil {
@@ -117,7 +118,7 @@ func summed(l *event.Limit) bool {
 
 // unreadWords tell of processes that the sums lack.
 func (s *summary) unreadWords() string {
-	return event.Many(s.unread, "process") + " or more of its tree could not be read, as those of another user where /proc is mounted with hidepid: sums are too small"
+	return text.Count(s.unread, "process") + " or more of its tree could not be read, as those of another user where /proc is mounted with hidepid: sums are too small"
 }
 
 func peaks(p *event.Peaks) string {
@@ -148,41 +149,41 @@ func (s *summary) deeds() string {
 			revised = fmt.Sprintf("; at first it was %v", s.budgetTold)
 		}
 		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
-			event.Times(s.budgetTrims), s.budget, s.budgetFreed, revised))
+			text.Times(s.budgetTrims), s.budget, s.budgetFreed, revised))
 	}
 	if s.trims > 0 {
-		parts = append(parts, "trimmed "+event.Times(s.trims))
+		parts = append(parts, "trimmed "+text.Times(s.trims))
 	}
 	if s.recycles > 0 {
-		parts = append(parts, fmt.Sprintf("recycled %s", event.Many(s.recycles, "worker")))
+		parts = append(parts, fmt.Sprintf("recycled %s", text.Count(s.recycles, "worker")))
 	}
 	if n := s.signalled - (s.recycles - s.forked); n > 0 {
-		parts = append(parts, "signalled "+event.Many(n, "pool worker")+" of which no replacement was seen")
+		parts = append(parts, "signalled "+text.Count(n, "pool worker")+" of which no replacement was seen")
 	}
 	if s.collected > 0 {
-		parts = append(parts, "collected garbage "+event.Times(s.collected))
+		parts = append(parts, "collected garbage "+text.Times(s.collected))
 	}
 	if s.asked > 0 {
-		parts = append(parts, "asked by a signal "+event.Times(s.asked))
+		parts = append(parts, "asked by a signal "+text.Times(s.asked))
 	}
 	if s.ran > 0 {
-		parts = append(parts, "ran "+event.Many(s.ran, "command")+" of exec=")
+		parts = append(parts, "ran "+text.Count(s.ran, "command")+" of exec=")
 	}
 	if s.failed > 0 {
-		parts = append(parts, event.Many(s.failed, "action")+" did not work")
+		parts = append(parts, text.Count(s.failed, "action")+" did not work")
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	text := "done: " + strings.Join(parts, ", ")
+	line := "done: " + strings.Join(parts, ", ")
 	if s.freed > 0 {
-		text += fmt.Sprintf("; freed %v in all", s.freed)
+		line += fmt.Sprintf("; freed %v in all", s.freed)
 	}
 	if s.paused > 0 {
-		text += ", trainer paused " + short(s.paused) + " in all"
+		line += ", trainer paused " + short(s.paused) + " in all"
 	}
 	if s.forked > 0 {
-		text += "; data order kept, random draws inside replaced workers changed"
+		line += "; data order kept, random draws inside replaced workers changed"
 	}
-	return text
+	return line
 }

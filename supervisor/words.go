@@ -86,7 +86,7 @@ func memory(l *event.Limit) string {
 func occasion(d *event.Decision, l *event.Limit) string {
 	switch {
 	case d.Limit == event.LimitTime && d.ETA != nil:
-		return "the job's time ends in " + event.About(*d.ETA)
+		return "the job's time ends in " + text.About(*d.ETA)
 	case l == nil:
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
@@ -124,11 +124,11 @@ func forecast(d *event.Decision) string {
 	if d.ETA == nil || d.Limit == event.LimitTime {
 		return ""
 	}
-	text := "; at this rate full in " + event.About(*d.ETA)
+	line := "; at this rate full in " + text.About(*d.ETA)
 	if d.ETALow != nil && d.ETAHigh != nil {
-		text += fmt.Sprintf(" (%s to %s)", event.About(*d.ETALow), event.About(*d.ETAHigh))
+		line += fmt.Sprintf(" (%s to %s)", text.About(*d.ETALow), text.About(*d.ETAHigh))
 	}
-	return text
+	return line
 }
 
 // short gives a duration to two digits: "7 ms", "1.2 s".
@@ -147,7 +147,7 @@ func short(d time.Duration) string {
 
 // command gives a command line in at most n bytes.
 func command(args []string, n int) string {
-	line := text.Clean(strings.Join(args, " "))
+	line := text.Plain(strings.Join(args, " "))
 	if len(line) > n {
 		line = strings.ToValidUTF8(line[:n-3], "") + "..."
 	}

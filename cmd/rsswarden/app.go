@@ -141,7 +141,7 @@ func sentences(s string) string {
 // oneLine keeps what names have in them from breaking a line or steering a
 // terminal.
 func oneLine(s string) string {
-	return text.Clean(s)
+	return text.Plain(s)
 }
 
 // eachOnOneLine does so for each line of a text.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file guesses what was meant by an option or a command that there is not.
@@ -95,7 +95,7 @@ func meant(options []string, word string) []string {
 			return []string{like}
 		}
 	}
-	if near := config.Near(word, options); near != "" && len(word) > 1 {
+	if near := text.Similar(word, options); near != "" && len(word) > 1 {
 		return []string{near}
 	}
 	fits := []func(name string) bool{
@@ -130,7 +130,7 @@ func unknownCommand(p process, app *cli.App, words []string) error {
 	}
 	near := calledOtherwise[word]
 	if near == "" {
-		near = config.Near(word, names)
+		near = text.Similar(word, names)
 	}
 	if near == "" && len(word) > 2 {
 		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, word) }); i >= 0 {

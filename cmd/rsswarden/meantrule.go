@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file guesses which rule was meant by a text that is none. A guess is made only
@@ -72,8 +72,8 @@ func meantCond(text string) string {
 	return limit + cond
 }
 
-func meantAction(text string) string {
-	word := strings.ToLower(strings.TrimSpace(text))
+func meantAction(line string) string {
+	word := strings.ToLower(strings.TrimSpace(line))
 	if like := actionsElsewhere[word]; like != "" {
 		return like
 	}
@@ -87,8 +87,8 @@ func meantAction(text string) string {
 	if _, err := event.ParseSignal(word); err == nil {
 		return "signal=" + word
 	}
-	if near := config.Near(word, names); near != "" {
+	if near := text.Similar(word, names); near != "" {
 		return near
 	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(line)
 }

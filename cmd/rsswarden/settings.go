@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Origins of a value, as the start event names them. That of a value from
@@ -228,7 +229,7 @@ func (src *sources) beyondHard(v chosen, s *supervisor.Settings) {
 		return
 	}
 	src.warnf("%s %d is more than the hard limit, %s (ulimit -Hn): that is the most that a process can have here; only an administrator can raise it",
-		v.name, s.NoFile, event.Digits(l.Max))
+		v.name, s.NoFile, text.Digits(l.Max))
 }
 
 // misspelt warns of variables that were perhaps meant for us. Others may have
@@ -251,7 +252,7 @@ func (src *sources) misspelt() {
 		}
 		if name := strings.ToLower(strings.ReplaceAll(rest, "_", "-")); removedOptions[name] != "" {
 			src.warnf("%s means nothing here: the option %s was removed; %s", variable, dashed(name), removedOptions[name])
-		} else if near := config.Near(rest, known); near != "" {
+		} else if near := text.Similar(rest, known); near != "" {
 			src.warnf("%s means nothing here; did you mean %s?", variable, variableOf(near))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // writeStatus tells people what stands on one node, in lines of at most width.
@@ -94,7 +95,7 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 		}
 		eta := ""
 		if l.ETA != nil {
-			eta = event.About(*l.ETA)
+			eta = text.About(*l.ETA)
 		}
 		if l.Name == event.LimitTime || l.Limit == 0 {
 			rows = append(rows, []string{name, "", "", "", eta, l.Enforcer})

@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func topCommand(p process, status *int) *cli.Command {
@@ -86,7 +86,7 @@ func topModel(p process, c *cli.Context, w whom) (screen.Model, error) {
 	if key := c.String("sort"); c.IsSet("sort") {
 		if oneOf(key, screen.Keys()...) != nil {
 			hint := "write one of them: " + strings.Join(screen.Keys(), " ")
-			if near := config.Near(key, screen.Keys()); near != "" {
+			if near := text.Similar(key, screen.Keys()); near != "" {
 				hint = "did you mean --sort " + near + "?"
 			}
 			return m, usagef(hint, "--sort %q is no column", key)

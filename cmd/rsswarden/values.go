@@ -12,11 +12,11 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor"
-	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // wrongValue says what is wrong with a value. What stands in front of it names
@@ -209,7 +209,7 @@ func oneOf(v string, values ...string) error {
 		}
 	}
 	hint := "write one of them, such as " + values[0]
-	if near := config.Near(v, values); near != "" {
+	if near := text.Similar(v, values); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	return wrongf(hint, " %q is none of %s", v, alternatives(values, "and"))

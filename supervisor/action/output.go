@@ -24,7 +24,7 @@ func passOn(r io.Reader, say func(string)) {
 		part, err := b.ReadSlice('\n')
 		if len(part) > 0 && !long {
 			if lines++; lines <= maxLines {
-				say(text.Clean(strings.TrimRight(string(part), "\r\n")))
+				say(text.Plain(strings.TrimRight(string(part), "\r\n")))
 			}
 		}
 		long = err == bufio.ErrBufferFull

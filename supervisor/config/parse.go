@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Parse reads the text of a file. path is for messages only. locks says
@@ -159,7 +161,7 @@ func unknown(name string, value any, keys []Key) string {
 			names = append(names, k.Name)
 		}
 	}
-	if near := Near(name, names); near != "" {
+	if near := text.Similar(name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
 	if table, ok := value.(map[string]any); ok {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // partsTrack is the first and the last reading of smaps_rollup of one process.
@@ -109,7 +110,7 @@ func (s *State) copied() {
 		}
 		p := &g.most.parts
 		evidence = fmt.Sprintf("process %d: Private_Dirty from %v to %v and Shared_Dirty from %v to %v in %s, with its anonymous memory at %v before and %v after (smaps_rollup)",
-			g.most.id.PID, p.first.PrivateDirty, p.last.PrivateDirty, p.first.SharedDirty, p.last.SharedDirty, event.About(g.over.Seconds()), p.first.Anonymous, p.last.Anonymous)
+			g.most.id.PID, p.first.PrivateDirty, p.last.PrivateDirty, p.first.SharedDirty, p.last.SharedDirty, text.About(g.over.Seconds()), p.first.Anonymous, p.last.Anonymous)
 		if p.n > 2 {
 			confidence = event.Certain
 		}
@@ -121,7 +122,7 @@ func (s *State) copied() {
 		p := &g.most.pss
 		confidence = event.Possible
 		evidence = fmt.Sprintf("process %d: PSS from %v to %v in %s, with RssAnon at %v before and %v after, among as many workers (smaps_rollup, status)",
-			g.most.id.PID, p.first.pss, p.last.pss, event.About(g.over.Seconds()), p.first.anon, p.last.anon)
+			g.most.id.PID, p.first.pss, p.last.pss, text.About(g.over.Seconds()), p.first.anon, p.last.anon)
 	default:
 		return
 	}
@@ -129,7 +130,7 @@ func (s *State) copied() {
 	if total < s.matters() {
 		return
 	}
-	of := fmt.Sprintf("%s copied %v of what the fork shared: no sum of RSS shows it", event.Many(g.n, "worker"), g.sum)
+	of := fmt.Sprintf("%s copied %v of what the fork shared: no sum of RSS shows it", text.Count(g.n, "worker"), g.sum)
 	if g.n < workers {
 		of = fmt.Sprintf("%d of %d workers were read and copied %v of what the fork shared, so all of them some %v (an estimate): no sum of RSS shows it",
 			g.n, workers, g.sum, total)

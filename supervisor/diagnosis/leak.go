@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -61,13 +62,13 @@ func (s *State) leak(role rss.Role) {
 		confidence = event.Possible
 	}
 	evidence := []string{fmt.Sprintf("RssAnon of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
-		event.Many(g.n, string(role)), g.pace, event.About(g.over.Seconds()), g.sum, whose(&g))}
+		text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(&g))}
 	if private.n > 0 {
 		evidence = append(evidence, fmt.Sprintf("Private_Dirty grew with it, by %v: it is new memory and no copy of what a fork shared (smaps_rollup of %s)",
 			private.sum, whose(&private)))
 	}
 	if asked > 0 {
-		evidence = append(evidence, fmt.Sprintf("gc.collect and malloc_trim gave back %v of it in %s: it is in use", back, event.Many(asked, "process")))
+		evidence = append(evidence, fmt.Sprintf("gc.collect and malloc_trim gave back %v of it in %s: it is in use", back, text.Count(asked, "process")))
 	} else {
 		evidence = append(evidence, "malloc_trim was not tried: what grows may have been freed and kept by the allocator")
 	}
@@ -106,7 +107,7 @@ func (s *State) kept(role rss.Role) {
 		Finding: event.FindingTrainerLeak, Confidence: event.Likely, Role: role, PID: g.most.id.PID, Bytes: g.sum,
 		Evidence: []string{
 			fmt.Sprintf("RssShmem of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
-				event.Many(g.n, string(role)), g.pace, event.About(g.over.Seconds()), g.sum, whose(&g)),
+				text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(&g)),
 			"with it grew what /dev/shm holds: batches as workers sent them (statvfs of /dev/shm, mappings of the trainer)",
 		},
 		Advice: []string{
@@ -165,7 +166,7 @@ func (s *State) fragmented() {
 		s.tell(event.Diagnosis{
 			Finding: event.FindingFragmentation, Confidence: event.Certain, Role: role, PID: most, Bytes: sum,
 			Evidence: []string{fmt.Sprintf("gc.collect and malloc_trim(3) gave back %v%s in %s (RssAnon of status before and after, %v in process %d)",
-				sum, of, event.Many(n, "process"), top, most)},
+				sum, of, text.Count(n, "process"), top, most)},
 			Advice: []string{
 				"MALLOC_ARENA_MAX=2 in the environment of the job: fewer arenas to keep freed blocks in",
 				"a ladder rule for gc (90%:gc) gives it back while the job runs",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // share is what the mapped files of one process told of all of its role.
@@ -134,11 +135,11 @@ func (s *State) mapped(role rss.Role) {
 	if g.sum >= dropped.sum {
 		d.PID, d.Bytes = g.most.id.PID, g.sum
 		d.Evidence = []string{fmt.Sprintf("RssFile of %s grew by %v in %s, %v of it in process %d (status of %s)",
-			event.Many(g.n, string(role)), g.sum, event.About(g.over.Seconds()), g.top, g.most.id.PID, whose(&g))}
+			text.Count(g.n, string(role)), g.sum, text.About(g.over.Seconds()), g.top, g.most.id.PID, whose(&g))}
 	} else {
 		d.PID, d.Bytes = dropped.most.id.PID, dropped.sum
 		d.Evidence = []string{fmt.Sprintf("%s gave back up to %v each of mapped files when they were trimmed, %v together (told by who trimmed)",
-			event.Many(dropped.n, string(role)), dropped.top, dropped.sum)}
+			text.Count(dropped.n, string(role)), dropped.top, dropped.sum)}
 	}
 	if dropped.sum >= s.matters() {
 		d.Confidence = event.Certain // a trim drops pages of such files and no others
@@ -169,7 +170,7 @@ func (s *State) mapped(role rss.Role) {
 		d.Evidence = append(d.Evidence, "which files they are of was not read")
 	}
 	if s.trims > 0 {
-		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", event.Many(s.trims, "trim"), s.trimmed))
+		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", text.Count(s.trims, "trim"), s.trimmed))
 	}
 	d.Advice = s.mappedAdvice(role, private)
 	s.tell(d)

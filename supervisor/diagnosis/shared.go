@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mount is what is known of one /dev/shm.
@@ -65,7 +66,7 @@ func (s *State) queue() {
 			}
 			d.Evidence = []string{
 				fmt.Sprintf("%v wait in %s torch_* of shared memory %s and that no trainer holds (fd and maps of the processes), with %s",
-					d.Bytes, event.Many(m.last.Segments, "segment"), how, filled),
+					d.Bytes, text.Count(m.last.Segments, "segment"), how, filled),
 				"no sum of RSS shows it; a cgroup counts it",
 			}
 		} else {
@@ -141,7 +142,7 @@ func (s *State) pin() {
 		if c.g.n == 0 || c.g.sum < s.matters() {
 			continue
 		}
-		evidence := []string{fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, event.Many(c.g.n, "trainer"), c.g.sum, event.About(c.g.over.Seconds()), whose(c.g))}
+		evidence := []string{fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, text.Count(c.g.n, "trainer"), c.g.sum, text.About(c.g.over.Seconds()), whose(c.g))}
 		switch c.g {
 		case &held:
 			evidence = append(evidence, "VmPin is what drivers hold for their devices: it can neither be reclaimed nor moved")
@@ -194,7 +195,7 @@ func (s *State) managers() {
 	s.tell(event.Diagnosis{
 		Finding: event.FindingShmManagers, Confidence: event.Certain, Role: rss.RoleShmManager, PID: g.most.id.PID, Bytes: g.sum,
 		Evidence: []string{fmt.Sprintf("%s of torch_shm_manager have an RSS of %v, %v of it anonymous (status of %s): the file_system strategy starts one for each process that shares tensors",
-			event.Many(g.n, "process"), g.sum, own, whose(&g))},
+			text.Count(g.n, "process"), g.sum, own, whose(&g))},
 		Advice: []string{
 			`torch.multiprocessing.set_sharing_strategy("file_descriptor"), the default on Linux, needs no managers; give it descriptors with ulimit -n, or --nofile`,
 			"fewer workers (num_workers) have fewer managers",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // countTrack is how many mappings and descriptors a process has.
@@ -104,7 +105,7 @@ func (s *State) spawned() {
 		d.Confidence, d.Bytes = event.Certain, max(d.Bytes, said.Bytes)
 		method = said.Method
 		d.Evidence = append(d.Evidence, fmt.Sprintf("the DataLoader of process %d sends %s to %s by %s, with the %s strategy (told by the loader hook): %d mappings of %d and %d descriptors of %d",
-			pid, event.Many(said.Tensors, "tensor"), event.Many(said.Workers, "worker"), said.Method, said.Strategy, said.Maps, said.MaxMaps, said.FDs, said.MaxFDs))
+			pid, text.Count(said.Tensors, "tensor"), text.Count(said.Workers, "worker"), said.Method, said.Strategy, said.Maps, said.MaxMaps, said.FDs, said.MaxFDs))
 	} else if method == "fork" {
 		return // workers that are forked are sent nothing
 	}

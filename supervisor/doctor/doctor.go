@@ -136,12 +136,12 @@ func (c Check) print(w io.Writer) {
 		name = NameKernel
 		c.Found = feature + ": " + c.Found
 	}
-	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, text.Clean(c.Found))
+	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, text.Plain(c.Found))
 	if c.Source != "" {
-		fmt.Fprintf(w, " (%s)", text.Clean(c.Source))
+		fmt.Fprintf(w, " (%s)", text.Plain(c.Source))
 	}
 	fmt.Fprintln(w)
 	if c.Do != "" {
-		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", text.Clean(c.Do))
+		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", text.Plain(c.Do))
 	}
 }

@@ -2,9 +2,9 @@ package event
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file writes limits on numbers of things as numbers: "used" and
@@ -15,18 +15,9 @@ import (
 // digits in threes.
 func (n LimitName) Amount(v rss.Bytes) string {
 	if n.Counts() {
-		return Digits(uint64(v))
+		return text.Digits(uint64(v))
 	}
 	return v.String()
-}
-
-// Digits gives a number with its digits in threes: "65,530".
-func Digits(v uint64) string {
-	s := strconv.FormatUint(v, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 type (

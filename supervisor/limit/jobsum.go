@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // jobSum adds up the steps of a job on this node as slurmd does: of each step the number
@@ -150,7 +151,7 @@ func (s *Set) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok b
 		e.Used += asSlurmd(low)
 		e.UsedMax += asSlurmd(high)
 	}
-	e.UsedSource = fmt.Sprintf("%s, of %s on this node", step.UsedSource, event.Many(len(s.sum.others)+1, "step"))
+	e.UsedSource = fmt.Sprintf("%s, of %s on this node", step.UsedSource, text.Count(len(s.sum.others)+1, "step"))
 	if s.sum.dir == "" {
 		e.Note += "; other steps of the job are not counted here: no cgroup tells their processes"
 	}

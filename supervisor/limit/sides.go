@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Sides reads the limits that several processes share and that are none on
@@ -140,7 +141,7 @@ func ofSpace(s *shm.Space) event.Limit {
 		l.Note = "/dev/shm is no file system of its own here, but a directory of /dev; " + l.Note
 	}
 	if s.Inodes > 0 && float64(s.InodesUsed) > float64(s.Inodes)*max(l.Ratio(), usersNear) {
-		l.Note = fmt.Sprintf("%s of %s files are used up, which ends it sooner; %s", event.Digits(s.InodesUsed), event.Digits(s.Inodes), l.Note)
+		l.Note = fmt.Sprintf("%s of %s files are used up, which ends it sooner; %s", text.Digits(s.InodesUsed), text.Digits(s.Inodes), l.Note)
 	}
 	return l
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Run is what is known of a whole run when it has ended.
@@ -168,7 +169,7 @@ func (r *Run) struck() string {
 	if !r.Killed || r.OOMKills > 0 || r.NodeKills == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the kernel's OOM killer ended %s on this node meanwhile, in cgroups that were not seen: this may be one of them", event.Many(int(r.NodeKills), "process"))
+	return fmt.Sprintf("; the kernel's OOM killer ended %s on this node meanwhile, in cgroups that were not seen: this may be one of them", text.Count(int(r.NodeKills), "process"))
 }
 
 // verdict takes the hardest thing that happened.

@@ -29,7 +29,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := io.WriteString(w, text.Clean(strings.TrimSuffix(line, "\n"))+"\n"); err != nil {
+		if _, err := io.WriteString(w, text.Plain(strings.TrimSuffix(line, "\n"))+"\n"); err != nil {
 			return err
 		}
 	}
@@ -38,7 +38,7 @@ func (r *Result) WriteText(w io.Writer) error {
 
 // head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
-	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Clean(r.Run), text.Clean(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
+	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Plain(r.Run), text.Plain(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
 	switch {
 	case r.Estimate && r.Fate == Lives:
 		b.WriteString("estimate: the job would have lived: ")
@@ -118,7 +118,7 @@ func (r *Result) rungs(b *strings.Builder) {
 		if g.First != nil {
 			first = "after " + clock(*g.First)
 		} else if g.Met != nil {
-			first = fmt.Sprintf("never; met after %s: %s", clock(*g.Met), text.Clean(cmp.Or(g.Detail, string(g.Reason))))
+			first = fmt.Sprintf("never; met after %s: %s", clock(*g.Met), text.Plain(cmp.Or(g.Detail, string(g.Reason))))
 		}
 		fmt.Fprintf(b, "%-22s %6d  %s\n", g.Rule, g.Count, first)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mostKinds is of how many kinds of run advice is given.
@@ -176,7 +177,7 @@ func (k *kind) sources() string {
 	for i := range k.jobs {
 		ids = append(ids, k.jobs[i].last().run.Meta.ID)
 	}
-	text := event.Many(len(ids), "run")
+	text := values.Count(len(ids), "run")
 	if jobs := len(ids); jobs > 3 {
 		ids = ids[jobs-3:]
 		return text + ", the last " + strings.Join(ids, ", ")

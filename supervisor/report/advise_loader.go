@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -42,7 +43,7 @@ func (k *kind) loaders(key limitKey) []Line {
 		}
 		l.Evidence = fmt.Sprintf("run %s, %s", f.run.Meta.ID, l.Evidence)
 		if len(k.jobs) > 1 {
-			l.Evidence += fmt.Sprintf("; seen in %d of %s", seen, event.Many(len(k.jobs), "run"))
+			l.Evidence += fmt.Sprintf("; seen in %d of %s", seen, values.Count(len(k.jobs), "run"))
 		}
 		lines = append(lines, l)
 	}
@@ -129,7 +130,7 @@ func freshWorkers(f *facts, key limitKey) (Line, bool) {
 	return Line{
 		Line: "persistent_workers=False",
 		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch begin anew",
-			event.Many(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
+			values.Count(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
 		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, span(g.third)),
 	}, true
 }

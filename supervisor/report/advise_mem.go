@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // memAdvice is what the runs of one kind come to under one limit.
@@ -171,7 +172,7 @@ func (m *memAdvice) others() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", event.Many(n, "run"), m.top.least())
+	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", values.Count(n, "run"), m.top.least())
 }
 
 // growing says of the last run that tells something that it was growing still.
@@ -235,7 +236,7 @@ func (m *memAdvice) evidence() string {
 		parts = append(parts, text)
 	}
 	if m.without > 0 {
-		parts = append(parts, event.Many(m.without, "run")+" without that limit left out")
+		parts = append(parts, values.Count(m.without, "run")+" without that limit left out")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // ledFacts is what a leader's record tells of its node.
@@ -101,5 +102,5 @@ func (o *observed) onNode(jobs []*facts) string {
 	if len(nodes) < 2 || !o.facts.led {
 		return ""
 	}
-	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), event.Many(len(nodes), "node"))
+	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), values.Count(len(nodes), "node"))
 }

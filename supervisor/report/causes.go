@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds the sentences on memory: one for each way in which it ends a
@@ -32,7 +33,7 @@ func (q *inquest) byKernel(d death) finding {
 	}
 	victims := "one of its processes"
 	if n := q.kernelKills(); n > 1 {
-		victims = event.Digits(n) + " of its processes"
+		victims = values.Digits(n) + " of its processes"
 	}
 	f.text = fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, d)
 	if d.ok() && q.run.Meta.Job != nil {

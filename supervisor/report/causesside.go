@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds the sentences on what is no memory that processes hold
@@ -29,9 +30,9 @@ func (q *inquest) outOf(cause event.Cause, c count, d death) finding {
 		what, where, name = "descriptors", "RLIMIT_NOFILE", event.LimitFDs
 	}
 	f := finding{cause: cause, certainty: Inferred, limit: q.limitNamed(name)}
-	f.text = fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), event.Digits(c.v), event.Digits(c.size), where, q.when(c.at))
+	f.text = fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), values.Digits(c.v), values.Digits(c.size), where, q.when(c.at))
 	if c.rate > 0 {
-		f.text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", event.Digits(uint64(c.rate)))
+		f.text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", values.Digits(uint64(c.rate)))
 	}
 	f.text += fmt.Sprintf("; the command ended with %s%s", d, q.instead())
 	return f

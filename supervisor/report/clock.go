@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Clock is what the times of several nodes are worth beside each other.
@@ -140,7 +140,7 @@ func (c *Clock) text(nodes int) string {
 		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", clean(node), span(seconds(c.Behind[node]))))
 	}
 	if n := len(names) - mostNotes; n > 0 {
-		parts = append(parts, "so are those of "+event.Many(n, "more node"))
+		parts = append(parts, "so are those of "+values.Count(n, "more node"))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // gravity orders the verdicts of exit events, from fine to worst.
@@ -65,7 +66,7 @@ func (rep *Report) conclude(looks []*look, cases []*inquest, best *inquest, zone
 		case text != "":
 			rep.Verdict = text + "; " + rep.nearestNode()
 		case len(cases) > 1:
-			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", event.Many(len(cases), "run"), rep.Verdict)
+			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", values.Count(len(cases), "run"), rep.Verdict)
 		}
 	}
 	if text := carried(rep, looks); f.cause == event.CauseEnded && text != "" {
@@ -89,7 +90,7 @@ func (rep *Report) allEnded(life int) string {
 			}
 		}
 	}
-	where := " on " + event.Many(len(nodes), "node")
+	where := " on " + values.Count(len(nodes), "node")
 	if rep.Unrecorded > 0 {
 		where += " with a record"
 	}
@@ -99,13 +100,13 @@ func (rep *Report) allEnded(life int) string {
 	case ended == all && all == 2:
 		return "both ranks" + where + " ended with exit status 0"
 	case ended == all:
-		return "all " + event.Many(all, "rank") + where + " ended with exit status 0"
+		return "all " + values.Count(all, "rank") + where + " ended with exit status 0"
 	}
 	others := "others"
 	if all-ended == 1 {
 		others = "other"
 	}
-	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not in the records", ended, event.Many(all, "rank"), where, others)
+	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not in the records", ended, values.Count(all, "rank"), where, others)
 }
 
 // nearestNode says which node came nearest to its limit, for the end of a verdict.
@@ -188,7 +189,7 @@ func others(cases []*inquest, best *inquest, zone *time.Location) (out []string)
 		out = append(out, fmt.Sprintf("%s, %s: %s", q.wall(q.end).In(zone).Format(time.TimeOnly), q.name(), q.found.sentence()))
 	}
 	if left > 0 {
-		out = append(out, event.Many(left, "more run")+" of this job ended as listed under runs")
+		out = append(out, values.Count(left, "more run")+" of this job ended as listed under runs")
 	}
 	return out
 }

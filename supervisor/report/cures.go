@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Cure is one remedy that was applied, or that could not be, in all runs. What
@@ -66,9 +67,9 @@ func mergeCures(looks []*look) []Cure {
 
 // text is what was changed: "done once, in process 4711: 65,536, 1,024 before".
 func (c *Cure) text() string {
-	text := "done " + event.Times(c.Times)
+	text := "done " + values.Times(c.Times)
 	if !c.OK {
-		text = "not done, " + event.Times(c.Times)
+		text = "not done, " + values.Times(c.Times)
 	}
 	if c.PID != 0 {
 		text += fmt.Sprintf(", in process %d", c.PID)
@@ -87,7 +88,7 @@ func (c *Cure) text() string {
 
 func signed(v int64) string {
 	if v < 0 {
-		return "-" + event.Digits(-uint64(v))
+		return "-" + values.Digits(-uint64(v))
 	}
-	return event.Digits(uint64(v))
+	return values.Digits(uint64(v))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // worthTelling is the share of a limit from which on it is told how near it was.
@@ -23,7 +24,7 @@ func (q *inquest) evidence(f *finding) []string {
 		count count
 	}{{"memory mappings", "vm.max_map_count", q.maps.fullest(q.end)}, {"descriptors", "RLIMIT_NOFILE", q.fds.fullest(q.end)}} {
 		if c.count.ratio() >= worthTelling {
-			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.at), event.Digits(c.count.v), event.Digits(c.count.size), c.name, q.process(c.count), c.max))
+			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.at), values.Digits(c.count.v), values.Digits(c.count.size), c.name, q.process(c.count), c.max))
 		}
 	}
 	out = append(out, q.foundLines(f.cause)...)
@@ -145,7 +146,7 @@ func (q *inquest) exitLine() string {
 		return "the watch ended"
 	}
 	for _, k := range e.Kernel {
-		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", event.Many(int(min(k.Kills, 1<<30)), "OOM kill"), clean(k.Level))
+		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", values.Count(int(min(k.Kills, 1<<30)), "OOM kill"), clean(k.Level))
 	}
 	return line
 }

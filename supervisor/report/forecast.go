@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // forecasts judges the forecasts of a run by what came of them. One is judged
@@ -113,13 +113,13 @@ func total(looks []*look) *Forecast {
 	}
 	told := t.Right + t.False
 	if told == 0 {
-		t.Note = fmt.Sprintf("%s, none of which can be told: an action or the end came first", event.Many(t.Made, "forecast"))
+		t.Note = fmt.Sprintf("%s, none of which can be told: an action or the end came first", values.Count(t.Made, "forecast"))
 		return &t
 	}
 	t.RightShare = float64(t.Right) / float64(told)
-	t.Note = fmt.Sprintf("%s of %s right within a factor of two", event.Digits(uint64(t.Right)), event.Many(told, "forecast"))
+	t.Note = fmt.Sprintf("%s of %s right within a factor of two", values.Digits(uint64(t.Right)), values.Count(told, "forecast"))
 	if t.Open > 0 {
-		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", event.Digits(uint64(t.Open)))
+		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", values.Digits(uint64(t.Open)))
 	}
 	return &t
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file gathers why something grew, as the watcher told it while the job ran.
@@ -148,7 +149,7 @@ func naming(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) 
 func (d *Diagnosis) title(runs int) string {
 	text := naming(d.Finding, d.Confidence, d.Bytes, d.Role)
 	if runs > 1 {
-		text += fmt.Sprintf(", on %d of %s", d.Runs, event.Many(runs, "run"))
+		text += fmt.Sprintf(", on %d of %s", d.Runs, values.Count(runs, "run"))
 	}
 	return text
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // together fills in what a job of several ranks, nodes or lives has.
@@ -166,7 +166,7 @@ func (r *Rank) how() string {
 	case r.Signal != nil:
 		return *r.Signal
 	case r.Code != nil:
-		return "status " + event.Digits(uint64(max(*r.Code, 0)))
+		return "status " + values.Digits(uint64(max(*r.Code, 0)))
 	case !r.End.IsZero():
 		return "ended"
 	case r.Live:

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mergePeaks takes the fullest run by each accounting.
@@ -46,19 +46,19 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 			}
 		}
 		if r.JournalOnly {
-			add("only the journal was found: it has %s, roles in place of processes, and no PSS", event.Many(k.samples, "sample"))
+			add("only the journal was found: it has %s, roles in place of processes, and no PSS", values.Count(k.samples, "sample"))
 		}
 		for _, d := range r.Damage[:min(len(r.Damage), mostNotes)] {
 			add("part of the record could not be read: %s", clean(unbroken(d)))
 		}
 		if n := len(r.Damage) - mostNotes; n > 0 {
-			add("%s more could not be read", event.Many(n, "part"))
+			add("%s more could not be read", values.Count(n, "part"))
 		}
 		if r.Thinned {
 			add("old samples were thinned: one stands for 10 s or more, the fullest of them")
 		}
 		if r.Dropped > 0 {
-			add("%s were taken out, there were too many", event.Many(r.Dropped, "event"))
+			add("%s were taken out, there were too many", values.Count(r.Dropped, "event"))
 		}
 		if k.samples == 0 {
 			add("no sample is in the record: it was too short, or killed before the first was written")
@@ -84,7 +84,7 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 		case len(list) == 1:
 			text = list[0] + ": " + text
 		default:
-			text = fmt.Sprintf("%s, the first %s: %s", event.Many(len(list), unit), list[0], text)
+			text = fmt.Sprintf("%s, the first %s: %s", values.Count(len(list), unit), list[0], text)
 		}
 		out = append(out, text)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file lays an end to a data set of many tensors that was sent to workers
@@ -67,7 +68,7 @@ func (s *lookSent) takes() string {
 	return "takes " + least + digits(need) + " " + fmt.Sprintf(what, digits(most))
 }
 
-func digits(n int) string { return event.Digits(uint64(max(n, 0))) }
+func digits(n int) string { return values.Digits(uint64(max(n, 0))) }
 
 // sending words the warning.
 func (q *inquest) sending(s *lookSent) string {
@@ -77,7 +78,7 @@ func (q *inquest) sending(s *lookSent) string {
 		more = " or more"
 	}
 	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), event.Many(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
+		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
 }
 
 // named is a process by its PID, with its name where the record has it.

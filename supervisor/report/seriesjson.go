@@ -204,8 +204,8 @@ func appendColumn(b []byte, column []int64, coarse bool) []byte {
 	return append(b, ']')
 }
 
-// clean is [values.Clean], shorter for what stands in nearly every line.
-func clean(s string) string { return values.Clean(s) }
+// clean is [values.Plain], shorter for what stands in nearly every line.
+func clean(s string) string { return values.Plain(s) }
 
 // zoneName tells the clock of a page: "UTC", "UTC+02:00".
 func zoneName(t time.Time) string {

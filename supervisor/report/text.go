@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // leastWidth is how narrow a text report gets.
@@ -55,7 +56,7 @@ func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 // WriteAdvice writes what so many runs come to, as WriteText writes that of one.
 func WriteAdvice(w io.Writer, runs int, lines []Line, width int, color bool) error {
 	t := &text{width: max(width, leastWidth), color: color, zone: time.Local}
-	t.styled(bold, "", "", "next time, from "+event.Many(runs, "run"))
+	t.styled(bold, "", "", "next time, from "+values.Count(runs, "run"))
 	if len(lines) == 0 {
 		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
 	}
@@ -183,7 +184,7 @@ func (t *text) head(rep *Report) {
 	if rep.told {
 		what += ", " + rep.size()
 	} else if n := len(rep.Runs); n > 1 {
-		what += fmt.Sprintf(", %s on %s", event.Many(n, "run"), event.Many(nodes(rep), "node"))
+		what += fmt.Sprintf(", %s on %s", values.Count(n, "run"), values.Count(nodes(rep), "node"))
 	} else if r.Node != "" {
 		what += " on " + clean(r.Node)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -40,6 +40,6 @@ func (t *text) grew(rep *Report) {
 		for i := range rest {
 			names = append(names, clean(string(rest[i].Finding)))
 		}
-		t.para("  ", "    ", fmt.Sprintf("and %s: %s", event.Many(len(rest), "more finding"), strings.Join(names, ", ")))
+		t.para("  ", "    ", fmt.Sprintf("and %s: %s", values.Count(len(rest), "more finding"), strings.Join(names, ", ")))
 	}
 }

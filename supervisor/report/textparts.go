@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -63,7 +64,7 @@ func (t *text) limits(rep *Report) {
 				names = append(names, name)
 			}
 		}
-		t.para("  ", "    ", fmt.Sprintf("and %s, at most %.0f %% full: %s", event.Many(len(rest), "limit"), 100*rest[0].Ratio(), strings.Join(names, ", ")))
+		t.para("  ", "    ", fmt.Sprintf("and %s, at most %.0f %% full: %s", values.Count(len(rest), "limit"), 100*rest[0].Ratio(), strings.Join(names, ", ")))
 	}
 }
 
@@ -195,16 +196,16 @@ func (t *text) actions(rep *Report) {
 		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
 	}
 	if b := rep.Budget; b != nil {
-		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", event.Times(b.Times), b.Freed))
+		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", values.Times(b.Times), b.Freed))
 	}
 }
 
 func (t *text) actionLines(actions []Action) {
 	for i := range actions {
 		a := &actions[i]
-		line := "fired " + event.Times(a.Fired)
+		line := "fired " + values.Times(a.Fired)
 		if a.Action != event.ActionWarn {
-			line += fmt.Sprintf(", worked %s", event.Times(a.Worked))
+			line += fmt.Sprintf(", worked %s", values.Times(a.Worked))
 		}
 		if a.Freed > 0 {
 			line += fmt.Sprintf(", freed %v", a.Freed)
@@ -285,7 +286,7 @@ func (t *text) runs(rep *Report) {
 		t.line("  %-12s %6s %5d  %9v  %s  %s", clean(r.Node), clean(r.Step), r.Task, peak, t.clock(r.End), clean(howEnded(r)))
 	}
 	if n := len(rep.Runs) - mostShown; n > 0 {
-		t.line("  and %s", event.Many(n, "more run"))
+		t.line("  and %s", values.Count(n, "more run"))
 	}
 }
 

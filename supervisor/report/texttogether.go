@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mostNodesApart is of how many nodes a terminal shows peaks, roles and actions:
@@ -42,11 +42,11 @@ func (j *Together) lastRanks() []Rank {
 
 // size is "4 ranks on 2 nodes, 2 lives".
 func (j *Together) size() string {
-	text := event.Many(len(j.lastRanks()), "rank") + " on " + event.Many(len(j.lastNodes()), "node")
+	text := values.Count(len(j.lastRanks()), "rank") + " on " + values.Count(len(j.lastNodes()), "node")
 	if n := len(j.Lives); n == 2 {
 		text += ", requeued once"
 	} else if n > 2 {
-		text += fmt.Sprintf(", requeued %s", event.Times(n-1))
+		text += fmt.Sprintf(", requeued %s", values.Times(n-1))
 	}
 	return text
 }
@@ -67,7 +67,7 @@ func (t *text) together(rep *Report) {
 		t.para("", "  ", clean(rep.Leads[i].sentence()))
 	}
 	if n := len(rep.Leads) - mostShown; n > 0 {
-		t.para("", "  ", "and "+event.Many(n, "more change")+" of lead")
+		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
 	}
 	t.lives(rep)
 	t.nodes(rep)
@@ -131,7 +131,7 @@ func (t *text) nodes(rep *Report) {
 		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", clean(n.Node), near.Limit, near.Used, near.Size, percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
 	}
 	if n := len(nodes) - mostShown; n > 0 {
-		t.line("  and %s that came less near", event.Many(n, "node"))
+		t.line("  and %s that came less near", values.Count(n, "node"))
 	}
 }
 
@@ -161,7 +161,7 @@ func (t *text) ranks(rep *Report) {
 		r := &list[i]
 		peak, at, workers := "-", "-", "-"
 		if r.Peak != nil {
-			peak, at, workers = r.Peak.String(), t.clock(r.PeakAt), event.Digits(uint64(r.Workers))
+			peak, at, workers = r.Peak.String(), t.clock(r.PeakAt), values.Digits(uint64(r.Workers))
 		}
 		end := "-"
 		if !r.End.IsZero() {
@@ -184,7 +184,7 @@ func (t *text) ranks(rep *Report) {
 		if failed > 0 {
 			of = fmt.Sprintf("%d of them failed", failed)
 		}
-		t.line("  and %s, %s; --json has all", event.Many(n, "more rank"), of)
+		t.line("  and %s, %s; --json has all", values.Count(n, "more rank"), of)
 	}
 }
 
@@ -203,7 +203,7 @@ func (t *text) eachNode(rep *Report) {
 	nodes := rep.lastNodes()
 	for i := range nodes[:min(len(nodes), mostNodesApart)] {
 		n := &nodes[i]
-		title := fmt.Sprintf("on %s: %s, %s to %s", clean(n.Node), event.Many(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
+		title := fmt.Sprintf("on %s: %s, %s to %s", clean(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
 		if n.Peaks != (Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
 			t.section(title)
 		}
@@ -214,6 +214,6 @@ func (t *text) eachNode(rep *Report) {
 		t.actionLines(n.Actions)
 	}
 	if n := len(nodes) - mostNodesApart; n > 0 {
-		t.section(fmt.Sprintf("and %s; --json has what each came to", event.Many(n, "more node")))
+		t.section(fmt.Sprintf("and %s; --json has what each came to", values.Count(n, "more node")))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Together is what a report has of a job that is more than one run of one rank:
@@ -124,7 +125,7 @@ func (j *Together) missingNotes() []string {
 		return nil
 	}
 	if len(j.Missing) == 0 {
-		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", event.Many(j.Unrecorded, "node"), whyMissing)}
+		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", values.Count(j.Unrecorded, "node"), whyMissing)}
 	}
 	shown := j.Missing[:min(len(j.Missing), mostShown)]
 	text := clean(strings.Join(shown, ", "))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // fact is a line of a pane, its name in a column.
@@ -37,17 +38,17 @@ func (m *Model) rankText(r *row) []string {
 	if k.Task < 0 {
 		title = "the command"
 	}
-	text := []string{fmt.Sprintf("%s on %s, process %d", title, r.node.Node, k.PID), ""}
-	text = append(text, fact("command", "%s", k.Command))
+	line := []string{fmt.Sprintf("%s on %s, process %d", title, r.node.Node, k.PID), ""}
+	line = append(line, fact("command", "%s", k.Command))
 	if k.Step != "" {
-		text = append(text, fact("step", "%s of job %s", k.Step, r.node.Job))
+		line = append(line, fact("step", "%s of job %s", k.Step, r.node.Job))
 	}
-	text = append(text,
+	line = append(line,
 		fact("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime)),
 		fact("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem),
 		fact("growth", "%s a second, over the last minute or so", growth(r.growth)),
 		fact("processes", "%d, of them %d loader workers", k.Procs, k.Workers),
-		fact("recycled", "%s so far", event.Many(k.Recycled, "worker")))
+		fact("recycled", "%s so far", text.Count(k.Recycled, "worker")))
 	hook := map[string]string{"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed", "trim": "trim: its workers can be trimmed, not recycled", "off": "off"}[k.Hook]
 	if hook == "" {
 		hook = k.Hook
@@ -55,9 +56,9 @@ func (m *Model) rankText(r *row) []string {
 	if k.Why != "" {
 		hook += ": " + k.Why
 	}
-	text = append(text, fact("hook", "%s", hook),
+	line = append(line, fact("hook", "%s", hook),
 		fact("rsswarden", "holder %d, watcher %d%s", k.Holder, k.Watcher, map[bool]string{true: ", which leads this node"}[k.Leads]), "")
-	return append(text, m.byRole(r)...)
+	return append(line, m.byRole(r)...)
 }
 
 // byRole sums up the processes of a rank.
@@ -90,7 +91,7 @@ var states = map[string]string{
 
 func (m *Model) procText(r *row) []string {
 	p := r.proc
-	text := []string{fmt.Sprintf("process %d on %s, %s", p.PID, r.node.Node, p.Comm), ""}
+	line := []string{fmt.Sprintf("process %d on %s, %s", p.PID, r.node.Node, p.Comm), ""}
 	rank := "none: it is counted, and belongs to no command under rsswarden"
 	if r.rank != nil {
 		rank = task(r.rank.Task)
@@ -99,23 +100,23 @@ func (m *Model) procText(r *row) []string {
 		}
 		rank += fmt.Sprintf(", process %d: %s", r.rank.PID, r.rank.Command)
 	}
-	text = append(text, fact("role", "%s", p.Role), fact("rank", "%s", rank))
+	line = append(line, fact("role", "%s", p.Role), fact("rank", "%s", rank))
 	if p.Step != "" {
-		text = append(text, fact("step", "%s of job %s", p.Step, r.node.Job))
+		line = append(line, fact("step", "%s of job %s", p.Step, r.node.Job))
 	}
-	text = append(text,
+	line = append(line,
 		fact("parent", "%d", p.Parent),
 		fact("state", "%s, %s", p.State, cmp.Or(states[p.State], "unknown")),
 		fact("RSS", "%v: %v anonymous, %v of files, %v shared", p.RSS, p.Anon, p.File, p.Shmem))
 	switch {
 	case p.PSS == nil && slices.ContainsFunc(r.node.Limits, func(l event.Limit) bool { return l.Accounting == event.AccountingPSS }):
-		text = append(text, fact("PSS", "not read"))
+		line = append(line, fact("PSS", "not read"))
 	case p.PSS == nil:
-		text = append(text, fact("PSS", "not read: no limit here is compared with it"))
+		line = append(line, fact("PSS", "not read: no limit here is compared with it"))
 	default:
-		text = append(text, fact("PSS", "%v, read %s ago", *p.PSS, event.About(p.Age)))
+		line = append(line, fact("PSS", "%v, read %s ago", *p.PSS, text.About(p.Age)))
 	}
-	text = append(text, fact("growth", "%s a second of RSS, over the last minute or so", growth(p.Growth)),
+	line = append(line, fact("growth", "%s a second of RSS, over the last minute or so", growth(p.Growth)),
 		fact("maps", "%s", counted(p.Maps)), fact("descriptors", "%s", counted(p.FDs)), fact("threads", "%s", counted(uint64(p.Threads))))
 	can := []string{}
 	if p.CanTrim {
@@ -124,54 +125,54 @@ func (m *Model) procText(r *row) []string {
 	if p.CanRecycle {
 		can = append(can, "recycled")
 	}
-	text = append(text, fact("can be", "%s", cmp.Or(strings.Join(can, " and "), "neither trimmed nor recycled"+r.why())),
+	line = append(line, fact("can be", "%s", cmp.Or(strings.Join(can, " and "), "neither trimmed nor recycled"+r.why())),
 		fact("start", "%d clock ticks after boot", p.Start))
 	for i := range r.node.Limits {
 		if l := &r.node.Limits[i]; l.PID == p.PID {
-			text = append(text, fact("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit)))
+			line = append(line, fact("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit)))
 		}
 	}
-	return text
+	return line
 }
 
 func counted(n uint64) string {
 	if n == 0 {
 		return "not counted"
 	}
-	return event.Digits(n)
+	return text.Digits(n)
 }
 
 // limitsText is all that is known of the nodes and their limits.
 func (m *Model) limitsText() []string {
-	var text []string
+	var line []string
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		title := n.name
 		if n.Job != "" {
 			title += ", job " + n.Job
 		}
-		text = append(text, title,
+		line = append(line, title,
 			fact("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version),
-			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), event.About(n.age(m.now).Seconds())))
+			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), text.About(n.age(m.now).Seconds())))
 		if len(n.Rules) > 0 {
 			ladder := strings.Join(n.Rules, "  ")
 			if n.DryRun {
 				ladder += " (dry run: nothing of it is done)"
 			}
-			text = append(text, fact("ladder", "%s", ladder))
+			line = append(line, fact("ladder", "%s", ladder))
 		}
 		for _, c := range n.Ours {
-			text = append(text, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, short(c.CPU)))
+			line = append(line, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, short(c.CPU)))
 		}
-		text = append(text, "")
+		line = append(line, "")
 		for j := range n.Limits {
-			text = append(text, limitText(&n.Limits[j])...)
+			line = append(line, limitText(&n.Limits[j])...)
 		}
 	}
-	if len(text) == 0 {
+	if len(line) == 0 {
 		return []string{"no node has answered"}
 	}
-	return text
+	return line
 }
 
 func limitText(l *event.Limit) []string {
@@ -179,33 +180,33 @@ func limitText(l *event.Limit) []string {
 	if l.Binding {
 		title += ", which binds first"
 	}
-	text := []string{title}
+	line := []string{title}
 	if l.Limit > 0 {
 		used := l.Name.Amount(l.Used)
 		if l.UsedMax > l.Used {
 			used += " to " + l.Name.Amount(l.UsedMax)
 		}
-		text = append(text, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
+		line = append(line, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
 	}
 	if l.ETA != nil {
-		text = append(text, fact("full in", "%s at the present rate", fills(l)))
+		line = append(line, fact("full in", "%s at the present rate", fills(l)))
 		if l.Name == event.LimitTime {
-			text[len(text)-1] = fact("ends in", "%s", fills(l))
+			line[len(line)-1] = fact("ends in", "%s", fills(l))
 		}
 	}
 	if l.Charged > 0 {
-		text = append(text, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
+		line = append(line, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
 	}
 	if l.Age >= 1 {
-		text = append(text, fact("age", "read up to %s ago", event.About(l.Age)))
+		line = append(line, fact("age", "read up to %s ago", text.About(l.Age)))
 	}
 	for _, f := range [][2]string{
 		{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
 		{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
 	} {
 		if f[1] != "" {
-			text = append(text, fact(f[0], "%s", f[1]))
+			line = append(line, fact(f[0], "%s", f[1]))
 		}
 	}
-	return append(text, "")
+	return append(line, "")
 }

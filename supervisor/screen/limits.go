@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // limitRow is one limit of one node.
@@ -85,7 +86,7 @@ func label(l *event.Limit) string {
 func uses(l *event.Limit) string {
 	amount := size
 	if l.Name.Counts() {
-		amount = func(b rss.Bytes) string { return event.Digits(uint64(b)) }
+		amount = func(b rss.Bytes) string { return text.Digits(uint64(b)) }
 	}
 	switch {
 	case l.Name == event.LimitTime:
@@ -111,7 +112,7 @@ func fills(l *event.Limit) string {
 	if l.ETA == nil {
 		return "-"
 	}
-	return event.About(max(0, *l.ETA))
+	return text.About(max(0, *l.ETA))
 }
 
 // enforcer is who ends the job, and where there is room by what.

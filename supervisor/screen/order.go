@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Order is a command for one leader.
@@ -102,7 +103,7 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 		if len(o.Command.PIDs) == 0 {
 			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, past(action), r.why())
 		}
-		whom = event.Many(len(o.Command.PIDs), "process") + ofRank(r.rank)
+		whom = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
 		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, numbers(o.Command.PIDs, 20))
 	}
 	o.name = fmt.Sprintf("%s of %s%s", verb, whom, where)

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -49,7 +48,7 @@ func clean(s string, unicodeToo bool) string {
 		return s
 	}
 	var b strings.Builder
-	for _, r := range text.Clean(s) {
+	for _, r := range text.Plain(s) {
 		switch {
 		case unicodeToo && unicode.In(r, unicode.Mn, unicode.Me):
 		case r == utf8.RuneError, !unicodeToo && r > '~':
@@ -90,7 +89,7 @@ func growth(perSecond float64) string {
 	return "0"
 }
 
-func since(now, then time.Time) string { return event.About(max(0, now.Sub(then).Seconds())) }
+func since(now, then time.Time) string { return text.About(max(0, now.Sub(then).Seconds())) }
 
 // count gives a number where it was counted.
 func count[T int | uint64](n T) string {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // least is the smallest screen that is drawn on.
@@ -128,7 +128,7 @@ func (m *Model) headline(width int) []string {
 	}
 	nodes := strings.Join(names, " ")
 	if len(names) > 3 {
-		nodes = event.Many(len(names), "node")
+		nodes = text.Count(len(names), "node")
 	}
 	leader := "leader " + leaders[0]
 	if len(leaders) > 1 {
@@ -173,14 +173,14 @@ func (m *Model) clock() (string, Style) {
 			newest = n
 		}
 	}
-	text, age := newest.Time.In(m.Zone).Format(time.TimeOnly), newest.age(m.now)
+	line, age := newest.Time.In(m.Zone).Format(time.TimeOnly), newest.age(m.now)
 	switch {
 	case !m.frozen.IsZero():
-		return fmt.Sprintf(" FROZEN %s ago  %s ", since(m.now, m.frozen), text), Reverse
+		return fmt.Sprintf(" FROZEN %s ago  %s ", since(m.now, m.frozen), line), Reverse
 	case age > m.old():
-		return fmt.Sprintf(" %s OLD  %s ", event.About(age.Seconds()), text), Reverse
+		return fmt.Sprintf(" %s OLD  %s ", text.About(age.Seconds()), line), Reverse
 	}
-	return text, Plain
+	return line, Plain
 }
 
 // notices are what a reader must know before the numbers below.
@@ -196,14 +196,14 @@ func (m *Model) notices() []string {
 	if age, names := m.oldest(); len(names) > 0 && m.frozen.IsZero() {
 		whose := strings.Join(names, ", ")
 		if len(names) > 3 {
-			whose = event.Many(len(names), "node")
+			whose = text.Count(len(names), "node")
 		}
-		all = append(all, fmt.Sprintf("%s: data up to %s old", whose, event.About(age.Seconds())))
+		all = append(all, fmt.Sprintf("%s: data up to %s old", whose, text.About(age.Seconds())))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if g := n.Gaps; g.Denied+g.Malformed > 0 {
-			all = append(all, fmt.Sprintf("%s on %s could not be read: sums are too small", event.Many(g.Denied+g.Malformed, "process"), n.Node))
+			all = append(all, fmt.Sprintf("%s on %s could not be read: sums are too small", text.Count(g.Denied+g.Malformed, "process"), n.Node))
 		}
 	}
 	return all

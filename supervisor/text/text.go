@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean returns s as one line of printable text: each white space is a space, and all
+// Plain returns s as one line of printable text: each white space is a space, and all
 // else that does not print, or is no UTF-8, is U+FFFD.
-func Clean(s string) string {
+func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

@@ -20,7 +20,7 @@ func steering() string {
 	return b.String()
 }
 
-func TestClean(t *testing.T) {
+func TestPlain(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                       "",
 		"python3 train.py é 漢 …": "python3 train.py é 漢 …",
@@ -28,11 +28,11 @@ func TestClean(t *testing.T) {
 		"\u009b31m\u202eb\xff":   "\ufffd31m\ufffdb\ufffd",
 		"a\u00a0b\u2028c\u0085d": "a b c d",
 	} {
-		if got := Clean(in); got != want || Clean(got) != want {
+		if got := Plain(in); got != want || Plain(got) != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
-	if got := strings.Trim(Clean(steering()), " \ufffd"); got != "" {
+	if got := strings.Trim(Plain(steering()), " \ufffd"); got != "" {
 		t.Errorf("left as they are: %q", got)
 	}
 }

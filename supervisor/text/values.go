@@ -1,7 +1,8 @@
-package event
+package text
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -18,8 +19,8 @@ func About(seconds float64) string {
 	return fmt.Sprintf("%.0f d", seconds/86400)
 }
 
-// Many counts things: "1 process", "3 processes", "1,200 maps".
-func Many(n int, one string) string {
+// Count counts things: "1 process", "3 processes", "1,200 maps".
+func Count(n int, one string) string {
 	switch {
 	case n == 1:
 		return "1 " + one
@@ -34,5 +35,14 @@ func Times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return Many(n, "time")
+	return Count(n, "time")
+}
+
+// Digits gives a number with its digits in threes: "65,530".
+func Digits(v uint64) string {
+	s := strconv.FormatUint(v, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

@@ -1,11 +1,11 @@
-package config
+package text
 
 import "strings"
 
-// Near returns the one of names that was perhaps meant where somebody wrote
+// Similar returns the one of names that was perhaps meant where somebody wrote
 // word: dashes, case and underscores do not count, and a slip or two in the
 // letters is forgiven. It is empty where nothing comes near.
-func Near(word string, names []string) string {
+func Similar(word string, names []string) string {
 	word = bare(word)
 	best, least := "", 3
 	if len(word) < 5 {
