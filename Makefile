@@ -67,7 +67,7 @@ reference: ## docs/reference and examples/rsswarden.toml, from the code; a test 
 	go test -count=1 -run '^TestReference$$' ./cmd/rsswarden ./cmd/rsswardend ./supervisor/event ./supervisor/metrics -update
 
 # BENCH='-rows a,c' measures less; the table is told in cmd/bench.
-bench: ## ours beside the peers', in one run, with the ratios; bench.json, bench.txt
+bench: ## ours beside the peers', in one run, with the ratios; all runs in bench.txt
 	@.ci/setup test
 	@.ci/setup bench
 	go run ./cmd/bench $(BENCH)

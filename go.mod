@@ -29,6 +29,8 @@ require (
 	github.com/urfave/cli/v2 v2.27.7
 	// The lines on stderr, by its zapcore: package zap itself links net/http.
 	go.uber.org/zap v1.28.0
+	// cmd/bench alone: the format of Go benchmarks, and benchstat, which compares two runs.
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	// signalfd, pidfd, waitid, prctl and inotify.
 	golang.org/x/sys v0.49.0
 	// Raw mode and size of a terminal, for the live screen: with x/sys nothing
@@ -39,6 +41,7 @@ require (
 )
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -63,3 +66,5 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+tool golang.org/x/perf/cmd/benchstat

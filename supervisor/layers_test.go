@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/rsswarden":         {"*"},
 	"cmd/rsswarden/cgroup2": {},
 	"cmd/rsswarden/hunt":    {},
-	"cmd/bench":             {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/sys"},
+	"cmd/bench":             {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/perf", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/perf/benchfmt"
 )
 
 func TestMain(m *testing.M) {
@@ -29,38 +32,46 @@ func TestQuick(t *testing.T) {
 	if out, err := exec.Command(python, "-c", "import psutil").CombinedOutput(); err != nil {
 		t.Skipf("psutil is not there: %s", out)
 	}
-	file := filepath.Join(t.TempDir(), "bench.json")
+	file := filepath.Join(t.TempDir(), "bench.txt")
 	var stdout, stderr bytes.Buffer
 	if status := run(context.Background(), []string{"-quick", "-rows", "a,c,f,j", "-out", file}, &stdout, &stderr); status != 0 {
 		t.Fatalf("status %d\n%s%s", status, &stdout, &stderr)
 	}
-	r, err := readReport(file)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Quick || r.Kernel == "" || r.CPU == "" || r.CPUs < 1 || r.Commit == "" || r.Time.IsZero() || len(r.Skipped) > 0 {
-		t.Errorf("head of the report: %+v", r)
+	defer f.Close()
+	runs := map[string]map[string]int{} // of each row, how many of each series
+	for r := benchfmt.NewReader(f, file); r.Scan(); {
+		res, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			t.Fatal(r.Result())
+		}
+		for _, key := range []string{"commit", "version", "date", "kernel", "cpu", "cpus", "load"} {
+			if res.GetConfig(key) == "" {
+				t.Errorf("%s: no %s", res.Name, key)
+			}
+		}
+		if res.GetConfig("quick") != "true" || res.Values[0].Value <= 0 && !bytes.Contains(res.Name, []byte("/check_")) {
+			t.Errorf("%s: %+v", res.Name, res)
+		}
+		at := bytes.LastIndexByte(res.Name, '/')
+		row, who := string(res.Name[:at]), string(res.Name[at+1:])
+		if runs[row] == nil {
+			runs[row] = map[string]int{}
+		}
+		if !strings.HasPrefix(who, "check_") {
+			runs[row][who]++
+		}
 	}
 	want := map[string]int{"a": 4, "c": 1, "f": 3, "j": 7}
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		want[row.Group]--
-		if !row.Series[0].Ours {
-			t.Errorf("%s %s: ours is not the first", row.Group, row.Name)
-		}
-		runs := len(row.Series[0].Runs)
-		for _, s := range row.Series {
-			if len(s.Runs) != runs || runs < 2 || slices.Min(s.Runs) <= 0 {
-				t.Errorf("%s %s, %s: runs %v", row.Group, row.Name, s.Who, s.Runs)
-			}
-			if !strings.Contains(stdout.String(), s.Who) {
-				t.Errorf("%s is not in the table", s.Who)
-			}
-		}
-		for _, n := range row.Notes {
-			if strings.Contains(n, "where SumRSS reads") || strings.Contains(n, "where ours counts") {
-				t.Errorf("%s %s: the readers disagree: %s", row.Group, row.Name, n)
-			}
+	for row, series := range runs {
+		group, _, _ := strings.Cut(row, "/")
+		want[group]--
+		counts := slices.Collect(maps.Values(series))
+		if len(counts) == 0 || slices.Min(counts) < 2 || slices.Min(counts) != slices.Max(counts) {
+			t.Errorf("%s: runs %v", row, series)
 		}
 	}
 	for group, left := range want {
@@ -68,18 +79,18 @@ func TestQuick(t *testing.T) {
 			t.Errorf("group %s: %d rows are missing", group, left)
 		}
 	}
-
-	stdout.Reset()
-	if status := run(context.Background(), []string{"-compare", file, file}, &stdout, &stderr); status != 0 {
-		t.Fatalf("compare: status %d\n%s", status, &stderr)
-	}
-	for _, part := range []string{"psutil to SumRSS", "added by us to added by tini", "exponent"} {
-		if !strings.Contains(stdout.String(), part) {
-			t.Errorf("compare lacks %q:\n%s", part, &stdout)
+	for _, not := range []string{"where SumRSS reads", "where ours counts", "not measured"} {
+		if strings.Contains(stdout.String(), not) {
+			t.Errorf("the readers disagree, or one is missing:\n%s", &stdout)
 		}
 	}
-	if strings.Contains(stdout.String(), "%\n") || strings.Contains(stdout.String(), "only in") {
-		t.Errorf("a report differs from itself:\n%s", &stdout)
+	for _, who := range []string{"psutil to SumRSS", "added by us to added by tini", "exponent", "× ours"} {
+		if !strings.Contains(stdout.String(), who) {
+			t.Errorf("lacks %q:\n%s", who, &stdout)
+		}
+	}
+	if out, err := exec.Command("go", "tool", "benchstat", file, file).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("sec/op")) {
+		t.Errorf("benchstat: %v\n%s", err, out)
 	}
 }
 
@@ -128,48 +139,11 @@ func TestCounter(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"-rows", "z"}, {"-rows", ""}, {"-unknown"}, {"word"}, {"-compare", "one.json"}, {"-pairs", "0"},
+		{"-rows", "z"}, {"-rows", ""}, {"-unknown"}, {"word"}, {"-pairs", "0"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if status := run(context.Background(), args, &stdout, &stderr); status != 2 || stderr.Len() == 0 {
 			t.Errorf("%q: status %d, said %q", args, status, &stderr)
-		}
-	}
-	var stdout, stderr bytes.Buffer
-	other := filepath.Join(t.TempDir(), "other.json")
-	if err := os.WriteFile(other, []byte(`{"schema":99}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if status := run(context.Background(), []string{"-compare", other, other}, &stdout, &stderr); status != 1 {
-		t.Errorf("another schema: status %d, said %q", status, &stderr)
-	}
-}
-
-// TestCompare: a change is told with its sign, and whether it may be chance.
-func TestCompare(t *testing.T) {
-	report := func(runs ...float64) *Report {
-		b := &bench{report: &Report{Schema: Schema}, group: "a"}
-		r := b.row("tree", "µs")
-		r.ours("ours", runs)
-		r.atMost("the goal", r.Series[0].Median, 12, "µs")
-		b.add(r)
-		return b.report
-	}
-	old := report(10, 11, 10, 9, 10, 11, 9, 10)
-	for _, tt := range []struct {
-		now  *Report
-		want []string
-	}{
-		{report(20, 21, 20, 19, 20, 22, 18, 20), []string{"+100.0 % (p=0.00", "goal MISSED now"}},
-		{report(11, 10, 10, 10, 9, 11, 10, 9), []string{"~ (p="}},
-		{report(5, 5), []string{"-50.0 %"}},
-	} {
-		var out bytes.Buffer
-		printCompare(&out, old, tt.now)
-		for _, part := range tt.want {
-			if !strings.Contains(out.String(), part) {
-				t.Errorf("lacks %q:\n%s", part, &out)
-			}
 		}
 	}
 }
@@ -191,11 +165,6 @@ func TestStatistics(t *testing.T) {
 	low, middle, high := interval([]float64{0.5, 2, 1, 1})
 	near("the middle of 1/2 and 2", middle, 1, 1e-9)
 	near("bounds are as far off", low*high, 1, 1e-9)
-	// By hand: z is 31.5/√(64·17/12), and 1.5/√(16·9/12).
-	near("apart", chance([]float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{9, 10, 11, 12, 13, 14, 15, 16}), 0.0009391, 1e-5)
-	near("alternating", chance([]float64{1, 3, 5, 7}, []float64{2, 4, 6, 8}), 0.6650, 1e-3)
-	near("all the same", chance([]float64{1, 1, 1, 1}, []float64{1, 1, 1, 1}), 1, 0)
-	near("too few", chance([]float64{1, 2}, []float64{1, 2, 3, 4}), -1, 0)
 }
 
 func TestFigure(t *testing.T) {
@@ -207,9 +176,11 @@ func TestFigure(t *testing.T) {
 }
 
 func TestGoTestOutput(t *testing.T) {
-	names, runs := benchmarks([]byte("goos: linux\nBenchmarkTree/Tree-2  100  12345 ns/op  10 B/op  1 allocs/op\n" +
-		"BenchmarkTree/SumRSS-2  9  50.5 ns/op\nBenchmarkTree/Tree-2  100  22345 ns/op\nPASS\n"))
-	if !slices.Equal(names, []string{"Tree/Tree", "Tree/SumRSS"}) || !slices.Equal(runs["Tree/Tree"], []float64{12.345, 22.345}) {
-		t.Errorf("%v %v", names, runs)
+	names, told := metrics([]byte("goos: linux\nBenchmarkTree/Tree-2  100  12345 ns/op  10 B/op  1 allocs/op\n" +
+		"BenchmarkTree/SumRSS-2  9  50.5 ns/op  1.5e+03 MiB\nBenchmarkTree/Tree-2  100  22345 ns/op\nPASS\n"))
+	if tree := told["Tree/Tree"]; !slices.Equal(names, []string{"Tree/Tree", "Tree/SumRSS"}) ||
+		len(tree["sec/op"]) != 2 || math.Abs(tree["sec/op"][1]-22345e-9) > 1e-12 || !slices.Equal(tree["B/op"], []float64{10}) ||
+		!slices.Equal(told["Tree/SumRSS"]["MiB"], []float64{1500}) {
+		t.Errorf("%v %v", names, told)
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strconv"
+
+	"golang.org/x/perf/benchfmt"
 )
 
-// gotests runs the benchmarks of the readers by go test, and leaves what they
-// print in a file for benchstat, which compares two of them.
+// gotests runs the benchmarks of the readers by go test.
 func (b *bench) gotests() error {
 	count, length := "6", "1s"
 	if b.quick {
@@ -21,19 +20,14 @@ func (b *bench) gotests() error {
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("commit: %s\nkernel: %s\n", b.report.Commit, b.report.Kernel)
-	if b.gotest != "" {
-		if err := os.WriteFile(b.gotest, append([]byte(head), out...), 0o644); err != nil {
-			return fmt.Errorf("cannot write the output of go test: %w", err)
-		}
-	}
-	names, runs := benchmarks(out)
+	names, told := metrics(out)
 	for _, name := range names {
-		r := b.row(name, "µs")
-		r.ours("ours", runs[name])
-		if b.gotest != "" && name == names[0] {
-			r.note("for benchstat in %s", filepath.Base(b.gotest))
+		var runs []float64
+		for _, s := range told[name]["sec/op"] {
+			runs = append(runs, s*1e6)
 		}
+		r := b.row(name, "µs")
+		r.ours("ours", runs)
 		b.add(r)
 	}
 	return nil
@@ -51,46 +45,25 @@ func (b *bench) goTest(env []string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op`)
-
-// benchmarks reads the output of go test: names in the order in which they
-// come, and the µs of each run.
-func benchmarks(out []byte) (names []string, runs map[string][]float64) {
-	runs = map[string][]float64{}
-	for _, m := range benchmarkLine.FindAllSubmatch(bytes.TrimSpace(out), -1) {
-		name := string(m[1])
-		ns, err := strconv.ParseFloat(string(m[2]), 64)
-		if err != nil {
+// metrics reads the output of go test: the benchmarks in the order in which they come,
+// and of each what it told by unit, a number a run; times as sec/op.
+func metrics(out []byte) (names []string, told map[string]map[string][]float64) {
+	told = map[string]map[string][]float64{}
+	for r := benchfmt.NewReader(bytes.NewReader(out), "go test"); r.Scan(); {
+		res, ok := r.Result().(*benchfmt.Result)
+		if !ok {
 			continue
 		}
-		if runs[name] == nil {
-			names = append(names, name)
+		name := processors.ReplaceAllString(res.Name.String(), "")
+		if told[name] == nil {
+			names, told[name] = append(names, name), map[string][]float64{}
 		}
-		runs[name] = append(runs[name], ns/1e3)
-	}
-	return names, runs
-}
-
-var (
-	metricsLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
-	oneMetric   = regexp.MustCompile(`([\d.]+(?:e[+-]\d+)?) (\S+)`)
-)
-
-// metrics reads the output of go test: of each benchmark what it told by unit,
-// a number a run.
-func metrics(out []byte) map[string]map[string][]float64 {
-	all := map[string]map[string][]float64{}
-	for _, m := range metricsLine.FindAllSubmatch(out, -1) {
-		name := string(m[1])
-		if all[name] == nil {
-			all[name] = map[string][]float64{}
-		}
-		for _, one := range oneMetric.FindAllSubmatch(m[2], -1) {
-			if v, err := strconv.ParseFloat(string(one[1]), 64); err == nil {
-				unit := string(one[2])
-				all[name][unit] = append(all[name][unit], v)
-			}
+		for _, v := range res.Values {
+			told[name][v.Unit] = append(told[name][v.Unit], v.Value)
 		}
 	}
-	return all
+	return names, told
 }
+
+// processors is what go test appends to a name: GOMAXPROCS.
+var processors = regexp.MustCompile(`-\d+$`)

@@ -15,7 +15,7 @@ import (
 )
 
 // newReport says what is measured, and where.
-func newReport(root string, args []string) (*Report, error) {
+func newReport(root string) (*Report, error) {
 	var name unix.Utsname
 	var info unix.Sysinfo_t
 	if err := unix.Uname(&name); err != nil {
@@ -32,20 +32,15 @@ func newReport(root string, args []string) (*Report, error) {
 		return strings.TrimSpace(string(out))
 	}
 	return &Report{
-		Schema:     Schema,
-		Version:    git("describe", "--tags", "--always", "--dirty"),
-		Commit:     git("rev-parse", "HEAD"),
-		Dirty:      git("status", "--porcelain", "--untracked-files=no") != "",
-		Time:       time.Now(),
-		Kernel:     unix.ByteSliceToString(name.Release[:]),
-		CPU:        cpu(),
-		CPUs:       runtime.NumCPU(),
-		Memory:     info.Totalram * uint64(info.Unit),
-		Go:         runtime.Version(),
-		Args:       append([]string{}, args...),
-		LoadBefore: load(),
-		Rows:       []Row{},
-		Skipped:    []Skipped{},
+		Version: git("describe", "--tags", "--always", "--dirty"),
+		Commit:  git("rev-parse", "HEAD"),
+		Dirty:   git("status", "--porcelain", "--untracked-files=no") != "",
+		Began:   time.Now(),
+		Kernel:  unix.ByteSliceToString(name.Release[:]),
+		CPU:     cpu(),
+		CPUs:    runtime.NumCPU(),
+		Memory:  info.Totalram * uint64(info.Unit),
+		Load:    load(),
 	}, nil
 }
 

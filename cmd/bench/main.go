@@ -2,8 +2,8 @@
 // is, and prints one table: ours and the peer's of the same run, every single
 // run, and the ratio.
 //
-//	go run ./cmd/bench [-rows a,c,f] [-quick] [-out bench.json]
-//	go run ./cmd/bench -compare OLD.json NEW.json
+//	go run ./cmd/bench [-rows a,c,f] [-quick] [-out bench.txt]
+//	go tool benchstat OLD.txt NEW.txt
 //
 // # What it measures, and how
 //
@@ -39,7 +39,7 @@
 //	    real cgroups, beside the same through procfs; and what rsswardend takes for
 //	    1,000 at 10 s, scraped and not: while all processes sleep, and while each takes
 //	    16 pages or gives them back between two looks
-//	go  the benchmarks of the readers, run by go test into a file for benchstat
+//	go  the benchmarks of the readers, run by go test
 //
 // # What not to conclude
 //
@@ -55,7 +55,7 @@
 // figures larger, and not by one factor; -quick is to see that all works.
 //
 // A goal that is missed is marked, and is no error: figures of one machine prove
-// nothing on another. The file of -out is described at [Report].
+// nothing on another. The file of -out has all runs in the format of Go benchmarks.
 package main
 
 import (
@@ -78,7 +78,6 @@ type options struct {
 	rows    string
 	quick   bool
 	out     string
-	gotest  string
 	program string
 	idle    time.Duration
 	bursts  int
@@ -129,25 +128,21 @@ func main() {
 // run returns the exit status: 0, 1 where something could not be measured for
 // another reason than that a peer is missing, 2 for bad usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, compare, rest, err := parse(args, stderr)
+	o, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
-	case compare:
-		err = compareFiles(stdout, rest)
-	default:
-		err = measure(ctx, o, args, stdout)
 	}
-	if err != nil {
+	if err := measure(ctx, o, stdout); err != nil {
 		fmt.Fprintln(stderr, "error:", err)
 		return 1
 	}
 	return 0
 }
 
-func parse(args []string, stderr io.Writer) (o options, compare bool, rest []string, err error) {
+func parse(args []string, stderr io.Writer) (o options, err error) {
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.name)
@@ -156,21 +151,17 @@ func parse(args []string, stderr io.Writer) (o options, compare bool, rest []str
 	f.SetOutput(stderr)
 	f.StringVar(&o.rows, "rows", strings.Join(names, ","), "the `GROUPS` of rows to measure")
 	f.BoolVar(&o.quick, "quick", false, "few and short runs: to see that all works")
-	f.StringVar(&o.out, "out", "bench.json", "write the report to `FILE`; empty for none")
-	f.StringVar(&o.gotest, "gotest", "bench.txt", "write the output of go test -bench to `FILE`, for benchstat")
+	f.StringVar(&o.out, "out", "bench.txt", "write all runs to `FILE`, for benchstat; empty for none")
 	f.StringVar(&o.program, "rsswarden", "", "measure this `FILE` rather than build the tree's own")
 	f.DurationVar(&o.idle, "idle", time.Minute, "how long to watch what sleeps")
 	f.IntVar(&o.bursts, "bursts", 20, "bursts of each rate")
 	f.IntVar(&o.pairs, "pairs", 10, "pairs of trainings; an interval worth its name needs 30")
 	f.DurationVar(&o.storm, "storm", 30*time.Second, "how long forks storm")
-	f.BoolVar(&compare, "compare", false, "compare two reports, OLD.json NEW.json, and measure nothing")
 	if err := f.Parse(args); err != nil {
-		return o, false, nil, err
+		return o, err
 	}
 	switch {
-	case compare && f.NArg() != 2:
-		err = errors.New("-compare needs two reports")
-	case !compare && f.NArg() > 0:
+	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.bursts < 1 || o.pairs < 1 || o.idle < time.Second || o.storm < time.Second:
 		err = errors.New("less than one run, or less than a second, cannot be measured")
@@ -186,11 +177,11 @@ func parse(args []string, stderr io.Writer) (o options, compare bool, rest []str
 	if o.quick {
 		o.idle, o.bursts, o.pairs, o.storm = min(o.idle, 4*time.Second), min(o.bursts, 2), min(o.pairs, 2), min(o.storm, 4*time.Second)
 	}
-	return o, compare, f.Args(), err
+	return o, err
 }
 
 // measure runs the groups, prints each as it is done, and writes the report.
-func measure(ctx context.Context, o options, args []string, stdout io.Writer) error {
+func measure(ctx context.Context, o options, stdout io.Writer) error {
 	root, err := sourceTree()
 	if err != nil {
 		return err
@@ -204,7 +195,7 @@ func measure(ctx context.Context, o options, args []string, stdout io.Writer) er
 	if err := b.build(); err != nil {
 		return err
 	}
-	if b.report, err = newReport(root, args); err != nil {
+	if b.report, err = newReport(root); err != nil {
 		return err
 	}
 	b.report.Quick = o.quick
@@ -223,7 +214,6 @@ func measure(ctx context.Context, o options, args []string, stdout io.Writer) er
 		}
 		printGroup(stdout, g, b.report.Rows[rows:], b.report.Skipped[skipped:], time.Since(began))
 	}
-	b.report.finish()
 	printGoals(stdout, b.report)
 	if o.out != "" {
 		if err := b.report.write(o.out); err != nil {

@@ -33,7 +33,7 @@ func (b *bench) recordSize() error {
 	if err != nil {
 		return err
 	}
-	hours := metrics(out)
+	_, hours := metrics(out)
 	for i, procs := range []int{16, 64} {
 		hour := hours["Hour/"+strconv.Itoa(procs)]
 		r := b.row(fmt.Sprintf("%d processes, a process in a sample", procs), "bytes")
@@ -93,7 +93,7 @@ func (b *bench) keptRecords(sizes ...int) ([]map[string][]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		all := metrics(out)
+		_, all := metrics(out)
 		for name, m := range all {
 			if strings.Contains(name, "/") {
 				kept = append(kept, m)
@@ -120,7 +120,7 @@ func (b *bench) recordTime() error {
 	if err != nil {
 		return err
 	}
-	all := metrics(out)
+	_, all := metrics(out)
 	loop := func(name string) []float64 { return all["Sample/"+name]["µs/sample"] }
 	r := b.row("64 processes, a sample in the watcher's loop", "µs")
 	r.ours("ours: all that can change has", loop("record/64/moving"))
@@ -138,7 +138,7 @@ func (b *bench) recordTime() error {
 	if err != nil {
 		return err
 	}
-	all = metrics(out)
+	_, all = metrics(out)
 	for _, disk := range []struct{ key, name string }{{"idle", ""}, {"busy", ", while a large file is written"}} {
 		ours, peer := all["Commit/record/64/"+disk.key], all["Commit/json/64/"+disk.key]
 		r := b.row("64 processes, a sample in the writer"+disk.name, "µs")

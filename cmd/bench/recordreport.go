@@ -15,7 +15,8 @@ func (b *bench) recordReport() error {
 	if err != nil {
 		return err
 	}
-	full := metrics(out)["Full"]
+	_, told := metrics(out)
+	full := told["Full"]
 	rounds := 5
 	if b.quick {
 		rounds = 2

@@ -1,90 +1,73 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/perf/benchfmt"
 )
 
-// Schema is the value of "schema" in a report. Fields are only ever added to
-// one schema.
-const Schema = 1
-
-// Report is what one run of bench writes, as one JSON object.
+// Report is what one run of bench measured, and where.
 type Report struct {
-	Schema  int    `json:"schema"`
-	Version string `json:"version"` // git describe, or "unknown"
-	Commit  string `json:"commit"`  // the full hash, or "unknown"
-	// Dirty says that tracked files differed from the commit.
-	Dirty bool      `json:"dirty,omitempty"`
-	Time  time.Time `json:"time"` // when it began, RFC 3339
-	// Seconds is how long it took.
-	Seconds float64  `json:"seconds"`
-	Kernel  string   `json:"kernel"` // uname -r
-	CPU     string   `json:"cpu"`    // model name of /proc/cpuinfo
-	CPUs    int      `json:"cpus"`
-	Memory  uint64   `json:"memory_bytes"`
-	Go      string   `json:"go"`
-	Args    []string `json:"args"`
-	// Quick says that runs were few and short: to be compared with nothing.
-	Quick bool `json:"quick"`
-	// LoadBefore and LoadAfter are the first field of /proc/loadavg at the
-	// beginning and at the end: what the machine did beside, and at the end
-	// also what was measured.
-	LoadBefore float64 `json:"load_before"`
-	LoadAfter  float64 `json:"load_after"`
-	// Rows is never null, and has the order of the table.
-	Rows    []Row     `json:"rows"`
-	Skipped []Skipped `json:"skipped"`
+	Version string // git describe, or "unknown"
+	Commit  string // the full hash, or "unknown"
+	Dirty   bool   // tracked files differed from the commit
+	Began   time.Time
+	Kernel  string // uname -r
+	CPU     string // model name of /proc/cpuinfo
+	CPUs    int
+	Memory  uint64  // bytes
+	Quick   bool    // runs were few and short: to be compared with nothing
+	Load    float64 // the first field of /proc/loadavg when it began
+	Rows    []Row   // in the order of the table
+	Skipped []Skipped
 }
 
 // Row is one quantity, of ours and of its peers, measured in turns. Group and
 // Name together name it across reports.
 type Row struct {
-	Group string `json:"group"` // "a" to "k", "go"
-	Name  string `json:"name"`
-	Unit  string `json:"unit"` // of all runs; smaller is better
-	// Series has ours first.
-	Series []Series `json:"series"`
-	Checks []Check  `json:"checks"`
-	// Notes are sentences for people.
-	Notes []string `json:"notes,omitempty"`
+	Group  string // "a" to "k", "go"
+	Name   string
+	Unit   string   // of all runs; smaller is better
+	Series []Series // ours first
+	Checks []Check
+	Notes  []string // sentences for people
 }
 
 // Series is the runs of one program.
 type Series struct {
-	Who  string `json:"who"`
-	Ours bool   `json:"ours"`
+	Who  string
+	Ours bool
 	// Runs is every run in the order in which they were made; run i of one
 	// series was made next to run i of the others.
-	Runs   []float64 `json:"runs"`
-	Median float64   `json:"median"`
-	P95    float64   `json:"p95"`
+	Runs        []float64
+	Median, P95 float64
 }
 
 // Check is a number that follows from a row's series, with its goal if it has one.
 type Check struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit,omitempty"`
-	// Op is "<=" or ">=", empty where there is no goal.
-	Op   string  `json:"op,omitempty"`
-	Goal float64 `json:"goal,omitempty"`
-	Met  *bool   `json:"met,omitempty"` // nil where there is no goal
+	What  string
+	Value float64
+	Unit  string
+	Op    string // "<=" or ">=", empty where there is no goal
+	Goal  float64
+	Met   bool
 }
 
 // Skipped is a group, or a peer in it, that was not measured.
-type Skipped struct {
-	Group string `json:"group"`
-	Why   string `json:"why"`
-}
+type Skipped struct{ Group, Why string }
 
 // row begins a row of the current group.
 func (b *bench) row(name, unit string) *Row {
-	return &Row{Group: b.group, Name: name, Unit: unit, Checks: []Check{}}
+	return &Row{Group: b.group, Name: name, Unit: unit}
 }
 
 // add puts a row into the report; one without runs has nothing to say.
@@ -130,7 +113,7 @@ func (r *Row) check(what string, value float64, op string, goal float64, unit st
 		r.note("%s: cannot be told from these runs", what)
 		return
 	}
-	r.Checks = append(r.Checks, Check{What: what, Value: value, Unit: unit, Op: op, Goal: goal, Met: &met})
+	r.Checks = append(r.Checks, Check{What: what, Value: value, Unit: unit, Op: op, Goal: goal, Met: met})
 }
 
 // median returns the median of the series of that name, NaN where there is none.
@@ -156,34 +139,49 @@ func quantile(runs []float64, q float64) float64 {
 	return s[max(int(math.Ceil(q*float64(len(s))))-1, 0)]
 }
 
-// finish fills in what is known at the end.
-func (r *Report) finish() {
-	r.Seconds = time.Since(r.Time).Seconds()
-	r.LoadAfter = load()
-}
-
+// write writes all runs to a file in the format of Go benchmarks, a line a run and a
+// check, for benchstat to compare.
 func (r *Report) write(name string) error {
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return fmt.Errorf("cannot encode the report: %w", err)
+	var text bytes.Buffer
+	w := benchfmt.NewWriter(&text)
+	line := func(row *Row, who, unit string, v float64) error {
+		res := benchfmt.Result{Name: benchfmt.Name(field(row.Group + "/" + row.Name + "/" + who)), Iters: 1, Values: []benchfmt.Value{inBase(v, unit)}}
+		for _, c := range [][2]string{
+			{"commit", r.Commit}, {"version", r.Version}, {"date", r.Began.Format(time.RFC3339)}, {"kernel", r.Kernel},
+			{"cpu", r.CPU}, {"cpus", strconv.Itoa(r.CPUs)}, {"load", figure(r.Load)}, {"quick", strconv.FormatBool(r.Quick)},
+		} {
+			res.Config = append(res.Config, benchfmt.Config{Key: c[0], Value: []byte(c[1]), File: true})
+		}
+		return w.Write(&res)
 	}
-	if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("cannot write the report: %w", err)
+	var err error
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		for _, s := range row.Series {
+			for _, v := range s.Runs {
+				err = errors.Join(err, line(row, s.Who, row.Unit, v))
+			}
+		}
+		for _, c := range row.Checks {
+			err = errors.Join(err, line(row, "check "+c.What, cmp.Or(c.Unit, "ratio"), c.Value))
+		}
+	}
+	if err == nil {
+		err = os.WriteFile(name, text.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the report %s: %w", name, err)
 	}
 	return nil
 }
 
-func readReport(name string) (*Report, error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the report: %w", err)
+// field is text as one word.
+func field(text string) string { return strings.Join(strings.Fields(text), "_") }
+
+// inBase is a time in the unit that benchstat scales by itself, and another value as it is.
+func inBase(v float64, unit string) benchfmt.Value {
+	if ns, ok := map[string]float64{"s": 1e9, "ms": 1e6, "µs": 1e3}[unit]; ok {
+		return benchfmt.Value{Value: v * ns, Unit: "ns/op"}
 	}
-	var r Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("cannot read the report %s: %w", name, err)
-	}
-	if r.Schema != Schema {
-		return nil, fmt.Errorf("cannot read the report %s: its schema is %d, mine is %d", name, r.Schema, Schema)
-	}
-	return &r, nil
+	return benchfmt.Value{Value: v, Unit: field(unit)}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +21,9 @@ func printHead(w io.Writer, r *Report) {
 	if r.Dirty {
 		dirty = ", with changes"
 	}
-	fmt.Fprintf(w, "rsswarden %s (%.12s%s), %s\n", r.Version, r.Commit, dirty, r.Time.Format(time.RFC3339))
-	fmt.Fprintf(w, "%d × %s, %.0f GiB, Linux %s, %s, load %.1f\n", r.CPUs, r.CPU, float64(r.Memory)/(1<<30), r.Kernel, r.Go, r.LoadBefore)
-	if r.LoadBefore > float64(r.CPUs)/2 {
+	fmt.Fprintf(w, "rsswarden %s (%.12s%s), %s\n", r.Version, r.Commit, dirty, r.Began.Format(time.RFC3339))
+	fmt.Fprintf(w, "%d × %s, %.0f GiB, Linux %s, %s, load %.1f\n", r.CPUs, r.CPU, float64(r.Memory)/(1<<30), r.Kernel, runtime.Version(), r.Load)
+	if r.Load > float64(r.CPUs)/2 {
 		fmt.Fprintln(w, "the machine is busy: what follows shows that it works, not how fast it is")
 	}
 	if r.Quick {
@@ -70,11 +71,11 @@ func checkText(c *Check) string {
 	if c.Unit != "" {
 		text += " " + c.Unit
 	}
-	if c.Met == nil {
+	if c.Op == "" {
 		return text
 	}
 	verdict := "met"
-	if !*c.Met {
+	if !c.Met {
 		verdict = "MISSED"
 	}
 	op := map[string]string{"<=": "≤", ">=": "≥"}[c.Op]
@@ -87,15 +88,15 @@ func printGoals(w io.Writer, r *Report) {
 	for _, row := range r.Rows {
 		for _, c := range row.Checks {
 			switch {
-			case c.Met == nil:
-			case *c.Met:
+			case c.Op == "":
+			case c.Met:
 				met++
 			default:
 				missed = append(missed, fmt.Sprintf("%s  %s: %s", row.Group, row.Name, strings.Join(strings.Fields(checkText(&c))[1:], " ")))
 			}
 		}
 	}
-	fmt.Fprintf(w, "\n%d goals met, %d missed, in %.0f s\n", met, len(missed), r.Seconds)
+	fmt.Fprintf(w, "\n%d goals met, %d missed, in %.0f s\n", met, len(missed), time.Since(r.Began).Seconds())
 	for _, m := range missed {
 		fmt.Fprintf(w, "  %s\n", m)
 	}
