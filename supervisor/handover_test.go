@@ -53,8 +53,8 @@ func (s *stand) fired() string {
 	return strings.Join(rules, ", ")
 }
 
-// TestHeirDoesNothingAgain: who takes over at a use that stays above the rungs warns
-// nobody and runs nothing again; what was left since is armed.
+// TestHeirDoesNothingAgain: the next leader, at a use that stays above the rungs,
+// repeats no warning and no program; a rung that was left since is armed.
 func TestHeirDoesNothingAgain(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	run := "85%:exec=echo >>" + out
@@ -79,7 +79,7 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	if got := first.fired(); got != "80%:warn, "+run {
 		t.Errorf("the first fired %s", got)
 	}
-	if got := second.fired(); got != run { // and the next warning has its minute
+	if got := second.fired(); got != "80%:warn, "+run {
 		t.Errorf("the second fired %q", got)
 	}
 	<-second.programs.Ended()

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -244,9 +245,10 @@ func (s *State) help(r event.Rule, l *event.Limit, in Input) Help {
 
 // skip says once for a crossing and a reason that r was not asked for.
 func (s *State) skip(res *Result, g *rung, r event.Rule, l *event.Limit, h Help) {
-	if h.Later || !s.tell(g, h.Reason) {
+	if h.Later || slices.Contains(g.told, h.Reason) {
 		return
 	}
+	g.told = append(g.told, h.Reason)
 	res.Skipped = append(res.Skipped, Skipped{
 		Rule: r, On: l.ID(), ETA: l.ETA,
 		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,

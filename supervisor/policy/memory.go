@@ -13,24 +13,22 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// This file is what a ladder hands to the one after it, where another watcher
-// takes over: which rungs have fired and were not left since, and what holds back
-// the next action of each. Trends are not handed over, nor what only spares a look.
-
 const (
 	memoryVersion = 1
 	// MostMemory bounds a [Memory] as it is written, in bytes, and mostRungs what is
 	// believed of one that is read.
 	MostMemory = 48 << 10
 	mostRungs  = 4096
-	mostTold   = 64
 	mostAlerts = 64
 	mostStep   = 64
 	// mostWait is the longest that a rung is held back after it has fired.
 	mostWait = time.Hour
 )
 
-// Memory is what a ladder remembers. Its times are those of a clock that both
+// Memory is what a ladder hands to the one after it, where another watcher takes
+// over: the rungs that have fired and were not left since, and when each may fire
+// again. Without it signals, programs and a requeue would be repeated. What only
+// spares a line or a gc is left out. Its times are those of a clock that both
 // ladders know, and above 0; 0 is none.
 type Memory struct {
 	V     int           `json:"v"`
@@ -55,26 +53,27 @@ type AlertMemory struct {
 	Since  time.Duration   `json:"since_ns"`
 }
 
-// RungMemory is one rule on one limit.
+// RungMemory is a rule that has fired on a limit.
 type RungMemory struct {
 	Rule       string           `json:"rule"`
 	Limit      event.LimitName  `json:"limit"`
 	Scope      event.Scope      `json:"scope,omitempty"`
 	Accounting event.Accounting `json:"accounting,omitempty"`
 	Level      string           `json:"level,omitempty"`
-	// Fired says that it has fired and was not left, Quiet that it did so without a
-	// decision, and Next when it may fire again all the same; 0 where only once it
-	// was left. Use is at what use it may, 0 for none.
-	Fired bool           `json:"fired,omitempty"`
-	Quiet bool           `json:"quiet,omitempty"`
-	At    time.Duration  `json:"fired_at_ns,omitempty"`
-	Next  time.Duration  `json:"next_ns,omitempty"`
-	Use   rss.Bytes      `json:"use,omitempty"`
-	Again bool           `json:"again,omitempty"`
-	Gap   time.Duration  `json:"gap_ns,omitempty"`   // between two warnings
-	Wait  time.Duration  `json:"wait_ns,omitempty"`  // after an action in vain
-	Ahead time.Duration  `json:"ahead_ns,omitempty"` // when it may fire before it is crossed
-	Told  []event.Reason `json:"told,omitempty"`
+	// Fired is false for rungs that older versions kept for their pauses alone.
+	Fired bool          `json:"fired,omitempty"`
+	Quiet bool          `json:"quiet,omitempty"` // without a decision
+	At    time.Duration `json:"fired_at_ns,omitempty"`
+	// Next is when it may fire again although it was not left, 0 for never, and Use
+	// the use at which it may, 0 for none.
+	Next  time.Duration `json:"next_ns,omitempty"`
+	Use   rss.Bytes     `json:"use,omitempty"`
+	Again bool          `json:"again,omitempty"`
+}
+
+// ID says which limit it is.
+func (e *RungMemory) ID() event.LimitID {
+	return event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
 }
 
 // Changes counts what a [Memory] would tell of: where it stands still, so does
@@ -105,28 +104,17 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 	there := func(t time.Duration) time.Duration { return max(t-now+clock, 1) }
 	for k, g := range s.rungs {
 		r := s.rules[k.rule]
+		if !g.fired || lost[k] || r.Action == event.ActionStop || waiting != 0 && g.id == waiting {
+			continue
+		}
 		e := RungMemory{
 			Rule: r.String(), Limit: k.limit.Name, Scope: k.limit.Scope, Accounting: k.limit.Accounting, Level: k.limit.Level,
-			Wait: g.wait, Told: slices.Clone(g.told),
+			Fired: true, Quiet: g.quiet, At: there(g.at), Use: g.level, Again: g.again,
 		}
-		if g.at != 0 {
-			e.At = there(g.at)
+		if g.next != never {
+			e.Next = there(g.next)
 		}
-		if now-g.at < 4*g.gap {
-			e.Gap = g.gap
-		}
-		if g.ahead > now {
-			e.Ahead = there(g.ahead)
-		}
-		if g.fired && !lost[k] && r.Action != event.ActionStop && (waiting == 0 || g.id != waiting) {
-			e.Fired, e.Quiet, e.Use, e.Again = true, g.quiet, g.level, g.again
-			if g.next != never {
-				e.Next = there(g.next)
-			}
-		}
-		if e.Fired || e.Gap > 0 || e.Ahead > 0 || e.Wait > 0 || len(e.Told) > 0 {
-			m.Rungs = append(m.Rungs, e)
-		}
+		m.Rungs = append(m.Rungs, e)
 	}
 	slices.SortFunc(m.Rungs, func(a, b RungMemory) int {
 		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit),
@@ -143,37 +131,27 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
 		rule := slices.IndexFunc(s.rules, func(r event.Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
-		if rule < 0 || s.rules[rule].Action == event.ActionStop {
+		if rule < 0 || !e.Fired || s.rules[rule].Action == event.ActionStop {
 			continue
 		}
-		r := s.rules[rule]
-		g := &rung{
-			gap: min(e.Gap, max(mostWait, s.opts.WarnEvery)), wait: min(e.Wait, mostWait), told: slices.Clone(e.Told),
+		at := min(here(e.At), now)
+		g := &rung{fired: true, quiet: e.Quiet, at: at, level: e.Use, again: e.Again, next: never, raised: !e.Quiet, up: at}
+		if e.Next != 0 {
+			g.next = min(here(e.Next), now+mostWait)
 		}
-		if e.At != 0 {
-			g.at = min(here(e.At), now)
+		if c := s.rules[rule].Cond; c.Kind == event.KindETA {
+			// There is no forecast before readings were seen for that long, as
+			// [rss.Trend.ETA] has it for one at which the rule counts as left.
+			g.absent, g.gone = true, now+max(rss.HoldTime, c.ETA/2)
 		}
-		if e.Ahead != 0 {
-			g.ahead = min(here(e.Ahead), now+s.opts.Repeat)
-		}
-		if e.Fired {
-			g.fired, g.quiet, g.level, g.again, g.next = true, e.Quiet, e.Use, e.Again, never
-			g.raised, g.up = !e.Quiet, g.at
-			if e.Next != 0 {
-				g.next = min(here(e.Next), now+mostWait)
-			}
-			if r.Cond.Kind == event.KindETA {
-				// There is no forecast before readings were seen for that long, as
-				// [rss.Trend.ETA] has it for one at which the rule counts as left.
-				g.absent, g.gone = true, now+max(rss.HoldTime, r.Cond.ETA/2)
-			}
-		}
-		s.put(rungKey{event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}, rule}, g, now)
+		id := e.ID()
+		s.put(rungKey{id, rule}, g, now)
 		if alias == nil {
 			continue
 		}
 		if level, ok := alias(e); ok {
-			s.put(rungKey{event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: level}, rule}, g, now)
+			id.Level = level
+			s.put(rungKey{id, rule}, g, now)
 		}
 	}
 }
@@ -226,8 +204,8 @@ func ParseMemory(data []byte) (*Memory, error) {
 	times := []time.Duration{m.At}
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
-		times = append(times, e.At, e.Next, e.Gap, e.Wait, e.Ahead)
-		if !slices.Contains(event.Limits, e.Limit) || len(e.Told) > mostTold {
+		times = append(times, e.At, e.Next)
+		if !slices.Contains(event.Limits, e.Limit) {
 			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Limit)
 		}
 	}

@@ -73,13 +73,15 @@ func TestHandOver(t *testing.T) {
 				return 0
 			},
 			func(h *script) { h.want(h.at(second, slurm(86), node)); h.want(h.at(second, node)) }},
-		{"a warning's gap", "80%:warn",
+		{"a warning whose rung was left", "80%:warn",
 			func(c *script) uint64 {
 				c.want(c.at(second, slurm(81)), "80%:warn")
 				c.want(c.at(second, slurm(60)))
 				return 0
 			},
 			func(h *script) {
+				h.want(h.at(second, slurm(81)), "80%:warn") // the pause between two warnings is not handed over
+				h.want(h.at(second, slurm(60)))
 				h.want(h.at(second, slurm(81)))
 				h.want(h.at(time.Minute, slurm(81)), "80%:warn")
 			}},
@@ -167,16 +169,37 @@ func TestHandOverForecast(t *testing.T) {
 	}
 }
 
-// TestSkippedOnceOverHeirs: what could not be done is said once.
-func TestSkippedOnceOverHeirs(t *testing.T) {
+// TestSkippedAfterHandOver: what cannot be done is said once by each leader.
+func TestSkippedAfterHandOver(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
 	c.can = func(event.Rule, *event.Limit) Help { return Help{Reason: event.ReasonNotCaught} }
-	if got := c.at(second, slurm(86)); len(got) != 1 {
-		t.Fatalf("said %q", got)
+	for range 2 {
+		if got := c.at(second, slurm(86)); len(got) != 1 {
+			t.Fatalf("said %q", got)
+		}
+		if got := c.at(second, slurm(86)); len(got) != 0 {
+			t.Errorf("said %q again", got)
+		}
+		c = c.heir(0)
 	}
-	if got := c.heir(0).at(second, slurm(86)); len(got) != 0 {
-		t.Errorf("said %q again", got)
+}
+
+// TestOlderMemory: what older versions wrote is read. Their rungs that have not
+// fired have no effect.
+func TestOlderMemory(t *testing.T) {
+	const slurmStep = `"limit":"slurm","scope":"step","accounting":"rss","fired_at_ns":359998000000000,`
+	m, err := ParseMemory([]byte(`{"v":1,"at_ns":360000000000000,"rungs":[
+		{"rule":"80%:warn",` + slurmStep + `"gap_ns":3600000000000},
+		{"rule":"85%:signal=USR2",` + slurmStep + `"fired":true,"gap_ns":60000000000,"told":["no trainer"]},
+		{"rule":"85%:gc",` + slurmStep + `"fired":true,"next_ns":360020000000000,"wait_ns":60000000000,"ahead_ns":360010000000000}]}`))
+	if err != nil {
+		t.Fatal(err)
 	}
+	h := newScript(t, "80%:warn\n85%:signal=USR2\n85%:gc")
+	h.s.Restore(m, 0, ahead, nil)
+	h.want(h.at(second, slurm(86)), "80%:warn")
+	h.want(h.at(10*second, slurm(86)))
+	h.want(h.at(20*second, slurm(86)), "85%:gc")
 }
 
 // TestChanges: nothing is written where nothing has changed.

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -60,7 +59,7 @@ func (s *State) raise(g *rung) {
 
 // reset arms the rung again.
 func (s *State) reset(g *rung) {
-	if g.fired || g.wait > 0 || len(g.told) > 0 {
+	if g.fired {
 		s.changes++
 	}
 	g.raised = false
@@ -70,16 +69,6 @@ func (s *State) reset(g *rung) {
 // ready says whether the rung may fire now, given that its condition holds.
 func (g *rung) ready(now time.Duration, l *event.Limit) bool {
 	return !g.fired || now >= g.next || g.level > 0 && l.Used >= g.level
-}
-
-// tell says whether reason is new for this crossing, and remembers it.
-func (s *State) tell(g *rung, reason event.Reason) bool {
-	if slices.Contains(g.told, reason) {
-		return false
-	}
-	g.told = append(g.told, reason)
-	s.changes++
-	return true
 }
 
 func (s *State) rung(rule int, l *event.Limit) *rung {

@@ -38,7 +38,7 @@ func (p *pass) takeOver(h *handed) {
 	m := *h.memory
 	alone := policy.OwnLevel(h.own)
 	m.Rungs = slices.DeleteFunc(slices.Clone(m.Rungs), func(e policy.RungMemory) bool {
-		k := event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
+		k := e.ID()
 		if !p.world.knew(k) {
 			return true
 		}
