@@ -37,17 +37,14 @@ const settling = time.Second
 // decide begins what the ladder decided.
 func (w *watcher) decide(d event.Decision) {
 	d.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameDecision}
-	w.put(event.NameDecision, func(h event.Head) any {
-		d.Head = h
-		return d
-	})
+	w.tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
 	l := reading(w.readings, d.On)
 	switch d.Action {
 	case event.ActionWarn:
-		w.exporter.count(&d, &event.Outcome{OK: true})
+		w.tell.Textfile.Count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
-			w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
+			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
 				w.holders()
 			}
@@ -111,17 +108,17 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 		}
 	}
 	w.publish(&d, &o)
-	w.voice.say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+": "+outcome(&d, &o))
+	w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+": "+outcome(&d, &o))
 }
 
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.sum.acted(d, o)
 	w.tookRecycle(d, o)
-	w.exporter.count(d, o)
+	w.tell.Textfile.Count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
-	w.put(event.NameOutcome, func(h event.Head) any {
+	w.tell.Put(event.NameOutcome, func(h event.Head) any {
 		told.Head = h
 		return outcomeOf(d.Limit, told)
 	})
@@ -206,7 +203,7 @@ func (w *watcher) world(now time.Duration) action.World {
 
 // skipped says that a rung was crossed and nothing can be done.
 func (w *watcher) skipped(s policy.Skipped) {
-	w.exporter.count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
+	w.tell.Textfile.Count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
 	// The verdict is about memory, and where a rung is none it was not crossed.
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
 		w.sum.skipped++
@@ -219,14 +216,14 @@ func (w *watcher) skipped(s policy.Skipped) {
 	if s.Detail != "" {
 		why += ", " + s.Detail
 	}
-	w.put(event.NameOutcome, func(h event.Head) any {
+	w.tell.Put(event.NameOutcome, func(h event.Head) any {
 		return outcomeOf(s.On.Name, event.Outcome{
 			Head: h, Reason: s.Reason, Detail: s.Rule.String() + ": " + why,
 			Before: s.Used, After: s.Used,
 		})
 	})
 	// The detail may name another process each time, and faults share the room.
-	if !w.voice.once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
+	if !w.tell.Once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
 		return
 	}
 	text := string(s.Rule.Action) + " is of no use"
@@ -236,5 +233,5 @@ func (w *watcher) skipped(s policy.Skipped) {
 	case event.ActionSignal:
 		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is not sent"
 	}
-	w.voice.say(w.now(), "skip", occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
+	w.tell.Say(w.now(), "skip", occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
 }

@@ -66,7 +66,7 @@ func (w *watcher) comment(l *event.Limit) {
 	c.written, c.at = c.written+1, now
 	text := fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly))
 	if w.Settings.DryRun {
-		w.voice.say(now, "comment", "would write into the comment of job "+id+": "+slurm.Comment+text+" (dry run)")
+		w.tell.Say(now, "comment", "would write into the comment of job "+id+": "+slurm.Comment+text+" (dry run)")
 		return
 	}
 	c.done = w.writeComment(id, text, slurm.ScontrolTimeout)
@@ -111,7 +111,7 @@ func (w *watcher) endComment(id string, out *event.Exit) func() {
 		text += "; next time --mem=" + policy.MemArg(out.Advice)
 	}
 	if w.Settings.DryRun {
-		w.Log.Info("would write into the comment of job " + id + ": " + slurm.Comment + text + " (dry run)")
+		w.tell.Info("would write into the comment of job " + id + ": " + slurm.Comment + text + " (dry run)")
 		return func() {}
 	}
 	before := w.comments.done
@@ -127,7 +127,7 @@ func (w *watcher) endComment(id string, out *event.Exit) func() {
 		select {
 		case err := <-w.writeComment(id, text, lastPatience):
 			if err != nil {
-				w.Log.Warn(fmt.Sprintf("alert-comment: %v", err))
+				w.tell.Warn(fmt.Sprintf("alert-comment: %v", err))
 			}
 		case <-up:
 		}

@@ -91,7 +91,7 @@ func (w *watcher) raise() {
 	for i := range current {
 		a := &current[i]
 		if w.alerts.told[a.ID()] = true; len(s.Alerts) > 0 && !was[a.ID()] {
-			w.voice.say(w.now(), "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", receivers(s.Alerts), a.Name(), a.Severity(), a.Summary))
+			w.tell.Say(w.now(), "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", receivers(s.Alerts), a.Name(), a.Severity(), a.Summary))
 		}
 	}
 }

@@ -19,9 +19,9 @@ func (w *watcher) lastAlerts() {
 	for _, r := range w.alerts.sender.Standing() {
 		for _, text := range lastWordsOf(&r) {
 			if r.Failing || r.Missed+r.Dropped > 0 {
-				w.Log.Warn(text)
+				w.tell.Warn(text)
 			} else {
-				w.Log.Info(text) // it has always answered, and may be slow
+				w.tell.Info(text) // it has always answered, and may be slow
 			}
 		}
 	}

@@ -134,12 +134,12 @@ func (w *watcher) sumRSS() (rss.Bytes, error) {
 func (w *watcher) sayAttached() {
 	a := w.Attached
 	if w.followsJob() {
-		w.Log.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), room(w.readings)))
+		w.tell.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), room(w.readings)))
 	} else {
-		w.Log.Info(watching(&w.Settings, w.command.PID, w.readings))
+		w.tell.Info(watching(&w.Settings, w.command.PID, w.readings))
 	}
 	for _, text := range a.Cannot {
-		w.Log.Info("from outside: " + text)
+		w.tell.Info("from outside: " + text)
 	}
 }
 

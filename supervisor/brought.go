@@ -31,7 +31,7 @@ func (w *watcher) finish(r action.Result) {
 		w.stepDone(f, &o)
 		return
 	}
-	w.voice.say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(&f.decision, &o))
+	w.tell.Say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(&f.decision, &o))
 }
 
 // conclude ends the action in flight without a line on stderr.

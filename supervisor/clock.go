@@ -56,7 +56,7 @@ func (w *watcher) look() time.Duration {
 	w.endAskedAt = 0 // the job's end has moved if the job was suspended
 	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0
-	w.voice.say(now, "gap", text)
-	w.put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
+	w.tell.Say(now, "gap", text)
+	w.tell.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
 	return now
 }

@@ -105,14 +105,11 @@ func (w *watcher) found(f event.Diagnosis) {
 			w.diagnosis.told[key] = t
 		}
 		t.trust, t.bytes, t.at = max(t.trust, f.Confidence.Trust()), max(t.bytes, f.Bytes), w.now()
-		w.put(event.NameDiagnosis, func(h event.Head) any {
-			f.Head = h
-			return f
-		})
+		w.tell.Put(event.NameDiagnosis, func(h event.Head) any { f.Head = h; return f })
 	}
 	if !t.said && w.presses(&f) {
 		t.said = true
-		w.voice.say(w.now(), "diagnosis", why(&f))
+		w.tell.Say(w.now(), "diagnosis", why(&f))
 	}
 }
 
@@ -124,10 +121,7 @@ func (w *watcher) lastFindings() {
 	}
 	for _, f := range w.diagnosis.state.Findings() {
 		if _, told := w.diagnosis.told[findingKey{f.Finding, f.Role}]; !told {
-			w.put(event.NameDiagnosis, func(h event.Head) any {
-				f.Head = h
-				return f
-			})
+			w.tell.Put(event.NameDiagnosis, func(h event.Head) any { f.Head = h; return f })
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -32,7 +33,7 @@ type occasionOf struct {
 	limit    *event.Limit
 }
 
-func newPrograms(start func(*exec.Cmd) error, log Log) *programs {
+func newPrograms(start func(*exec.Cmd) error, log tell.Lines) *programs {
 	say := func(line string) { log.Info("exec: " + line) }
 	return &programs{Programs: action.NewPrograms(start, say), told: map[uint64]occasionOf{}}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// tell opens a stand with such a rule and waits for the outcome of its command.
-func tell(t *testing.T, rule string) *stand {
+// execRule opens a stand with such a rule and waits for the outcome of its command.
+func execRule(t *testing.T, rule string) *stand {
 	t.Helper()
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules(rule) })
 	select {
@@ -30,7 +30,7 @@ func tell(t *testing.T, rule string) *stand {
 // TestExecIsTold the decision with its limit, on standard input and in variables.
 func TestExecIsTold(t *testing.T) {
 	dir := t.TempDir()
-	s := tell(t, "5%:exec=cat >"+dir+"/in; env >"+dir+"/env; echo done")
+	s := execRule(t, "5%:exec=cat >"+dir+"/in; env >"+dir+"/env; echo done")
 	b, err := os.ReadFile(filepath.Join(dir, "in"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestExecAfter(t *testing.T) {
 }
 
 func TestExecThatFails(t *testing.T) {
-	s := tell(t, "5%:exec=exit 3")
+	s := execRule(t, "5%:exec=exit 3")
 	o := named(s.events(), event.NameOutcome)
 	if len(o) != 1 || o[0]["ok"] != false || o[0]["exit"] != 3.0 || o[0]["reason"] != string(event.ReasonStatus) {
 		t.Errorf("outcomes %v", o)

@@ -3,48 +3,24 @@ package supervisor
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// This file keeps the metrics of a run in a file for node_exporter, by --textfile. Who
-// leads does, for all ranks that are led.
-
-// exportEvery is the least time between two texts, but for those at a decision.
-// Prometheus scrapes each 15 s to a minute.
-const exportEvery = 15 * time.Second
-
-// exporter is the loop's side of it.
-type exporter struct {
-	file  *textfile.File // nil without --textfile
-	place metrics.Place
-	acted metrics.Acted
-	some  bool          // a text was put
-	at    time.Duration // … when the last was that was due by its time
-}
-
-// startTextfile begins to tell. Rules tell which actions there may be.
-func (w *watcher) startTextfile(rules []event.Rule) {
-	if w.Settings.Textfile == "" {
+// startTextfile begins the metrics of this run.
+func (w *watcher) startTextfile() {
+	s := &w.Settings
+	if s.Textfile == "" {
 		return
 	}
-	x := &w.exporter
-	x.place = w.where()
-	for _, r := range rules {
-		x.acted.Expect(r.Action)
-	}
-	x.file = textfile.Open(w.Settings.Textfile, textfileName(w.Proc, w.ender(), x.place), w.Proc)
-	if why := w.Settings.TextfileFault; why != "" {
-		x.file.Failed(errors.New(why))
-	}
+	x := &w.tell.Textfile
+	x.Dir, x.Version, x.Place, x.Tolerance = s.Textfile, s.Version, w.where(), sameWake
+	x.Open(textfileName(w.Proc, w.ender(), x.Place), w.Proc, s.Rules, s.TextfileFault)
 }
 
 // ender is the process whose end is that of the run: its holder, or who attached.
@@ -102,76 +78,11 @@ func (w *watcher) dropTextfile(begin hold.Begin) {
 	}
 }
 
-// export has the file hold what is known now, where that is due or something was
-// decided.
-func (w *watcher) export(decided bool) {
-	x := &w.exporter
-	if x.file == nil {
-		return
-	}
-	if why, news := x.file.Trouble(); news {
-		w.textfileNews(why)
-	}
-	now := w.now()
-	if !decided {
-		if x.some && now-x.at < exportEvery-sameWake {
-			return
-		}
-		x.at = now
-	}
-	x.some = true
-	x.file.Put(w.metrics().Text())
-}
-
-// textfileNews tells that the file cannot be written, or can again: once each, though it
-// be for the same reason as before.
-func (w *watcher) textfileNews(why error) {
-	if why == nil {
-		w.voice.say(w.now(), "textfile", fmt.Sprintf("textfile: %s is written again", w.Settings.Textfile))
-		return
-	}
-	w.voice.ration(w.now(), "fault textfile", fmt.Sprintf("textfile: %v; the command runs on", why), w.voice.log.Warn)
-	w.put(event.NameFault, func(h event.Head) any {
-		return event.Fault{Head: h, Part: "textfile", Error: why.Error()}
-	})
-}
-
-// metrics are what the run is known by now, as of the last full look.
-func (w *watcher) metrics() *metrics.Set {
-	x := &w.exporter
-	s := metrics.NewSet()
-	s.Limits(x.place, w.readings)
-	s.Processes(x.place, w.last.Procs)
-	s.Actions(x.place, &x.acted)
-	s.Put(&metrics.OOMKills, x.place, float64(ownKills(w.limits.OOMKills())))
+// figures are what the metrics are made of, as of the last full look.
+func (w *watcher) figures() tell.Figures {
+	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, OOMKills: ownKills(w.limits.OOMKills()), At: w.last.At}
 	if w.Attached == nil {
-		s.Put(&metrics.Ranks, x.place, float64(1+len(w.peers.others)))
+		f.Ranks = 1 + len(w.peers.others)
 	}
-	s.Put(&metrics.LastLook, x.place, float64(w.last.At.UnixMilli())/1000)
-	s.Put(&metrics.BuildInfo, x.place, 1, w.Settings.Version)
-	return s
-}
-
-// count takes in what came of a decision.
-func (x *exporter) count(d *event.Decision, o *event.Outcome) {
-	if x.file == nil {
-		return
-	}
-	freed := o.Freed
-	if d.Limit.Counts() {
-		freed = 0
-	}
-	x.acted.Count(d.Action, metrics.ResultOf(o), freed)
-}
-
-// closeTextfile has the file removed; the channel tells when it is.
-func (x *exporter) closeTextfile() <-chan struct{} {
-	if x.file == nil {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
-	done := x.file.Close()
-	x.file = nil
-	return done
+	return f
 }

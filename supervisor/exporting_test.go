@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,7 @@ func textfileStand(t *testing.T) (s *stand, dir string) {
 	s = opened(t, func(o *Options) {
 		o.Settings.Textfile, o.Settings.RunID, o.Settings.Version = dir, "run-7", "v1"
 	})
-	t.Cleanup(func() { <-s.exporter.closeTextfile() })
+	t.Cleanup(func() { <-s.tell.Textfile.Close() })
 	return s, dir
 }
 
@@ -51,7 +50,7 @@ func shows(t *testing.T, dir string, lines ...string) {
 // TestTextfile: what a run tells from its first look until its end.
 func TestTextfile(t *testing.T) {
 	s, dir := textfileStand(t)
-	at := `node="` + s.exporter.place.Node + `",run="` + runLabel("run-7") + `"`
+	at := `node="` + s.tell.Textfile.Place.Node + `",run="` + runLabel("run-7") + `"`
 	shows(t, dir,
 		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 104857600`,
 		`rsswarden_memory_limit_bytes{`+at+`,limit="user",scope="tree"} 1048576000`,
@@ -65,7 +64,7 @@ func TestTextfile(t *testing.T) {
 		`rsswarden_build_info{`+at+`,version="v1"} 1`,
 	)
 	// The reference says which are a run's.
-	for l := range strings.Lines(string(s.metrics().Text())) {
+	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.figures()).Text())) {
 		name, isName := strings.CutPrefix(l, "# HELP ")
 		name, _, _ = strings.Cut(name, " ")
 		if isName && !slices.ContainsFunc(metrics.OfRun, func(m *metrics.Metric) bool { return m.Name == name }) {
@@ -76,10 +75,10 @@ func TestTextfile(t *testing.T) {
 	s.put(theCommand, theHolder, 200*rss.MiB, 0)
 	for range 7 {
 		s.later(2 * time.Second)
-		before := s.exporter.at
-		if s.full(); s.exporter.at != before {
-			t.Fatal("written before 15 s")
-		}
+		s.full()
+	}
+	if text := shown(dir); !strings.Contains(text, " 104857600\n") {
+		t.Errorf("written before 15 s:\n%s", text)
 	}
 	s.later(2 * time.Second)
 	s.full()
@@ -96,33 +95,6 @@ func TestTextfile(t *testing.T) {
 	s.end(&hold.Exit{})
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Errorf("left at the end: %v, %v", names, err)
-	}
-}
-
-// TestTextfileNews: each change is told of, though it be for the same reason as before.
-func TestTextfileNews(t *testing.T) {
-	s, dir := textfileStand(t)
-	for range 2 {
-		s.textfileNews(errors.New("cannot write to D: no space left on device"))
-		s.later(2 * time.Second)
-		s.textfileNews(nil)
-		s.later(2 * time.Second)
-	}
-	for line, want := range map[string]int{
-		"textfile: cannot write to D: no space left on device; the command runs on\n": 2, "textfile: " + dir + " is written again\n": 2,
-	} {
-		if n := strings.Count(s.stderr(), line); n != want {
-			t.Errorf("%d times, want %d: %s%s", n, want, line, s.stderr())
-		}
-	}
-	told := 0
-	for _, e := range named(s.events(), "fault") {
-		if e["part"] == "textfile" && e["error"] == "cannot write to D: no space left on device" {
-			told++
-		}
-	}
-	if told != 2 {
-		t.Errorf("%d fault events", told)
 	}
 }
 

@@ -86,9 +86,7 @@ func (w *watcher) takeOver() {
 	own, ran := w.ownPart(), w.runTime()
 	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {
-		w.note(event.NameHandover, func(h event.Head) any {
-			return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data}
-		})
+		w.tell.Note(event.NameHandover, func(h event.Head) any { return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data} })
 	}
 }
 

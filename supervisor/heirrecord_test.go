@@ -66,7 +66,7 @@ func TestHeirIsRecorded(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", "85%:warn")
 	second.Settings.Begun, second.Settings.BegunMono = time.Now(), monotonic()
 	k := newKeeping(second.Settings.Begun)
-	second.record.recorder = k
+	second.tell.Record.To = k
 	second.inherits(first)
 	second.full()
 	if got := second.fired(); got != "" {

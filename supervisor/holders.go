@@ -61,7 +61,7 @@ func (w *watcher) holders() {
 func (w *watcher) sayHolders() {
 	select {
 	case text := <-w.held:
-		w.voice.say(w.now(), "holders", text)
+		w.tell.Say(w.now(), "holders", text)
 		w.sum.holders = text
 	default:
 	}

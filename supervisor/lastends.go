@@ -50,11 +50,3 @@ func (w *watcher) tellRankEnd(m *leader.Member, how *leader.Ended) {
 	p.told[m.Holder] = true
 	w.tellRank(event.RankEnded, m, how)
 }
-
-// endBriefRecord writes it.
-func (w *watcher) endBriefRecord() {
-	if r := w.record.recorder; r != nil {
-		r.Begin()
-		r.Close(flush)
-	}
-}

@@ -187,10 +187,7 @@ func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.En
 			e.Code = &end.Code
 		}
 	}
-	w.put(event.NameRank, func(h event.Head) any {
-		e.Head = h
-		return e
-	})
+	w.tell.Put(event.NameRank, func(h event.Head) any { e.Head = h; return e })
 }
 
 // rankName names a rank for people: "rank 3", or "step 0, rank 3" where there are
@@ -226,5 +223,5 @@ func (w *watcher) pass(exit *hold.Exit) {
 
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
-	w.Log.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
+	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
 }

@@ -54,7 +54,7 @@ func (w *watcher) poll(told bool) (added bool) {
 
 // heard passes on what a loader said and remembers what follows from it.
 func (w *watcher) heard(s loader.Said) {
-	w.put(event.NameLoader, func(h event.Head) any {
+	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		e := s.LoaderSaid
 		e.Head, e.Count, e.Exit = h, s.Count, s.Exit
 		return e
@@ -90,8 +90,8 @@ func (w *watcher) heard(s loader.Said) {
 	case event.LoaderRaised:
 		w.raised(&s)
 	case event.LoaderOff:
-		if w.voice.once("off", s.Reason) {
-			w.Log.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))
+		if w.tell.Once("off", s.Reason) {
+			w.tell.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))
 		}
 	}
 }
@@ -99,8 +99,8 @@ func (w *watcher) heard(s loader.Said) {
 // sayRefused says once why nothing is recycled with the torch of a process, where it is
 // so for good.
 func (w *watcher) sayRefused(pid int) {
-	if t := w.trainer(pid); t != nil && !t.CanRecycle && t.Trial != event.TrialWaiting && w.voice.once("hello", t.Why) {
-		w.Log.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why))
+	if t := w.trainer(pid); t != nil && !t.CanRecycle && t.Trial != event.TrialWaiting && w.tell.Once("hello", t.Why) {
+		w.tell.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why))
 	}
 }
 
@@ -155,9 +155,9 @@ func (w *watcher) budget() {
 	if least != 0 {
 		w.sum.budget = least
 	}
-	if workers > 0 && w.voice.once("budget", "") {
+	if workers > 0 && w.tell.Once("budget", "") {
 		w.sum.budgetTold = least
-		w.Log.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
+		w.tell.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			workers, least, rung))
 	}
 }

@@ -187,7 +187,7 @@ func (w *watcher) full() {
 		w.putSample()
 	}
 	w.recordSample(false)
-	w.export(false)
+	w.tell.Export(w.now(), false, w.figures)
 	w.goOn()
 	w.prefer()
 	w.diagnose()
@@ -283,14 +283,14 @@ func (w *watcher) changed(before []event.Limit) {
 		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
 			continue
 		}
-		w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
+		w.tell.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		if old == nil {
 			w.hearPressed(l)
 			if l.Name == event.LimitCgroup && !w.followsJob() {
-				w.voice.say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, percent(l.Used, l.Limit)))
+				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, percent(l.Used, l.Limit)))
 			}
 		} else {
-			w.voice.say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
+			w.tell.Say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (w *watcher) step() {
 		w.decide(d)
 	}
 	if len(res.Decisions) > 0 {
-		w.export(true)
+		w.tell.Export(now, true, w.figures)
 	}
 	w.layDown() // with what was over at once, and what waits for its turn
 	if moves && len(res.Decisions) == 0 {
@@ -328,33 +328,17 @@ func (w *watcher) step() {
 // putSample writes what the limits stand at.
 func (w *watcher) putSample() {
 	w.sampleAt = w.now()
-	if w.stream == nil && !w.serving.subs.some.Load() {
-		return
-	}
-	if w.stream != nil {
-		w.dropped += w.stream.Dropped()
-	}
-	var ours []event.Cost
-	if w.sampleAt-w.oursAt >= oursEvery {
-		ours = w.ours()
-	}
-	e := func(h event.Head) any {
+	w.tell.Sample(func() event.Sample {
+		var ours []event.Cost
+		if w.sampleAt-w.oursAt >= oursEvery {
+			ours = w.ours()
+		}
 		roles := map[rss.Role]int{}
 		for i := range w.last.Procs {
 			roles[w.last.Procs[i].Role]++
 		}
-		return event.Sample{Head: h, Limits: briefly(w.readings), Procs: roles, Gaps: w.last.Gaps, Dropped: w.dropped, Ours: ours}
-	}(w.head(event.NameSample))
-	w.serving.subs.tell(e)
-	if w.stream == nil {
-		return
-	}
-	w.stream.Put(event.NameSample, e)
-	if n := w.stream.Dropped(); n > 0 {
-		w.dropped += n // this one among them: the next tells
-		return
-	}
-	w.dropped = 0
+		return event.Sample{Limits: briefly(w.readings), Procs: roles, Gaps: w.last.Gaps, Ours: ours}
+	})
 }
 
 // briefly leaves out of limits beside memory what their limit events have.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -209,26 +208,6 @@ func TestUnreadableTreeKeepsTheLast(t *testing.T) {
 	if len(s.last.Procs) != 1 || s.user().Used != 100*rss.MiB {
 		t.Errorf("%d processes, used %v; want the last reading", len(s.last.Procs), s.user().Used)
 	}
-}
-
-// TestDroppedSamplesAreAllCounted: also those that were dropped while the
-// count of earlier ones was on its way.
-func TestDroppedSamplesAreAllCounted(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := opened(t, func(o *Options) { o.Settings.Events = fifo }) // nobody reads
-	for s.dropped == 0 {
-		s.putSample()
-	}
-	for range 9 {
-		s.putSample()
-	}
-	if s.dropped != 10 {
-		t.Errorf("%d counted, want 10", s.dropped)
-	}
-	s.stream.Close(0)
 }
 
 func TestLoopEndsWithTheCommand(t *testing.T) {

@@ -213,10 +213,7 @@ func (w *watcher) goOn() {
 		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: f.before.Name, Action: m.cmd.Do,
 		Used: f.before.Used, LimitSize: f.before.Limit, By: m.cmd.By,
 	}
-	w.put(event.NameDecision, func(h event.Head) any {
-		f.decision.Head = h
-		return f.decision
-	})
+	w.tell.Put(event.NameDecision, func(h event.Head) any { f.decision.Head = h; return f.decision })
 	w.flight, w.said, w.came = f, nil, arrivals{}
 	switch m.cmd.Do {
 	case event.ActionRecycle:
@@ -322,10 +319,7 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: b.Name, Action: event.ActionSignal, Arg: name,
 		Used: b.Used, LimitSize: b.Limit, By: cmd.By,
 	}
-	w.put(event.NameDecision, func(h event.Head) any {
-		d.Head = h
-		return d
-	})
+	w.tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
 	c := make(chan control.Result, len(list)+1)
 	all := true
 	for _, p := range list {

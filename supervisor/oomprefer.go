@@ -76,17 +76,17 @@ func (w *watcher) prefer() {
 			continue
 		}
 		raised, before = raised+1, was
-		w.put(event.NameCure, func(h event.Head) any {
+		w.tell.Put(event.NameCure, func(h event.Head) any {
 			return event.Cure{Head: h, Remedy: event.RemedyOOMPrefer, PID: p.ID.PID, OK: true, Before: int64(was), After: preferred}
 		})
 	}
 	o.asked = now
-	if raised > 0 && w.voice.once("cure", "oom-prefer") {
+	if raised > 0 && w.tell.Once("cure", "oom-prefer") {
 		text := fmt.Sprintf("--oom-prefer: should %s be full, the kernel kills a loader worker first (oom_score_adj %d, %d before)", level.Place(), preferred, before)
 		if dir := w.killedWhole(level.Level); dir != "" {
 			text += fmt.Sprintf("; but memory.oom.group is set in %s, and it kills all there at once", (&event.Limit{LimitSource: dir}).Place())
 		}
-		w.Log.Info(text)
+		w.tell.Info(text)
 	}
 }
 
@@ -101,7 +101,7 @@ func (w *watcher) notRaised(pid, was int, err error) {
 	if errors.As(err, &errno) {
 		cause = errno.Error()
 	}
-	if w.voice.once("oom-prefer", cause) {
+	if w.tell.Once("oom-prefer", cause) {
 		w.cured(event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
 			fmt.Sprintf("--oom-prefer: %v", err))
 	}

@@ -33,7 +33,7 @@ func (w *watcher) pickling(s *loader.Said) {
 		return
 	}
 	w.counts.hurry(s.PID, w.now()+picklingFor)
-	w.voice.say(w.now(), "pickling", sharing(s.PID, s.Sharing))
+	w.tell.Say(w.now(), "pickling", sharing(s.PID, s.Sharing))
 	w.sum.pickled, w.sum.pickledBy, w.sum.pickledAt = s.Sharing, s.PID, w.now()
 }
 
@@ -57,15 +57,12 @@ func (w *watcher) raised(s *loader.Said) {
 
 // cured tells of a cure, on stderr and as an event.
 func (w *watcher) cured(c event.Cure, text string) {
-	w.put(event.NameCure, func(h event.Head) any {
-		c.Head = h
-		return c
-	})
-	if w.voice.once("cure", text) {
+	w.tell.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
+	if w.tell.Once("cure", text) {
 		if len(w.sum.cures) < mostCures {
 			w.sum.cures = append(w.sum.cures, text)
 		}
-		w.voice.say(w.now(), "cure", text)
+		w.tell.Say(w.now(), "cure", text)
 	}
 }
 

@@ -26,7 +26,7 @@ func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
 			w.workers.pools[owner] = &vacancy{worker: id, crew: size, tell: func() {
 				w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 			}}
-			w.voice.say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
+			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
 				memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
 		}
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // family is a tree of processes that said hello or not.
@@ -323,7 +324,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 func TestSkipsLeaveRoomForFaults(t *testing.T) {
 	s := opened(t, nil)
 	u := s.user()
-	for pid := range maxToldSet {
+	for pid := range tell.MaxKnown {
 		s.skipped(policy.Skipped{
 			Rule: mustRules("5%:signal=USR2")[0], On: u.ID(), Used: u.Used, LimitSize: u.Limit,
 			Reason: event.ReasonNotCaught, Detail: "USR2, process " + itoa(pid+1),

@@ -21,28 +21,6 @@ import (
 // at a decision.
 const recordEvery = time.Second
 
-// recorder is the record as the loop sees it; [record.Recorder] outside tests.
-type recorder interface {
-	Sample(*record.Look)
-	Event(event.Name, any)
-	Begin()
-	Close(patience time.Duration)
-}
-
-// recording is the loop's side of the record.
-type recording struct {
-	recorder               // nil where nothing is recorded
-	at       time.Duration // when a sample was given to it last
-	seq      uint64        // … of which look
-	stopped  chan stoppedPart
-}
-
-// stoppedPart is a part of the recorder that has given up.
-type stoppedPart struct {
-	name string
-	err  error
-}
-
 // Name names the run that begins now, so that it can be recorded.
 func (s *Settings) Name(lookup func(string) (string, bool)) {
 	s.Begun, s.BegunMono = time.Now(), monotonic()
@@ -89,17 +67,12 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if s.RecordFault != "" {
 		places.Records = nil
 	}
-	stopped := make(chan stoppedPart, 2)
-	w.record.stopped = stopped
-	w.helps.note = w.note
-	w.record.recorder = record.New(record.Options{
-		Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto,
-		Fault: func(part string, err error) {
-			if part != "record" || s.RecordFault == "" {
-				stopped <- stoppedPart{part, err}
-			}
-		},
-	})
+	w.helps.note = w.tell.Note
+	silent := ""
+	if s.RecordFault != "" {
+		silent = "record" // it was told already
+	}
+	w.tell.Record.Open(record.Options{Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto}, silent)
 }
 
 func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
@@ -154,32 +127,16 @@ func (w *watcher) runTime() time.Duration {
 
 // recordSample gives the last look to the record, where it is due.
 func (w *watcher) recordSample(atDecision bool) {
-	r := &w.record
-	if r.recorder == nil || r.seq == w.seq && !atDecision {
+	r := &w.tell.Record
+	if !r.Due(w.now(), max(w.Settings.Interval, recordEvery)-sameWake, w.seq, atDecision) {
 		return
 	}
-	if now := w.now(); !atDecision {
-		if now-r.at < max(w.Settings.Interval, recordEvery)-sameWake && r.seq != 0 {
-			return
-		}
-		r.at = now
-	}
-	r.seq = w.seq
-	r.Sample(&record.Look{
+	r.To.Sample(&record.Look{
 		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
 		Self: w.Self, Holder: w.holder, Counts: w.counts.of,
 	})
-	select {
-	case p := <-r.stopped:
-		w.fault(p.name, p.err)
-	default:
-	}
-}
-
-// note gives the record an event that nobody else is told of.
-func (w *watcher) note(name event.Name, make func(event.Head) any) {
-	if w.record.recorder != nil {
-		w.record.Event(name, make(event.Head{V: event.Version, Time: time.Now(), Event: name}))
+	if part, err := r.Stopped(); err != nil {
+		w.fault(part, err)
 	}
 }
 
@@ -188,19 +145,6 @@ func (w *watcher) note(name event.Name, make func(event.Head) any) {
 // told of, so that each lead of a record that has several has its own.
 func (w *watcher) noteStart() {
 	if w.peers.heir {
-		w.note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
+		w.tell.Note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
 	}
-}
-
-// endRecording writes what is left. A short run that met nothing leaves nothing
-// behind.
-func (w *watcher) endRecording(verdict event.Verdict) {
-	r := w.record.recorder
-	if r == nil {
-		return
-	}
-	if verdict != event.VerdictFine && verdict != event.VerdictUnwatched {
-		r.Begin()
-	}
-	r.Close(flush)
 }

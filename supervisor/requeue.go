@@ -199,7 +199,7 @@ func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	if c.Wanted {
 		text = w.Settings.CheckpointSignal + " asks for a checkpoint, then the job goes back into the queue"
 	}
-	w.voice.say(w.now(), "requeue", memory(l)+": "+text+" with "+q.under.size().String())
+	w.tell.Say(w.now(), "requeue", memory(l)+": "+text+" with "+q.under.size().String())
 	f.running = action.Requeue(q.under, c, f.began)
 }
 

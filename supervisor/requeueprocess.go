@@ -112,7 +112,7 @@ func (w *watcher) sayLastLife() {
 	}
 	go func() {
 		if text := find(); text != "" {
-			w.Log.Info(text)
+			w.tell.Info(text)
 		}
 	}()
 }

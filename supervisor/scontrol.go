@@ -104,9 +104,9 @@ func (w *watcher) tellEnd(l *event.Limit, known bool) {
 		return
 	}
 	w.endTold = end
-	w.put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
+	w.tell.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 	if known {
-		w.voice.say(w.now(), "limit", fmt.Sprintf("the job's end was %s and is %s now (%s)",
+		w.tell.Say(w.now(), "limit", fmt.Sprintf("the job's end was %s and is %s now (%s)",
 			was.Format(time.DateTime), end.Format(time.DateTime), l.LimitSource))
 	}
 }

@@ -3,11 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -15,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
-	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // This file answers those who ask by the control socket. The server's goroutines
@@ -26,13 +22,9 @@ type serving struct {
 	server *control.Server
 	asks   chan func() // answered by the loop; nil where nobody can ask
 	gone   chan struct{}
-	subs   subscribers
 	last   []control.Outcome // the newest outcomes, the newest first
 	manual manual
 }
-
-// errGone says that the watcher ends.
-var errGone = errors.New("the run has ended")
 
 // serve opens the control socket. Where that fails nobody can ask.
 func (w *watcher) serve() {
@@ -53,7 +45,7 @@ func (w *watcher) serveNoMore() {
 		return
 	}
 	close(w.serving.gone)
-	w.serving.subs.close()
+	w.tell.Clients.Close()
 	w.serving.manual.end(event.ReasonVanished, "the run has ended")
 	w.serving.server.Close()
 	w.serving.server = nil
@@ -71,7 +63,7 @@ func (s source) onLoop(ctx context.Context, do func()) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.w.serving.gone:
-		return errGone
+		return tell.ErrEnded
 	}
 }
 
@@ -87,7 +79,7 @@ func (s source) Status(ctx context.Context) (*control.Status, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.w.serving.gone:
-		return nil, errGone
+		return nil, tell.ErrEnded
 	}
 }
 
@@ -110,79 +102,13 @@ func (s source) Do(ctx context.Context, cmd control.Command) (<-chan control.Res
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.w.serving.gone:
-		return nil, errGone
+		return nil, tell.ErrEnded
 	}
 }
 
 // Events implements [control.Source].
 func (s source) Events(ctx context.Context) (<-chan []byte, error) {
-	return s.w.serving.subs.add(ctx)
-}
-
-// subscribers get each event as it is told.
-type subscribers struct {
-	some   atomic.Bool
-	mu     sync.Mutex
-	all    []chan []byte
-	closed bool
-}
-
-// subscriberRoom is how many events one may be behind before it loses some: the
-// gap in "seq" tells.
-const subscriberRoom = 256
-
-func (s *subscribers) add(ctx context.Context) (<-chan []byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errGone
-	}
-	c := make(chan []byte, subscriberRoom)
-	s.all = append(s.all, c)
-	s.some.Store(true)
-	context.AfterFunc(ctx, func() { s.remove(c) })
-	return c, nil
-}
-
-func (s *subscribers) remove(c chan []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.all, c); i >= 0 {
-		s.all = slices.Delete(s.all, i, i+1)
-		s.some.Store(len(s.all) > 0)
-		close(c)
-	}
-}
-
-func (s *subscribers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, c := range s.all {
-		close(c)
-	}
-	s.all = nil
-	s.some.Store(false)
-}
-
-// tell gives an event to all that have room for it.
-func (s *subscribers) tell(e any) {
-	if !s.some.Load() {
-		return
-	}
-	line, err := json.Marshal(e)
-	if err != nil {
-		return // the stream and the record have met it too
-	}
-	line = text.JSON(line)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.all {
-		select {
-		case c <- line:
-		default:
-		}
-	}
+	return s.w.tell.Clients.Add(ctx)
 }
 
 // standing is the status as of the last full look.

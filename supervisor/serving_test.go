@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // answering is a stand that leads, with a trainer and two workers, and answers.
@@ -262,11 +263,11 @@ func TestEventsForWhoAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 * subscriberRoom {
+	for range 2 * tell.ClientRoom {
 		s.tellFault(event.NameFault)
 	}
 	n := 0
-	for range subscriberRoom {
+	for range tell.ClientRoom {
 		var e struct{ Event string }
 		if err := json.Unmarshal(<-lines, &e); err != nil || e.Event != "fault" {
 			t.Fatalf("%+v, %v", e, err)
@@ -277,10 +278,10 @@ func TestEventsForWhoAsks(t *testing.T) {
 	for range lines {
 		n++
 	}
-	if n > subscriberRoom {
+	if n > tell.ClientRoom {
 		t.Errorf("%d events were kept", n)
 	}
-	if s.serving.subs.some.Load() {
+	if s.tell.Clients.Any() {
 		t.Error("it is still told")
 	}
 	s.serveNoMore()
@@ -294,5 +295,5 @@ func TestEventsForWhoAsks(t *testing.T) {
 
 // tellFault tells an event.
 func (s *stand) tellFault(name event.Name) {
-	s.watcher.put(name, func(h event.Head) any { return event.Fault{Head: h, Part: "test", Error: "none"} })
+	s.watcher.tell.Put(name, func(h event.Head) any { return event.Fault{Head: h, Part: "test", Error: "none"} })
 }

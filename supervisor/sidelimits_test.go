@@ -282,7 +282,7 @@ func TestExecIsToldOfACount(t *testing.T) {
 // TestExecOfMemoryHasNoCount in its variables, which are there all the same.
 func TestExecOfMemoryHasNoCount(t *testing.T) {
 	dir := t.TempDir()
-	tell(t, "5%:exec=env >"+dir+"/env")
+	execRule(t, "5%:exec=env >"+dir+"/env")
 	b, err := os.ReadFile(filepath.Join(dir, "env"))
 	if err != nil {
 		t.Fatal(err)

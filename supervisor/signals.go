@@ -51,10 +51,7 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 	if sig.Signal == int(unix.SIGTERM) && strings.HasPrefix(e.Comm, "slurmstepd") {
 		w.sum.term(w.now(), w.readings, func(l *event.Limit) float64 { return w.rate(l).PerSecond(w.now()) })
 	}
-	w.put(event.NameSignal, func(h event.Head) any {
-		e.Head = h
-		return e
-	})
+	w.tell.Put(event.NameSignal, func(h event.Head) any { e.Head = h; return e })
 }
 
 // tellSignals tells of those that wait to be told: of what ended the command,

@@ -19,6 +19,6 @@ func (w *watcher) sayInside(procs []rss.Proc) {
 		return
 	}
 	w.metSrun = true
-	w.Log.Warn(fmt.Sprintf("process %d is srun: Slurm starts its tasks beside this run, which does not see their processes; "+
+	w.tell.Warn(fmt.Sprintf("process %d is srun: Slurm starts its tasks beside this run, which does not see their processes; "+
 		"turn the two round: srun [OPTIONS] rsswarden run -- COMMAND", procs[i].ID.PID))
 }

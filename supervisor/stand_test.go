@@ -115,10 +115,8 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	s := &stand{t: t, fs: fs, holder: h, lines: said}
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
 	s.watcher = newWatcher(opt, h.begin)
-	if s.stream != nil {
-		// It makes its file in the background, and not while the directory goes.
-		t.Cleanup(func() { s.stream.Close(time.Second) })
-	}
+	// It makes its file in the background, and not while the directory goes.
+	t.Cleanup(func() { s.tell.CloseStream(time.Second) })
 	return s
 }
 
@@ -155,7 +153,7 @@ func (s *stand) says(want string) {
 // events closes the stream and returns what was written to it.
 func (s *stand) events() []map[string]any {
 	s.t.Helper()
-	s.stream.Close(10 * time.Second)
+	s.tell.CloseStream(10 * time.Second)
 	f, err := os.Open(s.Settings.Events)
 	if err != nil {
 		s.t.Fatal(err)

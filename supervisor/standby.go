@@ -199,17 +199,12 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	default:
 		out.Code, how = &exit.Code, fmt.Sprintf("exit status %d", exit.Code)
 	}
-	w.put(event.NameExit, func(h event.Head) any {
-		out.Head = h
-		return out
-	})
+	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
-		w.Log.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
+		w.tell.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
 	}
-	w.endBriefRecord()
+	w.tell.Record.Close(true, flush)
 	w.pass(exit)
-	if w.stream != nil {
-		w.stream.Close(flush)
-	}
+	w.tell.CloseStream(flush)
 	w.lastAlerts()
 }

@@ -140,7 +140,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	if w.ofJob() {
 		f.target = w.target(step)
 	}
-	w.voice.say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
+	w.tell.Say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
 	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }

@@ -39,7 +39,7 @@ func (w *watcher) endLeft() {
 	if len(left) > 1 {
 		line += ", …"
 	}
-	w.voice.say(w.now(), "stop", line)
+	w.tell.Say(w.now(), "stop", line)
 }
 
 // leftPatience is how long helpers that end with the command may take for it, as

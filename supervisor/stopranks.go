@@ -70,7 +70,7 @@ func (w *watcher) killOurs() {
 	s.due = now + busiest
 	if !s.said {
 		s.said = true
-		w.voice.say(now, "stop", "the command has not ended "+short(s.grace)+" after TERM: it gets KILL")
+		w.tell.Say(now, "stop", "the command has not ended "+short(s.grace)+" after TERM: it gets KILL")
 	}
 	// A reader of its own: who leads watches more than this tree with the other.
 	tree := proctree.New(w.Proc)

@@ -279,7 +279,7 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
-	removed := w.exporter.closeTextfile()
+	removed := w.tell.Textfile.Close()
 	w.endAlerts(len(w.peers.others) == 0)
 	commented, comments := w.commentsJob() // while we lead
 	w.pass(exit)                           // others' commands may live on
@@ -369,30 +369,27 @@ func (w *watcher) end(exit *hold.Exit) {
 	if s.looks < 2 && out.Advice != 0 && (out.Verdict == event.VerdictFine || out.Verdict == event.VerdictTight) {
 		out.Advice, out.AdviceWhy = 0, "no --mem advice: the command ended before a second look at its memory"
 	}
-	if w.stream != nil {
+	if w.tell.Streams() {
 		out.Ours = w.ours()
 	}
-	w.put(event.NameExit, func(h event.Head) any {
-		out.Head = h
-		return out
-	})
+	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	for _, line := range w.summaryLines(exit, &out, run) {
-		w.Log.Info(line)
+		w.tell.Info(line)
 	}
 	var closing sync.WaitGroup
 	if comments && !w.comments.refused {
 		closing.Go(w.endComment(commented, &out))
 	}
-	closing.Go(func() { w.endRecording(out.Verdict) })
+	closing.Go(func() {
+		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
+	})
 	closing.Go(func() {
 		select {
 		case <-removed:
 		case <-time.After(flush):
 		}
 	})
-	if w.stream != nil {
-		w.stream.Close(flush)
-	}
+	w.tell.CloseStream(flush)
 	closing.Wait()
 	w.lastAlerts()
 }

@@ -178,7 +178,7 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 	if f := w.flight; f != nil && !slices.ContainsFunc(f.actedOn, func(q rss.Proc) bool { return q.ID == e.ID }) {
 		f.actedOn = append(f.actedOn, *was)
 	}
-	w.put(event.NameLoader, func(h event.Head) any {
+	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		return event.LoaderSaid{
 			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: w.asWorker(e.ID.PID),
 			Freed: freed, By: event.ByPtrace, Stopped: e.Stopped.Seconds(),
@@ -227,7 +227,7 @@ func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
 	}
 	if !slices.Contains(r.told, why.Reason) {
 		r.told = append(r.told, why.Reason)
-		w.put(event.NameLoader, func(h event.Head) any {
+		w.tell.Put(event.NameLoader, func(h event.Head) any {
 			return event.LoaderSaid{
 				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: w.asWorker(id.PID),
 				Reason: string(why.Reason), By: event.ByPtrace,

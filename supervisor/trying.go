@@ -187,7 +187,7 @@ func (w *watcher) triedTorch(r trialResult) {
 func (w *watcher) tried(all []trialNews) {
 	for _, n := range all {
 		if n.verdict == nil {
-			w.Log.Info(fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
+			w.tell.Info(fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
 				n.torch.Torch, n.why, n.torch.Executable))
 			continue
 		}
@@ -199,7 +199,7 @@ func (w *watcher) tried(all []trialNews) {
 			if t.Key != n.torch.Key || n.again {
 				continue
 			}
-			w.put(event.NameLoader, func(h event.Head) any {
+			w.tell.Put(event.NameLoader, func(h event.Head) any {
 				return event.LoaderSaid{Head: h, What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why}
 			})
 			w.sayRefused(t.ID.PID)

@@ -115,11 +115,11 @@ func (w *watcher) tellUnreached(a reachAnswer) {
 	if w.unreached.why == "" {
 		w.unreached.why = fmt.Sprintf("process %d: %s", a.key.id.PID, why)
 	}
-	w.put(event.NameLoader, func(h event.Head) any {
+	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		return event.LoaderSaid{Head: h, What: event.LoaderUnreached, PID: a.key.id.PID, Reason: why}
 	})
-	if w.voice.once("unreached", why) {
-		w.Log.Warn(line)
+	if w.tell.Once("unreached", why) {
+		w.tell.Warn(line)
 	}
 }
 

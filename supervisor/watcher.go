@@ -10,12 +10,14 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // flush is how long the watcher takes at most for its last events; the holder
@@ -35,7 +37,7 @@ type Options struct {
 	Sys      string // "/sys"
 	Self     int    // PID of the watcher
 	Lookup   func(string) (string, bool)
-	Log      Log
+	Log      tell.Lines
 	Attached *Attached // nil for a command of ours
 }
 
@@ -84,20 +86,16 @@ type watcher struct {
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
-	stream  *event.Stream // nil without --events
-	voice   *voice
 	asked   <-chan answer // scontrol's answer, nil where nobody was asked
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
 	signals    signals
 
-	record   recording
-	exporter exporter
+	tell     *tell.Fan
 	helps    helpNotes
 	slimmed  bool
-	metSrun  bool   // it was told of a srun within what is watched
-	told     uint64 // events so far
+	metSrun  bool // it was told of a srun within what is watched
 	seq      uint64
 	last     rss.Sample    // the last full reading
 	readings []event.Limit // … of the limits, with forecasts
@@ -115,8 +113,7 @@ type watcher struct {
 	oursAt   time.Duration // when what we cost was measured last
 	// unstuckAt is when the holder was looked after last.
 	unstuckAt time.Duration
-	holder    int    // its PID, 0 where we attached
-	dropped   uint64 // events lost since the last sample event that was not
+	holder    int // its PID, 0 where we attached
 	rates     map[event.LimitID]*policy.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
@@ -157,7 +154,9 @@ func Watch(opt Options) {
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
-	opt.Log = ofNode(opt.Log, opt.Lookup)
+	if job := RecordJob(opt.Lookup); job != nil && job.Nodes > 1 {
+		opt.Log = tell.OnNode(opt.Log, slurm.NodeName(opt.Lookup))
+	}
 	w := &watcher{
 		Options: opt,
 		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
@@ -166,7 +165,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		watched: -1,
 		rates:   map[event.LimitID]*policy.Rate{}, metSides: map[event.LimitID]bool{},
 		workers: newWorkforce(opt.Proc),
-		voice:   newVoice(opt.Log),
+		tell:    tell.New(opt.Log, opt.Settings.Events),
 	}
 	if opt.Attached == nil {
 		w.holder = begin.Holder
@@ -182,11 +181,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	// Where it cannot be read all workers count as seen fresh.
 	w.workers.from, _ = proctree.StartTime(opt.Proc, opt.Self)
 	w.sum.watched = begin.Attempt <= 1 && opt.Attached == nil
-	if w.Settings.Events != "" {
-		w.stream = event.NewStream(w.Settings.Events, func(err error) {
-			opt.Log.Warn(fmt.Sprintf("%v; the command runs on", err))
-		})
-	}
 	return w
 }
 
@@ -226,7 +220,7 @@ func (w *watcher) open(begin hold.Begin) {
 		}
 	}
 	w.startRecording(begin)
-	w.startTextfile(s.Rules)
+	w.startTextfile()
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)
@@ -295,22 +289,22 @@ func (w *watcher) follow() {
 // sayStart writes the start event and the first line.
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
-	w.put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
+	w.tell.Put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
 	if w.Attached != nil {
 		w.sayAttached()
 		return
 	}
 	if begin.Attempt > 1 {
-		w.Log.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
+		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
 	outer := outerRun(w.tree.One, begin.Holder)
 	if outer != 0 && (!w.sum.led || w.peers.me.Task <= 0) { // of several ranks one says it
-		w.Log.Warn(nested(outer, s))
+		w.tell.Warn(nested(outer, s))
 	}
 	if w.sum.led {
 		return // who leads says it
 	}
-	w.Log.Info(watching(s, begin.PID, w.readings))
+	w.tell.Info(watching(s, begin.PID, w.readings))
 	job, ok := w.limits.Job()
 	parent := ""
 	if p, err := w.tree.One(begin.Holder); err == nil {
@@ -319,7 +313,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 		}
 	}
 	if text := noExec(job, ok, parent); text != "" && outer == 0 { // the outer says it
-		w.Log.Warn(text)
+		w.tell.Warn(text)
 	}
 }
 
@@ -336,34 +330,7 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 	return e
 }
 
-// put stamps and queues an event, where anybody reads events.
-func (w *watcher) put(name event.Name, make func(event.Head) any) {
-	if w.stream == nil && w.record.recorder == nil && !w.serving.subs.some.Load() {
-		return
-	}
-	e := make(w.head(name))
-	w.serving.subs.tell(e)
-	if w.stream != nil {
-		w.stream.Put(name, e)
-	}
-	if w.record.recorder != nil {
-		w.record.Event(name, e)
-	}
-}
-
-// head stamps an event.
-func (w *watcher) head(name event.Name) event.Head {
-	w.told++
-	return event.Head{V: event.Version, Time: time.Now(), Seq: w.told, Event: name}
-}
-
 // fault says that a part of ours does not work. The command runs on.
 func (w *watcher) fault(part string, err error) {
-	if !w.voice.once(part, err.Error()) {
-		return
-	}
-	w.voice.warn(w.now(), part, fmt.Sprintf("%s: %v", part, err))
-	w.put(event.NameFault, func(h event.Head) any {
-		return event.Fault{Head: h, Part: part, Error: err.Error()}
-	})
+	w.tell.Fault(w.now(), part, err)
 }

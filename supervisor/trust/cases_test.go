@@ -138,7 +138,7 @@ var cases = []adversity{
 	{"F9", "its crash ends or orphans the job", []string{
 		"cmd/rsswarden.TestCommandSurvivesItsWatcher", "cmd/rsswarden.TestTrainingSurvivesItsWatcher", "cmd/rsswarden.TestHolderOfRunKilled"}, ""},
 	{"F10", "two supervisors, one in the other", []string{"cmd/rsswarden.TestRunWithinRun", "supervisor/hold.TestShellUnderHolder", "cmd/rsswarden.TestAttachUnderRun"}, ""},
-	{"F11", "the log is flooded ten times a second", []string{"supervisor.TestVoiceIsRationed", "supervisor.TestFaultsGoOnBeingTold", "supervisor/policy.TestWarningsThin"}, ""},
+	{"F11", "the log is flooded ten times a second", []string{"supervisor/tell.TestLinesAreRationed", "supervisor/tell.TestFaultsAreAllInTheStream", "supervisor/policy.TestWarningsThin"}, ""},
 	{"F12", "a program that notifies stays a zombie", []string{"supervisor/alert.TestProgramIsKilled", "supervisor/action.TestProgramsClose"}, ""},
 	{"F13", "a kill that failed is told as success", []string{
 		"supervisor/action.TestStopOfSome", "supervisor/action.TestStopOfTheUnkillable", "supervisor/action.TestSignal", "supervisor/policy.TestAStopThatFailed"}, ""},

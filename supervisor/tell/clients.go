@@ -1,0 +1,87 @@
+package tell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// Clients are those who follow the events by the control socket. They come and go by
+// goroutines of the server.
+type Clients struct {
+	some   atomic.Bool
+	mu     sync.Mutex
+	all    []chan []byte
+	closed bool
+}
+
+// ErrEnded says that the watcher ends.
+var ErrEnded = errors.New("the run has ended")
+
+// ClientRoom is how many events a client may be behind before it loses some: the gap in
+// "seq" shows it.
+const ClientRoom = 256
+
+// Add returns the events from now on as lines of JSON, until ctx is done.
+func (c *Clients) Add(ctx context.Context) (<-chan []byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrEnded
+	}
+	lines := make(chan []byte, ClientRoom)
+	c.all = append(c.all, lines)
+	c.some.Store(true)
+	context.AfterFunc(ctx, func() { c.remove(lines) })
+	return lines, nil
+}
+
+func (c *Clients) remove(lines chan []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.all, lines); i >= 0 {
+		c.all = slices.Delete(c.all, i, i+1)
+		c.some.Store(len(c.all) > 0)
+		close(lines)
+	}
+}
+
+// Any says whether there is one.
+func (c *Clients) Any() bool { return c.some.Load() }
+
+// Close ends all, and those that come later.
+func (c *Clients) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, lines := range c.all {
+		close(lines)
+	}
+	c.all = nil
+	c.some.Store(false)
+}
+
+// tell gives an event to all that have room for it.
+func (c *Clients) tell(e any) {
+	if !c.Any() {
+		return
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return // the stream and the record count it
+	}
+	line = text.JSON(line)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lines := range c.all {
+		select {
+		case lines <- line:
+		default:
+		}
+	}
+}

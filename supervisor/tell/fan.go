@@ -1,0 +1,107 @@
+// Package tell hands on what a run has to say: lines for people, events for the stream,
+// the record and the clients of the control socket. A sink owns its state and takes
+// values; it never waits, and what it loses it counts.
+package tell
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Fan stamps events and hands each to all sinks that take it, in one order.
+type Fan struct {
+	*Log
+	Record   Record
+	Clients  Clients
+	Textfile Textfile
+	stream   *event.Stream // nil without --events
+	seq      uint64        // of the last event
+	dropped  uint64        // events that the stream lost since the last sample in it
+}
+
+// New returns a Fan that writes lines, and events to the file of that name unless it is
+// empty.
+func New(lines Lines, events string) *Fan {
+	f := &Fan{Log: NewLog(lines)}
+	if events != "" {
+		f.stream = event.NewStream(events, func(err error) {
+			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
+		})
+	}
+	return f
+}
+
+// Streams says whether events are written to a file.
+func (f *Fan) Streams() bool { return f.stream != nil }
+
+// Put stamps an event and hands it on. Where no sink takes events none is made.
+func (f *Fan) Put(name event.Name, make func(event.Head) any) {
+	if f.stream == nil && f.Record.To == nil && !f.Clients.Any() {
+		return
+	}
+	e := make(f.head(name))
+	f.Clients.tell(e)
+	if f.stream != nil {
+		f.stream.Put(name, e)
+	}
+	if f.Record.To != nil {
+		f.Record.To.Event(name, e)
+	}
+}
+
+func (f *Fan) head(name event.Name) event.Head {
+	f.seq++
+	return event.Head{V: event.Version, Time: time.Now(), Seq: f.seq, Event: name}
+}
+
+// Sample hands on a sample, with the number of events that the stream lost. The record
+// has samples of its own.
+func (f *Fan) Sample(make func() event.Sample) {
+	if f.stream == nil && !f.Clients.Any() {
+		return
+	}
+	if f.stream != nil {
+		f.dropped += f.stream.Dropped()
+	}
+	e := make()
+	e.Head, e.Dropped = f.head(event.NameSample), f.dropped
+	f.Clients.tell(e)
+	if f.stream == nil {
+		return
+	}
+	f.stream.Put(event.NameSample, e)
+	if n := f.stream.Dropped(); n > 0 {
+		f.dropped += n // this one among them: the next has the number
+		return
+	}
+	f.dropped = 0
+}
+
+// Note gives an event to the record alone. It has no number.
+func (f *Fan) Note(name event.Name, make func(event.Head) any) {
+	if f.Record.To != nil {
+		f.Record.To.Event(name, make(event.Head{V: event.Version, Time: time.Now(), Event: name}))
+	}
+}
+
+// Fault tells once that a part of ours does not work.
+func (f *Fan) Fault(now time.Duration, part string, err error) {
+	if !f.Once(part, err.Error()) {
+		return
+	}
+	f.fault(now, part, fmt.Sprintf("%s: %v", part, err))
+	f.faultEvent(part, err.Error())
+}
+
+func (f *Fan) faultEvent(part, text string) {
+	f.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: part, Error: text} })
+}
+
+// CloseStream writes the last events, for at most so long.
+func (f *Fan) CloseStream(within time.Duration) {
+	if f.stream != nil {
+		f.stream.Close(within)
+	}
+}

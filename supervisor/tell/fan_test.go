@@ -1,0 +1,192 @@
+package tell
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// stand is a Fan with a stream.
+type stand struct {
+	*Fan
+	t    *testing.T
+	said *lines
+	path string
+}
+
+func newStand(t *testing.T) *stand {
+	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
+	s.Fan = New(s.said, s.path)
+	t.Cleanup(func() { s.CloseStream(time.Second) })
+	return s
+}
+
+// events closes the stream and returns what is in its file.
+func (s *stand) events() (all []map[string]any) {
+	s.t.Helper()
+	s.CloseStream(10 * time.Second)
+	f, err := os.Open(s.path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var e map[string]any
+		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
+			s.t.Fatalf("%q: %v", sc.Text(), err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// kept is a recorder that keeps the events.
+type kept struct {
+	events []any
+	looks  int
+	begun  bool
+}
+
+func (k *kept) Sample(*record.Look)          { k.looks++ }
+func (k *kept) Event(_ event.Name, e any)    { k.events = append(k.events, e) }
+func (k *kept) Begin()                       { k.begun = true }
+func (k *kept) Close(patience time.Duration) {}
+
+func rank(h event.Head) any { return event.Rank{Head: h} }
+
+// TestPutReachesAll: stream, record and clients get the same events in the same order,
+// numbered without a gap; a note is the record's alone.
+func TestPutReachesAll(t *testing.T) {
+	s := newStand(t)
+	k := &kept{}
+	s.Record.To = k
+	client, err := s.Clients.Add(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put(event.NameRank, rank)
+	s.Note(event.NameHelp, rank)
+	s.Sample(func() event.Sample { return event.Sample{} })
+	s.Fault(0, "loader", errors.New("it is broken"))
+	want := []string{"1 rank", "2 sample", "3 fault"}
+	var live, streamed []string
+	for range want {
+		var e map[string]any
+		if err := json.Unmarshal(<-client, &e); err != nil {
+			t.Fatal(err)
+		}
+		live = append(live, fmt.Sprint(e["seq"], " ", e["event"]))
+	}
+	for _, e := range s.events() {
+		streamed = append(streamed, fmt.Sprint(e["seq"], " ", e["event"]))
+	}
+	if !slices.Equal(live, want) || !slices.Equal(streamed, want) {
+		t.Errorf("client %v, stream %v, want %v", live, streamed, want)
+	}
+	if len(k.events) != 3 || k.events[1].(event.Rank).Event != event.NameHelp || k.events[1].(event.Rank).Seq != 0 {
+		t.Errorf("recorded %+v", k.events)
+	}
+	if n := s.said.count("loader: it is broken"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// TestPutMakesNothing: where no sink takes events none is made, and none is counted.
+func TestPutMakesNothing(t *testing.T) {
+	f := New(&lines{}, "")
+	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
+	f.Sample(func() event.Sample { t.Error("made"); return event.Sample{} })
+	client, err := f.Clients.Add(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Put(event.NameRank, rank)
+	var e event.Rank
+	if err := json.Unmarshal(<-client, &e); err != nil || e.Seq != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestClientBehind: a client that does not read loses events and holds up nothing.
+func TestClientBehind(t *testing.T) {
+	f := New(&lines{}, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	client, err := f.Clients.Add(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range ClientRoom + 10 {
+		f.Put(event.NameRank, rank)
+	}
+	cancel()
+	n := 0
+	for range client { // until it is closed
+		n++
+	}
+	if n != ClientRoom || f.Clients.Any() {
+		t.Errorf("%d events, want %d; is there one still: %v", n, ClientRoom, f.Clients.Any())
+	}
+	f.Clients.Close()
+	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestDroppedSamplesAreAllCounted: also those that were dropped while the count of
+// earlier ones was on its way.
+func TestDroppedSamplesAreAllCounted(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := New(&lines{}, fifo) // without a reader
+	sample := func() event.Sample { return event.Sample{} }
+	for f.dropped == 0 {
+		f.Sample(sample)
+	}
+	for range 9 {
+		f.Sample(sample)
+	}
+	if f.dropped != 10 {
+		t.Errorf("%d counted, want 10", f.dropped)
+	}
+	f.CloseStream(0)
+}
+
+// TestFaultsAreAllInTheStream: the event log has all, stderr a ration.
+func TestFaultsAreAllInTheStream(t *testing.T) {
+	s := newStand(t)
+	const kinds = 3*MaxKnown + 10
+	for i := range kinds {
+		s.Fault(0, "limits", errors.New(fmt.Sprint("kind ", i)))
+		s.Fault(0, "limits", errors.New(fmt.Sprint("kind ", i)))
+	}
+	s.Fault(0, "loader", errors.New("it is broken"))
+	if n := s.said.count("different faults were told"); n != 1 {
+		t.Errorf("said %d times that there are too many", n)
+	}
+	if n := s.said.count("limits: kind "); n < MaxKnown || n > MaxKnown+2*freely {
+		t.Errorf("%d lines", n)
+	}
+	if s.said.count("loader: it is broken") != 1 {
+		t.Error("another part pays for it")
+	}
+	told := map[any]int{}
+	for _, e := range s.events() {
+		told[e["part"]]++
+	}
+	if told["limits"] != kinds || told["loader"] != 1 {
+		t.Errorf("events %v, want all %d", told, kinds)
+	}
+}

@@ -1,0 +1,64 @@
+package tell
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/textfile"
+)
+
+// TestTextfileNews: each change is told, though it be for the same reason as before.
+func TestTextfileNews(t *testing.T) {
+	s := newStand(t)
+	s.Textfile.Dir = "/metrics"
+	for i := range 2 {
+		now := time.Duration(i) * 4 * time.Second
+		s.textfileNews(now, errors.New("cannot write to D: no space left on device"))
+		s.textfileNews(now+2*time.Second, nil)
+	}
+	for line, want := range map[string]int{
+		"textfile: cannot write to D: no space left on device; the command runs on": 2, "textfile: /metrics is written again": 2,
+	} {
+		if n := s.said.count(line); n != want {
+			t.Errorf("%d times, want %d: %s\n%q", n, want, line, s.said.all)
+		}
+	}
+	told := 0
+	for _, e := range s.events() {
+		if e["event"] == "fault" && e["part"] == "textfile" && e["error"] == "cannot write to D: no space left on device" {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d fault events", told)
+	}
+}
+
+// TestTextfileDue: a text is made each 15 s and at each decision, which puts none off.
+func TestTextfileDue(t *testing.T) {
+	s := newStand(t)
+	made := 0
+	figures := func() Figures { made++; return Figures{} }
+	s.Export(0, true, figures)
+	if made != 0 {
+		t.Error("made without a file")
+	}
+	s.Textfile.Dir, s.Textfile.Tolerance = t.TempDir(), time.Second
+	s.Textfile.Open(textfile.Of("/proc", 1, "", "", "n1"), "/proc", nil, "")
+	for _, c := range []struct {
+		at      time.Duration
+		decided bool
+		want    int
+	}{
+		{0, false, 1}, {13 * time.Second, false, 1}, {13 * time.Second, true, 2}, {14 * time.Second, false, 3}, {27 * time.Second, false, 3}, {28 * time.Second, false, 4},
+	} {
+		if s.Export(c.at, c.decided, figures); made != c.want {
+			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)
+		}
+	}
+	<-s.Textfile.Close()
+	if s.Export(time.Hour, true, figures); made != 4 {
+		t.Error("made after the end")
+	}
+}
