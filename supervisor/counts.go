@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // countReader counts memory mappings and descriptors of processes on the side:
@@ -18,11 +19,8 @@ import (
 // answer is taken in the next, so that it wakes nobody, but where a limit is
 // near in time.
 type countReader struct {
+	*probe.Reader[[]countAsk, []countRead]
 	counting counting
-	asks     chan []countAsk
-	reads    chan []countRead
-	busy     bool
-	wakes    bool // … and the loop is to wake for its answer
 }
 
 // countAsk is one count that is due.
@@ -44,20 +42,16 @@ type countRead struct {
 	locks  bool
 }
 
-func newCountReader(proc string) *countReader {
-	r := &countReader{asks: make(chan []countAsk, 1), reads: make(chan []countRead, 1)}
-	go func() {
-		c := proctree.NewCounter(proc)
-		for asks := range r.asks {
-			fault.Point("counts")
-			reads := make([]countRead, 0, len(asks))
-			for _, ask := range asks {
-				reads = append(reads, ask.read(c, proc))
-			}
-			r.reads <- reads
+func newCountReader(set *probe.Set, proc string) *countReader {
+	c := proctree.NewCounter(proc)
+	return &countReader{Reader: probe.New(set, func(asks []countAsk) []countRead {
+		fault.Point("counts")
+		reads := make([]countRead, 0, len(asks))
+		for _, ask := range asks {
+			reads = append(reads, ask.read(c, proc))
 		}
-	}()
-	return r
+		return reads
+	})}
 }
 
 // read counts for one ask. A process whose limit cannot be read is counted all
@@ -88,49 +82,29 @@ func (r *countReader) update(now time.Duration, procs []rss.Proc) {
 	if r == nil {
 		return
 	}
-	r.take()
+	r.taken()
 	r.counting.update(now, procs)
 	r.ask(now)
 }
 
 // ask asks for what is due.
 func (r *countReader) ask(now time.Duration) {
-	if r == nil || r.busy {
+	if r == nil || r.Busy() {
 		return
 	}
-	_, r.wakes = r.counting.hot(now)
+	_, wake := r.counting.hot(now)
 	if asks := r.counting.due(now); len(asks) > 0 {
-		r.asks <- asks // there is room: none is under way
-		r.busy = true
+		r.Ask(asks, wake)
 	}
 }
 
-// take takes in what was counted, if anything was since.
-func (r *countReader) take() {
-	if r == nil {
-		return
-	}
-	select {
-	case reads := <-r.reads:
-		r.done(reads)
-	default:
-	}
-}
-
-func (r *countReader) done(reads []countRead) {
-	r.busy = false
+// taken takes in what was counted, and says whether anything was since.
+func (r *countReader) taken() bool {
+	reads, ok := r.Take()
 	for _, got := range reads {
 		r.counting.done(got)
 	}
-}
-
-// arrived is the channel of counts that the loop is to wake for; nil, which
-// never yields, where it need not.
-func (r *countReader) arrived() <-chan []countRead {
-	if r == nil || !r.busy || !r.wakes {
-		return nil
-	}
-	return r.reads
+	return ok
 }
 
 // next is how long after now the loop is to wake for a count; false where it
@@ -140,7 +114,7 @@ func (r *countReader) next(now time.Duration) (pause time.Duration, ok bool) {
 		return 0, false
 	}
 	pause, ok = r.counting.hot(now)
-	return pause, ok && !r.busy
+	return pause, ok && !r.Busy()
 }
 
 // hurry has a process counted often for a while.

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // look plays full looks, one a second of a clock of its own, until ok holds.
@@ -21,13 +22,11 @@ func (r *countReader) look(t *testing.T, now *time.Duration, procs []rss.Proc, o
 	for end := time.Now().Add(20 * time.Second); ; {
 		*now += time.Second
 		r.update(*now, procs)
-		if r.busy {
-			select {
-			case reads := <-r.reads:
-				r.done(reads)
-			case <-time.After(20 * time.Second):
+		if r.Busy() {
+			if !r.Wait(20 * time.Second) {
 				t.Fatal("no count within 20 s")
 			}
+			r.taken()
 		}
 		if ok() {
 			return
@@ -60,7 +59,7 @@ func TestCountsOfRealProcesses(t *testing.T) {
 		}
 	}
 	read()
-	r, now := newCountReader("/proc"), time.Duration(0)
+	r, now := newCountReader(new(probe.Set), "/proc"), time.Duration(0)
 	few := func() bool {
 		m, f := r.of(procs[0].ID)
 		m2, f2 := r.of(procs[1].ID)
@@ -108,7 +107,7 @@ func TestCountsOfRealProcesses(t *testing.T) {
 func TestCountsNeverBlockTheLoop(t *testing.T) {
 	fs := rsstest.Empty(t)
 	procs := []rss.Proc{process(worker1, rss.RoleWorker, rss.GiB, rss.GiB)}
-	r, now := newCountReader(fs.Proc), time.Duration(0)
+	r, now := newCountReader(new(probe.Set), fs.Proc), time.Duration(0)
 	for range 200 {
 		now += time.Second
 		r.update(now, procs)
@@ -123,12 +122,12 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, now = newCountReader(fs.Proc), 0
+	r, now = newCountReader(new(probe.Set), fs.Proc), 0
 	for range 200 {
 		now += time.Second
 		r.update(now, procs)
 	}
-	if !r.busy {
+	if !r.Busy() {
 		t.Error("a pipe that nobody writes was counted")
 	}
 	if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
@@ -137,7 +136,6 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 
 	var none *countReader
 	none.update(0, procs)
-	none.take()
 	if m, f := none.of(procs[0].ID); m != 0 || f != 0 || none.readings(0) != nil {
 		t.Error("without a reader there are counts")
 	}

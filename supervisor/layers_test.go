@@ -47,7 +47,7 @@ var layers = map[string][]string{
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
-		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/text", "supervisor/tell",
+		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/tell",
 	},
 	"supervisor/alert":             {"supervisor/fault", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"supervisor/text", "github.com/pelletier/go-toml"},
@@ -78,6 +78,7 @@ var layers = map[string][]string{
 	"supervisor/trust":             {},
 	"supervisor/textfile":          {"supervisor/fault", "rss/procfile", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":              {},
+	"supervisor/probe":             {},
 	"supervisor/text":              {},
 	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/metrics", "supervisor/record", "supervisor/text", "supervisor/textfile"},
 	// It shows what control says, and so it knows it.

@@ -92,12 +92,8 @@ func (w *watcher) loop() {
 			}
 		case got := <-w.pss.arrived():
 			w.tookPSS(got)
-		case reads := <-w.counts.arrived():
-			if w.counted(reads) {
-				w.full()
-			}
-		case r := <-w.shared.arrived():
-			if w.sideRead(r) {
+		case <-w.probes.C():
+			if w.heardSides() {
 				w.full()
 			}
 		case <-timer.C:

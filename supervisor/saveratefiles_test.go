@@ -109,8 +109,6 @@ func slurmConf(s *saverate.Spec) string {
 // maps, descriptors, /dev/shm and diagnoses, on which no action on memory rests. PSS
 // is answered by the job.
 func (r *rateStand) alone() {
-	close(r.counts.asks)
-	close(r.shared.asks)
 	close(r.diagnosis.reader.asks)
 	r.t.Cleanup(func() {
 		close(r.workers.roles.places.asks)
@@ -118,8 +116,7 @@ func (r *rateStand) alone() {
 			r.closeFile(name)
 		}
 	})
-	r.counts = &countReader{asks: make(chan []countAsk, 1), busy: true}
-	r.shared, r.diagnosis.state, r.slimmed = nil, nil, true
+	r.counts, r.shared, r.diagnosis.state, r.slimmed = nil, nil, nil, true
 	if r.pss != nil {
 		close(r.pss.asks)
 		r.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}

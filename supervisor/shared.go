@@ -9,16 +9,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // sharedReader reads the limits that processes share beside memory on the side:
 // a /dev/shm may hang. It is asked in a look and its answer is taken in the next,
 // so that it wakes nobody, but where one may be full soon.
 type sharedReader struct {
-	asks  chan sharedAsk
-	reads chan sharedRead
-	busy  bool
-	wakes bool // … and the loop is to wake for its answer
+	*probe.Reader[sharedAsk, sharedRead]
 
 	pids   []int
 	loads  bool // there is a loader, or may be one
@@ -52,16 +50,15 @@ const (
 	sharedHangs = 5 * time.Second
 )
 
-func newSharedReader(proc, sys string, pid int) *sharedReader {
-	r := &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[event.LimitID]*policy.Rate{}}
-	go func() {
-		s := limit.NewSides(proc, sys, pid)
-		for ask := range r.asks {
-			fault.Point("shared")
-			r.reads <- sharedRead{ask, s.Read(ask.now, ask.pids, false)}
+func newSharedReader(set *probe.Set, proc, sys string, pid int) *sharedReader {
+	var s *limit.Sides
+	return &sharedReader{rates: map[event.LimitID]*policy.Rate{}, Reader: probe.New(set, func(ask sharedAsk) sharedRead {
+		fault.Point("shared")
+		if s == nil {
+			s = limit.NewSides(proc, sys, pid) // which reads, too
 		}
-	}()
-	return r
+		return sharedRead{ask, s.Read(ask.now, ask.pids, false)}
+	})}
 }
 
 // update takes in what was read, asks again where that is due, and returns what
@@ -70,15 +67,11 @@ func (r *sharedReader) update(now time.Duration, pids []int, loads bool) []event
 	if r == nil {
 		return nil
 	}
-	select {
-	case got := <-r.reads:
-		r.done(got)
-	default:
-	}
+	r.taken()
 	r.pids, r.loads = pids, loads
 	r.ask(now)
 	limits := slices.Clone(r.limits)
-	if age := now - r.at; r.busy && now-r.asked >= sharedHangs {
+	if age := now - r.at; r.Busy() && now-r.asked >= sharedHangs {
 		for i := range limits {
 			limits[i].Age = max(limits[i].Age, age.Seconds())
 		}
@@ -86,9 +79,13 @@ func (r *sharedReader) update(now time.Duration, pids []int, loads bool) []event
 	return limits
 }
 
-// done takes in one reading.
-func (r *sharedReader) done(got sharedRead) {
-	r.busy, r.limits, r.at = false, got.limits, got.ask.now
+// taken takes in what was read, and says whether anything was since.
+func (r *sharedReader) taken() bool {
+	got, ok := r.Take()
+	if !ok {
+		return false
+	}
+	r.limits, r.at = got.limits, got.ask.now
 	for i := range r.limits {
 		l := &r.limits[i]
 		rate := r.rates[l.ID()]
@@ -98,6 +95,7 @@ func (r *sharedReader) done(got sharedRead) {
 		}
 		rate.Add(r.at, l.Used)
 	}
+	return true
 }
 
 // pause is how long after one reading the next is due.
@@ -122,30 +120,21 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 
 // ask asks for what is due.
 func (r *sharedReader) ask(now time.Duration) {
-	if r == nil || r.busy || r.pids == nil {
+	if r == nil || r.Busy() || r.pids == nil {
 		return
 	}
 	pause := r.pause(now)
 	if r.begun && now-r.asked < pause-min(sameWake, pause/4) {
 		return
 	}
-	r.asks <- sharedAsk{now, r.pids} // there is room: none is under way
-	r.busy, r.begun, r.asked, r.wakes = true, true, now, pause < sharedRest
-}
-
-// arrived is the channel of readings that the loop is to wake for; nil, which
-// never yields, where it need not.
-func (r *sharedReader) arrived() <-chan sharedRead {
-	if r == nil || !r.busy || !r.wakes {
-		return nil
-	}
-	return r.reads
+	r.Ask(sharedAsk{now, r.pids}, pause < sharedRest)
+	r.begun, r.asked = true, now
 }
 
 // next is how long after now the loop is to wake for a reading; false where it
 // need not.
 func (r *sharedReader) next(now time.Duration) (pause time.Duration, ok bool) {
-	if r == nil || r.busy {
+	if r == nil || r.Busy() {
 		return 0, false
 	}
 	pause = r.pause(now)

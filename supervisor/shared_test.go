@@ -3,37 +3,36 @@ package supervisor
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // silentReader is a reader of /dev/shm whose answers the test gives, if any.
-func silentReader() *sharedReader {
-	return &sharedReader{asks: make(chan sharedAsk, 1), reads: make(chan sharedRead, 1), rates: map[event.LimitID]*policy.Rate{}}
+func silentReader() (*sharedReader, *byHand[sharedAsk, sharedRead]) {
+	h := newByHand[sharedAsk, sharedRead](new(probe.Set))
+	return &sharedReader{Reader: h.Reader, rates: map[event.LimitID]*policy.Rate{}}, h
 }
 
-// answer answers what was asked, with one /dev/shm.
-func (r *sharedReader) answer(t *testing.T, used, size rss.Bytes) {
-	t.Helper()
-	select {
-	case ask := <-r.asks:
-		r.reads <- sharedRead{ask, []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, UsedMax: used, Limit: size}}}
-	default:
-		t.Fatal("nothing was asked")
-	}
+// oneShm is a reading of one /dev/shm.
+func oneShm(ask sharedAsk, used, size rss.Bytes) sharedRead {
+	return sharedRead{ask, []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, UsedMax: used, Limit: size}}}
 }
 
 // TestHangingShm: a file system that does not answer holds nothing up; what was
 // read last stands, and tells how old it is.
 func TestHangingShm(t *testing.T) {
-	r, now := silentReader(), time.Duration(0)
-	if l := r.update(now, []int{1}, false); l != nil || !r.busy {
+	r, hand := silentReader()
+	now := time.Duration(0)
+	if l := r.update(now, []int{1}, false); l != nil || !r.Busy() {
 		t.Fatalf("%+v", l)
 	}
-	r.answer(t, rss.GiB, 2*rss.GiB)
+	ask, _ := hand.asked()
+	hand.answer(t, oneShm(ask, rss.GiB, 2*rss.GiB))
 	for range 600 {
 		now += time.Second
 		l := r.update(now, []int{1}, false)
@@ -47,31 +46,30 @@ func TestHangingShm(t *testing.T) {
 			t.Fatal("the loop is to wake for a reader that hangs")
 		}
 	}
-	if !r.busy || len(r.asks) != 1 {
-		t.Error("it is asked again and again")
+	if ask, _ = hand.asked(); ask.now != time.Second {
+		t.Errorf("the question that hangs is of %v", ask.now)
 	}
-	r.answer(t, 0, 2*rss.GiB)
+	hand.answer(t, oneShm(ask, 0, 2*rss.GiB))
 	if l := r.update(now, []int{1}, false); len(l) != 1 || l[0].Used != 0 || l[0].Age != 0 {
 		t.Errorf("once it answers: %+v", l)
 	}
 
 	var none *sharedReader
 	none.ask(0)
-	if _, ok := none.next(0); ok || none.arrived() != nil || none.update(0, []int{1}, false) != nil {
+	if _, ok := none.next(0); ok || none.update(0, []int{1}, false) != nil {
 		t.Error("without a reader there is something to do")
 	}
 }
 
 // TestNothingShared: where nothing can be read it is asked no more often.
 func TestNothingShared(t *testing.T) {
-	r, asked := silentReader(), 0
+	r, hand := silentReader()
+	asked := 0
 	for now := time.Duration(0); now < 10*time.Second; now += 20 * time.Millisecond {
 		r.update(now, []int{1}, false)
-		select {
-		case ask := <-r.asks:
+		if ask, ok := hand.asked(); ok {
 			asked++
-			r.reads <- sharedRead{ask: ask}
-		default:
+			hand.answer(t, sharedRead{ask: ask})
 		}
 	}
 	if asked < 9 || asked > 12 {
@@ -106,22 +104,32 @@ func TestPaceOfShm(t *testing.T) {
 		{"tasks that come fast", event.LimitTasks, 100, 700, 1000, sharedLeast, 100 * time.Millisecond, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := silentReader()
-			now := 10 * time.Second
-			for i, used := range []rss.Bytes{c.from, c.to} {
-				at := now + time.Duration(i)*time.Second
-				r.done(sharedRead{sharedAsk{now: at}, []event.Limit{{Name: c.limit, Used: used, Limit: c.size}}})
-			}
-			now += time.Second
-			r.asked, r.begun, r.pids, r.loads = now, true, []int{1}, strings.HasSuffix(c.name, "loader")
-			pause, wakes := r.next(now)
-			if pause < c.least || pause > c.most || wakes != c.wakes {
-				t.Errorf("%v, wakes %v; want %v to %v, %v", pause, wakes, c.least, c.most, c.wakes)
-			}
-			r.ask(now + pause)
-			if !r.busy || (r.arrived() != nil) != c.wakes {
-				t.Errorf("busy %v, the loop waits for it: %v", r.busy, r.arrived() != nil)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				var set probe.Set
+				var limits []event.Limit
+				r := &sharedReader{rates: map[event.LimitID]*policy.Rate{}, Reader: probe.New(&set, func(a sharedAsk) sharedRead {
+					return sharedRead{a, limits}
+				})}
+				now := 10 * time.Second
+				for i, used := range []rss.Bytes{c.from, c.to} {
+					limits = []event.Limit{{Name: c.limit, Used: used, Limit: c.size}}
+					r.Ask(sharedAsk{now: now + time.Duration(i)*time.Second}, false)
+					if !r.Wait(time.Minute) || !r.taken() {
+						t.Fatal("no reading came")
+					}
+				}
+				now += time.Second
+				r.asked, r.begun, r.pids, r.loads = now, true, []int{1}, strings.HasSuffix(c.name, "loader")
+				pause, wakes := r.next(now)
+				if pause < c.least || pause > c.most || wakes != c.wakes {
+					t.Errorf("%v, wakes %v; want %v to %v, %v", pause, wakes, c.least, c.most, c.wakes)
+				}
+				r.ask(now + pause)
+				synctest.Wait()
+				if !r.Busy() || (len(set.C()) > 0) != c.wakes {
+					t.Errorf("busy %v, the loop is woken for it: %v", r.Busy(), len(set.C()) > 0)
+				}
+			})
 		})
 	}
 }

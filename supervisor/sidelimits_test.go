@@ -39,21 +39,17 @@ func (s *stand) recount() {
 // settle takes in what the readers on the side are at.
 func (s *stand) settle() {
 	s.t.Helper()
-	if s.counts.busy {
-		select {
-		case reads := <-s.counts.reads:
-			s.counts.done(reads)
-		case <-time.After(20 * time.Second):
+	if s.counts.Busy() {
+		if !s.counts.Wait(20 * time.Second) {
 			s.t.Fatal("no count within 20 s")
 		}
+		s.counts.taken()
 	}
-	if s.shared.busy {
-		select {
-		case got := <-s.shared.reads:
-			s.shared.done(got)
-		case <-time.After(20 * time.Second):
+	if s.shared.Busy() {
+		if !s.shared.Wait(20 * time.Second) {
 			s.t.Fatal("no reading of /dev/shm within 20 s")
 		}
+		s.shared.taken()
 	}
 }
 

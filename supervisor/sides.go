@@ -37,21 +37,19 @@ func (w *watcher) sharers() []int {
 
 const mostSharers = 8
 
-// sideRead takes in such limits that the loop woke for, and says whether one has
-// reached a rung since the last look.
-func (w *watcher) sideRead(r sharedRead) bool {
-	w.shared.done(r)
-	w.shared.ask(w.look())
-	return w.reached(r.limits)
-}
-
-// counted takes in counts that the loop woke for, and says whether one has
-// reached a rung since the last look.
-func (w *watcher) counted(reads []countRead) bool {
-	w.counts.done(reads)
-	now := w.look()
-	w.counts.ask(now)
-	return w.reached(w.counts.readings(now))
+// heardSides takes in what the loop woke for, and says whether a limit has reached a
+// rung since the last look.
+func (w *watcher) heardSides() (reached bool) {
+	if w.shared.taken() {
+		w.shared.ask(w.look())
+		reached = w.reached(w.shared.limits)
+	}
+	if w.counts.taken() {
+		now := w.look()
+		w.counts.ask(now)
+		reached = w.reached(w.counts.readings(now)) || reached
+	}
+	return reached
 }
 
 // countOutcome is an outcome about a limit on a number, which has no bytes to tell

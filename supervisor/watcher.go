@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
@@ -79,10 +80,11 @@ type watcher struct {
 	ladder      *policy.State
 	loader      *loader.Control // nil where loaders are not talked to
 	pool        *matcher        // nil without --worker-match
-	pss         *pssReader      // nil where no limit is compared in PSS
-	counts      *countReader    // of maps and descriptors
-	shared      *sharedReader   // of /dev/shm and tasks
-	news        *notifier       // nil where inotify is not to be had
+	probes      probe.Set
+	pss         *pssReader    // nil where no limit is compared in PSS
+	counts      *countReader  // of maps and descriptors
+	shared      *sharedReader // of /dev/shm and tasks
+	news        *notifier     // nil where inotify is not to be had
 	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
 	pressed *notifier
 	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
@@ -209,9 +211,9 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.limits.NeedsPSS() {
 		w.pss = newPSSReader(w.Proc)
 	}
-	w.counts = newCountReader(w.Proc)
+	w.counts = newCountReader(&w.probes, w.Proc)
 	w.diagnosis = newDiagnosing(w.Proc)
-	w.shared = newSharedReader(w.Proc, w.Sys, begin.PID)
+	w.shared = newSharedReader(&w.probes, w.Proc, w.Sys, begin.PID)
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
 	if !w.limits.SumsByPPID() {
