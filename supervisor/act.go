@@ -46,7 +46,7 @@ func (w *watcher) decide(d event.Decision) {
 		if d.Limit == event.LimitTime || l != nil {
 			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
-				w.holders()
+				w.askHolders()
 			}
 		}
 		return

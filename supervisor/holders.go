@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -22,60 +23,53 @@ import (
 
 // holdersAsk asks for it on the side.
 type holdersAsk struct {
+	proc  string
 	pid   int    // whose /dev/shm is meant
 	all   []int  // the tree
 	level string // the cgroup that is charged, empty for none
 }
 
-// holders finds out who holds what in /dev/shm, and has it said, once a minute at
+func newHolders(set *probe.Set) *probe.Reader[holdersAsk, string] {
+	return probe.New(set, func(ask holdersAsk) string {
+		fault.Point("holders")
+		return ask.read()
+	})
+}
+
+// askHolders finds out who holds what in /dev/shm, and has it said, once a minute at
 // most. It wakes nobody: it is said with one of the next looks.
-func (w *watcher) holders() {
+func (w *watcher) askHolders() {
 	pids := w.sharers()
-	if len(pids) == 0 || w.asksHolders.Swap(true) {
+	if len(pids) == 0 || w.holders.Busy() {
 		return // nobody is there, or the last time has not ended
 	}
-	ask := holdersAsk{pid: pids[0]}
+	ask := holdersAsk{proc: w.Proc, pid: pids[0]}
 	for i := range w.last.Procs {
 		ask.all = append(ask.all, w.last.Procs[i].ID.PID)
 	}
 	if l := w.leafLimit(); l != nil {
 		ask.level = l.Level
 	}
-	if w.held == nil {
-		w.held = make(chan string, 1)
-	}
-	proc, held, asks := w.Proc, w.held, &w.asksHolders
-	go func() {
-		defer asks.Store(false)
-		fault.Point("holders")
-		if text := ask.read(proc); text != "" {
-			select {
-			case held <- text:
-			default: // the last was not said yet
-			}
-		}
-	}()
+	w.holders.Ask(ask, false)
 }
 
 // sayHolders says what was found, if anything was.
 func (w *watcher) sayHolders() {
-	select {
-	case text := <-w.held:
+	if text, _ := w.holders.Take(); text != "" {
 		w.tell.Say(w.now(), "holders", text)
 		w.sum.holders = text
-	default:
 	}
 }
 
 // read words what the tree holds: "in /dev/shm the job holds torch 80.0 MiB (10
 // segments, 10 without a name: in processes 12 and 13); 80.0 MiB of shared memory
 // are charged to …".
-func (a *holdersAsk) read(proc string) string {
-	space, err := shm.Usage(proc, a.pid)
+func (a *holdersAsk) read() string {
+	space, err := shm.Usage(a.proc, a.pid)
 	if err != nil {
 		return ""
 	}
-	held, err := shm.Segments(proc, a.all, 0)
+	held, err := shm.Segments(a.proc, a.all, 0)
 	if err != nil {
 		return ""
 	}

@@ -41,27 +41,27 @@ func TestHolders(t *testing.T) {
 	if space, err := shm.Usage("/proc", os.Getpid()); err != nil || !space.Tmpfs {
 		t.Skipf("no tmpfs on /dev/shm: %+v, %v", space, err)
 	}
-	ask := holdersAsk{pid: os.Getpid(), all: []int{os.Getpid()}}
-	if got := ask.read("/proc"); !strings.HasPrefix(got, "in /dev/shm this job holds nothing of size") {
+	ask := holdersAsk{proc: "/proc", pid: os.Getpid(), all: []int{os.Getpid()}}
+	if got := ask.read(); !strings.HasPrefix(got, "in /dev/shm this job holds nothing of size") {
 		t.Fatalf("before: %s", got)
 	}
 	holding(t, "torch_a", 3*rss.MiB, true)
 	holding(t, "torch_b", 2*rss.MiB, false)
 	holding(t, "mine", 2*rss.MiB, true)
 	holding(t, "torch_c", 4096, true)
-	got := ask.read("/proc")
+	got := ask.read()
 	want := fmt.Sprintf(`^in /dev/shm this job holds torch 5\.00 MiB \(3 segments, 2 without a name, in processes %d\), [a-z ]+ 2\.00 MiB \(1 segment, 1 without a name, in processes %d\)$`, os.Getpid(), os.Getpid())
 	if !regexp.MustCompile(want).MatchString(got) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	ask.pid = theCommand
-	if got := ask.read("/proc"); got != "" {
+	if got := ask.read(); got != "" {
 		t.Errorf("of one that is gone %q", got)
 	}
 
 	g := rsstest.NewGroup(t, rss.GiB)
 	ask.pid, ask.level = os.Getpid(), g.Dir
-	if got := ask.read("/proc"); !strings.Contains(got, " of shared memory are charged to memory/rsswarden-test") && g.Version == 1 {
+	if got := ask.read(); !strings.Contains(got, " of shared memory are charged to memory/rsswarden-test") && g.Version == 1 {
 		t.Errorf("with a cgroup: %s", got)
 	}
 }
@@ -91,10 +91,7 @@ func TestHoldersAreSaid(t *testing.T) {
 	s.last.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.readings = append(s.readings, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
 	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
-	select {
-	case text := <-s.held:
-		s.held <- text
-	case <-time.After(20 * time.Second):
+	if !s.holders.Wait(20 * time.Second) {
 		t.Fatal("nobody has looked within 20 s")
 	}
 	if strings.Contains(s.stderr(), "this job holds") {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -130,10 +129,8 @@ type watcher struct {
 	diagnosis diagnosing
 	trials    *trials
 	unreached unreached
-	held      chan string // who holds what in /dev/shm, once it is known; nil before it was asked
-	// asksHolders says that it is being found out: a /dev/shm may hang.
-	asksHolders atomic.Bool
-	sum         summary
+	holders   *probe.Reader[holdersAsk, string] // who holds what in /dev/shm
+	sum       summary
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -175,6 +172,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.tracer = newTracer(w.readPlan, begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
+	w.holders = newHolders(&w.probes)
 	w.trials = newTrials(opt.Link.Start, opt.Settings.DryRun)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
