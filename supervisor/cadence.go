@@ -68,7 +68,7 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 	if w.flight != nil {
 		pause = min(pause, max(busyPause, min((now-w.flight.began)/8, busiest)))
 	}
-	if w.loader != nil && w.news == nil {
+	if w.loader != nil && !w.hears {
 		pause = min(pause, loaderPause)
 	}
 	if w.unseen {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,9 +18,9 @@ import (
 
 // peers are the other ranks of the job on this node, as the leader knows them.
 type peers struct {
-	post *leader.Post // nil where we could not join: we lead for our own command alone
-	me   leader.Member
-	news *notifier // of members that come and go, and of answers
+	post  *leader.Post // nil where we could not join: we lead for our own command alone
+	me    leader.Member
+	hears bool // the bell rings for members that come and go, and for answers
 	// others are the ranks whose commands live, but ours.
 	others []leader.Member
 	orders orders
@@ -54,8 +53,8 @@ func (w *watcher) takeLead() bool {
 		w.noteStart()
 		return false
 	}
-	var err error
-	if p.news, err = newNotifier(unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path()); err != nil {
+	err := w.bell.Watch(rankNews, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path())
+	if p.hears = err == nil; err != nil {
 		w.fault("leader", err) // who comes is met at the next look
 	}
 	w.tellRank(event.RankLeads, &p.me, nil)
@@ -80,7 +79,7 @@ func (w *watcher) meetDue(now time.Duration) bool {
 	switch {
 	case p.post == nil || since < meetEvery:
 		return false
-	case p.news == nil || since >= meetSeldom:
+	case !p.hears || since >= meetSeldom:
 		return true
 	}
 	return slices.ContainsFunc(p.others, func(m leader.Member) bool {
@@ -164,9 +163,8 @@ func (w *watcher) talkTo(m *leader.Member) {
 	if w.loader == nil {
 		err = w.openLoader(m.Dir)
 	} else if err = w.loader.Add(m.Dir); err == nil {
-		if err = w.news.add(newsMask, m.Dir); errors.Is(err, errNoneLeft) {
-			w.news, err = newNews(m.Dir)
-		}
+		err = w.bell.Watch(loaderNews, newsMask, m.Dir)
+		w.hears = w.hears && err == nil
 	}
 	if err != nil {
 		w.fault("loader", err)

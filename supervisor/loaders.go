@@ -24,7 +24,7 @@ func (w *watcher) poll(told bool) (added bool) {
 	if w.loader == nil {
 		return false
 	}
-	heard := w.loader.Poll(told || w.news == nil)
+	heard := w.loader.Poll(told || !w.hears)
 	w.withdrew()
 	if n := w.loader.Malformed(); n > w.workers.malformed {
 		w.workers.malformed = n

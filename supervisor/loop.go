@@ -73,22 +73,9 @@ func (w *watcher) loop() {
 		case list := <-w.peers.job.strangers.arrived():
 			w.foundStrangers(list)
 			w.full()
-		case <-w.peers.news.woken():
-			if w.answers() && w.advance() || w.meet() {
-				w.full()
-			}
-		case <-w.news.woken():
-			if !w.poll(true) && len(w.said) == 0 {
+		case <-w.bell.C():
+			if !w.woken(w.bell.Causes()) {
 				continue // the timer runs on: news must not put looks off
-			}
-			w.full()
-		case <-w.pressed.woken():
-			if !w.hinted() {
-				continue
-			}
-		case <-w.stalled.woken():
-			if !w.hinted() {
-				continue
 			}
 		case got := <-w.pss.arrived():
 			w.tookPSS(got)
@@ -102,17 +89,6 @@ func (w *watcher) loop() {
 		w.killOurs()
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
-}
-
-// hinted takes a full look because the kernel says that memory is short, unless
-// one was taken just now, or such looks are dear here. What is left out is no
-// loss: fast looks go on, and a full one comes within the interval.
-func (w *watcher) hinted() bool {
-	if w.now()-w.fullAt < min(max(busyPause, w.fullCost.Pause(hintShare)), w.Settings.Interval) {
-		return false
-	}
-	w.full()
-	return true
 }
 
 // tick takes a fast look, and a full one where that is due or called for.
@@ -129,7 +105,7 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
-	if w.peers.news == nil && w.answers() && w.advance() {
+	if !w.peers.hears && w.answers() && w.advance() {
 		w.full()
 		return
 	}
@@ -281,7 +257,9 @@ func (w *watcher) changed(before []event.Limit) {
 		}
 		w.tell.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		if old == nil {
-			w.hearPressed(l)
+			if err := hearPressed(w.bell, l); err != nil {
+				w.fault("inotify", err)
+			}
 			if l.Name == event.LimitCgroup && !w.followsJob() {
 				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, percent(l.Used, l.Limit)))
 			}

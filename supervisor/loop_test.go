@@ -120,7 +120,7 @@ func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	if p := s.pause(s.now()); p <= loaderPause {
 		t.Errorf("pause %v with inotify", p)
 	}
-	s.news, s.lookDue = nil, 0
+	s.hears, s.lookDue = false, 0
 	if p := s.pause(s.now()); p > loaderPause {
 		t.Errorf("pause %v without, want at most %v", p, loaderPause)
 	}
@@ -242,9 +242,11 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 	go func() {
 		for {
 			select {
-			case s.news.wake <- struct{}{}:
 			case <-stop:
 				return
+			default:
+				s.bell.Ring(loaderNews)
+				time.Sleep(time.Microsecond)
 			}
 		}
 	}()
@@ -270,13 +272,11 @@ func TestPressedLooks(t *testing.T) {
 		}
 	}
 	write(0)
-	if n, err := newPressed([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}}); n != nil || err != nil {
-		t.Errorf("without such a file: %v, %v", n, err)
-	}
 	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-	var err error
-	if s.pressed, err = newPressed([]event.Limit{{Level: dir}, {Level: dir}}); err != nil || s.pressed == nil {
-		t.Fatal(s.pressed, err)
+	for _, l := range []event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}} {
+		if err := hearPressed(s.bell, &l); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ended := make(chan struct{})
 	before := s.seq

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,17 +44,20 @@ func TestLimitSetLater(t *testing.T) {
 	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i, have := range []*notifier{s.pressed, {}} { // none, and one whose files are gone
-		s.pressed, s.seq = have, 2
-		s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
-		s.changed(nil)
-		if err := os.WriteFile(file, fmt.Appendf(nil, "max %d\n", i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	s.seq = 2
+	s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
+	s.changed(nil)
+	if err := os.WriteFile(file, []byte("max 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.After(10 * time.Second); ; {
 		select {
-		case <-s.pressed.woken():
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was told")
+		case <-s.bell.C():
+			if s.bell.Causes()&limitMet != 0 {
+				return
+			}
+		case <-end:
+			t.Fatal("the bell did not ring")
 		}
 	}
 }

@@ -87,7 +87,7 @@ func newRateStand(t *testing.T, spec *saverate.Spec) *rateStand {
 		}
 	}
 	// Told by us: a goroutine that waits for inotify would hold time up.
-	r.Settings.Dir, r.news = "", &notifier{}
+	r.Settings.Dir, r.hears = "", true
 	r.open(r.holder.begin)
 	r.Settings.Dir = dir
 	r.alone()

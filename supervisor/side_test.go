@@ -37,47 +37,6 @@ func TestReadWithin(t *testing.T) {
 	}
 }
 
-func TestNotifierTellsOfNewFiles(t *testing.T) {
-	dir := t.TempDir()
-	n, err := newNews(dir)
-	if err != nil {
-		t.Skip(err)
-	}
-	write := func(name string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "tmp"), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, "tmp"), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 3 {
-		write(fmt.Sprint("hello.", i))
-		select {
-		case <-n.woken():
-		case <-time.After(10 * time.Second):
-			t.Fatal("not told of a new file")
-		}
-	}
-	// Nobody listens for a while: the notifier neither hangs nor forgets.
-	for i := range 100 {
-		write(fmt.Sprint("log.", i))
-	}
-	select {
-	case <-n.woken():
-	case <-time.After(10 * time.Second):
-		t.Fatal("not told of what came while nobody listened")
-	}
-	if _, err := newNews(filepath.Join(dir, "none")); err == nil {
-		t.Error("watches a directory that is not there")
-	}
-	var none *notifier
-	if none.woken() != nil {
-		t.Error("without a notifier there is a channel")
-	}
-}
-
 func putPSS(fs rsstest.Tree, pid int, size, pss rss.Bytes) {
 	fs.Put(rsstest.Process{PID: pid, Parent: theCommand, Comm: "python", Anon: size})
 	fs.Write(fmt.Sprintf("proc/%d/smaps_rollup", pid), fmt.Sprintf(

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // This file is what a watcher does while another one of its node leads: it waits
@@ -40,15 +41,20 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		w.fault("start", &said{text})
 	}
 	w.tellRank(event.RankFollows, &p.me, nil)
-	news, err := newNotifier(unix.IN_CLOSE_WRITE, p.post.Orders())
-	if err != nil {
-		w.fault("leader", err)
+	orders := wake.New()
+	hears := true
+	hear := func() {
+		err := orders.Watch(1, unix.IN_CLOSE_WRITE, p.post.Orders())
+		if hears = err == nil; err != nil {
+			w.fault("leader", err)
+		}
 	}
+	hear()
 	w.obey() // what was written before we could be told of it
 	fallen := make(chan error, 1)
 	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
 	var settled <-chan time.Time
-	timer := time.NewTimer(w.sleep(w.standPause(news == nil)))
+	timer := time.NewTimer(w.sleep(w.standPause(!hears)))
 	defer timer.Stop()
 	for {
 		select {
@@ -77,20 +83,18 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 			return true
 		case sig := <-w.Link.Signals():
 			w.tellSignal(sig)
-		case <-news.woken():
+		case <-orders.C():
 			w.obey()
 		case a := <-w.Link.Trimmed():
 			w.report(a)
 		case <-timer.C:
-			w.standTick(news == nil)
+			w.standTick(!hears)
 			if w.renew() {
-				if err := news.add(unix.IN_CLOSE_WRITE, p.post.Orders()); err != nil {
-					w.fault("leader", err)
-				}
+				hear()
 				w.obey()
 			}
 		}
-		timer.Reset(w.sleep(w.standPause(news == nil)))
+		timer.Reset(w.sleep(w.standPause(!hears)))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // flush is how long the watcher takes at most for its last events; the holder
@@ -83,11 +84,9 @@ type watcher struct {
 	pss         *pssReader    // nil where no limit is compared in PSS
 	counts      *countReader  // of maps and descriptors
 	shared      *sharedReader // of /dev/shm and tasks
-	news        *notifier     // nil where inotify is not to be had
-	// pressed tells that a limit of cgroup v2 was met; nil where there is none.
-	pressed *notifier
-	stalled *notifier     // tells that tasks of the node wait for memory; nil without PSI
-	asked   <-chan answer // scontrol's answer, nil where nobody was asked
+	bell        *wake.Bell    // rings for what is in wakes.go
+	hears       bool          // … for what loaders write, too; else it is looked for
+	asked       <-chan answer // scontrol's answer, nil where nobody was asked
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -160,6 +159,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		Options: opt,
 		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
 		clock:   clock{started: time.Now()},
+		bell:    wake.New(),
 		tree:    proctree.New(opt.Proc),
 		watched: -1,
 		rates:   map[event.LimitID]*policy.Rate{}, metSides: map[event.LimitID]bool{},
@@ -233,10 +233,13 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.peers.heir {
 		w.sayHeir(begin)
 	}
-	if w.pressed, err = newPressed(w.readings); err != nil {
-		fault("inotify", err)
+	for i := range w.readings {
+		if err := hearPressed(w.bell, &w.readings[i]); err != nil {
+			fault("inotify", err)
+			break
+		}
 	}
-	if w.stalled, err = newStalled(w.Proc); err != nil {
+	if err := w.bell.Stalls(stalled, w.Proc); err != nil {
 		fault("pressure", err)
 	}
 	for _, warning := range slices.Concat(faults, warnings) {
@@ -256,7 +259,8 @@ func (w *watcher) openLoader(dir string) (err error) {
 	if w.loader, err = loader.Open(dir); err != nil {
 		return err
 	}
-	w.news, err = newNews(dir) // else looks are taken
+	err = w.bell.Watch(loaderNews, newsMask, dir)
+	w.hears = err == nil
 	err = errors.Join(err, w.loader.SetPrivate(s.TrimPrivate))
 	if s.NoFile > 0 {
 		err = errors.Join(err, w.loader.SetNoFile(s.NoFile))

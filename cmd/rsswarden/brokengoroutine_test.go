@@ -33,7 +33,7 @@ func TestGoroutinePanics(t *testing.T) {
 		"exec":         {at: "program.go", prepare: execWorks, late: true},
 		"exec-output":  {at: "program.go", prepare: execWorks, late: true},
 		"link":         {at: "serve.go", stir: func(r *brokenRun) { _ = r.cmd.Process.Signal(syscall.SIGWINCH) }},
-		"notifier":     {at: "notify.go", stir: touchAll},
+		"notifier":     {at: "inotify.go", stir: touchAll},
 		"control":      {at: "server.go", stir: func(r *brokenRun) { r.standing() }},
 	} {
 		t.Run(part, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		// first comes before what the command does; it has a path of its own as argument
 		first string
 	}{
-		"stalled":     {at: "stalled.go"},
+		"stalled":     {at: "psi.go"},
 		"closelook":   {at: "closelook.go"},
 		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
 		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},

@@ -16,10 +16,14 @@ import (
 // eaterRole is the variable by which a test binary knows that it is an eater.
 const eaterRole = "RSSTEST_EATER"
 
+// mayEat says that [BeEater] was called: else each eater would run all tests again.
+var mayEat bool
+
 // BeEater turns the process into an eater if [StartEater] started it, and does
 // not return then. Call it first in TestMain.
 func BeEater() {
 	if os.Getenv(eaterRole) == "" {
+		mayEat = true
 		return
 	}
 	in := bufio.NewScanner(os.Stdin)
@@ -136,6 +140,9 @@ func StartEater(t testing.TB) *Eater {
 // argument, and with this more in the environment.
 func StartEaterBy(t testing.TB, env []string, command ...string) *Eater {
 	t.Helper()
+	if !mayEat {
+		t.Fatal("TestMain does not call rsstest.BeEater")
+	}
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

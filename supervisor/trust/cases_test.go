@@ -58,9 +58,9 @@ var cases = []adversity{
 	{"B9", "the threshold in the message is another than the one that fired", []string{"supervisor/policy.TestDecisionSaysWhy", "supervisor.TestExecIsTold"}, ""},
 
 	{"C1", "pressure stall information is silent until too late, without swap", []string{
-		"supervisor.TestNoStallInformation", "supervisor/policy.TestBurstIsMet", "supervisor.TestFastTickCallsForAFullOneAtTheRung"}, ""},
+		"supervisor/wake.TestNoStallInformation", "supervisor/policy.TestBurstIsMet", "supervisor.TestFastTickCallsForAFullOneAtTheRung"}, ""},
 	{"C2", "pressure is high with memory free", []string{"supervisor.TestStallsDecideNothing"}, ""},
-	{"C3", "pressure is wrong on some kernels", []string{"supervisor.TestStallsDecideNothing", "supervisor.TestNoStallInformation"}, ""},
+	{"C3", "pressure is wrong on some kernels", []string{"supervisor.TestStallsDecideNothing", "supervisor/wake.TestNoStallInformation"}, ""},
 	{"C4", "averages stay high after recovery, and the killing goes on", []string{
 		"supervisor.TestStallsDecideNothing", "supervisor/policy.TestOneActionAtATime", "supervisor/policy.TestRecoveredBeforeTheAction"}, ""},
 	{"C5", "memory.high throttles for ever, and nothing is killed", []string{
@@ -68,8 +68,8 @@ var cases = []adversity{
 	{"C6", "event counters from before are taken as new", []string{"supervisor/limit.TestOOMKills"}, ""},
 	{"C7", "an event comes, and stale data are judged", []string{"supervisor.TestPressedLooks"}, ""},
 	{"C8", "what told of events was removed, and a thread dies of it", []string{
-		"supervisor.TestNotifierEnds", "supervisor.TestWithoutInotifyLoadersAreLookedFor", "supervisor.TestOrdersWithoutNews"}, ""},
-	{"C9", "no permission to ask for events", []string{"supervisor.TestNoLeaveToAskForStalls"}, ""},
+		"supervisor/wake.TestWatchEnds", "supervisor.TestWithoutInotifyLoadersAreLookedFor", "supervisor.TestOrdersWithoutNews"}, ""},
+	{"C9", "no permission to ask for events", []string{"supervisor/wake.TestNoLeaveToAskForStalls"}, ""},
 	{"C10", "a burst is faster than any poll", []string{"supervisor/policy.TestBurstIsMet", "supervisor/policy.TestLead"}, ""},
 	{"C11", "looks come late: the CPU is throttled, or the supervisor stalls with the job", []string{
 		"supervisor.TestSlowLookIsNoGap", "supervisor.TestNoRateOverAGap", "supervisor/limit.TestDearStatIsReadLess"}, ""},

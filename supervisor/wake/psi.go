@@ -1,4 +1,4 @@
-package supervisor
+package wake
 
 import (
 	"errors"
@@ -17,11 +17,10 @@ import (
 // (Documentation/accounting/psi.rst).
 const stallTrigger = "some 50000 2000000\x00"
 
-// newStalled is told by pressure stall information that memory is short on the
-// node. It is a hint, seconds late: it only brings the next look forward. Where
-// the kernel has none, or lets only root ask as older ones do, it returns nil:
-// nothing rests on it.
-func newStalled(proc string) (*notifier, error) {
+// Stalls has the bell ring when pressure stall information says that memory is short on
+// the node. It is a hint, seconds late. Where the kernel has none, or lets only root ask as
+// older ones do, it never rings, which is no error: nothing may rest on it.
+func (b *Bell) Stalls(why Cause, proc string) error {
 	name := filepath.Join(proc, "pressure", "memory")
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -31,11 +30,10 @@ func newStalled(proc string) (*notifier, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EROFS):
-		return nil, nil
+		return nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot ask %s to tell of stalls: %w", name, err)
+		return fmt.Errorf("cannot ask %s to tell of stalls: %w", name, err)
 	}
-	n := &notifier{wake: make(chan struct{}, 1)}
 	go func() {
 		defer unix.Close(fd)
 		for {
@@ -47,8 +45,8 @@ func newStalled(proc string) (*notifier, error) {
 			case err != nil || p[0].Revents&unix.POLLPRI == 0:
 				return // POLLERR: the trigger is gone
 			}
-			n.tell()
+			b.Ring(why)
 		}
 	}()
-	return n, nil
+	return nil
 }

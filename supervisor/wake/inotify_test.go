@@ -1,0 +1,162 @@
+package wake
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// instances counts the inotify instances of this process.
+func instances(t *testing.T) (n int) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
+// yields waits until the bell has rung for these causes.
+func yields(t *testing.T, b *Bell, why Cause) {
+	t.Helper()
+	for end := time.After(10 * time.Second); why != 0; {
+		select {
+		case <-b.C():
+			why &^= b.Causes()
+		case <-end:
+			t.Fatalf("not rung for %b", why)
+		}
+	}
+}
+
+const changes = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
+
+// TestWatch: the bell rings for each cause alone; what comes while nothing waits for it is
+// not forgotten, and what cannot be watched is an error.
+func TestWatch(t *testing.T) {
+	b := New()
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for i, dir := range dirs {
+		if err := b.Watch(1<<i, changes, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := t.TempDir()
+	write := func(dir, name string) {
+		t.Helper()
+		file := filepath.Join(from, "file")
+		if err := errors.Join(os.WriteFile(file, []byte("x"), 0o600), os.Rename(file, filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 3 {
+		for i, dir := range dirs {
+			write(dir, fmt.Sprint("hello.", n))
+			select {
+			case <-b.C():
+				if why := b.Causes(); why != 1<<i {
+					t.Errorf("rung for %b, want %b", why, 1<<i)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("not rung for a new file")
+			}
+		}
+	}
+	for i := range 100 {
+		write(dirs[i%2], fmt.Sprint("log.", i))
+	}
+	yields(t, b, 3)
+	if err := b.Watch(1, changes, filepath.Join(from, "none")); err == nil {
+		t.Error("watches a directory that is not there")
+	}
+	if err := New().Watch(1, changes, filepath.Join(from, "none")); err == nil {
+		t.Error("watches nothing but a directory that is not there")
+	}
+}
+
+// TestOnePathTwoCauses: a path that is watched for two causes rings for both.
+func TestOnePathTwoCauses(t *testing.T) {
+	b, dir := New(), t.TempDir()
+	for i, mask := range []uint32{unix.IN_CREATE, unix.IN_DELETE} {
+		if err := b.Watch(1<<i, mask, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yields(t, b, 3)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	yields(t, b, 3)
+}
+
+// TestOverflow: where the kernel has left events out, and where they cannot be read, the
+// bell rings for all that is watched.
+func TestOverflow(t *testing.T) {
+	overflow := make([]byte, unix.SizeofInotifyEvent)
+	binary.NativeEndian.PutUint32(overflow, ^uint32(0))
+	binary.NativeEndian.PutUint32(overflow[4:], unix.IN_Q_OVERFLOW)
+	b := New()
+	b.watched[1], b.watched[2] = 1, 4
+	if why, over := b.heard(overflow, nil); why != 5 || over {
+		t.Errorf("overflow: %b, over %v", why, over)
+	}
+	if why, over := b.heard(nil, os.ErrClosed); why != 5 || !over || len(b.watched) > 0 {
+		t.Errorf("error: %b, over %v", why, over)
+	}
+}
+
+// TestWatchEnds: the bell rings for a file as long as that is there, costs the user none of
+// the few instances once nothing is left, and has one again for what comes later.
+func TestWatchEnds(t *testing.T) {
+	before := instances(t)
+	b := New()
+	one, two := t.TempDir(), t.TempDir()
+	for i, dir := range []string{one, two} {
+		if err := b.Watch(1<<i, changes, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := instances(t); n != before+1 {
+		t.Errorf("%d instances, %d before", n, before)
+	}
+	if err := os.Remove(one); err != nil {
+		t.Fatal(err)
+	}
+	yields(t, b, 1)
+	if err := os.WriteFile(filepath.Join(two, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yields(t, b, 2)
+	if err := os.RemoveAll(two); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); instances(t) > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d inotify instances, %d before", instances(t), before)
+		}
+	}
+	three := t.TempDir()
+	if err := b.Watch(4, changes, three); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(three, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yields(t, b, 4)
+}
