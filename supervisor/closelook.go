@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // closeReader reads on the side what a diagnosis wants beside the samples:
@@ -17,10 +18,8 @@ import (
 // the process for the first, and all of them are dear: they may take closeShare
 // of a core, and what would hold up a process for long is not read.
 type closeReader struct {
-	asks  chan closeAsk
-	reads chan closeRead
-	busy  bool
-	free  time.Duration // when the cost of the readings so far is paid
+	*probe.Reader[closeAsk, closeRead]
+	free time.Duration // when the cost of the readings so far is paid
 	// failed is when a reading was taken last that brought nothing: the next one
 	// that is wanted goes before it then.
 	failed map[diagnosis.Want]time.Duration
@@ -57,42 +56,37 @@ func (r *closeRead) whole() bool {
 }
 
 func newCloseReader(proc string) *closeReader {
-	r := &closeReader{asks: make(chan closeAsk, 1), reads: make(chan closeRead, 1), failed: map[diagnosis.Want]time.Duration{}}
-	go func() {
-		tree := proctree.New(proc)
-		for ask := range r.asks {
-			fault.Point("closelook")
-			r.reads <- ask.read(tree, proc)
-		}
-	}()
-	return r
+	tree := proctree.New(proc)
+	return &closeReader{failed: map[diagnosis.Want]time.Duration{}, Reader: probe.New(nil, func(ask closeAsk) closeRead {
+		fault.Point("closelook")
+		return ask.read(tree, proc)
+	})}
 }
 
-// take puts what was read into the look, if anything was since.
-func (r *closeReader) take(now time.Duration, into *diagnosis.Look) {
-	select {
-	case got := <-r.reads:
-		r.busy = false
-		r.free = now + time.Duration(float64(got.cost)/closeShare)
-		if !got.whole() {
-			r.failed[got.want] = now
-		}
-		if got.parts != nil {
-			into.Parts = append(into.Parts, *got.parts)
-		}
-		if got.files != nil {
-			into.Files = append(into.Files, *got.files)
-		}
-		if got.shm != nil {
-			into.Shm = append(into.Shm, *got.shm)
-		}
-	default:
+// taken puts what was read into the look, if anything was since.
+func (r *closeReader) taken(now time.Duration, into *diagnosis.Look) {
+	got, ok := r.Take()
+	if !ok {
+		return
+	}
+	r.free = now + time.Duration(float64(got.cost)/closeShare)
+	if !got.whole() {
+		r.failed[got.want] = now
+	}
+	if got.parts != nil {
+		into.Parts = append(into.Parts, *got.parts)
+	}
+	if got.files != nil {
+		into.Files = append(into.Files, *got.files)
+	}
+	if got.shm != nil {
+		into.Shm = append(into.Shm, *got.shm)
 	}
 }
 
 // ask asks for the first of these that may be read now.
 func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Sample) {
-	if r.busy || now < r.free {
+	if r.Busy() || now < r.free {
 		return
 	}
 	maps.DeleteFunc(r.failed, func(_ diagnosis.Want, at time.Duration) bool { return now-at >= closeRetry })
@@ -121,8 +115,7 @@ func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Samp
 			}
 		}
 	}
-	r.asks <- ask // there is room: none is under way
-	r.busy = true
+	r.Ask(ask, false)
 }
 
 func (a *closeAsk) read(tree *proctree.Reader, proc string) (r closeRead) {

@@ -55,7 +55,7 @@ func (w *watcher) diagnose() {
 	if b := bindingOf(w.readings); b != nil {
 		l.Limit, l.Accounting = b.Limit, b.Accounting
 	}
-	d.reader.take(now, &l)
+	d.reader.taken(now, &l)
 	l.Counts = w.counts.all()
 	if w.loader != nil {
 		l.Loaders = w.toldLoaders()

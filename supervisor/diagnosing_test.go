@@ -115,37 +115,33 @@ func TestFindingSurvives(t *testing.T) {
 }
 
 // closeStand is a reader whose answers the test gives, if any, and a sample.
-func closeStand() (*closeReader, *rss.Sample) {
+func closeStand() (*closeReader, *byHand[closeAsk, closeRead], *rss.Sample) {
 	small, other := process(worker1, rss.RoleWorker, rss.MiB, 100*rss.MiB), process(worker2, rss.RoleWorker, rss.MiB, 100*rss.MiB)
 	trainer := process(theCommand, rss.RoleTrainer, rss.MiB, 100*rss.MiB)
-	return &closeReader{asks: make(chan closeAsk, 1), reads: make(chan closeRead, 1), failed: map[diagnosis.Want]time.Duration{}},
+	h := newByHand[closeAsk, closeRead](nil)
+	return &closeReader{Reader: h.Reader, failed: map[diagnosis.Want]time.Duration{}}, h,
 		&rss.Sample{Procs: []rss.Proc{trainer, small, other}}
 }
 
-// next is what was asked, nil for nothing.
-func (r *closeReader) next() *closeAsk {
-	select {
-	case ask := <-r.asks:
-		return &ask
-	default:
-		return nil
-	}
-}
-
 func TestCloseReadings(t *testing.T) {
-	r, s := closeStand()
+	r, hand, s := closeStand()
+	// answered has the answer taken, whatever it is.
+	answered := func() {
+		t.Helper()
+		hand.answer(t, closeRead{})
+		r.Take()
+	}
 	want := func(reading diagnosis.Reading, i int) diagnosis.Want {
 		return diagnosis.Want{Reading: reading, ID: s.Procs[i].ID}
 	}
-	asked := func(what string, now time.Duration, exp *diagnosis.Want, wants ...diagnosis.Want) *closeAsk {
+	asked := func(what string, now time.Duration, exp *diagnosis.Want, wants ...diagnosis.Want) closeAsk {
 		t.Helper()
-		ask := r.next()
-		if ask != nil {
+		if ask, ok := hand.asked(); ok {
 			t.Fatalf("%s: %+v was asked before", what, ask.want)
 		}
 		r.ask(now, wants, s)
-		ask = r.next()
-		if (ask == nil) != (exp == nil) || ask != nil && ask.want != *exp {
+		ask, ok := hand.asked()
+		if ok != (exp != nil) || ok && ask.want != *exp {
 			t.Fatalf("%s: %+v", what, ask)
 		}
 		return ask
@@ -169,10 +165,10 @@ func TestCloseReadings(t *testing.T) {
 		t.Fatal("64 GiB are not too much for smaps_rollup")
 	}
 	asked("smaps_rollup of a large one", 0, &second, first, second)
-	r.busy = false
+	answered()
 	files := want(diagnosis.WantFiles, 1)
 	asked("smaps of a large one", 0, &files, first, files)
-	r.busy = false
+	answered()
 	s.Procs[1].RSS = 100 * rss.MiB
 
 	// One at a time, whatever becomes of it.
@@ -181,9 +177,9 @@ func TestCloseReadings(t *testing.T) {
 
 	// What a reading costs is paid by the time that passes.
 	var l diagnosis.Look
-	r.reads <- closeRead{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond}
+	hand.answer(t, closeRead{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond})
 	now := time.Hour
-	r.take(now, &l)
+	r.taken(now, &l)
 	if len(l.Parts) != 1 || l.Parts[0].ID != first.ID {
 		t.Errorf("taken %+v", l)
 	}
@@ -192,22 +188,22 @@ func TestCloseReadings(t *testing.T) {
 	asked("10 s after 20 ms", now, &second, second)
 
 	// What cannot be read stands in nobody's way, and is tried again.
-	r.reads <- closeRead{want: second}
-	r.take(now, &diagnosis.Look{})
+	hand.answer(t, closeRead{want: second})
+	r.taken(now, &diagnosis.Look{})
 	asked("after a failure", now, &first, second, first)
-	r.busy = false
+	answered()
 	asked("the failed one alone", now+30*time.Second, nil, second)
 	asked("a minute later", now+closeRetry, &second, second)
 
 	shm := want(diagnosis.WantShm, 0)
-	r.busy = false
+	answered()
 	ask := asked("segments", now+2*time.Minute, &shm, shm)
 	if len(ask.all) != 3 || len(ask.trainers) != 1 || ask.trainers[0] != theCommand {
 		t.Errorf("asked of %v, trainers %v", ask.all, ask.trainers)
 	}
-	r.reads <- closeRead{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}}
+	hand.answer(t, closeRead{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}})
 	l = diagnosis.Look{}
-	r.take(now+2*time.Minute, &l)
+	r.taken(now+2*time.Minute, &l)
 	if len(l.Shm) != 1 || l.Shm[0].Used != 5 {
 		t.Errorf("how full it is is lost: %+v", l)
 	}
@@ -228,7 +224,7 @@ func TestCloseReadingHangs(t *testing.T) {
 		s.later(2 * time.Second)
 		s.full()
 	}
-	if !s.diagnosis.reader.busy {
+	if !s.diagnosis.reader.Busy() {
 		t.Errorf("a pipe that nobody writes was read; wanted %+v", s.diagnosis.state.Wants())
 	}
 	if f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // settled is the age at which a process's command line is believed for good:
@@ -21,14 +22,10 @@ const settled = 3 * time.Second
 
 // matcher tells which processes of the tree are workers by --worker-match.
 // Reading /proc/PID/cmdline takes the process's mmap_lock and can hang for as
-// long as somebody else holds that, so a goroutine of the matcher's own reads;
-// everything else is called by the owner of the watcher's state.
+// long as somebody else holds that, so it is read on the side.
 type matcher struct {
-	re      *regexp.Regexp
-	proc    string
-	seen    map[rss.ProcID]*match
-	asks    chan rss.ProcID
-	answers chan match
+	*probe.Reader[rss.ProcID, match]
+	seen map[rss.ProcID]*match
 }
 
 type match struct {
@@ -72,19 +69,13 @@ func newMatcher(pattern, proc string) (*matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &matcher{re: re, proc: proc, seen: map[rss.ProcID]*match{}, asks: make(chan rss.ProcID, 64), answers: make(chan match, 64)}
-	go m.read()
-	return m, nil
-}
-
-func (m *matcher) read() {
-	for id := range m.asks {
+	return &matcher{seen: map[rss.ProcID]*match{}, Reader: probe.NewQueue(nil, mostAsked, func(id rss.ProcID) match {
 		fault.Point("match")
-		b, err := procfile.Read(fmt.Sprintf("%s/%d/cmdline", m.proc, id.PID), procfile.Cmdline)
+		b, err := procfile.Read(fmt.Sprintf("%s/%d/cmdline", proc, id.PID), procfile.Cmdline)
 		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})
-		m.answers <- match{id: id, matches: err == nil && m.re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}
-	}
+		return match{id: id, matches: err == nil && re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}
+	})}, nil
 }
 
 // update takes in what was read, asks about processes that are new, and judges
@@ -93,14 +84,9 @@ func (m *matcher) update(s *rss.Sample, tops ...rss.ProcID) {
 	if m == nil {
 		return
 	}
-	for more := true; more; {
-		select {
-		case a := <-m.answers:
-			if e := m.seen[a.id]; e != nil {
-				e.matches, e.starter, e.known, e.asked = a.matches, a.starter, true, false
-			}
-		default:
-			more = false
+	for a, ok := m.Take(); ok; a, ok = m.Take() {
+		if e := m.seen[a.id]; e != nil {
+			e.matches, e.starter, e.known, e.asked = a.matches, a.starter, true, false
 		}
 	}
 	alive := make(map[rss.ProcID]*match, len(s.Procs))
@@ -118,10 +104,8 @@ func (m *matcher) update(s *rss.Sample, tops ...rss.ProcID) {
 			continue
 		}
 		old := s.Mono-e.since >= settled
-		select {
-		case m.asks <- id:
+		if m.Ask(id, false) { // else the reader hangs; ask again at the next look
 			e.asked, e.final = true, old
-		default: // the reader hangs; ask again at the next look
 		}
 	}
 	m.seen = alive

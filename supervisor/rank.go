@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // ranks is what the environment of a process says of its place among others,
@@ -55,10 +56,8 @@ func ranksOf(vars map[string]string) ranks {
 // ranker reads the environment of processes on the side: the kernel takes a
 // process's mmap_lock for it, and that can hang. A nil ranker knows nothing.
 type ranker struct {
-	proc    string
-	seen    map[rankKey]*rankOf
-	asks    chan rankKey
-	answers chan rankAnswer
+	*probe.Reader[rankKey, rankAnswer]
+	seen map[rankKey]*rankOf
 }
 
 // rankKey names one program of one process: execve(2) gives it another
@@ -83,19 +82,16 @@ type rankAnswer struct {
 }
 
 func newRanker(proc string) *ranker {
-	k := &ranker{proc: proc, seen: map[rankKey]*rankOf{}, asks: make(chan rankKey, 64), answers: make(chan rankAnswer, 64)}
-	go k.read()
-	return k
-}
-
-func (k *ranker) read() {
-	for key := range k.asks {
+	return &ranker{seen: map[rankKey]*rankOf{}, Reader: probe.NewQueue(nil, mostAsked, func(key rankKey) rankAnswer {
 		fault.Point("rank")
 		// What may not be read says nothing of a rank.
-		vars, _ := proctree.Environ(k.proc, key.id.PID, isRank)
-		k.answers <- rankAnswer{key, ranksOf(vars)}
-	}
+		vars, _ := proctree.Environ(proc, key.id.PID, isRank)
+		return rankAnswer{key, ranksOf(vars)}
+	})}
 }
+
+// mostAsked is how many processes may be in the queue to be read.
+const mostAsked = 64
 
 // update takes in what was read and asks about those processes that are new.
 // One that is young is asked about again: between fork and exec it still shows
@@ -104,14 +100,9 @@ func (k *ranker) update(now time.Duration, procs []*rss.Proc) {
 	if k == nil {
 		return
 	}
-	for more := true; more; {
-		select {
-		case a := <-k.answers:
-			if e := k.seen[a.key]; e != nil {
-				e.ranks, e.known, e.asked = a.ranks, true, false
-			}
-		default:
-			more = false
+	for a, ok := k.Take(); ok; a, ok = k.Take() {
+		if e := k.seen[a.key]; e != nil {
+			e.ranks, e.known, e.asked = a.ranks, true, false
 		}
 	}
 	alive := make(map[rankKey]*rankOf, len(procs))
@@ -125,13 +116,12 @@ func (k *ranker) update(now time.Duration, procs []*rss.Proc) {
 		if e.asked || e.final || now < e.next {
 			continue
 		}
-		select {
-		case k.asks <- key:
-			e.asked = true
-			// 0.1 s, 0.4 s, 1.3 s and 4 s after the first time.
-			e.next, e.final = now+2*(now-e.since)+100*time.Millisecond, now-e.since >= settled
-		default: // the reader hangs; ask again at the next look
+		if !k.Ask(key, false) {
+			continue // the reader hangs; ask again at the next look
 		}
+		e.asked = true
+		// 0.1 s, 0.4 s, 1.3 s and 4 s after the first time.
+		e.next, e.final = now+2*(now-e.since)+100*time.Millisecond, now-e.since >= settled
 	}
 	k.seen = alive
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // This file finds out, on the side, why a process has no loader hook. The kernel
@@ -47,28 +48,17 @@ type reachAnswer struct {
 	torch     bool // it has loaded PyTorch; looked for where there are obstacles alone
 }
 
-// reachReader answers them, one at a time.
-type reachReader struct {
-	proc    string
-	asks    chan reachAsk
-	answers chan reachAnswer
-}
-
-func newReachReader(proc string) *reachReader {
-	r := &reachReader{proc: proc, asks: make(chan reachAsk, 1), answers: make(chan reachAnswer, 1)}
-	go func() {
-		for ask := range r.asks {
-			fault.Point("reach")
-			a := reachAnswer{key: ask.key, obstacles: obstacles(proc, ask.key.id, ask.dir)}
-			a.torch = len(a.obstacles) > 0 && hasTorch(proc, ask.key.id.PID)
-			// It may have taken long, and the PID may be another's by now.
-			if start, err := proctree.StartTime(proc, ask.key.id.PID); err != nil || start != ask.key.id.Start {
-				a = reachAnswer{key: ask.key}
-			}
-			r.answers <- a
+func newReachReader(proc string) *probe.Reader[reachAsk, reachAnswer] {
+	return probe.New(nil, func(ask reachAsk) reachAnswer {
+		fault.Point("reach")
+		a := reachAnswer{key: ask.key, obstacles: obstacles(proc, ask.key.id, ask.dir)}
+		a.torch = len(a.obstacles) > 0 && hasTorch(proc, ask.key.id.PID)
+		// It may have taken long, and the PID may be another's by now.
+		if start, err := proctree.StartTime(proc, ask.key.id.PID); err != nil || start != ask.key.id.Start {
+			a = reachAnswer{key: ask.key}
 		}
-	}()
-	return r
+		return a
+	})
 }
 
 // obstacles lists what keeps the hook out of a process, by what it was started

@@ -158,10 +158,8 @@ func TestUnreachedWhileItWaits(t *testing.T) {
 		s.put(worker1, theCommand, anon, 0)
 		s.later(time.Minute)
 		s.full()
-		for deadline := time.Now().Add(10 * time.Second); s.unreached.busy && len(s.unreached.reader.answers) == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no answer")
-			}
+		if s.unreached.Busy() && !s.unreached.Wait(10*time.Second) {
+			t.Fatal("no answer")
 		}
 	}
 	var told []any
@@ -185,8 +183,9 @@ func TestUnreachedReusedPID(t *testing.T) {
 	fs.Put(rsstest.Process{PID: 7, Start: 20, Comm: "python"})
 	r := newReachReader(fs.Proc)
 	for start, want := range map[uint64]bool{10: false, 20: true} {
-		r.asks <- reachAsk{key: rankKey{rss.ProcID{PID: 7, Start: start}, "python"}}
-		if a := <-r.answers; a.torch != want || len(a.obstacles) > 0 != want {
+		r.Ask(reachAsk{key: rankKey{rss.ProcID{PID: 7, Start: start}, "python"}}, false)
+		r.Wait(10 * time.Second)
+		if a, ok := r.Take(); !ok || a.torch != want || len(a.obstacles) > 0 != want {
 			t.Errorf("of the one that was started at %d: %+v", start, a)
 		}
 	}
@@ -223,7 +222,7 @@ func TestReachNeverBlocksTheLoop(t *testing.T) {
 		s.later(time.Minute)
 		s.full()
 	}
-	if took := time.Since(began); !s.unreached.busy || took > 10*time.Second || strings.Contains(s.stderr(), "does not reach") {
+	if took := time.Since(began); !s.unreached.Busy() || took > 10*time.Second || strings.Contains(s.stderr(), "does not reach") {
 		t.Errorf("%v\n%s", took, s.stderr())
 	}
 }

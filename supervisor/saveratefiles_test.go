@@ -109,9 +109,7 @@ func slurmConf(s *saverate.Spec) string {
 // maps, descriptors, /dev/shm and diagnoses, on which no action on memory rests. PSS
 // is answered by the job.
 func (r *rateStand) alone() {
-	close(r.diagnosis.reader.asks)
 	r.t.Cleanup(func() {
-		close(r.workers.roles.places.asks)
 		for name := range r.files {
 			r.closeFile(name)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // This file tells of a training that the loader hook does not reach: in a container
@@ -26,10 +27,9 @@ const seldom = time.Minute
 
 // unreached is what is known of the processes without a hook.
 type unreached struct {
-	reader *reachReader // nil until somebody is to be looked into
-	seen   map[rankKey]*unreachedOf
-	busy   bool
-	why    string // of the first that was told of, in short
+	*probe.Reader[reachAsk, reachAnswer] // nil where no loader is expected
+	seen                                 map[rankKey]*unreachedOf
+	why                                  string // of the first that was told of, in short
 }
 
 type unreachedOf struct {
@@ -47,17 +47,15 @@ func (w *watcher) reach() {
 		return
 	}
 	u, now := &w.unreached, w.now()
-	if u.busy {
-		select {
-		case a := <-u.reader.answers:
-			u.busy = false
-			if e := u.seen[a.key]; e != nil {
-				e.final, e.told = len(a.obstacles) == 0 || a.torch, a.torch
-			}
-			if a.torch {
-				w.tellUnreached(a)
-			}
-		default:
+	if u.Reader == nil {
+		u.Reader = newReachReader(w.Proc)
+	}
+	if a, ok := u.Take(); ok {
+		if e := u.seen[a.key]; e != nil {
+			e.final, e.told = len(a.obstacles) == 0 || a.torch, a.torch
+		}
+		if a.torch {
+			w.tellUnreached(a)
 		}
 	}
 	alive := make(map[rankKey]*unreachedOf, len(u.seen))
@@ -75,17 +73,13 @@ func (w *watcher) reach() {
 			e = &unreachedOf{since: now, next: now}
 			alive[key] = e
 		}
-		if e.final || u.busy || now < e.next {
+		if e.final || u.Busy() || now < e.next {
 			continue
 		}
 		if e.final = w.excused(p); e.final {
 			continue
 		}
-		if u.reader == nil {
-			u.reader = newReachReader(w.Proc)
-		}
-		u.reader.asks <- reachAsk{key, w.Settings.Dir} // there is room: none is under way
-		u.busy = true
+		u.Ask(reachAsk{key, w.Settings.Dir}, false)
 		e.next = now + min((now-e.since)/2+time.Second, seldom)
 	}
 	u.seen = alive

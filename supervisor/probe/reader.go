@@ -32,7 +32,7 @@ func (s *Set) ring() {
 
 // Reader has questions answered one after the other, in their order, on a goroutine that
 // lives for as long as there are any. Its methods are for the goroutine of the loop. A panic
-// in a read ends the program, as in any other goroutine.
+// in a read ends the program, as in any other goroutine. A nil Reader takes no questions.
 type Reader[Q, A any] struct {
 	set     *Set
 	read    func(Q) A
@@ -51,7 +51,7 @@ type ask[Q any] struct {
 }
 
 // New returns a reader that takes one question at a time. What read keeps between two calls
-// needs no lock.
+// needs no lock. The set may be nil where no answer is to wake the loop.
 func New[Q, A any](s *Set, read func(Q) A) *Reader[Q, A] { return NewQueue(s, 1, read) }
 
 // NewQueue returns a reader that takes this many questions before the first is answered.
@@ -62,7 +62,7 @@ func NewQueue[Q, A any](s *Set, size int, read func(Q) A) *Reader[Q, A] {
 // Ask has a question answered, and the loop woken for the answer if wake is set. It returns
 // false where as many are under way as the reader takes.
 func (r *Reader[Q, A]) Ask(q Q, wake bool) bool {
-	if r.open == cap(r.asks) {
+	if r == nil || r.open == cap(r.asks) {
 		return false
 	}
 	r.open++
@@ -103,10 +103,13 @@ func (r *Reader[Q, A]) next() (a ask[Q], ok bool) {
 }
 
 // Busy says that an answer was not taken yet: it may still be on its way.
-func (r *Reader[Q, A]) Busy() bool { return r.open > 0 }
+func (r *Reader[Q, A]) Busy() bool { return r != nil && r.open > 0 }
 
 // Take returns the next answer, if there is one. It never waits.
 func (r *Reader[Q, A]) Take() (a A, ok bool) {
+	if r == nil {
+		return a, false
+	}
 	if r.first != nil {
 		a, r.first, ok = *r.first, nil, true
 	} else {

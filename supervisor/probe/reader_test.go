@@ -22,6 +22,14 @@ func byHand(s *Set, size int) (r *Reader[int, string], asked chan int, answer ch
 	}), asked, answer
 }
 
+func TestNoReader(t *testing.T) {
+	var none *Reader[int, int]
+	_, ok := none.Take()
+	if ok || none.Busy() || none.Ask(1, true) {
+		t.Error("it takes a question, or has an answer")
+	}
+}
+
 func TestReaderAnswersOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails where a goroutine is left
 		r, asked, answer := byHand(new(Set), 1)
