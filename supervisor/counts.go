@@ -212,14 +212,8 @@ func (r *countReader) readings(now time.Duration) []event.Limit {
 			}
 			all.Offer(l)
 		}
-		if e.limits == nil {
-			continue
-		}
-		if l, ok := limit.AddressSpace(&e.proc, e.limits); ok {
-			all.Offer(l)
-		}
-		if l, ok := limit.LockedMemory(&e.proc, e.limits); ok && !e.locks {
-			all.Offer(l)
+		if e.limits != nil {
+			all.OfferResources(&e.proc, e.limits, e.locks)
 		}
 	}
 	return all.Limits()

@@ -31,11 +31,16 @@ func against(l *event.Limit) string {
 		who = "nobody"
 	}
 	text, what := who+" acts on ", sums[l.Accounting]
-	switch l.Name {
-	case event.LimitCgroup:
+	if l.Name.Row().Kills {
 		text = who + " kills on "
-	case event.LimitSlurm:
-		text = who + " kills on "
+	}
+	if acts := l.Name.Row().Acts; acts != "" {
+		text = acts
+	}
+	if use := l.Name.Row().Use; use != "" {
+		what = use
+	}
+	if l.Name == event.LimitSlurm {
 		if l.Accounting == event.AccountingCgroup {
 			what = "what it sums of its tasks' cgroups"
 		}
@@ -46,14 +51,6 @@ func against(l *event.Limit) string {
 			}
 			what += ", all steps of the job on this node"
 		}
-	case event.LimitNode:
-		text = who + " kills on "
-		what = "the node's used memory"
-	case event.LimitThrottle:
-		text = "slow, not dead: throttled on "
-		what = "the charge, page cache included"
-	case event.LimitUser:
-		text = "our own rules act on "
 	}
 	text += what
 	if l.Accounting == event.AccountingPSS && l.UsedMax > l.Used {

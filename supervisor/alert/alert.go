@@ -33,26 +33,12 @@ type Alert struct {
 	Text       string // what the numbers mean, and what is done
 }
 
-// names are what alerts on a limit are called; those on memory as one have two, as
-// they can be forecast.
-var names = map[event.LimitName]string{
-	event.LimitThrottle: "RsswardenMemoryNearThrottle",
-	event.LimitCommit:   "RsswardenCommittedMemoryNearLimit",
-	event.LimitSHM:      "RsswardenShmNearLimit",
-	event.LimitMaps:     "RsswardenMappingsNearLimit",
-	event.LimitFDs:      "RsswardenDescriptorsNearLimit",
-	event.LimitTasks:    "RsswardenTasksNearLimit",
-	event.LimitAS:       "RsswardenAddressSpaceNearLimit",
-	event.LimitMemlock:  "RsswardenLockedMemoryNearLimit",
-	event.LimitTime:     "RsswardenJobEndsSoon",
-}
-
-// Name is the alertname.
+// Name is the alertname: alerts on memory as one have two, as it can be forecast.
 func (a *Alert) Name() string {
 	if a.Test {
 		return "RsswardenTest"
 	}
-	if name, ok := names[a.Limit]; ok {
+	if name := a.Limit.Row().Alert; name != "" {
 		return name
 	}
 	if a.ETA {

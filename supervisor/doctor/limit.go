@@ -26,11 +26,8 @@ type LimitFacts struct {
 func (f LimitFacts) Least() *event.Limit {
 	var least *event.Limit
 	for i := range f.Limits {
-		switch l := &f.Limits[i]; l.Name {
-		case event.LimitCgroup, event.LimitSlurm, event.LimitUser:
-			if l.Limit > 0 && (least == nil || l.Headroom() < least.Headroom()) {
-				least = l
-			}
+		if l := &f.Limits[i]; l.Name.Row().OfJob && l.Limit > 0 && (least == nil || l.Headroom() < least.Headroom()) {
+			least = l
 		}
 	}
 	return least
@@ -41,11 +38,8 @@ func (f LimitFacts) Least() *event.Limit {
 func (f LimitFacts) Room() (rss.Bytes, bool) {
 	room, known := rss.Bytes(0), false
 	for i := range f.Limits {
-		switch l := &f.Limits[i]; l.Name {
-		case event.LimitCgroup, event.LimitSlurm, event.LimitUser, event.LimitNode:
-			if l.Limit > 0 && (!known || l.Headroom() < room) {
-				room, known = l.Headroom(), true
-			}
+		if l := &f.Limits[i]; l.Name.Row().Ladder && l.Limit > 0 && (!known || l.Headroom() < room) {
+			room, known = l.Headroom(), true
 		}
 	}
 	return room, known

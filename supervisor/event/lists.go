@@ -2,54 +2,6 @@ package event
 
 import "slices"
 
-// LimitName names one way to die.
-type LimitName string
-
-// The limits: what each is, [LimitName.Says] tells. Those of the second group are counts
-// or of one process, not sizes of what processes hold together.
-const (
-	LimitCgroup   LimitName = "cgroup"
-	LimitThrottle LimitName = "throttle"
-	LimitSlurm    LimitName = "slurm"
-	LimitUser     LimitName = "user"
-	LimitNode     LimitName = "node"
-	LimitCommit   LimitName = "commit"
-	LimitSHM      LimitName = "shm"
-
-	LimitMaps    LimitName = "maps"
-	LimitFDs     LimitName = "fds"
-	LimitTasks   LimitName = "tasks"
-	LimitAS      LimitName = "as"
-	LimitMemlock LimitName = "memlock"
-
-	LimitTime LimitName = "time"
-)
-
-// Limits lists every limit in the order of the documentation.
-var Limits = []LimitName{
-	LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode, LimitCommit, LimitSHM,
-	LimitMaps, LimitFDs, LimitTasks, LimitAS, LimitMemlock, LimitTime,
-}
-
-// Memory says that a limit is one on the memory that processes hold together.
-// The others have causes and cures of their own, and none of them is binding.
-func (n LimitName) Memory() bool {
-	switch n {
-	case LimitCgroup, LimitThrottle, LimitSlurm, LimitUser, LimitNode:
-		return true
-	}
-	return false
-}
-
-// Counts says that a limit is one on a number, not on bytes.
-func (n LimitName) Counts() bool {
-	switch n {
-	case LimitMaps, LimitFDs, LimitTasks:
-		return true
-	}
-	return false
-}
-
 // Accounting says how the memory of a population is added up.
 type Accounting string
 

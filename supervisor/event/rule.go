@@ -81,11 +81,7 @@ func (r Rule) Matches(name LimitName) bool {
 	if r.Limit != "" {
 		return r.Limit == name
 	}
-	switch name {
-	case LimitCgroup, LimitSlurm, LimitUser, LimitNode:
-		return true
-	}
-	return false
+	return name.row().Ladder
 }
 
 // Signal returns the signal of a signal= rule, and whether it goes to the

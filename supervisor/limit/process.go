@@ -61,6 +61,17 @@ func (f *Fullest) Offer(l event.Limit) {
 	}
 }
 
+// OfferResources takes in the limits on numbers that p has already, by its rlimits.
+// locks says that it is exempt from that on locked memory, or may be.
+func (f *Fullest) OfferResources(p *rss.Proc, r *proctree.ResourceLimits, locks bool) {
+	if l, ok := AddressSpace(p, r); ok {
+		f.Offer(l)
+	}
+	if l, ok := LockedMemory(p, r); ok && !locks {
+		f.Offer(l)
+	}
+}
+
 // Limits returns them in the order of the documentation.
 func (f *Fullest) Limits() []event.Limit {
 	slices.SortFunc(f.list, func(a, b event.Limit) int {
@@ -88,13 +99,8 @@ func OfProcesses(proc string, procs []rss.Proc) []event.Limit {
 		if n, err := c.Descriptors(p.ID); err == nil && l.Descriptors > 0 {
 			f.Offer(Descriptors(p, uint64(n.N), l.Descriptors))
 		}
-		if as, ok := AddressSpace(p, &l); ok {
-			f.Offer(as)
-		}
 		free, err := proctree.Capable(proc, p.ID.PID, proctree.CapIPCLock)
-		if locked, ok := LockedMemory(p, &l); ok && err == nil && !free {
-			f.Offer(locked)
-		}
+		f.OfferResources(p, &l, free || err != nil)
 	}
 	return f.Limits()
 }

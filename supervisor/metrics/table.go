@@ -171,7 +171,7 @@ func names[T ~string](list []T) []string {
 func sizes() []event.LimitName {
 	var list []event.LimitName
 	for _, l := range event.Limits {
-		if !l.Counts() && l != event.LimitTime {
+		if r := l.Row(); r.Bytes() {
 			list = append(list, l)
 		}
 	}

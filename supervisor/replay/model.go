@@ -252,10 +252,6 @@ func (m *model) ends(l *event.Limit) bool {
 	if m.goal.means(l) {
 		return true
 	}
-	switch l.Name {
-	case event.LimitCgroup, event.LimitSlurm, event.LimitNode:
-		f, ok := m.goal.others[l.ID()]
-		return ok && f < l.Limit
-	}
-	return false
+	f, ok := m.goal.others[l.ID()]
+	return ok && f < l.Limit && l.Name.Row().Kills
 }

@@ -18,11 +18,7 @@ type limitKey struct {
 
 // counts says that a limit is one on this job's memory.
 func (f *facts) counts(l *event.Limit) bool {
-	switch l.Name {
-	case event.LimitCgroup, event.LimitSlurm, event.LimitUser:
-		return true
-	}
-	return false
+	return l.Name.Row().OfJob
 }
 
 // nearest is the limit on memory that a run came nearest to, with its highest

@@ -228,7 +228,7 @@ func (k *look) highest() (best *lookLimit, ok bool) {
 	for _, node := range []bool{false, true} {
 		for i := range k.limits {
 			l := &k.limits[i]
-			if !l.seen || l.max.Size == 0 || l.max.Used == 0 || !onAxis(l.Name) || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+			if !l.seen || l.max.Size == 0 || l.max.Used == 0 || !l.Name.Row().Amount || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
 				continue
 			}
 			if best == nil || l.max.Ratio() > best.max.Ratio() {

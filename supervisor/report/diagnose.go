@@ -283,7 +283,7 @@ func (q *inquest) fullest(names ...event.LimitName) (best brink, ok bool) {
 	for i := range q.limits {
 		l := &q.limits[i]
 		if !l.seen || len(names) > 0 && !slices.Contains(names, l.Name) ||
-			len(names) == 0 && slices.Contains(harmless, l.Name) ||
+			len(names) == 0 && l.Name.Row().Spares ||
 			len(names) > 0 && l.ByJobSum() { // slurmd asks by SIGTERM first: see bySlurmd
 			continue
 		}
@@ -308,9 +308,6 @@ func (q *inquest) brink(i int) (b brink, ok bool) {
 	}
 	return b, true
 }
-
-// harmless are limits that end no run by themselves.
-var harmless = []event.LimitName{event.LimitThrottle, event.LimitTime, event.LimitUser, event.LimitMemlock}
 
 // reach orders limits by how near they were: what grew into its limit before
 // what merely stood high.

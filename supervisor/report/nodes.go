@@ -181,7 +181,7 @@ func (r *Rank) failed() bool { return r.Signal != nil || r.Code != nil && *r.Cod
 // bindingOf is the limit that the verdict is about, else the nearest of one life.
 func bindingOf(looks []*look, best *inquest, life int, zone *time.Location) *Binding {
 	if best != nil && best.found.limit >= 0 && best.found.limit < len(best.limits) {
-		if l := &best.limits[best.found.limit]; l.seen && l.max.Size > 0 && onAxis(l.Name) {
+		if l := &best.limits[best.found.limit]; l.seen && l.max.Size > 0 && l.Name.Row().Amount {
 			b := &Binding{best.run.Meta.Node, *best.nearestOf(l, zone), true}
 			if r := best.rank; r != nil && b.RankRSS == 0 {
 				b.Step, b.Task = r.step, r.task

@@ -64,7 +64,7 @@ func nearest(rep *Report) *Limit {
 	best := -1
 	for i := range rep.Limits {
 		l := &rep.Limits[i]
-		if !onAxis(l.Name) || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
+		if !l.Name.Row().Amount || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
 			continue
 		}
 		if best < 0 || l.Ratio() > rep.Limits[best].Ratio() {

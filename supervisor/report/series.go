@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -225,11 +224,4 @@ func nameStrands(strands []Strand, runs []drawn) {
 		}
 		strands[i].Name = name
 	}
-}
-
-// onAxis says that a limit is an amount of memory, which has a place on an axis of
-// memory. Addresses are no memory, nor is what was asked for, and what is locked is a
-// part of one process's.
-func onAxis(l event.LimitName) bool {
-	return !slices.Contains([]event.LimitName{event.LimitMaps, event.LimitFDs, event.LimitTasks, event.LimitAS, event.LimitMemlock, event.LimitCommit, event.LimitTime}, l)
 }

@@ -125,7 +125,7 @@ func (l *surveyed) against(r *record.Run, s *Strand) []int {
 	best := -1
 	for i, x := range r.Limits {
 		place[i] = -1
-		if !onAxis(x.Name) || !l.read[i] {
+		if !x.Name.Row().Amount || !l.read[i] {
 			continue
 		}
 		place[i] = len(s.Limits)

@@ -65,7 +65,7 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 			}
 			continue
 		case *event.Found:
-			if e.At <= time.Second || !onAxis(v.Name) {
+			if e.At <= time.Second || !v.Name.Row().Amount {
 				continue // those of the start are no news
 			}
 			m.Kind, m.Limit, m.Of = MarkLimit, v.Name, v.Limit.Limit

@@ -279,7 +279,7 @@ func (t *text) runs(rep *Report) {
 		r := &rep.Runs[i]
 		peak := rss.Bytes(0)
 		for j := range rep.Limits {
-			if l := &rep.Limits[j]; l.Run == r.ID && onAxis(l.Name) && l.Name != event.LimitNode {
+			if l := &rep.Limits[j]; l.Run == r.ID && l.Name.Row().Amount && l.Name != event.LimitNode {
 				peak = max(peak, l.Used)
 			}
 		}

@@ -23,16 +23,10 @@ var sums = map[event.Accounting]string{
 
 // used says what the used of a limit is.
 func used(l *event.Limit) string {
-	switch l.Name {
-	case event.LimitNode:
-		return "the node's used memory"
-	case event.LimitCommit:
-		return "the node's committed memory"
-	case event.LimitSHM:
-		return "used space"
-	case event.LimitThrottle:
-		return "the charge, page cache included"
-	case event.LimitSlurm:
+	if use := l.Name.Row().Use; use != "" {
+		return use
+	}
+	if l.Name == event.LimitSlurm {
 		text := sums[l.Accounting]
 		if l.Accounting == event.AccountingCgroup {
 			text = "what slurmstepd sums of the tasks' cgroups"
@@ -43,16 +37,6 @@ func used(l *event.Limit) string {
 		if text != "" {
 			return text
 		}
-	case event.LimitMaps:
-		return "memory mappings of one process"
-	case event.LimitFDs:
-		return "descriptors of one process"
-	case event.LimitTasks:
-		return "tasks"
-	case event.LimitAS:
-		return "address space of one process"
-	case event.LimitMemlock:
-		return "locked memory of one process"
 	}
 	if s := sums[l.Accounting]; s != "" {
 		return s
@@ -64,13 +48,11 @@ func used(l *event.Limit) string {
 func enforced(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",")
 	switch {
-	case l.Name == event.LimitThrottle:
-		return "slow, not dead: throttled on "
-	case l.Name == event.LimitUser:
-		return "our own rules act on "
+	case l.Name.Row().Acts != "":
+		return l.Name.Row().Acts
 	case l.ByJobSum() && who != "":
 		return who + " cancels the job on "
-	case l.Name == event.LimitCgroup, l.Name == event.LimitSlurm, l.Name == event.LimitNode:
+	case l.Name.Row().Kills:
 		if who == "" {
 			return "kills on "
 		}

@@ -1,0 +1,165 @@
+package event
+
+// LimitName names one way to die.
+type LimitName string
+
+// The limits: what each is, [LimitName.Says] tells. Those of the second group are counts
+// or of one process, not sizes of what processes hold together.
+const (
+	LimitCgroup   LimitName = "cgroup"
+	LimitThrottle LimitName = "throttle"
+	LimitSlurm    LimitName = "slurm"
+	LimitUser     LimitName = "user"
+	LimitNode     LimitName = "node"
+	LimitCommit   LimitName = "commit"
+	LimitSHM      LimitName = "shm"
+
+	LimitMaps    LimitName = "maps"
+	LimitFDs     LimitName = "fds"
+	LimitTasks   LimitName = "tasks"
+	LimitAS      LimitName = "as"
+	LimitMemlock LimitName = "memlock"
+
+	LimitTime LimitName = "time"
+)
+
+// unit is what a limit is measured in.
+type unit int
+
+const (
+	inBytes unit = iota
+	inCount
+	inTime
+)
+
+// LimitRow is all that is known of a limit by its name; what is not said is none.
+type LimitRow struct {
+	name   LimitName
+	says   string // a sentence, for manual and reference
+	unit   unit
+	memory bool // see [LimitName.Memory]
+	thing  string
+	cure   string
+	Ladder bool // rules that name no limit look at it
+	OfJob  bool // it is one on the memory of this job alone
+	Kills  bool // whoever enforces it kills at it
+	Spares bool // it ends no run by itself
+	// Amount says that it has a place on an axis of memory. Addresses are no memory,
+	// nor is what was asked for, and what is locked is part of one process's.
+	Amount bool
+	Use    string // what is compared with it: "used space"; empty where the accounting says so
+	Acts   string // what happens at it, before Use; empty where the enforcer does what is usual
+	Alert  string // the name of alerts on it, empty for memory that can be forecast: those have two
+}
+
+// limits are in the order of the documentation.
+var limits = []LimitRow{
+	{name: LimitCgroup, memory: true, Ladder: true, OfJob: true, Kills: true, Amount: true,
+		says: "Of a cgroup: the kernel's OOM killer enforces it."},
+	{name: LimitThrottle, memory: true, Spares: true, Amount: true,
+		says:  "memory.high below memory.max: what is above it is slowed down, not killed.",
+		Use:   "the charge, page cache included",
+		Acts:  "slow, not dead: throttled on ",
+		Alert: "RsswardenMemoryNearThrottle"},
+	{name: LimitSlurm, memory: true, Ladder: true, OfJob: true, Kills: true, Amount: true,
+		says: "Of the step, by slurmstepd, where the site has OverMemoryKill; of all steps of the job on this node, by slurmd, from Slurm 26.05.3 on."},
+	{name: LimitUser, memory: true, Ladder: true, OfJob: true, Spares: true, Amount: true,
+		says: "That of --limit, by our own rules.",
+		Acts: "our own rules act on "},
+	{name: LimitNode, memory: true, Ladder: true, Kills: true, Amount: true,
+		says: "The memory and swap of the node, where no cgroup limits.",
+		Use:  "the node's used memory"},
+	{name: LimitCommit,
+		says:  "What all processes of the node have asked for, used or not: CommitLimit, where vm.overcommit_memory is 2.",
+		thing: "committed memory",
+		cure:  "memory that is asked for counts before it is used, and a fork counts it again: lower num_workers, or leave more of the node to this job; only root can raise vm.overcommit_ratio or add swap",
+		Use:   "the node's committed memory",
+		Alert: "RsswardenCommittedMemoryNearLimit"},
+	{name: LimitSHM, Amount: true,
+		says:  "The size of /dev/shm; SIGBUS beyond it.",
+		thing: "/dev/shm",
+		cure:  "lower prefetch_factor, num_workers or the batch size; what is killed leaves its files behind there",
+		Use:   "used space",
+		Alert: "RsswardenShmNearLimit"},
+	{name: LimitMaps, unit: inCount,
+		says:  "Memory mappings of a process: vm.max_map_count.",
+		thing: "memory mappings",
+		cure:  `each tensor that goes to a worker started by spawn or forkserver takes one: set_start_method("fork"), or one large tensor in the place of many; only root can raise vm.max_map_count`,
+		Use:   "memory mappings of one process",
+		Alert: "RsswardenMappingsNearLimit"},
+	{name: LimitFDs, unit: inCount,
+		says:  "Descriptors of a process: RLIMIT_NOFILE.",
+		thing: "descriptors",
+		cure:  `ulimit -n raises it up to the hard limit, --nofile where PyTorch needs it; or set_start_method("fork")`,
+		Use:   "descriptors of one process",
+		Alert: "RsswardenDescriptorsNearLimit"},
+	{name: LimitTasks, unit: inCount,
+		says:  "Processes and threads: pids.max, RLIMIT_NPROC, kernel.threads-max.",
+		thing: "tasks",
+		cure:  "threads count: set OMP_NUM_THREADS, lower num_workers",
+		Use:   "tasks",
+		Alert: "RsswardenTasksNearLimit"},
+	{name: LimitAS,
+		says:  "Address space of a process: RLIMIT_AS.",
+		thing: "address space",
+		cure:  "ulimit -v unlimited where the hard limit allows it: virtual size is not memory",
+		Use:   "address space of one process",
+		Alert: "RsswardenAddressSpaceNearLimit"},
+	{name: LimitMemlock, Spares: true,
+		says:  "Locked memory of a process: RLIMIT_MEMLOCK.",
+		thing: "locked memory",
+		cure:  "ulimit -l raises it up to the hard limit; pin_memory=False, or smaller communication buffers",
+		Use:   "locked memory of one process",
+		Alert: "RsswardenLockedMemoryNearLimit"},
+	{name: LimitTime, unit: inTime, Spares: true,
+		says:  "The job's end, by Slurm's time limit.",
+		Alert: "RsswardenJobEndsSoon"},
+}
+
+// Limits lists every limit in the order of the documentation.
+var Limits = limitNames()
+
+func limitNames() []LimitName {
+	list := make([]LimitName, len(limits))
+	for i := range limits {
+		list[i] = limits[i].name
+	}
+	return list
+}
+
+// noLimit is what is taken for granted of a limit that a newer version recorded.
+var noLimit = LimitRow{Amount: true}
+
+// row is what is known of the limit: nothing of one that this version does not have.
+func (n LimitName) row() *LimitRow {
+	for i := range limits {
+		if limits[i].name == n {
+			return &limits[i]
+		}
+	}
+	return &noLimit
+}
+
+// Row is what is known of the limit.
+func (n LimitName) Row() LimitRow { return *n.row() }
+
+// Says is what the limit is, for people.
+func (n LimitName) Says() string { return n.row().says }
+
+// Memory says that a limit is one on the memory that processes hold together.
+// The others have causes and cures of their own, and none of them is binding.
+func (n LimitName) Memory() bool { return n.row().memory }
+
+// Counts says that a limit is one on a number, not on bytes.
+func (n LimitName) Counts() bool { return n.row().unit == inCount }
+
+// Bytes says that it is one on a number of bytes.
+func (r *LimitRow) Bytes() bool { return r.unit == inBytes }
+
+// Thing is what there is none left of at such a limit: "memory mappings". It is
+// empty for limits on summed memory.
+func (n LimitName) Thing() string { return n.row().thing }
+
+// Cure is what to change before such a limit is met, in the words of who documents
+// it, empty as with Thing.
+func (n LimitName) Cure() string { return n.row().cure }
