@@ -27,7 +27,7 @@ const (
 
 // Memory is what a ladder hands to the one after it, where another watcher takes
 // over: the rungs that have fired and were not left since, and when each may fire
-// again. Without it signals, programs and a requeue would be repeated. What only
+// again. Without it signals, programs, alerts and a requeue would be repeated. What only
 // spares a line or a gc is left out. Its times are those of a clock that both
 // ladders know, and above 0; 0 is none.
 type Memory struct {
@@ -53,14 +53,15 @@ type AlertMemory struct {
 	Since  time.Duration   `json:"since_ns"`
 }
 
-// RungMemory is a rule that has fired on a limit.
+// RungMemory is a rule that has fired on a limit, or one that warned and waits for its
+// next turn.
 type RungMemory struct {
 	Rule       string           `json:"rule"`
 	Limit      event.LimitName  `json:"limit"`
 	Scope      event.Scope      `json:"scope,omitempty"`
 	Accounting event.Accounting `json:"accounting,omitempty"`
 	Level      string           `json:"level,omitempty"`
-	// Fired is false for rungs that older versions kept for their pauses alone.
+	// Fired is false where its rung was left since.
 	Fired bool          `json:"fired,omitempty"`
 	Quiet bool          `json:"quiet,omitempty"` // without a decision
 	At    time.Duration `json:"fired_at_ns,omitempty"`
@@ -69,6 +70,7 @@ type RungMemory struct {
 	Next  time.Duration `json:"next_ns,omitempty"`
 	Use   rss.Bytes     `json:"use,omitempty"`
 	Again bool          `json:"again,omitempty"`
+	Gap   time.Duration `json:"gap_ns,omitempty"` // between two warnings
 }
 
 // ID says which limit it is.
@@ -104,17 +106,20 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 	there := func(t time.Duration) time.Duration { return max(t-now+clock, 1) }
 	for k, g := range s.rungs {
 		r := s.rules[k.rule]
-		if !g.fired || lost[k] || r.Action == event.ActionStop || waiting != 0 && g.id == waiting {
-			continue
+		e := RungMemory{Rule: r.String(), Limit: k.limit.Name, Scope: k.limit.Scope, Accounting: k.limit.Accounting, Level: k.limit.Level}
+		if now-g.at < 4*g.gap {
+			e.Gap = g.gap
 		}
-		e := RungMemory{
-			Rule: r.String(), Limit: k.limit.Name, Scope: k.limit.Scope, Accounting: k.limit.Accounting, Level: k.limit.Level,
-			Fired: true, Quiet: g.quiet, At: there(g.at), Use: g.level, Again: g.again,
+		if g.fired && !lost[k] && r.Action != event.ActionStop && (waiting == 0 || g.id != waiting) {
+			e.Fired, e.Quiet, e.Use, e.Again = true, g.quiet, g.level, g.again
+			if g.next != never {
+				e.Next = there(g.next)
+			}
 		}
-		if g.next != never {
-			e.Next = there(g.next)
+		if e.Fired || e.Gap > 0 {
+			e.At = there(g.at)
+			m.Rungs = append(m.Rungs, e)
 		}
-		m.Rungs = append(m.Rungs, e)
 	}
 	slices.SortFunc(m.Rungs, func(a, b RungMemory) int {
 		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit),
@@ -131,18 +136,24 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
 		rule := slices.IndexFunc(s.rules, func(r event.Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
-		if rule < 0 || !e.Fired || s.rules[rule].Action == event.ActionStop {
+		if rule < 0 || !e.Fired && e.Gap == 0 || s.rules[rule].Action == event.ActionStop {
 			continue
 		}
-		at := min(here(e.At), now)
-		g := &rung{fired: true, quiet: e.Quiet, at: at, level: e.Use, again: e.Again, next: never, raised: !e.Quiet, up: at}
-		if e.Next != 0 {
-			g.next = min(here(e.Next), now+mostWait)
+		at := time.Duration(0)
+		if e.At != 0 {
+			at = min(here(e.At), now)
 		}
-		if c := s.rules[rule].Cond; c.Kind == event.KindETA {
-			// There is no forecast before readings were seen for that long, as
-			// [rss.Trend.ETA] has it for one at which the rule counts as left.
-			g.absent, g.gone = true, now+max(rss.HoldTime, c.ETA/2)
+		g := &rung{at: at, gap: min(e.Gap, max(mostWait, s.opts.WarnEvery))}
+		if e.Fired {
+			g.fired, g.quiet, g.level, g.again, g.next, g.raised, g.up = true, e.Quiet, e.Use, e.Again, never, !e.Quiet, at
+			if e.Next != 0 {
+				g.next = min(here(e.Next), now+mostWait)
+			}
+			if c := s.rules[rule].Cond; c.Kind == event.KindETA {
+				// There is no forecast before readings were seen for that long, as
+				// [rss.Trend.ETA] has it for one at which the rule counts as left.
+				g.absent, g.gone = true, now+max(rss.HoldTime, c.ETA/2)
+			}
 		}
 		id := e.ID()
 		s.put(rungKey{id, rule}, g, now)
@@ -204,7 +215,7 @@ func ParseMemory(data []byte) (*Memory, error) {
 	times := []time.Duration{m.At}
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
-		times = append(times, e.At, e.Next)
+		times = append(times, e.At, e.Next, e.Gap)
 		if !slices.Contains(event.Limits, e.Limit) {
 			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Limit)
 		}
