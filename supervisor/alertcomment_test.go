@@ -31,15 +31,20 @@ func commentingStand(t *testing.T, env map[string]string, change func(*Options))
 // written waits for what is being written into the comment.
 func (s *stand) written() error {
 	s.t.Helper()
-	if s.comments.done == nil {
+	over := s.tell.Comment.Writing()
+	if over == nil {
 		s.t.Fatal("nothing is being written")
 	}
 	select {
-	case err := <-s.comments.done:
-		s.commented(err)
-		return err
+	case <-over:
 	case <-time.After(time.Minute):
 		s.t.Fatal("it is never written")
+	}
+	select {
+	case e := <-s.tell.Failures():
+		s.tell.Failed(s.now(), e)
+		return e
+	default:
 		return nil
 	}
 }
@@ -54,7 +59,7 @@ func TestAlertComment(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.full() // it is said
-	if s.comments.done != nil {
+	if s.tell.Comment.Writing() != nil {
 		t.Error("written again")
 	}
 	s.end(&hold.Exit{})
@@ -72,7 +77,7 @@ func TestAlertCommentIsRare(t *testing.T) {
 		for _, used := range []rss.Bytes{850 * rss.MiB, 100 * rss.MiB} {
 			s.put(theCommand, theHolder, used, 0)
 			s.full()
-			if s.comments.done != nil {
+			if s.tell.Comment.Writing() != nil {
 				if err := s.written(); err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +85,7 @@ func TestAlertCommentIsRare(t *testing.T) {
 			s.later(time.Minute)
 		}
 	}
-	if n := len(f.calls(t)); n != mostComments {
+	if n := len(f.calls(t)); n != 3 {
 		t.Errorf("written %d times", n)
 	}
 }
@@ -131,7 +136,7 @@ func TestAlertCommentOfOthers(t *testing.T) {
 			}
 			s.put(theCommand, theHolder, 850*rss.MiB, 0)
 			s.full()
-			if (s.comments.done != nil) != hangs {
+			if (s.tell.Comment.Writing() != nil) != hangs {
 				t.Error("written")
 			}
 			began := time.Now()

@@ -56,7 +56,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	}
 	carried(t, place, 1)
 	next, last := rest[0], rest[1]
-	first.endAlerts(false) // others live
+	first.tell.Alerts.Close(false) // others live
 	next.inherits(first)
 	if got := next.alertIDs(); !slices.Equal(got, want) {
 		t.Errorf("the next leader tells of %v, the first has told of %v", got, want)
@@ -64,7 +64,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
 		t.Errorf("%+v", m)
 	}
-	next.endAlerts(false)
+	next.tell.Alerts.Close(false)
 	next.pass(&hold.Exit{})
 	if err := last.peers.post.Wait(); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestAlertLeftBeforeTheKill(t *testing.T) {
 	if raised := first.ladder.Raised(first.readings); len(raised) != 0 {
 		t.Fatalf("%v", raised)
 	}
-	first.endAlerts(false) // it is killed
+	first.tell.Alerts.Close(false) // it is killed
 	next.inherits(first)
 	if got := next.standing().Alerts; len(got) != 1 || got[0].Firing != 1 {
 		t.Errorf("the next leader knows of %+v", got)

@@ -7,40 +7,43 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
-	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// This file has receivers of --alert told which rungs are crossed.
-
-// alerting is the loop's side of it.
+// alerting are the labels under which alerts go on where another leads.
 type alerting struct {
-	sender *alert.Sender // nil without --alert, and in a dry run
 	// step is the step that what is of none counts as, and run the run: those of who
-	// led first, so that alerts go on under the same labels where another leads.
+	// led first.
 	step, run string
 	inherited []policy.AlertMemory // what that one has left open
-	told      map[string]bool      // in a dry run, by ID
-	wait      func()               // for the last answers; nil before the end
 }
 
 // startAlerts begins to tell receivers.
 func (w *watcher) startAlerts() {
+	s := &w.Settings
 	if w.alerts.step == "" {
 		w.alerts.step = w.peers.me.Step
 	}
 	if w.alerts.run == "" {
-		w.alerts.run = runLabel(w.Settings.RunID)
+		w.alerts.run = runLabel(s.RunID)
 	}
-	w.alerts.told = map[string]bool{}
-	if !w.Settings.DryRun {
-		w.alerts.sender = w.newSender()
+	w.tell.Comment.Start, w.tell.Comment.DryRun = w.Link.Start, s.DryRun
+	if s.DryRun {
+		w.tell.Alerts.DryRun(s.Alerts)
+		return
 	}
-	if w.alerts.sender != nil && len(w.alerts.inherited) > 0 {
-		w.alerts.sender.Inherit(w.inheritedAlerts())
+	w.openAlerts()
+}
+
+func (w *watcher) openAlerts() {
+	s := &w.Settings
+	if len(s.Alerts) == 0 {
+		return
 	}
+	p := alert.NewProgram(s.AlertProgram, hold.Environ(), w.Link.Start)
+	w.tell.OpenAlerts(alert.Options{Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave}, w.inheritedAlerts())
 }
 
 // whose says for people what an alert is about.
@@ -49,15 +52,6 @@ func (w *watcher) whose(a *alert.Alert) string {
 		return "job " + a.Job
 	}
 	return "run " + w.Settings.RunID
-}
-
-func (w *watcher) newSender() *alert.Sender {
-	s := &w.Settings
-	if len(s.Alerts) == 0 {
-		return nil
-	}
-	p := alert.NewProgram(s.AlertProgram, hold.Environ(), w.Link.Start)
-	return alert.New(alert.Options{Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave})
 }
 
 // raise says which rungs are crossed now. It comes before the actions of a step, and
@@ -80,28 +74,11 @@ func (w *watcher) raise() {
 			first = r.Limit
 		}
 	}
-	w.comment(first)
-	if w.alerts.sender != nil {
-		w.alerts.sender.Room(w.alertRoom())
-		w.alerts.sender.Set(current)
-		return
+	now, room := w.now(), w.alertRoom()
+	if s.AlertComment {
+		w.commentWarning(now, first, room)
 	}
-	was := w.alerts.told
-	w.alerts.told = map[string]bool{}
-	for i := range current {
-		a := &current[i]
-		if w.alerts.told[a.ID()] = true; len(s.Alerts) > 0 && !was[a.ID()] {
-			w.tell.Say(w.now(), "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", receivers(s.Alerts), a.Name(), a.Severity(), a.Summary))
-		}
-	}
-}
-
-func receivers(targets []alert.Target) string {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.String()
-	}
-	return strings.Join(names, ", ")
+	w.tell.Raise(now, current, room)
 }
 
 // alertOf makes the alert of a rung whose limit was read.
@@ -155,30 +132,4 @@ func (w *watcher) alertStep(r *policy.Raised) string {
 		return w.alerts.step
 	}
 	return ""
-}
-
-// endAlerts resolves what fires, where nobody goes on for us: else the alerts are
-// the next leader's, who tells of the same ones.
-func (w *watcher) endAlerts(alone bool) {
-	if s := w.alerts.sender; s != nil {
-		w.alerts.wait = s.Close(alone)
-	}
-}
-
-// alertStanding tells how the receivers stand.
-func (w *watcher) alertStanding() (all []control.Alerts) {
-	for _, r := range w.alerts.sender.Standing() {
-		c := control.Alerts{
-			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
-			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
-		}
-		if !r.SentAt.IsZero() {
-			c.SentAt = &r.SentAt
-		}
-		if !r.FailedAt.IsZero() {
-			c.FailedAt = &r.FailedAt
-		}
-		all = append(all, c)
-	}
-	return all
 }

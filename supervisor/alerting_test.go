@@ -121,9 +121,9 @@ func TestAlertFault(t *testing.T) {
 	s.put(theCommand, theHolder, 850*rss.MiB, 0)
 	s.full()
 	select {
-	case text := <-s.alerts.sender.Faults():
-		s.fault("alert", &said{text})
-		s.fault("alert", &said{text})
+	case e := <-s.tell.Failures():
+		s.tell.Failed(s.now(), e)
+		s.tell.Failed(s.now(), e)
 	case <-time.After(time.Minute):
 		t.Fatal("no fault")
 	}

@@ -38,6 +38,3 @@ func (w *watcher) alertRoom() alert.Room {
 	}
 	return room
 }
-
-// tight says that there is no room for a process of ours.
-func (w *watcher) tight() bool { return w.alertRoom() == alert.None }

@@ -31,7 +31,7 @@ func (w *watcher) layDown() {
 	if p.post == nil || w.ladder == nil {
 		return
 	}
-	open := w.alerts.sender.Open()
+	open := w.tell.Alerts.Open()
 	is := handing{true, w.ladder.Changes(), w.programs.Waiting(), alertIDs(open)}
 	if is == p.handing || !p.handing.laid && is.changes == 0 {
 		return
@@ -181,8 +181,6 @@ func (w *watcher) resolveLeft() {
 	if len(m.Alerts) == 0 {
 		return
 	}
-	if w.alerts.sender = w.newSender(); w.alerts.sender != nil {
-		w.alerts.sender.Inherit(w.inheritedAlerts())
-		w.endAlerts(true)
-	}
+	w.openAlerts()
+	w.tell.Alerts.Close(true)
 }

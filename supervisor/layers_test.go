@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"supervisor/roff":              {},
 	"supervisor/probe":             {},
 	"supervisor/text":              {},
-	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/metrics", "supervisor/record", "supervisor/text", "supervisor/textfile"},
+	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/metrics", "supervisor/record", "supervisor/text", "supervisor/textfile"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

@@ -55,12 +55,9 @@ func (w *watcher) loop() {
 				continue
 			}
 			w.full()
-		case text := <-w.alerts.sender.Faults():
-			w.fault("alert", &said{text})
+		case e := <-w.tell.Failures():
+			w.tell.Failed(w.now(), e)
 			continue // nothing that is measured has changed
-		case err := <-w.comments.done:
-			w.commented(err)
-			continue
 		case r := <-w.trials.results:
 			w.triedTorch(r)
 			continue // nothing that is measured has changed

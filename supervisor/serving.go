@@ -118,7 +118,7 @@ func (w *watcher) standing() *control.Status {
 		V: control.Version, Time: w.last.At, Node: slurm.NodeName(w.Lookup), Leader: w.Self, Version: w.Settings.Version,
 		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
 		Rules: w.Settings.ruleTexts(), DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
-		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.alertStanding(),
+		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.tell.Alerts.Standing(),
 	}
 	if job, ok := w.limits.Job(); ok {
 		st.Job = job.ID

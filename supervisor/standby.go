@@ -210,5 +210,5 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	w.tell.Record.Close(true, flush)
 	w.pass(exit)
 	w.tell.CloseStream(flush)
-	w.lastAlerts()
+	w.tell.LastAlerts()
 }

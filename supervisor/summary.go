@@ -280,9 +280,9 @@ func (s *summary) acted(d *event.Decision, o *event.Outcome) {
 // end says the last words: exit is nil where the holder went without one.
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.tell.Textfile.Close()
-	w.endAlerts(len(w.peers.others) == 0)
-	commented, comments := w.commentsJob() // while we lead
-	w.pass(exit)                           // others' commands may live on
+	w.tell.Alerts.Close(len(w.peers.others) == 0) // else the next leader goes on with them
+	commented, comments := w.commentsJob()        // while we lead
+	w.pass(exit)                                  // others' commands may live on
 	w.poll(true)
 	w.sayHolders()
 	w.tellSignals()
@@ -377,8 +377,8 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.tell.Info(line)
 	}
 	var closing sync.WaitGroup
-	if comments && !w.comments.refused {
-		closing.Go(w.endComment(commented, &out))
+	if comments && !w.tell.Comment.Refused() {
+		closing.Go(w.tell.LastComment(commented, w.lastComment(&out), lastPatience))
 	}
 	closing.Go(func() {
 		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
@@ -391,5 +391,5 @@ func (w *watcher) end(exit *hold.Exit) {
 	})
 	w.tell.CloseStream(flush)
 	closing.Wait()
-	w.lastAlerts()
+	w.tell.LastAlerts()
 }

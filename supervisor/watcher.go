@@ -124,7 +124,6 @@ type watcher struct {
 	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	alerts    alerting
-	comments  commenting
 	diagnosis diagnosing
 	trials    *trials
 	unreached unreached

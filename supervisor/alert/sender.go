@@ -19,15 +19,15 @@ type Options struct {
 	TokenFile string
 	Send      func(context.Context, Request) Answer
 	Leave     func(Request) <-chan Answer
+	Fault     func(text string) // gets a sentence for each receiver that begins to fail; it must not wait
 }
 
 // Sender tells all receivers. Its methods never wait for one.
 type Sender struct {
-	opt    Options
-	faults chan string
-	wake   chan struct{}
-	stop   context.CancelFunc
-	over   chan struct{} // the goroutine has ended
+	opt  Options
+	wake chan struct{}
+	stop context.CancelFunc
+	over chan struct{} // the goroutine has ended
 
 	mu        sync.Mutex
 	book      *Book
@@ -70,7 +70,7 @@ type Standing struct {
 func New(opt Options) *Sender {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sender{
-		opt: opt, faults: make(chan string, 2*len(opt.Targets)), wake: make(chan struct{}, 1),
+		opt: opt, wake: make(chan struct{}, 1),
 		stop: stop, over: make(chan struct{}), book: NewBook(),
 	}
 	for _, t := range opt.Targets {
@@ -78,15 +78,6 @@ func New(opt Options) *Sender {
 	}
 	go s.run(ctx)
 	return s
-}
-
-// Faults yields a sentence for each receiver that begins to fail. A nil Sender has
-// none.
-func (s *Sender) Faults() <-chan string {
-	if s == nil {
-		return nil
-	}
-	return s.faults
 }
 
 // Open returns the alerts that a receiver may believe to fire: those that do, and
@@ -239,10 +230,7 @@ func (s *Sender) took(r *receiver, l load, a Answer) {
 		if a.Retry {
 			text += "; it is tried again"
 		}
-		select {
-		case s.faults <- text:
-		default: // status has it
-		}
+		s.opt.Fault(text)
 	}
 }
 

@@ -12,10 +12,11 @@ import (
 
 // network is what a Sender sends by: each host answers in a way of its own.
 type network struct {
-	mu    sync.Mutex
-	got   map[string][]Request
-	hosts map[string]func(context.Context) Answer
-	busy  int
+	mu     sync.Mutex
+	got    map[string][]Request
+	hosts  map[string]func(context.Context) Answer
+	busy   int
+	faults []string
 }
 
 func (n *network) send(ctx context.Context, r Request) Answer {
@@ -63,6 +64,18 @@ func (n *network) requests(url string) []Request {
 	return slices.Clone(n.got[url])
 }
 
+func (n *network) fault(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.faults = append(n.faults, text)
+}
+
+func (n *network) allFaults() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.faults)
+}
+
 func (n *network) count(url string) int { return len(n.requests(url)) }
 
 const (
@@ -92,7 +105,7 @@ func (n *network) sender(urls ...string) *Sender {
 	for _, url := range urls {
 		targets = append(targets, Target{Kind: Webhook, URL: url})
 	}
-	return New(Options{Targets: targets, Send: n.send, Leave: n.leave})
+	return New(Options{Targets: targets, Send: n.send, Leave: n.leave, Fault: n.fault})
 }
 
 // TestSenderGoesRound: one that never answers keeps the others from nothing but for
@@ -114,11 +127,7 @@ func TestSenderGoesRound(t *testing.T) {
 		if h, d := n.count(hung), n.count(down); h < 30 || h > 130 || d < 30 || d > 150 || n.count(well) != 1 {
 			t.Errorf("tried %d, %d and %d times in an hour", h, d, n.count(well))
 		}
-		var faults []string
-		for len(s.Faults()) > 0 {
-			faults = append(faults, <-s.Faults())
-		}
-		if all := strings.Join(faults, "\n"); all != "webhook+http://hung/…: no answer in time; it is tried again\nwebhook+http://down/…: connection refused; it is tried again" {
+		if all := strings.Join(n.allFaults(), "\n"); all != "webhook+http://hung/…: no answer in time; it is tried again\nwebhook+http://down/…: connection refused; it is tried again" {
 			t.Errorf("faults: %s", all)
 		}
 		standing := s.Standing()
@@ -186,7 +195,7 @@ func TestSenderResolvesByItself(t *testing.T) {
 
 func TestNilSender(t *testing.T) {
 	var s *Sender
-	if s.Faults() != nil || s.Standing() != nil {
+	if s.Open() != nil || s.Standing() != nil {
 		t.Error("a nil Sender is somebody")
 	}
 }

@@ -16,6 +16,9 @@ type Fan struct {
 	Record   Record
 	Clients  Clients
 	Textfile Textfile
+	Alerts   Alerts
+	Comment  Comment
+	failed   failures
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
 	dropped  uint64        // events that the stream lost since the last sample in it
@@ -24,7 +27,7 @@ type Fan struct {
 // New returns a Fan that writes lines, and events to the file of that name unless it is
 // empty.
 func New(lines Lines, events string) *Fan {
-	f := &Fan{Log: NewLog(lines)}
+	f := &Fan{Log: NewLog(lines), failed: make(failures, 16)}
 	if events != "" {
 		f.stream = event.NewStream(events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
