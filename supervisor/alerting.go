@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -132,4 +133,77 @@ func (w *watcher) alertStep(r *policy.Raised) string {
 		return w.alerts.step
 	}
 	return ""
+}
+
+// carrierRoom is what must be left before a limit that kills, or that fails what the
+// job asks for, for the process that carries an alert. By https it has 14 MiB of RSS,
+// which Slurm sums. 2 MiB of that are no page cache, and of the rest only page tables and
+// stacks are counted by a cgroup beside it: this is twice that. Tasks are numbers.
+var carrierRoom = map[event.LimitName]rss.Bytes{
+	event.LimitSlurm:  16 * rss.MiB,
+	event.LimitCgroup: 6 * rss.MiB,
+	// It has 4 to 6 threads, and the job starts some meanwhile. Where the last are
+	// taken the job's own calls fail.
+	event.LimitTasks: 16,
+}
+
+// alertRoom is how much is left for it, of what counts that process too.
+func (w *watcher) alertRoom() alert.Room {
+	room := alert.Plenty
+	for i := range w.readings {
+		l := &w.readings[i]
+		need := carrierRoom[l.Name]
+		if need == 0 || l.Limit == 0 {
+			continue
+		}
+		switch left := l.Limit.Sub(max(l.Used, l.UsedMax)); {
+		case left < need:
+			return alert.None
+		case left < max(4*need, l.Limit/4):
+			room = alert.Near
+		}
+	}
+	return room
+}
+
+// commentsJob says that it is ours to write: of the first node who leads.
+func (w *watcher) commentsJob() (id string, ok bool) {
+	job, in := w.limits.Job()
+	if !in || !w.Settings.AlertComment || w.Attached != nil || job.NodeID != 0 || w.tell.Comment.Refused() {
+		return "", false
+	}
+	if w.peers.post == nil && job.Task != 0 {
+		return "", false
+	}
+	if job.ArrayJob != "" && job.ArrayTask != "" {
+		return job.ArrayJob + "_" + job.ArrayTask, true // see [slurm.SetComment]
+	}
+	return job.ID, true
+}
+
+// commentWarning writes the limit of a warning into the comment; nil where none is
+// crossed.
+func (w *watcher) commentWarning(now time.Duration, l *event.Limit, room alert.Room) {
+	if !w.tell.Comment.Warned(now, l != nil) || room == alert.None {
+		return
+	}
+	if id, ok := w.commentsJob(); ok {
+		w.tell.CommentWarning(now, id, fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly)))
+	}
+}
+
+// lastComment is how the job ended and what it needs. Who leads after us writes its own in
+// its place. Ranks that end together have none who does: so ours is about us.
+func (w *watcher) lastComment(out *event.Exit) string {
+	text := "ended, " + string(out.Verdict)
+	if len(w.peers.others) > 0 {
+		text = fmt.Sprintf("rank %d %s", w.peers.me.Task, text)
+	}
+	if b := out.Binding; b != nil {
+		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, slurm.NodeName(w.Lookup))
+	}
+	if out.Advice != 0 {
+		text += "; next time --mem=" + policy.MemArg(out.Advice)
+	}
+	return text
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// This file feeds the record.
-
 // recordEvery is the least time between two samples of the record, but for those
 // at a decision.
 const recordEvery = time.Second
@@ -72,7 +70,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if s.RecordFault != "" {
 		silent = "record" // it was told already
 	}
-	w.tell.Record.Open(record.Options{Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto}, silent)
+	w.tell.OpenRecord(record.Options{Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto}, silent)
 }
 
 func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
@@ -135,9 +133,6 @@ func (w *watcher) recordSample(atDecision bool) {
 		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
 		Self: w.Self, Holder: w.holder, Counts: w.counts.of,
 	})
-	if part, err := r.Stopped(); err != nil {
-		w.fault(part, err)
-	}
 }
 
 // noteStart has the record of an heir begin as others do, with the rules and what

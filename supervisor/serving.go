@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -55,55 +56,40 @@ func (w *watcher) serveNoMore() {
 // by questions.
 type source struct{ w *watcher }
 
-// onLoop has the loop do something.
-func (s source) onLoop(ctx context.Context, do func()) error {
-	select {
-	case s.w.serving.asks <- do:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.w.serving.gone:
-		return tell.ErrEnded
+// ask has the loop answer a question.
+func ask[T any](ctx context.Context, of *serving, question func() (T, error)) (T, error) {
+	type answered struct {
+		value T
+		err   error
+	}
+	c, asks := make(chan answered, 1), of.asks
+	for {
+		var a answered
+		select {
+		case asks <- func() {
+			v, err := question()
+			c <- answered{v, err}
+		}:
+			asks = nil // the answer comes now
+			continue
+		case a = <-c:
+		case <-ctx.Done():
+			a.err = ctx.Err()
+		case <-of.gone:
+			a.err = tell.ErrEnded
+		}
+		return a.value, a.err
 	}
 }
 
 // Status implements [control.Source].
 func (s source) Status(ctx context.Context) (*control.Status, error) {
-	c := make(chan *control.Status, 1)
-	if err := s.onLoop(ctx, func() { c <- s.w.standing() }); err != nil {
-		return nil, err
-	}
-	select {
-	case st := <-c:
-		return st, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.w.serving.gone:
-		return nil, tell.ErrEnded
-	}
+	return ask(ctx, &s.w.serving, func() (*control.Status, error) { return s.w.standing(), nil })
 }
 
 // Do implements [control.Source].
 func (s source) Do(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
-	type begun struct {
-		results <-chan control.Result
-		err     error
-	}
-	c := make(chan begun, 1)
-	if err := s.onLoop(ctx, func() {
-		results, err := s.w.obeyClient(ctx, cmd)
-		c <- begun{results, err}
-	}); err != nil {
-		return nil, err
-	}
-	select {
-	case b := <-c:
-		return b.results, b.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.w.serving.gone:
-		return nil, tell.ErrEnded
-	}
+	return ask(ctx, &s.w.serving, func() (<-chan control.Result, error) { return s.w.obeyClient(ctx, cmd) })
 }
 
 // Events implements [control.Source].
@@ -138,7 +124,7 @@ func (w *watcher) standing() *control.Status {
 		at[m.Command.PID] = len(st.Ranks)
 		st.Ranks = append(st.Ranks, control.Rank{
 			Task: m.Task, Step: m.Step, PID: m.Command.PID, Holder: m.Holder.PID, Watcher: m.Watcher.PID, Leads: m.Holder == p.me.Holder,
-			Command: join(m.Words), Since: m.Since, Recycled: w.serving.manual.recycled[m.Holder], Hook: "off", Why: w.noHookWhy(),
+			Command: strings.Join(m.Words, " "), Since: m.Since, Recycled: w.serving.manual.recycled[m.Holder], Hook: "off", Why: w.noHookWhy(),
 		})
 	}
 	able := map[int]bool{}
@@ -224,17 +210,6 @@ func (w *watcher) noHookWhy() string {
 		return w.noHello()
 	}
 	return w.noHook()
-}
-
-func join(words []string) string {
-	text := ""
-	for i, word := range words {
-		if i > 0 {
-			text += " "
-		}
-		text += word
-	}
-	return text
 }
 
 // remember keeps the newest outcomes for who asks.

@@ -17,27 +17,19 @@ type Recorder interface {
 
 // Record is the record of a run, and which looks it gets.
 type Record struct {
-	To      Recorder      // nil where nothing is recorded
-	at      time.Duration // of the last sample that was due by its time
-	seq     uint64        // of the last look
-	stopped chan stoppedPart
+	To  Recorder      // nil where nothing is recorded
+	at  time.Duration // of the last sample that was due by its time
+	seq uint64        // of the last look
 }
 
-// stoppedPart is a part of the recorder that has given up.
-type stoppedPart struct {
-	name string
-	err  error
-}
-
-// Open begins a record. A fault of the part silent is not told.
-func (r *Record) Open(opt record.Options, silent string) {
-	stopped := make(chan stoppedPart, 2)
+// OpenRecord begins a record. A fault of the part silent is not told.
+func (f *Fan) OpenRecord(opt record.Options, silent string) {
 	opt.Fault = func(part string, err error) {
 		if part != silent {
-			stopped <- stoppedPart{part, err}
+			f.failed.tell(part, err.Error())
 		}
 	}
-	r.stopped, r.To = stopped, record.New(opt)
+	f.Record.To = record.New(opt)
 }
 
 // Due says whether the record takes the look of that number: each one once, at most one
@@ -54,17 +46,6 @@ func (r *Record) Due(now, every time.Duration, seq uint64, atDecision bool) bool
 	}
 	r.seq = seq
 	return true
-}
-
-// Stopped returns a part of the recorder that has given up since the last call; nil for
-// none.
-func (r *Record) Stopped() (part string, err error) {
-	select {
-	case p := <-r.stopped:
-		return p.name, p.err
-	default:
-		return "", nil
-	}
 }
 
 // Close writes what is left, for at most so long. A short run that met nothing leaves
