@@ -6,8 +6,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// This file measures what the action in flight has brought, once it has ended.
-
 // certain is what a limit stands at, at most.
 func certain(l *event.Limit) rss.Bytes {
 	if l.Accounting == event.AccountingPSS {

@@ -10,8 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// This file says when to look again.
-
 const (
 	// busyPause is the least pause between two full ticks while an action is in
 	// flight: its end is to be seen, and measured, when it comes. The longer it

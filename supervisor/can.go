@@ -9,8 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// This file answers the ladder: what could be done now, and on whom.
-
 // hurryETA is the time to the limit below which a worker may be recycled again
 // although it was only just; where it cannot be learned what one needs, hurryShare is by
 // how much of its limit use must have grown since, and hurryTimes how often that need not

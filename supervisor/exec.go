@@ -16,8 +16,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file runs the commands of exec= rules.
-
 // lastPatience is how long such a command may go on when what is watched has
 // ended: it may be the one that tells somebody why.
 const lastPatience = 700 * time.Millisecond

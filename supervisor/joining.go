@@ -19,8 +19,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
-// This file has a watcher meet the others of its job on its node.
-
 // joinPatience bounds how long the file system may take: it is checked to be
 // node-local, but a disk can hang.
 const joinPatience = 2 * time.Second

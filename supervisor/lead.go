@@ -14,8 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 )
 
-// This file has the watchers of one job on this node agree who leads.
-
 // peers are the other ranks of the job on this node, as the leader knows them.
 type peers struct {
 	post  *leader.Post // nil where we could not join: we lead for our own command alone

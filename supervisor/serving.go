@@ -15,9 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
-// This file answers those who ask by the control socket. The server's goroutines
-// hand the loop a question and wait; the loop waits for nobody.
-
 // serving is the loop's side of the control socket.
 type serving struct {
 	server *control.Server

@@ -13,8 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file has the last lines of a run in words.
-
 // summaryLines is what a person reads at the end.
 func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run) []string {
 	s := &w.sum
