@@ -73,7 +73,7 @@ func (f *Fan) CommentWarning(now time.Duration, job, text string) {
 		f.Say(now, "comment", wouldComment(job, text))
 		return
 	}
-	c.writing = c.write(job, text, slurm.ScontrolTimeout, f.failed)
+	c.writing = c.write(job, text, slurm.ScontrolTimeout, &f.failed)
 }
 
 func wouldComment(job, text string) string {
@@ -81,7 +81,7 @@ func wouldComment(job, text string) string {
 }
 
 // write writes the comment on the side. A failure is told to failed before it is over.
-func (c *Comment) write(job, text string, within time.Duration, failed failures) *writing {
+func (c *Comment) write(job, text string, within time.Duration, failed *failures) *writing {
 	w, start := &writing{over: make(chan struct{})}, c.Start
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolStrictBy(ctx, start, args...)

@@ -37,14 +37,14 @@ func TestCommentDue(t *testing.T) {
 	}
 }
 
-// TestCommentRefused: what fails is told once, and not tried again, though the queue of
-// failures is full.
+// TestCommentRefused: what fails is told once, and not tried again; where the queue of
+// failures is full it is counted.
 func TestCommentRefused(t *testing.T) {
 	for name, full := range map[string]bool{"told": false, "no room": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t)
 			s.Comment.Start = refusing
-			for full && len(s.failed) < cap(s.failed) {
+			for full && len(s.failed.queue) < cap(s.failed.queue) {
 				s.failed.tell("alert", "of another")
 			}
 			if !s.Comment.Warned(0, true) {
@@ -52,11 +52,10 @@ func TestCommentRefused(t *testing.T) {
 			}
 			s.CommentWarning(0, "46", "memory 85 %")
 			<-s.Comment.writing.over
-			if !full {
-				s.Failed(0, <-s.Failures())
-				if n := s.said.count("alert-comment: "); n != 1 {
-					t.Errorf("%d lines: %q", n, s.said.all)
-				}
+			s.Failed(0, <-s.Failures())
+			want := map[bool]string{false: "alert-comment: ", true: "1 failure not shown: too many at once"}[full]
+			if n := s.said.count(want); n != 1 {
+				t.Errorf("%d lines: %q", n, s.said.all)
 			}
 			s.Comment.Warned(time.Minute, false)
 			if s.Comment.Warned(time.Hour, true) || !s.Comment.Refused() {

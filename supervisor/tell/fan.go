@@ -5,9 +5,11 @@ package tell
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Fan stamps events and hands each to all sinks that take it, in one order.
@@ -27,7 +29,7 @@ type Fan struct {
 // New returns a Fan that writes lines, and events to the file of that name unless it is
 // empty.
 func New(lines Lines, events string) *Fan {
-	f := &Fan{Log: NewLog(lines), failed: make(failures, 16)}
+	f := &Fan{Log: NewLog(lines), failed: failures{queue: make(chan *Failure, 16)}}
 	if events != "" {
 		f.stream = event.NewStream(events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
@@ -115,18 +117,25 @@ type Failure struct{ part, text string }
 func (f *Failure) Error() string { return f.text }
 
 // failures queues what sinks could not do.
-type failures chan *Failure
+type failures struct {
+	queue chan *Failure
+	lost  atomic.Uint64 // for which there was no room
+}
 
-// tell queues a failure. Where there is no room it is left out: the status has it.
-func (c failures) tell(part, text string) {
+// tell queues a failure. It never waits. A nil queue takes nothing: the caller reports it.
+func (q *failures) tell(part, text string) {
+	if q == nil {
+		return
+	}
 	select {
-	case c <- &Failure{part, text}:
+	case q.queue <- &Failure{part, text}:
 	default:
+		q.lost.Add(1)
 	}
 }
 
 // Failures yields what sinks could not do, for [Fan.Failed].
-func (f *Fan) Failures() <-chan *Failure { return f.failed }
+func (f *Fan) Failures() <-chan *Failure { return f.failed.queue }
 
 // Failed takes in such a failure. A site that refuses the comment is asked once.
 func (f *Fan) Failed(now time.Duration, e *Failure) {
@@ -134,4 +143,7 @@ func (f *Fan) Failed(now time.Duration, e *Failure) {
 		f.Comment.refused = true
 	}
 	f.Fault(now, e.part, e)
+	if n := f.failed.lost.Swap(0); n > 0 {
+		f.Fault(now, e.part, &Failure{e.part, text.Count(int(n), "failure") + " not shown: too many at once"})
+	}
 }
