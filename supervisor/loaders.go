@@ -36,6 +36,8 @@ func (w *watcher) poll(told bool) (added bool) {
 		w.workers.trainers = w.loader.Trainers()
 	}
 	for _, s := range heard {
+		// A training may begin before its first watcher does.
+		s.Old = s.Old && !w.sum.watched
 		if s.What == loader.Grown {
 			w.workers.grown(&s) // what an earlier watcher was told too
 			continue
