@@ -131,20 +131,22 @@ func (p *Proc) PSSFile() (low, high Bytes) {
 
 // PSSSum adds up PSS that was read at different moments, with what processes
 // have given up and mapped in between. A page that one gives up and another
-// keeps leaves the true sum as it is, and so does one that a second maps: the
+// keeps leaves the true sum as it is, and so does one that others map: the
 // sum of readings, some from before and some from after, is then too small or
-// too large, in the second case by half of what was mapped at most. The zero
-// value is an empty sum.
+// too large, in the second case by half of what was mapped at most, and by
+// (n-1)/n of what was shared, among n processes. The zero value is an empty sum.
 type PSSSum struct {
+	n             int
 	low, high     Bytes
 	loose, joined Bytes // of the oldest reading
-	rise, fall    Bytes // by how much the sum could rise or fall for these
+	rise          Bytes // by how much the sum could rise for these
+	fall          Bytes // what of it others may map by now
 }
 
 // Add adds one process.
 func (s *PSSSum) Add(p *Proc) {
 	low, high := p.PSSRange()
-	s.low, s.high = s.low+low, s.high+high
+	s.n, s.low, s.high = s.n+1, s.low+low, s.high+high
 	if p.PSS != nil {
 		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined+p.PSS.Born)
 		s.rise += min(p.PSS.Loose, p.RSS.Sub(high))
@@ -153,13 +155,14 @@ func (s *PSSSum) Add(p *Proc) {
 		if p.PSS.Split {
 			shared = min(low, p.PSS.PSS.Sub(p.PSS.Anon))
 		}
-		s.fall += min(min(p.PSS.Joined, shared)+p.PSS.Born, low) / 2
+		s.fall += min(min(p.PSS.Joined, shared)+p.PSS.Born, low)
 	}
 }
 
 // Range returns the least and greatest that the sum can be by now.
 func (s *PSSSum) Range() (low, high Bytes) {
-	return s.low.Sub(min(s.joined/2, s.fall)), s.high + min(s.loose, s.rise)
+	n := Bytes(max(s.n, 2)) // one that is not among them may map it too
+	return s.low.Sub(min(s.joined/2, s.fall/n*(n-1))), s.high + min(s.loose, s.rise)
 }
 
 // NoShared is what Slurm counts under JobAcctGatherParams=NoShared: RSS less

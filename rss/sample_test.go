@@ -64,6 +64,9 @@ func TestPSSSum(t *testing.T) {
 			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Joined: 100}}, {RSS: 100}}, 50, 200},
 		{"the second was read, the first before it forked that", []Proc{
 			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Anon: 100, Split: true, Born: 100}}, {RSS: 100, PSS: &PSS{PSS: 50, RSS: 100}}}, 100, 150},
+		{"four were read, the first before it forked them", []Proc{
+			{RSS: 100, PSS: &PSS{PSS: 100, RSS: 100, Anon: 100, Split: true, Born: 400}}, {RSS: 100, PSS: &PSS{PSS: 20, RSS: 100}},
+			{RSS: 100, PSS: &PSS{PSS: 20, RSS: 100}}, {RSS: 100, PSS: &PSS{PSS: 20, RSS: 100}}, {RSS: 100, PSS: &PSS{PSS: 20, RSS: 100}}}, 100, 180},
 		{"another has mapped since, and what the first has is anonymous", []Proc{
 			{RSS: 100, PSS: &PSS{PSS: 80, RSS: 100, Anon: 70, Split: true, Joined: 100}}}, 75, 80},
 		{"little that could be shared", []Proc{

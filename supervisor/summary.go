@@ -78,7 +78,8 @@ type summary struct {
 // peak takes in one sample. pace is by how many a second a limit on numbers is known
 // to be approached, 0 for the others.
 func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
-	var sum, noshared, pss rss.Bytes
+	var sum, noshared rss.Bytes
+	var pss rss.PSSSum
 	known := true
 	s.meet(sample.Procs)
 	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
@@ -86,15 +87,15 @@ func (s *summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 		p := &sample.Procs[i]
 		sum += p.RSS
 		noshared += p.NoShared()
-		low, _ := p.PSSRange()
-		pss += low
+		pss.Add(p)
 		known = known && (p.PSS != nil || p.RSS == 0)
 	}
 	if sum > 0 {
 		raise(&s.peaks.RSS, sum)
 		raise(&s.peaks.NoShared, noshared)
 		if known {
-			raise(&s.peaks.PSS, pss)
+			least, _ := pss.Range() // what was read before a fork is not all there after it
+			raise(&s.peaks.PSS, least)
 		}
 	}
 	// Of several levels the innermost: others' jobs may count in those above.

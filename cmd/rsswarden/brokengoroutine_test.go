@@ -85,7 +85,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		"join":        {at: "joining.go", env: step},
 		"strangers":   {at: "strangers.go", env: batch},
 		"scontrol":    {at: "scontrol.go", env: step},
-		"comment":     {at: "alertcomment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
+		"comment":     {at: "comment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
 		"reach":       {at: "reach.go", first: forkMapping},
 		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
 		"trial":       {at: "trying.go", first: unknownTorch},

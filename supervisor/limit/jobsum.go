@@ -31,7 +31,9 @@ type jobSum struct {
 	others []otherStep
 	known  bool // others were read
 	at     time.Duration
-	near   bool // the sum was near the limit then
+	near   bool      // the sum was near the limit then
+	used   rss.Bytes // that sum, when they were read
+	grows  bool      // by more than jobSumStep of the limit since they were read before
 	cost   rss.Meter
 	pss    map[rss.ProcID]*rss.PSS
 }
@@ -48,8 +50,11 @@ const (
 	jobSumEvery = 2 * time.Second
 	jobSumNear  = time.Second
 	jobSumClose = 0.7
-	// jobSumShare is the most of a core that it may take.
+	// jobSumShare is the most of a core that it may take, and jobSumHaste near the limit
+	// while the sum grows: the kill may come before the next reading.
 	jobSumShare = 0.005
+	jobSumHaste = 0.05
+	jobSumStep  = 0.01
 	// pssPatience is how long PSS may be read in one look: the sampling waits for it.
 	pssPatience = 20 * time.Millisecond
 )
@@ -156,6 +161,10 @@ func (s *Set) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok b
 		e.Note += "; other steps of the job are not counted here: no cgroup tells their processes"
 	}
 	s.sum.near = e.UsedMax.Of(e.Limit) >= jobSumClose
+	if s.sum.at == sample.Mono {
+		s.sum.grows = e.UsedMax > s.sum.used+e.Limit.Scale(jobSumStep)
+		s.sum.used = e.UsedMax
+	}
 	return e, true
 }
 
@@ -164,11 +173,14 @@ func asSlurmd(b rss.Bytes) rss.Bytes { return max(b/rss.MiB*rss.MiB, rss.MiB) }
 
 // look reads the other steps where that is due.
 func (j *jobSum) look(s *Set, acc event.Accounting, now time.Duration) {
-	pause := jobSumEvery
+	pause, share := jobSumEvery, jobSumShare
 	if j.near {
 		pause = jobSumNear
+		if j.grows {
+			share = jobSumHaste
+		}
 	}
-	if j.dir == "" || j.known && now-j.at < max(pause, j.cost.Pause(jobSumShare)) {
+	if j.dir == "" || j.known && now-j.at < max(pause, j.cost.Pause(share)) {
 		return
 	}
 	entries, err := os.ReadDir(j.dir)

@@ -1,6 +1,7 @@
 package cgroup2
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +66,10 @@ func slurmStep(t *testing.T) {
 	e.want("COMPLETED", "0:0")
 	e.says("Slurm job " + e.id + `\.batch`)
 	var asked struct{ Limits []event.Limit }
-	unmarshalled(t, []byte(e.out[strings.Index(e.out, "{"):]), &asked)
+	// srun may have something to say after it.
+	if err := json.NewDecoder(strings.NewReader(e.out[strings.Index(e.out, "{"):])).Decode(&asked); err != nil {
+		t.Fatalf("%v\n%s", err, e.out)
+	}
 	of := map[event.Scope]*event.Limit{}
 	for i := range asked.Limits {
 		if l := &asked.Limits[i]; l.Name == event.LimitCgroup {
