@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // alerting are the labels under which alerts go on where another leads.
@@ -188,22 +189,22 @@ func (w *watcher) commentWarning(now time.Duration, l *event.Limit, room alert.R
 		return
 	}
 	if id, ok := w.commentsJob(); ok {
-		w.tell.CommentWarning(now, id, fmt.Sprintf("memory %s of %v on %s at %s", percent(l.Used, l.Limit), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly)))
+		w.tell.CommentWarning(now, id, fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly)))
 	}
 }
 
 // lastComment is how the job ended and what it needs. Who leads after us writes its own in
 // its place. Ranks that end together have none who does: so ours is about us.
 func (w *watcher) lastComment(out *event.Exit) string {
-	text := "ended, " + string(out.Verdict)
+	words := "ended, " + string(out.Verdict)
 	if len(w.peers.others) > 0 {
-		text = fmt.Sprintf("rank %d %s", w.peers.me.Task, text)
+		words = fmt.Sprintf("rank %d %s", w.peers.me.Task, words)
 	}
 	if b := out.Binding; b != nil {
-		text += fmt.Sprintf("; at most %s of %v on %s", percent(b.Used, b.Limit), b.Limit, slurm.NodeName(w.Lookup))
+		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, slurm.NodeName(w.Lookup))
 	}
 	if out.Advice != 0 {
-		text += "; next time --mem=" + policy.MemArg(out.Advice)
+		words += "; next time --mem=" + policy.MemArg(out.Advice)
 	}
-	return text
+	return words
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Attached says that what is watched was started by somebody else.
@@ -158,14 +159,14 @@ func (w *watcher) lastWords(ended bool) string {
 	if w.Attached.Job != "" {
 		what = "job " + w.Attached.Job
 	}
-	text := " has ended, its parent knows how"
+	line := " has ended, its parent knows how"
 	switch {
 	case !ended:
-		text = " runs on, unwatched"
+		line = " runs on, unwatched"
 	case w.sum.stopped:
-		text = " was stopped by rsswarden"
+		line = " was stopped by rsswarden"
 	case w.Attached.Job != "":
-		text = " has no process left on this node"
+		line = " has no process left on this node"
 	}
-	return what + text + "; watched for " + short(time.Since(w.started))
+	return what + line + "; watched for " + text.Span(time.Since(w.started))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // hurryETA is the time to the limit below which a worker may be recycled again
@@ -80,10 +81,10 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
 		if took := w.workers.resend(pids[i]); took > 0 {
 			if took > policy.LongPause && !pressed(l) {
-				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + short(took)}
+				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
 		} else if pause := policy.ForkPause(t.Anon); policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
-			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + short(pause)}
+			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
 	if w.putOff(w.timeLeft(l)) {

@@ -3,11 +3,11 @@ package supervisor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file says why what somebody asked for can be done with nobody, and what to do
@@ -17,7 +17,7 @@ import (
 func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
 	who := ""
 	if len(cmd.Ranks) > 0 {
-		who = ranksNamed(cmd.Ranks) + ": "
+		who = text.Named("rank", cmd.Ranks) + ": "
 	}
 	why := w.whyNobody(cmd)
 	if len(why) > 3 {
@@ -81,29 +81,9 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 	case len(all) > 0:
 		return all
 	case len(cmd.PIDs) > 0:
-		return []string{processesNamed(cmd.PIDs) + " is no loader worker that can"}
+		return []string{text.Named("process", cmd.PIDs) + " is no loader worker that can"}
 	case met:
 		return []string{"no worker of a DataLoader is there now"}
 	}
 	return []string{"hook off: " + w.noHookWhy()}
-}
-
-// ranksNamed names ranks: "rank 2", "ranks 2 and 3".
-func ranksNamed(ranks []int) string { return "rank" + listed(ranks) }
-
-func processesNamed(pids []int) string {
-	return "process" + strings.Replace(listed(pids), "s ", "es ", 1)
-}
-
-// listed lists numbers behind a word in the singular: " 2", "s 2, 3 and 4".
-func listed(numbers []int) string {
-	var words []string
-	for _, n := range numbers {
-		words = append(words, strconv.Itoa(n))
-	}
-	n := len(words) - 1
-	if n == 0 {
-		return " " + words[0]
-	}
-	return "s " + strings.Join(words[:n], ", ") + " and " + words[n]
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // loop runs until the command has ended.
@@ -258,7 +259,7 @@ func (w *watcher) changed(before []event.Limit) {
 				w.fault("inotify", err)
 			}
 			if l.Name == event.LimitCgroup && !w.followsJob() {
-				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, percent(l.Used, l.Limit)))
+				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
 			}
 		} else {
 			w.tell.Say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file carries out what somebody asked for by the control socket: the same
@@ -69,7 +70,7 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 		}
 	}
 	if m.results != nil {
-		return refuse(event.ReasonOccupied, "%s is being carried out, which somebody asked for %s ago", m.cmd.Do, short(w.now()-m.since))
+		return refuse(event.ReasonOccupied, "%s is being carried out, which somebody asked for %s ago", m.cmd.Do, text.Span(w.now()-m.since))
 	}
 	if w.Settings.DryRun {
 		return refuse(event.ReasonDryRun, "this run has --dry-run, nothing is done in it")
@@ -304,7 +305,7 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 	if len(list) == 0 {
 		refused := &control.Refused{Reason: h.Reason, Detail: strings.TrimSuffix(string(h.Reason)+": "+h.Detail, ": ")}
 		if len(cmd.Ranks) > 0 {
-			refused.Detail = ranksNamed(cmd.Ranks) + ": " + refused.Detail
+			refused.Detail = text.Named("rank", cmd.Ranks) + ": " + refused.Detail
 		}
 		if h.Reason == event.ReasonNotCaught {
 			refused.Hint = "the training must have a handler for it, and no other was asked; checkpoint --signal names another signal"

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file finds out, on the side, why a process has no loader hook. The kernel
@@ -99,10 +100,10 @@ func obstacles(proc string, id rss.ProcID, runDir string) (list []obstacle) {
 	dirs := slices.DeleteFunc([]string{named, hook}, func(dir string) bool { return dir == "" || !hidden(proc, id.PID, dir) })
 	if len(dirs) > 0 {
 		for i, dir := range dirs {
-			dirs[i] = command([]string{dir}, 200)
+			dirs[i] = text.Cut(text.Plain(dir), 200)
 		}
-		text := strings.Join(dirs, " and ")
-		list = append(list, obstacle{"it does not see " + text, "have it see " + text + " under the same name (of Apptainer --bind)"})
+		line := strings.Join(dirs, " and ")
+		list = append(list, obstacle{"it does not see " + line, "have it see " + line + " under the same name (of Apptainer --bind)"})
 	}
 	if flag := ignores(proc, id.PID); flag != "" {
 		list = append(list, obstacle{"it was started with " + flag, "leave out " + flag})

@@ -261,7 +261,7 @@ var (
 	listedPIDs = regexp.MustCompile(`"pids?":\[?([0-9,]{2,})`)
 	// This machine may have a slurm.conf, or none.
 	slurmOfHere = regexp.MustCompile(`(?m)^.*cannot tell whether slurmstepd kills on memory.*\n`)
-	lengths     = regexp.MustCompile(`-?\b\d+(\.\d+)? (ms|s|min|h)\b|-?\b\d+m\d+s\b`)
+	lengths     = regexp.MustCompile(`-?\b\d+(\.\d+)? (ms|s|min|h|d)\b( \d\d (s|min|h)\b)?`)
 	digests     = regexp.MustCompile(`\b[0-9a-f]{16,}\b`)
 )
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
@@ -205,7 +206,7 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	}
 	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
-		w.tell.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, short(w.runTime())))
+		w.tell.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, text.Span(w.runTime())))
 	}
 	w.tell.Record.Close(true, flush)
 	w.pass(exit)

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file says which processes of a job that is watched as a whole are meant:
@@ -140,7 +141,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	if w.ofJob() {
 		f.target = w.target(step)
 	}
-	w.tell.Say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+short(w.Settings.Grace))
+	w.tell.Say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+text.Span(w.Settings.Grace))
 	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }

@@ -35,7 +35,7 @@ func (w *watcher) endLeft() {
 	for _, p := range left {
 		w.sum.ended = append(w.sum.ended, p.ID)
 	}
-	line := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, command([]string{left[0].Comm}, 16))
+	line := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, text.Cut(text.Plain(left[0].Comm), 16))
 	if len(left) > 1 {
 		line += ", …"
 	}

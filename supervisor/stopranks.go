@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file stops a job's ranks on this node. Each rank's watcher sends its own
@@ -70,7 +71,7 @@ func (w *watcher) killOurs() {
 	s.due = now + busiest
 	if !s.said {
 		s.said = true
-		w.tell.Say(now, "stop", "the command has not ended "+short(s.grace)+" after TERM: it gets KILL")
+		w.tell.Say(now, "stop", "the command has not ended "+text.Span(s.grace)+" after TERM: it gets KILL")
 	}
 	// A reader of its own: who leads watches more than this tree with the other.
 	tree := proctree.New(w.Proc)

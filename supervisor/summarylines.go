@@ -25,7 +25,7 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 	case exit != nil:
 		how = fmt.Sprintf("exit status %d", exit.Code)
 	}
-	how += " after " + short(w.runTime())
+	how += " after " + text.Span(w.runTime())
 	if w.Attached != nil {
 		how = w.lastWords(exit != nil)
 	}
@@ -178,7 +178,7 @@ func (s *summary) deeds() string {
 		line += fmt.Sprintf("; freed %v in all", s.freed)
 	}
 	if s.paused > 0 {
-		line += ", trainer paused " + short(s.paused) + " in all"
+		line += ", trainer paused " + text.Span(s.paused) + " in all"
 	}
 	if s.forked > 0 {
 		line += "; data order kept, random draws inside replaced workers changed"

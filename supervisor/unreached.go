@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file tells of a training that the loader hook does not reach: in a container
@@ -129,7 +130,7 @@ func unreachedWords(key rankKey, list []obstacle, trim TrimMode) (why, line stri
 		follows, more = "Its workers are trimmed by ptrace alone, and not replaced", ""
 	}
 	return why, fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. %s; to change that %s%s",
-		key.id.PID, command([]string{key.comm}, 16), why, follows, strings.Join(cures, ", and "), more)
+		key.id.PID, text.Cut(text.Plain(key.comm), 16), why, follows, strings.Join(cures, ", and "), more)
 }
 
 // noHello says why nobody can be asked for anything though loaders are talked to.

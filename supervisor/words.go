@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +74,7 @@ func memory(l *event.Limit) string {
 	if l.Name == event.LimitSlurm && l.Level != "" {
 		of = " of step " + l.Level
 	}
-	return fmt.Sprintf("memory %s of %v%s %s", percent(l.Used, l.Limit), l.Limit, of, against(l))
+	return fmt.Sprintf("memory %s of %v%s %s", text.Percent(l.Ratio()), l.Limit, of, against(l))
 }
 
 // occasion is the front of every line about a decision: l is the limit it is
@@ -92,21 +91,15 @@ func occasion(d *event.Decision, l *event.Limit) string {
 
 // processes names processes: "process 12", "processes 12, 13 and 14".
 func processes(list []*rss.Proc) string {
-	names := make([]string, len(list))
-	for i, p := range list {
-		names[i] = strconv.Itoa(p.ID.PID)
-	}
-	switch n := len(names); n {
-	case 0:
+	if len(list) == 0 {
 		return "no process"
-	case 1:
-		return "process " + names[0]
-	default:
-		return "processes " + strings.Join(names[:n-1], ", ") + " and " + names[n-1]
 	}
+	pids := make([]int, len(list))
+	for i, p := range list {
+		pids[i] = p.ID.PID
+	}
+	return text.Named("process", pids)
 }
-
-func percent(used, limit rss.Bytes) string { return fmt.Sprintf("%.0f %%", 100*used.Of(limit)) }
 
 // forecast says when a limit will be reached, as a range.
 // coming says that a rung was met before its time, as what is counted comes fast.
@@ -128,34 +121,11 @@ func forecast(d *event.Decision) string {
 	return line
 }
 
-// short gives a duration to two digits: "7 ms", "1.2 s".
-func short(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	default:
-		return d.Round(time.Second).String()
-	}
-}
-
-// command gives a command line in at most n bytes.
-func command(args []string, n int) string {
-	line := text.Plain(strings.Join(args, " "))
-	if len(line) > n {
-		line = strings.ToValidUTF8(line[:n-3], "") + "..."
-	}
-	return line
-}
-
 // watching is the first line: what is watched, and the limit that leaves the
 // least room. Which one is nearest in proportion means nothing before the
 // command has grown.
 func watching(s *Settings, pid int, limits []event.Limit) string {
-	return fmt.Sprintf("watching %s (process %d): %s", command(s.Command, 60), pid, room(limits))
+	return fmt.Sprintf("watching %s (process %d): %s", text.Command(s.Command, 60), pid, room(limits))
 }
 
 // room names the limit that leaves the least room.
@@ -171,7 +141,7 @@ func room(limits []event.Limit) string {
 	if least == nil {
 		return "nothing here limits its memory"
 	}
-	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, percent(least.Used, least.Limit), against(least))
+	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, text.Percent(least.Ratio()), against(least))
 }
 
 // noExec warns that signals of Slurm will not arrive: slurmstepd sends them to
@@ -199,7 +169,7 @@ var did = map[event.Action]string{
 func outcome(d *event.Decision, o *event.Outcome) string {
 	name := string(d.Action)
 	if d.Arg != "" {
-		name += "=" + command([]string{d.Arg}, 40)
+		name += "=" + text.Cut(text.Plain(d.Arg), 40)
 	}
 	if o.Reason == event.ReasonDryRun {
 		return "would " + name + " (dry run)"
@@ -214,21 +184,21 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 			return "requeued " + o.Detail
 		}
 	}
-	text := did[d.Action]
+	line := did[d.Action]
 	if o.Stopped > 0 {
-		text = strings.Replace(text, "workers", "processes", 1)
+		line = strings.Replace(line, "workers", "processes", 1)
 	}
 	if d.Action == event.ActionStop && o.Detail != "" {
-		text = "stopped " + o.Detail
+		line = "stopped " + o.Detail
 	}
 	if !o.OK {
-		text = name
+		line = name
 	}
 	if o.PID != 0 && d.Action != event.ActionExec {
-		text += fmt.Sprintf(" %d", o.PID)
+		line += fmt.Sprintf(" %d", o.PID)
 	}
 	if o.Reason == event.ReasonDeferred {
-		return text + ": " + string(o.Reason)
+		return line + ": " + string(o.Reason)
 	}
 	if !o.OK {
 		why := string(o.Reason)
@@ -238,14 +208,14 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 		if why != "" && o.Detail != "" {
 			why += ", "
 		}
-		return text + " did not work: " + why + o.Detail
+		return line + " did not work: " + why + o.Detail
 	}
-	text += fmt.Sprintf(", freed %v", o.Freed)
+	line += fmt.Sprintf(", freed %v", o.Freed)
 	if o.Paused > 0 {
-		text += ", trainer paused " + short(time.Duration(o.Paused*float64(time.Second)))
+		line += ", trainer paused " + text.Span(time.Duration(o.Paused*float64(time.Second)))
 	}
 	if o.Stopped > 0 {
-		text += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
+		line += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
 	}
-	return text
+	return line
 }

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
@@ -84,35 +83,6 @@ func TestForecastSentences(t *testing.T) {
 	} {
 		if got := forecast(&d); got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestDurations(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		400 * time.Microsecond: "0.4 ms", 7 * time.Millisecond: "7 ms", 1200 * time.Millisecond: "1.2 s",
-		99 * time.Second: "99.0 s", 100 * time.Second: "1m40s",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("short(%v) is %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestCommandIsShortAndHarmless(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		n    int
-		want string
-	}{
-		{[]string{"python", "train.py"}, 60, "python train.py"},
-		{[]string{"sh", "-c", "a\nb\x1b[31m"}, 60, "sh -c a b\ufffd[31m"},
-		{[]string{"0123456789"}, 8, "01234..."},
-		{[]string{"0123é6789"}, 8, "0123..."}, // é is not cut in two
-		{[]string{"a\x1b[31m\n", "\u202eb\u009bé\xff"}, 60, "a\ufffd[31m  \ufffdb\ufffdé\ufffd"},
-	} {
-		if got := command(test.args, test.n); got != test.want {
-			t.Errorf("%q: %q, want %q", test.args, got, test.want)
 		}
 	}
 }

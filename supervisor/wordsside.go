@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds what people read about limits that are none on memory that
@@ -14,17 +15,17 @@ import (
 // 65,530, in process 4711 (trainer) (kernel, by ENOMEM of mmap; limit from
 // vm.max_map_count)".
 func side(l *event.Limit) string {
-	text := fmt.Sprintf("%s %s of %s", l.Name.Thing(), percent(l.Used, l.Limit), l.Name.Amount(l.Limit))
+	line := fmt.Sprintf("%s %s of %s", l.Name.Thing(), text.Percent(l.Ratio()), l.Name.Amount(l.Limit))
 	switch l.Scope {
 	case event.ScopeNode:
-		text += ", of all users of the node"
+		line += ", of all users of the node"
 	case event.ScopeUser:
-		text += ", of all your processes on the node"
+		line += ", of all your processes on the node"
 	}
 	if l.PID != 0 {
-		text += fmt.Sprintf(", in process %d", l.PID)
+		line += fmt.Sprintf(", in process %d", l.PID)
 		if l.Role != "" && l.Role != rss.RoleOther {
-			text += " (" + string(l.Role) + ")"
+			line += " (" + string(l.Role) + ")"
 		}
 	}
 	who := l.Enforcer
@@ -38,5 +39,5 @@ func side(l *event.Limit) string {
 		}
 		who += fmt.Sprintf("; %s %.0f s ago", read, l.Age)
 	}
-	return text + " (" + who + ")"
+	return line + " (" + who + ")"
 }

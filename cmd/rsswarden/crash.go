@@ -55,8 +55,7 @@ func crashWords(r io.Reader) string {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "SIG") {
-			r := []rune(text.Plain(line))
-			return fmt.Sprintf("the watcher before this one crashed: %s%s", string(r[:min(len(r), mostWords)]), crashPlace(string(data)))
+			return fmt.Sprintf("the watcher before this one crashed: %s%s", text.Cut(text.Plain(line), mostWords), crashPlace(string(data)))
 		}
 	}
 	return ""

@@ -20,6 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func limitsCommand(p process) *cli.Command {
@@ -204,7 +205,7 @@ func (r *limitsReport) print(w io.Writer) {
 		l := &r.Limits[i]
 		fmt.Fprintf(w, "%d. %s (%s)", i+1, l.Name, l.Scope)
 		if l.Limit > 0 {
-			fmt.Fprintf(w, ": %s of %s used, %.0f %%", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), 100*l.Ratio())
+			fmt.Fprintf(w, ": %s of %s used, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), text.Percent(l.Ratio()))
 			if l.PID != 0 {
 				fmt.Fprintf(w, ", in process %d", l.PID)
 			}

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // deed is what leaders can be asked to do, and how it is told of.
@@ -245,11 +245,11 @@ func (t *deedTally) add(r *control.Result) {
 func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
 
 func (t *deedTally) String() string {
-	one, many := "process", "processes"
+	one := "process"
 	if t.deed == trimDeed { // which is done in all processes of a rank at once
-		one, many = "rank", "ranks"
+		one = "rank"
 	}
-	s := fmt.Sprintf("%d of %s %s", t.did, counted(t.all, one, many), t.deed.did)
+	s := fmt.Sprintf("%d of %s %s", t.did, text.Count(t.all, one), t.deed.did)
 	if t.freed {
 		s += fmt.Sprintf(", %v given back in all", t.given)
 	}
@@ -293,14 +293,10 @@ func (d deed) line(s says) string {
 		l += fmt.Sprintf(", %v given back", r.Freed)
 	}
 	if r.Duration > 0 {
-		l += ", in " + seconds(r.Duration)
+		l += ", in " + text.Seconds(r.Duration)
 	}
 	if r.Paused > 0 {
-		l += ", its trainer stood still for " + seconds(r.Paused)
+		l += ", its trainer stood still for " + text.Seconds(r.Paused)
 	}
 	return l
-}
-
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(100 * time.Microsecond).String()
 }

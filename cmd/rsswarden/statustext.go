@@ -21,22 +21,18 @@ func writeStatus(w io.Writer, st *control.Status, width int) error {
 	if st.Job != "" {
 		what = "job " + st.Job
 	}
-	fmt.Fprintf(&b, "%s on %s: %s\n", what, st.Node, counted(len(st.Procs), "process", "processes"))
+	fmt.Fprintf(&b, "%s on %s: %s\n", what, st.Node, text.Count(len(st.Procs), "process"))
 	fmt.Fprintf(&b, "  led by watcher %d%s (rsswarden %s) since %s; read at %s\n",
 		st.Leader, ofHolder(st), st.Version, clockOf(st.Since, st.Time), st.Time.Local().Format(time.TimeOnly))
 	if n := st.Gaps.Denied + st.Gaps.Malformed; n > 0 {
-		fmt.Fprintf(&b, "  %s could not be read and are in no sum\n", counted(n, "more process", "more processes"))
+		fmt.Fprintf(&b, "  %s could not be read and are in no sum\n", text.Count(n, "more process"))
 	}
 	writeLimits(&b, st)
 	writeRanks(&b, st)
 	writeDeeds(&b, st)
 	writeAlerts(&b, st)
 	for l := range strings.Lines(b.String()) {
-		l = oneLine(strings.TrimRight(l, " \n"))
-		if r := []rune(l); len(r) > width {
-			l = string(r[:width-1]) + "…"
-		}
-		if _, err := fmt.Fprintln(w, l); err != nil {
+		if _, err := fmt.Fprintln(w, text.Cut(oneLine(strings.TrimRight(l, " \n")), width)); err != nil {
 			return err
 		}
 	}
@@ -55,13 +51,6 @@ func ofHolder(st *control.Status) string {
 		return fmt.Sprintf(" of rsswarden run %d, rank %d", r.Holder, r.Task)
 	}
 	return ""
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 // clockOf is a time as a clock shows it, with the day where that is another.
@@ -109,7 +98,7 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 		if l.PID != 0 {
 			by += fmt.Sprintf(", process %d", l.PID)
 		}
-		rows = append(rows, []string{name, fmt.Sprintf("%.0f %%", 100*l.Ratio()), used, l.Name.Amount(l.Limit), eta, by})
+		rows = append(rows, []string{name, text.Percent(l.Ratio()), used, l.Name.Amount(l.Limit), eta, by})
 	}
 	if len(rows) == 1 {
 		b.WriteString("  no limit is known\n")

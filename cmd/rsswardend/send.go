@@ -218,6 +218,5 @@ func permanent(err error) bool {
 // firstLine is a text as one line of what can be printed.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
-	r := []rune(strings.TrimSpace(text.Plain(line)))
-	return string(r[:min(len(r), mostSaid)])
+	return text.Cut(strings.TrimSpace(text.Plain(line)), mostSaid)
 }

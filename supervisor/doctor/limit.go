@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // LimitFacts are the limits of the job as [limit.Set.Read] gives them.
@@ -59,9 +60,9 @@ func Limit(f LimitFacts) Check {
 	case l == nil:
 		return unlimited(f)
 	}
-	c.Found = fmt.Sprintf("%s: %v, %.0f %% used; %s, on %s", l.Name, l.Limit, 100*l.Ratio(), l.Enforcer, sums[l.Accounting])
+	c.Found = fmt.Sprintf("%s: %v, %s used; %s, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Enforcer, sums[l.Accounting])
 	if l.Name == event.LimitUser {
-		c.Found = fmt.Sprintf("%s: %v, %.0f %% used; rsswarden's own rules, on %s", l.Name, l.Limit, 100*l.Ratio(), sums[l.Accounting])
+		c.Found = fmt.Sprintf("%s: %v, %s used; rsswarden's own rules, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), sums[l.Accounting])
 	}
 	if more := len(f.Limits) - 1; more > 0 {
 		c.Found += fmt.Sprintf("; rsswarden limits shows %d more", more)
@@ -91,7 +92,7 @@ func unlimited(f LimitFacts) Check {
 	switch {
 	case i >= 0:
 		l := &f.Limits[i]
-		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %.0f %% used, by everybody on it", l.Limit, 100*l.Ratio())
+		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %s used, by everybody on it", l.Limit, text.Percent(l.Ratio()))
 		c.Source = l.LimitSource
 	default:
 		c.Found = "nothing that limits memory can be seen"

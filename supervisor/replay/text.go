@@ -38,7 +38,7 @@ func (r *Result) WriteText(w io.Writer) error {
 
 // head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
-	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Plain(r.Run), text.Plain(commandLine(r.Command)), clock(r.End), r.Start.Format(time.DateTime))
+	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Plain(r.Run), text.Command(r.Command, mostCommand), text.Seconds(r.End), r.Start.Format(time.DateTime))
 	switch {
 	case r.Estimate && r.Fate == Lives:
 		b.WriteString("estimate: the job would have lived: ")
@@ -80,14 +80,6 @@ func (r *Result) head(b *strings.Builder) {
 
 // mostCommand is how much of a command line is shown; JSON has all.
 const mostCommand = 60
-
-func commandLine(args []string) string {
-	text := []rune(strings.Join(args, " "))
-	if len(text) > mostCommand {
-		return string(text[:mostCommand-1]) + "…"
-	}
-	return string(text)
-}
 
 // fresh counts decisions that the record does not have.
 func (r *Result) fresh() (n int) {
@@ -148,20 +140,20 @@ func (r *Result) list(b *strings.Builder) {
 
 // use says what a decision was made on and what came of it.
 func (d *Decision) use() string {
-	text := "in " + clock(deref(d.ETA))
+	words := "in " + text.Seconds(deref(d.ETA))
 	if d.Size > 0 {
-		text = fmt.Sprintf("%.1f %% of %s", 100*d.Used.Of(d.Size), d.Limit.Amount(d.Size))
+		words = fmt.Sprintf("%s of %s", text.Percent(d.Used.Of(d.Size)), d.Limit.Amount(d.Size))
 		if d.ETA != nil {
-			text += ", " + clock(*d.ETA) + " left"
+			words += ", " + text.Seconds(*d.ETA) + " left"
 		}
 	}
 	switch {
 	case d.Freed > 0:
-		text += fmt.Sprintf("; frees %v by the model (estimate)", d.Freed)
+		words += fmt.Sprintf("; frees %v by the model (estimate)", d.Freed)
 	case d.Recorded != nil && d.Recorded.Freed > 0:
-		text += fmt.Sprintf("; freed %v", d.Recorded.Freed)
+		words += fmt.Sprintf("; freed %v", d.Recorded.Freed)
 	}
-	return text
+	return words
 }
 
 func deref(v *float64) float64 {
@@ -201,11 +193,12 @@ func (r *Result) sizes(b *strings.Builder) {
 // mem is a size as --mem takes it, and as people read it.
 func mem(b rss.Bytes) string { return fmt.Sprintf("%s (%v)", policy.MemArg(b), b) }
 
-// clock writes seconds: "1h2m3s", "12.5s".
+// clock is a moment of the run, as a stop watch has it: "1:02:03", "0:00:12.5".
 func clock(seconds float64) string {
-	d := time.Duration(math.Min(seconds, 1e9) * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
+	tenths := int64(math.Round(max(0, min(seconds, 1e9)) * 10))
+	text := fmt.Sprintf("%d:%02d:%02d", tenths/36000, tenths/600%60, tenths/10%60)
+	if tenths%10 > 0 {
+		text += fmt.Sprintf(".%d", tenths%10)
 	}
-	return d.Round(time.Second).String()
+	return text
 }

@@ -33,7 +33,7 @@ func advise(runs []*record.Run, findings bool) []Line {
 		}
 		if len(kinds) > 1 {
 			for i := range lines {
-				lines[i].Why = "`" + command(k.words, 60) + "`: " + lines[i].Why
+				lines[i].Why = "`" + values.Command(k.words, 60) + "`: " + lines[i].Why
 			}
 		}
 		all = append(all, lines...)

@@ -131,7 +131,7 @@ func freshWorkers(f *facts, key limitKey) (Line, bool) {
 		Line: "persistent_workers=False",
 		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch begin anew",
 			values.Count(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
-		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, span(g.third)),
+		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, values.Span(g.third)),
 	}, true
 }
 

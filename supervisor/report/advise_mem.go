@@ -187,9 +187,9 @@ func (m *memAdvice) growing() string {
 	case !ok || !g.still:
 		return ""
 	case g.slowing:
-		return fmt.Sprintf("it was growing still, by %v in the last %s, slower and slower: a longer run may need some %v more", g.rise(), span(g.third), g.rest())
+		return fmt.Sprintf("it was growing still, by %v in the last %s, slower and slower: a longer run may need some %v more", g.rise(), values.Span(g.third), g.rest())
 	case 3*g.third < hourly:
-		return fmt.Sprintf("it was growing still, by %v in the last %s: a longer run needs more, and this one was too short to say how much", g.rise(), span(g.third))
+		return fmt.Sprintf("it was growing still, by %v in the last %s: a longer run needs more, and this one was too short to say how much", g.rise(), values.Span(g.third))
 	}
 	return fmt.Sprintf("it was growing still, by %v an hour: a run that is longer by an hour needs so much more", g.perHour())
 }
@@ -246,7 +246,7 @@ func moment(at time.Duration) string {
 	if at < time.Second {
 		return "at the start"
 	}
-	return span(at) + " after the start"
+	return values.Span(at) + " after the start"
 }
 
 // chance writes a share as people bet: "1 in 40".

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // bornAlike is the part of the trainer's anonymous memory from which on a worker
@@ -81,7 +82,7 @@ func sharedPages(f *facts, key limitKey) (Line, bool) {
 		Line: "dataset: arrays in place of lists, dicts and tuples",
 		Why: fmt.Sprintf("use rose by %v while what the workers have stood still at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside",
 			g.all(), resident.thirds[2]),
-		Evidence: fmt.Sprintf("%s, in thirds of %s", from, span(g.third)),
+		Evidence: fmt.Sprintf("%s, in thirds of %s", from, values.Span(g.third)),
 	}, true
 }
 
@@ -113,6 +114,6 @@ func notPinned(f *facts, key limitKey) (Line, bool) {
 		Line: "pin_memory=False",
 		Why: fmt.Sprintf("shared memory of the trainer, where pinned batches lie, rose from %v in the first third of the run to %v in the last; where it rises without pin_memory too, the program keeps batches",
 			g.thirds[0], g.thirds[2]),
-		Evidence: fmt.Sprintf("RssShmem of the trainers in thirds of %s, the highest of each", span(g.third)),
+		Evidence: fmt.Sprintf("RssShmem of the trainers in thirds of %s, the highest of each", values.Span(g.third)),
 	}, true
 }

@@ -58,7 +58,7 @@ func (q *inquest) kernelText(b brink) string {
 	case b.rate > 0:
 		return where + " filled up: " + held + q.grew(b)
 	}
-	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, percent(b.ratio))
+	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, values.Percent(b.ratio))
 }
 
 // highestOf is a cgroup that the kernel has counted a kill in, as the exit event
@@ -173,4 +173,4 @@ func (q *inquest) nodeText(b brink) string {
 }
 
 // soFar is how long ago something was, for a run that has not ended.
-func soFar(now, at time.Time) string { return span(max(now.Sub(at), 0)) + " ago" }
+func soFar(now, at time.Time) string { return values.Span(max(now.Sub(at), 0)) + " ago" }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds the sentences on all that is not memory: signals, time, the
@@ -27,13 +28,13 @@ func (q *inquest) onSignal(s lookSignal, d death) finding {
 	told := fmt.Sprintf("%s reached it at %s%s", s.Signal.Signal, q.clock(s.at), from)
 	then := "; it ended with " + d.String()
 	if later := q.end - s.at; later >= 50*time.Millisecond {
-		then += ", " + span(later) + " later"
+		then += ", " + values.Span(later) + " later"
 	} else {
 		then += " at once"
 	}
 	if !d.seen {
 		f.certainty = Inferred
-		then = fmt.Sprintf("; the record breaks off %s later, as SIGKILL for all of it does after KillWait", span(q.end-s.at))
+		then = fmt.Sprintf("; the record breaks off %s later, as SIGKILL for all of it does after KillWait", values.Span(q.end-s.at))
 		if q.run.JournalOnly && q.end-s.at < time.Second {
 			then = "; the journal has nothing after it, as SIGKILL for all of it leaves it after KillWait"
 		}
@@ -45,7 +46,7 @@ func (q *inquest) onSignal(s lookSignal, d death) finding {
 		f.certainty = Inferred
 		f.text = "cancelled, or ended at its time limit, the record does not know the job's end: " + told + then
 	case at.Before(q.jobEnd.Add(-endSlack)):
-		f.text = fmt.Sprintf("cancelled: %s, %s before the job's end%s", told, span(q.jobEnd.Sub(at)), then)
+		f.text = fmt.Sprintf("cancelled: %s, %s before the job's end%s", told, values.Span(q.jobEnd.Sub(at)), then)
 	default:
 		f.cause = event.CauseTimeLimit
 		f.text = fmt.Sprintf("ended by Slurm at the job's time limit: %s, the job's end was %s%s", told, q.clockOf(q.jobEnd), then)
@@ -282,7 +283,7 @@ func (q *inquest) detached() finding {
 
 func (q *inquest) running() finding {
 	f := finding{cause: event.CauseRunning, certainty: Seen, limit: -1}
-	f.text = fmt.Sprintf("still running %s after its start", span(max(q.now.Sub(q.run.Meta.Start), 0).Round(time.Second)))
+	f.text = fmt.Sprintf("still running %s after its start", values.Span(max(q.now.Sub(q.run.Meta.Start), 0).Round(time.Second)))
 	if b, ok := q.highest(); ok {
 		f.text += fmt.Sprintf("; the limit %s stands at %s, as recorded %s", b.Name, fill(b.Name, b.last.Used, b.last.Size), soFar(q.now, q.wall(b.lastAt)))
 	}

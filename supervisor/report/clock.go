@@ -127,9 +127,9 @@ func (c *Clock) text(nodes int) string {
 	case c.Spread == nil:
 		parts = append(parts, "times are of each node's own clock, and nothing in the records tells how far these are apart")
 	case *c.Spread <= closeStart.Seconds():
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes within %s by these, so they most likely differ by no more than about that", brief(seconds(*c.Spread))))
+		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes within %s by these, so they most likely differ by no more than about that", values.Span(seconds(*c.Spread))))
 	default:
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes up to %s apart by these: the clocks differ, or tasks began late, so the order of what happened on two nodes is known no better", span(seconds(*c.Spread))))
+		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes up to %s apart by these: the clocks differ, or tasks began late, so the order of what happened on two nodes is known no better", values.Span(seconds(*c.Spread))))
 	}
 	var names []string
 	for node := range c.Behind {
@@ -137,7 +137,7 @@ func (c *Clock) text(nodes int) string {
 	}
 	slices.Sort(names)
 	for _, node := range names[:min(len(names), mostNotes)] {
-		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", clean(node), span(seconds(c.Behind[node]))))
+		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", clean(node), values.Span(seconds(c.Behind[node]))))
 	}
 	if n := len(names) - mostNotes; n > 0 {
 		parts = append(parts, "so are those of "+values.Count(n, "more node"))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // death is how the command ended, as the exit event has it. The zero value is
@@ -65,22 +66,22 @@ func (q *inquest) clockOf(t time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// when is a moment near the end, and how near: "at 14:03:22, 0.4 s before".
+// when is a moment near the end, and how near: "at 14:03:22, 400 ms before".
 func (q *inquest) when(at time.Duration) string {
 	text := "at " + q.clock(at)
 	switch left := q.end - at; {
 	case q.exit == nil && left < 100*time.Millisecond:
 		return text + ", the last that was recorded"
 	case q.exit == nil:
-		return text + ", " + span(left) + " before the record breaks off"
+		return text + ", " + values.Span(left) + " before the record breaks off"
 	case left < 50*time.Millisecond:
 		return text + ", as it ended"
 	}
-	return text + ", " + span(q.end-at) + " before"
+	return text + ", " + values.Span(q.end-at) + " before"
 }
 
 // after is how long the run was, for the end of a sentence.
-func (q *inquest) after() string { return "after " + span(q.end) }
+func (q *inquest) after() string { return "after " + values.Span(q.end) }
 
 // sentence is a finding as it is told, under a reserve where nobody saw it. What
 // is not known needs none.

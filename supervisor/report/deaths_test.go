@@ -99,7 +99,7 @@ var deaths = []dying{
 		scene: scene{job: inJob(), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.997),
 			events: []record.Entry{exits(minutes+400*time.Millisecond, "SIGKILL", 0, kills(1)...)}},
 		cause: event.CauseKernelOOM, certainty: Seen,
-		text:     []string{"killed by the kernel: cgroup /…/job_12 (the job's limit, 3000M) was full", "could not be reclaimed at 12:10:00, 0.4 s before"},
+		text:     []string{"killed by the kernel: cgroup /…/job_12 (the job's limit, 3000M) was full", "could not be reclaimed at 12:10:00, 400 ms before"},
 		said:     ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
 		saidText: []string{"the job's --mem, 3000M"},
 	},
@@ -184,7 +184,7 @@ var deaths = []dying{
 		name: "time limit",
 		scene: scene{job: ending(minutes - 5*time.Second), limits: []event.Limit{limitJob}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 0.6),
 			events: []record.Entry{signalled(minutes-4*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
-		cause: event.CauseTimeLimit, certainty: Seen, text: []string{"at the job's time limit: SIGTERM reached it at 12:09:56", "the job's end was 12:09:55", "ended with SIGTERM, 4.0 s later"},
+		cause: event.CauseTimeLimit, certainty: Seen, text: []string{"at the job's time limit: SIGTERM reached it at 12:09:56", "the job's end was 12:09:55", "ended with SIGTERM, 4 s later"},
 		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
 	},
 	{

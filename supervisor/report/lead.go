@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // handing is how the record of a node goes on in another rank's.
@@ -155,7 +156,7 @@ func (c *LeadChange) sentence() string {
 	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", clean(c.Node),
 		rankName(rankKey{step: c.FromStep, task: c.From}), why, rankName(rankKey{step: c.ToStep, task: c.To}), c.Time.Format(time.TimeOnly))
 	if c.Gap >= 0.05 {
-		text += fmt.Sprintf("; nothing was recorded there for %s", brief(seconds(c.Gap)))
+		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(seconds(c.Gap)))
 	}
 	return text
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 //go:embed page/page.css
@@ -194,7 +195,7 @@ func resolution(t *Timeline) string {
 	}
 	text := ""
 	if coarse != nil {
-		text = fmt.Sprintf("A point is the highest of %s", strings.Replace(span(coarse.Step), ".0 ", " ", 1))
+		text = fmt.Sprintf("A point is the highest of %s", values.Span(coarse.Step))
 		if len(t.Runs[0].Levels) > 1 {
 			text += ", finer in the last 10 minutes"
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // writeFacts writes the few numbers that most readers come for.
@@ -46,7 +47,7 @@ func writeFacts(b *strings.Builder, rep *Report, at clockFace) {
 		text = "freed " + freed.String() + " in all"
 	}
 	fact("Actions", fmt.Sprint(fired), text, "")
-	fact("Duration", span(time.Duration(rep.Duration*float64(time.Second))), "from "+at.text(rep.Start)+" to "+at.text(rep.End), "")
+	fact("Duration", values.Span(time.Duration(rep.Duration*float64(time.Second))), "from "+at.text(rep.Start)+" to "+at.text(rep.End), "")
 	b.WriteString("</dl>\n")
 }
 

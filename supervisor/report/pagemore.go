@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Size of a sparkline, in CSS pixels.
@@ -95,7 +96,7 @@ func writeRuns(b *strings.Builder, rep *Report) {
 					where += fmt.Sprintf(", life %d", r.Restart+1)
 				}
 				fmt.Fprintf(b, "<tr><td class=\"w\">%s</td><td class=\"long\"><code>%s</code></td><td class=\"long\">%s</td><td class=\"n\">%d</td><td class=\"n\">%d</td><td class=\"long\">%s</td></tr>\n",
-					escape(where), escape(command(r.Command, mostCommand)), escape(howEnded(r)), r.Samples, r.Decisions, escape(strings.Join(r.Sources, ", ")))
+					escape(where), escape(values.Command(r.Command, mostCommand)), escape(howEnded(r)), r.Samples, r.Decisions, escape(strings.Join(r.Sources, ", ")))
 			}
 		})
 		b.WriteString("</section>\n")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // mostRows bounds the decisions that are listed in a page.
@@ -151,7 +152,7 @@ func writeEvent(b *strings.Builder, t *Timeline, run int, m *Mark, several bool,
 		fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(s.Name))
 	}
 	fmt.Fprintf(b, "<td class=\"w\" data-t=\"%d\" data-run=\"%d\">%s</td><td class=\"n\">%s</td><td class=\"long\">%s</td>",
-		m.At.Milliseconds(), run, at.text(t.Start.Add(m.At)), span(m.At-s.From), escape(m.Text))
+		m.At.Milliseconds(), run, at.text(t.Start.Add(m.At)), values.Span(m.At-s.From), escape(m.Text))
 	class := "long"
 	if m.Kind == MarkDecision && m.OK {
 		class += " good"
@@ -201,18 +202,18 @@ func writeProc(b *strings.Builder, t *Timeline, run, k int, several bool, at clo
 		k, run, escape(name), p.Proc.ID.PID, escape(procRole(p)))
 	size := func(v rss.Bytes) { fmt.Fprintf(b, "<td class=\"n\" data-v=\"%d\">%v</td>", uint64(v), v) }
 	size(p.Peak)
-	values := make([]float64, len(p.RSS))
+	shape := make([]float64, len(p.RSS))
 	for i, v := range p.RSS {
-		values[i] = float64(v)
+		shape[i] = float64(v)
 	}
 	b.WriteString("<td>")
-	writeSpark(b, values, float64(p.Peak/rss.KiB))
+	writeSpark(b, shape, float64(p.Peak/rss.KiB))
 	b.WriteString("</td>")
 	size(p.Anon)
 	size(p.File)
 	size(p.Shmem)
 	fmt.Fprintf(b, "<td class=\"n\" data-v=\"%d\">%s</td><td class=\"n\" data-v=\"%d\">%s</td></tr>\n",
-		p.PeakAt.Milliseconds(), at.text(t.Start.Add(p.PeakAt)), (p.Last - p.From).Milliseconds(), span(p.Last-p.From))
+		p.PeakAt.Milliseconds(), at.text(t.Start.Add(p.PeakAt)), (p.Last - p.From).Milliseconds(), values.Span(p.Last-p.From))
 }
 
 func procRole(t *Trace) string {

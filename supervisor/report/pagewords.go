@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // limitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
@@ -64,26 +65,16 @@ func escape(s string) string { return escaper.Replace(clean(s)) }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
-// wrap breaks a text into at most most lines of about width characters; what is
-// left over is cut and told by an ellipsis.
+// wrap breaks a text into at most most lines of width characters; what is left over
+// is cut.
 func wrap(s string, width, most int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(s) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			if lines = append(lines, line); len(lines) == most {
-				lines[most-1] += " …"
-				return lines
-			}
-			line = ""
-		}
-		if r := []rune(word); len(r) > width {
-			word = string(r[:width-1]) + "…"
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
+	lines := values.Wrap(s, width)
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] += " …"
 	}
-	return append(lines, line)
+	for i := range lines {
+		lines[i] = values.Cut(lines[i], width+2)
+	}
+	return lines
 }

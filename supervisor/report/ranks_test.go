@@ -117,7 +117,7 @@ func TestLeadChanges(t *testing.T) {
 		next recordtest.Ranks
 		want string
 	}{
-		"a rank of the same step": {heir, "on n2 the lead went from step 0, task 2, whose rank had ended, to step 0, task 3 at 12:05:01; nothing was recorded there for 1.0 s"},
+		"a rank of the same step": {heir, "on n2 the lead went from step 0, task 2, whose rank had ended, to step 0, task 3 at 12:05:01; nothing was recorded there for 1 s"},
 		"a later step":            {later, ""},
 		"another life":            {again, ""},
 		"at once":                 {beside, ""},
@@ -182,7 +182,7 @@ func TestClock(t *testing.T) {
 	}{
 		{"together", []*record.Run{set(onNode(1), 0, 0), set(onNode(2), 300*time.Millisecond, 0)}, said, "wall", 0.3, 0, "within 300 ms by these"},
 		{"far apart", []*record.Run{set(onNode(1), 0, 0), set(onNode(2), 40*time.Second, 0)}, said, "wall", 40, 0, "up to 40 s apart by these: the clocks differ, or tasks began late"},
-		{"behind Slurm's", []*record.Run{set(onNode(1), -3*time.Second, 0), set(onNode(2), 0, 0)}, said, "wall", 3, 3, "on n1 rsswarden began 3.0 s before Slurm began the job"},
+		{"behind Slurm's", []*record.Run{set(onNode(1), -3*time.Second, 0), set(onNode(2), 0, 0)}, said, "wall", 3, 3, "on n1 rsswarden began 3 s before Slurm began the job"},
 		{"a fraction is no skew", []*record.Run{set(onNode(1), -900*time.Millisecond, 0), set(onNode(2), 0, 0)}, said, "wall", 0.9, 0, "within 900 ms"},
 		{"no step in common", []*record.Run{set(onNode(1), 0, 0), set(recordtest.Ranks{Step: "1", Node: "n2", Count: 1, Start: noon, To: minutes}, 0, 0)}, nil, "wall", -1, 0, "nothing in the records tells"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Mark is something that happened at one moment.
@@ -110,7 +111,7 @@ func decisionText(d *event.Decision) string {
 		text += " at " + fill(d.Limit, d.Used, d.LimitSize)
 	}
 	if d.ETA != nil {
-		text += ", forecast to be reached in " + span(time.Duration(*d.ETA*float64(time.Second)))
+		text += ", forecast to be reached in " + values.Span(time.Duration(*d.ETA*float64(time.Second)))
 	}
 	return text
 }
@@ -180,20 +181,4 @@ func exitText(e *event.Exit) string {
 		return fmt.Sprintf("exited with status %d", *e.Code)
 	}
 	return "rsswarden's holder was gone"
-}
-
-// span is a length of time to two units: "1 h 05 min", "2 min 03 s", "4.2 s".
-func span(d time.Duration) string {
-	switch s := d.Round(time.Second); {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute-time.Second/2:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case s < time.Hour:
-		return fmt.Sprintf("%d min %02d s", s/time.Minute, s%time.Minute/time.Second)
-	case s < 24*time.Hour:
-		return fmt.Sprintf("%d h %02d min", s/time.Hour, s%time.Hour/time.Minute)
-	default:
-		return fmt.Sprintf("%d d %02d h", s/(24*time.Hour), s%(24*time.Hour)/time.Hour)
-	}
 }

@@ -53,7 +53,7 @@ var sideDeaths = []dying{
 		cause: event.CauseFDs, certainty: Inferred,
 		text: []string{
 			"most likely out of descriptors: to send the 9,000 tensors of a data set from process 701", "to 2 workers started by spawn (sharing strategy file_descriptor) takes 9,024 descriptors of the 1,024 that RLIMIT_NOFILE allows",
-			"begun at 12:09:58, 2.0 s before; the command ended with exit status 1; instead: torch.multiprocessing.set_start_method(\"fork\"), or DataLoader(",
+			"begun at 12:09:58, 2 s before; the command ended with exit status 1; instead: torch.multiprocessing.set_start_method(\"fork\"), or DataLoader(",
 		},
 		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 	},

@@ -156,7 +156,7 @@ func TestLedTwice(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{
 			"on n1 the lead went from step 0, task 0, whose watcher was gone, to step 0, task 1 at 12:01:00; nothing was recorded there for 500 ms",
-			"on n1 the lead went from step 0, task 1, whose rank had ended, to step 0, task 0 at 12:03:01; nothing was recorded there for 1.0 s",
+			"on n1 the lead went from step 0, task 1, whose rank had ended, to step 0, task 0 at 12:03:01; nothing was recorded there for 1 s",
 		}, leads); diff != "" {
 			t.Error(diff)
 		}

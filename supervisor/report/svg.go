@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 //go:embed page/theme.css
@@ -97,7 +98,7 @@ func headline(rep *Report, t *Timeline) string {
 	if !rep.Start.IsZero() {
 		at := newClock(rep, t)
 		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
-		parts = append(parts, span(time.Duration(rep.Duration*float64(time.Second))))
+		parts = append(parts, values.Span(time.Duration(rep.Duration*float64(time.Second))))
 	}
 	return strings.Join(parts, " · ")
 }

@@ -95,7 +95,7 @@ func (t *text) paint(style, s string) string {
 func (t *text) para(first, indent, s string) { t.styled("", first, indent, s) }
 
 func (t *text) styled(style, first, indent, s string) {
-	for i, line := range folded(s, t.width-len([]rune(indent))) {
+	for i, line := range values.Wrap(s, t.width-values.Columns(indent)) {
 		in, line := indent, clean(line)
 		if i == 0 {
 			in = clean(first)
@@ -112,51 +112,11 @@ func (t *text) styled(style, first, indent, s string) {
 
 // line writes one line that fits, cut where it does not.
 func (t *text) line(format string, args ...any) {
-	r := []rune(clean(strings.TrimRight(fmt.Sprintf(format, args...), " ")))
-	if len(r) > t.width {
-		r = append(r[:t.width-1], '…')
-	}
-	t.b.WriteString(string(r) + "\n")
+	t.b.WriteString(values.Cut(clean(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
 }
 
 func (t *text) section(title string) {
 	t.b.WriteString("\n" + t.paint(bold, clean(title)) + "\n")
-}
-
-// folded breaks a text into lines of at most width characters. A word that is
-// longer has a line of its own; a number stays with its unit.
-func folded(s string, width int) (lines []string) {
-	line, length := "", 0
-	words := strings.Fields(s)
-	for i := 0; i < len(words); i++ {
-		word := words[i]
-		if i+1 < len(words) && isNumber(word) && isUnit(words[i+1]) {
-			i++
-			word += " " + words[i]
-		}
-		n := len([]rune(word))
-		if length > 0 && length+1+n > width {
-			lines = append(lines, line)
-			line, length = "", 0
-		}
-		if length > 0 {
-			line, length = line+" ", length+1
-		}
-		line, length = line+word, length+n
-	}
-	return append(lines, line)
-}
-
-func isNumber(s string) bool {
-	return strings.Trim(strings.TrimLeft(s, "("), "0123456789.,") == "" && strings.ContainsAny(s, "0123456789")
-}
-
-func isUnit(s string) bool {
-	switch strings.TrimRight(s, ".,;:)") {
-	case "%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s", "min", "h", "d":
-		return true
-	}
-	return false
 }
 
 // head writes the verdict, what ran, and when.
@@ -189,8 +149,8 @@ func (t *text) head(rep *Report) {
 		what += " on " + clean(r.Node)
 	}
 	t.para("", "  ", fmt.Sprintf("%s, %s to %s (%s); cause: %s, %s", what, rep.Start.In(t.zone).Format(time.DateTime), t.clock(rep.End),
-		span(seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
-	t.line("%s", command(r.Command, t.width))
+		values.Span(seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
+	t.line("%s", values.Command(r.Command, t.width))
 }
 
 // Which says which run it is by what a person knows it by: the job, the command, and
@@ -199,7 +159,7 @@ func (rep *Report) Which(now time.Time) string {
 	if len(rep.Runs) == 0 {
 		return "nothing"
 	}
-	what := command(rep.Runs[0].Command, leastWidth)
+	what := values.Command(rep.Runs[0].Command, leastWidth)
 	if rep.Job != "" {
 		what = "job " + clean(rep.Job) + ", " + what
 	}
@@ -208,7 +168,7 @@ func (rep *Report) Which(now time.Time) string {
 	}
 	what += ", ended " + rep.End.In(rep.Start.Location()).Format(time.DateTime)
 	if ago := now.Sub(rep.End); ago > 0 { // else of a node with another clock
-		what += ", " + span(ago) + " ago"
+		what += ", " + values.Span(ago) + " ago"
 	}
 	return what
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -51,7 +50,7 @@ func (t *text) limits(rep *Report) {
 		}
 		t.styled(dim, "    ", "    ", clean(against(&l.Limit)))
 		if line, scale := sparkline(l.Spark); line != "" {
-			t.line("    %s  %s over %s", line, scale, span(l.to.Sub(l.from)))
+			t.line("    %s  %s over %s", line, scale, values.Span(l.to.Sub(l.from)))
 		}
 		if l.Note != "" {
 			t.styled(dim, "    ", "    ", clean(unbroken(l.Note)))
@@ -64,7 +63,7 @@ func (t *text) limits(rep *Report) {
 				names = append(names, name)
 			}
 		}
-		t.para("  ", "    ", fmt.Sprintf("and %s, at most %.0f %% full: %s", values.Count(len(rest), "limit"), 100*rest[0].Ratio(), strings.Join(names, ", ")))
+		t.para("  ", "    ", fmt.Sprintf("and %s, at most %s full: %s", values.Count(len(rest), "limit"), values.Percent(rest[0].Ratio()), strings.Join(names, ", ")))
 	}
 }
 
@@ -129,7 +128,7 @@ func sparkline(shares []float64) (line, scale string) {
 	if !seen {
 		return "", ""
 	}
-	return b.String(), fmt.Sprintf("0 to %.0f %%", 100*top)
+	return b.String(), "0 to " + values.Percent(top)
 }
 
 func (t *text) peaks(p *Peaks) {
@@ -211,21 +210,13 @@ func (t *text) actionLines(actions []Action) {
 			line += fmt.Sprintf(", freed %v", a.Freed)
 		}
 		if a.Paused > 0 {
-			line += ", trainer paused " + brief(seconds(a.Paused))
+			line += ", trainer paused " + values.Span(seconds(a.Paused))
 		}
 		if text := reasons(*a); text != "" {
 			line += "; did not: " + clean(text)
 		}
 		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
 	}
-}
-
-// brief is a short duration to two digits: "7 ms", "1.2 s".
-func brief(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
-	}
-	return span(d)
 }
 
 func (t *text) forecast(rep *Report) {
@@ -250,7 +241,7 @@ func (t *text) adviceLines(lines []Line) {
 		t.styled(bold, "  ", "    ", clean(l.Line))
 		why := l.Why
 		if l.Risk != nil {
-			why += fmt.Sprintf("; of such jobs %.0f %% would still die, as far as the runs tell", 100**l.Risk)
+			why += fmt.Sprintf("; of such jobs %s would still die, as far as the runs tell", values.Percent(*l.Risk))
 		}
 		t.para("    ", "    ", clean(why))
 		if l.Evidence != "" {

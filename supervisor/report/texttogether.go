@@ -106,7 +106,7 @@ func (t *text) lives(rep *Report) {
 	t.section("lives: the times that the job ran")
 	for i := range rep.Lives[:min(len(rep.Lives), mostShown)] {
 		l := &rep.Lives[i]
-		line := fmt.Sprintf("%s, %s", span(seconds(l.Duration)), l.Cause)
+		line := fmt.Sprintf("%s, %s", values.Span(seconds(l.Duration)), l.Cause)
 		if l.Binding != nil {
 			line += fmt.Sprintf(", at most %s on %s", fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), clean(l.Binding.Node))
 		}
@@ -128,7 +128,7 @@ func (t *text) nodes(rep *Report) {
 			t.line("  %-12s %-8s %9s %9s %7s %9s %8d %8d", clean(n.Node), "-", "-", "-", "-", "-", n.Decisions, n.Recycled)
 			continue
 		}
-		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", clean(n.Node), near.Limit, near.Used, near.Size, percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
+		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", clean(n.Node), near.Limit, near.Used, near.Size, values.Percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
 	}
 	if n := len(nodes) - mostShown; n > 0 {
 		t.line("  and %s that came less near", values.Count(n, "node"))

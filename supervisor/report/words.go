@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds the words for single things. They are those that the watcher
@@ -87,15 +88,7 @@ func short(dir string) string {
 
 // fill is "2.92 GiB of 2.93 GiB (99.8 %)".
 func fill(n event.LimitName, used, size rss.Bytes) string {
-	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), percent(used.Of(size)))
-}
-
-// percent tells what is nearly full from what is full.
-func percent(share float64) string {
-	if share >= 0.985 && share < 1 {
-		return fmt.Sprintf("%.1f %%", min(100*share, 99.9))
-	}
-	return fmt.Sprintf("%.0f %%", 100*share)
+	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), values.Percent(used.Of(size)))
 }
 
 // memArg writes a size as --mem takes it, empty where that takes no such size.
@@ -127,44 +120,4 @@ func unbroken(s string) string {
 		}
 	}
 	return text
-}
-
-// command gives a command line in at most n characters.
-func command(args []string, n int) string {
-	words := make([]string, len(args))
-	for i, w := range args {
-		words[i] = clean(quoted(w))
-	}
-	text := []rune(strings.Join(words, " "))
-	if len(text) > n {
-		return string(text[:n-1]) + "…"
-	}
-	return string(text)
-}
-
-// quoted is a word of a command line as a shell would read it.
-func quoted(w string) string {
-	switch {
-	case strings.ContainsFunc(w, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		var b strings.Builder
-		for _, c := range []byte(w) {
-			switch {
-			case c == '\n':
-				b.WriteString(`\n`)
-			case c == '\t':
-				b.WriteString(`\t`)
-			case c == '\'' || c == '\\':
-				b.WriteByte('\\')
-				b.WriteByte(c)
-			case c < ' ' || c == 0x7f:
-				fmt.Fprintf(&b, `\x%02x`, c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		return "$'" + b.String() + "'"
-	case w == "" || strings.ContainsAny(w, " \"'\\$`|&;<>()*?[]#~!{}"):
-		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return w
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // activityLines tell what is being done, what was asked for here, and the newest
@@ -32,11 +33,11 @@ func (m *Model) activityLines() []string {
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if a := n.Action; a != nil {
-			text := fmt.Sprintf("now   %s%s", where(n), deed(a.Action))
+			line := fmt.Sprintf("now   %s%s", where(n), deed(a.Action))
 			if len(a.PIDs) > 0 {
-				text += " of " + numbers(a.PIDs, 4)
+				line += " of " + text.List(a.PIDs, 4)
 			}
-			lines = append(lines, fmt.Sprintf("%s, %s, for %s", text, by(a.Rule), since(n.Time, a.Since)))
+			lines = append(lines, fmt.Sprintf("%s, %s, for %s", line, by(a.Rule), since(n.Time, a.Since)))
 			busy = true
 		}
 		for j := range n.Last {
@@ -126,26 +127,18 @@ func outcome(o *control.Outcome) string {
 		}
 		return who + "not done: " + why
 	}
-	text := who + "done"
+	line := who + "done"
 	asks := o.Action == event.ActionSignal || o.Action == event.ActionExec
 	if o.Freed > 0 || o.Before > 0 && !asks {
-		text += fmt.Sprintf(", freed %v", o.Freed)
+		line += fmt.Sprintf(", freed %v", o.Freed)
 	}
 	if o.Paused > 0 {
-		text += ", trainer paused " + short(o.Paused)
+		line += ", trainer paused " + text.Seconds(o.Paused)
 	} else if o.Duration > 0 {
-		text += " in " + short(o.Duration)
+		line += " in " + text.Seconds(o.Duration)
 	}
 	if o.Detail != "" {
-		text += " (" + o.Detail + ")"
+		line += " (" + o.Detail + ")"
 	}
-	return text
-}
-
-// short gives seconds to two digits: "7 ms", "1.2 s".
-func short(seconds float64) string {
-	if seconds < 1 {
-		return fmt.Sprintf("%.0f ms", seconds*1e3)
-	}
-	return fmt.Sprintf("%.1f s", seconds)
+	return line
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // footer is the last line: the keys, or what is being typed. A question takes as
@@ -13,9 +15,9 @@ func (d *drawing) footer(y int) {
 	switch {
 	case m.mode == asking:
 		lines := folded(clean(m.asked.question, m.Look.Unicode)+"?  y:yes n:no", d.W)
-		for i, text := range lines {
+		for i, line := range lines {
 			at := y - len(lines) + 1 + i
-			d.put(0, at, d.W, Reverse, text+strings.Repeat(" ", max(0, d.W-textWidth(text))))
+			d.put(0, at, d.W, Reverse, line+strings.Repeat(" ", max(0, d.W-text.Columns(line))))
 		}
 	case m.mode == filtering:
 		x := d.put(0, y, d.W-1, Bold, "filter: ")

@@ -1,6 +1,10 @@
 package screen
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
 
 // Style is how a cell looks. What it means stands there in words too.
 type Style uint8
@@ -56,12 +60,12 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 	}
 	end = min(end, f.W)
 	s = clean(s, f.look.Unicode)
-	if x+len(s) > end && x+textWidth(s) > end {
+	if x+len(s) > end && x+text.Columns(s) > end {
 		s = f.cut(s, end-x)
 	}
 	line := f.line(y)
 	for _, r := range s {
-		n := columnsOf(r)
+		n := text.Width(r)
 		if x < 0 || x+n > end {
 			break
 		}
@@ -75,18 +79,7 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 }
 
 // cut shortens a clean text to so many columns.
-func (f *Frame) cut(s string, columns int) string {
-	if columns <= 0 {
-		return ""
-	}
-	n := 0
-	for i, r := range s {
-		if n += columnsOf(r); n > columns-1 {
-			return s[:i] + f.ellipsis()
-		}
-	}
-	return s
-}
+func (f *Frame) cut(s string, columns int) string { return text.CutWith(s, columns, f.ellipsis()) }
 
 func (f *Frame) ellipsis() string {
 	if f.look.Unicode {
@@ -98,7 +91,7 @@ func (f *Frame) ellipsis() string {
 // right writes a text so that it ends before column end.
 func (f *Frame) right(x, y, end int, style Style, s string) {
 	s = clean(s, f.look.Unicode)
-	f.put(max(x, end-textWidth(s)), y, end, style, s)
+	f.put(max(x, end-text.Columns(s)), y, end, style, s)
 }
 
 // paint gives all of a line one style.

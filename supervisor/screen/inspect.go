@@ -63,7 +63,7 @@ func (m *Model) rankText(r *row) []string {
 
 // byRole sums up the processes of a rank.
 func (m *Model) byRole(r *row) []string {
-	text := []string{"its processes"}
+	line := []string{"its processes"}
 	for _, role := range roles {
 		var n int
 		var sum rss.Bytes
@@ -77,10 +77,10 @@ func (m *Model) byRole(r *row) []string {
 		}
 		if n > 0 {
 			slices.Sort(pids)
-			text = append(text, fact(string(role), "%d, RSS %v, %s/s: %s", n, sum, growth(grow), numbers(pids, 4)))
+			line = append(line, fact(string(role), "%d, RSS %v, %s/s: %s", n, sum, growth(grow), text.List(pids, 4)))
 		}
 	}
-	return text
+	return line
 }
 
 // states are the letters of proc_pid_stat(5).
@@ -162,7 +162,7 @@ func (m *Model) limitsText() []string {
 			line = append(line, fact("ladder", "%s", ladder))
 		}
 		for _, c := range n.Ours {
-			line = append(line, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, short(c.CPU)))
+			line = append(line, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, text.Seconds(c.CPU)))
 		}
 		line = append(line, "")
 		for j := range n.Limits {

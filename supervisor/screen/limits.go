@@ -121,7 +121,7 @@ func enforcer(l *event.Limit, room int) string {
 	switch {
 	case who == "":
 		return "-"
-	case textWidth(l.Enforcer) <= room:
+	case text.Columns(l.Enforcer) <= room:
 		return l.Enforcer
 	}
 	return who

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // limitWidths are the columns of the limits; 0 for one that is not shown.
@@ -35,11 +36,11 @@ func (d *drawing) limitWidths(rows []limitRow, titles [8]string, titled bool) li
 	for _, l := range rows {
 		w.percent = max(w.percent, len(percent(l.Limit)))
 		w.fills = max(w.fills, len(fills(l.Limit)))
-		w.node = max(w.node, textWidth(l.node.name))
-		w.label = max(w.label, textWidth(label(l.Limit)))
-		w.uses = max(w.uses, textWidth(uses(l.Limit)))
-		w.enforcer = max(w.enforcer, textWidth(enforcer(l.Limit, longWho)))
-		w.source = max(w.source, textWidth(l.Place()))
+		w.node = max(w.node, text.Columns(l.node.name))
+		w.label = max(w.label, text.Columns(label(l.Limit)))
+		w.uses = max(w.uses, text.Columns(uses(l.Limit)))
+		w.enforcer = max(w.enforcer, text.Columns(enforcer(l.Limit, longWho)))
+		w.source = max(w.source, text.Columns(l.Place()))
 	}
 	w.node, w.label, w.uses, w.enforcer = min(max(w.node, 4), 14), min(max(w.label, 9), 16), max(w.uses, 10), min(max(w.enforcer, 11), longWho)
 	if len(d.m.nodes) < 2 {

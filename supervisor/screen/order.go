@@ -104,7 +104,7 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, past(action), r.why())
 		}
 		whom = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
-		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, numbers(o.Command.PIDs, 20))
+		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, text.List(o.Command.PIDs, 20))
 	}
 	o.name = fmt.Sprintf("%s of %s%s", verb, whom, where)
 	return o, ""
@@ -129,7 +129,7 @@ func (m *Model) meansRank(o *order, r *control.Rank) string {
 	if len(o.Command.PIDs) == 1 {
 		return fmt.Sprintf("process %d", o.Command.PIDs[0])
 	}
-	return "processes " + numbers(o.Command.PIDs, 20)
+	return "processes " + text.List(o.Command.PIDs, 20)
 }
 
 // unmistakable says that the number of a rank names no other of the same leader.

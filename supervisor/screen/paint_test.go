@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // emulator is a terminal that knows the sequences the screen writes, and no
@@ -100,7 +102,7 @@ func (e *emulator) put(r rune) error {
 	if r < ' ' || r == 0x7f || r == utf8.RuneError {
 		return fmt.Errorf("%q reached the terminal", r)
 	}
-	wide := columnsOf(r)
+	wide := text.Width(r)
 	if wide == 2 {
 		wide = e.wideAs
 	}
@@ -178,11 +180,11 @@ func TestPaintDifferences(t *testing.T) {
 func mend(line []cell) {
 	for x := range line {
 		right := x+1 < len(line) && line[x+1].r == 0
-		wide := line[x].r != 0 && columnsOf(line[x].r) == 2
+		wide := line[x].r != 0 && text.Width(line[x].r) == 2
 		switch {
 		case wide && !right:
 			line[x] = blank
-		case line[x].r == 0 && (x == 0 || columnsOf(line[x-1].r) != 2 || line[x-1].r == 0):
+		case line[x].r == 0 && (x == 0 || text.Width(line[x-1].r) != 2 || line[x-1].r == 0):
 			line[x] = blank
 		}
 	}
@@ -201,7 +203,7 @@ func TestPaintNarrowTerminal(t *testing.T) {
 	for y := range f.H {
 		for x, c := range f.line(y) {
 			got := e.cells[y*80+x].r
-			if c.r != 0 && columnsOf(c.r) == 1 && got != c.r {
+			if c.r != 0 && text.Width(c.r) == 1 && got != c.r {
 				t.Fatalf("at %d,%d stands %q, want %q", x, y, got, c.r)
 			}
 		}

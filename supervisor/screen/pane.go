@@ -3,6 +3,8 @@ package screen
 import (
 	"slices"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 type paneKind int
@@ -90,11 +92,11 @@ func (d *drawing) pane(n int) {
 const leastFolded = 10
 
 // folded breaks a line between words, what follows further to the right.
-func folded(text string, width int) []string {
+func folded(line string, width int) []string {
 	width = max(width, leastFolded)
-	indent := len(text) - len(strings.TrimLeft(text, " "))
+	indent := len(line) - len(strings.TrimLeft(line, " "))
 	// Behind a name the text has a column of its own.
-	if name, rest, ok := strings.Cut(text[indent:], "  "); ok && indent > 0 {
+	if name, rest, ok := strings.Cut(line[indent:], "  "); ok && indent > 0 {
 		indent += len(name) + 2 + len(rest) - len(strings.TrimLeft(rest, " "))
 	} else {
 		indent += 2
@@ -103,10 +105,10 @@ func folded(text string, width int) []string {
 		indent = 2
 	}
 	var lines []string
-	for textWidth(text) > width {
-		r, n, fits, space := []rune(text), 0, 0, 0
-		for n+columnsOf(r[fits]) <= width {
-			n += columnsOf(r[fits])
+	for text.Columns(line) > width {
+		r, n, fits, space := []rune(line), 0, 0, 0
+		for n+text.Width(r[fits]) <= width {
+			n += text.Width(r[fits])
 			fits++
 			if r[fits] == ' ' && fits > indent {
 				space = fits
@@ -116,7 +118,7 @@ func folded(text string, width int) []string {
 			space = max(1, fits)
 		}
 		lines = append(lines, strings.TrimRight(string(r[:space]), " "))
-		text = strings.Repeat(" ", indent) + strings.TrimLeft(string(r[space:]), " ")
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(r[space:]), " ")
 	}
-	return append(lines, text)
+	return append(lines, line)
 }

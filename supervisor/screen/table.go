@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // fitted are the columns of a table that a width has room for, the command taking
@@ -15,7 +17,7 @@ func (m *Model) fitted(v view) []column {
 		switch list[i].key {
 		case "node":
 			for j := range m.nodes {
-				wide = max(wide, textWidth(m.nodes[j].name))
+				wide = max(wide, text.Columns(m.nodes[j].name))
 			}
 			list[i].width = min(max(wide, 4), 14)
 		case "role":

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func TestClean(t *testing.T) {
@@ -24,8 +25,8 @@ func TestClean(t *testing.T) {
 		{"\xff\xfe", "??", "??", 2},
 		{"a\u202eb\u200bc\u009bd", "a?b?c?d", "a?b?c?d", 7},
 	} {
-		if got := clean(tt.in, true); got != tt.unicode || textWidth(got) != tt.width {
-			t.Errorf("clean(%q) = %q of %d columns, want %q of %d", tt.in, got, textWidth(got), tt.unicode, tt.width)
+		if got := clean(tt.in, true); got != tt.unicode || text.Columns(got) != tt.width {
+			t.Errorf("clean(%q) = %q of %d columns, want %q of %d", tt.in, got, text.Columns(got), tt.unicode, tt.width)
 		}
 		if got := clean(tt.in, false); got != tt.ascii {
 			t.Errorf("clean(%q) in ASCII = %q, want %q", tt.in, got, tt.ascii)
@@ -48,14 +49,14 @@ func FuzzPut(f *testing.F) {
 				switch {
 				case (x < 3 || x >= last || x >= end) && c != blank:
 					t.Fatalf("%q: %q at %d, outside 3 to %d of %d", s, c.r, x, last, end)
-				case c.r == 0 && (x == 0 || columnsOf(frame.line(0)[x-1].r) != 2):
+				case c.r == 0 && (x == 0 || text.Width(frame.line(0)[x-1].r) != 2):
 					t.Fatalf("%q: half a character at %d", s, x)
 				case c.r != 0 && !unicode.IsPrint(c.r), !look.Unicode && c.r > '~':
 					t.Fatalf("%q: %q at %d", s, c.r, x)
 				}
 			}
 			for _, line := range folded(clean(s, look.Unicode), 10) {
-				if textWidth(line) > 10 {
+				if text.Columns(line) > 10 {
 					t.Fatalf("%q: folded to %q", s, line)
 				}
 			}

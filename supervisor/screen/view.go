@@ -77,7 +77,7 @@ func (d *drawing) header() {
 	clock, style := m.clock()
 	end := d.W
 	if clock != "" {
-		end = max(0, d.W-textWidth(clock)-1)
+		end = max(0, d.W-text.Columns(clock)-1)
 		d.right(0, d.y, d.W, style, clock)
 	}
 	x := 0
@@ -145,7 +145,7 @@ func (m *Model) headline(width int) []string {
 	for {
 		total, worst := -2, 0
 		for i, p := range parts {
-			total += 2 + textWidth(p.text)
+			total += 2 + text.Columns(p.text)
 			if p.drop > parts[worst].drop {
 				worst = i
 			}
@@ -213,25 +213,25 @@ func (m *Model) notices() []string {
 func (d *drawing) nobody() {
 	m := d.m
 	d.y++
-	text := []string{"asking ..."}
+	line := []string{"asking ..."}
 	if !m.answered.IsZero() {
 		switch {
 		case len(m.errs) > 0:
-			text = []string{"No node answers."}
+			line = []string{"No node answers."}
 		case m.Job != "":
-			text = []string{"No rsswarden leads in job " + m.Job + ".", "", "Is it running, and under rsswarden run? squeue --job " + m.Job}
+			line = []string{"No rsswarden leads in job " + m.Job + ".", "", "Is it running, and under rsswarden run? squeue --job " + m.Job}
 		default:
-			text = []string{
+			line = []string{
 				"No rsswarden leads on this node.", "",
 				"rsswarden run -- COMMAND   starts a command that is watched.",
 				"rsswarden top --job ID     shows a job on other nodes.",
 			}
 		}
 		if m.Live {
-			text = append(text, "", "It is asked again every "+short(m.Interval.Seconds())+".")
+			line = append(line, "", "It is asked again every "+text.Seconds(m.Interval.Seconds())+".")
 		}
 	}
-	for _, t := range text {
+	for _, t := range line {
 		d.put(2, d.y, d.W, Plain, t)
 		d.y++
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -59,4 +60,23 @@ func TestJSON(t *testing.T) {
 	if plain := []byte(`{"a":"é漢"}`); &JSON(plain)[0] != &plain[0] {
 		t.Error("copied what needs no change")
 	}
+}
+
+// FuzzPlain: whatever comes in, one line comes out that is UTF-8, of what prints alone,
+// and the same again where it comes in twice.
+func FuzzPlain(f *testing.F) {
+	for _, s := range []string{"python3", "\x1b]0;owned\x07", "\u009b31m", "\u202e\u2066", "a\r\nb", "\xff\xc0\x80", "\ue000\U000e0001", "\u2028", "漢 é 😀"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Plain(s)
+		if !utf8.ValidString(got) || Plain(got) != got {
+			t.Errorf("%q: %q", s, got)
+		}
+		for _, r := range got {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%q: %U is left", s, r)
+			}
+		}
+	})
 }

@@ -85,7 +85,7 @@ var cases = []adversity{
 	{"D6", "double fork, setsid; an orphan is adopted", []string{
 		"rss/proctree.TestOrphansStay", "rss/proctree.TestRealTree/double fork", "supervisor/hold.TestSubreaper", "cmd/rsswarden.TestSlurmOrphan"}, ""},
 	{"D7", "names with ), newline, escape sequences, invalid UTF-8", []string{
-		"rss/proctree.TestParseStatHostileNames", "rss/proctree.TestHostileNameInTree", "supervisor.TestCommandIsShortAndHarmless", "supervisor/screen.TestClean",
+		"rss/proctree.TestParseStatHostileNames", "rss/proctree.TestHostileNameInTree", "supervisor/text.TestCommand", "supervisor/screen.TestClean",
 		"supervisor/report.TestPageTakesHostileNames", "supervisor/metrics.FuzzText", "cmd/rsswarden.TestTrimReport"}, ""},
 	{"D8", "exec changes the name; so does prctl", []string{"supervisor.TestMatcherReadsAgainAfterExec", "supervisor.TestRolesAreKept"}, ""},
 	{"D9", "hidepid, EPERM, smaps that is ptrace-protected", []string{

@@ -1,0 +1,131 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+)
+
+// wide lists what takes two columns: the ranges of Markus Kuhn's wcwidth.c, and
+// the pictures that came to Unicode since.
+var wide = []struct{ from, to rune }{
+	{0x1100, 0x115f}, {0x2329, 0x232a}, {0x2e80, 0x303e}, {0x3040, 0xa4cf}, {0xac00, 0xd7a3},
+	{0xf900, 0xfaff}, {0xfe10, 0xfe19}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6},
+	{0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff}, {0x20000, 0x3fffd},
+}
+
+// Width is how many columns of a terminal a printable rune takes: 1 or 2.
+func Width(r rune) int {
+	if r < wide[0].from {
+		return 1
+	}
+	for _, w := range wide {
+		if r >= w.from && r <= w.to {
+			return 2
+		}
+	}
+	return 1
+}
+
+// Columns is how many columns of a terminal a plain text takes.
+func Columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += Width(r)
+	}
+	return n
+}
+
+// Cut shortens a plain text to so many columns, and ends what it cut with "…".
+func Cut(s string, columns int) string { return CutWith(s, columns, "…") }
+
+// CutWith is [Cut] with another ending, of one column.
+func CutWith(s string, columns int, end string) string {
+	switch {
+	case len(s) <= columns:
+		return s
+	case columns <= 0:
+		return ""
+	}
+	n, keep := 0, 0
+	for i, r := range s {
+		if n < columns {
+			keep = i // what is before it leaves room for the ending
+		}
+		if n += Width(r); n > columns {
+			return s[:keep] + end
+		}
+	}
+	return s
+}
+
+// Wrap breaks a text into lines of at most width columns. A word that is longer
+// has a line of its own; a number stays with its unit.
+func Wrap(s string, width int) (lines []string) {
+	line, length := "", 0
+	words := strings.Fields(s)
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if i+1 < len(words) && isNumber(word) && isUnit(words[i+1]) {
+			i++
+			word += " " + words[i]
+		}
+		n := Columns(word)
+		if length > 0 && length+1+n > width {
+			lines = append(lines, line)
+			line, length = "", 0
+		}
+		if length > 0 {
+			line, length = line+" ", length+1
+		}
+		line, length = line+word, length+n
+	}
+	return append(lines, line)
+}
+
+func isNumber(s string) bool {
+	return strings.Trim(strings.TrimLeft(s, "("), "0123456789.,") == "" && strings.ContainsAny(s, "0123456789")
+}
+
+func isUnit(s string) bool {
+	switch strings.TrimRight(s, ".,;:)") {
+	case "%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s", "min", "h", "d":
+		return true
+	}
+	return false
+}
+
+// Command is a command line as a shell would read it, on one line of so many columns.
+func Command(args []string, columns int) string {
+	words := make([]string, len(args))
+	for i, w := range args {
+		words[i] = Plain(Quote(w))
+	}
+	return Cut(strings.Join(words, " "), columns)
+}
+
+// Quote is a word of a command line as a shell would read it.
+func Quote(w string) string {
+	switch {
+	case strings.ContainsFunc(w, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		var b strings.Builder
+		for _, c := range []byte(w) {
+			switch {
+			case c == '\n':
+				b.WriteString(`\n`)
+			case c == '\t':
+				b.WriteString(`\t`)
+			case c == '\'' || c == '\\':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c < ' ' || c == 0x7f:
+				fmt.Fprintf(&b, `\x%02x`, c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		return "$'" + b.String() + "'"
+	case w == "" || strings.ContainsAny(w, " \"'\\$`|&;<>()*?[]#~!{}"):
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return w
+}

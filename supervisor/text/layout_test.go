@@ -1,0 +1,69 @@
+package text
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCommand: a command line is as a shell would read it, on one short line.
+func TestCommand(t *testing.T) {
+	for want, args := range map[string][]string{
+		`python train.py --lr=1e-3`:                  {"python", "train.py", "--lr=1e-3"},
+		`python3 -c $'import time\nx=[\'a\\b\']'`:    {"python3", "-c", "import time\nx=['a\\b']"},
+		`sh -c 'echo "$HOME"; it'\''s' ''`:           {"sh", "-c", `echo "$HOME"; it's`, ""},
+		`printf $'\x1b]0;owned\x07\t'`:               {"printf", "\x1b]0;owned\x07\t"},
+		"rm '*' \uFFFDname":                          {"rm", "*", "\u202ename"},
+		`python3 -c $'import numpy, torch\nimport …`: {"python3", "-c", "import numpy, torch\nimport time, sys"},
+		`sh -c $'a\nb\x1b[31m'`:                      {"sh", "-c", "a\nb\x1b[31m"},
+		"\uFFFDb\uFFFDé\uFFFD x":                     {"\u202eb\u009bé\xff\u2028x"},
+	} {
+		if got := Command(args, 42); got != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
+	}
+}
+
+// FuzzCommand: whatever the words are, they are one line that steers nothing and
+// has no more columns than it may.
+func FuzzCommand(f *testing.F) {
+	f.Add("python3", "-c", 20)
+	f.Add("\x1b[2J", "\u202e\xff", 8)
+	f.Add("数据加载器", "a\nb", 5)
+	f.Fuzz(func(t *testing.T, one, two string, columns int) {
+		columns = max(0, columns%200)
+		got := Command([]string{one, two}, columns)
+		if Columns(got) > columns || Plain(got) != got || strings.Contains(got, "\n") {
+			t.Errorf("%q %q in %d: %q", one, two, columns, got)
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		in      string
+		columns int
+		want    string
+	}{
+		{"python", 6, "python"}, {"python", 5, "pyth…"}, {"python", 1, "…"}, {"python", 0, ""}, {"", 0, ""},
+		{"0123é6789", 5, "0123…"}, {"数据加", 6, "数据加"}, {"数据加", 5, "数据…"}, {"数据加", 4, "数…"},
+	} {
+		if got := Cut(c.in, c.columns); got != c.want || Columns(got) > c.columns {
+			t.Errorf("Cut(%q, %d) = %q, want %q", c.in, c.columns, got, c.want)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		width int
+		want  string
+	}{
+		{"one two three", 9, "one two|three"}, {"", 5, ""}, {"a 12.5 GiB of it", 6, "a|12.5 GiB|of it"},
+		{"/a/long/path is one", 6, "/a/long/path|is one"}, {"数据 加载", 5, "数据|加载"},
+	} {
+		if got := strings.Join(Wrap(c.in, c.width), "|"); got != c.want {
+			t.Errorf("Wrap(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
+		}
+	}
+}
