@@ -34,6 +34,9 @@ func init() {
 			fmt.Fprintln(os.Stderr, err)
 			return 2
 		}
+		// Free pages for what Exec allocates below a filter that refuses mmap.
+		runtime.KeepAlive(make([]byte, 16<<20))
+		runtime.GC()
 		runtime.LockOSThread()
 		if err := refuse(number, errnos[args[1]]); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot install a seccomp filter:", err)
