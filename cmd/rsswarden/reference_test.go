@@ -109,3 +109,44 @@ func rulesPage(t *testing.T) *reference.Page {
 	p.Verbatim(strings.Join(lines, "\n"))
 	return p
 }
+
+const referenceHead = `# Options of rsswarden: for one job as a file of yours,
+#
+#     rsswarden run --config rsswarden.toml -- python train.py
+#
+# or for every job of a site as /etc/rsswarden.toml. A line that begins with "#"
+# and a name is an example: take the "#" away to put it in force. Keys are named
+# as the flags are. Text stands in quotes; numbers, true and false do not.
+#
+# What is set in several places comes from the first of these: the flag, the
+# environment (RSSWARDEN_LIMIT=3G), the file of --config, /etc/rsswarden.toml,
+# the default. Lists are taken whole. The start event (--events FILE) tells of
+# every option where its value came from. RSSWARDEN=off reads none of this.
+#
+# A mistake in a file of yours is an error, and nothing is started. A mistake in
+# /etc/rsswarden.toml is a warning, and the job runs with the rest of it; that
+# file must belong to root, and nobody else may be able to write it.
+`
+
+const referenceLock = `
+# In /etc/rsswarden.toml only: users cannot change these. A locked option has
+# the value of that file, or its default where the file does not set it. A job
+# that asks for something else runs, and is told that it does not get it.
+#lock = ["trim-private", "worker-signal"]
+`
+
+// configurationExample describes every option in the form of a configuration file.
+func configurationExample() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(about[o.name], "\n", "\n# "))
+		fmt.Fprintf(&b, "# Flag %s, environment %s, default %s.\n", o.flag(), variableOf(o.name), o.shownDefault())
+		fmt.Fprintf(&b, "#%s = %s\n", o.name, o.example)
+	}
+	b.WriteString(referenceLock)
+	return b.String()
+}
+
+// flag is an option as it stands on the command line.
+func (o option) flag() string { return strings.TrimSpace("--" + o.name + " " + o.arg) }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -112,55 +113,26 @@ func TestSegmentsOfText(t *testing.T) {
 	}
 }
 
-func TestFilesOfText(t *testing.T) {
+// TestUsageOfText reads the file system of a process's own root, through a link as the
+// process follows it.
+func TestUsageOfText(t *testing.T) {
 	fs := rsstest.Empty(t)
-	const dir = "proc/7/root/dev/shm/"
-	fs.Write(dir+"torch_1", strings.Repeat("x", 8192))
-	fs.Write(dir+"torch_2", "x")
-	fs.Write(dir+"deep/psm_1", "x")
-	if err := os.Link(fs.Path(dir+"torch_1"), fs.Path(dir+"torch_1_again")); err != nil {
-		t.Skip(err)
-	}
-	if err := os.Symlink("/etc/passwd", fs.Path(dir+"link")); err != nil {
+	fs.Write("proc/7/root/dev/shm/torch_1", "x")
+	fs.Write("proc/8/root/run/only-there/shm/torch_1", "x")
+	fs.Write("proc/8/root/dev/null", "")
+	if err := os.Symlink("/run/only-there/shm", fs.Path("proc/8/root/dev/shm")); err != nil {
 		t.Fatal(err)
 	}
-	v, err := Files(fs.Proc, 7, 0)
-	me := os.Getuid()
-	if err != nil || v.Total.Files != 3 || v.By[Owner{Torch, me}].Files != 2 || v.By[Owner{Python, me}].Files != 1 || v.More {
-		t.Errorf("%+v, %v", v, err)
-	}
-	if v, err := Files(fs.Proc, 7, 2); err != nil || !v.More {
-		t.Errorf("two at most: %+v, %v", v, err)
-	}
-	if _, err := Files(fs.Proc, 8, 2); !os.IsNotExist(unwrap(err)) {
-		t.Errorf("no process: %v", err)
-	}
-	u, err := Usage(fs.Proc, 7)
-	if err != nil || u.Mount || u.Dev != v.Dev || u.Size == 0 || u.Used > u.Size {
-		t.Errorf("%+v, %v", u, err)
-	}
-}
-
-// A link is followed as the process follows it, not as we would.
-func TestLinkedShm(t *testing.T) {
-	fs := rsstest.Empty(t)
-	fs.Write("proc/7/root/run/shm/torch_here", "x")
-	fs.Write("proc/7/root/dev/null", "")
-	if err := os.Symlink("/run/shm", fs.Path("proc/7/root/dev/shm")); err != nil {
+	var at unix.Stat_t
+	if err := unix.Stat(fs.Proc, &at); err != nil {
 		t.Fatal(err)
 	}
-	v, err := Files(fs.Proc, 7, 0)
-	if err != nil || v.Total.Files != 1 || len(v.By) != 1 {
-		t.Errorf("%+v, %v", v, err)
-	}
-}
-
-func unwrap(err error) error {
-	for {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return err
+	for _, pid := range []int{7, 8} {
+		if u, err := Usage(fs.Proc, pid); err != nil || u.Mount || u.Dev != uint64(at.Dev) || u.Size == 0 || u.Used > u.Size {
+			t.Errorf("process %d: %+v, %v", pid, u, err)
 		}
-		err = u.Unwrap()
+	}
+	if _, err := Usage(fs.Proc, 9); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: %v", err)
 	}
 }

@@ -242,23 +242,6 @@ func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
 	}
 }
 
-// Events yields the lines of the event stream from now on, until the run ends. A
-// line is good until the next one is asked for.
-func (c *Client) Events(ctx context.Context) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		left := false
-		err := c.ask(ctx, "GET", "events", nil, func(conn *os.File, r io.Reader) error {
-			return lines(ctx, conn, r, func(line []byte) (bool, error) {
-				left = !yield(line, nil)
-				return !left, nil
-			})
-		})
-		if err != nil && !left {
-			yield(nil, fmt.Errorf("cannot follow the events: %w", err))
-		}
-	}
-}
-
 // lines yields each line of an answer that comes as it comes.
 func lines(ctx context.Context, conn *os.File, r io.Reader, each func([]byte) (more bool, err error)) error {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {

@@ -25,7 +25,7 @@ var cases = []adversity{
 		"supervisor/limit.TestPageCacheAtTheLimit", "supervisor/policy.TestNothingFiresOnPageCache", "rss/cgroup.TestRealCgroup"}, ""},
 	{"A4", "active and inactive file cache", []string{"rss/cgroup.TestUnreclaimable", "rss/cgroup.TestPagesOnNoList"}, ""},
 	{"A5", "tmpfs and /dev/shm are charged and in no RSS, and outlive the worker", []string{
-		"rss/cgroup.TestUnreclaimable/tmpfs is in no file list", "rss/cgroup.TestRealCgroup", "rss/shm.TestFilesOfText", "supervisor.TestHolders", "cmd/rsswarden.TestFullShm"}, ""},
+		"rss/cgroup.TestUnreclaimable/tmpfs is in no file list", "rss/cgroup.TestRealCgroup", "rss/shm.TestUsageOfText", "supervisor.TestHolders", "cmd/rsswarden.TestFullShm"}, ""},
 	{"A6", "shared memory is left behind by a worker that was killed", []string{
 		"supervisor.TestTorchWorkerIsNoPoolWorker", "supervisor/action.TestStopTermsThenKillsTheTree", "rss/shm.TestSegmentsOfText"}, ""},
 	{"A7", "SIGBUS: /dev/shm is full, and RSS is not", []string{"cmd/rsswarden.TestFullShm", "supervisor.TestExhausted", "supervisor/report.TestDiagnose"}, ""},

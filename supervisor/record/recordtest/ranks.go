@@ -213,9 +213,6 @@ func (d *Ranks) gone(task int, at time.Duration) bool {
 	return false
 }
 
-// Save writes the record below dir and returns its directory.
-func (d Ranks) Save(dir string) (string, error) { return record.Save(dir, d.Run()) }
-
 // SaveJournal writes a journal into dir, with a sample each minute, and returns its
 // file: it is what other nodes see of a record on a node's own disk.
 func (d Ranks) SaveJournal(dir string) (string, error) {
