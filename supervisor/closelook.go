@@ -19,7 +19,7 @@ import (
 // of a core, and what would hold up a process for long is not read.
 type closeReader struct {
 	*probe.Reader[closeAsk, closeRead]
-	free time.Duration // when the cost of the readings so far is paid
+	costs probe.Bucket // which holds nothing: what was spent is paid before the next
 	// failed is when a reading was taken last that brought nothing: the next one
 	// that is wanted goes before it then.
 	failed map[diagnosis.Want]time.Duration
@@ -57,7 +57,7 @@ func (r *closeRead) whole() bool {
 
 func newCloseReader(proc string) *closeReader {
 	tree := proctree.New(proc)
-	return &closeReader{failed: map[diagnosis.Want]time.Duration{}, Reader: probe.New(nil, func(ask closeAsk) closeRead {
+	return &closeReader{costs: probe.Bucket{Share: closeShare}, failed: map[diagnosis.Want]time.Duration{}, Reader: probe.New(nil, func(ask closeAsk) closeRead {
 		fault.Point("closelook")
 		return ask.read(tree, proc)
 	})}
@@ -69,7 +69,8 @@ func (r *closeReader) taken(now time.Duration, into *diagnosis.Look) {
 	if !ok {
 		return
 	}
-	r.free = now + time.Duration(float64(got.cost)/closeShare)
+	r.costs.Fill(now)
+	r.costs.Spend(got.cost)
 	if !got.whole() {
 		r.failed[got.want] = now
 	}
@@ -86,7 +87,7 @@ func (r *closeReader) taken(now time.Duration, into *diagnosis.Look) {
 
 // ask asks for the first of these that may be read now.
 func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Sample) {
-	if r.Busy() || now < r.free {
+	if r.Busy() || r.costs.Fill(now) < 0 {
 		return
 	}
 	maps.DeleteFunc(r.failed, func(_ diagnosis.Want, at time.Duration) bool { return now-at >= closeRetry })

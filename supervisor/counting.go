@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // countKind is what is counted.
@@ -29,7 +30,7 @@ type counting struct {
 	entries map[rss.ProcID]*countEntry
 	at      time.Duration         // of the last look
 	hurries map[int]time.Duration // by PID: until when it is counted often
-	purses  [countKinds]purse
+	purses  [countKinds]probe.Bucket
 	calls   []countCall // of the last look; its room is kept
 }
 
@@ -152,7 +153,9 @@ func (c *counting) fill(now time.Duration) {
 				share = shares.near
 			}
 		}
-		c.purses[kind].fill(now, share)
+		b := &c.purses[kind]
+		b.Most, b.Share = min(purseHolds, time.Duration(share*float64(purseSpan))), share
+		b.Fill(now)
 	}
 }
 
@@ -169,7 +172,7 @@ func (c *counting) hot(now time.Duration) (pause time.Duration, ok bool) {
 			if t.busy || !t.known && !e.hurried || p >= countQuick || kind == countMaps && e.hangs() {
 				continue
 			}
-			if due := max(t.asked+p-now, c.purses[kind].dry(), 0); !ok || due < pause {
+			if due := max(t.asked+p-now, c.purses[kind].Dry(), 0); !ok || due < pause {
 				pause, ok = due, true
 			}
 		}
@@ -208,7 +211,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 			continue
 		}
 		for kind := range countKind(countKinds) {
-			if kind == countMaps && e.hangs() || c.purses[kind].has <= 0 {
+			if kind == countMaps && e.hangs() || c.purses[kind].Fill(now) <= 0 {
 				continue
 			}
 			t := &e.tallies[kind]
@@ -229,7 +232,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 	var asks []countAsk
 	var spent [countKinds]time.Duration
 	for _, k := range calls {
-		if spent[k.kind] >= c.purses[k.kind].has {
+		if spent[k.kind] >= c.purses[k.kind].Fill(now) {
 			continue
 		}
 		t := &k.e.tallies[k.kind]
@@ -246,7 +249,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 
 // done takes in one count.
 func (c *counting) done(r countRead) {
-	c.purses[r.ask.kind].has -= r.count.Cost
+	c.purses[r.ask.kind].Spend(r.count.Cost)
 	e := c.entries[r.ask.id]
 	if e == nil || !e.tallies[r.ask.kind].busy { // what it was asked of is gone
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // TestFoundIsTold where it is new, more certain, or has cost twice as much, and on
@@ -119,7 +120,7 @@ func closeStand() (*closeReader, *byHand[closeAsk, closeRead], *rss.Sample) {
 	small, other := process(worker1, rss.RoleWorker, rss.MiB, 100*rss.MiB), process(worker2, rss.RoleWorker, rss.MiB, 100*rss.MiB)
 	trainer := process(theCommand, rss.RoleTrainer, rss.MiB, 100*rss.MiB)
 	h := newByHand[closeAsk, closeRead](nil)
-	return &closeReader{Reader: h.Reader, failed: map[diagnosis.Want]time.Duration{}}, h,
+	return &closeReader{Reader: h.Reader, costs: probe.Bucket{Share: closeShare}, failed: map[diagnosis.Want]time.Duration{}}, h,
 		&rss.Sample{Procs: []rss.Proc{trainer, small, other}}
 }
 

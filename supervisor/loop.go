@@ -40,12 +40,6 @@ func (w *watcher) loop() {
 			w.programs.Next()
 			w.layDown()
 			continue // nothing that is measured has changed
-		case p := <-w.tracer.arrived():
-			if w.planned(p); !w.advance() {
-				continue
-			}
-			w.full()
-			w.full()
 		case <-w.tracer.due():
 			if !w.advance() {
 				continue
@@ -75,11 +69,9 @@ func (w *watcher) loop() {
 			if !w.woken(w.bell.Causes()) {
 				continue // the timer runs on: news must not put looks off
 			}
-		case got := <-w.pss.arrived():
-			w.tookPSS(got)
 		case <-w.probes.C():
-			if w.heardSides() {
-				w.full()
+			if !w.heardProbes() {
+				continue
 			}
 		case <-timer.C:
 			w.tick()
@@ -87,6 +79,18 @@ func (w *watcher) loop() {
 		w.killOurs()
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
+}
+
+// heardProbes takes in what was read beside the loop, with a full look where that calls for
+// one, and says whether the loop is to think again about when to wake.
+func (w *watcher) heardProbes() bool {
+	pss := w.heardPSS()
+	full := w.heardPlan()
+	sides, reached := w.heardSides()
+	if full || reached {
+		w.full()
+	}
+	return pss || full || sides
 }
 
 // tick takes a fast look, and a full one where that is due or called for.

@@ -32,11 +32,12 @@ type rateStand struct {
 	trainer rss.ProcID
 	written map[int]rsstest.Process
 	files   map[string]*rateFile
-	wrote   bool             // something, since the last look
-	seen    uint64           // full looks when ctl was read last
-	ctl     []byte           // as it was read last
-	pssAsk  *proctree.PSSAsk // being answered …
-	pssAt   time.Duration    // … then
+	wrote   bool                              // something, since the last look
+	seen    uint64                            // full looks when ctl was read last
+	ctl     []byte                            // as it was read last
+	pssHand *byHand[proctree.PSSAsk, pssRead] // nil where PSS is not read
+	pssAsk  *proctree.PSSAsk                  // being answered …
+	pssAt   time.Duration                     // … then
 }
 
 // rateFile is a file that is written again and again: kept open, and only where it
@@ -116,8 +117,13 @@ func (r *rateStand) alone() {
 	})
 	r.counts, r.shared, r.diagnosis.state, r.slimmed = nil, nil, nil, true
 	if r.pss != nil {
-		close(r.pss.asks)
-		r.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+		r.pssHand = newByHand[proctree.PSSAsk, pssRead](&r.probes)
+		r.pss = &pssReader{Reader: r.pssHand.Reader, wakes: pssWakes}
+		r.t.Cleanup(func() {
+			if r.pssHand.asked(); r.pssHand.pending { // no goroutine may be left
+				r.pssHand.answer(r.t, pssRead{})
+			}
+		})
 	}
 }
 
@@ -237,16 +243,14 @@ func (r *rateStand) cgroup() {
 	}
 }
 
-// answerPSS takes the question that is put to the job, if one is.
+// askedPSS takes the question that is put to the job, if one is.
 func (r *rateStand) askedPSS() {
 	if r.pss == nil || r.pssAsk != nil {
 		return
 	}
-	select {
-	case ask := <-r.pss.asks:
+	if ask, ok := r.pssHand.asked(); ok {
 		r.pssAsk = &ask
 		r.pssAt = r.world.now + pssCost(r.written[ask.ID.PID].Anon+r.written[ask.ID.PID].File)
-	default:
 	}
 }
 
@@ -270,7 +274,8 @@ func (r *rateStand) answerPSS() {
 		anon, file := r.proportional(p.PID)
 		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
-	r.tookPSS(got)
+	r.pssHand.answer(r.t, got)
+	r.heardPSS()
 }
 
 // proportional is the PSS of a process: what is its own and its part of the

@@ -9,9 +9,8 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
-
-// This file holds what the loop leaves to goroutines because it may hang.
 
 // readPatience is how long one configuration file may take: it may lie on a
 // network file system that does not answer.
@@ -23,31 +22,27 @@ func readWithin(name string) ([]byte, error) {
 		b   []byte
 		err error
 	}
-	c := make(chan content, 1)
-	go func() {
-		b, err := slurm.ReadFile(name)
-		c <- content{b, err}
-	}()
-	select {
-	case got := <-c:
-		return got.b, got.err
-	case <-time.After(readPatience):
+	r := probe.New(nil, func(name string) (c content) {
+		c.b, c.err = slurm.ReadFile(name)
+		return c
+	})
+	if r.Ask(name, false); !r.Wait(readPatience) {
 		return nil, fmt.Errorf("cannot read %s: no answer within %v", name, readPatience)
 	}
+	got, _ := r.Take()
+	return got.b, got.err
 }
 
 // pssReader reads smaps_rollup, or smaps in pieces, on the side: the kernel
 // walks the whole address space for it and holds the process's mmap_lock
 // meanwhile. What is read, how, and how often, is budgeted to 1 % of a core.
 type pssReader struct {
+	*probe.Reader[proctree.PSSAsk, pssRead]
 	budget proctree.PSSBudget
-	asks   chan proctree.PSSAsk
-	reads  chan pssRead
-	busy   bool
 
 	// wakes is what wakes for readings may take, and what they lead to. Where they
 	// lead to nothing, a job may stand where they are wanted for days.
-	wakes allowance
+	wakes probe.Bucket
 	woken bool // the loop woke for the one that is under way
 }
 
@@ -57,17 +52,13 @@ type pssRead struct {
 	err error
 }
 
-func newPSSReader(proc string) *pssReader {
-	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+func newPSSReader(set *probe.Set, proc string) *pssReader {
 	tree := proctree.New(proc)
-	go func() {
-		for ask := range r.asks {
-			fault.Point("pss")
-			pss, err := ask.Read(tree)
-			r.reads <- pssRead{ask, pss, err}
-		}
-	}()
-	return r
+	return &pssReader{wakes: pssWakes, Reader: probe.New(set, func(ask proctree.PSSAsk) pssRead {
+		fault.Point("pss")
+		pss, err := ask.Read(tree)
+		return pssRead{ask, pss, err}
+	})}
 }
 
 // update takes in what was read, asks for what is due, and hangs the last
@@ -77,53 +68,53 @@ func (r *pssReader) update(now time.Duration, tree, extra []rss.Proc) {
 		return
 	}
 	r.budget.Update(slices.Concat(tree, extra))
-	select {
-	case got := <-r.reads:
-		r.take(now, got)
-	default:
+	if !r.taken(now) {
 		r.ask(now)
 	}
 	r.budget.Attach(tree)
 	r.budget.Attach(extra)
 }
 
-// arrived is the channel of readings to [pssReader.take]; nil, which never
-// yields, without a reader.
-func (r *pssReader) arrived() <-chan pssRead {
-	if r == nil {
-		return nil
+// taken takes one reading in, and says whether there was one. It asks for the next
+// at once: the budget holds many small ones, and one a look would take a minute for
+// 60 processes.
+func (r *pssReader) taken(now time.Duration) bool {
+	got, ok := r.Take()
+	if !ok {
+		return false
 	}
-	return r.reads
-}
-
-// take takes one reading in and asks for the next at once: the budget holds
-// many small ones, and one a look would take a minute for 60 processes.
-func (r *pssReader) take(now time.Duration, got pssRead) {
 	r.budget.Done(got.ask, got.pss, got.err, now)
 	if r.woken {
-		r.wakes.spend(now, got.pss.Cost)
+		r.wakes.Spend(got.pss.Cost)
 	}
-	r.busy = false
 	r.ask(now)
-	r.woken = r.woken && r.busy
+	r.woken = r.woken && r.Busy()
+	return true
 }
 
-// tookPSS takes one reading in, and a full look with it where it depends on readings
-// what is to be done and no other is asked for, unless looks are dear here: then the
-// next one comes as soon as they may take that much.
-func (w *watcher) tookPSS(got pssRead) {
-	woken := w.pss.woken
-	w.pss.take(w.now(), got)
-	if !w.straddles() || w.pss.busy {
-		return
+// heardPSS takes one reading in, and says whether there was one. It takes a full look
+// where the decision depends on readings and no other is under way, unless looks cost
+// too much here: then the next one comes as soon as they may take that much.
+func (w *watcher) heardPSS() bool {
+	r := w.pss
+	if r == nil {
+		return false
+	}
+	woken := r.woken
+	if !r.taken(w.now()) {
+		return false
+	}
+	if !w.straddles() || r.Busy() {
+		return true
 	}
 	if woken {
-		w.pss.wakes.spend(w.now(), w.fullCost.Cost())
+		r.wakes.Spend(w.fullCost.Cost())
 	}
 	w.unseen, w.lookDue = true, 0
 	if w.now()-w.fullAt >= w.fullCost.Pause(hurriedShare) {
 		w.full()
 	}
+	return true
 }
 
 // hurry lets readings take more of a core for as long as it depends on them
@@ -141,7 +132,7 @@ func (r *pssReader) hurry(on bool) {
 // next is how long after now the loop is to wake to ask for a reading; false where the
 // next look will do, or must.
 func (r *pssReader) next(now time.Duration) (pause time.Duration, ok bool) {
-	if r == nil || r.busy || r.budget.Share == 0 || !r.wakes.left(now) {
+	if r == nil || r.Busy() || r.budget.Share == 0 || r.wakes.Fill(now) <= 0 {
 		return 0, false
 	}
 	return r.budget.Next(now)
@@ -151,7 +142,7 @@ func (r *pssReader) next(now time.Duration) (pause time.Duration, ok bool) {
 func (r *pssReader) wake(now time.Duration) {
 	if _, ok := r.next(now); ok {
 		r.ask(now)
-		r.woken = r.busy
+		r.woken = r.Busy()
 	}
 }
 
@@ -159,7 +150,7 @@ func (r *pssReader) wake(now time.Duration) {
 // this is not done again and again in vain.
 func (r *pssReader) acted() {
 	if r != nil {
-		r.wakes.renew()
+		r.wakes.Renew()
 	}
 }
 
@@ -178,16 +169,15 @@ const hurriedShare = 0.05
 
 // pssWakes is half a minute of both at their most, and then as much as nobody notices
 // until something is done.
-var pssWakes = allowance{most: 3 * time.Second, share: 0.002}
+var pssWakes = probe.Bucket{Most: 3 * time.Second, Share: 0.002}
 
-// ask asks for what is due, if anything is and the goroutine is free: so there
-// is room in asks.
+// ask asks for what is due, if anything is and no reading is under way. The loop
+// wakes for it: the next one is asked for then.
 func (r *pssReader) ask(now time.Duration) {
-	if r.busy {
+	if r.Busy() {
 		return
 	}
 	if ask, ok := r.budget.Due(now); ok {
-		r.asks <- ask
-		r.busy = true
+		r.Ask(ask, true)
 	}
 }

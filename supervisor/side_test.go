@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 func TestReadWithin(t *testing.T) {
@@ -46,7 +47,7 @@ func putPSS(fs rsstest.Tree, pid int, size, pss rss.Bytes) {
 // TestPSSReaderReadsOneAfterTheOther without a look in full between them.
 func TestPSSReaderReadsOneAfterTheOther(t *testing.T) {
 	fs := rsstest.Empty(t)
-	r := newPSSReader(fs.Proc)
+	r := newPSSReader(new(probe.Set), fs.Proc)
 	var procs []rss.Proc
 	const n = 5
 	for i := range n {
@@ -55,14 +56,8 @@ func TestPSSReaderReadsOneAfterTheOther(t *testing.T) {
 		procs = append(procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1000 + uint64(pid)}, RSS: 100 * rss.MiB, Anon: 100 * rss.MiB})
 	}
 	r.update(0, procs, nil)
-	for i := 1; r.busy; i++ {
-		select {
-		case got := <-r.arrived():
-			if got.err != nil {
-				t.Fatal(got.err)
-			}
-			r.take(time.Duration(i)*time.Second, got)
-		case <-time.After(10 * time.Second):
+	for i := 1; r.Busy(); i++ {
+		if !r.Wait(10*time.Second) || !r.taken(time.Duration(i)*time.Second) {
 			t.Fatal("no reading came")
 		}
 		if i > n {
@@ -86,19 +81,16 @@ func TestPSSReaderReadsLargeOnesInPieces(t *testing.T) {
 		{ID: rss.ProcID{PID: worker1, Start: 1000 + worker1}, RSS: 4 * rss.GiB},
 		{ID: rss.ProcID{PID: worker1 + 1, Start: 1}, RSS: 100 * rss.GiB},
 	}
-	r := newPSSReader(fs.Proc)
+	r := newPSSReader(new(probe.Set), fs.Proc)
 	r.update(0, procs, nil)
-	select {
-	case got := <-r.arrived():
-		r.take(time.Second, got)
-	case <-time.After(10 * time.Second):
+	if !r.Wait(10*time.Second) || !r.taken(time.Second) {
 		t.Fatal("no reading came")
 	}
 	r.update(time.Second, procs, nil)
 	if p := procs[0].PSS; p == nil || p.PSS != 2*rss.GiB || p.RSS != 4*rss.GiB {
 		t.Errorf("PSS %+v, want what smaps says", p)
 	}
-	if procs[1].PSS != nil || r.busy {
+	if procs[1].PSS != nil || r.Busy() {
 		t.Errorf("100 GiB are read, which may be one mapping: %+v", procs[1].PSS)
 	}
 	if told := r.told(); len(told) != 1 || !strings.Contains(told[0].Error(), fmt.Sprint("process ", worker1+1)) {
@@ -116,11 +108,11 @@ func TestPSSReaderReadsLargeOnesInPieces(t *testing.T) {
 
 // TestPSSReaderNeverBlocksTheLoop: the answer may wait, and the process be gone.
 func TestPSSReaderNeverBlocksTheLoop(t *testing.T) {
-	r := newPSSReader(t.TempDir())
+	r := newPSSReader(new(probe.Set), t.TempDir())
 	p := []rss.Proc{{ID: rss.ProcID{PID: worker1, Start: 1}, RSS: rss.MiB}}
 	deadline := time.Now().Add(10 * time.Second)
 	r.update(0, p, nil)
-	for i := 1; r.busy; i++ {
+	for i := 1; r.Busy(); i++ {
 		if time.Now().After(deadline) {
 			t.Fatal("no answer about a process that is gone")
 		}
@@ -131,8 +123,8 @@ func TestPSSReaderNeverBlocksTheLoop(t *testing.T) {
 	}
 	var none *pssReader
 	none.update(0, p, nil)
-	if none.arrived() != nil {
-		t.Error("without a reader there is a channel")
+	if _, due := none.next(0); due {
+		t.Error("without a reader a reading is due")
 	}
 }
 
@@ -146,13 +138,10 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
 	for s.straddles() { // the answer may be there already
-		select {
-		case got := <-s.pss.arrived():
-			s.pss.take(s.now(), got)
-			s.full()
-		case <-time.After(10 * time.Second):
+		if !s.pss.Wait(10*time.Second) || !s.pss.taken(s.now()) {
 			t.Fatal("no reading came")
 		}
+		s.full()
 	}
 	if s.straddles() || s.user().Used != 95*rss.MiB {
 		t.Errorf("reading %+v, want 95 MiB for certain", s.user())
@@ -166,7 +155,8 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 // wakes for the next one, or they would take one look each, whatever they may cost.
 func TestHurriedPSSWakes(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
-	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	hand := newByHand[proctree.PSSAsk, pssRead](&s.probes)
+	s.pss = &pssReader{Reader: hand.Reader, wakes: pssWakes}
 	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("in no hurry the next look will do")
@@ -176,13 +166,8 @@ func TestHurriedPSSWakes(t *testing.T) {
 		t.Errorf("it looks in %v, and a reading is due", pause)
 	}
 	s.tick()
-	select {
-	case ask := <-s.pss.asks:
-		if ask.ID.PID != theCommand {
-			t.Errorf("asked for %+v", ask)
-		}
-	default:
-		t.Error("no reading was asked for")
+	if ask, ok := hand.asked(); !ok || ask.ID.PID != theCommand {
+		t.Errorf("asked for %+v, %v", ask, ok)
 	}
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("another is due while one is under way")
@@ -193,7 +178,8 @@ func TestHurriedPSSWakes(t *testing.T) {
 // side of a rung it is. The loop wakes for them for half a minute, and then for as many
 // as 0.2 % of a core are, until something is done.
 func TestPSSWakesInVain(t *testing.T) {
-	r := &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1), wakes: pssWakes}
+	hand := newByHand[proctree.PSSAsk, pssRead](new(probe.Set))
+	r := &pssReader{Reader: hand.Reader, wakes: pssWakes}
 	r.hurry(true)
 	const cost = 20 * time.Millisecond
 	p := proc(theCommand, rss.GiB, 0)
@@ -202,11 +188,10 @@ func TestPSSWakesInVain(t *testing.T) {
 			p.RSS += rss.MiB
 			r.budget.Update([]rss.Proc{p})
 			r.wake(now)
-			select {
-			case ask := <-r.asks:
+			if ask, ok := hand.asked(); ok {
 				n++
-				r.take(now, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
-			default:
+				hand.answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
+				r.taken(now)
 			}
 		}
 		return n
@@ -217,7 +202,7 @@ func TestPSSWakesInVain(t *testing.T) {
 		t.Errorf("%d readings in half a minute, want %d", first, want)
 	}
 	woken(30*time.Second, 2*time.Minute)
-	if n, want := woken(2*time.Minute, 12*time.Minute), all(pssWakes.share, 10*time.Minute); n < want-2 || n > want+2 {
+	if n, want := woken(2*time.Minute, 12*time.Minute), all(pssWakes.Share, 10*time.Minute); n < want-2 || n > want+2 {
 		t.Errorf("%d readings in ten minutes, want %d", n, want)
 	}
 	r.acted()
@@ -234,16 +219,19 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	})
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
-	close(s.pss.asks) // it is answered here
-	s.pss = &pssReader{asks: make(chan proctree.PSSAsk, 1), reads: make(chan pssRead, 1)}
+	hand := newByHand[proctree.PSSAsk, pssRead](&s.probes) // it is answered here
+	s.pss = &pssReader{Reader: hand.Reader}
 	s.full()
-	got := pssRead{ask: <-s.pss.asks, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}}
+	ask, _ := hand.asked()
+	hand.answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}})
 	for range 8 {
 		s.fullCost.Add(100 * time.Millisecond)
 	}
 	s.fullAt = s.now()
 	looks := s.seq
-	s.tookPSS(got)
+	if !s.heardPSS() {
+		t.Error("the reading is not taken")
+	}
 	if s.seq != looks {
 		t.Error("a look of 0.1 s upon another")
 	}

@@ -37,19 +37,19 @@ func (w *watcher) sharers() []int {
 
 const mostSharers = 8
 
-// heardSides takes in what the loop woke for, and says whether a limit has reached a
-// rung since the last look.
-func (w *watcher) heardSides() (reached bool) {
+// heardSides takes in what was read, and says whether anything was, and whether a limit
+// has reached a rung since the last look.
+func (w *watcher) heardSides() (news, reached bool) {
 	if w.shared.taken() {
 		w.shared.ask(w.look())
-		reached = w.reached(w.shared.limits)
+		news, reached = true, w.reached(w.shared.limits)
 	}
 	if w.counts.taken() {
 		now := w.look()
 		w.counts.ask(now)
-		reached = w.reached(w.counts.readings(now)) || reached
+		news, reached = true, w.reached(w.counts.readings(now)) || reached
 	}
-	return reached
+	return news, reached
 }
 
 // countOutcome is an outcome about a limit on a number, which has no bytes to tell

@@ -170,23 +170,6 @@ func (t *tally) likely(kind countKind) time.Duration {
 	return 10 * time.Microsecond
 }
 
-// purse is processor time that may be spent: it fills by a share of the time
-// that passes, and what is spent beyond it must be filled up first.
-type purse struct {
-	has   time.Duration
-	share float64
-	at    time.Duration
-	begun bool
-}
-
-// dry is how long it takes until something may be spent again.
-func (p *purse) dry() time.Duration {
-	if p.has > 0 || p.share <= 0 {
-		return 0
-	}
-	return time.Duration(float64(-p.has) / p.share)
-}
-
 // The shares of a core, where nothing is near its limit, where something is, and
 // where it rushes there.
 var purseShares = [countKinds]struct{ rest, near, rush float64 }{
@@ -200,13 +183,3 @@ const (
 	purseHolds = 30 * time.Millisecond
 	purseSpan  = 30 * time.Second
 )
-
-func (p *purse) fill(now time.Duration, share float64) {
-	most := min(purseHolds, time.Duration(share*float64(purseSpan)))
-	if !p.begun {
-		p.begun, p.has = true, most
-	} else {
-		p.has = min(p.has+time.Duration(float64(now-p.at)*share), most)
-	}
-	p.at, p.share = now, share
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -19,7 +20,7 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 	s.put(worker1, theCommand, 0, file1)
 	s.put(worker2, theCommand, 0, file2)
 	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
-	s.tracer.read = func(a planAsk) plan {
+	s.plansBy(func(a planAsk) plan {
 		id := a.id
 		p := plan{Planned: action.Planned{ID: id}}
 		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
@@ -29,7 +30,7 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 			})
 		}
 		return p
-	}
+	})
 	return s
 }
 
@@ -42,16 +43,16 @@ func (s *stand) step(full bool) {
 	}
 }
 
+// plansBy has plans read by the test.
+func (s *stand) plansBy(read func(planAsk) plan) { s.tracer.Reader = probe.New(&s.probes, read) }
+
 // plans waits for the plan that was asked for and takes it in.
 func (s *stand) plans() {
 	s.t.Helper()
-	select {
-	case p := <-s.tracer.arrived():
-		s.planned(p)
-		s.step(s.advance())
-	case <-time.After(time.Minute):
+	if !s.tracer.Wait(time.Minute) {
 		s.t.Fatal("no plan came")
 	}
+	s.step(s.heardPlan())
 }
 
 // wanted returns the piece that the holder was asked for last, once.

@@ -25,7 +25,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 	switch {
 	case t.off != event.ReasonNone:
 		return nil, policy.Help{Reason: t.off, Detail: "nothing is trimmed by ptrace any more"}
-	case t.busy || t.asked != 0:
+	case t.Busy() || t.asked != 0:
 		return nil, policy.Help{Reason: event.ReasonTimeout, Detail: fmt.Sprintf("process %d is not done with yet", t.was.ID.PID)}
 	}
 	t.forget(&w.last)

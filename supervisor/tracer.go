@@ -10,13 +10,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
 // tracer has the holder trim processes by ptrace, which Yama allows it as their
 // ancestor, and remembers which could not be.
 type tracer struct {
-	planner
+	*probe.Reader[planAsk, plan]
 	plan     plan
 	was      rss.Proc    // the process that was planned for, as it was then
 	wakes    *time.Timer // for the action in flight; nil before the first
@@ -25,7 +26,6 @@ type tracer struct {
 	times    traceTimes
 	pace     trim.Pace
 	last     uint64                             // number of the last piece
-	memory   trim.Planner                       // what the planner's goroutine knows; nobody else's
 	off      event.Reason                       // why nobody is traced any more in this run
 	refused  map[rss.ProcID]*refusal            // while they live
 	images   map[rss.ProcID]image               // … as far as they were asked for
@@ -47,22 +47,23 @@ type arrivals struct {
 
 // newTracer numbers pieces beyond those of watchers before it: an answer that
 // the holder owed to one may come to this one.
-func newTracer(read func(planAsk) plan, attempt int) tracer {
+func newTracer(plans *probe.Reader[planAsk, plan], attempt int) tracer {
 	return tracer{
-		planner: planner{read: read}, last: uint64(attempt) << 32,
+		Reader: plans, last: uint64(attempt) << 32,
 		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
 	}
 }
 
-// arrived is the channel of plans to [watcher.planned]; nil, which never yields,
-// before the first was asked for.
-func (t *tracer) arrived() <-chan plan { return t.plans }
-
-// planned takes a plan in.
-func (w *watcher) planned(p plan) {
-	w.tracer.busy = false
+// heardPlan takes in the plan that came, if one did, and says whether a full look is
+// called for.
+func (w *watcher) heardPlan() (full bool) {
+	p, ok := w.tracer.Take()
+	if !ok {
+		return false
+	}
 	w.tracer.plan = p
 	w.came.planned = append(w.came.planned, p.Planned)
+	return w.advance()
 }
 
 // taken takes the holder's answer to a piece in.
@@ -124,7 +125,7 @@ type traced struct{ *watcher }
 
 func (w traced) Plan(id rss.ProcID) {
 	t := &w.tracer
-	if t.busy {
+	if t.Busy() {
 		return // no action asks while another's plan is read; it would wait in vain
 	}
 	t.plan = plan{}
@@ -135,7 +136,7 @@ func (w traced) Plan(id rss.ProcID) {
 			t.was.PSS, t.was.Private, t.was.Role = s.PSS, s.Private, s.Role
 		}
 	}
-	t.ask(planAsk{id, w.tracerOf(id.PID), w.ourPIDs()})
+	t.Ask(planAsk{id, w.tracerOf(id.PID), w.ourPIDs()}, true)
 }
 
 func (w traced) Take(piece int) (request uint64, pieces int, err error) {

@@ -138,11 +138,11 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 func TestPlanThatHangs(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	release := make(chan struct{})
-	s.tracer.read = func(a planAsk) plan {
+	s.plansBy(func(a planAsk) plan {
 		id := a.id
 		<-release
 		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
-	}
+	})
 	s.open(s.holder.begin)
 	if s.flight == nil {
 		t.Fatal("no trim")
@@ -194,17 +194,17 @@ func TestHookIsAskedFirst(t *testing.T) {
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
 			s.is(worker2, id.PID, "python", python, 270*rss.MiB) // 890 of 1000 MiB
-			s.tracer.read = func(a planAsk) plan { return plan{Planned: action.Planned{ID: a.id}} }
+			s.plansBy(func(a planAsk) plan { return plan{Planned: action.Planned{ID: a.id}} })
 			s.open(s.holder.begin)
-			if s.flight == nil || s.tracer.busy {
+			if s.flight == nil || s.tracer.Busy() {
 				t.Fatalf("in flight %+v, want the hook's trim first", s.flight)
 			}
 			s.known()
 			s.fs.Put(rsstest.Process{PID: worker1, Parent: id.PID, Start: 1 << 40, Comm: "python", Anon: 10 * rss.MiB, File: c.left})
 			s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":`+map[bool]string{true: "408944640", false: "52428800"}[c.more])
 			s.full()
-			if s.tracer.busy != c.more {
-				t.Fatalf("a plan was asked for: %v, want %v", s.tracer.busy, c.more)
+			if s.tracer.Busy() != c.more {
+				t.Fatalf("a plan was asked for: %v, want %v", s.tracer.Busy(), c.more)
 			}
 			if c.more {
 				s.plans()

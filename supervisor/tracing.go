@@ -10,12 +10,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
-
-// This file reads, on the side, what a process has to give back by ptrace: smaps
-// takes the mmap_lock of the process, and can hang for as long as somebody else
-// holds that.
 
 // plan is what a process has to give back, and the pieces themselves.
 type plan struct {
@@ -30,36 +27,22 @@ type planAsk struct {
 	ours   []int
 }
 
-// planner reads one plan at a time, on a goroutine that the first one starts.
-type planner struct {
-	read  func(planAsk) plan
-	asks  chan planAsk
-	plans chan plan
-	busy  bool
+// newPlanReader reads plans beside the loop: smaps takes the mmap_lock of the process,
+// and hangs for as long as another thread holds that.
+func newPlanReader(set *probe.Set, proc string, self int) *probe.Reader[planAsk, plan] {
+	var memory trim.Planner
+	return probe.New(set, func(ask planAsk) plan {
+		fault.Point("planner")
+		return ask.read(&memory, proc, self)
+	})
 }
 
-// ask has a plan read. It must not be called while one is being read.
-func (p *planner) ask(a planAsk) {
-	if p.asks == nil {
-		p.asks, p.plans = make(chan planAsk, 1), make(chan plan, 1)
-		go func(asks <-chan planAsk, plans chan<- plan, read func(planAsk) plan) {
-			for a := range asks {
-				fault.Point("planner")
-				plans <- read(a)
-			}
-		}(p.asks, p.plans, p.read)
-	}
-	p.busy = true
-	p.asks <- a
-}
-
-// readPlan reads what a process has to give back. It is called by the planner's
-// goroutine, and uses nothing that changes elsewhere.
-func (w *watcher) readPlan(a planAsk) plan {
+// read reads what a process has to give back.
+func (a *planAsk) read(memory *trim.Planner, proc string, self int) plan {
 	id := a.id
 	made := plan{Planned: action.Planned{ID: id}}
-	target, _ := w.tracer.memory.Plan(trim.CheckOptions{
-		Proc: w.Proc, ID: id, Tracer: a.tracer, Self: w.Self,
+	target, _ := memory.Plan(trim.CheckOptions{
+		Proc: proc, ID: id, Tracer: a.tracer, Self: self,
 		Ours: func(pid int) bool { return slices.Contains(a.ours, pid) },
 	}) // the error is what Detail says
 	if target.Refusal != trim.None {
@@ -67,7 +50,7 @@ func (w *watcher) readPlan(a planAsk) plan {
 		return made
 	}
 	for _, m := range target.Mappings {
-		pieces, err := trim.Pieces(w.Proc, id, m)
+		pieces, err := trim.Pieces(proc, id, m)
 		if err != nil {
 			why := trim.Failed
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {

@@ -168,7 +168,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	if opt.Attached == nil {
 		w.holder = begin.Holder
 	}
-	w.tracer = newTracer(w.readPlan, begin.Attempt)
+	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	w.holders = newHolders(&w.probes)
@@ -206,7 +206,7 @@ func (w *watcher) open(begin hold.Begin) {
 		fault("worker-match", err)
 	}
 	if w.limits.NeedsPSS() {
-		w.pss = newPSSReader(w.Proc)
+		w.pss = newPSSReader(&w.probes, w.Proc)
 	}
 	w.counts = newCountReader(&w.probes, w.Proc)
 	w.diagnosis = newDiagnosing(w.Proc)
@@ -278,7 +278,7 @@ func (w *watcher) sayEarly() {
 // follow does what follows from who enforces what here.
 func (w *watcher) follow() {
 	if w.pss == nil && w.limits.NeedsPSS() {
-		w.pss = newPSSReader(w.Proc)
+		w.pss = newPSSReader(&w.probes, w.Proc)
 	}
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
