@@ -33,8 +33,6 @@ func (w *watcher) loop() {
 		case sig := <-w.Link.Signals():
 			w.tellSignal(sig)
 			continue // nothing that is measured has changed
-		case a := <-w.asked:
-			w.answered(a)
 		case r := <-w.programs.Ended():
 			w.ran(r)
 			w.programs.Next()
@@ -53,18 +51,9 @@ func (w *watcher) loop() {
 		case e := <-w.tell.Failures():
 			w.tell.Failed(w.now(), e)
 			continue // nothing that is measured has changed
-		case r := <-w.trials.results:
-			w.triedTorch(r)
-			continue // nothing that is measured has changed
 		case do := <-w.serving.asks:
 			do()
 			continue // nothing that is measured has changed
-		case s := <-w.peers.job.found:
-			w.foundStep(s)
-			w.full()
-		case list := <-w.peers.job.strangers.arrived():
-			w.foundStrangers(list)
-			w.full()
 		case <-w.bell.C():
 			if !w.woken(w.bell.Causes()) {
 				continue // the timer runs on: news must not put looks off
@@ -84,10 +73,15 @@ func (w *watcher) loop() {
 // heardProbes takes in what was read beside the loop, with a full look where that calls for
 // one, and says whether the loop is to think again about when to wake.
 func (w *watcher) heardProbes() bool {
+	w.heardTrial()
 	pss := w.heardPSS()
-	full := w.heardPlan()
+	answer, full := w.scontrol.Take()
+	if full {
+		w.answered(answer)
+	}
 	sides, reached := w.heardSides()
-	if full || reached {
+	plan, steps, strangers := w.heardPlan(), w.heardSteps(), w.heardStrangers()
+	if full = full || reached || plan || steps || strangers; full {
 		w.full()
 	}
 	return pss || full || sides

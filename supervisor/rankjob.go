@@ -6,6 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // This file makes the population of who leads: all that the job has on this node
@@ -23,7 +24,7 @@ type rankJob struct {
 	stale bool // the population is to be made anew
 	// sets are the limits of other steps, by step; nil while they are looked for.
 	sets      map[string]*limit.Set
-	found     chan stepSet
+	looking   []*probe.Reader[int, stepSet]
 	strange   strangeTasks
 	strangers *strangers
 }
@@ -107,14 +108,16 @@ func (w *watcher) keepSteps(steps []string) {
 			continue
 		}
 		if j.sets == nil {
-			j.sets, j.found = map[string]*limit.Set{}, make(chan stepSet, 16)
+			j.sets = map[string]*limit.Set{}
 		}
 		j.sets[step] = nil
 		conf, _ := w.Lookup("SLURM_CONF")
-		go func(found chan<- stepSet) {
+		r := probe.New(&w.probes, func(pid int) stepSet {
 			set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, EnvironmentOf(w.Proc, w.Sys, pid, conf).Lookup)
-			found <- stepSet{step, set, warnings}
-		}(j.found)
+			return stepSet{step, set, warnings}
+		})
+		r.Ask(pid, true)
+		j.looking = append(j.looking, r)
 	}
 }
 
@@ -127,17 +130,26 @@ func (w *watcher) someoneIn(step string) int {
 	return 0
 }
 
-// foundStep takes in the limits of another step.
-func (w *watcher) foundStep(s stepSet) {
+// heardSteps takes in the limits of other steps, and says whether any were found.
+func (w *watcher) heardSteps() bool {
 	j := &w.peers.job
-	if set, asked := j.sets[s.step]; !asked || set != nil {
-		s.set.Close() // the step has ended meanwhile
-		return
-	}
-	j.sets[s.step], j.stale = s.set, true
-	for _, warning := range s.warnings {
-		w.fault(warning.Part, &said{warning.Text})
-	}
+	before := len(j.looking)
+	j.looking = slices.DeleteFunc(j.looking, func(r *probe.Reader[int, stepSet]) bool {
+		s, ok := r.Take()
+		if !ok {
+			return false
+		}
+		if set, asked := j.sets[s.step]; !asked || set != nil {
+			s.set.Close() // the step has ended meanwhile
+			return true
+		}
+		j.sets[s.step], j.stale = s.set, true
+		for _, warning := range s.warnings {
+			w.fault(warning.Part, &said{warning.Text})
+		}
+		return true
+	})
+	return len(j.looking) < before
 }
 
 // rankNamed finds a rank of this node by SLURM_PROCID, ours included.

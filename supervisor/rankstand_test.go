@@ -81,13 +81,8 @@ func (r *rankStand) meets(ranks, steps int) {
 		r.t.Fatalf("met %+v", r.peers.others)
 	}
 	r.full()
-	for range steps {
-		select {
-		case found := <-r.peers.job.found:
-			r.foundStep(found)
-		case <-time.After(10 * time.Second):
-			r.t.Fatal("the limits of the other step were not found")
-		}
+	for looking := len(r.peers.job.looking); looking-len(r.peers.job.looking) < steps; r.heardSteps() {
+		yields(r.t, r.probes.C(), 10*time.Second)
 	}
 	r.full()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -49,7 +50,7 @@ func (s *Settings) Requeues() bool {
 
 // requeuing is what the watcher remembers of requeue= rules.
 type requeuing struct {
-	asking  chan jobFacts // nil while nobody is asked
+	asking  *probe.Reader[factsAsk, jobFacts]
 	hurry   chan struct{} // closed where the answer is needed now; nil where it comes anyway
 	facts   jobFacts
 	factsAt time.Duration // when they came, 0 for never
@@ -234,16 +235,10 @@ func (w *watcher) endRequeue(f *inFlight, held bool) action.Result {
 	if q.under.answer == nil {
 		return action.Result{Reason: event.ReasonVanished}
 	}
-	limit := time.NewTimer(lastRequeue)
-	defer limit.Stop()
-	for q.under.sent == nil {
-		select {
-		case a := <-q.under.answer:
-			q.under.take(a)
-			continue
-		case <-limit.C:
+	for end := time.Now().Add(lastRequeue); q.under.sent == nil; q.under.Ended() {
+		if !q.under.answer.Wait(time.Until(end)) {
+			return action.Result{Reason: event.ReasonTimeout, Detail: "Slurm does not answer, and the command has ended; " + q.under.whereTold()}
 		}
-		return action.Result{Reason: event.ReasonTimeout, Detail: "Slurm does not answer, and the command has ended; " + q.under.whereTold()}
 	}
 	r, _ := a.Step(action.World{Now: w.now()})
 	return r

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // jobFacts is what Slurm says of the job before it is requeued.
@@ -26,6 +27,29 @@ type jobFacts struct {
 	// enough to do so; empty where it does.
 	mortal string
 	err    error
+}
+
+// factsAsk asks for the facts about a job, after a delay or once they are needed now.
+type factsAsk struct {
+	id     string
+	holder int
+	delay  time.Duration
+	hurry  <-chan struct{}
+}
+
+func newFactsReader(proc string, run scontrol) *probe.Reader[factsAsk, jobFacts] {
+	return probe.New(nil, func(ask factsAsk) jobFacts {
+		select {
+		case <-time.After(ask.delay):
+		case <-ask.hurry:
+		}
+		fault.Point("requeue-ask")
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		f := askFacts(ctx, ask.id, run)
+		f.mortal = mortal(proc, ask.holder)
+		return f
+	})
 }
 
 // killWaitDefault is what Slurm has where nobody says.
@@ -43,10 +67,8 @@ func (w *watcher) jobFacts(job slurm.Job) (jobFacts, bool) {
 // is not fresh.
 func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 	q := &w.sum.requeue
-	select {
-	case q.facts = <-q.asking:
-		q.asking, q.hurry, q.factsAt = nil, nil, max(w.now(), 1)
-	default:
+	if facts, ok := q.asking.Take(); ok {
+		q.facts, q.hurry, q.factsAt = facts, nil, max(w.now(), 1)
 	}
 	if q.hurry != nil && delay == 0 {
 		close(q.hurry)
@@ -56,37 +78,18 @@ func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 	if q.facts.err != nil {
 		hold = errorHolds
 	}
-	if q.asking != nil || q.factsAt != 0 && w.now()-q.factsAt < hold {
+	if q.asking.Busy() || q.factsAt != 0 && w.now()-q.factsAt < hold {
 		return
 	}
-	answers := make(chan jobFacts, 1)
-	q.asking = answers
-	var hurry chan struct{}
 	if delay > 0 {
-		hurry = make(chan struct{})
-		q.hurry = hurry
+		q.hurry = make(chan struct{})
 	}
-	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
-		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
-	}
-	proc, holder := w.Proc, w.holder
-	go func() {
-		select {
-		case <-time.After(delay):
-		case <-hurry:
-		}
-		fault.Point("requeue-ask")
-		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
-		defer cancel()
-		f := askFacts(ctx, job.ID, scontrol)
-		f.mortal = mortal(proc, holder)
-		answers <- f
-	}()
+	q.asking.Ask(factsAsk{job.ID, w.holder, delay, q.hurry}, false)
 }
 
 // askFacts asks about the job, its nodes and its partition. What the last two give
 // at most may stay unknown.
-func askFacts(ctx context.Context, id string, scontrol func(context.Context, ...string) ([]byte, error)) (f jobFacts) {
+func askFacts(ctx context.Context, id string, scontrol scontrol) (f jobFacts) {
 	out, err := scontrol(ctx, "show", "job", "-o", id)
 	if err == nil {
 		f.job, err = slurm.ParseRunningJob(out, id)

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -68,8 +69,8 @@ type putting struct {
 	*watcher
 	limit  event.Limit
 	plan   RequeuePlan
-	answer chan putAnswer // nil before the process was started
-	sent   *action.Result // what it came to
+	answer *probe.Reader[*exec.Cmd, putAnswer] // nil before the process was started
+	sent   *action.Result                      // what it came to
 }
 
 // Ask asks for a checkpoint as a signal= rule would.
@@ -89,22 +90,17 @@ func (p *putting) Start() {
 		p.ladder.Begun(p.flight.decision.ID) // it goes on without us
 		p.layDown()
 	}
-	answers := make(chan putAnswer, 1)
-	p.answer = answers
-	plan, err := json.Marshal(p.plan)
-	if err != nil {
-		answers <- putAnswer{err: err}
-		return
-	}
 	cmd := exec.Command("/bin/sh", "-c", putOutside, fmt.Sprintf("/proc/%d/exe", os.Getpid()), RequeueCommand)
 	cmd.Env = hold.Environ()
 	// A session of its own: what ends a process group or a terminal leaves it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	go func() { answers <- runPut(cmd, p.Link.Start, plan) }()
+	plan := p.plan
+	p.answer = probe.New(nil, func(cmd *exec.Cmd) putAnswer { return runPut(cmd, p.Link.Start, &plan) })
+	p.answer.Ask(cmd, false)
 }
 
 // runPut runs the process and takes in what it says.
-func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan []byte) (a putAnswer) {
+func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan *RequeuePlan) (a putAnswer) {
 	failed := func(err error) putAnswer {
 		return putAnswer{err: fmt.Errorf("cannot start the process that puts the job back: %w", err)}
 	}
@@ -119,7 +115,7 @@ func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan []byte) (a putAnswe
 	if err := start(cmd); err != nil {
 		return failed(err)
 	}
-	_, err = in.Write(plan)
+	err = json.NewEncoder(in).Encode(plan)
 	in.Close()
 	for dec := json.NewDecoder(io.LimitReader(out, 1<<20)); err == nil; {
 		var said requeueSaid
@@ -144,10 +140,8 @@ func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan []byte) (a putAnswe
 // Ended tells how it came out, once it has said so.
 func (p *putting) Ended() (action.Result, bool) {
 	if p.sent == nil {
-		select {
-		case a := <-p.answer:
+		if a, ok := p.answer.Take(); ok {
 			p.take(a)
-		default:
 		}
 	}
 	if p.sent == nil {

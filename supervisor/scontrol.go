@@ -11,15 +11,46 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
+
+// scontrolAsk asks what slurmstepd enforces, where that is open, and when the job
+// ends, where that is zero.
+type scontrolAsk struct {
+	job  slurm.Job
+	open bool // files left open what slurmstepd does
+	end  time.Time
+}
 
 // answer is what scontrol said.
 type answer struct {
 	rules    slurm.Enforcement
 	rulesErr error
-	open     bool // files had left it open what slurmstepd does
+	open     bool // as in scontrolAsk
 	end      time.Time
 	endErr   error
+}
+
+// scontrol runs scontrol as the holder would.
+type scontrol func(ctx context.Context, args ...string) ([]byte, error)
+
+// newScontrol reads what scontrol says. It takes two questions: the start asks one, and
+// a rule on the job's end may have asked before.
+func newScontrol(set *probe.Set, lookup func(string) (string, bool), run scontrol) *probe.Reader[scontrolAsk, answer] {
+	return probe.NewQueue(set, 2, func(ask scontrolAsk) answer {
+		time.Sleep(rand.N(5 * time.Second))
+		fault.Point("scontrol")
+		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+		defer cancel()
+		a := answer{open: ask.open, end: ask.end}
+		if a.open {
+			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, ask.job, slurm.Search{Lookup: lookup, ReadFile: readWithin, Scontrol: run})
+		}
+		if a.end.IsZero() {
+			a.end, a.endErr = slurm.FindEnd(ctx, ask.job, run)
+		}
+		return a
+	})
 }
 
 // askScontrol asks what files and environment left open, late and on the side:
@@ -41,30 +72,11 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 		return
 	}
 	w.endAskedAt = w.now()
-	answers := make(chan answer, 1)
-	w.asked = answers
-	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
-		return slurm.ScontrolBy(ctx, w.Link.Start, args...)
-	}
-	go func() {
-		time.Sleep(rand.N(5 * time.Second))
-		fault.Point("scontrol")
-		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
-		defer cancel()
-		a := answer{open: open, end: end}
-		if open {
-			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, job, slurm.Search{Lookup: w.Lookup, ReadFile: readWithin, Scontrol: scontrol})
-		}
-		if a.end.IsZero() {
-			a.end, a.endErr = slurm.FindEnd(ctx, job, scontrol)
-		}
-		answers <- a
-	}()
+	w.scontrol.Ask(scontrolAsk{job, open, end}, true)
 }
 
 // answered takes in what scontrol said.
 func (w *watcher) answered(a answer) {
-	w.asked = nil
 	if a.open {
 		w.limits.SetEnforcement(a.rules, a.rulesErr)
 		w.follow()
@@ -74,7 +86,6 @@ func (w *watcher) answered(a answer) {
 	} else if w.ladder.JobEndAhead() > 0 {
 		w.fault("scontrol", a.endErr) // a rule waits for that end
 	}
-	w.full()
 }
 
 const (
@@ -124,8 +135,8 @@ func (w *watcher) jobEnd() (left time.Duration, asking bool) {
 		return left, false
 	}
 	fresh := w.endAskedAt != 0 && w.now()-w.endAskedAt < endHolds
-	if job, ok := w.limits.Job(); ok && w.asked == nil && !fresh {
+	if job, ok := w.limits.Job(); ok && !w.scontrol.Busy() && !fresh {
 		w.inquire(job, false, time.Time{})
 	}
-	return left, w.asked != nil
+	return left, w.scontrol.Busy()
 }

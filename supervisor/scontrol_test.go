@@ -26,7 +26,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inSlurm(t)
-			s := opened(t, func(o *Options) {
+			s := newStand(t, func(o *Options) {
 				in(o)
 				lookup := o.Lookup
 				o.Lookup = func(k string) (string, bool) {
@@ -37,13 +37,16 @@ func TestEndIsAskedAgain(t *testing.T) {
 				}
 				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
+			hand := newByHand[scontrolAsk, answer](&s.probes)
+			s.scontrol = hand.Reader
+			s.open(s.holder.begin)
 			s.full()
-			if s.asked == nil {
-				t.Fatal("nobody was asked")
+			hand.answer(t, test.answer)
+			if !s.heardProbes() {
+				t.Error("the answer is not taken")
 			}
-			s.answered(test.answer)
 			s.full()
-			if s.asked != nil {
+			if s.scontrol.Busy() {
 				t.Error("asked twice within 5 minutes")
 			}
 			all := s.events()
@@ -130,6 +133,7 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 	})
 	end := time.Now().Add(time.Hour)
 	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, open: true, end: end})
+	s.full()
 	var told []string
 	for _, e := range named(s.events(), event.NameLimit) {
 		name, ok := e["limit"].(string)

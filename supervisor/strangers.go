@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // strangers finds, on the side, the tasks that srun has started on this node
@@ -19,12 +20,13 @@ import (
 // descendants of its command. A step whose tasks have a rsswarden of their own, one
 // with other options, is counted, for the limit counts it, and left to that one.
 type strangers struct {
+	*probe.Reader[strangeTasks, strangeTasks]
 	find  *finder
 	dir   string // the job's cgroup, whose folders are its steps; empty where Slurm makes none
 	batch bool   // our own command is in the batch script
 	// covered are the steps that members are in.
 	covered atomic.Pointer[[]string]
-	found   chan strangeTasks
+	open    string // the steps that were looked at last
 }
 
 // strangeTasks are the tasks of steps that no member is in.
@@ -49,7 +51,6 @@ func (w *watcher) newStrangers() *strangers {
 	}
 	s := &strangers{
 		find: newFinder(newViewer(w.Proc, w.Sys), job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
-		found: make(chan strangeTasks, 1),
 	}
 	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {
 		for _, l := range p.Levels {
@@ -62,7 +63,8 @@ func (w *watcher) newStrangers() *strangers {
 		return nil // to look at every process of the node each second is too much
 	}
 	s.cover(w.memberSteps())
-	go s.watch()
+	s.Reader = probe.New(&w.probes, s.changed)
+	s.Ask(strangeTasks{}, true)
 	return s
 }
 
@@ -73,42 +75,31 @@ func (s *strangers) cover(steps []string) {
 	}
 }
 
-// arrived yields the tasks that are there now, whenever they have changed.
-func (s *strangers) arrived() <-chan strangeTasks {
-	if s == nil {
-		return nil
-	}
-	return s.found
-}
-
-func (s *strangers) watch() {
-	var last strangeTasks
-	pending := ""
+// changed waits until the tasks are others than the last ones, and returns them.
+func (s *strangers) changed(last strangeTasks) strangeTasks {
 	for {
 		time.Sleep(strangeEvery)
 		fault.Point("strangers")
 		// A rank that has just been started says so within its first second.
-		open := strings.Join(s.open(), " ")
+		open := strings.Join(s.openSteps(), " ")
 		var now strangeTasks
-		if open != "" && open == pending || len(last.tasks) > 0 {
+		if open != "" && open == s.open || len(last.tasks) > 0 {
 			all, err := s.find.find()
 			if err != nil {
 				continue
 			}
 			now = s.strange(all)
 		}
-		pending = open
-		if now.equal(last) {
-			continue
+		s.open = open
+		if !now.equal(last) {
+			return now
 		}
-		last = now
-		s.found <- now
 	}
 }
 
-// open lists the numbered steps on this node that no member is in. Without cgroups
+// openSteps lists the numbered steps on this node that no member is in. Without cgroups
 // to tell there may be one.
-func (s *strangers) open() []string {
+func (s *strangers) openSteps() []string {
 	if s.dir == "" {
 		return []string{"?"}
 	}
@@ -157,8 +148,17 @@ func (s *strangers) isRsswarden(m member) bool {
 	return of != "" && (filepath.Base(of) == "rsswarden" || of == program(s.find.self))
 }
 
-// foundStrangers takes them in.
-func (w *watcher) foundStrangers(found strangeTasks) {
+// heardStrangers takes in the tasks that are there now, if they have changed, and says
+// whether they have.
+func (w *watcher) heardStrangers() bool {
 	j := &w.peers.job
-	j.strange, j.stale = found, true
+	if j.strangers == nil {
+		return false
+	}
+	found, ok := j.strangers.Take()
+	if ok {
+		j.strangers.Ask(found, true)
+		j.strange, j.stale = found, true
+	}
+	return ok
 }

@@ -41,8 +41,13 @@ func (s *stand) lookForStrangers() strangeTasks {
 		s.t.Fatal(err)
 	}
 	found := x.strange(all)
-	s.foundStrangers(found)
-	s.full()
+	hand := newByHand[strangeTasks, strangeTasks](&s.probes)
+	x.Reader = hand.Reader
+	x.Ask(strangeTasks{}, true)
+	hand.answer(s.t, found)
+	if !s.heardProbes() {
+		s.t.Fatal("what was found is not taken")
+	}
 	return found
 }
 
@@ -52,7 +57,7 @@ func TestOwnStepIsNoStranger(t *testing.T) {
 	s := leadingInSlurm(t, "0")
 	s.open(s.holder.begin)
 	s.takeLead()
-	if open := s.peers.job.strangers.open(); len(open) > 0 {
+	if open := s.peers.job.strangers.openSteps(); len(open) > 0 {
 		t.Errorf("steps %v are looked at", open)
 	}
 	if found := s.lookForStrangers(); len(found.tasks) > 0 {
@@ -69,7 +74,7 @@ func TestStepWithoutRsswarden(t *testing.T) {
 	s.inStep("1", rsstest.Process{PID: worker1, Parent: 30, Start: 11, Comm: "python", Anon: 50 * rss.MiB})
 	s.open(s.holder.begin)
 	s.takeLead()
-	if open := s.peers.job.strangers.open(); !slices.Equal(open, []string{"1"}) {
+	if open := s.peers.job.strangers.openSteps(); !slices.Equal(open, []string{"1"}) {
 		t.Errorf("steps %v are looked at", open)
 	}
 	s.lookForStrangers()

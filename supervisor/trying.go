@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // A torch whose text is not known is tried in a process of its own before a worker is
@@ -30,12 +31,11 @@ const (
 // trials looks after the torches that have no verdict: at most one thing at a time, in
 // the background.
 type trials struct {
-	start   func(*exec.Cmd) error
-	dry     bool
-	seen    map[string]*untried // by their keys
-	results chan trialResult
-	busy    bool
-	cancel  context.CancelFunc // ends the trial that runs, nil for none
+	*probe.Reader[func() trialResult, trialResult]
+	start  func(*exec.Cmd) error
+	dry    bool
+	seen   map[string]*untried // by their keys
+	cancel context.CancelFunc  // ends the trial that runs, nil for none
 }
 
 type untried struct {
@@ -45,7 +45,7 @@ type untried struct {
 	verdict *loader.Verdict
 }
 
-// trialResult is what a goroutine found: a verdict that was kept, or that of a trial.
+// trialResult is what was found: a verdict that was kept, or that of a trial.
 type trialResult struct {
 	torch   loader.Untried
 	verdict loader.Verdict
@@ -62,8 +62,11 @@ type trialNews struct {
 	again   bool // of a verdict: it is for a trainer that came later
 }
 
-func newTrials(start func(*exec.Cmd) error, dry bool) *trials {
-	return &trials{start: start, dry: dry, seen: map[string]*untried{}, results: make(chan trialResult, 1)}
+func newTrials(set *probe.Set, start func(*exec.Cmd) error, dry bool) *trials {
+	return &trials{start: start, dry: dry, seen: map[string]*untried{}, Reader: probe.New(set, func(find func() trialResult) trialResult {
+		fault.Point("trial")
+		return find()
+	})}
 }
 
 // waits says whether something may be done about the torch of a trainer.
@@ -92,13 +95,13 @@ func (t *trials) look(now time.Duration, left rss.Bytes, waiting []loader.Untrie
 		switch {
 		case k.verdict != nil:
 			news = append(news, trialNews{torch: u, verdict: k.verdict, again: true})
-		case k.over || t.busy:
+		case k.over || t.Busy():
 		case !k.asked:
 			k.asked = true
-			t.inBackground(func() trialResult {
+			t.Ask(func() trialResult {
 				v, ok := loader.KeptVerdict(u, hold.Environ())
 				return trialResult{torch: u, verdict: v, found: ok}
-			})
+			}, true)
 		case t.dry:
 			news = append(news, t.leave(u, "a dry run makes no trial"))
 		case now-k.since > trialYouth:
@@ -106,22 +109,14 @@ func (t *trials) look(now time.Duration, left rss.Bytes, waiting []loader.Untrie
 		case left >= trialRoom:
 			ctx, cancel := context.WithCancel(context.Background())
 			t.cancel = cancel
-			t.inBackground(func() trialResult {
+			t.Ask(func() trialResult {
 				defer cancel()
 				v, err := loader.Try(ctx, u, hold.Environ(), t.start)
 				return trialResult{torch: u, verdict: v, found: v.What != "", made: true, err: err}
-			})
+			}, true)
 		}
 	}
 	return news
-}
-
-func (t *trials) inBackground(ask func() trialResult) {
-	t.busy = true
-	go func() {
-		fault.Point("trial")
-		t.results <- ask()
-	}()
 }
 
 func (t *trials) leave(u loader.Untried, why string) trialNews {
@@ -131,7 +126,7 @@ func (t *trials) leave(u loader.Untried, why string) trialNews {
 
 // take takes in what was found. Without news there is a trial to make.
 func (t *trials) take(r trialResult) (news []trialNews) {
-	t.busy, t.cancel = false, nil
+	t.cancel = nil
 	switch {
 	case r.found:
 		t.seen[r.torch.Key].verdict = &r.verdict
@@ -148,10 +143,8 @@ func (t *trials) stop() {
 		return
 	}
 	t.cancel()
-	select {
-	case <-t.results:
-	case <-time.After(lastPatience):
-	}
+	t.Wait(lastPatience)
+	t.Take()
 	t.cancel = nil
 }
 
@@ -159,7 +152,7 @@ func (t *trials) stop() {
 func (w *watcher) tryTorch() {
 	t, left := w.trials, leastLeft(w.readings)
 	t.short(left)
-	if w.loader != nil && !t.busy && t.waits(w.workers.trainers) {
+	if w.loader != nil && !t.Busy() && t.waits(w.workers.trainers) {
 		w.tried(t.look(w.now(), left, w.loader.Untried()))
 	}
 }
@@ -175,8 +168,12 @@ func leastLeft(readings []event.Limit) rss.Bytes {
 	return least
 }
 
-// triedTorch takes in what a goroutine of trials found.
-func (w *watcher) triedTorch(r trialResult) {
+// heardTrial takes in what trials found.
+func (w *watcher) heardTrial() {
+	r, ok := w.trials.Take()
+	if !ok {
+		return
+	}
 	if r.err != nil && r.found {
 		w.fault("trial", r.err)
 	}

@@ -62,15 +62,13 @@ func (s *stand) settleTrial() {
 	s.t.Helper()
 	for range 4 {
 		s.full()
-		if !s.trials.busy {
+		if !s.trials.Busy() {
 			continue
 		}
-		select {
-		case r := <-s.trials.results:
-			s.triedTorch(r)
-		case <-time.After(time.Minute):
+		if !s.trials.Wait(time.Minute) {
 			s.t.Fatal("no result")
 		}
+		s.heardTrial()
 	}
 }
 
@@ -151,7 +149,8 @@ func TestTrialNeedsRoom(t *testing.T) {
 	t.Run("it goes", func(t *testing.T) {
 		s, torch, ran := untriedStand(t, t.TempDir(), "sleep 1000", nil)
 		s.full()
-		s.triedTorch(<-s.trials.results) // nothing is kept
+		s.trials.Wait(time.Minute) // nothing is kept
+		s.heardTrial()
 		s.full()
 		if s.trials.cancel == nil {
 			t.Fatal("no trial was begun")
@@ -161,7 +160,7 @@ func TestTrialNeedsRoom(t *testing.T) {
 		}
 		s.put(theCommand, theHolder, 700*rss.MiB, 0)
 		s.settleTrial()
-		if _, err := os.Stat(torch); err == nil || s.trials.busy {
+		if _, err := os.Stat(torch); err == nil || s.trials.Busy() {
 			t.Error("the trial went on")
 		}
 	})
@@ -175,13 +174,14 @@ func TestTrialNeedsRoom(t *testing.T) {
 	t.Run("the command ends", func(t *testing.T) {
 		s, _, ran := untriedStand(t, t.TempDir(), "sleep 1000", nil)
 		s.full()
-		s.triedTorch(<-s.trials.results)
+		s.trials.Wait(time.Minute)
+		s.heardTrial()
 		s.full()
 		for !ran() {
 			time.Sleep(time.Millisecond)
 		}
 		s.trials.stop()
-		if s.trials.cancel != nil || len(s.trials.results) != 0 {
+		if s.trials.cancel != nil || s.trials.Busy() {
 			t.Error("the trial went on")
 		}
 	})

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -86,7 +87,7 @@ type watcher struct {
 	shared      *sharedReader // of /dev/shm and tasks
 	bell        *wake.Bell    // rings for what is in wakes.go
 	hears       bool          // … for what loaders write, too; else it is looked for
-	asked       <-chan answer // scontrol's answer, nil where nobody was asked
+	scontrol    *probe.Reader[scontrolAsk, answer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -172,7 +173,12 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	w.holders = newHolders(&w.probes)
-	w.trials = newTrials(opt.Link.Start, opt.Settings.DryRun)
+	w.trials = newTrials(&w.probes, opt.Link.Start, opt.Settings.DryRun)
+	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
+		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
+	}
+	w.scontrol = newScontrol(&w.probes, opt.Lookup, scontrol)
+	w.sum.requeue.asking = newFactsReader(opt.Proc, scontrol)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
 		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
