@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
@@ -74,7 +75,8 @@ func (s *Settings) RemoveTextfile(proc string, holder int, lookup func(string) (
 // leads now, and tells.
 func (w *watcher) dropTextfile(begin hold.Begin) {
 	if s := &w.Settings; s.Textfile != "" && begin.Attempt > 1 {
-		go textfile.Remove(s.Textfile, textfileName(w.Proc, w.ender(), w.where()))
+		name := textfileName(w.Proc, w.ender(), w.where())
+		probe.Run(func() { textfile.Remove(s.Textfile, name) })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // JobFollower is a [Follower] of all processes that a Slurm job has on this
@@ -78,7 +79,7 @@ func FollowJob(o JobOptions) (*JobFollower, error) {
 	f.lives = func() bool {
 		return slices.ContainsFunc(f.population().Roots, func(id rss.ProcID) bool { return lives(o.Proc, id) })
 	}
-	go f.follow(members)
+	probe.Run(func() { f.follow(members) })
 	return f, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -17,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // joinPatience bounds how long the file system may take: it is checked to be
@@ -52,7 +54,7 @@ func (w *watcher) join(begin hold.Begin) bool {
 		w.early = append(w.early, limit.Warning{Part: "leader", Text: err.Error() + "; other ranks of this node are not known"})
 		return true
 	}
-	go leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter)
+	probe.Run(func() { leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter) })
 	w.peers.post, w.peers.me = post, me
 	return led
 }
@@ -66,30 +68,26 @@ func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*lea
 		led  bool
 		err  error
 	}
-	done, late := make(chan joined), make(chan struct{})
-	go func() {
+	var settled atomic.Bool // it has joined, or was given up
+	r := probe.New(nil, func(join func() (*leader.Post, error)) (j joined) {
 		fault.Point("join")
-		var j joined
 		if j.post, j.err = join(); j.err == nil {
 			if j.led, j.err = j.post.TryLead(); j.err != nil {
 				j.post.Leave()
 			}
 		}
-		select {
-		case done <- j:
-		case <-late:
-			if j.err == nil {
-				j.post.Leave()
-			}
+		if settled.Swap(true) && j.err == nil {
+			j.post.Leave()
 		}
-	}()
-	select {
-	case j := <-done:
-		return j.post, j.led, j.err
-	case <-time.After(patience):
-		close(late)
+		return j
+	})
+	r.Ask(join, false)
+	if !r.Wait(patience) && !settled.Swap(true) {
 		return nil, false, fmt.Errorf("no answer from the file system within %v", patience)
 	}
+	r.Wait(patience) // it has just joined
+	j, _ := r.Take()
+	return j.post, j.led, j.err
 }
 
 // member is who we are, for the others.

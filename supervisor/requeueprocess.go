@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -110,11 +111,11 @@ func (w *watcher) sayLastLife() {
 	if find == nil {
 		return
 	}
-	go func() {
+	probe.Run(func() {
 		if text := find(); text != "" {
 			w.tell.Info(text)
 		}
-	}()
+	})
 }
 
 // lastLife returns how to find out what the last life ended of, empty where it has

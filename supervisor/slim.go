@@ -5,10 +5,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // slimAfter is how long after its start the watcher gives back what only its
@@ -24,12 +25,12 @@ func (w *watcher) slim() {
 		return
 	}
 	w.slimmed = true
-	go func() {
+	probe.Run(func() {
 		exe, err := os.Readlink("/proc/self/exe")
 		if err == nil {
 			drop(cleanRanges("/proc/self/smaps", func(file string) bool { return file == exe }))
 		}
-	}()
+	})
 }
 
 // Slim makes the holder small once the command runs: the OOM killer chooses by what is

@@ -50,6 +50,9 @@ type ask[Q any] struct {
 	wake     bool
 }
 
+// Run has done beside the loop what may hang and has no answer.
+func Run(do func()) { go do() }
+
 // New returns a reader that takes one question at a time. What read keeps between two calls
 // needs no lock. The set may be nil where no answer is to wake the loop.
 func New[Q, A any](s *Set, read func(Q) A) *Reader[Q, A] { return NewQueue(s, 1, read) }

@@ -53,6 +53,7 @@ var unbroken = map[string]string{
 	"supervisor/hold/trim.go open":    takenUp,
 
 	"supervisor/probe/reader.go Ask":         "each read that it is given is one of those here: probe.New and probe.NewQueue",
+	"supervisor/probe/reader.go Run":         "what it is given is one of those here: probe.Run",
 	"supervisor/hold/threads.go makeThreads": ends,
 	"supervisor/standby.go standBy":          ends,
 	"supervisor/control/server.go Close":     ends,
@@ -172,7 +173,7 @@ func runs(n ast.Node) (run ast.Expr, read bool) {
 	case *ast.GoStmt:
 		return n.Call.Fun, false
 	case *ast.CallExpr:
-		if of, ok := n.Fun.(*ast.SelectorExpr); ok && (of.Sel.Name == "New" || of.Sel.Name == "NewQueue") {
+		if of, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"New", "NewQueue", "Run"}, of.Sel.Name) {
 			if p, ok := of.X.(*ast.Ident); ok && p.Name == "probe" {
 				return n.Args[len(n.Args)-1], true
 			}
