@@ -139,13 +139,13 @@ func TestUnreached(t *testing.T) {
 // that reads data, is told of once all the same, and its forked workers are not told of
 // beside it.
 func TestUnreachedWhileItWaits(t *testing.T) {
-	s := opened(t, withLoader(t))
+	s := newStand(t, withLoader(t))
 	torch := func(pid string) {
 		s.fs.Write("proc/"+pid+"/environ", "A=B\x00")
 		s.fs.Write("proc/"+pid+"/maps", "7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
 	}
 	torch("5000001")
-	s.full()
+	s.open(s.holder.begin)
 	s.says("does not reach process 5000001")
 	torch("5000011")
 	for i := range 10 {
