@@ -139,12 +139,13 @@ func TestReferences(t *testing.T) {
 }
 
 // TestDependencies: the table of SECURITY.md has the modules of go.mod, in these
-// versions, with the programs that link them.
+// versions, with their licences as they stand in the modules and the programs that link
+// them.
 func TestDependencies(t *testing.T) {
-	type row struct{ version, linked string }
+	type row struct{ version, licences, linked string }
 	stated, want := map[string]row{}, map[string]row{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (\S+\.\S+/\S+) \| (v\S+) \| [^|]+ \| ([a-z ]+) \| [^|]+ \|$`).FindAllStringSubmatch(read(t, "SECURITY.md"), -1) {
-		stated[m[1]] = row{m[2], m[3]}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\S+\.\S+/\S+) \| (v\S+) \| ([^|]+) \| ([a-z ]+) \| [^|]+ \|$`).FindAllStringSubmatch(read(t, "SECURITY.md"), -1) {
+		stated[m[1]] = row{m[2], m[3], m[4]}
 	}
 	goRun := func(args ...string) []byte {
 		out, err := exec.Command("go", args...).Output()
@@ -173,11 +174,44 @@ func TestDependencies(t *testing.T) {
 		case b:
 			by = "rsswardend"
 		}
-		want[m.Path] = row{m.Version, by}
+		var here struct{ Dir string }
+		if err := json.Unmarshal(goRun("mod", "download", "-json", m.Path+"@"+m.Version), &here); err != nil {
+			t.Fatal(err)
+		}
+		want[m.Path] = row{m.Version, licences(t, here.Dir), by}
 	}
 	if diff := cmp.Diff(want, stated, cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("go.mod and the programs -, SECURITY.md +:\n%s", diff)
 	}
+}
+
+// licences are those that the files of a module hold, by SPDX, known by their words.
+func licences(t *testing.T, dir string) string {
+	t.Helper()
+	known := []struct{ licence, words string }{
+		{"OLDAP-2.8", "The OpenLDAP Public License Version 2.8"},
+		{"Apache-2.0", "Apache License Version 2.0, January 2004"},
+		{"MIT", "Permission is hereby granted, free of charge"},
+		{"BSD-3-Clause", "Neither the name"},
+		{"BSD-3-Clause", "may be used to endorse or promote products"},
+		{"BSD-2-Clause", "Redistribution and use in source and binary forms"},
+		{"unknown", ""},
+	}
+	found := map[string]bool{}
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for _, name := range names {
+		if !regexp.MustCompile(`(?i)^(LICEN|COPYING)`).MatchString(filepath.Base(name)) {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.FieldsFunc(string(b), func(r rune) bool { return strings.ContainsRune(" \n\r\t>*", r) }), " ")
+		i := slices.IndexFunc(known, func(k struct{ licence, words string }) bool { return strings.Contains(text, k.words) })
+		found[known[i].licence] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
 }
 
 // TestNoArchiveIsNamed: tests and CI install from where this machine's apt and Go are set
