@@ -22,12 +22,11 @@ type Follower struct {
 	// Conf is SLURM_CONF for programs that we start; empty: as we have it.
 	Conf string
 
-	begin  hold.Begin
-	exited chan hold.Exit
-	told   chan struct{} // closed once exited has it
-	lives  func() bool   // one of the processes that are known does
-	gone   chan struct{}
-	once   sync.Once
+	begin    hold.Begin
+	messages chan hold.Message // has room for both that there are
+	ended    chan struct{}     // closed once the end is in messages
+	lives    func() bool       // one of the processes that are known does
+	once     sync.Once
 }
 
 // endPause is how often a process is looked at where its end cannot be waited
@@ -50,46 +49,40 @@ func Follow(proc string, id rss.ProcID) *Follower {
 
 func newFollower(id rss.ProcID) *Follower {
 	return &Follower{
-		begin:  hold.Begin{PID: id.PID, Start: id.Start, Attempt: 1},
-		exited: make(chan hold.Exit, 1),
-		told:   make(chan struct{}),
-		gone:   make(chan struct{}),
+		begin:    hold.Begin{PID: id.PID, Start: id.Start, Attempt: 1},
+		messages: make(chan hold.Message, 2),
+		ended:    make(chan struct{}),
 	}
 }
 
 // Begin names the process. There is no holder: its PID is 0.
 func (f *Follower) Begin() hold.Begin { return f.begin }
 
-// Exited yields once, when the process has ended. Code and signal mean nothing.
-func (f *Follower) Exited() <-chan hold.Exit { return f.exited }
-
-// Signals yields nothing: none of them comes by us.
-func (f *Follower) Signals() <-chan hold.Signal { return nil }
+// Messages yields an Exit, whose code and signal mean nothing, when the process has ended,
+// and Gone after [Follower.Leave]. No signals come by us.
+func (f *Follower) Messages() <-chan hold.Message { return f.messages }
 
 func (f *Follower) end() {
-	f.exited <- hold.Exit{}
-	close(f.told)
+	f.messages <- hold.Exit{}
+	close(f.ended)
 }
 
 // Ended reports whether the process has ended. What is dead when it is asked may
-// take a moment until [Follower.Exited] tells: it waits for that.
+// take a moment until [Follower.Messages] tells: it waits for that.
 func (f *Follower) Ended() bool {
 	if f.lives() {
 		return false
 	}
 	select {
-	case <-f.told:
+	case <-f.ended:
 		return true
 	case <-time.After(lookAgain):
 		return false // others of the job live that were not known
 	}
 }
 
-// Gone is closed by [Follower.Leave].
-func (f *Follower) Gone() <-chan struct{} { return f.gone }
-
 // Leave ends the watch. The process runs on.
-func (f *Follower) Leave() { f.once.Do(func() { close(f.gone) }) }
+func (f *Follower) Leave() { f.once.Do(func() { f.messages <- hold.Gone{} }) }
 
 // Subreaper does nothing: orphans of a process go to a subreaper above it, and
 // we are not above it.
@@ -105,9 +98,6 @@ func (f *Follower) Unstick() error { return nil }
 func (f *Follower) Trim(hold.TrimRequest) error {
 	return errors.New("cannot trim by ptrace: not supported for what was attached to")
 }
-
-// Trimmed yields nothing.
-func (f *Follower) Trimmed() <-chan hold.TrimAnswer { return nil }
 
 // Start is cmd.Start: our signals are as we were given them.
 func (f *Follower) Start(cmd *exec.Cmd) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
 // sleeper is a process that lasts until the test ends it.
@@ -30,11 +31,15 @@ func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
 
 func exits(t *testing.T, f *Follower) {
 	t.Helper()
-	select {
-	case <-f.Exited():
-	case <-time.After(time.Minute):
+	if _, ok := message(t, f).(hold.Exit); !ok {
 		t.Fatal("the end was not told")
 	}
+}
+
+// message is the next that a follower has.
+func message(t *testing.T, f *Follower) hold.Message {
+	t.Helper()
+	return yields(t, f.Messages(), time.Minute)
 }
 
 func TestFollow(t *testing.T) {
@@ -44,18 +49,18 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	select {
-	case <-f.Exited():
-		t.Fatal("it lives")
-	case <-f.Gone():
-		t.Fatal("nobody left")
+	case m := <-f.Messages():
+		t.Fatalf("it lives, and nobody left: %#v", m)
 	case <-time.After(10 * time.Millisecond):
 	}
 	if f.Ended() {
 		t.Error("it lives")
 	}
 	f.Leave()
-	f.Leave()
-	<-f.Gone()
+	f.Leave() // is told once
+	if m := message(t, f); m != (hold.Gone{}) {
+		t.Fatalf("%#v", m)
+	}
 	c.Process.Kill() // and is not waited for: a zombie has ended
 	for deadline := time.Now().Add(time.Minute); !f.Ended(); {
 		if time.Now().After(deadline) {

@@ -23,7 +23,7 @@ func TestStallsDecideNothing(t *testing.T) {
 			s.bell.Ring(stalled)
 			time.Sleep(5 * time.Millisecond)
 		}
-		s.holder.exited <- hold.Exit{}
+		s.holder.messages <- hold.Exit{}
 	}()
 	s.loop()
 	if n := s.seq - before; n < 2 || n > 20 {

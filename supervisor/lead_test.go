@@ -268,7 +268,7 @@ func TestNodeBeforeLines(t *testing.T) {
 func TestStandByEnds(t *testing.T) {
 	first, s := leadAndFollow(t, runtimeDir(t))
 	first.meet()
-	s.holder.exited <- hold.Exit{Code: 3}
+	s.holder.messages <- hold.Exit{Code: 3}
 	if s.standBy(s.holder.begin) {
 		t.Fatal("it leads")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -17,22 +18,23 @@ func (w *watcher) loop() {
 	timer := time.NewTimer(w.sleep(w.pause(w.now())))
 	for {
 		select {
-		case e := <-w.Link.Exited():
-			w.end(&e)
-			return
-		case <-w.Link.Gone():
-			// The holder is gone without a word. It may have said one that is
-			// still in the channel.
-			select {
-			case e := <-w.Link.Exited():
-				w.end(&e)
-			default:
+		case m := <-w.Link.Messages():
+			switch m := m.(type) {
+			case hold.Exit:
+				w.end(&m)
+				return
+			case hold.Gone:
 				w.end(nil)
+				return
+			case hold.Signal:
+				w.tellSignal(m)
+				continue // nothing that is measured has changed
+			case hold.TrimAnswer:
+				if w.taken(m); !w.advance() {
+					continue
+				}
+				w.full()
 			}
-			return
-		case sig := <-w.Link.Signals():
-			w.tellSignal(sig)
-			continue // nothing that is measured has changed
 		case r := <-w.programs.Ended():
 			w.ran(r)
 			w.programs.Next()
@@ -40,11 +42,6 @@ func (w *watcher) loop() {
 			continue // nothing that is measured has changed
 		case <-w.tracer.due():
 			if !w.advance() {
-				continue
-			}
-			w.full()
-		case a := <-w.Link.Trimmed():
-			if w.taken(a); !w.advance() {
 				continue
 			}
 			w.full()

@@ -215,9 +215,9 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 		end           func(*fakeHolder)
 		code, verdict any
 	}{
-		"exit":             {func(h *fakeHolder) { h.exited <- hold.Exit{Code: 3} }, 3.0, "fine"},
-		"holder gone":      {func(h *fakeHolder) { close(h.gone) }, nil, "unwatched"},
-		"gone with a word": {func(h *fakeHolder) { h.exited <- hold.Exit{Code: 4}; close(h.gone) }, 4.0, "fine"},
+		"exit":             {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 3} }, 3.0, "fine"},
+		"holder gone":      {func(h *fakeHolder) { h.messages <- hold.Gone{} }, nil, "unwatched"},
+		"gone with a word": {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 4}; h.messages <- hold.Gone{} }, 4.0, "fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := opened(t, nil)
@@ -255,7 +255,7 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 		s.loop()
 		ended <- s.seq
 	}()
-	time.AfterFunc(300*time.Millisecond, func() { s.holder.exited <- hold.Exit{} })
+	time.AfterFunc(300*time.Millisecond, func() { s.holder.messages <- hold.Exit{} })
 	if seq := <-ended; seq < 3 {
 		t.Errorf("%d looks in full within 15 intervals", seq)
 	}
@@ -289,7 +289,7 @@ func TestPressedLooks(t *testing.T) {
 			write(i)
 			time.Sleep(10 * time.Millisecond)
 		}
-		s.holder.exited <- hold.Exit{}
+		s.holder.messages <- hold.Exit{}
 	}()
 	<-ended
 	if n := s.seq - before; n < 2 || n > 20 {

@@ -181,8 +181,8 @@ func (r *rankStand) standsBy() <-chan bool {
 	}()
 	r.t.Cleanup(func() {
 		select {
-		case r.holder.exited <- hold.Exit{}:
-		default: // the test has said so
+		case r.holder.messages <- hold.Exit{}:
+		case <-over: // the test has said so
 		}
 		<-over
 	})

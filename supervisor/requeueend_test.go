@@ -46,7 +46,7 @@ func TestRequeueAtTheEnd(t *testing.T) {
 		{"by itself", &hold.Exit{}, nil, true, event.ReasonDone},
 		{"with a status", &hold.Exit{Code: 99}, nil, true, event.ReasonDone},
 		{"by somebody's TERM", &hold.Exit{Signal: 15}, func(s *stand) {
-			s.holder.signals <- hold.Signal{Signal: int(unix.SIGTERM), Sender: 1, Forwarded: true}
+			s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: 1, Forwarded: true}
 		}, false, event.ReasonVanished},
 		{"with the holder", nil, nil, false, event.ReasonVanished},
 	} {

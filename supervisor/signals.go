@@ -59,8 +59,10 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 func (w *watcher) tellSignals() {
 	for {
 		select {
-		case sig := <-w.Link.Signals():
-			w.tellSignal(sig)
+		case m := <-w.Link.Messages():
+			if sig, ok := m.(hold.Signal); ok {
+				w.tellSignal(sig)
+			}
 		default:
 			return
 		}

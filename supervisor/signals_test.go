@@ -17,11 +17,11 @@ func TestSignalsAreTold(t *testing.T) {
 	const sender = 4711
 	s.fs.Write(fmt.Sprintf("proc/%d/comm", sender), "slurmstepd\n")
 	done := make(chan struct{})
-	s.holder.signals <- hold.Signal{Signal: int(unix.SIGCONT), Sender: sender}
-	s.holder.signals <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true}
-	s.holder.signals <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true} // told already
-	s.holder.signals <- hold.Signal{Signal: 34, Forwarded: true}
-	s.holder.exited <- hold.Exit{Signal: int(unix.SIGTERM)}
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGCONT), Sender: sender}
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true}
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true} // told already
+	s.holder.messages <- hold.Signal{Signal: 34, Forwarded: true}
+	s.holder.messages <- hold.Exit{Signal: int(unix.SIGTERM)}
 	go func() {
 		s.loop()
 		close(done)
@@ -74,12 +74,5 @@ func TestSignalsAreToldAgain(t *testing.T) {
 	}
 	if len(s.last) > mostSignals {
 		t.Errorf("%d are remembered", len(s.last))
-	}
-}
-
-// TestFollowerHasNoSignals: nil, so that the loop waits for none.
-func TestFollowerHasNoSignals(t *testing.T) {
-	if new(Follower).Signals() != nil {
-		t.Error("there is a channel")
 	}
 }

@@ -31,21 +31,16 @@ const (
 // fakeHolder stands for the process that holds the command.
 type fakeHolder struct {
 	begin     hold.Begin
-	exited    chan hold.Exit
-	gone      chan struct{}
+	messages  chan hold.Message
 	overrides []int
 	unstuck   int
-	signals   chan hold.Signal
 	trims     []hold.TrimRequest
-	trimmed   chan hold.TrimAnswer
 	wants     chan hold.TrimRequest // gets each request, where it is made
 }
 
-func (h *fakeHolder) Begin() hold.Begin           { return h.begin }
-func (h *fakeHolder) Exited() <-chan hold.Exit    { return h.exited }
-func (h *fakeHolder) Gone() <-chan struct{}       { return h.gone }
-func (h *fakeHolder) Signals() <-chan hold.Signal { return h.signals }
-func (h *fakeHolder) Subreaper(bool) error        { return nil }
+func (h *fakeHolder) Begin() hold.Begin             { return h.begin }
+func (h *fakeHolder) Messages() <-chan hold.Message { return h.messages }
+func (h *fakeHolder) Subreaper(bool) error          { return nil }
 func (h *fakeHolder) Override(status int) error {
 	h.overrides = append(h.overrides, status)
 	return nil
@@ -62,8 +57,7 @@ func (h *fakeHolder) Trim(r hold.TrimRequest) error {
 	h.trims = append(h.trims, r)
 	return nil
 }
-func (h *fakeHolder) Trimmed() <-chan hold.TrimAnswer { return h.trimmed }
-func (h *fakeHolder) Start(cmd *exec.Cmd) error       { return cmd.Start() }
+func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
 // lines keeps what was said for people.
 type lines struct{ all []string }
@@ -91,9 +85,8 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	fs.Write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        67108864 kB\nMemAvailable:   67108864 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n")
 	said := &lines{}
 	h := &fakeHolder{
-		begin:  hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
-		exited: make(chan hold.Exit, 1), gone: make(chan struct{}),
-		trimmed: make(chan hold.TrimAnswer, 1), signals: make(chan hold.Signal, 8),
+		begin:    hold.Begin{PID: theCommand, Holder: theHolder, Attempt: 1},
+		messages: make(chan hold.Message, 16),
 	}
 	rules, err := policy.Ladder(nil)
 	if err != nil {

@@ -59,17 +59,19 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	defer timer.Stop()
 	for {
 		select {
-		case e := <-w.Link.Exited():
-			w.endStandBy(&e)
-			return false
-		case <-w.Link.Gone():
-			select {
-			case e := <-w.Link.Exited():
-				w.endStandBy(&e)
-			default:
+		case m := <-w.Link.Messages():
+			switch m := m.(type) {
+			case hold.Exit:
+				w.endStandBy(&m)
+				return false
+			case hold.Gone:
 				w.endStandBy(nil)
+				return false
+			case hold.Signal:
+				w.tellSignal(m)
+			case hold.TrimAnswer:
+				w.report(m)
 			}
-			return false
 		case err := <-fallen:
 			if err == nil && !p.post.Killed() {
 				// Ranks end together as a rule: ours may be about to.
@@ -82,12 +84,8 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		case <-settled:
 			w.inherit(nil)
 			return true
-		case sig := <-w.Link.Signals():
-			w.tellSignal(sig)
 		case <-orders.C():
 			w.obey()
-		case a := <-w.Link.Trimmed():
-			w.report(a)
 		case <-timer.C:
 			w.standTick(!hears)
 			if w.renew() {

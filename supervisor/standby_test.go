@@ -32,7 +32,7 @@ func TestStandByKills(t *testing.T) {
 	if !running(theirs) {
 		t.Error("a process of another rank was ended")
 	}
-	s.holder.exited <- hold.Exit{Signal: 9}
+	s.holder.messages <- hold.Exit{Signal: 9}
 	if yields(t, led, 10*time.Second) {
 		t.Fatal("it leads")
 	}
@@ -75,7 +75,7 @@ func TestHeirKills(t *testing.T) {
 		close(over)
 	}()
 	dead(t, s.id)
-	s.holder.exited <- hold.Exit{Signal: 9}
+	s.holder.messages <- hold.Exit{Signal: 9}
 	yields(t, over, 10*time.Second)
 	if !running(third) {
 		t.Error("another rank was ended")
@@ -181,7 +181,7 @@ func TestGraceWhileSuspended(t *testing.T) {
 func TestOrdersBeforeNews(t *testing.T) {
 	for name, carried := range map[string]func(s *rankStand){
 		"before it stands by": func(s *rankStand) {
-			s.holder.exited <- hold.Exit{}
+			s.holder.messages <- hold.Exit{}
 			s.standBy(s.holder.begin)
 		},
 		"as it takes over": func(s *rankStand) { s.inherit(nil) },
@@ -211,14 +211,14 @@ func (r *rankStand) untold() {
 func TestOrdersWithoutNews(t *testing.T) {
 	first, s, command := twoRanks(t)
 	first.untold()
-	s.holder.signals = make(chan hold.Signal)
+	s.holder.messages = make(chan hold.Message)
 	led := s.standsBy()
-	s.holder.signals <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
 	first.orders(s, leader.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
 	if line, err := command.Line(); line != "TERM" {
 		t.Fatal(line, err)
 	}
-	s.holder.exited <- hold.Exit{Signal: 15}
+	s.holder.messages <- hold.Exit{Signal: 15}
 	yields(t, led, 10*time.Second)
 	if want := "looks are taken instead"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
@@ -277,6 +277,6 @@ func TestStandByLooksAfterTheHolder(t *testing.T) {
 	if took := yields(t, h.unstuck, 10*time.Second).Sub(began); took > 9*time.Second {
 		t.Errorf("two looks took %v", took)
 	}
-	s.holder.exited <- hold.Exit{}
+	s.holder.messages <- hold.Exit{}
 	yields(t, led, 10*time.Second)
 }

@@ -251,12 +251,12 @@ func TestLoopServesTheTracer(t *testing.T) {
 			if r.Lo != want {
 				t.Errorf("request %d is for %x, want %x", n, r.Lo, want)
 			}
-			s.holder.trimmed <- hold.TrimAnswer{ID: r.ID}
+			s.holder.messages <- hold.TrimAnswer{ID: r.ID}
 		case <-time.After(time.Minute):
 			t.Fatalf("request %d never came", n)
 		}
 	}
-	s.holder.exited <- hold.Exit{}
+	s.holder.messages <- hold.Exit{}
 	<-done
 	if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[0]["freed_bytes"] != 0.0 {
 		t.Errorf("outcomes %v", o)

@@ -46,17 +46,14 @@ type Options struct {
 // Holder is the holder as the watcher sees it: [hold.Link] outside tests.
 type Holder interface {
 	Begin() hold.Begin
-	Exited() <-chan hold.Exit
-	// Signals yields the signals that reached the holder; nil where there is none.
-	Signals() <-chan hold.Signal
-	Gone() <-chan struct{}
+	// Messages yields what the holder says, in its order.
+	Messages() <-chan hold.Message
 	Subreaper(on bool) error
 	Override(status int) error
 	Unstick() error
 	Start(cmd *exec.Cmd) error
-	// Trim asks for one piece to be given back, and Trimmed yields the answers.
+	// Trim asks for one piece to be given back; a message answers.
 	Trim(hold.TrimRequest) error
-	Trimmed() <-chan hold.TrimAnswer
 }
 
 // watcher is the state of the loop. Only the loop's goroutine touches it.

@@ -17,17 +17,14 @@ import (
 // witness of signals to the whole process group. So it must not use
 // signal.Notify, and starts programs through Start.
 type Link struct {
-	begin   Begin
-	fd      int
-	exited  chan Exit
-	signals chan Signal
-	gone    chan struct{}
-	trimmed chan TrimAnswer
-	closing sync.Once
-	starts  sync.Mutex
-	threads threads
-	unstick unsticker
-	score   string // oom_score_adj of the holder, and so of the command
+	begin    Begin
+	fd       int
+	messages chan Message
+	closing  sync.Once
+	starts   sync.Mutex
+	threads  threads
+	unstick  unsticker
+	score    string // oom_score_adj of the holder, and so of the command
 }
 
 var errNoLink = errors.New("cannot take the link from descriptor 0: not started by a holder")
@@ -62,13 +59,7 @@ func OpenLink() (*Link, error) {
 		unix.Close(null)
 	}
 	safeStderr()
-	l := &Link{
-		fd:      fd,
-		exited:  make(chan Exit, 1),
-		signals: make(chan Signal, 64),
-		gone:    make(chan struct{}),
-		trimmed: make(chan TrimAnswer, 1),
-	}
+	l := &Link{fd: fd, messages: make(chan Message, messageRoom)}
 	if l.begin, err = readBegin(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -121,15 +112,8 @@ func waitFor(fd int, events int16, end time.Time) bool {
 // Begin is what the holder said at the start.
 func (l *Link) Begin() Begin { return l.begin }
 
-// Exited yields once, when the command has ended.
-func (l *Link) Exited() <-chan Exit { return l.exited }
-
-// Signals yields the signals that reached the holder. They are dropped when
-// nobody takes them.
-func (l *Link) Signals() <-chan Signal { return l.signals }
-
-// Gone is closed when the holder has closed the link or died.
-func (l *Link) Gone() <-chan struct{} { return l.gone }
+// Messages yields what the holder says, in its order. Gone is the last.
+func (l *Link) Messages() <-chan Message { return l.messages }
 
 // Subreaper has the command's orphans become the holder's children, or no
 // longer. Call it only where no enforcer sums by parent PID. Orphans of programs

@@ -149,24 +149,30 @@ func runWatcher() {
 	case "leave":
 		os.Exit(0)
 	}
+	answers := make(chan TrimAnswer, 1)
 	if c.Watch == "trim" {
-		go trimAll(l, say)
+		go trimAll(l, answers, say)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	for {
 		select {
-		case s := <-l.Signals():
-			say("signal %d forwarded %v", s.Signal, s.Forwarded)
-		case e := <-l.Exited():
-			say("exit code %d signal %d", e.Code, e.Signal)
-			if c.Watch == "hang" {
-				time.Sleep(time.Hour)
+		case m := <-l.Messages():
+			switch m := m.(type) {
+			case Signal:
+				say("signal %d forwarded %v", m.Signal, m.Forwarded)
+			case TrimAnswer:
+				answers <- m
+			case Exit:
+				say("exit code %d signal %d", m.Code, m.Signal)
+				if c.Watch == "hang" {
+					time.Sleep(time.Hour)
+				}
+				l.Close()
+				os.Exit(0)
+			case Gone:
+				say("gone")
+				os.Exit(0)
 			}
-			l.Close()
-			os.Exit(0)
-		case <-l.Gone():
-			say("gone")
-			os.Exit(0)
 		case <-tick.C:
 			if err := l.Unstick(); err != nil {
 				say("unstick: %v", err)

@@ -38,6 +38,16 @@ type Signal struct {
 	Sender    int  // PID, 0 for the kernel or another PID namespace
 }
 
+// Gone is the last message: the holder has closed the link or died.
+type Gone struct{}
+
+// Message is what the holder tells its watcher: [Signal], [TrimAnswer], [Exit] or [Gone].
+type Message interface{ fromHolder() }
+
+func (Signal) fromHolder() {}
+func (Exit) fromHolder()   {}
+func (Gone) fromHolder()   {}
+
 type kind uint32
 
 const (

@@ -17,11 +17,28 @@ const (
 	askAgain    = time.Second
 )
 
+// Messages wait here until the watcher takes them. When as many do as there is room for,
+// further signals are dropped; what came of a trim, the exit and Gone have a place each.
+const (
+	signalRoom  = 64
+	trimRoom    = signalRoom + 1
+	exitRoom    = trimRoom + 1
+	messageRoom = exitRoom + 1
+)
+
+// put queues a message unless so many wait already. It never blocks: this goroutine
+// alone adds to the queue.
+func (l *Link) put(m Message, room int) {
+	if len(l.messages) < room {
+		l.messages <- m
+	}
+}
+
 // serve is the watcher's side of the link. It takes pending signals only as
 // the holder names them.
 func (l *Link) serve() {
 	runtime.LockOSThread()
-	defer close(l.gone)
+	defer l.put(Gone{}, messageRoom)
 	all := unix.Sigset_t{}
 	all.Val[0] = ^uint64(0)
 	pending, err := unix.Signalfd(-1, &all, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
@@ -89,20 +106,11 @@ func (l *Link) receive(buf []byte) (taken signalSet, ok bool) {
 			l.drain(m.set, m.a)
 			taken |= m.set
 		case kindExit:
-			select {
-			case l.exited <- Exit{Code: int(m.a), Signal: int(m.b)}:
-			default:
-			}
+			l.put(Exit{Code: int(m.a), Signal: int(m.b)}, exitRoom)
 		case kindTrimmed:
-			select {
-			case l.trimmed <- trimAnswer(&m):
-			default:
-			}
+			l.put(trimAnswer(&m), trimRoom)
 		case kindSignal:
-			select {
-			case l.signals <- Signal{Signal: int(m.a), Forwarded: m.b != 0, Sender: int(m.c)}:
-			default:
-			}
+			l.put(Signal{Signal: int(m.a), Forwarded: m.b != 0, Sender: int(m.c)}, signalRoom)
 		}
 	}
 }

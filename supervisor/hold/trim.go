@@ -27,6 +27,8 @@ type TrimAnswer struct {
 	Dropping       time.Duration
 }
 
+func (TrimAnswer) fromHolder() {}
+
 func (r *TrimRequest) message() message {
 	return message{kind: kindTrim, a: int32(r.PID), set: signalSet(r.ID), trim: [6]uint64{r.Start, r.Lo, r.Hi, r.Offset, r.Dev, r.Inode}}
 }
@@ -102,7 +104,7 @@ func (t *trims) end() {
 
 // Trim has the holder give a part of a mapping back: it may trace its
 // descendants where Yama allows ancestors alone. The answer comes by
-// [Link.Trimmed]; wait for it before the next request.
+// [Link.Messages]; wait for it before the next request.
 func (l *Link) Trim(r TrimRequest) error {
 	m := r.message()
 	if err := l.send(&m); err != nil {
@@ -110,6 +112,3 @@ func (l *Link) Trim(r TrimRequest) error {
 	}
 	return nil
 }
-
-// Trimmed yields what came of each [Link.Trim].
-func (l *Link) Trimmed() <-chan TrimAnswer { return l.trimmed }

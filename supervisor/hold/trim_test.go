@@ -28,7 +28,7 @@ func tracer() func(TrimRequest) TrimAnswer {
 }
 
 // trimAll has the command's mapping of the file "mapped" trimmed over and over.
-func trimAll(l *Link, say func(string, ...any)) {
+func trimAll(l *Link, answers <-chan TrimAnswer, say func(string, ...any)) {
 	b := l.Begin()
 	n := map[uint8]int{}
 	for id := uint64(1); ; id++ {
@@ -42,7 +42,7 @@ func trimAll(l *Link, say func(string, ...any)) {
 			return
 		}
 		select {
-		case a := <-l.Trimmed():
+		case a := <-answers:
 			if a.ID != id {
 				say("answer %d to request %d", a.ID, id)
 			}
