@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -44,7 +45,7 @@ func (w *watcher) decide(d event.Decision) {
 		w.tell.Textfile.Count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
-			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+coming(&d)+forecast(&d)+w.because(l))
+			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, aheadFull)+phrase.Forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
 				w.askHolders()
 			}
@@ -108,7 +109,7 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 		}
 	}
 	w.publish(&d, &o)
-	w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), occasion(&d, l)+": "+outcome(&d, &o))
+	w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+": "+phrase.Outcome(&d, &o))
 }
 
 // publish sums an outcome up and writes it.
@@ -233,5 +234,5 @@ func (w *watcher) skipped(s policy.Skipped) {
 	case event.ActionSignal:
 		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is not sent"
 	}
-	w.tell.Say(w.now(), "skip", occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
+	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -92,7 +93,7 @@ func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	l := r.Limit
 	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
 	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
-	a.Summary = w.whose(&a) + " on " + a.Node + ": " + occasion(&d, l) + forecast(&d)
+	a.Summary = w.whose(&a) + " on " + a.Node + ": " + phrase.Occasion(&d, l) + phrase.Forecast(&d)
 	if l.Name == event.LimitTime {
 		a.Used, a.Size = 0, 0
 		a.Text = "Slurm ends the job then"

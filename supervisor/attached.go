@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -135,9 +136,9 @@ func (w *watcher) sumRSS() (rss.Bytes, error) {
 func (w *watcher) sayAttached() {
 	a := w.Attached
 	if w.followsJob() {
-		w.tell.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), room(w.readings)))
+		w.tell.Info(fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", a.Job, w.job.String(), len(w.last.Procs), phrase.Room(w.readings)))
 	} else {
-		w.tell.Info(watching(&w.Settings, w.command.PID, w.readings))
+		w.tell.Info(phrase.Watching(w.Settings.Command, w.command.PID, w.readings))
 	}
 	for _, text := range a.Cannot {
 		w.tell.Info("from outside: " + text)

@@ -4,6 +4,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
 // certain is what a limit stands at, at most.
@@ -29,7 +30,7 @@ func (w *watcher) finish(r action.Result) {
 		w.stepDone(f, &o)
 		return
 	}
-	w.tell.Say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), memory(&f.before)+": "+outcome(&f.decision, &o))
+	w.tell.Say(w.now(), f.decision.Rule+"@"+string(f.decision.Limit), phrase.Memory(&f.before)+": "+phrase.Outcome(&f.decision, &o))
 }
 
 // conclude ends the action in flight without a line on stderr.

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
 // This file finds out whether a run failed because it ran out of something else
@@ -127,14 +128,14 @@ func (w *watcher) exhausted() string {
 		if !ok {
 			continue
 		}
-		text := side(&l)
+		text := phrase.Side(&l)
 		if name == event.LimitSHM && s.holders != "" {
 			text += "; " + s.holders
 		}
 		return text + "; " + name.Cure()
 	}
 	if p := s.pickled; p != nil && p.TooMuch() && w.now()-s.pickledAt <= sentWithin {
-		return sharing(s.pickledBy, p)
+		return phrase.Sharing(s.pickledBy, p)
 	}
 	return ""
 }

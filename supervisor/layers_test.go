@@ -47,7 +47,7 @@ var layers = map[string][]string{
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
-		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/tell", "supervisor/wake",
+		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake",
 	},
 	"supervisor/alert":             {"supervisor/fault", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"supervisor/text", "github.com/pelletier/go-toml"},
@@ -80,6 +80,7 @@ var layers = map[string][]string{
 	"supervisor/roff":              {},
 	"supervisor/probe":             {},
 	"supervisor/text":              {},
+	"supervisor/phrase":            {"rss", "slurm", "supervisor/event", "supervisor/text"},
 	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/metrics", "supervisor/record", "supervisor/text", "supervisor/textfile"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
 // peers are the other ranks of the job on this node, as the leader knows them.
@@ -219,5 +220,5 @@ func (w *watcher) pass(exit *hold.Exit) {
 
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
-	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, watching(&w.Settings, begin.PID, w.readings)))
+	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.readings)))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -257,7 +258,7 @@ func (w *watcher) changed(before []event.Limit) {
 				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
 			}
 		} else {
-			w.tell.Say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), against(l)))
+			w.tell.Say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), phrase.Against(l)))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -27,7 +28,7 @@ func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
 				w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 			}}
 			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
-				memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
+				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
 		}
 		return err
 	}

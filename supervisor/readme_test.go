@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
 // TestReadmeLines: the lines that the README shows of the other limits are what is
@@ -16,8 +17,8 @@ func TestReadmeLines(t *testing.T) {
 	_, unreached := unreachedWords(rankKey{rss.ProcID{PID: 1896}, "python3"}, []obstacle{cleaned}, TrimHook)
 	for _, line := range []string{
 		unreached,
-		sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),
-		side(&event.Limit{
+		phrase.Sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),
+		phrase.Side(&event.Limit{
 			Name: event.LimitMaps, Scope: event.ScopeProcess, PID: 14858, Role: "trainer", Used: 53_080, Limit: 65_530,
 			Enforcer: "kernel, by ENOMEM of mmap", LimitSource: "vm.max_map_count",
 		}),

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -119,10 +120,10 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 		}
 	}
 	if len(deaf) > 0 {
-		h.Detail = "not to " + processes(deaf) + ", without a handler for " + event.SignalName(sig)
+		h.Detail = "not to " + phrase.Processes(deaf) + ", without a handler for " + event.SignalName(sig)
 	}
 	if len(to) == 0 {
-		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + processes(deaf)}
+		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
 	}
 	if !w.isAll(step) {
 		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.target(step)+" is meant", "; ")
@@ -154,13 +155,13 @@ func (r *roles) rank0(all []*rss.Proc, now time.Duration) (zero []*rss.Proc, h p
 	case len(zero) > 0:
 		return zero, policy.Help{}
 	case unread:
-		h.Detail = "the environment of " + processes(unknown) + " cannot be read"
+		h.Detail = "the environment of " + phrase.Processes(unknown) + " cannot be read"
 	case len(unknown) > 0:
-		h.Detail = "no RANK, LOCAL_RANK or SLURM_PROCID in the environment of " + processes(unknown)
+		h.Detail = "no RANK, LOCAL_RANK or SLURM_PROCID in the environment of " + phrase.Processes(unknown)
 	case len(all) == 1:
-		h.Detail = processes(all) + " is of another rank"
+		h.Detail = phrase.Processes(all) + " is of another rank"
 	default:
-		h.Detail = processes(all) + " are of other ranks"
+		h.Detail = phrase.Processes(all) + " are of other ranks"
 	}
 	h.Reason = event.ReasonNoRank0
 	return nil, h

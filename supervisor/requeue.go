@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -200,7 +201,7 @@ func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	if c.Wanted {
 		text = w.Settings.CheckpointSignal + " asks for a checkpoint, then the job goes back into the queue"
 	}
-	w.tell.Say(w.now(), "requeue", memory(l)+": "+text+" with "+q.under.size().String())
+	w.tell.Say(w.now(), "requeue", phrase.Memory(l)+": "+text+" with "+q.under.size().String())
 	f.running = action.Requeue(q.under, c, f.began)
 }
 

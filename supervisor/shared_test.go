@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
@@ -193,7 +194,7 @@ func TestSide(t *testing.T) {
 		{event.Limit{Name: event.LimitTasks, Used: 90, Limit: 100, Enforcer: "kernel, by EAGAIN of fork", LimitSource: "/sys/fs/cgroup/pids/job/step/pids.max", Age: 0.5},
 			"tasks 90 % of 100 (kernel, by EAGAIN of fork; limit from step/pids.max)"},
 	} {
-		if got := side(&c.l); got != c.want {
+		if got := phrase.Side(&c.l); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}

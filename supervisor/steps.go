@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -141,7 +142,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	if w.ofJob() {
 		f.target = w.target(step)
 	}
-	w.tell.Say(w.now(), "stop", memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+text.Span(w.Settings.Grace))
+	w.tell.Say(w.now(), "stop", phrase.Memory(l)+": stopping "+w.target(step)+" with TERM, KILL follows after "+text.Span(w.Settings.Grace))
 	meant := func(s *rss.Sample) []rss.ProcID { return w.toKill(s, step) }
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -79,13 +80,13 @@ func (w *watcher) summaryLines(exit *hold.Exit, out *event.Exit, run policy.Run)
 // node's where the job has none or where that one was nearly full and fuller.
 func (s *summary) nearestLines() (lines []string) {
 	how := func(l *event.Limit) string {
-		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(memory(l), "memory "))
+		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(phrase.Memory(l), "memory "))
 	}
 	n, own := s.node, s.nearest
 	switch {
 	case own == nil:
 	case own.Used == 0: // it was over before anything was seen
-		lines = append(lines, fmt.Sprintf("nearest limit: %s, no use was seen of its %s", own.Name, strings.TrimPrefix(memory(own), "memory 0 % of ")))
+		lines = append(lines, fmt.Sprintf("nearest limit: %s, no use was seen of its %s", own.Name, strings.TrimPrefix(phrase.Memory(own), "memory 0 % of ")))
 	default:
 		lines = append(lines, "nearest limit: "+how(own))
 	}
@@ -103,7 +104,7 @@ func (s *summary) nearestLines() (lines []string) {
 func (s *summary) sideLines() (lines []string) {
 	for _, name := range event.Limits {
 		if l, ok := s.sides[name]; ok && l.Ratio() >= nearShare {
-			lines = append(lines, "also near its limit: "+side(&l)+"; "+name.Cure())
+			lines = append(lines, "also near its limit: "+phrase.Side(&l)+"; "+name.Cure())
 		}
 	}
 	return lines

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
@@ -310,7 +311,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if w.sum.led {
 		return // who leads says it
 	}
-	w.tell.Info(watching(s, begin.PID, w.readings))
+	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.readings))
 	job, ok := w.limits.Job()
 	parent := ""
 	if p, err := w.tree.One(begin.Holder); err == nil {
@@ -318,7 +319,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 			parent = pp.Comm
 		}
 	}
-	if text := noExec(job, ok, parent); text != "" && outer == 0 { // the outer says it
+	if text := phrase.NoExec(job, ok, parent); text != "" && outer == 0 { // the outer says it
 		w.tell.Warn(text)
 	}
 }

@@ -1,4 +1,7 @@
-package supervisor
+// Package phrase has the sentences that people read about limits, decisions and outcomes.
+// Every sentence with a number says which limit it is held against, who enforces that, and
+// where it was read.
+package phrase
 
 import (
 	"fmt"
@@ -11,9 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file holds what people read. Every sentence with a number says which
-// limit it is held against, who enforces that, and where it was read.
-
 // sums tells what an accounting adds up.
 var sums = map[event.Accounting]string{
 	event.AccountingRSS:      "summed RSS",
@@ -23,8 +23,8 @@ var sums = map[event.Accounting]string{
 	event.AccountingVirtual:  "summed virtual size",
 }
 
-// against says who compares what with a limit, in parentheses behind a number.
-func against(l *event.Limit) string {
+// Against says who compares what with a limit, in parentheses behind a number.
+func Against(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
 	if who == "" {
 		who = "nobody"
@@ -64,33 +64,33 @@ func against(l *event.Limit) string {
 	return "(" + text + ")"
 }
 
-// memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
+// Memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
 // (slurmstepd kills on summed RSS; limit from RLIMIT_RSS)".
-func memory(l *event.Limit) string {
+func Memory(l *event.Limit) string {
 	if !l.Name.Memory() {
-		return side(l)
+		return Side(l)
 	}
 	of := ""
 	if l.Name == event.LimitSlurm && l.Level != "" {
 		of = " of step " + l.Level
 	}
-	return fmt.Sprintf("memory %s of %v%s %s", text.Percent(l.Ratio()), l.Limit, of, against(l))
+	return fmt.Sprintf("memory %s of %v%s %s", text.Percent(l.Ratio()), l.Limit, of, Against(l))
 }
 
-// occasion is the front of every line about a decision: l is the limit it is
+// Occasion is the front of every line about a decision: l is the limit it is
 // about, which the job's end is not read as.
-func occasion(d *event.Decision, l *event.Limit) string {
+func Occasion(d *event.Decision, l *event.Limit) string {
 	switch {
 	case d.Limit == event.LimitTime && d.ETA != nil:
 		return "the job's time ends in " + text.About(*d.ETA)
 	case l == nil:
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
-	return memory(l)
+	return Memory(l)
 }
 
-// processes names processes: "process 12", "processes 12, 13 and 14".
-func processes(list []*rss.Proc) string {
+// Processes names processes: "process 12", "processes 12, 13 and 14".
+func Processes(list []*rss.Proc) string {
 	if len(list) == 0 {
 		return "no process"
 	}
@@ -101,16 +101,17 @@ func processes(list []*rss.Proc) string {
 	return text.Named("process", pids)
 }
 
-// forecast says when a limit will be reached, as a range.
-// coming says that a rung was met before its time, as what is counted comes fast.
-func coming(d *event.Decision) string {
+// Coming says that a rung was met before its time, as what is counted comes fast: at this
+// rate the limit is full within that time.
+func Coming(d *event.Decision, within time.Duration) string {
 	if d.Lead == 0 || !d.Limit.Counts() {
 		return ""
 	}
-	return fmt.Sprintf("; at this rate full within %.0f s", aheadFull.Seconds())
+	return fmt.Sprintf("; at this rate full within %.0f s", within.Seconds())
 }
 
-func forecast(d *event.Decision) string {
+// Forecast says when a limit will be reached, as a range.
+func Forecast(d *event.Decision) string {
 	if d.ETA == nil || d.Limit == event.LimitTime {
 		return ""
 	}
@@ -121,15 +122,15 @@ func forecast(d *event.Decision) string {
 	return line
 }
 
-// watching is the first line: what is watched, and the limit that leaves the
+// Watching is the first line: what is watched, and the limit that leaves the
 // least room. Which one is nearest in proportion means nothing before the
 // command has grown.
-func watching(s *Settings, pid int, limits []event.Limit) string {
-	return fmt.Sprintf("watching %s (process %d): %s", text.Command(s.Command, 60), pid, room(limits))
+func Watching(command []string, pid int, limits []event.Limit) string {
+	return fmt.Sprintf("watching %s (process %d): %s", text.Command(command, 60), pid, Room(limits))
 }
 
-// room names the limit that leaves the least room.
-func room(limits []event.Limit) string {
+// Room names the limit that leaves the least room.
+func Room(limits []event.Limit) string {
 	var least *event.Limit
 	for i := range limits {
 		l := &limits[i]
@@ -141,12 +142,12 @@ func room(limits []event.Limit) string {
 	if least == nil {
 		return "nothing here limits its memory"
 	}
-	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, text.Percent(least.Ratio()), against(least))
+	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, text.Percent(least.Ratio()), Against(least))
 }
 
-// noExec warns that signals of Slurm will not arrive: slurmstepd sends them to
+// NoExec warns that signals of Slurm will not arrive: slurmstepd sends them to
 // its own child, which is a shell that waits for us.
-func noExec(job slurm.Job, ok bool, parent string) string {
+func NoExec(job slurm.Job, ok bool, parent string) string {
 	// A parent that cannot be read may be slurmstepd.
 	if !ok || job.StepID != slurm.StepBatch || parent == "" || strings.HasPrefix(parent, "slurmstepd") {
 		return ""
@@ -164,9 +165,9 @@ var did = map[event.Action]string{
 	event.ActionStop:    "stopped the command",
 }
 
-// outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
+// Outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
 // trainer paused 7 ms".
-func outcome(d *event.Decision, o *event.Outcome) string {
+func Outcome(d *event.Decision, o *event.Outcome) string {
 	name := string(d.Action)
 	if d.Arg != "" {
 		name += "=" + text.Cut(text.Plain(d.Arg), 40)
@@ -218,4 +219,36 @@ func outcome(d *event.Decision, o *event.Outcome) string {
 		line += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
 	}
 	return line
+}
+
+// Side is the front of every line about a limit that is none on summed memory, but on
+// numbers of things, one process or /dev/shm: "memory mappings 81 % of
+// 65,530, in process 4711 (trainer) (kernel, by ENOMEM of mmap; limit from
+// vm.max_map_count)".
+func Side(l *event.Limit) string {
+	line := fmt.Sprintf("%s %s of %s", l.Name.Thing(), text.Percent(l.Ratio()), l.Name.Amount(l.Limit))
+	switch l.Scope {
+	case event.ScopeNode:
+		line += ", of all users of the node"
+	case event.ScopeUser:
+		line += ", of all your processes on the node"
+	}
+	if l.PID != 0 {
+		line += fmt.Sprintf(", in process %d", l.PID)
+		if l.Role != "" && l.Role != rss.RoleOther {
+			line += " (" + string(l.Role) + ")"
+		}
+	}
+	who := l.Enforcer
+	if l.LimitSource != "" {
+		who += "; limit from " + l.Place()
+	}
+	if l.Age >= 1 {
+		read := "counted"
+		if !l.Name.Counts() {
+			read = "read"
+		}
+		who += fmt.Sprintf("; %s %.0f s ago", read, l.Age)
+	}
+	return line + " (" + who + ")"
 }

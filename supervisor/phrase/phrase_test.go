@@ -1,4 +1,4 @@
-package supervisor
+package phrase
 
 import (
 	"strings"
@@ -41,7 +41,7 @@ func TestMemorySaysWhoComparesWhat(t *testing.T) {
 		{event.Limit{Name: event.LimitNode, Enforcer: "kernel OOM killer of the node", LimitSource: "meminfo: MemTotal"},
 			"memory 91 % of 100 MiB (kernel OOM killer of the node kills on the node's used memory; limit from meminfo: MemTotal)"},
 	} {
-		if got := memory(of(test.limit)); got != test.want {
+		if got := Memory(of(test.limit)); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestOutcomeSentences(t *testing.T) {
 			"exec=a.sh did not work: killed by SIGTERM, what is watched had ended"},
 		{event.ActionGC, "", event.Outcome{OK: true, Freed: rss.GiB}, "garbage collected, freed 1.00 GiB"},
 	} {
-		if got := outcome(&event.Decision{Action: test.action, Arg: test.arg}, &test.o); got != test.want {
+		if got := Outcome(&event.Decision{Action: test.action, Arg: test.arg}, &test.o); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestForecastSentences(t *testing.T) {
 		"; at this rate full in 10 min": {ETA: &eta},
 		"; at this rate full in 10 min (8 min to 2.5 h)": {ETA: &eta, ETALow: &low, ETAHigh: &high},
 	} {
-		if got := forecast(&d); got != want {
+		if got := Forecast(&d); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -102,17 +102,17 @@ func TestPlace(t *testing.T) {
 }
 
 func TestWatchingNamesTheLeastHeadroom(t *testing.T) {
-	s := &Settings{Command: []string{"python", "train.py"}}
+	command := []string{"python", "train.py"}
 	limits := []event.Limit{
 		{Name: event.LimitNode, Used: 60 * rss.GiB, Limit: 64 * rss.GiB},
 		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Enforcer: "slurmstepd", Used: 30 * rss.MiB, Limit: 3 * rss.GiB},
 		{Name: event.LimitThrottle, Used: 1, Limit: 2},
 		{Name: event.LimitTime},
 	}
-	if got, want := watching(s, 7, limits), "watching python train.py (process 7): 3.00 GiB may be used, 1 % are (slurmstepd kills on summed RSS)"; got != want {
+	if got, want := Watching(command, 7, limits), "watching python train.py (process 7): 3.00 GiB may be used, 1 % are (slurmstepd kills on summed RSS)"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if got := watching(s, 7, limits[3:]); !strings.HasSuffix(got, "nothing here limits its memory") {
+	if got := Watching(command, 7, limits[3:]); !strings.HasSuffix(got, "nothing here limits its memory") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -131,7 +131,7 @@ func TestNoExecIsSaidWhereItIsKnown(t *testing.T) {
 		{batch, false, "bash", false},
 		{slurm.Job{ID: "7", StepID: "0"}, true, "bash", false},
 	} {
-		if got := noExec(test.job, test.ok, test.parent) != ""; got != test.want {
+		if got := NoExec(test.job, test.ok, test.parent) != ""; got != test.want {
 			t.Errorf("%+v below %q: warned %v, want %v", test.job, test.parent, got, test.want)
 		}
 	}
