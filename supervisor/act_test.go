@@ -82,7 +82,7 @@ func TestTrimIsAccountedFor(t *testing.T) {
 		t.Errorf("before %d, after %d, freed %d MiB; want 890, 550 and the 350 that the living worker gave back",
 			mib("before_bytes"), mib("after_bytes"), mib("freed_bytes"))
 	}
-	if s.sum.trims != 1 || s.sum.helped != 1 || s.sum.freed != 350*rss.MiB {
+	if s.sum.Done.Trims != 1 || s.sum.Done.Helped != 1 || s.sum.Done.Freed != 350*rss.MiB {
 		t.Errorf("summary %+v", s.sum)
 	}
 }
@@ -103,7 +103,7 @@ func TestDryRunDoesNothing(t *testing.T) {
 	if !strings.Contains(s.stderr(), "would trim (dry run)") {
 		t.Errorf("said:\n%s", s.stderr())
 	}
-	if s.sum.trims+s.sum.failed+s.sum.helped != 0 {
+	if s.sum.Done.Trims+s.sum.Done.Failed+s.sum.Done.Helped != 0 {
 		t.Errorf("summary %+v", s.sum)
 	}
 }
@@ -127,7 +127,7 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	if len(o) == 0 || o[len(o)-1]["ok"] != true || o[len(o)-1]["freed_bytes"] != float64(290*rss.MiB) || o[len(o)-1]["paused_s"] != 0.007 {
 		t.Fatalf("outcomes %v, want 290 MiB freed in a pause of 7 ms", o)
 	}
-	if s.sum.forked != 1 || s.sum.recycles != 1 {
+	if s.sum.Done.Forked != 1 || s.sum.Done.Recycles != 1 {
 		t.Errorf("summary %+v", s.sum)
 	}
 	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
@@ -333,7 +333,7 @@ func TestStopThatCannotBe(t *testing.T) {
 			s.open(s.holder.begin)
 			prepare(s, cmd)
 			s.full()
-			if len(s.holder.overrides) != 0 || s.sum.stopped {
+			if len(s.holder.overrides) != 0 || s.sum.Stopped {
 				t.Errorf("the holder was told %v", s.holder.overrides)
 			}
 			if s.ladder.Stopped() || s.ladder.InFlight() != 0 || s.flight != nil {
@@ -398,7 +398,7 @@ func TestPoolWorkerIsReplaced(t *testing.T) {
 	match(worker3)
 	s.workers.mark(&s.last, nil, m)
 	s.finish(action.Result{OK: true, Reason: event.ReasonDone, PID: worker1})
-	if s.sum.freed != 460*rss.MiB || s.sum.recycles != 1 || s.sum.forked != 0 {
+	if s.sum.Done.Freed != 460*rss.MiB || s.sum.Done.Recycles != 1 || s.sum.Done.Forked != 0 {
 		t.Errorf("summary %+v, want 460 MiB freed by one recycle without a fork", s.sum)
 	}
 	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
@@ -413,7 +413,7 @@ func TestHeardIsSummedUp(t *testing.T) {
 	s.heard(trimmed)
 	trimmed.Request = 9 // asked for: an outcome counts it
 	s.heard(trimmed)
-	if s.sum.budgetTrims != 3 || s.sum.budgetFreed != 300*rss.MiB {
+	if s.sum.Done.BudgetTrims != 3 || s.sum.Done.BudgetFreed != 300*rss.MiB {
 		t.Errorf("summary %+v", s.sum)
 	}
 	off := loader.Said{}

@@ -9,7 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -145,15 +144,6 @@ func (w *watcher) sayAttached() {
 	}
 }
 
-// lastEvent says in the exit event of what we did not start that nobody told us
-// how it ended, and perhaps it has not.
-func (w *watcher) lastEvent(out *event.Exit, ended bool) {
-	out.Code, out.Signal = nil, nil
-	if !ended {
-		out.By = "detached"
-	}
-}
-
 // lastWords is the front of the last line.
 func (w *watcher) lastWords(ended bool) string {
 	what := fmt.Sprintf("process %d", w.command.PID)
@@ -164,7 +154,7 @@ func (w *watcher) lastWords(ended bool) string {
 	switch {
 	case !ended:
 		line = " runs on, unwatched"
-	case w.sum.stopped:
+	case w.sum.Stopped:
 		line = " was stopped by rsswarden"
 	case w.Attached.Job != "":
 		line = " has no process left on this node"

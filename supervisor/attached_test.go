@@ -43,7 +43,7 @@ func TestAttachedLastWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := opened(t, attachedTo(&Attached{Job: c.job, Cannot: []string{"it is so"}, NoHook: "because"}))
-			s.sum.stopped = c.stopped
+			s.sum.Stopped = c.stopped
 			var exit *hold.Exit
 			if c.ended {
 				exit = &hold.Exit{}

@@ -72,7 +72,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	w.ladder.Pass(now) // what it repeats it repeats from now on
 	w.ladder.Done(told)
 	if r.OK && f.decision.Action == event.ActionRecycle && f.pool == nil {
-		w.sum.forked++
+		w.sum.Done.Forked++
 		w.serving.manual.count(w.rankKey(f.actedOn[0].Parent))
 	}
 	w.publish(&f.decision, &o)

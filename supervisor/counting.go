@@ -237,7 +237,7 @@ func (c *counting) due(now time.Duration) []countAsk {
 		}
 		t := &k.e.tallies[k.kind]
 		spent[k.kind] += t.likely(k.kind)
-		stale := t.limit == 0 || now-t.limitAt >= limitHolds || t.share() >= nearShare
+		stale := t.limit == 0 || now-t.limitAt >= limitHolds || t.share() >= event.NearShare
 		if stale {
 			t.limitAt = now
 		}

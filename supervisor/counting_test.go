@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // whenCounted plays looks against a counting, one a second or as often as step
@@ -161,7 +162,7 @@ func TestRushIsCountedBeforeTheLimit(t *testing.T) {
 						next = now + pause
 					}
 				}
-				if last := at[len(at)-1]; float64(last) < nearShare*65530 {
+				if last := at[len(at)-1]; float64(last) < event.NearShare*65530 {
 					t.Errorf("%v a second, hook %v, looks %v late: counted last at %d: %v", perSecond, hurried, late, last, at)
 				}
 				if took > 600*time.Millisecond {

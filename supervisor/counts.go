@@ -148,7 +148,7 @@ const (
 // ahead is how much a limit on numbers grows by until it is counted again, at the
 // pace of the process that is nearest; 0 for other limits, and where that is slow.
 func (r *countReader) ahead(l *event.Limit) rss.Bytes {
-	if l.Ratio() < aheadFrom || l.Ratio() >= nearShare {
+	if l.Ratio() < aheadFrom || l.Ratio() >= event.NearShare {
 		return 0
 	}
 	t, pace := r.paceOf(l)
@@ -156,7 +156,7 @@ func (r *countReader) ahead(l *event.Limit) rss.Bytes {
 		return 0
 	}
 	// To the first warning and no further: after it is counted often.
-	return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(nearShare).Sub(l.Used)+1)
+	return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(event.NearShare).Sub(l.Used)+1)
 }
 
 // paceOf is how many come a second in the process that is nearest to a limit on

@@ -82,7 +82,7 @@ func (w *watcher) dropTextfile(begin hold.Begin) {
 
 // figures are what the metrics are made of, as of the last full look.
 func (w *watcher) figures() tell.Figures {
-	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, OOMKills: ownKills(w.limits.OOMKills()), At: w.last.At}
+	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, Kills: w.limits.OOMKills(), At: w.last.At}
 	if w.Attached == nil {
 		f.Ranks = 1 + len(w.peers.others)
 	}

@@ -56,7 +56,7 @@ func (w *watcher) layDown() {
 // layLast is layDown for when our command has ended by itself: a requeue that only
 // waited for its checkpoint is begun now by us, see endRequeue.
 func (w *watcher) layLast() {
-	if f := w.flight; f != nil && f.decision.Action == event.ActionRequeue && w.sum.requeue.asked == "" {
+	if f := w.flight; f != nil && f.decision.Action == event.ActionRequeue && w.requeue.asked == "" {
 		w.ladder.Begun(f.decision.ID)
 	}
 	w.layDown()

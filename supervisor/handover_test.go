@@ -229,7 +229,7 @@ func TestHandedOverRequeue(t *testing.T) {
 			t.Fatalf("decided %+v", res.Decisions)
 		}
 		first.flight = &inFlight{decision: res.Decisions[0], before: l}
-		first.sum.requeue.asked = asked
+		first.requeue.asked = asked
 		first.pass(&hold.Exit{})
 		b, err := second.peers.post.Kept()
 		if err != nil || strings.Contains(string(b), `"fired":true`) != fired {

@@ -57,7 +57,7 @@ func (w *watcher) askHolders() {
 func (w *watcher) sayHolders() {
 	if text, _ := w.holders.Take(); text != "" {
 		w.tell.Say(w.now(), "holders", text)
-		w.sum.holders = text
+		w.sum.Holders = text
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
 // holding has this process hold a file of that size in /dev/shm, without its name
@@ -104,9 +105,11 @@ func TestHoldersAreSaid(t *testing.T) {
 	}
 	for i, used := range []rss.Bytes{600, 900} {
 		late := event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}
-		s.sum.late(&late, s.last.Mono+time.Duration(i)*time.Second, 0)
+		s.sum.Look(&rss.Sample{Mono: s.last.Mono + time.Duration(i)*time.Second}, []event.Limit{late},
+			func(*event.Limit) float64 { return 0 }, func(*event.Limit, *rss.Sample) rss.Bytes { return 0 })
 	}
-	if text := s.exhausted(); !strings.Contains(text, "this job holds torch") || !strings.Contains(text, "prefetch_factor") {
-		t.Errorf("the verdict: %s", text)
+	s.end(&hold.Exit{Code: 1})
+	if verdict := s.lines.last(); !strings.Contains(verdict, "this job holds torch") || !strings.Contains(verdict, "prefetch_factor") {
+		t.Errorf("the last line: %s", verdict)
 	}
 }

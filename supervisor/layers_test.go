@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"supervisor/probe":             {},
 	"supervisor/text":              {},
 	"supervisor/phrase":            {"rss", "slurm", "supervisor/event", "supervisor/text"},
-	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/metrics", "supervisor/record", "supervisor/text", "supervisor/textfile"},
+	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/text", "supervisor/textfile", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

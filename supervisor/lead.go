@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // peers are the other ranks of the job on this node, as the leader knows them.
@@ -108,7 +109,7 @@ func (w *watcher) meet() (changed bool) {
 		}
 	}()
 	p.others = slices.DeleteFunc(slices.Clone(members), func(m leader.Member) bool { return m.Ended != nil })
-	w.sum.ranks = max(w.sum.ranks, len(p.others)+1)
+	w.sum.Ranks = max(w.sum.Ranks, len(p.others)+1)
 	for i := range p.others {
 		if m := &p.others[i]; !slices.ContainsFunc(before, func(o leader.Member) bool { return o.Holder == m.Holder }) {
 			changed = true
@@ -178,7 +179,7 @@ func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.En
 	}
 	if end != nil {
 		if end.Signal != 0 {
-			name := signalName(end.Signal)
+			name := tell.SignalName(end.Signal)
 			e.Signal = &name
 		} else {
 			e.Code = &end.Code

@@ -319,7 +319,7 @@ func TestLeaderAsksAhead(t *testing.T) {
 	s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_LOCALID=3"))
 	s.Settings.Rules, s.Settings.MaxRequeues = mustRules("97%:requeue"), 3
 	s.open(s.holder.begin)
-	if !s.sum.requeue.asking.Busy() {
+	if !s.requeue.asking.Busy() {
 		t.Error("Slurm is not asked")
 	}
 }

@@ -37,7 +37,7 @@ func (w *watcher) poll(told bool) (added bool) {
 	}
 	for _, s := range heard {
 		// A training may begin before its first watcher does.
-		s.Old = s.Old && !w.sum.watched
+		s.Old = s.Old && !w.sum.Watched
 		if s.What == loader.Grown {
 			w.workers.grown(&s) // what an earlier watcher was told too
 			continue
@@ -68,25 +68,23 @@ func (w *watcher) heard(s loader.Said) {
 	case event.LoaderTrimmed:
 		w.workers.trimmed(&s, &w.last)
 		if s.Request == 0 {
-			w.sum.budgetTrims += max(s.Count, 1)
-			w.sum.budgetFreed += s.Freed
+			w.sum.Done.BudgetTrims += max(s.Count, 1)
+			w.sum.Done.BudgetFreed += s.Freed
 		}
 	case event.LoaderRecycled:
 		if s.New != 0 {
 			w.workers.took[s.Worker] = s.New
 		}
 		if s.Reason == string(event.ReasonDeferred) && !s.Old {
-			w.sum.recycles++ // no action waited for it
-			w.sum.forked++
-			w.sum.paused += time.Duration(s.Paused * float64(time.Second))
+			w.sum.Done.Recycles++ // no action waited for it
+			w.sum.Done.Forked++
+			w.sum.Done.Paused += time.Duration(s.Paused * float64(time.Second))
 		}
 	case event.LoaderHello:
 		w.sayRefused(s.PID)
 	case event.LoaderIter:
 		w.sayRefused(s.PID)
-		if s.PID == w.sum.pickledBy {
-			w.sum.pickled = nil // it was sent
-		}
+		w.sum.Shared(s.PID)
 	case event.LoaderPickling:
 		w.pickling(&s)
 	case event.LoaderRaised:
@@ -155,10 +153,10 @@ func (w *watcher) budget() {
 		return
 	}
 	if least != 0 {
-		w.sum.budget = least
+		w.sum.Done.Budget = least
 	}
 	if workers > 0 && w.tell.Once("budget", "") {
-		w.sum.budgetTold = least
+		w.sum.Done.BudgetTold = least
 		w.tell.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			workers, least, rung))
 	}

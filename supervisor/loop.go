@@ -204,11 +204,10 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
-	w.sum.peak(&w.last, w.readings, func(l *event.Limit) float64 {
+	w.sum.Look(&w.last, w.readings, func(l *event.Limit) float64 {
 		_, pace := w.counts.paceOf(l)
 		return pace
-	})
-	w.sum.apart(&w.last, w.readings, w.limits.Outside)
+	}, w.limits.Outside)
 }
 
 // population reads the tree and what counts beside it.

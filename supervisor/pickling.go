@@ -19,15 +19,6 @@ import (
 // 60,000 mappings take six seconds.
 const picklingFor = 30 * time.Second
 
-// sentWithin is how long sending may take: the fork server refuses a million of
-// descriptors after all were pickled, at some thousand a second. What fails later
-// has another cause.
-const sentWithin = 5 * time.Minute
-
-// mostCures is how many lines of cures the summary has: one for each process of a
-// thousand is none that is read.
-const mostCures = 8
-
 // pickling passes the warning on and looks closely for a while.
 func (w *watcher) pickling(s *loader.Said) {
 	if s.Sharing == nil {
@@ -35,7 +26,7 @@ func (w *watcher) pickling(s *loader.Said) {
 	}
 	w.counts.hurry(s.PID, w.now()+picklingFor)
 	w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
-	w.sum.pickled, w.sum.pickledBy, w.sum.pickledAt = s.Sharing, s.PID, w.now()
+	w.sum.Sharing(s.PID, s.Sharing, w.now())
 }
 
 // raised tells that the hook has raised a limit, by --nofile.
@@ -60,9 +51,7 @@ func (w *watcher) raised(s *loader.Said) {
 func (w *watcher) cured(c event.Cure, text string) {
 	w.tell.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
 	if w.tell.Once("cure", text) {
-		if len(w.sum.cures) < mostCures {
-			w.sum.cures = append(w.sum.cures, text)
-		}
+		w.sum.Cure(text)
 		w.tell.Say(w.now(), "cure", text)
 	}
 }

@@ -23,7 +23,7 @@ func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := w.kill(id, sig)
 		if err == nil {
-			w.sum.signalled++
+			w.sum.Done.Signalled++
 			w.workers.pools[owner] = &vacancy{worker: id, crew: size, tell: func() {
 				w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 			}}

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -59,17 +60,8 @@ type requeuing struct {
 	// asked says that somebody has asked the command to end since the checkpoint
 	// is waited for: it has not ended by itself then.
 	asked string
-	done  *requeued // the job is in the queue
+	done  *tell.Requeued // the job is in the queue
 }
-
-// requeued is how much a job has and will have on each node.
-type requeued struct{ from, to rss.Bytes }
-
-func (r requeued) String() string {
-	return fmt.Sprintf("%s MiB (was %s)", mebibytes(r.to), mebibytes(r.from))
-}
-
-func mebibytes(b rss.Bytes) string { return fmt.Sprintf("%d", b/rss.MiB) }
 
 // canRequeue answers for requeue.
 func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
@@ -80,7 +72,7 @@ func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
 	switch {
 	case w.Attached != nil:
 		return no(event.ReasonUnsupported, "only what rsswarden run has started is requeued")
-	case w.sum.requeue.done != nil:
+	case w.requeue.done != nil:
 		return no(event.ReasonNoRequeue, "the job is in the queue already")
 	case !ok || job.ID == "":
 		return no(event.ReasonUnsupported, "not in a Slurm job")
@@ -168,7 +160,7 @@ func (w *watcher) byStep(l *event.Limit, job rss.Bytes) bool {
 
 // beginRequeue carries a requeue= rule out.
 func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
-	q := &w.sum.requeue
+	q := &w.requeue
 	facts := q.facts
 	if q.factsAt == 0 || facts.err != nil {
 		// The ladder was told that it can be done: this cannot happen.
@@ -210,7 +202,7 @@ func (q *requeuing) heardEnd(sig hold.Signal) {
 	switch unix.Signal(sig.Signal) {
 	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
 		if q.under != nil && q.under.sent == nil {
-			q.asked = signalName(sig.Signal)
+			q.asked = tell.SignalName(sig.Signal)
 		}
 	}
 }
@@ -220,7 +212,7 @@ func (q *requeuing) heardEnd(sig hold.Signal) {
 // holder has gone without a word nothing is begun any more.
 func (w *watcher) endRequeue(f *inFlight, held bool) action.Result {
 	a, ok := f.running.(*action.Requeuing)
-	q := &w.sum.requeue
+	q := &w.requeue
 	switch {
 	case !ok || f.result != nil && f.result.OK:
 		if f.result != nil {
@@ -246,15 +238,15 @@ func (w *watcher) endRequeue(f *inFlight, held bool) action.Result {
 }
 
 // size is how much the job has and is to have.
-func (p *putting) size() requeued {
+func (p *putting) size() tell.Requeued {
 	j := p.plan.Job
 	to := j
 	to.MiB = p.plan.MiB
-	return requeued{rss.Bytes(j.PerNode()) * rss.MiB, rss.Bytes(to.PerNode()) * rss.MiB}
+	return tell.Requeued{From: rss.Bytes(j.PerNode()) * rss.MiB, To: rss.Bytes(to.PerNode()) * rss.MiB}
 }
 
 // requeueResult says in an outcome what came of it.
-func requeueResult(size requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) action.Result {
+func requeueResult(size tell.Requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) action.Result {
 	var took []string
 	for _, s := range steps {
 		if s.Step != slurm.StepLook {
@@ -266,7 +258,7 @@ func requeueResult(size requeued, job slurm.RunningJob, r slurm.RequeueResult, s
 	case r.Requeued && r.Held:
 		return action.Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("and held, Slurm did not release it: type scontrol release %s (%s)", job.Leader, list)}
 	case r.Requeued && !r.Raised:
-		return action.Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("as it was, with %s MiB: Slurm did not take the new size (%s)", mebibytes(size.from), list)}
+		return action.Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("as it was, with %d MiB: Slurm did not take the new size (%s)", size.From/rss.MiB, list)}
 	case r.Requeued:
 		return action.Result{OK: true, Reason: event.ReasonDone, Detail: "with " + size.String() + "; " + list}
 	case r.Gone:

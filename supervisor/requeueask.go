@@ -59,14 +59,14 @@ const killWaitDefault = 30 * time.Second
 // old does while it is asked again: the process that puts the job back looks too.
 func (w *watcher) jobFacts(job slurm.Job) (jobFacts, bool) {
 	w.askJobFacts(job, 0)
-	q := &w.sum.requeue
+	q := &w.requeue
 	return q.facts, q.factsAt != 0
 }
 
 // askJobFacts takes in what Slurm said, and has it asked, after a delay, where that
 // is not fresh.
 func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
-	q := &w.sum.requeue
+	q := &w.requeue
 	if facts, ok := q.asking.Take(); ok {
 		q.facts, q.hurry, q.factsAt = facts, nil, max(w.now(), 1)
 	}

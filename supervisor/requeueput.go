@@ -165,9 +165,9 @@ func (p *putting) take(a putAnswer) {
 		if a.result.Requeued {
 			size := p.size()
 			if !a.result.Raised {
-				size.to = size.from
+				size.To = size.From
 			}
-			p.sum.requeue.done = &size
+			p.requeue.done = &size
 		}
 	}
 	p.sent = &r

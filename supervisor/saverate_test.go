@@ -94,8 +94,8 @@ func simulate(t *testing.T, seed uint64, scale *saverate.Scale) (e rateEnd) {
 		r.looks()
 		w := r.world
 		e.killed, e.at, e.nearest, e.stalls = w.killed, w.now, w.peak.Of(spec.Limit), w.stalls
-		e.acted = r.sum.trims + r.sum.recycles + r.sum.failed + r.sum.collected
-		e.budget, e.recycles, e.late = r.sum.budgetTrims, r.sum.recycles, w.late
+		e.acted = r.sum.Done.Trims + r.sum.Done.Recycles + r.sum.Done.Failed + r.sum.Done.Collected
+		e.budget, e.recycles, e.late = r.sum.Done.BudgetTrims, r.sum.Done.Recycles, w.late
 		e.why = r.why()
 	})
 	return e

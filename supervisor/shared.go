@@ -107,8 +107,8 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 			pause = min(pause, sharedSmall)
 		}
 		next := l.Limit
-		if l.Ratio() < nearShare {
-			next = next.Scale(nearShare)
+		if l.Ratio() < event.NearShare {
+			next = next.Scale(event.NearShare)
 		}
 		if rate := r.rates[l.ID()].PerSecond(now); rate > 0 {
 			seconds := math.Min(float64(next.Sub(l.Used))/rate, sharedRest.Seconds()*pauseShare)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // mostMaps is vm.max_map_count as the kernel has it.
@@ -193,8 +194,8 @@ func TestMappingsAreNotMemory(t *testing.T) {
 	if !strings.Contains(s.stderr(), "memory mappings 70 % of 1,000") || !strings.Contains(s.stderr(), "is of no use") {
 		t.Errorf("said\n%s", s.stderr())
 	}
-	if s.sum.skipped != 0 {
-		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.sum.skipped)
+	if s.sum.Done.Skipped != 0 {
+		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.sum.Done.Skipped)
 	}
 }
 
@@ -362,10 +363,10 @@ func TestRaised(t *testing.T) {
 		cures[2]["ok"] != false || cures[2]["reason"] != "not allowed" {
 		t.Errorf("cures %v", cures)
 	}
-	for i := range 3 * mostCures {
+	for i := range 3 * tell.MostCures {
 		s.cured(event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
 	}
-	if len(s.sum.cures) != mostCures {
-		t.Errorf("the summary has %d lines of them", len(s.sum.cures))
+	if len(s.sum.Cures) != tell.MostCures {
+		t.Errorf("the summary has %d lines of them", len(s.sum.Cures))
 	}
 }

@@ -54,25 +54,3 @@ func TestSignalsAreTold(t *testing.T) {
 		t.Errorf("the last event is %v", last)
 	}
 }
-
-func TestSignalsAreToldAgain(t *testing.T) {
-	var s signals
-	winch := hold.Signal{Signal: int(unix.SIGWINCH)}
-	told := 0
-	for i := range 100 {
-		if s.fresh(time.Duration(i)*50*time.Millisecond, winch) {
-			told++
-		}
-	}
-	if told != 5 {
-		t.Errorf("told %d times in 5 s", told)
-	}
-	for i := range 10 * mostSignals {
-		if !s.fresh(time.Hour, hold.Signal{Signal: 10, Sender: i}) {
-			t.Fatalf("the one of sender %d was not told", i)
-		}
-	}
-	if len(s.last) > mostSignals {
-		t.Errorf("%d are remembered", len(s.last))
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
@@ -35,7 +36,7 @@ const handOver = time.Second
 func (w *watcher) standBy(begin hold.Begin) bool {
 	p := &w.peers
 	w.dropTextfile(begin)
-	w.sum.led, w.sum.watched = true, false
+	w.sum.Led, w.sum.Watched = true, false
 	w.sayStart(begin)
 	w.sayEarly()
 	for _, text := range w.Settings.Warnings {
@@ -193,11 +194,11 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	how := "rsswarden's holder ended first"
 	switch {
 	case exit == nil:
-	case w.sum.stopped:
+	case w.sum.Stopped:
 		out.By, out.Code = "rsswarden", &w.Settings.StopStatus
 		how = fmt.Sprintf("stopped by rsswarden, exit status %d", w.Settings.StopStatus)
 	case exit.Signal != 0:
-		name := signalName(exit.Signal)
+		name := tell.SignalName(exit.Signal)
 		out.Signal, how = &name, "killed by "+name
 	default:
 		out.Code, how = &exit.Code, fmt.Sprintf("exit status %d", exit.Code)

@@ -134,7 +134,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 		return
 	}
 	if w.endsBy(first, step) {
-		w.sum.stopped = true
+		w.sum.Stopped = true
 		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
 			w.fault("stop", err)
 		}

@@ -173,7 +173,7 @@ func TestStopOfNobody(t *testing.T) {
 	if !running(shell) {
 		t.Error("the shell was ended")
 	}
-	if j.flight != nil || j.sum.stopped {
+	if j.flight != nil || j.sum.Stopped {
 		t.Error("something was stopped")
 	}
 	for _, want := range []string{
@@ -215,8 +215,8 @@ func TestStopOfOneStep(t *testing.T) {
 	j.uses("1", 10)
 	j.full()
 	j.full()
-	if !running(zero) || j.flight != nil || j.sum.stopped {
-		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.sum.stopped)
+	if !running(zero) || j.flight != nil || j.sum.Stopped {
+		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.sum.Stopped)
 	}
 	if want := "stopped step 46.1, freed"; !strings.Contains(j.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, j.stderr())
@@ -228,7 +228,7 @@ func TestStopOfOneStep(t *testing.T) {
 	if got := endedBy(t, zero); got != unix.SIGTERM {
 		t.Errorf("the other step was ended by %v", got)
 	}
-	if !j.sum.stopped {
+	if !j.sum.Stopped {
 		t.Error("nothing goes on now")
 	}
 }

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 // some launchers die of TERM and do not pass it on, and whoever tries the job again would
 // have the old training beside the new one. Each gets TERM, as scancel(1) would send it,
 // but for loader workers, which end with their trainer: that may be saving a checkpoint.
-// Where several ranks run, and in a job, Slurm ends what is left.
-func (w *watcher) endLeft() {
+// Where several ranks run, and in a job, Slurm ends what is left. It returns which got it.
+func (w *watcher) endLeft() (ended []rss.ProcID) {
 	if w.ofJob() || len(w.peers.others) > 0 {
-		return
+		return nil
 	}
 	var left []*rss.Proc
 	for i := range w.last.Procs {
@@ -30,16 +29,17 @@ func (w *watcher) endLeft() {
 		left = append(left, p)
 	}
 	if len(left) == 0 {
-		return
+		return nil
 	}
 	for _, p := range left {
-		w.sum.ended = append(w.sum.ended, p.ID)
+		ended = append(ended, p.ID)
 	}
 	line := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, text.Cut(text.Plain(left[0].Comm), 16))
 	if len(left) > 1 {
 		line += ", …"
 	}
 	w.tell.Say(w.now(), "stop", line)
+	return ended
 }
 
 // leftPatience is how long helpers that end with the command may take for it, as
@@ -49,7 +49,7 @@ const leftPatience = 20 * time.Millisecond
 // left is what of the tree still runs when the command has ended, by role, without
 // what a stop of ours has ended. Where other ranks run on, theirs cannot be told
 // from ours.
-func (w *watcher) left() []event.Left {
+func (w *watcher) left(ended []rss.ProcID) []event.Left {
 	if w.ofJob() || len(w.peers.others) > 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (w *watcher) left() []event.Left {
 			if was := w.last.Find(p.ID.PID); was != nil && was.ID == p.ID {
 				p.Role = was.Role
 			}
-			if p.ID != w.command && living(p) && !slices.Contains(w.sum.ended, p.ID) {
+			if p.ID != w.command && living(p) && !slices.Contains(ended, p.ID) {
 				all = addLeft(all, p)
 			}
 		}
@@ -87,24 +87,4 @@ func addLeft(all []event.Left, p *rss.Proc) []event.Left {
 		l.PIDs = append(l.PIDs, p.ID.PID)
 	}
 	return all
-}
-
-// leftWords names what outlived the command; empty where nothing did.
-func leftWords(all []event.Left) string {
-	var parts []string
-	for _, l := range all {
-		what := "process"
-		if l.Role != rss.RoleOther && l.Role != "" {
-			what = string(l.Role)
-		}
-		pids := strings.Trim(fmt.Sprint(l.PIDs), "[]")
-		if l.Procs > len(l.PIDs) {
-			pids += " …"
-		}
-		parts = append(parts, fmt.Sprintf("%s with %v RSS (PID %s)", text.Count(l.Procs, what), l.RSS, pids))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "still running after the command: " + strings.Join(parts, ", ")
 }

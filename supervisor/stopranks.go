@@ -51,7 +51,7 @@ func (w *watcher) stopOurs(o *leader.Order) {
 		return
 	}
 	s.grace, s.due = o.Grace, w.now()+o.Grace+killAfter
-	w.sum.stopped = true
+	w.sum.Stopped = true
 	w.Settings.StopStatus = o.StopStatus
 	if err := w.Link.Override(o.StopStatus); err != nil {
 		w.fault("stop", err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // tally is what one counting brought.
@@ -53,7 +54,6 @@ const (
 	fdCheap = 50 * time.Microsecond
 	// countRetry is how long a process that could not be counted is left alone.
 	countRetry = time.Minute
-	nearShare  = 0.8
 	quickShare = 0.5
 	// soonFull is within what time a limit that would be reached at the rate seen
 	// counts as near, rushFull within what time it must be counted whatever that
@@ -61,7 +61,7 @@ const (
 	soonFull = 2 * time.Minute
 	rushFull = 15 * time.Second
 	// countLeast is the least pause, and pauseShare the part of the time that is
-	// left before nearShare, or before the limit, after which is counted again.
+	// left before event.NearShare, or before the limit, after which is counted again.
 	countLeast = 50 * time.Millisecond
 	pauseShare = 4
 	// leastMap is the least that a mapping adds to VmSize. Mappings can grow in
@@ -87,7 +87,7 @@ func (t *tally) presses(kind countKind, e *countEntry) bool {
 // near says that the limit is near, or may be soon.
 func (t *tally) near() bool {
 	left := float64(t.limit) - float64(t.n)
-	return t.known && t.limit > 0 && (t.share() >= nearShare || t.rate*soonFull.Seconds() >= left)
+	return t.known && t.limit > 0 && (t.share() >= event.NearShare || t.rate*soonFull.Seconds() >= left)
 }
 
 // filled is how long it takes until there are n at a rate, [never] without one.
@@ -123,8 +123,8 @@ func (t *tally) pause(kind countKind, e *countEntry) time.Duration {
 	}
 	rate := t.pace(kind, e)
 	next := float64(t.limit)
-	if t.share() < nearShare {
-		next *= nearShare
+	if t.share() < event.NearShare {
+		next *= event.NearShare
 	}
 	pause := min(t.usual(kind, e), max(t.filled(next, rate)/pauseShare, countLeast))
 	if e.hurried && rate == 0 {
@@ -136,11 +136,11 @@ func (t *tally) pause(kind countKind, e *countEntry) time.Duration {
 // usual is the pause where nothing is in a hurry.
 func (t *tally) usual(kind countKind, e *countEntry) time.Duration {
 	switch {
-	case t.share() >= nearShare && t.mayHaveMore(kind, e):
+	case t.share() >= event.NearShare && t.mayHaveMore(kind, e):
 		return countNear
 	case t.near(), t.share() >= quickShare && t.mayHaveMore(kind, e):
 		return countQuick
-	case t.share() >= nearShare:
+	case t.share() >= event.NearShare:
 		return countFull
 	case kind == countFDs && t.cost <= fdCheap:
 		if e.proc.Role == rss.RoleTrainer || e.proc.Role == rss.RoleWorker {

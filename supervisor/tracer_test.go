@@ -46,7 +46,7 @@ func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
 		t.Errorf("loader events %v", e)
 	}
-	if s.sum.trims != 1 || s.sum.freed != 150*rss.MiB || s.workers.left[worker2] != 0 {
+	if s.sum.Done.Trims != 1 || s.sum.Done.Freed != 150*rss.MiB || s.workers.left[worker2] != 0 {
 		t.Errorf("summary %+v, left %v: there is more to take", s.sum, s.workers.left)
 	}
 	if !strings.Contains(s.stderr(), "processes trimmed, freed 150 MiB, each stopped for 3.0 ms at a time at most") {

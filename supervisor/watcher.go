@@ -89,7 +89,6 @@ type watcher struct {
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
-	signals    signals
 
 	tell     *tell.Fan
 	helps    helpNotes
@@ -127,7 +126,8 @@ type watcher struct {
 	trials    *trials
 	unreached unreached
 	holders   *probe.Reader[holdersAsk, string] // who holds what in /dev/shm
-	sum       summary
+	sum       tell.Summary
+	requeue   requeuing
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -176,14 +176,14 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
 	w.scontrol = newScontrol(&w.probes, opt.Lookup, scontrol)
-	w.sum.requeue.asking = newFactsReader(opt.Proc, scontrol)
+	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
 		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
 	// Where it cannot be read all workers count as seen fresh.
 	w.workers.from, _ = proctree.StartTime(opt.Proc, opt.Self)
-	w.sum.watched = begin.Attempt <= 1 && opt.Attached == nil
+	w.sum.Watched = begin.Attempt <= 1 && opt.Attached == nil
 	return w
 }
 
@@ -305,10 +305,10 @@ func (w *watcher) sayStart(begin hold.Begin) {
 		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
 	outer := outerRun(w.tree.One, begin.Holder)
-	if outer != 0 && (!w.sum.led || w.peers.me.Task <= 0) { // of several ranks one says it
+	if outer != 0 && (!w.sum.Led || w.peers.me.Task <= 0) { // of several ranks one says it
 		w.tell.Warn(nested(outer, s))
 	}
-	if w.sum.led {
+	if w.sum.Led {
 		return // who leads says it
 	}
 	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.readings))

@@ -94,6 +94,9 @@ func (l *Limit) Place() string {
 	return l.LimitSource
 }
 
+// NearShare is the [Limit.Ratio] from which on a limit counts as near.
+const NearShare = 0.8
+
 // Ratio is used over limit, 0.91 for 91 %.
 func (l *Limit) Ratio() float64 { return l.Used.Of(l.Limit) }
 

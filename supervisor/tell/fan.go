@@ -20,6 +20,7 @@ type Fan struct {
 	Textfile Textfile
 	Alerts   Alerts
 	Comment  Comment
+	Signals  Signals
 	failed   failures
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event

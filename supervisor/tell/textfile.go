@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
@@ -29,11 +30,11 @@ type Textfile struct {
 
 // Figures are what the metrics are made of.
 type Figures struct {
-	Limits   []event.Limit
-	Procs    []rss.Proc
-	OOMKills uint64
-	Ranks    int // 0 for none to tell
-	At       time.Time
+	Limits []event.Limit
+	Procs  []rss.Proc
+	Kills  []limit.Kills
+	Ranks  int // 0 for none to tell
+	At     time.Time
 }
 
 // Open begins the file. Rules tell which actions there may be; why says that it cannot be
@@ -78,7 +79,7 @@ func (x *Textfile) Metrics(f Figures) *metrics.Set {
 	s.Limits(x.Place, f.Limits)
 	s.Processes(x.Place, f.Procs)
 	s.Actions(x.Place, &x.acted)
-	s.Put(&metrics.OOMKills, x.Place, float64(f.OOMKills))
+	s.Put(&metrics.OOMKills, x.Place, float64(limit.OwnKills(f.Kills)))
 	if f.Ranks > 0 {
 		s.Put(&metrics.Ranks, x.Place, float64(f.Ranks))
 	}

@@ -1,21 +1,19 @@
-package supervisor
+package tell
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
 func TestPeaks(t *testing.T) {
-	var s summary
-	known := proc(1, 100, 20)
+	var s Summary
+	known := rss.Proc{ID: rss.ProcID{PID: 1, Start: 1}, RSS: 120, Anon: 100, File: 20}
 	known.PSS = &rss.PSS{PSS: 110, RSS: 120}
-	unknown := proc(2, 50, 0)
+	unknown := rss.Proc{ID: rss.ProcID{PID: 2, Start: 1}, RSS: 50, Anon: 50}
 	s.peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil, nil)
 	if *s.peaks.RSS != 170 || *s.peaks.NoShared != 150 || s.peaks.PSS != nil || s.peaks.Cgroup != nil {
 		t.Errorf("peaks %+v; the PSS of one process is not known", s.peaks)
@@ -32,7 +30,7 @@ func TestPeaks(t *testing.T) {
 
 // TestCgroupPeakIsTheJobsOwn: others' jobs count in the levels above.
 func TestCgroupPeakIsTheJobsOwn(t *testing.T) {
-	var s summary
+	var s Summary
 	s.peak(&rss.Sample{}, []event.Limit{
 		{Name: event.LimitCgroup, Level: "/user.slice", Used: 900, Limit: 1000},
 		{Name: event.LimitCgroup, Level: "/user.slice/job/step", Used: 100, Limit: 500},
@@ -63,7 +61,7 @@ func TestNodeIsTold(t *testing.T) {
 		{[][]event.Limit{{at(event.LimitUser, 0)}}, []string{"nearest limit: user, no use was seen of its 1000 MiB ("}},
 		{[][]event.Limit{{at(event.LimitNode, 900), at(event.LimitUser, 950)}}, []string{"nearest limit: user at 950 MiB"}},
 	} {
-		var s summary
+		var s Summary
 		for _, l := range c.limits {
 			s.peak(&rss.Sample{}, l, nil)
 		}
@@ -81,83 +79,40 @@ func TestNodeIsTold(t *testing.T) {
 
 func TestDeeds(t *testing.T) {
 	for _, test := range []struct {
-		s    summary
+		n    Done
 		want string
 	}{
-		{summary{}, ""},
-		{summary{trims: 1, failed: 1, freed: rss.GiB}, "done: trimmed once, 1 action did not work; freed 1.00 GiB in all"},
-		{summary{collected: 2, asked: 1, ran: 3}, "done: collected garbage 2 times, asked by a signal once, ran 3 commands of exec="},
-		{summary{recycles: 2, forked: 2, freed: rss.GiB, paused: 14 * time.Millisecond},
+		{Done{}, ""},
+		{Done{Trims: 1, Failed: 1, Freed: rss.GiB}, "done: trimmed once, 1 action did not work; freed 1.00 GiB in all"},
+		{Done{Collected: 2, Asked: 1, Ran: 3}, "done: collected garbage 2 times, asked by a signal once, ran 3 commands of exec="},
+		{Done{Recycles: 2, Forked: 2, Freed: rss.GiB, Paused: 14 * time.Millisecond},
 			"done: recycled 2 workers; freed 1.00 GiB in all, trainer paused 14 ms in all; data order kept, random draws inside replaced workers changed"},
-		{summary{budgetTrims: 12, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
+		{Done{BudgetTrims: 12, Budget: 200 * rss.MiB, BudgetFreed: 2 * rss.GiB},
 			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all)"},
-		{summary{budgetTrims: 12, budgetTold: 300 * rss.MiB, budget: 200 * rss.MiB, budgetFreed: 2 * rss.GiB},
+		{Done{BudgetTrims: 12, BudgetTold: 300 * rss.MiB, Budget: 200 * rss.MiB, BudgetFreed: 2 * rss.GiB},
 			"done: workers trimmed themselves 12 times to keep to 200 MiB of mapped file pages each (2.00 GiB given back in all; at first it was 300 MiB)"},
 	} {
-		if got := test.s.deeds(); got != test.want {
+		if got := test.n.line(); got != test.want {
 			t.Errorf("got  %q\nwant %q", got, test.want)
 		}
 	}
 }
 
 func TestActed(t *testing.T) {
-	var s summary
-	s.acted(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true, Freed: 10})
-	s.acted(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true}) // helped nothing
-	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{OK: true, Freed: 5, Paused: 0.5})
-	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonTimeout})
-	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonDryRun})
-	s.acted(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonVanished}) // the command ended first
-	s.acted(&event.Decision{Action: event.ActionStop}, &event.Outcome{OK: true, Freed: 100})
+	var n Done
+	n.Add(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true, Freed: 10})
+	n.Add(&event.Decision{Action: event.ActionTrim}, &event.Outcome{OK: true}) // helped nothing
+	n.Add(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{OK: true, Freed: 5, Paused: 0.5})
+	n.Add(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonTimeout})
+	n.Add(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonDryRun})
+	n.Add(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{Reason: event.ReasonVanished}) // the command ended first
+	n.Add(&event.Decision{Action: event.ActionStop}, &event.Outcome{OK: true, Freed: 100})
 	asked := event.Decision{Action: event.ActionTrim, Rule: event.AskedFor, Used: 50, LimitSize: 100}
-	s.acted(&asked, &event.Outcome{OK: true, Freed: 1}) // there was room
+	n.Add(&asked, &event.Outcome{OK: true, Freed: 1}) // there was room
 	asked.Used = 90
-	s.acted(&asked, &event.Outcome{OK: true, Freed: 1})
-	if s.trims != 4 || s.recycles != 1 || s.failed != 1 || s.helped != 3 || s.freed != 17 || s.paused != 500*time.Millisecond {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestLastWords(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		set  func(*stand)
-		exit *hold.Exit
-		want []string
-		by   string
-		code any
-		sig  any
-	}{
-		{"fine", func(*stand) {}, &hold.Exit{},
-			[]string{"exit status 0 after ", "peaks of its tree: summed RSS 100 MiB, without shared pages 100 MiB", "nearest limit: user at 100 MiB, 10 % of 1000 MiB", "verdict: fine; next time #SBATCH --mem="},
-			"command", 0.0, nil},
-		{"failed", func(*stand) {}, &hold.Exit{Code: 2},
-			[]string{"exit status 2 after ", "M at least: what it would have needed later is not known (memory was fine, whatever ended the command: peak 100 MiB"},
-			"command", 2.0, nil},
-		{"killed", func(s *stand) { s.put(theCommand, theHolder, 990*rss.MiB, 0); s.full() }, &hold.Exit{Signal: int(syscall.SIGKILL)},
-			[]string{"killed by SIGKILL", "verdict: killed"}, "command", nil, "SIGKILL"},
-		{"real-time signal", func(*stand) {}, &hold.Exit{Signal: 40}, []string{"killed by SIG40"}, "command", nil, "SIG40"},
-		{"stopped", func(s *stand) { s.sum.stopped = true }, &hold.Exit{Signal: int(syscall.SIGTERM)},
-			[]string{"stopped by rsswarden, exit status 137", "verdict: stopped"}, "rsswarden", 137.0, nil},
-		{"carried", func(s *stand) { s.sum.trims, s.sum.helped = 1, 1 }, &hold.Exit{}, []string{"done: trimmed once", "verdict: carried"}, "command", 0.0, nil},
-		{"restarted", func(s *stand) { s.sum.watched = false }, &hold.Exit{}, []string{"verdict: unwatched"}, "command", 0.0, nil},
-		{"holder gone", func(*stand) {}, nil, []string{"rsswarden's holder ended first", "verdict: unwatched"}, "command", nil, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := opened(t, nil)
-			test.set(s)
-			s.end(test.exit)
-			for _, want := range test.want {
-				if !strings.Contains(s.stderr(), want) {
-					t.Errorf("no %q in:\n%s", want, s.stderr())
-				}
-			}
-			all := s.events()
-			last := all[len(all)-1]
-			if last["event"] != "exit" || last["by"] != test.by || last["code"] != test.code || last["signal"] != test.sig {
-				t.Errorf("exit event %v", last)
-			}
-		})
+	n.Add(&asked, &event.Outcome{OK: true, Freed: 1})
+	if n.Trims != 4 || n.Recycles != 1 || n.Failed != 1 || n.Helped != 3 || n.Freed != 17 || n.Paused != 500*time.Millisecond {
+		t.Errorf("%+v", n)
 	}
 }
 
@@ -171,7 +126,7 @@ func TestPeaksOfWhatWasTooShort(t *testing.T) {
 // is gone; what shrinks between two counters is not.
 func TestApart(t *testing.T) {
 	group := event.Limit{Name: event.LimitCgroup, Level: "/g", Charged: 100 * rss.MiB, Used: 90 * rss.MiB, Limit: rss.GiB}
-	step := func(s *summary, anon, outside rss.Bytes, limits ...event.Limit) {
+	step := func(s *Summary, anon, outside rss.Bytes, limits ...event.Limit) {
 		sample := rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 9, Start: 9}, Anon: anon}}}
 		s.apart(&sample, limits, func(l *event.Limit, _ *rss.Sample) rss.Bytes {
 			if l.Level != "/g" {
@@ -182,33 +137,33 @@ func TestApart(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what string
-		do   func(*summary)
+		do   func(*Summary)
 		want rss.Bytes
 	}{
-		{"all of it is counted", func(s *summary) { step(s, 90*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
-		{"a helper is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 10*rss.MiB, group) }, 0},
-		{"most is elsewhere", func(s *summary) { step(s, 90*rss.MiB, 90*rss.MiB, group); step(s, 90*rss.MiB, 80*rss.MiB, group) }, 80 * rss.MiB},
-		{"for a moment", func(s *summary) {
+		{"all of it is counted", func(s *Summary) { step(s, 90*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
+		{"a helper is elsewhere", func(s *Summary) { step(s, 90*rss.MiB, 10*rss.MiB, group) }, 0},
+		{"most is elsewhere", func(s *Summary) { step(s, 90*rss.MiB, 90*rss.MiB, group); step(s, 90*rss.MiB, 80*rss.MiB, group) }, 80 * rss.MiB},
+		{"for a moment", func(s *Summary) {
 			step(s, 90*rss.MiB, 80*rss.MiB, group)
 			step(s, 90*rss.MiB, 0, group)
 			step(s, 90*rss.MiB, 80*rss.MiB, group)
 		}, 0},
-		{"brought along", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 320*rss.MiB, 0, group) }, 200 * rss.MiB},
-		{"freed meanwhile", func(s *summary) { step(s, 300*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
-		{"killed meanwhile", func(s *summary) {
+		{"brought along", func(s *Summary) { step(s, 300*rss.MiB, 0, group); step(s, 320*rss.MiB, 0, group) }, 200 * rss.MiB},
+		{"freed meanwhile", func(s *Summary) { step(s, 300*rss.MiB, 0, group); step(s, 90*rss.MiB, 0, group) }, 0},
+		{"killed meanwhile", func(s *Summary) {
 			step(s, 90*rss.MiB, 0, group)
 			killed := group
 			killed.Charged = 10 * rss.MiB
 			step(s, 90*rss.MiB, 0, killed)
 		}, 0},
-		{"after the cgroup has gone", func(s *summary) {
+		{"after the cgroup has gone", func(s *Summary) {
 			s.nearest = &group
 			step(s, 90*rss.MiB, 300*rss.MiB)
 			step(s, 90*rss.MiB, 300*rss.MiB)
 		}, 300 * rss.MiB},
-		{"--limit counts all", func(s *summary) { step(s, 0, 300*rss.MiB, event.Limit{Name: event.LimitUser}) }, 0},
+		{"--limit counts all", func(s *Summary) { step(s, 0, 300*rss.MiB, event.Limit{Name: event.LimitUser}) }, 0},
 	} {
-		var s summary
+		var s Summary
 		if c.do(&s); s.elsewhere["/g"] != c.want {
 			t.Errorf("%s: %v, want %v", c.what, s.elsewhere["/g"], c.want)
 		}

@@ -1,4 +1,4 @@
-package supervisor
+package tell
 
 import (
 	"time"
@@ -7,14 +7,12 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
-// This file finds out whether a run failed because it ran out of something else
-// than memory. A peak of an hour ago was survived: only how limits stood right
-// before the end counts, and only a failure of the command's own making.
-
+// A run may fail because it ran out of something else than memory. A peak of an hour ago
+// was survived: only how limits stood right before the end counts, and only a failure of
+// the command's own making.
 const (
 	// blameFor is how long before the last look a limit may have been full for a
 	// failure to be laid to it: Python takes seconds to take 60,000 mappings down.
@@ -47,7 +45,7 @@ type sideSlot struct {
 
 // late takes in a reading at that time. pace is what its process is known to add a
 // second: it may be the nearest since this reading.
-func (s *summary) late(l *event.Limit, now time.Duration, pace float64) {
+func (s *limitsSeen) late(l *event.Limit, now time.Duration, pace float64) {
 	if s.tails == nil {
 		s.tails = map[event.LimitName]*sideTail{}
 	}
@@ -104,7 +102,7 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 	closing := l.Ratio() >= closingFrom && float64(l.Used)+full.rate*closingIn.Seconds() >= float64(l.Limit)
 	if l.Name == event.LimitSHM {
 		// One batch may take it from there to full and back, between two looks.
-		closing = l.Ratio() >= nearShare && end-full.at <= closingIn
+		closing = l.Ratio() >= event.NearShare && end-full.at <= closingIn
 	}
 	if l.Ratio() < usedUp && !closing {
 		return event.Limit{}, false
@@ -115,44 +113,44 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 	return *l, true
 }
 
-// exhausted is what there was none left of at the end, and what to change; empty
+// sentWithin is how long sending may take: the fork server refuses a million of
+// descriptors after all were pickled, at some thousand a second. What fails later
+// has another cause.
+const sentWithin = 5 * time.Minute
+
+// exhausted is what there was none left of at the last reading, and what to change; empty
 // where nothing ran out.
-func (w *watcher) exhausted() string {
-	s := &w.sum
+func (s *Summary) exhausted(read, now time.Duration) string {
 	for _, name := range event.Limits {
 		t := s.tails[name]
 		if t == nil {
 			continue
 		}
-		l, ok := t.ranOut(w.last.Mono)
+		l, ok := t.ranOut(read)
 		if !ok {
 			continue
 		}
-		text := phrase.Side(&l)
-		if name == event.LimitSHM && s.holders != "" {
-			text += "; " + s.holders
+		line := phrase.Side(&l)
+		if name == event.LimitSHM && s.Holders != "" {
+			line += "; " + s.Holders
 		}
-		return text + "; " + name.Cure()
+		return line + "; " + name.Cure()
 	}
-	if p := s.pickled; p != nil && p.TooMuch() && w.now()-s.pickledAt <= sentWithin {
-		return phrase.Sharing(s.pickledBy, p)
+	if p := &s.sharing; p.what != nil && p.what.TooMuch() && now-p.at <= sentWithin {
+		return phrase.Sharing(p.pid, p.what)
 	}
 	return ""
 }
 
 // failed says that the command ended badly by itself: who is told to end by a
 // signal has not run out of anything.
-func failed(exit *hold.Exit) bool {
-	if exit == nil {
-		return false
-	}
-	signal := exit.Signal
-	if exit.Code > 128 { // a shell says so
-		signal = exit.Code - 128
+func failed(code, signal int) bool {
+	if code > 128 { // a shell says so
+		signal = code - 128
 	}
 	switch unix.Signal(signal) {
 	case 0:
-		return exit.Code != 0
+		return code != 0
 	case unix.SIGBUS, unix.SIGABRT, unix.SIGSEGV:
 		return true
 	}

@@ -1,0 +1,96 @@
+package supervisor
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
+)
+
+// end emits the exit event and the summary. exit is nil if the holder has gone without a
+// word.
+func (w *watcher) end(exit *hold.Exit) {
+	removed := w.tell.Textfile.Close()
+	w.tell.Alerts.Close(len(w.peers.others) == 0) // else the next leader goes on with them
+	commented, comments := w.commentsJob()        // while we lead
+	w.pass(exit)                                  // others' commands may live on
+	w.poll(true)
+	w.sayHolders()
+	w.tellSignals()
+	ended := w.endFlight(exit != nil)
+	w.trials.stop()
+	for _, r := range w.programs.Close(lastPatience) {
+		w.ran(r)
+	}
+	e := tell.Ending{
+		StopStatus: w.Settings.StopStatus, Node: slurm.NodeName(w.Lookup), Heir: w.peers.heir,
+		Requeued: w.requeue.done, Rung: w.ladder.NextRung,
+	}
+	if exit != nil {
+		e.Said, e.Code, e.Signal = true, exit.Code, exit.Signal
+		if e.Left = w.left(ended); len(e.Left) > 0 {
+			w.read() // it may have grown since the last look
+		}
+	}
+	e.Limits, e.Read, e.Now = w.readings, w.last.Mono, w.now()
+	e.Kills, e.NodeKills = w.limits.OOMKills(), w.limits.NodeKills()
+	_, e.InJob = w.limits.Job()
+	w.lastFindings()
+	e.Findings, e.Took = w.findingLines(), w.runTime()
+	if w.Attached != nil {
+		e.Attached = w.lastWords(exit != nil)
+	}
+	out, lines := w.sum.End(&e)
+	if w.tell.Streams() {
+		out.Ours = w.ours()
+	}
+	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
+	for _, line := range lines {
+		w.tell.Info(line)
+	}
+	var closing sync.WaitGroup
+	if comments && !w.tell.Comment.Refused() {
+		closing.Go(w.tell.LastComment(commented, w.lastComment(&out), lastPatience))
+	}
+	closing.Go(func() {
+		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
+	})
+	closing.Go(func() {
+		select {
+		case <-removed:
+		case <-time.After(flush):
+		}
+	})
+	w.tell.CloseStream(flush)
+	closing.Wait()
+	w.tell.LastAlerts()
+}
+
+// endFlight ends the action in flight, which the command's end has ended: for a stop that
+// is what was wanted, and what that has ended beside the command is returned.
+func (w *watcher) endFlight(said bool) (ended []rss.ProcID) {
+	if w.flight == nil {
+		return nil
+	}
+	r := action.Result{Reason: event.ReasonVanished}
+	switch w.flight.decision.Action {
+	case event.ActionRequeue:
+		w.finish(w.endRequeue(w.flight, said)) // what became of the job is to be read
+		return nil
+	case event.ActionStop:
+		if w.sum.Stopped || w.Attached != nil {
+			r = action.Result{OK: true, Reason: event.ReasonDone}
+			ended = w.endLeft()
+		} else {
+			r.Detail = fmt.Sprintf("our command, which was not meant; %s is stopped without us", w.flight.target)
+		}
+	}
+	w.conclude(r)
+	return ended
+}

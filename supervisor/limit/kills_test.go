@@ -1,0 +1,28 @@
+package limit
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestByKernel(t *testing.T) {
+	got := ByKernel([]Kills{
+		{Level: "/c/job_1", Scope: event.ScopeJob, OOMKill: 3},
+		{Level: "/c", Scope: event.ScopeCgroup, Hit: 5},
+		{Level: "/c/job_1/step_0", Scope: event.ScopeStep, OOMKill: 2, Leaf: true},
+		{Level: "/c/job_1/step_1", Scope: event.ScopeStep, OOMKill: 1},
+	})
+	want := []event.KernelKills{
+		{Level: "/c/job_1/step_0", Scope: event.ScopeStep, Kills: 2, Leaf: true},
+		{Level: "/c/job_1/step_1", Scope: event.ScopeStep, Kills: 1},
+		{Level: "/c/job_1", Scope: event.ScopeJob, Kills: 3},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if ByKernel([]Kills{{Level: "/c", Hit: 1}}) != nil {
+		t.Error("a level without kills is told")
+	}
+}

@@ -1,0 +1,319 @@
+package tell
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Summary is what is remembered of a whole run, for its last lines and the exit event.
+type Summary struct {
+	Watched bool // by this watcher, from the start
+	Led     bool // another led at first
+	Stopped bool // our stop ended the command
+	Ranks   int  // the most that were watched together
+	Done    Done
+	Holders string // who held what in /dev/shm, when it was nearly full
+	treeSeen
+	limitsSeen
+	sharing sharing
+	Cures   []string // lines of what was cured: see [Summary.Cure]
+}
+
+// treeSeen is what was seen of the processes.
+type treeSeen struct {
+	peaks event.Peaks
+	// elsewhere is the most memory of the tree that a cgroup did not count, by its
+	// directory.
+	elsewhere map[string]rss.Bytes
+	uncounted map[string]rss.Bytes // … in the last sample
+	unread    int                  // the most processes at a time that could not be read
+	looks     int                  // samples that had the tree
+	// members are those of the last look. left says that a process of the tree ended
+	// while the command ran on, seen before or not.
+	members []rss.ProcID
+	left    bool
+}
+
+// limitsSeen is how near the limits came.
+type limitsSeen struct {
+	// nearest is the reading that came nearest to its limit.
+	nearest *event.Limit
+	// ends is that of the limits by which Slurm or the kernel ends the job.
+	ends *event.Limit
+	// jobSum is the fullest reading of slurmd's limit on all steps of the job, and overAt
+	// when they last had more than that. cancelled says that slurmstepd's SIGTERM came
+	// shortly after, and not at the job's end.
+	jobSum    *event.Limit
+	overAt    time.Duration
+	cancelled bool
+	// node is the fullest reading of the node's memory, where that is a limit.
+	node *event.Limit
+	// sides holds the fullest reading of each limit that is none on memory that
+	// is summed.
+	sides map[event.LimitName]event.Limit
+	tails map[event.LimitName]*sideTail // … and how each stood lately
+}
+
+// Done counts what was done in a run, and what it brought.
+type Done struct {
+	Skipped   int // crossed rungs of memory whose action could not help
+	Trims     int // outcomes of trim rules
+	Collected int // … of gc rules
+	Asked     int // signals that trainers got by rules, several at once counted as one
+	Ran       int // commands of exec= rules that ended well
+	Recycles  int
+	Forked    int // of the recycles, those through the loader hook
+	Signalled int // workers of pools, whether or not another was seen in their place
+	Failed    int
+	Freed     rss.Bytes
+	Paused    time.Duration
+	Helped    int // outcomes that freed something which was needed
+
+	Budget      rss.Bytes // the last budget of mapped file pages of a worker, 0 for none
+	BudgetTold  rss.Bytes // … and the one that a line told of when it was set
+	BudgetTrims int       // trims that workers made to keep to it
+	BudgetFreed rss.Bytes
+}
+
+// sharing is what a DataLoader was about to send to its workers, the last.
+type sharing struct {
+	what *event.Sharing
+	pid  int
+	at   time.Duration
+}
+
+// Sharing takes in that a DataLoader is about to send so much.
+func (s *Summary) Sharing(pid int, what *event.Sharing, now time.Duration) {
+	s.sharing = sharing{what, pid, now}
+}
+
+// Shared takes in that a DataLoader has sent what it was about to.
+func (s *Summary) Shared(pid int) {
+	if s.sharing.pid == pid {
+		s.sharing.what = nil
+	}
+}
+
+// MostCures is how many lines of cures the summary has: one for each process of a
+// thousand is none that is read.
+const MostCures = 8
+
+// Cure keeps the line of a cure.
+func (s *Summary) Cure(line string) {
+	if len(s.Cures) < MostCures {
+		s.Cures = append(s.Cures, line)
+	}
+}
+
+// Look takes in one sample. pace is by how many a second a limit on numbers is known to be
+// approached, 0 for the others; outside is the RSS of the tree outside of a limit.
+func (s *Summary) Look(
+	sample *rss.Sample, limits []event.Limit,
+	pace func(*event.Limit) float64, outside func(*event.Limit, *rss.Sample) rss.Bytes,
+) {
+	s.peak(sample, limits, pace)
+	s.apart(sample, limits, outside)
+}
+
+// peak takes in how high memory and limits stand.
+func (s *Summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
+	var sum, noshared rss.Bytes
+	var pss rss.PSSSum
+	known := true
+	s.meet(sample.Procs)
+	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
+	for i := range sample.Procs {
+		p := &sample.Procs[i]
+		sum += p.RSS
+		noshared += p.NoShared()
+		pss.Add(p)
+		known = known && (p.PSS != nil || p.RSS == 0)
+	}
+	if sum > 0 {
+		raise(&s.peaks.RSS, sum)
+		raise(&s.peaks.NoShared, noshared)
+		if known {
+			least, _ := pss.Range() // what was read before a fork is not all there after it
+			raise(&s.peaks.PSS, least)
+		}
+	}
+	// Of several levels the innermost: others' jobs may count in those above.
+	var inner *event.Limit
+	for i := range limits {
+		l := &limits[i]
+		if l.Name == event.LimitCgroup && (inner == nil || len(l.Level) > len(inner.Level)) {
+			inner = l
+		}
+		// The node is everybody's: it is no measure of this job.
+		if l.Limit > 0 && l.Name == event.LimitNode {
+			s.node = nearer(s.node, l)
+		}
+		if l.Limit == 0 || l.Name == event.LimitNode || l.Name == event.LimitThrottle {
+			continue
+		}
+		if !l.Name.Memory() {
+			s.side(l)
+			s.late(l, sample.Mono, pace(l))
+			continue
+		}
+		s.nearest = nearer(s.nearest, l)
+		if l.ByJobSum() {
+			s.jobSum = nearer(s.jobSum, l)
+			if l.UsedMax > l.Limit {
+				s.overAt = sample.Mono
+			}
+		}
+		if l.Name != event.LimitUser {
+			s.ends = nearer(s.ends, l)
+		}
+	}
+	if inner != nil {
+		raise(&s.peaks.Cgroup, inner.Used)
+	}
+}
+
+// apartShare is the share of a limit's use from which on memory that it does not count
+// matters.
+const apartShare = 1.0 / 16
+
+// apart takes in how much of the tree's memory each cgroup does not count: what
+// processes have that are in another one, or have brought with them. What one process
+// has in anonymous pages is charged once, whatever it shares. Two samples in a row must
+// say so: one process may end between the two counters.
+func (s *Summary) apart(sample *rss.Sample, limits []event.Limit, outside func(*event.Limit, *rss.Sample) rss.Bytes) {
+	var anon rss.Bytes // of the largest
+	for i := range sample.Procs {
+		anon = max(anon, sample.Procs[i].Anon)
+	}
+	was := s.uncounted
+	s.uncounted = make(map[string]rss.Bytes, len(was))
+	other := func(l *event.Limit, n rss.Bytes) {
+		if l.Name != event.LimitCgroup || n <= max(l.Charged.Scale(apartShare), 16*rss.MiB) {
+			return
+		}
+		s.uncounted[l.Level] = max(n, s.uncounted[l.Level])
+		if n = min(n, was[l.Level]); n <= s.elsewhere[l.Level] {
+			return
+		}
+		if s.elsewhere == nil {
+			s.elsewhere = map[string]rss.Bytes{}
+		}
+		s.elsewhere[l.Level] = n
+	}
+	// A limit that came near earlier may be that of a cgroup which is gone by now.
+	for _, l := range []*event.Limit{s.nearest, s.ends} {
+		if l != nil {
+			other(l, outside(l, sample))
+		}
+	}
+	for i := range limits {
+		l := &limits[i]
+		other(l, max(outside(l, sample), anon.Sub(l.Charged)))
+	}
+}
+
+// meet takes in who is in the tree, the command first, the others by PID. One that has
+// ended and waits for its parent has left too.
+func (s *treeSeen) meet(procs []rss.Proc) {
+	if len(procs) == 0 || len(s.members) > 0 && s.members[0] != procs[0].ID {
+		return // the command has ended, and its children with it
+	}
+	s.looks++
+	if s.left {
+		return
+	}
+	now := 0
+	for _, id := range s.members {
+		for now < len(procs) && procs[now].ID != id {
+			now++
+		}
+		s.left = s.left || now == len(procs) || now > 0 && procs[now].State == 'Z'
+	}
+	s.members = s.members[:0]
+	for i := range procs {
+		s.left = s.left || procs[i].Reaped
+		s.members = append(s.members, procs[i].ID)
+	}
+}
+
+// nearer is a copy of l where it is fuller than the fullest so far.
+func nearer(so, l *event.Limit) *event.Limit {
+	if so != nil && l.Ratio() <= so.Ratio() {
+		return so
+	}
+	c := *l
+	return &c
+}
+
+const (
+	// cancelWithin is how long before slurmd's cancel the job was seen over its memory, and
+	// cancelAhead how long it may have grown unseen.
+	cancelWithin = 30 * time.Second
+	cancelAhead  = 2 * time.Second
+	// nearEnd is how long before the job's end a SIGTERM counts as the time limit's.
+	nearEnd = 5 * time.Second
+)
+
+// Term takes in a SIGTERM of slurmstepd's: of scancel, of the time limit, or of slurmd,
+// which cancels a job whose steps have more than its memory together.
+// perSecond is by how much a limit is approached.
+func (s *limitsSeen) Term(now time.Duration, limits []event.Limit, perSecond func(*event.Limit) float64) {
+	for i := range limits {
+		l := &limits[i]
+		if l.Name == event.LimitTime && l.ETA != nil && *l.ETA <= nearEnd.Seconds() {
+			return
+		}
+		if l.ByJobSum() && float64(l.UsedMax)+perSecond(l)*cancelAhead.Seconds() > float64(l.Limit) {
+			s.overAt = now
+		}
+	}
+	if s.jobSum != nil && s.overAt > 0 && now-s.overAt <= cancelWithin {
+		s.cancelled = true
+	}
+}
+
+// side takes in a limit that is none on summed memory.
+func (s *limitsSeen) side(l *event.Limit) {
+	if best, ok := s.sides[l.Name]; ok && best.Ratio() >= l.Ratio() {
+		return
+	}
+	if s.sides == nil {
+		s.sides = map[event.LimitName]event.Limit{}
+	}
+	s.sides[l.Name] = *l
+}
+
+func raise(peak **rss.Bytes, v rss.Bytes) {
+	if *peak == nil || v > **peak {
+		*peak = &v
+	}
+}
+
+// Add takes in what an action brought.
+func (n *Done) Add(d *event.Decision, o *event.Outcome) {
+	a := d.Action
+	switch {
+	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, o.OK && (a == event.ActionStop || a == event.ActionRequeue):
+		return
+	case !o.OK:
+		n.Failed++
+		return
+	case a == event.ActionTrim:
+		n.Trims++
+	case a == event.ActionRecycle:
+		n.Recycles++
+	case a == event.ActionGC:
+		n.Collected++
+	case a == event.ActionSignal:
+		n.Asked++
+	case a == event.ActionExec:
+		n.Ran++
+	}
+	n.Freed += o.Freed
+	n.Paused += time.Duration(o.Paused * float64(time.Second))
+	if o.Freed > 0 && !d.Unneeded() {
+		n.Helped++
+	}
+}
