@@ -142,16 +142,13 @@ func (w *watcher) full() {
 	w.read()
 	w.step()
 	w.pss.hurry(w.straddles() || w.flight != nil)
-	now := w.now()
 	for _, warning := range w.limits.Warnings() {
 		w.fault(warning.Part, &said{warning.Text})
 	}
 	for _, err := range w.pss.told() {
 		w.fault("pss", err)
 	}
-	if now-w.sampleAt >= w.Settings.Interval {
-		w.putSample()
-	}
+	w.putSample(w.Settings.Interval)
 	w.recordSample(false)
 	w.tell.Export(w.now(), false, w.figures)
 	w.goOn()
@@ -267,7 +264,7 @@ func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
 	in := policy.Input{Now: now, Limits: w.readings}
-	in.Can, in.Lead = w.helps.listen(now, w.can, w.lead)
+	in.Can, in.Lead = w.tell.Helps.Listen(now, w.can, w.lead)
 	in.JobEnd, in.EndUnsure = w.jobEnd()
 	moves := w.ladder.Moves(w.readings)
 	res := w.ladder.Step(in)
@@ -279,7 +276,7 @@ func (w *watcher) step() {
 	w.layDown()
 	w.raise()
 	for _, d := range res.Decisions {
-		w.putSample()
+		w.putSample(0)
 		w.recordSample(true)
 		w.decide(d)
 	}
@@ -292,12 +289,11 @@ func (w *watcher) step() {
 	}
 }
 
-// putSample writes what the limits stand at.
-func (w *watcher) putSample() {
-	w.sampleAt = w.now()
-	w.tell.Sample(func() event.Sample {
+// putSample writes what the limits stand at, where the last time is so long ago.
+func (w *watcher) putSample(every time.Duration) {
+	w.tell.Sample(w.now(), every, func(cost bool) event.Sample {
 		var ours []event.Cost
-		if w.sampleAt-w.oursAt >= oursEvery {
+		if cost {
 			ours = w.ours()
 		}
 		roles := map[rss.Role]int{}

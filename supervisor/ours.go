@@ -1,18 +1,12 @@
 package supervisor
 
 import (
-	"time"
-
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// oursEvery is how often what we cost ourselves is measured and written.
-const oursEvery = time.Minute
-
 // ours measures the holder and the watcher. Whoever attaches is both in one.
 func (w *watcher) ours() []event.Cost {
-	w.oursAt = w.now()
 	var out []event.Cost
 	for _, p := range []struct {
 		who string

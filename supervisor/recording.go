@@ -65,7 +65,6 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if s.RecordFault != "" {
 		places.Records = nil
 	}
-	w.helps.note = w.tell.Note
 	silent := ""
 	if s.RecordFault != "" {
 		silent = "record" // it was told already

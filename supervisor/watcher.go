@@ -91,7 +91,6 @@ type watcher struct {
 	endTold    time.Time // the job's end as an event has it
 
 	tell     *tell.Fan
-	helps    helpNotes
 	slimmed  bool
 	metSrun  bool // it was told of a srun within what is watched
 	seq      uint64
@@ -106,9 +105,7 @@ type watcher struct {
 	unseen   bool          // a reading of PSS came after the last one, and much depends on it
 	// lookDue is when the next look is due: a wake before it is for what is read
 	// on the side.
-	lookDue  time.Duration
-	sampleAt time.Duration // when a sample event was written last
-	oursAt   time.Duration // when what we cost was measured last
+	lookDue time.Duration
 	// unstuckAt is when the holder was looked after last.
 	unstuckAt time.Duration
 	holder    int // its PID, 0 where we attached

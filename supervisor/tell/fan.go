@@ -21,10 +21,13 @@ type Fan struct {
 	Alerts   Alerts
 	Comment  Comment
 	Signals  Signals
+	Helps    Helps
 	failed   failures
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
 	dropped  uint64        // events that the stream lost since the last sample in it
+	sampleAt time.Duration // when the last sample was due
+	costAt   time.Duration // … and told what we cost
 }
 
 // New returns a Fan that writes lines, and events to the file of that name unless it is
@@ -62,16 +65,28 @@ func (f *Fan) head(name event.Name) event.Head {
 	return event.Head{V: event.Version, Time: time.Now(), Seq: f.seq, Event: name}
 }
 
-// Sample hands on a sample, with the number of events that the stream lost. The record
-// has samples of its own.
-func (f *Fan) Sample(make func() event.Sample) {
+// costEvery is how often a sample tells what we cost ourselves.
+const costEvery = time.Minute
+
+// Sample hands on a sample, where the last is so long ago, with the number of events that
+// the stream lost. It has make measure what we cost where that is due. The record has
+// samples of its own.
+func (f *Fan) Sample(now, every time.Duration, make func(cost bool) event.Sample) {
+	if now-f.sampleAt < every {
+		return
+	}
+	f.sampleAt = now
 	if f.stream == nil && !f.Clients.Any() {
 		return
 	}
 	if f.stream != nil {
 		f.dropped += f.stream.Dropped()
 	}
-	e := make()
+	cost := now-f.costAt >= costEvery
+	if cost {
+		f.costAt = now
+	}
+	e := make(cost)
 	e.Head, e.Dropped = f.head(event.NameSample), f.dropped
 	f.Clients.tell(e)
 	if f.stream == nil {

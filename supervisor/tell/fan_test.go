@@ -77,7 +77,7 @@ func TestPutReachesAll(t *testing.T) {
 	}
 	s.Put(event.NameRank, rank)
 	s.Note(event.NameHelp, rank)
-	s.Sample(func() event.Sample { return event.Sample{} })
+	s.Sample(0, 0, func(bool) event.Sample { return event.Sample{} })
 	s.Fault(0, "loader", errors.New("it is broken"))
 	want := []string{"1 rank", "2 sample", "3 fault"}
 	var live, streamed []string
@@ -106,7 +106,7 @@ func TestPutReachesAll(t *testing.T) {
 func TestPutMakesNothing(t *testing.T) {
 	f := New(&lines{}, "")
 	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
-	f.Sample(func() event.Sample { t.Error("made"); return event.Sample{} })
+	f.Sample(0, 0, func(bool) event.Sample { t.Error("made"); return event.Sample{} })
 	client, err := f.Clients.Add(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +115,25 @@ func TestPutMakesNothing(t *testing.T) {
 	var e event.Rank
 	if err := json.Unmarshal(<-client, &e); err != nil || e.Seq != 1 {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestSampleDue: one each interval and whenever a decision wants it, which puts the next
+// off; what we cost comes once a minute.
+func TestSampleDue(t *testing.T) {
+	s := newStand(t)
+	var got []string
+	for _, at := range []struct{ now, every time.Duration }{
+		{9 * time.Second, 10 * time.Second}, {10 * time.Second, 10 * time.Second}, {19 * time.Second, 10 * time.Second}, {19 * time.Second, 0},
+		{28 * time.Second, 10 * time.Second}, {29 * time.Second, 10 * time.Second}, {time.Minute, 10 * time.Second}, {2*time.Minute - 1, 10 * time.Second}, {2 * time.Minute, 0},
+	} {
+		s.Sample(at.now, at.every, func(cost bool) event.Sample {
+			got = append(got, fmt.Sprint(at.now, cost))
+			return event.Sample{}
+		})
+	}
+	if want := []string{"10s false", "19s false", "29s false", "1m0s true", "1m59.999999999s false", "2m0s true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -151,12 +170,12 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := New(&lines{}, fifo) // without a reader
-	sample := func() event.Sample { return event.Sample{} }
+	sample := func(bool) event.Sample { return event.Sample{} }
 	for f.dropped == 0 {
-		f.Sample(sample)
+		f.Sample(0, 0, sample)
 	}
 	for range 9 {
-		f.Sample(sample)
+		f.Sample(0, 0, sample)
 	}
 	if f.dropped != 10 {
 		t.Errorf("%d counted, want 10", f.dropped)

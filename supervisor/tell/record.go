@@ -29,7 +29,7 @@ func (f *Fan) OpenRecord(opt record.Options, silent string) {
 			f.failed.tell(part, err.Error())
 		}
 	}
-	f.Record.To = record.New(opt)
+	f.Record.To, f.Helps.note = record.New(opt), f.Note
 }
 
 // Due says whether the record takes the look of that number: each one once, at most one

@@ -1,4 +1,4 @@
-package supervisor
+package tell
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// TestHelpNotes: an answer is written down when it changes what the ladder can
+// TestHelps: an answer is written down when it changes what the ladder can
 // do, and a gain that creeps no more than each 10 s.
-func TestHelpNotes(t *testing.T) {
+func TestHelps(t *testing.T) {
 	trim := policy.Default()[2]
 	l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 900 * rss.MiB, Limit: rss.GiB}
 	yes := policy.Help{OK: true, Gain: 100 * rss.MiB}
@@ -35,9 +35,9 @@ func TestHelpNotes(t *testing.T) {
 		{"nobody knows how much", policy.Help{OK: true}, 0, 2},
 	} {
 		var got []event.Help
-		n := helpNotes{note: func(_ event.Name, make func(event.Head) any) { got = append(got, make(event.Head{}).(event.Help)) }}
+		n := Helps{note: func(_ event.Name, make func(event.Head) any) { got = append(got, make(event.Head{}).(event.Help)) }}
 		step := func(now time.Duration, h policy.Help) {
-			can, lead := n.listen(now, func(event.Rule, *event.Limit) policy.Help { return h }, func(event.Rule, *event.Limit) rss.Bytes { return rss.MiB })
+			can, lead := n.Listen(now, func(event.Rule, *event.Limit) policy.Help { return h }, func(event.Rule, *event.Limit) rss.Bytes { return rss.MiB })
 			if lead(trim, &l) != rss.MiB || can(trim, &l) != h {
 				t.Errorf("%s: the ladder is told something else", c.what)
 			}
@@ -58,11 +58,11 @@ func TestHelpNotes(t *testing.T) {
 	}
 }
 
-// TestHelpNotesLead: the lead of a rule is not taken for that of another, nor
+// TestHelpsLead: the lead of a rule is not taken for that of another, nor
 // for that of a rung that was crossed since.
-func TestHelpNotesLead(t *testing.T) {
+func TestHelpsLead(t *testing.T) {
 	var leads []rss.Bytes
-	n := helpNotes{note: func(_ event.Name, make func(event.Head) any) {
+	n := Helps{note: func(_ event.Name, make func(event.Head) any) {
 		leads = append(leads, make(event.Head{}).(event.Help).Lead)
 	}}
 	yes := false
@@ -70,26 +70,26 @@ func TestHelpNotesLead(t *testing.T) {
 	ahead := func(event.Rule, *event.Limit) rss.Bytes { return rss.MiB }
 	trim, recycle := policy.Default()[2], policy.Default()[3]
 	l := event.Limit{Name: event.LimitSlurm, Limit: rss.GiB}
-	can, lead := n.listen(0, ask, ahead)
+	can, lead := n.Listen(0, ask, ahead)
 	lead(trim, &l)
 	can(recycle, &l)
 	lead(trim, &l)
-	can, _ = n.listen(time.Second, ask, ahead)
+	can, _ = n.Listen(time.Second, ask, ahead)
 	can(trim, &l)
 	if !slices.Equal(leads, []rss.Bytes{0, 0}) {
 		t.Errorf("leads %v", leads)
 	}
 	// Nobody records: the ladder asks as ever.
-	can, _ = (&helpNotes{}).listen(0, ask, ahead)
+	can, _ = (&Helps{}).Listen(0, ask, ahead)
 	can(trim, &l)
 }
 
-// TestHelpNotesForget: limits that are gone are not kept for ever.
-func TestHelpNotesForget(t *testing.T) {
-	n := helpNotes{note: func(_ event.Name, make func(event.Head) any) { make(event.Head{}) }}
+// TestHelpsForget: limits that are gone are not kept for ever.
+func TestHelpsForget(t *testing.T) {
+	n := Helps{note: func(_ event.Name, make func(event.Head) any) { make(event.Head{}) }}
 	for i := range 5000 {
 		l := event.Limit{Name: event.LimitSlurm, Level: string(rune('a'+i%26)) + time.Duration(i).String(), Limit: rss.GiB}
-		can, _ := n.listen(time.Duration(i)*time.Second, func(event.Rule, *event.Limit) policy.Help { return policy.Help{} }, nil)
+		can, _ := n.Listen(time.Duration(i)*time.Second, func(event.Rule, *event.Limit) policy.Help { return policy.Help{} }, nil)
 		can(policy.Default()[2], &l)
 	}
 	if len(n.last) > helpsKept+int(helpsOld/time.Second) {

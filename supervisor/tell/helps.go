@@ -1,4 +1,4 @@
-package supervisor
+package tell
 
 import (
 	"maps"
@@ -21,10 +21,10 @@ const (
 	helpsOld  = 10 * time.Minute
 )
 
-// helpNotes writes down what the ladder is told of an action where that has
+// Helps writes down what the ladder is told of an action where that has
 // changed. What an action could do rests on loaders, ptrace and much else that
 // no record has: with the answers the ladder can be run again without them.
-type helpNotes struct {
+type Helps struct {
 	// note puts an event into the record; nil where there is none.
 	note func(event.Name, func(event.Head) any)
 	last map[helpKey]*told
@@ -44,8 +44,8 @@ type told struct {
 	asked time.Duration // when the ladder asked last
 }
 
-// listen returns can and lead as the ladder is to call them in one step.
-func (n *helpNotes) listen(
+// Listen returns can and lead as the ladder is to call them in one step.
+func (n *Helps) Listen(
 	now time.Duration,
 	can func(event.Rule, *event.Limit) policy.Help,
 	lead func(event.Rule, *event.Limit) rss.Bytes,
@@ -70,7 +70,7 @@ func (n *helpNotes) listen(
 }
 
 // heard takes in one answer and writes it down where it has changed.
-func (n *helpNotes) heard(now time.Duration, key helpKey, l *event.Limit, h policy.Help, lead rss.Bytes) {
+func (n *Helps) heard(now time.Duration, key helpKey, l *event.Limit, h policy.Help, lead rss.Bytes) {
 	worth, again := h.Gain >= key.rule.Worth(l), h.Gain >= key.rule.Again(l)
 	was := n.last[key]
 	if was != nil {
