@@ -41,11 +41,6 @@ func (w *watcher) loop() {
 			w.programs.Next()
 			w.layDown()
 			continue // nothing that is measured has changed
-		case <-w.tracer.due():
-			if !w.advance() {
-				continue
-			}
-			w.full()
 		case e := <-w.tell.Failures():
 			w.tell.Failed(w.now(), e)
 			continue // nothing that is measured has changed

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // tracedStand is a stand, not opened yet, under --trim ptrace with 100 MiB of
@@ -73,8 +74,16 @@ func (s *stand) gives(r hold.TrimRequest, left rss.Bytes, stop time.Duration) {
 	s.taken(hold.TrimAnswer{ID: r.ID, Stop: stop})
 	s.step(s.advance())
 	if f := s.flight; f != nil && f.running != nil && action.Wakes(f.running) != 0 {
-		<-s.tracer.due() // it runs for as long as it stood still
+		s.rings(actionDue) // it runs for as long as it stood still
 		s.step(s.advance())
+	}
+}
+
+// rings waits until the bell has rung for this.
+func (s *stand) rings(why wake.Cause) {
+	s.t.Helper()
+	for rung := wake.Cause(0); rung&why == 0; rung = s.bell.Causes() {
+		yields(s.t, s.bell.C(), time.Minute)
 	}
 }
 

@@ -106,18 +106,10 @@ func (w *watcher) wake(r action.Running) {
 	switch left := max(at-w.now(), 0); {
 	case at == 0:
 	case t.wakes == nil:
-		t.wakes = time.NewTimer(left)
+		t.wakes = time.AfterFunc(left, func() { w.bell.Ring(actionDue) })
 	default:
 		t.wakes.Reset(left)
 	}
-}
-
-// due is the channel of [watcher.wake]; nil, which never yields, before the first.
-func (t *tracer) due() <-chan time.Time {
-	if t.wakes == nil {
-		return nil
-	}
-	return t.wakes.C
 }
 
 // traced is the watcher as actions see what traces for them.

@@ -16,6 +16,7 @@ const (
 	rankNews                          // a rank came or went, or answers
 	limitMet                          // a limit of cgroup v2 has slowed a process, was met, or had one killed
 	stalled                           // tasks of the node wait for memory
+	actionDue                         // the action in flight goes on
 )
 
 // newsMask is what happens to files that are renamed into place, or written.
@@ -26,6 +27,9 @@ func (w *watcher) woken(why wake.Cause) (done bool) {
 	full := false
 	if why&rankNews != 0 {
 		done, full = true, w.answers() && w.advance() || w.meet()
+	}
+	if why&actionDue != 0 && w.advance() {
+		full = true
 	}
 	if why&loaderNews != 0 && (w.poll(true) || len(w.said) > 0) {
 		full = true
