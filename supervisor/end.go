@@ -28,12 +28,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
 	}
-	e := tell.Ending{
-		StopStatus: w.Settings.StopStatus, Node: slurm.NodeName(w.Lookup), Heir: w.peers.heir,
-		Requeued: w.requeue.done, Rung: w.ladder.NextRung,
-	}
+	e := exitOf(exit, w.Settings.StopStatus)
+	e.Node, e.Heir, e.Requeued, e.Rung = slurm.NodeName(w.Lookup), w.peers.heir, w.requeue.done, w.ladder.NextRung
 	if exit != nil {
-		e.Said, e.Code, e.Signal = true, exit.Code, exit.Signal
 		if e.Left = w.left(ended); len(e.Left) > 0 {
 			w.read() // it may have grown since the last look
 		}
@@ -70,6 +67,15 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.tell.CloseStream(flush)
 	closing.Wait()
 	w.tell.LastAlerts()
+}
+
+// exitOf is how the command ended.
+func exitOf(exit *hold.Exit, stopStatus int) tell.Ending {
+	e := tell.Ending{StopStatus: stopStatus}
+	if exit != nil {
+		e.Said, e.Code, e.Signal = true, exit.Code, exit.Signal
+	}
+	return e
 }
 
 // endFlight ends the action in flight, which the command's end has ended: for a stop that

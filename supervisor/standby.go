@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
@@ -190,19 +189,9 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	w.resolveLeft()
 	w.beginBriefRecord()
 	w.tellSignals()
-	out := event.Exit{By: "command", Verdict: event.VerdictLed}
-	how := "rsswarden's holder ended first"
-	switch {
-	case exit == nil:
-	case w.sum.Stopped:
-		out.By, out.Code = "rsswarden", &w.Settings.StopStatus
-		how = fmt.Sprintf("stopped by rsswarden, exit status %d", w.Settings.StopStatus)
-	case exit.Signal != 0:
-		name := tell.SignalName(exit.Signal)
-		out.Signal, how = &name, "killed by "+name
-	default:
-		out.Code, how = &exit.Code, fmt.Sprintf("exit status %d", exit.Code)
-	}
+	e := exitOf(exit, w.Settings.StopStatus)
+	out, how := e.Exit(w.sum.Stopped && exit != nil)
+	out.Verdict = event.VerdictLed
 	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
 		w.tell.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.peers.me.Task, how, text.Span(w.runTime())))

@@ -46,24 +46,16 @@ func (r Requeued) String() string {
 // End returns the exit event, and the lines that a person reads at the end.
 func (s *Summary) End(e *Ending) (event.Exit, []string) {
 	run := s.run(e)
-	out := event.Exit{By: "command", Peaks: s.peaks, Binding: s.nearest, Left: e.Left, Kernel: limit.ByKernel(e.Kills)}
+	out, how := e.Exit(s.Stopped)
+	out.Peaks, out.Binding, out.Left, out.Kernel = s.peaks, s.nearest, e.Left, limit.ByKernel(e.Kills)
 	// In a job any kill counts: Slurm calls the job OUT_OF_MEMORY, whoever was killed.
 	var others uint64
 	if !e.InJob && e.Said && e.Code == 0 && e.Signal == 0 && !s.left {
 		run.OOMKills, others = 0, run.OOMKills
 	}
-	switch {
-	case s.Stopped:
-		out.By, out.Code = "rsswarden", &e.StopStatus
-	case !e.Said:
-	case e.Signal != 0:
-		name := SignalName(e.Signal)
-		out.Signal = &name
-	default:
-		out.Code = &e.Code
-	}
-	if e.Attached != "" { // its parent alone is told how it ended, and perhaps it has not
-		out.Code, out.Signal = nil, nil
+	if how += " after " + text.Span(e.Took); e.Attached != "" {
+		// Its parent alone is told how it ended, and perhaps it has not.
+		out.Code, out.Signal, how = nil, nil, e.Attached
 		if !e.Said {
 			out.By = "detached"
 		}
@@ -76,7 +68,22 @@ func (s *Summary) End(e *Ending) (event.Exit, []string) {
 	if s.looks < 2 && out.Advice != 0 && (out.Verdict == event.VerdictFine || out.Verdict == event.VerdictTight) {
 		out.Advice, out.AdviceWhy = 0, "no --mem advice: the command ended before a second look at its memory"
 	}
-	return out, s.lines(e, &out, run, others)
+	return out, s.lines(e, &out, run, how, others)
+}
+
+// Exit says how the command ended, as an event and in words.
+func (e *Ending) Exit(stopped bool) (out event.Exit, how string) {
+	out.By, how = "command", "rsswarden's holder ended first"
+	switch {
+	case stopped:
+		out.By, out.Code, how = "rsswarden", &e.StopStatus, fmt.Sprintf("stopped by rsswarden, exit status %d", e.StopStatus)
+	case e.Signal != 0:
+		name := SignalName(e.Signal)
+		out.Signal, how = &name, "killed by "+name
+	case e.Said:
+		out.Code, how = &e.Code, fmt.Sprintf("exit status %d", e.Code)
+	}
+	return out, how
 }
 
 // run is the run as the advice is about it.
@@ -106,20 +113,7 @@ func (s *Summary) run(e *Ending) policy.Run {
 
 // lines are the summary. others is how many processes of the cgroup the kernel ended that
 // were not seen in the tree.
-func (s *Summary) lines(e *Ending, out *event.Exit, run policy.Run, others uint64) []string {
-	how := "rsswarden's holder ended first"
-	switch {
-	case s.Stopped:
-		how = fmt.Sprintf("stopped by rsswarden, exit status %d", e.StopStatus)
-	case out.Signal != nil:
-		how = "killed by " + *out.Signal
-	case e.Said:
-		how = fmt.Sprintf("exit status %d", e.Code)
-	}
-	how += " after " + text.Span(e.Took)
-	if e.Attached != "" {
-		how = e.Attached
-	}
+func (s *Summary) lines(e *Ending, out *event.Exit, run policy.Run, how string, others uint64) []string {
 	whose := "its tree"
 	if s.Ranks > 1 {
 		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.Ranks, e.Node)
@@ -238,26 +232,22 @@ func (n *Done) line() string {
 		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
 			text.Times(n.BudgetTrims), n.Budget, n.BudgetFreed, revised))
 	}
-	if n.Trims > 0 {
-		parts = append(parts, "trimmed "+text.Times(n.Trims))
-	}
-	if n.Recycles > 0 {
-		parts = append(parts, fmt.Sprintf("recycled %s", text.Count(n.Recycles, "worker")))
-	}
-	if lost := n.Signalled - (n.Recycles - n.Forked); lost > 0 {
-		parts = append(parts, "signalled "+text.Count(lost, "pool worker")+" of which no replacement was seen")
-	}
-	if n.Collected > 0 {
-		parts = append(parts, "collected garbage "+text.Times(n.Collected))
-	}
-	if n.Asked > 0 {
-		parts = append(parts, "asked by a signal "+text.Times(n.Asked))
-	}
-	if n.Ran > 0 {
-		parts = append(parts, "ran "+text.Count(n.Ran, "command")+" of exec=")
-	}
-	if n.Failed > 0 {
-		parts = append(parts, text.Count(n.Failed, "action")+" did not work")
+	lost := n.Signalled - (n.Recycles - n.Forked)
+	for _, d := range []struct {
+		n    int
+		line string
+	}{
+		{n.Trims, "trimmed " + text.Times(n.Trims)},
+		{n.Recycles, "recycled " + text.Count(n.Recycles, "worker")},
+		{lost, "signalled " + text.Count(lost, "pool worker") + " of which no replacement was seen"},
+		{n.Collected, "collected garbage " + text.Times(n.Collected)},
+		{n.Asked, "asked by a signal " + text.Times(n.Asked)},
+		{n.Ran, "ran " + text.Count(n.Ran, "command") + " of exec="},
+		{n.Failed, text.Count(n.Failed, "action") + " did not work"},
+	} {
+		if d.n > 0 {
+			parts = append(parts, d.line)
+		}
 	}
 	if len(parts) == 0 {
 		return ""
