@@ -1,10 +1,11 @@
 // Package supervisor is the watcher: it wires the parts that read memory,
 // judge it, act on it and tell, and runs the loop.
 //
-// One goroutine owns all state: the loop in [Watch]. What can hang is done by
-// goroutines of its own and comes back over channels: command lines, smaps and
-// smaps_rollup of other processes, scontrol, writes to stderr and to the
-// events file. Whatever of it fails is said once and left out from then on.
+// One goroutine owns all state: the loop in [Watch]. Package probe reads what can
+// hang: command lines, smaps and smaps_rollup of other processes, scontrol. The
+// loop takes the answers when they are there. Writers to stderr and to the events
+// file have goroutines of their own. A failure of any of these is said once, and
+// the part is left out from then on.
 //
 // The way of one full tick: proctree and cgroup files, then a [rss.Sample],
 // then readings of every limit (package limit), then the ladder (package
