@@ -2,69 +2,97 @@ package report
 
 import (
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"io"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-//go:embed page/page.css
-var pageCSS string
+//go:embed page/page.gohtml page/page.css page/*.js
+var pageFiles embed.FS
 
-//go:embed page/data.js
-var dataJS string
+// embedded returns a file of the page, or several, one after the other.
+func embedded(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // it is built in
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
 
-//go:embed page/axis.js
-var axisJS string
+// pageTemplate is made where a page is written: no other command pays for it.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"command":  func(words []string) string { return values.Command(words, mostCommand) },
+		"ended":    howEnded,
+		"how":      (*Rank).how,
+		"join":     func(list []string) string { return strings.Join(list, ", ") },
+		"life":     func(restart int) int { return restart + 1 },
+		"list":     func(title string, items []string) pageList { return pageList{title, items} },
+		"means":    usedMeans,
+		"number":   func(v rss.Bytes) uint64 { return uint64(v) },
+		"optional": func(wanted bool, head string) string { return strings.Repeat(head, b2i(wanted)) },
+		"place":    runPlace,
+		"reasons":  reasons,
+		"role":     roleTitle,
+		"share":    percent,
+		"span":     func(at, from time.Duration) string { return values.Span(at - from) },
+		"spark":    drawSpark,
+		"table":    newPageTable,
+		"unbroken": unbroken,
+	}).Parse(embedded("page.gohtml")))
+})
 
-//go:embed page/draw.js
-var drawJS string
-
-//go:embed page/tip.js
-var tipJS string
-
-//go:embed page/gesture.js
-var gestureJS string
-
-//go:embed page/tables.js
-var tablesJS string
-
-//go:embed page/main.js
-var mainJS string
+// page is a report as its template sees it.
+type page struct {
+	*Report
+	T      *Timeline
+	at     clockFace
+	Policy template.HTMLAttr
+	Style  template.CSS
+}
 
 // WriteHTML writes a report as one file that loads nothing, at most 5 MB. All
 // of it can be read without scripts: the tables and a static chart are in the
 // file, and the script only puts one that can be zoomed in the chart's place.
 //
 // Command lines and names of processes are bytes that anybody may have chosen.
-// They become text here, and a policy in the page forbids whatever is not its
-// own style and its own script.
+// The template makes them text, and a policy in the page forbids whatever is not
+// its own style and its own script.
 func WriteHTML(w io.Writer, rep *Report, t *Timeline) error {
 	data, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
-	style := themeCSS + chartCSS + pageCSS
-	script := "(() => {\n'use strict';\n" + dataJS + axisJS + drawJS + tipJS + gestureJS + tablesJS + mainJS + "})();\n"
+	style := themeCSS + chartCSS + embedded("page.css")
+	script := "(() => {\n'use strict';\n" + embedded("data.js", "axis.js", "draw.js", "tip.js", "gesture.js", "tables.js", "main.js") + "})();\n"
 	var b strings.Builder
-	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	fmt.Fprintf(&b, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
-		hashOf(script), hashOf(style))
-	b.WriteString("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n")
-	b.WriteString("<meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n")
-	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n</head>\n<body>\n", escape(pageTitle(rep, t)), style)
-	writePage(&b, rep, t)
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	err = pageTemplate().Execute(&b, &page{rep, t, newClock(rep, t), template.HTMLAttr(fmt.Sprintf(
+		`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))), template.CSS(style)})
+	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
+	}
+	// What does not print is replaced in all of it at once: no value can be forgotten.
+	var body strings.Builder
+	for line := range strings.Lines(b.String()) {
+		body.WriteString(clean(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	// encoding/json writes <, > and & as \u003c and so on: no name of a process
 	// can end the element.
-	for _, part := range []string{`<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
+	for _, part := range []string{body.String(), `<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
 		if _, err := io.WriteString(w, part); err != nil {
 			return fmt.Errorf("cannot write report: %w", err)
 		}
@@ -77,41 +105,27 @@ func hashOf(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func pageTitle(rep *Report, t *Timeline) string {
-	if rep.Job != "" {
-		return "Job " + rep.Job + ": " + string(rep.Cause) + " · rsswarden"
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// Title is that of the window.
+func (p *page) Title() string {
+	if p.Job != "" {
+		return "Job " + p.Job + ": " + string(p.Cause) + " · rsswarden"
 	}
-	if len(t.Runs) > 0 {
-		return t.Runs[0].Name + ": " + string(rep.Cause) + " · rsswarden"
+	if len(p.T.Runs) > 0 {
+		return p.T.Runs[0].Name + ": " + string(p.Cause) + " · rsswarden"
 	}
 	return "rsswarden report"
 }
 
-// writePage writes what is read: from what happened to how it is known.
-func writePage(b *strings.Builder, rep *Report, t *Timeline) {
-	fmt.Fprintf(b, "<header class=\"top\"><div class=\"what\"><b>rsswarden</b> · %s</div><button type=\"button\" id=\"theme\" class=\"theme script\">Theme</button></header>\n<main>\n",
-		escape(headline(rep, t)))
-	fmt.Fprintf(b, "<h1><span class=\"dot %s\"></span>%s</h1>\n<p class=\"how\">%s</p>\n", mood(rep), escape(rep.Verdict), escape(certain(rep)))
-	at := newClock(rep, t)
-	writeFacts(b, rep, at)
-	writeTimeline(b, t)
-	writeTogether(b, rep, at)
-	writeReasons(b, rep, at)
-	writeLimits(b, rep, t, at)
-	writeRolesActions(b, rep, at)
-	writeDecisions(b, t, at)
-	writeProcs(b, t, at)
-	writeRuns(b, rep)
-	b.WriteString("</main>\n<footer><p>RSS of a role is the sum of RSS of its processes: pages that several processes share are counted in each of them. ")
-	b.WriteString("What a cgroup limit is compared with is the unreclaimable part of the charge: page cache that can be dropped does not kill. ")
-	fmt.Fprintf(b, "Sizes are powers of 1024. Times are %s.</p></footer>\n", escape(at.zone()))
-}
+// Headline is the line above the verdict.
+func (p *page) Headline() string { return headline(p.Report, p.T) }
 
-// mood is the colour of the dot before the verdict.
-func mood(rep *Report) string {
-	switch rep.Cause {
+// Mood is the colour of the dot before the verdict.
+func (p *page) Mood() string {
+	switch p.Cause {
 	case event.CauseEnded:
-		if rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp {
+		if p.Outcome == event.VerdictTight || p.Outcome == event.VerdictNoHelp {
 			return "warn"
 		}
 		return "good"
@@ -123,9 +137,10 @@ func mood(rep *Report) string {
 	return "bad"
 }
 
-func certain(rep *Report) string {
-	text := "Cause: " + string(rep.Cause)
-	switch rep.Certainty {
+// Certain is the cause and how it is known.
+func (p *page) Certain() string {
+	text := "Cause: " + string(p.Cause)
+	switch p.Certainty {
 	case Seen:
 		text += ", seen in the record"
 	case Inferred:
@@ -136,55 +151,37 @@ func certain(rep *Report) string {
 	return text + "."
 }
 
-// writeTimeline writes the static charts and what the script needs to replace
-// them.
-func writeTimeline(b *strings.Builder, t *Timeline) {
-	b.WriteString("<section class=\"card\" id=\"timeline\" aria-labelledby=\"timeline-h\">\n<div class=\"bar\"><h2 id=\"timeline-h\">Memory over time</h2>")
-	if n := len(t.Runs); n > 1 {
-		b.WriteString("<label class=\"pick script\" for=\"run\">run <select id=\"run\">")
-		first := fullest(t)
-		all := ""
-		if n <= 4 {
-			all = " selected"
-		}
-		fmt.Fprintf(b, "<option value=\"-1\"%s>all %d runs</option>", all, n)
-		for i := range t.Runs {
-			chosen := ""
-			if n > 4 && i == first {
-				chosen = " selected"
-			}
-			fmt.Fprintf(b, "<option value=\"%d\"%s>%s</option>", i, chosen, escape(t.Runs[i].Name))
-		}
-		b.WriteString("</select></label>")
-	}
-	if len(t.Runs) > 0 {
-		b.WriteString("<span class=\"group script\" role=\"group\" aria-label=\"zoom\"><button type=\"button\" id=\"out\" aria-label=\"zoom out\">−</button>" +
-			"<button type=\"button\" id=\"in\" aria-label=\"zoom in\">+</button><button type=\"button\" id=\"whole\">Whole run</button>" +
-			"<button type=\"button\" id=\"end\">Last 5 min</button></span><button type=\"button\" class=\"script\" id=\"mode\" aria-label=\"switch the axis between time of day and elapsed time\">Axis: time of day</button>")
-	}
-	b.WriteString("</div>\n<div id=\"charts\">")
-	for _, s := range t.panels() {
-		fmt.Fprintf(b, "<div class=\"still\"><svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"%s\">", chartWidth, panelHeight,
-			escape("memory of "+s.Name+" over time"))
-		writePanel(b, t, s, len(t.Runs) > 1)
-		b.WriteString("</svg></div>\n")
-	}
-	b.WriteString("</div>\n")
-	switch {
-	case len(t.Runs) == 0:
-		b.WriteString("<p class=\"soft\">No run was read.</p>")
-	default:
-		b.WriteString("<svg class=\"strip script\" id=\"strip\" aria-hidden=\"true\"></svg>\n" +
-			"<p class=\"keys script\">Drag to zoom, Shift-drag to move, double-click for the whole run; the wheel zooms after a click on the chart. Keys: ← → + − 0, n and p for events.</p>\n" +
-			"<p class=\"keys touch script\">Touch to read out; two fingers zoom.</p>\n" +
-			"<div class=\"sr\" id=\"spoken\" aria-live=\"polite\"></div>\n")
-		fmt.Fprintf(b, "<p class=\"soft\">%s</p>\n", escape(resolution(t)))
-	}
-	b.WriteString("</section>\n")
+// Clock is a time of day.
+func (p *page) Clock(at time.Time) string { return p.at.text(at) }
+
+// Moment is the time of day of a point of the timeline.
+func (p *page) Moment(at time.Duration) string { return p.at.text(p.T.Start.Add(at)) }
+
+// Zone is the zone of all times.
+func (p *page) Zone() string { return p.at.zone() }
+
+// Told says that there are tables of nodes and ranks.
+func (p *page) Told() bool { return p.told }
+
+// panel is the static chart of a run.
+type panel struct {
+	Name, ViewBox string
+	Drawn         template.HTML
 }
 
-// resolution says what a point of the chart is, and what is not drawn.
-func resolution(t *Timeline) string {
+// Panels are the static charts.
+func (p *page) Panels() (all []panel) {
+	for _, s := range p.T.panels() {
+		var b strings.Builder
+		writePanel(&b, p.T, s, len(p.T.Runs) > 1)
+		all = append(all, panel{s.Name, fmt.Sprintf("0 0 %d %.0f", chartWidth, panelHeight), template.HTML(b.String())})
+	}
+	return all
+}
+
+// Resolution says what a point of the chart is, and what is not drawn.
+func (p *page) Resolution() string {
+	t := p.T
 	var coarse *Level
 	few, thinned := false, false
 	for i := range t.Runs {
@@ -213,11 +210,11 @@ func resolution(t *Timeline) string {
 	return text
 }
 
-// fullest is the run that came nearest to its limit.
-func fullest(t *Timeline) int {
+// Fullest is the run that came nearest to its limit.
+func (p *page) Fullest() int {
 	best, most := 0, -1.0
-	for i := range t.Runs {
-		if share := t.Runs[i].share(); share > most {
+	for i := range p.T.Runs {
+		if share := p.T.Runs[i].share(); share > most {
 			best, most = i, share
 		}
 	}

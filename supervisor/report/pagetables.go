@@ -1,227 +1,315 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"html/template"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// mostRows bounds the decisions that are listed in a page.
-const mostRows = 400
+const (
+	// mostRows bounds the decisions that are listed in a page, mostRankRows the ranks.
+	mostRows     = 400
+	mostRankRows = 1024
+	// mostCommand is how much of a command line a page shows: a script of its own is cut.
+	mostCommand = 500
+)
 
-// table writes one table with its heads; a head that begins with "#" is of
-// numbers, and one that ends with "*" can be sorted by.
-func table(b *strings.Builder, title, id string, heads []string, rows func()) {
-	tall := ""
-	if id == "events" || id == "processes" || id == "ranks" || id == "nodes" {
-		tall = " tall" // what may have hundreds of rows scrolls by itself
-	}
-	fmt.Fprintf(b, "<section class=\"card\"><h2 id=\"%s\">%s</h2><div class=\"scroll%s\" tabindex=\"0\" role=\"region\" aria-labelledby=\"%s\"><table", id, title, tall, id)
-	if strings.Contains(strings.Join(heads, ""), "*") {
-		b.WriteString(" data-sortable")
-	}
-	b.WriteString("><thead><tr>")
+// pageList is a list under a title.
+type pageList struct {
+	Title string
+	Items []string
+}
+
+// pageTable is the head of a table. What may have hundreds of rows scrolls by itself.
+type pageTable struct {
+	ID, Title string
+	Tall      bool
+	Sortable  bool
+	Heads     []pageHead
+}
+
+// pageHead is the head of a column, Sort the kind of its values where it can be sorted by.
+type pageHead struct {
+	Name, Sort string
+	Number     bool
+}
+
+// newPageTable reads heads: one that begins with "#" is of numbers, and one that ends
+// with "*" can be sorted by. An empty one is left out.
+func newPageTable(id, title string, heads ...string) pageTable {
+	t := pageTable{ID: id, Title: title, Tall: slices.Contains([]string{"events", "processes", "ranks", "nodes"}, id)}
 	for _, h := range heads {
 		name, number := strings.CutPrefix(h, "#")
 		name, sorts := strings.CutSuffix(name, "*")
-		b.WriteString("<th scope=\"col\"")
-		if number {
-			b.WriteString(" class=\"n\"")
-		}
+		head := pageHead{Name: name, Number: number}
 		if sorts {
-			fmt.Fprintf(b, " data-sort=\"%s\"", []string{"t", "n"}[b2i(number)])
+			t.Sortable, head.Sort = true, []string{"t", "n"}[b2i(number)]
 		}
-		fmt.Fprintf(b, ">%s</th>", name)
+		if name != "" {
+			t.Heads = append(t.Heads, head)
+		}
 	}
-	b.WriteString("</tr></thead><tbody>\n")
-	rows()
-	b.WriteString("</tbody></table></div>")
+	return t
 }
 
-func writeLimits(b *strings.Builder, rep *Report, t *Timeline, at clockFace) {
-	if len(rep.Limits) == 0 {
-		return
-	}
-	several, list := len(rep.Runs) > 1, rep.joinedLimits()
-	heads := []string{"Limit", "#Highest", "#Share", "Over time", "When", "#At the end", "Who ends the job", "Compared with it"}
-	if several {
-		heads = append([]string{"Run"}, heads...)
-	}
-	table(b, "Limits", "limits", heads, func() {
-		for i := range list {
-			l := &list[i]
-			b.WriteString("<tr>")
-			if several {
-				fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(strandName(t, l.Run)))
-			}
-			fmt.Fprintf(b, "<td class=\"w\">%s<br><small>%s</small></td>", escape(string(l.Name)), escape(string(l.Scope)))
-			fmt.Fprintf(b, "<td class=\"n\">%s<br><small>of %s</small></td><td class=\"n\">%.1f %%</td><td>", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), 100*l.Ratio())
-			writeSpark(b, l.Spark, 1)
-			fmt.Fprintf(b, "</td><td class=\"w\">%s</td><td class=\"n\">%s</td>", at.text(l.At), l.Name.Amount(l.Last))
-			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td>", escape(l.Enforcer), escape(l.LimitSource))
-			fmt.Fprintf(b, "<td class=\"long\">%s<br><small>%s</small></td></tr>\n", escape(usedMeans(&l.Limit)), escape(unbroken(l.Note)))
-		}
-	})
-	b.WriteString("</section>\n")
-}
+// JoinedLimits are the limits, those of ranks that led in turn as one.
+func (p *page) JoinedLimits() []Limit { return p.joinedLimits() }
 
-func strandName(t *Timeline, id string) string {
-	for i := range t.Runs {
-		if t.Runs[i].ID == id || slices.Contains(t.Runs[i].also, id) {
-			return t.Runs[i].Name
+// RunName is what the timeline calls a run.
+func (p *page) RunName(id string) string {
+	for i := range p.T.Runs {
+		if p.T.Runs[i].ID == id || slices.Contains(p.T.Runs[i].also, id) {
+			return p.T.Runs[i].Name
 		}
 	}
 	return id
 }
 
-func writeRolesActions(b *strings.Builder, rep *Report, at clockFace) {
-	if len(rep.Roles) > 0 {
-		heads := []string{"Role", "#Most at once", "#Sum of RSS", "#Anon", "#File", "#Shmem", "#Largest process", "When"}
-		table(b, "Roles at their peaks", "roles", heads, func() {
-			for i := range rep.Roles {
-				writeRole(b, &rep.Roles[i], at)
-			}
-		})
-		b.WriteString("</section>\n")
+// TogetherNotes is what a job of several ranks, nodes or lives came to.
+func (p *page) TogetherNotes() (notes []string) {
+	if p.Binding != nil {
+		notes = append(notes, p.Binding.sentence(p.at.start.Location()))
 	}
-	if len(rep.Actions) > 0 {
-		table(b, "Actions", "actions", []string{"Action", "#Fired", "#Worked", "#Freed", "#Trainer paused", "First", "Last", "Why not"}, func() {
-			for _, a := range rep.Actions {
-				fmt.Fprintf(b, "<tr><td class=\"w\">%s</td><td class=\"n\">%d</td><td class=\"n\">%d</td><td class=\"n\">%v</td><td class=\"n\">%.1f s</td><td class=\"w\">%s</td><td class=\"w\">%s</td><td class=\"long\">%s</td></tr>\n",
-					escape(string(a.Action)), a.Fired, a.Worked, a.Freed, a.Paused, at.text(a.FirstAt), at.text(a.LastAt), escape(reasons(a)))
-			}
-		})
-		b.WriteString("</section>\n")
+	notes = append(notes, p.missingNotes()...)
+	for i := range p.Leads[:min(len(p.Leads), mostShown)] {
+		notes = append(notes, p.Leads[i].sentence())
 	}
+	return notes
 }
 
-func writeRole(b *strings.Builder, r *Role, at clockFace) {
-	fmt.Fprintf(b, "<tr><td class=\"w\">%s</td><td class=\"n\">%d</td><td class=\"n\">%v</td>", escape(roleTitle(r.Role)), r.Count, r.Peak)
-	journal := r.Anon+r.File+r.Shmem == 0 && r.Peak > 0
-	for _, v := range []rss.Bytes{r.Anon, r.File, r.Shmem, r.PerProcess} {
-		text := v.String()
-		if journal {
-			text = "–"
-		}
-		fmt.Fprintf(b, "<td class=\"n\">%s</td>", text)
+// ShownRanks are the ranks: those that failed first where there are too many.
+func (p *page) ShownRanks() []Rank {
+	list := slices.Clone(p.Ranks)
+	if len(list) > mostRankRows {
+		slices.SortStableFunc(list, func(a, b Rank) int { return cmp.Or(b2i(b.failed())-b2i(a.failed()), cmp.Compare(b.peak(), a.peak())) })
 	}
-	fmt.Fprintf(b, "<td class=\"w\">%s</td></tr>\n", at.text(r.At))
+	return list[:min(len(list), mostRankRows)]
 }
 
-func writeDecisions(b *strings.Builder, t *Timeline, at clockFace) {
-	total := 0
-	for i := range t.Runs {
-		total += len(t.Runs[i].Marks)
-	}
-	if total == 0 {
-		return
-	}
-	several := len(t.Runs) > 1
-	heads := []string{"Time", "#After", "What", "What came of it"}
-	if several {
-		heads = append([]string{"Run"}, heads...)
-	}
-	left := 0
-	table(b, "Events", "events", heads, func() {
-		for i := range t.Runs {
-			s := &t.Runs[i]
-			left += s.MarksLeftOut
-			most := max(20, mostRows/len(t.Runs))
-			for k := range s.Marks {
-				if k >= most/2 && k < len(s.Marks)-most/2 {
-					left++
-					continue
-				}
-				writeEvent(b, t, i, &s.Marks[k], several, at)
-			}
-		}
-	})
-	if left > 0 {
-		fmt.Fprintf(b, "<p class=\"soft\">The first and the last of each run; %d between them are not listed.</p>", left)
-	}
-	b.WriteString("</section>\n")
+// RanksLeftOut counts the others.
+func (p *page) RanksLeftOut() int { return max(len(p.Ranks)-mostRankRows, 0) }
+
+// pageFinding is why something grew.
+type pageFinding struct {
+	Name, Rest string
+	*Diagnosis
 }
 
-func writeEvent(b *strings.Builder, t *Timeline, run int, m *Mark, several bool, at clockFace) {
-	s := &t.Runs[run]
-	b.WriteString("<tr>")
-	if several {
-		fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(s.Name))
+// Found is all that grew.
+func (p *page) Found() (all []pageFinding) {
+	for i := range p.Findings {
+		name, rest, _ := strings.Cut(p.Findings[i].title(len(p.Runs)), ", ")
+		all = append(all, pageFinding{name, rest, &p.Findings[i]})
 	}
-	fmt.Fprintf(b, "<td class=\"w\" data-t=\"%d\" data-run=\"%d\">%s</td><td class=\"n\">%s</td><td class=\"long\">%s</td>",
-		m.At.Milliseconds(), run, at.text(t.Start.Add(m.At)), values.Span(m.At-s.From), escape(m.Text))
-	class := "long"
-	if m.Kind == MarkDecision && m.OK {
-		class += " good"
-	}
-	fmt.Fprintf(b, "<td class=\"%s\">%s</td></tr>\n", class, escape(m.Result))
+	return all
 }
 
-func writeProcs(b *strings.Builder, t *Timeline, at clockFace) {
-	total, left := 0, 0
-	for i := range t.Runs {
-		total += len(t.Runs[i].Procs)
-		left += t.Runs[i].ProcsLeftOut
+// Changed is what was changed before it could go wrong.
+func (p *page) Changed() (all []string) {
+	for i := range p.Cures {
+		c := &p.Cures[i]
+		all = append(all, fmt.Sprintf("%s, %s: %s", p.Clock(c.First), c.Remedy, c.text()))
 	}
-	if total == 0 {
-		return
+	return all
+}
+
+// ToKnow are the notes, with that on forecasts.
+func (p *page) ToKnow() []string {
+	if p.Forecast == nil || p.Forecast.Note == "" {
+		return p.Notes
 	}
-	several := len(t.Runs) > 1
-	heads := []string{"Process*", "#PID*", "Role*", "#Peak RSS*", "RSS over its life", "#Anon*", "#File*", "#Shmem*", "#When*", "#Lived*"}
-	if several {
-		heads = append([]string{"Run*"}, heads...)
-	}
-	table(b, "Processes", "processes", heads, func() {
-		for i := range t.Runs {
-			for k := range t.Runs[i].Procs {
-				writeProc(b, t, i, k, several, at)
+	return append(slices.Clone(p.Notes), "Forecast: "+p.Forecast.Note)
+}
+
+// pageEvent is an event of a run.
+type pageEvent struct {
+	Of *Strand
+	*Mark
+	Run int
+}
+
+// Events are the first and the last events of each run.
+func (p *page) Events() (all []pageEvent) {
+	for i := range p.T.Runs {
+		s := &p.T.Runs[i]
+		half := p.mostEvents() / 2
+		for k := range s.Marks {
+			if k < half || k >= len(s.Marks)-half {
+				all = append(all, pageEvent{s, &s.Marks[k], i})
 			}
 		}
-	})
-	if left > 0 {
-		fmt.Fprintf(b, "<p class=\"soft\">The largest by peak; %d smaller ones are not listed.</p>", left)
 	}
-	b.WriteString("</section>\n")
+	return all
 }
 
-func writeProc(b *strings.Builder, t *Timeline, run, k int, several bool, at clockFace) {
-	s := &t.Runs[run]
-	p := &s.Procs[k]
-	b.WriteString("<tr>")
-	if several {
-		fmt.Fprintf(b, "<td class=\"w\">%s</td>", escape(s.Name))
+// mostEvents is how many events of a run are listed.
+func (p *page) mostEvents() int { return max(20, mostRows/len(p.T.Runs)) }
+
+// EventsLeftOut counts the events between them.
+func (p *page) EventsLeftOut() (n int) {
+	for i := range p.T.Runs {
+		n += p.T.Runs[i].MarksLeftOut + max(len(p.T.Runs[i].Marks)-p.mostEvents()/2*2, 0)
 	}
-	name := clean(p.Proc.Comm)
-	if strings.TrimSpace(name) == "" {
-		name = "(no name)"
-	}
-	fmt.Fprintf(b, "<td class=\"w\" data-proc=\"%d\" data-run=\"%d\">%s</td><td class=\"n\">%d</td><td class=\"w\">%s</td>",
-		k, run, escape(name), p.Proc.ID.PID, escape(procRole(p)))
-	size := func(v rss.Bytes) { fmt.Fprintf(b, "<td class=\"n\" data-v=\"%d\">%v</td>", uint64(v), v) }
-	size(p.Peak)
-	shape := make([]float64, len(p.RSS))
-	for i, v := range p.RSS {
-		shape[i] = float64(v)
-	}
-	b.WriteString("<td>")
-	writeSpark(b, shape, float64(p.Peak/rss.KiB))
-	b.WriteString("</td>")
-	size(p.Anon)
-	size(p.File)
-	size(p.Shmem)
-	fmt.Fprintf(b, "<td class=\"n\" data-v=\"%d\">%s</td><td class=\"n\" data-v=\"%d\">%s</td></tr>\n",
-		p.PeakAt.Milliseconds(), at.text(t.Start.Add(p.PeakAt)), (p.Last - p.From).Milliseconds(), values.Span(p.Last-p.From))
+	return n
 }
 
-func procRole(t *Trace) string {
+// pageProcess is a process of a run.
+type pageProcess struct {
+	Of *Strand
+	*Trace
+	Run, Index int
+}
+
+// Processes are the largest processes of each run.
+func (p *page) Processes() (all []pageProcess) {
+	for i := range p.T.Runs {
+		s := &p.T.Runs[i]
+		for k := range s.Procs {
+			all = append(all, pageProcess{s, &s.Procs[k], i, k})
+		}
+	}
+	return all
+}
+
+// ProcessesLeftOut counts the smaller ones.
+func (p *page) ProcessesLeftOut() (n int) {
+	for i := range p.T.Runs {
+		n += p.T.Runs[i].ProcsLeftOut
+	}
+	return n
+}
+
+// Name is that of the process.
+func (p pageProcess) Name() string {
+	if name := clean(p.Proc.Comm); strings.TrimSpace(name) != "" {
+		return name
+	}
+	return "(no name)"
+}
+
+// Role is that of the process, or why it has none.
+func (p pageProcess) Role() string {
 	switch {
-	case t.Proc.Ours:
+	case p.Proc.Ours:
 		return "rsswarden"
-	case t.Proc.Extra:
+	case p.Proc.Extra:
 		return "beside the tree"
 	}
-	return string(bandOf(&t.Proc))
+	return string(bandOf(&p.Proc))
 }
+
+// Spark is its memory over its life.
+func (p pageProcess) Spark() template.HTML {
+	values := make([]float64, len(p.RSS))
+	for i, v := range p.RSS {
+		values[i] = float64(v)
+	}
+	return drawSpark(values, float64(p.Peak/rss.KiB))
+}
+
+// Lived is how long it was seen.
+func (p pageProcess) Lived() time.Duration { return p.Last - p.From }
+
+// runPlace is where a run was.
+func runPlace(r *Run) string {
+	where := clean(r.Node)
+	if r.Step != "" {
+		where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
+	}
+	if r.Restart > 0 {
+		where += fmt.Sprintf(", life %d", r.Restart+1)
+	}
+	return where
+}
+
+func howEnded(r *Run) string {
+	text := string(r.Cause)
+	switch {
+	case r.Signal != nil:
+		text += ", " + *r.Signal
+	case r.Code != nil:
+		text += fmt.Sprintf(", status %d", *r.Code)
+	}
+	if r.JournalOnly {
+		text += "; journal only"
+	}
+	for _, d := range r.Damage {
+		text += "; " + d
+	}
+	return text
+}
+
+// reasons tells why actions did not work, the most frequent first.
+func reasons(a Action) string {
+	list := make([]event.Reason, 0, len(a.Reasons))
+	for r := range a.Reasons {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(x, y event.Reason) int {
+		if a.Reasons[x] != a.Reasons[y] {
+			return a.Reasons[y] - a.Reasons[x]
+		}
+		return strings.Compare(string(x), string(y))
+	})
+	var parts []string
+	for _, r := range list {
+		parts = append(parts, fmt.Sprintf("%s (%d)", r, a.Reasons[r]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Size of a drawSpark, in CSS pixels.
+const (
+	sparkWidth  = 120.0
+	sparkHeight = 24.0
+)
+
+// drawSpark draws values of which top is the height; negative ones are holes.
+// Values are joined to at most one each 1.5 pixels, the highest of each.
+func drawSpark(values []float64, top float64) template.HTML {
+	if len(values) == 0 {
+		return "–"
+	}
+	for _, v := range values {
+		top = max(top, v)
+	}
+	n := min(len(values), int(sparkWidth/1.5))
+	x := func(i int) float64 { return (float64(i) + 0.5) / float64(n) * sparkWidth }
+	line, area := shape{x: same, y: same}, shape{x: same, y: same}
+	from := -1.0
+	y := func(v float64) float64 { return sparkHeight - 2 - (sparkHeight-4)*v/max(top, 1e-9) }
+	last := 0.0
+	done := func() {
+		if area.pen {
+			area.to(last, sparkHeight-2)
+			area.to(from, sparkHeight-2)
+			area.close()
+		}
+		line.up()
+	}
+	for i := range n {
+		v := slices.Max(values[i*len(values)/n : max(i*len(values)/n+1, (i+1)*len(values)/n)])
+		if v < 0 {
+			done()
+			continue
+		}
+		if !line.pen {
+			from = x(i)
+			line.to(from-0.7, y(v))
+		}
+		last = x(i)
+		line.to(last, y(v))
+		area.to(last, y(v))
+	}
+	done()
+	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 120 24\" aria-hidden=\"true\"><path %s d=\"%s\"/><path %s d=\"%s\"/></svg>",
+		paint("sparkfill"), area.b, paint("spark"), line.b))
+}
+
+func same(v float64) float64 { return v }
