@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -77,7 +76,7 @@ func (w *watcher) raise() {
 			first = r.Limit
 		}
 	}
-	now, room := w.now(), w.alertRoom()
+	now, room := w.now(), alert.RoomOf(w.readings)
 	if s.AlertComment {
 		w.commentWarning(now, first, room)
 	}
@@ -135,37 +134,6 @@ func (w *watcher) alertStep(r *policy.Raised) string {
 		return w.alerts.step
 	}
 	return ""
-}
-
-// carrierRoom is what must be left before a limit that kills, or that fails what the
-// job asks for, for the process that carries an alert. By https it has 14 MiB of RSS,
-// which Slurm sums. 2 MiB of that are no page cache, and of the rest only page tables and
-// stacks are counted by a cgroup beside it: this is twice that. Tasks are numbers.
-var carrierRoom = map[event.LimitName]rss.Bytes{
-	event.LimitSlurm:  16 * rss.MiB,
-	event.LimitCgroup: 6 * rss.MiB,
-	// It has 4 to 6 threads, and the job starts some meanwhile. Where the last are
-	// taken the job's own calls fail.
-	event.LimitTasks: 16,
-}
-
-// alertRoom is how much is left for it, of what counts that process too.
-func (w *watcher) alertRoom() alert.Room {
-	room := alert.Plenty
-	for i := range w.readings {
-		l := &w.readings[i]
-		need := carrierRoom[l.Name]
-		if need == 0 || l.Limit == 0 {
-			continue
-		}
-		switch left := l.Limit.Sub(max(l.Used, l.UsedMax)); {
-		case left < need:
-			return alert.None
-		case left < max(4*need, l.Limit/4):
-			room = alert.Near
-		}
-	}
-	return room
 }
 
 // commentsJob says that it is ours to write: of the first node who leads.

@@ -47,10 +47,11 @@ func TestFoundIsTold(t *testing.T) {
 			s := opened(t, nil)
 			for _, f := range c.seen {
 				s.readings = []event.Limit{{Name: event.LimitUser, Used: f.used * rss.MiB, Limit: 1000 * rss.MiB, Binding: true}}
-				s.found(event.Diagnosis{
+				d := event.Diagnosis{
 					Finding: c.finding, Role: rss.RoleWorker, Confidence: f.confidence, Bytes: f.bytes * rss.MiB,
 					Evidence: []string{"a number", "another", "one too many"}, Advice: []string{"this", "that", "one too many"},
-				})
+				}
+				s.tell.Finding(s.now(), d, presses(&d, bindingOf(s.readings)))
 				s.later(time.Second)
 			}
 			told := named(s.events(), event.NameDiagnosis)
@@ -75,7 +76,7 @@ func TestFindingsByRole(t *testing.T) {
 	s := opened(t, nil)
 	for range 3 {
 		for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
-			s.found(event.Diagnosis{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB})
+			s.tell.Finding(s.now(), event.Diagnosis{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}, false)
 		}
 	}
 	if told := named(s.events(), event.NameDiagnosis); len(told) != 2 {

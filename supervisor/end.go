@@ -38,8 +38,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	e.Limits, e.Read, e.Now = w.readings, w.last.Mono, w.now()
 	e.Kills, e.NodeKills = w.limits.OOMKills(), w.limits.NodeKills()
 	_, e.InJob = w.limits.Job()
-	w.lastFindings()
-	e.Findings, e.Took = w.findingLines(), w.runTime()
+	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()
+	w.tell.LastFindings(e.Findings)
 	if w.Attached != nil {
 		e.Attached = w.lastWords(exit != nil)
 	}

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // TestSenderHeld: nothing is started where there is no memory for it, and at once when
@@ -74,4 +77,32 @@ func TestSenderTellsAheadOfNoRoom(t *testing.T) {
 		s.Close(false)
 		synctest.Wait()
 	})
+}
+
+// TestAlertsNeedRoom: no process is started where it might be what ends the job, and
+// a small job is told of at 80 % all the same.
+func TestAlertsNeedRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit event.Limit
+		want  Room
+	}{
+		"room":             {event.Limit{Name: event.LimitCgroup, Used: 70 * rss.MiB, Limit: 100 * rss.MiB}, Plenty},
+		"little":           {event.Limit{Name: event.LimitCgroup, Used: 94 * rss.MiB, Limit: 100 * rss.MiB}, Near},
+		"none":             {event.Limit{Name: event.LimitCgroup, Used: 95 * rss.MiB, Limit: 100 * rss.MiB}, None},
+		"a small job":      {event.Limit{Name: event.LimitCgroup, Used: 40 * rss.MiB, Limit: 50 * rss.MiB}, Near},
+		"… of Slurm":       {event.Limit{Name: event.LimitSlurm, Used: 96 * rss.MiB, Limit: 120 * rss.MiB}, Near},
+		"a large job":      {event.Limit{Name: event.LimitCgroup, Used: 80 * rss.GiB, Limit: 100 * rss.GiB}, Near},
+		"none for certain": {event.Limit{Name: event.LimitSlurm, Used: 50 * rss.MiB, UsedMax: 99 * rss.MiB, Limit: 100 * rss.MiB}, None},
+		"above":            {event.Limit{Name: event.LimitSlurm, Used: 200 * rss.MiB, Limit: 100 * rss.MiB}, None},
+		"tasks":            {event.Limit{Name: event.LimitTasks, Used: 384, Limit: 512}, Plenty},
+		"few tasks":        {event.Limit{Name: event.LimitTasks, Used: 490, Limit: 512}, Near},
+		"the last tasks":   {event.Limit{Name: event.LimitTasks, Used: 497, Limit: 512}, None},
+		"not counted":      {event.Limit{Name: event.LimitUser, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, Plenty},
+		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, Plenty},
+		"not read":         {event.Limit{Name: event.LimitCgroup}, Plenty},
+	} {
+		if got := RoomOf([]event.Limit{test.limit}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

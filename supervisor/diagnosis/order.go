@@ -10,8 +10,11 @@ import (
 
 // Findings returns what was found, the weightiest first. The events have no
 // heads. They are made anew with a look, each second at first and each 10 s later,
-// and whenever a process has ended; asking costs nothing.
+// and whenever a process has ended; asking costs nothing. A nil State finds nothing.
 func (s *State) Findings() []event.Diagnosis {
+	if s == nil {
+		return nil
+	}
 	out := slices.Clone(s.current)
 	for k, old := range s.past {
 		i := slices.IndexFunc(out, func(d event.Diagnosis) bool { return key{d.Finding, d.Role} == k })

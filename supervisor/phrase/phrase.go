@@ -288,3 +288,22 @@ func sharingNeeds(s *event.Sharing) (needs []string) {
 	}
 	return needs
 }
+
+// Finding words a finding: what it is, what speaks for it, what to change.
+func Finding(f *event.Diagnosis) string {
+	line := string(f.Finding)
+	if f.Confidence != event.Certain {
+		line += ", " + string(f.Confidence)
+	}
+	if len(f.Evidence) > 0 {
+		line += ": " + strings.Join(f.Evidence[:min(len(f.Evidence), mostWords)], "; ")
+	}
+	if len(f.Advice) > 0 {
+		line += "; do: " + strings.Join(f.Advice[:min(len(f.Advice), mostWords)], "; or: ")
+	}
+	return line
+}
+
+// mostWords is how much of the evidence and of the advice a line has. The event
+// has all.
+const mostWords = 2

@@ -33,7 +33,7 @@ type Ending struct {
 	Kills        []limit.Kills // by the kernel, and those of the whole node
 	NodeKills    uint64
 	Rung         func(*event.Limit) rss.Bytes // the first rung of a limit, 0 for none
-	Findings     []string
+	Findings     []event.Diagnosis            // the weightiest first
 }
 
 // Requeued is how much memory a job has and will have on each node.
@@ -42,6 +42,9 @@ type Requeued struct{ From, To rss.Bytes }
 func (r Requeued) String() string {
 	return fmt.Sprintf("%d MiB (was %d)", r.To/rss.MiB, r.From/rss.MiB)
 }
+
+// mostFindings is how many of them the summary tells.
+const mostFindings = 3
 
 // End returns the exit event, and the lines that a person reads at the end.
 func (s *Summary) End(e *Ending) (event.Exit, []string) {
@@ -131,7 +134,10 @@ func (s *Summary) lines(e *Ending, out *event.Exit, run policy.Run, how string, 
 	if out.Verdict != event.VerdictExhausted {
 		lines = append(lines, s.sideLines()...)
 	}
-	lines = slices.Concat(lines, e.Findings, s.Cures)
+	for _, f := range e.Findings[:min(len(e.Findings), mostFindings)] {
+		add("why: " + phrase.Finding(&f))
+	}
+	lines = append(lines, s.Cures...)
 	add(s.Done.line())
 	add(slowed(e.Kills, e.Limits))
 	if run.OOMKills > 0 {

@@ -23,6 +23,7 @@ type Fan struct {
 	Signals  Signals
 	Helps    Helps
 	failed   failures
+	findings findings
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
 	dropped  uint64        // events that the stream lost since the last sample in it
@@ -33,7 +34,7 @@ type Fan struct {
 // New returns a Fan that writes lines, and events to the file of that name unless it is
 // empty.
 func New(lines Lines, events string) *Fan {
-	f := &Fan{Log: NewLog(lines), failed: failures{queue: make(chan *Failure, 16)}}
+	f := &Fan{Log: NewLog(lines), findings: findings{}, failed: failures{queue: make(chan *Failure, 16)}}
 	if events != "" {
 		f.stream = event.NewStream(events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))

@@ -1,0 +1,57 @@
+package tell
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+)
+
+// findings is what was told of each finding of the diagnosis.
+type findings map[findingKey]*toldFinding
+
+// findingKey is what there is one finding of at a time.
+type findingKey struct {
+	finding event.Finding
+	role    rss.Role
+}
+
+// toldFinding is a finding as it was told last.
+type toldFinding struct {
+	trust float64   // the most it was trusted
+	bytes rss.Bytes // what it had cost then
+	said  bool      // … on stderr
+}
+
+// Finding tells of a finding where it is new, more certain, or has cost twice as much, and
+// in a line once it presses. What is only possible waits for the end.
+func (f *Fan) Finding(now time.Duration, d event.Diagnosis, presses bool) {
+	if d.Confidence == event.Possible {
+		return
+	}
+	key := findingKey{d.Finding, d.Role}
+	t := f.findings[key]
+	if t == nil || d.Confidence.Trust() > t.trust || d.Bytes >= max(2*t.bytes, 1) {
+		if t == nil {
+			t = &toldFinding{}
+			f.findings[key] = t
+		}
+		t.trust, t.bytes = max(t.trust, d.Confidence.Trust()), max(t.bytes, d.Bytes)
+		f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
+	}
+	if !t.said && presses {
+		t.said = true
+		f.Say(now, "diagnosis", phrase.Finding(&d))
+	}
+}
+
+// LastFindings tells as events what stands at the end and was only possible so far: it
+// might have been taken back.
+func (f *Fan) LastFindings(all []event.Diagnosis) {
+	for _, d := range all {
+		if f.findings[findingKey{d.Finding, d.Role}] == nil {
+			f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
+		}
+	}
+}
