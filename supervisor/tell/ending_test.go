@@ -1,7 +1,9 @@
 package tell
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -22,3 +24,44 @@ func TestSlowed(t *testing.T) {
 		}
 	}
 }
+
+// TestEnd: the exit event and the lines of the same end.
+func TestEnd(t *testing.T) {
+	size := event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 500 * rss.MiB, Limit: rss.GiB}
+	seven, status := 7, 137
+	kill := "SIGKILL"
+	for name, c := range map[string]struct {
+		sum    Summary
+		end    Ending
+		by     string
+		code   *int
+		signal *string
+		want   []string // in its lines
+		advice bool
+	}{
+		"by itself":        {end: Ending{Said: true, Code: 7}, by: "command", code: &seven, want: []string{"exit status 7 after 1 s; peaks of its tree: "}, advice: true},
+		"by a signal":      {end: Ending{Said: true, Signal: 9}, by: "command", signal: &kill, want: []string{"killed by SIGKILL", "verdict: killed"}},
+		"stopped":          {sum: Summary{Stopped: true}, end: Ending{Said: true, Signal: 15, StopStatus: 137}, by: "rsswarden", code: &status, want: []string{"exit status 137", "verdict: stopped"}, advice: true},
+		"the holder ended": {by: "command", want: []string{"rsswarden's holder ended first"}},
+		"others' ended":    {end: Ending{Said: true, Attached: "process 7 has ended"}, by: "command", want: []string{"process 7 has ended; peaks"}, advice: true},
+		"others' runs on":  {end: Ending{Attached: "process 7 runs on"}, by: "detached", want: []string{"process 7 runs on; peaks"}},
+		"several ranks":    {sum: Summary{Ranks: 2}, end: Ending{Said: true, Node: "n1"}, by: "command", code: new(int), want: []string{"the trees of 2 ranks on node n1 together"}, advice: true},
+		"hidden processes": {sum: Summary{treeSeen: treeSeen{unread: 3}}, end: Ending{Said: true}, by: "command", code: new(int), want: []string{"no --mem is told: 3 processes or more of its tree could not be read"}},
+		"in the queue":     {end: Ending{Said: true, Requeued: &Requeued{From: rss.GiB, To: 2 * rss.GiB}}, by: "command", code: new(int), want: []string{"with 2048 MiB (was 1024)"}, advice: true},
+	} {
+		s, e := c.sum, c.end
+		s.Watched, s.nearest, s.looks = true, &size, 2
+		e.Took, e.Rung = time.Second, func(*event.Limit) rss.Bytes { return 900 * rss.MiB }
+		out, lines := s.End(&e)
+		if out.By != c.by || !same(out.Code, c.code) || !same(out.Signal, c.signal) || (out.Advice != 0) != c.advice {
+			t.Errorf("%s: %+v", name, out)
+		}
+		for _, want := range c.want {
+			if all := strings.Join(lines, "\n"); !strings.Contains(all, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, all)
+			}
+		}
+	}
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
