@@ -142,19 +142,11 @@ func (p *Post) write(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
 	}
-	dir, tmp := int(p.dir.Fd()), name+".tmp"
-	_ = unix.Unlinkat(dir, tmp, 0) // of a watcher that was killed
-	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	err = nodedir.WriteRenamed(int(p.dir.Fd()), name+".tmp", name, 0o600, func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
-	}
-	f := os.NewFile(uintptr(fd), tmp)
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = unix.Renameat(dir, tmp, dir, name)
-	}
-	if err != nil {
-		_ = unix.Unlinkat(dir, tmp, 0)
 		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
@@ -261,24 +263,10 @@ func (c *Control) resume(dir string) error {
 	return nil
 }
 
-// replaceFile writes path in one step: readers see the old content or the new. The user's
-// processes can write here too, and a pipe or a link of the other name would be waited for
-// or followed: the file is made.
+// replaceFile writes path in one step. The user's processes can write here too.
 func replaceFile(path string, data []byte) error {
-	tmp := path + ".tmp"
-	os.Remove(tmp)
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	return nodedir.WriteRenamed(unix.AT_FDCWD, path+".tmp", path, 0o600, func(f *os.File) error {
+		_, err := f.Write(data)
 		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return nil
+	})
 }

@@ -53,18 +53,39 @@ func Replace(path string, write func(io.Writer) error) error {
 		}
 	}
 	part := filepath.Join(filepath.Dir(path), fmt.Sprintf(".rsswarden-%d-%x", os.Getpid(), rand.Uint64()))
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	return WriteRenamed(unix.AT_FDCWD, part, path, 0o666, func(f *os.File) error {
+		if err := write(f); err != nil || mode == 0 {
+			return err
+		}
+		return f.Chmod(mode)
+	})
+}
+
+// WriteRenamed has the file at path hold what write writes, all of it or nothing: readers
+// see the old content or the new. It is written to part, on the same file system, and
+// renamed. Others may be able to write there too: part is made, never opened, and what lies
+// there is removed, a pipe or a link. Names that are not absolute are below the directory
+// at, a descriptor or AT_FDCWD. perm is less the umask. Nothing is synced: what is written
+// so need not survive a loss of power.
+func WriteRenamed(at int, part, path string, perm uint32, write func(*os.File) error) error {
+	if errors.Is(unix.Unlinkat(at, part, 0), unix.EISDIR) {
+		_ = unix.Unlinkat(at, part, unix.AT_REMOVEDIR)
+	}
+	fd, err := -1, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Openat(at, part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, perm)
+	}
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "open", Path: part, Err: err}
 	}
-	if err = write(f); err == nil && mode != 0 {
-		err = f.Chmod(mode)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(part, path)
+	f := os.NewFile(uintptr(fd), part)
+	if err = errors.Join(write(f), f.Close()); err == nil {
+		if err = unix.Renameat(at, part, at, path); err != nil {
+			err = &os.LinkError{Op: "rename", Old: part, New: path, Err: err}
+		}
 	}
 	if err != nil {
-		os.Remove(part)
+		_ = unix.Unlinkat(at, part, 0) // half a file at best
 	}
 	return err
 }

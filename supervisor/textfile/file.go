@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"golang.org/x/sys/unix"
 )
 
@@ -124,27 +125,16 @@ func (f *File) write(text []byte) error { return Replace(f.path, text) }
 // Replace has a file hold a text. A reader sees the one before or this one, and
 // node_exporter passes over what does not end in its suffix. The error names the
 // directory alone.
-func Replace(path string, text []byte) (err error) {
-	tmp := path + tmpSuffix
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp) // what is there is half a file at best
-			err = fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), bare(err))
-		}
-	}()
-	// The name can be guessed, and others may be able to write here: a file is made,
-	// never one opened that is there, wherever it leads to.
-	_ = os.Remove(tmp)
-	to, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o644)
+func Replace(path string, text []byte) error {
+	err := nodedir.WriteRenamed(unix.AT_FDCWD, path+tmpSuffix, path, 0o644, func(f *os.File) error {
+		_, err := f.Write(text)
+		// node_exporter is another user, whatever our umask is.
+		return errors.Join(err, f.Chmod(0o644))
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), bare(err))
 	}
-	_, err = to.Write(text)
-	// node_exporter is another user, whatever our umask is.
-	if err = errors.Join(err, to.Chmod(0o644), to.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return nil
 }
 
 // Remove removes the file of a run, and what was left of it half written.
