@@ -137,9 +137,7 @@ func (w *watcher) full() {
 	w.read()
 	w.step()
 	w.pss.hurry(w.straddles() || w.flight != nil)
-	for _, warning := range w.limits.Warnings() {
-		w.fault(warning.Part, &said{warning.Text})
-	}
+	w.warn(w.limits.Warnings())
 	for _, err := range w.pss.told() {
 		w.fault("pss", err)
 	}
@@ -196,10 +194,11 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
-	w.sum.Look(&w.last, w.readings, func(l *event.Limit) float64 {
+	w.sum.Peak(&w.last, w.readings, func(l *event.Limit) float64 {
 		_, pace := w.counts.paceOf(l)
 		return pace
-	}, w.limits.Outside)
+	})
+	w.sum.Apart(&w.last, w.readings, w.limits.Outside)
 }
 
 // population reads the tree and what counts beside it.

@@ -144,9 +144,7 @@ func (w *watcher) heardSteps() bool {
 			return true
 		}
 		j.sets[s.step], j.stale = s.set, true
-		for _, warning := range s.warnings {
-			w.fault(warning.Part, &said{warning.Text})
-		}
+		w.warn(s.warnings)
 		return true
 	})
 	return len(j.looking) < before

@@ -79,7 +79,7 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 func (w *watcher) answered(a answer) {
 	if a.open {
 		w.limits.SetEnforcement(a.rules, a.rulesErr)
-		w.follow()
+		w.follow(w.fault)
 	}
 	if a.endErr == nil || errors.Is(a.endErr, slurm.ErrNoEnd) {
 		w.limits.SetEnd(a.end)

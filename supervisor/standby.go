@@ -37,7 +37,7 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	w.dropTextfile(begin)
 	w.sum.Led, w.sum.Watched = true, false
 	w.sayStart(begin)
-	w.sayEarly()
+	w.warn(w.early)
 	for _, text := range w.Settings.Warnings {
 		w.fault("start", &said{text})
 	}

@@ -92,7 +92,6 @@ type watcher struct {
 
 	tell     *tell.Fan
 	slimmed  bool
-	metSrun  bool // it was told of a srun within what is watched
 	seq      uint64
 	last     rss.Sample    // the last full reading
 	readings []event.Limit // … of the limits, with forecasts
@@ -206,26 +205,17 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
 		fault("worker-match", err)
 	}
-	if w.limits.NeedsPSS() {
-		w.pss = newPSSReader(&w.probes, w.Proc)
-	}
+	w.follow(fault)
 	w.counts = newCountReader(&w.probes, w.Proc)
 	w.diagnosis = newDiagnosing(w.Proc)
 	w.shared = newSharedReader(&w.probes, w.Proc, w.Sys, begin.PID)
-	// A subreaper brings orphans back under the task, where slurmstepd counts
-	// them; so only where nobody sums by parent.
-	if !w.limits.SumsByPPID() {
-		if err := w.Link.Subreaper(true); err != nil {
-			fault("subreaper", err)
-		}
-	}
 	w.startRecording(begin)
 	w.startTextfile()
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)
 	}
-	w.sayEarly()
+	w.warn(w.early)
 	if w.takeLead() || w.peers.heir {
 		w.read()
 	}
@@ -242,9 +232,7 @@ func (w *watcher) open(begin hold.Begin) {
 	if err := w.bell.Stalls(stalled, w.Proc); err != nil {
 		fault("pressure", err)
 	}
-	for _, warning := range slices.Concat(faults, warnings) {
-		w.fault(warning.Part, &said{warning.Text})
-	}
+	w.warn(slices.Concat(faults, warnings))
 	for _, text := range slices.Concat(s.Warnings, vain(s, w.readings)) {
 		w.fault("start", &said{text})
 	}
@@ -268,16 +256,15 @@ func (w *watcher) openLoader(dir string) (err error) {
 	return err
 }
 
-// sayEarly tells of what was met before the start event.
-func (w *watcher) sayEarly() {
-	for _, warning := range w.early {
+// warn says each of these once.
+func (w *watcher) warn(all []limit.Warning) {
+	for _, warning := range all {
 		w.fault(warning.Part, &said{warning.Text})
 	}
-	w.early = nil
 }
 
 // follow does what follows from who enforces what here.
-func (w *watcher) follow() {
+func (w *watcher) follow(fault func(part string, err error)) {
 	if w.pss == nil && w.limits.NeedsPSS() {
 		w.pss = newPSSReader(&w.probes, w.Proc)
 	}
@@ -285,7 +272,7 @@ func (w *watcher) follow() {
 	// them; so only where nobody sums by parent.
 	if !w.limits.SumsByPPID() {
 		if err := w.Link.Subreaper(true); err != nil {
-			w.fault("subreaper", err)
+			fault("subreaper", err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestWhatRanOut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var s Summary
 			for _, r := range c.readings {
-				s.peak(&rss.Sample{Mono: seconds(r.at)}, []event.Limit{r.l}, func(*event.Limit) float64 { return c.pace })
+				s.Peak(&rss.Sample{Mono: seconds(r.at)}, []event.Limit{r.l}, func(*event.Limit) float64 { return c.pace })
 			}
 			name := c.readings[0].l.Name
 			l, ok := s.tails[name].ranOut(seconds(c.last))

@@ -9,7 +9,7 @@ import (
 )
 
 // findings is what was told of each finding of the diagnosis.
-type findings map[findingKey]*toldFinding
+type findings map[findingKey]toldFinding
 
 // findingKey is what there is one finding of at a time.
 type findingKey struct {
@@ -31,12 +31,8 @@ func (f *Fan) Finding(now time.Duration, d event.Diagnosis, presses bool) {
 		return
 	}
 	key := findingKey{d.Finding, d.Role}
-	t := f.findings[key]
-	if t == nil || d.Confidence.Trust() > t.trust || d.Bytes >= max(2*t.bytes, 1) {
-		if t == nil {
-			t = &toldFinding{}
-			f.findings[key] = t
-		}
+	t, told := f.findings[key]
+	if !told || d.Confidence.Trust() > t.trust || d.Bytes >= max(2*t.bytes, 1) {
 		t.trust, t.bytes = max(t.trust, d.Confidence.Trust()), max(t.bytes, d.Bytes)
 		f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
 	}
@@ -44,13 +40,14 @@ func (f *Fan) Finding(now time.Duration, d event.Diagnosis, presses bool) {
 		t.said = true
 		f.Say(now, "diagnosis", phrase.Finding(&d))
 	}
+	f.findings[key] = t
 }
 
 // LastFindings tells as events what stands at the end and was only possible so far: it
 // might have been taken back.
 func (f *Fan) LastFindings(all []event.Diagnosis) {
 	for _, d := range all {
-		if f.findings[findingKey{d.Finding, d.Role}] == nil {
+		if _, told := f.findings[findingKey{d.Finding, d.Role}]; !told {
 			f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
 		}
 	}

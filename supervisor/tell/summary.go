@@ -107,18 +107,9 @@ func (s *Summary) Cure(line string) {
 	}
 }
 
-// Look takes in one sample. pace is by how many a second a limit on numbers is known to be
-// approached, 0 for the others; outside is the RSS of the tree outside of a limit.
-func (s *Summary) Look(
-	sample *rss.Sample, limits []event.Limit,
-	pace func(*event.Limit) float64, outside func(*event.Limit, *rss.Sample) rss.Bytes,
-) {
-	s.peak(sample, limits, pace)
-	s.apart(sample, limits, outside)
-}
-
-// peak takes in how high memory and limits stand.
-func (s *Summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
+// Peak takes in one sample. pace is by how many a second a limit on numbers is known
+// to be approached, 0 for the others.
+func (s *Summary) Peak(sample *rss.Sample, limits []event.Limit, pace func(*event.Limit) float64) {
 	var sum, noshared rss.Bytes
 	var pss rss.PSSSum
 	known := true
@@ -178,11 +169,12 @@ func (s *Summary) peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 // matters.
 const apartShare = 1.0 / 16
 
-// apart takes in how much of the tree's memory each cgroup does not count: what
+// Apart takes in how much of the tree's memory each cgroup does not count: what
 // processes have that are in another one, or have brought with them. What one process
 // has in anonymous pages is charged once, whatever it shares. Two samples in a row must
-// say so: one process may end between the two counters.
-func (s *Summary) apart(sample *rss.Sample, limits []event.Limit, outside func(*event.Limit, *rss.Sample) rss.Bytes) {
+// say so: one process may end between the two counters. outside is the RSS of the tree
+// outside of a limit.
+func (s *Summary) Apart(sample *rss.Sample, limits []event.Limit, outside func(*event.Limit, *rss.Sample) rss.Bytes) {
 	var anon rss.Bytes // of the largest
 	for i := range sample.Procs {
 		anon = max(anon, sample.Procs[i].Anon)

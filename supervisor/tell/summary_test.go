@@ -14,15 +14,15 @@ func TestPeaks(t *testing.T) {
 	known := rss.Proc{ID: rss.ProcID{PID: 1, Start: 1}, RSS: 120, Anon: 100, File: 20}
 	known.PSS = &rss.PSS{PSS: 110, RSS: 120}
 	unknown := rss.Proc{ID: rss.ProcID{PID: 2, Start: 1}, RSS: 50, Anon: 50}
-	s.peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil, nil)
+	s.Peak(&rss.Sample{Procs: []rss.Proc{known, unknown}}, nil, nil)
 	if *s.peaks.RSS != 170 || *s.peaks.NoShared != 150 || s.peaks.PSS != nil || s.peaks.Cgroup != nil {
 		t.Errorf("peaks %+v; the PSS of one process is not known", s.peaks)
 	}
-	s.peak(&rss.Sample{Procs: []rss.Proc{known}}, nil, nil)
+	s.Peak(&rss.Sample{Procs: []rss.Proc{known}}, nil, nil)
 	if *s.peaks.RSS != 170 || s.peaks.PSS == nil || *s.peaks.PSS != 110 {
 		t.Errorf("peaks %+v", s.peaks)
 	}
-	s.peak(&rss.Sample{}, nil, nil) // the command has ended
+	s.Peak(&rss.Sample{}, nil, nil) // the command has ended
 	if *s.peaks.RSS != 170 {
 		t.Errorf("peaks %+v", s.peaks)
 	}
@@ -31,7 +31,7 @@ func TestPeaks(t *testing.T) {
 // TestCgroupPeakIsTheJobsOwn: others' jobs count in the levels above.
 func TestCgroupPeakIsTheJobsOwn(t *testing.T) {
 	var s Summary
-	s.peak(&rss.Sample{}, []event.Limit{
+	s.Peak(&rss.Sample{}, []event.Limit{
 		{Name: event.LimitCgroup, Level: "/user.slice", Used: 900, Limit: 1000},
 		{Name: event.LimitCgroup, Level: "/user.slice/job/step", Used: 100, Limit: 500},
 		{Name: event.LimitNode, Used: 999, Limit: 1000},
@@ -63,7 +63,7 @@ func TestNodeIsTold(t *testing.T) {
 	} {
 		var s Summary
 		for _, l := range c.limits {
-			s.peak(&rss.Sample{}, l, nil)
+			s.Peak(&rss.Sample{}, l, nil)
 		}
 		lines := s.nearestLines()
 		if len(lines) != len(c.want) {
@@ -128,7 +128,7 @@ func TestApart(t *testing.T) {
 	group := event.Limit{Name: event.LimitCgroup, Level: "/g", Charged: 100 * rss.MiB, Used: 90 * rss.MiB, Limit: rss.GiB}
 	step := func(s *Summary, anon, outside rss.Bytes, limits ...event.Limit) {
 		sample := rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 9, Start: 9}, Anon: anon}}}
-		s.apart(&sample, limits, func(l *event.Limit, _ *rss.Sample) rss.Bytes {
+		s.Apart(&sample, limits, func(l *event.Limit, _ *rss.Sample) rss.Bytes {
 			if l.Level != "/g" {
 				return 0
 			}
