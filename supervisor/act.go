@@ -104,7 +104,7 @@ func (w *watcher) ask(d event.Decision, l *event.Limit) {
 func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 	o := event.Outcome{Decision: d.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID, Before: d.Used, After: d.Used, Duration: r.Took.Seconds(), Exit: r.Exit}
 	if l != nil {
-		if now := same(w.readings, l); now != nil {
+		if now := reading(w.readings, l.ID()); now != nil {
 			o.After = now.Used // a command of exec= may have run for long
 		}
 	}
@@ -195,7 +195,7 @@ func (w *watcher) stepAction() {
 func (w *watcher) world(now time.Duration) action.World {
 	f := w.flight
 	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
-	if l := same(w.readings, &f.before); l != nil {
+	if l := reading(w.readings, f.before.ID()); l != nil {
 		at.Used = certain(l)
 	}
 	w.said, w.came = nil, arrivals{}

@@ -225,7 +225,7 @@ func (w *watcher) changed(before []event.Limit) {
 	}
 	for i := range w.readings {
 		l := &w.readings[i]
-		old := same(before, l)
+		old := reading(before, l.ID())
 		if l.Name == event.LimitTime {
 			w.tellEnd(l, old != nil)
 			continue
@@ -307,11 +307,6 @@ func briefly(limits []event.Limit) []event.Limit {
 		}
 	}
 	return limits
-}
-
-// same returns the reading of the same limit, nil where there is none now.
-func same(limits []event.Limit, before *event.Limit) *event.Limit {
-	return reading(limits, before.ID())
 }
 
 // reading returns what was read of a limit, nil for nothing.

@@ -9,17 +9,17 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-func TestSame(t *testing.T) {
+func TestReading(t *testing.T) {
 	limits := []event.Limit{
 		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
 		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
 	}
 	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
-	if l := same(limits, &before); l != &limits[1] {
-		t.Errorf("same %+v", l)
+	if l := reading(limits, before.ID()); l != &limits[1] {
+		t.Errorf("reading %+v", l)
 	}
-	if l := same(limits[:1], &before); l != nil {
-		t.Errorf("same %+v", l)
+	if l := reading(limits[:1], before.ID()); l != nil {
+		t.Errorf("reading %+v", l)
 	}
 }
 

@@ -175,7 +175,7 @@ func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	c := action.Checkpoint{Wanted: w.Settings.CheckpointSignal != "", Timeout: w.Settings.CheckpointTimeout}
 	tooNear := max(l.Limit.Scale(nearlyFull), l.Used+l.Headroom()/2)
 	c.Near = func() bool {
-		now := same(w.readings, l)
+		now := reading(w.readings, l.ID())
 		return now != nil && now.Used >= tooNear
 	}
 	if c.Wanted && w.Settings.CheckpointFile != "" {

@@ -74,7 +74,7 @@ func outcomeOf(l event.LimitName, o event.Outcome) any {
 func (w *watcher) reached(limits []event.Limit) bool {
 	for i := range limits {
 		l := &limits[i]
-		if old := same(w.readings, l); old == nil || l.Used >= w.ladder.NextRung(old) {
+		if old := reading(w.readings, l.ID()); old == nil || l.Used >= w.ladder.NextRung(old) {
 			return true
 		}
 	}
