@@ -15,23 +15,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// deed is what leaders can be asked to do, and how it is told of.
-type deed struct {
-	name   string
-	action event.Action
-	did    string // "recycled"
-	// freed says that processes give memory back by it.
-	freed bool
-}
-
-var (
-	recycleDeed    = deed{"recycle", event.ActionRecycle, "recycled", true}
-	trimDeed       = deed{"trim", event.ActionTrim, "trimmed", true}
-	checkpointDeed = deed{"checkpoint", event.ActionSignal, "asked to checkpoint", false}
-)
-
 func recycleCommand(p process, status *int) *cli.Command {
-	return deedCommand(p, status, recycleDeed,
+	return deedCommand(p, status, event.ActionRecycle,
 		"have loader workers replaced by fresh ones now",
 		"Asks the rsswarden that leads on the node, which does it one worker after the\n"+
 			"other, and loses no batch by it: all that have something to give back, or those\n"+
@@ -39,7 +24,7 @@ func recycleCommand(p process, status *int) *cli.Command {
 }
 
 func checkpointCommand(p process, status *int) *cli.Command {
-	return deedCommand(p, status, checkpointDeed,
+	return deedCommand(p, status, event.ActionSignal,
 		"have trainers asked for a checkpoint now",
 		"Asks the rsswarden that leads on the node, which sends each trainer the signal\n"+
 			"of the run's own options, or --signal, where the trainer catches it.\n",
@@ -54,11 +39,12 @@ func narrowFlags() []cli.Flag {
 	}
 }
 
-func deedCommand(p process, status *int, d deed, usage, about string, more ...cli.Flag) *cli.Command {
-	text := fmt.Sprintf("rsswarden %s [--job ID] [--pid PID]... [--rank N]... [OPTIONS]", d.name)
+func deedCommand(p process, status *int, do event.Action, usage, about string, more ...cli.Flag) *cli.Command {
+	name := do.Row().Command
+	text := fmt.Sprintf("rsswarden %s [--job ID] [--pid PID]... [--rank N]... [OPTIONS]", name)
 	flags := slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "for programs"}, helpFlag()})
 	return &cli.Command{
-		Name:            d.name,
+		Name:            name,
 		Usage:           usage,
 		UsageText:       text,
 		HideHelp:        true,
@@ -80,7 +66,7 @@ func deedCommand(p process, status *int, d deed, usage, about string, more ...cl
 			if err != nil {
 				return err
 			}
-			q, err := questionOf(c, d)
+			q, err := questionOf(c, do)
 			if err != nil {
 				return err
 			}
@@ -88,18 +74,18 @@ func deedCommand(p process, status *int, d deed, usage, about string, more ...cl
 				*status = q.serve(p, 0)
 				return nil
 			}
-			*status, err = w.do(p, d, q, c.Bool("json"))
+			*status, err = w.do(p, q, c.Bool("json"))
 			return err
 		},
 	}
 }
 
 // questionOf reads what narrows a command down.
-func questionOf(c *cli.Context, d deed) (question, error) {
-	q := question{do: d.action, signal: c.String("signal")}
+func questionOf(c *cli.Context, do event.Action) (question, error) {
+	q := question{do: do, signal: c.String("signal")}
 	var err error
-	if d != trimDeed {
-		if q.pids, err = numbersFlag(c, "pid", 1, "give the number that ps shows: rsswarden "+d.name+" --pid 4711"); err != nil {
+	if do != event.ActionTrim {
+		if q.pids, err = numbersFlag(c, "pid", 1, "give the number that ps shows: rsswarden "+do.Row().Command+" --pid 4711"); err != nil {
 			return q, err
 		}
 	}
@@ -130,8 +116,8 @@ func numbersFlag(c *cli.Context, name string, least int, hint string) ([]int, er
 }
 
 // arguments are those that another node is given.
-func (q question) arguments(d deed) []string {
-	args := []string{d.name}
+func (q question) arguments() []string {
+	args := []string{q.do.Row().Command}
 	for _, pid := range q.pids {
 		args = append(args, "--pid", strconv.Itoa(pid))
 	}
@@ -161,16 +147,16 @@ type nodeDeed struct {
 }
 
 // do has it done and tells of each result as it comes.
-func (w whom) do(p process, d deed, q question, asJSON bool) (int, error) {
+func (w whom) do(p process, q question, asJSON bool) (int, error) {
 	out := deedJSON{V: control.Version, Nodes: []*nodeDeed{}}
-	tally := deedTally{deed: d}
-	a, err := w.ask(p, q, q.arguments(d), func(s says) {
+	tally := deedTally{action: q.do}
+	a, err := w.ask(p, q, q.arguments(), func(s says) {
 		if s.Result == nil {
 			return
 		}
 		out.add(s)
 		tally.add(s.Result)
-		if l := d.line(s); !asJSON && l != "" {
+		if l := resultLine(q.do, s); !asJSON && l != "" {
 			fmt.Fprintln(p.stdout, oneLine(l))
 		}
 	})
@@ -221,7 +207,7 @@ func (o *deedJSON) add(s says) {
 
 // deedTally counts what was done.
 type deedTally struct {
-	deed
+	action     event.Action
 	all, did   int
 	done, good int // leaders that have told all, and of these that all did it
 	given      rss.Bytes
@@ -246,18 +232,18 @@ func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
 
 func (t *deedTally) String() string {
 	one := "process"
-	if t.deed == trimDeed { // which is done in all processes of a rank at once
+	if t.action == event.ActionTrim { // which is done in all processes of a rank at once
 		one = "rank"
 	}
-	s := fmt.Sprintf("%d of %s %s", t.did, text.Count(t.all, one), t.deed.did)
-	if t.freed {
+	s := fmt.Sprintf("%d of %s %s", t.did, text.Count(t.all, one), t.action.Row().Asked)
+	if t.action.Frees() {
 		s += fmt.Sprintf(", %v given back in all", t.given)
 	}
 	return s
 }
 
-// line tells of one result; a last line is told of where it alone says why.
-func (d deed) line(s says) string {
+// resultLine tells of one result of an action; a last line is told of where it alone says why.
+func resultLine(a event.Action, s says) string {
 	r := s.Result
 	why := string(r.Reason)
 	if r.Detail != "" {
@@ -286,10 +272,10 @@ func (d deed) line(s says) string {
 		if why == "" {
 			why = "no reason was given"
 		}
-		return who + " not " + d.did + ": " + why
+		return who + " not " + a.Row().Asked + ": " + why
 	}
-	l := who + " " + d.did
-	if d.freed {
+	l := who + " " + a.Row().Asked
+	if a.Frees() {
 		l += fmt.Sprintf(", %v given back", r.Freed)
 	}
 	if r.Duration > 0 {

@@ -288,7 +288,6 @@ func (t *topNodes) do(ctx context.Context, o screen.Order, each func(control.Res
 }
 
 func (t *topNodes) doJob(ctx context.Context, o screen.Order, each func(control.Result)) error {
-	d := map[event.Action]deed{event.ActionRecycle: recycleDeed, event.ActionTrim: trimDeed, event.ActionSignal: checkpointDeed}[o.Command.Do]
 	q := question{do: o.Command.Do, pids: o.Command.PIDs, ranks: o.Command.Ranks}
 	if q.do == event.ActionTrim && len(q.pids) > 0 { // its --pid means another way to trim
 		if o.Rank < 0 {
@@ -301,7 +300,7 @@ func (t *topNodes) doJob(ctx context.Context, o screen.Order, each func(control.
 	w := whom{job: t.w.job, node: o.Node}
 	var a arrived
 	var failed error
-	err := w.reach(ctx, p, q, q.arguments(d), &a, func(s says) {
+	err := w.reach(ctx, p, q, q.arguments(), &a, func(s says) {
 		switch {
 		case s.Result != nil:
 			each(*s.Result)

@@ -54,7 +54,7 @@ func trimCommand(p process, status *int) *cli.Command {
 				*status = q.serve(p, 0)
 				return nil
 			} else if yes {
-				*status, err = w.do(p, trimDeed, q, c.Bool("json"))
+				*status, err = w.do(p, q, c.Bool("json"))
 				return err
 			}
 			all, err := toTrim(p, c)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // trimByLeader says whether a trim is asked of who leads: where an option says so, and
@@ -25,7 +27,7 @@ func trimByLeader(p process, c *cli.Context) (w whom, q question, yes bool, err 
 			return w, q, false, usagef("leave one of them out: --"+name+" is done here, by ptrace; "+meant+" asks who leads", "--%s does not go with %s", name, meant)
 		}
 	}
-	if q, err = questionOf(c, trimDeed); err != nil || meant != "" {
+	if q, err = questionOf(c, event.ActionTrim); err != nil || meant != "" {
 		return w, q, err == nil, err
 	}
 	if c.IsSet("pid") || c.Bool("drop") || c.Bool("dry-run") || p.get("SLURM_JOB_ID") != "" {

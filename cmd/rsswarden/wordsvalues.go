@@ -111,16 +111,19 @@ func ruleWords(typed string) []word {
 			if !policy.Supported(a) {
 				continue
 			}
-			switch a {
-			case event.ActionSignal:
+			form, _, _ := strings.Cut(a.Form(), ",")
+			name, arg, takes := strings.Cut(form, "=")
+			name = when + ":" + name
+			switch {
+			case arg == "SIG":
 				for _, s := range offeredSignals {
-					list = append(list, word{when + ":signal=" + s, a.Says()})
+					list = append(list, word{name + "=" + s, a.Says()})
 				}
-			case event.ActionExec:
-				list = append(list, word{when + ":exec=", a.Says()})
+			case takes:
+				list = append(list, word{name + "=", a.Says()})
 			default:
-				if _, err := event.ParseRule(when + ":" + string(a)); err == nil {
-					list = append(list, word{when + ":" + string(a), a.Says()})
+				if _, err := event.ParseRule(name); err == nil {
+					list = append(list, word{name, a.Says()})
 				}
 			}
 		}

@@ -55,7 +55,7 @@ const (
 
 // Severity is how bad it is.
 func (a *Alert) Severity() string {
-	if a.Action == event.ActionStop || a.Action == event.ActionRequeue {
+	if a.Action.Row().Ends {
 		return SeverityCritical
 	}
 	return SeverityWarning

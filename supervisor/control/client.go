@@ -210,7 +210,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 // line with Done. An error ends it: without a line of Done nobody knows what was
 // done after the last result. Whoever stops reading calls off what has not begun.
 func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
-	name := pathOf(cmd.Do)
+	name := cmd.Do.Row().Command
 	return func(yield func(Result, error) bool) {
 		body, err := json.Marshal(cmd)
 		if err == nil && (cmd.PIDs != nil && len(cmd.PIDs) == 0 || cmd.Ranks != nil && len(cmd.Ranks) == 0) {

@@ -12,24 +12,25 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// commands are the last elements of paths that ask for something to be done. A
-// checkpoint is what trainers make of a signal.
-var commands = map[string]event.Action{
-	"recycle": event.ActionRecycle, "trim": event.ActionTrim, "gc": event.ActionGC, "checkpoint": event.ActionSignal,
-}
-
-// pathOf is the last element of the path that asks for an action, empty where
-// there is none.
-func pathOf(a event.Action) string {
-	for name, does := range commands {
-		if does == a {
-			return name
+// commanded is the action that the last element of a path asks for.
+func commanded(name string) (event.Action, bool) {
+	for _, a := range event.Actions {
+		if name != "" && a.Row().Command == name {
+			return a, true
 		}
 	}
-	return ""
+	return "", false
 }
 
-const pathsHint = "there are GET /v1/status, GET /v1/events, and POST /v1/recycle, /v1/trim, /v1/gc, /v1/checkpoint"
+func pathsHint() string {
+	hint := "there are GET /v1/status, GET /v1/events, and POST "
+	for _, a := range event.Actions {
+		if name := a.Row().Command; name != "" {
+			hint += "/v1/" + name + ", "
+		}
+	}
+	return strings.TrimSuffix(hint, ", ")
+}
 
 // asked is what a request comes to: status, events, or a command.
 type asked struct {
@@ -44,9 +45,9 @@ func route(q request) (asked, *problem) {
 		return asked{}, &problem{status: 404, text: "version " + version + " is not spoken here", hint: "the only version is v1"}
 	}
 	a := asked{status: name == "status", events: name == "events"}
-	does, isCommand := commands[name]
+	does, isCommand := commanded(name)
 	if version != "v1" || !a.status && !a.events && !isCommand {
-		return a, &problem{status: 404, text: "there is no such path", hint: pathsHint}
+		return a, &problem{status: 404, text: "there is no such path", hint: pathsHint()}
 	}
 	want := "GET"
 	if isCommand {

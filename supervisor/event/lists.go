@@ -1,7 +1,5 @@
 package event
 
-import "slices"
-
 // Accounting says how the memory of a population is added up.
 type Accounting string
 
@@ -31,31 +29,6 @@ const (
 
 // Scopes lists every scope.
 var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, ScopeProcess, ScopeUser}
-
-// Action is what a rule asks for.
-type Action string
-
-// The actions, from mild to hard: what each does, [Action.Says] tells.
-const (
-	ActionWarn     Action = "warn"
-	ActionTrim     Action = "trim"
-	ActionTrimDrop Action = "trim+drop" // of records of former versions; no rule has it
-	ActionRecycle  Action = "recycle"
-	ActionGC       Action = "gc"
-	ActionSignal   Action = "signal"
-	ActionExec     Action = "exec"
-	ActionRequeue  Action = "requeue"
-	ActionStop     Action = "stop"
-)
-
-// Actions lists every action of a rule, from mild to hard, and RecordedActions those
-// that a record may have, of former versions too.
-var (
-	Actions         = slices.DeleteFunc(slices.Clone(RecordedActions), func(a Action) bool { return a == ActionTrimDrop })
-	RecordedActions = []Action{
-		ActionWarn, ActionTrim, ActionTrimDrop, ActionRecycle, ActionGC, ActionSignal, ActionExec, ActionRequeue, ActionStop,
-	}
-)
 
 // Reason says why an action was refused or failed, in a fixed word.
 type Reason string

@@ -144,11 +144,8 @@ func MinGain(need rss.Bytes) rss.Bytes {
 // workers none has 5 % of it. Of a trim as much is enough as is left for certain.
 func (r Rule) Worth(l *Limit) rss.Bytes {
 	worth := MinGain(r.Need(l))
-	switch r.Action {
-	case ActionRecycle:
-		return MinRecycle(l)
-	case ActionTrim:
-		return min(worth, max(MinRecycle(l), surelyLeft(l)))
+	if of := r.Action.row().worth; of != nil {
+		return of(l, worth)
 	}
 	return worth
 }
@@ -175,21 +172,6 @@ func MinRecycle(l *Limit) rss.Bytes {
 		return minGain
 	}
 	return min(minGain, l.Limit/200)
-}
-
-// Asks says whether an action only asks somebody for something: the trainer, a
-// program of the user's. It frees nothing by itself, so it is done once for a
-// crossing, is over when it was done, and nothing waits for what comes of it.
-func (a Action) Asks() bool { return a == ActionSignal || a == ActionExec }
-
-// Severity orders actions from mild to hard.
-func (a Action) Severity() int {
-	for i, b := range RecordedActions {
-		if a == b {
-			return i
-		}
-	}
-	return len(RecordedActions)
 }
 
 func formatSize(b rss.Bytes) string {

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -90,7 +89,7 @@ func parseRule(s string, actions []Action) (Rule, error) {
 	if r.Action, r.Arg, why, hint = parseAction(what, actions); why != "" {
 		return bad(what, why, hint)
 	}
-	if r.Limit == LimitTime && r.Action != ActionWarn && !r.Action.Asks() {
+	if r.Limit == LimitTime && r.Action.Acts() {
 		return bad(what, "it gives the job no more time", "before the job's end write warn, signal=SIG or exec=COMMAND, such as 'time eta<10m:signal=USR2'")
 	}
 	return r, nil
@@ -148,50 +147,19 @@ func parseAction(s string, actions []Action) (a Action, arg, why, hint string) {
 		switch {
 		case a == "":
 			why = "no action"
-		case a == ActionTrimDrop:
+		case a.row().former:
 			return a, arg, "this action was removed", "write trim; to drop files from the page cache, run rsswarden trim --drop"
 		default:
 			why = "unknown action"
 		}
 		return a, arg, why, "actions are " + list(Actions)
 	}
-	switch a {
-	case ActionSignal:
-		sig, suffix := arg, ""
-		if i := strings.IndexByte(arg, '@'); i >= 0 {
-			sig, suffix = arg[:i], arg[i:]
-		}
-		n, err := ParseSignal(sig)
-		var se *RuleError
-		if errors.As(err, &se) {
-			return a, arg, se.Why, se.Hint
-		}
-		if suffix != "" && suffix != rank0Suffix {
-			return a, arg, "unknown receiver", "behind the signal may stand " + rank0Suffix + " and nothing else"
-		}
-		if uncatchable(n) {
-			return a, arg, "no process can catch this signal", "to end the job write stop; to ask for a checkpoint write signal=USR2"
-		}
-		return a, SignalName(n) + suffix, "", ""
-	case ActionExec:
-		if arg == "" {
-			return a, arg, "no command", "write exec=COMMAND, such as exec=/home/me/notify.sh"
-		}
-		if strings.ContainsRune(arg, 0) {
-			return a, arg, "the command has a NUL byte in it", "write exec=COMMAND, such as exec=/home/me/notify.sh"
-		}
-	case ActionRequeue:
-		if hasArg && arg == "" {
-			return a, arg, "nothing behind the =", requeueHint
-		}
-		_, arg, why, hint = parseMore(arg)
-		return a, arg, why, hint
-	default:
-		if hasArg {
-			return a, arg, "this action takes no value", "write " + string(a) + " alone"
-		}
+	if read := a.row().arg; read != nil {
+		arg, why, hint = read(arg, hasArg)
+	} else if hasArg {
+		why, hint = "this action takes no value", "write "+string(a)+" alone"
 	}
-	return a, arg, "", ""
+	return a, arg, why, hint
 }
 
 func list[T ~string](names []T) string {

@@ -78,11 +78,11 @@ func (a *Acted) Expect(action event.Action) {
 	if a.counts == nil {
 		a.counts, a.freed = map[[2]string]uint64{}, map[string]rss.Bytes{}
 	}
-	switch action {
-	case event.ActionWarn:
+	if action == event.ActionWarn {
 		a.counts[[2]string{string(action), string(Done)}] += 0 // it cannot fail
 		return
-	case event.ActionTrim, event.ActionRecycle, event.ActionGC:
+	}
+	if action.Frees() {
 		a.freed[string(action)] += 0
 	}
 	for _, r := range Outcomes {

@@ -97,7 +97,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			}
 			if h.fired && !h.left {
 				switch {
-				case !repeats(r.Action):
+				case !r.Action.Frees():
 					t.Errorf("seed %d: %s fired twice for one crossing", seed, d.Rule)
 				case !h.helped && now-h.at < opts.Repeat:
 					t.Errorf("seed %d: %s again %v after it had freed nothing", seed, d.Rule, now-h.at)

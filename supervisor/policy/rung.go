@@ -154,7 +154,7 @@ func (s *State) Done(o event.Outcome) {
 		return
 	}
 	s.changes++
-	action := f.rule.Action
+	action, of := f.rule.Action, f.rule.Action.Row()
 	if action == event.ActionStop {
 		s.stopped = o.OK && o.Reason != event.ReasonDryRun
 	}
@@ -177,12 +177,12 @@ func (s *State) Done(o event.Outcome) {
 		s.waive = false
 	case o.Reason == event.ReasonDryRun:
 		// Said once for a crossing, like a warning.
-	case action == event.ActionRecycle && helped:
+	case of.Single && helped:
 		// One worker after the other for as long as use stays above the rung.
 		g.fired = false
-	case repeats(action), action == event.ActionStop && !o.OK:
+	case action.Frees(), action == event.ActionStop && !o.OK:
 		g.next = s.now + s.opts.Repeat
-		if action == event.ActionGC && o.OK && !helped {
+		if of.BacksOff && o.OK && !helped {
 			// Trainers stand still for it: less and less often where there is
 			// no garbage.
 			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
@@ -193,7 +193,7 @@ func (s *State) Done(o event.Outcome) {
 			g.again = true // what use stands at now nobody knows
 		case helped:
 			g.level = o.After + event.Regrown(&after)
-		case action == event.ActionRecycle && o.OK:
+		case of.Single && o.OK:
 			// One worker had too little to give back. Others may have it by the time
 			// that use has grown by as much, and a leak fills the rest in seconds.
 			g.level = o.After + event.MinRecycle(&f.limit)
@@ -214,16 +214,8 @@ func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 // brought by PSS tells only the next reading: a page that several have mapped is given
 // back by the last of them. Who asks again knows of that reading.
 func (f *flight) helped(o *event.Outcome) bool {
-	a := f.rule.Action
-	unread := f.limit.Accounting == event.AccountingPSS && (a == event.ActionRecycle || a == event.ActionTrim)
+	unread := f.limit.Accounting == event.AccountingPSS && f.rule.Action.Row().Unmaps
 	return o.OK && (unread || o.Freed >= f.rule.Worth(&f.limit))
-}
-
-// repeats says whether an action may be tried again although its rung was not
-// left: what gives memory back may find more to give later. What asks somebody
-// for something is done once.
-func repeats(a event.Action) bool {
-	return a == event.ActionTrim || a == event.ActionTrimDrop || a == event.ActionRecycle || a == event.ActionGC
 }
 
 // NextRung returns the use at which the next rule of the ladder would fire for

@@ -160,7 +160,7 @@ func (r *Recorder) tellLost(items int) {
 func routine(name event.Name, v any) bool {
 	switch e := v.(type) {
 	case event.Decision:
-		return e.Action == event.ActionTrim || e.Action == event.ActionRecycle
+		return e.Action.Row().Routine
 	case event.Outcome:
 		return e.OK
 	}

@@ -29,7 +29,7 @@ func (p *past) least(r *Result, g *goal, opt Options) {
 	if rules == nil {
 		rules = p.starts[len(p.starts)-1].rules
 	}
-	if !slices.ContainsFunc(rules, acts) {
+	if !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Action.Acts() }) {
 		return // that is the way before
 	}
 	mem, owed := p.search(g, rules, upTo(high), opt.Limit, false)
@@ -39,11 +39,6 @@ func (p *past) least(r *Result, g *goal, opt Options) {
 		more, _ = p.search(g, rules, upTo(high), opt.Limit, true)
 	}
 	r.Least = append(r.Least, Least{Way: WithLadder, Estimate: true, Mem: mem, Most: more, AtLeast: ended})
-}
-
-// acts says that a rule does more than tell somebody.
-func acts(r event.Rule) bool {
-	return r.Action != event.ActionWarn && r.Action != event.ActionSignal && r.Action != event.ActionExec
 }
 
 // upTo is the least limit in whole MiB that lies above a use.

@@ -103,14 +103,14 @@ func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
 	if d := m.find(r.Action, r.Arg, l); d != nil {
 		return policy.Help{OK: true}
 	}
-	switch r.Action {
-	case event.ActionSignal, event.ActionExec:
+	of := r.Action.Row()
+	switch {
+	case r.Action.Asks():
 		if h := m.ever(r.Action, r.Arg); h != nil && !h.OK {
 			return policy.Help{Reason: h.Reason, Detail: h.Detail}
 		}
 		return policy.Help{OK: true}
-	case event.ActionTrim, event.ActionTrimDrop, event.ActionRecycle:
-	default:
+	case !of.Trims && !of.Single:
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: "a record does not tell what it would free"}
 	}
 	if h := m.ever(r.Action, r.Arg); h != nil && !h.OK && lacking(h.Reason) {
@@ -120,7 +120,7 @@ func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
 		return policy.Help{Reason: event.ReasonNoWorker}
 	}
 	gain, reason := rss.Bytes(0), event.ReasonNothing
-	if r.Action == event.ActionRecycle {
+	if of.Single {
 		_, gain, reason = m.pick(l)
 	} else {
 		gain = m.mapped(l.Accounting)
@@ -178,14 +178,12 @@ func (m *model) mapped(a event.Accounting) (gain rss.Bytes) {
 		gain += w.counted(a, 0, w.usage.File.Sub(less).Sub(m.history.file))
 	}
 	for _, d := range m.owed.list {
-		if d.accounting == a && trims(d.deed.Action) {
+		if d.accounting == a && d.deed.Action.Row().Trims {
 			gain += d.left(m.owed.high, m.list)
 		}
 	}
 	return gain
 }
-
-func trims(a event.Action) bool { return a == event.ActionTrim || a == event.ActionTrimDrop }
 
 // pick chooses the worker to recycle, as the watcher does.
 func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason) {
@@ -228,14 +226,14 @@ func (m *model) find(a event.Action, arg string, l *event.Limit) *deed {
 
 // act does what the record does not have.
 func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
-	switch d.Action {
-	case event.ActionTrim, event.ActionTrimDrop:
+	switch of := d.Action.Row(); {
+	case of.Trims:
 		freed = m.mapped(l.Accounting)
 		for _, w := range m.list {
 			w.trimAt = m.now
 		}
-		m.owed.drop(func(e *debt) bool { return trims(e.deed.Action) })
-	case event.ActionRecycle:
+		m.owed.drop(func(e *debt) bool { return e.deed.Action.Row().Trims })
+	case of.Single:
 		i, gain, _ := m.pick(l)
 		if i < 0 {
 			return 0

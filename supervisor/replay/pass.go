@@ -183,9 +183,7 @@ func (p *pass) decided(now time.Duration, d *event.Decision) {
 		f.freed = p.world.act(d, l)
 		out.Freed = f.freed
 	}
-	switch d.Action {
-	case event.ActionWarn, event.ActionSignal, event.ActionExec:
-	default:
+	if d.Action.Acts() {
 		p.open = append(p.open, f)
 	}
 	p.decisions = append(p.decisions, out)

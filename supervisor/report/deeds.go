@@ -111,7 +111,7 @@ func mergeDeeds(looks []*look) ([]Action, *Budget) {
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(a, b Action) int {
-		return slices.Index(event.RecordedActions, a.Action) - slices.Index(event.RecordedActions, b.Action)
+		return a.Action.Severity() - b.Action.Severity()
 	})
 	if budget.Times == 0 {
 		return out, nil

@@ -33,7 +33,7 @@ func (m *Model) activityLines() []string {
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if a := n.Action; a != nil {
-			line := fmt.Sprintf("now   %s%s", where(n), deed(a.Action))
+			line := fmt.Sprintf("now   %s%s", where(n), a.Action)
 			if len(a.PIDs) > 0 {
 				line += " of " + text.List(a.PIDs, 4)
 			}
@@ -95,14 +95,6 @@ func (m *Model) busy() bool {
 	return slices.ContainsFunc(m.nodes, func(n node) bool { return n.Action != nil })
 }
 
-// deed names an action as something that goes on.
-func deed(a event.Action) string {
-	if a == event.ActionSignal {
-		return "signal"
-	}
-	return string(a)
-}
-
 func by(rule string) string {
 	if rule == "" || rule == "asked for" {
 		return "asked for"
@@ -128,8 +120,7 @@ func outcome(o *control.Outcome) string {
 		return who + "not done: " + why
 	}
 	line := who + "done"
-	asks := o.Action == event.ActionSignal || o.Action == event.ActionExec
-	if o.Freed > 0 || o.Before > 0 && !asks {
+	if o.Freed > 0 || o.Before > 0 && !o.Action.Asks() {
 		line += fmt.Sprintf(", freed %v", o.Freed)
 	}
 	if o.Paused > 0 {

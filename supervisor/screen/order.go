@@ -74,14 +74,13 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 	}
 	o := &order{Order: Order{Job: n.Job, Node: n.Node, Leader: n.Leader, Command: control.Command{Do: action}, Rank: -1}}
 	where := " on " + n.Node
-	whom, verb := "", string(action)
+	whom, verb := "", action.Row().Command
 	switch {
 	case action == event.ActionSignal:
 		if r.rank == nil {
 			return nil, fmt.Sprintf("process %d belongs to no rank: nobody to write a checkpoint", r.pid())
 		}
 		whom = m.meansRank(o, r.rank)
-		verb = "checkpoint"
 		o.question = fmt.Sprintf("have %s%s write a checkpoint", whom, where)
 	case r.proc != nil:
 		can := r.proc.CanRecycle
@@ -89,7 +88,7 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 			can = r.proc.CanTrim
 		}
 		if !can {
-			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid(), r.proc.Role, past(action), r.why())
+			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid(), r.proc.Role, action.Row().Asked, r.why())
 		}
 		o.Command.PIDs = []int{r.proc.PID}
 		whom = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
@@ -101,7 +100,7 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 			o.Rank = r.rank.Task
 		}
 		if len(o.Command.PIDs) == 0 {
-			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, past(action), r.why())
+			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, action.Row().Asked, r.why())
 		}
 		whom = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
 		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, text.List(o.Command.PIDs, 20))
@@ -178,13 +177,6 @@ func (r *row) why() string {
 		return ": it is no loader worker"
 	}
 	return ""
-}
-
-func past(a event.Action) string {
-	if a == event.ActionTrim {
-		return "trimmed"
-	}
-	return string(a) + "d"
 }
 
 // begin makes the order that was asked for the newest.

@@ -1,0 +1,200 @@
+package event
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// Action is what a rule asks for.
+type Action string
+
+// The actions, from mild to hard: what each does, [Action.Says] tells.
+const (
+	ActionWarn     Action = "warn"
+	ActionTrim     Action = "trim"
+	ActionTrimDrop Action = "trim+drop" // of records of former versions; no rule has it
+	ActionRecycle  Action = "recycle"
+	ActionGC       Action = "gc"
+	ActionSignal   Action = "signal"
+	ActionExec     Action = "exec"
+	ActionRequeue  Action = "requeue"
+	ActionStop     Action = "stop"
+)
+
+// ActionRow is all that is known of an action by its name; what is not said is no.
+type ActionRow struct {
+	name   Action
+	form   string // in a rule: "signal=SIG"
+	says   string // a sentence, for manual and reference
+	former bool   // of records of former versions; no rule has it
+	// arg reads what stands behind the "=": it returns it as a rule prints it, or why it is
+	// wrong and what to write. Without it nothing may stand there.
+	arg func(arg string, given bool) (plain, why, hint string)
+
+	tells bool // it is a line and an alert, no more
+	asks  bool // see [Action.Asks]
+	frees bool // see [Action.Frees]
+	// worth is the least that it must give back to be worth it where least is asked of
+	// others; without it that is enough.
+	worth func(l *Limit, least rss.Bytes) rss.Bytes
+
+	Trims    bool // workers drop mapped file pages
+	Single   bool // it acts on one worker, and the next one's turn may come at once
+	Unmaps   bool // it gives back what others may have mapped too: of PSS only the next reading tells how much
+	BacksOff bool // trainers stand still for it: where it finds nothing it is tried less and less often
+	Ends     bool // it ends the job
+	Routine  bool // a record has many of it, and loses those first where it has no room
+
+	Command string // what asks for it by hand: "rsswarden recycle", POST /v1/recycle; empty where nothing does
+	Asked   string // what was done to a process by that command: "recycled"
+
+	Did     string // a line's words for it in the past tense: "garbage collected"
+	Useless string // … where it cannot help, with the form's name for the argument; empty for "NAME is of no use"
+	// DidTo are its words in the past tense where the outcome has a detail; name is the
+	// action with its argument.
+	DidTo func(name, arg, detail string) string
+}
+
+// actions are from mild to hard, in the order of the documentation.
+var actions = []ActionRow{
+	{name: ActionWarn, form: "warn", tells: true,
+		says: "Say so on stderr, and whom to tell by --alert."},
+	{name: ActionTrim, form: "trim", frees: true, Trims: true, Unmaps: true, Routine: true,
+		says:    "Workers drop mapped file pages, which stay in the page cache.",
+		worth:   func(l *Limit, least rss.Bytes) rss.Bytes { return min(least, max(MinRecycle(l), surelyLeft(l))) },
+		Command: "trim", Asked: "trimmed",
+		Did: "workers trimmed"},
+	{name: ActionTrimDrop, form: "trim+drop", frees: true, Trims: true, former: true,
+		says: "Of former versions: trim, and the pages left the page cache."},
+	{name: ActionRecycle, form: "recycle", frees: true, Single: true, Unmaps: true, Routine: true,
+		says:    "A loader worker is replaced by a fresh one, and no batch is lost.",
+		worth:   func(l *Limit, _ rss.Bytes) rss.Bytes { return MinRecycle(l) },
+		Command: "recycle", Asked: "recycled",
+		Did: "recycled worker"},
+	{name: ActionGC, form: "gc", frees: true, BacksOff: true,
+		says:    "Trainers and workers collect garbage and give free memory back.",
+		Command: "gc", Asked: "collected",
+		Did: "garbage collected"},
+	{name: ActionSignal, form: "signal=SIG", asks: true, arg: signalArg,
+		says:    "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone.",
+		Command: "checkpoint", Asked: "asked to checkpoint",
+		DidTo:   func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to },
+		Useless: "signal=SIG is not sent"},
+	{name: ActionExec, form: "exec=COMMAND", asks: true, arg: commandArg,
+		says:  "A program of yours is told, on its standard input and in RSSWARDEN_ variables.",
+		DidTo: func(name, _, said string) string { return name + ": " + said }},
+	{name: ActionRequeue, form: "requeue, requeue=MORE", Ends: true, arg: moreArg,
+		says:    "The job goes back into the queue and starts again with more memory: requeue=+50%.",
+		Did:     "requeued",
+		DidTo:   func(_, _, how string) string { return "requeued " + how },
+		Useless: "the job is not requeued"},
+	{name: ActionStop, form: "stop", Ends: true,
+		says: "TERM, and KILL after --grace.",
+		Did:  "stopped the command"},
+}
+
+// Actions lists every action of a rule, from mild to hard, and RecordedActions those
+// that a record may have, of former versions too.
+var Actions, RecordedActions = actionNames()
+
+func actionNames() (rules, recorded []Action) {
+	for i := range actions {
+		recorded = append(recorded, actions[i].name)
+		if !actions[i].former {
+			rules = append(rules, actions[i].name)
+		}
+	}
+	return rules, recorded
+}
+
+// noAction is what is taken for granted of an action that a newer version recorded.
+var noAction ActionRow
+
+func (a Action) row() *ActionRow {
+	for i := range actions {
+		if actions[i].name == a {
+			return &actions[i]
+		}
+	}
+	return &noAction
+}
+
+// Row is what is known of the action.
+func (a Action) Row() ActionRow { return *a.row() }
+
+// Form is how the action is written in a rule: "signal=SIG".
+func (a Action) Form() string { return a.row().form }
+
+// Says is what the action does, for people.
+func (a Action) Says() string { return a.row().says }
+
+// Asks says whether an action only asks somebody for something: the trainer, a
+// program of the user's. It frees nothing by itself, so it is done once for a
+// crossing, is over when it was done, and nothing waits for what comes of it.
+func (a Action) Asks() bool { return a.row().asks }
+
+// Acts says whether an action does something to what is watched: others wait for its end.
+func (a Action) Acts() bool { r := a.row(); return !r.tells && !r.asks }
+
+// Frees says whether an action gives memory of processes back. It may be tried again
+// although its rung was not left: it may find more to give later.
+func (a Action) Frees() bool { return a.row().frees }
+
+// Severity orders actions from mild to hard.
+func (a Action) Severity() int {
+	i := slices.Index(RecordedActions, a)
+	if i < 0 {
+		return len(RecordedActions)
+	}
+	return i
+}
+
+// Useless are the words for an action that cannot help: "recycle is of no use".
+func (r Rule) Useless() string {
+	row := r.Action.row()
+	if row.Useless == "" {
+		return string(r.Action) + " is of no use"
+	}
+	return strings.Replace(row.Useless, "SIG", r.Arg, 1)
+}
+
+func signalArg(arg string, _ bool) (plain, why, hint string) {
+	sig, suffix := arg, ""
+	if i := strings.IndexByte(arg, '@'); i >= 0 {
+		sig, suffix = arg[:i], arg[i:]
+	}
+	n, err := ParseSignal(sig)
+	var se *RuleError
+	if errors.As(err, &se) {
+		return arg, se.Why, se.Hint
+	}
+	if suffix != "" && suffix != rank0Suffix {
+		return arg, "unknown receiver", "behind the signal may stand " + rank0Suffix + " and nothing else"
+	}
+	if uncatchable(n) {
+		return arg, "no process can catch this signal", "to end the job write stop; to ask for a checkpoint write signal=USR2"
+	}
+	return SignalName(n) + suffix, "", ""
+}
+
+func commandArg(arg string, _ bool) (plain, why, hint string) {
+	const write = "write exec=COMMAND, such as exec=/home/me/notify.sh"
+	if arg == "" {
+		return arg, "no command", write
+	}
+	if strings.ContainsRune(arg, 0) {
+		return arg, "the command has a NUL byte in it", write
+	}
+	return arg, "", ""
+}
+
+func moreArg(arg string, given bool) (plain, why, hint string) {
+	if given && arg == "" {
+		return arg, "nothing behind the =", requeueHint
+	}
+	_, plain, why, hint = parseMore(arg)
+	return plain, why, hint
+}

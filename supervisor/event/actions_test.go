@@ -1,0 +1,71 @@
+package event
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// TestActionRows: every action has the words that its kind needs.
+func TestActionRows(t *testing.T) {
+	commands := map[string]Action{}
+	for _, a := range RecordedActions {
+		r := a.Row()
+		switch {
+		case r.says == "" || !strings.HasPrefix(r.form, string(a)):
+			t.Errorf("%s: its form is %q, its sentence %q", a, r.form, r.says)
+		case strings.Contains(r.form, "=") != (r.arg != nil):
+			t.Errorf("%s: its form is %q, and what reads its argument is there: %v", a, r.form, r.arg != nil)
+		case r.tells && r.asks, !a.Acts() && (a.Frees() || r.Ends):
+			t.Errorf("%s is of two kinds: %+v", a, r)
+		case a.Acts() && !r.former && r.Did == "":
+			t.Errorf("%s: no word for it in the past tense", a)
+		case r.asks && r.DidTo == nil:
+			t.Errorf("%s: no words for whom it asked", a)
+		case (r.Command == "") != (r.Asked == ""):
+			t.Errorf("%s by hand: %q, %q", a, r.Command, r.Asked)
+		case (r.Trims || r.Single || r.Unmaps || r.BacksOff || r.worth != nil) && !a.Frees():
+			t.Errorf("%s frees nothing: %+v", a, r)
+		case r.Command != "" && commands[r.Command] != "":
+			t.Errorf("%s and %s are one command", a, commands[r.Command])
+		}
+		commands[r.Command] = a
+	}
+	if slices.Contains(Actions, ActionTrimDrop) || !slices.Contains(RecordedActions, ActionTrimDrop) {
+		t.Errorf("rules %v, records %v", Actions, RecordedActions)
+	}
+	if a := Action("of tomorrow"); a.Asks() || a.Frees() || !a.Acts() || a.Severity() != len(RecordedActions) {
+		t.Errorf("an action of a newer version: %+v", a.Row())
+	}
+}
+
+// TestUseless: the words for an action that cannot help name the signal, and no
+// program, which may be long.
+func TestUseless(t *testing.T) {
+	for rule, want := range map[string]string{
+		"90%:recycle":           "recycle is of no use",
+		"90%:signal=USR2@rank0": "signal=USR2@rank0 is not sent",
+		"90%:exec=/bin/true":    "exec is of no use",
+		"90%:requeue=12G":       "the job is not requeued",
+	} {
+		r, err := ParseRule(rule)
+		if err != nil || r.Useless() != want {
+			t.Errorf("%s: %q, want %q (%v)", rule, r.Useless(), want, err)
+		}
+	}
+}
+
+// TestWorth: of a recycle one worker's part is enough, of a trim what is left for certain.
+func TestWorth(t *testing.T) {
+	l := Limit{Used: 95 * rss.GiB, UsedMax: 100*rss.GiB - 20*rss.MiB, Limit: 100 * rss.GiB}
+	for rule, want := range map[string]rss.Bytes{
+		"85%:gc": 768 * rss.MiB, "85%:trim": 20 * rss.MiB, "85%:recycle": 16 * rss.MiB,
+	} {
+		r, err := ParseRule(rule)
+		if got := r.Worth(&l); err != nil || got != want {
+			t.Errorf("%s: %v, want %v (%v)", rule, got, want, err)
+		}
+	}
+}
