@@ -40,8 +40,9 @@ func (w *watcher) decide(d event.Decision) {
 	d.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameDecision}
 	w.tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
 	l := reading(w.readings, d.On)
-	switch d.Action {
-	case event.ActionWarn:
+	p := performers[d.Action]
+	switch {
+	case d.Action == event.ActionWarn:
 		w.tell.Textfile.Count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
@@ -51,8 +52,11 @@ func (w *watcher) decide(d event.Decision) {
 			}
 		}
 		return
-	case event.ActionSignal, event.ActionExec:
-		w.ask(d, l)
+	case p.ask != nil && w.Settings.DryRun:
+		w.answer(d, l, action.Result{Reason: event.ReasonDryRun})
+		return
+	case p.ask != nil:
+		p.ask(w, d, l)
 		return
 	}
 	if l == nil {
@@ -67,35 +71,13 @@ func (w *watcher) decide(d event.Decision) {
 	}
 	f := &inFlight{decision: d, began: w.now(), before: *l}
 	w.flight, w.said, w.came = f, nil, arrivals{}
-	if w.Settings.DryRun {
-		w.finish(action.Result{Reason: event.ReasonDryRun})
-		return
-	}
-	switch d.Action {
-	case event.ActionTrim:
-		w.beginTrim(f, l)
-	case event.ActionRecycle:
-		w.beginRecycle(f, l)
-	case event.ActionGC:
-		w.beginCollect(f)
-	case event.ActionRequeue:
-		w.beginRequeue(f, l)
-	case event.ActionStop:
-		w.beginStop(f, l)
-	default:
-		w.finish(action.Result{Reason: event.ReasonUnsupported})
-	}
-}
-
-// ask carries out what only asks somebody: nothing is in flight after it.
-func (w *watcher) ask(d event.Decision, l *event.Limit) {
 	switch {
 	case w.Settings.DryRun:
-		w.answer(d, l, action.Result{Reason: event.ReasonDryRun})
-	case d.Action == event.ActionSignal:
-		w.signal(d, l)
+		w.finish(action.Result{Reason: event.ReasonDryRun})
+	case p.begin == nil:
+		w.finish(action.Result{Reason: event.ReasonUnsupported})
 	default:
-		w.exec(d, l)
+		p.begin(w, f, l)
 	}
 }
 
@@ -124,16 +106,6 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 		return outcomeOf(d.Limit, told)
 	})
 	w.remember(d, told)
-}
-
-func (w *watcher) beginCollect(f *inFlight) {
-	pids, trainers := w.workers.collectors()
-	for _, pid := range pids {
-		if p := w.last.Find(pid); p != nil {
-			f.actedOn = append(f.actedOn, *p)
-		}
-	}
-	f.running = action.Collect(w.loader, pids, trainers, f.began)
 }
 
 func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
@@ -227,12 +199,5 @@ func (w *watcher) skipped(s policy.Skipped) {
 	if !w.tell.Once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
 		return
 	}
-	text := string(s.Rule.Action) + " is of no use"
-	switch s.Rule.Action {
-	case event.ActionRequeue:
-		text = "the job is not requeued"
-	case event.ActionSignal:
-		text = string(s.Rule.Action) + "=" + s.Rule.Arg + " is not sent"
-	}
-	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+text+" ("+why+")")
+	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+s.Rule.Useless()+" ("+why+")")
 }

@@ -31,13 +31,9 @@ func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
 	if _, ok := w.limits.Job(); ok {
 		byHand = "rsswarden trim without --rank, on the node,"
 	}
-	switch cmd.Do {
-	case event.ActionTrim:
-		r.Hint = byHand + " does it by ptrace, which needs no hook"
-	case event.ActionRecycle:
-		r.Hint = "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; " + byHand + " needs no hook"
-	default:
-		r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
+	r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
+	if instead := performers[cmd.Do].instead; instead != "" {
+		r.Hint = fmt.Sprintf(instead, byHand)
 	}
 	return r
 }
@@ -68,11 +64,12 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 			switch {
 			case t.Off:
 			case len(cmd.PIDs) > 0 && !slices.ContainsFunc(l.Workers, func(pid int) bool { return slices.Contains(cmd.PIDs, pid) }):
-			case cmd.Do == event.ActionRecycle && l.NumWorkers == 0:
+			case cmd.Do != event.ActionRecycle:
+			case l.NumWorkers == 0:
 				add(t.ID.PID, "its DataLoader has no workers (num_workers=0)")
-			case cmd.Do == event.ActionRecycle && !t.CanRecycle:
+			case !t.CanRecycle:
 				add(t.ID.PID, t.Why)
-			case cmd.Do == event.ActionRecycle && !l.CanRecycle:
+			case !l.CanRecycle:
 				add(t.ID.PID, l.Why)
 			}
 		}

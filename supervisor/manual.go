@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -76,15 +75,13 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 		return refuse(event.ReasonDryRun, "this run has --dry-run, nothing is done in it")
 	}
 	var todo []target
-	switch cmd.Do {
-	case event.ActionRecycle:
-		todo = w.recycleTargets(cmd)
-	case event.ActionTrim, event.ActionGC:
-		todo = w.hookTargets(cmd)
-	case event.ActionSignal:
+	switch targets := performers[cmd.Do].targets; {
+	case cmd.Do == event.ActionSignal:
 		return w.checkpoint(cmd)
-	default:
+	case targets == nil:
 		return refuse(event.ReasonUnsupported, "%s cannot be asked for", cmd.Do)
+	default:
+		todo = targets(w, &cmd)
 	}
 	if len(todo) == 0 {
 		return nil, w.nobodyTo(&cmd)
@@ -116,7 +113,7 @@ func (w *watcher) taskOf(pid int) int {
 }
 
 // recycleTargets are the workers that can be recycled, one of each rank in turn.
-func (w *watcher) recycleTargets(cmd control.Command) []target {
+func (w *watcher) recycleTargets(cmd *control.Command) []target {
 	_, pids := w.workers.candidates(&w.last, event.AccountingCgroup)
 	byTask := map[int][]target{}
 	var tasks []int
@@ -124,7 +121,7 @@ func (w *watcher) recycleTargets(cmd control.Command) []target {
 		if w.workers.staff[pid].trainer == 0 {
 			continue // a pool's worker gets a signal, which only its own options ask for
 		}
-		task, ok := w.wanted(&cmd, pid)
+		task, ok := w.wanted(cmd, pid)
 		if !ok {
 			continue
 		}
@@ -146,22 +143,14 @@ func (w *watcher) recycleTargets(cmd control.Command) []target {
 	return todo
 }
 
-// hookTargets are the processes that the hook can trim or collect in, by rank.
-func (w *watcher) hookTargets(cmd control.Command) []target {
+// hookTargets are those of the processes that a command means, by rank.
+func (w *watcher) hookTargets(cmd *control.Command, pids []int) []target {
 	if w.loader == nil {
 		return nil
 	}
-	var pids []int
-	if cmd.Do == event.ActionGC {
-		pids, _ = w.workers.collectors()
-	} else {
-		for _, m := range w.workers.mappers(&w.last, event.AccountingRSS) {
-			pids = append(pids, m.ID.PID)
-		}
-	}
 	var todo []target
 	for _, pid := range pids {
-		task, ok := w.wanted(&cmd, pid)
+		task, ok := w.wanted(cmd, pid)
 		if !ok {
 			continue
 		}
@@ -203,11 +192,7 @@ func (w *watcher) goOn() {
 	t := m.todo[0]
 	m.todo, m.at, m.waits = m.todo[1:], t, 0
 	f := &inFlight{began: w.now(), manual: true}
-	for _, pid := range t.pids {
-		if p := w.last.Find(pid); p != nil {
-			f.actedOn = append(f.actedOn, *p)
-		}
-	}
+	f.actOn(&w.last, t.pids)
 	f.before = w.bindingNow()
 	m.id++
 	f.decision = event.Decision{
@@ -216,21 +201,7 @@ func (w *watcher) goOn() {
 	}
 	w.tell.Put(event.NameDecision, func(h event.Head) any { f.decision.Head = h; return f.decision })
 	w.flight, w.said, w.came = f, nil, arrivals{}
-	switch m.cmd.Do {
-	case event.ActionRecycle:
-		e := w.workers.staff[t.pids[0]]
-		if e == nil {
-			w.finish(action.Result{Reason: event.ReasonVanished})
-			return
-		}
-		mode := policy.RecycleMode(f.before.Headroom(), w.workers.fresh(e, &w.last, f.before.Accounting))
-		f.running = action.Recycle(w.loader, t.pids[0], mode, f.began)
-	case event.ActionTrim:
-		f.running = action.Trim(w.loader, t.pids, f.began)
-	case event.ActionGC:
-		_, trainers := w.workers.collectors()
-		f.running = action.Collect(w.loader, t.pids, trainers, f.began)
-	}
+	performers[m.cmd.Do].beginFor(w, f, t.pids)
 }
 
 // bindingNow is the limit that is nearest, for what a decision of nobody's rule is

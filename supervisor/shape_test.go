@@ -304,35 +304,62 @@ func (p *shapedPackage) mostCases() (most int) {
 }
 
 // reached counts the package's functions that methods of these names call, by way of
-// others too; those methods are among them.
-func (p *shapedPackage) reached(roots ...string) int {
-	bodies := map[*types.Func]*ast.FuncDecl{}
-	var next []*types.Func
+// others and of tables too; those methods are among them.
+func (p *shapedPackage) reached(roots ...string) (n int) {
+	bodies := map[types.Object]ast.Node{}
+	var next []types.Object
 	p.functions(func(fn *types.Func, d *ast.FuncDecl) {
 		bodies[fn] = d
 		if slices.Contains(roots, fn.Name()) && receiverOf(fn) != "" {
 			next = append(next, fn)
 		}
 	})
-	seen := map[*types.Func]bool{}
-	for len(next) > 0 {
-		fn := next[0]
-		next = next[1:]
-		body := bodies[fn]
-		if body == nil || seen[fn] {
-			continue
+	// A field stands for what tables of the package have in it.
+	columns := map[types.Object][]ast.Node{}
+	for _, f := range p.files {
+		for _, d := range f.Decls {
+			if table, ok := d.(*ast.GenDecl); ok {
+				ast.Inspect(table, func(node ast.Node) bool {
+					if pair, ok := node.(*ast.KeyValueExpr); ok {
+						if key, ok := pair.Key.(*ast.Ident); ok {
+							columns[p.info.Uses[key]] = append(columns[p.info.Uses[key]], pair.Value)
+						}
+					}
+					return true
+				})
+			}
 		}
-		seen[fn] = true
-		ast.Inspect(body, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				if called, ok := p.info.Uses[id].(*types.Func); ok {
-					next = append(next, called.Origin())
+	}
+	seen := map[types.Object]bool{}
+	follow := func(node ast.Node) {
+		ast.Inspect(node, func(node ast.Node) bool {
+			if id, ok := node.(*ast.Ident); ok {
+				if used := p.info.Uses[id]; used != nil {
+					next = append(next, used)
 				}
 			}
 			return true
 		})
 	}
-	return len(seen)
+	for len(next) > 0 {
+		used := next[0]
+		next = next[1:]
+		if fn, ok := used.(*types.Func); ok {
+			used = fn.Origin()
+		}
+		if seen[used] {
+			continue
+		}
+		seen[used] = true
+		if body := bodies[used]; body != nil {
+			n++
+			follow(body)
+		}
+		for _, value := range columns[used] {
+			follow(value)
+		}
+	}
+	return n
 }
 
 // cycle is how many files the largest set has in which each leads to each by names,

@@ -42,6 +42,15 @@ func (w *watcher) canGive(l *event.Limit) policy.Help {
 	return trace
 }
 
+const (
+	// trimFloor is the mapped memory below which a worker is not worth asking:
+	// its libraries.
+	trimFloor = 32 * rss.MiB
+	// muchMapped is the share of a limit that workers must have mapped to be trimmed ahead
+	// of the rung.
+	muchMapped = 0.02
+)
+
 // canTrimByHook answers for the part of a trim that is done by the hook.
 func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 	if !w.Settings.Trim.Hook() || w.loader == nil {
@@ -185,4 +194,23 @@ func (w *watcher) goalOf(f *inFlight, used rss.Bytes) action.Goal {
 		goal.Below = max(f.before.Used.Sub(need+growth), 1)
 	}
 	return goal
+}
+
+// trimAhead is how far below its rung a trim by the hook begins: from the rung of the
+// warning on, where that gives back much for certain. Above it workers keep to budgets
+// that leave each the least, and what many have together then may be all that is left
+// for what the trainer needs all at once. slurmstepd kills on it.
+func (w *watcher) trimAhead(l *event.Limit) rss.Bytes {
+	rung, ok := w.ladder.Rung(event.ActionTrim, l)
+	if !ok || l.Name != event.LimitSlurm {
+		return 0
+	}
+	at, ok := w.ladder.Rung(event.ActionWarn, l)
+	if !ok || at >= rung || l.Used < at {
+		return 0
+	}
+	if h := w.canTrimByHook(l); !h.OK || h.Gain < max(event.MinGain(0), l.Limit.Scale(muchMapped)) {
+		return 0
+	}
+	return min(rung-at, l.Limit.Scale(mostLead))
 }

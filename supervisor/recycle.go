@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,52 +24,6 @@ const (
 // standstill is the time to the limit, at a rate that was seen and has faded
 // since, from which on nothing grows.
 const standstill = 6 * time.Hour
-
-// trimFloor is the mapped memory below which a worker is not worth asking:
-// its libraries.
-const trimFloor = 32 * rss.MiB
-
-// can answers the ladder: whether an action can help a limit now, and how much
-// it may give back.
-func (w *watcher) can(r event.Rule, l *event.Limit) policy.Help {
-	if w.flight != nil && w.flight.manual {
-		switch r.Action {
-		case event.ActionTrim, event.ActionRecycle, event.ActionGC:
-			return policy.Help{Reason: event.ReasonOccupied, Later: true} // what somebody asked for ends first
-		}
-	}
-	switch r.Action {
-	case event.ActionTrim:
-		return w.canTrim(l)
-	case event.ActionRecycle:
-		return w.canRecycle(l)
-	case event.ActionGC:
-		return w.canCollect(l)
-	case event.ActionExec:
-		return policy.Help{OK: true}
-	case event.ActionRequeue:
-		return w.canRequeue(r, l)
-	case event.ActionSignal:
-		_, h := w.receivers(r, l)
-		return h
-	}
-	return policy.Help{Reason: event.ReasonUnsupported}
-}
-
-// canCollect answers for gc, which gives anonymous memory back: every way of
-// adding memory up counts that but the virtual size, of which little goes.
-func (w *watcher) canCollect(l *event.Limit) policy.Help {
-	switch {
-	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
-		return policy.Help{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
-	case w.loader == nil:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
-	}
-	if pids, _ := w.workers.collectors(); len(pids) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
-	}
-	return policy.Help{OK: true} // how much is garbage nobody knows before
-}
 
 func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	if !l.Name.Memory() {
@@ -193,4 +148,52 @@ func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 		left = max(left, 1)
 	}
 	return left
+}
+
+// The rung of a recycle leaves a tenth of the limit for the time that a worker takes
+// to drain. Several ranks that grow together may fill that sooner, and the kernel
+// kills at once: then the recycle begins as much earlier.
+
+const (
+	// firstRecycleTime is what a recycle is expected to take before one was seen, and
+	// mostRecycleTime what is allowed for at most.
+	firstRecycleTime = 500 * time.Millisecond
+	mostRecycleTime  = 2 * time.Second
+)
+
+// growthUntilRecycled is by how much the growth until a recycle has taken effect is
+// more than the rung leaves, twice the last one's time allowed for.
+func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
+	rung, ok := w.ladder.Rung(event.ActionRecycle, l)
+	if !ok || l.Name != event.LimitCgroup && l.Name != event.LimitSlurm {
+		return 0 // --limit kills nobody
+	}
+	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at && w.sure(l) {
+		return min(rung-at, l.Limit.Scale(mostLead))
+	}
+	if l.Name == event.LimitSlurm {
+		return 0 // slurmstepd looks each half minute
+	}
+	until := min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
+	growth := rss.Bytes(w.rate(l).Latest(w.now()) * until.Seconds())
+	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
+}
+
+// sure says that a recycle would give back what workers have leaked: what they need
+// was told from it. Then there is nothing to wait for, and what the trainer may need
+// all at once finds room.
+func (w *watcher) sure(l *event.Limit) bool {
+	i, gain, _, pids := w.pick(l)
+	if i < 0 || gain < event.MinGain(0) {
+		return false
+	}
+	_, known := w.workers.need(w.workers.staff[pids[i]])
+	return known
+}
+
+// tookRecycle learns from an outcome.
+func (w *watcher) tookRecycle(d *event.Decision, o *event.Outcome) {
+	if d.Action == event.ActionRecycle && o.OK && o.Duration > 0 {
+		w.recycleTook = time.Duration(o.Duration * float64(time.Second))
+	}
 }
