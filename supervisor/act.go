@@ -199,5 +199,5 @@ func (w *watcher) skipped(s policy.Skipped) {
 	if !w.tell.Once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
 		return
 	}
-	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+s.Rule.Useless()+" ("+why+")")
+	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+s.Rule.Action.Useless(s.Rule.Arg)+" ("+why+")")
 }

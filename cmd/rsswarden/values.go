@@ -112,24 +112,8 @@ func setLadder(s *supervisor.Settings, at []string) error {
 		}
 		return wrongf(hint, ": %v", err)
 	}
-	for _, r := range rules {
-		if !policy.Supported(r.Action) {
-			return wrongf("use "+supportedActions(), " %q: the action %s is not there yet", r, r.Action)
-		}
-	}
 	s.Rules = rules
 	return nil
-}
-
-// supportedActions lists the actions that a rule may have.
-func supportedActions() string {
-	var names []string
-	for _, a := range event.Actions {
-		if policy.Supported(a) {
-			names = append(names, string(a))
-		}
-	}
-	return alternatives(names, "or")
 }
 
 func setWorkerSignal(s *supervisor.Settings, v []string) error {

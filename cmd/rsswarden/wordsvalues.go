@@ -16,7 +16,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
 )
@@ -108,9 +107,6 @@ func ruleWords(typed string) []word {
 	when, _, acts := strings.Cut(typed, ":")
 	if acts {
 		for _, a := range event.Actions {
-			if !policy.Supported(a) {
-				continue
-			}
 			form, _, _ := strings.Cut(a.Form(), ",")
 			name, arg, takes := strings.Cut(form, "=")
 			name = when + ":" + name

@@ -24,6 +24,16 @@ const (
 	ActionStop     Action = "stop"
 )
 
+// kind is what sort of action one is.
+type kind int
+
+const (
+	acts  kind = iota // it does something to what is watched, see [Action.Acts]
+	tells             // it is a line and an alert, no more
+	asks              // see [Action.Asks]
+	frees             // it acts, and see [Action.Frees]
+)
+
 // ActionRow is all that is known of an action by its name; what is not said is no.
 type ActionRow struct {
 	name   Action
@@ -34,9 +44,7 @@ type ActionRow struct {
 	// wrong and what to write. Without it nothing may stand there.
 	arg func(arg string, given bool) (plain, why, hint string)
 
-	tells bool // it is a line and an alert, no more
-	asks  bool // see [Action.Asks]
-	frees bool // see [Action.Frees]
+	kind kind
 	// worth is the least that it must give back to be worth it where least is asked of
 	// others; without it that is enough.
 	worth func(l *Limit, least rss.Bytes) rss.Bytes
@@ -52,7 +60,7 @@ type ActionRow struct {
 	Asked   string // what was done to a process by that command: "recycled"
 
 	Did     string // a line's words for it in the past tense: "garbage collected"
-	Useless string // … where it cannot help, with the form's name for the argument; empty for "NAME is of no use"
+	useless string // … where it cannot help, with the form's name for the argument; empty for "NAME is of no use"
 	// DidTo are its words in the past tense where the outcome has a detail; name is the
 	// action with its argument.
 	DidTo func(name, arg, detail string) string
@@ -60,37 +68,37 @@ type ActionRow struct {
 
 // actions are from mild to hard, in the order of the documentation.
 var actions = []ActionRow{
-	{name: ActionWarn, form: "warn", tells: true,
+	{name: ActionWarn, form: "warn", kind: tells,
 		says: "Say so on stderr, and whom to tell by --alert."},
-	{name: ActionTrim, form: "trim", frees: true, Trims: true, Unmaps: true, Routine: true,
+	{name: ActionTrim, form: "trim", kind: frees, Trims: true, Unmaps: true, Routine: true,
 		says:    "Workers drop mapped file pages, which stay in the page cache.",
 		worth:   func(l *Limit, least rss.Bytes) rss.Bytes { return min(least, max(MinRecycle(l), surelyLeft(l))) },
 		Command: "trim", Asked: "trimmed",
 		Did: "workers trimmed"},
-	{name: ActionTrimDrop, form: "trim+drop", frees: true, Trims: true, former: true,
+	{name: ActionTrimDrop, form: "trim+drop", kind: frees, Trims: true, former: true,
 		says: "Of former versions: trim, and the pages left the page cache."},
-	{name: ActionRecycle, form: "recycle", frees: true, Single: true, Unmaps: true, Routine: true,
+	{name: ActionRecycle, form: "recycle", kind: frees, Single: true, Unmaps: true, Routine: true,
 		says:    "A loader worker is replaced by a fresh one, and no batch is lost.",
 		worth:   func(l *Limit, _ rss.Bytes) rss.Bytes { return MinRecycle(l) },
 		Command: "recycle", Asked: "recycled",
 		Did: "recycled worker"},
-	{name: ActionGC, form: "gc", frees: true, BacksOff: true,
+	{name: ActionGC, form: "gc", kind: frees, BacksOff: true,
 		says:    "Trainers and workers collect garbage and give free memory back.",
 		Command: "gc", Asked: "collected",
 		Did: "garbage collected"},
-	{name: ActionSignal, form: "signal=SIG", asks: true, arg: signalArg,
+	{name: ActionSignal, form: "signal=SIG", kind: asks, arg: signalArg,
 		says:    "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone.",
 		Command: "checkpoint", Asked: "asked to checkpoint",
 		DidTo:   func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to },
-		Useless: "signal=SIG is not sent"},
-	{name: ActionExec, form: "exec=COMMAND", asks: true, arg: commandArg,
+		useless: "signal=SIG is not sent"},
+	{name: ActionExec, form: "exec=COMMAND", kind: asks, arg: commandArg,
 		says:  "A program of yours is told, on its standard input and in RSSWARDEN_ variables.",
 		DidTo: func(name, _, said string) string { return name + ": " + said }},
 	{name: ActionRequeue, form: "requeue, requeue=MORE", Ends: true, arg: moreArg,
 		says:    "The job goes back into the queue and starts again with more memory: requeue=+50%.",
 		Did:     "requeued",
 		DidTo:   func(_, _, how string) string { return "requeued " + how },
-		Useless: "the job is not requeued"},
+		useless: "the job is not requeued"},
 	{name: ActionStop, form: "stop", Ends: true,
 		says: "TERM, and KILL after --grace.",
 		Did:  "stopped the command"},
@@ -134,14 +142,14 @@ func (a Action) Says() string { return a.row().says }
 // Asks says whether an action only asks somebody for something: the trainer, a
 // program of the user's. It frees nothing by itself, so it is done once for a
 // crossing, is over when it was done, and nothing waits for what comes of it.
-func (a Action) Asks() bool { return a.row().asks }
+func (a Action) Asks() bool { return a.row().kind == asks }
 
 // Acts says whether an action does something to what is watched: others wait for its end.
-func (a Action) Acts() bool { r := a.row(); return !r.tells && !r.asks }
+func (a Action) Acts() bool { k := a.row().kind; return k == acts || k == frees }
 
 // Frees says whether an action gives memory of processes back. It may be tried again
 // although its rung was not left: it may find more to give later.
-func (a Action) Frees() bool { return a.row().frees }
+func (a Action) Frees() bool { return a.row().kind == frees }
 
 // Severity orders actions from mild to hard.
 func (a Action) Severity() int {
@@ -153,12 +161,12 @@ func (a Action) Severity() int {
 }
 
 // Useless are the words for an action that cannot help: "recycle is of no use".
-func (r Rule) Useless() string {
-	row := r.Action.row()
-	if row.Useless == "" {
-		return string(r.Action) + " is of no use"
+func (a Action) Useless(arg string) string {
+	words := a.row().useless
+	if words == "" {
+		return string(a) + " is of no use"
 	}
-	return strings.Replace(row.Useless, "SIG", r.Arg, 1)
+	return strings.Replace(words, "SIG", arg, 1)
 }
 
 func signalArg(arg string, _ bool) (plain, why, hint string) {

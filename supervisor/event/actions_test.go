@@ -18,11 +18,11 @@ func TestActionRows(t *testing.T) {
 			t.Errorf("%s: its form is %q, its sentence %q", a, r.form, r.says)
 		case strings.Contains(r.form, "=") != (r.arg != nil):
 			t.Errorf("%s: its form is %q, and what reads its argument is there: %v", a, r.form, r.arg != nil)
-		case r.tells && r.asks, !a.Acts() && (a.Frees() || r.Ends):
+		case !a.Acts() && (a.Frees() || r.Ends):
 			t.Errorf("%s is of two kinds: %+v", a, r)
 		case a.Acts() && !r.former && r.Did == "":
 			t.Errorf("%s: no word for it in the past tense", a)
-		case r.asks && r.DidTo == nil:
+		case a.Asks() && r.DidTo == nil:
 			t.Errorf("%s: no words for whom it asked", a)
 		case (r.Command == "") != (r.Asked == ""):
 			t.Errorf("%s by hand: %q, %q", a, r.Command, r.Asked)
@@ -33,8 +33,13 @@ func TestActionRows(t *testing.T) {
 		}
 		commands[r.Command] = a
 	}
-	if slices.Contains(Actions, ActionTrimDrop) || !slices.Contains(RecordedActions, ActionTrimDrop) {
-		t.Errorf("rules %v, records %v", Actions, RecordedActions)
+	for a, want := range map[Action]bool{
+		ActionWarn: true, ActionTrim: true, ActionRecycle: true, ActionStop: true, ActionGC: true, ActionSignal: true,
+		ActionExec: true, ActionRequeue: true, "explode": false, ActionTrimDrop: false,
+	} {
+		if slices.Contains(Actions, a) != want || slices.Contains(RecordedActions, a) != (want || a == ActionTrimDrop) {
+			t.Errorf("%s: rules have %v, records %v", a, Actions, RecordedActions)
+		}
 	}
 	if a := Action("of tomorrow"); a.Asks() || a.Frees() || !a.Acts() || a.Severity() != len(RecordedActions) {
 		t.Errorf("an action of a newer version: %+v", a.Row())
@@ -51,8 +56,8 @@ func TestUseless(t *testing.T) {
 		"90%:requeue=12G":       "the job is not requeued",
 	} {
 		r, err := ParseRule(rule)
-		if err != nil || r.Useless() != want {
-			t.Errorf("%s: %q, want %q (%v)", rule, r.Useless(), want, err)
+		if err != nil || r.Action.Useless(r.Arg) != want {
+			t.Errorf("%s: %q, want %q (%v)", rule, r.Action.Useless(r.Arg), want, err)
 		}
 	}
 }

@@ -156,15 +156,6 @@ func NoExec(job slurm.Job, ok bool, parent string) string {
 		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
 }
 
-// did tells an action in the past tense.
-var did = map[event.Action]string{
-	event.ActionTrim:    "workers trimmed",
-	event.ActionRecycle: "recycled worker",
-	event.ActionGC:      "garbage collected",
-	event.ActionRequeue: "requeued",
-	event.ActionStop:    "stopped the command",
-}
-
 // Outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
 // trainer paused 7 ms".
 func Outcome(d *event.Decision, o *event.Outcome) string {
@@ -175,17 +166,11 @@ func Outcome(d *event.Decision, o *event.Outcome) string {
 	if o.Reason == event.ReasonDryRun {
 		return "would " + name + " (dry run)"
 	}
-	if o.OK && o.Detail != "" {
-		switch d.Action {
-		case event.ActionSignal:
-			return strings.TrimSuffix(d.Arg, "@rank0") + " sent to " + o.Detail
-		case event.ActionExec:
-			return name + ": " + o.Detail
-		case event.ActionRequeue:
-			return "requeued " + o.Detail
-		}
+	row := d.Action.Row()
+	if o.OK && o.Detail != "" && row.DidTo != nil {
+		return row.DidTo(name, d.Arg, o.Detail)
 	}
-	line := did[d.Action]
+	line := row.Did
 	if o.Stopped > 0 {
 		line = strings.Replace(line, "workers", "processes", 1)
 	}

@@ -57,7 +57,3 @@ func Ladder(at []string) ([]event.Rule, error) {
 	}
 	return rules, nil
 }
-
-// Supported says whether this version can carry an action out. A rule with
-// another one is bad input, and better said so than accepted in silence.
-func Supported(a event.Action) bool { return slices.Contains(event.Actions, a) }

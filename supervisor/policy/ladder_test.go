@@ -12,9 +12,6 @@ func TestDefaultLadder(t *testing.T) {
 	var got []string
 	for _, r := range Default() {
 		got = append(got, r.String())
-		if !Supported(r.Action) {
-			t.Errorf("%v is on by default and not supported", r)
-		}
 		if again, err := event.ParseRule(r.String()); err != nil || again != r {
 			t.Errorf("%v reads as %v, %v", r, again, err)
 		}
@@ -47,17 +44,6 @@ func TestLadder(t *testing.T) {
 		var e *event.RuleError
 		if rules, err := Ladder(at); !errors.As(err, &e) || e.Hint == "" {
 			t.Errorf("Ladder(%q) = %v, %v; want an error with a hint", at, rules, err)
-		}
-	}
-}
-
-func TestSupported(t *testing.T) {
-	for a, want := range map[event.Action]bool{
-		event.ActionWarn: true, event.ActionTrim: true, event.ActionRecycle: true, event.ActionStop: true,
-		event.ActionGC: true, event.ActionSignal: true, event.ActionExec: true, event.ActionRequeue: true, "explode": false, event.ActionTrimDrop: false,
-	} {
-		if Supported(a) != want {
-			t.Errorf("Supported(%s) = %v", a, !want)
 		}
 	}
 }

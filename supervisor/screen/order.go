@@ -83,11 +83,7 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 		whom = m.meansRank(o, r.rank)
 		o.question = fmt.Sprintf("have %s%s write a checkpoint", whom, where)
 	case r.proc != nil:
-		can := r.proc.CanRecycle
-		if action == event.ActionTrim {
-			can = r.proc.CanTrim
-		}
-		if !can {
+		if !can(r.proc, action) {
 			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid(), r.proc.Role, action.Row().Asked, r.why())
 		}
 		o.Command.PIDs = []int{r.proc.PID}
@@ -142,6 +138,11 @@ func (m *Model) unmistakable(o *order, r *control.Rank) bool {
 	return r.Task >= 0 && same == 1
 }
 
+// can says that an action may name a process.
+func can(p *control.Proc, a event.Action) bool {
+	return a == event.ActionTrim && p.CanTrim || a == event.ActionRecycle && p.CanRecycle
+}
+
 // able lists the processes of a rank that an action may name.
 func (m *Model) able(r *row, action event.Action) (pids []int) {
 	for i := range m.procs {
@@ -149,7 +150,7 @@ func (m *Model) able(r *row, action event.Action) (pids []int) {
 		if p.rank != r.rank || p.node != r.node {
 			continue
 		}
-		if action == event.ActionTrim && p.proc.CanTrim || action == event.ActionRecycle && p.proc.CanRecycle {
+		if can(p.proc, action) {
 			pids = append(pids, p.proc.PID)
 		}
 	}
