@@ -33,7 +33,7 @@ func TestCancelledBySlurmd(t *testing.T) {
 		verdict event.Verdict
 		says    string
 	}{
-		{"over the job's memory", 252, 3600, "slurmstepd", event.VerdictKilled, "verdict: killed; next time #SBATCH --mem=832M (most likely slurmd cancelled the job (OverMemoryKill): peak 517 MiB (sum of RSS over all steps of the job on this node) of 400 MiB"},
+		{"over the job's memory", 252, 3600, "slurmstepd", event.VerdictKilled, "verdict: killed; next time #SBATCH --mem=832M (most likely slurmd cancelled the job (OverMemoryKill): peak 517 MiB (summed RSS, all steps of the job on this node) of 400 MiB"},
 		{"scancel, with room", 52, 3600, "slurmstepd", event.VerdictFine, "memory was fine, whatever ended the command"},
 		{"the job's end", 252, 3, "slurmstepd", event.VerdictNoHelp, "no action could help"},
 		{"a signal of a user's", 252, 3600, "kill", event.VerdictNoHelp, "no action could help"},

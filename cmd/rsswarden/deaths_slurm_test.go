@@ -117,7 +117,7 @@ func TestDeathsInSlurm(t *testing.T) {
 		},
 		{
 			name: "overmemory", job: "grow", wrap: "exec WARDEN run --",
-			cause: event.CauseOverKill, says: `killed by slurmstepd \(OverMemoryKill\): the sum of RSS of step \S+ was \S+ MiB of 300 MiB`,
+			cause: event.CauseOverKill, says: `killed by slurmstepd \(OverMemoryKill\): the summed RSS of step \S+ was \S+ MiB of 300 MiB`,
 		},
 		{
 			name: "scancel", job: "idle", meet: scancel,

@@ -60,9 +60,9 @@ func Limit(f LimitFacts) Check {
 	case l == nil:
 		return unlimited(f)
 	}
-	c.Found = fmt.Sprintf("%s: %v, %s used; %s, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Enforcer, sums[l.Accounting])
+	c.Found = fmt.Sprintf("%s: %v, %s used; %s, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Enforcer, l.Compared())
 	if l.Name == event.LimitUser {
-		c.Found = fmt.Sprintf("%s: %v, %s used; rsswarden's own rules, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), sums[l.Accounting])
+		c.Found = fmt.Sprintf("%s: %v, %s used; rsswarden's own rules, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Compared())
 	}
 	if more := len(f.Limits) - 1; more > 0 {
 		c.Found += fmt.Sprintf("; rsswarden limits shows %d more", more)

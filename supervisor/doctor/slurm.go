@@ -143,3 +143,11 @@ func signals(f SlurmFacts) Check {
 	}
 	return c
 }
+
+// yesNo is how Slurm writes a truth.
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

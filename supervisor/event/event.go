@@ -7,6 +7,7 @@
 package event
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -102,6 +103,21 @@ func (l *Limit) Ratio() float64 { return l.Used.Of(l.Limit) }
 
 // Headroom is what is left before the limit.
 func (l *Limit) Headroom() rss.Bytes { return l.Limit.Sub(l.Used) }
+
+// Compared is what is held against the limit, for people: "summed RSS".
+func (l *Limit) Compared() string {
+	if use := l.Name.row().Use; use != "" {
+		return use
+	}
+	what := cmp.Or(l.Accounting.Sum(), "use")
+	if l.Name == LimitSlurm && l.Accounting == AccountingCgroup {
+		what = "summed memory of the tasks' cgroups"
+	}
+	if l.ByJobSum() {
+		what += ", all steps of the job on this node"
+	}
+	return what
+}
 
 // ByJobSum says that it is slurmd's limit on all steps of a job on its node together
 // (OverMemoryKill): slurmd cancels the job, where slurmstepd kills one step.

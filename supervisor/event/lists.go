@@ -13,6 +13,17 @@ const (
 	AccountingVirtual  Accounting = "vsize"    // sum of virtual sizes, by Slurm's VSizeFactor
 )
 
+// Sum is what an accounting adds up, for people.
+func (a Accounting) Sum() string { return sums[a] }
+
+var sums = map[Accounting]string{
+	AccountingRSS:      "summed RSS",
+	AccountingPSS:      "summed PSS",
+	AccountingNoShared: "summed RSS less shared pages",
+	AccountingCgroup:   "unreclaimable memory",
+	AccountingVirtual:  "summed virtual size",
+}
+
 // Scope is whom a limit counts.
 type Scope string
 

@@ -14,44 +14,23 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// sums tells what an accounting adds up.
-var sums = map[event.Accounting]string{
-	event.AccountingRSS:      "summed RSS",
-	event.AccountingPSS:      "summed PSS",
-	event.AccountingNoShared: "summed RSS less shared pages",
-	event.AccountingCgroup:   "unreclaimable memory",
-	event.AccountingVirtual:  "summed virtual size",
-}
-
 // Against says who compares what with a limit, in parentheses behind a number.
 func Against(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
 	if who == "" {
 		who = "nobody"
 	}
-	text, what := who+" acts on ", sums[l.Accounting]
+	text := who + " acts on "
 	if l.Name.Row().Kills {
 		text = who + " kills on "
 	}
 	if acts := l.Name.Row().Acts; acts != "" {
 		text = acts
 	}
-	if use := l.Name.Row().Use; use != "" {
-		what = use
+	if l.ByJobSum() {
+		text = who + " cancels the job on "
 	}
-	if l.Name == event.LimitSlurm {
-		if l.Accounting == event.AccountingCgroup {
-			what = "what it sums of its tasks' cgroups"
-		}
-		if l.ByJobSum() {
-			text = who + " cancels the job on "
-			if l.Accounting == event.AccountingCgroup {
-				what = "what the tasks' cgroups sum up to"
-			}
-			what += ", all steps of the job on this node"
-		}
-	}
-	text += what
+	text += l.Compared()
 	if l.Accounting == event.AccountingPSS && l.UsedMax > l.Used {
 		text += fmt.Sprintf(", at most %v", l.UsedMax)
 		if l.Age >= 1 {

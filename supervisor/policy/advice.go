@@ -90,7 +90,7 @@ func Advise(r Run) Advice {
 		l = r.JobSum
 		a.Mem = GuessMem(max(l.Used, l.Limit).Scale(adviceMore))
 		a.Why = fmt.Sprintf("most likely slurmd cancelled the job (OverMemoryKill): peak %v (%s) of %v; what it needs is not known, half as much again, rounded up, is a guess",
-			l.Used, accountingWords(l), l.Limit)
+			l.Used, l.Compared(), l.Limit)
 		return a
 	}
 	switch {
@@ -101,7 +101,7 @@ func Advise(r Run) Advice {
 		a.Why = fmt.Sprintf("nothing was seen to be used of the limit of %v, so nothing can be said about --mem", l.Limit) + r.struck()
 		return a
 	}
-	peak := fmt.Sprintf("peak %v (%s%s) of %v", l.Used, accountingWords(l), r.whose(l), l.Limit)
+	peak := fmt.Sprintf("peak %v (%s%s) of %v", l.Used, l.Compared(), r.whose(l), l.Limit)
 	least := max(l.Used, l.Limit)
 	if own && r.OOMKills == 0 && !r.Killed { // it was not l that the run came to
 		least = max(l.Used, LeastMem)
@@ -203,30 +203,6 @@ func verdict(r Run) event.Verdict {
 	return event.VerdictFine
 }
 
-func accountingWords(l *event.Limit) string {
-	if l.ByJobSum() {
-		step := *l
-		step.Scope = event.ScopeStep
-		return accountingWords(&step) + " over all steps of the job on this node"
-	}
-	switch l.Accounting {
-	case event.AccountingRSS:
-		return "sum of RSS"
-	case event.AccountingPSS:
-		return "sum of PSS"
-	case event.AccountingNoShared:
-		return "sum of RSS without shared pages"
-	case event.AccountingCgroup:
-		if l.Name != event.LimitCgroup {
-			return "what Slurm reads of the cgroup"
-		}
-		return "unreclaimable memory of the cgroup"
-	case event.AccountingVirtual:
-		return "sum of virtual memory"
-	}
-	return "used"
-}
-
 // whose says by whom a peak is counted so, where --limit counts too.
 func (r *Run) whose(l *event.Limit) string {
 	switch {
@@ -241,7 +217,7 @@ func (r *Run) whose(l *event.Limit) string {
 		text = ", by which the kernel kills"
 	}
 	if l.Accounting != r.Binding.Accounting {
-		text += "; --limit counts " + accountingWords(r.Binding)
+		text += "; --limit counts " + r.Binding.Compared()
 	}
 	return text
 }

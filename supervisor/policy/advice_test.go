@@ -18,7 +18,7 @@ func TestAdvise(t *testing.T) {
 		mem     string
 		says    string
 	}{
-		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "672M", "peak 600 MiB (sum of RSS) of 2.93 GiB; the peak and 10 %"},
+		{"much too large", Run{Binding: at(20), FirstRung: rung, Watched: true}, event.VerdictFine, "672M", "peak 600 MiB (summed RSS) of 2.93 GiB; the peak and 10 %"},
 		{"nearly full", Run{Binding: at(82), FirstRung: rung, Watched: true}, event.VerdictTight, "2816M", "10 %"},
 		{"carried by actions", Run{Binding: at(91), FirstRung: rung, Watched: true, Helped: 3, Skipped: 2}, event.VerdictCarried, "3000M", "without it more is needed, how much is not known"},
 		{"carried by budgets alone", Run{Binding: at(70), FirstRung: rung, Watched: true, Trimmed: true}, event.VerdictCarried, "3000M", "enough with rsswarden"},
@@ -38,7 +38,7 @@ func TestAdvise(t *testing.T) {
 		{"asked and went on", Run{Binding: at(94), FirstRung: rung, Watched: true, Asked: true, Skipped: 1}, event.VerdictAsked, "3200M", "a signal asked the trainer"},
 		{"asked, then killed", Run{Binding: at(103), FirstRung: rung, Watched: true, Asked: true, Failed: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
 		{"slurmd, for all steps", Run{Binding: jobSum(129), JobSum: jobSum(129), FirstRung: rung, Watched: true, Failed: true, Cancelled: true}, event.VerdictKilled, "6G",
-			"most likely slurmd cancelled the job (OverMemoryKill): peak 3.78 GiB (sum of RSS over all steps of the job on this node) of 2.93 GiB"},
+			"most likely slurmd cancelled the job (OverMemoryKill): peak 3.78 GiB (summed RSS, all steps of the job on this node) of 2.93 GiB"},
 		{"slurmd, and the command ended well", Run{Binding: jobSum(101), JobSum: jobSum(101), FirstRung: rung, Watched: true, Helped: 2, Cancelled: true}, event.VerdictKilled, "4608M", "most likely slurmd cancelled"},
 		{"a step with less than the job", Run{Binding: at(20), JobSum: jobSum(50), FirstRung: rung, Watched: true}, event.VerdictFine, "1664M", "all steps of the job had 1.46 GiB together"},
 		{"over the job's sum, still there", Run{Binding: jobSum(105), JobSum: jobSum(105), FirstRung: rung, Watched: true}, event.VerdictNoHelp, "3584M", "no action could help"},
@@ -74,10 +74,10 @@ func TestAdviceByWhoKills(t *testing.T) {
 		says string
 	}{
 		{"slurmstepd", Run{Ends: of(slurm(50), "slurmstepd, by OverMemoryKill")}, "1664M",
-			"peak 1.46 GiB (sum of RSS, by which slurmstepd kills; --limit counts sum of PSS) of 2.93 GiB; the peak and 10 % on top"},
+			"peak 1.46 GiB (summed RSS, by which slurmstepd kills; --limit counts summed PSS) of 2.93 GiB; the peak and 10 % on top"},
 		{"slurmstepd perhaps", Run{Ends: of(slurm(50), "slurmstepd perhaps, by OverMemoryKill")}, "1664M", "by which slurmstepd perhaps kills"},
-		{"the kernel", Run{Ends: of(group, "kernel OOM killer")}, "1664M", "(unreclaimable memory of the cgroup, by which the kernel kills; --limit counts sum of PSS)"},
-		{"nobody", Run{}, "992M", "(sum of PSS, as --limit counts; no limit that kills was found)"},
+		{"the kernel", Run{Ends: of(group, "kernel OOM killer")}, "1664M", "(unreclaimable memory, by which the kernel kills; --limit counts summed PSS)"},
+		{"nobody", Run{}, "992M", "(summed PSS, as --limit counts; no limit that kills was found)"},
 		{"carried", Run{Ends: of(slurm(50), "slurmstepd"), Helped: 1}, "3000M", "enough with rsswarden"},
 		{"our stop", Run{Ends: of(slurm(50), "slurmstepd"), Stopped: true}, "2304M", "is a guess"},
 		{"the kernel's kill", Run{Ends: of(group, "kernel OOM killer"), OOMKills: 1}, "4608M", "is a guess"},
@@ -97,8 +97,8 @@ func TestAdviceByWhoKills(t *testing.T) {
 
 func TestAdviceNamesTheAccounting(t *testing.T) {
 	for a, word := range map[event.Accounting]string{
-		event.AccountingRSS: "sum of RSS", event.AccountingPSS: "sum of PSS", event.AccountingNoShared: "without shared",
-		event.AccountingCgroup: "reads of the cgroup", event.AccountingVirtual: "virtual", "": "used",
+		event.AccountingRSS: "summed RSS", event.AccountingPSS: "summed PSS", event.AccountingNoShared: "less shared",
+		event.AccountingCgroup: "tasks' cgroups", event.AccountingVirtual: "virtual", "": "(use)",
 	} {
 		l := slurm(50)
 		l.Accounting = a

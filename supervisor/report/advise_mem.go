@@ -154,7 +154,7 @@ func (m *memAdvice) several() (rss.Bytes, string, *float64) {
 	mem := policy.NeatMem(max(s.enough(), m.top.least().Scale(1+leastMargin), policy.LeastMem))
 	risk, greatest := s.risk(mem)
 	why := fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the next run exceeds the greatest with a chance of 1 in %d, and, if peaks go on to differ as these do, %s with a chance of %s",
-		s.n, s.most, used(m.last.limit), s.least, int(1/greatest+0.5), policy.MemArg(mem), chance(risk))
+		s.n, s.most, m.last.limit.Compared(), s.least, int(1/greatest+0.5), policy.MemArg(mem), chance(risk))
 	return mem, why + m.others(), &risk
 }
 
@@ -199,7 +199,7 @@ const hourly = 10 * time.Minute
 
 // fill is "2.92 GiB of 2.93 GiB (99 %)", with what it is.
 func (o *observed) fill() string {
-	return fmt.Sprintf("%s, %s", fill(o.limit.Name, o.peak, o.size), used(o.limit))
+	return fmt.Sprintf("%s, %s", fill(o.limit.Name, o.peak, o.size), o.limit.Compared())
 }
 
 // unseen says why a job's peak is only the least that it needs.

@@ -47,7 +47,7 @@ func TestAdviceOnMem(t *testing.T) {
 		says []string
 		not  string
 	}{
-		{"one clean run", []made{{limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}}, "exit", []string{"peak 4.00 GiB (sum of RSS)"}, "growing"},
+		{"one clean run", []made{{limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}}, "exit", []string{"peak 4.00 GiB (summed RSS)"}, "growing"},
 		{"one that grows on", []made{{limit: slurmRSS(8), trainer: linear(2, 4), exit: ended(0, event.VerdictFine)}}, "exit", []string{"growing still, by 1.00 GiB an hour", "so much more"}, ""},
 		{"a short one that grows on", []made{{limit: slurmRSS(8), lasts: 5 * time.Minute, trainer: linear(2, 4), exit: ended(0, event.VerdictFine)}}, "exit", []string{"too short to say how much"}, "an hour"},
 		{"one that slows down", []made{{limit: slurmRSS(8), trainer: slows, exit: ended(0, event.VerdictFine)}}, "exit", []string{"slower and slower", "a longer run may need some"}, "an hour"},
@@ -72,7 +72,7 @@ func TestAdviceOnMem(t *testing.T) {
 		{"killed, then carried at less", []made{died("a", 4), saved("b", 3)}, "3G", []string{"enough with rsswarden"}, "guess"},
 		{"carried, then killed", []made{saved("a", 4), died("b", 5)}, "7680M", []string{"one run was ended at", "is a guess"}, ""},
 		{"carried, then enough without", []made{saved("a", 4), {id: "b", limit: slurmRSS(8), trainer: steady(5, 0, 0), exit: ended(0, event.VerdictFine)}}, "exit", []string{"peak 5.00 GiB"}, "enough with rsswarden"},
-		{"none tells all", []made{{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), live: true}, {id: "b", limit: slurmRSS(8), trainer: steady(3, 0, 0)}}, "", []string{"no run tells all that it needs: the most was 4.00 GiB of 8.00 GiB (50 %), sum of RSS, and it is still going on"}, ""},
+		{"none tells all", []made{{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), live: true}, {id: "b", limit: slurmRSS(8), trainer: steady(3, 0, 0)}}, "", []string{"no run tells all that it needs: the most was 4.00 GiB of 8.00 GiB (50 %), summed RSS, and it is still going on"}, ""},
 		{"an early end that had more", []made{{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}, {id: "b", limit: slurmRSS(8), trainer: steady(6, 0, 0), exit: ended(1, event.VerdictFine)}}, "6656M", []string{"had no more than 6.00 GiB"}, ""},
 	} {
 		var runs []*record.Run
@@ -220,7 +220,7 @@ func TestAdviseByWhoKills(t *testing.T) {
 	e.Binding = &event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingPSS, Used: gb(1.9), Limit: gb(2)}
 	e.AdviceWhy = ""
 	l := theMem(t, Advise([]*record.Run{r}))
-	if l.Line != "#SBATCH --mem=4608M" || !strings.Contains(l.Why, "peak 4.00 GiB (sum of RSS)") || !strings.Contains(l.Evidence, "limit slurm") {
+	if l.Line != "#SBATCH --mem=4608M" || !strings.Contains(l.Why, "peak 4.00 GiB (summed RSS)") || !strings.Contains(l.Evidence, "limit slurm") {
 		t.Errorf("%+v", l)
 	}
 }

@@ -121,14 +121,13 @@ func (q *inquest) cgroupFull(b brink, d death) finding {
 // overMemory tells of OverMemoryKill.
 func (q *inquest) overMemory(b brink, d death) finding {
 	f := finding{cause: event.CauseOverKill, certainty: Inferred, limit: b.i}
-	what, note := sums[b.Accounting], ""
+	what, _, _ := strings.Cut(b.Compared(), ",") // that it is the step's is said in any case
+	note := ""
 	switch b.Accounting {
 	case event.AccountingRSS:
 		note = ", counting shared pages once for each process"
 	case event.AccountingPSS:
 		note = ", shared pages divided among those that map them"
-	case event.AccountingCgroup:
-		what = "sum over its tasks' cgroups"
 	case event.AccountingVirtual:
 		note = ", which VSizeFactor limits"
 	}

@@ -113,7 +113,7 @@ func (q *inquest) overJobMemory(b brink) finding {
 		when = q.when(b.at)
 	}
 	f := finding{cause: event.CauseOverKill, certainty: Inferred, limit: b.i}
-	f.text = fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.used), rss.Bytes(b.size), when, used(b.Limit))
+	f.text = fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.used), rss.Bytes(b.size), when, b.Compared())
 	if b.rate > 0 {
 		f.text += q.grew(b)
 	}

@@ -159,7 +159,7 @@ var deaths = []dying{
 		scene: scene{job: inJob(), limits: []event.Limit{limitStepd}, length: minutes, sizes: []rss.Bytes{mem}, used: rising(minutes, mem, 0.2, 2.12),
 			events: []record.Entry{}},
 		cause: event.CauseOverKill, certainty: Inferred,
-		text: []string{"most likely killed by slurmstepd (OverMemoryKill): the sum of RSS of step 12.batch was 6.21 GiB of 2.93 GiB", "counting shared pages once for each process"},
+		text: []string{"most likely killed by slurmstepd (OverMemoryKill): the summed RSS of step 12.batch was 6.21 GiB of 2.93 GiB", "counting shared pages once for each process"},
 		said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"), saidCertainty: Slurm, saidText: []string{"killed by slurmstepd"},
 	},
 	{
@@ -221,7 +221,7 @@ var deaths = []dying{
 		scene: scene{job: ending(time.Hour), limits: []event.Limit{limitStepd, limitJobSum}, length: minutes, sizes: []rss.Bytes{mem, mem},
 			used: pair(rising(minutes, mem, 0.2, 0.66), rising(minutes, mem, 0.3, 1.29)), events: []record.Entry{signalled(minutes-2*time.Second, "SIGTERM"), exits(minutes, "SIGTERM", 0)}},
 		cause: event.CauseOverKill, certainty: Inferred, text: []string{"most likely cancelled by slurmd (OverMemoryKill): the steps of the job on this node had 3.78 GiB of 2.93 GiB together",
-			"sum of RSS, all steps of the job on the node", "SIGTERM reached it at 12:09:58 from slurmstepd"},
+			"summed RSS, all steps of the job on this node", "SIGTERM reached it at 12:09:58 from slurmstepd"},
 		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: Slurm, saidText: []string{"cancelled by slurmd (OverMemoryKill)", "Slurm says step 12.batch CANCELLED 0:15"},
 	},
 	{

@@ -22,10 +22,10 @@ func limitTitle(l *event.Limit) string {
 
 // usedMeans says what is compared with a limit, and how shared pages count in it.
 func usedMeans(l *event.Limit) string {
-	switch text := used(l); text {
-	case sums[event.AccountingRSS]:
+	switch text := l.Compared(); text {
+	case event.AccountingRSS.Sum():
 		return text + ", shared pages counted in each process"
-	case sums[event.AccountingPSS]:
+	case event.AccountingPSS.Sum():
 		return text + ", shared pages divided"
 	default:
 		return text

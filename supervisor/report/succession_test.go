@@ -64,15 +64,15 @@ func TestAdviseInTurn(t *testing.T) {
 		says string
 	}{
 		{"one", inTurn(1), "#SBATCH --mem=448M", "400 MiB"},
-		{"two", inTurn(2), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB; the peak and 10 % on top"},
-		{"six", six, "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
-		{"six, read in another order", least(six[4], six[0], six[5], six[2], six[1], six[3]), "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
-		{"each with another command", others, "#SBATCH --mem=448M", "peak 400 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
-		{"two at the same time", least(inTurn(1)[0], other), "#SBATCH --mem=736M", "peak 656 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 2.00 GiB"},
-		{"the second is not there", least(six[0], six[2]), noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and the watcher was not there for all of the run"},
-		{"the first is not there", inTurn(2)[1:], noMem, "peak 350 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB is the least it was"},
+		{"two", inTurn(2), "#SBATCH --mem=448M", "peak 400 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB; the peak and 10 % on top"},
+		{"six", six, "#SBATCH --mem=448M", "peak 400 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
+		{"six, read in another order", least(six[4], six[0], six[5], six[2], six[1], six[3]), "#SBATCH --mem=448M", "peak 400 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
+		{"each with another command", others, "#SBATCH --mem=448M", "peak 400 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB"},
+		{"two at the same time", least(inTurn(1)[0], other), "#SBATCH --mem=736M", "peak 656 MiB (summed RSS, as --limit counts; no limit that kills was found) of 2.00 GiB"},
+		{"the second is not there", least(six[0], six[2]), noMem, "the most was 400 MiB of 1.00 GiB (39 %), summed RSS, and the watcher was not there for all of the run"},
+		{"the first is not there", inTurn(2)[1:], noMem, "peak 350 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB is the least it was"},
 		{"the second was carried", carried, noMem, "enough with rsswarden"},
-		{"the second failed", failed, noMem, "the most was 400 MiB of 1.00 GiB (39 %), sum of RSS, and it ended with exit status 3"},
+		{"the second failed", failed, noMem, "the most was 400 MiB of 1.00 GiB (39 %), summed RSS, and it ended with exit status 3"},
 	} {
 		lines := Advise(test.runs)
 		if len(lines) != 1 || lines[0].Line != test.line || !strings.Contains(lines[0].Why, test.says) {
@@ -166,7 +166,7 @@ func TestLedTwice(t *testing.T) {
 		if len(rep.Runs) != 2 || len(rep.Nodes[0].Runs) != 2 || rep.Runs[0].Code == nil || rep.Runs[0].Samples != 61+60 || !rep.Runs[0].End.Equal(noon.Add(4*time.Minute)) {
 			t.Errorf("%+v", rep.Runs)
 		}
-		if l := Advise(runs)[0]; l.Line != "#SBATCH --mem=464M" || !strings.Contains(l.Why, "peak 410 MiB (sum of RSS, as --limit counts; no limit that kills was found) of 1.00 GiB") {
+		if l := Advise(runs)[0]; l.Line != "#SBATCH --mem=464M" || !strings.Contains(l.Why, "peak 410 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB") {
 			t.Errorf("%+v", l)
 		}
 		if len(line.Runs) != 1 || line.Length != 4*time.Minute {
@@ -205,7 +205,7 @@ func TestLimitsInTurn(t *testing.T) {
 	}
 	one := section(twice, between)
 	if want := "  user, tree on n1   at most 410 MiB of 1.00 GiB (40 %) at 12:00:00\n" +
-		"    our own rules act on sum of RSS; limit from --limit\n" +
+		"    our own rules act on summed RSS; limit from --limit\n" +
 		"    " + strings.Repeat("▄", 10) + strings.Repeat("▃", 20) + strings.Repeat("▂", 10) + "  0 to 100 % over 4 min 00 s"; !strings.Contains(one, want) || strings.Count(one, "user, tree") != 1 {
 		t.Errorf("%s", one)
 	}

@@ -54,7 +54,7 @@ func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
 		writePanel(&b, t, runs[i], len(t.Runs) > 1)
 		b.WriteString(`</g>`)
 	}
-	note := "Layers: sum of RSS by role, pages that processes share counted in each. "
+	note := "Layers: summed RSS by role, pages that processes share counted in each. "
 	if n := len(t.Runs) + t.LeftOut - len(runs); n > 0 {
 		note += fmt.Sprintf("%d more runs are not drawn.", n)
 	}

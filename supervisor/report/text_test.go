@@ -65,7 +65,7 @@ func carriedRun() *record.Run {
 	sum, unreclaimable := 1000*rss.MiB, mem.Scale(0.951)
 	s.events = append(s.events, record.Entry{At: minutes, Name: event.NameExit, Value: &event.Exit{
 		By: "command", Code: &code, Verdict: event.VerdictCarried, Peaks: event.Peaks{RSS: &sum, Cgroup: &unreclaimable},
-		Advice: mem, AdviceWhy: "peak 2.79 GiB (unreclaimable memory of the cgroup) of 2.93 GiB; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known",
+		Advice: mem, AdviceWhy: "peak 2.79 GiB (unreclaimable memory) of 2.93 GiB; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known",
 	}})
 	return s.run()
 }

@@ -144,8 +144,8 @@ func (t *text) peakTable(p *Peaks) {
 		p          *Peak
 		name, note string
 	}{
-		{p.RSS, "sum of RSS", "shared pages once for each process"},
-		{p.PSS, "sum of PSS", "shared pages divided among them"},
+		{p.RSS, event.AccountingRSS.Sum(), "shared pages once for each process"},
+		{p.PSS, event.AccountingPSS.Sum(), "shared pages divided among them"},
 		{p.NoShared, "RSS less shared", "no mapped file, no shared memory"},
 		{p.Cgroup, "of the cgroup", "unreclaimable part of its charge"},
 	} {
@@ -164,7 +164,7 @@ func (t *text) roles(roles []Role) {
 	if len(roles) == 0 {
 		return
 	}
-	t.section("roles, each at its highest sum of RSS")
+	t.section("roles, each at its highest summed RSS")
 	t.roleTable(roles)
 }
 

@@ -13,38 +13,6 @@ import (
 // This file holds the words for single things. They are those that the watcher
 // uses while a job runs, so that its lines and a report read alike.
 
-// sums tells what an accounting adds up.
-var sums = map[event.Accounting]string{
-	event.AccountingRSS:      "sum of RSS",
-	event.AccountingPSS:      "sum of PSS",
-	event.AccountingNoShared: "sum of RSS less shared pages",
-	event.AccountingCgroup:   "unreclaimable memory",
-	event.AccountingVirtual:  "sum of virtual sizes",
-}
-
-// used says what the used of a limit is.
-func used(l *event.Limit) string {
-	if use := l.Name.Row().Use; use != "" {
-		return use
-	}
-	if l.Name == event.LimitSlurm {
-		text := sums[l.Accounting]
-		if l.Accounting == event.AccountingCgroup {
-			text = "what slurmstepd sums of the tasks' cgroups"
-		}
-		if l.ByJobSum() {
-			text += ", all steps of the job on the node"
-		}
-		if text != "" {
-			return text
-		}
-	}
-	if s := sums[l.Accounting]; s != "" {
-		return s
-	}
-	return "used"
-}
-
 // enforced says who does what at a limit.
 func enforced(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",")
@@ -66,7 +34,7 @@ func enforced(l *event.Limit) string {
 
 // against says who compares what with a limit, and where the limit was read.
 func against(l *event.Limit) string {
-	text := enforced(l) + used(l)
+	text := enforced(l) + l.Compared()
 	if l.LimitSource != "" {
 		text += "; limit from " + l.Place()
 	}
