@@ -15,35 +15,18 @@ const courseParts = 24
 type course struct {
 	from, width time.Duration
 	last        time.Duration // when the last came
-	n           int           // parts that are begun
-	most        [courseParts]rss.Bytes
-	seen        [courseParts]bool
+	most        []int64       // of each part that is begun, in bytes
 }
 
 // add takes in a reading. One that is earlier than the last, of a journal that
 // was written by two watchers, counts as if it came with that.
 func (c *course) add(at time.Duration, v rss.Bytes) {
-	if c.n == 0 {
+	if c.most == nil {
 		c.from, c.width, c.last = at, time.Second, at
 	}
 	at = max(at, c.last)
-	for (at-c.from)/c.width >= courseParts {
-		c.halve()
-	}
-	i := int((at - c.from) / c.width)
-	c.most[i], c.seen[i] = max(c.most[i], v), true
-	c.n, c.last = max(c.n, i+1), at
-}
-
-func (c *course) halve() {
-	for i := range courseParts / 2 {
-		c.most[i], c.seen[i] = max(c.most[2*i], c.most[2*i+1]), c.seen[2*i] || c.seen[2*i+1]
-	}
-	for i := courseParts / 2; i < courseParts; i++ {
-		c.most[i], c.seen[i] = 0, false
-	}
-	c.n = (c.n + 1) / 2
-	c.width *= 2
+	c.most, c.width = raiseCell(c.most, c.width, at-c.from, courseParts, int64(v))
+	c.last = at
 }
 
 func (c *course) span() time.Duration { return c.last - c.from }
@@ -78,22 +61,22 @@ const (
 func (c *course) growth() (g growth, ok bool) {
 	var parts [3]int
 	var jump, top rss.Bytes
-	for i := range c.n {
-		if !c.seen[i] {
+	for i, v := range c.most {
+		if v < 0 {
 			continue
 		}
-		k := 3 * i / c.n
+		k, most := 3*i/len(c.most), rss.Bytes(v)
 		parts[k]++
-		g.thirds[k] = max(g.thirds[k], c.most[i])
+		g.thirds[k] = max(g.thirds[k], most)
 		if k > 0 {
-			jump = max(jump, c.most[i].Sub(max(top, g.thirds[0])))
+			jump = max(jump, most.Sub(max(top, g.thirds[0])))
 		}
-		top = max(top, c.most[i])
+		top = max(top, most)
 	}
 	if min(parts[0], parts[1], parts[2]) < filled {
 		return growth{}, false
 	}
-	g.third = c.last - c.from - time.Duration((2*c.n+2)/3)*c.width
+	g.third = c.last - c.from - time.Duration((2*len(c.most)+2)/3)*c.width
 	rise, before := g.rise(), g.thirds[1].Sub(g.thirds[0])
 	all := top.Sub(g.thirds[0])
 	g.still = rise >= max(stillLeast, g.thirds[2].Scale(stillShare)) && jump <= all.Scale(jumpShare)

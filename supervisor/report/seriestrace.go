@@ -41,27 +41,8 @@ func (t *traces) add(s *record.Sample) {
 			tr.Anon, tr.File, tr.Shmem = u.Anon, u.File, u.Shmem
 		}
 		tr.Last = s.At
-		at := int((s.At - tr.From) / tr.Step)
-		for at >= tracePoints {
-			tr.halve()
-			at = int((s.At - tr.From) / tr.Step)
-		}
-		for len(tr.RSS) <= at {
-			tr.RSS = append(tr.RSS, -1)
-		}
-		tr.RSS[at] = max(tr.RSS[at], int64(sum/rss.KiB))
+		tr.RSS, tr.Step = raiseCell(tr.RSS, tr.Step, s.At-tr.From, tracePoints, int64(sum/rss.KiB))
 	}
-}
-
-func (t *Trace) halve() {
-	half := (len(t.RSS) + 1) / 2
-	for i := range half {
-		t.RSS[i] = t.RSS[2*i]
-		if 2*i+1 < len(t.RSS) {
-			t.RSS[i] = max(t.RSS[i], t.RSS[2*i+1])
-		}
-	}
-	t.RSS, t.Step = t.RSS[:half], t.Step*2
 }
 
 // top returns the n processes with the highest peaks, highest first, and how

@@ -22,28 +22,8 @@ type spark struct {
 func (s *spark) add(at time.Duration, share float64) {
 	if s.share == nil {
 		s.cell = 100 * time.Millisecond
-		s.share = make([]float32, sparkCells)
-		for i := range s.share {
-			s.share[i] = -1
-		}
 	}
-	at = max(at, 0)
-	for at >= s.cell*sparkCells {
-		s.fold()
-	}
-	c := &s.share[at/s.cell]
-	*c = max(*c, float32(share))
-}
-
-func (s *spark) fold() {
-	for i := range s.share {
-		if 2*i < len(s.share) {
-			s.share[i] = max(s.share[2*i], s.share[2*i+1])
-		} else {
-			s.share[i] = -1
-		}
-	}
-	s.cell *= 2
+	s.share, s.cell = raiseCell(s.share, s.cell, max(at, 0), sparkCells, float32(share))
 }
 
 // stretches returns the greatest share of each of sparkStretches stretches from 0 to
@@ -73,4 +53,24 @@ func (s *spark) stretches(end time.Duration) []float64 {
 		}
 	}
 	return out
+}
+
+// raiseCell puts a value into the cell of its time since the first cell began: a cell
+// holds the highest value of one step of time, or -1 for none. There are at most so many;
+// for a later one each two become one, and a step is twice as long. So a run whose length
+// is not known before takes a bounded memory.
+func raiseCell[T int64 | float32](cells []T, step, since time.Duration, most int, v T) ([]T, time.Duration) {
+	for int(since/step) >= most {
+		half := (len(cells) + 1) / 2
+		for i := range half {
+			cells[i] = max(cells[2*i], cells[min(2*i+1, len(cells)-1)])
+		}
+		cells, step = cells[:half], 2*step
+	}
+	at := int(since / step)
+	for len(cells) <= at {
+		cells = append(cells, -1)
+	}
+	cells[at] = max(cells[at], v)
+	return cells, step
 }
