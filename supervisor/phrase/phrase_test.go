@@ -21,7 +21,7 @@ func TestMemorySaysWhoComparesWhat(t *testing.T) {
 		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Enforcer: "slurmstepd, by OverMemoryKill", LimitSource: "RLIMIT_RSS"},
 			"memory 91 % of 100 MiB (slurmstepd kills on summed RSS; limit from --mem, read from RLIMIT_RSS)"},
 		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingCgroup, Enforcer: "slurmstepd, by OverMemoryKill"},
-			"memory 91 % of 100 MiB (slurmstepd kills on what it sums of its tasks' cgroups)"},
+			"memory 91 % of 100 MiB (slurmstepd kills on summed memory of the tasks' cgroups)"},
 		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Enforcer: "slurmstepd"},
 			"memory 91 % of 100 MiB (slurmstepd kills on summed PSS)"},
 		{event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Enforcer: "slurmstepd", UsedMax: 95 * rss.MiB, Age: 41.7},
