@@ -11,6 +11,7 @@ hook      time inside rsswarden's hook, in s, in the trainer and all its workers
           not in it.
 """
 import glob
+import importlib
 import json
 import mmap
 import os
@@ -26,6 +27,7 @@ SLOTS = 4096
 def timed(shared):
     """Has every entry of the hook's add its time to the slot of its process."""
     patch = sys.modules["_rsswarden.patch"]
+    iterators = importlib.import_module("_rsswarden.iterators")
 
     def watched(function):
         def inner(*arguments):
@@ -40,7 +42,8 @@ def timed(shared):
         return inner
 
     for owner, names in (
-            (patch, ("_over", "_watch", "_made", "_ending", "_dead", "_replaced", "_settle", "_renewal", "_renewed")),
+            (patch, ("_over", "_watch", "_made", "_ending")),
+            (iterators, ("_dead", "_replaced", "_settle", "_renewal", "_renewed")),
             (patch._Before, ("__get__",)), (patch._Fetch, ("__get__",))):
         for name in names:
             setattr(owner, name, watched(getattr(owner, name)))
