@@ -123,7 +123,7 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	if pids, _ := w.workers.collectors(); len(pids) == 0 {
 		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
 	}
-	return policy.Help{OK: true} // how much is garbage nobody knows before
+	return policy.Help{OK: true} // how much is garbage shows only afterwards
 }
 
 // lead is how much a limit grows by until the action of a rule takes effect, or

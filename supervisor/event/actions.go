@@ -139,7 +139,7 @@ func (a Action) Form() string { return a.row().form }
 // Says is what the action does, for people.
 func (a Action) Says() string { return a.row().says }
 
-// Asks says whether an action only asks somebody for something: the trainer, a
+// Asks says whether an action only asks another program: the trainer, or a
 // program of the user's. It frees nothing by itself, so it is done once for a
 // crossing, is over when it was done, and nothing waits for what comes of it.
 func (a Action) Asks() bool { return a.row().kind == asks }
