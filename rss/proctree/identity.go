@@ -50,6 +50,10 @@ func (i *Identity) Ended() bool {
 func Identify(proc string, pid int) (Identity, error) {
 	f := newFiles(proc)
 	defer f.close()
+	return f.identity(pid)
+}
+
+func (f *files) identity(pid int) (Identity, error) {
 	i := Identity{ID: rss.ProcID{PID: pid}}
 	b, err := f.read(pid, "stat")
 	if err != nil {
