@@ -75,7 +75,7 @@ var layers = map[string][]string{
 	"supervisor/diagnosis":         {"supervisor/text", "rss", "supervisor/event"},
 	"supervisor/doctor":            {"supervisor/text", "rss", "rss/procfile", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "rss/procfile", "supervisor/event", "golang.org/x/sys"},
-	"supervisor/saverate":          {"rss"},
+	"supervisor/saveratetest":      {"rss"},
 	"supervisor/textfile":          {"supervisor/fault", "supervisor/nodedir", "rss/procfile", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":              {},
 	"supervisor/probe":             {},

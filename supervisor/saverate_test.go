@@ -10,7 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
 // looks runs the loop of the watcher beside the job until the job is over: what
@@ -67,7 +67,7 @@ func (r *rateStand) idleTick() bool {
 
 // rateEnd is how one job ended, bare and wrapped.
 type rateEnd struct {
-	saverate.Label
+	saveratetest.Label
 	bare, killed bool
 	at           time.Duration // … by the job's clock
 	nearest      float64       // most used of the limit, ours included
@@ -80,8 +80,8 @@ type rateEnd struct {
 }
 
 // simulate runs one job, bare and wrapped.
-func simulate(t *testing.T, seed uint64, scale *saverate.Scale) (e rateEnd) {
-	spec := saverate.New(seed, scale)
+func simulate(t *testing.T, seed uint64, scale *saveratetest.Scale) (e rateEnd) {
+	spec := saveratetest.New(seed, scale)
 	e.Label = spec.Label()
 	bare := newRateWorld(&spec, 1, false)
 	for !bare.over() {
@@ -151,7 +151,7 @@ type rateTable struct {
 // endurance` does.
 func rateSeeds() uint64 {
 	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
-		return saverate.Simulated.Seeds
+		return saveratetest.Simulated.Seeds
 	}
 	return 300
 }
@@ -168,7 +168,7 @@ func rateSeeds() uint64 {
 func TestSaveRate(t *testing.T) {
 	onTmpfs(t)
 	var table rateTable
-	eachRate(t, &saverate.Simulated, rateSeeds(), table.add)
+	eachRate(t, &saveratetest.Simulated, rateSeeds(), table.add)
 	t.Log(&table)
 	if table.touched > 0 {
 		t.Errorf("%d innocents were acted on", table.touched)
@@ -182,7 +182,7 @@ func TestSaveRateSteady(t *testing.T) {
 	onTmpfs(t)
 	var table rateTable
 	late := 0
-	eachRate(t, &saverate.Steadies, saverate.Steadies.Seeds, func(t *testing.T, e rateEnd) {
+	eachRate(t, &saveratetest.Steadies, saveratetest.Steadies.Seeds, func(t *testing.T, e rateEnd) {
 		table.add(t, e)
 		table.mu.Lock()
 		defer table.mu.Unlock()
@@ -198,7 +198,7 @@ func TestSaveRateSteady(t *testing.T) {
 }
 
 // eachRate runs jobs of a scale, as many at a time as there are cores.
-func eachRate(t *testing.T, scale *saverate.Scale, seeds uint64, end func(*testing.T, rateEnd)) {
+func eachRate(t *testing.T, scale *saveratetest.Scale, seeds uint64, end func(*testing.T, rateEnd)) {
 	t.Helper()
 	t.Run("jobs", func(t *testing.T) {
 		for seed := uint64(1); seed <= seeds; seed++ {
@@ -231,7 +231,7 @@ func (r *rateTable) add(t *testing.T, e rateEnd) {
 		r.dead++
 	}
 	reason, known := "", false
-	if e.Spec.Class != saverate.Steady {
+	if e.Spec.Class != saveratetest.Steady {
 		reason, known = rateMisses[e.Spec.Seed]
 	}
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
 // This file puts the live watcher beside a made-up job: the job's processes as files
@@ -48,7 +48,7 @@ type rateFile struct {
 }
 
 // newRateStand makes them.
-func newRateStand(t *testing.T, spec *saverate.Spec) *rateStand {
+func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 	t.Helper()
 	r := &rateStand{written: map[int]rsstest.Process{}, files: map[string]*rateFile{}}
 	dir, conf := t.TempDir(), filepath.Join(t.TempDir(), "slurm.conf")
@@ -77,12 +77,12 @@ func newRateStand(t *testing.T, spec *saverate.Spec) *rateStand {
 	r.fs.Write("proc/self/mountinfo", map[bool]string{
 		true:  "35 31 0:32 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
 		false: "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n",
-	}[spec.Accounting == saverate.CgroupV2])
-	r.fs.Write(fmt.Sprintf("proc/%d/cgroup", theHolder), map[bool]string{true: "0::/slurm/job_46\n", false: "4:memory:/slurm/job_46\n"}[spec.Accounting == saverate.CgroupV2])
+	}[spec.Accounting == saveratetest.CgroupV2])
+	r.fs.Write(fmt.Sprintf("proc/%d/cgroup", theHolder), map[bool]string{true: "0::/slurm/job_46\n", false: "4:memory:/slurm/job_46\n"}[spec.Accounting == saveratetest.CgroupV2])
 	r.render()
-	if spec.Support != saverate.None {
+	if spec.Support != saveratetest.None {
 		r.Settings.Dir = dir
-		r.file("hello", r.trainer, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":%v}`, pid, start, theCommand, spec.Support == saverate.Recycle))
+		r.file("hello", r.trainer, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":%v}`, pid, start, theCommand, spec.Support == saveratetest.Recycle))
 		if r.loader, err = loader.Open(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -95,12 +95,12 @@ func newRateStand(t *testing.T, spec *saverate.Spec) *rateStand {
 	return r
 }
 
-func slurmConf(s *saverate.Spec) string {
+func slurmConf(s *saveratetest.Spec) string {
 	gather := "JobAcctGatherType=jobacct_gather/cgroup\nTaskPlugin=task/cgroup\n"
 	switch s.Accounting {
-	case saverate.SlurmRSS:
+	case saveratetest.SlurmRSS:
 		gather = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nTaskPlugin=task/none\n"
-	case saverate.SlurmPSS:
+	case saveratetest.SlurmPSS:
 		gather = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill,UsePss\nTaskPlugin=task/none\n"
 	}
 	return gather + fmt.Sprintf("JobAcctGatherFrequency=task=%d\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n", int(max(s.Poll, time.Second).Seconds()))
@@ -231,7 +231,7 @@ func (r *rateStand) cgroup() {
 		"memory.oom_control": "oom_kill 0\n",
 		"memory.stat":        fmt.Sprintf("total_rss %d\ntotal_cache %d\ntotal_active_file %d\ntotal_inactive_file %d\n", used, cache, cache/2, cache-cache/2),
 	}
-	if w.Accounting == saverate.CgroupV2 {
+	if w.Accounting == saveratetest.CgroupV2 {
 		dir = "sys/fs/cgroup/slurm/job_46/"
 		files = map[string]string{
 			"memory.current": fmt.Sprintln(uint64(used + cache)), "memory.max": fmt.Sprintln(uint64(w.Limit)), "memory.high": "max\n",

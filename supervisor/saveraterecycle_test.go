@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
 // This file is the part of the made-up hook that replaces workers, as
@@ -13,7 +13,7 @@ import (
 
 // asked takes in a ctl file.
 func (w *rateWorld) asked(c rateCtl) {
-	if w.Support != saverate.None {
+	if w.Support != saveratetest.None {
 		w.ctl = c
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
 // This file is a job of package saverate that runs on a clock of its own: the trainer
@@ -36,7 +36,7 @@ const (
 
 // rateWorker is one worker process.
 type rateWorker struct {
-	saverate.Worker
+	saveratetest.Worker
 	pid      int
 	start    time.Duration
 	owed     int           // batches it was given and the trainer has not got
@@ -80,7 +80,7 @@ type rateRecycle struct {
 
 // rateWorld is the job.
 type rateWorld struct {
-	*saverate.Spec
+	*saveratetest.Spec
 	trainerPID int
 	wrapped    bool
 	poll       time.Duration // when slurmstepd looks next
@@ -106,7 +106,7 @@ type rateWorld struct {
 	late     int           // recycles begun after each worker had made three batches
 }
 
-func newRateWorld(s *saverate.Spec, trainerPID int, wrapped bool) *rateWorld {
+func newRateWorld(s *saveratetest.Spec, trainerPID int, wrapped bool) *rateWorld {
 	w := &rateWorld{
 		Spec: s, trainerPID: trainerPID, wrapped: wrapped, next: s.Ramp, skipped: -1, nextPID: 5000100, accepted: map[uint64]bool{},
 		// Slurm's polls and the job's begin have nothing to do with each other.
@@ -173,7 +173,7 @@ func (w *rateWorld) fork() *rateWorker {
 	heap := w.trainer()
 	w.now += rateFork + time.Duration(heap.Of(rss.GiB)*float64(rateForkGiB))
 	w.nextPID++
-	return &rateWorker{Worker: saverate.Worker{Heap: heap, Libs: w.WorkerLibs}, pid: w.nextPID, start: w.now}
+	return &rateWorker{Worker: saveratetest.Worker{Heap: heap, Libs: w.WorkerLibs}, pid: w.nextPID, start: w.now}
 }
 
 // trainer is what of the trainer is anonymous now.
@@ -190,7 +190,7 @@ func (w *rateWorld) make(o *rateWorker) {
 	warmer := min(w.Fresh-o.warm, w.Fresh/rateWarm+1)
 	o.warm += warmer
 	o.Private += w.Leak + warmer
-	if w.Support == saverate.None {
+	if w.Support == saveratetest.None {
 		o.Mapped = min(o.Mapped+w.Map, w.File)
 		return
 	}
@@ -227,8 +227,8 @@ func (w *rateWorld) make(o *rateWorker) {
 }
 
 // memory is what the job has now.
-func (w *rateWorld) memory() saverate.Memory {
-	m := saverate.Memory{Trainer: w.trainer(), Libs: w.Libs, File: w.File, Beside: w.Beside}
+func (w *rateWorld) memory() saveratetest.Memory {
+	m := saveratetest.Memory{Trainer: w.trainer(), Libs: w.Libs, File: w.File, Beside: w.Beside}
 	for _, p := range w.processes() {
 		m.Workers = append(m.Workers, p.Worker)
 	}
@@ -260,9 +260,9 @@ func (w *rateWorld) used() rss.Bytes {
 	used := m.Sum(w.Accounting)
 	switch {
 	case !w.wrapped:
-	case w.Accounting == saverate.SlurmRSS:
+	case w.Accounting == saveratetest.SlurmRSS:
 		used += oursAnon + oursFile
-	case w.Accounting == saverate.SlurmPSS:
+	case w.Accounting == saveratetest.SlurmPSS:
 		used += oursAnon + oursFile/2
 	default:
 		used += oursAnon
@@ -300,7 +300,7 @@ func (w *rateWorld) say(pid int, what string, f fields) {
 
 // hello is what the hook says when the loader is made.
 func (w *rateWorld) hello() {
-	if w.Support == saverate.None {
+	if w.Support == saveratetest.None {
 		return
 	}
 	var pids []int
@@ -308,6 +308,6 @@ func (w *rateWorld) hello() {
 		pids = append(pids, o.pid)
 	}
 	w.say(w.trainerPID, "iter", fields{
-		"kind": "map", "persistent": true, "num_workers": w.Workers, "start": "fork", "can_recycle": w.Support == saverate.Recycle, "why": "", "workers": pids,
+		"kind": "map", "persistent": true, "num_workers": w.Workers, "start": "fork", "can_recycle": w.Support == saveratetest.Recycle, "why": "", "workers": pids,
 	})
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
 // rateModes is the Slurm in which a job's limit is enforced as its spec says.
 var rateModes = []struct {
-	accounting saverate.Accounting
+	accounting saveratetest.Accounting
 	mode       slurmtest.Mode
-}{{saverate.SlurmRSS, slurmtest.Linux}, {saverate.SlurmPSS, slurmtest.LinuxPss}, {saverate.CgroupV1, slurmtest.Cgroup}}
+}{{saveratetest.SlurmRSS, slurmtest.Linux}, {saveratetest.SlurmPSS, slurmtest.LinuxPss}, {saveratetest.CgroupV1, slurmtest.Cgroup}}
 
 // rateData is the size of the file that jobs map: no spec has a larger one.
 const rateData = 2 << 30
 
 // rateFiles puts a spec and, where there is none, the data into a directory.
-func rateFiles(t *testing.T, dir string, spec *saverate.Spec) (specFile, data string) {
+func rateFiles(t *testing.T, dir string, spec *saveratetest.Spec) (specFile, data string) {
 	t.Helper()
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -52,8 +52,8 @@ func rateFiles(t *testing.T, dir string, spec *saverate.Spec) (specFile, data st
 }
 
 // rateFlags are what keep the hook out of a job that is to have none.
-func rateFlags(spec *saverate.Spec) string {
-	if spec.Support == saverate.None {
+func rateFlags(spec *saveratetest.Spec) string {
+	if spec.Support == saveratetest.None {
 		return "-I "
 	}
 	return ""
@@ -71,7 +71,7 @@ func TestEnduranceSaveRateModel(t *testing.T) {
 	dir := t.TempDir()
 	// One of each kind and accounting: mapped, leaked, both, copies, bursts, a trainer that grows.
 	for _, seed := range []uint64{2, 4, 9, 10, 11, 13, 28, 30, 33} {
-		spec := saverate.New(seed, &saverate.Real)
+		spec := saveratetest.New(seed, &saveratetest.Real)
 		file, data := rateFiles(t, dir, &spec)
 		out, errs, err := output([]string{python, "testdata/saverate/job.py", file, data, "--measure"})
 		if err != nil {
@@ -81,12 +81,12 @@ func TestEnduranceSaveRateModel(t *testing.T) {
 		if _, err := fmt.Sscanf(out, "peaks rss=%d pss=%d anon=%d", &all, &pss, &anon); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, out)
 		}
-		got := map[saverate.Accounting]rss.Bytes{saverate.SlurmRSS: all, saverate.SlurmPSS: pss, saverate.CgroupV1: anon}[spec.Accounting] + spec.Beside
+		got := map[saveratetest.Accounting]rss.Bytes{saveratetest.SlurmRSS: all, saveratetest.SlurmPSS: pss, saveratetest.CgroupV1: anon}[spec.Accounting] + spec.Beside
 		want := spec.Peak()
 		t.Logf("seed %d, %s: peak %v, by its spec %v", seed, spec.Accounting, got, want)
 		slack := want.Scale(0.05) + 24*rss.MiB
 		less := slack + rss.Bytes(spec.Workers)*spec.CopyMost.Sub(spec.Heap.Sub(rateBase))
-		if spec.Accounting == saverate.SlurmPSS {
+		if spec.Accounting == saveratetest.SlurmPSS {
 			less += spec.Libs
 		}
 		if got > want+slack || got < want.Sub(less) {
@@ -97,7 +97,7 @@ func TestEnduranceSaveRateModel(t *testing.T) {
 
 // rateJob is one job of the real save rate.
 type rateJob struct {
-	saverate.Label
+	saveratetest.Label
 	bare, wrapped *slurmtest.JobRun
 	events        string
 }
@@ -113,8 +113,8 @@ func TestEnduranceSaveRate(t *testing.T) {
 		t.Run(string(m.mode), func(t *testing.T) {
 			c := slurmtest.Start(t, m.mode, slurmtest.Options{CPUs: 4, RealMemory: 20000})
 			program, script := c.Install(t, binary), c.Install(t, "testdata/saverate/job.py")
-			for seed := uint64(1); seed <= uint64(times(int(saverate.Real.Seeds))); seed++ {
-				spec := saverate.New(seed, &saverate.Real)
+			for seed := uint64(1); seed <= uint64(times(int(saveratetest.Real.Seeds))); seed++ {
+				spec := saveratetest.New(seed, &saveratetest.Real)
 				if spec.Accounting != m.accounting {
 					continue
 				}
@@ -160,7 +160,7 @@ func TestEnduranceSaveRate(t *testing.T) {
 
 // submitRateJob submits a job wrapped and, where it is no innocent, bare. Both run at
 // once: they sleep between their batches.
-func submitRateJob(t *testing.T, c *slurmtest.Cluster, spec *saverate.Spec, program, script string) rateJob {
+func submitRateJob(t *testing.T, c *slurmtest.Cluster, spec *saveratetest.Spec, program, script string) rateJob {
 	t.Helper()
 	j := rateJob{Label: spec.Label()}
 	file, data := rateFiles(t, c.Dir(), spec)

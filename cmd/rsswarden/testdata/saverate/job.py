@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A PyTorch training that grows as a spec of package saverate says.
+"""A PyTorch training that grows as a spec of package saveratetest says.
 
     python3 job.py SPEC DATA [--measure]
 
-SPEC is the JSON of a saverate.Spec. DATA is a file of at least its size; it may
+SPEC is the JSON of a saveratetest.Spec. DATA is a file of at least its size; it may
 be sparse. The trainer takes the batches of a DataLoader and sleeps between them;
 each worker does for each of the 16 records of a batch a 16th of what the spec has
 a worker do for a batch. With "support": "none" it is to be run as python3 -I;

@@ -1,4 +1,4 @@
-// Package saverate makes up training jobs and says which of them rsswarden must
+// Package saveratetest makes up training jobs and says which of them rsswarden must
 // carry through: the yardstick of its save rate. It knows nothing of the ladder,
 // and what it says of a job follows from the job's [Spec] alone, so no job can be
 // labelled anew once it has been run.
@@ -22,4 +22,4 @@
 // What is measured with it: supervisor's TestSaveRate, in simulation with the
 // live watcher; TestEnduranceSaveRate of cmd/rsswarden, in a real Slurm with a
 // real PyTorch.
-package saverate
+package saveratetest

@@ -1,4 +1,4 @@
-package saverate_test
+package saveratetest_test
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/saverate"
+	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
-var scales = map[string]*saverate.Scale{"simulated": &saverate.Simulated, "real": &saverate.Real, "steady": &saverate.Steadies}
+var scales = map[string]*saveratetest.Scale{"simulated": &saveratetest.Simulated, "real": &saveratetest.Real, "steady": &saveratetest.Steadies}
 
 // TestLabels: the labels are those that were written before any of the jobs was run
 // under rsswarden, to the byte. There is no way to write them anew: who changes the
@@ -20,7 +20,7 @@ func TestLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
 			for seed := uint64(1); seed <= scale.Seeds; seed++ {
-				s := saverate.New(seed, scale)
+				s := saveratetest.New(seed, scale)
 				fmt.Fprintln(&b, s.Label())
 			}
 			file := "testdata/" + name + ".txt"
@@ -50,9 +50,9 @@ func TestMix(t *testing.T) {
 	for name, scale := range scales {
 		t.Run(name, func(t *testing.T) {
 			jobs := int(scale.Seeds)
-			classes, accountings, innocents, fits, curable := map[saverate.Class]int{}, map[saverate.Accounting]int{}, 0, 0, 0
+			classes, accountings, innocents, fits, curable := map[saveratetest.Class]int{}, map[saveratetest.Accounting]int{}, 0, 0, 0
 			for seed := uint64(1); seed <= scale.Seeds; seed++ {
-				s := saverate.New(seed, scale)
+				s := saveratetest.New(seed, scale)
 				l := s.Label()
 				classes[s.Class]++
 				accountings[s.Accounting]++
@@ -65,13 +65,13 @@ func TestMix(t *testing.T) {
 				if l.Fits && l.Peak > s.Limit {
 					curable++
 				}
-				if s.Class == saverate.Innocent != l.Innocent {
+				if s.Class == saveratetest.Innocent != l.Innocent {
 					t.Errorf("seed %d was made %s: %v", seed, s.Class, l)
 				}
-				if s.Class == saverate.Curable && (!l.Fits || l.Peak <= s.Limit) {
+				if s.Class == saveratetest.Curable && (!l.Fits || l.Peak <= s.Limit) {
 					t.Errorf("seed %d was made to be carried: %v", seed, l)
 				}
-				if s.Class == saverate.Hopeless && l.Fits {
+				if s.Class == saveratetest.Hopeless && l.Fits {
 					t.Errorf("seed %d was made to die: %v", seed, l)
 				}
 			}
@@ -93,9 +93,9 @@ func TestMix(t *testing.T) {
 }
 
 // job is one that is small enough to be added up by hand.
-func job(a saverate.Accounting) saverate.Spec {
-	return saverate.Spec{
-		Accounting: a, Steps: 100, Workers: 2, Support: saverate.Recycle, Limit: 1000,
+func job(a saveratetest.Accounting) saveratetest.Spec {
+	return saveratetest.Spec{
+		Accounting: a, Steps: 100, Workers: 2, Support: saveratetest.Recycle, Limit: 1000,
 		Heap: 100, Libs: 50, WorkerLibs: 20, Fresh: 10, Beside: 5,
 	}
 }
@@ -104,19 +104,19 @@ func job(a saverate.Accounting) saverate.Spec {
 func TestSums(t *testing.T) {
 	const base, kernel, pss = 100 + 50 + 5 + 2*(100+20+10), 100 + 5 + 2*10, 100 + 50 + 5 + 2*10
 	for name, c := range map[string]struct {
-		change           func(*saverate.Spec)
+		change           func(*saveratetest.Spec)
 		rss, pss, kernel rss.Bytes
 	}{
-		"nothing":        {func(s *saverate.Spec) {}, base, pss, kernel},
-		"mapped":         {func(s *saverate.Spec) { s.File, s.Map = 80, 4 }, base + 2*80, pss + 80, kernel},
-		"half mapped":    {func(s *saverate.Spec) { s.File, s.Map = 400, 4 }, base + 2*200, pss + 300, kernel},
-		"leak":           {func(s *saverate.Spec) { s.Leak = 3 }, base + 300, pss + 300, kernel + 300},
-		"copies":         {func(s *saverate.Spec) { s.Copy, s.CopyMost = 1, 30 }, base, pss + 60, kernel + 60},
-		"burst":          {func(s *saverate.Spec) { s.Burst, s.BurstAt, s.BurstFor = 70, 13, 1 }, base + 70, pss + 70, kernel + 70},
-		"trainer's leak": {func(s *saverate.Spec) { s.Grow = 2 }, base + 200, pss + 200, kernel + 200},
-		"page cache":     {func(s *saverate.Spec) { s.Cache = 1000 }, base, pss, kernel},
+		"nothing":        {func(s *saveratetest.Spec) {}, base, pss, kernel},
+		"mapped":         {func(s *saveratetest.Spec) { s.File, s.Map = 80, 4 }, base + 2*80, pss + 80, kernel},
+		"half mapped":    {func(s *saveratetest.Spec) { s.File, s.Map = 400, 4 }, base + 2*200, pss + 300, kernel},
+		"leak":           {func(s *saveratetest.Spec) { s.Leak = 3 }, base + 300, pss + 300, kernel + 300},
+		"copies":         {func(s *saveratetest.Spec) { s.Copy, s.CopyMost = 1, 30 }, base, pss + 60, kernel + 60},
+		"burst":          {func(s *saveratetest.Spec) { s.Burst, s.BurstAt, s.BurstFor = 70, 13, 1 }, base + 70, pss + 70, kernel + 70},
+		"trainer's leak": {func(s *saveratetest.Spec) { s.Grow = 2 }, base + 200, pss + 200, kernel + 200},
+		"page cache":     {func(s *saveratetest.Spec) { s.Cache = 1000 }, base, pss, kernel},
 	} {
-		for a, want := range map[saverate.Accounting]rss.Bytes{saverate.SlurmRSS: c.rss, saverate.SlurmPSS: c.pss, saverate.CgroupV1: c.kernel, saverate.CgroupV2: c.kernel} {
+		for a, want := range map[saveratetest.Accounting]rss.Bytes{saveratetest.SlurmRSS: c.rss, saveratetest.SlurmPSS: c.pss, saveratetest.CgroupV1: c.kernel, saveratetest.CgroupV2: c.kernel} {
 			s := job(a)
 			c.change(&s)
 			if got := s.Peak(); got != want {
@@ -130,21 +130,21 @@ func TestSums(t *testing.T) {
 // it back, and nothing else; fresh workers are put in where workers are replaced.
 func TestOracle(t *testing.T) {
 	for name, c := range map[string]struct {
-		change      func(*saverate.Spec)
+		change      func(*saveratetest.Spec)
 		rss, kernel int64 // less than the peak; more is negative
 	}{
-		"nothing":          {func(s *saverate.Spec) {}, 0, 0},
-		"leak":             {func(s *saverate.Spec) { s.Leak = 3 }, 300 - 2*130, 300 - 2*10},
-		"leak, trim alone": {func(s *saverate.Spec) { s.Leak, s.Support = 3, saverate.Trim }, 0, 0},
-		"mapped":           {func(s *saverate.Spec) { s.File, s.Map = 80, 4 }, 160, 0},
-		"mapped, trim":     {func(s *saverate.Spec) { s.File, s.Map, s.Support = 80, 4, saverate.Trim }, 160, 0},
-		"mapped, no hook":  {func(s *saverate.Spec) { s.File, s.Map, s.Support = 80, 4, saverate.None }, 0, 0},
-		"trainer's leak":   {func(s *saverate.Spec) { s.Grow = 2 }, 0, 0},
-		"copies":           {func(s *saverate.Spec) { s.Copy, s.CopyMost = 1, 30 }, 0, 0},
+		"nothing":          {func(s *saveratetest.Spec) {}, 0, 0},
+		"leak":             {func(s *saveratetest.Spec) { s.Leak = 3 }, 300 - 2*130, 300 - 2*10},
+		"leak, trim alone": {func(s *saveratetest.Spec) { s.Leak, s.Support = 3, saveratetest.Trim }, 0, 0},
+		"mapped":           {func(s *saveratetest.Spec) { s.File, s.Map = 80, 4 }, 160, 0},
+		"mapped, trim":     {func(s *saveratetest.Spec) { s.File, s.Map, s.Support = 80, 4, saveratetest.Trim }, 160, 0},
+		"mapped, no hook":  {func(s *saveratetest.Spec) { s.File, s.Map, s.Support = 80, 4, saveratetest.None }, 0, 0},
+		"trainer's leak":   {func(s *saveratetest.Spec) { s.Grow = 2 }, 0, 0},
+		"copies":           {func(s *saveratetest.Spec) { s.Copy, s.CopyMost = 1, 30 }, 0, 0},
 		// A worker that replaces another late is forked from a larger trainer.
-		"both leak": {func(s *saverate.Spec) { s.Leak, s.Grow = 5, 2 }, 500 - 2*(130+200), 500 - 2*10},
+		"both leak": {func(s *saveratetest.Spec) { s.Leak, s.Grow = 5, 2 }, 500 - 2*(130+200), 500 - 2*10},
 	} {
-		for a, less := range map[saverate.Accounting]int64{saverate.SlurmRSS: c.rss, saverate.CgroupV2: c.kernel} {
+		for a, less := range map[saveratetest.Accounting]int64{saveratetest.SlurmRSS: c.rss, saveratetest.CgroupV2: c.kernel} {
 			s := job(a)
 			c.change(&s)
 			if got := int64(s.Peak()) - int64(s.Oracle()); got != less {
@@ -156,7 +156,7 @@ func TestOracle(t *testing.T) {
 
 // TestLabel: the words that a job gets.
 func TestLabel(t *testing.T) {
-	leaky := job(saverate.CgroupV1)
+	leaky := job(saveratetest.CgroupV1)
 	leaky.Leak = 3 // peak 425, oracle 145
 	for _, c := range []struct {
 		limit          rss.Bytes

@@ -1,4 +1,4 @@
-package saverate
+package saveratetest
 
 import (
 	"math"
