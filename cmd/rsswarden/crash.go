@@ -17,20 +17,17 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file keeps a crash of the watcher out of the user's stderr: where no thread can
-// be had, that alone is hundreds of lines. The holder says in one that the watcher died,
-// and the next watcher, of what.
-
 const (
 	crashFile = "crash"  // in the run directory, which goes with the run
 	mostCrash = 64 << 10 // read of it
 	mostWords = 200      // runes told
 )
 
-// keepCrash has what the runtime writes when it ends this process go to a file. It
-// returns what one before us died of, empty where that is not known. A user who set
-// GOTRACEBACK wants to see it all.
-func keepCrash(s *supervisor.Settings) (before string) {
+// captureCrash sends what the runtime writes when it ends the watcher to a file, because
+// a crash can be hundreds of lines on the user's stderr; the holder reports the death in
+// one. It returns what the watcher before this one died of, empty if unknown. A user who
+// set GOTRACEBACK sees the whole crash.
+func captureCrash(s *supervisor.Settings) (before string) {
 	wanted := slices.ContainsFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
 	if wanted || s.Events == "/dev/stderr" || strings.HasPrefix(s.Events, "/dev/fd/2") || strings.HasPrefix(s.Events, "/proc/self/fd/2") {
 		return ""

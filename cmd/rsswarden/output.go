@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // toFile writes a file whole or not at all; an empty name is none.
@@ -60,4 +63,16 @@ func columns(f *os.File) int {
 func colours(p process) bool {
 	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)
 	return err == nil && p.get("NO_COLOR") == "" && p.get("TERM") != "dumb"
+}
+
+// writeJSON writes a value for programs, which people read on a terminal all the same.
+func writeJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(text.JSON(b.Bytes()))
+	return err
 }

@@ -2,16 +2,20 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
-
-// This file looks at the places that options name, before the command is started.
 
 // events refuses a file that can never be opened as it is named, where a user named it:
 // whoever asks for events wants to find them. What may change, such as a full disk or a
@@ -81,4 +85,145 @@ func (src *sources) checkpointFile(v chosen, s *supervisor.Settings) {
 		src.warnf("%s %q: there is no directory %s now; unless the command makes it, a requeue waits for this file in vain, until --checkpoint-timeout: check the name",
 			v.name, v, dir)
 	}
+}
+
+// textfile looks whether a file of metrics can be kept where it is to be: no job stays
+// away for that. Where a user named the directory it is told, and tried again later;
+// where a site did, the run goes without.
+func (src *sources) textfile(v chosen, s *supervisor.Settings) {
+	if s.Textfile == "" {
+		return
+	}
+	q := looking{What: asideTextfile, Path: []byte(s.Textfile)}
+	err := q.ask()
+	if err == nil {
+		return
+	}
+	if !v.user() {
+		src.warnf("%s %q is not used: no file can be written there: %v", v.name, v, err)
+		s.Textfile = ""
+		return
+	}
+	hint := "name a directory in which you may write, as node_exporter's --collector.textfile.directory"
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = "make it, as node_exporter's --collector.textfile.directory says; it must be on this node"
+	}
+	s.TextfileFault = err.Error()
+	src.warnf("%s %q: no file can be written there: %v; it is tried again; %s", v.name, v, err, hint)
+}
+
+// leftTextfile is how long a file of metrics may take to be removed.
+const leftTextfile = 200 * time.Millisecond
+
+// removeTextfile removes what the watcher has left if it was killed. A directory that
+// hangs must not keep the command's exit status back.
+func removeTextfile(s *supervisor.Settings) {
+	if s.Textfile == "" {
+		return
+	}
+	q := looking{What: asideRemove, Path: []byte(s.Textfile), Holder: os.Getpid()}
+	_, _ = q.answer(leftTextfile, unserved(s.Textfile))
+}
+
+// alerts checks what the values of --alert by themselves do not tell, and finds who
+// carries them. Where the site is to blame, the job runs without.
+func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
+	s.AlertToken = src.p.get(variableOf(alertToken))
+	if !src.has(alertOption) || len(s.Alerts) == 0 {
+		s.Alerts = nil
+		return nil
+	}
+	if i := slices.IndexFunc(s.Alerts, alert.Target.Secret); v.origin == originFlag && i >= 0 {
+		return usagef("put it into the variable RSSWARDEN_ALERT or a file of --config; a token into RSSWARDEN_ALERT_TOKEN or RSSWARDEN_ALERT_TOKEN_FILE",
+			"the URL of --alert for %v has a user, a query or a token, and everybody on this node can read a command line", s.Alerts[i])
+	}
+	path, err := src.sender()
+	if err == nil {
+		s.AlertProgram = path
+		src.alertSecrets(v, s)
+		return nil
+	}
+	const why = "the program " + alertProgram + ", which carries alerts, is neither beside " + programName + " nor in PATH"
+	if !v.user() {
+		src.warnf("%s is not used: %s", v.name, why)
+		s.Alerts = nil
+		return nil
+	}
+	return usagef("make install puts both into one directory; or leave --alert out", "%s: %s", v.name, why)
+}
+
+// sender finds the program beside our own, and then in PATH.
+func (src *sources) sender() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(self), alertProgram)
+		if executable(path) == nil {
+			return path, nil
+		}
+	}
+	path, err := src.p.lookPath(alertProgram)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// alertSecrets warns of secrets of --alert that others can read, that go nowhere, or that
+// cannot be read.
+func (src *sources) alertSecrets(v chosen, s *supervisor.Settings) {
+	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Pathed) {
+		src.warnf("--alert: everybody on this node can read a command line, and the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line, or a file of --config")
+	}
+	given, taken := s.AlertToken != "" || s.AlertTokenFile != "", false
+	for _, t := range s.Alerts {
+		taken = taken || t.TakesToken()
+		if t.Plain() && (t.Knows() || given && t.TakesToken()) {
+			src.warnf("--alert: what %v is to know us by goes there in plain, and can be read on the way; use https://", t)
+		}
+		if t.TokenFile != "" {
+			src.tokenFile(t.TokenFile)
+		}
+	}
+	switch {
+	case given && !taken:
+		src.warnf("the token for alerts goes to no receiver: it is for Alertmanagers without a user of their own; write token-file=FILE behind the URL of another, in RSSWARDEN_ALERT or a file of --config")
+	case s.AlertTokenFile != "":
+		src.tokenFile(s.AlertTokenFile)
+	}
+}
+
+// tokenFile warns where no token can be read yet.
+func (src *sources) tokenFile(path string) {
+	q := looking{What: asideToken, Path: []byte(absolute(path))}
+	if err := q.ask(); err != nil {
+		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
+	}
+}
+
+// record makes the place of the record, for as long as a file system may take to answer:
+// no job stays away for that.
+func (src *sources) record(v chosen, s *supervisor.Settings) {
+	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
+		return
+	}
+	q := looking{What: asideRecord, Path: []byte(s.Record)}
+	err := q.ask()
+	var unanswered *hold.UnansweredError
+	if errors.As(err, &unanswered) {
+		err = fmt.Errorf("%s: %w", s.Record, err)
+	}
+	if err == nil {
+		return
+	}
+	if !v.user() {
+		src.warnf("%s %q is not used: %v", v.name, v, err)
+		s.Record = supervisor.RecordAuto
+		return
+	}
+	s.RecordFault = err.Error()
+	kept := "; the journal is kept"
+	// That of an attach lies where its target's environment says.
+	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 && src.c.Command.Name == "run" {
+		kept += ", in " + journals[0]
+	}
+	src.warnf("%s %q: there is no full record of this run: %v%s; give a directory on a disk of this node, as --record $TMPDIR, or leave it out", v.name, v, err, kept)
 }

@@ -3,9 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -287,4 +291,146 @@ func flagValues(c *cli.Context, o option) []string {
 		return c.StringSlice(o.name)
 	}
 	return []string{c.String(o.name)}
+}
+
+// configPatience is how long the start of a command may wait for each of the
+// two files: they may lie on a server that does not answer.
+const configPatience = 2 * time.Second
+
+// read reads both files. What is wrong with the user's own is an error: nothing
+// has been started, and it is theirs to mend. What is wrong with the site's is
+// a warning, and what can be used of it is used.
+func (src *sources) read(s *supervisor.Settings) error {
+	if src.has(configOption.name) {
+		path, origin := src.c.String(configOption.name), originFlag
+		if !src.c.IsSet(configOption.name) {
+			if path, origin = src.p.get(variableOf(configOption.name)), originEnvironment; path == "" {
+				origin = originDefault
+			}
+		}
+		if path != "" {
+			if err := src.readUser(path); err != nil {
+				return err
+			}
+			path = absolute(path)
+		}
+		s.Origins = append(s.Origins, event.Setting{Name: configOption.name, Value: path, Origin: origin})
+	}
+	if src.p.site != "" {
+		src.readSite(src.p.site)
+	}
+	return nil
+}
+
+func (src *sources) readUser(path string) error {
+	q := looking{What: asideConfig, Path: []byte(absolute(path))}
+	text, err := q.text(configPatience, ofDescriptor(path))
+	if err != nil {
+		hint := "name a file of yours in TOML, or leave --config out"
+		if errors.Is(err, fs.ErrNotExist) {
+			hint = "check the name; a relative one is looked for in the working directory"
+		}
+		return usagef(hint, "cannot read configuration %s: %v", path, err)
+	}
+	file, problems := config.Parse(path, text, keys(), false)
+	problems = append(problems, unusable(file)...)
+	if len(problems) > 0 {
+		return usagef(problems[0].Hint, "%s", problems[0])
+	}
+	src.user = file
+	return nil
+}
+
+func (src *sources) readSite(path string) {
+	q := looking{What: asideSite, Path: []byte(absolute(path))}
+	text, err := q.text(configPatience, unserved(absolute(path)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return
+	case err != nil:
+		src.warnf("%s is not used: %v", path, err)
+		return
+	}
+	file, problems := config.Parse(path, text, keys(), true)
+	problems = append(problems, unusable(file)...)
+	for _, problem := range problems {
+		src.warnf("%v; %s", problem, problem.Hint)
+	}
+	src.site = file
+}
+
+// unusable takes out of a file what no option takes for a value.
+func unusable(file *config.File) (problems []*config.Problem) {
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		value, ok := file.Values[o.name]
+		if !ok {
+			continue
+		}
+		var scratch supervisor.Settings
+		var wrong *wrongValue
+		if errors.As(o.apply(&scratch, value.Values), &wrong) {
+			problems = append(problems, file.Problem(o.name, o.name+wrong.says, wrong.hint))
+			delete(file.Values, o.name)
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b *config.Problem) int { return a.Line - b.Line })
+	return problems
+}
+
+// keys are the options as a file may have them, and those that were removed.
+// Which file is read cannot be told by a file.
+func keys() []config.Key {
+	var all []config.Key
+	for _, o := range slices.Concat(watchOptions, runOptions) {
+		all = append(all, config.Key{Name: o.name, Kind: o.kind})
+	}
+	for name, instead := range removedOptions {
+		all = append(all, config.Key{Name: name, Removed: instead})
+	}
+	return all
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// inVain says of rules of a user's that name a limit which this run cannot have that they
+// never fire. Those of a site are for all jobs, and some of them are always in vain.
+func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
+	if s.RulesOfSite() {
+		return nil
+	}
+	for _, r := range s.Rules {
+		switch {
+		case r.Limit == event.LimitUser && s.Limit == 0 && s.LimitShare == 0:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: no --limit is given; add --limit SIZE, or leave the word user out", r))
+		case r.Limit == event.LimitTime && !inSlurm:
+			said = append(said, fmt.Sprintf("the rule %q can never fire: this is no Slurm job; submit it with sbatch, or leave the rule out", r))
+		}
+	}
+	if s.Requeues() && !inSlurm {
+		said = append(said, "this is no Slurm job: rules with requeue do nothing here")
+	}
+	return said
+}
+
+// neverFree refuses a rule of a user's that wants more left of --limit than there is.
+func neverFree(at, limit chosen, s *supervisor.Settings) error {
+	if s.Limit == 0 || !at.user() {
+		return nil
+	}
+	for _, r := range s.Rules {
+		if r.Cond.Kind != event.KindFree || r.Cond.Free < s.Limit || r.Limit != "" && r.Limit != event.LimitUser {
+			continue
+		}
+		hint := fmt.Sprintf("write a share of the limit, such as '80%%:%s', or less than %v", r.Action, s.Limit)
+		if r.Limit == "" {
+			hint += fmt.Sprintf("; where another limit is meant, name it: 'cgroup %s'", r)
+		}
+		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, r, r.Cond.Free, limit.name, limit)
+	}
+	return nil
 }

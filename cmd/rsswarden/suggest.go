@@ -2,16 +2,23 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
-
-// This file guesses what was meant by an option or a command that there is not.
 
 // calledElsewhere is what others call what is ours: Slurm, other tools that watch memory,
 // and habit. The first that the command has is it.
@@ -167,4 +174,199 @@ func unexpected(c *cli.Context) error {
 		}
 	}
 	return usagef(hint, "unexpected argument %q", word)
+}
+
+// ofSlurm are options of srun and sbatch that people write behind run: it takes srun's
+// place in their script, and they expect it to take its options.
+var ofSlurm = []string{
+	"N", "nodes", "ntasks", "ntasks-per-node", "c", "cpus-per-task", "G", "gpus", "gpus-per-node", "gpus-per-task", "gres",
+	"p", "partition", "A", "account", "t", "time", "w", "nodelist", "J", "job-name", "o", "exclusive", "overlap", "mpi", "cpu-bind",
+	"mem-per-cpu", "mem-per-gpu", "export", "jobid", "qos", "constraint", "chdir", "D", "l", "label", "u", "unbuffered",
+}
+
+// notOurs says of an option of `run` whose it is; empty for what nobody has.
+func notOurs(c *cli.Context, word string) string {
+	switch {
+	case c.Command == nil || c.Command.Name != "run":
+		return ""
+	case word == "c":
+		return "a command line for a shell is written " + programName + " run -- sh -c '…'; -c of srun stands before " + programName + ": srun -c 4 " + programName + " run -- COMMAND"
+	case slices.Contains(ofSlurm, word):
+		return "if srun's is meant, it stands before " + programName + ": srun " + dashed(word) + " … " + programName + " run -- COMMAND"
+	}
+	return ""
+}
+
+// behind says of an option of ours that stands behind the command, with a value that it
+// can have, that it went to the command: whoever wrote no -- may have meant us. Scripts
+// have options of the same names, so it is a question; of what most have nothing is said.
+// It returns nothing where a -- says where the command begins.
+func behind(args, command []string) string {
+	if at := len(args) - len(command); at < 1 || args[at-1] == "--" || filepath.Base(command[0]) == programName {
+		return ""
+	}
+	for i, word := range command[1:] {
+		if word == "--" {
+			break
+		}
+		name, value, joined := strings.Cut(word, "=")
+		at := slices.IndexFunc(slices.Concat(watchOptions, runOptions), func(o option) bool { return "--"+o.name == name })
+		if at < 0 {
+			continue
+		}
+		o := slices.Concat(watchOptions, runOptions)[at]
+		written := word
+		switch {
+		case o.name == "quiet":
+			continue
+		case joined:
+		case o.kind == config.Truth:
+			value = "true"
+		case i+2 < len(command):
+			value = command[i+2]
+			written += " " + value
+		}
+		if value == "" || strings.HasPrefix(value, "-") || o.apply(&supervisor.Settings{}, []string{value}) != nil {
+			continue
+		}
+		if o.name == alertOption {
+			written = "--alert URL" // what is secret in it is no business of ours
+		}
+		return fmt.Sprintf("%s stands behind %s and is left to it; if rsswarden is meant: %s run %s -- %s …; if not, write -- before %s",
+			written, command[0], programName, written, command[0], command[0])
+	}
+	return ""
+}
+
+// actionsElsewhere is what others call our actions.
+var actionsElsewhere = map[string]string{
+	"kill": "stop", "end": "stop", "abort": "stop", "terminate": "stop", "cancel": "stop",
+	"checkpoint": "signal=USR2", "save": "signal=USR2", "restart": "recycle", "renew": "recycle",
+	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim", "resubmit": "requeue", "requeu": "requeue",
+}
+
+// meantRule is what to write in the place of text, empty where there is no guess.
+func meantRule(text string) string {
+	if several := rulesIn(text); len(several) > 1 {
+		return "give each rule an --at of its own: --at '" + strings.Join(several, "' --at '") + "'"
+	}
+	when, what, ok := strings.Cut(text, ":")
+	if !ok {
+		when, what, _ = strings.Cut(text, "=") // 90%=stop
+	}
+	for _, halves := range [][2]string{{when, what}, {what, when}} {
+		guess := meantCond(halves[0]) + ":" + meantAction(halves[1])
+		if r, err := event.ParseRule(guess); err == nil {
+			return fmt.Sprintf("did you mean '%s'?", r)
+		}
+	}
+	return ""
+}
+
+// rulesIn are the rules that commas join.
+func rulesIn(text string) (list []string) {
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := event.ParseRule(part)
+		if err != nil {
+			return nil
+		}
+		list = append(list, r.String())
+	}
+	return list
+}
+
+func meantCond(text string) string {
+	limit, cond := "", strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "≥", ">")
+	for _, l := range event.Limits {
+		if rest, ok := strings.CutPrefix(cond, string(l)+" "); ok {
+			limit, cond = string(l)+" ", rest
+		}
+	}
+	cond = strings.ReplaceAll(cond, " ", "")
+	for _, word := range []string{"memory", "mem", "used", "rss"} {
+		cond = strings.TrimPrefix(cond, word)
+	}
+	cond = strings.TrimLeft(cond, ">=")
+	if share, err := strconv.ParseFloat(cond, 64); err == nil {
+		if share <= 1 {
+			share *= 100 // a share of one, which nobody means in percent
+		}
+		cond = strconv.FormatFloat(math.Round(share*100)/100, 'f', -1, 64) + "%"
+	}
+	return limit + cond
+}
+
+func meantAction(line string) string {
+	word := strings.ToLower(strings.TrimSpace(line))
+	if like := actionsElsewhere[word]; like != "" {
+		return like
+	}
+	var names []string
+	for _, a := range event.Actions {
+		names = append(names, string(a))
+	}
+	if slices.Contains(names, word) { // stop is a signal's name too
+		return word
+	}
+	if _, err := event.ParseSignal(word); err == nil {
+		return "signal=" + word
+	}
+	if near := text.Similar(word, names); near != "" {
+		return near
+	}
+	return strings.TrimSpace(line)
+}
+
+// typeset are dashes and quotes that stand for - and " where a command line was copied
+// from a text.
+var (
+	quotes  = []rune{'“', '”', '„', '‘', '’'}
+	typeset = append([]rune{'–', '—', '‒', '−'}, quotes...)
+)
+
+// ofShells are commands that only a shell has, and no file. Most change that shell, so that
+// in one started for them alone they would do nothing.
+var ofShells = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
+
+var (
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
+)
+
+// likelyMeant is what to type instead of a command that is not there.
+func likelyMeant(name string) string {
+	run := programName + " run -- "
+	_, err := os.Stat(name)
+	there := !strings.Contains(name, "/") && executable("./"+name) == nil
+	first, size := utf8.DecodeRuneInString(name)
+	switch {
+	case slices.Contains(typeset, first):
+		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typeset, r) })
+		if slices.Contains(quotes, first) {
+			anew = "COMMAND [ARG...]"
+		}
+		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
+	case assignment.MatchString(name):
+		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
+	case slices.Contains(ofShells, name):
+		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
+	case suffix.MatchString(name):
+		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
+	case name == "python" && inPath("python3"):
+		return "python3 is there: " + run + "python3 …"
+	case there:
+		return "it is in this directory, which PATH does not name: " + run + "./" + name
+	case filepath.Ext(name) == ".py" && err == nil:
+		return "Python runs it: " + run + "python3 " + name
+	case filepath.Ext(name) == ".sh" && err == nil:
+		return "a shell runs it: " + run + "bash " + name
+	case strings.ContainsAny(name, " \t"):
+		return "quotes make one name of several words; leave them out: " + run + name
+	}
+	return "check the name and PATH: " + run + "COMMAND [ARG...]"
+}
+
+func inPath(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // heapGrowth is the watcher's GOGC, in percent. What lives in its heap is 1 MiB
@@ -43,7 +45,7 @@ func watch(p process) int {
 			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start
 		}
 	}
-	if text := keepCrash(&s); text != "" {
+	if text := captureCrash(&s); text != "" {
 		s.Warnings = append(s.Warnings, text)
 	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
@@ -68,4 +70,38 @@ func letGo(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // a thread that still writes must not meet another file there
 	}
+}
+
+// requeueJob is the process that puts a job back into the queue. It is no child of
+// the command, and goes on when the watcher and the holder have ended.
+func requeueJob(p process) int {
+	err := supervisor.RequeueJob(os.Stdin, os.Stdout)
+	switch {
+	case errors.Is(err, supervisor.ErrNoPlan):
+		return fail(p, usagef("rsswarden run --at 97%:requeue -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", supervisor.RequeueCommand, err))
+	case err != nil:
+		fmt.Fprintln(p.stderr, err)
+		return 1
+	}
+	return exitOK
+}
+
+// exportCommand opens a record in a process of its own, for reading; not for
+// users.
+const exportCommand = "export-record"
+
+// exportRecord is what that process does.
+func exportRecord(p process) int {
+	if len(p.args) != 2 {
+		return fail(p, usagef("rsswarden report", "%s is not for use by hand", exportCommand))
+	}
+	err := record.Confine()
+	if err == nil {
+		err = record.Export(os.NewFile(3, "record"), os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return exitOK
 }
