@@ -5,6 +5,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,6 +202,7 @@ func asJournal(t *testing.T, r *record.Run) *record.Run {
 		for _, sum := range roles {
 			list = append(list, *sum)
 		}
+		slices.SortFunc(list, func(a, b record.RoleSum) int { return strings.Compare(string(a.Role), string(b.Role)) })
 		put(s.At, event.NameSample, map[string]any{"limits": limits, "roles": list})
 	}
 	for _, e := range r.Events {

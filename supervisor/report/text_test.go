@@ -2,14 +2,10 @@ package report
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,26 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares a text with testdata/NAME.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s: -want +got\n%s", path, diff)
-	}
-}
 
 // carriedRun is a run that actions kept inside its limit.
 func carriedRun() *record.Run {
@@ -72,7 +48,7 @@ func carriedRun() *record.Run {
 
 func find(t *testing.T, name string) dying {
 	t.Helper()
-	for _, d := range deaths {
+	for _, d := range slices.Concat(deaths, sideDeaths) {
 		if d.name == name {
 			return d
 		}
@@ -97,51 +73,6 @@ func ranks() []*record.Run {
 		out = append(out, r)
 	}
 	return out
-}
-
-func TestWriteText(t *testing.T) {
-	now := noon.Add(time.Hour)
-	hostile := find(t, "maps").scene.run()
-	hostile.Procs[0].Comm = "a\x1b[2Jb\n\u202ec"
-	hostile.Meta.Command = []string{"sh", "-c", "\x1b]0;owned\x07\necho done"}
-	hostile.Damage = []string{"block 7: \x1b[31mbad"}
-	hostile.Sources = []string{"/tmp/\x1b[1m"}
-	for name, rep := range map[string]*Report{
-		"carried":     Build([]*record.Run{carriedRun()}, nil, now),
-		"kernel":      Build([]*record.Run{find(t, "kernel, the command").scene.run()}, find(t, "kernel, the command").said, now),
-		"overmemory":  Build([]*record.Run{find(t, "OverMemoryKill").scene.run()}, find(t, "OverMemoryKill").said, now),
-		"journal":     Build([]*record.Run{asJournal(t, find(t, "time limit").scene.run())}, nil, now),
-		"ranks":       Build(ranks(), nil, now),
-		"hostile":     Build([]*record.Run{hostile}, nil, now),
-		"grown":       Build([]*record.Run{grownScene().run()}, nil, now),
-		"spawned":     Build([]*record.Run{sideDeaths[slices.IndexFunc(sideDeaths, func(d dying) bool { return d.name == "descriptors, faster than any count" })].scene.run()}, nil, now),
-		"nothing":     Build(nil, nil, now),
-		"only-slurm":  Build(nil, ofSlurm("TIMEOUT", "0:0", "", "", ""), now),
-		"kernel-sure": Build([]*record.Run{find(t, "kernel, watcher and all: memory.oom.group").scene.run()}, nil, now),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			if err := WriteText(&b, rep, 80, false); err != nil {
-				t.Fatal(err)
-			}
-			golden(t, name+".txt", b.Bytes())
-			for line := range strings.Lines(b.String()) {
-				if s := strings.TrimSuffix(line, "\n"); clean(s) != s {
-					t.Errorf("control characters in %q", line)
-				}
-				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
-					t.Errorf("%d columns: %s", n, line)
-				}
-				if trimmed := strings.TrimRightFunc(strings.TrimSuffix(line, "\n"), unicode.IsSpace); trimmed+"\n" != line {
-					t.Errorf("blanks at the end of %q", line)
-				}
-			}
-			first, _, _ := strings.Cut(b.String(), "\n")
-			if !strings.HasPrefix(rep.Verdict, first) {
-				t.Errorf("the first line is not the verdict: %q", first)
-			}
-		})
-	}
 }
 
 func TestWriteTextColor(t *testing.T) {

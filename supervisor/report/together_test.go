@@ -1,8 +1,6 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,37 +99,6 @@ func sixtyFour(length time.Duration) (runs []*record.Run) {
 		runs = append(runs, d.Run())
 	}
 	return runs
-}
-
-// TestWriteTextTogether: what a job on several nodes is told as.
-func TestWriteTextTogether(t *testing.T) {
-	now := noon.Add(2 * time.Hour)
-	died := saysNodes("n1", "n2")
-	died.State, died.ExitCode, died.Steps = "FAILED", "0:9", []StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
-	for name, rep := range map[string]*Report{
-		"together":       Build(built(onNode(1), onNode(2)), saysNodes("n1", "n2"), now),
-		"together-oom":   Build(oomOnN2(), died, now),
-		"together-lead":  Build(leadMoved(), nil, now),
-		"together-lacks": Build(built(onNode(1)), saysNodes("n1", "n2", "n3"), now),
-		"together-lives": Build(secondLife(), nil, now),
-		"together-many":  Build(sixtyFour(2*time.Minute), nil, now),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			if err := WriteText(&b, rep, 80, false); err != nil {
-				t.Fatal(err)
-			}
-			golden(t, name+".txt", b.Bytes())
-			for line := range strings.Lines(b.String()) {
-				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 || strings.TrimRight(line, " \n")+"\n" != line {
-					t.Errorf("%d columns: %q", n, line)
-				}
-			}
-			if _, err := json.Marshal(rep); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 // TestPageTogether: a page has one chart a node under one time, tables of nodes and
