@@ -32,7 +32,7 @@ func TestGoroutinePanics(t *testing.T) {
 		"alert-answer": {at: "program.go", late: true},
 		"exec":         {at: "program.go", prepare: execWorks, late: true},
 		"exec-output":  {at: "program.go", prepare: execWorks, late: true},
-		"link":         {at: "serve.go", stir: func(r *brokenRun) { _ = r.cmd.Process.Signal(syscall.SIGWINCH) }},
+		"link":         {at: "link.go", stir: func(r *brokenRun) { _ = r.cmd.Process.Signal(syscall.SIGWINCH) }},
 		"notifier":     {at: "inotify.go", stir: touchAll},
 		"control":      {at: "server.go", stir: func(r *brokenRun) { r.standing() }},
 	} {

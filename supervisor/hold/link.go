@@ -3,12 +3,16 @@ package hold
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // Link is the watcher's end of the socket to its holder.
@@ -65,9 +69,7 @@ func OpenLink() (*Link, error) {
 		return nil, err
 	}
 	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
-	if score := oomScore(l.begin.Holder); score != "" {
-		l.score = score
-	}
+	l.score = oomScore(l.begin.Holder)
 	makeThreads(watcherThreads)
 	go l.serve()
 	l.threads.mask()
@@ -191,3 +193,167 @@ func (l *Link) Start(cmd *exec.Cmd) error {
 	}
 	return withMask(signalSet(l.begin.Blocked), cmd.Start)
 }
+
+// A signal that the holder does not name within keepWitness was probably sent
+// to the watcher alone: one to the group reaches the holder within
+// microseconds. It must not stay, or it would testify for a later one. But
+// the holder may be stopped, or slow: so it is asked, never overruled.
+const (
+	keepWitness = 20 * time.Millisecond
+	askAgain    = time.Second
+)
+
+// Messages wait here until the watcher takes them. When as many do as there is room for,
+// further signals are dropped; what came of a trim, the exit and Gone have a place each.
+const (
+	signalRoom  = 64
+	trimRoom    = signalRoom + 1
+	exitRoom    = trimRoom + 1
+	messageRoom = exitRoom + 1
+)
+
+// put queues a message unless so many wait already. It never blocks: this goroutine
+// alone adds to the queue.
+func (l *Link) put(m Message, room int) {
+	if len(l.messages) < room {
+		l.messages <- m
+	}
+}
+
+// serve is the watcher's side of the link. It takes pending signals only as
+// the holder names them.
+func (l *Link) serve() {
+	runtime.LockOSThread()
+	defer l.put(Gone{}, messageRoom)
+	all := unix.Sigset_t{}
+	all.Val[0] = ^uint64(0)
+	pending, err := unix.Signalfd(-1, &all, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+	if err != nil {
+		pending = -1
+	}
+	buf := make([]byte, 4096)
+	var old signalSet // pending when the wait began
+	var until time.Time
+	for {
+		fds := [2]unix.PollFd{
+			{Fd: int32(l.fd), Events: unix.POLLIN},
+			{Fd: int32(pending), Events: unix.POLLIN},
+		}
+		timeout := -1
+		if old != 0 {
+			fds[1].Fd = -1
+			timeout = max(0, int(time.Until(until).Milliseconds())+1)
+		}
+		_, err := unix.Poll(fds[:], timeout)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		if fds[0].Revents != 0 {
+			fault.Point("link")
+			taken, ok := l.receive(buf)
+			if !ok {
+				return
+			}
+			old &^= taken // what is there of these now came later
+		}
+		switch {
+		case old == 0 && fds[1].Revents&unix.POLLIN != 0:
+			old, until = pendingSignals(), time.Now().Add(keepWitness)
+		case old != 0 && !time.Now().Before(until):
+			if old &= pendingSignals(); old != 0 {
+				l.send(&message{kind: kindPending, set: old})
+				until = time.Now().Add(askAgain)
+			}
+		case old != 0:
+			old &= pendingSignals()
+		}
+	}
+}
+
+// receive handles what is on the link and returns the signals of which it took
+// a copy; false when the holder is gone.
+func (l *Link) receive(buf []byte) (taken signalSet, ok bool) {
+	for {
+		n, _, err := unix.Recvfrom(l.fd, buf, unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return taken, true
+		case err != nil || n == 0:
+			return taken, false
+		}
+		m, err := parseMessage(buf[:n])
+		if err != nil {
+			continue
+		}
+		switch m.kind {
+		case kindDrain:
+			l.drain(m.set, m.a)
+			taken |= m.set
+		case kindExit:
+			l.put(Exit{Code: int(m.a), Signal: int(m.b)}, exitRoom)
+		case kindTrimmed:
+			l.put(trimAnswer(&m), trimRoom)
+		case kindSignal:
+			l.put(Signal{Signal: int(m.a), Forwarded: m.b != 0, Sender: int(m.c)}, signalRoom)
+		}
+	}
+}
+
+// drain takes one copy of each pending signal in set, and says so. A real-time
+// signal may have more, which are evidence of their own.
+func (l *Link) drain(set signalSet, seq int32) {
+	for sig := 1; sig <= 64; sig++ {
+		if set.has(sig) {
+			takePending(sig)
+		}
+	}
+	l.send(&message{kind: kindDrained, set: set, a: seq})
+}
+
+// unsticker watches over the two states that must not part: a holder stopped,
+// its command not.
+type unsticker struct {
+	proc            string
+	holder, command int
+	start           uint64
+	suspected       bool // the last look saw them parted
+}
+
+// check acts when two looks in a row saw them parted. Between reading the one
+// state and the other, let alone the signal, somebody may continue both and ^Z
+// stop them again; our SIGCONT would take that ^Z back.
+func (u *unsticker) check() error {
+	parted, err := u.parted()
+	if err != nil || !parted || !u.suspected {
+		u.suspected = parted
+		return err
+	}
+	u.suspected = false
+	if err := unix.Kill(u.holder, unix.SIGCONT); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("cannot continue the holder: %w", err)
+	}
+	return nil
+}
+
+// parted: the holder is stopped and the command is not.
+func (u *unsticker) parted() (bool, error) {
+	h, err := readStat(u.proc, u.holder)
+	if err != nil {
+		if gone(err) {
+			return false, nil
+		}
+		return false, err
+	}
+	if h.state != 'T' {
+		return false, nil
+	}
+	c, err := readStat(u.proc, u.command)
+	if err != nil && !gone(err) {
+		return false, err
+	}
+	return err != nil || c.state != 'T' || u.start != 0 && c.start != u.start, nil
+}
+
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

@@ -13,33 +13,43 @@ import (
 type holder struct {
 	opts    Options
 	self    int
-	parent  int // ours, when we began
-	pid     int // the command
-	pidfd   int // -1 where the kernel has none
-	signals int // signalfd
-	noted   int // pipe of the handler: signals that cannot be blocked
-	wake    int // its other end
+	parent  int  // ours, when we began
+	pid     int  // the command
+	pidfd   int  // -1 where the kernel has none
+	leftOut bool // the command has not our variables: no room for them
 
-	leftOut  bool      // the command has not our variables: no room for them
-	brought  signalSet // pending when we were executed
-	early    signalSet // pending in the signalfd when the command was started
-	began    uint64    // when that was, CLOCK_MONOTONIC
-	sentStop bool      // a SIGTSTP that waits to be read was forwarded already
-	ctrlZ    bool      // the terminal sent SIGTSTP since the last SIGCONT
-	shared   shared    // the last signal that the command got with us
-	witness  witness
-	watcher  watcher
-	trims    trims
-	log      logger
+	signalSource
+	beforeCommand
+	jobControl
+	shared  shared // the last signal that the command got with us
+	witness witness
+	watcher watcher
+	trims   trims
+	log     logger
+	pacer
+	buffers
 
-	moved    bool // something was read or taken since the last poll
-	idle     int  // how often nothing was, see pace
+	ending
+	broke *internalError // what of us failed, nil for nothing
+}
+
+// ending is how the command ended, and until when its watcher is waited for.
+type ending struct {
 	ended    bool
 	status   Status
-	override int       // -1: none
-	broke    *breakage // what of us failed, nil for nothing
+	override int // exit status that the watcher asked for; -1: none
 	deadline time.Time
+}
 
+// final is the status that this process ends with.
+func (e *ending) final() Status {
+	if e.override >= 0 {
+		e.status.Code, e.status.Signal, e.status.Stopped = e.override, 0, true
+	}
+	return e.status
+}
+
+type buffers struct {
 	batch   batch
 	records [16 * recordSize]byte
 	packet  [messageSize]byte
@@ -91,10 +101,7 @@ func (h *holder) loop() Status {
 	h.trims.end()
 	h.watcher.end(h)
 	h.log.flush()
-	if h.override >= 0 {
-		h.status.Code, h.status.Signal, h.status.Stopped = h.override, 0, true
-	}
-	return h.status
+	return h.final()
 }
 
 // timeout is poll's: until the watcher's next start, or the end of its flush.
@@ -189,8 +196,7 @@ func (h *holder) receive() {
 			return
 		}
 		h.moved = true
-		switch {
-		case err != nil || n == 0:
+		if err != nil || n == 0 {
 			h.watcher.hangUp(h)
 			return
 		}

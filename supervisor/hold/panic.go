@@ -10,24 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what is left of the holder when a bug of ours breaks it: the command's
-// end is waited for, signals are passed on, the watcher has its last words. It shares
-// with the rest no more than that needs, and kills nothing.
-
-// breakage is what panicked, and where.
-type breakage struct {
+// internalError is a bug of ours that panicked, and where.
+type internalError struct {
 	what any
 	at   string
 }
 
-// caught is what recover returned, nil for nothing. A deferred function calls it.
-func caught(what any) *breakage {
+// caught wraps what recover returned, nil for nothing. A deferred function calls it.
+func caught(what any) *internalError {
 	if what == nil {
 		return nil
 	}
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	b := &breakage{what: what, at: "somewhere"}
+	b := &internalError{what: what, at: "somewhere"}
 	for {
 		f, more := frames.Next()
 		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.Contains(f.File, "/supervisor/fault/") {
@@ -40,17 +36,17 @@ func caught(what any) *breakage {
 	}
 }
 
-func (b *breakage) Error() string { return fmt.Sprintf("internal error: %v at %s", b.what, b.at) }
+func (b *internalError) Error() string { return fmt.Sprintf("internal error: %v at %s", b.what, b.at) }
 
-// sound runs f, and says what broke in it.
-func sound(f func()) (b *breakage) {
+// sound runs f and returns its panic.
+func sound(f func()) (b *internalError) {
 	defer func() { b = caught(recover()) }()
 	f()
 	return nil
 }
 
-// signalBroke is deferred where a signal is judged: this one is passed on, and those
-// that were read together with it.
+// signalBroke is deferred where a signal is judged: it passes this one on, and those
+// that were read together with it follow.
 func (h *holder) signalBroke(a *arrival) {
 	if b := caught(recover()); b != nil {
 		h.broke = b
@@ -58,8 +54,7 @@ func (h *holder) signalBroke(a *arrival) {
 	}
 }
 
-// passOn forwards what no circumstances have to be known of. One to the whole group
-// may arrive twice.
+// passOn forwards without asking the witness. A signal to the whole group may arrive twice.
 func (h *holder) passOn(a *arrival) {
 	fromKernel := a.code > 0 && (fromTerminal | ownUse).has(a.signo)
 	if !fromKernel && (a.pid == 0 || a.pid != h.self && a.pid != h.watcher.pid && a.pid != h.pid) {
@@ -67,7 +62,9 @@ func (h *holder) passOn(a *arrival) {
 	}
 }
 
-// lastResort goes on for the loop.
+// lastResort replaces the loop after a bug of ours: it waits for the command's end, passes
+// signals on and lets the watcher flush. It shares with the rest no more than that needs,
+// and kills nothing.
 func (h *holder) lastResort() Status {
 	h.log.say("the holder failed; the command runs on, its signals and its end are passed on", h.broke)
 	if sound(h.outlast) != nil {
@@ -78,10 +75,7 @@ func (h *holder) lastResort() Status {
 	}
 	sound(h.lastWords)
 	sound(h.log.flush)
-	if h.override >= 0 {
-		h.status.Code, h.status.Signal, h.status.Stopped = h.override, 0, true
-	}
-	return h.status
+	return h.final()
 }
 
 // outlast returns when the command has ended.
@@ -94,7 +88,7 @@ func (h *holder) outlast() {
 		if h.ended {
 			return
 		}
-		// The watcher may hold the command as stopped, and wait for an answer.
+		// The watcher may hold the command stopped, and wait for an answer.
 		deaf = deaf || sound(func() { h.trims.answer(h); h.receive() }) != nil
 		if !h.trims.out {
 			h.mirrorStop()
@@ -116,7 +110,7 @@ func (h *holder) takeCommand() {
 	}
 }
 
-// takeOthers takes what else has ended, the watcher or orphans.
+// takeOthers takes the ends of the watcher and of orphans.
 func (h *holder) takeOthers() {
 	for {
 		pid, code, status, ok := takeOther(h.pid)
@@ -133,7 +127,7 @@ func (h *holder) takeOthers() {
 	}
 }
 
-// lastWords has the watcher write what is left, as ever for so long at most.
+// lastWords gives the watcher Options.Flush to write what is left.
 func (h *holder) lastWords() {
 	w := &h.watcher
 	if w.pid == 0 || w.link < 0 {

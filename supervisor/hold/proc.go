@@ -18,6 +18,15 @@ type stat struct {
 	start uint64 // field 22, clock ticks since boot
 }
 
+func readStat(proc string, pid int) (stat, error) {
+	var buf [1024]byte
+	b, err := readSmall(filepath.Join(proc, strconv.Itoa(pid), "stat"), buf[:])
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(b)
+}
+
 var errStat = errors.New("malformed stat")
 
 // parseStat reads a /proc/PID/stat line. The command's name in it may hold

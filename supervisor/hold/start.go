@@ -1,15 +1,19 @@
 package hold
 
 import (
+	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // record is hold_record.
@@ -29,12 +33,12 @@ func newHolder(o Options) (*holder, error) {
 	if o.Flush == 0 {
 		o.Flush = defaultFlush
 	}
-	h := &holder{opts: o, self: os.Getpid(), parent: os.Getppid(), brought: brought(), pidfd: -1, override: -1}
+	h := &holder{opts: o, self: os.Getpid(), parent: os.Getppid(), pidfd: -1, signalSource: source}
+	h.brought, h.override = brought(), -1
 	h.witness.status = -1
 	if installed != nil {
 		return nil, installed
 	}
-	h.signals, h.noted, h.wake = signals.fd, signals.noted, signals.wake
 	safeStderr()
 	runtime.GOMAXPROCS(2)
 	h.log.open(o.Log)
@@ -136,11 +140,159 @@ func safeStderr() {
 
 // startTime is field 22 of the command's stat, 0 when unreadable.
 func startTime(pid int) uint64 {
-	var buf [1024]byte
-	b, err := readSmall(filepath.Join("/proc", strconv.Itoa(pid), "stat"), buf[:])
-	if err != nil {
-		return 0
-	}
-	s, _ := parseStat(b)
+	s, _ := readStat("/proc", pid)
 	return s.start
+}
+
+// The handlers are in place before main: a signal that the user has ignored
+// must not end us while options are parsed.
+var (
+	installed error
+	source    signalSource
+)
+
+// signalSource is where the holder's signals come from.
+type signalSource struct {
+	signals int // signalfd, for those that every thread blocks
+	noted   int // pipe, for those the handler gets: they cannot be blocked
+	wake    int // its other end; a record with signal 0 only wakes
+}
+
+// beforeCommand is what waited before there was a command.
+type beforeCommand struct {
+	brought signalSet // pending when we were executed
+	early   signalSet // pending in the signalfd when the command was started
+	began   uint64    // when that was, CLOCK_MONOTONIC
+}
+
+func init() {
+	switch {
+	case active():
+		installed = source.open()
+	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == asideName):
+		installed = installHandler(handlerWatcher, -1)
+	}
+	if installed != nil {
+		installed = fmt.Errorf("cannot install signal handler: %w", installed)
+	}
+}
+
+func (s *signalSource) open() (err error) {
+	all := unix.Sigset_t{}
+	all.Val[0] = ^uint64(0)
+	if s.signals, err = unix.Signalfd(-1, &all, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err != nil {
+		return os.NewSyscallError("signalfd", err)
+	}
+	if s.noted, s.wake, err = pipe(); err != nil {
+		return err
+	}
+	return installHandler(handlerHolder, s.wake)
+}
+
+const flushed = "\x00"
+
+// logger keeps a slow or stuck stderr away from the loop.
+type logger struct {
+	lines chan string
+	done  chan struct{}
+}
+
+func (l *logger) open(log func(string)) {
+	if log == nil {
+		return
+	}
+	l.lines, l.done = make(chan string, 16), make(chan struct{})
+	go func() {
+		defer close(l.done)
+		for s := range l.lines {
+			if s == flushed {
+				return
+			}
+			sound(func() {
+				fault.Point("holder-log")
+				log(s)
+			})
+		}
+	}()
+}
+
+// say drops what does not fit.
+func (l *logger) say(what string, err error) {
+	if l.lines == nil {
+		return
+	}
+	if err != nil {
+		what = fmt.Sprintf("%s: %v", what, err)
+	}
+	select {
+	case l.lines <- what:
+	default:
+	}
+}
+
+// flush gives what was said a moment. The starter may still say something:
+// the channel is never closed.
+func (l *logger) flush() {
+	if l.lines == nil {
+		return
+	}
+	l.say(flushed, nil)
+	within(200*time.Millisecond, l.done)
+}
+
+// How many idle threads the runtime is given at the start. One that it cannot make
+// later, with pids.max reached, is the end of the process.
+const (
+	// holderThreads: with GOMAXPROCS 2 it has no use for more.
+	holderThreads = 6
+	// watcherThreads has one for each goroutine that may be in a system call while
+	// the others are: the link and the stalls at all times, the loop, stderr, events,
+	// record, its flush, textfile, an alert's start, and what is read on the side. On
+	// a machine under load each of them stays there for milliseconds.
+	watcherThreads = 10
+)
+
+// makeThreads has the runtime create n threads and leaves them to it: each
+// locked goroutine needs one of its own until all are there.
+func makeThreads(n int) {
+	var ready, end sync.WaitGroup
+	release := make(chan struct{})
+	for range n {
+		ready.Add(1)
+		end.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			ready.Done()
+			<-release
+			runtime.UnlockOSThread()
+			end.Done()
+		}()
+	}
+	ready.Wait()
+	close(release)
+	end.Wait()
+}
+
+// threads are the watcher's that have been told to block their signals. The
+// runtime makes one now and then, with many signals open; until it is told,
+// the handler puts back what it gets.
+type threads struct{ told map[int]bool }
+
+func (t *threads) mask() {
+	names, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	told := make(map[int]bool, len(names))
+	for _, n := range names {
+		tid, err := strconv.Atoi(n.Name())
+		if err != nil {
+			continue
+		}
+		if !t.told[tid] {
+			maskThread(tid)
+		}
+		told[tid] = true
+	}
+	t.told = told
 }

@@ -100,12 +100,18 @@ func readNow(fd int, buf []byte) (int, error) {
 	return n, err
 }
 
+// pacer counts the rounds of a loop that found nothing to do.
+type pacer struct {
+	moved bool // something was read or taken since the last poll
+	idle  int
+}
+
 // pace keeps a system call that fails for good from making a loop spin: where
 // poll(2) returns again and again, and nothing can be read or taken, it pauses.
-func (h *holder) pace() {
-	if h.moved {
-		h.moved, h.idle = false, 0
-	} else if h.idle++; h.idle > 16 {
+func (p *pacer) pace() {
+	if p.moved {
+		p.moved, p.idle = false, 0
+	} else if p.idle++; p.idle > 16 {
 		nap()
 	}
 }
