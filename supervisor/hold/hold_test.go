@@ -80,10 +80,7 @@ func TestStartErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			cmd := run(t, held(config{}, test.argv...)...)
 			cmd.Stderr = nil
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if s := waitStatus(t, cmd); s.ExitStatus() != test.want {
+			if s := runStatus(t, cmd); s.ExitStatus() != test.want {
 				t.Errorf("got %v, want %d", s, test.want)
 			}
 		})

@@ -198,6 +198,19 @@ func run(t *testing.T, argv ...string) *exec.Cmd {
 	return cmd
 }
 
+func begin(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func runStatus(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
+	t.Helper()
+	begin(t, cmd)
+	return waitStatus(t, cmd)
+}
+
 func waitStatus(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
 	t.Helper()
 	var exit *exec.ExitError

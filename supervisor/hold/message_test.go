@@ -1,8 +1,10 @@
 package hold
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,4 +51,33 @@ func TestMessagesKeepTheEnd(t *testing.T) {
 	if len(l.messages) > 0 {
 		t.Errorf("and then %#v", <-l.messages)
 	}
+}
+
+func TestMessages(t *testing.T) {
+	want := message{kind: kindDrain, a: -1, b: 2, c: 3, set: bit(64)}
+	var b [messageSize]byte
+	want.put(&b)
+	if got, err := parseMessage(b[:]); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	begin := Begin{Setup: json.RawMessage(`{"a":1}`), PID: 2, Start: 3, Holder: 4, Attempt: 4, Last: true, Blocked: 1 << 63}
+	p, err := encodeBegin(begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseBegin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(begin, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func FuzzParseMessage(f *testing.F) {
+	f.Add(make([]byte, messageSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parseMessage(b)
+		parseBegin(b)
+	})
 }

@@ -1,11 +1,8 @@
 package hold
 
 import (
-	"encoding/json"
 	"os"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseStat(t *testing.T) {
@@ -67,27 +64,6 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-func TestMessages(t *testing.T) {
-	want := message{kind: kindDrain, a: -1, b: 2, c: 3, set: bit(64)}
-	var b [messageSize]byte
-	want.put(&b)
-	if got, err := parseMessage(b[:]); err != nil || got != want {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	begin := Begin{Setup: json.RawMessage(`{"a":1}`), PID: 2, Start: 3, Holder: 4, Attempt: 4, Last: true, Blocked: 1 << 63}
-	p, err := encodeBegin(begin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := parseBegin(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(begin, got); d != "" {
-		t.Error(d)
-	}
-}
-
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"))
 	f.Fuzz(func(t *testing.T, b []byte) { parseStat(b) })
@@ -96,12 +72,4 @@ func FuzzParseStat(f *testing.F) {
 func FuzzParsePending(f *testing.F) {
 	f.Add([]byte("Name:\tx\nState:\tS (sleeping)\nShdPnd:\t0000000000000200\nSigBlk:\t0\n"))
 	f.Fuzz(func(t *testing.T, b []byte) { parsePending(b) })
-}
-
-func FuzzParseMessage(f *testing.F) {
-	f.Add(make([]byte, messageSize))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		parseMessage(b)
-		parseBegin(b)
-	})
 }

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -29,9 +30,7 @@ func startCounted(t *testing.T, c config, group bool) *counted {
 	c.Log = k.log
 	k.cmd = run(t, held(c, probe, "count", k.file)...)
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
-	if err := k.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, k.cmd)
 	k.holder = k.cmd.Process.Pid
 	var parent int
 	fmt.Sscanf(awaitLine(t, k.file, "ready"), "ready %d parent %d", &k.command, &parent)
@@ -282,13 +281,69 @@ func TestPendingBeforeStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "count")
 	argv := append([]string{probe, "given", "b=10", "p=10", "--"}, held(config{}, probe, "count", file)...)
 	cmd := run(t, argv...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	var pid int
 	fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &pid)
 	// Blocked for the command as for us, and pending there.
 	until(t, "the pending signal", func() bool { return pendingOf(pid).has(10) })
 	kill(t, pid, 9)
 	waitStatus(t, cmd)
+}
+
+func TestDescends(t *testing.T) {
+	me := os.Getpid()
+	child := func(name string, arg ...string) int {
+		cmd := exec.Command(name, arg...)
+		begin(t, cmd)
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	// A name that looks like the fields behind it.
+	odd := filepath.Join(t.TempDir(), "a) S 1 (b")
+	if err := os.Symlink("/bin/sleep", odd); err != nil {
+		t.Fatal(err)
+	}
+	pid := child(odd, "100")
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := parentOf(pid); got != me {
+		t.Errorf("the parent of %d is %d, not %d", pid, got, me)
+	}
+	if got := parentOf(gone.Process.Pid); got != 0 {
+		t.Errorf("the parent of a process that is gone is %d", got)
+	}
+	ours := child("sleep", "100")
+	for _, test := range []struct {
+		name   string
+		h      holder
+		sender int
+		want   bool
+	}{
+		{"the command", holder{self: 1 << 23, pid: pid}, pid, true},
+		{"below the command", holder{self: 1 << 23, pid: me}, pid, true},
+		{"a stranger", holder{self: 1 << 23, pid: 1<<23 + 1}, pid, false},
+		{"an orphan that we have", holder{self: me, pid: 1 << 23}, pid, true},
+		{"the watcher", holder{self: me, pid: 1 << 23, watcher: watcher{pid: ours}}, ours, false},
+		{"ourselves", holder{self: me, pid: 1 << 23}, me, false},
+		{"gone", holder{self: me, pid: me}, gone.Process.Pid, false},
+		{"the kernel", holder{self: me, pid: pid}, 0, false},
+	} {
+		if got := test.h.descends(test.sender, parentOf(test.sender)); got != test.want {
+			t.Errorf("%s: got %v", test.name, got)
+		}
+	}
+}
+
+// Bare, the parent of the command is who started us.
+func TestToParent(t *testing.T) {
+	dir := t.TempDir()
+	got, log := filepath.Join(dir, "got"), filepath.Join(dir, "log")
+	command := []string{"sh", "-c", `until [ -e "$0" ]; do kill -USR1 $PPID; sleep 0.02; done; exit 3`, got}
+	argv := held(config{Watch: "good", Log: log}, command...)
+	out, err := exec.Command("sh", append([]string{"-c", `trap ': >"$0"' USR1; "$@" & until wait $! && false || [ -e "$0" ]; do :; done; wait $!; echo $?`, got}, argv...)...).CombinedOutput()
+	if err != nil || string(out) != "3\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
 }

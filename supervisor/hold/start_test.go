@@ -31,9 +31,7 @@ func TestPipeEndsWithCommandsClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	w.Close()
 	for name, f := range map[string]io.Reader{"descriptor 3": r, "stdout": out} {
 		done := make(chan struct{})
@@ -73,9 +71,7 @@ func TestWatcherDescriptors(t *testing.T) {
 	file := filepath.Join(dir, "count")
 	cmd := run(t, held(c, probe, "count", file)...)
 	cmd.ExtraFiles = files
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, cmd)
 	var command, watcher int
 	fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
 	fmt.Sscanf(awaitLine(t, c.Log, "begin"), "begin %d", &watcher)

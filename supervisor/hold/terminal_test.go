@@ -284,9 +284,7 @@ func TestStopThroughHolder(t *testing.T) {
 		// its parent, in the same session.
 		cmd := run(t, held(config{}, "sleep", "100")...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		holder := cmd.Process.Pid
 		var kids []string
 		until(t, "the command", func() bool { kids = children(holder); return len(kids) == 1 })

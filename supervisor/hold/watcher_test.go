@@ -18,10 +18,7 @@ func TestWatcherFails(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "log")
 			cmd := run(t, held(config{Watch: watch, Log: log, Flush: 300 * time.Millisecond}, "sh", "-c", "sleep 0.3; exit 43")...)
 			cmd.Stderr = nil
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if s := waitStatus(t, cmd); s.ExitStatus() != 43 {
+			if s := runStatus(t, cmd); s.ExitStatus() != 43 {
 				t.Errorf("got %v, want 43", s)
 			}
 			var watcher int
@@ -95,9 +92,7 @@ func TestSubreaper(t *testing.T) {
 		file, log := filepath.Join(dir, fmt.Sprint("orphans", on)), filepath.Join(dir, fmt.Sprint("log", on))
 		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c",
 			fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done; exec %s orphans 50 %s", log, probe, file))...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, cmd)
 		until(t, "all orphans", func() bool { return strings.Count(read(file), "orphan ") == 50 })
 		var command int
 		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)

@@ -52,9 +52,7 @@ const harmless = int(unix.SIGURG)
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t}
 	command := exec.Command("sleep", "1000")
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, command)
 	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
