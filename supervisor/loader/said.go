@@ -1,8 +1,6 @@
 package loader
 
 import (
-	"time"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -54,64 +52,9 @@ type Said struct {
 	Old bool
 }
 
-// Trainer is a process with torch that said hello.
-type Trainer struct {
-	ID     rss.ProcID
-	Parent int
-	Torch  string // version
-	Python string
-	// CanRecycle says that workers can be recycled with this torch, as far as is
-	// known; Why says why not.
-	CanRecycle bool
-	Why        string
-	// Trial says how that is known, once it has made an iterator with workers; Key
-	// names the text of its torch then.
-	Trial event.Trial
-	Key   string
-	// Off says that the hook switched itself off there, OffWhy why.
-	Off    bool
-	OffWhy string
-	// Loaders are the iterators over a DataLoader that live, oldest first. A
-	// process without any is not necessarily a trainer: torchrun says hello
-	// too.
-	Loaders []Loader
-}
-
-// Loader is one iterator over a DataLoader.
-type Loader struct {
-	N          int    // counts the iterators of its process from 1
-	Kind       string // "map" or "iterable"; with "stateful " before it for torchdata's StatefulDataLoader
-	Persistent bool   // persistent_workers
-	NumWorkers int    // 0: the trainer loads for itself
-	Start      string // how workers are started: "fork", "spawn", "forkserver"
-	// Unforked is nil where workers are forked.
-	Unforked *Unforked
-	// CanRecycle says that a request to replace one of its workers makes sense;
-	// Why says why not. Those of an iterable dataset are all replaced at its
-	// next epoch, once one was asked for; until then no more is to be asked.
-	CanRecycle bool
-	Why        string
-	Workers    []int // PIDs by worker id
-	Starting   int   // PID of a replacement that is not in use yet, else 0
-	Leaving    []int // PIDs of workers that have been replaced and still live
-}
-
-// Unforked is what is known of workers that were started by spawn or forkserver.
-type Unforked struct {
-	// By says who chose the method: "multiprocessing_context", "set_start_method",
-	// "parent" (the trainer itself was started so) or "default" (Python's).
-	By string
-	// Took is how long the trainer stands still while one worker is started, as it was
-	// when the last one was.
-	Took time.Duration
-	// Sent is what the trainer wrote while it started the workers, for each of them:
-	// the pickled data set. Negative where it could not be read.
-	Sent int64
-	// CUDA says that the trainer had begun to use CUDA, Registered names the InfiniBand
-	// device that it had open, if any.
-	CUDA       bool
-	Registered string
-	// Own is the private memory that came to a worker between its import of torch and
-	// its first batch, of each worker in place that has said so.
-	Own []rss.Bytes
-}
+// What the hooks have said of the processes that they are in, all in all.
+type (
+	Trainer  = event.Trainer
+	Loader   = event.DataLoader
+	Unforked = event.Unforked
+)

@@ -69,12 +69,12 @@ func (t *trainer) apply(l *line) {
 			d.Unforked.Took = milliseconds(l.Pause)
 		}
 	case event.LoaderSwapped:
-		d.replace(l.Worker, l.New)
+		replaceWorker(d, l.Worker, l.New)
 		if len(d.Leaving) < maxWorkers && !slices.Contains(d.Leaving, l.Worker) {
 			d.Leaving = append(d.Leaving, l.Worker)
 		}
 	case event.LoaderRecycled:
-		d.replace(l.Worker, l.New)
+		replaceWorker(d, l.Worker, l.New)
 		delete(t.own, l.Worker)
 		d.Leaving = slices.DeleteFunc(d.Leaving, func(pid int) bool { return pid == l.Worker })
 	case event.LoaderRefused:
@@ -116,8 +116,8 @@ func (l *line) unforked() *Unforked {
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// replace puts the worker added where the worker left stood.
-func (d *Loader) replace(left, added int) {
+// replaceWorker puts the worker added in the place of the worker left.
+func replaceWorker(d *Loader, left, added int) {
 	if added != 0 && d.Starting == added {
 		d.Starting = 0
 	}
