@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // inFlight is the action that was begun and has not ended.
@@ -123,7 +124,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 		w.beginReplace(f, l, p)
 		return
 	}
-	mode := policy.RecycleMode(l.Headroom(), w.workers.fresh(e, &w.last, l.Accounting))
+	mode := workers.RecycleMode(l.Headroom(), w.workers.fresh(e, &w.last, l.Accounting))
 	f.running = action.Recycle(w.loader, pids[i], mode, f.began)
 }
 

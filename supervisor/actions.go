@@ -6,6 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // performer is how the watcher carries one action out; what an action has no part in is nil.
@@ -63,7 +64,7 @@ var performers = map[event.Action]performer{
 				w.finish(action.Result{Reason: event.ReasonVanished})
 				return
 			}
-			mode := policy.RecycleMode(f.before.Headroom(), w.workers.fresh(e, &w.last, f.before.Accounting))
+			mode := workers.RecycleMode(f.before.Headroom(), w.workers.fresh(e, &w.last, f.before.Accounting))
 			f.running = action.Recycle(w.loader, pids[0], mode, f.began)
 		},
 		instead: "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook",

@@ -10,8 +10,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // assumedWorkers is for how many workers the first budget leaves room, before
@@ -124,7 +124,7 @@ func (w *watcher) budget() {
 	w.workers.trainers = w.loader.Trainers()
 	var least, rung rss.Bytes
 	last := w.loader.Budget()
-	workers := 0
+	n := 0
 	for i := range w.readings {
 		l := &w.readings[i]
 		at, ok := w.ladder.Rung(event.ActionTrim, l)
@@ -134,16 +134,14 @@ func (w *watcher) budget() {
 		mappers := w.workers.mappers(&w.last, l.Accounting)
 		known := len(mappers) > 0
 		if !known {
-			mappers = make([]policy.Worker, assumedWorkers)
+			mappers = make([]workers.Usage, assumedWorkers)
 		}
-		b, _ := policy.Budget(policy.BudgetInput{
-			Limit: *l, Rung: at, Workers: mappers, Rest: w.leastOf(l), Overshoot: w.workers.overshoot, Last: last,
-		})
+		b := workers.Budget(workers.BudgetInput{Limit: *l, Rung: at, Workers: mappers, Rest: w.leastOf(l), Last: last})
 		if b != 0 && (least == 0 || b < least) {
 			least, rung = b, at
-			workers = 0
+			n = 0
 			if known {
-				workers = len(mappers)
+				n = len(mappers)
 			}
 		}
 	}
@@ -157,10 +155,10 @@ func (w *watcher) budget() {
 	if least != 0 {
 		w.sum.Done.Budget = least
 	}
-	if workers > 0 && w.tell.Once("budget", "") {
+	if n > 0 && w.tell.Once("budget", "") {
 		w.sum.Done.BudgetTold = least
 		w.tell.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
-			workers, least, rung))
+			n, least, rung))
 	}
 }
 

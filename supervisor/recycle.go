@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // hurryETA is the time to the limit below which a worker may be recycled again
@@ -16,7 +17,7 @@ import (
 // how much of its limit use must have grown since, and hurryTimes how often that need not
 // be; see [watcher.outgrew].
 const (
-	hurryETA   = policy.RecycleEvery
+	hurryETA   = workers.RecycleEvery
 	hurryShare = 0.01
 	hurryTimes = 5
 )
@@ -35,10 +36,10 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	}
 	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
 		if took := w.workers.resend(pids[i]); took > 0 {
-			if took > policy.LongPause && !pressed(l) {
+			if took > workers.LongPause && !pressed(l) {
 				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
-		} else if pause := policy.ForkPause(t.Anon); policy.WaitForEpoch(pause, w.timeLeft(l), 0) {
+		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && w.timeLeft(l) == 0 {
 			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
@@ -86,9 +87,9 @@ func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.
 		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
 	}
 	step := w.stepOf(l)
-	list = slices.DeleteFunc(list, func(c policy.Worker) bool { return !w.isMeant(c.ID, step) })
+	list = slices.DeleteFunc(list, func(c workers.Usage) bool { return !w.isMeant(c.ID, step) })
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = policy.PickWorker(list, 0, worth)
+	index, gain, reason = workers.Pick(list, worth)
 	return index, gain, reason, pids
 }
 
@@ -113,7 +114,7 @@ func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
 	switch {
 	case w.regrew(e, l):
 		return 0
-	case e.fresh && w.last.Mono-e.since < policy.RecycleEvery:
+	case e.fresh && w.last.Mono-e.since < workers.RecycleEvery:
 		return e.hurried + 1
 	}
 	return e.hurried

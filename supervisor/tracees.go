@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // This file says which processes may be trimmed by ptrace.
@@ -20,7 +21,7 @@ import (
 // tracees returns the processes that a trim by ptrace is worth a stop for, first
 // the one that gives most back of what the limit counts. Where there is none,
 // Help says why.
-func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.Help) {
+func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why policy.Help) {
 	t := &w.tracer
 	switch {
 	case t.off != event.ReasonNone:
@@ -31,7 +32,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 	t.forget(&w.last)
 	look := w.lookout()
 	var refused, trainer rss.Bytes // the most that one of them could give back
-	workers := false
+	small := false
 	now, ours := w.now(), w.ourPIDs()
 	for i := range w.last.Procs {
 		p := &w.last.Procs[i]
@@ -44,7 +45,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 		mapped, gain := w.workers.trimmable(whole), w.workers.trimmable(m)
 		switch r := t.refused[p.ID]; {
 		case mapped < trim.Least:
-			workers = workers || look.meant(p)
+			small = small || look.meant(p)
 		case !look.meant(p):
 			trainer = max(trainer, gain)
 		case r != nil && (r.until == 0 || now < r.until):
@@ -56,7 +57,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 			list = append(list, m)
 		}
 	}
-	slices.SortStableFunc(list, func(x, y policy.Worker) int {
+	slices.SortStableFunc(list, func(x, y workers.Usage) int {
 		return cmp.Compare(w.workers.trimmable(y), w.workers.trimmable(x))
 	})
 	switch {
@@ -66,7 +67,7 @@ func (w *watcher) tracees(a event.Accounting) (list []policy.Worker, why policy.
 		return nil, why
 	case trainer > 0:
 		return nil, policy.Help{Reason: event.ReasonIsTrainer, Later: look.unread}
-	case workers:
+	case small:
 		return nil, policy.Help{Reason: event.ReasonNothing}
 	}
 	return nil, policy.Help{Reason: event.ReasonNoWorker, Detail: "no process looks like a loader worker", Later: look.unread}

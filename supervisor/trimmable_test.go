@@ -6,7 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // TestTrimmable holds that what a trim could not take is not counted on again:
@@ -14,7 +14,7 @@ import (
 func TestTrimmable(t *testing.T) {
 	f := newWorkforce("/proc")
 	last := &rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 11, Start: 1}, State: 'S', File: 900 * rss.MiB, Shmem: 50 * rss.MiB}}}
-	m := policy.Worker{ID: last.Procs[0].ID, Mapped: 900 * rss.MiB, CountedMapped: 900 * rss.MiB}
+	m := workers.Usage{ID: last.Procs[0].ID, Mapped: 900 * rss.MiB, CountedMapped: 900 * rss.MiB}
 	half := m
 	half.CountedMapped = 450 * rss.MiB // as PSS has it, shared by two
 	if got := f.trimmable(m); got != 900*rss.MiB-trimFloor {

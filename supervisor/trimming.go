@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // This file trims: by the hook, and by ptrace where that was asked for.
@@ -92,7 +93,7 @@ func (w *watcher) canTrace(l *event.Limit) policy.Help {
 // beginTrim has processes give mapped pages back: those with the hook first,
 // and by ptrace what is then still above the goal.
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
-	hooked := w.hooked(l.Accounting, func(m policy.Worker) bool { return w.workers.trimmable(m) > 0 })
+	hooked := w.hooked(l.Accounting, func(m workers.Usage) bool { return w.workers.trimmable(m) > 0 })
 	if f.running = w.trimming(f, hooked, f.before.Used, f.began); f.running == nil {
 		w.finish(action.Result{Reason: event.ReasonNothing})
 		return
@@ -103,16 +104,16 @@ func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 }
 
 // hooked are the processes that the hook can trim and for which it is worth it.
-func (w *watcher) hooked(a event.Accounting, worth func(policy.Worker) bool) []policy.Worker {
+func (w *watcher) hooked(a event.Accounting, worth func(workers.Usage) bool) []workers.Usage {
 	if !w.Settings.Trim.Hook() || w.loader == nil {
 		return nil
 	}
-	return slices.DeleteFunc(w.workers.mappers(&w.last, a), func(m policy.Worker) bool { return !worth(m) })
+	return slices.DeleteFunc(w.workers.mappers(&w.last, a), func(m workers.Usage) bool { return !worth(m) })
 }
 
 // trimming begins a trim, of a limit that stands at used: nil where nobody is
 // there to be trimmed.
-func (w *watcher) trimming(f *inFlight, hooked []policy.Worker, used rss.Bytes, now time.Duration) action.Running {
+func (w *watcher) trimming(f *inFlight, hooked []workers.Usage, used rss.Bytes, now time.Duration) action.Running {
 	var pids []int
 	for _, m := range hooked {
 		if p := w.last.Find(m.ID.PID); p != nil {

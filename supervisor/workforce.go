@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // workforce is what is known of the loader workers of the job.
@@ -34,8 +34,7 @@ type workforce struct {
 	// seen first: what a fresh one has in libraries alone.
 	leastFile rss.Bytes
 	needs     map[crew]*needs
-	overshoot rss.Bytes // the most that a worker was seen above its budget
-	malformed int       // files of loaders that could not be understood
+	malformed int // files of loaders that could not be understood
 }
 
 type worker struct {
@@ -210,8 +209,8 @@ func (f *workforce) fresh(e *worker, s *rss.Sample, a event.Accounting) rss.Byte
 
 // candidates returns the workers that could be recycled, with what each counts
 // above a fresh one, and their PIDs in the same order.
-func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Worker, []int) {
-	var list []policy.Worker
+func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]workers.Usage, []int) {
+	var list []workers.Usage
 	var pids []int
 	for i := range s.Procs {
 		p := &s.Procs[i]
@@ -219,7 +218,7 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Work
 		if e == nil || !e.able || e.id != p.ID {
 			continue
 		}
-		w := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
+		w := workers.Usage{ID: p.ID, Mapped: p.File, Counted: counted(p, a).Sub(f.fresh(e, s, a))}
 		if heap := e.warm.heap; a == event.AccountingPSS && heap > 0 {
 			// At least that: it came after the fork, and nobody shares it. The trainer's
 			// PSS, which stands for a fresh worker's, has its libraries in it.
@@ -229,7 +228,7 @@ func (f *workforce) candidates(s *rss.Sample, a event.Accounting) ([]policy.Work
 			w.RecycledAgo = max(s.Mono-e.since, 1)
 			if f.learning(e, s.Mono) {
 				// A steady job would have each place recycled as soon as it may be.
-				w.RecycledAgo = min(w.RecycledAgo, policy.RecycleEvery-1)
+				w.RecycledAgo = min(w.RecycledAgo, workers.RecycleEvery-1)
 			}
 		}
 		list = append(list, w)
@@ -249,7 +248,7 @@ func (f *workforce) trimmed(s *loader.Said, last *rss.Sample) {
 // trimmable is what a trim of m may give back of what a limit counts: not its
 // libraries, nor what the last trim could not take, such as private mappings
 // without --trim-private.
-func (f *workforce) trimmable(m policy.Worker) rss.Bytes {
+func (f *workforce) trimmable(m workers.Usage) rss.Bytes {
 	m = f.keeps(m)
 	return min(m.CountedMapped.Sub(m.CountedKept), m.Mapped.Sub(m.Kept))
 }
@@ -257,7 +256,7 @@ func (f *workforce) trimmable(m policy.Worker) rss.Bytes {
 // keeps says of m what a trim leaves it. Before the first one that is its libraries:
 // what a worker has that was just forked. Where pages count a part in each process that
 // has them, all workers of a trainer and that itself have those.
-func (f *workforce) keeps(m policy.Worker) policy.Worker {
+func (f *workforce) keeps(m workers.Usage) workers.Usage {
 	m.Kept = f.left[m.ID.PID]
 	if m.Kept == 0 {
 		m.Kept = trimFloor
@@ -277,7 +276,7 @@ func (f *workforce) keeps(m policy.Worker) policy.Worker {
 // were then, or as libraries are, while it had none: what is found otherwise by the next
 // reading has not filled the limit by then. Workers that read the same file would else keep
 // to budgets until one tells that.
-func (f *workforce) spread(m policy.Worker, p *rss.Proc) policy.Worker {
+func (f *workforce) spread(m workers.Usage, p *rss.Proc) workers.Usage {
 	if p.PSS == nil {
 		if e := f.staff[m.ID.PID]; e != nil && e.trainer != 0 {
 			n := rss.Bytes(1 + f.siblings[e.trainer])
@@ -299,10 +298,10 @@ func (f *workforce) spread(m policy.Worker, p *rss.Proc) policy.Worker {
 // mappers returns the processes that fetch data through the hook, and how much
 // each has mapped from files. Workers that are not in the sample yet count
 // nothing.
-func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
-	var list []policy.Worker
+func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []workers.Usage {
+	var list []workers.Usage
 	add := func(pid int) {
-		m := policy.Worker{ID: rss.ProcID{PID: pid}}
+		m := workers.Usage{ID: rss.ProcID{PID: pid}}
 		if p := s.Find(pid); p != nil {
 			if m = f.keeps(mapper(p, a)); a == event.AccountingPSS {
 				m = f.spread(m, p)
@@ -328,8 +327,8 @@ func (f *workforce) mappers(s *rss.Sample, a event.Accounting) []policy.Worker {
 }
 
 // mapper is a process as what it has mapped from files counts.
-func mapper(p *rss.Proc, a event.Accounting) policy.Worker {
-	m := policy.Worker{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File, CountedSure: p.File}
+func mapper(p *rss.Proc, a event.Accounting) workers.Usage {
+	m := workers.Usage{ID: p.ID, Mapped: p.File, Counted: counted(p, a), CountedMapped: p.File, CountedSure: p.File}
 	if a == event.AccountingPSS {
 		m.CountedSure, m.CountedMapped = p.PSSFile()
 	}

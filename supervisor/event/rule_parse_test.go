@@ -187,3 +187,34 @@ func TestSignals(t *testing.T) {
 		t.Error("a warning has a signal")
 	}
 }
+
+// TestMinRecycle: what is worth a recycle is less where the limit is small.
+func TestMinRecycle(t *testing.T) {
+	for limit, want := range map[rss.Bytes]rss.Bytes{400 * rss.MiB: 2 * rss.MiB, 2000 * rss.MiB: 10 * rss.MiB, 3200 * rss.MiB: 16 * rss.MiB, rss.TiB: 16 * rss.MiB} {
+		if got := MinRecycle(&Limit{Limit: limit}); got != want {
+			t.Errorf("of %v: %v, want %v", limit, got, want)
+		}
+	}
+}
+
+// TestWorthOfATrim: what is wanted may be much more than what is left, and of a trim as
+// much is enough as that is.
+func TestWorthOfATrim(t *testing.T) {
+	r, err := ParseRule("85%:trim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 8000 * rss.MiB
+	for _, c := range []struct{ used, most, want rss.Bytes }{ // in MiB
+		{7000, 7000, 30}, // 5 % of what is wanted, down to 80 %
+		{7600, 7600, 60},
+		{7960, 7960, 40},
+		{7600, 7990, 16}, // nobody knows better
+		{7999, 7999, 16},
+	} {
+		l := Limit{Limit: size, Used: c.used * rss.MiB, UsedMax: c.most * rss.MiB}
+		if got := r.Worth(&l); got != c.want*rss.MiB {
+			t.Errorf("at %v, %v at most: %v, want %d MiB", l.Used, l.UsedMax, got, c.want)
+		}
+	}
+}

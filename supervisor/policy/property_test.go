@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // history is what the properties remember of one rule on one limit.
@@ -175,21 +176,21 @@ func TestCarriesAJob(t *testing.T) {
 		anon, file rss.Bytes
 		recycled   time.Duration
 	}
-	workers := [4]worker{}
-	for i := range workers {
-		workers[i].anon = fresh
+	all := [4]worker{}
+	for i := range all {
+		all[i].anon = fresh
 	}
 	sum := func() rss.Bytes {
 		b := trainer
-		for _, w := range workers {
+		for _, w := range all {
 			b += w.anon + w.file
 		}
 		return b
 	}
-	view := func(now time.Duration) []Worker {
-		out := make([]Worker, len(workers))
-		for i, w := range workers {
-			out[i] = Worker{Mapped: w.file, CountedMapped: w.file, Counted: w.anon + w.file}
+	view := func(now time.Duration) []workers.Usage {
+		out := make([]workers.Usage, len(all))
+		for i, w := range all {
+			out[i] = workers.Usage{Mapped: w.file, CountedMapped: w.file, Counted: (w.anon + w.file).Sub(fresh)}
 			if w.recycled > 0 {
 				out[i].RecycledAgo = now - w.recycled
 			}
@@ -200,21 +201,21 @@ func TestCarriesAJob(t *testing.T) {
 	count := map[event.Action]int{}
 	var peak rss.Bytes
 	for now := time.Second; now < 20*time.Minute; now += 100 * time.Millisecond {
-		for i := range workers {
-			workers[i].anon += 300 * rss.KiB
-			workers[i].file = min(workers[i].file+3*rss.MiB, 1475*rss.MiB)
+		for i := range all {
+			all[i].anon += 300 * rss.KiB
+			all[i].file = min(all[i].file+3*rss.MiB, 1475*rss.MiB)
 		}
 		peak = max(peak, sum())
 		l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: sum(), Limit: limit}
 		in := Input{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) Help {
 			if r.Action == event.ActionTrim {
 				var gain rss.Bytes
-				for _, w := range workers {
+				for _, w := range all {
 					gain += w.file
 				}
 				return Help{OK: gain > 0, Gain: gain}
 			}
-			i, gain, reason := PickWorker(view(now), fresh, event.MinRecycle(&event.Limit{Limit: limit}))
+			i, gain, reason := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
 			return Help{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
 		for _, d := range s.Step(in).Decisions {
@@ -222,12 +223,12 @@ func TestCarriesAJob(t *testing.T) {
 			o := event.Outcome{Decision: d.ID, OK: true, Before: sum()}
 			switch d.Action {
 			case event.ActionTrim:
-				for i := range workers {
-					workers[i].file = 0
+				for i := range all {
+					all[i].file = 0
 				}
 			case event.ActionRecycle:
-				i, _, _ := PickWorker(view(now), fresh, event.MinRecycle(&event.Limit{Limit: limit}))
-				workers[i] = worker{anon: fresh, recycled: now}
+				i, _, _ := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
+				all[i] = worker{anon: fresh, recycled: now}
 			}
 			o.After = sum()
 			o.Freed = o.Before.Sub(o.After)

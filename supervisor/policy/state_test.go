@@ -376,3 +376,54 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// TestRecycleInVain: a recycle that brought too little does not keep its rung from
+// firing once use has grown by what a recycle may bring, and keeps it until then.
+func TestRecycleInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		freed rss.Bytes
+		then  float64 // use in percent of 3000 MiB, a second later
+		again bool
+	}{
+		"use stands still":   {2 * rss.MiB, 91, false},
+		"it grew a little":   {2 * rss.MiB, 91.4, false},
+		"it grew by as much": {2 * rss.MiB, 91.6, true},
+		"enough was freed":   {100 * rss.MiB, 91, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(rules(t, "90%:recycle"), Options{})
+			in := Input{Limits: []event.Limit{slurm(91)}, Can: canAll}
+			d := s.Step(in).Decisions
+			if len(d) != 1 {
+				t.Fatalf("%+v", d)
+			}
+			s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used, Freed: c.freed})
+			in.Limits = []event.Limit{slurm(c.then)}
+			decided := false
+			for in.Now = time.Second; in.Now < 10*time.Second; in.Now += time.Second {
+				decided = decided || len(s.Step(in).Decisions) > 0
+			}
+			if decided != c.again {
+				t.Errorf("fires again: %v, want %v", decided, c.again)
+			}
+		})
+	}
+}
+
+// TestRecycleOfOneOfMany: of forty workers that leaked alike none gives back 5 % of what
+// is wanted, and all of them give back twice that.
+func TestRecycleOfOneOfMany(t *testing.T) {
+	s := New(rules(t, "85%:trim\n90%:recycle"), Options{CoolDown: time.Millisecond})
+	small := func(event.Rule, *event.Limit) Help { return Help{OK: true, Gain: 20 * rss.MiB} }
+	in := Input{Limits: []event.Limit{slurm(99)}, Can: small}
+	in.Limits[0].Limit, in.Limits[0].Used = 30*rss.GiB, (30 * rss.GiB).Scale(0.99)
+	for n := range 5 {
+		in.Now = time.Duration(n) * time.Second
+		d := s.Step(in).Decisions
+		if len(d) != 1 || d[0].Action != event.ActionRecycle {
+			t.Fatalf("%d: %+v, want a recycle", n, d)
+		}
+		s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used - 20*rss.MiB, Freed: 20 * rss.MiB})
+		in.Limits[0].Used -= 20 * rss.MiB
+	}
+}

@@ -9,13 +9,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // model is the world with another limit or another ladder. Its assumptions are
 // in the comment of the package.
 type model struct {
 	*pass
-	workers
+	livingWorkers
 	owed debts
 	goal *goal
 	size rss.Bytes // of the limit that is replaced, 0 for as recorded
@@ -187,7 +188,7 @@ func (m *model) mapped(a event.Accounting) (gain rss.Bytes) {
 
 // pick chooses the worker to recycle, as the watcher does.
 func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason) {
-	list := make([]policy.Worker, len(m.list))
+	list := make([]workers.Usage, len(m.list))
 	for i, w := range m.list {
 		if !w.able {
 			continue
@@ -198,7 +199,7 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
 		}
 	}
-	return policy.PickWorker(list, 0, event.MinGain(0))
+	return workers.Pick(list, event.MinGain(0))
 }
 
 // claim finds the decision of the record that one is: the same action on a limit

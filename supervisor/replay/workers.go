@@ -138,14 +138,14 @@ func (w *worker) counted(a event.Accounting, anon, file rss.Bytes) rss.Bytes {
 	return anon
 }
 
-// workers are those that live in a model.
-type workers struct {
+// livingWorkers are the workers that live in a model.
+type livingWorkers struct {
 	*history
 	list []*worker
 }
 
 // update takes in a sample.
-func (w *workers) update(p *past, s *record.Sample) {
+func (w *livingWorkers) update(p *past, s *record.Sample) {
 	for _, e := range w.list {
 		e.alive = false
 	}
@@ -169,7 +169,7 @@ func (w *workers) update(p *past, s *record.Sample) {
 }
 
 // less is what all workers count less than the record says.
-func (w *workers) less(a event.Accounting, now time.Duration) (sum rss.Bytes) {
+func (w *livingWorkers) less(a event.Accounting, now time.Duration) (sum rss.Bytes) {
 	for _, e := range w.list {
 		anon, file := e.less(w.history, now)
 		sum += e.counted(a, anon, file)

@@ -1,4 +1,4 @@
-package policy
+package workers
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 )
 
 // fourWorkers maps so many MiB in each of four workers of 114 MiB anon.
-func fourWorkers(mapped, counted rss.Bytes) []Worker {
-	w := make([]Worker, 4)
+func fourWorkers(mapped, counted rss.Bytes) []Usage {
+	w := make([]Usage, 4)
 	for i := range w {
-		w[i] = Worker{
+		w[i] = Usage{
 			ID:     rss.ProcID{PID: 100 + i},
 			Mapped: mapped * rss.MiB, CountedMapped: counted * rss.MiB, CountedSure: counted * rss.MiB, Counted: (114 + counted) * rss.MiB,
 		}
@@ -32,14 +32,10 @@ func TestBudget(t *testing.T) {
 		// rest 700; (2550 − 700 − 300) / 4 = 387.5, to the four leading bits
 		{"nothing mapped yet", BudgetInput{Limit: limit(event.AccountingRSS, 700), Workers: fourWorkers(0, 0)}, 384 * rss.MiB},
 		{"mapped pages are no part of the rest", BudgetInput{Limit: limit(event.AccountingRSS, 1900), Workers: fourWorkers(300, 300)}, 384 * rss.MiB},
-		// margin 4 × 285; (2550 − 700 − 1140) / 4 = 177.5
-		{"with the overshoot of a batch", BudgetInput{Limit: limit(event.AccountingRSS, 1900), Workers: fourWorkers(300, 300), Overshoot: 285 * rss.MiB}, 176 * rss.MiB},
-		{"no room", BudgetInput{Limit: limit(event.AccountingRSS, 2900), Workers: fourWorkers(0, 0)}, BudgetFloor},
+		{"no room", BudgetInput{Limit: limit(event.AccountingRSS, 2900), Workers: fourWorkers(0, 0)}, budgetFloor},
 		// Four share the same pages: 1200 counts as 300; 4 × 387.5 = 1550
 		{"pss of shared pages", BudgetInput{Limit: limit(event.AccountingPSS, 1000), Workers: fourWorkers(300, 75)}, 1536 * rss.MiB},
 		{"pss of private pages", BudgetInput{Limit: limit(event.AccountingPSS, 1900), Workers: fourWorkers(300, 300)}, 384 * rss.MiB},
-		// The overshoot of a page that four share counts a quarter too.
-		{"pss with the overshoot of a batch", BudgetInput{Limit: limit(event.AccountingPSS, 1000), Workers: fourWorkers(300, 75), Overshoot: 285 * rss.MiB}, 1536 * rss.MiB},
 		{"noshared does not count them", BudgetInput{Limit: limit(event.AccountingNoShared, 700), Workers: fourWorkers(300, 0)}, 0},
 		{"nor does a cgroup", BudgetInput{Limit: limit(event.AccountingCgroup, 700), Workers: fourWorkers(300, 0)}, 0},
 		{"nor does virtual memory shrink", BudgetInput{Limit: limit(event.AccountingVirtual, 700), Workers: fourWorkers(300, 0)}, 0},
@@ -47,9 +43,8 @@ func TestBudget(t *testing.T) {
 		{"no limit", BudgetInput{Limit: event.Limit{Accounting: event.AccountingRSS}, Workers: fourWorkers(1, 1)}, 0},
 	} {
 		c.in.Rung = rung
-		got, changed := Budget(c.in)
-		if got != c.want || changed != (c.want != 0) {
-			t.Errorf("%s: %v, %v; want %v", c.what, got, changed, c.want)
+		if got := Budget(c.in); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
 	}
 }
@@ -60,15 +55,11 @@ func TestBudgetIsNotRevisedForLittle(t *testing.T) {
 		Rung:    2550 * rss.MiB,
 		Workers: fourWorkers(0, 0),
 	}
-	in.Last, _ = Budget(in)
+	in.Last = Budget(in)
 	written := 0
 	for used := 700 * rss.MiB; used < 1500*rss.MiB; used += rss.MiB {
 		in.Limit.Used = used
-		b, changed := Budget(in)
-		if changed != (b != in.Last) {
-			t.Fatalf("at %v: budget %v after %v, changed %v", used, b, in.Last, changed)
-		}
-		if changed {
+		if b := Budget(in); b != in.Last {
 			written++
 			in.Last = b
 		}
@@ -77,27 +68,24 @@ func TestBudgetIsNotRevisedForLittle(t *testing.T) {
 		t.Errorf("written %d times while the rest doubled", written)
 	}
 	in.Workers = nil
-	if b, changed := Budget(in); b != 0 || !changed {
-		t.Errorf("without workers %v, %v; want it taken back", b, changed)
+	if b := Budget(in); b != 0 {
+		t.Errorf("without workers %v; want it taken back", b)
 	}
 }
 
-// Whatever the mix, all workers at their budget and one batch beyond stay below
-// the rung, as long as the floor leaves a choice.
+// Whatever the mix, all workers at their budget stay below the rung, as long as the floor leaves a choice.
 func TestBudgetKeepsBelowTheRung(t *testing.T) {
 	for limit := 500 * rss.MiB; limit < 64*rss.GiB; limit = limit * 3 / 2 {
 		for n := 1; n <= 32; n *= 2 {
-			for _, over := range []rss.Bytes{0, 40 * rss.MiB, 285 * rss.MiB} {
-				rest := limit / 4
-				in := BudgetInput{
-					Limit:   event.Limit{Accounting: event.AccountingRSS, Used: rest, Limit: limit},
-					Rung:    limit.Scale(0.85),
-					Workers: make([]Worker, n), Overshoot: over,
-				}
-				b, _ := Budget(in)
-				if most := rest + rss.Bytes(n)*(b+over); b > BudgetFloor && most > in.Rung {
-					t.Errorf("limit %v, %d workers, overshoot %v: budget %v reaches %v, rung %v", limit, n, over, b, most, in.Rung)
-				}
+			rest := limit / 4
+			in := BudgetInput{
+				Limit:   event.Limit{Accounting: event.AccountingRSS, Used: rest, Limit: limit},
+				Rung:    limit.Scale(0.85),
+				Workers: make([]Usage, n),
+			}
+			b := Budget(in)
+			if most := rest + rss.Bytes(n)*b; b > budgetFloor && most > in.Rung {
+				t.Errorf("limit %v, %d workers: budget %v reaches %v, rung %v", limit, n, b, most, in.Rung)
 			}
 		}
 	}
@@ -127,7 +115,7 @@ func TestBudgetOfWhatLibrariesShare(t *testing.T) {
 			w.Kept, w.CountedKept = kept, counted
 			w.CountedMapped, w.CountedSure = counted+c.most*rss.MiB, counted+c.sure*rss.MiB
 		}
-		if b, _ := Budget(in); b < c.left*rss.MiB || b > c.right*rss.MiB {
+		if b := Budget(in); b < c.left*rss.MiB || b > c.right*rss.MiB {
 			t.Errorf("%s: %v, want %d to %d MiB", c.what, b, c.left, c.right)
 		}
 	}
@@ -140,9 +128,9 @@ func TestBudgetOfTheLeastRest(t *testing.T) {
 		Limit: event.Limit{Accounting: event.AccountingPSS, Used: 1500 * rss.MiB, Limit: 3000 * rss.MiB},
 		Rung:  2550 * rss.MiB, Workers: fourWorkers(300, 250),
 	}
-	unknown, _ := Budget(in) // 500 beside
+	unknown := Budget(in) // 500 beside
 	in.Rest = 1450 * rss.MiB
-	if b, _ := Budget(in); b < 190*rss.MiB || b > 240*rss.MiB || unknown < 2*b { // (2550 − 1450 − 300) / 4, shared by 1.2
+	if b := Budget(in); b < 190*rss.MiB || b > 240*rss.MiB || unknown < 2*b { // (2550 − 1450 − 300) / 4, shared by 1.2
 		t.Errorf("%v, and %v where the rest is not known", b, unknown)
 	}
 }
@@ -155,8 +143,8 @@ func TestBudgetWaitsForPSS(t *testing.T) {
 		Workers: fourWorkers(300, 0),
 	}
 	for _, in.Last = range []rss.Bytes{0, 512 * rss.MiB} {
-		if b, changed := Budget(in); b != in.Last || changed {
-			t.Errorf("%v became %v, %v", in.Last, b, changed)
+		if b := Budget(in); b != in.Last {
+			t.Errorf("%v became %v", in.Last, b)
 		}
 	}
 }

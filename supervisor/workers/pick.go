@@ -1,4 +1,4 @@
-package policy
+package workers
 
 import (
 	"time"
@@ -7,17 +7,78 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// Usage is what one worker holds, as the budget and the choice among workers see it.
+type Usage struct {
+	ID rss.ProcID
+	// Mapped is RssFile of /proc/PID/status: what the worker itself compares
+	// with its budget.
+	Mapped rss.Bytes
+	// Counted is what the limit counts of the worker in all, of a [Workers.Recyclable]
+	// above a fresh one, and CountedMapped what it counts of Mapped at most: all of it
+	// under rss, a share under pss, nothing under noshared and cgroup. CountedSure is
+	// what of that was read: under pss alone it differs.
+	Counted, CountedMapped, CountedSure rss.Bytes
+	// Kept is what of Mapped no trim takes, libraries above all, and CountedKept
+	// what the limit counts of that.
+	Kept, CountedKept rss.Bytes
+	// RecycledAgo is how long ago this worker's place was last recycled, 0 for
+	// never.
+	RecycledAgo time.Duration
+	// RankServed is when a worker of the same rank was recycled last, by any clock
+	// that all share, 0 for never.
+	RankServed time.Duration
+}
+
 const (
 	// RecycleEvery is how often at most one worker's place is recycled.
 	RecycleEvery = 30 * time.Second
-	// LongPause is the forecast pause above which a recycle waits for the
-	// epoch's end.
+	// LongPause is the pause of the trainer above which a recycle waits.
 	LongPause = 200 * time.Millisecond
+	// aboutAsMuch is the share of the most that another worker gives for the two to
+	// count alike.
+	aboutAsMuch = 0.75
 )
 
+// Pick returns the index of the worker to recycle next and how much that is expected to
+// give back: the one that counts most, not recycled in the last [RecycleEvery], and gives
+// back at least worth. Of those that give about as much it is one of the rank that was
+// recycled least recently: in a training in step all ranks wait for the one whose loader is
+// busy. Where there is none it returns -1 and the reason.
+func Pick(workers []Usage, worth rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
+	if len(workers) == 0 {
+		return -1, 0, event.ReasonNoWorker
+	}
+	index, reason = -1, event.ReasonNothing
+	able := func(u *Usage) bool {
+		if u.Counted < worth {
+			return false
+		}
+		if u.RecycledAgo > 0 && u.RecycledAgo < RecycleEvery {
+			reason = event.ReasonRecent
+			return false
+		}
+		return true
+	}
+	for i := range workers {
+		if u := &workers[i]; able(u) && u.Counted > gain {
+			index, gain = i, u.Counted
+		}
+	}
+	if index < 0 {
+		return -1, 0, reason
+	}
+	enough := gain.Scale(aboutAsMuch)
+	for i := range workers {
+		if u := &workers[i]; able(u) && u.Counted >= enough && u.RankServed < workers[index].RankServed {
+			index, gain = i, u.Counted
+		}
+	}
+	return index, gain, event.ReasonNone
+}
+
 // RecycleMode returns [event.Swap] where headroom, the bytes left before the limit,
-// holds two fresh workers, else [event.Drain]. Where nobody knows what a fresh
-// worker takes, it is Drain.
+// holds two fresh workers, else [event.Drain], as where it is not known what a fresh
+// worker takes.
 func RecycleMode(headroom, fresh rss.Bytes) event.Mode {
 	if fresh > 0 && headroom/2 >= fresh {
 		return event.Swap
@@ -30,65 +91,4 @@ func RecycleMode(headroom, fresh rss.Bytes) event.Mode {
 // tables fork copies.
 func ForkPause(anon rss.Bytes) time.Duration {
 	return 15*time.Millisecond + time.Duration(float64(9*time.Millisecond)*float64(anon)/float64(rss.GiB))
-}
-
-// WaitForEpoch says whether a recycle with that forecast pause is put off to
-// the end of the epoch. It is where the pause exceeds [LongPause], unless the
-// limit comes first. eta is the time to the limit, 0 where none is forecast;
-// toEpoch the time to the epoch's end, 0 where unknown: then any eta counts as
-// the shorter. Where use rises fast the caller passes headroom over fill rate
-// for a forecast that does not stand yet.
-func WaitForEpoch(pause, eta, toEpoch time.Duration) bool {
-	if pause <= LongPause {
-		return false
-	}
-	return eta <= 0 || toEpoch > 0 && eta > toEpoch
-}
-
-// aboutAsMuch is the share of the most that another worker gives for the two to
-// count alike.
-const aboutAsMuch = 0.75
-
-// PickWorker returns the index of the worker to recycle next and how much that
-// is expected to give back: the one that counts most above a fresh worker, not
-// recycled in the last [RecycleEvery], and gives back at least worth.
-// Of those that give about as much the rank's turn it is that was served longest
-// ago: in a training in step all ranks wait for the one whose loader is busy.
-// Where there is none it returns -1 and the reason.
-func PickWorker(workers []Worker, fresh, worth rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
-	index, reason = -1, event.ReasonNoWorker
-	recent := false
-	for i, w := range workers {
-		g := w.Counted.Sub(fresh)
-		if reason == event.ReasonNoWorker {
-			reason = event.ReasonNothing
-		}
-		if g < worth {
-			continue
-		}
-		if w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery {
-			recent = true
-			continue
-		}
-		if g > gain {
-			index, gain = i, g
-		}
-	}
-	if index >= 0 {
-		best := gain
-		for i, w := range workers {
-			g := w.Counted.Sub(fresh)
-			recent := w.RecycledAgo > 0 && w.RecycledAgo < RecycleEvery
-			if !recent && g >= worth && g >= best.Scale(aboutAsMuch) && w.RankServed < workers[index].RankServed {
-				index, gain = i, g
-			}
-		}
-	}
-	switch {
-	case index >= 0:
-		return index, gain, event.ReasonNone
-	case recent:
-		return -1, 0, event.ReasonRecent
-	}
-	return -1, 0, reason
 }
