@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -122,4 +124,129 @@ func slurmTime(s string, zone *time.Location) time.Time {
 		return time.Time{}
 	}
 	return t
+}
+
+// ParseSacct reads what sacct prints with --parsable2 --noheader --units=K and
+// [EndedFormat]: a line for the job, then one for each step. Lines of other jobs
+// are passed over: asked for an array, sacct lists all of its tasks.
+func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
+	if len(b) > mostSaid {
+		return EndedJob{}, fmt.Errorf("an answer of %d bytes", len(b))
+	}
+	columns := strings.Count(EndedFormat, ",") + 1
+	j := EndedJob{Source: "sacct"}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Split(strings.TrimRight(line, "\n"), "|")
+		if len(f) != columns {
+			continue
+		}
+		raw, rawStep, isStep := strings.Cut(f[0], ".")
+		shown, _, _ := strings.Cut(f[1], ".")
+		if IsSLUID(job) && raw != "" {
+			job = raw // what is answered is that one job
+		}
+		if raw != job && shown != job || raw == "" {
+			continue
+		}
+		if isStep {
+			state, by := stateWord(f[2])
+			j.Steps = append(j.Steps, EndedStep{ID: raw + "." + rawStep, State: state, By: by, ExitCode: known(f[4]), MaxRSS: sacctSize(f[7])})
+			continue
+		}
+		// Of a job that was requeued the last line is the last time it ran.
+		j.ID = raw
+		j.State, j.By = stateWord(f[2])
+		j.Reason, j.ExitCode, j.DerivedExit, j.ReqMem = known(f[3]), known(f[4]), known(f[5]), known(f[6])
+		j.Start, j.End, j.TimeLimit = slurmTime(f[8], zone), slurmTime(f[9], zone), known(f[10])
+		j.Steps = nil
+	}
+	if j.ID == "" || j.State == "" {
+		return EndedJob{}, ErrNoJob
+	}
+	return j, nil
+}
+
+// sacctSize reads a size as sacct prints it: "146380K", "1.50G", a number alone
+// in bytes. 0 where there is none.
+func sacctSize(s string) uint64 {
+	s = known(s)
+	shift := 0
+	if n := len(s); n > 0 {
+		if i := strings.IndexByte("KMGTP", s[n-1]); i >= 0 {
+			shift, s = 10*(i+1), s[:n-1]
+		}
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	v *= math.Exp2(float64(shift))
+	if err != nil || !(v >= 0 && v < math.MaxInt64) {
+		return 0
+	}
+	return uint64(v)
+}
+
+// ParseShowJob reads what `scontrol show job ID -o` prints: a line for each job,
+// "Name=Value" separated by blanks. A value may hold blanks too, and what looks
+// like a name: the job's name, which stands in front of all that is read here, is
+// taken out, and of the others the first stands.
+func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
+	if len(b) > mostSaid {
+		return EndedJob{}, fmt.Errorf("an answer of %d bytes", len(b))
+	}
+	for line := range strings.Lines(string(b)) {
+		f := showFields(line)
+		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
+		state, by := stateWord(f["JobState"])
+		if IsSLUID(job) && f["JobId"] != "" {
+			job = f["JobId"] // what is answered is that one job
+		}
+		if f["JobId"] == "" || f["JobId"] != job && task != job || state == "" {
+			continue
+		}
+		j := EndedJob{
+			Source: "scontrol show job", ID: f["JobId"], State: state, By: by,
+			Reason: known(f["Reason"]), ExitCode: known(f["ExitCode"]), DerivedExit: known(f["DerivedExitCode"]),
+			ReqMem: known(f["MinMemoryNode"]), Start: slurmTime(f["StartTime"], zone), End: slurmTime(f["EndTime"], zone),
+			TimeLimit: known(f["TimeLimit"]),
+		}
+		if each := known(f["MinMemoryCPU"]); j.ReqMem == "" && each != "" {
+			j.ReqMem = each + "c"
+		}
+		// --mem=0, which asks for all of the node.
+		if j.ReqMem == "0" {
+			j.ReqMem = ""
+		}
+		return j, nil
+	}
+	return EndedJob{}, ErrNoJob
+}
+
+func showFields(line string) map[string]string {
+	front, rest, named := strings.Cut(line, " JobName=")
+	if named {
+		// Behind the name comes "UserId=name(uid) GroupId=…". A name that holds
+		// the same is its owner's own doing: the last that GroupId follows is
+		// Slurm's.
+		if i := lastUserID(rest); i >= 0 {
+			rest = rest[i:]
+		}
+		line = front + " " + rest
+	}
+	f := make(map[string]string)
+	for field := range strings.FieldsSeq(line) {
+		name, value, ok := strings.Cut(field, "=")
+		if _, twice := f[name]; ok && !twice {
+			f[name] = value
+		}
+	}
+	return f
+}
+
+func lastUserID(s string) int {
+	// A comment, a working directory and file names come later still, all of
+	// them behind JobState.
+	end := strings.Index(s, " MCS_label=")
+	if end < 0 {
+		end = len(s)
+	}
+	return strings.LastIndex(s[:end], " UserId=")
 }

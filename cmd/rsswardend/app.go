@@ -1,12 +1,28 @@
+// Command rsswardend tells Prometheus of the memory of all Slurm jobs of a node.
+//
+//	rsswardend [--listen ADDR] [--textfile DIR] [--records DIR]
+//
+// It finds jobs and steps in the cgroup tree and reads what they are charged, what of it
+// can end in an OOM kill, their limits and the time that is left; no privilege is
+// needed, and no file of a user or process's environment is read. Each job that
+// loses a process to the OOM killer is told of on stderr and, with --records, in a
+// file. It is the node's, and refuses to run inside a job.
+//
+//	rsswardend send
+//
+// carries one alert of a run to its receiver. rsswarden starts it, and links nothing
+// that talks to the network itself.
 package main
 
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -16,6 +32,29 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
+
+// version is set by the linker; `make build` puts the git description here.
+var version = "unknown"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == sendCommand {
+		os.Exit(send(os.Stdin, os.Stdout))
+	}
+	os.Exit(run(process{args: os.Args, lookup: os.LookupEnv, stdout: os.Stdout, stderr: os.Stderr}))
+}
+
+// process is what the program may know of the process it runs in; nothing below main
+// reads os.Args or the environment itself.
+type process struct {
+	args           []string
+	lookup         func(string) (string, bool)
+	stdout, stderr *os.File
+}
+
+func (p process) get(name string) string {
+	v, _ := p.lookup(name)
+	return strings.TrimSpace(v)
+}
 
 // Exit statuses.
 const (
@@ -187,3 +226,35 @@ func outside(p process) error {
 	}
 	return nil
 }
+
+// calledOtherwise are the names that other exporters, and people, have for our options.
+var calledOtherwise = map[string]string{
+	"web.listen-address": "listen", "listen-address": "listen", "address": "listen", "addr": "listen", "port": "listen", "p": "listen",
+	"web.config": "web.config.file", "config": "web.config.file", "config.file": "web.config.file",
+	"collector.textfile.directory": "textfile", "record": "records", "nodename": "node",
+}
+
+// failure is what kept it from starting, with what to do about it.
+type failure struct {
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// listenHint says what to do where nobody may listen at that address.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "one rsswardend a node is enough; if that is another program, choose another port, as --listen 127.0.0.1:9760: ss -ltnp says who listens"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "no interface of this node has that address: ip addr lists those that there are; :9759 is for all"
+	case errors.Is(err, fs.ErrPermission):
+		return "ports below 1024 are for root alone: choose a higher one, as 9759"
+	}
+	return "give an address of this node and a port, as 127.0.0.1:9759, or :9759 for all addresses"
+}
+
+// webConfigHint shows the form of that file, whose errors come from a parser of YAML.
+const webConfigHint = "it is YAML, as all exporters of Prometheus have it: tls_server_config: {cert_file: FILE, key_file: FILE}, basic_auth_users: {NAME: HASH of bcrypt}"

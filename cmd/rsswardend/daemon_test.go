@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,9 +18,13 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
 // get reads a page.
@@ -232,6 +238,294 @@ func TestUsage(t *testing.T) {
 	for _, option := range []string{"--version", "--help"} {
 		if out, err := exec.Command(binary, option).CombinedOutput(); err != nil || !bytes.Contains(out, []byte(programName)) {
 			t.Errorf("%s: %v, %s", option, err, out)
+		}
+	}
+}
+
+// TestChurn: jobs that come and go all the time leave nothing behind in the daemon. With
+// RSSWARDEN_ENDURANCE=1 for ten minutes.
+func TestChurn(t *testing.T) {
+	warm, length := time.Second, 4*time.Second
+	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
+		warm, length = time.Minute, 10*time.Minute
+	}
+	tree := rsstest.NewSlurmTree(t)
+	d := start(t)
+	const alive = 20
+	jobs := make([]churned, alive)
+	made := 0
+	defer func() {
+		for i := range jobs {
+			jobs[i].end(t)
+		}
+	}()
+	churn := func(length time.Duration) {
+		for began := time.Now(); time.Since(began) < length; made++ {
+			j := &jobs[made%alive]
+			j.end(t)
+			*j = beginJob(t, tree, made+1)
+			if made%10 == 0 {
+				if _, page := d.get("/metrics"); !strings.Contains(page, tree.Node) && made > 200 {
+					t.Fatal("no job is seen")
+				}
+			}
+			// As fast as a node of many small jobs; the kernel removes cgroups at its leisure.
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	churn(warm)
+	fds, rss := d.holds()
+	afterFDs, afterRSS := fds, rss
+	const parts = 10
+	for part := range parts {
+		churn(length / parts)
+		afterFDs, afterRSS = d.holds()
+		t.Logf("after %v and %d jobs: %d descriptors, RSS %.1f MiB", warm+length*time.Duration(part+1)/parts, made, afterFDs, afterRSS)
+	}
+	t.Logf("%d jobs; descriptors %d then %d, RSS %.1f then %.1f MiB", made, fds, afterFDs, rss, afterRSS)
+	// What twenty jobs of two levels keep, an eventfd for each step, and connections that are
+	// idle.
+	if afterFDs > fds+10*2*alive+50 {
+		t.Errorf("descriptors: %d, %d after %d jobs", fds, afterFDs, made)
+	}
+	if afterRSS > rss+8 {
+		t.Errorf("RSS: %.1f MiB, %.1f after %d jobs", rss, afterRSS, made)
+	}
+	if said := d.said(); strings.Count(said, "\n") > 20 {
+		t.Errorf("it says too much: %.2000s", said)
+	}
+}
+
+// holds is how many descriptors the daemon has open, and its RSS in MiB.
+func (d *instance) holds() (fds int, mib float64) {
+	d.t.Helper()
+	p, err := procfs.NewProc(d.cmd.Process.Pid)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if fds, err = p.FileDescriptorsLen(); err != nil {
+		d.t.Fatal(err)
+	}
+	return fds, float64(status.VmRSS) / (1 << 20)
+}
+
+// churned is a job of one process.
+type churned struct {
+	dir string
+	cmd *exec.Cmd
+}
+
+func beginJob(t *testing.T, tree *rsstest.SlurmTree, id int) churned {
+	t.Helper()
+	j := churned{dir: fmt.Sprintf("%s/uid_1000/job_%d", tree.Dir, id), cmd: exec.Command("sleep", "600")}
+	for _, dir := range []string{j.dir, j.dir + "/step_batch", j.dir + "/step_batch/task_0"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(j.dir+"/step_batch/task_0/cgroup.procs", []byte(fmt.Sprint(j.cmd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func (j *churned) end(t *testing.T) {
+	if j.cmd == nil {
+		return
+	}
+	j.cmd.Process.Kill()
+	j.cmd.Wait()
+	for _, dir := range []string{j.dir + "/step_batch/task_0", j.dir + "/step_batch", j.dir} {
+		until(t, dir+" is empty", func() bool { return os.Remove(dir) == nil })
+	}
+	j.cmd = nil
+}
+
+// TestRealSlurm: a job of a real Slurm, its steps and its limit are told while it runs; and
+// one that the OOM killer hits is on record.
+func TestRealSlurm(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{})
+	records := t.TempDir()
+	d := start(t, "--records", records)
+	// A step of its own sleeps beside the batch step.
+	near := c.Submit(t, `srun --mem=100 sleep 600 &
+exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(600)'`, "--mem=300", "--ntasks=1", "--overcommit")
+	near.Running(t)
+	var got map[string]float64
+	until(t, "the job, its two steps and 0.5 of its limit are told", func() bool {
+		_, page := d.get("/metrics")
+		got = values(t, page, c.Node())
+		return got["rsswarden_limit_ratio job "+near.ID] > 0.5 && got["rsswarden_processes "+near.ID+" 0"] > 0
+	})
+	const mib = 1 << 20
+	for series, want := range map[string]float64{
+		"rsswarden_memory_limit_bytes job " + near.ID:             300 * mib,
+		"rsswarden_memory_limit_bytes step " + near.ID + " batch": 300 * mib,
+		"rsswarden_memory_limit_bytes step " + near.ID + " 0":     100 * mib,
+		"rsswarden_oom_kills_total " + near.ID:                    0,
+	} {
+		if v, ok := got[series]; v != want || !ok {
+			t.Errorf("%s is %v, %v; want %v", series, v, ok, want)
+		}
+	}
+	if n := got["rsswarden_processes "+near.ID+" 0"]; n < 1 || n > 2 {
+		t.Errorf("%v processes in step 0: %v", n, got)
+	}
+	if out := c.Do(t, "scancel", near.ID); out.Code != 0 {
+		t.Fatalf("scancel: %s", out.Stderr)
+	}
+	until(t, "the job is gone", func() bool {
+		_, page := d.get("/metrics")
+		return !strings.Contains(page, `jobid="`+near.ID+`"`)
+	})
+
+	began := time.Now()
+	// The script goes on for a moment, as most do: a step that ends in the same instant takes
+	// its count with it.
+	over := c.Submit(t, "head -c 900000000 /dev/zero | tail\nsleep 2", "--mem=60", "--no-requeue")
+	if r := over.Wait(t); r.State != "OUT_OF_MEMORY" {
+		t.Fatalf("%s (%s)", r.State, r.Reason)
+	}
+	until(t, "the end of the job is told", func() bool {
+		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=`+over.ID+" ")
+	})
+	e, b := lastRecord(t, records)
+	if e.JobID != over.ID || e.Node != c.Node() || !e.Ended || e.OOMKills == 0 || e.Steps["batch"] == 0 || e.LimitBytes == nil || *e.LimitBytes != 60*mib || e.FirstKill.Before(began) || e.UID == nil {
+		t.Errorf("%s", b)
+	}
+	if code := d.end(); code != 0 {
+		t.Errorf("status %d: %s", code, d.said())
+	}
+}
+
+const unitFile = "../../examples/prometheus/rsswardend.service"
+
+// TestUnitIsHardened has systemd judge the unit: from 0, safe, to 10.
+func TestUnitIsHardened(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not there:", err)
+	}
+	file, err := filepath.Abs(unitFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=30", file).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestUnitStarts gives the unit's options to the program, as a user who may do nothing,
+// with no capability to be had, and all files but its own read-only.
+func TestUnitStarts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to take it away")
+	}
+	b, err := os.ReadFile(unitFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, _ := strings.Cut(string(b), "\nExecStart=")
+	command, _, _ = strings.Cut(command, "\n")
+	words := strings.Fields(command)
+	state := t.TempDir()
+	for dir := state; dir != "/"; dir = filepath.Dir(dir) { // the test's folders are root's alone
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o055 != 0o055 && strings.Contains(dir, "Test") {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Chown(state, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tree := rsstest.NewSlurmTree(t)
+	task := tree.Job(12, 100*rss.MiB)
+	sleeper(t, task)
+	// Mounts of its own, where all is read-only but the state.
+	script := `mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro / && mount -o remount,bind,ro /sys && shift &&
+exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"`
+	args := []string{"unshare", "--mount", "sh", "-c", script, "sh", state, binary}
+	for _, word := range words[1:] {
+		args = append(args, strings.ReplaceAll(word, "${STATE_DIRECTORY}", state))
+	}
+	d := startCommand(t, args...)
+	_, page := d.get("/metrics")
+	got := values(t, page, tree.Node)
+	if got["rsswarden_memory_limit_bytes job 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
+		t.Errorf("%v\n%s", got, d.said())
+	}
+	// cgroup v1 tells root alone of OOM kills as they happen, which is said.
+	if strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n") || !strings.Contains(page, "\nrsswarden_oom_unheard_steps ") || !strings.Contains(d.said(), "the kernel does not tell of OOM kills in some steps") {
+		t.Error(d.said())
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(fmt.Sprintf("/proc/%d", d.cmd.Process.Pid), &st); err != nil || st.Uid != 65534 {
+		t.Errorf("it runs as %d, %v", st.Uid, err)
+	}
+	if code := d.end(); code != 0 {
+		t.Errorf("status %d: %s", code, d.said())
+	}
+}
+
+// TestLogSteersNoTerminal: directories below a step may be its user's, and their names
+// stand in what cannot be read of them.
+func TestLogSteersNoTerminal(t *testing.T) {
+	var b bytes.Buffer
+	d := newDaemon(settings{node: "n1"}, slog.New(slog.NewTextHandler(&b, nil)))
+	d.complain("files of jobs cannot be read", &fs.PathError{Op: "open", Path: "/sys/fs/cgroup/job_7/step_0/" + recordtest.Hostile, Err: unix.EACCES})
+	if bad := recordtest.Shows(b.String()); len(bad) > 0 || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("%q", b.String())
+	}
+	if !strings.Contains(b.String(), "job_7") {
+		t.Errorf("nothing is told: %q", b.String())
+	}
+}
+
+// TestTextfileFollowsNothing: links and pipes that others have put into the directory are
+// replaced, not followed, and what was behind them stays.
+func TestTextfileFollowsNothing(t *testing.T) {
+	for what, plant := range map[string]func(path, victim string) error{
+		"a link":      func(path, victim string) error { return os.Symlink(victim, path) },
+		"a hard link": func(path, victim string) error { return os.Link(victim, path) },
+		"a pipe":      func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		dir := t.TempDir()
+		victim := filepath.Join(dir, "victim")
+		if err := os.WriteFile(victim, []byte("root's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := &promfile{dir: dir}
+		if err := plant(f.name(), victim); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.write(&view{Snapshot: scene()}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if b, err := os.ReadFile(victim); err != nil || string(b) != "root's" {
+			t.Errorf("%s: behind it is %q, %v", what, b, err)
+		}
+		var st syscall.Stat_t
+		if err := syscall.Lstat(victim, &st); err != nil || st.Mode&0o777 != 0o600 {
+			t.Errorf("%s: its mode is %o, %v", what, st.Mode, err)
+		}
+		if info, err := os.Lstat(f.name()); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%s: the file is %v, %v", what, info.Mode(), err)
+		}
+		f.remove()
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+			t.Errorf("%s: %q are left", what, left)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
 )
 
 // TestManual: the page is clean and tells of each option.
@@ -60,4 +62,14 @@ func TestHelpFitsAScreen(t *testing.T) {
 			t.Errorf("--help does not tell of --%s", f.Names()[0])
 		}
 	}
+}
+
+// TestReference: what docs/reference says of the daemon is what the program has.
+func TestReference(t *testing.T) {
+	p := reference.New("rsswardend", "`rsswardend man` shows the same. What it is for is told in [all jobs of a node](../daemon.md), its metrics in\n[metrics](metrics.md).")
+	p.Verbatim(strings.ReplaceAll(usageText, "   ", ""))
+	tell(p)
+	p.Section("EXAMPLES")
+	p.Verbatim(strings.Join(examples, "\n"))
+	p.Check(t, "docs/reference/rsswardend.md")
 }

@@ -21,10 +21,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file carries alerts to one receiver. It is a process of its own, so that
-// a network that hangs can keep nobody but this, and it ends by itself.
-
-// sendCommand is what rsswarden starts; not for users.
+// sendCommand is what rsswarden starts to carry alerts to one receiver; not for users. A
+// process of its own: a network that hangs holds up nothing else.
 const sendCommand = alert.SendCommand
 
 const (

@@ -1,23 +1,24 @@
-package cgroup_test
+package cgroup
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-func open(t *testing.T, fs rsstest.Tree, pid int) *cgroup.Path {
+func open(t *testing.T, fs rsstest.Tree, pid int) *Path {
 	t.Helper()
-	p, err := cgroup.Open(fs.Proc, fs.Sys, pid)
+	p, err := Open(fs.Proc, fs.Sys, pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func open(t *testing.T, fs rsstest.Tree, pid int) *cgroup.Path {
 }
 
 // maxima returns the limit of every level, 0 for none.
-func maxima(t *testing.T, p *cgroup.Path) map[string]rss.Bytes {
+func maxima(t *testing.T, p *Path) map[string]rss.Bytes {
 	t.Helper()
 	got := map[string]rss.Bytes{}
 	for _, l := range p.Levels {
@@ -38,7 +39,7 @@ func maxima(t *testing.T, p *cgroup.Path) map[string]rss.Bytes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lim.Max == cgroup.Unlimited {
+		if lim.Max == Unlimited {
 			lim.Max = 0
 		}
 		got[l.Name] = lim.Max
@@ -114,9 +115,9 @@ func TestCgroupNamespace(t *testing.T) {
 			} else {
 				fs.Replace("proc/self/mountinfo", " / /sys/fs/cgroup ", " "+c.root+" /sys/fs/cgroup ")
 			}
-			p, err := cgroup.Open(fs.Proc, fs.Sys, rsstest.Trainer)
+			p, err := Open(fs.Proc, fs.Sys, rsstest.Trainer)
 			switch {
-			case c.leaf == "" && !errors.Is(err, cgroup.ErrNoMemory):
+			case c.leaf == "" && !errors.Is(err, ErrNoMemory):
 				t.Errorf("%+v, %v", p, err)
 			case c.leaf != "" && err != nil:
 				t.Error(err)
@@ -159,144 +160,25 @@ func TestMountedTwice(t *testing.T) {
 	}
 }
 
-func TestMemoryV1(t *testing.T) {
-	p := open(t, rsstest.Unpack(t, "torch", "slurm-v1"), rsstest.Trainer)
-	job := p.Levels[2]
-	m, err := job.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Anon < 200*rss.MiB || m.Unreclaimable < m.Anon || m.Unreclaimable > m.Charged-m.InactiveFile || m.LeastMax != 700*rss.MiB || m.LeastSwap != cgroup.Unlimited {
-		t.Errorf("got %+v", m)
-	}
-	root := p.Levels[len(p.Levels)-1]
-	if m, err := root.Memory(); err != nil || m.LeastMax != cgroup.Unlimited {
-		t.Errorf("root: %+v, %v", m, err)
-	}
-	pids, err := job.Procs()
-	if err != nil || !cmp.Equal(pids, []int{4100, 4101, 4102, 4103, 4104, 4105, 4106}) {
-		t.Errorf("processes %v, %v", pids, err)
-	}
-	if n, err := job.Peak(); err != nil || n < m.Charged/2 {
-		t.Errorf("peak %v, %v", n, err)
-	}
-}
-
-func TestMemoryV2(t *testing.T) {
-	p := open(t, rsstest.Unpack(t, "torch", "slurm-v2"), rsstest.Trainer)
-	user := p.Levels[1]
-	lim, err := user.Limits()
-	want := cgroup.Limits{Max: 770 * rss.MiB, High: 700 * rss.MiB, Swap: 0, Soft: cgroup.Unlimited, Swappable: true}
-	if err != nil || lim != want {
-		t.Errorf("limits %+v, %v", lim, err)
-	}
-	m, err := user.Memory()
-	if err != nil || m.Unreclaimable != m.Charged-(410+9+6)*rss.MiB || m.WorkingSet != m.Charged-410*rss.MiB {
-		t.Errorf("got %+v, %v", m, err)
-	}
-}
-
-// v1 counts an OOM kill where the victim was, v2 up to the root since Linux 5.2.
-func TestEvents(t *testing.T) {
-	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	dir := "sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/"
-	fs.Replace(dir+"step_batch/task_0/memory.oom_control", "oom_kill 0", "oom_kill 2")
-	fs.Write(dir+"memory.failcnt", "759\n")
-	e, err := open(t, fs, rsstest.Trainer).Levels[2].Events()
-	if err != nil || e != (cgroup.Events{OOMKill: 2, Hit: 759}) {
-		t.Errorf("v1: %+v, %v", e, err)
-	}
-	fs = rsstest.Unpack(t, "torch", "slurm-v2")
-	dir = "sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7/"
-	fs.Write(dir+"memory.events", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 1\n")
-	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
-	if err != nil || e != (cgroup.Events{OOMKill: 1, Hit: 6, High: 5}) {
-		t.Errorf("v2: %+v, %v", e, err)
-	}
-	// Before Linux 5.2 it counted where the victim was, and had no memory.events.local.
-	fs.Write(dir+"memory.events", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")
-	fs.Write(dir+"step_batch/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 3\n")
-	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
-	if err != nil || e != (cgroup.Events{OOMKill: 3, Hit: 6, High: 5}) {
-		t.Errorf("v2 before Linux 5.2: %+v, %v", e, err)
-	}
-	fs.Write(dir+"memory.events.local", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")
-	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
-	if err != nil || e.OOMKill != 0 {
-		t.Errorf("v2 since Linux 5.2: %+v, %v", e, err)
-	}
-}
-
-// Limits are files: they are read anew, and what is missing is no limit.
-func TestLimitsChange(t *testing.T) {
-	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	job := open(t, fs, rsstest.Trainer).Levels[2]
-	if lim, err := job.Limits(); err != nil || lim.Max != 700*rss.MiB || lim.Swap != cgroup.Unlimited || !lim.Swappable {
-		t.Errorf("got %+v, %v", lim, err)
-	}
-	fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.limit_in_bytes", "104857600\n")
-	fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.memsw.limit_in_bytes", "209715200\n")
-	if lim, err := job.Limits(); err != nil || lim.Max != 100*rss.MiB || lim.Swap != 200*rss.MiB {
-		t.Errorf("got %+v, %v", lim, err)
-	}
-	job = open(t, fs, rsstest.Trainer).Levels[2]
-	fs.Remove("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.memsw.limit_in_bytes")
-	fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.swappiness", "0\n")
-	lim, err := job.Limits()
-	if err != nil || lim.Max != 100*rss.MiB || lim.Swap != cgroup.Unlimited || lim.Swappable {
-		t.Errorf("got %+v, %v", lim, err)
-	}
-
-	t.Run("without hierarchy", func(t *testing.T) {
-		fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.use_hierarchy", "0\n")
-		job := open(t, fs, rsstest.Trainer).Levels[2]
-		if lim, err := job.Limits(); err != nil || lim.Max != cgroup.Unlimited {
-			t.Errorf("got %+v, %v", lim, err)
-		}
-	})
-	t.Run("malformed", func(t *testing.T) {
-		fs.Write("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7/memory.limit_in_bytes", "\n")
-		if lim, err := job.Limits(); err == nil || lim.Max != cgroup.Unlimited {
-			t.Errorf("got %+v, %v", lim, err)
-		}
-	})
-	t.Run("gone", func(t *testing.T) {
-		job := open(t, fs, rsstest.Trainer).Levels[2]
-		fs.Remove("sys/fs/cgroup/memory/slurm_n1/uid_1000/job_7")
-		if _, err := job.Limits(); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("got %v", err)
-		}
-		if _, err := job.Usage(); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("got %v", err)
-		}
-		if _, err := job.Procs(); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("got %v", err)
-		}
-		if _, err := job.Events(); err == nil {
-			t.Error("no error")
-		}
-	})
-}
-
 func TestNoMemoryCgroup(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch")
-	if _, err := cgroup.Open(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	fs.Write("proc/4102/cgroup", "0::/\n1:cpu:/\n")
 	fs.Write("proc/4102/mountinfo", "31 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n")
 	fs.Write("sys/fs/cgroup/unified/cgroup.procs", "1\n")
-	if _, err := cgroup.Open(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, cgroup.ErrNoMemory) {
+	if _, err := Open(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, ErrNoMemory) {
 		t.Errorf("no memory controller: %v", err)
 	}
 	fs.Write("proc/4102/cgroup", "nonsense")
-	if _, err := cgroup.Open(fs.Proc, fs.Sys, rsstest.Trainer); err == nil || errors.Is(err, cgroup.ErrNoMemory) {
+	if _, err := Open(fs.Proc, fs.Sys, rsstest.Trainer); err == nil || errors.Is(err, ErrNoMemory) {
 		t.Errorf("malformed: %v", err)
 	}
 }
 
 func TestSources(t *testing.T) {
-	l := cgroup.Level{Version: 2, Dir: "/x"}
+	l := Level{Version: 2, Dir: "/x"}
 	for got, want := range map[string]string{
 		l.UsageFile(): "memory.current", l.MaxFile(): "memory.max", l.SwapFile(): "memory.swap.max",
 		l.HighFile(): "memory.high", l.StatFile(): "memory.stat", l.SwapUsageFile(): "memory.swap.current",
@@ -305,4 +187,117 @@ func TestSources(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+}
+
+func TestParseGroups(t *testing.T) {
+	got, err := parseGroups([]byte("0::/user.slice\n7:memory,hugetlb:/batch:1/job (deleted)\n1:name=systemd:/\n"))
+	if err != nil || len(got) != 3 {
+		t.Fatal(got, err)
+	}
+	if g := got[0]; g.path != "/batch:1/job" || !slices.Contains(g.controllers, "memory") || g.unified() {
+		t.Errorf("memory comes first: %+v", g)
+	}
+	if g := got[1]; !g.unified() {
+		t.Errorf("then %+v", g)
+	}
+	if g := got[2]; slices.Contains(g.controllers, "memory") || g.unified() {
+		t.Errorf("systemd: %+v", g)
+	}
+	for _, in := range []string{"0:", "0::relative", "x"} {
+		if g, err := parseGroups([]byte(in)); err == nil {
+			t.Errorf("%q: got %+v", in, g)
+		}
+	}
+}
+
+func TestParseMounts(t *testing.T) {
+	got, err := parseMounts([]byte(`35 31 0:32 /a\040b /sys/fs/cgroup/mem\011ory\134x rw shared:1 master:2 - cgroup cgroup rw,memory
+36 31 0:33 / /sys/fs/cgroup/unified rw - cgroup2 none rw
+37 31 0:34 / /data rw - ext4 /dev/sda rw
+cut off
+`))
+	want := []mount{
+		{root: "/a b", point: "/sys/fs/cgroup/mem\tory\\x", version: 1, controllers: []string{"rw", "memory"}},
+		{root: "/", point: "/sys/fs/cgroup/unified", version: 2},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	if got, err := parseMounts([]byte("nothing here\n")); err == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		root, name string
+		unnamed    int
+		want       string
+		ok         bool
+	}{
+		{"/", "/a/b", 0, "/a/b", true},
+		{"/", "/", 0, "/", true},
+		{"/docker/x", "/docker/x", 0, "/", true},
+		{"/docker/x", "/docker/x/job", 0, "/job", true},
+		{"/docker/x", "/docker/xy", 0, "", false},
+		{"/docker/x", "/", 0, "", false},
+		// In a cgroup namespace, by a mount from outside …
+		{"/../..", "/", 2, "/", true},
+		{"/../..", "/a", 2, "/a", true},
+		{"/../..", "/../a", 1, "/a", true},
+		{"/../..", "/../../a", 0, "/a", true},
+		{"/../../x", "/../../x/y", 0, "/y", true},
+		{"/../x", "/", 0, "", false},
+		{"/../x", "/a", 0, "", false},
+		{"/..", "/..a", 1, "/..a", true},
+		// … and a process that is outside of what the mount shows.
+		{"/", "/..", 0, "", false},
+		{"/", "/../other", 0, "", false},
+		{"/..", "/../../other", 0, "", false},
+		{"/docker/x", "/../other", 0, "", false},
+	} {
+		if unnamed, got, ok := within(c.root, c.name); unnamed != c.unnamed || got != c.want || ok != c.ok {
+			t.Errorf("%s below %s: %d, %q, %v", c.name, c.root, unnamed, got, ok)
+		}
+	}
+}
+
+func FuzzParseGroups(f *testing.F) {
+	f.Add([]byte("4:memory:/a\n0::/b"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		groups, _ := parseGroups(b)
+		for _, g := range groups {
+			if !strings.HasPrefix(g.path, "/") {
+				t.Errorf("%+v from %q", g, b)
+			}
+			if _, below, ok := within("/x", g.path); ok && !strings.HasPrefix(below, "/") {
+				t.Errorf("%q from %q", below, b)
+			}
+		}
+	})
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add([]byte(`35 31 0:32 / /a\040b rw - cgroup cgroup rw,memory`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		mounts, _ := parseMounts(b)
+		for _, m := range mounts {
+			if m.version != 1 && m.version != 2 {
+				t.Errorf("%+v from %q", m, b)
+			}
+		}
+	})
+}
+
+// TestNoDescriptorOnTheWay: a part is not the whole.
+func TestNoDescriptorOnTheWay(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rsstest.WithoutDescriptors(t, func() {
+		if err := walk(dir, func(string) {}); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package cgroup_test
+package cgroup
 
 import (
 	"errors"
@@ -11,13 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-func openTasks(t *testing.T, fs rsstest.Tree) *cgroup.TaskPath {
+func openTasks(t *testing.T, fs rsstest.Tree) *TaskPath {
 	t.Helper()
-	p, err := cgroup.OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer)
+	p, err := OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func openTasks(t *testing.T, fs rsstest.Tree) *cgroup.TaskPath {
 }
 
 // limited returns current, max and refused of every level with a limit.
-func limited(t *testing.T, p *cgroup.TaskPath) map[string][3]uint64 {
+func limited(t *testing.T, p *TaskPath) map[string][3]uint64 {
 	t.Helper()
 	all, err := p.Tasks(nil)
 	if err != nil {
@@ -101,7 +100,7 @@ func TestTasksV1(t *testing.T) {
 // above is not.
 func TestTasksNamespacedV1(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "namespaced-v1")
-	if _, err := cgroup.OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, cgroup.ErrNoPids) {
+	if _, err := OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, ErrNoPids) {
 		t.Errorf("without the controller: %v", err)
 	}
 	fs.Add(`
@@ -156,8 +155,8 @@ func TestTasksV2(t *testing.T) {
 // On a real kernel: what is refused, where that is counted, and a limit that
 // changes under kept descriptors.
 func TestRealTasks(t *testing.T) {
-	own, err := cgroup.OpenTasks("/proc", "/sys", os.Getpid())
-	if err != nil && !errors.Is(err, cgroup.ErrNoPids) {
+	own, err := OpenTasks("/proc", "/sys", os.Getpid())
+	if err != nil && !errors.Is(err, ErrNoPids) {
 		t.Fatal(err)
 	}
 	top := "/sys/fs/cgroup/pids"
@@ -193,7 +192,7 @@ func TestRealTasks(t *testing.T) {
 	// A shell that forks what it is told.
 	c := rsstest.StartChild(t, exec.Command("bash", "-c", `while read -r n; do for ((i = 0; i < n; i++)); do sleep 100 <&- >&- & kids+=($!); done 2>&-; echo $n; done; kill "${kids[@]}"`))
 	write(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(c.PID))
-	p, err := cgroup.OpenTasks("/proc", "/sys", c.PID)
+	p, err := OpenTasks("/proc", "/sys", c.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,12 +218,12 @@ func TestRealTasks(t *testing.T) {
 }
 
 func BenchmarkTasks(b *testing.B) {
-	p, err := cgroup.OpenTasks("/proc", "/sys", os.Getpid())
+	p, err := OpenTasks("/proc", "/sys", os.Getpid())
 	if err != nil || len(p.Levels) == 0 {
 		b.Skip(err)
 	}
 	defer p.Close()
-	var all []cgroup.Tasks
+	var all []Tasks
 	b.ReportAllocs()
 	for b.Loop() {
 		if all, err = p.Tasks(all[:0]); err != nil {

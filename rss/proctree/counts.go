@@ -191,3 +191,240 @@ func countEntries(read func([]byte) (int, error), buf []byte) (int, error) {
 		}
 	}
 }
+
+// NodeTasks is how many tasks, which are threads of processes and of the kernel,
+// the whole node has and may have, zombies included. A fork beyond either limit
+// fails with EAGAIN, root's too (copy_process and alloc_pid in kernel/).
+type NodeTasks struct {
+	// Total is the second number of field 4 of /proc/loadavg: of all users, of
+	// all PID namespaces. No user has more.
+	Total int
+	// ThreadsMax is kernel.threads-max, which Total is compared with.
+	ThreadsMax uint64
+	// PIDMax is kernel.pid_max, above every PID (proc_sys_kernel(5)): PIDs run
+	// out a little before Total is as large, since a process group or session
+	// keeps one in use. Since Linux 6.14 each PID namespace has its own.
+	PIDMax uint64
+	// Kernel says that Total is the kernel's own. A file laid over loadavg, as
+	// lxcfs does, counts a container's: no upper bound of anything.
+	Kernel bool
+}
+
+// Tasks reads the node's tasks again and again through kept descriptors. It
+// belongs to one goroutine.
+type Tasks struct {
+	proc string
+	fds  [3]int // plus 1, 0 for not opened
+	buf  []byte
+}
+
+var taskFiles = [3]string{"loadavg", "sys/kernel/threads-max", "sys/kernel/pid_max"}
+
+// NewTasks returns a reader on the procfs mounted at proc. It opens nothing
+// yet.
+func NewTasks(proc string) *Tasks { return &Tasks{proc: proc, buf: make([]byte, 128)} }
+
+// Close gives the descriptors back; they are opened again when needed.
+func (t *Tasks) Close() {
+	for i, fd := range t.fds {
+		if fd > 0 {
+			unix.Close(fd - 1)
+		}
+		t.fds[i] = 0
+	}
+}
+
+// Read reads the three files, some 2 us. All of them must be there.
+func (t *Tasks) Read() (NodeTasks, error) {
+	var n NodeTasks
+	for i, name := range taskFiles {
+		b, err := t.read(i)
+		if err != nil {
+			return NodeTasks{}, fmt.Errorf("cannot read %s: %w", filepath.Join(t.proc, name), err)
+		}
+		var ok bool
+		switch i {
+		case 0:
+			n.Total, ok = parseTotal(b)
+			n.Kernel = onProcfs(t.fds[0] - 1)
+		case 1:
+			n.ThreadsMax, ok = number(bytes.TrimSpace(b))
+		case 2:
+			n.PIDMax, ok = number(bytes.TrimSpace(b))
+		}
+		if !ok {
+			return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", filepath.Join(t.proc, name), errMalformed)
+		}
+	}
+	return n, nil
+}
+
+func (t *Tasks) read(i int) ([]byte, error) {
+	if t.fds[i] == 0 {
+		fd, err := unix.Open(filepath.Join(t.proc, taskFiles[i]), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		t.fds[i] = fd + 1
+	}
+	for {
+		// Not raw, as pread is: lxcfs is a program that answers, or does not.
+		n, err := unix.Pread(t.fds[i]-1, t.buf, 0)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return t.buf[:n], nil
+	}
+}
+
+// parseTotal reads the second number of the fourth field of /proc/loadavg
+// (proc_loadavg(5)), "running/all".
+func parseTotal(b []byte) (int, bool) {
+	var w []byte
+	for range 4 {
+		w, b = field(b)
+	}
+	_, all, ok := bytes.Cut(w, []byte{'/'})
+	n, ok2 := number(all)
+	return int(n), ok && ok2 && n > 0 && n < 1<<31
+}
+
+// UserTasks counts the tasks of one user, which RLIMIT_NPROC is compared with:
+// the threads of all processes whose real user it is, zombies included, by
+// /proc/PID/status of every process that can be seen. It costs some 10 us a
+// process: [NodeTasks].Total is an upper bound, so it need be asked only where
+// that is near the limit.
+//
+// It is a lower bound itself: what lies in other PID namespaces, or is hidden by
+// hidepid (proc(5)), is counted by the kernel and not here. Since Linux 5.14
+// the kernel counts each user namespace for itself, and in those around it.
+func (c *Counter) UserTasks(uid int) (Count, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime()
+	n, err := c.userTasks(uid)
+	cost := threadTime() - began
+	if err != nil {
+		return Count{Cost: cost}, fmt.Errorf("cannot count the tasks of user %d: %w", uid, err)
+	}
+	return Count{N: n, Cost: cost}, nil
+}
+
+func (c *Counter) userTasks(uid int) (int, error) {
+	pids, err := c.f.pids(nil)
+	if err != nil {
+		return 0, err
+	}
+	tasks := 0
+	for _, pid := range pids {
+		// What has ended, or may not be read, is not counted.
+		b, err := c.f.read(pid, "status")
+		if shortage(err) {
+			return 0, err
+		}
+		if err != nil {
+			continue
+		}
+		if u, err := parseTaskUser(b); err == nil && u.uid == uid {
+			tasks += u.threads
+		}
+	}
+	return tasks, nil
+}
+
+// TaskUser says whose tasks are counted when a process makes one more.
+type TaskUser struct {
+	UID int // real
+	// Exempt says that RLIMIT_NPROC does not hold for the process: it is root's,
+	// or has CAP_SYS_RESOURCE or CAP_SYS_ADMIN, outside of any user namespace
+	// (copy_process in kernel/fork.c).
+	Exempt bool
+}
+
+// TaskUserOf reads it from /proc/PID/status, and for a process that may be
+// exempt from /proc/PID/uid_map (user_namespaces(7)). Its error is [Vanished]
+// where there is no such PID.
+func TaskUserOf(proc string, pid int) (TaskUser, error) {
+	f := newFiles(proc)
+	defer f.close()
+	b, err := f.read(pid, "status")
+	if err != nil {
+		return TaskUser{}, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+	}
+	u, err := parseTaskUser(b)
+	if err != nil {
+		return TaskUser{}, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+	}
+	t := TaskUser{UID: u.uid}
+	if u.uid == 0 || u.caps&(1<<capSysAdmin|1<<capSysResource) != 0 {
+		b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
+		if err != nil && !Vanished(err) {
+			return t, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
+		}
+		t.Exempt = err != nil || wholeMap(b) // a kernel without user namespaces has no such file
+	}
+	return t, nil
+}
+
+// Bits of include/uapi/linux/capability.h.
+const capSysAdmin, capSysResource = 21, 24
+
+// taskUser is what of /proc/PID/status says who is limited.
+type taskUser struct {
+	uid, threads int
+	caps         uint64 // CapEff
+}
+
+// parseTaskUser reads Uid (real, effective, saved, file system), CapEff and
+// Threads.
+func parseTaskUser(b []byte) (taskUser, error) {
+	var u taskUser
+	const hasUID, hasThreads = 1, 2
+	has := 0
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 {
+			continue
+		}
+		w, _ := field(line[colon+1:])
+		ok := true
+		var n uint64
+		switch string(line[:colon]) {
+		case "Uid":
+			n, ok = number(w)
+			u.uid = int(n)
+			has |= hasUID
+		case "Threads":
+			n, ok = number(w)
+			u.threads = int(n)
+			has |= hasThreads
+		case "CapEff":
+			u.caps, ok = hexadecimal(w)
+		}
+		if !ok || n > 1<<32 {
+			return taskUser{}, errMalformed
+		}
+	}
+	if has != hasUID|hasThreads {
+		return taskUser{}, errMalformed
+	}
+	return u, nil
+}
+
+// wholeMap says that a uid_map maps every user to itself, as that of the initial
+// user namespace does: "0 0 4294967295".
+func wholeMap(b []byte) bool {
+	for _, want := range []string{"0", "0", "4294967295"} {
+		var w []byte
+		w, b = field(b)
+		if string(w) != want {
+			return false
+		}
+	}
+	return true
+}

@@ -3,11 +3,14 @@ package proctree
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Identity says what it is that has a PID.
@@ -116,4 +119,69 @@ func parseOwner(b []byte) (process, uid int, err error) {
 		return 0, 0, errMalformed
 	}
 	return process, uid, nil
+}
+
+// longestEnviron is where an environment is cut; execve(2) takes no more than
+// a quarter of the stack limit, which is 2 MiB as a rule.
+const longestEnviron = 4 << 20
+
+// Environ returns the variables of a process that keep returns true for, as it
+// was given them when it was executed, by /proc/PID/environ
+// (proc_pid_environ(5)). Only the process's own user may read it. It waits for
+// the process's mmap_lock, so it can hang.
+func Environ(proc string, pid int, keep func(name string) bool) (map[string]string, error) {
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, longestEnviron))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+	}
+	return parseEnviron(b, keep), nil
+}
+
+// parseEnviron reads NAME=VALUE, each ended by NUL. Of a name that is there
+// twice the first counts, as with getenv(3).
+func parseEnviron(b []byte, keep func(name string) bool) map[string]string {
+	env := map[string]string{}
+	for kv := range strings.SplitSeq(string(b), "\x00") {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" || !keep(name) {
+			continue
+		}
+		if _, twice := env[name]; !twice {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// CapIPCLock is CAP_IPC_LOCK of include/uapi/linux/capability.h: RLIMIT_MEMLOCK
+// does not hold for a process that has it.
+const CapIPCLock = 14
+
+// Capable says whether a process has a capability outside of any user namespace,
+// by CapEff of /proc/PID/status and by /proc/PID/uid_map. Its error is [Vanished]
+// where there is no such PID.
+func Capable(proc string, pid, capability int) (bool, error) {
+	f := newFiles(proc)
+	defer f.close()
+	b, err := f.read(pid, "status")
+	if err != nil {
+		return false, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+	}
+	u, err := parseTaskUser(b)
+	if err != nil {
+		return false, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+	}
+	if u.caps&(1<<capability) == 0 {
+		return false, nil
+	}
+	b, err = procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
+	if err != nil && !Vanished(err) {
+		return false, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
+	}
+	return err != nil || wholeMap(b), nil // a kernel without user namespaces has no such file
 }

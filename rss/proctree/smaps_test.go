@@ -3,13 +3,18 @@ package proctree
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
@@ -257,4 +262,413 @@ func BenchmarkSmaps(b *testing.B) {
 		}
 		f.Close()
 	}
+}
+
+// smapsChild is the variable by which the test binary knows that it is to map
+// the file of that name, and say so.
+const smapsChild = "PROCTREE_TEST_MAP"
+
+func init() {
+	file := os.Getenv(smapsChild)
+	if file == "" {
+		return
+	}
+	f, err := os.Open(file)
+	if err == nil {
+		var st os.FileInfo
+		st, err = f.Stat()
+		if err == nil {
+			_, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+		}
+	}
+	fmt.Println("mapped", err)
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// mapper starts a child with a file of 64 MiB mapped.
+func mapper(t *testing.T) *rsstest.Child {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), smapsChild+"="+file)
+	child := rsstest.StartChild(t, c)
+	t.Cleanup(func() { c.Process.Kill() }) // it may have been stopped
+	if line, err := child.Line(); err != nil || line != "mapped <nil>" {
+		t.Fatal(line, err)
+	}
+	return child
+}
+
+// wait waits for a change of a child's state without reaping it.
+func wait(t *testing.T, pid, what int) {
+	t.Helper()
+	var si unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, pid, &si, what|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Both files tell the same of a child that stands still, and about the same of
+// ourselves.
+func TestRealPSSInPieces(t *testing.T) {
+	c := mapper(t)
+	pid := c.PID
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, pid, unix.WSTOPPED)
+	r := New("/proc")
+	defer r.Close()
+	for _, who := range []struct {
+		pid   int
+		slack rss.Bytes
+	}{{pid, 0}, {os.Getpid(), 8 * rss.MiB}} {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", who.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := rss.Bytes(strings.Count(string(maps), "\n")) * rss.KiB
+		start, err := StartTime("/proc", who.pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := rss.ProcID{PID: who.pid, Start: start}
+		// What else maps the binary moves the child's PSS: it is read before and
+		// after.
+		before, err1 := r.PSS(id)
+		pieces, err2 := r.PSSInPieces(id)
+		after, err3 := r.PSS(id)
+		if err1 != nil || err2 != nil || err3 != nil {
+			t.Fatal(err1, err2, err3)
+		}
+		low, high := min(before.PSS, after.PSS).Sub(cut+who.slack), max(before.PSS, after.PSS)+who.slack
+		if pieces.PSS < low || pieces.PSS > high {
+			t.Errorf("PSS of %d: %v in pieces, want %v to %v", who.pid, pieces.PSS, low, high)
+		}
+		low, high = min(before.RSS, after.RSS).Sub(who.slack), max(before.RSS, after.RSS)+who.slack
+		if pieces.RSS < low || pieces.RSS > high {
+			t.Errorf("RSS of %d: %v in pieces, want %v to %v", who.pid, pieces.RSS, low, high)
+		}
+		if !before.Split || !after.Split {
+			t.Fatal("Linux 5.3 and later split PSS") // CI's do
+		}
+		if low, high = min(before.File, after.File).Sub(cut+who.slack), max(before.File, after.File)+cut+who.slack; pieces.File < low || pieces.File > high {
+			t.Errorf("of files of %d: %v in pieces, want %v to %v", who.pid, pieces.File, low, high)
+		}
+		if low, high = min(before.Anon, after.Anon).Sub(cut+who.slack), max(before.Anon, after.Anon)+cut+who.slack; pieces.Anon < low || pieces.Anon > high {
+			t.Errorf("anonymous of %d: %v in pieces, want %v to %v", who.pid, pieces.Anon, low, high)
+		}
+		if low, high = min(before.Mapped, after.Mapped).Sub(who.slack), max(before.Mapped, after.Mapped)+who.slack; pieces.Mapped < low || pieces.Mapped > high {
+			t.Errorf("mapped by %d: %v in pieces, want %v to %v", who.pid, pieces.Mapped, low, high)
+		}
+		if who.pid == pid && (before.File < 64*rss.MiB || before.Mapped < 64*rss.MiB) {
+			t.Errorf("of files %v of %v, and the file alone, which nobody else maps, has 64 MiB", before.File, before.Mapped)
+		}
+		if who.pid == pid && pieces.RSS < 64*rss.MiB {
+			t.Errorf("%v, and the file alone has 64 MiB", pieces.RSS)
+		}
+		if pieces.Held == 0 || pieces.Held > pieces.Cost || before.Held != before.Cost {
+			t.Errorf("held for %v of %v in pieces, %v of %v in one", pieces.Held, pieces.Cost, before.Held, before.Cost)
+		}
+	}
+}
+
+// One read never walks two mappings.
+func TestRealSmapsRecordsAreLonger(t *testing.T) {
+	b, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if word, _, _ := strings.Cut(line, " "); !strings.HasSuffix(word, ":") {
+			if n != 0 && n <= piece {
+				t.Errorf("a record of %d bytes, and %d are read at once", n, piece)
+			}
+			n = 0
+		}
+		n += len(line)
+	}
+	if n <= piece {
+		t.Errorf("a record of %d bytes, and %d are read at once", n, piece)
+	}
+}
+
+// ending does something after the first piece.
+type ending struct {
+	*os.File
+	then func()
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	n, err := e.File.Read(b)
+	if e.then != nil {
+		e.then()
+		e.then = nil
+	}
+	return n, err
+}
+
+// A process that ends meanwhile leaves a file that ends early, without an
+// error while it is a zombie.
+func TestRealSmapsEndsEarly(t *testing.T) {
+	for _, reap := range []bool{false, true} {
+		c := mapper(t)
+		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p, err := sumSmaps(&ending{f, func() {
+			unix.Kill(c.PID, unix.SIGKILL)
+			wait(t, c.PID, unix.WEXITED)
+			if reap {
+				c.End()
+			}
+		}})
+		if p != (rss.PSS{}) || !Vanished(err) {
+			t.Errorf("reaped %v: %+v, %v; want that it is gone", reap, p, err)
+		}
+	}
+}
+
+const rollupText = `557fc7e23000-7ffedbe50000 ---p 00000000 00:00 0                          [rollup]
+Rss:                1780 kB
+Pss:                 237 kB
+Pss_Dirty:           116 kB
+Pss_Anon:            110 kB
+Pss_File:            121 kB
+Pss_Shmem:             6 kB
+Shared_Clean:       1604 kB
+Shared_Dirty:         20 kB
+Private_Clean:        40 kB
+Private_Dirty:       116 kB
+Referenced:         1780 kB
+Anonymous:           115 kB
+Swap:                  8 kB
+SwapPss:               4 kB
+Locked:                0 kB
+`
+
+func TestParseParts(t *testing.T) {
+	got, err := parseParts([]byte(rollupText))
+	want := rss.Parts{
+		RSS: 1780 << 10, PSS: 237 << 10, PSSAnon: 110 << 10, PSSFile: 121 << 10, PSSShmem: 6 << 10, Split: true,
+		SharedClean: 1604 << 10, SharedDirty: 20 << 10, PrivateClean: 40 << 10, PrivateDirty: 116 << 10,
+		Anonymous: 115 << 10, Swap: 8 << 10, SwapPSS: 4 << 10,
+	}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := parseParts([]byte("0-1 [rollup]\nRss: 4 kB\nPss: 2 kB\n")); err != nil || got != (rss.Parts{RSS: 4096, PSS: 2048}) {
+		t.Errorf("before Linux 5.3: %+v, %v", got, err)
+	}
+	if _, err := parseParts(nil); !Vanished(err) {
+		t.Errorf("of a process without memory: %v", err)
+	}
+	for _, in := range []string{"x", "Rss: 4 kB\n", "Rss: 4 MB\nPss: 2 kB\n", "Rss: 4 kB\nPss: x kB\n", "Rss: 4 kB\nPss: 99999999999999 kB\n"} {
+		if p, err := parseParts([]byte(in)); err == nil {
+			t.Errorf("%q: %+v", in, p)
+		}
+	}
+}
+
+func FuzzParseParts(f *testing.F) {
+	f.Add([]byte(rollupText))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := parseParts(b); err == nil && len(b) < len("Rss:0 kB\nPss:0 kB") {
+			t.Errorf("%+v from %q", p, b)
+		}
+	})
+}
+
+func TestPartsOfThisProcess(t *testing.T) {
+	const size = 8 * rss.MiB
+	r := New("/proc")
+	me := rss.ProcID{PID: os.Getpid()}
+	before, err := r.Parts(me)
+	if err != nil {
+		t.Skip(err)
+	}
+	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	p, err := r.Parts(me)
+	if err != nil || p.Cost <= 0 || p.PrivateDirty < before.PrivateDirty+size-rss.MiB || p.Anonymous < before.Anonymous+size-rss.MiB ||
+		p.SharedClean+p.SharedDirty+p.PrivateClean+p.PrivateDirty != p.RSS {
+		t.Errorf("%+v, then %+v, %v", before, p, err)
+	}
+	if sum := p.PSSAnon + p.PSSFile + p.PSSShmem; p.Split && (sum > p.PSS || sum+4*rss.KiB < p.PSS) {
+		t.Errorf("%v and its parts %v", p.PSS, sum)
+	}
+	if _, err := r.Parts(rss.ProcID{PID: me.PID, Start: 1}); !Vanished(err) {
+		t.Errorf("of a process that had the PID before: %v", err)
+	}
+	fs := rsstest.Empty(t)
+	fs.Put(rsstest.Process{PID: 7})
+	fs.Write("proc/7/smaps_rollup", rollupText)
+	if p, err := New(fs.Proc).Parts(rss.ProcID{PID: 7}); err != nil || p.PSS != 237<<10 {
+		t.Errorf("of text: %+v, %v", p, err)
+	}
+	if p, err := New(fs.Proc).PSS(rss.ProcID{PID: 7}); err != nil || p.PSS != 237<<10 || p.RSS != 1780<<10 || !p.Split || p.Anon != 110<<10 || p.File != 121<<10 || p.Mapped != 1665<<10 {
+		t.Errorf("PSS of it: %+v, %v", p, err)
+	}
+	fs.Write("proc/7/smaps_rollup", "0-1 [rollup]\nRss: 8 kB\nPss: 2 kB\nAnonymous: 4 kB\n")
+	if p, err := New(fs.Proc).PSS(rss.ProcID{PID: 7}); err != nil || p.PSS != 2<<10 || p.Split || p.Anon != 0 || p.File != 0 || p.Mapped != 0 {
+		t.Errorf("before Linux 5.3: %+v, %v", p, err)
+	}
+}
+
+const mappedText = `400000-500000 r-xp 00000000 08:01 12                         /usr/bin/python3.11
+Size:  1024 kB
+Rss:    512 kB
+Pss:    256 kB
+Anonymous: 0 kB
+VmFlags: rd ex mr
+500000-600000 rw-p 00000000 00:00 0                          [heap]
+Size:  1024 kB
+Rss:   1024 kB
+Pss:   1024 kB
+Anonymous: 1024 kB
+7f0000000000-7f0040000000 r--s 00000000 08:01 40 /data/train lmdb/data.mdb
+Size: 1048576 kB
+Rss:  600000 kB
+Pss:  300000 kB
+Anonymous: 0 kB
+7f0040000000-7f0040100000 r--p 00000000 08:01 41 /data/a.arrow
+Size: 1024 kB
+Rss:   800 kB
+Pss:   800 kB
+Anonymous: 0 kB
+7f0040100000-7f0040200000 rw-p 00100000 08:01 41 /data/a.arrow
+Size: 1024 kB
+Rss:    80 kB
+Pss:    80 kB
+Anonymous: 40 kB
+7f0040200000-7f0040300000 rw-s 00000000 00:1a 42 /dev/shm/torch_1 (deleted)
+Size: 1024 kB
+Rss:  1024 kB
+Pss:   512 kB
+Anonymous: 0 kB
+`
+
+func TestMappedFiles(t *testing.T) {
+	fs := rsstest.Empty(t)
+	fs.Put(rsstest.Process{PID: 7, Start: 70})
+	fs.Write("proc/7/smaps", mappedText)
+	m, err := New(fs.Proc).MappedFiles(rss.ProcID{PID: 7, Start: 70})
+	if err != nil || len(m.Largest) != 3 || m.Partial || m.Cost <= 0 || m.Held <= 0 || len(m.By) != 5 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	for i, want := range []MappedFile{
+		{"/data/train lmdb/data.mdb", false, FileLMDB, true, false, MappedSize{1, rss.GiB, 600000 * rss.KiB, 300000 * rss.KiB, 0}},
+		{"/dev/shm/torch_1", true, FileShm, true, true, MappedSize{1, rss.MiB, rss.MiB, rss.MiB / 2, 0}},
+		{"/data/a.arrow", false, FileArrow, false, true, MappedSize{2, 2 * rss.MiB, 880 * rss.KiB, 880 * rss.KiB, 40 * rss.KiB}},
+	} {
+		if m.Largest[i] != want {
+			t.Errorf("%+v, want %+v", m.Largest[i], want)
+		}
+	}
+	if got := m.By[MappedKind{FileLibrary, false, false}]; got.RSS != 512*rss.KiB {
+		t.Errorf("libraries: %+v", got)
+	}
+	if shared, private := m.Sum(true), m.Sum(false); shared.RSS != 600000*rss.KiB || private.RSS != 880*rss.KiB || private.Mappings != 2 {
+		t.Errorf("shared %+v, private %+v", shared, private)
+	}
+	if _, err := New(fs.Proc).MappedFiles(rss.ProcID{PID: 7, Start: 71}); !Vanished(err) {
+		t.Errorf("another process with the PID: %v", err)
+	}
+	if _, err := New(fs.Proc).MappedFiles(rss.ProcID{PID: 8}); !Vanished(err) {
+		t.Errorf("no process: %v", err)
+	}
+	for _, in := range []string{"x", mappedText[:len(mappedText)-5], "400000-500000 r-xp\nRss: 4 kB\n", "Rss: 4 kB\nPss: 4 kB\n", "400000-500000 r-xp 0 0 0\nRss: 4 kB\nPss: -\n"} {
+		if m, err := sumMapped(strings.NewReader(in)); err == nil {
+			t.Errorf("%q: %+v", in, m)
+		}
+	}
+}
+
+// More files than are told apart: the largest are found, and nothing is missing
+// in the sums. Two mappings that have merged between two reads are one.
+func TestMappedFilesMany(t *testing.T) {
+	var b strings.Builder
+	const n = 5000
+	for i := range n {
+		fmt.Fprintf(&b, "%x-%x r--p 0 08:01 %d /data/%d.parquet\nSize: 4 kB\nRss: %d kB\nPss: 0 kB\n", i<<20, i<<20+4096, i, i, i)
+	}
+	fmt.Fprintf(&b, "%x-%x r--p 0 08:01 1 /data/%d.parquet\nSize: 8 kB\nRss: 9000 kB\nPss: 0 kB\n", (n-1)<<20, n<<20+4096, n-1)
+	m, err := sumMapped(strings.NewReader(b.String()))
+	if err != nil || !m.Partial || len(m.Largest) != mostLargest || m.Largest[0].RSS != 9000*rss.KiB || m.Largest[1].RSS != (n-2)*rss.KiB {
+		t.Fatalf("%+v, %v", m.Largest, err)
+	}
+	want := rss.Bytes((n-1)*(n-2)/2+9000) * rss.KiB
+	if sum := m.Sum(false); sum.Mappings != n || sum.RSS != want {
+		t.Errorf("%+v, want %v", sum, want)
+	}
+}
+
+func TestFileKinds(t *testing.T) {
+	for path, want := range map[string]FileKind{
+		"/d/data.mdb": FileLMDB, "/d/cache-1.arrow": FileArrow, "/d/x.parquet": FileArrow, "/d/train.bin": FileArray,
+		"/usr/lib/libc.so.6": FileLibrary, "/usr/lib/x.cpython-311-x86_64-linux-gnu.so": FileLibrary, "/memfd:a.so": FileShm,
+		"/SYSV00000000": FileShm, "/dev/zero": FileShm, "/dev/nvidia0": FileDevice, "/d/m.safetensors": FileWeights,
+		"/d/arrow": FileOther, "/d/file": FileOther, "/": FileOther,
+	} {
+		if got := fileKind(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestMappedFilesOfThisProcess(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "data.mdb")
+	const size = 4 * rss.MiB
+	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	m, err := New("/proc").MappedFiles(rss.ProcID{PID: os.Getpid()})
+	if err != nil || len(m.Largest) == 0 || m.Largest[0].Path != name || m.Largest[0].RSS != size || !m.Largest[0].Shared || m.Largest[0].Writable {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if p, err := New("/proc").PSSInPieces(rss.ProcID{PID: os.Getpid()}); err == nil && p.RSS < m.Sum(true).RSS {
+		t.Errorf("%v of %v", m.Sum(true), p.RSS)
+	}
+}
+
+func FuzzMapped(f *testing.F) {
+	f.Add([]byte(mappedText), 7)
+	f.Add([]byte("1000-3000 r--p 0 0 1 /a\nRss: 4 kB\nPss: 2 kB\n2000-4000 r--s 0 0 1 /a (deleted)\nRss: 5 kB\nPss: 3 kB\n"), 64)
+	f.Fuzz(func(t *testing.T, b []byte, n int) {
+		whole, pieces := newMappedSum(), newMappedSum()
+		whole.add(b)
+		for rest := b; len(rest) > 0; {
+			k := min(max(n, 1), len(rest))
+			pieces.add(rest[:k])
+			rest = rest[k:]
+		}
+		one, ok := whole.result()
+		other, ok2 := pieces.result()
+		if ok != ok2 || ok && (one.Sum(true) != other.Sum(true) || one.Sum(false) != other.Sum(false) || len(one.Largest) != len(other.Largest)) {
+			t.Fatalf("in one %+v, in pieces of %d %+v", one, n, other)
+		}
+		if len(one.Largest) > mostLargest || len(whole.files) > mostFiles {
+			t.Errorf("%d of %d files", len(one.Largest), len(whole.files))
+		}
+	})
 }

@@ -1,24 +1,31 @@
-package proctree_test
+package proctree
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // tree reads the tree of root and returns its PIDs in order.
-func tree(t *testing.T, r *proctree.Reader, root int) ([]int, []rss.Proc, rss.Gaps) {
+func tree(t *testing.T, r *Reader, root int) ([]int, []rss.Proc, rss.Gaps) {
 	t.Helper()
 	procs, gaps, err := r.Tree(rss.ProcID{PID: root})
 	if err != nil {
@@ -31,8 +38,8 @@ func tree(t *testing.T, r *proctree.Reader, root int) ([]int, []rss.Proc, rss.Ga
 	return pids, procs, gaps
 }
 
-func reader(t *testing.T, proc string) *proctree.Reader {
-	r := proctree.New(proc)
+func reader(t *testing.T, proc string) *Reader {
+	r := New(proc)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -289,7 +296,7 @@ func TestDenied(t *testing.T) {
 		if procs, gaps, err := r.Group([]int{10, 20, 99}); err != nil || len(procs) != 1 || gaps != (rss.Gaps{Denied: 1, Vanished: 1}) {
 			t.Errorf("group %v, gaps %+v", procs, gaps)
 		}
-		if _, err := r.One(20); !proctree.Denied(err) || proctree.Vanished(err) {
+		if _, err := r.One(20); !Denied(err) || Vanished(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -379,7 +386,448 @@ func TestNoProc(t *testing.T) {
 	if _, _, err := r.Tree(rss.ProcID{PID: 1}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := proctree.StartTime("/proc", 1<<22+1); !proctree.Vanished(err) {
+	if _, err := StartTime("/proc", 1<<22+1); !Vanished(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkTree reads ourselves and 64 children: by Tree, by the fast tick's
+// sum, and the way a program on prometheus/procfs does it.
+func BenchmarkTree(b *testing.B) {
+	population(b, 64)
+	root := rss.ProcID{PID: os.Getpid()}
+	b.Run("Tree", func(b *testing.B) {
+		r := New("/proc")
+		defer r.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			procs, _, err := r.Tree(root)
+			if err != nil || len(procs) < 65 {
+				b.Fatal(len(procs), err)
+			}
+		}
+	})
+	b.Run("SumRSS", func(b *testing.B) {
+		r := New("/proc")
+		defer r.Close()
+		if _, _, err := r.Tree(root); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if n, err := r.SumRSS(); err != nil || n == 0 {
+				b.Fatal(n, err)
+			}
+		}
+	})
+	b.Run("procfs", func(b *testing.B) {
+		fs, err := procfs.NewFS("/proc")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if n := procfsTree(fs, root.PID); n < 65 {
+				b.Fatal(n)
+			}
+		}
+	})
+}
+
+// trees reads the trees of roots and returns their PIDs in order.
+func trees(t *testing.T, r *Reader, roots ...int) []int {
+	t.Helper()
+	var ids []rss.ProcID
+	for _, pid := range roots {
+		ids = append(ids, rss.ProcID{PID: pid, Start: uint64(pid)})
+	}
+	procs, _, err := r.Trees(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, p := range procs {
+		pids = append(pids, p.ID.PID)
+		if p.Orphan && slices.Contains(roots, p.ID.PID) {
+			t.Errorf("root %d is an orphan", p.ID.PID)
+		}
+	}
+	return pids
+}
+
+// TestTrees: several roots, one below another, that come and go.
+func TestTrees(t *testing.T) {
+	fs := rsstest.Empty(t)
+	put := func(pid, parent int) { fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid)}) }
+	put(10, 1)
+	put(11, 10)
+	put(12, 11)
+	put(20, 1)
+	put(21, 20)
+	put(30, 1)
+	put(31, 30)
+	r := reader(t, fs.Proc)
+	same := func(what string, got []int, want ...int) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	same("two, the first first", trees(t, r, 20, 10), 20, 10, 11, 12, 21)
+	same("one below another counts once", trees(t, r, 20, 10, 11), 20, 10, 11, 12, 21)
+	// Seen at every reading so far as none of the tree, with a child.
+	same("a third that was there before", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 21, 30, 31)
+	put(13, 10)
+	put(32, 31)
+	same("children of them", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 13, 21, 30, 31, 32)
+	put(11, 1) // its parent has ended
+	fs.End(10)
+	same("without its parent", trees(t, r, 20, 30), 20, 11, 12, 13, 21, 30, 31, 32)
+	same("others alone", trees(t, r, 12), 12)
+	put(12, 1)
+	same("again", trees(t, r, 12), 12)
+}
+
+// TestTreesOfReusedPID: a root is a process, not a PID.
+func TestTreesOfReusedPID(t *testing.T) {
+	fs := rsstest.Empty(t)
+	fs.Put(rsstest.Process{PID: 10, Parent: 1, Start: 10})
+	fs.Put(rsstest.Process{PID: 20, Parent: 1, Start: 99})
+	r := reader(t, fs.Proc)
+	if got := trees(t, r, 10, 20); !slices.Equal(got, []int{10}) {
+		t.Errorf("with the start time of another process: %v", got)
+	}
+	fs.Put(rsstest.Process{PID: 20, Parent: 1, Start: 20})
+	for range 40 { // a PID that was read is looked at again after some readings
+		trees(t, r, 10, 20)
+	}
+	if got := trees(t, r, 10, 20); !slices.Equal(got, []int{10, 20}) {
+		t.Errorf("once it is the one that was meant: %v", got)
+	}
+}
+
+// TestAdopted: what the subreaper above the root has adopted is of the tree, with its
+// children, and what the subreaper has for other reasons is not.
+func TestAdopted(t *testing.T) {
+	fs := rsstest.Empty(t)
+	put := func(pid, parent int) { fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid)}) }
+	put(5, 1)   // the subreaper
+	put(8, 5)   // came by exec
+	put(10, 5)  // the root
+	put(11, 5)  // the subreaper's own
+	put(12, 11) // … and its child
+	put(20, 5)  // an orphan
+	put(21, 20) // … and its child
+	put(30, 1)  // another's
+	r := reader(t, fs.Proc)
+	same := func(what string, want ...int) {
+		t.Helper()
+		if got := trees(t, r, 10); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	same("without an adopter", 10)
+	r = reader(t, fs.Proc)
+	r.Adopt(Adopter{PID: 5, Root: rss.ProcID{PID: 10, Start: 10}, Own: 11})
+	same("orphans that were there first", 10, 20, 21)
+	put(40, 5)
+	put(41, 40)
+	same("orphans that come later", 10, 20, 21, 40, 41)
+	put(12, 5) // 11 has ended
+	fs.End(11)
+	put(50, 5)
+	for range 40 { // until every PID outside is read again
+		put(60, 1)
+		same("what another left behind", 10, 20, 21, 40, 41, 50)
+		fs.End(60)
+	}
+	put(41, 5)
+	fs.End(40)
+	same("a member's child is adopted", 10, 20, 21, 41, 50)
+	fs.End(10)
+	same("the root has ended", 20, 21, 41, 50)
+}
+
+// TestRSSFalls: what is read is what is resident now, and falls with it. VmHWM and
+// ru_maxrss, which others read, never do.
+//
+// A9: a peak taken for the present.
+func TestRSSFalls(t *testing.T) {
+	r := reader(t, "/proc")
+	resident := func() rss.Bytes {
+		t.Helper()
+		p, err := r.One(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.RSS
+	}
+	const size = 64 << 20
+	before := resident()
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	risen := resident()
+	if err := unix.Munmap(b); err != nil {
+		t.Fatal(err)
+	}
+	fallen := resident()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	const slack = 16 * rss.MiB // the runtime's own
+	if risen < before+size-slack || fallen > risen-size+slack {
+		t.Errorf("%v, with %v more %v, without %v", before, rss.Bytes(size), risen, fallen)
+	}
+	if peak := rss.Bytes(usage.Maxrss) << 10; peak < risen-slack {
+		t.Errorf("ru_maxrss is %v and fell too", peak)
+	}
+}
+
+// TestMain lets the test binary be the processes of the tests: with ROLE set it
+// plays that role instead of running tests.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("ROLE"); role != "" {
+		play(role)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// play says what it did on stdout, one line each, and stays until stdin ends.
+func play(role string) {
+	switch role {
+	case "command":
+		// Each line of stdin asks for one thing.
+		in := bufio.NewScanner(os.Stdin)
+		var kids []*exec.Cmd
+		for in.Scan() {
+			var c *exec.Cmd
+			switch in.Text() {
+			case "fork":
+				c = start("idle", nil)
+			case "setsid":
+				c = start("idle", &syscall.SysProcAttr{Setsid: true})
+			case "thread":
+				// The parent is a thread that is not the main one; PPID
+				// names the process all the same.
+				done := make(chan *exec.Cmd)
+				go func() {
+					runtime.LockOSThread()
+					done <- start("idle", nil)
+				}()
+				c = <-done
+			case "zombie":
+				c = start("exit", nil)
+			case "double":
+				// The middle one forks, waits to be told, and ends.
+				c = start("middle", nil)
+			case "grow":
+				grown = make([]byte, 64<<20)
+				for i := 0; i < len(grown); i += 4096 {
+					grown[i] = 1
+				}
+				fmt.Println("grown 0")
+				continue
+			case "reap":
+				// Its other threads may end a little after the main one.
+				kids[len(kids)-1].Wait()
+				fmt.Println("reaped 0")
+				continue
+			}
+			kids = append(kids, c)
+		}
+	case "middle":
+		start("idle", nil)
+		io.Copy(io.Discard, os.Stdin)
+	case "idle":
+		io.Copy(io.Discard, os.Stdin)
+	}
+}
+
+var grown []byte
+
+// start starts the test binary in a role; it ends when our stdin ends, since it
+// reads the same pipe's end from a file of its own.
+func start(role string, attr *syscall.SysProcAttr) *exec.Cmd {
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), "ROLE="+role)
+	c.SysProcAttr = attr
+	c.Stdout = os.Stdout
+	c.Stdin = os.NewFile(3, "life")
+	c.ExtraFiles = []*os.File{c.Stdin.(*os.File)}
+	if err := c.Start(); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	fmt.Println(role, c.Process.Pid)
+	return c
+}
+
+// command is a real process that does as it is told.
+type command struct {
+	*rsstest.Child
+	t *testing.T
+}
+
+func startCommand(t *testing.T) *command {
+	t.Helper()
+	lifeR, lifeW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), "ROLE=command")
+	c.ExtraFiles = []*os.File{lifeR}
+	child := rsstest.StartChild(t, c)
+	lifeR.Close()
+	// Every process of the test reads this pipe, and ends.
+	t.Cleanup(func() { lifeW.Close() })
+	return &command{child, t}
+}
+
+// do asks for one thing and returns the PID that came of it.
+func (c *command) do(what string) int {
+	c.t.Helper()
+	fmt.Fprintln(c.In, what)
+	return c.said()
+}
+
+func (c *command) said() int {
+	c.t.Helper()
+	line, err := c.Line()
+	if err != nil {
+		c.t.Fatal("the command has ended")
+	}
+	_, pid, _ := strings.Cut(line, " ")
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		c.t.Fatal(line)
+	}
+	return n
+}
+
+// until reads the tree until ok holds.
+func until(t *testing.T, r *Reader, root int, ok func([]rss.Proc) bool) []rss.Proc {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		procs, _, err := r.Tree(rss.ProcID{PID: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok(procs) {
+			return procs
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the tree stays %+v", procs)
+		}
+	}
+}
+
+func has(pid int) func([]rss.Proc) bool {
+	return func(procs []rss.Proc) bool { return find(procs, pid).ID.PID == pid }
+}
+
+func TestRealTree(t *testing.T) {
+	c := startCommand(t)
+	root := c.PID
+	r := reader(t, "/proc")
+	until(t, r, root, has(root))
+
+	for _, how := range []string{"fork", "setsid", "thread"} {
+		pid := c.do(how)
+		procs := until(t, r, root, has(pid))
+		p := find(procs, pid)
+		if p.Parent != root || p.Orphan {
+			t.Errorf("%s: %+v", how, p)
+		}
+		if own := p.Group == pid; own != (how == "setsid") {
+			t.Errorf("%s: process group %d", how, p.Group)
+		}
+	}
+
+	t.Run("zombie", func(t *testing.T) {
+		pid := c.do("zombie")
+		// Until its last thread has ended, a dead main thread shows what the
+		// others hold.
+		procs := until(t, r, root, func(procs []rss.Proc) bool {
+			p := find(procs, pid)
+			return p.State == 'Z' && p.RSS == 0
+		})
+		if p := find(procs, pid); p.Orphan {
+			t.Errorf("zombie %+v", p)
+		}
+		c.do("reap")
+		until(t, r, root, func(procs []rss.Proc) bool { return !has(pid)(procs) })
+	})
+
+	t.Run("double fork", func(t *testing.T) {
+		middle := c.do("double")
+		daemon := c.said()
+		until(t, r, root, has(daemon))
+		syscall.Kill(middle, syscall.SIGKILL)
+		procs := until(t, r, root, func(procs []rss.Proc) bool { return find(procs, daemon).Orphan })
+		if p := find(procs, daemon); p.Parent == middle {
+			t.Errorf("orphan %+v", p)
+		}
+	})
+
+	t.Run("sums agree", func(t *testing.T) {
+		procs, _, err := r.Tree(rss.ProcID{PID: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum rss.Bytes
+		for _, p := range procs {
+			sum += p.RSS
+		}
+		fast, err := r.SumRSS()
+		// Counters lag by up to 64 pages a thread before Linux 6.2.
+		slack := 2 * rss.MiB * rss.Bytes(len(procs))
+		if err != nil || fast+slack < sum || sum+slack < fast {
+			t.Errorf("statm %v, %v; status %v", fast, err, sum)
+		}
+		c.do("grow")
+		grown, err := r.SumRSS()
+		if err != nil || grown < fast+60*rss.MiB {
+			t.Errorf("after 64 MiB more: %v, was %v, %v", grown, fast, err)
+		}
+		pss, err := r.PSS(rss.ProcID{PID: root, Start: find(procs, root).ID.Start})
+		if err != nil || pss.PSS < 60*rss.MiB || pss.PSS > pss.RSS {
+			t.Errorf("PSS %+v, %v", pss, err)
+		}
+		if _, err := r.PSS(rss.ProcID{PID: root, Start: 1}); !Vanished(err) {
+			t.Errorf("PSS of another process with the PID: %v", err)
+		}
+	})
+}
+
+// The same directory listing, stat and status as prometheus/procfs and the
+// shell see them.
+func TestRealSelf(t *testing.T) {
+	r := reader(t, "/proc")
+	p, err := r.One(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := StartTime("/proc", os.Getpid())
+	if err != nil || p.ID != (rss.ProcID{PID: os.Getpid(), Start: start}) || p.Parent != os.Getppid() ||
+		p.Group != unix.Getpgrp() || p.RSS == 0 || p.RSS != p.Anon+p.File+p.Shmem || p.Threads < 2 {
+		t.Errorf("got %+v, start %d, %v", p, start, err)
+	}
+	pids, _, _ := tree(t, r, os.Getpid())
+	if !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("tree %v", pids)
+	}
+	if below := r.Below(os.Getppid()); !slices.Contains(below, os.Getpid()) {
+		t.Errorf("below the parent: %v", below)
+	}
+	if n, err := ResidentLimit("/proc", os.Getpid()); err != nil {
+		t.Error(n, err)
+	}
+	if m, err := ReadMemInfo("/proc"); err != nil || m.Total < m.Available || m.Available == 0 {
+		t.Errorf("meminfo %+v, %v", m, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -246,4 +247,114 @@ func threadTime() time.Duration {
 		return 0 // not since Linux 2.6.12
 	}
 	return time.Duration(t.Nano())
+}
+
+// Kind is what made a file, as its name tells.
+type Kind string
+
+// The kinds. Memfd is outside of /dev/shm, on a tmpfs of the kernel's own that
+// has no size: memfd_create(2).
+const (
+	Torch     Kind = "torch"     // torch_*: tensors of PyTorch
+	Python    Kind = "python"    // psm_*: multiprocessing.shared_memory; pym-*: multiprocessing.Array and Value
+	Semaphore Kind = "semaphore" // sem.*, mp-*: sem_open(3), one page each
+	NCCL      Kind = "nccl"      // nccl-*: between the ranks of a node
+	Memfd     Kind = "memfd"
+	Other     Kind = "other"
+)
+
+// kind knows a file by the last part of its name.
+func kind(base string) Kind {
+	for _, k := range [...]struct {
+		prefix string
+		kind   Kind
+	}{
+		{"torch_", Torch}, {"psm_", Python}, {"pym-", Python},
+		{"sem.", Semaphore}, {"mp-", Semaphore}, {"nccl-", NCCL},
+	} {
+		if strings.HasPrefix(base, k.prefix) {
+			return k.kind
+		}
+	}
+	return Other
+}
+
+const (
+	deleted = " (deleted)"
+	memfd   = "/memfd:"
+	below   = "/dev/shm/"
+)
+
+// nameOf takes a link of /proc/PID/fd, or a path of maps, apart (proc_pid_fd(5)):
+// ok where it is in shared memory. Where the process has another root than we,
+// a path may begin with the way there.
+func nameOf(link string) (name string, k Kind, ok bool) {
+	name = strings.TrimSuffix(link, deleted)
+	if rest, ok := strings.CutPrefix(name, memfd); ok {
+		return rest, Memfd, true
+	}
+	i := strings.Index(name, below)
+	if i < 0 || !strings.HasPrefix(name, "/") {
+		return "", "", false
+	}
+	name = name[i+len(below):]
+	return name, kind(name[strings.LastIndexByte(name, '/')+1:]), true
+}
+
+// Total is how many files there are and what they take.
+type Total struct {
+	Files int
+	Size  rss.Bytes
+}
+
+// mapping is one line of /proc/PID/maps of a file in shared memory.
+type mapping struct {
+	addresses  string // "START-END", as a name in map_files
+	dev, inode uint64
+	reach      rss.Bytes // the offset of its end in the file
+	name       string
+	kind       Kind
+	deleted    bool
+}
+
+// parseMapping reads "START-END PERMS OFFSET MAJOR:MINOR INODE PATH", addresses,
+// offset and device in hexadecimal; ok where PATH lies in shared memory.
+func parseMapping(line []byte) (mapping, bool) {
+	// Nearly every line is another file's, or no file's.
+	if !bytes.Contains(line, []byte(below)) && !bytes.Contains(line, []byte(memfd)) {
+		return mapping{}, false
+	}
+	var f [5]string
+	rest := string(line)
+	for i := range f {
+		var ok bool
+		if f[i], rest, ok = strings.Cut(strings.TrimLeft(rest, " "), " "); !ok {
+			return mapping{}, false
+		}
+	}
+	m := mapping{addresses: f[0]}
+	path := strings.TrimLeft(rest, " ")
+	var ok bool
+	if m.name, m.kind, ok = nameOf(path); !ok {
+		return mapping{}, false
+	}
+	m.deleted = strings.HasSuffix(path, deleted)
+	low, high, _ := strings.Cut(f[0], "-")
+	start, err1 := strconv.ParseUint(low, 16, 64)
+	end, err2 := strconv.ParseUint(high, 16, 64)
+	offset, err3 := strconv.ParseUint(f[2], 16, 64)
+	major, minor, _ := strings.Cut(f[3], ":")
+	ma, err4 := strconv.ParseUint(major, 16, 32)
+	mi, err5 := strconv.ParseUint(minor, 16, 32)
+	inode, err6 := strconv.ParseUint(f[4], 10, 64)
+	for _, err := range []error{err1, err2, err3, err4, err5, err6} {
+		if err != nil {
+			return mapping{}, false
+		}
+	}
+	if end < start || offset+(end-start) < offset {
+		return mapping{}, false
+	}
+	m.dev, m.inode, m.reach = unix.Mkdev(uint32(ma), uint32(mi)), inode, rss.Bytes(offset+(end-start))
+	return m, true
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// webConfig writes a --web.config.file with TLS and one user, and returns it with the
+// pool that trusts its certificate.
+func webConfig(t *testing.T) (file string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: programName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{
+		"cert.pem": public,
+		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		"web.yml": []byte(`tls_server_config:
+  cert_file: cert.pem
+  key_file: key.pem
+basic_auth_users:
+  prometheus: $2a$04$vbhQrg83MZfrcjXaVz5j/OvHUcAoBQktmhAh/EDEYwL58.Pm3eKt2 # secret
+`),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	return filepath.Join(dir, "web.yml"), pool
+}
+
+func TestTLSAndPassword(t *testing.T) {
+	file, pool := webConfig(t)
+	d := start(t, "--web.config.file", file)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	ask := func(password string) int {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, "https://"+d.address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			req.SetBasicAuth("prometheus", password)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%v: %s", err, d.said())
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for password, want := range map[string]int{"secret": 200, "": 401, "wrong": 401} {
+		if got := ask(password); got != want {
+			t.Errorf("password %q: status %d, want %d", password, got, want)
+		}
+	}
+	if status, _ := d.get("/metrics"); status != http.StatusBadRequest { // plain HTTP
+		t.Errorf("status %d without TLS", status)
+	}
+	if code := d.end(); code != 0 {
+		t.Errorf("status %d: %s", code, d.said())
+	}
+}
+
+// TestCurl: what docs/daemon.md shows to be typed, where no job has to be.
+func TestCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("needs curl")
+	}
+	d := start(t, "--interval", "1h")
+	out, err := exec.Command(curl, "-s", "http://"+d.address+"/metrics").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"rsswarden_build_info", "rsswarden_last_look_timestamp_seconds", "rsswarden_oom_unheard_steps"} {
+		if !strings.Contains(string(out), "\n"+name) {
+			t.Errorf("no %s in:\n%s", name, out)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package cgroup
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+func TestParseLimit(t *testing.T) {
+	for in, want := range map[string]rss.Bytes{
+		"max\n":                 Unlimited,
+		"9223372036854771712\n": Unlimited, // 4 KiB pages
+		"9223372036854710272\n": Unlimited, // 64 KiB pages
+		"9223372036854775807\n": Unlimited, // before Linux 3.19
+		"0\n":                   0,
+		"1024":                  1024,
+		"734003200\n":           700 * rss.MiB,
+	} {
+		if got, err := parseLimit([]byte(in)); err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "\n", "-1", "maximum", "1 2", "1k", "99999999999999999999"} {
+		if got, err := parseLimit([]byte(in)); err == nil {
+			t.Errorf("%q: got %d", in, got)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	v1 := "cache 5\ntotal_cache 95\ntotal_unevictable 3\ntotal_rss 10\ntotal_active_file 20\ntotal_inactive_file 30\ntotal_shmem 40\ntotal_mapped_file 50\n" +
+		"total_dirty 6\ntotal_writeback 7\ntotal_pgmajfault 8\nanon 99\nhierarchical_memory_limit 100\nhierarchical_memsw_limit 9223372036854771712"
+	got, err := parseStat([]byte(v1), 1)
+	want := Stat{Anon: 10, Cache: 95, Unevictable: 3, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, LeastMax: 100, LeastSwap: Unlimited}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	v2 := "anon 10\nanon_thp 4\nfile 1\nunevictable 2\nkernel 11\nshmem 40\nfile_mapped 50\nfile_dirty 6\nfile_writeback 7\nswapcached 9\ninactive_file 30\nactive_file 20\nslab_reclaimable 60\ntotal_rss 99\npgmajfault 8\nunheard_of 1\n"
+	got, err = parseStat([]byte(v2), 2)
+	want = Stat{Anon: 10, AnonTHP: 4, Cache: 1, Unevictable: 2, ActiveFile: 20, InactiveFile: 30, Shmem: 40, FileMapped: 50, FileDirty: 6, Writeback: 7, PgMajFault: 8, SlabReclaimable: 60, Kernel: 11, SwapCached: 9}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	for _, in := range []string{"", "anon", "anon x\n", "anon -1\n", "nothing_known 1\n", "anon 1 2\n"} {
+		if s, err := parseStat([]byte(in), 2); err == nil {
+			t.Errorf("%q: got %+v", in, s)
+		}
+	}
+}
+
+// What reclaim can take back kills nothing; all else does.
+func TestUnreclaimable(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		charged rss.Bytes
+		stat    Stat
+		want    rss.Bytes
+		working rss.Bytes
+	}{
+		{"anon alone", 100, Stat{Anon: 100}, 100, 100},
+		{"clean cache", 100, Stat{Anon: 10, ActiveFile: 40, InactiveFile: 50}, 10, 50},
+		{"dirty and under writeback", 100, Stat{Anon: 10, ActiveFile: 40, InactiveFile: 50, FileDirty: 20, Writeback: 5}, 10, 50},
+		{"tmpfs is in no file list", 100, Stat{Anon: 10, Shmem: 90}, 100, 100},
+		{"reclaimable slab", 100, Stat{Anon: 10, SlabReclaimable: 60}, 40, 100},
+		{"more dirty than file cache", 100, Stat{Anon: 90, ActiveFile: 5, FileDirty: 50}, 95, 100},
+		{"stat ahead of usage", 50, Stat{ActiveFile: 40, InactiveFile: 50}, 0, 0},
+	} {
+		got := sum(c.charged, c.stat)
+		if got.Unreclaimable != c.want || got.WorkingSet != c.working || got.Reclaimable+got.Unreclaimable != c.charged {
+			t.Errorf("%s: %+v, want %d and working set %d", c.name, got, c.want, c.working)
+		}
+	}
+}
+
+func FuzzParseLimit(f *testing.F) {
+	f.Add([]byte("max"))
+	f.Add([]byte("9223372036854771712\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if n, err := parseLimit(b); err == nil && n >= noLimit && n != Unlimited {
+			t.Errorf("%d from %q", n, b)
+		}
+	})
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("total_rss 1\nanon 2"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, version := range []int{1, 2} {
+			s, err := parseStat(b, version)
+			if err != nil {
+				continue
+			}
+			if m := sum(1<<40, s); m.Unreclaimable > m.Charged || m.WorkingSet > m.Charged {
+				t.Errorf("%+v from %q", m, b)
+			}
+		}
+	})
+}
+
+// TestPagesOnNoList: at the limit reclaim takes pages from the lists to look at
+// them, and they are page cache still.
+func TestPagesOnNoList(t *testing.T) {
+	const mib = rss.MiB
+	for name, c := range map[string]struct {
+		s    Stat
+		want rss.Bytes
+	}{
+		"all on lists":         {Stat{Cache: 100 * mib, ActiveFile: 40 * mib, InactiveFile: 60 * mib}, 100 * mib},
+		"half looked at":       {Stat{Cache: 100 * mib, ActiveFile: 40 * mib, InactiveFile: 10 * mib}, 100 * mib},
+		"shared memory":        {Stat{Cache: 100 * mib, Shmem: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"locked":               {Stat{Cache: 100 * mib, Unevictable: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"in the swap cache":    {Stat{Cache: 100 * mib, SwapCached: 30 * mib, InactiveFile: 70 * mib}, 70 * mib},
+		"locked anonymous too": {Stat{Cache: 100 * mib, Unevictable: 90 * mib, InactiveFile: 100 * mib}, 100 * mib},
+		"not told":             {Stat{InactiveFile: 70 * mib}, 70 * mib},
+		"more than charged":    {Stat{Cache: 900 * mib}, 200 * mib},
+	} {
+		if got := sum(200*mib, c.s); got.Reclaimable != c.want || got.Unreclaimable != 200*mib-c.want {
+			t.Errorf("%s: %+v, want %v reclaimable", name, got, c.want)
+		}
+	}
+}
+
+func TestMemoryV1(t *testing.T) {
+	p := open(t, rsstest.Unpack(t, "torch", "slurm-v1"), rsstest.Trainer)
+	job := p.Levels[2]
+	m, err := job.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Anon < 200*rss.MiB || m.Unreclaimable < m.Anon || m.Unreclaimable > m.Charged-m.InactiveFile || m.LeastMax != 700*rss.MiB || m.LeastSwap != Unlimited {
+		t.Errorf("got %+v", m)
+	}
+	root := p.Levels[len(p.Levels)-1]
+	if m, err := root.Memory(); err != nil || m.LeastMax != Unlimited {
+		t.Errorf("root: %+v, %v", m, err)
+	}
+	pids, err := job.Procs()
+	if err != nil || !cmp.Equal(pids, []int{4100, 4101, 4102, 4103, 4104, 4105, 4106}) {
+		t.Errorf("processes %v, %v", pids, err)
+	}
+	if n, err := job.Peak(); err != nil || n < m.Charged/2 {
+		t.Errorf("peak %v, %v", n, err)
+	}
+}
+
+func TestMemoryV2(t *testing.T) {
+	p := open(t, rsstest.Unpack(t, "torch", "slurm-v2"), rsstest.Trainer)
+	user := p.Levels[1]
+	lim, err := user.Limits()
+	want := Limits{Max: 770 * rss.MiB, High: 700 * rss.MiB, Swap: 0, Soft: Unlimited, Swappable: true}
+	if err != nil || lim != want {
+		t.Errorf("limits %+v, %v", lim, err)
+	}
+	m, err := user.Memory()
+	if err != nil || m.Unreclaimable != m.Charged-(410+9+6)*rss.MiB || m.WorkingSet != m.Charged-410*rss.MiB {
+		t.Errorf("got %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,329 @@
+package nodejobs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// real is a node of real cgroups of v1, that no Slurm knows.
+type real struct {
+	*Node
+	t    *testing.T
+	name string
+	user string // the directory of jobs
+}
+
+func newReal(t *testing.T) *real {
+	t.Helper()
+	const mount = "/sys/fs/cgroup/memory"
+	if _, err := os.Stat(mount + "/memory.usage_in_bytes"); err != nil {
+		t.Skip("no memory hierarchy of cgroup v1 here")
+	}
+	r := &real{t: t, name: fmt.Sprintf("rsn%d", time.Now().UnixNano())}
+	top := mount + "/slurm_" + r.name
+	r.user = top + "/uid_1000"
+	r.mkdir(top)
+	r.mkdir(r.user)
+	r.Node = New("/proc", "/sys", "host")
+	t.Cleanup(r.Node.Close)
+	return r
+}
+
+func (r *real) mkdir(dir string) {
+	r.t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		r.t.Skip("cannot make a cgroup:", err)
+	}
+	r.t.Cleanup(func() { os.Remove(dir) })
+}
+
+// job makes a job of one step and task with a limit, and returns the task's directory.
+func (r *real) job(id int, limit rss.Bytes) (task string) {
+	r.t.Helper()
+	job := fmt.Sprintf("%s/job_%d", r.user, id)
+	task = job + "/step_0/task_0"
+	for _, dir := range []string{job, job + "/step_0", task} {
+		r.mkdir(dir)
+	}
+	for _, dir := range []string{job, job + "/step_0"} {
+		if err := os.WriteFile(dir+"/memory.limit_in_bytes", fmt.Append(nil, uint64(limit)), 0); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return task
+}
+
+// hit has the OOM killer end a process in a task, and removes up directories of it as soon
+// as the kernel allows.
+func (r *real) hit(task string, up int) {
+	r.t.Helper()
+	eater := rsstest.StartEater(r.t)
+	if err := os.WriteFile(task+"/cgroup.procs", fmt.Append(nil, eater.PID), 0); err != nil {
+		r.t.Fatal(err)
+	}
+	if eater.Anon(100 * rss.MiB) {
+		r.t.Fatal("nothing was killed")
+	}
+	for dir := task; up > 0; up, dir = up-1, filepath.Dir(dir) {
+		for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
+			if time.Now().After(deadline) {
+				r.t.Fatalf("%s is not empty", dir)
+			}
+		}
+	}
+}
+
+// armed waits until the kernel was asked to tell of the step of a task.
+func (r *real) armed(task string) { armed(r.t, r.Node, filepath.Dir(task)) }
+
+func armed(t *testing.T, n *Node, step string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		n.notices.mu.Lock()
+		job := n.notices.jobAt(filepath.Dir(step))
+		ok := job != nil && job.kids[filepath.Base(step)] != nil && job.kids[filepath.Base(step)].ooms.armed
+		n.notices.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never told of %s", step)
+		}
+	}
+}
+
+// told waits for the kernel's word, and returns the look after it that says so.
+func (r *real) told(what string, ok func(Snapshot) bool) Snapshot {
+	r.t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case <-r.Told():
+			if snap := r.look(); ok(snap) {
+				return snap
+			}
+		case <-deadline:
+			r.t.Fatalf("never told: %s", what)
+		}
+	}
+}
+
+// look is a look at the node's own jobs.
+func (r *real) look() Snapshot {
+	r.t.Helper()
+	snap, err := r.Look(time.Now())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return snap
+}
+
+func (r *real) find(snap Snapshot, id string) *Job {
+	for i := range snap.Jobs {
+		if j := &snap.Jobs[i]; j.Node == r.name && j.ID == id {
+			return j
+		}
+	}
+	return nil
+}
+
+func (r *real) ended(snap Snapshot, id string) *Ended {
+	for i := range snap.Ended {
+		if e := &snap.Ended[i]; e.Node == r.name && e.ID == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// A kill in a step that is gone at once, of a job that lives, and of one that no look ever
+// saw.
+func TestRealNotices(t *testing.T) {
+	r := newReal(t)
+	task := r.job(1, 30*rss.MiB)
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	if snap := r.look(); r.find(snap, "1") == nil || snap.Unheard > 0 && r.unheardHere() > 0 {
+		t.Fatalf("%+v", snap)
+	}
+	r.hit(task, 2)
+	r.told("a kill in job 1", func(s Snapshot) bool {
+		j := r.find(s, "1")
+		if j == nil || j.OOMKills == 0 {
+			return false
+		}
+		if j.OOMKills != 1 || j.KilledBy == ByEnd || j.stepKills("0") != 1 || len(j.Steps) > 0 {
+			t.Errorf("%+v", j)
+		}
+		return true
+	})
+	// Later looks say the same.
+	for range 3 {
+		if j := r.find(r.look(), "1"); j == nil || j.OOMKills != 1 || j.stepKills("0") != 1 {
+			t.Errorf("%+v", j)
+		}
+	}
+	sure := 0
+	for id := 2; id < 12; id++ {
+		task := r.job(id, 30*rss.MiB)
+		r.armed(task)
+		r.hit(task, 3)
+		r.told("a kill in a job that came and went", func(s Snapshot) bool {
+			e := r.ended(s, fmt.Sprint(id))
+			if e == nil || e.OOMKills == 0 {
+				return false
+			}
+			if e.OOMKills != 1 || !e.Unseen || e.stepKills("0") != 1 || e.UID != 1000 || e.KilledBy == ByEnd || e.Since.IsZero() {
+				t.Errorf("%+v", e)
+			}
+			if e.Limit == 30*rss.MiB && e.Charged > 25*rss.MiB {
+				sure++
+			}
+			return true
+		})
+	}
+	t.Logf("limit and charge were read of %d of 10", sure)
+}
+
+// unheardHere counts the steps of this node that nothing is told of: other nodes may be
+// on this machine.
+func (r *real) unheardHere() (count int) {
+	r.notices.mu.Lock()
+	defer r.notices.mu.Unlock()
+	var walk func(s *watchedDir)
+	walk = func(s *watchedDir) {
+		if s.node == r.name && s.ooms != nil && !s.ooms.armed {
+			count++
+		}
+		for _, c := range s.kids {
+			walk(c)
+		}
+	}
+	walk(r.notices.root)
+	return count
+}
+
+// Jobs that come and go leave nothing behind, and none is accused of a kill elsewhere.
+func TestRealNoticesOfTheInnocent(t *testing.T) {
+	r := newReal(t)
+	elsewhere := filepath.Join(filepath.Dir(filepath.Dir(r.user)), r.name+"_service")
+	r.mkdir(elsewhere)
+	if err := os.WriteFile(elsewhere+"/memory.limit_in_bytes", []byte("30M"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	r.look()
+	for id := range 40 {
+		task := r.job(100+id, 30*rss.MiB)
+		if id%10 == 5 {
+			r.hit(elsewhere, 0)
+		}
+		for dir := task; dir != r.user; dir = filepath.Dir(dir) {
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id%10 == 6 {
+			for _, e := range r.look().Ended {
+				if e.Node == r.name && e.OOMKills > 0 {
+					t.Errorf("%+v", e)
+				}
+			}
+		}
+	}
+	held := func() int {
+		r.notices.mu.Lock()
+		defer r.notices.mu.Unlock()
+		count := len(r.notices.due)
+		for _, e := range r.notices.events {
+			if e.node == r.name {
+				count++
+			}
+		}
+		return count
+	}
+	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d eventfds and tries are left", held())
+		}
+	}
+	for _, e := range r.look().Ended {
+		if e.Node == r.name && e.OOMKills > 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// Where the kernel's queue runs over, what is there is looked for.
+func TestRealNoticesOverflow(t *testing.T) {
+	r := newReal(t)
+	r.job(1, 30*rss.MiB)
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	n := r.notices
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	job := n.jobAt(r.user + "/job_1")
+	delete(n.jobAt(r.user).kids, job.name) // never heard of
+	n.again(n.root)
+	again := n.jobAt(r.user + "/job_1")
+	if again == nil || again.kids["step_0"] == nil || !again.kids["step_0"].ooms.armed {
+		t.Errorf("%+v", again)
+	}
+}
+
+// Without descriptors to spare, or the right to ask, it is said and counted.
+func TestRealNoticesRefused(t *testing.T) {
+	r := newReal(t)
+	r.job(1, 30*rss.MiB)
+	if err := r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	r.notices.mu.Lock()
+	r.notices.most = 0
+	r.notices.mu.Unlock()
+	task := r.job(2, 30*rss.MiB)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		// A step that just came is unheard of too, without a reason yet.
+		if snap := r.look(); snap.Unheard > 0 && snap.Why != nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal("never said")
+		}
+	}
+	// What the counter says is seen as ever.
+	r.hit(task, 0)
+	if !r.Killed() {
+		t.Error("a kill is not noticed")
+	}
+	if j := r.find(r.look(), "2"); j == nil || j.OOMKills != 1 || j.KilledBy != ByCounter {
+		t.Errorf("%+v", j)
+	}
+	// One that is gone at once is the likely one where it is the only one to end; other jobs
+	// of this machine may end at the same time.
+	for id := 3; ; id++ {
+		if id == 30 {
+			t.Fatal("never taken for the one that was hit")
+		}
+		r.hit(r.job(id, 30*rss.MiB), 3)
+		var e *Ended
+		for deadline := time.Now().Add(time.Second); e == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			e = r.ended(r.look(), fmt.Sprint(id))
+		}
+		if e != nil {
+			if e.OOMKills != 1 || e.KilledBy != ByEnd || !e.Unseen {
+				t.Errorf("%+v", e)
+			}
+			break
+		}
+	}
+}
