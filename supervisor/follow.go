@@ -37,7 +37,7 @@ const endPause = 100 * time.Millisecond
 // told at once.
 func Follow(proc string, id rss.ProcID) *Follower {
 	f := newFollower(id)
-	f.lives = func() bool { return lives(proc, id) }
+	f.lives = func() bool { return proctree.Lives(proc, id) }
 	e := expect(proc, id)
 	go func() {
 		for !e.wait(time.Hour) {
@@ -102,7 +102,7 @@ func (f *Follower) Trim(hold.TrimRequest) error {
 // Start is cmd.Start: our signals are as we were given them.
 func (f *Follower) Start(cmd *exec.Cmd) error {
 	if f.Conf != "" && cmd.Args[0] == "scontrol" {
-		cmd.Env = append(cmd.Environ(), confVariable+"="+f.Conf)
+		cmd.Env = append(cmd.Environ(), "SLURM_CONF="+f.Conf)
 	}
 	return cmd.Start()
 }
@@ -124,18 +124,8 @@ func expect(proc string, id rss.ProcID) *ending {
 	}
 	// The descriptor holds on to the process that has the PID now; only then
 	// does a look at the start time prove anything.
-	e.gone = errors.Is(err, unix.ESRCH) || !lives(proc, id)
+	e.gone = errors.Is(err, unix.ESRCH) || !proctree.Lives(proc, id)
 	return e
-}
-
-// lives says that the process has not ended. What cannot be read counts as
-// living: it is better to watch what is not there than to leave what is.
-func lives(proc string, id rss.ProcID) bool {
-	i, err := proctree.Identify(proc, id.PID)
-	if err != nil {
-		return !proctree.Vanished(err)
-	}
-	return i.ID == id && !i.Ended()
 }
 
 // wait returns whether the process has ended, as soon as it has, and after
@@ -148,7 +138,7 @@ func (e *ending) wait(most time.Duration) bool {
 		}
 		if e.fd < 0 {
 			time.Sleep(min(endPause, left))
-			e.gone = !lives(e.proc, e.id)
+			e.gone = !proctree.Lives(e.proc, e.id)
 			continue
 		}
 		p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
@@ -16,7 +18,9 @@ import (
 // node. The job has ended here when the last of them has.
 type JobFollower struct {
 	*Follower
-	find *finder
+	find *population.Finder
+	proc string
+	step string // empty for all
 	part func(pid int) (*limit.Set, []limit.Warning)
 
 	mu    sync.Mutex
@@ -60,31 +64,31 @@ type JobOptions struct {
 	Job      string // "46", or "46_3" of an array
 	Step     string // "0" or "batch"; empty for all
 	Self     int    // our own PID: it is left out
-	Conf     string // SLURM_CONF as we have it; see [EnvironmentOf]
+	Conf     string // SLURM_CONF as we have it; see [population.EnvironmentOf]
 }
 
 // FollowJob follows a job's processes on this node. It is nil where there are
 // none that can be seen.
 func FollowJob(o JobOptions) (*JobFollower, error) {
-	f := &JobFollower{find: newFinder(newViewer(o.Proc, o.Sys), o.Job, o.Step, o.Self)}
+	f := &JobFollower{proc: o.Proc, step: o.Step, find: population.NewFinder(o.Proc, o.Sys, o.Job, o.Step, o.Self)}
 	f.part = func(pid int) (*limit.Set, []limit.Warning) {
-		return findLimits(o.Settings, o.Proc, o.Sys, pid, nil, EnvironmentOf(o.Proc, o.Sys, pid, o.Conf).Lookup)
+		return findLimits(o.Settings, o.Proc, o.Sys, pid, nil, population.EnvironmentOf(o.Proc, o.Sys, pid, o.Conf).Lookup)
 	}
-	members, err := f.find.find()
+	members, err := f.find.Find()
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
 	f.publish(members)
 	f.Follower = newFollower(f.now.Roots[0])
 	f.lives = func() bool {
-		return slices.ContainsFunc(f.population().Roots, func(id rss.ProcID) bool { return lives(o.Proc, id) })
+		return slices.ContainsFunc(f.population().Roots, func(id rss.ProcID) bool { return proctree.Lives(o.Proc, id) })
 	}
 	probe.Run(func() { f.follow(members) })
 	return f, nil
 }
 
 // ID is the job's number, which of a task of an array is not what it is called.
-func (f *JobFollower) ID() string { return f.find.job }
+func (f *JobFollower) ID() string { return f.find.Job() }
 
 // Take returns the job as it was last seen. Its limits belong to the caller,
 // one goroutine, which closes those that a later population has no more: see
@@ -102,12 +106,12 @@ const lookAgain = time.Second
 
 // follow waits for the end of one process at a time: while one lives, the job
 // does.
-func (f *JobFollower) follow(members []member) {
+func (f *JobFollower) follow(members []population.Member) {
 	for len(members) > 0 {
-		e := expect(f.find.proc, members[0].id)
+		e := expect(f.proc, members[0].ID)
 		e.wait(lookAgain)
 		e.close()
-		next, err := f.find.find()
+		next, err := f.find.Find()
 		if err != nil {
 			time.Sleep(lookAgain)
 			continue
@@ -128,23 +132,23 @@ func (f *JobFollower) population() Population {
 
 // publish makes the population of these processes. Finding the limits of a new
 // step may take a while: nobody waits for it but this goroutine.
-func (f *JobFollower) publish(members []member) {
+func (f *JobFollower) publish(members []population.Member) {
 	old := f.now // nobody else writes it
-	p := Population{Spared: f.find.step != extern, StepOf: make(map[rss.ProcID]string, len(members))}
-	asked := func(m member) bool { return m.task && !(p.Spared && m.step == extern) }
+	p := Population{Spared: f.step != extern, StepOf: make(map[rss.ProcID]string, len(members))}
+	asked := func(m population.Member) bool { return m.Task && !(p.Spared && m.Step == extern) }
 	steps := map[string]bool{}
 	for _, m := range members {
-		p.Roots = append(p.Roots, m.id)
-		p.StepOf[m.id] = m.step
+		p.Roots = append(p.Roots, m.ID)
+		p.StepOf[m.ID] = m.Step
 		if asked(m) {
-			p.Tasks = append(p.Tasks, m.id)
+			p.Tasks = append(p.Tasks, m.ID)
 		}
-		steps[m.step] = true
+		steps[m.Step] = true
 	}
 	p.Steps = slices.Sorted(maps.Keys(steps))
 	warns := map[string][]limit.Warning{}
 	for _, step := range p.Steps {
-		part := limit.Part{Name: partName(f.find.job, step)}
+		part := limit.Part{Name: partName(f.find.Job(), step)}
 		i := slices.IndexFunc(old.parts, func(q limit.Part) bool { return q.Name == part.Name })
 		if i >= 0 {
 			part, warns[part.Name] = old.parts[i], f.warns[part.Name]
@@ -161,7 +165,7 @@ func (f *JobFollower) publish(members []member) {
 	f.warns = warns // those of a step that has ended went with it
 	// The command of the job is the first task of a step that srun started, else
 	// that of the batch script: torchrun rather than the shell that waits for it.
-	command := slices.IndexFunc(members, func(m member) bool { return m.task && numeric(m.step) })
+	command := slices.IndexFunc(members, func(m population.Member) bool { return m.Task && population.IsNumber(m.Step) })
 	if command < 0 {
 		command = max(0, slices.IndexFunc(members, asked))
 	}
@@ -196,15 +200,15 @@ func partName(job, step string) string { return job + "." + step }
 // lives then, a task where there is one. What is found counts for as long as the
 // step lasts, and of a process that ended meanwhile nothing is: where all have,
 // what could not be read of them is no warning.
-func (f *JobFollower) partOf(step string, members []member) (set *limit.Set, warnings []limit.Warning) {
+func (f *JobFollower) partOf(step string, members []population.Member) (set *limit.Set, warnings []limit.Warning) {
 	for _, m := range members {
-		if m.step != step {
+		if m.Step != step {
 			continue
 		}
 		if set != nil {
 			set.Close()
 		}
-		if set, warnings = f.part(m.id.PID); lives(f.find.proc, m.id) {
+		if set, warnings = f.part(m.ID.PID); proctree.Lives(f.proc, m.ID) {
 			return set, warnings
 		}
 	}

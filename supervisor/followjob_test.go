@@ -10,14 +10,29 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
+
+// jobTree is a made-up node with processes of our own user.
+type jobTree struct {
+	t *testing.T
+	rsstest.Tree
+}
+
+func (n jobTree) put(pid, parent int, comm, cgroup string, env ...string) {
+	n.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid), Comm: comm, UID: os.Geteuid()})
+	n.Write(fmt.Sprintf("proc/%d/cgroup", pid), cgroup)
+	n.Write(fmt.Sprintf("proc/%d/environ", pid), strings.Join(env, "\x00")+"\x00")
+}
+
+const v1 = "9:freezer:/slurm/uid_1/job_%[1]s/step_%[2]s\n4:memory:/slurm/uid_1/job_%[1]s/step_%[2]s/task_0\n"
 
 // publisher is a follower of job 46 whose limits are found by way of any
 // process of a step; tried gets the PIDs.
 func publisher(t *testing.T) (f *JobFollower, n jobTree, tried *[]int) {
 	n = jobTree{t, rsstest.Empty(t)}
 	tried = new([]int)
-	f = &JobFollower{find: newFinder(n.by(user), "46", "", 1)}
+	f = &JobFollower{proc: n.Proc, find: population.NewFinder(n.Proc, n.Sys, "46", "", 1)}
 	f.part = func(pid int) (*limit.Set, []limit.Warning) {
 		*tried = append(*tried, pid)
 		return findLimits(&Settings{}, n.Proc, n.Sys, pid, nil, func(string) (string, bool) { return "", false })
@@ -30,7 +45,7 @@ func publisher(t *testing.T) (f *JobFollower, n jobTree, tried *[]int) {
 func TestPublishNotByWhatHasEnded(t *testing.T) {
 	f, n, tried := publisher(t)
 	n.put(22, 1, "python", fmt.Sprintf(v1, "46", "0"))
-	members := []member{{id: rss.ProcID{PID: 21, Start: 21}, step: "0", task: true}, {id: rss.ProcID{PID: 22, Start: 22}, step: "0", task: true}}
+	members := []population.Member{{ID: rss.ProcID{PID: 21, Start: 21}, Step: "0", Task: true}, {ID: rss.ProcID{PID: 22, Start: 22}, Step: "0", Task: true}}
 	f.publish(members)
 	if p := f.now; len(p.parts) != 1 || fmt.Sprint(*tried) != "[21 22]" {
 		t.Errorf("%d parts by %v, want one by the process that lives", len(p.parts), *tried)
@@ -40,7 +55,7 @@ func TestPublishNotByWhatHasEnded(t *testing.T) {
 		t.Errorf("looked again: %v", *tried)
 	}
 	*tried = nil
-	f.publish([]member{{id: rss.ProcID{PID: 31, Start: 31}, step: "1", task: true}}) // all have ended
+	f.publish([]population.Member{{ID: rss.ProcID{PID: 31, Start: 31}, Step: "1", Task: true}}) // all have ended
 	if p := f.now; len(p.parts) != 1 || p.parts[0].Set == nil {
 		t.Errorf("parts %v", p.parts)
 	}
@@ -57,14 +72,14 @@ func TestPublishKeepsNoWarningTwice(t *testing.T) {
 	}
 	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
 	for step := range 20 {
-		f.publish([]member{{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(step), task: true}})
+		f.publish([]population.Member{{ID: rss.ProcID{PID: 21, Start: 21}, Step: fmt.Sprint(step), Task: true}})
 	}
 	if p := f.now; len(p.warns) != 2 || len(f.warns) != 1 {
 		t.Errorf("%d warnings of %d steps, want the two of the last", len(p.warns), len(f.warns))
 	}
-	f.publish([]member{
-		{id: rss.ProcID{PID: 21, Start: 21}, step: "19", task: true},
-		{id: rss.ProcID{PID: 21, Start: 21}, step: "20", task: true},
+	f.publish([]population.Member{
+		{ID: rss.ProcID{PID: 21, Start: 21}, Step: "19", Task: true},
+		{ID: rss.ProcID{PID: 21, Start: 21}, Step: "20", Task: true},
 	})
 	if p := f.now; len(p.warns) != 3 {
 		t.Errorf("%d warnings, want each once", len(p.warns))
@@ -74,7 +89,7 @@ func TestPublishKeepsNoWarningTwice(t *testing.T) {
 // TestPublishOfTheDead: that a step has ended is no warning.
 func TestPublishOfTheDead(t *testing.T) {
 	f, _, _ := publisher(t)
-	f.publish([]member{{id: rss.ProcID{PID: 31, Start: 31}, step: "1", task: true}})
+	f.publish([]population.Member{{ID: rss.ProcID{PID: 31, Start: 31}, Step: "1", Task: true}})
 	if p := f.now; len(p.parts) != 1 || len(p.warns) != 0 {
 		t.Errorf("%d parts, warnings %v", len(p.parts), p.warns)
 	}
@@ -83,14 +98,15 @@ func TestPublishOfTheDead(t *testing.T) {
 // TestPublishSparesExtern: its processes are watched and are no task.
 func TestPublishSparesExtern(t *testing.T) {
 	for asked, want := range map[string]string{"": "[22@22 21@21]", extern: "[21@21]"} {
-		f, n, _ := publisher(t)
-		f.find.step = asked
-		n.put(21, 1, "sleep", fmt.Sprintf(v1, "46", extern))
-		n.put(22, 1, "python", fmt.Sprintf(v1, "46", "0"))
-		n.put(23, 1, "slurm_script", fmt.Sprintf(v1, "46", "batch"))
-		members, err := f.find.find()
-		if err != nil {
-			t.Fatal(err)
+		f, _, _ := publisher(t)
+		f.step = asked
+		members := []population.Member{
+			{ID: rss.ProcID{PID: 21, Start: 21}, Step: extern, Task: true},
+			{ID: rss.ProcID{PID: 22, Start: 22}, Step: "0", Task: true},
+			{ID: rss.ProcID{PID: 23, Start: 23}, Step: "batch", Task: true},
+		}
+		if asked != "" {
+			members = members[:1]
 		}
 		f.publish(members)
 		p := f.Take()
@@ -124,9 +140,9 @@ func TestPublishClosesWhatNobodyTook(t *testing.T) {
 	f, n, _ := publisher(t)
 	n.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n")
 	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
-	of := func(steps ...string) (members []member) {
+	of := func(steps ...string) (members []population.Member) {
 		for _, step := range steps {
-			members = append(members, member{id: rss.ProcID{PID: 21, Start: 21}, step: step, task: true})
+			members = append(members, population.Member{ID: rss.ProcID{PID: 21, Start: 21}, Step: step, Task: true})
 		}
 		return members
 	}
@@ -164,14 +180,14 @@ func TestPublishWhileItIsRead(t *testing.T) {
 	f, n, _ := publisher(t)
 	n.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n")
 	n.put(21, 1, "python", fmt.Sprintf(v1, "46", "0"))
-	f.publish([]member{{id: rss.ProcID{PID: 21, Start: 21}, step: "0", task: true}})
+	f.publish([]population.Member{{ID: rss.ProcID{PID: 21, Start: 21}, Step: "0", Task: true}})
 	u := limit.Join(f.Take().parts...)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for step := range 100 {
-			f.publish([]member{
-				{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(step / 3), task: true},
-				{id: rss.ProcID{PID: 21, Start: 21}, step: fmt.Sprint(1000 + step/2), task: true},
+			f.publish([]population.Member{
+				{ID: rss.ProcID{PID: 21, Start: 21}, Step: fmt.Sprint(step / 3), Task: true},
+				{ID: rss.ProcID{PID: 21, Start: 21}, Step: fmt.Sprint(1000 + step/2), Task: true},
 			})
 		}
 	})

@@ -45,6 +45,7 @@ var layers = map[string][]string{
 
 	"supervisor": {
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
+		"supervisor/view", "supervisor/population", "supervisor/attach",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
 		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
@@ -80,6 +81,7 @@ var layers = map[string][]string{
 	"supervisor/textfile":          {"supervisor/fault", "supervisor/nodedir", "rss/procfile", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":              {},
 	"supervisor/probe":             {},
+	"supervisor/population":        {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm"},
 	"supervisor/text":              {},
 	"supervisor/phrase":            {"rss", "slurm", "supervisor/event", "supervisor/text"},
 	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/text", "supervisor/textfile", "golang.org/x/sys"},

@@ -6,6 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
@@ -61,7 +62,7 @@ func (w *watcher) rankRoots() []rss.ProcID {
 		add(p.others[i].Command, p.others[i].Step)
 	}
 	for _, m := range j.strange.tasks {
-		add(m.id, m.step)
+		add(m.ID, m.Step)
 	}
 	w.job.Kept = j.strange.kept
 	w.tasks = slices.DeleteFunc(slices.Clone(w.job.Roots), func(id rss.ProcID) bool {
@@ -113,7 +114,7 @@ func (w *watcher) keepSteps(steps []string) {
 		j.sets[step] = nil
 		conf, _ := w.Lookup("SLURM_CONF")
 		r := probe.New(&w.probes, func(pid int) stepSet {
-			set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, EnvironmentOf(w.Proc, w.Sys, pid, conf).Lookup)
+			set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, population.EnvironmentOf(w.Proc, w.Sys, pid, conf).Lookup)
 			return stepSet{step, set, warnings}
 		})
 		r.Ask(pid, true)

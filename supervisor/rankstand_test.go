@@ -103,7 +103,7 @@ func (r *rankStand) ended(signal int) { r.end(&hold.Exit{Signal: signal}) }
 // dead waits until a process has ended.
 func dead(t *testing.T, id rss.ProcID) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); lives("/proc", id); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); proctree.Lives("/proc", id); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %v lives", id)
 		}

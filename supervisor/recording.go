@@ -105,7 +105,7 @@ func RecordJob(lookup func(string) (string, bool)) *record.Job {
 	if b, err := procfile.Read("/proc/self/cgroup", procfile.Small); err == nil {
 		job = job.InCgroup(b)
 	}
-	dir, _ := lookup(submitVariable)
+	dir, _ := lookup("SLURM_SUBMIT_DIR")
 	return &record.Job{
 		ID: job.ID, Step: job.StepID, Task: job.Task, Tasks: job.Tasks, NodeID: job.NodeID, Nodes: job.Nodes,
 		Name: job.Name, Partition: job.Partition, Cluster: job.Cluster, ArrayJob: job.ArrayJob, ArrayTask: job.ArrayTask,

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
@@ -120,7 +121,7 @@ func TestStopSparesExtern(t *testing.T) {
 	}
 	j.later(2 * time.Minute)
 	j.full() // KILL
-	for deadline := time.Now().Add(time.Minute); lives("/proc", deaf); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); proctree.Lives("/proc", deaf); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the task lives")
 		}

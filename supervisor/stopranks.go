@@ -106,7 +106,7 @@ func (w *watcher) stopOthers(step string) (told int) {
 		}
 		o := leader.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus, Grace: w.Settings.Grace}
 		err := fmt.Errorf("the watcher of %s has ended", w.rankName(m))
-		if lives(w.Proc, m.Watcher) {
+		if proctree.Lives(w.Proc, m.Watcher) {
 			err = p.post.Command(m.Holder, o)
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
@@ -21,7 +22,9 @@ import (
 // with other options, is counted, for the limit counts it, and left to that one.
 type strangers struct {
 	*probe.Reader[strangeTasks, strangeTasks]
-	find  *finder
+	find  *population.Finder
+	proc  string
+	self  int    // our PID
 	dir   string // the job's cgroup, whose folders are its steps; empty where Slurm makes none
 	batch bool   // our own command is in the batch script
 	// covered are the steps that members are in.
@@ -31,13 +34,13 @@ type strangers struct {
 
 // strangeTasks are the tasks of steps that no member is in.
 type strangeTasks struct {
-	tasks []member
+	tasks []population.Member
 	// kept are the steps among them that have a rsswarden of their own.
 	kept []string
 }
 
 func (a strangeTasks) equal(b strangeTasks) bool {
-	return slices.EqualFunc(a.tasks, b.tasks, func(a, b member) bool { return a.id == b.id }) && slices.Equal(a.kept, b.kept)
+	return slices.EqualFunc(a.tasks, b.tasks, func(a, b population.Member) bool { return a.ID == b.ID }) && slices.Equal(a.kept, b.kept)
 }
 
 // strangeEvery is how often it is looked for steps that are new.
@@ -50,7 +53,7 @@ func (w *watcher) newStrangers() *strangers {
 		return nil
 	}
 	s := &strangers{
-		find: newFinder(newViewer(w.Proc, w.Sys), job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
+		proc: w.Proc, self: w.Self, find: population.NewFinder(w.Proc, w.Sys, job.ID, "", w.Self), batch: job.StepID == slurm.StepBatch,
 	}
 	if p, err := cgroup.Open(w.Proc, w.Sys, w.command.PID); err == nil {
 		for _, l := range p.Levels {
@@ -84,7 +87,7 @@ func (s *strangers) changed(last strangeTasks) strangeTasks {
 		open := strings.Join(s.openSteps(), " ")
 		var now strangeTasks
 		if open != "" && open == s.open || len(last.tasks) > 0 {
-			all, err := s.find.find()
+			all, err := s.find.Find()
 			if err != nil {
 				continue
 			}
@@ -110,7 +113,7 @@ func (s *strangers) openSteps() []string {
 	var steps []string
 	for _, e := range entries {
 		step, ok := strings.CutPrefix(e.Name(), "step_")
-		if ok && numeric(step) && !slices.Contains(*s.covered.Load(), step) {
+		if ok && population.IsNumber(step) && !slices.Contains(*s.covered.Load(), step) {
 			steps = append(steps, step)
 		}
 	}
@@ -118,17 +121,17 @@ func (s *strangers) openSteps() []string {
 }
 
 // strange are the tasks of steps that no member is in.
-func (s *strangers) strange(all []member) (found strangeTasks) {
+func (s *strangers) strange(all []population.Member) (found strangeTasks) {
 	covered := *s.covered.Load()
 	for _, m := range all {
-		if !numeric(m.step) || slices.Contains(covered, m.step) {
+		if !population.IsNumber(m.Step) || slices.Contains(covered, m.Step) {
 			continue
 		}
-		if m.task {
+		if m.Task {
 			found.tasks = append(found.tasks, m)
 		}
-		if !slices.Contains(found.kept, m.step) && s.isRsswarden(m) {
-			found.kept = append(found.kept, m.step)
+		if !slices.Contains(found.kept, m.Step) && s.isRsswarden(m) {
+			found.kept = append(found.kept, m.Step)
 		}
 	}
 	slices.Sort(found.kept)
@@ -136,16 +139,16 @@ func (s *strangers) strange(all []member) (found strangeTasks) {
 }
 
 // isRsswarden knows one by its name, or by its program where that is ours.
-func (s *strangers) isRsswarden(m member) bool {
-	if m.comm == "rsswarden" {
+func (s *strangers) isRsswarden(m population.Member) bool {
+	if m.Comm == "rsswarden" {
 		return true
 	}
 	program := func(pid int) string {
-		name, _ := os.Readlink(filepath.Join(s.find.proc, strconv.Itoa(pid), "exe"))
+		name, _ := os.Readlink(filepath.Join(s.proc, strconv.Itoa(pid), "exe"))
 		return strings.TrimSuffix(name, " (deleted)")
 	}
-	of := program(m.id.PID)
-	return of != "" && (filepath.Base(of) == "rsswarden" || of == program(s.find.self))
+	of := program(m.ID.PID)
+	return of != "" && (filepath.Base(of) == "rsswarden" || of == program(s.self))
 }
 
 // heardStrangers takes in the tasks that are there now, if they have changed, and says

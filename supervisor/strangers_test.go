@@ -36,7 +36,7 @@ func (s *stand) lookForStrangers() strangeTasks {
 	if x == nil {
 		s.t.Fatal("nobody looks for steps without rsswarden")
 	}
-	all, err := x.find.find()
+	all, err := x.find.Find()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 // attachOptions are those of an attach beside [watchFlags].
@@ -67,7 +68,7 @@ func attachCommand(p process, status *int) *cli.Command {
 type target struct {
 	settings supervisor.Settings
 	follower *supervisor.Follower
-	env      *supervisor.Environment
+	env      *population.Environment
 	attached supervisor.Attached
 }
 
@@ -169,13 +170,13 @@ func (t *target) toProcess(p process, text string) error {
 // describe finds out what is known of a process, and what cannot be done to it.
 func (t *target) describe(p process, pid int) {
 	type found struct {
-		env    *supervisor.Environment
+		env    *population.Environment
 		noHook string
 		cannot []string
 	}
 	c := make(chan found, 1)
 	go func() {
-		env := supervisor.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
+		env := population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
 		hook := noHook("/proc", pid)
 		c <- found{env, hook, cannotDo("/proc", pid, t.attached.Job, hook, env)}
 	}()
@@ -183,7 +184,7 @@ func (t *target) describe(p process, pid int) {
 	case f := <-c:
 		t.env, t.attached.NoHook, t.attached.Cannot = f.env, f.noHook, f.cannot
 	case <-time.After(preparePatience):
-		t.env, t.attached.NoHook = &supervisor.Environment{}, "its environment could not be read"
+		t.env, t.attached.NoHook = &population.Environment{}, "its environment could not be read"
 		t.attached.Cannot = []string{fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience)}
 	}
 	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
@@ -322,7 +323,7 @@ func initialPIDs() bool {
 
 // cannotDo says what cannot be done to a process that somebody else started,
 // and why.
-func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environment) []string {
+func cannotDo(proc string, pid int, job, noHook string, env *population.Environment) []string {
 	var all []string
 	if job == "" {
 		all = append(all,
@@ -343,7 +344,7 @@ func cannotDo(proc string, pid int, job, noHook string, env *supervisor.Environm
 	}
 	who := fmt.Sprintf("process %d belongs to %s", pid, userName(i.UID))
 	switch {
-	case errors.Is(env.Err, supervisor.ErrNotBelieved) && os.Geteuid() == 0:
+	case errors.Is(env.Err, population.ErrNotBelieved) && os.Geteuid() == 0:
 		all = append(all, "root believes no process's environment: the Slurm job is known from cgroups and slurmstepd alone, if at all")
 	case env.Err != nil:
 		all = append(all, who+", its environment cannot be read: its Slurm job is known from its cgroup alone, if at all")

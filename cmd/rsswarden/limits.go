@@ -17,9 +17,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -50,7 +50,7 @@ func limitsCommand(p process) *cli.Command {
 					return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
 				}
 				// What we inherited may be of another job, or of none.
-				lookup = supervisor.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
+				lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
 			} else {
 				pid = standing("/proc", os.Getppid(), os.Getpid())
 			}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -91,7 +91,7 @@ func toTrim(p process, c *cli.Context) ([]*trimmed, error) {
 	if !ok {
 		return nil, usagef(like+" 4711", "this is no Slurm job, and no --pid was given")
 	}
-	ids, err := supervisor.JobProcesses("/proc", "/sys", job.ID, os.Getpid())
+	ids, err := population.JobProcesses("/proc", "/sys", job.ID, os.Getpid())
 	if err != nil {
 		return nil, err
 	}

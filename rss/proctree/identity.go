@@ -48,6 +48,15 @@ func (i *Identity) Ended() bool {
 	return i.State == 'X' || i.State == 'Z' && i.Threads <= 1
 }
 
+// Lives says that the process has not ended. One that cannot be read counts as living.
+func Lives(proc string, id rss.ProcID) bool {
+	i, err := Identify(proc, id.PID)
+	if err != nil {
+		return !Vanished(err)
+	}
+	return i.ID == id && !i.Ended()
+}
+
 // Identify reads what a PID belongs to, by /proc/PID/stat and status. Its
 // error is [Vanished] where there is no such PID.
 func Identify(proc string, pid int) (Identity, error) {

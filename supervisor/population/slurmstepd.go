@@ -1,4 +1,4 @@
-package supervisor
+package population
 
 import (
 	"iter"
@@ -14,7 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
-// viewer looks at processes that others started. What it believes of them depends on
+// viewer looks at processes that we did not start. What it believes of them depends on
 // who it is: whatever a process says of itself is its user's word, and root must not
 // act on one user's job on the word of another.
 type viewer struct {
@@ -58,7 +58,7 @@ func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
 // numberOf returns the number of a job, by the title of its slurmstepd where the directory
 // has a SLUID for its name.
 func (v *viewer) numberOf(p slurm.CgroupStep) string {
-	if numeric(p.Job) {
+	if IsNumber(p.Job) {
 		return p.Job
 	}
 	if number := v.number[p.Job]; number != "" {
@@ -123,22 +123,22 @@ type stepd struct {
 
 // stepdAbove finds the slurmstepd that a process descends from.
 func (v *viewer) stepdAbove(pid int) (stepd, bool) {
-	i, err := proctree.Identify(v.proc, pid)
-	for n := 0; err == nil && i.Parent > 1 && n < climb; n++ {
-		var up proctree.Identity
-		if up, err = proctree.Identify(v.proc, i.Parent); err != nil || up.ID.Start > i.ID.Start {
-			break // the parent has ended, and the PID is another's
+	for i, err := range proctree.Parents(v.proc, pid) {
+		if err != nil || i.ID.PID <= 1 {
+			break
 		}
-		if s, ok := v.stepd(up); ok {
+		if i.ID.PID == pid {
+			continue
+		}
+		if s, ok := v.stepd(i); ok {
 			return s, true
 		}
-		i = up
 	}
 	return stepd{}, false
 }
 
-// stepd reads what a slurmstepd is for by its title, "slurmstepd: [46.batch]". Anybody
-// can have that title: it counts of a process of root's that runs a program of root's,
+// stepd reads what a slurmstepd is for by its title, "slurmstepd: [46.batch]". Any process
+// can have that title: it counts of one of root's that runs a program of root's,
 // with that name, which no other user can have started as root.
 func (v *viewer) stepd(i proctree.Identity) (s stepd, ok bool) {
 	if i.UID != 0 || !strings.HasPrefix(i.Comm, "slurmstepd") {

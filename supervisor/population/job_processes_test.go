@@ -1,4 +1,4 @@
-package supervisor
+package population
 
 import (
 	"errors"
@@ -34,16 +34,16 @@ func (n jobTree) by(uid int) *viewer {
 }
 
 // found gives "PID:step" of each member, a * behind a task.
-func found(t *testing.T, f *finder) string {
+func found(t *testing.T, f *Finder) string {
 	t.Helper()
-	members, err := f.find()
+	members, err := f.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
 	for _, m := range members {
-		text := fmt.Sprintf("%d:%s", m.id.PID, m.step)
-		if m.task {
+		text := fmt.Sprintf("%d:%s", m.ID.PID, m.Step)
+		if m.Task {
 			text += "*"
 		}
 		all = append(all, text)
@@ -349,8 +349,24 @@ func TestFindNotOurs(t *testing.T) {
 	}
 }
 
-func TestFindNothing(t *testing.T) {
-	if _, err := newFinder(newViewer(t.TempDir()+"/none", "/sys"), "46", "", 1).find(); err == nil || !strings.HasPrefix(err.Error(), "cannot list ") {
-		t.Errorf("%v", err)
+func TestJobProcesses(t *testing.T) {
+	n := jobTree{t, rsstest.Empty(t)}
+	in := fmt.Sprintf(v2, "46", "0")
+	n.makeDirs(in, os.Getuid())
+	n.put(20, 1, "slurmstepd", in)
+	n.put(21, 20, "python", in)
+	n.put(22, 21, "python", in)
+	n.put(30, 20, "rsswarden", in)
+	n.put(31, 30, "sh", in)
+	n.put(40, 1, "python", fmt.Sprintf(v2, "47", "0"))
+	ids, err := JobProcesses(n.Proc, n.Sys, "46", 30)
+	if err != nil || len(ids) != 2 || ids[0].PID != 21 || ids[1].PID != 22 || ids[0].Start != 21 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	if ids, err := JobProcesses(n.Proc, n.Sys, "48", 30); err != nil || len(ids) > 0 {
+		t.Errorf("of no job: %v, %v", ids, err)
+	}
+	if _, err := JobProcesses(n.Proc+"/none", n.Sys, "46", 30); err == nil || !strings.HasPrefix(err.Error(), "cannot list ") {
+		t.Errorf("without proc: %v", err)
 	}
 }

@@ -1,4 +1,6 @@
-package supervisor
+// Package population says which processes are watched, and finds those of a Slurm job on
+// this node.
+package population
 
 import (
 	"cmp"
@@ -13,22 +15,21 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
-// member is a process of a job on this node.
-type member struct {
-	id     rss.ProcID
-	parent int
-	step   string // "0", "batch", "extern"
-	comm   string
-	task   bool // no other process of the step is its parent: slurmstepd's child, or an orphan
+// Member is a process of a job on this node.
+type Member struct {
+	ID     rss.ProcID
+	Parent int
+	Step   string // "0", "batch", "extern"
+	Comm   string
+	Task   bool // no other process of the step is its parent: slurmstepd's child, or an orphan
 }
 
-// finder finds the processes of a Slurm job on this node: by their cgroups,
-// which everybody may read and no process can leave. Where Slurm makes none,
-// by SLURM_JOB_ID in the environment of our own user's processes; for root,
-// which believes no environment, what descends from the job's slurmstepd.
-// slurmstepd is none of them, and neither are we nor what we have started. It
-// may hang where it reads environments.
-type finder struct {
+// Finder finds the processes of a Slurm job on this node: by their cgroups, which every
+// user may read and no process can leave. Where Slurm makes none, by SLURM_JOB_ID in the
+// environment of our own user's processes; for root, which believes no environment, what
+// descends from the job's slurmstepd. It leaves out slurmstepd, the process self and its
+// descendants. It may hang where it reads environments.
+type Finder struct {
 	*viewer
 	job  string // SLURM_JOB_ID, or JOB_TASK of an array job until it was met
 	step string // empty for all
@@ -55,13 +56,22 @@ type sighting struct {
 // have been moved into the job.
 const recheck = 32
 
-func newFinder(v *viewer, job, step string, self int) *finder {
-	return &finder{viewer: v, job: job, step: step, self: self, seen: map[int]*sighting{}}
+// NewFinder finds the processes of the job, "46" or "46_3" of an array, and of the step
+// where that is not empty. self is our own PID.
+func NewFinder(proc, sys, job, step string, self int) *Finder {
+	return newFinder(newViewer(proc, sys), job, step, self)
 }
 
-// find returns the job's processes that live, those that slurmstepd started
+func newFinder(v *viewer, job, step string, self int) *Finder {
+	return &Finder{viewer: v, job: job, step: step, self: self, seen: map[int]*sighting{}}
+}
+
+// Job is the job's number, or what was asked for until a process of it was met.
+func (f *Finder) Job() string { return f.job }
+
+// Find returns the job's processes that live, those that slurmstepd started
 // first, then by PID.
-func (f *finder) find() ([]member, error) {
+func (f *Finder) Find() ([]Member, error) {
 	pids, err := listPIDs(f.proc)
 	if err != nil {
 		return nil, err
@@ -75,9 +85,9 @@ func (f *finder) find() ([]member, error) {
 	return members, nil
 }
 
-func (f *finder) look(pids []int) []member {
+func (f *Finder) look(pids []int) []Member {
 	f.tick++
-	var members []member
+	var members []Member
 	for _, pid := range pids {
 		s := f.seen[pid]
 		if s != nil && s.step == "" && pid%recheck != f.tick%recheck {
@@ -101,7 +111,7 @@ func (f *finder) look(pids []int) []member {
 		}
 		s.tick = f.tick
 		if s.step != "" && (f.step == "" || f.step == s.step) {
-			members = append(members, member{id: i.ID, parent: i.Parent, step: s.step, comm: i.Comm})
+			members = append(members, Member{ID: i.ID, Parent: i.Parent, Step: s.step, Comm: i.Comm})
 		}
 	}
 	for pid, s := range f.seen {
@@ -112,36 +122,36 @@ func (f *finder) look(pids []int) []member {
 	members = f.withoutOurs(members)
 	steps := make(map[int]string, len(members))
 	for _, m := range members {
-		steps[m.id.PID] = m.step
+		steps[m.ID.PID] = m.Step
 	}
 	for i := range members {
 		m := &members[i]
-		m.task = steps[m.parent] != m.step
+		m.Task = steps[m.Parent] != m.Step
 	}
-	slices.SortFunc(members, func(a, b member) int {
-		if a.task != b.task {
-			if a.task {
+	slices.SortFunc(members, func(a, b Member) int {
+		if a.Task != b.Task {
+			if a.Task {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Compare(a.id.PID, b.id.PID)
+		return cmp.Compare(a.ID.PID, b.ID.PID)
 	})
 	return members
 }
 
 // withoutOurs leaves out what descends from us: the command of an exec= rule. An
 // init, as in a container, has adopted others' children too.
-func (f *finder) withoutOurs(members []member) []member {
+func (f *Finder) withoutOurs(members []Member) []Member {
 	if f.self == 1 {
 		return members
 	}
 	parents := make(map[int]int, len(members))
 	for _, m := range members {
-		parents[m.id.PID] = m.parent
+		parents[m.ID.PID] = m.Parent
 	}
-	return slices.DeleteFunc(members, func(m member) bool {
-		s, pid := f.seen[m.id.PID], m.parent
+	return slices.DeleteFunc(members, func(m Member) bool {
+		s, pid := f.seen[m.ID.PID], m.Parent
 		for range members { // no more: a torn reading could show a circle
 			up := f.seen[pid]
 			if s.ours = s.ours || pid == f.self || up != nil && up.ours; s.ours {
@@ -154,7 +164,7 @@ func (f *finder) withoutOurs(members []member) []member {
 }
 
 // stepInJob returns the step of the job that a process is in, or nothing.
-func (f *finder) stepInJob(i proctree.Identity) string {
+func (f *Finder) stepInJob(i proctree.Identity) string {
 	if f.noCgroups {
 		return f.claimed(i) // empty in the shell of salloc, which no step counts
 	}
@@ -164,7 +174,7 @@ func (f *finder) stepInJob(i proctree.Identity) string {
 		return ""
 	case id == f.job || id == f.sluid:
 		return step
-	case numeric(id) && (f.uid == 0 || !strings.Contains(f.job, "_")):
+	case IsNumber(id) && (f.uid == 0 || !strings.Contains(f.job, "_")):
 		return ""
 	}
 	// The cgroup has another name for the job than its users.
@@ -172,7 +182,7 @@ func (f *finder) stepInJob(i proctree.Identity) string {
 		return ""
 	}
 	switch {
-	case numeric(id):
+	case IsNumber(id):
 		f.job = id
 	case f.uid == 0:
 		f.sluid = id
@@ -183,7 +193,7 @@ func (f *finder) stepInJob(i proctree.Identity) string {
 
 // claimed returns the step that a process is in by what is believed of it beside
 // its cgroup, empty where it is not of the job.
-func (f *finder) claimed(i proctree.Identity) string {
+func (f *Finder) claimed(i proctree.Identity) string {
 	if f.uid == 0 {
 		if s, ok := f.stepdAbove(i.ID.PID); ok && s.job == f.job {
 			return s.step
@@ -203,7 +213,7 @@ func (f *finder) claimed(i proctree.Identity) string {
 
 // meant says that it is the job that was asked for, by its number or, of an
 // array, as "46_3".
-func (f *finder) meant(j slurm.Job) bool {
+func (f *Finder) meant(j slurm.Job) bool {
 	return j.ID == f.job || j.ArrayTask != "" && j.ArrayJob+"_"+j.ArrayTask == f.job
 }
 
@@ -226,4 +236,19 @@ func listPIDs(proc string) ([]int, error) {
 	}
 	slices.Sort(pids)
 	return pids, nil
+}
+
+// JobProcesses returns the processes that a Slurm job has on this node, without
+// slurmstepd and without the process self and its descendants. It may hang where it reads
+// environments.
+func JobProcesses(proc, sys, job string, self int) ([]rss.ProcID, error) {
+	members, err := NewFinder(proc, sys, job, "", self).Find()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]rss.ProcID, len(members))
+	for i, m := range members {
+		ids[i] = m.ID
+	}
+	return ids, nil
 }

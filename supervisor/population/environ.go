@@ -1,4 +1,4 @@
-package supervisor
+package population
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
-// Environment is what a process that somebody else started knows of Slurm.
+// Environment is what a process that we did not start knows of Slurm.
 type Environment struct {
 	vars map[string]string
 	// Err says that the process's own environment cannot be read, or is not
@@ -28,8 +28,7 @@ func (e *Environment) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// slurmVariable says that a variable is Slurm's. No other is kept: they are
-// none of our business.
+// slurmVariable says that a variable is Slurm's. No other is kept.
 func slurmVariable(name string) bool {
 	return strings.HasPrefix(name, "SLURM") || strings.HasPrefix(name, "SBATCH_")
 }
@@ -39,12 +38,7 @@ const (
 	oldVariable  = "SLURM_JOBID"
 	stepVariable = "SLURM_STEP_ID"
 	confVariable = "SLURM_CONF"
-
-	submitVariable = "SLURM_SUBMIT_DIR"
 )
-
-// climb is how far up the parents a job's environment is looked for.
-const climb = 64
 
 // EnvironmentOf reads Slurm's variables of a process: its own, or where it was
 // started without any, as by env -i, those of the nearest parent below
@@ -65,13 +59,12 @@ func EnvironmentOf(proc, sys string, pid int, ourConf string) *Environment {
 
 func (v *viewer) environment(pid int, ourConf string) *Environment {
 	e := &Environment{vars: map[string]string{}}
-	for p, n := pid, 0; p > 1 && n < climb; n++ {
-		i, err := proctree.Identify(v.proc, p)
-		if err != nil {
+	for i, err := range proctree.Parents(v.proc, pid) {
+		if err != nil || i.ID.PID <= 1 || i.ID.PID != pid && strings.HasPrefix(i.Comm, "slurmstepd") {
 			break
 		}
 		vars, err := v.variables(i)
-		if p == pid {
+		if i.ID.PID == pid {
 			e.Err = err
 			if err == nil {
 				e.vars = vars
@@ -81,11 +74,6 @@ func (v *viewer) environment(pid int, ourConf string) *Environment {
 			e.vars = vars
 			break
 		}
-		up, err := proctree.Identify(v.proc, i.Parent)
-		if err != nil || strings.HasPrefix(up.Comm, "slurmstepd") {
-			break
-		}
-		p = i.Parent
 	}
 	if len(e.vars) == 0 && ourConf != "" {
 		e.vars[confVariable] = ourConf
@@ -109,10 +97,10 @@ func (e *Environment) correct(v *viewer, pid int) {
 	if !ok {
 		return
 	}
-	if job, known := slurm.FromEnv(e.Lookup); known && (job.ID == id || !numeric(id)) {
+	if job, known := slurm.FromEnv(e.Lookup); known && (job.ID == id || !IsNumber(id)) {
 		return // package limit corrects the step
 	}
-	if !numeric(id) {
+	if !IsNumber(id) {
 		return // a SLUID, which scontrol takes; what reads SLURM_JOB_ID does not
 	}
 	conf := e.vars[confVariable]
@@ -122,7 +110,8 @@ func (e *Environment) correct(v *viewer, pid int) {
 	}
 }
 
-func numeric(s string) bool {
+// IsNumber tells the numbered steps from batch, extern and interactive.
+func IsNumber(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 32)
 	return err == nil
 }
