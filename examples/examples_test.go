@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const python = "/usr/bin/python3"
@@ -35,27 +35,6 @@ func TestScriptsParse(t *testing.T) {
 	}
 }
 
-// build makes rsswarden once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "rsswarden-examples-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "rsswarden")
-	if out, err := exec.Command("go", "build", "-o", path, "../cmd/rsswarden").CombinedOutput(); err != nil {
-		return path, fmt.Errorf("cannot build rsswarden: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if path, _ := build(); path != "" {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(status)
-}
-
 // stand is a cluster with rsswarden and the trainer where jobs find them.
 type stand struct {
 	*slurmtest.Cluster
@@ -71,15 +50,8 @@ func newStand(t *testing.T) stand {
 	if out, err := exec.Command(python, "-c", "import torch, lmdb, numpy").CombinedOutput(); err != nil {
 		t.Skipf("%s lacks torch, lmdb or numpy: %s", python, bytes.TrimSpace(out))
 	}
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("go, to build rsswarden with, is not in PATH")
-	}
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
-	rsswarden, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := stand{Cluster: c, bin: filepath.Dir(c.Install(t, rsswarden)), data: filepath.Join(c.Dir(), "example.lmdb")}
+	s := stand{Cluster: c, bin: filepath.Dir(c.Install(t, wardentest.Program(t, wardentest.Rsswarden))), data: filepath.Join(c.Dir(), "example.lmdb")}
 	c.Install(t, "train/data.py")
 	c.Install(t, "train/train.py")
 	if _, err := os.Stat(s.data); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestSubmititOnSlurm has a real srun start the task of integrations/submitit and Slurm
@@ -15,11 +16,7 @@ import (
 // turn.
 func TestSubmititOnSlurm(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
-	rsswarden, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Dir(c.Install(t, rsswarden))
+	bin := filepath.Dir(c.Install(t, wardentest.Program(t, wardentest.Rsswarden)))
 	dir := filepath.Join(c.Dir(), "submitit")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

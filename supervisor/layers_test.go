@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"supervisor/workers":           {"rss", "supervisor/event"},
 	"supervisor/wake":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/loader/hook":       {},
+	"supervisor/wardentest":        {"rss/rsstest", "supervisor/event"},
 	"supervisor/diagnosis":         {"supervisor/text", "rss", "supervisor/event"},
 	"supervisor/doctor":            {"supervisor/text", "rss", "rss/procfile", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "rss/procfile", "supervisor/event", "golang.org/x/sys"},

@@ -3,11 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // binary is the program under test, built once.
@@ -23,23 +22,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	rsstest.BeEater()
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "rsswardend-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	defer slurmtest.Shutdown()
-	binary = filepath.Join(dir, programName)
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Daemon: &binary}, slurmtest.Shutdown))
 }
 
 // instance is a daemon that runs.

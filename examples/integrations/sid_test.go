@@ -33,10 +33,8 @@ func (p *place) asNobody(words ...string) []string {
 	p.t.Helper()
 	varLib := p.t.TempDir()
 	err := os.MkdirAll(filepath.Join(varLib, "apptainer/mnt/session"), 0o755)
-	for _, dir := range []string{filepath.Dir(p.dir), bin} { // which are made for their owner alone
-		if err == nil {
-			err = os.Chmod(dir, 0o755)
-		}
+	if err == nil {
+		err = os.Chmod(filepath.Dir(p.dir), 0o755) // which was made for its owner alone
 	}
 	if err == nil {
 		err = filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {

@@ -14,31 +14,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const python = "/usr/bin/python3"
 
-// bin is a directory with rsswarden, and what is to be first on PATH.
+// bin is a directory with rsswarden, for PATH.
 var bin string
 
 func TestMain(m *testing.M) {
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "rsswarden-integrations-")
+	program, err := wardentest.Find(wardentest.Rsswarden)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	defer os.RemoveAll(dir)
-	bin = dir
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "rsswarden"), "../../cmd/rsswarden").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build rsswarden: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	bin = filepath.Dir(program)
+	os.Exit(m.Run())
 }
 
 // need skips where a program or a module of Python is missing.

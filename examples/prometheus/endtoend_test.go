@@ -41,7 +41,7 @@ func TestEndToEnd(t *testing.T) {
 	alone := eater(101, limit)
 	run := rsstest.StartEaterBy(t, []string{"SLURM_JOB_ID=102", "SLURMD_NODENAME=" + tree.Node, "RSSWARDEN_RUNTIME=" + runtimeDir(t)},
 		"sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, tree.Job(102, limit).Dir,
-		programs+"/rsswarden", "run", "--quiet", "--at", "91%:warn", "--record", "none", "--textfile", s.texts, "--")
+		rsswarden, "run", "--quiet", "--at", "91%:warn", "--record", "none", "--textfile", s.texts, "--")
 	innocent := eater(103, small)
 	if !run.Anon(limit/2) || !innocent.Anon(small/2) || !innocent.File(small, filepath.Join(t.TempDir(), "data")) {
 		t.Fatal("a job died")

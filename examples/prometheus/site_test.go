@@ -3,7 +3,6 @@ package prometheus_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,29 +11,15 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// programs is the directory with rsswarden and rsswardend, built once.
-var programs string
+// The programs under test.
+var rsswarden, rsswardend string
 
 func TestMain(m *testing.M) {
 	rsstest.BeEater()
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "rsswarden-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/rsswarden", "../../cmd/rsswardend").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)
-		return 1
-	}
-	programs = dir
-	return m.Run()
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &rsswarden, wardentest.Daemon: &rsswardend}))
 }
 
 // faster is how many times faster than at a site things go here: each interval of the
@@ -117,7 +102,7 @@ func startSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	}
-	s.daemon = promtest.Run(t, addrs["127.0.0.1:9759"], "/-/healthy", programs+"/rsswardend", "--interval", look.String(), "--listen", addrs["127.0.0.1:9759"])
+	s.daemon = promtest.Run(t, addrs["127.0.0.1:9759"], "/-/healthy", rsswardend, "--interval", look.String(), "--listen", addrs["127.0.0.1:9759"])
 	s.exporter = promtest.NodeExporter(t, addrs["127.0.0.1:9100"], s.texts)
 	s.alertmanager = promtest.Alertmanager(t, addrs["127.0.0.1:9093"], dir+"/alertmanager.yml")
 	s.prometheus = promtest.Prometheus(t, promtest.FreeAddr(t), dir+"/prometheus.yml",

@@ -3,22 +3,19 @@ package train_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestGPUWithoutGPU: what `make gpu` runs says why it cannot here, and compares as it
 // would on a GPU when it may use the processor.
 func TestGPUWithoutGPU(t *testing.T) {
 	needTorch(t)
-	program := filepath.Join(t.TempDir(), "rsswarden")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/rsswarden").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := wardentest.Program(t, wardentest.Rsswarden)
 	home := "HOME=" + t.TempDir()
 	cmd := exec.Command(python, "gpu.py", "--rsswarden", program)
 	cmd.Env = append(os.Environ(), home, "CUDA_VISIBLE_DEVICES=")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // binary and daemon are the programs under test. RSSWARDEN_HUNT_BIN names a directory
@@ -57,16 +58,14 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	os.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state")) // records of root's runs
-	from := os.Getenv("RSSWARDEN_HUNT_BIN")
-	binary, daemon = filepath.Join(from, "rsswarden"), filepath.Join(from, "rsswardend")
-	if from == "" {
-		binary, daemon = filepath.Join(dir, "rsswarden"), filepath.Join(dir, "rsswardend")
-		for file, pkg := range map[string]string{binary: "../", daemon: "../../rsswardend"} {
-			if out, err := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", file, pkg).CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "go build %s: %v\n%s", pkg, err, out)
-				return 1
-			}
-		}
+	if from := os.Getenv("RSSWARDEN_HUNT_BIN"); from != "" {
+		binary, daemon = filepath.Join(from, "rsswarden"), filepath.Join(from, "rsswardend")
+	} else if binary, err = wardentest.Find(wardentest.Rsswarden); err == nil {
+		daemon, err = wardentest.Find(wardentest.Daemon)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	status := m.Run()
 	if full { // "go test" of a package without -v keeps what tests log to itself

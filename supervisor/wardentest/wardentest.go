@@ -1,0 +1,276 @@
+// Package wardentest is for tests of the built programs: it builds each once, waits for
+// what a process does, and reads what a run leaves behind.
+package wardentest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Main is what a TestMain does that needs built programs: it finds them, has records of
+// their runs kept where they are removed, and runs the tests and what comes after them.
+func Main(m *testing.M, programs map[string]*string, after ...func() error) int {
+	rsstest.DefaultSignals()
+	state, err := os.MkdirTemp("", "rsswarden-state-")
+	if err == nil {
+		defer os.RemoveAll(state)
+		err = errors.Join(os.Chmod(state, 0o755), os.Setenv("XDG_STATE_HOME", filepath.Join(state, "state")))
+	}
+	for name, path := range programs {
+		if err == nil {
+			*path, err = Find(name)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	status := m.Run()
+	for _, end := range after {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = max(status, 1)
+		}
+	}
+	return status
+}
+
+// Until waits for a condition, a minute at most: a busy machine is late.
+func Until(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("within a minute: not %s", what)
+		}
+	}
+}
+
+// Few is how many of all cases a test has time for: all of them where
+// RSSWARDEN_ENDURANCE is set, as `make endurance` does.
+func Few(all, some int) int {
+	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
+		return all
+	}
+	return some
+}
+
+// Output runs a command line and returns what it wrote.
+func Output(args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// Env is the environment without a Slurm job that the tests may run in, and without
+// settings of rsswarden.
+func Env(more ...string) (env []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "SLURM") && !strings.HasPrefix(v, "RSSWARDEN") {
+			env = append(env, v)
+		}
+	}
+	return append(env, more...)
+}
+
+// As has a command run as another user; as the same one, where it is root's to choose.
+func As(uid int, cmd *exec.Cmd) {
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+}
+
+// OpenDir is a directory of the test's that every user may write.
+func OpenDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Text collects what a process writes, while it is read.
+type Text struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *Text) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *Text) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Await waits until the text has this n times.
+func (l *Text) Await(t testing.TB, text string, n int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); strings.Count(l.String(), text) < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%q was not said %d times:\n%s", text, n, l)
+		}
+	}
+}
+
+// Said are rsswarden's own lines.
+func Said(stderr string) string {
+	var ours strings.Builder
+	for line := range strings.Lines(stderr) {
+		if strings.HasPrefix(line, "rsswarden: ") {
+			ours.WriteString(line)
+		}
+	}
+	return ours.String()
+}
+
+// Read is what a file holds, nothing where there is none.
+func Read(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// Event is a line of --events.
+type Event = map[string]any
+
+// Log is what --events wrote, in order.
+type Log []Event
+
+// ReadLog reads a whole events file.
+func ReadLog(t testing.TB, path string) Log {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := ParseLog(b)
+	if n := bytes.Count(b, []byte("\n")); len(all) != n {
+		t.Fatalf("%s: %d of %d lines are events", path, len(all), n)
+	}
+	return all
+}
+
+// ParseLog reads the lines of an events file, of which the last may be being written.
+func ParseLog(b []byte) (all Log) {
+	for line := range bytes.Lines(b) {
+		var e Event
+		if json.Unmarshal(line, &e) == nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// Of are the events of one name.
+func (all Log) Of(name event.Name) (some Log) {
+	for _, e := range all {
+		if e["event"] == string(name) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// Events reads a whole events file, by name.
+func Events(t testing.TB, path string) map[event.Name][]Event {
+	t.Helper()
+	by := map[event.Name][]Event{}
+	for _, e := range ReadLog(t, path) {
+		name := event.Name(e["event"].(string))
+		by[name] = append(by[name], e)
+	}
+	return by
+}
+
+// IsWatcher says whether a process is a watcher.
+func IsWatcher(pid int) bool {
+	return strings.HasPrefix(Read(fmt.Sprintf("/proc/%d/cmdline", pid)), "rss-watcher\x00")
+}
+
+// Watchers are the children of a holder that are watchers.
+func Watchers(holder int) []int {
+	return slices.DeleteFunc(Children(holder), func(pid int) bool { return !IsWatcher(pid) })
+}
+
+// Children are the children of a process, of all its threads.
+func Children(pid int) (pids []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		for _, field := range strings.Fields(Read(list)) { // a thread that has ended has none
+			var child int
+			if _, err := fmt.Sscan(field, &child); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+// Ended says that there is no such process, or a zombie.
+func Ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// StatusLine is a line of /proc/PID/status.
+func StatusLine(t testing.TB, pid int, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, v, _ := strings.Cut(string(b), "\n"+name+":")
+	v, _, _ = strings.Cut(v, "\n")
+	return strings.TrimSpace(v)
+}
+
+// ExitStatus is the status of a command that was run, and 128 + N where signal N ended it.
+func ExitStatus(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// Root is the folder of the module that the test belongs to.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.Join(err, errors.New("no go.mod above the test"))
+}
+
+// Path is that of a file of the module, given from its root.
+func Path(t testing.TB, name string) string {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, name)
+}
