@@ -1,8 +1,10 @@
 package trim
 
 import (
+	"bytes"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -161,4 +163,97 @@ func (b *borrowed) end() Refusal {
 		return vanishedOr(err, Failed)
 	}
 	return None
+}
+
+// mostMaps bounds how much of /proc/PID/maps is read while a process stands
+// still, where the kernel cannot be asked for one mapping: some 10,000 lines.
+const mostMaps = 1 << 20
+
+// procmapQuery is the argument of PROCMAP_QUERY (linux/fs.h, Linux 6.11).
+type procmapQuery struct {
+	size, queryFlags, queryAddr       uint64
+	start, end, flags, page, offset   uint64
+	inode                             uint64
+	major, minor, nameSize, buildSize uint32
+	name, buildID                     uint64
+}
+
+const (
+	procmapQueryRequest = 0xc0686611
+	vmaReadable         = 1
+	vmaWritable         = 2
+	vmaExecutable       = 4
+	vmaShared           = 8
+)
+
+// verify says whether what p was planned on is mapped there still: None, or why
+// not. Call it while the process stands still; the file is opened anew because
+// an open one shows the address space that was there before an execve(2).
+func (s *session) verify(p Piece) Refusal {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == unix.EACCES || err == unix.EPERM {
+		return Undumpable
+	}
+	if err != nil {
+		return vanishedOr(err, Failed)
+	}
+	defer unix.Close(fd)
+	if !s.listed {
+		q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), queryAddr: p.Lo}
+		switch _, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), procmapQueryRequest, uintptr(unsafe.Pointer(&q))); e {
+		case 0:
+			const kind = vmaReadable | vmaWritable | vmaExecutable | vmaShared
+			m := Mapping{Lo: q.start, Hi: q.end, Offset: q.offset, Inode: q.inode, Dev: unix.Mkdev(q.major, q.minor)}
+			return p.within(&m, q.flags&kind == vmaReadable|vmaShared)
+		case unix.ENOENT:
+			return Changed
+		case unix.ENOTTY:
+			s.listed = true
+		case unix.ESRCH:
+			return Vanished
+		default:
+			return Failed
+		}
+	}
+	return s.search(fd, p)
+}
+
+// search reads the list of mappings up to the one that is meant.
+func (s *session) search(fd int, p Piece) Refusal {
+	kept := 0
+	for total := 0; total < mostMaps; {
+		n, err := unix.Read(fd, s.buf[kept:])
+		if err != nil {
+			return vanishedOr(err, Failed)
+		}
+		if n == 0 {
+			return Changed
+		}
+		total += n
+		rest := s.buf[:kept+n]
+		for {
+			line, after, whole := bytes.Cut(rest, []byte("\n"))
+			if !whole {
+				break
+			}
+			rest = after
+			h, ok := parseHeader(line)
+			if !ok {
+				return Failed
+			}
+			if h.m.Hi > p.Lo {
+				return p.within(&h.m, string(h.perms) == readOnlyShared)
+			}
+		}
+		kept = copy(s.buf[:], rest)
+	}
+	return Crowded
+}
+
+func (p *Piece) within(m *Mapping, readOnlyShared bool) Refusal {
+	if m.Lo <= p.Lo && p.Hi <= m.Hi && readOnlyShared && m.Dev == p.Dev && m.Inode == p.Inode &&
+		m.Inode != 0 && m.Offset+(p.Lo-m.Lo) == p.Offset {
+		return None
+	}
+	return Changed
 }

@@ -2,6 +2,7 @@ package trim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -278,4 +280,218 @@ func (c *check) crowd() error {
 func isDevice(path []byte) bool {
 	return bytes.HasPrefix(path, []byte("/dev/nvidia")) || string(path) == "/dev/kfd" ||
 		bytes.HasPrefix(path, []byte("/dev/infiniband/"))
+}
+
+// standing is what /proc/PID/status and /proc/PID/task/TID/status say of one
+// thread (proc_pid_status(5)).
+type standing struct {
+	tid, parent, tracer int
+	uids                [4]int // real, effective, saved, file system
+	state               byte
+	count               int // of threads of its process
+	seccomp             int // mode, 0 also where the kernel has none
+	filters             int // -1 where the kernel does not say, before 5.9
+}
+
+func (s standing) ended() bool { return s.state == 'Z' || s.state == 'X' }
+
+func readStanding(name string) (standing, error) {
+	b, err := procfile.Read(name, procfile.Status)
+	if err != nil {
+		return standing{}, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	s, ok := parseStanding(b)
+	if !ok {
+		return s, fmt.Errorf("cannot read %s: %w", name, errMalformed)
+	}
+	return s, nil
+}
+
+func parseStanding(b []byte) (s standing, ok bool) {
+	s.filters = -1
+	needed, bad := 0, false
+	for line := range bytes.Lines(b) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		into := func(to ...*int) {
+			for _, to := range to {
+				value = bytes.TrimLeft(value, " \t")
+				end := bytes.IndexAny(value, " \t\n")
+				n, ok := number(value[:max(end, 0)])
+				bad = bad || !ok
+				*to, value = int(n), value[max(end, 0):]
+			}
+		}
+		// A name is printed with its newlines escaped, so that no line is forged.
+		switch needed++; string(key) {
+		case "State":
+			if value = bytes.TrimSpace(value); len(value) > 0 {
+				s.state = value[0]
+			}
+		case "Pid":
+			into(&s.tid)
+		case "PPid":
+			into(&s.parent)
+		case "TracerPid":
+			into(&s.tracer)
+		case "Uid":
+			into(&s.uids[0], &s.uids[1], &s.uids[2], &s.uids[3])
+		case "Threads":
+			into(&s.count)
+		default:
+			needed--
+		}
+		switch string(key) {
+		case "Seccomp":
+			into(&s.seccomp)
+		case "Seccomp_filters":
+			into(&s.filters)
+		}
+	}
+	return s, needed == 6 && !bad && s.state != 0
+}
+
+// mostAncestors bounds the way up from a process, which changes meanwhile.
+const mostAncestors = 1024
+
+// yama refuses what the security module forbids, to root as well: it is asked
+// in the words of Documentation/admin-guide/LSM/Yama.rst.
+func (c *check) yama() error {
+	b, err := procfile.Read(filepath.Join(c.Proc, "sys/kernel/yama/ptrace_scope"), procfile.Small)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	scope, ok := number(bytes.TrimSpace(b))
+	switch {
+	case err != nil:
+		return refuse(Failed, "cannot read ptrace_scope: %v", err)
+	case !ok:
+		return refuse(Failed, "cannot read ptrace_scope: %q", b)
+	case scope > 1:
+		return refuse(Yama, "ptrace_scope is %d", scope)
+	case scope == 1:
+		return c.descends()
+	}
+	return nil
+}
+
+// descends refuses what the thread that traces has not started, itself or by
+// others. An orphan counts where it was adopted.
+func (c *check) descends() error {
+	tracer := c.Tracer
+	if tracer == 0 {
+		tracer = os.Getpid()
+	}
+	at := c.ID.PID
+	for range mostAncestors {
+		s, err := readStanding(filepath.Join(c.Proc, strconv.Itoa(at), "status"))
+		switch {
+		case err == nil:
+			at = s.parent
+		case at == c.ID.PID:
+			return err
+		case refusalOf(err) == Vanished:
+			at = c.ID.PID // an ancestor has ended: others are by now
+			continue
+		default:
+			return refuse(Failed, "%v", err)
+		}
+		if at == tracer {
+			return nil
+		}
+		if at <= 1 {
+			break
+		}
+	}
+	return refuse(Stranger, "ptrace_scope is 1, and process %d does not descend from %d", c.ID.PID, tracer)
+}
+
+// mappedDevice returns the first device in /proc/PID/maps that forbids to touch
+// its process, or nothing.
+func mappedDevice(maps io.Reader) (device string, err error) {
+	err = eachMapping(maps, func(h header, ok bool) error {
+		switch {
+		case !ok:
+			return errMalformed
+		case device == "" && isDevice(h.path):
+			device = string(h.path)
+		}
+		return nil
+	})
+	return device, err
+}
+
+// is32Bit tells the layout of an auxiliary vector by AT_PHENT, the size of a
+// program header: 56 in ELF64 and 32 in ELF32 (elf(5)). False where it is in
+// neither.
+func is32Bit(auxv []byte) bool {
+	const phent, size32 = 4, 32
+	for b := auxv; len(b) >= 16; b = b[16:] {
+		if binary.NativeEndian.Uint64(b) == phent {
+			return false
+		}
+	}
+	for b := auxv; len(b) >= 8; b = b[8:] {
+		if binary.NativeEndian.Uint32(b) == phent && binary.NativeEndian.Uint32(b[4:]) == size32 {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads a small file of proc whole, below the directory dir where that is
+// not negative.
+func (s *session) read(dir int, name ...string) ([]byte, error) {
+	if dir < 0 {
+		dir = unix.AT_FDCWD
+	}
+	fd, err := unix.Openat(dir, strings.Join(name, ""), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, s.small[:])
+	if err != nil {
+		return nil, err
+	}
+	return s.small[:n], nil
+}
+
+// stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct {
+	state  byte   // field 3
+	parent int    // field 4
+	start  uint64 // field 22, clock ticks since boot
+}
+
+// parseStat reads a /proc/PID/stat line. The name in it may hold anything.
+func parseStat(b []byte) (s stat, ok bool) {
+	i := bytes.LastIndexByte(b, ')')
+	fields := bytes.Fields(b[i+1:])
+	if i < 0 || len(fields) <= 20 { // one more than is read: the last may be cut
+		return s, false
+	}
+	parent, hasParent := number(fields[1])
+	start, hasStart := number(fields[19])
+	return stat{state: fields[0][0], parent: int(parent), start: start}, hasParent && hasStart
+}
+
+func number(b []byte) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	return n, err == nil
+}
+
+// direntNumber returns the number that the first entry of a directory is named,
+// 0 for any other name, and what follows the entry (getdents(2)).
+func direntNumber(b []byte) (n int, rest []byte) {
+	const header = 19 // of struct linux_dirent64, up to the name
+	if len(b) < header {
+		return 0, nil
+	}
+	size := int(binary.NativeEndian.Uint16(b[16:]))
+	if size < header || size > len(b) {
+		return 0, nil
+	}
+	name, _, _ := bytes.Cut(b[header:size], []byte{0})
+	v, _ := number(name)
+	return int(v), b[size:]
 }

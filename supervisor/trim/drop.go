@@ -97,8 +97,8 @@ func mapsAs(fd int, dev, inode uint64) error {
 	}
 	defer maps.Close()
 	same := false
-	err = eachLine(maps, 4<<10, func(line []byte) error {
-		if h, ok := parseHeader(line); ok && h.m.Lo <= at && at < h.m.Hi {
+	err = eachMapping(maps, func(h header, ok bool) error {
+		if ok && h.m.Lo <= at && at < h.m.Hi {
 			same = h.m.Dev == dev && h.m.Inode == inode
 		}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -247,3 +248,47 @@ func parseHeader(line []byte) (h header, ok bool) {
 	h.path = bytes.TrimLeft(line, " ")
 	return h, !bad && len(h.perms) == 4 && h.m.Lo < h.m.Hi && (h.m.Lo|h.m.Hi|h.m.Offset)%pageBytes == 0
 }
+
+// mappedNow returns the mappings of a process that [Plan] would look at, by
+// /proc/PID/maps: without sizes, flags or a word on whether the process may be
+// touched, and so without a walk through its page tables. It may hang, for as
+// long as something else holds the mmap_lock of the process.
+func mappedNow(proc string, id rss.ProcID) ([]Mapping, error) {
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(id.PID), "maps"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open maps of process %d: %w", id.PID, err)
+	}
+	defer f.Close()
+	var found []Mapping
+	err = eachMapping(f, func(h header, ok bool) error {
+		if ok && h.trimmable() {
+			h.m.Path = pathOf(h.path)
+			found = append(found, h.m)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read maps of process %d: %w", id.PID, err)
+	}
+	return found, sameProcess(proc, id)
+}
+
+// eachMapping has take called for each line of a /proc/PID/maps.
+func eachMapping(maps io.Reader, take func(h header, ok bool) error) error {
+	n := 0
+	return eachLine(maps, 4<<10, func(line []byte) error {
+		if n++; n > MaxMappings {
+			return errCrowded
+		}
+		return take(parseHeader(line))
+	})
+}
+
+const readOnlyShared = "r--s"
+
+// trimmable says that a mapping may be trimmed as far as its first line tells.
+func (h *header) trimmable() bool {
+	return string(h.perms) == readOnlyShared && h.m.Inode != 0 && ofFile(h.path)
+}
+
+func pathOf(path []byte) string { return string(bytes.ReplaceAll(path, []byte(`\012`), []byte("\n"))) }

@@ -1,9 +1,16 @@
 package trim
 
 import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The counters of testdata/readers.c.
@@ -143,4 +150,192 @@ func TestNoise(t *testing.T) {
 	t.Logf("64 threads: %s, until all stood at most %v; a reader waited %v at most, %v before", &y, attached, time.Duration(p.counter(readLongest).Load()), alone)
 	rightPages(t, p)
 	neverWoken(t, p)
+}
+
+// A process that ends in the midst of a trim ends as ever: its parent gets the
+// status, also where that is the process that traces.
+func TestProcessDies(t *testing.T) {
+	dice := newDice(t)
+	tr, y := newTracer(t), tally{}
+	ways := []struct {
+		how  string
+		want func(unix.WaitStatus) bool
+	}{
+		{"kill", func(s unix.WaitStatus) bool { return s.Signaled() && s.Signal() == unix.SIGKILL }},
+		{"exit", func(s unix.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 7 }},
+		{"exec", func(s unix.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 9 }},
+		{"leader", func(s unix.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 7 }},
+	}
+	met := 0 // ends with trims done before
+	total := times(60, 400)
+	for n := range total {
+		way, grandchild := ways[n%len(ways)], n/len(ways)%2 == 1
+		name := way.how
+		args := []string{way.how, strconv.Itoa(dice.IntN(8000))}
+		if grandchild {
+			name += " of a grandchild"
+			args = append(args, "parent")
+		}
+		p := start(t, "dies", dataFile(t, 16<<20), args...)
+		if (p.pid != p.child) != grandchild {
+			t.Fatalf("%s: PID %d, child %d", name, p.pid, p.child)
+		}
+		pieces, err := piecesOf(p.pid, p.data)
+		before, over := y.done(), make(chan bool)
+		go func() {
+			defer close(over)
+			if err != nil {
+				return // It was faster.
+			}
+			for {
+				began := time.Now()
+				a := y.do(t, tr, pieces[0])
+				if d := time.Since(began); d > 2*time.Second {
+					t.Errorf("%s: a trim took %v (answer %+v)", name, d, a)
+				}
+				switch {
+				case a.Refusal == Vanished || t.Failed():
+					return
+				case a.Refusal == Changed: // after execve
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+		}()
+		if way.how == "kill" {
+			pass(dice, 8*time.Millisecond)
+			if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		status := p.wait()
+		if grandchild {
+			line, err := p.lines.ReadString('\n')
+			n, scan := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "status ")))
+			if scan != nil || status != 0 {
+				t.Fatalf("%s: its parent said %q, %v, and ended with %#x", name, line, err, status)
+			}
+			status = unix.WaitStatus(n)
+		}
+		if !way.want(status) {
+			t.Errorf("%s: wait status %#x", name, uint32(status))
+		}
+		select {
+		case <-over:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%s: the trim of an ended process goes on: %s", name, states(p.pid))
+		}
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.pid)); err == nil {
+			t.Errorf("%s: left over: %s", name, states(p.pid))
+		}
+		if y.done() > before {
+			met++
+		}
+		p.stop()
+		if t.Failed() {
+			t.Fatalf("%s, %d of %d: %s", name, n, total, &y)
+		}
+	}
+	t.Logf("%d ends, %d of them of processes that were being trimmed; %s", total, met, &y)
+	if met < total/5 {
+		t.Errorf("%d of %d ends only were of processes that were being trimmed", met, total)
+	}
+}
+
+func init() { modes["trace"] = traceOn }
+
+// traceOn traces without an end: TRIM_TEST_MODE=trace PID FILE. It says when it
+// has trimmed once.
+func traceOn(args []string) int {
+	if len(args) != 2 {
+		return 2
+	}
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 2
+	}
+	pieces, err := piecesOf(pid, args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	tr := NewTracer()
+	said := false
+	for n := 0; ; n++ {
+		a := tr.Do(pieces[n%len(pieces)])
+		switch {
+		case a.Refusal == None && !said:
+			fmt.Println("trimmed")
+			said = true
+		case a.Refusal != None && !a.Refusal.Passing():
+			fmt.Println("refused:", a.Refusal.Reason())
+			return 1
+		}
+	}
+}
+
+// Whoever traces may be killed at any moment: the process lives, and is right.
+// Where the tracer stood in the midst of its call, the thread's own call may
+// return as from a spurious wake-up.
+func TestTracerKilled(t *testing.T) {
+	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && b[0] != '0' && os.Geteuid() != 0 {
+		t.Skip("Yama lets no sibling trace")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dice := newDice(t)
+	kinds := []string{"futex", "poll", "nanosleep", "epoll_wait"}
+	// Alone, the main thread is the one that is borrowed; beside readers, the
+	// others stand still as well.
+	beside := []int{0, 2}
+	var longest time.Duration
+	for n := range times(8, 40) {
+		kind, readers := kinds[n%len(kinds)], beside[n/len(kinds)%len(beside)]
+		p := startReaders(t, 64<<20, readers, 0, kind, 5, false)
+		blocked := statusLine(t, p.pid, "SigBlk")
+		cmd := exec.Command(self, strconv.Itoa(p.pid), p.data)
+		cmd.Env = append(os.Environ(), "TRIM_TEST_MODE=trace")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		pass(dice, 20*time.Millisecond)
+		_ = cmd.Process.Kill()
+		killed := time.Now()
+		_ = cmd.Wait()
+		if line != "trimmed\n" {
+			t.Fatalf("%s, %d readers: the tracer said %q, %v", kind, readers, line, err)
+		}
+		letGo(t, p.pid, "RSD")
+		longest = max(longest, time.Since(killed))
+		loops, pages := p.counter(readLoops).Load(), p.counter(readPages).Load()
+		until(t, "it lives on", func() bool {
+			return p.counter(readLoops).Load() > loops+3 && p.counter(readPages).Load() > pages+100
+		})
+		if now := statusLine(t, p.pid, "SigBlk"); now != blocked {
+			t.Errorf("%s, %d readers: it blocks the signals %s, and %s before", kind, readers, now, blocked)
+		}
+		eintrs := p.counter(readEINTRs).Load()
+		if kind == "epoll_wait" && eintrs == 1 {
+			// It reports that itself at a stop, and nobody was left to mend it.
+			eintrs = 0
+		}
+		if wrong, woken := p.counter(readWrong).Load(), p.counter(readWoken).Load(); wrong+woken+eintrs > 0 {
+			t.Errorf("%s, %d readers: %d pages wrong, %d wrong results (the last %d), EINTR %d times",
+				kind, readers, wrong, woken, int64(p.counter(readLastWoken).Load()), eintrs)
+		}
+		t.Logf("%s, %d readers: %d pages, too early %d times", kind, readers, pages, p.counter(readEarly).Load())
+		// Nothing of the dead one's is in the way of the next.
+		tr, y := NewTracer(), tally{}
+		y.all(t, tr, p.pieces())
+		tr.Close()
+		p.stop()
+	}
+	t.Logf("let go after at most %v", longest)
 }
