@@ -143,7 +143,7 @@ func (c *Control) Poll(told bool) []Said {
 	for _, id := range slices.Clone(c.order) {
 		t := c.trainers[id]
 		if check && !t.gone {
-			t.gone = !c.lives(id)
+			t.gone = !lives(c.proc, id)
 		}
 		before := t.log.offset
 		said = append(said, c.read(t)...)
@@ -278,14 +278,6 @@ func (c *Control) forget(t *trainer) []Said {
 		add(event.LoaderEnded, 0, 0)
 	}
 	return said
-}
-
-func (c *Control) lives(id rss.ProcID) bool {
-	start, err := startTime(c.proc, id.PID)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return false
-	}
-	return err != nil || start == id.Start
 }
 
 // Trainers returns the processes that said hello and live, in the order in

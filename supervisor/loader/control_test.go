@@ -36,7 +36,7 @@ func script(t *testing.T) *scripted {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	me, err := self()
+	me, err := identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func BenchmarkPoll(b *testing.B) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	me, err := self()
+	me, err := identify(os.Getpid())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestNotMeant(t *testing.T) {
 	if err := os.WriteFile(script, []byte("import torch.utils.data.dataloader as d; print(d.mark)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	me, err := self()
+	me, err := identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

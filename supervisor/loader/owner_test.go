@@ -17,7 +17,7 @@ func TestOwner(t *testing.T) {
 	if _, _, err := Owner(dir); err == nil {
 		t.Error("a directory of no run has an owner")
 	}
-	me, err := self()
+	me, err := identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestPrepareRefusesUnsafePlaces(t *testing.T) {
 			if err := spoil(run); err != nil {
 				t.Fatal(err)
 			}
-			me, err := self()
+			me, err := identify(os.Getpid())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	me, err := self()
+	me, err := identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,53 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// Grown is what a worker says of itself after its 8th batch, and each time the number
+// of its batches has doubled: what it needs and what it leaks can be told from it. It
+// is the watcher's alone, and no event.
+const Grown event.Loader = "grown"
+
+// Private is what a worker that was not forked says of itself before its first batch:
+// how much private memory it has, and how much of that it had before the data set
+// came. It is the watcher's alone, and no event.
+const Private event.Loader = "private"
+
+// Said is one thing the hook reported. Of the embedded event, Head is left for
+// the caller to fill, but for Time, which is the reporter's.
+type Said struct {
+	event.LoaderSaid
+
+	// Request is the id that Trim, GC or Recycle returned, 0 where the report
+	// answers none of them. A request about several processes is answered by
+	// each of them.
+	Request uint64
+	// Last says that nothing more will come for this Request and process:
+	// after trimmed, collected, recycled and refused.
+	Last bool
+	// Trainer owns the loader it is about.
+	Trainer rss.ProcID
+	// New is the PID of the replacement, with started, swapped and recycled.
+	New int
+	// Exit is the exit status of the worker that was replaced, with recycled;
+	// negative for a signal, as Python has it.
+	Exit int
+	// Mode is the way the worker was replaced, with accepted and recycled.
+	Mode event.Mode
+	// Before and After are what the process had mapped from files and shared
+	// memory (statm's share) with trimmed, its anonymous RSS (statm's resident
+	// less share) with collected, and the RSS of the old and of the
+	// new worker with recycled, both read when the old one was told to end.
+	Before, After rss.Bytes
+	// Count is how many trims one report of a budget stands for.
+	Count int
+	// Batches is how many batches the worker has made, with grown; Half and Own are the
+	// anonymous RSS that came since its first, by half of them and by all.
+	Batches   int
+	Half, Own rss.Bytes
+	// Old says that it was reported before this Control was opened: a watcher
+	// that was started again reads all of it once more.
+	Old bool
+}
+
 // Bounds on what is believed: the files are written by the user's process,
 // and a watcher must survive whatever stands in them.
 const (
@@ -73,23 +120,25 @@ type line struct {
 	Freed  uint64     `json:"freed"` // bytes, of Count trims
 	Why    string     `json:"why"`
 
-	Workers    []int  `json:"workers"`
-	NumWorkers int    `json:"num_workers"`
-	Persistent bool   `json:"persistent"`
-	Kind       string `json:"kind"`
-	Start      string `json:"start"`
-	CanRecycle bool   `json:"can_recycle"`
-
-	Trial event.Trial `json:"trial"`
-	Key   string      `json:"key"` // names the text of its torch
-
-	StartBy    string  `json:"start_by"`
-	StartMS    float64 `json:"start_ms"`
-	Sent       int64   `json:"sent"` // bytes for each worker
-	CUDA       bool    `json:"cuda"`
-	Registered string  `json:"registered"`
-
+	iterator
 	Sharing *event.Sharing `json:"sharing"`
+}
+
+// iterator is what a line says of a new iterator over a DataLoader.
+type iterator struct {
+	Workers    []int       `json:"workers"`
+	NumWorkers int         `json:"num_workers"`
+	Persistent bool        `json:"persistent"`
+	Kind       string      `json:"kind"`
+	Start      string      `json:"start"`
+	CanRecycle bool        `json:"can_recycle"`
+	Trial      event.Trial `json:"trial"`
+	Key        string      `json:"key"` // names the text of its torch
+	StartBy    string      `json:"start_by"`
+	StartMS    float64     `json:"start_ms"`
+	Sent       int64       `json:"sent"` // bytes for each worker
+	CUDA       bool        `json:"cuda"`
+	Registered string      `json:"registered"`
 }
 
 func parseLine(data []byte) (line, error) {
@@ -168,28 +217,15 @@ func checkSharing(s *event.Sharing) error {
 // said turns the line into a report about a loader of trainer.
 func (l *line) said(trainer rss.ProcID) Said {
 	s := Said{
-		Request: l.ID,
-		Trainer: trainer,
-		New:     l.New,
-		Exit:    l.Exit,
-		Mode:    l.Mode,
-		Before:  rss.Bytes(l.Before),
-		After:   rss.Bytes(l.After),
-		Count:   l.Count,
+		Request: l.ID, Trainer: trainer, New: l.New, Exit: l.Exit, Mode: l.Mode,
+		Before: rss.Bytes(l.Before), After: rss.Bytes(l.After), Count: l.Count,
 	}
 	if l.What == Grown {
 		s.Before, s.After, s.Count = 0, 0, 0
 		s.Batches, s.Half, s.Own = l.Count, rss.Bytes(l.Before), rss.Bytes(l.After)
 	}
-	s.Time = l.time()
-	s.Event = event.NameLoader
-	s.What = l.What
-	s.PID = l.PID
-	s.Worker = l.Worker
-	s.Reason = l.Why
-	s.Paused = l.Pause / 1e3
-	s.Sharing = l.Sharing
-	s.Trial = l.Trial
+	s.Time, s.Event, s.What, s.PID, s.Worker = l.time(), event.NameLoader, l.What, l.PID, l.Worker
+	s.Reason, s.Paused, s.Sharing, s.Trial = l.Why, l.Pause/1e3, l.Sharing, l.Trial
 	switch l.What {
 	case event.LoaderTrimmed, event.LoaderCollected, event.LoaderRecycled:
 		s.Freed = max(s.Before.Sub(s.After), rss.Bytes(l.Freed))

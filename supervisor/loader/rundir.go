@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,8 +26,6 @@ type identity struct {
 }
 
 const identityFile = "identity"
-
-func self() (identity, error) { return identify(os.Getpid()) }
 
 func identify(pid int) (identity, error) {
 	boot, err := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
@@ -161,20 +160,10 @@ func sweep(all string, me identity) (swept int) {
 		if nodedir.CheckOwn(dir) != nil {
 			continue
 		}
-		data, _, err := readSmall(filepath.Join(dir, identityFile))
-		if err != nil {
+		i, err := readIdentity(dir)
+		sameBoot := i.BootID == me.BootID
+		if err != nil || sameBoot && (i.PIDNS != me.PIDNS || lives("/proc", i.Owner)) {
 			continue
-		}
-		i, err := parseIdentity(data)
-		if err != nil || (i.BootID == me.BootID && i.PIDNS != me.PIDNS) {
-			continue
-		}
-		if i.BootID == me.BootID {
-			start, err := startTime("/proc", i.Owner.PID)
-			ended := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
-			if !ended && (err != nil || start == i.Owner.Start) {
-				continue
-			}
 		}
 		if os.RemoveAll(dir) == nil {
 			swept++
@@ -196,4 +185,66 @@ func cleanName(name string) string {
 		name = name[:128]
 	}
 	return strings.TrimLeft(name, ".")
+}
+
+// Owner returns who made a run directory, and whether that process lives: then
+// its watcher speaks with the loaders, and no other may. The directory must
+// be this user's and of this boot and PID namespace.
+func Owner(dir string) (owner rss.ProcID, lives bool, err error) {
+	if err := nodedir.CheckOwn(dir); err != nil {
+		return owner, false, fmt.Errorf("cannot use run directory: %w", err)
+	}
+	i, err := readIdentity(dir)
+	var me identity
+	if err == nil {
+		me, err = identify(os.Getpid())
+	}
+	switch {
+	case err != nil:
+		return owner, false, fmt.Errorf("cannot read run directory: %w", err)
+	case i.BootID != me.BootID || i.PIDNS != me.PIDNS:
+		return owner, false, fmt.Errorf("cannot use run directory %s: it is of another boot or PID namespace", dir)
+	}
+	start, err := startTime("/proc", i.Owner.PID)
+	return i.Owner, err == nil && start == i.Owner.Start, nil
+}
+
+func readIdentity(dir string) (identity, error) {
+	data, _, err := readSmall(filepath.Join(dir, identityFile))
+	if err != nil {
+		return identity{}, err
+	}
+	return parseIdentity(data)
+}
+
+// lives is true also where that cannot be read.
+func lives(proc string, id rss.ProcID) bool {
+	start, err := startTime(proc, id.PID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	return err != nil || start == id.Start
+}
+
+// startTime reads field 22 of PROC/PID/stat (proc(5)): clock ticks since boot.
+func startTime(proc string, pid int) (uint64, error) {
+	data, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "stat"), procfile.Small)
+	if err != nil {
+		return 0, err
+	}
+	return parseStartTime(data)
+}
+
+func parseStartTime(stat []byte) (uint64, error) {
+	// The name, field 2, may hold any byte: count from its closing parenthesis.
+	i := bytes.LastIndexByte(stat, ')')
+	fields := bytes.Fields(stat[i+1:])
+	if i < 0 || len(fields) < 20 {
+		return 0, fmt.Errorf("%w: stat of %d fields", errMalformed, len(fields))
+	}
+	start, err := strconv.ParseUint(string(fields[19]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: start time %q", errMalformed, fields[19])
+	}
+	return start, nil
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// What the hooks have said of the processes that they are in, all in all.
+type (
+	Trainer  = event.Trainer
+	Loader   = event.DataLoader
+	Unforked = event.Unforked
+)
+
 // trainer is what is known of one process that said hello.
 type trainer struct {
 	Trainer
