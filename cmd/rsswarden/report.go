@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -143,23 +142,17 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv && !files {
 		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
 	}
-	var series report.Timeline
-	var drawing sync.WaitGroup
-	if files {
-		drawing.Go(func() { series = report.Series(runs) })
-	}
-	rep := report.Build(runs, askSlurm(runs, o.noSlurm), time.Now())
-	drawing.Wait()
+	rep := report.Analyze(report.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: time.Now(), Timeline: files})
 	if len(args) == 0 && !o.json && !o.csv {
 		// Whoever has just seen a short run end may take this for that one.
 		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(rep.Which(time.Now()))+
 			"; one of less than a minute in which no rule fired leaves none", ""))
 	}
 	if files {
-		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep, &series) }); err != nil {
+		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep) }); err != nil {
 			return err
 		}
-		if err := toFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, rep, &series) }); err != nil {
+		if err := toFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, rep) }); err != nil {
 			return err
 		}
 		if !o.json && !o.csv {

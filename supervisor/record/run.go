@@ -231,6 +231,23 @@ const sameSample = 10 * time.Millisecond
 // Wall returns the time of day of a moment of the run.
 func (r *Run) Wall(at time.Duration) time.Time { return r.Meta.Start.Add(at) }
 
+// End is the last moment that the run tells of.
+func (r *Run) End() (end time.Duration) {
+	for i := range r.Events {
+		end = max(end, r.Events[i].At)
+	}
+	for i := range r.plain {
+		end = max(end, r.plain[i].At)
+	}
+	if n := len(r.blocks); n > 0 {
+		var d decoder
+		for s := range d.samples(r.blocks[n-1]) {
+			end = max(end, s.At)
+		}
+	}
+	return end
+}
+
 // Exit returns the last event, nil where none was written: then the run was
 // killed together with its watcher, or still runs.
 func (r *Run) Exit() *event.Exit {

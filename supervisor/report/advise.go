@@ -20,12 +20,20 @@ const mostKinds = 5
 // kind, whatever the script's own arguments; of several kinds the one that ran
 // last is told first. Each line has what it rests on, and there is none for
 // which the records have nothing.
-func Advise(runs []*record.Run) []Line { return advise(runs, true) }
+func Advise(runs []*record.Run) []Line {
+	runs = stints(distinct(runs)) // a run's journal is no second run
+	all := make([]*facts, len(runs))
+	several(len(runs), func(i int) {
+		all[i] = newFacts(runs[i])
+		scan(runs[i], all[i])
+	})
+	return advise(all, true)
+}
 
 // advise leaves out, where it is not asked for them, what else tells of findings.
-func advise(runs []*record.Run, findings bool) []Line {
-	kinds := kindsOf(runs)
+func advise(runs []*facts, findings bool) []Line {
 	var all []Line
+	kinds := kindsOf(runs)
 	for _, k := range kinds[:min(len(kinds), mostKinds)] {
 		lines := k.advise()
 		if line, ok := k.finding(); ok && findings {
@@ -56,22 +64,20 @@ type job struct{ runs []*facts }
 func (j *job) last() *facts { return j.runs[len(j.runs)-1] }
 
 // kindsOf sorts runs, the kind that ran last first.
-func kindsOf(runs []*record.Run) []kind {
-	runs = stints(distinct(runs)) // a run's journal is no second run
-	slices.SortStableFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) })
-	all := make([]*facts, len(runs))
-	several(len(runs), func(i int) { all[i] = gather(runs[i]) })
+func kindsOf(all []*facts) []kind {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *facts) int { return a.run.Meta.Start.Compare(b.run.Meta.Start) })
 	ofJob := map[string][]*facts{}
-	for i, r := range runs {
-		ofJob[jobName(r)] = append(ofJob[jobName(r)], all[i])
+	for _, f := range all {
+		ofJob[jobName(f.run)] = append(ofJob[jobName(f.run)], f)
 	}
 	for _, list := range ofJob {
 		follow(list)
 	}
 	var kinds []kind
-	for at, r := range runs {
-		words := kindWords(r.Meta.Command)
-		if first := all[at].first; first != nil {
+	for _, f := range all {
+		words := kindWords(f.run.Meta.Command)
+		if first := f.first; first != nil {
 			words = kindWords(first.run.Meta.Command) // it led the others, whatever they run
 		}
 		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.words, words) })
@@ -80,8 +86,7 @@ func kindsOf(runs []*record.Run) []kind {
 			i = len(kinds) - 1
 		}
 		k := &kinds[i]
-		f := all[at]
-		n := slices.IndexFunc(k.jobs, func(j job) bool { return jobName(j.runs[0].run) == jobName(r) })
+		n := slices.IndexFunc(k.jobs, func(j job) bool { return jobName(j.runs[0].run) == jobName(f.run) })
 		if n < 0 {
 			k.jobs = append(k.jobs, job{})
 			n = len(k.jobs) - 1

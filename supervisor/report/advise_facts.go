@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// facts is what advice rests on, of one run, gathered in one pass.
+// facts is what advice rests on, of one run.
 type facts struct {
 	run  *record.Run
 	exit *event.Exit // nil where none was written
@@ -22,6 +22,7 @@ type facts struct {
 	// helped counts outcomes that freed something, and trims to keep to a budget; asked
 	// those that somebody asked for while there was room, which are not in helped.
 	helped, asked int
+	unneeded      map[uint64]bool // decisions that somebody asked for while there was room
 	// told is when a SIGTERM reached the holder last, negative for never: Slurm
 	// sends one before the job's end and with scancel.
 	told  time.Duration
@@ -82,43 +83,41 @@ func (g *groupFacts) add(at time.Duration, n *groupNow) {
 	g.pss.add(at, n.pss)
 }
 
-// gather makes the pass.
-func gather(r *record.Run) *facts {
-	f := &facts{run: r, exit: r.Exit(), told: -1, limits: make([]limitFacts, len(r.Limits)), procs: make([]procFacts, len(r.Procs))}
-	for s := range r.Samples() {
-		f.sample(s)
+func newFacts(r *record.Run) *facts {
+	return &facts{
+		run: r, exit: r.Exit(), told: -1, limits: make([]limitFacts, len(r.Limits)), procs: make([]procFacts, len(r.Procs)),
+		unneeded: map[uint64]bool{},
 	}
-	idle := map[uint64]bool{}
-	for i := range r.Events {
-		f.end = max(f.end, r.Events[i].At)
-		switch e := r.Events[i].Value.(type) {
-		case *event.Decision:
-			if e.Unneeded() {
-				idle[e.ID] = true
-			}
-		case *event.Outcome:
-			switch {
-			case !e.OK || e.Freed == 0:
-			case idle[e.Decision]:
-				f.asked++
-			default:
-				f.helped++
-			}
-		case *event.Signal:
-			if e.Signal == "SIGTERM" {
-				f.told = r.Events[i].At
-			}
-		case *event.Rank:
-			f.rank(r.Events[i].At, e)
-		case *event.Diagnosis:
-			f.grown.diagnosed(r.Events[i].At, e)
-		case *event.LoaderSaid:
-			if e.What == event.LoaderTrimmed && e.Freed > 0 {
-				f.helped++
-			}
+}
+
+func (f *facts) entry(entry *record.Entry) {
+	f.end = max(f.end, entry.At)
+	switch e := entry.Value.(type) {
+	case *event.Decision:
+		if e.Unneeded() {
+			f.unneeded[e.ID] = true
+		}
+	case *event.Outcome:
+		switch {
+		case !e.OK || e.Freed == 0:
+		case f.unneeded[e.Decision]:
+			f.asked++
+		default:
+			f.helped++
+		}
+	case *event.Signal:
+		if e.Signal == "SIGTERM" {
+			f.told = entry.At
+		}
+	case *event.Rank:
+		f.rank(entry.At, e)
+	case *event.Diagnosis:
+		f.grown.diagnosed(entry.At, e)
+	case *event.LoaderSaid:
+		if e.What == event.LoaderTrimmed && e.Freed > 0 {
+			f.helped++
 		}
 	}
-	return f
 }
 
 func (f *facts) sample(s *record.Sample) {

@@ -12,19 +12,30 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// Build makes the report of one job, of the runs of its tasks and nodes, or of
-// one run outside Slurm. Each run is read once. said is what Slurm says, nil
-// where it was not asked; times in sentences are in the zone of now.
-func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
+// Input is what a report is made of: the runs of the tasks and nodes of one job, or
+// one run outside Slurm.
+type Input struct {
+	Runs  []*record.Run
+	Slurm *SlurmSays // nil where it was not asked
+	Now   time.Time  // in whose zone times are told
+	// Timeline says that what is drawn is wanted too.
+	Timeline bool
+}
+
+// Analyze makes the report. Each run is decoded once.
+func Analyze(in Input) *Report {
+	runs, said, now := in.Runs, in.Slurm, in.Now
 	rep := &Report{V: Version, Cause: event.CauseUnknown, Certainty: Inferred, Slurm: said}
 	runs = distinct(runs)
 	if len(runs) == 0 {
+		rep.Timeline = &Timeline{}
 		rep.nothing(now)
 		return rep
 	}
 	runs = oneClock(runs)
 	last := restarts(runs)
-	looks := observeAll(stints(runs))
+	looks, facts, timeline := observe(stints(runs), in.Timeline)
+	rep.Timeline = timeline
 	handOver(looks)
 	cases := inquests(looks, now)
 	settled := false
@@ -61,19 +72,33 @@ func Build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
 	if rep.told && rep.Clock.Note != "" {
 		rep.Notes = append(rep.Notes, rep.Clock.Note)
 	}
-	rep.Advice = advise(runs, false)
+	rep.Advice = advise(facts, false)
 	if rep.Advice == nil {
 		rep.Advice = []Line{}
 	}
 	return rep
 }
 
-// observeAll looks at each run, several at a time: each is decoded once, and that
-// takes longer than all else.
-func observeAll(runs []*record.Run) []*look {
-	looks := make([]*look, len(runs))
-	several(len(runs), func(i int) { looks[i] = observe(runs[i]) })
-	return looks
+// observe scans the runs, several at a time.
+func observe(runs []*record.Run, draw bool) (looks []*look, all []*facts, timeline *Timeline) {
+	looks, all = make([]*look, len(runs)), make([]*facts, len(runs))
+	d := &drawing{}
+	if draw {
+		d = newDrawing(runs)
+	}
+	several(len(runs), func(i int) {
+		looks[i], all[i] = newLook(runs[i]), newFacts(runs[i])
+		to := []observer{looks[i], all[i]}
+		if o := d.ofRun[runs[i]]; o != nil {
+			to = append(to, o)
+		}
+		scan(runs[i], to...)
+		looks[i].finish()
+	})
+	if draw {
+		timeline = d.finish()
+	}
+	return looks, all, timeline
 }
 
 // mostAtOnce bounds how much of a login node a report takes.

@@ -19,7 +19,7 @@ import (
 
 func TestBuild(t *testing.T) {
 	r := carriedRun()
-	rep := Build([]*record.Run{r}, nil, noon)
+	rep := build([]*record.Run{r}, nil, noon)
 	if rep.Job != "12" || rep.Outcome != event.VerdictCarried || rep.Duration != 600 || !rep.Start.Equal(noon) {
 		t.Errorf("job %q, outcome %q, %v s from %v", rep.Job, rep.Outcome, rep.Duration, rep.Start)
 	}
@@ -54,7 +54,7 @@ func TestBuild(t *testing.T) {
 func TestPeakBetweenSamples(t *testing.T) {
 	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
 	r.Exit().Binding.Used = 5 * rss.GiB
-	if l := Build([]*record.Run{r}, nil, noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
+	if l := build([]*record.Run{r}, nil, noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
 		t.Errorf("%+v", l)
 	}
 }
@@ -63,7 +63,7 @@ func TestPeakBetweenSamples(t *testing.T) {
 func TestBuildOfRanks(t *testing.T) {
 	runs := ranks()
 	slices.Reverse(runs)
-	rep := Build(append(runs, nil, asJournal(t, runs[0])), nil, noon)
+	rep := build(append(runs, nil, asJournal(t, runs[0])), nil, noon)
 	if len(rep.Runs) != 4 || rep.Runs[0].Node != "n1" || rep.Runs[3].Task != 3 {
 		t.Errorf("runs %+v", rep.Runs)
 	}
@@ -79,11 +79,11 @@ func TestBuildOfRanks(t *testing.T) {
 	// Slurm's word is on the step, on all nodes.
 	said := ofSlurm("FAILED", "1:0", "", "", "")
 	said.Steps = []StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
-	rep = Build(runs, said, noon)
+	rep = build(runs, said, noon)
 	if rep.Certainty != Seen || rep.Runs[0].Cause != event.CauseCancelled || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
 		t.Errorf("%s %s: %s", rep.Certainty, rep.Runs[0].Cause, rep.Verdict)
 	}
-	rep = Build(runs[1:2], said, noon)
+	rep = build(runs[1:2], said, noon)
 	if rep.Cause != event.CauseKernelOOM || rep.Certainty != Slurm {
 		t.Errorf("of one task alone: %s, %s: %s", rep.Cause, rep.Certainty, rep.Verdict)
 	}
@@ -100,7 +100,7 @@ func TestBuildOfRequeued(t *testing.T) {
 	second.Meta.ID, second.Meta.Start = "second", noon.Add(time.Hour)
 	said := ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0")
 	said.Start = noon.Add(time.Hour)
-	rep := Build([]*record.Run{first, second}, said, noon)
+	rep := build([]*record.Run{first, second}, said, noon)
 	if rep.Cause != event.CauseEnded || rep.Runs[0].Cause != event.CauseKernelOOM {
 		t.Errorf("%s, the first time %s: %s", rep.Cause, rep.Runs[0].Cause, rep.Verdict)
 	}
@@ -145,7 +145,7 @@ func TestForecasts(t *testing.T) {
 			} else {
 				b.Event(exits(200*time.Second, "", 0))
 			}
-			got := Build([]*record.Run{b.Run()}, nil, noon).Forecast
+			got := build([]*record.Run{b.Run()}, nil, noon).Forecast
 			if got == nil {
 				got = &Forecast{}
 			}
@@ -269,7 +269,7 @@ func BenchmarkBuild(b *testing.B) {
 	r := builder.Run()
 	b.ReportAllocs()
 	for b.Loop() {
-		if rep := Build([]*record.Run{r}, nil, noon); rep.Cause != event.CauseEnded {
+		if rep := build([]*record.Run{r}, nil, noon); rep.Cause != event.CauseEnded {
 			b.Fatal(rep.Verdict)
 		}
 	}
@@ -286,9 +286,21 @@ func TestCarriedByHand(t *testing.T) {
 			{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
 			{At: minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}},
 		}}.run()
-		rep := Build([]*record.Run{run}, nil, noon)
+		rep := build([]*record.Run{run}, nil, noon)
 		if rep.Outcome != want || strings.Contains(rep.Verdict, "kept inside its limit") != (want == event.VerdictCarried) {
 			t.Errorf("%v: %s: %s", share, rep.Outcome, rep.Verdict)
+		}
+	}
+}
+
+// BenchmarkPage is of a day of 64 processes at a sample a second, with what is drawn.
+func BenchmarkPage(b *testing.B) {
+	d := dayRun()
+	d.workers = 61
+	r := d.build()
+	for b.Loop() {
+		if rep := Analyze(Input{Runs: []*record.Run{r}, Now: noon, Timeline: true}); len(rep.Timeline.Runs) != 1 {
+			b.Fatal(rep.Verdict)
 		}
 	}
 }

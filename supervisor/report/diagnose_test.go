@@ -39,7 +39,7 @@ func TestDiagnose(t *testing.T) {
 				if kind == "journal" {
 					r = asJournal(t, r)
 				}
-				rep := Build([]*record.Run{r}, nil, now)
+				rep := build([]*record.Run{r}, nil, now)
 				check(t, rep, test.cause, test.certainty)
 				if test.said == nil {
 					return
@@ -51,7 +51,7 @@ func TestDiagnose(t *testing.T) {
 				if certainty == "" {
 					certainty = test.certainty
 				}
-				rep = Build([]*record.Run{r}, test.said, now)
+				rep = build([]*record.Run{r}, test.said, now)
 				check(t, rep, cause, certainty)
 				if !slices.ContainsFunc(rep.Evidence, func(s string) bool { return strings.HasPrefix(s, "Slurm (") }) {
 					t.Errorf("Slurm's word is not in the evidence: %q", rep.Evidence)

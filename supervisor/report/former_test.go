@@ -26,7 +26,7 @@ func TestFormerVersions(t *testing.T) {
 		},
 	}.run()
 	for kind, run := range map[string]*record.Run{"record": r, "journal": asJournal(t, r)} {
-		rep := Build([]*record.Run{run}, nil, noon)
+		rep := build([]*record.Run{run}, nil, noon)
 		var did []event.Action
 		for _, a := range rep.Actions {
 			did = append(did, a.Action)

@@ -92,7 +92,7 @@ func wholes(t *testing.T) []whole {
 func TestOutputs(t *testing.T) {
 	var digests strings.Builder
 	for _, s := range wholes(t) {
-		rep, tl := Build(s.runs, s.said, s.now), Series(s.runs)
+		rep := Analyze(Input{s.runs, s.said, s.now, true})
 		var text bytes.Buffer
 		for _, r := range []struct {
 			kind  string
@@ -104,8 +104,8 @@ func TestOutputs(t *testing.T) {
 			{"which", func(w io.Writer) error { _, err := io.WriteString(w, rep.Which(s.now)); return err }},
 			{"json", func(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }},
 			{"csv", func(w io.Writer) error { return WriteCSV(w, s.runs) }},
-			{"svg", func(w io.Writer) error { return WriteSVG(w, rep, &tl) }},
-			{"html", func(w io.Writer) error { return WriteHTML(w, rep, &tl) }},
+			{"svg", func(w io.Writer) error { return WriteSVG(w, rep) }},
+			{"html", func(w io.Writer) error { return WriteHTML(w, rep) }},
 		} {
 			var b bytes.Buffer
 			if err := r.write(&b); err != nil {
@@ -143,7 +143,7 @@ func TestEnds(t *testing.T) {
 				r = asJournal(t, r)
 			}
 			for _, said := range []*SlurmSays{nil, d.said}[:1+b2i(d.said != nil)] {
-				rep := Build([]*record.Run{r}, said, noon.Add(time.Hour))
+				rep := build([]*record.Run{r}, said, noon.Add(time.Hour))
 				fmt.Fprintf(&b, "%s%s: %s, %s: %s\n", kind, strings.Repeat(" and Slurm", b2i(said != nil)), rep.Cause, rep.Certainty, rep.Verdict)
 				for _, e := range rep.Evidence {
 					fmt.Fprintf(&b, "    %s\n", e)

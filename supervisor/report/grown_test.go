@@ -74,7 +74,7 @@ func grownScene() scene {
 func TestFindings(t *testing.T) {
 	r := grownScene().run()
 	for kind, run := range map[string]*record.Run{"record": r, "journal": asJournal(t, r)} {
-		rep := Build([]*record.Run{run}, nil, noon)
+		rep := build([]*record.Run{run}, nil, noon)
 		var got []string
 		for i := range rep.Findings {
 			d := &rep.Findings[i]
@@ -113,7 +113,7 @@ func TestFindingsOfRanks(t *testing.T) {
 		e := found(time.Duration(10-i)*time.Second, event.FindingWorkerLeak, event.Certain, rss.RoleWorker, rss.Bytes(i+1)*rss.GiB)
 		r.Events = append([]record.Entry{e}, r.Events...)
 	}
-	rep := Build(runs, nil, noon)
+	rep := build(runs, nil, noon)
 	if len(rep.Findings) != 1 {
 		t.Fatalf("%+v", rep.Findings)
 	}
@@ -127,7 +127,7 @@ func TestFindingsOfRanks(t *testing.T) {
 func TestFindingsJSON(t *testing.T) {
 	shape := func(runs ...*record.Run) (findings, cures []map[string]any) {
 		t.Helper()
-		b, err := json.Marshal(Build(runs, nil, noon))
+		b, err := json.Marshal(build(runs, nil, noon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	var b bytes.Buffer
-	if err := WriteText(&b, Build([]*record.Run{r}, nil, noon), 80, false); err != nil {
+	if err := WriteText(&b, build([]*record.Run{r}, nil, noon), 80, false); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(b.String(), last.Line); n != 1 {
@@ -190,7 +190,7 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 // TestFindingsInPage: a section, and a mark where a finding was told first.
 func TestFindingsInPage(t *testing.T) {
 	r := grownScene().run()
-	tl := Series([]*record.Run{r})
+	tl := series([]*record.Run{r})
 	var marks []string
 	for _, m := range tl.Runs[0].Marks {
 		if m.Kind == MarkFinding {
@@ -204,7 +204,7 @@ func TestFindingsInPage(t *testing.T) {
 	if diff := cmp.Diff(want, marks); diff != "" {
 		t.Errorf("marks: -want +got\n%s", diff)
 	}
-	page, svg := writeBoth(t, Build([]*record.Run{r}, nil, noon), &tl)
+	page, svg := writeBoth(t, build([]*record.Run{r}, nil, noon), &tl)
 	for _, s := range []string{
 		">What grew, and why<", "<code>leak in worker</code> certain: 900 MiB <span class=\"soft\">first told 12:01:00<", "<li>a fourth way</li>",
 		">Changed before it could go wrong<", "12:00:05, nofile: not done, once",
@@ -216,8 +216,8 @@ func TestFindingsInPage(t *testing.T) {
 	if !strings.Contains(svg, `class="mark finding"`) {
 		t.Error("no mark is drawn")
 	}
-	tl = Series([]*record.Run{carriedRun()})
-	if page, _ := writeBoth(t, Build([]*record.Run{carriedRun()}, nil, noon), &tl); strings.Contains(page, "What grew") || strings.Contains(page, "Changed before") {
+	tl = series([]*record.Run{carriedRun()})
+	if page, _ := writeBoth(t, build([]*record.Run{carriedRun()}, nil, noon), &tl); strings.Contains(page, "What grew") || strings.Contains(page, "Changed before") {
 		t.Error("a record without findings has a place for them")
 	}
 }

@@ -65,8 +65,7 @@ func TestHostileRecords(t *testing.T) {
 // shown is every form of a report that people read, the table of all samples if asked for.
 func shown(t *testing.T, runs []*record.Run, said *SlurmSays, withTable bool) map[string]string {
 	t.Helper()
-	rep := Build(runs, said, noon.Add(time.Hour))
-	tl := Series(runs)
+	rep := Analyze(Input{Runs: runs, Slurm: said, Now: noon.Add(time.Hour), Timeline: true})
 	var text, advice, table, page, svg bytes.Buffer
 	if withTable {
 		if err := WriteCSV(&table, runs); err != nil {
@@ -74,7 +73,7 @@ func shown(t *testing.T, runs []*record.Run, said *SlurmSays, withTable bool) ma
 		}
 	}
 	for _, err := range []error{
-		WriteText(&text, rep, 80, false), WriteAdvice(&advice, 1, rep.Advice, 80, false), WriteHTML(&page, rep, &tl), WriteSVG(&svg, rep, &tl),
+		WriteText(&text, rep, 80, false), WriteAdvice(&advice, 1, rep.Advice, 80, false), WriteHTML(&page, rep), WriteSVG(&svg, rep),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -70,12 +70,7 @@ type lookSignal struct {
 	at time.Duration
 }
 
-// longest is how long a run may be. A journal is text that anybody may have
-// changed, and arithmetic on times must not overflow.
-const longest = 20 * 365 * 24 * time.Hour
-
-// observe makes the pass.
-func observe(r *record.Run) *look {
+func newLook(r *record.Run) *look {
 	k := &look{run: r, inner: -1, first: -1, ranks: ranksOf(r), limits: make([]lookLimit, len(r.Limits))}
 	for i := range k.limits {
 		k.limits[i].Limit = &r.Limits[i]
@@ -94,28 +89,17 @@ func observe(r *record.Run) *look {
 		k.jobEnd = r.Meta.Job.End
 	}
 	k.forecast.init(len(r.Limits))
-	events := r.Events
-	for s := range r.Samples() {
-		if s.At < 0 || s.At > longest {
-			continue
-		}
-		for len(events) > 0 && events[0].At <= s.At {
-			k.event(&events[0])
-			events = events[1:]
-		}
-		k.sample(s)
-	}
-	for i := range events {
-		k.event(&events[i])
-	}
+	return k
+}
+
+// finish takes what the exit event says of all of the run.
+func (k *look) finish() {
 	if k.exit != nil {
 		k.end = k.exitAt
 		k.takePeaks()
 	}
-	return k
 }
 
-// sample takes in one sample.
 func (k *look) sample(s *record.Sample) {
 	k.samples++
 	k.end = max(k.end, s.At)
@@ -160,11 +144,7 @@ func (k *look) sample(s *record.Sample) {
 	k.roleSums(s)
 }
 
-// event takes in one event.
-func (k *look) event(e *record.Entry) {
-	if e.At < 0 || e.At > longest {
-		return
-	}
+func (k *look) entry(e *record.Entry) {
 	k.end = max(k.end, e.At)
 	switch v := e.Value.(type) {
 	case *event.Found:

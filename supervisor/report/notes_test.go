@@ -26,7 +26,7 @@ func TestNotesOnce(t *testing.T) {
 			r.Thinned = true
 		}
 	}
-	rep, line := Build(runs, nil, noon), Series(runs)
+	rep, line := build(runs, nil, noon), series(runs)
 	want := []string{
 		"4 ranks, the first n1, step 0, task 0: a part of rsswarden had stopped working: slurm: no slurm.conf; cannot ask scontrol: no host",
 		"n1, step 0, task 2: old samples were thinned: one stands for 10 s or more, the fullest of them",
@@ -48,7 +48,7 @@ func TestNotesOnce(t *testing.T) {
 func TestNotesOfTheStart(t *testing.T) {
 	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
 	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
-	notes := Build([]*record.Run{r}, nil, noon).Notes
+	notes := build([]*record.Run{r}, nil, noon).Notes
 	if len(notes) == 0 || notes[0] != "it was said at the start: --limit 900T can never act" {
 		t.Errorf("%q", notes)
 	}
@@ -61,7 +61,7 @@ func TestNotesOfTheUnreached(t *testing.T) {
 	for pid, why := range []string{"its environment", "its environment", "its namespace"} {
 		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
 	}
-	notes := strings.Join(Build([]*record.Run{r}, nil, noon).Notes, "\n")
+	notes := strings.Join(build([]*record.Run{r}, nil, noon).Notes, "\n")
 	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "ptrace: its environment") != 1 {
 		t.Errorf("%s", notes)
 	}

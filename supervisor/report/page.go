@@ -72,7 +72,8 @@ type page struct {
 // Command lines and names of processes are bytes that anybody may have chosen.
 // The template makes them text, and a policy in the page forbids whatever is not
 // its own style and its own script.
-func WriteHTML(w io.Writer, rep *Report, t *Timeline) error {
+func WriteHTML(w io.Writer, rep *Report) error {
+	t := rep.Timeline
 	data, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)

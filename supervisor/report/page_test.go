@@ -24,10 +24,11 @@ var hostile = []string{
 func writeBoth(t *testing.T, rep *Report, tl *Timeline) (page, svg string) {
 	t.Helper()
 	var h, s bytes.Buffer
-	if err := WriteHTML(&h, rep, tl); err != nil {
+	rep.Timeline = tl
+	if err := WriteHTML(&h, rep); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteSVG(&s, rep, tl); err != nil {
+	if err := WriteSVG(&s, rep); err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, s.Bytes())
@@ -73,7 +74,7 @@ func hostilePage(t *testing.T) (page, svg string) {
 		}
 		b.Sample(s)
 	}
-	tl := Series([]*record.Run{b.Run()})
+	tl := series([]*record.Run{b.Run()})
 	return writeBoth(t, rep, &tl)
 }
 
@@ -99,7 +100,7 @@ func TestPageTakesHostileNames(t *testing.T) {
 
 // TestPageLoadsNothing: no address is in a page but the name space of SVG.
 func TestPageLoadsNothing(t *testing.T) {
-	tl := Series([]*record.Run{drawnRun{node: "n", length: time.Minute, every: time.Second, workers: 2, limit: rss.GiB, to: 1}.build()})
+	tl := series([]*record.Run{drawnRun{node: "n", length: time.Minute, every: time.Second, workers: 2, limit: rss.GiB, to: 1}.build()})
 	page, svg := writeBoth(t, drawnReport(), &tl)
 	for _, doc := range []string{page, svg} {
 		doc = strings.ReplaceAll(doc, "http://www.w3.org/2000/svg", "")
@@ -116,7 +117,7 @@ const pageBound = 5 << 20
 func TestPageOfADayIsSmall(t *testing.T) {
 	r := dayRun().build()
 	begin := time.Now()
-	tl := Series([]*record.Run{r})
+	tl := series([]*record.Run{r})
 	page, svg := writeBoth(t, drawnReport(dayRun()), &tl)
 	l := tl.Runs[0].Levels
 	t.Logf("24 h at 1 s, 16 processes: page %.2f MiB, svg %.2f MiB, %d points of %v, made in %v",
@@ -139,7 +140,7 @@ func TestPageOfManyRunsIsSmall(t *testing.T) {
 	for i := range 40 {
 		runs = append(runs, drawnRun{node: fmt.Sprint("node", i/8), task: i, length: time.Hour, every: time.Second, workers: 3, limit: 4 * rss.GiB, from: 0.3, to: 0.9}.build())
 	}
-	tl := Series(runs)
+	tl := series(runs)
 	page, svg := writeBoth(t, drawnReport(), &tl)
 	t.Logf("40 runs of 1 h: page %.2f MiB, svg %.2f MiB, points of %v", float64(len(page))/(1<<20), float64(len(svg))/(1<<20), tl.Runs[0].Levels[0].Step)
 	if len(page) > pageBound || tl.LeftOut != 8 {

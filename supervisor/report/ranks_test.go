@@ -53,7 +53,7 @@ func TestRanksOfOneRecord(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		d := onNode(1)
 		d.Nodes, d.Beside = 1, beside
-		rep := Build(built(d), nil, noon)
+		rep := build(built(d), nil, noon)
 		if len(rep.Ranks) != 2 || rep.Ranks[1].Peak == nil || *rep.Ranks[1].Peak < 2**rep.Ranks[0].Peak-rss.MiB || rep.Ranks[1].Workers != 2 || rep.Ranks[1].Comm != "python" {
 			t.Errorf("beside %v: %+v", beside, rep.Ranks)
 		}
@@ -61,7 +61,7 @@ func TestRanksOfOneRecord(t *testing.T) {
 			t.Errorf("%q, %d: %s", rep.Clock.Note, rep.Unrecorded, rep.Verdict)
 		}
 	}
-	if rep := Build([]*record.Run{carriedRun()}, nil, noon); rep.Nodes != nil || rep.Ranks != nil || rep.Clock != nil || rep.told {
+	if rep := build([]*record.Run{carriedRun()}, nil, noon); rep.Nodes != nil || rep.Ranks != nil || rep.Clock != nil || rep.told {
 		t.Errorf("one run of one rank: %+v", rep.Together)
 	}
 }
@@ -89,7 +89,7 @@ func TestLostLeaders(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, runs := range [][]*record.Run{test.runs, {test.runs[1], test.runs[0]}} {
-				rep := Build(runs, nil, noon)
+				rep := build(runs, nil, noon)
 				if rep.Cause != test.cause || !strings.HasPrefix(rep.Verdict, test.verdict) {
 					t.Errorf("%s: %s", rep.Cause, rep.Verdict)
 				}
@@ -122,7 +122,7 @@ func TestLeadChanges(t *testing.T) {
 		"another life":            {again, ""},
 		"at once":                 {beside, ""},
 	} {
-		rep := Build(built(ended, test.next), nil, noon)
+		rep := build(built(ended, test.next), nil, noon)
 		var got []string
 		for i := range rep.Leads {
 			got = append(got, rep.Leads[i].sentence())
@@ -150,7 +150,7 @@ func TestFailedRank(t *testing.T) {
 		}
 		runs := built(onNode(1), d)
 		runs[1].Live = live
-		rep := Build(runs, nil, noon)
+		rep := build(runs, nil, noon)
 		if rep.Cause != event.CauseKernelOOM || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: most likely killed by the kernel: cgroup") || !strings.Contains(rep.Verdict, "12:01:59") {
 			t.Errorf("live %v: %s: %s", live, rep.Cause, rep.Verdict)
 		}
@@ -187,7 +187,7 @@ func TestClock(t *testing.T) {
 		{"no step in common", []*record.Run{set(onNode(1), 0, 0), set(recordtest.Ranks{Step: "1", Node: "n2", Count: 1, Start: noon, To: minutes}, 0, 0)}, nil, "wall", -1, 0, "nothing in the records tells"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := Build(test.runs, test.said, noon).Clock
+			c := build(test.runs, test.said, noon).Clock
 			spread := -1.0
 			if c.Spread != nil {
 				spread = *c.Spread

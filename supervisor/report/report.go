@@ -55,6 +55,8 @@ type Report struct {
 	// Notes say what is missing or doubtful: damage, a journal alone, samples
 	// that were thinned.
 	Notes []string `json:"notes,omitempty"`
+	// Timeline is what is drawn, nil where it was not wanted.
+	Timeline *Timeline `json:"-"`
 }
 
 // Run is one run on one node.

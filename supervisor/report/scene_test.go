@@ -106,6 +106,14 @@ func (s scene) run() *record.Run {
 	return r
 }
 
+func build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
+	return Analyze(Input{Runs: runs, Slurm: said, Now: now})
+}
+
+func series(runs []*record.Run) Timeline {
+	return *Analyze(Input{Runs: runs, Now: noon, Timeline: true}).Timeline
+}
+
 // standing stands at the same shares all the time.
 func standing(sizes []rss.Bytes, shares ...float64) func(time.Duration) []rss.Bytes {
 	return func(time.Duration) []rss.Bytes {

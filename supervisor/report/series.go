@@ -57,8 +57,8 @@ type Band struct {
 // other processes of the step, and rsswarden itself.
 const Beside rss.Role = "beside"
 
-// bands is the order of the stack, from the bottom.
-var bands = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
+// bandRoles is the order of the stack, from the bottom.
+var bandRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
 
 // Against is one limit in bytes that the run was held against. Limits that are
 // counts are in tables alone.
@@ -127,67 +127,45 @@ const (
 	lastMinutes = 10 * time.Minute
 )
 
-// Series makes what is drawn of runs, by node and task: one strand for each, and for
+// drawing makes the timeline of runs, by node and task: one strand for each, and for
 // a node whose ranks recorded it in turn one for all of them.
-func Series(runs []*record.Run) Timeline {
-	var t Timeline
-	all := perNode(stints(oneClock(distinct(runs))))
-	some := choose(all, mostRuns)
-	t.LeftOut = len(all) - len(some)
-	if len(some) == 0 {
-		return t
-	}
-	t.Start = some[0].Meta.Start
-	for _, r := range some {
-		if r.Meta.Start.Before(t.Start) {
-			t.Start = r.Meta.Start
+type drawing struct {
+	line  Timeline
+	runs  []drawn
+	seen  []*strandSeen // of each of them
+	ofRun map[*record.Run]*strandSeen
+}
+
+func newDrawing(runs []*record.Run) *drawing {
+	all := perNode(runs)
+	d := &drawing{runs: choose(all, mostRuns), ofRun: map[*record.Run]*strandSeen{}}
+	d.line.LeftOut = len(all) - len(d.runs)
+	for i, r := range d.runs {
+		if i == 0 || r.Meta.Start.Before(d.line.Start) {
+			d.line.Start = r.Meta.Start
 		}
+		o := newStrandSeen(r.Run, len(d.runs))
+		d.seen, d.ofRun[r.Run] = append(d.seen, o), o
 	}
-	t.Runs = make([]Strand, len(some))
-	several(len(some), func(i int) {
-		t.Runs[i] = strand(some[i].Run, t.Start, len(some))
-		t.Runs[i].also = some[i].also
+	return d
+}
+
+// finish reads what was joined, and makes the timeline.
+func (d *drawing) finish() *Timeline {
+	t := &d.line
+	t.Runs = make([]Strand, len(d.runs))
+	several(len(d.runs), func(i int) {
+		if d.runs[i].also != nil {
+			scan(d.runs[i].Run, d.seen[i])
+		}
+		t.Runs[i] = d.seen[i].strand(d.runs[i].Meta.Start.Sub(t.Start))
+		t.Runs[i].also = d.runs[i].also
 	})
 	for i := range t.Runs {
 		t.Length = max(t.Length, t.Runs[i].To)
 	}
-	nameStrands(t.Runs, some)
+	nameStrands(t.Runs, d.runs)
 	return t
-}
-
-// strand makes what is drawn of one of n runs.
-func strand(r *record.Run, start time.Time, n int) Strand {
-	offset := r.Meta.Start.Sub(start)
-	look := survey(r)
-	s := Strand{
-		ID: r.Meta.ID, From: offset, To: offset + look.end,
-		JournalOnly: r.JournalOnly, Live: r.Live, Thinned: r.Thinned,
-	}
-	for _, role := range bands {
-		if look.roles[role] {
-			s.Roles = append(s.Roles, Band{role})
-		}
-	}
-	place := look.against(r, &s)
-	step := look.step(n)
-	whole := newFolding(&s, place, 0, look.end, step)
-	tail := newFolding(&s, place, max(0, look.end-lastMinutes), look.end, look.tailStep(step))
-	traces := newTraces(r, look.end)
-	gap := look.gap(r)
-	for sample := range r.Samples() {
-		whole.add(r, sample, gap)
-		if tail.step < step {
-			tail.add(r, sample, gap)
-		}
-		traces.add(sample)
-	}
-	s.Levels = append(s.Levels, *whole.level(offset, levelBudget/8*7/n))
-	if tail.step < step {
-		s.Levels = append(s.Levels, *tail.level(offset, levelBudget/8/n))
-	}
-	s.Marks, s.MarksLeftOut = marks(r, offset, n)
-	s.Procs, s.ProcsLeftOut = traces.top(r, offset, max(leastTraces, mostTraces/n))
-	return s
 }
 
 // nameStrands gives each run the shortest name that tells it from the others.

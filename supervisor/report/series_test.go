@@ -31,7 +31,7 @@ func TestSeriesKeepsPeaks(t *testing.T) {
 			b.Sample(&record.Sample{At: time.Duration(i) * time.Second, Procs: []record.Usage{{Proc: p, Anon: v}},
 				Limits: []record.Reading{{Limit: l, Used: v, UsedMax: v + rss.MiB, Size: 8 * rss.GiB, ETA: -1}}})
 		}
-		tl := Series([]*record.Run{b.Run()})
+		tl := series([]*record.Run{b.Run()})
 		level := &tl.Runs[0].Levels[0]
 		top, low, most, sum := int64(0), int64(1)<<60, int64(0), int64(0)
 		for k := range level.Sum {
@@ -51,12 +51,12 @@ func TestSeriesKeepsPeaks(t *testing.T) {
 // points are joined.
 func TestSeriesHalvesToItsBudget(t *testing.T) {
 	r := drawnRun{node: "n", length: 2 * time.Hour, every: time.Second, workers: 4, limit: 4 * rss.GiB, from: 0.3, to: 0.9}.build()
-	whole := Series([]*record.Run{r})
+	whole := series([]*record.Run{r})
 	s := whole.Runs[0]
-	f := newFolding(&s, []int{0, 1}, 0, 2*time.Hour, time.Second)
-	for sample := range r.Samples() {
-		f.add(r, sample, time.Minute)
-	}
+	seen := newStrandSeen(r, 1)
+	scan(r, seen)
+	f := newFolding(len(s.Roles)*bandColumns, seen.choose(&Strand{}), 0, 2*time.Hour, time.Second)
+	f.fold(&seen.whole, time.Minute)
 	small := f.level(0, 40<<10)
 	if n := len(appendLevel(nil, small)); n > 40<<10 {
 		t.Errorf("%d bytes", n)
@@ -96,7 +96,7 @@ func TestSeriesGaps(t *testing.T) {
 		}
 		r := b.Run()
 		r.Thinned = thinned
-		return Series([]*record.Run{r}).Runs[0].Levels[0]
+		return series([]*record.Run{r}).Runs[0].Levels[0]
 	}
 	if l := build(false); len(l.Stretches) != 2 || l.Stretches[1].First != 191 {
 		t.Errorf("stretches %v, want a gap of 90 s", l.Stretches)
@@ -113,7 +113,7 @@ func TestSeriesOneClock(t *testing.T) {
 	b := record.NewBuilder(record.Meta{Node: "b", Start: dawn})
 	b.Sample(&record.Sample{At: 5 * time.Second, Roles: []record.RoleSum{{Role: rss.RoleWorker, Count: 3, RSS: rss.GiB}}})
 	second := b.Run()
-	tl := Series([]*record.Run{first, second})
+	tl := series([]*record.Run{first, second})
 	if !tl.Start.Equal(dawn) || tl.Length != 4*time.Minute || tl.Runs[0].From != time.Minute {
 		t.Errorf("start %v, length %v, first from %v", tl.Start, tl.Length, tl.Runs[0].From)
 	}
@@ -136,7 +136,7 @@ func TestSeriesOneClock(t *testing.T) {
 // TestSeriesOfNothing: a run that ended before its first sample is drawn too.
 func TestSeriesOfNothing(t *testing.T) {
 	for _, runs := range [][]*record.Run{nil, {record.NewBuilder(record.Meta{Start: dawn}).Run()}} {
-		tl := Series(runs)
+		tl := series(runs)
 		if len(tl.Runs) != len(runs) {
 			t.Errorf("%d runs of %d", len(tl.Runs), len(runs))
 		}

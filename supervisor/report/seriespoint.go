@@ -1,44 +1,84 @@
 package report
 
-import (
-	"time"
+import "time"
 
-	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/record"
-)
-
-// The columns of a folding: four of each band, then six of each limit.
+// A row has four columns for each band, then six for each limit.
 const (
 	bandColumns  = 4 // anon, file, shmem, count
 	limitColumns = 6 // used, low, most, charged, working set, size
+	limitsFrom   = len(bandRoles) * bandColumns
 )
 
-// folding puts samples into points of equal length.
-type folding struct {
-	strand *Strand
-	place  []int // of a limit of the run in the strand
-	from   time.Duration
-	step   time.Duration
-	n      int
-	sum    []int64   // the RSS of the sample that a point keeps, -1 for no point
-	cols   [][]int64 // one value a point each
-	row    []int64   // the sample at hand
-	roles  map[rss.Role]int
-	last   time.Duration
-	any    bool
+// bucket is what is kept of samples that follow each other in one stretch of time: the
+// bands of the sample with the greatest sum, and of each limit what a point tells.
+type bucket struct {
+	first, last time.Duration
+	sum         int64
+	row         []int64
+	held        []int64 // the last sample
 }
 
-func newFolding(s *Strand, place []int, from, to, step time.Duration) *folding {
-	f := &folding{strand: s, place: place, from: from / step * step, step: step, roles: map[rss.Role]int{}}
-	for i, b := range s.Roles {
-		f.roles[b.Role] = i
+// buckets keeps samples, by time.
+type buckets struct {
+	width time.Duration
+	list  []bucket
+	arena []int64
+}
+
+func (c *buckets) clone(row []int64) []int64 {
+	if len(c.arena) < len(row) {
+		c.arena = make([]int64, 256*len(row))
 	}
+	out := c.arena[:len(row):len(row)]
+	c.arena = c.arena[len(row):]
+	copy(out, row)
+	return out
+}
+
+func (c *buckets) add(at time.Duration, row []int64) {
+	sum := int64(0)
+	for i := 0; i < limitsFrom; i += bandColumns {
+		sum += row[i] + row[i+1] + row[i+2]
+	}
+	n := len(c.list) - 1
+	if n < 0 || c.list[n].first/c.width != at/c.width {
+		own := c.clone(row)
+		c.list = append(c.list, bucket{at, at, sum, own, own})
+		return
+	}
+	l := &c.list[n]
+	if &l.held[0] == &l.row[0] {
+		l.held = c.clone(row)
+	} else {
+		copy(l.held, row)
+	}
+	l.last = at
+	if sum > l.sum {
+		l.sum = sum
+		copy(l.row[:limitsFrom], row)
+	}
+	for i := limitsFrom; i < len(row); i++ {
+		l.row[i] = joinReadings(i-limitsFrom, l.row[i], row[i])
+	}
+}
+
+// folding puts buckets into points of equal length.
+type folding struct {
+	bands int   // columns of bands, before those of limits
+	pick  []int // the column of a row that each column here is
+	from  time.Duration
+	step  time.Duration
+	n     int
+	sum   []int64   // the RSS of the sample that a point keeps, -1 for no point
+	cols  [][]int64 // one value a point each
+}
+
+func newFolding(bands int, pick []int, from, to, step time.Duration) *folding {
+	f := &folding{bands: bands, pick: pick, from: from / step * step, step: step}
 	f.n = int((to-f.from)/step) + 1
-	width := len(s.Roles)*bandColumns + len(s.Limits)*limitColumns
-	f.row = make([]int64, width)
 	f.sum = make([]int64, f.n)
-	f.cols = make([][]int64, width)
-	all := make([]int64, f.n*width)
+	f.cols = make([][]int64, len(pick))
+	all := make([]int64, f.n*len(pick))
 	for i := range f.cols {
 		f.cols[i] = all[i*f.n : (i+1)*f.n]
 	}
@@ -48,100 +88,53 @@ func newFolding(s *Strand, place []int, from, to, step time.Duration) *folding {
 	return f
 }
 
-func (f *folding) limitAt(i int) int { return len(f.strand.Roles)*bandColumns + i*limitColumns }
-
-// add puts a sample into its point, and the one before it into the points
+// fold puts each bucket into its point, and the last sample before it into the points
 // between, where the two are at most gap apart.
-func (f *folding) add(r *record.Run, s *record.Sample, gap time.Duration) {
-	at := int((s.At - f.from) / f.step)
-	if f.any && s.At-f.last <= gap {
-		held := f.total()
-		for i := max(0, int((f.last-f.from)/f.step)+1); i < min(at, f.n); i++ {
-			f.put(i, held)
+func (f *folding) fold(c *buckets, gap time.Duration) {
+	for n := range c.list {
+		l := &c.list[n]
+		at := int((l.first - f.from) / f.step)
+		if n > 0 && l.first-c.list[n-1].last <= gap {
+			before := &c.list[n-1]
+			held := int64(0)
+			for i := 0; i < limitsFrom; i += bandColumns {
+				held += before.held[i] + before.held[i+1] + before.held[i+2]
+			}
+			for i := max(0, int((before.last-f.from)/f.step)+1); i < min(at, f.n); i++ {
+				f.put(i, before.held, held)
+			}
 		}
-	}
-	f.read(r, s)
-	f.last, f.any = s.At, true
-	if s.At >= f.from && at < f.n {
-		f.put(at, f.total())
+		if l.first >= f.from && at < f.n {
+			f.put(at, l.row, l.sum)
+		}
 	}
 }
 
-func (f *folding) total() int64 {
-	sum := int64(0)
-	for i := range f.strand.Roles {
-		c := i * bandColumns
-		sum += f.row[c] + f.row[c+1] + f.row[c+2]
-	}
-	return sum
-}
-
-// read fills the row with a sample.
-func (f *folding) read(r *record.Run, s *record.Sample) {
-	clear(f.row)
-	for i := range f.strand.Limits {
-		at := f.limitAt(i)
-		for c := range limitColumns {
-			f.row[at+c] = -1
-		}
-	}
-	for _, u := range s.Procs {
-		if u.Proc >= len(r.Procs) {
-			continue
-		}
-		f.band(bandOf(&r.Procs[u.Proc]), u.Anon, u.File, u.Shmem, 1)
-	}
-	for _, b := range s.Roles {
-		// A journal has the sum where it has no parts.
-		f.band(bandOfRole(b.Role), max(b.Anon, b.RSS.Sub(b.File+b.Shmem)), b.File, b.Shmem, b.Count)
-	}
-	for i := range s.Limits {
-		x := &s.Limits[i]
-		if x.Limit >= len(f.place) || f.place[x.Limit] < 0 {
-			continue
-		}
-		at := f.limitAt(f.place[x.Limit])
-		used := int64(x.Used / rss.KiB)
-		f.row[at], f.row[at+1] = used, used
-		f.row[at+2] = max(used, int64(x.UsedMax/rss.KiB))
-		f.row[at+3], f.row[at+4] = int64(x.Charged/rss.KiB), int64(x.WorkingSet/rss.KiB)
-		f.row[at+5] = int64(x.Size / rss.KiB)
-	}
-}
-
-func (f *folding) band(role rss.Role, anon, file, shmem rss.Bytes, count int) {
-	c := f.roles[role] * bandColumns
-	f.row[c] += int64(anon / rss.KiB)
-	f.row[c+1] += int64(file / rss.KiB)
-	f.row[c+2] += int64(shmem / rss.KiB)
-	f.row[c+3] += int64(count)
-}
-
-// put joins the row to a point.
-func (f *folding) put(i int, sum int64) {
+// put joins a row to a point.
+func (f *folding) put(i int, row []int64, sum int64) {
 	first := f.sum[i] < 0
 	more := first || sum > f.sum[i]
 	if more {
 		f.sum[i] = sum
 	}
 	for c := range f.cols {
-		was, now := f.cols[c][i], f.row[c]
+		was, now := f.cols[c][i], row[f.pick[c]]
 		switch {
 		case first:
-		case c < f.limitAt(0):
+		case c < f.bands:
 			if !more {
 				continue
 			}
 		default:
-			now = f.join(c, was, now)
+			now = joinReadings(c-f.bands, was, now)
 		}
 		f.cols[c][i] = now
 	}
 }
 
-// join keeps of two readings of a limit's column the one that a point tells.
-func (f *folding) join(c int, was, now int64) int64 {
-	switch kind := (c - f.limitAt(0)) % limitColumns; {
+// joinReadings keeps of two readings in a column of limits the one that a point tells.
+func joinReadings(c int, was, now int64) int64 {
+	switch kind := c % limitColumns; {
 	case was < 0:
 		return now
 	case now < 0:
@@ -174,10 +167,10 @@ func (f *folding) halve() {
 		f.sum[i] = f.sum[fuller]
 		for c, col := range f.cols {
 			switch {
-			case c < f.limitAt(0):
+			case c < f.bands:
 				col[i] = col[fuller]
 			default:
-				col[i] = f.join(c, col[a], col[b])
+				col[i] = joinReadings(c-f.bands, col[a], col[b])
 			}
 		}
 	}
@@ -225,12 +218,10 @@ func (f *folding) points(offset time.Duration) *Level {
 	for _, i := range keep {
 		l.Sum = append(l.Sum, f.sum[i])
 	}
-	for i := range f.strand.Roles {
-		c := i * bandColumns
+	for c := 0; c < f.bands; c += bandColumns {
 		l.Bands = append(l.Bands, BandPoints{column(c), column(c + 1), column(c + 2), column(c + 3)})
 	}
-	for i := range f.strand.Limits {
-		c := f.limitAt(i)
+	for c := f.bands; c < len(f.cols); c += limitColumns {
 		l.Limits = append(l.Limits, LimitPoints{
 			column(c), column(c + 1), column(c + 2), column(c + 3), column(c + 4), column(c + 5),
 		})

@@ -105,7 +105,7 @@ func TestHolderKilled(t *testing.T) {
 	runs := inTurn(2)
 	e := runs[0].Exit()
 	e.Code, e.Verdict = nil, event.VerdictUnwatched
-	rep := Build(runs, nil, noon)
+	rep := build(runs, nil, noon)
 	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(rep.Leads[0].sentence(), "task 0, whose watcher was gone, to step 0, task 1") {
 		t.Errorf("leads %+v", rep.Leads)
 	}
@@ -149,7 +149,7 @@ func ledTwice(t *testing.T) (twice, between *record.Run) {
 func TestLedTwice(t *testing.T) {
 	twice, between := ledTwice(t)
 	for _, runs := range [][]*record.Run{{twice, between}, {between, twice}} {
-		rep, line := Build(runs, nil, noon), Series(runs)
+		rep, line := build(runs, nil, noon), series(runs)
 		var leads []string
 		for i := range rep.Leads {
 			leads = append(leads, rep.Leads[i].sentence())
@@ -173,7 +173,7 @@ func TestLedTwice(t *testing.T) {
 			t.Errorf("%d charts of %v", len(line.Runs), line.Length)
 		}
 	}
-	if rep := Build([]*record.Run{twice}, nil, noon); len(rep.Leads) != 0 || len(rep.Runs) != 1 {
+	if rep := build([]*record.Run{twice}, nil, noon); len(rep.Leads) != 0 || len(rep.Runs) != 1 {
 		t.Errorf("alone: %+v", rep.Leads)
 	}
 }
@@ -187,7 +187,7 @@ func TestLimitsInTurn(t *testing.T) {
 		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
 	}.Run()
 	section := func(runs ...*record.Run) string {
-		rep, line := Build(runs, nil, noon), Series(runs)
+		rep, line := build(runs, nil, noon), series(runs)
 		var b bytes.Buffer
 		if err := WriteText(&b, rep, 80, false); err != nil {
 			t.Fatal(err)

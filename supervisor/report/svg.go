@@ -34,7 +34,8 @@ const (
 // WriteSVG writes the chart of a report as one file that loads nothing: memory
 // by role against the limit, over the time of day, one below the other for
 // several runs. It is drawn dark where the viewer prefers that.
-func WriteSVG(w io.Writer, rep *Report, t *Timeline) error {
+func WriteSVG(w io.Writer, rep *Report) error {
+	t := rep.Timeline
 	runs := t.panels()
 	verdict := wrap(clean(rep.Verdict), 118, 2)
 	head := headHeight + 20*float64(len(verdict))

@@ -76,7 +76,7 @@ func ranks() []*record.Run {
 }
 
 func TestWriteTextColor(t *testing.T) {
-	rep := Build([]*record.Run{carriedRun()}, nil, noon)
+	rep := build([]*record.Run{carriedRun()}, nil, noon)
 	var plain, colored bytes.Buffer
 	if err := WriteText(&plain, rep, 0, false); err != nil {
 		t.Fatal(err)

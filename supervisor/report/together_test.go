@@ -120,7 +120,7 @@ func TestPageTogether(t *testing.T) {
 		{"64 nodes", sixtyFour(time.Minute), nil, nil, []string{"n41 came nearest to its limit", "32 more runs are not drawn"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			rep, tl := Build(test.runs, test.said, noon), Series(test.runs)
+			rep, tl := build(test.runs, test.said, noon), series(test.runs)
 			page, svg := writeBoth(t, rep, &tl)
 			var names []string
 			for _, s := range tl.Runs {
