@@ -1,205 +1,372 @@
 package supervisor
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
-// look plays full looks, one a second of a clock of its own, until ok holds.
-func (r *countReader) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		*now += time.Second
-		r.update(*now, procs)
-		if r.Busy() {
-			if !r.Wait(20 * time.Second) {
-				t.Fatal("no count within 20 s")
-			}
-			r.taken()
+// mostMaps is vm.max_map_count as the kernel has it.
+const mostMaps = 65530
+
+// mappings gives a process of the made-up tree so many lines of maps.
+func (s *stand) mappings(pid, n int) {
+	s.fs.Write(fmt.Sprintf("proc/%d/maps", pid), strings.Repeat("m\n", n))
+}
+
+// longRest is longer than any pause between two counts.
+const longRest = 5 * time.Minute
+
+// recount plays a look that asks for counts, waits for them, and plays the one
+// that judges them.
+func (s *stand) recount() {
+	s.t.Helper()
+	s.later(longRest)
+	s.full()
+	s.settle()
+	s.full()
+	s.settle()
+}
+
+// settle takes in what the readers on the side are at.
+func (s *stand) settle() {
+	s.t.Helper()
+	if s.counts.Busy() {
+		if !s.counts.Wait(20 * time.Second) {
+			s.t.Fatal("no count within 20 s")
 		}
-		if ok() {
-			return
+		s.counts.taken()
+	}
+	if s.shared.Busy() {
+		if !s.shared.Wait(20 * time.Second) {
+			s.t.Fatal("no reading of /dev/shm within 20 s")
 		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v of looks: %+v", *now, r.readings(*now))
-		}
+		s.shared.taken()
 	}
 }
 
-// TestCountsOfRealProcesses: 60,000 mappings and 500 descriptors are found, and
-// who has them.
-func TestCountsOfRealProcesses(t *testing.T) {
-	limit, err := proctree.MapLimit("/proc")
-	if err != nil || limit < 64000 || limit > 70000 {
-		t.Skipf("vm.max_map_count is %d (%v), not the kernel's 65530", limit, err)
-	}
-	maps, fds := rsstest.StartEater(t), rsstest.StartEater(t)
-	var procs []rss.Proc
-	tree := proctree.New("/proc")
-	read := func() {
-		procs = procs[:0]
-		for _, e := range []*rsstest.Eater{maps, fds} {
-			p, err := tree.One(e.PID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Role = rss.RoleWorker
-			procs = append(procs, p)
+// decisions returns the rules that fired on a limit.
+func decisions(all []map[string]any, l event.LimitName) []map[string]any {
+	var some []map[string]any
+	for _, d := range named(all, event.NameDecision) {
+		if d["limit"] == string(l) {
+			some = append(some, d)
 		}
 	}
-	read()
-	r, now := newCountReader(new(probe.Set), "/proc"), time.Duration(0)
-	few := func() bool {
-		m, f := r.of(procs[0].ID)
-		m2, f2 := r.of(procs[1].ID)
-		return m > 0 && m < 5000 && f > 0 && f < 100 && m2 > 0 && f2 > 0
-	}
-	r.look(t, &now, procs, few)
-	if !maps.Maps(60000) || !fds.Descriptors(500) {
-		t.Fatal("an eater has ended")
-	}
-	read() // VmSize has grown: nobody waits for 30 s
-	began := now
-	r.look(t, &now, procs, func() bool {
-		m, _ := r.of(procs[0].ID)
-		_, f := r.of(procs[1].ID)
-		return m > 60000 && f > 500
-	})
-	if now-began > 25*time.Second {
-		t.Errorf("it took %v of looks", now-began)
-	}
-	var soft unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &soft); err != nil {
-		t.Fatal(err)
-	}
-	worst := r.readings(now)
-	if len(worst) != 2 {
-		t.Fatalf("worst %+v", worst)
-	}
-	if w := worst[0]; w.Name != event.LimitMaps || w.PID != maps.PID || w.Used < 60000 || w.Limit != rss.Bytes(limit) || w.Age > 60 {
-		t.Errorf("of mappings %+v", w)
-	}
-	if w := worst[1]; w.Name != event.LimitFDs || w.PID != fds.PID || w.Used < 500 || w.Limit == 0 {
-		t.Errorf("of descriptors %+v", w)
-	}
-	l := worst[0]
-	if l.Name != event.LimitMaps || l.Scope != event.ScopeProcess || l.Role != rss.RoleWorker || l.Ratio() < 0.9 || l.LimitSource != "vm.max_map_count" {
-		t.Errorf("reading %+v", l)
-	}
-	r.update(now+time.Second, procs[1:])
-	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || len(r.readings(now)) != 2 {
-		t.Errorf("of one that is gone %d, %d; worst %+v", m, f, r.readings(now))
-	}
+	return some
 }
 
-// TestCountsNeverBlockTheLoop: where nothing can be read, or the reader hangs.
-func TestCountsNeverBlockTheLoop(t *testing.T) {
-	fs := rsstest.Empty(t)
-	procs := []rss.Proc{process(worker1, rss.RoleWorker, rss.GiB, rss.GiB)}
-	r, now := newCountReader(new(probe.Set), fs.Proc), time.Duration(0)
-	for range 200 {
-		now += time.Second
-		r.update(now, procs)
+// TestWarnOfMappings follows one limit on a number through the ladder: one warning
+// with the numbers as numbers, none while another process becomes the nearest, and
+// a second once it was 5 points below.
+func TestWarnOfMappings(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.put(worker1, id.PID, 20*rss.MiB, 0)
+	s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+	at := func(pid int, percent float64) { s.mappings(pid, int(percent/100*mostMaps)) }
+	for _, pid := range []int{theCommand, id.PID, worker1} {
+		at(pid, 1)
 	}
-	if m, f := r.of(procs[0].ID); m != 0 || f != 0 || r.readings(now) != nil {
-		t.Errorf("counted %d, %d, worst %+v", m, f, r.readings(now))
-	}
-
-	fs = rsstest.Empty(t)
-	fs.Write(fmt.Sprintf("proc/%d/stat", worker1), "")
-	fifo := fmt.Sprintf("%s/%d/maps", fs.Proc, worker1)
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, now = newCountReader(new(probe.Set), fs.Proc), 0
-	for range 200 {
-		now += time.Second
-		r.update(now, procs)
-	}
-	if !r.Busy() {
-		t.Error("a pipe that nobody writes was counted")
-	}
-	if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
-		f.Close() // the reader goes on
-	}
-
-	var none *countReader
-	none.update(0, procs)
-	if m, f := none.of(procs[0].ID); m != 0 || f != 0 || none.readings(0) != nil {
-		t.Error("without a reader there are counts")
-	}
-}
-
-// TestWatcherCounts: the watcher asks in a look and has the answer in a later one.
-func TestWatcherCounts(t *testing.T) {
-	s := newStand(t, nil)
-	fs := s.fs
-	fs.Write("proc/sys/vm/max_map_count", "1000\n")
-	fs.Write(fmt.Sprintf("proc/%d/maps", theCommand), "a\nb\nc\n")
 	s.open(s.holder.begin)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		s.full()
-		if m, _ := s.counts.of(s.command); m == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("counts %+v", s.counts.readings(s.now()))
+	s.settle()
+	warned := func(when string, want int) {
+		t.Helper()
+		s.recount()
+		if n := strings.Count(s.stderr(), "memory mappings"); n != want {
+			t.Fatalf("%s: %d lines, want %d\n%s", when, n, want, s.stderr())
 		}
 	}
-	if w := s.counts.readings(s.now()); len(w) != 1 || w[0].Limit != 1000 || w[0].Used != 3 {
-		t.Errorf("worst %+v", w)
+	warned("at 1 %", 0)
+	at(id.PID, 79.9)
+	warned("below the rung", 0)
+	at(id.PID, 81)
+	warned("at 81 %", 1)
+	if want := fmt.Sprintf("memory mappings 81 %% of 65,530, in process %d (trainer) (kernel, by ENOMEM of mmap; limit from vm.max_map_count)", id.PID); !strings.Contains(s.stderr(), want) {
+		t.Errorf("no %q in\n%s", want, s.stderr())
+	}
+	at(worker1, 83)
+	warned("another is nearest", 1)
+	at(id.PID, 84)
+	warned("the first is again", 1)
+	at(id.PID, 75.5)
+	at(worker1, 75.5)
+	warned("four points below", 1)
+	at(worker1, 82)
+	warned("up again", 1)
+	at(worker1, 74.5)
+	at(id.PID, 74.5)
+	s.later(10 * time.Minute)
+	warned("five points below", 1)
+	at(worker1, 82)
+	warned("up from there", 2)
+	if want := fmt.Sprintf("in process %d (worker)", worker1); !strings.Contains(s.stderr(), want) {
+		t.Errorf("no %q in\n%s", want, s.stderr())
+	}
+
+	all := s.events()
+	list := decisions(all, event.LimitMaps)
+	if len(list) != 2 {
+		t.Fatalf("decisions %v", list)
+	}
+	d := list[0]
+	for field, want := range map[string]any{
+		"action": "warn", "rule": "maps 80%:warn", "used": 53079.0, "limit_count": float64(mostMaps), "threshold": 52424.0,
+		"used_bytes": nil, "limit_bytes": nil, "threshold_bytes": nil,
+	} {
+		if d[field] != want {
+			t.Errorf("%s is %v, want %v", field, d[field], want)
+		}
+	}
+	// Which process it was stands in the sample before it.
+	for i, e := range all {
+		if e["event"] != "decision" || e["seq"] != d["seq"] {
+			continue
+		}
+		limits, _ := all[i-1]["limits"].([]any)
+		found := false
+		for _, l := range limits {
+			l := l.(map[string]any)
+			found = found || l["limit"] == "maps" && l["pid"] == float64(id.PID) && l["role"] == "trainer" && l["used"] == d["used"] && l["used_bytes"] == nil
+		}
+		if !found {
+			t.Errorf("before it: %v", all[i-1])
+		}
+	}
+	n := 0
+	for _, e := range named(all, event.NameLimit) {
+		if e["limit"] == "maps" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d limit events, want one", n)
 	}
 }
 
-// TestWarnedAheadOfTheNextCount: where mappings come so fast that the next count may
-// be too late, the rung is met before its time, and the line says so; below half of
-// the limit a burst is no news.
-func TestWarnedAheadOfTheNextCount(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		n    int
-		rate float64
-		want bool
-	}{
-		{"fast, near", 50_000, 23_000, true},
-		{"fast, below half", 30_000, 23_000, false},
-		{"slow, near", 52_000, 300, false},
+// TestMappingsAreNotMemory: no rule that gives memory back is tried on a limit on a
+// number, and no outcome has bytes that are none.
+func TestMappingsAreNotMemory(t *testing.T) {
+	rules := []string{"maps 50%:trim", "maps 50%:recycle", "maps 50%:gc", "90%:trim"}
+	s := newStand(t, func(o *Options) {
+		withLoader(t)(o)
+		o.Settings.Rules = mustRules(rules...)
+	})
+	id := s.trainer(20*rss.MiB, worker1)
+	s.put(worker1, id.PID, 20*rss.MiB, 400*rss.MiB)
+	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	s.mappings(worker1, 700)
+	s.open(s.holder.begin)
+	for range 3 {
+		s.recount()
+	}
+	all := s.events()
+	if list := named(all, event.NameDecision); len(list) != 0 || s.flight != nil {
+		t.Errorf("decisions %v", list)
+	}
+	reasons := map[string]any{}
+	for _, o := range named(all, event.NameOutcome) {
+		rule, _, _ := strings.Cut(fmt.Sprint(o["detail"]), ": ")
+		if reasons[rule] != nil {
+			t.Errorf("%s is told again", rule)
+		}
+		reasons[rule] = o["reason"]
+		for _, field := range []string{"before_bytes", "after_bytes", "freed_bytes"} {
+			if v, has := o[field]; has {
+				t.Errorf("%s: %s is %v", rule, field, v)
+			}
+		}
+	}
+	for _, rule := range rules[:3] {
+		if reasons[rule] == nil || reasons[rule] == "" {
+			t.Errorf("%s: refused for no reason; %v", rule, reasons)
+		}
+	}
+	if !strings.Contains(s.stderr(), "memory mappings 70 % of 1,000") || !strings.Contains(s.stderr(), "is of no use") {
+		t.Errorf("said\n%s", s.stderr())
+	}
+	if s.sum.Done.Skipped != 0 {
+		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.sum.Done.Skipped)
+	}
+}
+
+// TestOutcomesOfBytes keep their bytes, whichever way they go.
+func TestOutcomesOfBytes(t *testing.T) {
+	o := event.Outcome{Decision: 3, Before: 7, After: 5, Freed: 2, OK: true}
+	for _, l := range event.Limits {
+		b, err := json.Marshal(outcomeOf(l, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back event.Outcome
+		if err := json.Unmarshal(b, &back); err != nil || back.Decision != 3 || !back.OK {
+			t.Errorf("%s: %s (%v)", l, b, err)
+		}
+		if has := strings.Contains(string(b), "_bytes"); has == l.Counts() {
+			t.Errorf("%s: %s", l, b)
+		}
+	}
+}
+
+// TestExecIsToldOfACount in variables of its own: bytes would be a lie.
+func TestExecIsToldOfACount(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("RSSWARDEN_LIMIT_BYTES", "12")
+	s := newStand(t, func(o *Options) {
+		o.Settings.Rules = mustRules("maps 50%:exec=cat >" + dir + "/in; env >" + dir + "/env")
+	})
+	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	s.mappings(theCommand, 700)
+	s.open(s.holder.begin)
+	s.settle()
+	s.full()
+	select {
+	case r := <-s.programs.Ended():
+		s.ran(r)
+		s.programs.Next()
+	case <-time.After(time.Minute):
+		t.Fatalf("no command ended within a minute\n%s", s.stderr())
+	}
+	got := map[string]string{}
+	f, err := os.Open(filepath.Join(dir, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		name, value, _ := strings.Cut(sc.Text(), "=")
+		if _, twice := got[name]; twice {
+			t.Errorf("%s is there twice", name)
+		}
+		got[name] = value
+	}
+	for name, want := range map[string]string{
+		"RSSWARDEN_LIMIT_NAME": "maps", "RSSWARDEN_USED": "700", "RSSWARDEN_LIMIT_COUNT": "1000", "RSSWARDEN_THRESHOLD": "500",
+		"RSSWARDEN_LIMIT_PID": itoa(theCommand), "RSSWARDEN_USED_BYTES": "", "RSSWARDEN_LIMIT_BYTES": "", "RSSWARDEN_THRESHOLD_BYTES": "",
+		"RSSWARDEN_COUNTED": "", "RSSWARDEN_PID": itoa(theCommand),
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
-			s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
-			s.mappings(theCommand, c.n)
-			s.open(s.holder.begin)
-			s.settle()
-			s.recount()
-			for _, e := range s.counts.counting.entries {
-				e.tallies[countMaps].rate = c.rate
-			}
-			s.full()
-			all := decisions(s.events(), event.LimitMaps)
-			if (len(all) > 0) != c.want {
-				t.Fatalf("decisions %v", all)
-			}
-			if !c.want {
-				return
-			}
-			if lead, _ := all[0]["lead"].(float64); lead == 0 || all[0]["lead_bytes"] != nil {
-				t.Errorf("decision %v", all[0])
-			}
-			if !strings.Contains(strings.Join(s.lines.all, "\n"), "at this rate full within 4 s") {
-				t.Errorf("said %q", s.lines.all)
-			}
-		})
+		if v, has := got[name]; !has || v != want {
+			t.Errorf("%s is %q, %v; want %q", name, v, has, want)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told map[string]any
+	if err := json.Unmarshal(b, &told); err != nil {
+		t.Fatal(err)
+	}
+	reading, _ := told["reading"].(map[string]any)
+	if told["used"] != 700.0 || told["limit_count"] != 1000.0 || told["threshold"] != 500.0 || told["used_bytes"] != nil || reading["pid"] != float64(theCommand) {
+		t.Errorf("standard input %s", b)
+	}
+	o := named(s.events(), event.NameOutcome)
+	if len(o) != 1 || o[0]["ok"] != true || o[0]["before_bytes"] != nil || o[0]["after_bytes"] != nil || o[0]["exit"] != 0.0 {
+		t.Errorf("outcomes %v", o)
+	}
+}
+
+// TestExecOfMemoryHasNoCount in its variables, which are there all the same.
+func TestExecOfMemoryHasNoCount(t *testing.T) {
+	dir := t.TempDir()
+	execRule(t, "5%:exec=env >"+dir+"/env")
+	b, err := os.ReadFile(filepath.Join(dir, "env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"RSSWARDEN_USED=", "RSSWARDEN_LIMIT_COUNT=", "RSSWARDEN_THRESHOLD=", "RSSWARDEN_LIMIT_PID="} {
+		if !strings.Contains("\n"+string(b), "\n"+want+"\n") {
+			t.Errorf("no empty %s\n%s", want, b)
+		}
+	}
+}
+
+// often from that look on, for half a minute.
+func TestPicklingHurries(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+	s.mappings(id.PID, 100)
+	s.open(s.holder.begin)
+	s.settle()
+	s.recount()
+	if pause, ok := s.counts.next(s.now()); ok {
+		t.Fatalf("a count is due in %v though nothing is said", pause)
+	}
+	s.log(id, `"what":"pickling","sharing":{"start_method":"spawn","strategy":"file_system","workers":1,"tensors":80000,"tensor_bytes":25600000,`+
+		`"maps_needed":80500,"maps_limit":65530,"fds_needed":20,"fds_limit":1024,"fds_hard_limit":4096}`)
+	if !s.poll(true) {
+		t.Fatal("what was said asks for no look")
+	}
+	s.full()
+	s.settle()
+	pause, ok := s.counts.next(s.now())
+	if !ok || pause > hurriedPause {
+		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurriedPause)
+	}
+	for _, want := range []string{"sends 80,000 tensors to workers started by spawn", "80,500 memory mappings of the 65,530 that vm.max_map_count allows", `set_start_method("fork")`} {
+		if !strings.Contains(s.stderr(), want) {
+			t.Errorf("no %q in\n%s", want, s.stderr())
+		}
+	}
+	if strings.Contains(s.stderr(), "ulimit") {
+		t.Errorf("descriptors do not run out:\n%s", s.stderr())
+	}
+	s.mappings(id.PID, 60000)
+	s.later(hurriedPause)
+	s.full()
+	s.settle()
+	s.full()
+	if list := decisions(s.events(), event.LimitMaps); len(list) != 1 {
+		t.Errorf("decisions %v", list)
+	}
+	s.later(picklingFor)
+	s.mappings(id.PID, 100)
+	s.recount()
+	s.recount()
+	if pause, ok := s.counts.next(s.now()); ok {
+		t.Errorf("a count is due in %v though the hurry is over", pause)
+	}
+}
+
+// TestRaised tells of what the hook did for --nofile.
+func TestRaised(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(20*rss.MiB, worker1)
+	s.open(s.holder.begin)
+	say := func(more string, before, now, need int) {
+		s.log(id, fmt.Sprintf(`"what":"raised"%s,"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":1,"tensors":4000,"tensor_bytes":1,`+
+			`"maps_needed":4500,"maps_limit":65530,"fds_needed":%d,"fds_limit":%d,"fds_hard_limit":4096,"fds_limit_before":%d}`, more, need, now, before))
+		s.poll(true)
+	}
+	say("", 1024, 4096, 4020)
+	say("", 4096, 4096, 9000)
+	say(`,"why":"not allowed"`, 1024, 1024, 9000)
+	said := s.stderr()
+	for _, want := range []string{"may have 4,096 descriptors now, 1,024 before\n", "; it will need 9,000\n", "could not be raised from 1,024: not allowed\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	cures := named(s.events(), event.NameCure)
+	if len(cures) != 3 || cures[0]["remedy"] != "nofile" || cures[0]["ok"] != true || cures[0]["before"] != 1024.0 || cures[0]["after"] != 4096.0 ||
+		cures[2]["ok"] != false || cures[2]["reason"] != "not allowed" {
+		t.Errorf("cures %v", cures)
+	}
+	for i := range 3 * tell.MostCures {
+		s.cured(event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
+	}
+	if len(s.sum.Cures) != tell.MostCures {
+		t.Errorf("the summary has %d lines of them", len(s.sum.Cures))
 	}
 }
