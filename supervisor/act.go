@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -47,7 +48,7 @@ func (w *watcher) decide(d event.Decision) {
 		w.tell.Textfile.Count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
-			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, aheadFull)+phrase.Forecast(&d)+w.because(l))
+			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, counts.FullSoon)+phrase.Forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
 				w.askHolders()
 			}

@@ -30,7 +30,7 @@ type performer struct {
 // performers are those of all actions but that of a warning, which only has a lead.
 var performers = map[event.Action]performer{
 	event.ActionWarn: {
-		lead: func(w *watcher, l *event.Limit) rss.Bytes { return w.counts.ahead(l) },
+		lead: func(w *watcher, l *event.Limit) rss.Bytes { return w.counts.Ahead(l) },
 	},
 	event.ActionTrim: {
 		can:   func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canTrim(l) },

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 	// falls within sameWake of that: each wake of an idle process costs more than
 	// what it then does.
 	unstickEvery = time.Second
-	sameWake     = 50 * time.Millisecond
+	sameWake     = counts.Tolerance
 	// quietShare is the part of a core that fast ticks may take where nothing
 	// was seen that fills what is left within an interval, risingShare where
 	// something was.
@@ -81,7 +82,7 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 			continue
 		}
 		used := growing(l)
-		fill := policy.Pause(w.next(l, used)-used, w.rate(l).PerSecond(now), w.Settings.Interval)
+		fill := cadence.Pause(w.next(l, used)-used, w.rate(l).PerSecond(now), w.Settings.Interval)
 		pause = min(pause, max(fill, sidePause))
 	}
 	return pause
@@ -118,7 +119,7 @@ func (w *watcher) lookPause(now time.Duration) time.Duration {
 		b := &w.readings[w.watched]
 		headroom := w.next(b, w.fullUsed).Sub(growing(b))
 		rate := w.rate(b).PerSecond(now)
-		fill := policy.Pause(headroom, rate, w.Settings.Interval)
+		fill := cadence.Pause(headroom, rate, w.Settings.Interval)
 		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
 	}
 	return pause
@@ -130,11 +131,8 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		w.lookDue = now + w.lookPause(now) // else nothing was looked at since
 	}
 	pause := w.lookDue - now
-	if count, ok := w.counts.next(now); ok {
+	if count, ok := w.counts.Next(now); ok {
 		pause = min(pause, count)
-	}
-	if shared, ok := w.shared.next(now); ok {
-		pause = min(pause, shared)
 	}
 	if pss, ok := w.pss.next(now); ok {
 		pause = min(pause, pss)
@@ -142,7 +140,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
 		pause = unstick
 	}
-	return max(w.peers.stop.within(now, pause), policy.MinPause)
+	return max(w.peers.stop.within(now, pause), cadence.MinPause)
 }
 
 // fastFloor is the least pause before a fast tick, by what such a tick costs
@@ -190,16 +188,16 @@ func growing(l *event.Limit) rss.Bytes {
 // forgetRates drops the rates of limits that are gone: a job may have thousands
 // of steps, each with its own.
 func (w *watcher) forgetRates() {
-	maps.DeleteFunc(w.rates, func(id event.LimitID, _ *policy.Rate) bool {
+	maps.DeleteFunc(w.rates, func(id event.LimitID, _ *rss.Rate) bool {
 		return !slices.ContainsFunc(w.readings, func(l event.Limit) bool { return l.ID() == id })
 	})
 }
 
-func (w *watcher) rate(l *event.Limit) *policy.Rate {
+func (w *watcher) rate(l *event.Limit) *rss.Rate {
 	id := l.ID()
 	r := w.rates[id]
 	if r == nil {
-		r = &policy.Rate{}
+		r = &rss.Rate{}
 		w.rates[id] = r
 	}
 	return r

@@ -40,7 +40,9 @@ func (w *watcher) diagnose() {
 		l.Limit, l.Accounting = b.Limit, b.Accounting
 	}
 	d.reader.taken(now, &l)
-	l.Counts = w.counts.all()
+	for _, c := range w.counts.All() {
+		l.Counts = append(l.Counts, diagnosis.Count(c))
+	}
 	if w.loader != nil {
 		l.Loaders = w.toldLoaders()
 	}

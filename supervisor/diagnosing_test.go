@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
 
 // TestFoundIsTold where it is new, more certain, or has cost twice as much, and on
@@ -117,10 +118,10 @@ func TestFindingSurvives(t *testing.T) {
 }
 
 // closeStand is a reader whose answers the test gives, if any, and a sample.
-func closeStand() (*closeReader, *byHand[closeAsk, closeRead], *rss.Sample) {
+func closeStand() (*closeReader, *probetest.ByHand[closeAsk, closeRead], *rss.Sample) {
 	small, other := process(worker1, rss.RoleWorker, rss.MiB, 100*rss.MiB), process(worker2, rss.RoleWorker, rss.MiB, 100*rss.MiB)
 	trainer := process(theCommand, rss.RoleTrainer, rss.MiB, 100*rss.MiB)
-	h := newByHand[closeAsk, closeRead](nil)
+	h := probetest.New[closeAsk, closeRead](nil)
 	return &closeReader{Reader: h.Reader, costs: probe.Bucket{Share: closeShare}, failed: map[diagnosis.Want]time.Duration{}}, h,
 		&rss.Sample{Procs: []rss.Proc{trainer, small, other}}
 }
@@ -130,7 +131,7 @@ func TestCloseReadings(t *testing.T) {
 	// answered has the answer taken, whatever it is.
 	answered := func() {
 		t.Helper()
-		hand.answer(t, closeRead{})
+		hand.Answer(t, closeRead{})
 		r.Take()
 	}
 	want := func(reading diagnosis.Reading, i int) diagnosis.Want {
@@ -138,11 +139,11 @@ func TestCloseReadings(t *testing.T) {
 	}
 	asked := func(what string, now time.Duration, exp *diagnosis.Want, wants ...diagnosis.Want) closeAsk {
 		t.Helper()
-		if ask, ok := hand.asked(); ok {
+		if ask, ok := hand.Asked(); ok {
 			t.Fatalf("%s: %+v was asked before", what, ask.want)
 		}
 		r.ask(now, wants, s)
-		ask, ok := hand.asked()
+		ask, ok := hand.Asked()
 		if ok != (exp != nil) || ok && ask.want != *exp {
 			t.Fatalf("%s: %+v", what, ask)
 		}
@@ -179,7 +180,7 @@ func TestCloseReadings(t *testing.T) {
 
 	// What a reading costs is paid by the time that passes.
 	var l diagnosis.Look
-	hand.answer(t, closeRead{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond})
+	hand.Answer(t, closeRead{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond})
 	now := time.Hour
 	r.taken(now, &l)
 	if len(l.Parts) != 1 || l.Parts[0].ID != first.ID {
@@ -190,7 +191,7 @@ func TestCloseReadings(t *testing.T) {
 	asked("10 s after 20 ms", now, &second, second)
 
 	// What cannot be read stands in nobody's way, and is tried again.
-	hand.answer(t, closeRead{want: second})
+	hand.Answer(t, closeRead{want: second})
 	r.taken(now, &diagnosis.Look{})
 	asked("after a failure", now, &first, second, first)
 	answered()
@@ -203,7 +204,7 @@ func TestCloseReadings(t *testing.T) {
 	if len(ask.all) != 3 || len(ask.trainers) != 1 || ask.trainers[0] != theCommand {
 		t.Errorf("asked of %v, trainers %v", ask.all, ask.trainers)
 	}
-	hand.answer(t, closeRead{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}})
+	hand.Answer(t, closeRead{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}})
 	l = diagnosis.Look{}
 	r.taken(now+2*time.Minute, &l)
 	if len(l.Shm) != 1 || l.Shm[0].Used != 5 {

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/shm"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
@@ -39,7 +40,7 @@ func newHolders(set *probe.Set) *probe.Reader[holdersAsk, string] {
 // askHolders finds out who holds what in /dev/shm, and has it said, once a minute at
 // most. It wakes nobody: it is said with one of the next looks.
 func (w *watcher) askHolders() {
-	pids := w.sharers()
+	pids := counts.Sharers(w.last.Procs, w.command.PID)
 	if len(pids) == 0 || w.holders.Busy() {
 		return // nobody is there, or the last time has not ended
 	}

@@ -173,7 +173,7 @@ func (w *watcher) pickling(s *loader.Said) {
 	if s.Sharing == nil {
 		return
 	}
-	w.counts.hurry(s.PID, w.now()+picklingFor)
+	w.counts.Hurry(s.PID, w.now()+picklingFor)
 	w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
 	w.sum.Sharing(s.PID, s.Sharing, w.now())
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -72,22 +73,21 @@ func (w *watcher) heardProbes() bool {
 	if full {
 		w.answered(answer)
 	}
-	sides, reached := w.heardSides()
+	counts, reached := w.heardCounts()
 	plan, steps, strangers := w.heardPlan(), w.heardSteps(), w.heardStrangers()
 	if full = full || reached || plan || steps || strangers; full {
 		w.full()
 	}
-	return pss || full || sides
+	return pss || full || counts
 }
 
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
 	fault.Point("watcher")
 	now := w.look()
-	w.counts.ask(now)
-	w.shared.ask(now)
+	w.counts.Ask(now)
 	w.pss.wake(now)
-	due := now+policy.MinPause >= w.lookDue
+	due := now+cadence.MinPause >= w.lookDue
 	if now-w.unstuckAt >= unstickEvery-sameWake {
 		w.unstuckAt, due = now, true // a look more in a wake that is there anyway
 		if err := w.Link.Unstick(); err != nil {
@@ -178,9 +178,8 @@ func (w *watcher) read() {
 	}
 	w.pool.update(&w.last, append(slices.Clone(w.tasks), w.command)...)
 	w.workers.mark(&w.last, w.loader, w.pool)
-	w.counts.update(now, w.last.Procs)
 	before := w.readings
-	w.readings = append(w.limits.Read(&w.last), w.sides(now)...)
+	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.command.PID, len(w.workers.trainers) > 0)...)
 	w.raisePSS()
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
@@ -194,10 +193,7 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
-	w.sum.Peak(&w.last, w.readings, func(l *event.Limit) float64 {
-		_, pace := w.counts.paceOf(l)
-		return pace
-	})
+	w.sum.Peak(&w.last, w.readings, w.counts.Pace)
 	w.sum.Apart(&w.last, w.readings, w.limits.Outside)
 }
 

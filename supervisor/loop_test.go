@@ -9,9 +9,9 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // TestStartIsTheFirstEvent: also where a rung is crossed and a part of ours
@@ -93,8 +93,8 @@ func TestPause(t *testing.T) {
 		least, most time.Duration
 	}{
 		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
-		{"near a rung", 130 * rss.MiB, far, policy.MinPause, 20 * time.Millisecond},
-		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, policy.MinPause, busyPause},
+		{"near a rung", 130 * rss.MiB, far, cadence.MinPause, 20 * time.Millisecond},
+		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, cadence.MinPause, busyPause},
 		{"… for long", 32 * rss.GiB, func(s *stand) {
 			s.later(time.Minute)
 			s.tick()
@@ -102,7 +102,7 @@ func TestPause(t *testing.T) {
 			s.flight = &inFlight{began: s.now() - time.Minute}
 		},
 			busyPause + 1, busiest},
-		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, policy.MinPause, policy.MinPause},
+		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, cadence.MinPause, cadence.MinPause},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := opened(t, func(o *Options) { o.Settings.Limit = test.limit })

@@ -130,7 +130,7 @@ func (w *watcher) recordSample(atDecision bool) {
 	}
 	r.To.Sample(&record.Look{
 		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
-		Self: w.Self, Holder: w.holder, Counts: w.counts.of,
+		Self: w.Self, Holder: w.holder, Counts: w.counts.Of,
 	})
 }
 

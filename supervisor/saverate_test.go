@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
@@ -56,7 +56,7 @@ func (r *rateStand) idleTick() bool {
 	now := r.look()
 	pss, hurried := r.pss.next(now)
 	switch {
-	case hurried && pss <= 0, r.wrote, r.watched < 0, now-r.unstuckAt >= unstickEvery-sameWake, now+policy.MinPause < r.lookDue, now-r.fullAt >= r.fullPause(now):
+	case hurried && pss <= 0, r.wrote, r.watched < 0, now-r.unstuckAt >= unstickEvery-sameWake, now+cadence.MinPause < r.lookDue, now-r.fullAt >= r.fullPause(now):
 		return false
 	}
 	r.lookDue = 0

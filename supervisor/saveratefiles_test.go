@@ -15,7 +15,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
@@ -32,12 +34,12 @@ type rateStand struct {
 	trainer rss.ProcID
 	written map[int]rsstest.Process
 	files   map[string]*rateFile
-	wrote   bool                              // something, since the last look
-	seen    uint64                            // full looks when ctl was read last
-	ctl     []byte                            // as it was read last
-	pssHand *byHand[proctree.PSSAsk, pssRead] // nil where PSS is not read
-	pssAsk  *proctree.PSSAsk                  // being answered …
-	pssAt   time.Duration                     // … then
+	wrote   bool                                        // something, since the last look
+	seen    uint64                                      // full looks when ctl was read last
+	ctl     []byte                                      // as it was read last
+	pssHand *probetest.ByHand[proctree.PSSAsk, pssRead] // nil where PSS is not read
+	pssAsk  *proctree.PSSAsk                            // being answered …
+	pssAt   time.Duration                               // … then
 }
 
 // rateFile is a file that is written again and again: kept open, and only where it
@@ -115,13 +117,13 @@ func (r *rateStand) alone() {
 			r.closeFile(name)
 		}
 	})
-	r.counts, r.shared, r.diagnosis.state, r.slimmed = nil, nil, nil, true
+	r.counts, r.diagnosis.state, r.slimmed = &counts.Counts{}, nil, true
 	if r.pss != nil {
-		r.pssHand = newByHand[proctree.PSSAsk, pssRead](&r.probes)
+		r.pssHand = probetest.New[proctree.PSSAsk, pssRead](&r.probes)
 		r.pss = &pssReader{Reader: r.pssHand.Reader, wakes: pssWakes}
 		r.t.Cleanup(func() {
-			if r.pssHand.asked(); r.pssHand.pending { // no goroutine may be left
-				r.pssHand.answer(r.t, pssRead{})
+			if r.pssHand.Asked(); r.pssHand.Pending() { // no goroutine may be left
+				r.pssHand.Answer(r.t, pssRead{})
 			}
 		})
 	}
@@ -248,7 +250,7 @@ func (r *rateStand) askedPSS() {
 	if r.pss == nil || r.pssAsk != nil {
 		return
 	}
-	if ask, ok := r.pssHand.asked(); ok {
+	if ask, ok := r.pssHand.Asked(); ok {
 		r.pssAsk = &ask
 		r.pssAt = r.world.now + pssCost(r.written[ask.ID.PID].Anon+r.written[ask.ID.PID].File)
 	}
@@ -274,7 +276,7 @@ func (r *rateStand) answerPSS() {
 		anon, file := r.proportional(p.PID)
 		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
-	r.pssHand.answer(r.t, got)
+	r.pssHand.Answer(r.t, got)
 	r.heardPSS()
 }
 

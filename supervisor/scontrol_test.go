@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
 
 // TestEndIsAskedAgain: an administrator may have moved the job's end, and the
@@ -37,11 +38,11 @@ func TestEndIsAskedAgain(t *testing.T) {
 				}
 				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
-			hand := newByHand[scontrolAsk, answer](&s.probes)
+			hand := probetest.New[scontrolAsk, answer](&s.probes)
 			s.scontrol = hand.Reader
 			s.open(s.holder.begin)
 			s.full()
-			hand.answer(t, test.answer)
+			hand.Answer(t, test.answer)
 			if !s.heardProbes() {
 				t.Error("the answer is not taken")
 			}

@@ -194,7 +194,7 @@ func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 		low, _ := p.PSSRange()
 		c.PSS, c.Age = &low, max(w.last.Mono-p.PSS.At, 0).Seconds()
 	}
-	maps, fds := w.counts.of(p.ID)
+	maps, fds := w.counts.Of(p.ID)
 	c.Maps, c.FDs = uint64(max(maps, 0)), uint64(max(fds, 0))
 	c.Growth = w.serving.manual.growth(w.now(), p)
 	return c

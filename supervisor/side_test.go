@@ -13,9 +13,10 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
 
 func TestReadWithin(t *testing.T) {
@@ -155,18 +156,18 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 // wakes for the next one, or they would take one look each, whatever they may cost.
 func TestHurriedPSSWakes(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
-	hand := newByHand[proctree.PSSAsk, pssRead](&s.probes)
+	hand := probetest.New[proctree.PSSAsk, pssRead](&s.probes)
 	s.pss = &pssReader{Reader: hand.Reader, wakes: pssWakes}
 	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("in no hurry the next look will do")
 	}
 	s.pss.hurry(true)
-	if pause := s.pause(s.now()); pause > policy.MinPause {
+	if pause := s.pause(s.now()); pause > cadence.MinPause {
 		t.Errorf("it looks in %v, and a reading is due", pause)
 	}
 	s.tick()
-	if ask, ok := hand.asked(); !ok || ask.ID.PID != theCommand {
+	if ask, ok := hand.Asked(); !ok || ask.ID.PID != theCommand {
 		t.Errorf("asked for %+v, %v", ask, ok)
 	}
 	if _, ok := s.pss.next(s.now()); ok {
@@ -178,7 +179,7 @@ func TestHurriedPSSWakes(t *testing.T) {
 // side of a rung it is. The loop wakes for them for half a minute, and then for as many
 // as 0.2 % of a core are, until something is done.
 func TestPSSWakesInVain(t *testing.T) {
-	hand := newByHand[proctree.PSSAsk, pssRead](new(probe.Set))
+	hand := probetest.New[proctree.PSSAsk, pssRead](new(probe.Set))
 	r := &pssReader{Reader: hand.Reader, wakes: pssWakes}
 	r.hurry(true)
 	const cost = 20 * time.Millisecond
@@ -188,9 +189,9 @@ func TestPSSWakesInVain(t *testing.T) {
 			p.RSS += rss.MiB
 			r.budget.Update([]rss.Proc{p})
 			r.wake(now)
-			if ask, ok := hand.asked(); ok {
+			if ask, ok := hand.Asked(); ok {
 				n++
-				hand.answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
+				hand.Answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: p.RSS, RSS: p.RSS, Cost: cost}})
 				r.taken(now)
 			}
 		}
@@ -219,11 +220,11 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	})
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
-	hand := newByHand[proctree.PSSAsk, pssRead](&s.probes) // it is answered here
+	hand := probetest.New[proctree.PSSAsk, pssRead](&s.probes) // it is answered here
 	s.pss = &pssReader{Reader: hand.Reader}
 	s.full()
-	ask, _ := hand.asked()
-	hand.answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}})
+	ask, _ := hand.Asked()
+	hand.Answer(t, pssRead{ask: ask, pss: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}})
 	for range 8 {
 		s.fullCost.Add(100 * time.Millisecond)
 	}

@@ -263,3 +263,8 @@ func mustRules(texts ...string) (rules []event.Rule) {
 	}
 	return rules
 }
+
+// process is a process as a sample has it.
+func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
+	return rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Role: role, State: 'S', RSS: size, Virtual: virtual}
+}

@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
@@ -105,7 +105,7 @@ func (w *watcher) standPause(blind bool) time.Duration {
 	if blind {
 		pause = min(pause, blindEvery)
 	}
-	return max(w.peers.stop.within(now, pause), policy.MinPause)
+	return max(w.peers.stop.within(now, pause), cadence.MinPause)
 }
 
 // standTick does what is due by the time.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
 
 // inStep puts a process into a step of job 46.
@@ -41,10 +42,10 @@ func (s *stand) lookForStrangers() strangeTasks {
 		s.t.Fatal(err)
 	}
 	found := x.strange(all)
-	hand := newByHand[strangeTasks, strangeTasks](&s.probes)
+	hand := probetest.New[strangeTasks, strangeTasks](&s.probes)
 	x.Reader = hand.Reader
 	x.Ask(strangeTasks{}, true)
-	hand.answer(s.t, found)
+	hand.Answer(s.t, found)
 	if !s.heardProbes() {
 		s.t.Fatal("what was found is not taken")
 	}

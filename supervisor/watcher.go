@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
@@ -80,11 +81,10 @@ type watcher struct {
 	loader      *loader.Control // nil where loaders are not talked to
 	pool        *matcher        // nil without --worker-match
 	probes      probe.Set
-	pss         *pssReader    // nil where no limit is compared in PSS
-	counts      *countReader  // of maps and descriptors
-	shared      *sharedReader // of /dev/shm and tasks
-	bell        *wake.Bell    // rings for what is in wakes.go
-	hears       bool          // … for what loaders write, too; else it is looked for
+	pss         *pssReader     // nil where no limit is compared in PSS
+	counts      *counts.Counts // limits beside summed memory
+	bell        *wake.Bell     // rings for what is in wakes.go
+	hears       bool           // … for what loaders write, too; else it is looked for
 	scontrol    *probe.Reader[scontrolAsk, answer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
@@ -108,7 +108,7 @@ type watcher struct {
 	// unstuckAt is when the holder was looked after last.
 	unstuckAt time.Duration
 	holder    int // its PID, 0 where we attached
-	rates     map[event.LimitID]*policy.Rate
+	rates     map[event.LimitID]*rss.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
 	flight    *inFlight
@@ -155,8 +155,9 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		clock:   clock{started: time.Now()},
 		bell:    wake.New(),
 		tree:    proctree.New(opt.Proc),
+		counts:  &counts.Counts{},
 		watched: -1,
-		rates:   map[event.LimitID]*policy.Rate{}, metSides: map[event.LimitID]bool{},
+		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
 		workers: newWorkforce(opt.Proc),
 		tell:    tell.New(opt.Log, opt.Settings.Events),
 	}
@@ -206,9 +207,8 @@ func (w *watcher) open(begin hold.Begin) {
 		fault("worker-match", err)
 	}
 	w.follow(fault)
-	w.counts = newCountReader(&w.probes, w.Proc)
+	w.counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.diagnosis = newDiagnosing(w.Proc)
-	w.shared = newSharedReader(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.startRecording(begin)
 	w.startTextfile()
 	if !w.peers.heir {

@@ -122,7 +122,7 @@ func (d *diagnosis) examine() doctor.Report {
 		release = unix.ByteSliceToString(name.Release[:])
 	}
 	checks = append(checks, doctor.Kernel(release, doctor.ProbeFeatures("/proc"))...)
-	checks = append(checks, doctor.Numbers(counts(job, trial))...)
+	checks = append(checks, doctor.Numbers(jobCounts(job, trial))...)
 	if d.tryAlerts {
 		checks = append(checks, d.alerts()...)
 	}

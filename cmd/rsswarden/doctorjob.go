@@ -132,8 +132,8 @@ func (j *doctorJob) readParent(proc string) {
 	}
 }
 
-// counts are the limits on numbers.
-func counts(j *doctorJob, t trialRun) doctor.Counts {
+// jobCounts are the limits on numbers.
+func jobCounts(j *doctorJob, t trialRun) doctor.Counts {
 	const proc = "/proc"
 	var n doctor.Counts
 	n.MaxMaps, _ = proctree.MapLimit(proc)

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/population"
@@ -170,9 +171,9 @@ const (
 // read in time.
 func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 	each, shared := make(chan []event.Limit, 1), make(chan []event.Limit, 1)
-	go func() { each <- limit.OfProcesses(proc, procs) }()
+	go func() { each <- counts.OfProcesses(proc, procs) }()
 	go func() {
-		s := limit.NewSides(proc, sys, pid)
+		s := counts.NewShared(proc, sys, pid)
 		defer s.Close()
 		shared <- s.Read(0, []int{pid}, true)
 	}()

@@ -1,4 +1,9 @@
-package supervisor
+// Package counts reads the limits that are not on summed memory: mappings, descriptors,
+// address space and locked memory of one process; /dev/shm, tasks and committed memory
+// that processes share. Each is read as often as it may matter, on the side, because
+// /proc/PID/maps waits for the process's mmap_lock and a /dev/shm may hang: the caller asks
+// in one read and has the answer in a later one.
+package counts
 
 import (
 	"math"
@@ -6,33 +11,37 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// countReader counts memory mappings and descriptors of processes on the side:
-// /proc/PID/maps waits for the process's mmap_lock and may hang. What is
-// counted, and how often, is told by counting. It is asked in a look and its
-// answer is taken in the next, so that it wakes nobody, but where a limit is
-// near in time.
-type countReader struct {
-	*probe.Reader[[]countAsk, []countRead]
-	counting counting
+// Tolerance is by how much a read may come early where the loop is awake anyway.
+const Tolerance = 50 * time.Millisecond
+
+// Counts holds the last reading of each limit. The zero value reads nothing.
+type Counts struct {
+	processes *probe.Reader[[]countQuestion, []countAnswer]
+	schedule  schedule
+	shared    sharedReader
 }
 
-// countAsk is one count that is due.
-type countAsk struct {
+// New reads below proc and sys. Tasks are those of the cgroup and the user of pid, the
+// command.
+func New(set *probe.Set, proc, sys string, pid int) *Counts {
+	return &Counts{processes: newProcessReader(set, proc), shared: newSharedReader(set, proc, sys, pid)}
+}
+
+// countQuestion asks for one count that is due.
+type countQuestion struct {
 	id   rss.ProcID
-	kind countKind
-	// limit says that the limit is to be read too.
+	kind Kind
+	// limit asks for the limit, too.
 	limit bool
 }
 
-type countRead struct {
-	ask   countAsk
+type countAnswer struct {
+	ask   countQuestion
 	count proctree.Count
 	limit uint64 // 0 where it was not asked for, or could not be read
 	err   error
@@ -42,95 +51,111 @@ type countRead struct {
 	locks  bool
 }
 
-func newCountReader(set *probe.Set, proc string) *countReader {
+func newProcessReader(set *probe.Set, proc string) *probe.Reader[[]countQuestion, []countAnswer] {
 	c := proctree.NewCounter(proc)
-	return &countReader{Reader: probe.New(set, func(asks []countAsk) []countRead {
+	return probe.New(set, func(asks []countQuestion) []countAnswer {
 		fault.Point("counts")
-		reads := make([]countRead, 0, len(asks))
+		answers := make([]countAnswer, 0, len(asks))
 		for _, ask := range asks {
-			reads = append(reads, ask.read(c, proc))
+			answers = append(answers, ask.read(c, proc))
 		}
-		return reads
-	})}
+		return answers
+	})
 }
 
-// read counts for one ask. A process whose limit cannot be read is counted all
-// the same.
-func (a countAsk) read(c *proctree.Counter, proc string) countRead {
-	r := countRead{ask: a}
-	switch a.kind {
-	case countMaps:
-		r.count, r.err = c.Maps(a.id)
-		if a.limit {
-			r.limit, _ = proctree.MapLimit(proc)
+// read counts. A process whose limit cannot be read is counted all the same.
+func (q countQuestion) read(c *proctree.Counter, proc string) countAnswer {
+	a := countAnswer{ask: q}
+	switch q.kind {
+	case kindMaps:
+		a.count, a.err = c.Maps(q.id)
+		if q.limit {
+			a.limit, _ = proctree.MapLimit(proc)
 		}
-	case countFDs:
-		r.count, r.err = c.Descriptors(a.id)
-		if a.limit {
-			if l, err := proctree.Limits(proc, a.id.PID); err == nil {
-				r.limit, r.limits = l.Descriptors, &l
+	case kindFDs:
+		a.count, a.err = c.Descriptors(q.id)
+		if q.limit {
+			if l, err := proctree.Limits(proc, q.id.PID); err == nil {
+				a.limit, a.limits = l.Descriptors, &l
 			}
-			r.locks, _ = proctree.Capable(proc, a.id.PID, proctree.CapIPCLock)
+			a.locks, _ = proctree.Capable(proc, q.id.PID, proctree.CapIPCLock)
 		}
 	}
-	return r
+	return a
 }
 
-// update takes in what was counted and asks for what is due. procs have their
-// roles.
-func (r *countReader) update(now time.Duration, procs []rss.Proc) {
-	if r == nil {
+// Read takes in the processes of a full read, which have their roles, asks for what is due
+// and returns the limits as they were read last. Where there is no trainer, the /dev/shm of
+// command is read; loads says that the loader hook runs in one.
+func (c *Counts) Read(now time.Duration, procs []rss.Proc, command int, loads bool) []event.Limit {
+	c.takeCounts()
+	c.schedule.update(now, procs)
+	c.askCounts(now)
+	return append(c.ofProcesses(now), c.shared.update(now, Sharers(procs, command), loads)...)
+}
+
+// Ask asks for what is due.
+func (c *Counts) Ask(now time.Duration) {
+	c.askCounts(now)
+	c.shared.ask(now)
+}
+
+func (c *Counts) askCounts(now time.Duration) {
+	if c.processes == nil || c.processes.Busy() {
 		return
 	}
-	r.taken()
-	r.counting.update(now, procs)
-	r.ask(now)
-}
-
-// ask asks for what is due.
-func (r *countReader) ask(now time.Duration) {
-	if r == nil || r.Busy() {
-		return
-	}
-	_, wake := r.counting.hot(now)
-	if asks := r.counting.due(now); len(asks) > 0 {
-		r.Ask(asks, wake)
+	_, wake := c.schedule.hot(now)
+	if asks := c.schedule.due(now); len(asks) > 0 {
+		c.processes.Ask(asks, wake)
 	}
 }
 
-// taken takes in what was counted, and says whether anything was since.
-func (r *countReader) taken() bool {
-	reads, ok := r.Take()
-	for _, got := range reads {
-		r.counting.done(got)
+// takeCounts takes in what was counted, and says whether anything was.
+func (c *Counts) takeCounts() bool {
+	answers, ok := c.processes.Take()
+	for _, a := range answers {
+		c.schedule.done(a)
 	}
 	return ok
 }
 
-// next is how long after now the loop is to wake for a count; false where it
-// need not.
-func (r *countReader) next(now time.Duration) (pause time.Duration, ok bool) {
-	if r == nil {
-		return 0, false
+// Take takes in what was read since the last call and asks for what is due next. It returns
+// the limits that were read; ok is false where there was no answer.
+func (c *Counts) Take(clock func() time.Duration) (fresh []event.Limit, ok bool) {
+	if c.shared.taken() {
+		c.shared.ask(clock())
+		fresh, ok = append(fresh, c.shared.limits...), true
 	}
-	pause, ok = r.counting.hot(now)
-	return pause, ok && !r.Busy()
+	if c.takeCounts() {
+		now := clock()
+		c.askCounts(now)
+		fresh, ok = append(fresh, c.ofProcesses(now)...), true
+	}
+	return fresh, ok
 }
 
-// hurry has a process counted often for a while.
-func (r *countReader) hurry(pid int, until time.Duration) {
-	if r != nil {
-		r.counting.hurry(pid, until)
+// Busy says that an answer was not taken yet: it may still be on its way.
+func (c *Counts) Busy() bool { return c.processes.Busy() || c.shared.Busy() }
+
+// Next is how long after now the caller is to ask again; false where that can wait for the
+// next full read.
+func (c *Counts) Next(now time.Duration) (pause time.Duration, ok bool) {
+	if c.processes != nil && !c.processes.Busy() {
+		pause, ok = c.schedule.hot(now)
 	}
+	if shared, due := c.shared.next(now); due && (!ok || shared < pause) {
+		pause, ok = shared, true
+	}
+	return pause, ok
 }
 
-// of returns the last counts of a process, 0 for what was not read.
-func (r *countReader) of(id rss.ProcID) (maps, fds int) {
-	if r == nil {
-		return 0, 0
-	}
-	if e := r.counting.entries[id]; e != nil {
-		return e.tallies[countMaps].n, e.tallies[countFDs].n
+// Hurry has a process counted often until a time: it is about to map or open many at once.
+func (c *Counts) Hurry(pid int, until time.Duration) { c.schedule.hurry(pid, until) }
+
+// Of returns the last counts of a process, 0 for what was not read.
+func (c *Counts) Of(id rss.ProcID) (maps, fds int) {
+	if e := c.schedule.entries[id]; e != nil {
+		return e.tallies[kindMaps].n, e.tallies[kindFDs].n
 	}
 	return 0, 0
 }
@@ -140,38 +165,42 @@ func (r *countReader) of(id rss.ProcID) (maps, fds int) {
 const (
 	aheadFor  = 2 * time.Second
 	aheadFrom = quickShare // of the limit, below which a burst is no news
-	// aheadFull is within what time the limit must be full at that pace: else
-	// there is time for another count.
-	aheadFull = 4 * time.Second
+	// FullSoon is how soon the limit must be reached at that pace: else there is time
+	// for another count.
+	FullSoon = 4 * time.Second
 )
 
-// ahead is how much a limit on numbers grows by until it is counted again, at the
-// pace of the process that is nearest; 0 for other limits, and where that is slow.
-func (r *countReader) ahead(l *event.Limit) rss.Bytes {
+// Ahead is how much a limit on numbers grows by until the next count, at the pace of the
+// process that is nearest to it; 0 for other limits, and where it grows slowly.
+func (c *Counts) Ahead(l *event.Limit) rss.Bytes {
 	if l.Ratio() < aheadFrom || l.Ratio() >= event.NearShare {
 		return 0
 	}
-	t, pace := r.paceOf(l)
-	if t == nil || t.filled(float64(t.limit), pace) > aheadFull {
+	t, pace := c.paceOf(l)
+	if t == nil || t.filled(float64(t.limit), pace) > FullSoon {
 		return 0
 	}
-	// To the first warning and no further: after it is counted often.
+	// To the first warning and no further: from there on it is counted often.
 	return min(rss.Bytes(pace*aheadFor.Seconds()), l.Limit.Scale(event.NearShare).Sub(l.Used)+1)
 }
 
-// paceOf is how many come a second in the process that is nearest to a limit on
-// mappings or descriptors; nil for other limits.
-func (r *countReader) paceOf(l *event.Limit) (t *tally, pace float64) {
-	kind := countMaps
-	switch {
-	case r == nil:
-		return nil, 0
-	case l.Name == event.LimitFDs:
-		kind = countFDs
-	case l.Name != event.LimitMaps:
+// Pace is how many come a second in the process that is nearest to a limit on mappings or
+// descriptors; 0 for other limits.
+func (c *Counts) Pace(l *event.Limit) float64 {
+	_, pace := c.paceOf(l)
+	return pace
+}
+
+func (c *Counts) paceOf(l *event.Limit) (t *tally, pace float64) {
+	kind := kindMaps
+	switch l.Name {
+	case event.LimitMaps:
+	case event.LimitFDs:
+		kind = kindFDs
+	default:
 		return nil, 0
 	}
-	for _, e := range r.counting.entries {
+	for _, e := range c.schedule.entries {
 		if e.proc.ID.PID == l.PID {
 			t = &e.tallies[kind]
 			return t, t.pace(kind, e)
@@ -180,43 +209,43 @@ func (r *countReader) paceOf(l *event.Limit) (t *tally, pace float64) {
 	return nil, 0
 }
 
-// all returns the counts of each process, for a diagnosis.
-func (r *countReader) all() []diagnosis.Count {
-	if r == nil {
-		return nil
-	}
-	all := make([]diagnosis.Count, 0, len(r.counting.entries))
-	for _, e := range r.counting.entries {
-		maps, fds := &e.tallies[countMaps], &e.tallies[countFDs]
-		all = append(all, diagnosis.Count{ID: e.proc.ID, Maps: maps.n, FDs: fds.n, MaxMaps: int(maps.limit), MaxFDs: int(min(fds.limit, math.MaxInt32))})
+// Count is what one process has, and may have; 0 for what is not known.
+type Count struct {
+	ID                         rss.ProcID
+	Maps, FDs, MaxMaps, MaxFDs int
+}
+
+// All returns the last counts of each process.
+func (c *Counts) All() []Count {
+	all := make([]Count, 0, len(c.schedule.entries))
+	for _, e := range c.schedule.entries {
+		maps, fds := &e.tallies[kindMaps], &e.tallies[kindFDs]
+		all = append(all, Count{e.proc.ID, maps.n, fds.n, int(maps.limit), int(min(fds.limit, math.MaxInt32))})
 	}
 	return all
 }
 
-// readings returns each limit on one process as it stands in the process that is
-// nearest to it. A limit against which nothing was counted yet is not among them.
-func (r *countReader) readings(now time.Duration) []event.Limit {
-	if r == nil {
-		return nil
-	}
-	var all limit.Fullest
-	for _, e := range r.counting.entries {
-		for kind := range countKind(countKinds) {
+// ofProcesses returns each limit on one process as read in the process that is nearest to
+// it. A limit that was not counted yet is not among them.
+func (c *Counts) ofProcesses(now time.Duration) []event.Limit {
+	var all fullestLimits
+	for _, e := range c.schedule.entries {
+		for kind := range Kind(kinds) {
 			t := &e.tallies[kind]
 			if !t.known || t.limit == 0 {
 				continue
 			}
-			l := countLimits[kind](&e.proc, uint64(t.n), t.limit)
+			l := limitOf[kind](&e.proc, uint64(t.n), t.limit)
 			if age := (now - t.at).Seconds(); age >= 1 {
 				l.Age = age
 			}
-			all.Offer(l)
+			all.offer(l)
 		}
 		if e.limits != nil {
-			all.OfferResources(&e.proc, e.limits, e.locks)
+			all.offerResources(&e.proc, e.limits, e.locks)
 		}
 	}
-	return all.Limits()
+	return all.limits()
 }
 
-var countLimits = [countKinds]func(p *rss.Proc, n, most uint64) event.Limit{limit.Maps, limit.Descriptors}
+var limitOf = [kinds]func(p *rss.Proc, n, most uint64) event.Limit{maps, descriptors}

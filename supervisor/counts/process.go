@@ -1,4 +1,4 @@
-package limit
+package counts
 
 import (
 	"cmp"
@@ -9,36 +9,33 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// This file words the limits that each process meets by itself. The caller has
-// read both numbers: how often that is worth its cost is not known here.
-
-// Maps is how many memory mappings a process has, and may have by
+// maps is how many memory mappings a process has, and may have by
 // vm.max_map_count: see [proctree.Counter.Maps]. Memory of Python's and PyTorch's
 // own takes few; files, threads and tensors that were sent to another process
 // take one each, or more.
-func Maps(p *rss.Proc, n, most uint64) event.Limit {
+func maps(p *rss.Proc, n, most uint64) event.Limit {
 	return each(event.LimitMaps, p, n, most, "kernel, by ENOMEM of mmap", "lines of /proc/PID/maps", "vm.max_map_count")
 }
 
-// Descriptors is how many descriptors a process has open, and may have by its
+// descriptors is how many descriptors a process has open, and may have by its
 // soft RLIMIT_NOFILE.
-func Descriptors(p *rss.Proc, n, most uint64) event.Limit {
+func descriptors(p *rss.Proc, n, most uint64) event.Limit {
 	return each(event.LimitFDs, p, n, most, "kernel, by EMFILE of open", "/proc/PID/fd", "soft RLIMIT_NOFILE of /proc/PID/limits")
 }
 
-// AddressSpace is VmSize of a process against its soft RLIMIT_AS. ok is false
+// addressSpace is VmSize of a process against its soft RLIMIT_AS. ok is false
 // where it has none.
-func AddressSpace(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
+func addressSpace(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
 	return each(event.LimitAS, p, uint64(p.Virtual), uint64(l.AddressSpace), "kernel, by ENOMEM of mmap and brk",
 		"VmSize of /proc/PID/status", "soft RLIMIT_AS of /proc/PID/limits"), l.AddressSpace != proctree.Unlimited && l.AddressSpace > 0
 }
 
-// LockedMemory is what a process has locked, or pinned for devices, whichever is
+// lockedMemory is what a process has locked, or pinned for devices, whichever is
 // more: the kernel compares each alone with the soft RLIMIT_MEMLOCK. ok is false
 // where it has no such limit, or nothing locked: the usual limit is 8 MiB, and
 // says nothing of a process that locks no memory. The caller knows that the
 // process is not exempt, by CAP_IPC_LOCK.
-func LockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
+func lockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
 	used, source := p.Locked, "VmLck of /proc/PID/status"
 	if p.Pinned > used {
 		used, source = p.Pinned, "VmPin of /proc/PID/status"
@@ -47,12 +44,12 @@ func LockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bo
 		source, "soft RLIMIT_MEMLOCK of /proc/PID/limits"), used > 0 && l.LockedMemory != proctree.Unlimited && l.LockedMemory > 0
 }
 
-// Fullest keeps of each limit on one process its reading in the process that is
+// fullestLimits keeps of each limit on one process its reading in the process that is
 // nearest to it.
-type Fullest struct{ list []event.Limit }
+type fullestLimits struct{ list []event.Limit }
 
-// Offer takes a reading in.
-func (f *Fullest) Offer(l event.Limit) {
+// offer takes a reading in.
+func (f *fullestLimits) offer(l event.Limit) {
 	i := slices.IndexFunc(f.list, func(o event.Limit) bool { return o.Name == l.Name })
 	if i < 0 {
 		f.list = append(f.list, l)
@@ -61,19 +58,19 @@ func (f *Fullest) Offer(l event.Limit) {
 	}
 }
 
-// OfferResources takes in the limits on numbers that p has already, by its rlimits.
+// offerResources takes in the limits on numbers that p has already, by its rlimits.
 // locks says that it is exempt from that on locked memory, or may be.
-func (f *Fullest) OfferResources(p *rss.Proc, r *proctree.ResourceLimits, locks bool) {
-	if l, ok := AddressSpace(p, r); ok {
-		f.Offer(l)
+func (f *fullestLimits) offerResources(p *rss.Proc, r *proctree.ResourceLimits, locks bool) {
+	if l, ok := addressSpace(p, r); ok {
+		f.offer(l)
 	}
-	if l, ok := LockedMemory(p, r); ok && !locks {
-		f.Offer(l)
+	if l, ok := lockedMemory(p, r); ok && !locks {
+		f.offer(l)
 	}
 }
 
-// Limits returns them in the order of the documentation.
-func (f *Fullest) Limits() []event.Limit {
+// limits returns them in the order of the documentation.
+func (f *fullestLimits) limits() []event.Limit {
 	slices.SortFunc(f.list, func(a, b event.Limit) int {
 		return cmp.Compare(slices.Index(event.Limits, a.Name), slices.Index(event.Limits, b.Name))
 	})
@@ -86,23 +83,23 @@ func OfProcesses(proc string, procs []rss.Proc) []event.Limit {
 	c := proctree.NewCounter(proc)
 	defer c.Close()
 	most, _ := proctree.MapLimit(proc)
-	var f Fullest
+	var f fullestLimits
 	for i := range procs {
 		p := &procs[i]
 		if n, err := c.Maps(p.ID); err == nil && most > 0 {
-			f.Offer(Maps(p, uint64(n.N), most))
+			f.offer(maps(p, uint64(n.N), most))
 		}
 		l, err := proctree.Limits(proc, p.ID.PID)
 		if err != nil {
 			continue
 		}
 		if n, err := c.Descriptors(p.ID); err == nil && l.Descriptors > 0 {
-			f.Offer(Descriptors(p, uint64(n.N), l.Descriptors))
+			f.offer(descriptors(p, uint64(n.N), l.Descriptors))
 		}
 		free, err := proctree.Capable(proc, p.ID.PID, proctree.CapIPCLock)
-		f.OfferResources(p, &l, free || err != nil)
+		f.offerResources(p, &l, free || err != nil)
 	}
-	return f.Limits()
+	return f.limits()
 }
 
 func each(name event.LimitName, p *rss.Proc, used, most uint64, enforcer, usedSource, limitSource string) event.Limit {

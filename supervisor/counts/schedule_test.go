@@ -1,4 +1,4 @@
-package supervisor
+package counts
 
 import (
 	"errors"
@@ -11,24 +11,24 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// whenCounted plays looks against a counting, one a second or as often as step
+// whenCounted plays looks against a schedule, one a second or as often as step
 // says, in which each process has as many as have says and each count takes
 // cost. It returns when each process was counted, by kind.
-func whenCounted(procs func(now time.Duration) []rss.Proc, have func(id rss.ProcID, kind countKind, now time.Duration) int,
-	cost func(kind countKind, n int) time.Duration, step, end time.Duration) map[string][]time.Duration {
-	var c counting
+func whenCounted(procs func(now time.Duration) []rss.Proc, have func(id rss.ProcID, kind Kind, now time.Duration) int,
+	cost func(kind Kind, n int) time.Duration, step, end time.Duration) map[string][]time.Duration {
+	var c schedule
 	at := map[string][]time.Duration{}
 	for now := time.Duration(0); now <= end; now += step {
 		c.update(now, procs(now))
 		for _, ask := range c.due(now) {
-			key := fmt.Sprint(countNames[ask.kind], " ", ask.id.PID)
+			key := fmt.Sprint(limitNames[ask.kind], " ", ask.id.PID)
 			at[key] = append(at[key], now)
 			n := have(ask.id, ask.kind, now)
 			limit := uint64(65530)
-			if ask.kind == countFDs {
+			if ask.kind == kindFDs {
 				limit = 1024
 			}
-			got := countRead{ask: ask, limit: limit, count: proctree.Count{N: n, Cost: cost(ask.kind, n)}}
+			got := countAnswer{ask: ask, limit: limit, count: proctree.Count{N: n, Cost: cost(ask.kind, n)}}
 			if n < 0 {
 				got.err = errors.New("cannot count")
 			}
@@ -39,8 +39,8 @@ func whenCounted(procs func(now time.Duration) []rss.Proc, have func(id rss.Proc
 }
 
 // asMeasured is 150 ns a mapping and 4 us for descriptors.
-func asMeasured(kind countKind, n int) time.Duration {
-	if kind == countMaps {
+func asMeasured(kind Kind, n int) time.Duration {
+	if kind == kindMaps {
 		return time.Duration(n) * 150
 	}
 	return 4 * time.Microsecond
@@ -56,35 +56,35 @@ func TestWhenCountsAreTaken(t *testing.T) {
 		what      string
 		role      rss.Role
 		virtual   func(now time.Duration) rss.Bytes
-		have      func(kind countKind, now time.Duration) int
+		have      func(kind Kind, now time.Duration) int
 		step      time.Duration
 		maps, fds [2]int // how often, at least and at most
 	}{
-		{"a trainer that stands still", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{295, 301}},
-		{"one that maps and unmaps a little", rss.RoleTrainer, func(now time.Duration) rss.Bytes { return rss.Bytes(now/time.Second) % 7 * rss.MiB }, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{10, 12}, [2]int{295, 301}},
-		{"one that stands still at 15 % of the mappings", rss.RoleTrainer, nil, func(k countKind, _ time.Duration) int {
-			if k == countFDs {
+		{"a trainer that stands still", rss.RoleTrainer, nil, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{295, 301}},
+		{"one that maps and unmaps a little", rss.RoleTrainer, func(now time.Duration) rss.Bytes { return rss.Bytes(now/time.Second) % 7 * rss.MiB }, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{10, 12}, [2]int{295, 301}},
+		{"one that stands still at 15 % of the mappings", rss.RoleTrainer, nil, func(k Kind, _ time.Duration) int {
+			if k == kindFDs {
 				return 30
 			}
 			return 10000
 		}, time.Second, [2]int{10, 11}, [2]int{295, 301}},
-		{"what has no role", rss.RoleOther, nil, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{30, 31}},
-		{"one that maps 100 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 100 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(_ countKind, now time.Duration) int { return 1000 + int(100*now.Seconds()) }, time.Second, [2]int{10, 13}, [2]int{295, 301}},
-		{"one that maps 1,000 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 1000 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(k countKind, now time.Duration) int {
-			if k == countFDs {
+		{"what has no role", rss.RoleOther, nil, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{30, 31}},
+		{"one that maps 100 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 100 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(_ Kind, now time.Duration) int { return 1000 + int(100*now.Seconds()) }, time.Second, [2]int{10, 13}, [2]int{295, 301}},
+		{"one that maps 1,000 a second", rss.RoleWorker, func(now time.Duration) rss.Bytes { return 1000 * 4 * rss.KiB * rss.Bytes(now.Seconds()) }, func(k Kind, now time.Duration) int {
+			if k == kindFDs {
 				return 30
 			}
 			return 1000 + int(min(1000*now.Seconds(), 50000))
 		}, time.Second, [2]int{40, 300}, [2]int{295, 301}},
-		{"VmSize that grows without mappings", rss.RoleWorker, func(now time.Duration) rss.Bytes { return rss.GiB * rss.Bytes(now.Seconds()) }, func(countKind, time.Duration) int { return 300 }, time.Second, [2]int{295, 301}, [2]int{295, 301}},
-		{"at 92 % of the mappings", rss.RoleTrainer, nil, func(k countKind, _ time.Duration) int {
-			if k == countFDs {
+		{"VmSize that grows without mappings", rss.RoleWorker, func(now time.Duration) rss.Bytes { return rss.GiB * rss.Bytes(now.Seconds()) }, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{295, 301}, [2]int{295, 301}},
+		{"at 92 % of the mappings", rss.RoleTrainer, nil, func(k Kind, _ time.Duration) int {
+			if k == kindFDs {
 				return 30
 			}
 			return 60000
 		}, 100 * time.Millisecond, [2]int{300, 340}, [2]int{295, 301}},
-		{"at 90 % of the descriptors", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return 925 }, 50 * time.Millisecond, [2]int{3, 3}, [2]int{295, 320}},
-		{"one that cannot be read", rss.RoleTrainer, nil, func(countKind, time.Duration) int { return -1 }, time.Second, [2]int{5, 6}, [2]int{5, 6}},
+		{"at 90 % of the descriptors", rss.RoleTrainer, nil, func(Kind, time.Duration) int { return 925 }, 50 * time.Millisecond, [2]int{3, 3}, [2]int{295, 320}},
+		{"one that cannot be read", rss.RoleTrainer, nil, func(Kind, time.Duration) int { return -1 }, time.Second, [2]int{5, 6}, [2]int{5, 6}},
 	} {
 		at := whenCounted(func(now time.Duration) []rss.Proc {
 			v := rss.GiB
@@ -92,7 +92,7 @@ func TestWhenCountsAreTaken(t *testing.T) {
 				v += c.virtual(now)
 			}
 			return []rss.Proc{process(7, c.role, rss.GiB, v)}
-		}, func(_ rss.ProcID, k countKind, now time.Duration) int { return c.have(k, now) }, asMeasured, c.step, end)
+		}, func(_ rss.ProcID, k Kind, now time.Duration) int { return c.have(k, now) }, asMeasured, c.step, end)
 		for key, want := range map[string][2]int{"maps 7": c.maps, "fds 7": c.fds} {
 			if n := len(at[key]); n < want[0] || n > want[1] {
 				t.Errorf("%s: %s counted %d times in %v, want %v", c.what, key, n, end, want)
@@ -109,8 +109,8 @@ func TestWhenCountsAreTaken(t *testing.T) {
 func TestGrowthIsSeenInTime(t *testing.T) {
 	for _, perSecond := range []float64{150, 1000, 5000} {
 		full := time.Duration(60000 / perSecond * float64(time.Second))
-		have := func(_ rss.ProcID, k countKind, now time.Duration) int {
-			if k == countFDs {
+		have := func(_ rss.ProcID, k Kind, now time.Duration) int {
+			if k == kindFDs {
 				return 10
 			}
 			return 5000 + int(perSecond*now.Seconds())
@@ -132,14 +132,14 @@ func TestRushIsCountedBeforeTheLimit(t *testing.T) {
 	for _, hurried := range []bool{false, true} {
 		for _, perSecond := range []float64{2000, 10000, 13000, 20000} {
 			for late := time.Duration(0); late < time.Second; late += 130 * time.Millisecond {
-				var c counting
+				var c schedule
 				had := func(now time.Duration) float64 { return 1700 + perSecond*max(now-40*time.Second+late, 0).Seconds() }
 				var at []int
 				next, asked, took := time.Duration(0), 0, time.Duration(0)
 				for now := time.Duration(0); had(now) < 65530; now += 10 * time.Millisecond {
 					if now%time.Second == 0 {
 						if hurried && c.hurries == nil && had(now) > 1700 {
-							c.hurry(7, now+picklingFor)
+							c.hurry(7, now+30*time.Second)
 						}
 						c.update(now, []rss.Proc{process(7, rss.RoleTrainer, rss.GiB, rss.GiB+rss.Bytes(had(now))*leastMap)})
 					} else if next == 0 || now < next {
@@ -147,7 +147,7 @@ func TestRushIsCountedBeforeTheLimit(t *testing.T) {
 					}
 					for _, ask := range c.due(now) {
 						n := int(had(now))
-						if ask.kind == countFDs {
+						if ask.kind == kindFDs {
 							n = 14
 						} else {
 							at = append(at, n)
@@ -155,7 +155,7 @@ func TestRushIsCountedBeforeTheLimit(t *testing.T) {
 						}
 						cost := asMeasured(ask.kind, n)
 						took += cost
-						c.done(countRead{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: cost}})
+						c.done(countAnswer{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: cost}})
 					}
 					next = 0
 					if pause, ok := c.hot(now); ok {
@@ -179,7 +179,7 @@ func TestCountsKeepToTheirShare(t *testing.T) {
 		what       string
 		procs      int
 		maps, fds  int
-		cost       func(countKind, int) time.Duration
+		cost       func(Kind, int) time.Duration
 		mapsShare  float64
 		fdsShare   float64
 		everyCount bool // each process is counted at least once in the time
@@ -188,27 +188,27 @@ func TestCountsKeepToTheirShare(t *testing.T) {
 		{"1,000 workers", 1000, 3000, 40, asMeasured, 0.001, 0.0001, false},
 		{"8 with many mappings", 8, 30000, 40, asMeasured, 0.001, 0.0001, true},
 		{"8 near the limit", 8, 60000, 40, asMeasured, 0.01, 0.0001, true},
-		{"an old kernel, full tables", 8, 3000, 1000, func(k countKind, n int) time.Duration { return time.Duration(n) * time.Microsecond }, 0.001, 0.005, true},
+		{"an old kernel, full tables", 8, 3000, 1000, func(k Kind, n int) time.Duration { return time.Duration(n) * time.Microsecond }, 0.001, 0.005, true},
 	} {
 		var procs []rss.Proc
 		for i := range c.procs {
 			procs = append(procs, process(100+i, rss.RoleWorker, rss.GiB+rss.Bytes(i), rss.GiB))
 		}
 		const end = 10 * time.Minute
-		var took [countKinds]time.Duration
-		at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(_ rss.ProcID, k countKind, _ time.Duration) int {
-			if k == countMaps {
+		var took [kinds]time.Duration
+		at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(_ rss.ProcID, k Kind, _ time.Duration) int {
+			if k == kindMaps {
 				return c.maps
 			}
 			return c.fds
-		}, func(k countKind, n int) time.Duration {
+		}, func(k Kind, n int) time.Duration {
 			d := c.cost(k, n)
 			took[k] += d
 			return d
 		}, time.Second, end)
 		for kind, share := range []float64{c.mapsShare, c.fdsShare} {
-			if most := time.Duration(share*float64(end)) + 2*purseHolds + 10*time.Millisecond; took[kind] > most {
-				t.Errorf("%s: %s took %v of %v, want at most %v", c.what, countNames[kind], took[kind], end, most)
+			if most := time.Duration(share*float64(end)) + 2*bucketHolds + 10*time.Millisecond; took[kind] > most {
+				t.Errorf("%s: %s took %v of %v, want at most %v", c.what, limitNames[kind], took[kind], end, most)
 			}
 		}
 		if c.everyCount && len(at) != 2*c.procs {
@@ -228,7 +228,7 @@ func TestWhoIsCounted(t *testing.T) {
 	procs[501].Role, procs[501].RSS = rss.RoleWorker, rss.MiB
 	procs[502].State, procs[502].RSS = 'D', 2*rss.GiB
 	procs[503].State, procs[503].RSS = 'Z', 0
-	at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(rss.ProcID, countKind, time.Duration) int { return 10 },
+	at := whenCounted(func(time.Duration) []rss.Proc { return procs }, func(rss.ProcID, Kind, time.Duration) int { return 10 },
 		asMeasured, time.Second, time.Second)
 	maps, fds := 0, 0
 	for key := range at {
@@ -253,12 +253,12 @@ func BenchmarkCounting(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
-			var c counting
+			var c schedule
 			for now := time.Duration(0); b.Loop(); now += time.Second {
 				c.update(now, procs)
 				for _, ask := range c.due(now) {
 					n := []int{3000, 40}[ask.kind]
-					c.done(countRead{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: asMeasured(ask.kind, n)}})
+					c.done(countAnswer{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: asMeasured(ask.kind, n)}})
 				}
 			}
 		})
@@ -266,7 +266,7 @@ func BenchmarkCounting(b *testing.B) {
 }
 
 func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
-	var c counting
+	var c schedule
 	p := process(7, rss.RoleTrainer, rss.GiB, rss.GiB)
 	c.update(0, []rss.Proc{p})
 	asks := c.due(0)
@@ -277,7 +277,7 @@ func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
 		t.Errorf("asked twice: %+v", more)
 	}
 	c.update(time.Second, nil)
-	c.done(countRead{ask: asks[0], count: proctree.Count{N: 1}})
+	c.done(countAnswer{ask: asks[0], count: proctree.Count{N: 1}})
 	if len(c.entries) != 0 {
 		t.Errorf("kept %v", c.entries)
 	}

@@ -1,7 +1,8 @@
-package limit
+package counts
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -10,13 +11,14 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/shm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Sides reads the limits that several processes share and that are none on
-// summed memory: committed memory, /dev/shm, and the number of tasks. /dev/shm may be a file system
-// that does not answer: it is for one goroutine of its own.
-type Sides struct {
+// Shared reads the limits that several processes share: committed memory, /dev/shm and the
+// number of tasks. A /dev/shm may hang: call it where that holds nothing up.
+type Shared struct {
 	proc string
 	pid  int
 	path *cgroup.TaskPath // nil where none is
@@ -39,10 +41,9 @@ type Sides struct {
 	listed  bool
 }
 
-// NewSides is about the command, or about whatever process stands for the
-// others: its cgroup and its user.
-func NewSides(proc, sys string, pid int) *Sides {
-	s := &Sides{proc: proc, pid: pid, meminfo: proctree.NewNode(proc), strictAt: -rlimitHolds, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
+// NewShared reads for the cgroup and the user of a process: the command, or one of a job.
+func NewShared(proc, sys string, pid int) *Shared {
+	s := &Shared{proc: proc, pid: pid, meminfo: proctree.NewNode(proc), strictAt: -rlimitHolds, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
 	if p, err := cgroup.OpenTasks(proc, sys, pid); err == nil {
 		s.path = p
 	}
@@ -52,7 +53,7 @@ func NewSides(proc, sys string, pid int) *Sides {
 }
 
 // Close gives the descriptors back.
-func (s *Sides) Close() {
+func (s *Shared) Close() {
 	if s.path != nil {
 		s.path.Close()
 	}
@@ -78,7 +79,7 @@ const (
 // Read returns these limits as they stand now, on a clock that starts anywhere.
 // pids are those whose /dev/shm is meant. All counts all that can be counted,
 // whatever it costs. What cannot be read is not among them.
-func (s *Sides) Read(now time.Duration, pids []int, all bool) []event.Limit {
+func (s *Shared) Read(now time.Duration, pids []int, all bool) []event.Limit {
 	var out []event.Limit
 	if l, ok := s.commit(now); ok {
 		out = append(out, l)
@@ -92,7 +93,7 @@ func (s *Sides) Read(now time.Duration, pids []int, all bool) []event.Limit {
 // commit returns what of the node's memory is committed, where the kernel keeps count
 // of that. It refuses a process without CAP_SYS_ADMIN a little earlier
 // (__vm_enough_memory in mm/util.c).
-func (s *Sides) commit(now time.Duration) (event.Limit, bool) {
+func (s *Shared) commit(now time.Duration) (event.Limit, bool) {
 	if now-s.strictAt >= rlimitHolds {
 		mode, err := proctree.Overcommit(s.proc)
 		s.strict, s.strictAt = err == nil && mode == 2, now
@@ -113,7 +114,7 @@ func (s *Sides) commit(now time.Duration) (event.Limit, bool) {
 }
 
 // shm returns the fullest /dev/shm of these processes.
-func (s *Sides) shm(pids []int) (fullest event.Limit, ok bool) {
+func (s *Shared) shm(pids []int) (fullest event.Limit, ok bool) {
 	var seen []uint64
 	for _, pid := range pids {
 		space, err := shm.Usage(s.proc, pid)
@@ -148,7 +149,7 @@ func ofSpace(s *shm.Space) event.Limit {
 
 // tasks returns the limits on tasks: of each cgroup level that has one, of the
 // user, of the node.
-func (s *Sides) tasks(now time.Duration, all bool) []event.Limit {
+func (s *Shared) tasks(now time.Duration, all bool) []event.Limit {
 	var out []event.Limit
 	add := func(scope event.Scope, used, most uint64, usedSource, limitSource, level string) {
 		out = append(out, event.Limit{
@@ -162,7 +163,7 @@ func (s *Sides) tasks(now time.Duration, all bool) []event.Limit {
 		for i := range s.list {
 			t := &s.list[i]
 			if t.Max > 0 {
-				add(scope(t.Level.Name), t.Current, t.Max, t.Level.CurrentFile(), t.Level.MaxFile(), t.Level.Dir)
+				add(event.ScopeOfCgroup(t.Level.Name), t.Current, t.Max, t.Level.CurrentFile(), t.Level.MaxFile(), t.Level.Dir)
 			}
 		}
 	}
@@ -201,7 +202,7 @@ func (s *Sides) tasks(now time.Duration, all bool) []event.Limit {
 }
 
 // limited reads RLIMIT_NPROC now and then, and says whether there is one.
-func (s *Sides) limited(now time.Duration) bool {
+func (s *Shared) limited(now time.Duration) bool {
 	if !s.begun || now-s.mostAt >= rlimitHolds {
 		if l, err := proctree.Limits(s.proc, s.pid); err == nil {
 			s.most = l.Tasks
@@ -209,4 +210,150 @@ func (s *Sides) limited(now time.Duration) bool {
 		s.begun, s.mostAt = true, now
 	}
 	return s.most > 0 && s.most != proctree.Unlimited
+}
+
+// sharedReader has [Shared] read on the side. It wakes the loop only where a limit may be
+// reached soon.
+type sharedReader struct {
+	*probe.Reader[sharedQuestion, sharedAnswer]
+
+	pids   []int
+	loads  bool // there is a trainer, or may be one
+	begun  bool // it was asked once
+	asked  time.Duration
+	limits []event.Limit // as read last
+	at     time.Duration
+	rates  map[event.LimitID]*rss.Rate
+}
+
+type sharedQuestion struct {
+	now  time.Duration
+	pids []int
+}
+
+type sharedAnswer struct {
+	ask    sharedQuestion
+	limits []event.Limit
+}
+
+const (
+	sharedRest = time.Second
+	// sharedSmall is the pause for a /dev/shm of less than smallSHM, as
+	// containers have: a few batches fill it. It holds where a loader may fill it: where
+	// there is a trainer, or half of it is used.
+	sharedSmall = 100 * time.Millisecond
+	smallSHM    = 1 << 30
+	sharedLeast = 50 * time.Millisecond
+	// sharedHangs is how long an answer may take before the last reading has its age.
+	sharedHangs = 5 * time.Second
+)
+
+func newSharedReader(set *probe.Set, proc, sys string, pid int) sharedReader {
+	var s *Shared
+	return sharedReader{rates: map[event.LimitID]*rss.Rate{}, Reader: probe.New(set, func(ask sharedQuestion) sharedAnswer {
+		fault.Point("shared")
+		if s == nil {
+			s = NewShared(proc, sys, pid) // which reads, too
+		}
+		return sharedAnswer{ask, s.Read(ask.now, ask.pids, false)}
+	})}
+}
+
+// update takes in what was read, asks again where that is due, and returns the last
+// reading. Without an answer for long it has its age.
+func (r *sharedReader) update(now time.Duration, pids []int, loads bool) []event.Limit {
+	r.taken()
+	r.pids, r.loads = pids, loads
+	r.ask(now)
+	limits := slices.Clone(r.limits)
+	if age := now - r.at; r.Busy() && now-r.asked >= sharedHangs {
+		for i := range limits {
+			limits[i].Age = max(limits[i].Age, age.Seconds())
+		}
+	}
+	return limits
+}
+
+// taken takes in what was read, and says whether anything was since.
+func (r *sharedReader) taken() bool {
+	got, ok := r.Take()
+	if !ok {
+		return false
+	}
+	r.limits, r.at = got.limits, got.ask.now
+	for i := range r.limits {
+		l := &r.limits[i]
+		rate := r.rates[l.ID()]
+		if rate == nil {
+			rate = &rss.Rate{}
+			r.rates[l.ID()] = rate
+		}
+		rate.Add(r.at, l.Used)
+	}
+	return true
+}
+
+// pause is how long after one reading the next is due.
+func (r *sharedReader) pause(now time.Duration) time.Duration {
+	pause := sharedRest
+	for i := range r.limits {
+		l := &r.limits[i]
+		if l.Name == event.LimitSHM && l.Limit < smallSHM && (r.loads || l.Used >= l.Limit/2) {
+			pause = min(pause, sharedSmall)
+		}
+		next := l.Limit
+		if l.Ratio() < event.NearShare {
+			next = next.Scale(event.NearShare)
+		}
+		if rate := r.rates[l.ID()].PerSecond(now); rate > 0 {
+			seconds := math.Min(float64(next.Sub(l.Used))/rate, sharedRest.Seconds()*pauseShare)
+			pause = min(pause, max(time.Duration(seconds/pauseShare*float64(time.Second)), sharedLeast))
+		}
+	}
+	return pause
+}
+
+// ask asks for what is due.
+func (r *sharedReader) ask(now time.Duration) {
+	if r.Reader == nil || r.Busy() || r.pids == nil {
+		return
+	}
+	pause := r.pause(now)
+	if r.begun && now-r.asked < pause-min(Tolerance, pause/4) {
+		return
+	}
+	r.Ask(sharedQuestion{now, r.pids}, pause < sharedRest)
+	r.begun, r.asked = true, now
+}
+
+// next is how long after now the loop is to wake for a reading; false where it
+// need not.
+func (r *sharedReader) next(now time.Duration) (pause time.Duration, ok bool) {
+	if r.Reader == nil || r.Busy() {
+		return 0, false
+	}
+	pause = r.pause(now)
+	return max(r.asked+pause-now, 0), pause < sharedRest
+}
+
+// mostSharers is of how many processes /dev/shm is read at most.
+const mostSharers = 8
+
+// Sharers are the processes whose /dev/shm is read: trainers, each of which may be in a
+// container of its own, else the command, else the first of a job.
+func Sharers(procs []rss.Proc, command int) []int {
+	var pids []int
+	for i := range procs {
+		if p := &procs[i]; p.Role == rss.RoleTrainer && p.State != 'Z' && len(pids) < mostSharers {
+			pids = append(pids, p.ID.PID)
+		}
+	}
+	switch {
+	case len(pids) > 0:
+	case command != 0:
+		pids = append(pids, command)
+	case len(procs) > 0:
+		pids = append(pids, procs[0].ID.PID)
+	}
+	return pids
 }

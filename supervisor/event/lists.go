@@ -1,5 +1,12 @@
 package event
 
+import (
+	"path"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/slurm"
+)
+
 // Accounting says how the memory of a population is added up.
 type Accounting string
 
@@ -37,6 +44,22 @@ const (
 	ScopeProcess Scope = "process" // each process by itself; the nearest is told
 	ScopeUser    Scope = "user"    // all processes of one user on the node
 )
+
+// ScopeOfCgroup is the scope of a cgroup by the name of its directory: a Slurm step or job
+// is called step_N, job_N or by its SLUID.
+func ScopeOfCgroup(name string) Scope {
+	base := path.Base(name)
+	if base == "user" {
+		base = path.Base(path.Dir(name))
+	}
+	switch {
+	case strings.HasPrefix(base, "step_"):
+		return ScopeStep
+	case strings.HasPrefix(base, "job_"), slurm.IsSLUID(base):
+		return ScopeJob
+	}
+	return ScopeCgroup
+}
 
 // Scopes lists every scope.
 var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, ScopeProcess, ScopeUser}

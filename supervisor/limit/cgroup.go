@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -39,27 +37,12 @@ const (
 	throttler = "kernel, by slowing allocations down"
 )
 
-// scope tells a Slurm step and job by the names of their directories.
-func scope(name string) event.Scope {
-	base := path.Base(name)
-	if base == "user" {
-		base = path.Base(path.Dir(name))
-	}
-	switch {
-	case strings.HasPrefix(base, "step_"):
-		return event.ScopeStep
-	case strings.HasPrefix(base, "job_"), slurm.IsSLUID(base):
-		return event.ScopeJob
-	}
-	return event.ScopeCgroup
-}
-
 // ended says that a level could not be read because its Slurm step or job has
 // ended, and its directory with it: there is nothing left to watch in it, and
 // nothing that does not work. Of a job that is watched as a whole steps end all
 // the time.
 func ended(l *cgroup.Level, err error) bool {
-	if !strings.Contains(l.Name, "/step_") && scope(l.Name) != event.ScopeJob {
+	if !strings.Contains(l.Name, "/step_") && event.ScopeOfCgroup(l.Name) != event.ScopeJob {
 		return false
 	}
 	if errors.Is(err, fs.ErrNotExist) {

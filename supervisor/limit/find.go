@@ -165,7 +165,7 @@ func (s *Set) findCgroup() {
 		if !limited(lim) {
 			s.look(l.MaxFile(), "no limit")
 		}
-		lv := &level{Level: l, scope: scope(l.Name)}
+		lv := &level{Level: l, scope: event.ScopeOfCgroup(l.Name)}
 		s.levels = append(s.levels, lv)
 		if limited(lim) || i == 0 {
 			s.countKills(l, i == 0)

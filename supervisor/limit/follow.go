@@ -119,7 +119,7 @@ func (s *Set) groupFor(pid int) *group {
 			if slices.ContainsFunc(s.all(), func(o *level) bool { return o.Dir == l.Dir }) {
 				continue
 			}
-			s.moved = append(s.moved, &level{Level: l, scope: scope(l.Name)})
+			s.moved = append(s.moved, &level{Level: l, scope: event.ScopeOfCgroup(l.Name)})
 			if lim, err := l.Limits(); err == nil && l.Name != "/" && (limited(lim) || i == 0) {
 				s.countKills(l, i == 0)
 			}

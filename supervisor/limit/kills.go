@@ -74,7 +74,7 @@ func (s *Set) OOMKills() []Kills {
 			continue
 		}
 		out = append(out, Kills{
-			Level: k.level.Dir, Scope: scope(k.level.Name), Leaf: k.leaf,
+			Level: k.level.Dir, Scope: event.ScopeOfCgroup(k.level.Name), Leaf: k.leaf,
 			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
 		})
 	}

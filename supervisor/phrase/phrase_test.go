@@ -136,3 +136,24 @@ func TestNoExecIsSaidWhereItIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestSide words limits that are none on summed memory.
+func TestSide(t *testing.T) {
+	for _, c := range []struct {
+		l    event.Limit
+		want string
+	}{
+		{event.Limit{Name: event.LimitMaps, Used: 53079, Limit: 65530, PID: 4711, Role: rss.RoleTrainer, Enforcer: "kernel, by ENOMEM of mmap", LimitSource: "vm.max_map_count"},
+			"memory mappings 81 % of 65,530, in process 4711 (trainer) (kernel, by ENOMEM of mmap; limit from vm.max_map_count)"},
+		{event.Limit{Name: event.LimitFDs, Used: 1024, Limit: 1024, PID: 4711, Role: rss.RoleOther, Enforcer: "kernel, by EMFILE of open", LimitSource: "soft RLIMIT_NOFILE of /proc/PID/limits", Age: 12.4},
+			"descriptors 100 % of 1,024, in process 4711 (kernel, by EMFILE of open; limit from soft RLIMIT_NOFILE of /proc/PID/limits; counted 12 s ago)"},
+		{event.Limit{Name: event.LimitSHM, Used: 60 * rss.MiB, Limit: 64 * rss.MiB, Enforcer: "kernel, by SIGBUS", LimitSource: "size of that tmpfs", Age: 61},
+			"/dev/shm 94 % of 64.0 MiB (kernel, by SIGBUS; limit from size of that tmpfs; read 61 s ago)"},
+		{event.Limit{Name: event.LimitTasks, Used: 90, Limit: 100, Enforcer: "kernel, by EAGAIN of fork", LimitSource: "/sys/fs/cgroup/pids/job/step/pids.max", Age: 0.5},
+			"tasks 90 % of 100 (kernel, by EAGAIN of fork; limit from step/pids.max)"},
+	} {
+		if got := Side(&c.l); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package policy
+package cadence
 
 import (
 	"testing"
@@ -33,37 +33,6 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestRate(t *testing.T) {
-	var r Rate
-	if got := r.PerSecond(time.Hour); got != 0 {
-		t.Errorf("nothing seen: %v", got)
-	}
-	r.Add(0, rss.GiB)
-	r.Add(10*time.Millisecond, 2*rss.GiB) // too soon to tell
-	if got := r.PerSecond(10 * time.Millisecond); got != 0 {
-		t.Errorf("after 10 ms: %v", got)
-	}
-	r.Add(time.Second, rss.GiB+100*rss.MiB)
-	if got := r.PerSecond(time.Second); got != float64(100*rss.MiB) {
-		t.Errorf("rate %v, want 100 MiB/s", rss.Bytes(got))
-	}
-	r.Add(2*time.Second, rss.GiB) // falling is no filling
-	r.Add(3*time.Second, rss.GiB+50*rss.MiB)
-	if got, want := r.PerSecond(61*time.Second), float64(50*rss.MiB); got != want {
-		t.Errorf("a minute later %v, want half", rss.Bytes(got))
-	}
-	r.Add(2*time.Second, 100*rss.GiB) // time going back
-	r.Add(123*time.Second, rss.GiB+50*rss.MiB+120*40*rss.MiB)
-	if got, want := rss.Bytes(r.PerSecond(123*time.Second)), 40*rss.MiB; got != want {
-		t.Errorf("rate %v, want the newer and now faster %v", got, want)
-	}
-	r.Skip()
-	r.Add(183*time.Second, 500*rss.GiB) // grew while nobody looked
-	if got, want := rss.Bytes(r.PerSecond(183*time.Second)), 20*rss.MiB; got != want {
-		t.Errorf("rate %v after a gap, want %v: half of what it was a minute before", got, want)
-	}
-}
-
 // A burst is met within what it fills in one shortest pause, wherever in the
 // long pause before it begins.
 func TestBurstIsMet(t *testing.T) {
@@ -73,7 +42,7 @@ func TestBurstIsMet(t *testing.T) {
 		used := func(at time.Duration) rss.Bytes {
 			return 4*rss.GiB + rss.Bytes(perSecond*max(0, (at-10*time.Second-begin).Seconds()))
 		}
-		var r Rate
+		var r rss.Rate
 		ticks, now := 0, time.Duration(0)
 		for ; used(now) < rung; ticks++ {
 			r.Add(now, used(now))

@@ -23,6 +23,9 @@ func (s *stand) mappings(pid, n int) {
 	s.fs.Write(fmt.Sprintf("proc/%d/maps", pid), strings.Repeat("m\n", n))
 }
 
+// hurried is within what time a process that is about to map much is counted again.
+const hurried = 100 * time.Millisecond
+
 // longRest is longer than any pause between two counts.
 const longRest = 5 * time.Minute
 
@@ -37,20 +40,14 @@ func (s *stand) recount() {
 	s.settle()
 }
 
-// settle takes in what the readers on the side are at.
+// settle waits for what package counts reads, and takes it in.
 func (s *stand) settle() {
 	s.t.Helper()
-	if s.counts.Busy() {
-		if !s.counts.Wait(20 * time.Second) {
+	for end := time.Now().Add(20 * time.Second); s.counts.Busy(); time.Sleep(time.Millisecond) {
+		s.counts.Take(s.now)
+		if time.Now().After(end) {
 			s.t.Fatal("no count within 20 s")
 		}
-		s.counts.taken()
-	}
-	if s.shared.Busy() {
-		if !s.shared.Wait(20 * time.Second) {
-			s.t.Fatal("no reading of /dev/shm within 20 s")
-		}
-		s.shared.taken()
 	}
 }
 
@@ -300,7 +297,7 @@ func TestPicklingHurries(t *testing.T) {
 	s.open(s.holder.begin)
 	s.settle()
 	s.recount()
-	if pause, ok := s.counts.next(s.now()); ok {
+	if pause, ok := s.counts.Next(s.now()); ok {
 		t.Fatalf("a count is due in %v though nothing is said", pause)
 	}
 	s.log(id, `"what":"pickling","sharing":{"start_method":"spawn","strategy":"file_system","workers":1,"tensors":80000,"tensor_bytes":25600000,`+
@@ -310,9 +307,9 @@ func TestPicklingHurries(t *testing.T) {
 	}
 	s.full()
 	s.settle()
-	pause, ok := s.counts.next(s.now())
-	if !ok || pause > hurriedPause {
-		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurriedPause)
+	pause, ok := s.counts.Next(s.now())
+	if !ok || pause > hurried {
+		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurried)
 	}
 	for _, want := range []string{"sends 80,000 tensors to workers started by spawn", "80,500 memory mappings of the 65,530 that vm.max_map_count allows", `set_start_method("fork")`} {
 		if !strings.Contains(s.stderr(), want) {
@@ -323,7 +320,7 @@ func TestPicklingHurries(t *testing.T) {
 		t.Errorf("descriptors do not run out:\n%s", s.stderr())
 	}
 	s.mappings(id.PID, 60000)
-	s.later(hurriedPause)
+	s.later(hurried)
 	s.full()
 	s.settle()
 	s.full()
@@ -334,7 +331,7 @@ func TestPicklingHurries(t *testing.T) {
 	s.mappings(id.PID, 100)
 	s.recount()
 	s.recount()
-	if pause, ok := s.counts.next(s.now()); ok {
+	if pause, ok := s.counts.Next(s.now()); ok {
 		t.Errorf("a count is due in %v though the hurry is over", pause)
 	}
 }
@@ -368,5 +365,97 @@ func TestRaised(t *testing.T) {
 	}
 	if len(s.sum.Cures) != tell.MostCures {
 		t.Errorf("the summary has %d lines of them", len(s.sum.Cures))
+	}
+}
+
+// TestWatcherCounts: the watcher asks in a look and has the answer in a later one.
+func TestWatcherCounts(t *testing.T) {
+	s := newStand(t, nil)
+	fs := s.fs
+	fs.Write("proc/sys/vm/max_map_count", "1000\n")
+	fs.Write(fmt.Sprintf("proc/%d/maps", theCommand), "a\nb\nc\n")
+	s.open(s.holder.begin)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s.full()
+		if m, _ := s.counts.Of(s.command); m == 3 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("limits %+v", s.readings)
+		}
+	}
+	if l := reading(s.readings, event.LimitID{Name: event.LimitMaps, Scope: event.ScopeProcess}); l == nil || l.Limit != 1000 || l.Used != 3 {
+		t.Errorf("limit %+v", l)
+	}
+}
+
+// TestWarnedAheadOfTheNextCount: where mappings come so fast that the next count may
+// be too late, the rung is met before its time, and the line says so; below half of
+// the limit a burst is no news.
+func TestWarnedAheadOfTheNextCount(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		n    int
+		more int // in 0.2 s
+		want bool
+	}{
+		{"fast, near", 50_000, 5000, true},
+		{"fast, below half", 30_000, 5000, false},
+		{"slow, near", 52_000, 60, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
+			s.mappings(theCommand, c.n-c.more)
+			s.open(s.holder.begin)
+			s.settle()
+			s.counts.Hurry(theCommand, s.now()+time.Minute)
+			s.full()
+			s.mappings(theCommand, c.n)
+			for range 2 {
+				s.later(2 * hurried)
+				s.full()
+				s.settle()
+			}
+			s.full()
+			all := decisions(s.events(), event.LimitMaps)
+			if (len(all) > 0) != c.want {
+				t.Fatalf("decisions %v", all)
+			}
+			if !c.want {
+				return
+			}
+			if lead, _ := all[0]["lead"].(float64); lead == 0 || all[0]["lead_bytes"] != nil {
+				t.Errorf("decision %v", all[0])
+			}
+			if !strings.Contains(strings.Join(s.lines.all, "\n"), "at this rate full within 4 s") {
+				t.Errorf("said %q", s.lines.all)
+			}
+		})
+	}
+}
+
+// TestReached: the loop takes a full look for what stands at a rung, or is new, and
+// for nothing else.
+func TestReached(t *testing.T) {
+	s := opened(t, nil)
+	at := func(used rss.Bytes) []event.Limit {
+		return []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}}
+	}
+	s.readings = append(s.readings, at(100)...)
+	for _, c := range []struct {
+		used rss.Bytes
+		want bool
+	}{{100, false}, {799, false}, {800, true}, {1000, true}} {
+		if got := s.reached(at(c.used)); got != c.want {
+			t.Errorf("at %d: %v", c.used, got)
+		}
+	}
+	s.readings = append(s.readings[:len(s.readings)-1], at(960)...)
+	if s.reached(at(990)) || !s.reached(at(1000)) {
+		t.Error("above the last rung the next is the limit")
+	}
+	if !s.reached([]event.Limit{{Name: event.LimitTasks, Used: 1, Limit: 1000}}) {
+		t.Error("what is new asks for a look")
 	}
 }
