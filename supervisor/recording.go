@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
 // recordEvery is the least time between two samples of the record, but for those
@@ -69,7 +70,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if s.RecordFault != "" {
 		silent = "record" // it was told already
 	}
-	w.tell.OpenRecord(record.Options{Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto}, silent)
+	w.tell.OpenRecord(store.Options{Meta: w.recordMeta(begin), Places: places, Attempt: begin.Attempt, AtOnce: s.Record != RecordAuto}, silent)
 }
 
 func (w *watcher) recordMeta(begin hold.Begin) record.Meta {

@@ -21,7 +21,7 @@ func (b *bench) recording() error {
 }
 
 // recordPackage has the benchmarks that see into a record.
-const recordPackage = "./supervisor/record"
+const recordPackage = "./supervisor/record/store"
 
 // recordSize is how many bytes a process takes in a sample.
 func (b *bench) recordSize() error {

@@ -19,12 +19,13 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
 // exporter is what reads a record by LMDB, which trusts its file and is written in C. It
 // is started with nothing of this process's but the record and its output.
 func exporter() *exec.Cmd {
-	_ = record.CloseOnExec() // as far as it can be done
+	_ = store.CloseOnExec() // as far as it can be done
 	cmd := exec.Command("/proc/self/exe", exportCommand)
 	cmd.Env = []string{"GOTRACEBACK=single", "GOMAXPROCS=1"} // nothing of the user's has a say in it
 	cmd.Dir = "/"
@@ -147,7 +148,7 @@ func readRun(f record.Found, look bool) (*record.Run, error) {
 	var errs []error
 	var err error
 	if f.Record != "" {
-		if run, err = record.Read(context.Background(), f.Record, exporter); err != nil {
+		if run, err = store.Read(context.Background(), f.Record, exporter); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -160,7 +161,7 @@ func readRun(f record.Found, look bool) (*record.Run, error) {
 		// A directory of --record, or a TMPDIR of the job's own, is known to
 		// the journal alone. It may be gone, or of another node.
 		if at, err := record.At(journal.Meta.Record); err == nil && at.ID == f.ID && at.Record != "" {
-			run, err = record.Read(context.Background(), at.Record, exporter)
+			run, err = store.Read(context.Background(), at.Record, exporter)
 			if err == nil && !run.SameOwner(journal) {
 				run, err = nil, fmt.Errorf("cannot read record %s: it belongs to another user than its journal", at.Record)
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
 // heapGrowth is the watcher's GOGC, in percent. What lives in its heap is 1 MiB
@@ -95,9 +95,9 @@ func exportRecord(p process) int {
 	if len(p.args) != 2 {
 		return fail(p, usagef("rsswarden report", "%s is not for use by hand", exportCommand))
 	}
-	err := record.Confine()
+	err := store.Confine()
 	if err == nil {
-		err = record.Export(os.NewFile(3, "record"), os.Stdout)
+		err = store.Export(os.NewFile(3, "record"), os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

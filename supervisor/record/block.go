@@ -60,18 +60,18 @@ const (
 	hasFDs
 )
 
-// encoder makes one block. The zero value is empty.
-type encoder struct {
+// Encoder makes one block. The zero value is empty.
+type Encoder struct {
 	buf    []byte
 	n      int
 	last   Sample
 	before int // len(buf) before the last sample
 }
 
-func (e *encoder) empty() bool { return e.n == 0 }
+func (e *Encoder) Empty() bool { return e.n == 0 }
 
 // full says that the next sample belongs into another block.
-func (e *encoder) full() bool {
+func (e *Encoder) Full() bool {
 	size := len(e.buf)
 	if e.n == 0 {
 		return false
@@ -80,28 +80,28 @@ func (e *encoder) full() bool {
 	return size+more > mostBlock || e.n >= leastSamples && size+more > blockSize
 }
 
-// block returns the block and empties the encoder.
-func (e *encoder) block(tier int) []byte {
-	b := e.snapshot(tier)
+// block returns the block and empties the Encoder.
+func (e *Encoder) Block(tier int) []byte {
+	b := e.Snapshot(tier)
 	e.buf, e.n, e.before = e.buf[:0], 0, 0
 	return b
 }
 
 // snapshot returns the block as it is by now.
-func (e *encoder) snapshot(tier int) []byte {
+func (e *Encoder) Snapshot(tier int) []byte {
 	return append([]byte{byte(tier)}, e.buf...)
 }
 
-func (e *encoder) uint(v uint64) { e.buf = binary.AppendUvarint(e.buf, v) }
-func (e *encoder) int(v int64)   { e.buf = binary.AppendVarint(e.buf, v) }
+func (e *Encoder) uint(v uint64) { e.buf = binary.AppendUvarint(e.buf, v) }
+func (e *Encoder) int(v int64)   { e.buf = binary.AppendVarint(e.buf, v) }
 
 // kib puts the difference of two sizes.
-func (e *encoder) kib(now, before rss.Bytes) {
+func (e *Encoder) kib(now, before rss.Bytes) {
 	e.int(int64(now/rss.KiB) - int64(before/rss.KiB))
 }
 
 // add appends a sample.
-func (e *encoder) add(s *Sample) {
+func (e *Encoder) Add(s *Sample) {
 	e.before = len(e.buf)
 	l := &e.last
 	if e.n == 0 {
@@ -146,7 +146,7 @@ func (e *encoder) add(s *Sample) {
 	e.n++
 }
 
-func (e *encoder) limit(r, was *Reading) {
+func (e *Encoder) limit(r, was *Reading) {
 	over := func(r *Reading) rss.Bytes { return r.UsedMax.Sub(r.Used) }
 	mask := uint64(0)
 	set := func(bit uint64, on bool) {
@@ -192,7 +192,7 @@ func eta(r *Reading) uint64 {
 }
 
 // procs puts who has gone and who came, in the order of now.
-func (e *encoder) procs(now []Usage, l *Sample) {
+func (e *Encoder) procs(now []Usage, l *Sample) {
 	place := make(map[int]bool, len(now))
 	for i := range now {
 		place[now[i].Proc] = true
@@ -244,7 +244,7 @@ func (e *encoder) procs(now []Usage, l *Sample) {
 	l.Procs = next
 }
 
-func (e *encoder) usage(now, was []Usage) {
+func (e *Encoder) usage(now, was []Usage) {
 	passed := uint64(0)
 	for i := range now {
 		u, o := &now[i], &was[i]

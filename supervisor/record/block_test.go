@@ -87,3 +87,37 @@ func TestBlocksKeepSamples(t *testing.T) {
 		}
 	}
 }
+
+// use does with a run what its readers do: nothing it refers to may be missing.
+func use(t *testing.T, r *Run) {
+	last := time.Duration(-1)
+	for s := range r.Samples() {
+		if s.At < last {
+			t.Fatalf("a sample of %v after one of %v", s.At, last)
+		}
+		last = s.At
+		for i := range s.Limits {
+			_ = r.Limits[s.Limits[i].Limit].Name
+		}
+		for i := range s.Procs {
+			_ = r.Procs[s.Procs[i].Proc].Comm
+		}
+	}
+	for _, e := range r.Events {
+		if e.Value == nil {
+			t.Fatalf("event %s without a value", e.Name)
+		}
+	}
+	_ = r.Exit()
+}
+
+func FuzzBlock(f *testing.F) {
+	var enc Encoder
+	for _, s := range walk(rand.New(rand.NewPCG(1, 1)), 20, 3) {
+		enc.Add(&s)
+	}
+	f.Add(enc.Snapshot(0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		use(t, &Run{blocks: [][]byte{b}, Procs: make([]Proc, 4), Limits: make([]event.Limit, 2)})
+	})
+}

@@ -15,16 +15,16 @@ var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc
 
 var errCRC = errors.New("checksum does not match")
 
-// seal puts the CRC-32C of key and value in front of the value: a value that
-// a damaged tree gives out under another key is found too.
+// seal puts the CRC-32C of key and value in front of the value, so that a damaged tree
+// which returns a value for another key is found out.
 func seal(key, value []byte) []byte {
 	b := make([]byte, crcSize, crcSize+len(value))
 	binary.BigEndian.PutUint32(b, checksum(key, value))
 	return append(b, value...)
 }
 
-// open checks and takes off what seal put in front.
-func open(key, sealed []byte) ([]byte, error) {
+// Unseal checks a stored value and takes off its checksum.
+func Unseal(key, sealed []byte) ([]byte, error) {
 	if len(sealed) < crcSize {
 		return nil, errCRC
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
+
+// DataFile is the file of a full record that LMDB keeps its data in.
+const DataFile = "data.mdb"
 
 // Found is what one run has left behind, by the names of files alone.
 type Found struct {
@@ -32,7 +35,7 @@ func (f Found) Size() (n int64, mine bool) {
 		return 0, true
 	}
 	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(f.Record, dataFile), &st) != nil {
+	if unix.Lstat(filepath.Join(f.Record, DataFile), &st) != nil {
 		return 0, true
 	}
 	return st.Blocks * 512, int(st.Uid) == os.Geteuid()
@@ -57,16 +60,16 @@ func Find(dirs ...string) []Found {
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
-			if id, ok := strings.CutSuffix(e.Name(), journalSuffix); ok && isID(id) {
+			if id, ok := strings.CutSuffix(e.Name(), journalSuffix); ok && IsID(id) {
 				if f := at(id); f.Journal == "" {
 					f.Journal = path
 				}
 				continue
 			}
-			if !isID(e.Name()) {
+			if !IsID(e.Name()) {
 				continue
 			}
-			if _, err := os.Lstat(filepath.Join(path, dataFile)); err == nil {
+			if _, err := os.Lstat(filepath.Join(path, DataFile)); err == nil {
 				if f := at(e.Name()); f.Record == "" {
 					f.Record = path
 				}
@@ -87,7 +90,7 @@ const mostEntries = 1 << 17
 // ReadDir lists a directory, and opens nothing else. As root it follows no link of
 // another user.
 func ReadDir(path string) ([]os.DirEntry, error) {
-	at, err := openPath(path)
+	at, err := nodedir.OpenPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ var ErrNone = errors.New("it holds no record")
 
 // At says what lies at a path: a record, a journal, or why neither does.
 func At(path string) (Found, error) {
-	at, err := openPath(path)
+	at, err := nodedir.OpenPath(path)
 	if err != nil {
 		return Found{}, err
 	}
@@ -123,14 +126,14 @@ func At(path string) (Found, error) {
 	id := filepath.Base(path)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		if id == dataFile {
+		if id == DataFile {
 			return At(filepath.Dir(path))
 		}
 		id = strings.TrimSuffix(id, journalSuffix)
 		return Found{ID: id, Job: jobOfID(id), Journal: path}, nil
 	case unix.S_IFDIR:
 		var data unix.Stat_t
-		switch err := unix.Fstatat(int(at.Fd()), dataFile, &data, unix.AT_SYMLINK_NOFOLLOW); {
+		switch err := unix.Fstatat(int(at.Fd()), DataFile, &data, unix.AT_SYMLINK_NOFOLLOW); {
 		case errors.Is(err, unix.ENOENT):
 			return Found{}, ErrNone
 		case err != nil:
@@ -139,58 +142,6 @@ func At(path string) (Found, error) {
 		return Found{ID: id, Job: jobOfID(id), Record: path}, nil
 	}
 	return Found{}, fmt.Errorf("%w: it is %s", ErrForeign, nodedir.Kind(st.Mode))
-}
-
-// Merge adds to a run what only its journal tells: what came after the end of the
-// record, where its storage failed first, or a commit waited for memory while the
-// kernel killed. journal may be nil.
-func (r *Run) Merge(journal *Run) {
-	if journal == nil || journal.Meta.ID != r.Meta.ID {
-		return
-	}
-	r.Sources = append(r.Sources, journal.Sources...)
-	r.Meta.Journal = cmp.Or(r.Meta.Journal, journal.Meta.Journal)
-	type key struct {
-		name any
-		at   int64
-	}
-	seen := map[key]bool{}
-	for _, e := range r.Events {
-		seen[key{e.Name, int64(e.At)}] = true
-	}
-	for _, e := range journal.Events {
-		if !seen[key{e.Name, int64(e.At)}] {
-			r.Events = append(r.Events, e)
-		}
-	}
-	slices.SortStableFunc(r.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
-	r.append(journal)
-}
-
-// append takes over the samples of a journal. [Run.Samples] yields those after
-// the last of the record.
-func (r *Run) append(journal *Run) {
-	limits := map[limitKey]int{}
-	key := func(l *event.Limit) limitKey {
-		return limitKey{l.ID(), ""}
-	}
-	for i := range r.Limits {
-		limits[key(&r.Limits[i])] = i
-	}
-	for s := range journal.Samples() {
-		c := s.clone()
-		for i := range c.Limits {
-			l := &journal.Limits[c.Limits[i].Limit]
-			at, ok := limits[key(l)]
-			if !ok {
-				at = len(r.Limits)
-				limits[key(l)] = at
-				r.Limits = append(r.Limits, *l)
-			}
-			c.Limits[i].Limit = at
-		}
-		r.plain = append(r.plain, c)
-	}
 }
 
 // NewID names a run. The name begins with the time, so that names sort by it,
@@ -223,9 +174,9 @@ func inID(r rune) bool {
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
-// isID says whether a file's name is that of a run. It is no regexp: that would
+// IsID says whether a file's name is that of a run. It is no regexp: that would
 // be compiled at the start of every process of ours.
-func isID(name string) bool {
+func IsID(name string) bool {
 	parts := strings.Split(name, "-")
 	if len(parts) != 4 || len(parts[0]) != len(idTime) || parts[1] == "" || parts[3] == "" {
 		return false
@@ -250,4 +201,17 @@ func jobOfID(id string) string {
 		return ""
 	}
 	return job
+}
+
+// Reason leaves out the name of a file from an error that is printed with its name, and says
+// that what is no regular file is no record.
+func Reason(err error) error {
+	var p *fs.PathError
+	switch {
+	case errors.Is(err, nodedir.ErrNotRegular):
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	case errors.As(err, &p):
+		return p.Err
+	}
+	return err
 }

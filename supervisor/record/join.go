@@ -166,3 +166,55 @@ func (r *Run) Part(from, to time.Duration) *Run {
 	out.Thinned, out.Dropped = r.Thinned, r.Dropped
 	return out
 }
+
+// Merge adds to a run what only its journal tells: what came after the end of the
+// record, where its storage failed first, or a commit waited for memory while the
+// kernel killed. journal may be nil.
+func (r *Run) Merge(journal *Run) {
+	if journal == nil || journal.Meta.ID != r.Meta.ID {
+		return
+	}
+	r.Sources = append(r.Sources, journal.Sources...)
+	r.Meta.Journal = cmp.Or(r.Meta.Journal, journal.Meta.Journal)
+	type key struct {
+		name any
+		at   int64
+	}
+	seen := map[key]bool{}
+	for _, e := range r.Events {
+		seen[key{e.Name, int64(e.At)}] = true
+	}
+	for _, e := range journal.Events {
+		if !seen[key{e.Name, int64(e.At)}] {
+			r.Events = append(r.Events, e)
+		}
+	}
+	slices.SortStableFunc(r.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
+	r.append(journal)
+}
+
+// append takes over the samples of a journal. [Run.Samples] yields those after
+// the last of the record.
+func (r *Run) append(journal *Run) {
+	limits := map[limitKey]int{}
+	key := func(l *event.Limit) limitKey {
+		return limitKey{l.ID(), ""}
+	}
+	for i := range r.Limits {
+		limits[key(&r.Limits[i])] = i
+	}
+	for s := range journal.Samples() {
+		c := s.clone()
+		for i := range c.Limits {
+			l := &journal.Limits[c.Limits[i].Limit]
+			at, ok := limits[key(l)]
+			if !ok {
+				at = len(r.Limits)
+				limits[key(l)] = at
+				r.Limits = append(r.Limits, *l)
+			}
+			c.Limits[i].Limit = at
+		}
+		r.plain = append(r.plain, c)
+	}
+}

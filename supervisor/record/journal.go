@@ -72,16 +72,18 @@ type sampleLine struct {
 	Decision bool `json:"decision,omitempty"`
 }
 
-// journaler writes the journal.
-type journaler struct {
-	opt   *Options
-	last  *Look             // the last that was written
-	known map[limitKey]bool // limits that have been told with their sources
-	// kinds is when an event of a kind was written last, and decided the last
-	// decision that was.
-	kinds   map[string]time.Duration
-	decided uint64
-	whys    whys
+// Journal writes the journal of a run. Its methods are called by one goroutine and wait for
+// no file system; another one writes.
+type Journal struct {
+	places []string
+	meta   Meta
+	fault  func(error) // called once, when the journal ends early
+
+	last    *Look                    // that was written
+	known   map[limitKey]bool        // limits whose sources were written
+	kinds   map[string]time.Duration // when an event of a kind was written last
+	decided uint64                   // the last decision that was written
+	filter  journalFilter
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -93,33 +95,36 @@ type journaler struct {
 	done   chan struct{}
 }
 
-func (j *journaler) init(opt *Options) {
-	j.opt, j.wake, j.done = opt, make(chan struct{}, 1), make(chan struct{})
-	j.known, j.kinds = map[limitKey]bool{}, map[string]time.Duration{}
+// NewJournal returns a journal of which nothing is written before [Journal.Begin].
+func NewJournal(places []string, m Meta, fault func(error)) *Journal {
+	return &Journal{
+		places: places, meta: m, fault: fault, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		known: map[limitKey]bool{}, kinds: map[string]time.Duration{},
+	}
 }
 
-// event takes in one event, with its JSON.
-func (j *journaler) event(name event.Name, v any, line []byte) {
+// Event takes one event, with its JSON.
+func (j *Journal) Event(name event.Name, v any, line []byte) {
 	warns := false // what may end the run in a moment is not one of many
 	switch e := v.(type) {
 	case event.LoaderSaid:
-		warns = j.whys.pickling(&e)
+		warns = j.filter.pickling(&e)
 		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello && e.What != event.LoaderUnreached && !warns {
 			return
 		}
 	case event.Diagnosis:
-		if !j.whys.diagnosis(&e, len(line)) {
+		if !j.filter.diagnosis(&e, len(line)) {
 			return
 		}
 	case event.Cure:
-		if !j.whys.cure(&e) {
+		if !j.filter.cure(&e) {
 			return
 		}
 	case event.Help, event.Handover: // the one is often, the other may be large
 		return
 	}
 	size := j.written()
-	if routine(name, v) && !warns && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
+	if Routine(name, v) && !warns && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
 		return
 	}
 	if d, ok := v.(event.Decision); ok {
@@ -134,7 +139,7 @@ func (j *journaler) event(name event.Name, v any, line []byte) {
 
 // seldom says that no event of this kind was written for long, by how long the
 // run is. Of a decision that was written the outcome is written too.
-func (j *journaler) seldom(name event.Name, v any) bool {
+func (j *Journal) seldom(name event.Name, v any) bool {
 	kind := string(name)
 	switch e := v.(type) {
 	case event.Exit:
@@ -158,7 +163,7 @@ func (j *journaler) seldom(name event.Name, v any) bool {
 	}
 	at := time.Duration(0)
 	if e, ok := v.(interface{ When() time.Time }); ok {
-		at = e.When().Sub(j.opt.Meta.Start)
+		at = e.When().Sub(j.meta.Start)
 	}
 	last, again := j.kinds[kind]
 	if again && at-last < max(leastAge, time.Duration(float64(at)*seldomAge)) || !again && len(j.kinds) >= mostKinds {
@@ -168,13 +173,13 @@ func (j *journaler) seldom(name event.Name, v any) bool {
 	return true
 }
 
-// sample takes in one look, where it tells something.
-func (j *journaler) sample(l *Look) {
+// Sample takes one look, if it tells something new.
+func (j *Journal) Sample(l *Look) {
 	if !j.due(l) {
 		return
 	}
 	line := sampleLine{
-		Head:     event.Head{V: event.Version, Time: j.opt.Meta.Start.Add(l.At), Event: event.NameSample},
+		Head:     event.Head{V: event.Version, Time: j.meta.Start.Add(l.At), Event: event.NameSample},
 		Roles:    roleSums(l.Sample),
 		Decision: l.AtDecision,
 	}
@@ -202,7 +207,7 @@ func (j *journaler) sample(l *Look) {
 }
 
 // due says whether a look tells enough to be written.
-func (j *journaler) due(l *Look) bool {
+func (j *Journal) due(l *Look) bool {
 	if j.last == nil {
 		return true
 	}
@@ -237,22 +242,21 @@ func (j *journaler) due(l *Look) bool {
 }
 
 // written is how much has been queued in all.
-func (j *journaler) written() int {
+func (j *Journal) written() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.size
 }
 
-// recordAt tells where the full record is. It is called by the record's
-// goroutine.
-func (j *journaler) recordAt(m Meta) {
+// Record notes where the full record is, by its Meta. Any goroutine may call it.
+func (j *Journal) Record(m Meta) {
 	if line, err := makeRunLine(m); err == nil {
 		j.put(line, mostJournal, false)
 	}
 }
 
 // put queues a line, where the journal is no longer than most with it.
-func (j *journaler) put(line []byte, most int, sync bool) {
+func (j *Journal) put(line []byte, most int, sync bool) {
 	line = text.JSON(line) // people read journals by cat
 	j.mu.Lock()
 	if !j.off && j.size+len(line)+1 <= most {
@@ -261,40 +265,40 @@ func (j *journaler) put(line []byte, most int, sync bool) {
 		j.sync = j.sync || sync
 	}
 	j.mu.Unlock()
-	j.tell()
+	j.wakeWriter()
 }
 
-// This file writes what the journal takes in.
+// Begin starts to write what was taken and what will be.
+func (j *Journal) Begin() { go j.write() }
 
-func (j *journaler) begin() { go j.write() }
-
-func (j *journaler) tell() {
+func (j *Journal) wakeWriter() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (j *journaler) close(end <-chan time.Time) {
+// Close writes what is left, until end at the latest.
+func (j *Journal) Close(end <-chan time.Time) {
 	j.mu.Lock()
 	j.closed = true
 	j.mu.Unlock()
-	j.tell()
+	j.wakeWriter()
 	select {
 	case <-j.done:
 	case <-end:
 	}
 }
 
-func (j *journaler) write() {
+func (j *Journal) write() {
 	defer close(j.done)
-	f, path, err := openJournal(j.opt.Places.Journals, j.opt.Meta.ID)
+	f, err := openInFirst(j.places, j.meta.ID+journalSuffix)
 	if err != nil {
-		j.stop(err)
+		j.stop(fmt.Errorf("cannot make journal: %w", err))
 		return
 	}
 	defer f.Close()
-	err = j.first(f, path)
+	err = j.first(f)
 	for err == nil {
 		j.mu.Lock()
 		lines, sync, closed := j.lines, j.sync, j.closed
@@ -317,15 +321,15 @@ func (j *journaler) write() {
 		<-j.wake
 	}
 	if err != nil {
-		j.stop(fmt.Errorf("cannot write journal %s, it ends here: %w", path, err))
+		j.stop(fmt.Errorf("cannot write journal %s, it ends here: %w", f.Name(), err))
 	}
 }
 
 // first writes the first line. Where an earlier watcher has begun the journal,
 // which a kill may have cut off within a line, it goes on after that.
-func (j *journaler) first(f *os.File, path string) error {
-	meta := j.opt.Meta
-	meta.V, meta.Journal = Version, path
+func (j *Journal) first(f *os.File) error {
+	meta := j.meta
+	meta.V, meta.Journal = Version, f.Name()
 	line, err := makeRunLine(meta)
 	if err != nil {
 		return err
@@ -345,38 +349,37 @@ func (j *journaler) first(f *os.File, path string) error {
 	return err
 }
 
-func (j *journaler) stop(err error) {
+func (j *Journal) stop(err error) {
 	j.mu.Lock()
 	j.off, j.lines = true, nil
 	j.mu.Unlock()
-	j.opt.Fault("journal", err)
+	j.fault(err)
 }
 
-// openJournal makes the journal in the first place that takes it.
-func openJournal(places []string, id string) (*os.File, string, error) {
+// openInFirst opens a file to append to it, in the first place that takes it.
+func openInFirst(places []string, name string) (*os.File, error) {
 	var errs []error
 	for _, place := range places {
-		path := filepath.Join(place, id+journalSuffix)
 		mode := fs.FileMode(0o700)
 		if filepath.Base(place) == journalDir {
 			mode = 0o755 // beside the job's own files, for those who may read them
 		}
-		f, err := openAppend(path, mode)
+		f, err := openAppend(filepath.Join(place, name), mode)
 		if err == nil {
-			return f, path, nil
+			return f, nil
 		}
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errNoPlace)
+		errs = append(errs, ErrNoPlace)
 	}
-	return nil, "", fmt.Errorf("cannot make journal: %w", errors.Join(errs...))
+	return nil, errors.Join(errs...)
 }
 
 // openAppend opens a file of this user's to append to it. It and its directory are made
 // where they are missing, the directory with a mode.
 func openAppend(path string, mode fs.FileMode) (*os.File, error) {
-	dir, err := makeAll(filepath.Dir(path), homeLevels, mode)
+	dir, err := OpenPlace(filepath.Dir(path), HomeLevels, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -407,13 +410,11 @@ func openAppend(path string, mode fs.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// This file bounds what a journal keeps of why something grew and of what was
-// changed in time. Each line is a kilobyte of sentences, and a leak that goes on for
-// days is told again each time it has doubled.
-
+// Bounds of what a journal keeps of findings and remedies. Each line is a kilobyte of
+// sentences, and a leak that goes on for days is reported each time it has doubled.
 const (
 	// mostWhy is the bytes of findings in a journal, mostAgain those after which
-	// only what was not told yet is written.
+	// only what is new is written.
 	mostWhy   = 40 << 10
 	mostAgain = 20 << 10
 	// mostCures bounds what was changed, of each remedy: recycling makes workers
@@ -424,8 +425,9 @@ const (
 	mostPickling = 32
 )
 
-// whys is what was written of it. The zero value is ready.
-type whys struct {
+// journalFilter counts findings, remedies and warnings that were written. The zero value is
+// ready.
+type journalFilter struct {
 	told   map[whyKey]bool
 	size   int
 	cures  map[cureKey]int
@@ -443,33 +445,45 @@ type cureKey struct {
 }
 
 // diagnosis says whether a finding is written, in a line of so many bytes.
-func (w *whys) diagnosis(d *event.Diagnosis, size int) bool {
+func (f *journalFilter) diagnosis(d *event.Diagnosis, size int) bool {
 	key := whyKey{d.Finding, d.Role}
-	if w.size+size > mostWhy || w.size > mostAgain && w.told[key] {
+	if f.size+size > mostWhy || f.size > mostAgain && f.told[key] {
 		return false
 	}
-	if w.told == nil {
-		w.told = map[whyKey]bool{}
+	if f.told == nil {
+		f.told = map[whyKey]bool{}
 	}
-	w.told[key] = true
-	w.size += size
+	f.told[key] = true
+	f.size += size
 	return true
 }
 
-func (w *whys) cure(c *event.Cure) bool {
-	if w.cures == nil {
-		w.cures = map[cureKey]int{}
+func (f *journalFilter) cure(c *event.Cure) bool {
+	if f.cures == nil {
+		f.cures = map[cureKey]int{}
 	}
 	key := cureKey{c.Remedy, c.OK}
-	w.cures[key]++
-	return w.cures[key] <= mostCures
+	f.cures[key]++
+	return f.cures[key] <= mostCures
 }
 
 // pickling says whether a report of the loader's is such a warning, and written.
-func (w *whys) pickling(s *event.LoaderSaid) bool {
+func (f *journalFilter) pickling(s *event.LoaderSaid) bool {
 	if s.What != event.LoaderPickling {
 		return false
 	}
-	w.warned++
-	return w.warned <= mostPickling
+	f.warned++
+	return f.warned <= mostPickling
+}
+
+// Routine says that an event is one of many of its kind: reports of workers, answers to the
+// ladder, and outcomes of mild actions.
+func Routine(name event.Name, v any) bool {
+	switch e := v.(type) {
+	case event.Decision:
+		return e.Action.Row().Routine
+	case event.Outcome:
+		return e.OK
+	}
+	return name == event.NameLoader || name == event.NameHelp || name == event.NameCure
 }

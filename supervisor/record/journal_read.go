@@ -21,19 +21,19 @@ const mostLine = 1 << 20
 // ReadJournal reads a journal. Lines that cannot be understood are left out and
 // told of in Run.Damage, but for the last, which a kill may have cut off.
 func ReadJournal(path string) (*Run, error) {
-	at, err := openPath(path)
+	at, err := nodedir.OpenPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
 	}
 	defer at.Close()
 	f, err := nodedir.Reopen(at)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, reason(err))
+		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
 	}
 	r, err := parseJournal(io.LimitReader(f, 4*mostJournal))
 	if err != nil {
@@ -68,8 +68,8 @@ func parseJournal(from io.Reader) (*Run, error) {
 			if p.decode(line, &first) != nil || first.Event != NameRun || first.Run.ID == "" {
 				return nil, ErrForeign
 			}
-			if first.Run.V > Version {
-				return nil, fmt.Errorf("%w (format %d, this one reads up to %d)", ErrNewer, first.Run.V, Version)
+			if err := first.Run.readable(); err != nil {
+				return nil, err
 			}
 			r.Meta, found, ok = first.Run, true, true
 		} else {

@@ -1,9 +1,16 @@
 package record
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -47,6 +54,21 @@ func headed(start time.Time, at time.Duration, name event.Name) event.Head {
 	return event.Head{V: event.Version, Time: start.Add(at), Seq: uint64(at / time.Second), Event: name}
 }
 
+// testJournal is one of which nothing is written: what would be is counted.
+func testJournal() *Journal {
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	return NewJournal(nil, Meta{ID: NewID(start, nil, "node", 7), Start: start, Node: "node", Command: []string{"python", "train.py"}}, nil)
+}
+
+// put has a journal take an event, as a recorder does.
+func put(j *Journal, name event.Name, v any) {
+	line, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	j.Event(name, v, line)
+}
+
 // TestSizeOfAJournal: a run that is quiet fits into 64 KiB, however long it is,
 // a week of one that is not into 1 MiB, with its end.
 func TestSizeOfAJournal(t *testing.T) {
@@ -55,7 +77,7 @@ func TestSizeOfAJournal(t *testing.T) {
 		last, step time.Duration
 		most       int
 		used       func(n int) int
-		each       func(r *Recorder, n int, head func(event.Name) event.Head)
+		each       func(j *Journal, n int, head func(event.Name) event.Head)
 	}{
 		"quiet":             {last: week, step: time.Second, most: 64 << 10, used: func(n int) int { return 400 + n%7 }},
 		"quiet and growing": {last: week, step: time.Second, most: 64 << 10, used: func(n int) int { return 100 + n/3000 }},
@@ -63,40 +85,39 @@ func TestSizeOfAJournal(t *testing.T) {
 		"sawtooth":          {last: week, step: time.Second, most: 1 << 20, used: func(n int) int { return 300 + n%5*120 }},
 		"decisions": {
 			last: week, step: 3 * time.Second, most: 1 << 20, used: func(n int) int { return 790 + n%3*10 },
-			each: func(r *Recorder, n int, head func(event.Name) event.Head) {
+			each: func(j *Journal, n int, head func(event.Name) event.Head) {
 				id := uint64(n)
-				r.Event(event.NameDecision, event.Decision{Head: head(event.NameDecision), ID: id, Rule: "80%:signal=SIGUSR1", Limit: event.LimitCgroup, Action: event.ActionSignal})
-				r.Event(event.NameOutcome, event.Outcome{Head: head(event.NameOutcome), Decision: id, Reason: event.ReasonTooLittle})
+				put(j, event.NameDecision, event.Decision{Head: head(event.NameDecision), ID: id, Rule: "80%:signal=SIGUSR1", Limit: event.LimitCgroup, Action: event.ActionSignal})
+				put(j, event.NameOutcome, event.Outcome{Head: head(event.NameOutcome), Decision: id, Reason: event.ReasonTooLittle})
 			},
 		},
 		"quiet, with all findings": {
 			last: week, step: time.Second, most: 72 << 10, used: func(n int) int { return 400 + n%7 },
-			each: func(r *Recorder, n int, head func(event.Name) event.Head) {
+			each: func(j *Journal, n int, head func(event.Name) event.Head) {
 				if n > 0 && n&(n-1) == 0 { // as it doubles
 					for _, f := range event.Findings {
-						r.Event(event.NameDiagnosis, leak(head(event.NameDiagnosis), f, rss.RoleWorker, rss.Bytes(n)*rss.KiB))
+						put(j, event.NameDiagnosis, leak(head(event.NameDiagnosis), f, rss.RoleWorker, rss.Bytes(n)*rss.KiB))
 					}
 				}
 			},
 		},
 		"faults and signals": {
 			last: week, step: 5 * time.Second, most: 1 << 20, used: func(int) int { return 400 },
-			each: func(r *Recorder, n int, head func(event.Name) event.Head) {
-				r.Event(event.NameFault, event.Fault{Head: head(event.NameFault), Part: "proctree", Error: fmt.Sprintf("cannot read process %d", n)})
-				r.Event(event.NameSignal, event.Signal{Head: head(event.NameSignal), Signal: "SIGUSR1", Sender: n})
+			each: func(j *Journal, n int, head func(event.Name) event.Head) {
+				put(j, event.NameFault, event.Fault{Head: head(event.NameFault), Part: "proctree", Error: fmt.Sprintf("cannot read process %d", n)})
+				put(j, event.NameSignal, event.Signal{Head: head(event.NameSignal), Signal: "SIGUSR1", Sender: n})
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := New(Options{Meta: testMeta()})
-			r.begun = true // nothing is written: what would be is counted
-			start := r.opt.Meta.Start
+			j := testJournal()
+			start := j.meta.Start
 			begin := event.Start{Head: headed(start, 0, event.NameStart), Command: []string{"python", "train.py"}, Limits: slurmLook(0, 100).Limits}
 			for range 20 {
 				begin.Settings = append(begin.Settings, event.Setting{Name: "worker-signal", Value: "SIGUSR1", Origin: "environment"})
 			}
-			r.Event(event.NameStart, begin)
+			put(j, event.NameStart, begin)
 			looks := map[int]*Look{}
 			for n := 0; time.Duration(n)*c.step < c.last; n++ {
 				at, used := time.Duration(n)*c.step, c.used(n)
@@ -105,21 +126,21 @@ func TestSizeOfAJournal(t *testing.T) {
 				}
 				l := *looks[used]
 				l.At = at
-				r.journal.sample(&l)
+				j.Sample(&l)
 				if c.each != nil {
-					c.each(r, n, func(name event.Name) event.Head { return headed(start, at, name) })
+					c.each(j, n, func(name event.Name) event.Head { return headed(start, at, name) })
 				}
 				if n%1000 == 0 {
-					r.take()
+					j.lines = nil // as its writer does
 				}
 			}
-			if a := c.last - r.journal.last.At; c.last > week && a > c.last*2/3 {
+			if a := c.last - j.last.At; c.last > week && a > c.last*2/3 {
 				t.Errorf("the last sample is %v old", a)
 			}
-			before := r.journal.written()
+			before := j.written()
 			code := 0
-			r.Event(event.NameExit, event.Exit{Head: headed(start, c.last, event.NameExit), Code: &code})
-			size := r.journal.written()
+			put(j, event.NameExit, event.Exit{Head: headed(start, c.last, event.NameExit), Code: &code})
+			size := j.written()
 			t.Logf("%d KiB", size>>10)
 			if size == before {
 				t.Error("its end found no room")
@@ -131,12 +152,161 @@ func TestSizeOfAJournal(t *testing.T) {
 	}
 }
 
-// take empties the queues, as the writers do.
-func (r *Recorder) take() {
-	r.mu.Lock()
-	r.waiting = waiting{}
-	r.mu.Unlock()
-	r.journal.mu.Lock()
-	r.journal.lines = nil
-	r.journal.mu.Unlock()
+// leak is a finding as long as they get.
+func leak(head event.Head, finding event.Finding, role rss.Role, size rss.Bytes) event.Diagnosis {
+	return event.Diagnosis{
+		Head: head, Finding: finding, Confidence: event.Likely, Role: role, PID: 4711, Bytes: size,
+		Evidence: []string{strings.Repeat("evidence ", 30)}, Advice: []string{strings.Repeat("advice ", 80)},
+	}
+}
+
+// TestWhyInAJournal: what was found, changed and warned of is in a journal, and
+// read back as it was told.
+func TestWhyInAJournal(t *testing.T) {
+	j := testJournal()
+	start := j.meta.Start
+	code := 1
+	events := []Entry{
+		{0, event.NameStart, &event.Start{Head: headed(start, 0, event.NameStart)}},
+		{time.Second, event.NameLoader, &event.LoaderSaid{Head: headed(start, time.Second, event.NameLoader), What: event.LoaderPickling, PID: 7,
+			Sharing: &event.Sharing{Method: "spawn", Workers: 2, Tensors: 9000, FDs: 9010, MaxFDs: 1024}}},
+		{2 * time.Second, event.NameCure, &event.Cure{Head: headed(start, 2*time.Second, event.NameCure), Remedy: event.RemedyNoFile, PID: 7, OK: true, Before: 1024, After: 65536}},
+	}
+	d := leak(headed(start, 3*time.Second, event.NameDiagnosis), event.FindingWorkerLeak, rss.RoleWorker, rss.GiB)
+	events = append(events, Entry{3 * time.Second, event.NameDiagnosis, &d},
+		Entry{4 * time.Second, event.NameExit, &event.Exit{Head: headed(start, 4*time.Second, event.NameExit), Code: &code}})
+	for _, e := range events {
+		switch v := e.Value.(type) {
+		case *event.Start:
+			put(j, e.Name, *v)
+		case *event.LoaderSaid:
+			put(j, e.Name, *v)
+		case *event.Cure:
+			put(j, e.Name, *v)
+		case *event.Diagnosis:
+			put(j, e.Name, *v)
+		case *event.Exit:
+			put(j, e.Name, *v)
+		}
+	}
+	first, err := makeRunLine(j.meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := append(first, '\n')
+	for _, line := range j.lines {
+		file = append(file, line...)
+	}
+	run, err := parseJournal(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(events, run.Events); diff != "" || run.Damage != nil {
+		t.Errorf("damage %v, -told +read\n%s", run.Damage, diff)
+	}
+}
+
+// TestWhyIsBounded: findings that are told again and again, and cures and
+// warnings of each of many workers, leave a journal small, and what is new is kept.
+func TestWhyIsBounded(t *testing.T) {
+	j := testJournal()
+	start := j.meta.Start
+	tell := func(n int, finding event.Finding) {
+		at := time.Duration(n) * time.Minute
+		put(j, event.NameDiagnosis, leak(headed(start, at, event.NameDiagnosis), finding, rss.RoleWorker, rss.Bytes(n)*rss.MiB))
+	}
+	for n := range 1000 {
+		at := time.Duration(n) * time.Minute
+		tell(n, event.FindingWorkerLeak)
+		put(j, event.NameCure, event.Cure{Head: headed(start, at, event.NameCure), Remedy: event.RemedyOOMPrefer, PID: n, OK: true, After: 500})
+		put(j, event.NameLoader, event.LoaderSaid{Head: headed(start, at, event.NameLoader), What: event.LoaderPickling, PID: n, Sharing: &event.Sharing{}})
+	}
+	for i, f := range event.Findings {
+		tell(2000+i, f)
+	}
+	text := ""
+	for _, line := range j.lines {
+		text += string(line)
+	}
+	if size := j.written(); size > 56<<10 {
+		t.Errorf("%d KiB", size>>10)
+	}
+	for _, f := range event.Findings {
+		if !strings.Contains(text, fmt.Sprintf("%q", f)) {
+			t.Errorf("%q is not in the journal", f)
+		}
+	}
+	if n := strings.Count(text, `"remedy"`); n != mostCures {
+		t.Errorf("%d cures", n)
+	}
+}
+
+// TestHandoverIsNotInAJournal: what a ladder took over may be large, and is for a replay
+// alone.
+func TestHandoverIsNotInAJournal(t *testing.T) {
+	j := testJournal()
+	if put(j, event.NameHandover, event.Handover{Head: headed(j.meta.Start, time.Second, event.NameHandover), Ran: time.Second}); j.written() != 0 {
+		t.Errorf("%d bytes of it are in the journal", j.written())
+	}
+}
+
+// TestRestartedBeforeItBegan: the second watcher of a run whose first left no
+// journal begins it, and one that finds a line cut off goes on behind it.
+func TestRestartedBeforeItBegan(t *testing.T) {
+	for name, before := range map[string]string{"nothing": "", "cut off": `{"v":1,"time":"2026-`} {
+		t.Run(name, func(t *testing.T) {
+			j := testJournal()
+			j.places = []string{t.TempDir()}
+			path := filepath.Join(j.places[0], j.meta.ID+journalSuffix)
+			if before != "" {
+				line, _ := makeRunLine(j.meta)
+				if err := os.WriteFile(path, append(append(line, '\n'), before...), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			j.Begin()
+			put(j, event.NameStart, event.Start{Head: headed(j.meta.Start, 0, event.NameStart)})
+			j.Sample(slurmLook(time.Second, 400))
+			j.Close(time.After(5 * time.Second))
+			run, err := ReadJournal(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for range run.Samples() {
+				n++
+			}
+			if n != 1 || len(run.Events) != 1 || (len(run.Damage) > 0) != (before != "") {
+				t.Errorf("%d samples, %d events, damage %v", n, len(run.Events), run.Damage)
+			}
+		})
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z"}}
+{"v":1,"time":"2026-11-22T00:00:01Z","event":"sample","limits":[{"limit":"slurm","scope":"step","used_bytes":1,"limit_bytes":2,"eta_s":null}],"roles":[{"role":"worker","count":4}]}
+{"v":1,"time":"2026-11-22T00:00:02Z","event":"exit","by":"command","code":0,"verdict":"fine"}
+`))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z"}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":1,"event":"loader","what":"pickling","pid":7,"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":2,"tensors":9000,"maps_needed":9100,"maps_limit":65530,"fds_needed":9010,"fds_limit":1024}}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":2,"event":"diagnosis","finding":"tensors by spawn","confidence":"certain","role":"trainer","pid":7,"bytes":4096,"evidence":["a"],"advice":["b"]}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":3,"event":"diagnosis","finding":7,"evidence":{}}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":4,"event":"cure","remedy":"nofile","pid":7,"ok":true,"before":1024,"after":65536}
+`))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z","mono_ns":7}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":1,"event":"rank","what":"leads","task":0,"step":"0","node":"n1","pid":8,"holder":7,"leader":6}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":2,"event":"rank","what":"ended","task":-1,"signal":"SIGKILL"}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":3,"event":"rank","what":7,"task":"x"}
+`))
+	f.Add([]byte(`{"v":1,"event":"run","run":{"v":1,"id":"x","start":"2026-11-22T00:00:00Z","mono_ns":7}}
+{"v":1,"time":"2026-11-22T00:00:01Z","seq":0,"event":"handover","ran_ns":1000000000,"clock_ns":90000000000,"own_level":"46.0","memory":{"v":1,"at_ns":80000000000,"rungs":[{"rule":"80%:warn","limit":"slurm","scope":"step","accounting":"rss","level":"46.0","fired":true,"fired_at_ns":70000000000,"gap_ns":60000000000}]}}
+{"v":1,"time":"2026-11-22T00:00:02Z","seq":0,"event":"handover","ran_ns":-1,"clock_ns":9223372036854775807,"memory":null}
+{"v":1,"time":"2026-11-22T00:00:03Z","seq":0,"event":"handover","ran_ns":"x","own_level":7,"memory":[[]]}
+`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := parseJournal(bytes.NewReader(b)); err == nil {
+			use(t, r)
+		}
+	})
 }

@@ -22,13 +22,14 @@ type Look struct {
 	Counts func(rss.ProcID) (maps, fds int)
 }
 
-// tables give processes and limits the numbers that samples refer to.
-type tables struct {
-	base   int // of the numbers: another watcher of the same run has had those below
+// Sampler makes samples of looks. It gives processes and limits the numbers that samples
+// refer to.
+type Sampler struct {
+	base   int // of the numbers: an earlier watcher of the run had those below
 	procs  map[procKey]int
 	limits map[limitKey]int
 	count  int // of processes ever
-	made   []item
+	made   []Item
 	most   int          // of processes that are told apart
 	more   map[int]bool // numbers of those that are not
 }
@@ -56,26 +57,30 @@ type limitKey struct {
 	source string
 }
 
-func newTables(attempt int) tables {
-	return tables{base: (max(attempt, 1) - 1) << baseBits, procs: map[procKey]int{}, limits: map[limitKey]int{}, most: mostProcs, more: map[int]bool{}}
+// NewSampler returns a sampler for a watcher of the run; attempt counts them from 1.
+func NewSampler(attempt int) Sampler {
+	return Sampler{base: (max(attempt, 1) - 1) << baseBits, procs: map[procKey]int{}, limits: map[limitKey]int{}, most: mostProcs, more: map[int]bool{}}
 }
 
-// take returns what was given a number since the last call.
-func (t *tables) take() []item {
+// Fit bounds the processes that are told apart to what a record of so many bytes holds.
+func (t *Sampler) Fit(size int64) { t.most = min(mostProcs, int(size/procShare)) }
+
+// Take returns the entries of what was given a number since the last call.
+func (t *Sampler) Take() []Item {
 	made := t.made
 	t.made = nil
 	return made
 }
 
-func (t *tables) add(kind byte, n int, v any) {
+func (t *Sampler) add(kind byte, n int, v any) {
 	value, err := json.Marshal(v)
 	if err != nil {
 		value = []byte("{}") // plain values: this cannot happen
 	}
-	t.made = append(t.made, item{kind, uint64(n), value})
+	t.made = append(t.made, Item{kind, uint64(n), value})
 }
 
-func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
+func (t *Sampler) proc(p *rss.Proc, extra bool, l *Look) int {
 	key := procKey{p.ID, p.Role, p.Comm}
 	if n, ok := t.procs[key]; ok {
 		return n
@@ -94,7 +99,7 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 	if key.comm == manyComm {
 		t.more[n] = true
 	}
-	t.add(keyProc, n, Proc{
+	t.add(KindProc, n, Proc{
 		ID: p.ID, Parent: p.Parent, Comm: p.Comm, Role: p.Role, Extra: extra,
 		Ours: p.ID.PID == l.Self || p.ID.PID == l.Holder,
 	})
@@ -103,7 +108,7 @@ func (t *tables) proc(p *rss.Proc, extra bool, l *Look) int {
 
 // limit returns the number of a limit. One that is new where there are too many
 // has none: it is in no sample, which is better than under another's name.
-func (t *tables) limit(l *event.Limit) (number int, ok bool) {
+func (t *Sampler) limit(l *event.Limit) (number int, ok bool) {
 	key := limitKey{l.ID(), l.LimitSource}
 	if n, ok := t.limits[key]; ok {
 		return n, true
@@ -113,7 +118,7 @@ func (t *tables) limit(l *event.Limit) (number int, ok bool) {
 	}
 	n := t.base + len(t.limits)
 	t.limits[key] = n
-	t.add(keyLimit, n, still(l))
+	t.add(KindLimit, n, still(l))
 	return n, true
 }
 
@@ -125,8 +130,8 @@ func still(l *event.Limit) event.Limit {
 	return c
 }
 
-// sample makes a sample of a look, into into.
-func (t *tables) sample(l *Look, into *Sample) {
+// Sample makes a sample of a look, in into.
+func (t *Sampler) Sample(l *Look, into *Sample) {
 	into.At, into.AtDecision = l.At, l.AtDecision
 	into.Limits = into.Limits[:0]
 	for i := range l.Limits {
@@ -147,7 +152,7 @@ func (t *tables) sample(l *Look, into *Sample) {
 }
 
 // put adds a process to a sample. Those that are not told apart are one there.
-func (t *tables) put(into *Sample, u Usage) {
+func (t *Sampler) put(into *Sample, u Usage) {
 	if t.more[u.Proc] {
 		if i := slices.IndexFunc(into.Procs, func(o Usage) bool { return o.Proc == u.Proc }); i >= 0 {
 			o := &into.Procs[i]
@@ -159,7 +164,7 @@ func (t *tables) put(into *Sample, u Usage) {
 }
 
 // sweep forgets processes that have ended: a job may start millions.
-func (t *tables) sweep(live []Usage) {
+func (t *Sampler) sweep(live []Usage) {
 	keep := make(map[int]bool, len(live))
 	for i := range live {
 		keep[live[i].Proc] = true
@@ -198,7 +203,7 @@ func read(r Reading, name event.LimitName) Reading {
 	return r
 }
 
-func (t *tables) usage(p *rss.Proc, extra bool, l *Look) Usage {
+func (t *Sampler) usage(p *rss.Proc, extra bool, l *Look) Usage {
 	u := Usage{Proc: t.proc(p, extra, l), Anon: p.Anon, File: p.File, Shmem: p.Shmem}
 	if p.PSS != nil {
 		u.PSS = p.PSS.PSS

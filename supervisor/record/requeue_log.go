@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,34 +53,17 @@ const (
 	livesOld = 90 * 24 * time.Hour
 )
 
-// livesFile is the name of the file in one of the places of journals.
-func livesFile(place, job string) string {
-	return filepath.Join(place, livesPrefix+filepath.Base(job)+journalSuffix)
-}
+// livesFile is the name of the file of a job.
+func livesFile(job string) string { return livesPrefix + filepath.Base(job) + journalSuffix }
 
 // OpenLives opens the file of a job for [Life.Write], in the first place that takes
 // it. It may hang where the file system does.
 func OpenLives(p Places, job string) (*os.File, error) {
-	var errs []error
-	for _, place := range p.Journals {
-		f, err := openIn(place, livesFile(place, job))
-		if err == nil {
-			return f, nil
-		}
-		errs = append(errs, err)
+	f, err := openInFirst(p.Journals, livesFile(job))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the file of requeued job %s: %w", job, err)
 	}
-	if len(errs) == 0 {
-		errs = append(errs, errNoPlace)
-	}
-	return nil, fmt.Errorf("cannot make the file of requeued job %s: %w", job, errors.Join(errs...))
-}
-
-func openIn(place, path string) (*os.File, error) {
-	mode := fs.FileMode(0o700)
-	if filepath.Base(place) == journalDir {
-		mode = 0o755 // as for journals
-	}
-	return openAppend(path, mode)
+	return f, nil
 }
 
 // Write appends a line, in one write: two nodes may do so at once.
@@ -101,7 +82,7 @@ func (l Life) Write(w io.Writer) error {
 func ReadLives(p Places, job, cluster string, now time.Time) []Life {
 	var all []Life
 	for _, place := range p.Journals {
-		all = append(all, readLives(livesFile(place, job), job, cluster, now)...)
+		all = append(all, readLives(filepath.Join(place, livesFile(job)), job, cluster, now)...)
 	}
 	return all
 }

@@ -94,7 +94,7 @@ func TestLivesOfOthers(t *testing.T) {
 		change(func(l *Life) { l.Restart = -1 }),
 		change(func(l *Life) { l.Step = "" }),
 	)
-	path := livesFile(p.Journals[0], "46")
+	path := filepath.Join(p.Journals[0], livesFile("46"))
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func FuzzLives(f *testing.F) {
 	f.Add([]byte("\n{}\n[]\nnull"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p := Places{Journals: []string{t.TempDir()}}
-		if err := os.WriteFile(livesFile(p.Journals[0], "46"), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.Journals[0], livesFile("46")), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range ReadLives(p, "46", "", time.Time{}) {

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -209,7 +210,14 @@ const (
 	sampleWork = 16
 )
 
-// bound leaves out what is beyond mostWork.
+// SetOwner notes the UID of the file that was read, and leaves out of another user's record
+// the samples beyond mostWork.
+func (r *Run) SetOwner(uid int) {
+	if r.owner = uid; uid != os.Geteuid() {
+		r.bound()
+	}
+}
+
 func (r *Run) bound() {
 	work := 0
 	var d decoder
@@ -265,7 +273,7 @@ func (r *Run) SameOwner(as *Run) bool { return r.owner == as.owner }
 // Builder makes a run in memory: from what was read, or in a test.
 type Builder struct {
 	run Run
-	enc encoder
+	enc Encoder
 }
 
 // NewBuilder begins a run.
@@ -288,8 +296,8 @@ func (b *Builder) Event(e Entry) { b.run.Events = append(b.run.Events, e) }
 
 // Sample adds a sample, which must not be earlier than the last.
 func (b *Builder) Sample(s *Sample) {
-	if b.enc.full() {
-		b.run.blocks = append(b.run.blocks, b.enc.block(0))
+	if b.enc.Full() {
+		b.run.blocks = append(b.run.blocks, b.enc.Block(0))
 	}
 	c := s.clone()
 	for i := range c.Limits {
@@ -297,13 +305,13 @@ func (b *Builder) Sample(s *Sample) {
 			c.Limits[i] = stored(c.Limits[i], b.run.Limits[n].Name)
 		}
 	}
-	b.enc.add(&c)
+	b.enc.Add(&c)
 }
 
 // Run returns what was built.
 func (b *Builder) Run() *Run {
-	if !b.enc.empty() {
-		b.run.blocks = append(b.run.blocks, b.enc.block(0))
+	if !b.enc.Empty() {
+		b.run.blocks = append(b.run.blocks, b.enc.Block(0))
 	}
 	return &b.run
 }

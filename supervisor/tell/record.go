@@ -5,9 +5,10 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
-// Recorder is [record.Recorder] outside tests.
+// Recorder is [store.Recorder] outside tests.
 type Recorder interface {
 	Sample(*record.Look)
 	Event(event.Name, any)
@@ -23,13 +24,13 @@ type Record struct {
 }
 
 // OpenRecord begins a record. A fault of the part silent is not told.
-func (f *Fan) OpenRecord(opt record.Options, silent string) {
+func (f *Fan) OpenRecord(opt store.Options, silent string) {
 	opt.Fault = func(part string, err error) {
 		if part != silent {
 			f.failed.tell(part, err.Error())
 		}
 	}
-	f.Record.To, f.Helps.note = record.New(opt), f.Note
+	f.Record.To, f.Helps.note = store.New(opt), f.Note
 }
 
 // Due says whether the record takes the look of that number: each one once, at most one

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
 // Save writes the record below dir, as a watcher does, and returns its directory.
@@ -20,7 +21,7 @@ func save(dir string, run *record.Run) (string, error) {
 	}
 	defer os.RemoveAll(journals)
 	var failed error
-	r := record.New(record.Options{
+	r := store.New(store.Options{
 		Meta: run.Meta, AtOnce: true, Places: record.Places{Records: []string{dir}, Journals: []string{journals}},
 		Fault: func(_ string, err error) { failed = err },
 	})

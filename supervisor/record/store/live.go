@@ -1,4 +1,4 @@
-package record
+package store
 
 import (
 	"errors"
@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
-	"golang.org/x/sys/unix"
 )
 
 // While a run goes on, its watcher alone has the record open and gives it out:
@@ -32,7 +33,7 @@ type live struct {
 
 // listen gives the record out until close. Without a socket, which a file system
 // may not have, a live record cannot be read.
-func listen(s *store) *live {
+func listen(s *database) *live {
 	v := &live{}
 	var err error
 	if v.l, err = socket.Listen(s.dir, liveName, 4); err != nil {

@@ -1,5 +1,5 @@
 //go:build !race
 
-package record
+package store
 
 const raceDetector = false

@@ -1,12 +1,16 @@
-package record
+package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 const (
@@ -28,8 +32,8 @@ const (
 
 // Options are what a recorder works with.
 type Options struct {
-	Meta   Meta
-	Places Places
+	Meta   record.Meta
+	Places record.Places
 	// Attempt is the watcher's, from 1: a later one goes on with the record.
 	Attempt int
 	// AtOnce writes from the first sample on.
@@ -43,14 +47,14 @@ type Options struct {
 // by one goroutine, and never wait for a disk.
 type Recorder struct {
 	opt     Options
-	tables  tables
-	enc     encoder
-	into    Sample
+	sampler record.Sampler
+	enc     record.Encoder
+	into    record.Sample
 	blockAt time.Duration // of the first sample of the block that is being made
 	events  uint64
 	kept    int // bytes of events that stay
 	begun   bool
-	journal journaler
+	journal *record.Journal
 
 	mu      sync.Mutex
 	waiting waiting
@@ -63,7 +67,7 @@ type Recorder struct {
 
 // waiting is what the record does not have yet.
 type waiting struct {
-	items []item
+	items []record.Item
 	size  int
 	grown bool // the block that is being made has samples beyond what was taken
 	sync  bool // a decision is among them
@@ -75,32 +79,31 @@ func New(opt Options) *Recorder {
 	if opt.Fault == nil {
 		opt.Fault = func(string, error) {}
 	}
-	r := &Recorder{
-		opt: opt, tables: newTables(opt.Attempt),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	return &Recorder{
+		opt: opt, sampler: record.NewSampler(opt.Attempt),
+		journal: record.NewJournal(opt.Places.Journals, opt.Meta, func(err error) { opt.Fault("journal", err) }),
+		wake:    make(chan struct{}, 1), done: make(chan struct{}),
 		events: uint64(max(opt.Attempt, 1)) << 40,
 	}
-	r.journal.init(&r.opt)
-	return r
 }
 
 // Sample takes one look in. Those in the first minute are kept in memory.
-func (r *Recorder) Sample(l *Look) {
+func (r *Recorder) Sample(l *record.Look) {
 	r.mu.Lock()
 	if r.size > 0 {
-		r.tables.most = min(mostProcs, int(r.size/procShare))
+		r.sampler.Fit(r.size)
 	}
 	r.mu.Unlock()
-	r.tables.sample(l, &r.into)
+	r.sampler.Sample(l, &r.into)
 	r.mu.Lock()
-	if r.enc.full() {
-		r.put(item{keyBlock, uint64(r.blockAt / time.Millisecond), r.enc.block(0)})
+	if r.enc.Full() {
+		r.put(record.BlockItem(r.blockAt, r.enc.Block(0)))
 	}
-	if r.enc.empty() {
+	if r.enc.Empty() {
 		r.blockAt = max(l.At, r.blockAt+time.Millisecond) // two blocks, two keys
 	}
-	r.enc.add(&r.into)
-	for _, it := range r.tables.take() {
+	r.enc.Add(&r.into)
+	for _, it := range r.sampler.Take() {
 		r.put(it)
 	}
 	r.waiting.grown = true
@@ -109,7 +112,7 @@ func (r *Recorder) Sample(l *Look) {
 		lost, r.lost = r.lost, 0
 	}
 	r.mu.Unlock()
-	r.journal.sample(l)
+	r.journal.Sample(l)
 	if lost > 0 {
 		r.tellLost(lost)
 	}
@@ -125,20 +128,20 @@ func (r *Recorder) Event(name event.Name, v any) {
 	if err != nil {
 		return
 	}
-	kind := byte(keyEvent)
+	kind := byte(record.KindEvent)
 	switch {
 	case name == event.NameStart || name == event.NameExit:
-	case routine(name, v), r.kept+len(value) > mostKept:
-		kind = keyRoutine
+	case record.Routine(name, v), r.kept+len(value) > mostKept:
+		kind = record.KindRoutine
 	default:
 		r.kept += len(value)
 	}
 	r.events++
 	r.mu.Lock()
-	r.put(item{kind, r.events, value})
+	r.put(record.Item{Kind: kind, N: r.events, Value: value})
 	r.waiting.sync = r.waiting.sync || name == event.NameDecision
 	r.mu.Unlock()
-	r.journal.event(name, v, value)
+	r.journal.Event(name, v, value)
 	if name == event.NameDecision {
 		r.Begin()
 	}
@@ -155,32 +158,20 @@ func (r *Recorder) tellLost(items int) {
 	})
 }
 
-// routine says that an event is one of many of its kind: what workers report,
-// what the ladder was told, and what the mild actions brought.
-func routine(name event.Name, v any) bool {
-	switch e := v.(type) {
-	case event.Decision:
-		return e.Action.Row().Routine
-	case event.Outcome:
-		return e.OK
-	}
-	return name == event.NameLoader || name == event.NameHelp || name == event.NameCure
-}
-
 // put queues an item. The caller holds the lock. What samples refer to, which
 // mostProcs and mostLimits bound, finds room always: without it processes would
 // be missing from samples, and sums wrong.
-func (r *Recorder) put(it item) {
+func (r *Recorder) put(it record.Item) {
 	w := &r.waiting
 	if w.off {
 		return
 	}
-	if w.size+len(it.value) > mostWaiting && it.kind != keyProc && it.kind != keyLimit {
+	if w.size+len(it.Value) > mostWaiting && it.Kind != record.KindProc && it.Kind != record.KindLimit {
 		r.lost++
 		return
 	}
 	w.items = append(w.items, it)
-	w.size += len(it.value)
+	w.size += len(it.Value)
 }
 
 // Begin has what was taken in written from now on. The first decision and a run
@@ -191,7 +182,7 @@ func (r *Recorder) Begin() {
 	}
 	r.begun = true
 	go r.write()
-	r.journal.begin()
+	r.journal.Begin()
 }
 
 func (r *Recorder) tell() {
@@ -220,5 +211,92 @@ func (r *Recorder) Close(patience time.Duration) {
 	case <-end:
 		return
 	}
-	r.journal.close(end)
+	r.journal.Close(end)
+}
+
+// write is the goroutine that has the record open. Where it fails the journal goes on.
+func (r *Recorder) write() {
+	defer close(r.done)
+	if err := r.writeRecord(); err != nil {
+		r.mu.Lock()
+		r.waiting = waiting{off: true}
+		r.mu.Unlock()
+		r.opt.Fault("record", err)
+	}
+}
+
+func (r *Recorder) writeRecord() error {
+	s, live, err := r.openRecord()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	defer live.close()
+	lastLook, owed := time.Now(), false
+	for {
+		r.mu.Lock()
+		w, closed := r.waiting, r.closed
+		r.waiting = waiting{}
+		if w.grown {
+			w.items = append(w.items, record.BlockItem(r.blockAt, r.enc.Snapshot(0)))
+		}
+		r.mu.Unlock()
+		if len(w.items) > 0 {
+			fault.Point("record")
+			if err := s.commit(w.items); err != nil {
+				return cannotWrite(s.dir, err)
+			}
+		}
+		since := time.Since(s.synced)
+		if owed = owed || w.sync; owed && since >= syncAfter || since >= syncEvery {
+			begun, err := s.sync()
+			if err != nil {
+				return cannotWrite(s.dir, err)
+			}
+			owed = owed && !begun
+		}
+		if time.Since(lastLook) >= vanishEvery {
+			lastLook = time.Now()
+			if s.vanished() {
+				return cannotWrite(s.dir, errVanished)
+			}
+		}
+		if closed {
+			return nil
+		}
+		<-r.wake
+	}
+}
+
+// openRecord makes the record and puts its first value.
+func (r *Recorder) openRecord() (*database, *live, error) {
+	dir, size, err := makeDir(r.opt.Places, r.opt.Meta.ID, r.opt.Attempt)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := openDatabase(dir, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.mu.Lock()
+	r.size = size
+	r.mu.Unlock()
+	meta := r.opt.Meta
+	meta.V, meta.Record = record.Version, dir.Name()
+	value, err := json.Marshal(meta)
+	if err == nil {
+		err = s.commit([]record.Item{{Kind: record.KindMeta, Value: value}})
+	}
+	if err != nil {
+		s.close()
+		return nil, nil, cannotWrite(dir, err)
+	}
+	r.journal.Record(meta)
+	return s, listen(s), nil
+}
+
+var errVanished = errors.New("its file was taken away")
+
+func cannotWrite(dir *os.File, err error) error {
+	return fmt.Errorf("cannot write record %s, it ends here: %w", dir.Name(), err)
 }

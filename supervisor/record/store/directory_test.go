@@ -1,4 +1,4 @@
-package record
+package store
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // TestPruneLeavesTheLiving: a record that is written is not removed, also where
@@ -28,7 +30,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("no record")
 		}
-		if found := Find(place); len(found) == 1 {
+		if found := record.Find(place); len(found) == 1 {
 			live = found[0].Record
 		}
 	}
@@ -39,12 +41,12 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	if err := os.Mkdir(old, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(old, dataFile), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(old, record.DataFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	long := time.Now().Add(-2 * pruneAge)
 	for _, d := range []string{old, live} {
-		if err := os.Chtimes(filepath.Join(d, dataFile), long, long); err != nil {
+		if err := os.Chtimes(filepath.Join(d, record.DataFile), long, long); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +70,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 		t.Fatal(err)
 	}
 	prune(place, 0, 0)
-	if left := Find(place); len(left) != 1 || left[0].Record != live {
+	if left := record.Find(place); len(left) != 1 || left[0].Record != live {
 		t.Errorf("left %+v", left)
 	}
 	run, err := Read(context.Background(), live, child)
@@ -91,7 +93,7 @@ func TestStrangersPlaces(t *testing.T) {
 	if err := os.Lchown(link, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := makeRecordDirIn(filepath.Join(link, "records"), false, "x", 1); err == nil {
+	if _, _, err := makeDirIn(filepath.Join(link, "records"), false, "x", 1); err == nil {
 		t.Error("a stranger's link is followed")
 	}
 	id := testMeta().ID
@@ -103,7 +105,7 @@ func TestStrangersPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for attempt := range 3 {
-		if _, _, err := makeRecordDirIn(mine, false, id, attempt); err == nil {
+		if _, _, err := makeDirIn(mine, false, id, attempt); err == nil {
 			t.Errorf("watcher %d uses a stranger's directory", attempt)
 		}
 	}
@@ -115,11 +117,11 @@ func TestChosenPlaceIsKept(t *testing.T) {
 	for _, chosen := range []bool{false, true} {
 		place := t.TempDir()
 		for n := range keepRecords + 10 {
-			dir := filepath.Join(place, NewID(time.Unix(int64(n), 0), nil, "node", 1))
+			dir := filepath.Join(place, record.NewID(time.Unix(int64(n), 0), nil, "node", 1))
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(dir, dataFile)
+			file := filepath.Join(dir, record.DataFile)
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -127,14 +129,14 @@ func TestChosenPlaceIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := makeRecordDirIn(place, chosen, testMeta().ID, 1); err != nil {
+		if _, _, err := makeDirIn(place, chosen, testMeta().ID, 1); err != nil {
 			t.Fatal(err)
 		}
 		want := keepRecords - 1
 		if chosen {
 			want = keepRecords + 10
 		}
-		if left := Find(place); len(left) != want {
+		if left := record.Find(place); len(left) != want {
 			t.Errorf("chosen %v: %d records are left, want %d", chosen, len(left), want)
 		}
 	}

@@ -1,12 +1,15 @@
-package record
+package store
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
+
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // A damaged record is searched page by page, without LMDB: each value carries a
@@ -41,17 +44,17 @@ func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) e
 			break
 		}
 		leaf(page, func(key, value []byte, big uint64, long int) {
-			if kind, _, ok := splitKey(key); !ok || kind < keyMeta || kind > keyBlock {
+			if kind, _, ok := record.SplitKey(key); !ok || kind < record.KindMeta || kind > record.KindBlock {
 				return
 			}
 			if big != 0 {
 				value = bigValue(f, int64(big)*size+pageHead, long, length)
 			}
-			if _, err := open(key, value); err != nil {
+			if _, err := record.Unseal(key, value); err != nil {
 				return
 			}
 			old, known := found[string(key)]
-			if known && len(old) >= len(value) || total+len(value) > mostSize {
+			if known && len(old) >= len(value) || total+len(value) > maxSize {
 				return
 			}
 			if !known {
@@ -62,7 +65,7 @@ func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) e
 		})
 	}
 	if len(order) == 0 {
-		return ErrForeign
+		return record.ErrForeign
 	}
 	slices.Sort(order)
 	for _, key := range order {
@@ -114,4 +117,78 @@ func leaf(page []byte, each func(key, value []byte, big uint64, length int)) {
 			each(key, rest[:length], 0, length)
 		}
 	}
+}
+
+// LMDB trusts its file: what it maps and cannot read ends the process by SIGBUS
+// or abort. So its two meta pages are read first, by the layout of lmdb's mdb.c
+// (MDB_page, MDB_meta, data version 1) on a 64-bit machine.
+const (
+	lmdbMagic   = 0xBEEFC0DE
+	lmdbVersion = 1
+	pageMeta    = 0x08 // P_META of mp_flags
+	noPage      = ^uint64(0)
+
+	atFlags    = 10 // in the page: mp_flags
+	atMagic    = 16 // mm_magic
+	atVersion  = 20
+	atPageSize = 40 // md_pad of mm_dbs[0], which holds the page size
+	atRoots    = 80 // md_root of mm_dbs[0]; that of mm_dbs[1] lies dbSize behind
+	dbSize     = 48
+	atLastPage = 136
+	atTxn      = 144
+	metaSize   = 152
+)
+
+// checkMeta says why LMDB must not open a file of that size.
+func checkMeta(f io.ReaderAt, size int64) error {
+	var head [metaSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: too short, %d bytes", record.ErrForeign, size)
+		}
+		return err
+	}
+	if binary.NativeEndian.Uint32(head[atMagic:]) != lmdbMagic {
+		return record.ErrForeign
+	}
+	page := int64(binary.NativeEndian.Uint32(head[atPageSize:]))
+	if page < 512 || page > 64<<10 || page&(page-1) != 0 {
+		return fmt.Errorf("damaged: page size %d", page)
+	}
+	if size < 2*page {
+		return fmt.Errorf("damaged: cut off at %d bytes", size)
+	}
+	if err := checkMetaPage(head[:], page, size); err != nil {
+		return fmt.Errorf("damaged: meta page 0: %w", err)
+	}
+	if _, err := f.ReadAt(head[:], page); err != nil {
+		return err
+	}
+	if err := checkMetaPage(head[:], page, size); err != nil {
+		return fmt.Errorf("damaged: meta page 1: %w", err)
+	}
+	return nil
+}
+
+func checkMetaPage(b []byte, page, size int64) error {
+	switch {
+	case binary.NativeEndian.Uint32(b[atMagic:]) != lmdbMagic, binary.NativeEndian.Uint16(b[atFlags:])&pageMeta == 0:
+		return errors.New("is none")
+	case binary.NativeEndian.Uint32(b[atVersion:]) != lmdbVersion:
+		return fmt.Errorf("of version %d", binary.NativeEndian.Uint32(b[atVersion:]))
+	case int64(binary.NativeEndian.Uint32(b[atPageSize:])) != page:
+		return errors.New("of another page size")
+	}
+	last := binary.NativeEndian.Uint64(b[atLastPage:])
+	if last > 1<<40 {
+		return fmt.Errorf("names %d pages", last)
+	}
+	for i := range 2 {
+		root := binary.NativeEndian.Uint64(b[atRoots+i*dbSize:])
+		// Pages at the end that were given back at once were never written.
+		if root != noPage && (root > last || int64(root+1)*page > size) {
+			return fmt.Errorf("names a root beyond the end, page %d of %d", root, size/page)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,551 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/bmatsuo/lmdb-go/lmdb"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// The benchmarks of cmd/bench say by these where records of real runs are, and
+// where a full one is to be made.
+const (
+	envKept = "RSSWARDEN_BENCH_RECORDS"
+	envFull = "RSSWARDEN_BENCH_FULL"
+)
+
+// BenchmarkKept tells how large the samples of real records are, which nothing
+// else changes: the events of a short run take more.
+func BenchmarkKept(b *testing.B) {
+	place := os.Getenv(envKept)
+	if place == "" {
+		b.Skip(envKept + " names no directory of records")
+	}
+	for _, f := range record.Find(place) {
+		b.Run(f.ID, func(b *testing.B) {
+			var samples, usages int
+			for b.Loop() {
+				run, err := Read(context.Background(), f.Record, child)
+				if err != nil {
+					b.Fatal(err)
+				}
+				samples, usages = 0, 0
+				for s := range run.Samples() {
+					samples, usages = samples+1, usages+len(s.Procs)
+				}
+			}
+			if usages == 0 {
+				b.Fatal("the record has no samples")
+			}
+			b.ReportMetric(float64(blockBytes(b, copyRecord(b, f.Record)))/float64(usages), "B/blocks")
+			b.ReportMetric(float64(samples), "samples")
+			b.ReportMetric(float64(usages)/float64(samples), "processes")
+		})
+	}
+}
+
+// blockBytes is what keys and values of all blocks of a record take.
+func blockBytes(b *testing.B, dir string) (size int) {
+	s := newTaker(b, dir, fullSize).s
+	defer s.close()
+	if err := s.env.View(func(txn *lmdb.Txn) error {
+		cur, err := txn.OpenCursor(s.dbi)
+		if err != nil {
+			return err
+		}
+		defer cur.Close()
+		from := record.Item{Kind: record.KindBlock}
+		k, v, err := cur.Get(from.Key(), nil, lmdb.SetRange)
+		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+			size += len(k) + len(v)
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return size
+}
+
+// BenchmarkFull makes a record that is as full as the recorder lets one become:
+// some days of 16 processes, of which workers have much to say.
+func BenchmarkFull(b *testing.B) {
+	dir := os.Getenv(envFull)
+	if dir == "" {
+		b.Skip(envFull + " names no directory")
+	}
+	samples := 0
+	for b.Loop() {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, record.DataFile)); err != nil {
+			b.Fatal(err)
+		}
+		k := newTaker(b, dir, fullSize)
+		b.Cleanup(k.s.close)
+		if err := k.s.commit(firstItems(b, dir)); err != nil {
+			b.Fatal(err)
+		}
+		samples = fillUp(b, k)
+	}
+	b.ReportMetric(float64(samples), "samples")
+	b.ReportMetric(float64(fileSize(b, dir))/(1<<20), "MiB")
+}
+
+// fillUp goes on for a while beyond the first that is thinned: from then on a
+// record stays as full as it is.
+func fillUp(b testing.TB, k *taker) (samples int) {
+	const procs, atOnce = 16, 16
+	c := newScene(procs, false)
+	for end := 0; end == 0 || samples < end; {
+		var items []record.Item
+		for range atOnce {
+			items = items[:max(0, len(items)-1)] // the block that grows is its last
+			if samples%2 == 0 {
+				items = append(items, loaderSays(b, samples))
+			}
+			items = append(items, k.items(c.at(time.Duration(samples)*time.Second), nil)...)
+			samples++
+		}
+		if err := k.s.commit(items); err != nil {
+			b.Fatalf("sample %d, %d of %d bytes in use: %v", samples, k.s.used, k.s.size, err)
+		}
+		if end == 0 && k.s.tiers[1] > 0 {
+			end = samples + samples/5
+		}
+	}
+	return samples
+}
+
+// fullStart is when the run of BenchmarkFull began.
+var fullStart = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+
+// loaderSays is what a worker says of itself at a sample.
+func loaderSays(b testing.TB, n int) record.Item {
+	at := fullStart.Add(time.Duration(n) * time.Second)
+	value, err := json.Marshal(event.LoaderSaid{
+		Head: event.Head{V: event.Version, Time: at, Seq: uint64(n), Event: event.NameLoader}, What: event.LoaderTrimmed, PID: 1002 + n%12,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return record.Item{Kind: record.KindRoutine, N: 1<<40 + 2 + uint64(n/2), Value: value}
+}
+
+// firstItems are the run and its first event.
+func firstItems(b *testing.B, dir string) []record.Item {
+	m := testMeta()
+	m.V, m.Record, m.MaxMapCount, m.MaxFDs = record.Version, dir, 65530, 1024
+	m.Start = fullStart
+	first := event.Start{Head: event.Head{V: event.Version, Time: m.Start, Event: event.NameStart}, Command: m.Command, PID: 1001}
+	items := []record.Item{{Kind: record.KindMeta}, {Kind: record.KindEvent, N: 1<<40 + 1}}
+	for i, v := range []any{m, first} {
+		value, err := json.Marshal(v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		items[i].Value = value
+	}
+	return items
+}
+
+// idleRecorder is one that nobody writes for: what it queues is thrown away.
+func idleRecorder() *Recorder {
+	r := New(Options{Meta: testMeta()})
+	r.begun = true
+	return r
+}
+
+// BenchmarkSample is what the watcher's loop waits for, and beside it what it
+// would take to write the same as text.
+func BenchmarkSample(b *testing.B) {
+	for _, procs := range []int{16, 64} {
+		for _, still := range []bool{false, true} {
+			b.Run(fmt.Sprintf("record/%d/%s", procs, moves(still)), func(b *testing.B) {
+				r, c := idleRecorder(), newScene(procs, still)
+				b.ReportAllocs()
+				var took time.Duration
+				n := 0
+				for b.Loop() {
+					l := c.at(time.Duration(n) * time.Second)
+					began := time.Now()
+					r.Sample(l)
+					took += time.Since(began)
+					if n++; n%64 == 0 {
+						r.waiting = waiting{}
+					}
+				}
+				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
+			})
+		}
+		for name, line := range map[string]func([]byte, *record.Look) []byte{"json": jsonLine, "text": textLine} {
+			b.Run(fmt.Sprintf("%s/%d/moving", name, procs), func(b *testing.B) {
+				f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer f.Close()
+				c := newScene(procs, false)
+				b.ReportAllocs()
+				var took time.Duration
+				var buf []byte
+				n := 0
+				for b.Loop() {
+					l := c.at(time.Duration(n) * time.Second)
+					began := time.Now()
+					buf = line(buf[:0], l)
+					if _, err := f.Write(buf); err != nil {
+						b.Fatal(err)
+					}
+					took += time.Since(began)
+					n++
+				}
+				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
+			})
+		}
+	}
+}
+
+func moves(still bool) string {
+	if still {
+		return "still"
+	}
+	return "moving"
+}
+
+// jsonLine is the same sample as one line of JSON.
+func jsonLine(b []byte, l *record.Look) []byte {
+	type proc struct {
+		PID   int       `json:"pid"`
+		Anon  rss.Bytes `json:"anon"`
+		File  rss.Bytes `json:"file"`
+		Shmem rss.Bytes `json:"shmem,omitempty"`
+		PSS   rss.Bytes `json:"pss,omitempty"`
+		Maps  int       `json:"maps,omitempty"`
+		FDs   int       `json:"fds,omitempty"`
+	}
+	type limit struct {
+		Name  string    `json:"limit"`
+		Used  rss.Bytes `json:"used"`
+		Limit rss.Bytes `json:"of"`
+		ETA   *float64  `json:"eta_s,omitempty"`
+	}
+	line := struct {
+		At     float64 `json:"t"`
+		Limits []limit `json:"limits"`
+		Procs  []proc  `json:"procs"`
+	}{At: l.At.Seconds()}
+	for i := range l.Limits {
+		m := &l.Limits[i]
+		line.Limits = append(line.Limits, limit{string(m.Name), m.Used, m.Limit, m.ETA})
+	}
+	for i := range l.Sample.Procs {
+		p := &l.Sample.Procs[i]
+		o := proc{PID: p.ID.PID, Anon: p.Anon, File: p.File, Shmem: p.Shmem}
+		if p.PSS != nil {
+			o.PSS = p.PSS.PSS
+		}
+		if l.Counts != nil {
+			o.Maps, o.FDs = l.Counts(p.ID)
+		}
+		line.Procs = append(line.Procs, o)
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		panic(err)
+	}
+	return append(append(b, text...), '\n')
+}
+
+// textLine is what loops over ps leave: time, PID and RSS in MB, a line a
+// process.
+func textLine(b []byte, l *record.Look) []byte {
+	for i := range l.Sample.Procs {
+		p := &l.Sample.Procs[i]
+		b = strconv.AppendFloat(b, l.At.Seconds(), 'f', 3, 64)
+		b = append(strconv.AppendInt(append(b, ' '), int64(p.ID.PID), 10), ' ')
+		b = append(strconv.AppendFloat(b, p.RSS.Of(rss.MiB), 'f', 3, 64), '\n')
+	}
+	return b
+}
+
+// scene is a training as benchmarks have it: a trainer for every 16 processes,
+// twelve loader workers each, and others that sleep. Workers map a data set and
+// give it back, one is replaced now and then; PSS and counts are read seldom, as
+// the watcher reads them.
+type scene struct {
+	rnd  *rand.Rand
+	n    int // looks so far
+	look record.Look
+	next int // PID
+	// still has nothing move at all.
+	still bool
+}
+
+const trainerEvery = 16
+
+func newScene(procs int, still bool) *scene {
+	c := &scene{rnd: rand.New(rand.NewPCG(1, uint64(procs))), still: still, next: 1000}
+	c.look.Sample = &rss.Sample{}
+	for range procs {
+		c.look.Sample.Procs = append(c.look.Sample.Procs, c.proc(len(c.look.Sample.Procs)))
+	}
+	c.look.Counts = c.counts
+	c.look.Limits = []event.Limit{
+		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/slurm/uid_1000/job_7", Limit: 256 * rss.GiB, LimitSource: "memory.limit_in_bytes", Binding: true},
+		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Limit: 256 * rss.GiB, LimitSource: "SLURM_MEM_PER_NODE"},
+		{Name: event.LimitNode, Scope: event.ScopeNode, Limit: 512 * rss.GiB, LimitSource: "MemTotal"},
+		{Name: event.LimitMaps, Scope: event.ScopeProcess, Limit: 65530, LimitSource: "vm.max_map_count"},
+	}
+	return c
+}
+
+// proc is a new process in place i.
+func (c *scene) proc(i int) rss.Proc {
+	c.next++
+	p := rss.Proc{ID: rss.ProcID{PID: c.next, Start: uint64(c.next)}, Parent: 1000, Comm: "pt_data_worker", Role: rss.RoleWorker, Anon: 240 * rss.MiB, File: 90 * rss.MiB}
+	switch i % trainerEvery {
+	case 0:
+		p.Comm, p.Role, p.Anon = "python", rss.RoleTrainer, 6*rss.GiB
+	case 13, 14, 15:
+		p.Comm, p.Role, p.Anon = "sleep", rss.RoleOther, rss.MiB
+	}
+	p.RSS = p.Anon + p.File + p.Shmem
+	return p
+}
+
+func (c *scene) counts(id rss.ProcID) (maps, fds int) {
+	if c.still {
+		return 400, 30
+	}
+	return 400 + c.n/10%7 + id.PID%50, 30
+}
+
+// page is so many pages at most.
+func (c *scene) pages(most int) rss.Bytes { return rss.Bytes(c.rnd.IntN(most)) * 4 * rss.KiB }
+
+// at moves on to a moment and returns what is seen. It is overwritten by the
+// next.
+func (c *scene) at(at time.Duration) *record.Look {
+	l := &c.look
+	l.At = at
+	c.n++
+	if c.still && c.n > 1 {
+		return l
+	}
+	var sum rss.Bytes
+	procs := l.Sample.Procs
+	for i := range procs {
+		p := &procs[i]
+		switch p.Role {
+		case rss.RoleTrainer:
+			p.Anon = 6*rss.GiB + c.pages(8192)
+			p.Shmem = 200*rss.MiB + c.pages(2048)
+		case rss.RoleWorker:
+			p.Anon = 240*rss.MiB + c.pages(1024)
+			if p.File += c.pages(256); p.File > 2*rss.GiB {
+				p.File = 90 * rss.MiB // trimmed
+			}
+		}
+		p.RSS = p.Anon + p.File + p.Shmem
+		if c.n%30 == i%30 {
+			p.PSS = &rss.PSS{PSS: p.Anon + p.File/12, RSS: p.RSS, At: at}
+		}
+		sum += p.RSS
+	}
+	if c.n%300 == 0 {
+		procs[1+c.n/300%12] = c.proc(1)
+	}
+	eta := float64(3600 - c.n%3600)
+	for i := range l.Limits[:3] {
+		m := &l.Limits[i]
+		m.Used, m.UsedMax = sum, sum
+		if i == 0 {
+			m.Charged, m.WorkingSet, m.ETA = sum+10*rss.GiB+c.pages(1024), sum+c.pages(1024), &eta
+		}
+	}
+	l.Limits[3].Used = rss.Bytes(430 + c.n%20)
+	return l
+}
+
+// BenchmarkCommit is what the writer takes for one sample, alone and while a
+// large file is written to the same disk, beside a line of JSON in a file.
+func BenchmarkCommit(b *testing.B) {
+	for _, busy := range []bool{false, true} {
+		name := "idle"
+		if busy {
+			name = "busy"
+		}
+		b.Run("record/64/"+name, func(b *testing.B) {
+			k, c := newTaker(b, b.TempDir(), fullSize), newScene(64, false)
+			b.Cleanup(k.s.close)
+			defer load(b, busy)()
+			timed(b, func(n int) time.Duration {
+				items := k.items(c.at(time.Duration(n)*time.Second), nil)
+				began := time.Now()
+				if err := k.s.commit(items); err != nil {
+					b.Fatal(err)
+				}
+				return time.Since(began)
+			})
+		})
+		b.Run("json/64/"+name, func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			c := newScene(64, false)
+			defer load(b, busy)()
+			timed(b, func(n int) time.Duration {
+				line := jsonLine(nil, c.at(time.Duration(n)*time.Second))
+				began := time.Now()
+				if _, err := f.Write(line); err != nil {
+					b.Fatal(err)
+				}
+				return time.Since(began)
+			})
+		})
+	}
+}
+
+// timed calls f with pauses, so that what the kernel writes back gets its turn,
+// and tells how its times are spread.
+func timed(b *testing.B, f func(n int) time.Duration) {
+	var all []time.Duration
+	for b.Loop() {
+		all = append(all, f(len(all)))
+		time.Sleep(time.Millisecond)
+	}
+	slices.Sort(all)
+	for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
+		b.ReportMetric(float64(all[int(q*float64(len(all)-1))].Nanoseconds())/1e3, name+"-µs")
+	}
+}
+
+// load writes a large file over and over until the function that it returns is
+// called.
+func load(b *testing.B, busy bool) func() {
+	if !busy {
+		return func() {}
+	}
+	f, err := os.Create(filepath.Join(b.TempDir(), "large"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer f.Close()
+		part := make([]byte, 1<<20)
+		for n := int64(0); ; n++ {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			_, err := f.WriteAt(part, n%512<<20)
+			if n%64 == 63 && err == nil {
+				err = f.Sync()
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// BenchmarkHour tells how large an hour at a sample a second is: by how much the
+// file grows from its fifth minute on, what blocks are made of, and the same as
+// text.
+func BenchmarkHour(b *testing.B) {
+	const samples, from = 3600, 300
+	for _, procs := range []int{16, 64} {
+		b.Run(fmt.Sprint(procs), func(b *testing.B) {
+			var file, encoded, asJSON, asText float64
+			for b.Loop() {
+				dir := b.TempDir()
+				k, c := newTaker(b, dir, fullSize), newScene(procs, false)
+				b.Cleanup(k.s.close)
+				var first int64
+				lines := [2]int{}
+				for n := range samples {
+					l := c.at(time.Duration(n) * time.Second)
+					if err := k.s.commit(k.items(l, nil)); err != nil {
+						b.Fatal(err)
+					}
+					lines[0] += len(jsonLine(nil, l))
+					lines[1] += len(textLine(nil, l))
+					if n == from {
+						first = fileSize(b, dir)
+					}
+				}
+				file = float64(fileSize(b, dir)-first) / float64((samples-from)*procs)
+				all := float64(samples * procs)
+				encoded, asJSON, asText = float64(k.encoded)/all, float64(lines[0])/all, float64(lines[1])/all
+			}
+			b.ReportMetric(file, "B/record")
+			b.ReportMetric(encoded, "B/blocks")
+			b.ReportMetric(asJSON, "B/json")
+			b.ReportMetric(asText, "B/text")
+		})
+	}
+}
+
+func fileSize(b *testing.B, dir string) int64 {
+	info, err := os.Stat(filepath.Join(dir, record.DataFile))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return info.Size()
+}
+
+// BenchmarkSamples is one pass over two hours of 16 processes, of which a report
+// makes some.
+func BenchmarkSamples(b *testing.B) {
+	const procs, samples = 16, 7200
+	k, c := newTaker(b, b.TempDir(), fullSize), newScene(procs, false)
+	b.Cleanup(k.s.close)
+	l := record.NewAssembly()
+	for n := range samples {
+		for _, it := range k.items(c.at(time.Duration(n)*time.Second), nil) {
+			// The block that grows comes again when it is full.
+			if it.Kind != record.KindBlock || n == samples-1 || it.N != uint64(k.blockAt/time.Millisecond) {
+				_ = l.Add(it.Key(), it.Sealed())
+			}
+		}
+	}
+	l.Found = true
+	run, err := l.Run("bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for s := range run.Samples() {
+			n += len(s.Procs)
+		}
+		if n != samples*procs {
+			b.Fatalf("%d of %d were read", n, samples*procs)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(samples*procs), "ns/process")
+}

@@ -1,0 +1,366 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// TestRecordReadBack: what a recorder is given is read back whole, over several blocks,
+// with counts and the events of ranks.
+func TestRecordReadBack(t *testing.T) {
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	b := record.NewBuilder(record.Meta{V: record.Version, ID: record.NewID(start, nil, "n1", 7), Node: "n1", Start: start, Mono: 5 * time.Second})
+	limits := []event.Limit{{Name: event.LimitCgroup, Scope: event.ScopeJob}, {Name: event.LimitMaps, Scope: event.ScopeProcess}}
+	b.Limit(limits[0])
+	b.Limit(limits[1])
+	trainer := record.Proc{ID: rss.ProcID{PID: 8, Start: 9}, Comm: "python", Role: rss.RoleTrainer}
+	b.Proc(trainer)
+	place := t.TempDir()
+	r := New(Options{Meta: b.Run().Meta, AtOnce: true, Places: record.Places{Records: []string{place}, Journals: []string{t.TempDir()}}, Fault: func(part string, err error) { t.Errorf("%s: %v", part, err) }})
+	for n := range 3000 {
+		at := time.Duration(n) * time.Second
+		limits[0].Used, limits[0].Limit, limits[0].Binding = rss.Bytes(n)*rss.MiB, rss.GiB, true
+		limits[1].Used, limits[1].Limit = rss.Bytes(n), 65530
+		r.Sample(&record.Look{
+			At: at, AtDecision: n == 7, Limits: limits,
+			Sample: &rss.Sample{Procs: []rss.Proc{{ID: trainer.ID, Comm: trainer.Comm, Role: trainer.Role, Anon: rss.Bytes(n) * rss.KiB, File: rss.MiB}}},
+			Counts: func(rss.ProcID) (maps, fds int) { return 3, 0 },
+		})
+		b.Sample(&record.Sample{
+			At: at, AtDecision: n == 7,
+			Limits: []record.Reading{{Used: rss.Bytes(n) * rss.MiB, UsedMax: rss.Bytes(n) * rss.MiB, Size: rss.GiB, ETA: -1, Binding: true}, {Limit: 1, Used: rss.Bytes(n), UsedMax: rss.Bytes(n), Size: 65530, ETA: -1}},
+			Procs:  []record.Usage{{Anon: rss.Bytes(n) * rss.KiB, File: rss.MiB, Maps: 3}},
+		})
+	}
+	kill := "SIGKILL"
+	handover := &event.Handover{Head: event.Head{Time: start, Event: event.NameHandover}, Ran: time.Second, Own: "46.0", Memory: json.RawMessage(`{"level":"` + strings.Repeat("x", 48<<10) + `"}`)}
+	b.Event(record.Entry{Name: event.NameHandover, Value: handover})
+	r.Event(event.NameHandover, handover)
+	if r.kept < 48<<10 {
+		t.Error("a handover, which a replay needs, may be deleted")
+	}
+	for _, e := range []*event.Rank{
+		{Head: event.Head{Time: start.Add(time.Second), Event: event.NameRank}, What: event.RankJoined, Task: 3, Step: "0", Node: "n1", PID: 8, Holder: 7, Leader: 6},
+		{Head: event.Head{Time: start.Add(2 * time.Second), Event: event.NameRank}, What: event.RankEnded, Task: 3, Step: "0", Signal: &kill},
+	} {
+		b.Event(record.Entry{At: e.Time.Sub(start), Name: event.NameRank, Value: e})
+		r.Event(event.NameRank, e)
+	}
+	r.Close(time.Minute)
+	want := b.Run()
+	dir := filepath.Join(place, want.Meta.ID)
+	want.Meta.Record = dir
+	got, err := Read(t.Context(), dir, child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Damage) > 0 || got.Dropped > 0 {
+		t.Errorf("damage %v, %d dropped", got.Damage, got.Dropped)
+	}
+	for _, part := range []struct{ want, got any }{
+		{want.Meta, got.Meta}, {want.Procs, got.Procs}, {want.Limits, got.Limits}, {want.Events, got.Events}, {samplesOf(want), samplesOf(got)},
+	} {
+		if diff := cmp.Diff(part.want, part.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func samplesOf(r *record.Run) (all []record.Sample) {
+	for s := range r.Samples() {
+		c := *s
+		c.Limits, c.Procs = slices.Clone(s.Limits), slices.Clone(s.Procs)
+		all = append(all, c)
+	}
+	return all
+}
+
+// writeForever records a look every few milliseconds until it is killed, and
+// tells when it took in each.
+func writeForever(dir string) {
+	procs, _ := strconv.Atoi(os.Getenv("RECORD_TEST_PROCS"))
+	m := testMeta()
+	r := New(Options{
+		Meta: m, AtOnce: true,
+		Places: record.Places{Records: []string{filepath.Join(dir, "records")}, Journals: []string{filepath.Join(dir, "journals")}},
+		Fault:  func(part string, err error) { fmt.Fprintln(os.Stderr, part, err) },
+	})
+	r.Event(event.NameStart, event.Start{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameStart}})
+	for n := 0; ; n++ {
+		l := look(time.Since(m.Start), n, procs)
+		l.AtDecision = n%50 == 49
+		r.Sample(l)
+		if l.AtDecision {
+			r.Event(event.NameDecision, event.Decision{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameDecision}, ID: uint64(n)})
+		}
+		fmt.Println(time.Now().UnixNano())
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// TestKilledAtAnyMoment: what was taken in a second before a SIGKILL is there,
+// and nothing is damaged.
+func TestKilledAtAnyMoment(t *testing.T) {
+	kills := 10
+	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
+		kills = 200
+	}
+	rnd := rand.New(rand.NewPCG(1, uint64(os.Getpid())))
+	read := 0
+	for i := range kills {
+		dir := t.TempDir()
+		cmd := exec.Command(os.Args[0], dir)
+		procs := 1 + rnd.IntN(64)
+		cmd.Env = append(os.Environ(), "RECORD_TEST_CHILD=write", "RECORD_TEST_PROCS="+strconv.Itoa(procs))
+		out, err := os.Create(filepath.Join(dir, "told"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = out, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50*time.Millisecond + time.Duration(rnd.IntN(1900))*time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		out.Close()
+		first, taken := told(t, out.Name())
+		short := taken.Sub(first) < time.Second // all of it may be lost
+		found := record.Find(filepath.Join(dir, "records"), filepath.Join(dir, "journals"))
+		if len(found) != 1 || found[0].Record == "" {
+			if !short {
+				t.Fatalf("kill %d after %v: found %+v", i, taken.Sub(first), found)
+			}
+			continue
+		}
+		run, err := Read(context.Background(), found[0].Record, child)
+		if err != nil {
+			if !short {
+				t.Fatalf("kill %d after %v: %v", i, taken.Sub(first), err)
+			}
+			continue
+		}
+		read++
+		if len(run.Damage) > 0 {
+			t.Errorf("kill %d after %v: %v", i, taken.Sub(first), run.Damage)
+		}
+		last := run.Meta.Start
+		for s := range run.Samples() {
+			last = run.Wall(s.At)
+			if len(s.Procs) != procs || len(s.Limits) != 1 {
+				t.Fatalf("kill %d: a sample has %d processes of %d", i, len(s.Procs), procs)
+			}
+		}
+		if lost := taken.Sub(last); lost > time.Second {
+			t.Errorf("kill %d after %v: the last %v are not there", i, taken.Sub(first), lost)
+		}
+		if _, err := record.ReadJournal(found[0].Journal); found[0].Journal != "" && err != nil {
+			t.Errorf("kill %d: %v", i, err)
+		}
+	}
+	t.Logf("%d kills, %d records read", kills, read)
+	if read < kills*3/4 {
+		t.Errorf("only %d of %d records were begun", read, kills)
+	}
+}
+
+// told returns when the first and the last look were taken in, by what the writer
+// printed.
+func told(t *testing.T, name string) (first, last time.Time) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(b)) {
+		n, err := strconv.ParseInt(strings.TrimSuffix(l, "\n"), 10, 64)
+		if err != nil || !strings.HasSuffix(l, "\n") {
+			continue
+		}
+		if last = time.Unix(0, n); first.IsZero() {
+			first = last
+		}
+	}
+	return first, last
+}
+
+func TestFullDisk(t *testing.T) {
+	mnt, journals := disk(t, false), t.TempDir()
+	r, told, m := recorderIn(t, filepath.Join(mnt, "records"), journals)
+	dir := filepath.Join(mnt, "records", m.ID)
+	feed(t, r, m.Start, exists(filepath.Join(dir, record.DataFile)))
+	if err := exec.Command("dd", "if=/dev/zero", "of="+filepath.Join(mnt, "full"), "bs=1M").Run(); err == nil {
+		t.Fatal("the disk does not get full")
+	}
+	feed(t, r, m.Start, func() bool { return told.has("record: ") })
+	if !told.has("no space left on device") {
+		t.Errorf("said %q", told.all)
+	}
+	r.Event(event.NameExit, event.Exit{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameExit}})
+	r.Close(5 * time.Second)
+	run, err := Read(context.Background(), dir, child)
+	if err != nil || len(run.Damage) > 0 {
+		t.Fatalf("what was written before: %v, damage %v", err, run.Damage)
+	}
+	journal, err := record.ReadJournal(filepath.Join(journals, m.ID+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Merge(journal); run.Exit() == nil {
+		t.Error("the journal has no end")
+	}
+}
+
+func TestNoRoom(t *testing.T) {
+	mnt := disk(t, false)
+	if err := exec.Command("fallocate", "-l", "90M", filepath.Join(mnt, "much")).Run(); err != nil {
+		t.Fatal(err)
+	}
+	r, told, m := recorderIn(t, filepath.Join(mnt, "records"), t.TempDir())
+	feed(t, r, m.Start, func() bool { return told.has("MiB free") })
+	r.Close(5 * time.Second)
+	if left := record.Find(filepath.Join(mnt, "records")); len(left) != 0 {
+		t.Errorf("left %+v", left)
+	}
+}
+
+// TestHungDisk: a disk that takes nothing costs the record, and nobody waits.
+func TestHungDisk(t *testing.T) {
+	mnt, journals := disk(t, true), t.TempDir()
+	r, _, m := recorderIn(t, filepath.Join(mnt, "records"), journals)
+	dir := filepath.Join(mnt, "records", m.ID)
+	feed(t, r, m.Start, exists(filepath.Join(dir, record.DataFile)))
+	if err := exec.Command("fsfreeze", "-f", mnt).Run(); err != nil {
+		t.Skip("cannot freeze a file system here")
+	}
+	n := 0
+	feed(t, r, m.Start, func() bool { n++; return n > 2500 })
+	r.mu.Lock()
+	held := r.waiting.size
+	r.mu.Unlock()
+	if held > mostWaiting {
+		t.Errorf("%d bytes are kept for a disk that takes nothing", held)
+	}
+	began := time.Now()
+	r.Close(200 * time.Millisecond)
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("closing took %v", d)
+	}
+	if err := exec.Command("fsfreeze", "-u", mnt).Run(); err != nil {
+		t.Fatal(err)
+	}
+	<-r.done
+	if _, err := record.ReadJournal(filepath.Join(journals, m.ID+".jsonl")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadOnlyAndVanished(t *testing.T) {
+	mnt := disk(t, true)
+	records := filepath.Join(mnt, "records")
+	r, told, m := recorderIn(t, records, filepath.Join(mnt, "journals"))
+	feed(t, r, m.Start, exists(filepath.Join(records, m.ID, record.DataFile)))
+	if err := os.RemoveAll(filepath.Join(records, m.ID)); err != nil {
+		t.Fatal(err)
+	}
+	feed(t, r, m.Start, func() bool { return told.has("taken away") })
+	r.Close(5 * time.Second)
+
+	if err := unix.Mount("", mnt, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Skip("cannot remount here")
+	}
+	r, told, m = recorderIn(t, records, filepath.Join(mnt, "journals"))
+	feed(t, r, m.Start, func() bool { return told.has("record: ") && told.has("journal: ") })
+	r.Close(5 * time.Second)
+	if err := record.CheckDir(records); err == nil {
+		t.Error("a read-only place passes as fit")
+	}
+}
+
+// TestQuietRunLeavesNothing: a short run that meets nothing leaves no file.
+func TestQuietRunLeavesNothing(t *testing.T) {
+	place := t.TempDir()
+	m := testMeta()
+	r := New(Options{Meta: m, Places: record.Places{Records: []string{filepath.Join(place, "r")}, Journals: []string{filepath.Join(place, "j")}}})
+	for n := range 59 {
+		r.Sample(look(time.Duration(n)*time.Second, n, 4))
+	}
+	r.Event(event.NameExit, event.Exit{})
+	r.Close(time.Second)
+	if left, _ := os.ReadDir(place); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestManyProcesses: of a tree whose first minute finds no room in memory every
+// process is known, and what is missing is told.
+func TestManyProcesses(t *testing.T) {
+	const procs = 16_000
+	place := t.TempDir()
+	m := testMeta()
+	r := New(Options{Meta: m, Places: record.Places{Records: []string{place}, Journals: []string{t.TempDir()}}})
+	for n := range 30 {
+		l := look(time.Duration(n)*time.Second, n, procs)
+		r.Sample(l)
+	}
+	r.Sample(look(quiet, 30, procs))
+	for end := time.Now().Add(20 * time.Second); !exists(filepath.Join(place, m.ID, record.DataFile))() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(time.Second)
+	r.Sample(look(quiet+time.Second, 31, procs))
+	r.Close(20 * time.Second)
+	run, err := Read(context.Background(), filepath.Join(place, m.ID), child)
+	if err != nil || len(run.Damage) > 0 {
+		t.Fatal(err, run)
+	}
+	last := time.Duration(0)
+	for s := range run.Samples() {
+		last = s.At
+		if len(s.Procs) != procs {
+			t.Fatalf("%d processes at %v", len(s.Procs), s.At)
+		}
+	}
+	if last != quiet+time.Second {
+		t.Errorf("the last sample is of %v", last)
+	}
+	if len(run.Events) != 1 || !strings.Contains(run.Events[0].Value.(*event.Fault).Error, "missing") {
+		t.Errorf("events %+v", run.Events)
+	}
+}
+
+// TestEventsWithoutEnd: what comes each second for days does not end the record.
+func TestEventsWithoutEnd(t *testing.T) {
+	r := New(Options{Meta: testMeta()})
+	bytes := 0
+	for n := range 100_000 {
+		r.Event(event.NameSignal, event.Signal{Head: event.Head{V: 1, Event: event.NameSignal}, Signal: "SIGUSR1", Sender: n})
+		for _, it := range r.waiting.items {
+			if it.Kind == record.KindEvent {
+				bytes += len(it.Value)
+			}
+		}
+		r.waiting = waiting{}
+	}
+	if bytes > mostKept {
+		t.Errorf("%d bytes of events stay", bytes)
+	}
+}
