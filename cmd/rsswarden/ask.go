@@ -96,7 +96,7 @@ func questionOf(c *cli.Context, do event.Action) (question, error) {
 	}
 	if c.IsSet("signal") {
 		if _, err := event.AskBySignal(q.signal); err != nil {
-			return q, chosen{name: "--signal"}.usage(wrongSignal(err))
+			return q, sourcedValue{name: "--signal"}.usage(wrongSignal(err))
 		}
 	}
 	return q, nil

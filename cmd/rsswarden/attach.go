@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,14 +28,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
-// attachOptions are those of an attach beside [watchFlags].
-var attachOptions = slices.DeleteFunc(slices.Clone(runOptions), func(o option) bool { return o.name != "grace" })
-
 func attachCommand(p process, status *int) *cli.Command {
-	all := slices.DeleteFunc(append(watchFlags(), flags(attachOptions)...), func(f cli.Flag) bool {
-		// There is no hook in what we did not start.
-		return f.Names()[0] == "trim" || f.Names()[0] == "trim-private"
-	})
 	return &cli.Command{
 		Name:            "attach",
 		Usage:           "watch a process, or a Slurm job on this node, that runs already",
@@ -47,7 +39,7 @@ func attachCommand(p process, status *int) *cli.Command {
 		Description: "Warns and acts by the ladder of run, on the process and its descendants, until\n" +
 			"it ends. It is not traced or stopped; the end of attach changes nothing for it.\n" +
 			"Exit status: 0 when what was watched has ended; INT, TERM and HUP end attach.\n",
-		Flags: append(all,
+		Flags: append(watchFlags(false),
 			&cli.StringFlag{Name: "job", Usage: "watch all that the Slurm job or step `ID` has on this node"},
 			helpFlag()),
 		Action: func(c *cli.Context) error {

@@ -190,16 +190,6 @@ func valued(f cli.Flag) cli.Flag {
 	return nil
 }
 
-// closedValues are those of options that take no others. A test holds them against
-// what the options say.
-var closedValues = map[string][]string{
-	"accounting": {"auto", "rss", "pss", "noshared", "cgroup"},
-	"trim":       {"hook", "auto", "ptrace", "off"},
-	"loader":     {"auto", "off"},
-	"log-format": {"console", "json"},
-	"oom-prefer": {"workers", "none"},
-}
-
 // offeredSignals are those that trainings catch; any other may be typed.
 var offeredSignals = []string{"USR1", "USR2", "TERM", "INT", "HUP"}
 
@@ -218,7 +208,7 @@ func optionWords(c *cli.Command, given []string) []word {
 		}
 		says := helpRow(f.Names(), doc)[1]
 		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
-			says, _, _ = strings.Cut(about[f.Names()[0]], "\n")
+			says, _, _ = strings.Cut(optionNamed(f.Names()[0]).longHelp(), "\n")
 		}
 		list = append(list, word{name, says})
 	}
@@ -230,7 +220,7 @@ func optionWords(c *cli.Command, given []string) []word {
 func valuesOf(p process, f cli.Flag, typed string) offer {
 	name, arg := f.Names()[0], argOf(f)
 	var o offer
-	for _, v := range closedValues[name] {
+	for _, v := range optionNamed(name).values {
 		o.words = append(o.words, word{text: v})
 	}
 	switch {

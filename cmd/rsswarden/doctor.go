@@ -50,7 +50,7 @@ func doctorCommand(p process, status *int) *cli.Command {
 			}
 			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts"), tryTorch: c.Bool("torch")}
 			if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
-				return chosen{name: "--timeout"}.usage(err)
+				return sourcedValue{name: "--timeout"}.usage(err)
 			}
 			for _, name := range d.pythons {
 				if strings.HasPrefix(name, "-") && !strings.Contains(name, "/") {

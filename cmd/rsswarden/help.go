@@ -69,7 +69,7 @@ func moreOptions(flags []cli.Flag) string {
 // internal says that a flag is for rsswarden itself: nothing tells of it.
 func internal(f cli.Flag) bool {
 	v, ok := f.(cli.VisibleFlag)
-	return ok && !v.IsVisible() && about[f.Names()[0]] == ""
+	return ok && !v.IsVisible() && optionNamed(f.Names()[0]).about == ""
 }
 
 func table(b *strings.Builder, rows [][2]string) {
@@ -126,7 +126,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		if instead := removedOptions[name]; instead != "" {
 			return &usageError{msg: "the option " + dashed(name) + " was removed", hint: instead}
 		}
-		if likely := meantOption(c, flags, name); likely != "" {
+		if likely := suggestOption(c, flags, name); likely != "" {
 			hint = likely
 		}
 		return &usageError{msg: "unknown option " + dashed(name), hint: hint}

@@ -43,7 +43,7 @@ func TestHelpFitsAScreen(t *testing.T) {
 		}
 	}
 	help := helpOf(all[0])
-	for _, o := range append(append([]option{configOption}, watchOptions...), runOptions...) {
+	for _, o := range append([]option{configOption}, options...) {
 		if o.usage != "" && !strings.Contains(help, "\n  --"+o.name+" ") {
 			t.Errorf("run --help does not tell what --%s is", o.name)
 		}
@@ -118,7 +118,7 @@ func TestExampleWorks(t *testing.T) {
 			t.Errorf("the example does not show %s", k.Name)
 		}
 		var s, other supervisor.Settings
-		for _, o := range append(watchOptions, runOptions...) {
+		for _, o := range options {
 			if o.name != k.Name {
 				continue
 			}

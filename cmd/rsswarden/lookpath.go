@@ -38,7 +38,7 @@ func notStarted(name string, err error) error {
 		}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		e.status = exitNotFound
-		e.hint = likelyMeant(name)
+		e.hint = missingCommandHint(name)
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "make it executable: chmod +x " + name
 		if info, serr := os.Stat(name); serr == nil && info.IsDir() {

@@ -129,13 +129,13 @@ func manOptions(m page, c *cli.Command, told map[string]string) {
 		name := f.Names()[0]
 		row := helpRow(f.Names(), doc)
 		text := row[1]
-		if watches && about[name] != "" {
+		if o := optionNamed(name); watches && o.about != "" {
 			if told[name] != "" {
 				same = append(same, "--"+name)
 				continue
 			}
 			told[name] = c.Name
-			text = about[name] + "\nDefault: " + optionNamed(name).shownDefault() + "."
+			text = o.longHelp() + "\nDefault: " + o.shownDefault() + "."
 		}
 		m.Term(row[0], sentence(text))
 	}
@@ -143,17 +143,6 @@ func manOptions(m page, c *cli.Command, told map[string]string) {
 	if len(same) > 0 {
 		m.Text("As with run: " + strings.Join(same, ", ") + ".")
 	}
-}
-
-func optionNamed(name string) option {
-	for _, list := range [][]option{watchOptions, runOptions} {
-		for _, o := range list {
-			if o.name == name {
-				return o
-			}
-		}
-	}
-	return option{}
 }
 
 // sentence is a text with a capital at its begin and a full stop behind it.

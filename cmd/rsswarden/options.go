@@ -21,146 +21,228 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// option is one thing that a user may choose: as a flag --name, as RSSWARDEN_NAME
-// in the environment, and as a key of that name in a file.
+// option is one setting of a watch: the flag --name, the variable RSSWARDEN_NAME, and
+// the key of that name in a configuration file. Help, manual, reference, completion,
+// suggestions and examples/rsswarden.toml all come from these fields.
 type option struct {
-	name string
-	kind config.Kind
-	def  string // the default; empty where there is none
-	arg  string // what --help calls the value
-	// usage is for --help: with the default behind it, it fits a line. Empty for
-	// what --help only names: it has one screen.
-	usage string
-	// example is a value as a file has it, for the reference.
-	example string
-	// set checks the values and puts them into the settings. Only a list has
-	// other than one value. Its error is a *wrongValue.
-	set func(s *supervisor.Settings, values []string) error
+	name    string
+	kind    config.Kind
+	def     string // the default; empty for none
+	runOnly bool   // attach does not have it
+	arg     string // the name of the value in --help
+	// usage is the line in --help; the default is appended. Empty: --help, which has
+	// one screen, only names the option.
+	usage   string
+	about   string   // for the manual and examples/rsswarden.toml
+	example string   // a value as a configuration file has it
+	values  []string // all values it takes; empty for any
+	foreign []string // what Slurm, other tools and habit call it, "NAME" or "NAME VALUE" where VALUE is what they mean
+	// set checks the values and puts them into the settings. Only a list has other
+	// than one value. Its error is a *valueError. It is not called for the empty
+	// value of a text without a default.
+	set setter
 }
 
-// watchOptions are those that every watch has, whoever started what it watches.
-var watchOptions = []option{
-	{"limit", config.Text, "", "SIZE", "keep the tree below SIZE, beside the limits found", `"90%"`, setLimit},
-	{"accounting", config.Text, "auto", "HOW", "what --limit counts: rss, pss, noshared, cgroup", `"rss"`, func(s *supervisor.Settings, v []string) error {
-		s.Accounting = event.Accounting(v[0])
-		return oneOf(v[0], "auto", "rss", "pss", "noshared", "cgroup")
-	}},
-	{"at", config.List, "", "RULE", "add RULE to the ladder (repeatable); none clears it", `["85%:signal=USR2", "98%:stop"]`, setLadder},
-	{"dry-run", config.Truth, "", "", "decide and say so, do nothing", "true", func(s *supervisor.Settings, v []string) error {
-		return setTruth(&s.DryRun, v[0])
-	}},
-	{"interval", config.Text, "1s", "DURATION", "", `"500ms"`, func(s *supervisor.Settings, v []string) error {
-		return setDuration(&s.Interval, v[0], 2*time.Millisecond, time.Hour)
-	}},
-	{"events", config.Text, "", "FILE", "append every event to FILE as JSON lines", `"events.jsonl"`, func(s *supervisor.Settings, v []string) error {
-		s.Events = v[0]
-		return nil
-	}},
-	{"record", config.Text, "auto", "DIR", "keep the full record in DIR; none keeps nothing", `"/tmp/records"`, setRecord},
-	{"textfile", config.Text, "", "DIR", "", `"/var/lib/prometheus/rsswarden"`, setTextfile},
-	{"trim", config.Text, "hook", "HOW", "drop mapped file pages: hook, auto, ptrace, off", `"auto"`, func(s *supervisor.Settings, v []string) error {
-		s.Trim = supervisor.TrimMode(v[0])
-		return oneOf(v[0], "hook", "auto", "ptrace", "off")
-	}},
-	{"trim-private", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
-		return setTruth(&s.TrimPrivate, v[0])
-	}},
-	{"worker-signal", config.Text, "", "SIG", "", `"TERM"`, setWorkerSignal},
-	{"worker-match", config.Text, "", "REGEXP", "", `"my_pool worker"`, setWorkerMatch},
-	{"alert", config.List, "", "URL", "tell Alertmanager or a webhook of rungs (repeatable)", `["http://alertmanager:9093"]`, setAlerts},
-	{"alert-token-file", config.Text, "", "FILE", "", `"/home/me/.alert-token"`, setAlertTokenFile},
-	{"quiet", config.Truth, "", "", "say nothing on stderr", "true", func(s *supervisor.Settings, v []string) error {
-		return setTruth(&s.Quiet, v[0])
-	}},
-	{"log-format", config.Text, "console", "FORM", "", `"json"`, func(s *supervisor.Settings, v []string) error {
-		s.LogFormat = v[0]
-		return oneOf(v[0], "console", "json")
-	}},
+type setter func(s *supervisor.Settings, values []string) error
+
+// options are in the order of --help.
+var options = []option{
+	{
+		name: "limit", arg: "SIZE", usage: "keep the tree below SIZE, beside the limits found",
+		about: `
+Keep the command and its descendants below this, beside the limits that are
+found: a size as in sbatch --mem (3000 and 3000M are MiB, 3G is GiB), or a
+share of the least limit found.`,
+		example: `"90%"`, set: setLimit,
+		foreign: []string{"mem", "memory", "mem-limit", "memory-limit", "max-mem", "max-memory", "max-rss", "size"},
+	}, {
+		name: "accounting", def: "auto", arg: "HOW", usage: "what --limit counts: rss, pss, noshared, cgroup",
+		about: `
+How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
+pages) or cgroup; auto is as the enforcer of the least limit does, else rss.`,
+		example: `"rss"`, values: []string{"auto", "rss", "pss", "noshared", "cgroup"},
+		set: func(s *supervisor.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },
+	}, {
+		name: "at", kind: config.List, arg: "RULE", usage: "add RULE to the ladder (repeatable); none clears it",
+		about: `
+Rules to add to the ladder; "none" as the first clears the ladder that is
+there by default. A rule is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or
+eta<DURATION. In the environment: one rule a line.`,
+		example: `["85%:signal=USR2", "98%:stop"]`, set: setLadder,
+		foreign: []string{"rule", "rules", "ladder", "threshold", "no-at none", "no-rules none"},
+	}, {
+		name: "dry-run", kind: config.Truth, usage: "decide and say so, do nothing",
+		about:   "Decide and say so, do nothing.",
+		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.DryRun }),
+		foreign: []string{"dry", "simulate", "n"},
+	}, {
+		name: "interval", def: "1s", arg: "DURATION",
+		about:   "Longest pause between two looks; near a limit they are much shorter.",
+		example: `"500ms"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
+		foreign: []string{"delay", "every", "period", "poll"},
+	}, {
+		name: "events", arg: "FILE", usage: "append every event to FILE as JSON lines",
+		about: `
+Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
+name is looked for in the working directory of the job.`,
+		example: `"events.jsonl"`, set: func(s *supervisor.Settings, v []string) error { s.Events = v[0]; return nil },
+		foreign: []string{"log", "log-file", "output"},
+	}, {
+		name: "record", def: "auto", arg: "DIR", usage: "keep the full record in DIR; none keeps nothing",
+		about: `
+Where the full record of a run goes, for rsswarden report: a directory on a
+disk of the node, 64 MiB a run at most, or "none" for neither record nor journal.
+With a directory it is written from the start. "auto" writes once a rule has fired
+or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.`,
+		example: `"/tmp/records"`, set: setRecord,
+		foreign: []string{"no-record none"},
+	}, {
+		name: "textfile", arg: "DIR",
+		about: `
+A directory that node_exporter reads (--collector.textfile.directory): one file of
+metrics for the run, written each 15 s and at each decision, removed at the end.`,
+		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *supervisor.Settings) *string { return &s.Textfile }),
+	}, {
+		name: "trim", def: "hook", runOnly: true, arg: "HOW", usage: "drop mapped file pages: hook, auto, ptrace, off",
+		about: `
+How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
+"auto" (loader workers without the hook too: ptrace stops them for moments),
+"ptrace" (by that alone, in every process of the job) or "off".`,
+		example: `"auto"`, values: []string{"hook", "auto", "ptrace", "off"},
+		set:     func(s *supervisor.Settings, v []string) error { s.Trim = supervisor.TrimMode(v[0]); return nil },
+		foreign: []string{"no-trim off"},
+	}, {
+		name: "trim-private", kind: config.Truth, runOnly: true,
+		about:   "Have them drop private mappings of data files too, where nothing was written\nto them.",
+		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.TrimPrivate }),
+	}, {
+		name: "worker-signal", arg: "SIG",
+		about: `
+Recycle the workers of a pool that starts a new one where one ends, by this
+signal; goes with worker-match.`,
+		example: `"TERM"`, set: setWorkerSignal,
+	}, {
+		name: "worker-match", arg: "REGEXP",
+		about: `
+Which processes those are: a regular expression over the command line, of the
+form of https://pkg.go.dev/regexp/syntax.`,
+		example: `"my_pool worker"`, set: setWorkerMatch,
+	}, {
+		name: alertOption, kind: config.List, arg: "URL", usage: "tell Alertmanager or a webhook of rungs (repeatable)",
+		about: `
+Whom to tell of each rung that is crossed, and again when it was left: Alertmanager
+(alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL
+with one). In the environment: one a line. A user and password or a query may
+stand in a URL here and in the environment, not on the command line.`,
+		example: `["http://alertmanager:9093"]`, set: setAlerts,
+	}, {
+		name: "alert-token-file", arg: "FILE",
+		about: `
+A file with the token that goes along as "Authorization: Bearer TOKEN". It may
+stand in the variable RSSWARDEN_ALERT_TOKEN instead.`,
+		example: `"/home/me/.alert-token"`, set: absPath(func(s *supervisor.Settings) *string { return &s.AlertTokenFile }),
+	}, {
+		name: "quiet", kind: config.Truth, usage: "say nothing on stderr",
+		about:   "Say nothing on stderr.",
+		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.Quiet }),
+		foreign: []string{"silent"},
+	}, {
+		name: "log-format", def: "console", arg: "FORM",
+		about:   `Form of our lines on stderr: "console", or "json" for one object a line.`,
+		example: `"json"`, values: []string{"console", "json"},
+		set:     func(s *supervisor.Settings, v []string) error { s.LogFormat = v[0]; return nil },
+		foreign: []string{"json json"},
+	}, {
+		name: "loader", def: "auto", runOnly: true, arg: "HOW",
+		about:   `Talk to PyTorch loaders through a hook: "auto" or "off".`,
+		example: `"off"`, values: []string{"auto", "off"},
+		set:     func(s *supervisor.Settings, v []string) error { s.Loader = v[0] == "auto"; return nil },
+		foreign: []string{"no-loader off", "no-hook off"},
+	}, {
+		name: "nofile", runOnly: true, arg: "N",
+		about: `
+Where a DataLoader is about to send many tensors to workers started by spawn,
+the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,
+no further than this and its hard limit. At most 65536. Nothing else is changed.`,
+		example: "65536", set: number(func(s *supervisor.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
+	}, {
+		name: "oom-prefer", def: "none", runOnly: true, arg: "WHOM",
+		about: `
+"workers" raises oom_score_adj of loader workers, where a cgroup limits the
+job: should that be full, the kernel kills a worker, and the trainer can still
+catch the error and write a checkpoint.`,
+		example: `"workers"`, values: []string{"workers", "none"},
+		set: func(s *supervisor.Settings, v []string) error { s.OOMPrefer = v[0] == "workers"; return nil },
+	}, {
+		name: "checkpoint-signal", runOnly: true, arg: "SIG",
+		about: `
+Before a rule with the action requeue puts the job back into the queue: the signal
+by which the training is asked for a checkpoint, as by signal=; USR2@rank0 asks
+rank 0 alone.`,
+		example: `"USR2@rank0"`, set: setCheckpointSignal,
+	}, {
+		name: "checkpoint-file", runOnly: true, arg: "PATH",
+		about: `
+What that checkpoint is written to: a file, or a directory into which it is
+renamed. Once it was written and then left alone for 1 s the wait is over. Without
+it the wait ends with the command, or after checkpoint-timeout.`,
+		example: `"/scratch/me/model.pt"`, set: absPath(func(s *supervisor.Settings) *string { return &s.CheckpointFile }),
+	}, {
+		name: "checkpoint-timeout", def: "60s", runOnly: true, arg: "DURATION",
+		about:   "How long the end of the checkpoint is waited for; 4m at most.",
+		example: `"3m"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.CheckpointTimeout }, 0, 4*time.Minute),
+	}, {
+		name: "max-requeues", def: "3", runOnly: true, arg: "N",
+		about: `
+How often a job is started again at most, counted by SLURM_RESTART_COUNT, which
+counts every requeue of the job.`,
+		example: "5", set: number(func(s *supervisor.Settings) *int { return &s.MaxRequeues }, "a number of requeues", 1, 1000, 3),
+	}, {
+		name: "alert-comment", kind: config.Truth, runOnly: true,
+		about: `
+Write a few words into the job's comment at a warning and at the end, behind what
+the user has there.`,
+		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.AlertComment }),
+	}, {
+		name: "stop-status", def: "137", runOnly: true, arg: "N",
+		about:   "Exit status when a rule with the action stop ended the command.",
+		example: "85", set: number(func(s *supervisor.Settings) *int { return &s.StopStatus }, "an exit status", 0, 255, 85),
+	}, {
+		name: "grace", def: "30s", arg: "DURATION",
+		about:   "Time between TERM and KILL when such a rule fires.",
+		example: `"2m"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.Grace }, 0, 24*time.Hour),
+	},
 }
 
-// runOptions are those of a watch that starts the command itself.
-var runOptions = []option{
-	{"loader", config.Text, "auto", "HOW", "", `"off"`, func(s *supervisor.Settings, v []string) error {
-		s.Loader = v[0] == "auto"
-		return oneOf(v[0], "auto", "off")
-	}},
-	{"nofile", config.Text, "", "N", "", "65536", setCount("a number of descriptors", "65536", 1<<16, func(s *supervisor.Settings, n int) { s.NoFile = n })},
-	{"oom-prefer", config.Text, "none", "WHOM", "", `"workers"`, func(s *supervisor.Settings, v []string) error {
-		s.OOMPrefer = v[0] == "workers"
-		return oneOf(v[0], "workers", "none")
-	}},
-	{"checkpoint-signal", config.Text, "", "SIG", "", `"USR2@rank0"`, setCheckpointSignal},
-	{"checkpoint-file", config.Text, "", "PATH", "", `"/scratch/me/model.pt"`, setCheckpointFile},
-	{"checkpoint-timeout", config.Text, "60s", "DURATION", "", `"3m"`, func(s *supervisor.Settings, v []string) error {
-		return setDuration(&s.CheckpointTimeout, v[0], 0, 4*time.Minute)
-	}},
-	{"max-requeues", config.Text, "3", "N", "", "5", setMaxRequeues},
-	{"alert-comment", config.Truth, "", "", "", "true", func(s *supervisor.Settings, v []string) error {
-		return setTruth(&s.AlertComment, v[0])
-	}},
-	{"stop-status", config.Text, "137", "N", "", "85", setStopStatus},
-	{"grace", config.Text, "30s", "DURATION", "", `"2m"`, func(s *supervisor.Settings, v []string) error {
-		return setDuration(&s.Grace, v[0], 0, 24*time.Hour)
-	}},
+// configOption names a file with options; no file can set it.
+var configOption = option{name: "config", arg: "FILE", usage: "read options from FILE, in TOML: limit = \"3G\""}
+
+// removedOptions are options of former versions, with what to do instead.
+var removedOptions = map[string]string{
+	"malloc-arenas": "set the variable of glibc instead: rsswarden run -- env MALLOC_ARENA_MAX=2 COMMAND",
+	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
 }
 
-// about tells of each option what --help has no room for.
-var about = map[string]string{
-	"limit": "Keep the command and its descendants below this, beside the limits that are\n" +
-		"found: a size as in sbatch --mem (3000 and 3000M are MiB, 3G is GiB), or a\n" +
-		"share of the least limit found.",
-	"accounting": "How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared\n" +
-		"pages) or cgroup; auto is as the enforcer of the least limit does, else rss.",
-	"at": "Rules to add to the ladder; \"none\" as the first clears the ladder that is\n" +
-		"there by default. A rule is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or\n" +
-		"eta<DURATION. In the environment: one rule a line.",
-	"dry-run":  "Decide and say so, do nothing.",
-	"interval": "Longest pause between two looks; near a limit they are much shorter.",
-	"events": "Append every event to this file, as JSON lines. /dev/fd/3 works; a relative\n" +
-		"name is looked for in the working directory of the job.",
-	"record": "Where the full record of a run goes, for rsswarden report: a directory on a\n" +
-		"disk of the node, 64 MiB a run at most, or \"none\" for neither record nor journal.\n" +
-		"With a directory it is written from the start. \"auto\" writes once a rule has fired\n" +
-		"or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.",
-	"textfile": "A directory that node_exporter reads (--collector.textfile.directory): one file of\n" +
-		"metrics for the run, written each 15 s and at each decision, removed at the end.",
-	"trim": "How mapped file pages are dropped: \"hook\" (workers of PyTorch loaders do it),\n" +
-		"\"auto\" (loader workers without the hook too: ptrace stops them for moments),\n" +
-		"\"ptrace\" (by that alone, in every process of the job) or \"off\".",
-	"trim-private": "Have them drop private mappings of data files too, where nothing was written\nto them.",
-	"worker-signal": "Recycle the workers of a pool that starts a new one where one ends, by this\n" +
-		"signal; goes with worker-match.",
-	"worker-match": "Which processes those are: a regular expression over the command line, of the\n" +
-		"form of https://pkg.go.dev/regexp/syntax.",
-	"alert": "Whom to tell of each rung that is crossed, and again when it was left: Alertmanager\n" +
-		"(alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL\n" +
-		"with one). In the environment: one a line. A user and password or a query may\n" +
-		"stand in a URL here and in the environment, not on the command line.",
-	"alert-token-file": "A file with the token that goes along as \"Authorization: Bearer TOKEN\". It may\n" +
-		"stand in the variable RSSWARDEN_ALERT_TOKEN instead.",
-	"quiet":      "Say nothing on stderr.",
-	"log-format": "Form of our lines on stderr: \"console\", or \"json\" for one object a line.",
-	"loader":     "Talk to PyTorch loaders through a hook: \"auto\" or \"off\".",
-	"nofile": "Where a DataLoader is about to send many tensors to workers started by spawn,\n" +
-		"the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,\n" +
-		"no further than this and its hard limit. At most 65536. Nothing else is changed.",
-	"oom-prefer": "\"workers\" raises oom_score_adj of loader workers, where a cgroup limits the\n" +
-		"job: should that be full, the kernel kills a worker, and the trainer can still\n" +
-		"catch the error and write a checkpoint.",
-	"checkpoint-signal": "Before a rule with the action requeue puts the job back into the queue: the signal\n" +
-		"by which the training is asked for a checkpoint, as by signal=; USR2@rank0 asks\n" +
-		"rank 0 alone.",
-	"checkpoint-file": "What that checkpoint is written to: a file, or a directory into which it is\n" +
-		"renamed. Once it was written and then left alone for 1 s the wait is over. Without\n" +
-		"it the wait ends with the command, or after checkpoint-timeout.",
-	"checkpoint-timeout": "How long the end of the checkpoint is waited for; 4m at most.",
-	"max-requeues": "How often a job is started again at most, counted by SLURM_RESTART_COUNT, which\n" +
-		"counts every requeue of the job.",
-	"alert-comment": "Write a few words into the job's comment at a warning and at the end, behind what\n" +
-		"the user has there.",
-	"stop-status": "Exit status when a rule with the action stop ended the command.",
-	"grace":       "Time between TERM and KILL when such a rule fires.",
+const (
+	alertOption = "alert"
+	alertToken  = "alert-token" // a variable only: everybody may read a command line
+	// alertProgram carries alerts over the network, for which this program links nothing.
+	alertProgram = "rsswardend"
+	maxReceivers = 8
+	// maxValue bounds the value of an option, in bytes: the holder hands all options to
+	// the watcher in one message of bounded size.
+	maxValue = 4 << 10
+)
+
+func optionNamed(name string) option {
+	if i := slices.IndexFunc(options, func(o option) bool { return o.name == name }); i >= 0 {
+		return options[i]
+	}
+	return option{}
 }
+
+// longHelp is the text of the manual.
+func (o option) longHelp() string { return strings.TrimPrefix(o.about, "\n") }
 
 func (o option) shownDefault() string {
 	switch {
@@ -174,16 +256,6 @@ func (o option) shownDefault() string {
 	return fmt.Sprintf("%q", o.def)
 }
 
-// removedOptions are options that former versions had, with what to do instead.
-var removedOptions = map[string]string{
-	"malloc-arenas": "set the variable of glibc instead: rsswarden run -- env MALLOC_ARENA_MAX=2 COMMAND",
-	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
-}
-
-// longest bounds the value of an option, in bytes: the watcher is handed all of
-// them in one message, and without it watches nothing.
-const longest = 4 << 10
-
 // apply checks the values and puts them into the settings.
 func (o option) apply(s *supervisor.Settings, values []string) error {
 	size := 0
@@ -193,30 +265,37 @@ func (o option) apply(s *supervisor.Settings, values []string) error {
 		}
 		size += len(v)
 	}
-	if size > longest {
-		return wrongf("say it shorter; a longer command for exec= goes into a script", " is longer than %d KiB", longest>>10)
+	switch {
+	case size > maxValue:
+		return wrongf("say it shorter; a longer command for exec= goes into a script", " is longer than %d KiB", maxValue>>10)
+	case o.kind == config.Text && o.def == "" && values[0] == "":
+		return nil
+	case len(o.values) > 0:
+		if err := oneOf(values[0], o.values...); err != nil {
+			return err
+		}
 	}
 	return o.set(s, values)
 }
 
-// configOption names a file with options, and can stand in none.
-var configOption = option{
-	name: "config", kind: config.Text, arg: "FILE", usage: "read options from FILE, in TOML: limit = \"3G\"",
+// shown is v for people: without the secrets of --alert.
+func (o option) shown(v sourcedValue) sourcedValue {
+	if o.name != alertOption {
+		return v
+	}
+	v.values = slices.Clone(v.values)
+	for i, text := range v.values {
+		v.values[i] = alert.Redact(text)
+	}
+	return v
 }
 
-// watchFlags are the flags that every watch has.
-func watchFlags() []cli.Flag {
-	return append(flags(watchOptions), flags([]option{configOption})...)
-}
-
-// runFlags are the flags of a watch that starts the command itself.
-func runFlags() []cli.Flag {
-	return append(append(flags(watchOptions), flags(runOptions)...), flags([]option{configOption})...)
-}
-
-func flags(options []option) []cli.Flag {
-	var all []cli.Flag
-	for _, o := range options {
+// watchFlags are the flags of run, or of attach.
+func watchFlags(run bool) (all []cli.Flag) {
+	for _, o := range append(slices.Clone(options), configOption) {
+		if o.runOnly && !run {
+			continue
+		}
 		// The cli package takes the name of the value from backquotes.
 		usage := o.usage
 		if o.arg != "" {
@@ -234,245 +313,52 @@ func flags(options []option) []cli.Flag {
 	return all
 }
 
-func setCheckpointSignal(s *supervisor.Settings, v []string) error {
-	s.CheckpointSignal = ""
-	if v[0] == "" {
-		return nil
-	}
-	r, err := event.AskBySignal(v[0])
-	if err != nil {
-		return wrongSignal(err)
-	}
-	s.CheckpointSignal = r.Arg
-	return nil
-}
-
-// wrongSignal says what is wrong with a signal that is to ask for a checkpoint.
-func wrongSignal(err error) error {
-	var bad *event.RuleError
-	if errors.As(err, &bad) {
-		return wrongf(bad.Hint, " %v", bad)
-	}
-	return err
-}
-
-func setCheckpointFile(s *supervisor.Settings, v []string) error {
-	s.CheckpointFile = v[0]
-	if v[0] == "" {
-		return nil
-	}
-	path, err := filepath.Abs(v[0])
-	if err != nil {
-		return wrongf("give its full path", " %q: %v", v[0], err)
-	}
-	s.CheckpointFile = path
-	return nil
-}
-
-func setMaxRequeues(s *supervisor.Settings, v []string) error {
-	n, err := strconv.Atoi(v[0])
-	if err != nil || n < 1 || n > 1000 {
-		return wrongf("give a number from 1 to 1000, such as 3", " %q is not a number of requeues", v[0])
-	}
-	s.MaxRequeues = n
-	return nil
-}
-
-func setTextfile(s *supervisor.Settings, v []string) error {
-	s.Textfile = ""
-	if v[0] == "" {
-		return nil
-	}
-	dir, err := filepath.Abs(v[0])
-	if err != nil {
-		return wrongf("give its full path", " %q: %v", v[0], err)
-	}
-	s.Textfile = dir
-	return nil
-}
-
-const (
-	alertOption = "alert"
-	alertToken  = "alert-token" // a variable only: everybody may read a command line
-	// alertProgram carries alerts over the network, which this program links nothing
-	// for.
-	alertProgram = "rsswardend"
-	mostReceiver = 8
-)
-
-// setAlerts sets the receivers. No error repeats a URL: a password may stand in it. Of
-// several it is said which, as they were written.
-func setAlerts(s *supervisor.Settings, values []string) error {
-	const hint = "write it as http://alertmanager:9093, alertmanager+https://HOST/PATH or webhook+https://HOST/PATH"
-	s.Alerts = nil
-	for i, v := range values {
-		t, err := alert.ParseTarget(v)
-		if err != nil {
-			return wrongf(hint, ": %s %v", whichOf(i, len(values)), err)
-		}
-		if !slices.Contains(s.Alerts, t) {
-			s.Alerts = append(s.Alerts, t)
-		}
-	}
-	if len(s.Alerts) > mostReceiver {
-		return wrongf("let Alertmanager tell the others", " has %d receivers, and %d are the most", len(s.Alerts), mostReceiver)
-	}
-	return nil
-}
-
-// whichOf names a value that must not be repeated.
-func whichOf(i, n int) string {
-	if n == 1 {
-		return "its value"
-	}
-	return fmt.Sprintf("value %d of %d", i+1, n)
-}
-
-func setAlertTokenFile(s *supervisor.Settings, v []string) error {
-	s.AlertTokenFile = ""
-	if v[0] == "" {
-		return nil
-	}
-	path, err := filepath.Abs(v[0])
-	if err != nil {
-		return wrongf("give its full path", " %q: %v", v[0], err)
-	}
-	s.AlertTokenFile = path
-	return nil
-}
-
-// shown is a value as it is told of: of --alert without what is secret.
-func (o option) shown(v chosen) chosen {
-	if o.name != alertOption {
-		return v
-	}
-	v.values = slices.Clone(v.values)
-	for i, text := range v.values {
-		v.values[i] = alert.Redact(text)
-	}
-	return v
-}
-
-// wrongValue says what is wrong with a value. What stands in front of it names
-// the option as the user wrote it.
-type wrongValue struct {
+// valueError says what is wrong with a value. The caller puts the option in front, as
+// the user wrote it.
+type valueError struct {
 	says, hint string
 }
 
-func (e *wrongValue) Error() string { return e.says }
+func (e *valueError) Error() string { return e.says }
 
 func wrongf(hint, format string, args ...any) error {
-	return &wrongValue{says: fmt.Sprintf(format, args...), hint: hint}
+	return &valueError{says: fmt.Sprintf(format, args...), hint: hint}
 }
 
-func setLimit(s *supervisor.Settings, v []string) error {
-	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, above 0% and at most 100%, such as 90%"
-	s.Limit, s.LimitShare = 0, 0
-	if v[0] == "" {
-		return nil
-	}
-	if share, ok := strings.CutSuffix(v[0], "%"); ok {
-		f, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
-		if err != nil || !(f > 0 && f <= 100) {
-			return wrongf(hint, " %q is not a share of a limit", v[0])
-		}
-		s.LimitShare = f / 100
-		return nil
-	}
-	b, err := rss.ParseBytes(v[0])
-	if err != nil || b == 0 {
-		return wrongf(hint, " %q is not a size", v[0])
-	}
-	s.Limit = b
-	return nil
-}
-
-func setRecord(s *supervisor.Settings, v []string) error {
-	s.Record = v[0]
-	if v[0] == "" {
-		s.Record = supervisor.RecordAuto
-	}
-	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
-		return nil
-	}
-	dir, err := filepath.Abs(v[0])
-	if err != nil {
-		return wrongf("give its full path", " %q: %v", v[0], err)
-	}
-	s.Record = dir
-	return nil
-}
-
-// setLadder puts the rules in as text: the defaults and what --at adds.
-func setLadder(s *supervisor.Settings, at []string) error {
-	rules, err := policy.Ladder(at)
-	if err != nil {
-		hint := "a rule looks like 85%:trim"
-		var bad *event.RuleError
-		if errors.As(err, &bad) {
-			hint = bad.Hint
-			if guess := meantRule(bad.Rule); guess != "" {
-				hint = guess
-			}
-		}
-		return wrongf(hint, ": %v", err)
-	}
-	s.Rules = rules
-	return nil
-}
-
-func setWorkerSignal(s *supervisor.Settings, v []string) error {
-	s.WorkerSignal = 0
-	if v[0] == "" {
-		return nil
-	}
-	n, err := event.ParseSignal(v[0])
-	if err != nil {
-		return wrongf("name a signal, such as TERM or USR1", ": %v", err)
-	}
-	s.WorkerSignal = int(n)
-	return nil
-}
-
-func setWorkerMatch(s *supervisor.Settings, v []string) error {
-	if _, err := regexp.Compile(v[0]); err != nil {
-		return wrongf("see https://pkg.go.dev/regexp/syntax; such as 'my_pool worker'", ": %v", err)
-	}
-	s.WorkerMatch = v[0]
-	return nil
-}
-
-func setStopStatus(s *supervisor.Settings, v []string) error {
-	n, err := strconv.Atoi(v[0])
-	if err != nil || n < 0 || n > 255 {
-		return wrongf("give a number from 0 to 255, such as 85", " %q is not an exit status", v[0])
-	}
-	s.StopStatus = n
-	return nil
-}
-
-// setCount sets a number of at least 1, or none where the value is empty.
-func setCount(what, example string, most int, set func(*supervisor.Settings, int)) func(*supervisor.Settings, []string) error {
+func truth(to func(*supervisor.Settings) *bool) setter {
 	return func(s *supervisor.Settings, v []string) error {
-		n := 0
-		if v[0] != "" {
-			var err error
-			if n, err = strconv.Atoi(v[0]); err != nil || n < 1 || n > most {
-				return wrongf(fmt.Sprintf("give a number from 1 to %d, such as %s", most, example), " %q is not %s", v[0], what)
-			}
+		b, err := strconv.ParseBool(v[0])
+		if err != nil && v[0] != "" {
+			return wrongf("write true or false", " %q is neither true nor false", v[0])
 		}
-		set(s, n)
+		*to(s) = b
 		return nil
 	}
 }
 
-func setTruth(to *bool, v string) error {
-	b, err := strconv.ParseBool(v)
-	if err != nil && v != "" {
-		return wrongf("write true or false", " %q is neither true nor false", v)
+// absPath sets an absolute path.
+func absPath(to func(*supervisor.Settings) *string) setter {
+	return func(s *supervisor.Settings, v []string) (err error) {
+		if *to(s), err = filepath.Abs(v[0]); err != nil {
+			return wrongf("give its full path", " %q: %v", v[0], err)
+		}
+		return nil
 	}
-	*to = b
-	return nil
+}
+
+func number(to func(*supervisor.Settings) *int, what string, least, most, such int) setter {
+	return func(s *supervisor.Settings, v []string) error {
+		n, err := strconv.Atoi(v[0])
+		if err != nil || n < least || n > most {
+			return wrongf(fmt.Sprintf("give a number from %d to %d, such as %d", least, most, such), " %q is not %s", v[0], what)
+		}
+		*to(s) = n
+		return nil
+	}
+}
+
+func duration(to func(*supervisor.Settings) *time.Duration, least, most time.Duration) setter {
+	return func(s *supervisor.Settings, v []string) error { return setDuration(to(s), v[0], least, most) }
 }
 
 func setDuration(to *time.Duration, v string, least, most time.Duration) error {
@@ -491,11 +377,109 @@ func setDuration(to *time.Duration, v string, least, most time.Duration) error {
 	return nil
 }
 
-func oneOf(v string, values ...string) error {
-	for _, want := range values {
-		if v == want {
-			return nil
+func setLimit(s *supervisor.Settings, v []string) (err error) {
+	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, above 0% and at most 100%, such as 90%"
+	if share, ok := strings.CutSuffix(v[0], "%"); ok {
+		f, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
+		if err != nil || !(f > 0 && f <= 100) {
+			return wrongf(hint, " %q is not a share of a limit", v[0])
 		}
+		s.LimitShare = f / 100
+		return nil
+	}
+	if s.Limit, err = rss.ParseBytes(v[0]); err != nil || s.Limit == 0 {
+		return wrongf(hint, " %q is not a size", v[0])
+	}
+	return nil
+}
+
+func setRecord(s *supervisor.Settings, v []string) error {
+	switch s.Record = v[0]; v[0] {
+	case "":
+		s.Record = supervisor.RecordAuto
+	case supervisor.RecordAuto, supervisor.RecordNone:
+	default:
+		return absPath(func(s *supervisor.Settings) *string { return &s.Record })(s, v)
+	}
+	return nil
+}
+
+// setLadder sets the rules: the defaults and what --at adds.
+func setLadder(s *supervisor.Settings, at []string) error {
+	rules, err := policy.Ladder(at)
+	if err != nil {
+		hint := "a rule looks like 85%:trim"
+		var bad *event.RuleError
+		if errors.As(err, &bad) {
+			hint = bad.Hint
+			if guess := suggestRule(bad.Rule); guess != "" {
+				hint = guess
+			}
+		}
+		return wrongf(hint, ": %v", err)
+	}
+	s.Rules = rules
+	return nil
+}
+
+func setWorkerSignal(s *supervisor.Settings, v []string) error {
+	n, err := event.ParseSignal(v[0])
+	if err != nil {
+		return wrongf("name a signal, such as TERM or USR1", ": %v", err)
+	}
+	s.WorkerSignal = int(n)
+	return nil
+}
+
+func setWorkerMatch(s *supervisor.Settings, v []string) error {
+	if _, err := regexp.Compile(v[0]); err != nil {
+		return wrongf("see https://pkg.go.dev/regexp/syntax; such as 'my_pool worker'", ": %v", err)
+	}
+	s.WorkerMatch = v[0]
+	return nil
+}
+
+// setAlerts sets the receivers. Errors give the number of a URL instead of the URL,
+// which may hold a password.
+func setAlerts(s *supervisor.Settings, values []string) error {
+	const hint = "write it as http://alertmanager:9093, alertmanager+https://HOST/PATH or webhook+https://HOST/PATH"
+	for i, v := range values {
+		t, err := alert.ParseTarget(v)
+		if err != nil {
+			which := "its value"
+			if len(values) > 1 {
+				which = fmt.Sprintf("value %d of %d", i+1, len(values))
+			}
+			return wrongf(hint, ": %s %v", which, err)
+		}
+		if !slices.Contains(s.Alerts, t) {
+			s.Alerts = append(s.Alerts, t)
+		}
+	}
+	if len(s.Alerts) > maxReceivers {
+		return wrongf("let Alertmanager tell the others", " has %d receivers, and %d are the most", len(s.Alerts), maxReceivers)
+	}
+	return nil
+}
+
+func setCheckpointSignal(s *supervisor.Settings, v []string) error {
+	r, err := event.AskBySignal(v[0])
+	s.CheckpointSignal = r.Arg
+	return wrongSignal(err)
+}
+
+// wrongSignal makes an error about a checkpoint signal a valueError.
+func wrongSignal(err error) error {
+	var bad *event.RuleError
+	if errors.As(err, &bad) {
+		return wrongf(bad.Hint, " %v", bad)
+	}
+	return err
+}
+
+func oneOf(v string, values ...string) error {
+	if slices.Contains(values, v) {
+		return nil
 	}
 	hint := "write one of them, such as " + values[0]
 	if near := text.Similar(v, values); near != "" {

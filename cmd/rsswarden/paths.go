@@ -20,7 +20,7 @@ import (
 // events refuses a file that can never be opened as it is named, where a user named it:
 // whoever asks for events wants to find them. What may change, such as a full disk or a
 // permission, is told by the run, which goes on.
-func (src *sources) events(v chosen, s *supervisor.Settings) error {
+func (src *valueSources) events(v sourcedValue, s *supervisor.Settings) error {
 	if s.Events == "" || ofDescriptor(s.Events) {
 		return nil
 	}
@@ -70,7 +70,7 @@ func canStand(path string) error {
 
 // checkpointFile warns where the directory of the checkpoint is not there: the training
 // may be about to make it, so it is no error.
-func (src *sources) checkpointFile(v chosen, s *supervisor.Settings) {
+func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) {
 	if s.CheckpointFile == "" || !v.user() {
 		return
 	}
@@ -90,7 +90,7 @@ func (src *sources) checkpointFile(v chosen, s *supervisor.Settings) {
 // textfile looks whether a file of metrics can be kept where it is to be: no job stays
 // away for that. Where a user named the directory it is told, and tried again later;
 // where a site did, the run goes without.
-func (src *sources) textfile(v chosen, s *supervisor.Settings) {
+func (src *valueSources) textfile(v sourcedValue, s *supervisor.Settings) {
 	if s.Textfile == "" {
 		return
 	}
@@ -127,7 +127,7 @@ func removeTextfile(s *supervisor.Settings) {
 
 // alerts checks what the values of --alert by themselves do not tell, and finds who
 // carries them. Where the site is to blame, the job runs without.
-func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
+func (src *valueSources) alerts(v sourcedValue, s *supervisor.Settings) error {
 	s.AlertToken = src.p.get(variableOf(alertToken))
 	if !src.has(alertOption) || len(s.Alerts) == 0 {
 		s.Alerts = nil
@@ -153,7 +153,7 @@ func (src *sources) alerts(v chosen, s *supervisor.Settings) error {
 }
 
 // sender finds the program beside our own, and then in PATH.
-func (src *sources) sender() (string, error) {
+func (src *valueSources) sender() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		path := filepath.Join(filepath.Dir(self), alertProgram)
 		if executable(path) == nil {
@@ -169,7 +169,7 @@ func (src *sources) sender() (string, error) {
 
 // alertSecrets warns of secrets of --alert that others can read, that go nowhere, or that
 // cannot be read.
-func (src *sources) alertSecrets(v chosen, s *supervisor.Settings) {
+func (src *valueSources) alertSecrets(v sourcedValue, s *supervisor.Settings) {
 	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Pathed) {
 		src.warnf("--alert: everybody on this node can read a command line, and the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line, or a file of --config")
 	}
@@ -192,7 +192,7 @@ func (src *sources) alertSecrets(v chosen, s *supervisor.Settings) {
 }
 
 // tokenFile warns where no token can be read yet.
-func (src *sources) tokenFile(path string) {
+func (src *valueSources) tokenFile(path string) {
 	q := looking{What: asideToken, Path: []byte(absolute(path))}
 	if err := q.ask(); err != nil {
 		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
@@ -201,7 +201,7 @@ func (src *sources) tokenFile(path string) {
 
 // record makes the place of the record, for as long as a file system may take to answer:
 // no job stays away for that.
-func (src *sources) record(v chosen, s *supervisor.Settings) {
+func (src *valueSources) record(v sourcedValue, s *supervisor.Settings) {
 	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
 		return
 	}

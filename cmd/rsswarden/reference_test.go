@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +48,7 @@ func configurationPage() *reference.Page {
 		"[rsswarden.toml](../../examples/rsswarden.toml) is a whole file.")
 	p.Text(manPrecedence)
 	var rows [][]string
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	for _, o := range options {
 		of := "run, attach"
 		if flagNamed(attachCommand(process{}, new(int)).Flags, o.name) == nil {
 			of = "run"
@@ -139,8 +138,8 @@ const referenceLock = `
 func configurationExample() string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
-	for _, o := range slices.Concat(watchOptions, runOptions) {
-		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(about[o.name], "\n", "\n# "))
+	for _, o := range options {
+		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(o.longHelp(), "\n", "\n# "))
 		fmt.Fprintf(&b, "# Flag %s, environment %s, default %s.\n", o.flag(), variableOf(o.name), o.shownDefault())
 		fmt.Fprintf(&b, "#%s = %s\n", o.name, o.example)
 	}

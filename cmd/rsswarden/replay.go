@@ -58,14 +58,14 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 		}
 	}
 	if c.IsSet("accounting") {
-		v := chosen{name: "--accounting"}
+		v := sourcedValue{name: "--accounting"}
 		if err := oneOf(c.String("accounting"), "rss", "pss", "noshared", "cgroup"); err != nil {
 			return opt, v.usage(err)
 		}
 		opt.Accounting = event.Accounting(c.String("accounting"))
 	}
 	if c.IsSet("at") {
-		v := chosen{name: "--at"}
+		v := sourcedValue{name: "--at"}
 		var s supervisor.Settings
 		if err := setLadder(&s, c.StringSlice("at")); err != nil {
 			return opt, v.usage(err)

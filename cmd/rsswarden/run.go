@@ -36,7 +36,7 @@ func runCommand(p process, status *int) *cli.Command {
 		HideHelpCommand: true,
 		OnUsageError:    onUsageError,
 		Description:     runNotes,
-		Flags:           append(runFlags(), helpFlag()),
+		Flags:           append(watchFlags(true), helpFlag()),
 		Action: func(c *cli.Context) (err error) {
 			defer func() {
 				// hold.Run takes up what fails in it: there is no command yet.
@@ -60,9 +60,9 @@ func runCommand(p process, status *int) *cli.Command {
 				return err
 			}
 			_, inSlurm := slurm.FromEnv(p.lookup)
-			s.Warnings = append(s.Warnings, inVain(&s, inSlurm)...)
+			s.Warnings = append(s.Warnings, deadRules(&s, inSlurm)...)
 			s.Command = c.Args().Slice()
-			if text := behind(p.args, s.Command); text != "" {
+			if text := misplacedFlag(p.args, s.Command); text != "" {
 				s.Warnings = append(s.Warnings, text)
 			}
 			*status, err = start(p, s)

@@ -32,24 +32,24 @@ const (
 	originDefault     = "default"
 )
 
-// chosen is what an option was set to, and by whom.
-type chosen struct {
+// sourcedValue is what an option was set to, and by whom.
+type sourcedValue struct {
 	values []string
 	origin string
 	name   string // where the user wrote it: "--limit", "RSSWARDEN_LIMIT", "job.toml:3:1: limit"
 }
 
-func (v chosen) String() string { return strings.Join(v.values, " ") }
+func (v sourcedValue) String() string { return strings.Join(v.values, " ") }
 
 // user says whether the one who started rsswarden chose this.
-func (v chosen) user() bool {
+func (v sourcedValue) user() bool {
 	return v.origin != originSite && v.origin != originLocked && v.origin != originDefault
 }
 
-// sources are where options come from, from strong to weak: flags, environment,
+// valueSources are where options come from, from strong to weak: flags, environment,
 // the file of --config, the site's file, defaults. A key that the site's file
 // locks comes from there, or is at its default, whatever the others say.
-type sources struct {
+type valueSources struct {
 	p          process
 	c          *cli.Context
 	user, site *config.File // nil where there is none
@@ -63,31 +63,31 @@ type sources struct {
 // their defaults. What to watch is for the caller to fill in.
 func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	s := supervisor.Settings{Version: version}
-	src := &sources{p: p, c: c}
+	src := &valueSources{p: p, c: c}
 	if err := src.read(&s); err != nil {
 		return s, err
 	}
-	picked := map[string]chosen{}
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	picked := map[string]sourcedValue{}
+	for _, o := range options {
 		v := src.choose(o)
 		if err := o.apply(&s, v.values); err != nil {
 			return s, v.usage(err)
 		}
 		picked[o.name] = v
 	}
-	if err := src.pair(picked, &s); err != nil {
+	if err := src.pairWorkerOptions(picked, &s); err != nil {
 		return s, err
 	}
 	if err := src.events(picked["events"], &s); err != nil {
 		return s, err
 	}
-	if err := neverFree(picked["at"], picked["limit"], &s); err != nil {
+	if err := rejectImpossibleFree(picked["at"], picked["limit"], &s); err != nil {
 		return s, err
 	}
 	src.record(picked["record"], &s)
 	src.checkpointFile(picked["checkpoint-file"], &s)
 	src.textfile(picked["textfile"], &s)
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	for _, o := range options {
 		if v := picked[o.name]; src.has(o.name) {
 			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: o.shown(v).String(), Origin: v.origin})
 		}
@@ -95,28 +95,28 @@ func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	if err := src.alerts(picked[alertOption], &s); err != nil {
 		return s, err
 	}
-	src.beyond(picked["limit"], &s)
-	src.beyondHard(picked["nofile"], &s)
-	src.misspelt()
+	src.warnLimitTooLarge(picked["limit"], &s)
+	src.warnNofileTooLarge(picked["nofile"], &s)
+	src.warnUnknownVariables()
 	s.Warnings = append(s.Warnings, src.warnings...)
 	return s, nil
 }
 
-func (src *sources) warnf(format string, args ...any) {
+func (src *valueSources) warnf(format string, args ...any) {
 	src.warnings = append(src.warnings, fmt.Sprintf(format, args...))
 }
 
-func (src *sources) has(name string) bool {
+func (src *valueSources) has(name string) bool {
 	return slices.ContainsFunc(src.c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
 // choose finds the strongest source that says something about an option.
-func (src *sources) choose(o option) chosen {
+func (src *valueSources) choose(o option) sourcedValue {
 	v := src.fromUser(o)
 	site := o.standard()
 	if src.site != nil {
 		if value, ok := src.site.Values[o.name]; ok {
-			site = chosen{value.Values, originSite, fmt.Sprintf("%s:%d:%d: %s", src.site.Path, value.Line, value.Col, o.name)}
+			site = sourcedValue{value.Values, originSite, fmt.Sprintf("%s:%d:%d: %s", src.site.Path, value.Line, value.Col, o.name)}
 		}
 		if src.site.Lock[o.name] {
 			site.origin = originLocked
@@ -138,13 +138,13 @@ func (src *sources) choose(o option) chosen {
 
 // fromUser is what the one who started rsswarden chose, the zero value for
 // nothing.
-func (src *sources) fromUser(o option) chosen {
+func (src *valueSources) fromUser(o option) sourcedValue {
 	if src.has(o.name) {
 		if src.c.IsSet(o.name) {
 			if o.kind == config.Text && o.def == "" && src.c.String(o.name) == "" {
 				src.warnf("--%s is empty: it does nothing; is a variable not set?", o.name)
 			}
-			return chosen{flagValues(src.c, o), originFlag, "--" + o.name}
+			return sourcedValue{flagValues(src.c, o), originFlag, "--" + o.name}
 		}
 		variable := variableOf(o.name)
 		if text := src.p.get(variable); text != "" {
@@ -152,20 +152,20 @@ func (src *sources) fromUser(o option) chosen {
 			if o.kind == config.List {
 				values = lines(text)
 			}
-			return chosen{values, originEnvironment, variable}
+			return sourcedValue{values, originEnvironment, variable}
 		}
 	}
 	if src.user != nil {
 		if value, ok := src.user.Values[o.name]; ok {
-			return chosen{value.Values, absolute(src.user.Path), fmt.Sprintf("%s:%d:%d: %s", src.user.Path, value.Line, value.Col, o.name)}
+			return sourcedValue{value.Values, absolute(src.user.Path), fmt.Sprintf("%s:%d:%d: %s", src.user.Path, value.Line, value.Col, o.name)}
 		}
 	}
-	return chosen{}
+	return sourcedValue{}
 }
 
 // standard is an option at its default.
-func (o option) standard() chosen {
-	v := chosen{[]string{o.def}, originDefault, "--" + o.name}
+func (o option) standard() sourcedValue {
+	v := sourcedValue{[]string{o.def}, originDefault, "--" + o.name}
 	switch o.kind {
 	case config.List:
 		v.values = nil
@@ -177,7 +177,7 @@ func (o option) standard() chosen {
 
 // pair holds worker-signal and worker-match together. A user who gave one of
 // them is told; where the site is to blame, the job runs without.
-func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error {
+func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *supervisor.Settings) error {
 	const sig, match = "worker-signal", "worker-match"
 	lonely, missing := sig, match
 	switch {
@@ -200,18 +200,18 @@ func (src *sources) pair(picked map[string]chosen, s *supervisor.Settings) error
 	}
 	src.warnf("%s is not used: it needs %s", v.name, missing)
 	s.WorkerSignal, s.WorkerMatch = 0, ""
-	picked[lonely] = chosen{[]string{""}, originDefault, ""}
+	picked[lonely] = sourcedValue{[]string{""}, originDefault, ""}
 	return nil
 }
 
-// leastLimit is what a Python with PyTorch has taken long before it trains.
-const leastLimit = 64 * rss.MiB
+// smallLimit is what a Python with PyTorch has taken long before it trains.
+const smallLimit = 64 * rss.MiB
 
 // beyond warns of a --limit that is more than the node has, and of a bare number that is
 // less than any training takes: whoever writes bytes, GiB or a share means another size
 // than Slurm's, which has MiB without a suffix.
-func (src *sources) beyond(v chosen, s *supervisor.Settings) {
-	if _, err := strconv.ParseFloat(v.String(), 64); err == nil && s.Limit > 0 && s.Limit < leastLimit {
+func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *supervisor.Settings) {
+	if _, err := strconv.ParseFloat(v.String(), 64); err == nil && s.Limit > 0 && s.Limit < smallLimit {
 		src.warnf("%s %s is %v: a number without a suffix is MiB, as in sbatch --mem; GiB are written 80G", v.name, v, s.Limit)
 		return
 	}
@@ -226,8 +226,8 @@ func (src *sources) beyond(v chosen, s *supervisor.Settings) {
 	src.warnf("%s %s is %v, more than the %v of this node: it can never act%s", v.name, v, s.Limit, node.Total, more)
 }
 
-// beyondHard warns of a --nofile that is more than a process without privileges can have.
-func (src *sources) beyondHard(v chosen, s *supervisor.Settings) {
+// warnNofileTooLarge warns of a --nofile that is more than a process without privileges can have.
+func (src *valueSources) warnNofileTooLarge(v sourcedValue, s *supervisor.Settings) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || !v.user() || s.NoFile <= 0 || uint64(s.NoFile) <= l.Max {
 		return
@@ -236,14 +236,14 @@ func (src *sources) beyondHard(v chosen, s *supervisor.Settings) {
 		v.name, s.NoFile, text.Digits(l.Max))
 }
 
-// misspelt warns of variables that were perhaps meant for us. Others may have
+// warnUnknownVariables warns of variables that were perhaps meant for us. Others may have
 // variables with our prefix, so that is no error.
-func (src *sources) misspelt() {
+func (src *valueSources) warnUnknownVariables() {
 	if v := src.p.get("RSSWARDEN"); v != "" && v != "on" && v != "off" {
 		src.warnf("RSSWARDEN=%q means nothing here; RSSWARDEN=off runs the command without rsswarden", v)
 	}
 	var known []string
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	for _, o := range options {
 		known = append(known, o.name)
 	}
 	// Ours, and no options; the last is what a command of an exec= rule has.
@@ -263,8 +263,8 @@ func (src *sources) misspelt() {
 }
 
 // usage is the error that the user is told.
-func (v chosen) usage(err error) error {
-	var wrong *wrongValue
+func (v sourcedValue) usage(err error) error {
+	var wrong *valueError
 	if errors.As(err, &wrong) {
 		return usagef(wrong.hint, "%s%s", v.name, wrong.says)
 	}
@@ -300,7 +300,7 @@ const configPatience = 2 * time.Second
 // read reads both files. What is wrong with the user's own is an error: nothing
 // has been started, and it is theirs to mend. What is wrong with the site's is
 // a warning, and what can be used of it is used.
-func (src *sources) read(s *supervisor.Settings) error {
+func (src *valueSources) read(s *supervisor.Settings) error {
 	if src.has(configOption.name) {
 		path, origin := src.c.String(configOption.name), originFlag
 		if !src.c.IsSet(configOption.name) {
@@ -322,7 +322,7 @@ func (src *sources) read(s *supervisor.Settings) error {
 	return nil
 }
 
-func (src *sources) readUser(path string) error {
+func (src *valueSources) readUser(path string) error {
 	q := looking{What: asideConfig, Path: []byte(absolute(path))}
 	text, err := q.text(configPatience, ofDescriptor(path))
 	if err != nil {
@@ -341,7 +341,7 @@ func (src *sources) readUser(path string) error {
 	return nil
 }
 
-func (src *sources) readSite(path string) {
+func (src *valueSources) readSite(path string) {
 	q := looking{What: asideSite, Path: []byte(absolute(path))}
 	text, err := q.text(configPatience, unserved(absolute(path)))
 	switch {
@@ -361,13 +361,13 @@ func (src *sources) readSite(path string) {
 
 // unusable takes out of a file what no option takes for a value.
 func unusable(file *config.File) (problems []*config.Problem) {
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	for _, o := range options {
 		value, ok := file.Values[o.name]
 		if !ok {
 			continue
 		}
 		var scratch supervisor.Settings
-		var wrong *wrongValue
+		var wrong *valueError
 		if errors.As(o.apply(&scratch, value.Values), &wrong) {
 			problems = append(problems, file.Problem(o.name, o.name+wrong.says, wrong.hint))
 			delete(file.Values, o.name)
@@ -381,7 +381,7 @@ func unusable(file *config.File) (problems []*config.Problem) {
 // Which file is read cannot be told by a file.
 func keys() []config.Key {
 	var all []config.Key
-	for _, o := range slices.Concat(watchOptions, runOptions) {
+	for _, o := range options {
 		all = append(all, config.Key{Name: o.name, Kind: o.kind})
 	}
 	for name, instead := range removedOptions {
@@ -397,9 +397,9 @@ func absolute(path string) string {
 	return path
 }
 
-// inVain says of rules of a user's that name a limit which this run cannot have that they
+// deadRules says of rules of a user's that name a limit which this run cannot have that they
 // never fire. Those of a site are for all jobs, and some of them are always in vain.
-func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
+func deadRules(s *supervisor.Settings, inSlurm bool) (said []string) {
 	if s.RulesOfSite() {
 		return nil
 	}
@@ -417,8 +417,8 @@ func inVain(s *supervisor.Settings, inSlurm bool) (said []string) {
 	return said
 }
 
-// neverFree refuses a rule of a user's that wants more left of --limit than there is.
-func neverFree(at, limit chosen, s *supervisor.Settings) error {
+// rejectImpossibleFree refuses a rule of a user's that wants more left of --limit than there is.
+func rejectImpossibleFree(at, limit sourcedValue, s *supervisor.Settings) error {
 	if s.Limit == 0 || !at.user() {
 		return nil
 	}

@@ -20,23 +20,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// calledElsewhere is what others call what is ours: Slurm, other tools that watch memory,
-// and habit. The first that the command has is it.
-var calledElsewhere = map[string][]string{
-	"mem": {"--limit"}, "memory": {"--limit"}, "mem-limit": {"--limit"}, "memory-limit": {"--limit"},
-	"max-mem": {"--limit"}, "max-memory": {"--limit"}, "max-rss": {"--limit"}, "size": {"--limit"},
-	"rule": {"--at"}, "rules": {"--at"}, "ladder": {"--at"}, "threshold": {"--at"},
-	"json": {"--log-format json", "--events"}, "log": {"--events"}, "log-file": {"--events"}, "output": {"--events"},
-	"delay": {"--interval"}, "every": {"--interval"}, "period": {"--interval"}, "poll": {"--interval"},
-	"silent": {"--quiet"}, "dry": {"--dry-run"}, "simulate": {"--dry-run"}, "n": {"--dry-run"},
-	"no-record": {"--record none"}, "no-loader": {"--loader off"}, "no-hook": {"--loader off"},
-	"no-trim": {"--trim off"}, "no-at": {"--at none"}, "no-rules": {"--at none"},
-	"process": {"--pid"}, "jobid": {"--job"}, "nodelist": {"--node"}, "host": {"--node"},
-	"v": {"--version"}, "V": {"--version"}, "h": {"--help"},
+// foreignFlags is what others call flags that are no options, see option.foreign.
+var foreignFlags = map[string]string{
+	"process": "--pid", "jobid": "--job", "nodelist": "--node", "host": "--node", "v": "--version", "V": "--version", "h": "--help",
 }
 
-// calledOtherwise is the same of commands.
-var calledOtherwise = map[string]string{
+// foreignCommands is the same of commands.
+var foreignCommands = map[string]string{
 	"ps": "status", "info": "status", "show": "status", "list": "status",
 	"watch": "top", "monitor": "top", "htop": "top", "live": "top",
 	"log": "report", "logs": "report", "history": "report", "why": "report", "advise": "report --advise", "html": "report --html FILE",
@@ -45,9 +35,9 @@ var calledOtherwise = map[string]string{
 	"save": "checkpoint", "restart": "recycle", "drop": "trim", "h": "--help", "v": "--version",
 }
 
-// meantOption is the hint where an option is not one of the command's: without its dashes.
-func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
-	all, name := optionNames(flags), ""
+// suggestOption is the hint where an option is not one of the command's: without its dashes.
+func suggestOption(c *cli.Context, flags []cli.Flag, word string) string {
+	all, name := flagNames(flags), ""
 	if c.Command != nil {
 		name = c.Command.Name
 	}
@@ -60,18 +50,18 @@ func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
 	if word == alertToken {
 		return "everybody on this node can read a command line: put the token into the variable RSSWARDEN_ALERT_TOKEN, or into a file of --alert-token-file"
 	}
-	if likely := notOurs(c, word); likely != "" {
+	if likely := slurmFlagHint(c, word); likely != "" {
 		return likely
 	}
-	if list := meant(all, word); len(list) > 0 {
+	if list := suggestFlags(all, word); len(list) > 0 {
 		return "did you mean " + strings.Join(list, " or ") + "?"
 	}
-	if slices.Contains(optionNames(c.App.Flags), dashed(word)) {
+	if slices.Contains(flagNames(c.App.Flags), dashed(word)) {
 		return "it stands alone: " + programName + " " + dashed(word)
 	}
 	var others []string
 	for _, o := range c.App.Commands {
-		if slices.Contains(optionNames(o.Flags), dashed(word)) {
+		if slices.Contains(flagNames(o.Flags), dashed(word)) {
 			others = append(others, o.Name)
 		}
 	}
@@ -81,7 +71,7 @@ func meantOption(c *cli.Context, flags []cli.Flag, word string) string {
 	return ""
 }
 
-func optionNames(flags []cli.Flag) (names []string) {
+func flagNames(flags []cli.Flag) (names []string) {
 	for _, f := range flags {
 		if !internal(f) {
 			names = append(names, dashed(f.Names()[0]))
@@ -90,19 +80,17 @@ func optionNames(flags []cli.Flag) (names []string) {
 	return names
 }
 
-// mostMeant is how many options a guess may name.
-const mostMeant = 3
+// maxSuggested is how many options a guess may name.
+const maxSuggested = 3
 
 // meant lists those of the options that were perhaps meant: what others call so, what
 // differs by a slip, what begins so or has it for one of its words, and for a letter the
 // only one with it.
-func meant(options []string, word string) []string {
-	for _, like := range calledElsewhere[word] {
-		if name, _, _ := strings.Cut(like, " "); slices.Contains(options, name) {
-			return []string{like}
-		}
+func suggestFlags(known []string, word string) []string {
+	if like := foreignName(word); like != "" && slices.Contains(known, strings.Fields(like)[0]) {
+		return []string{like}
 	}
-	if near := text.Similar(word, options); near != "" && len(word) > 1 {
+	if near := text.Similar(word, known); near != "" && len(word) > 1 {
 		return []string{near}
 	}
 	fits := []func(name string) bool{
@@ -112,16 +100,28 @@ func meant(options []string, word string) []string {
 	}
 	for i, fit := range fits {
 		var list []string
-		for _, o := range options {
+		for _, o := range known {
 			if fit(strings.TrimPrefix(o, "--")) {
 				list = append(list, o)
 			}
 		}
-		if n := len(list); n == 1 || n > 0 && n <= mostMeant && i == len(fits)-1 {
+		if n := len(list); n == 1 || n > 0 && n <= maxSuggested && i == len(fits)-1 {
 			return list
 		}
 	}
 	return nil
+}
+
+// foreignName is our flag for what others call word, with a value where one is meant.
+func foreignName(word string) string {
+	for _, o := range options {
+		for _, f := range o.foreign {
+			if name, value, _ := strings.Cut(f, " "); name == word {
+				return strings.TrimSpace("--" + o.name + " " + value)
+			}
+		}
+	}
+	return foreignFlags[word]
 }
 
 // unknownCommand says what to do with a word that is no command of ours, and what follows it.
@@ -135,7 +135,7 @@ func unknownCommand(p process, app *cli.App, words []string) error {
 	if filepath.Ext(word) == ".py" {
 		runs = programName + " run -- python3 " + word + " … runs a script of Python"
 	}
-	near := calledOtherwise[word]
+	near := foreignCommands[word]
 	if near == "" {
 		near = text.Similar(word, names)
 	}
@@ -165,7 +165,7 @@ func unexpected(c *cli.Context) error {
 	if jobID.MatchString(word) {
 		var ways []string
 		for _, o := range []string{"--job", "--pid"} {
-			if slices.Contains(optionNames(c.Command.Flags), o) {
+			if slices.Contains(flagNames(c.Command.Flags), o) {
 				ways = append(ways, fmt.Sprintf("%s %s %s", name, o, word))
 			}
 		}
@@ -176,22 +176,22 @@ func unexpected(c *cli.Context) error {
 	return usagef(hint, "unexpected argument %q", word)
 }
 
-// ofSlurm are options of srun and sbatch that people write behind run: it takes srun's
+// slurmFlags are options of srun and sbatch that people write behind run: it takes srun's
 // place in their script, and they expect it to take its options.
-var ofSlurm = []string{
+var slurmFlags = []string{
 	"N", "nodes", "ntasks", "ntasks-per-node", "c", "cpus-per-task", "G", "gpus", "gpus-per-node", "gpus-per-task", "gres",
 	"p", "partition", "A", "account", "t", "time", "w", "nodelist", "J", "job-name", "o", "exclusive", "overlap", "mpi", "cpu-bind",
 	"mem-per-cpu", "mem-per-gpu", "export", "jobid", "qos", "constraint", "chdir", "D", "l", "label", "u", "unbuffered",
 }
 
-// notOurs says of an option of `run` whose it is; empty for what nobody has.
-func notOurs(c *cli.Context, word string) string {
+// slurmFlagHint says of an option of `run` whose it is; empty for what nobody has.
+func slurmFlagHint(c *cli.Context, word string) string {
 	switch {
 	case c.Command == nil || c.Command.Name != "run":
 		return ""
 	case word == "c":
 		return "a command line for a shell is written " + programName + " run -- sh -c '…'; -c of srun stands before " + programName + ": srun -c 4 " + programName + " run -- COMMAND"
-	case slices.Contains(ofSlurm, word):
+	case slices.Contains(slurmFlags, word):
 		return "if srun's is meant, it stands before " + programName + ": srun " + dashed(word) + " … " + programName + " run -- COMMAND"
 	}
 	return ""
@@ -201,7 +201,7 @@ func notOurs(c *cli.Context, word string) string {
 // can have, that it went to the command: whoever wrote no -- may have meant us. Scripts
 // have options of the same names, so it is a question; of what most have nothing is said.
 // It returns nothing where a -- says where the command begins.
-func behind(args, command []string) string {
+func misplacedFlag(args, command []string) string {
 	if at := len(args) - len(command); at < 1 || args[at-1] == "--" || filepath.Base(command[0]) == programName {
 		return ""
 	}
@@ -210,11 +210,11 @@ func behind(args, command []string) string {
 			break
 		}
 		name, value, joined := strings.Cut(word, "=")
-		at := slices.IndexFunc(slices.Concat(watchOptions, runOptions), func(o option) bool { return "--"+o.name == name })
+		at := slices.IndexFunc(options, func(o option) bool { return "--"+o.name == name })
 		if at < 0 {
 			continue
 		}
-		o := slices.Concat(watchOptions, runOptions)[at]
+		o := options[at]
 		written := word
 		switch {
 		case o.name == "quiet":
@@ -238,16 +238,16 @@ func behind(args, command []string) string {
 	return ""
 }
 
-// actionsElsewhere is what others call our actions.
-var actionsElsewhere = map[string]string{
+// foreignActions is what others call our actions.
+var foreignActions = map[string]string{
 	"kill": "stop", "end": "stop", "abort": "stop", "terminate": "stop", "cancel": "stop",
 	"checkpoint": "signal=USR2", "save": "signal=USR2", "restart": "recycle", "renew": "recycle",
 	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim", "resubmit": "requeue", "requeu": "requeue",
 }
 
-// meantRule is what to write in the place of text, empty where there is no guess.
-func meantRule(text string) string {
-	if several := rulesIn(text); len(several) > 1 {
+// suggestRule is what to write in the place of text, empty where there is no guess.
+func suggestRule(text string) string {
+	if several := rulesJoined(text); len(several) > 1 {
 		return "give each rule an --at of its own: --at '" + strings.Join(several, "' --at '") + "'"
 	}
 	when, what, ok := strings.Cut(text, ":")
@@ -255,7 +255,7 @@ func meantRule(text string) string {
 		when, what, _ = strings.Cut(text, "=") // 90%=stop
 	}
 	for _, halves := range [][2]string{{when, what}, {what, when}} {
-		guess := meantCond(halves[0]) + ":" + meantAction(halves[1])
+		guess := suggestCond(halves[0]) + ":" + suggestAction(halves[1])
 		if r, err := event.ParseRule(guess); err == nil {
 			return fmt.Sprintf("did you mean '%s'?", r)
 		}
@@ -263,8 +263,8 @@ func meantRule(text string) string {
 	return ""
 }
 
-// rulesIn are the rules that commas join.
-func rulesIn(text string) (list []string) {
+// rulesJoined are the rules that commas join.
+func rulesJoined(text string) (list []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		r, err := event.ParseRule(part)
 		if err != nil {
@@ -275,7 +275,7 @@ func rulesIn(text string) (list []string) {
 	return list
 }
 
-func meantCond(text string) string {
+func suggestCond(text string) string {
 	limit, cond := "", strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "≥", ">")
 	for _, l := range event.Limits {
 		if rest, ok := strings.CutPrefix(cond, string(l)+" "); ok {
@@ -296,9 +296,9 @@ func meantCond(text string) string {
 	return limit + cond
 }
 
-func meantAction(line string) string {
+func suggestAction(line string) string {
 	word := strings.ToLower(strings.TrimSpace(line))
-	if like := actionsElsewhere[word]; like != "" {
+	if like := foreignActions[word]; like != "" {
 		return like
 	}
 	var names []string
@@ -317,38 +317,38 @@ func meantAction(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// typeset are dashes and quotes that stand for - and " where a command line was copied
+// typographic are dashes and quotes that stand for - and " where a command line was copied
 // from a text.
 var (
-	quotes  = []rune{'“', '”', '„', '‘', '’'}
-	typeset = append([]rune{'–', '—', '‒', '−'}, quotes...)
+	quotes      = []rune{'“', '”', '„', '‘', '’'}
+	typographic = append([]rune{'–', '—', '‒', '−'}, quotes...)
 )
 
-// ofShells are commands that only a shell has, and no file. Most change that shell, so that
+// shellBuiltins are commands that only a shell has, and no file. Most change that shell, so that
 // in one started for them alone they would do nothing.
-var ofShells = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
+var shellBuiltins = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
 
 var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
 )
 
-// likelyMeant is what to type instead of a command that is not there.
-func likelyMeant(name string) string {
+// missingCommandHint is what to type instead of a command that is not there.
+func missingCommandHint(name string) string {
 	run := programName + " run -- "
 	_, err := os.Stat(name)
 	there := !strings.Contains(name, "/") && executable("./"+name) == nil
 	first, size := utf8.DecodeRuneInString(name)
 	switch {
-	case slices.Contains(typeset, first):
-		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typeset, r) })
+	case slices.Contains(typographic, first):
+		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typographic, r) })
 		if slices.Contains(quotes, first) {
 			anew = "COMMAND [ARG...]"
 		}
 		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
 	case assignment.MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
-	case slices.Contains(ofShells, name):
+	case slices.Contains(shellBuiltins, name):
 		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
 	case suffix.MatchString(name):
 		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)

@@ -80,7 +80,7 @@ func topModel(p process, c *cli.Context, w whom) (screen.Model, error) {
 	}
 	if c.IsSet("interval") {
 		if err := setDuration(&m.Interval, c.String("interval"), least, time.Hour); err != nil {
-			return m, chosen{name: "--interval"}.usage(err)
+			return m, sourcedValue{name: "--interval"}.usage(err)
 		}
 	}
 	if key := c.String("sort"); c.IsSet("sort") {
