@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -45,7 +46,6 @@ func run(p process) int {
 	if len(p.args) > 1 && p.args[1] == wordsCommand {
 		return printWords(p)
 	}
-	status := exitOK
 	cli.HelpFlag = nil // ours is looked at by each command, see showHelp
 	app := &cli.App{
 		Name:            programName,
@@ -62,7 +62,7 @@ func run(p process) int {
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
 		Flags:                     appFlags(),
-		Commands:                  commands(p, &status),
+		Commands:                  commands(p),
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Bool("version"):
@@ -77,10 +77,15 @@ func run(p process) int {
 			return usagef("rsswarden run -- python train.py", "no command given")
 		},
 	}
-	if err := app.Run(p.args); err != nil {
-		return fail(p, err)
+	err := app.Run(p.args)
+	var status exitStatus
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
 	}
-	return status
+	return fail(p, err)
 }
 
 const appUsageText = runUsage + "\n" + programName + " COMMAND [OPTIONS] [ARG...]"
@@ -90,22 +95,54 @@ func appFlags() []cli.Flag {
 }
 
 // commands are all that a user has, in the order of --help.
-func commands(p process, status *int) []*cli.Command {
+func commands(p process) []*cli.Command {
 	return []*cli.Command{
-		runCommand(p, status),
-		attachCommand(p, status),
+		runCommand(p),
+		attachCommand(p),
 		limitsCommand(p),
-		statusCommand(p, status),
-		topCommand(p, status),
-		recycleCommand(p, status),
-		trimCommand(p, status),
-		checkpointCommand(p, status),
+		statusCommand(p),
+		topCommand(p),
+		recycleCommand(p),
+		trimCommand(p),
+		checkpointCommand(p),
 		reportCommand(p),
 		replayCommand(p),
-		doctorCommand(p, status),
+		doctorCommand(p),
 		manCommand(p),
 		completionCommand(p),
 	}
+}
+
+// command adds what all commands share: --help, whatever else is on the line, and bad
+// usage in our own words. Args says that the command takes arguments.
+func command(p process, c cli.Command, action func(*cli.Context) error) *cli.Command {
+	c.HideHelp, c.HideHelpCommand, c.OnUsageError = true, true, onUsageError
+	c.Flags = append(c.Flags, helpFlag())
+	c.Action = func(ctx *cli.Context) error {
+		switch {
+		case ctx.Bool("help"):
+			fmt.Fprint(p.stdout, helpOf(ctx.Command))
+			return nil
+		case !c.Args && ctx.NArg() > 0:
+			return unexpected(ctx)
+		}
+		return action(ctx)
+	}
+	return &c
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "for programs"} }
+
+// exitStatus is the error of a command that has said what there is to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+func withStatus(status int, err error) error {
+	if err == nil && status != exitOK {
+		return exitStatus(status)
+	}
+	return err
 }
 
 // fail prints an error and, where there is one, the hint that goes with it,

@@ -17,17 +17,25 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-func recycleCommand(p process, status *int) *cli.Command {
-	return deedCommand(p, status, event.ActionRecycle,
+func recycleCommand(p process) *cli.Command {
+	return askCommand(p, event.ActionRecycle,
 		"have loader workers replaced by fresh ones now",
+		examples(
+			"rsswarden recycle --rank 0",
+			"rsswarden recycle --job 118 --node n3",
+		),
 		"Asks the rsswarden that leads on the node, which does it one worker after the\n"+
 			"other, and loses no batch by it: all that have something to give back, or those\n"+
 			"that --pid and --rank name.\n")
 }
 
-func checkpointCommand(p process, status *int) *cli.Command {
-	return deedCommand(p, status, event.ActionSignal,
+func checkpointCommand(p process) *cli.Command {
+	return askCommand(p, event.ActionSignal,
 		"have trainers asked for a checkpoint now",
+		examples(
+			"rsswarden checkpoint --rank 0",
+			"rsswarden checkpoint --job 118 --signal USR1",
+		),
 		"Asks the rsswarden that leads on the node, which sends each trainer the signal\n"+
 			"of the run's own options, or --signal, where the trainer catches it.\n",
 		&cli.StringFlag{Name: "signal", Usage: "send `SIG`, such as USR1"})
@@ -41,45 +49,32 @@ func narrowFlags() []cli.Flag {
 	}
 }
 
-func deedCommand(p process, status *int, do event.Action, usage, about string, more ...cli.Flag) *cli.Command {
+func askCommand(p process, do event.Action, usage, examples, about string, more ...cli.Flag) *cli.Command {
 	name := do.Row().Command
-	text := fmt.Sprintf("rsswarden %s [--job ID] [--pid PID]... [--rank N]... [OPTIONS]", name)
-	flags := slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "for programs"}, helpFlag()})
-	return &cli.Command{
-		Name:            name,
-		Usage:           usage,
-		UsageText:       text,
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      name,
+		Usage:     usage,
+		UsageText: fmt.Sprintf("rsswarden %s [--job ID] [--pid PID]... [--rank N]... [OPTIONS]", name),
 		Description: about + "Other nodes are asked by srun --overlap. Outside a job and what a run has\n" +
 			"started, --pid, --job or --all is needed.\n" +
 			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
 			"calls off what has not begun.",
-		Flags: flags,
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			if c.NArg() > 0 {
-				return unexpected(c)
-			}
-			w, err := whomOf(c)
-			if err != nil {
-				return err
-			}
-			q, err := questionOf(c, do)
-			if err != nil {
-				return err
-			}
-			if w.asNode {
-				*status = q.serve(p, 0)
-				return nil
-			}
-			*status, err = w.do(p, q, c.Bool("json"))
+		Flags:     slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{jsonFlag()}),
+		ArgsUsage: examples,
+	}, func(c *cli.Context) error {
+		w, err := whomOf(c)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		q, err := questionOf(c, do)
+		if err != nil {
+			return err
+		}
+		if w.asNode {
+			return withStatus(q.serve(p, 0), nil)
+		}
+		return withStatus(w.do(p, q, c.Bool("json")))
+	})
 }
 
 // questionOf reads what narrows a command down.

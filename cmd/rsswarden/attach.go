@@ -28,32 +28,28 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
-func attachCommand(p process, status *int) *cli.Command {
-	return &cli.Command{
-		Name:            "attach",
-		Usage:           "watch a process, or a Slurm job on this node, that runs already",
-		UsageText:       "rsswarden attach [OPTIONS] PID\nrsswarden attach [OPTIONS] --job ID[.STEP]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+func attachCommand(p process) *cli.Command {
+	return command(p, cli.Command{
+		Name:      "attach",
+		Usage:     "watch a process, or a Slurm job on this node, that runs already",
+		UsageText: "rsswarden attach [OPTIONS] PID\nrsswarden attach [OPTIONS] --job ID[.STEP]",
+		Args:      true,
 		Description: "Warns and acts by the ladder of run, on the process and its descendants, until\n" +
 			"it ends. It is not traced or stopped; the end of attach changes nothing for it.\n" +
 			"Exit status: 0 when what was watched has ended; INT, TERM and HUP end attach.\n",
 		Flags: append(watchFlags(false),
-			&cli.StringFlag{Name: "job", Usage: "watch all that the Slurm job or step `ID` has on this node"},
-			helpFlag()),
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			t, err := attachTo(p, c)
-			if err != nil {
-				return err
-			}
-			*status, err = attach(p, t)
+			&cli.StringFlag{Name: "job", Usage: "watch all that the Slurm job or step `ID` has on this node"}),
+		ArgsUsage: examples(
+			"rsswarden attach 4711",
+			"rsswarden attach --job 118 --at '95%:signal=USR1'",
+		),
+	}, func(c *cli.Context) error {
+		t, err := attachTo(p, c)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		return withStatus(attach(p, t))
+	})
 }
 
 // target is what is attached to.

@@ -31,33 +31,31 @@ var completionScripts embed.FS
 var shells = []string{"bash", "zsh", "fish"}
 
 func completionCommand(p process) *cli.Command {
-	return &cli.Command{
-		Name:            "completion",
-		Usage:           "print what has a shell complete what you type",
-		UsageText:       "rsswarden completion " + strings.Join(shells, "|"),
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      "completion",
+		Usage:     "print what has a shell complete what you type",
+		UsageText: "rsswarden completion " + strings.Join(shells, "|"),
+		Args:      true,
 		Description: "Commands, options and their values, records that are here for report and replay,\n" +
 			"jobs of yours for --job. Behind run the command completes as it does alone.\n" +
 			"No key press waits for longer than a second, Slurm asleep or not.\n",
-		Flags: []cli.Flag{helpFlag()},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			shell := c.Args().First()
-			if c.NArg() != 1 || !slices.Contains(shells, shell) {
-				return usagef("rsswarden completion bash", "say for which shell: %s", alternatives(shells, "or"))
-			}
-			text, err := completionScripts.ReadFile("completion/" + programName + "." + shell)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(p.stdout, "%s", text)
+		ArgsUsage: examples(
+			"source <(rsswarden completion bash)            # in ~/.bashrc",
+			"rsswarden completion zsh >~/.zfunc/_rsswarden  # a directory of $fpath",
+			"rsswarden completion fish >~/.config/fish/completions/rsswarden.fish",
+		),
+	}, func(c *cli.Context) error {
+		shell := c.Args().First()
+		if c.NArg() != 1 || !slices.Contains(shells, shell) {
+			return usagef("rsswarden completion bash", "say for which shell: %s", alternatives(shells, "or"))
+		}
+		text, err := completionScripts.ReadFile("completion/" + programName + "." + shell)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s", text)
+		return err
+	})
 }
 
 // wordsCommand is what the scripts of completion ask: the words behind the program's
@@ -111,7 +109,7 @@ func printWords(p process) int {
 // offers is what fits the last of the words.
 func offers(p process, args []string) offer {
 	last := args[len(args)-1]
-	all := commands(p, new(int))
+	all := commands(p)
 	if len(args) == 1 {
 		var o offer
 		for _, c := range all {

@@ -28,45 +28,42 @@ loaded and, if torch is there, can replace loader workers. 1 when run would
 protect it only in part.
 `
 
-func doctorCommand(p process, status *int) *cli.Command {
-	return &cli.Command{
-		Name:            "doctor",
-		Usage:           "say what of rsswarden works here, and what to do about the rest",
-		UsageText:       "rsswarden doctor [OPTIONS] [--] [PYTHON...]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
-		Description:     doctorNotes,
+func doctorCommand(p process) *cli.Command {
+	return command(p, cli.Command{
+		Name:        "doctor",
+		Usage:       "say what of rsswarden works here, and what to do about the rest",
+		UsageText:   "rsswarden doctor [OPTIONS] [--] [PYTHON...]",
+		Args:        true,
+		Description: doctorNotes,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "for programs"},
+			jsonFlag(),
 			&cli.StringFlag{Name: "timeout", Value: "10s", Usage: "`DURATION`: how long each Python may take"},
 			&cli.BoolFlag{Name: "torch", Usage: "try recycling with a PyTorch that is not known"},
 			&cli.BoolFlag{Name: "try-alerts", Usage: "send a test alert to each receiver of RSSWARDEN_ALERT"},
-			helpFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
+		ArgsUsage: examples(
+			"srun --mem 4G rsswarden doctor",
+			"rsswarden doctor ~/venv/bin/python",
+		),
+	}, func(c *cli.Context) error {
+		d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts"), tryTorch: c.Bool("torch")}
+		if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
+			return sourcedValue{name: "--timeout"}.usage(err)
+		}
+		for _, name := range d.pythons {
+			if strings.HasPrefix(name, "-") && !strings.Contains(name, "/") {
+				return usagef("options go before the first PYTHON; one of that name is ./"+name, "%q is not a Python", name)
 			}
-			d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts"), tryTorch: c.Bool("torch")}
-			if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
-				return sourcedValue{name: "--timeout"}.usage(err)
-			}
-			for _, name := range d.pythons {
-				if strings.HasPrefix(name, "-") && !strings.Contains(name, "/") {
-					return usagef("options go before the first PYTHON; one of that name is ./"+name, "%q is not a Python", name)
-				}
-			}
-			report := d.examine()
-			if err := printDoctor(p, report, c.Bool("json")); err != nil {
-				return err
-			}
-			if !report.Protects {
-				*status = exitInPart
-			}
-			return nil
-		},
-	}
+		}
+		report := d.examine()
+		if err := printDoctor(p, report, c.Bool("json")); err != nil {
+			return err
+		}
+		if !report.Protects {
+			return exitStatus(exitInPart)
+		}
+		return nil
+	})
 }
 
 func printDoctor(p process, r doctor.Report, asJSON bool) error {
@@ -162,8 +159,7 @@ func (d *diagnosis) program() (checks []doctor.Check, works bool) {
 
 // runSettings are the settings that run would have without any option.
 func runSettings(p process) (supervisor.Settings, error) {
-	var status int
-	command := runCommand(p, &status)
+	command := runCommand(p)
 	set := flag.NewFlagSet(command.Name, flag.ContinueOnError)
 	for _, f := range command.Flags {
 		if err := f.Apply(set); err != nil {

@@ -7,14 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// showHelp prints the help of a command, whatever else stands on the line.
-func showHelp(p process, c *cli.Context) error {
-	fmt.Fprint(p.stdout, helpOf(c.Command))
-	return nil
-}
-
 func helpOf(c *cli.Command) string {
-	return helpText(c.UsageText, c.Flags, c.Description, examplesOf[c.Name])
+	return helpText(c.UsageText, c.Flags, c.Description, strings.Split(c.ArgsUsage, "\n"))
 }
 
 // helpText is what --help prints: it fits 24 lines of 80 columns. The usage of a
@@ -154,67 +148,12 @@ func helpFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
 }
 
-// appExamples and examplesOf are what --help of each command ends with, and the manual
-// has too. Each is a line that a test reads as the program does.
+// appExamples end --help of the program, as examples of each command end its own.
 var appExamples = []string{
 	"srun rsswarden run -- python train.py     # in a batch script",
 	"rsswarden man | man -l -                  # all of it",
 }
 
-var examplesOf = map[string][]string{
-	"run": {
-		"srun rsswarden run -- python train.py",
-		"rsswarden run --limit 90% --at '95%:stop' -- python train.py",
-	},
-	"attach": {
-		"rsswarden attach 4711",
-		"rsswarden attach --job 118 --at '95%:signal=USR1'",
-	},
-	"limits": {
-		"rsswarden limits",
-		"srun --jobid 118 --overlap rsswarden limits --json",
-		"rsswarden limits --pid 4711",
-	},
-	"status": {
-		"rsswarden status",
-		"rsswarden status --job 118 --json",
-	},
-	"top": {
-		"rsswarden top --job 118 --sort rss",
-		"rsswarden top --once --filter worker",
-	},
-	"recycle": {
-		"rsswarden recycle --rank 0",
-		"rsswarden recycle --job 118 --node n3",
-	},
-	"trim": {
-		"rsswarden trim --pid 4711 --dry-run",
-		"rsswarden trim --job 118 --rank 0",
-	},
-	"checkpoint": {
-		"rsswarden checkpoint --rank 0",
-		"rsswarden checkpoint --job 118 --signal USR1",
-	},
-	"report": {
-		"rsswarden report",
-		"rsswarden report 118 --html report.html",
-		"rsswarden report --advise ~/jobs/*/.rsswarden",
-	},
-	"replay": {
-		"rsswarden replay 118 --limit 4G",
-		"rsswarden replay 118 --at none --at '90%:trim' --at '97%:stop'",
-	},
-	"doctor": {
-		"srun --mem 4G rsswarden doctor",
-		"rsswarden doctor ~/venv/bin/python",
-	},
-	"man": {
-		"rsswarden man | man -l -",
-		"rsswarden man >~/.local/share/man/man1/rsswarden.1",
-	},
-	"completion": {
-		"source <(rsswarden completion bash)            # in ~/.bashrc",
-		"rsswarden completion zsh >~/.zfunc/_rsswarden  # a directory of $fpath",
-		"rsswarden completion fish >~/.config/fish/completions/rsswarden.fish",
-	},
-}
+// examples are lines as a user types them; a test reads them as the program does. The
+// cli package has no field for them: they are kept in ArgsUsage, which is not printed.
+func examples(lines ...string) string { return strings.Join(lines, "\n") }

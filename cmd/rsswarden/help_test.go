@@ -16,8 +16,7 @@ import (
 
 // TestHelpFitsAScreen: a user reads it in a terminal.
 func TestHelpFitsAScreen(t *testing.T) {
-	var status int
-	all := commands(process{}, &status)
+	all := commands(process{})
 	fits := func(name, help string, examples []string) {
 		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
 		if len(lines) > 24 {
@@ -35,7 +34,7 @@ func TestHelpFitsAScreen(t *testing.T) {
 	fits(programName, appHelp(&cli.App{UsageText: appUsageText, Commands: all, Flags: appFlags()}), appExamples)
 	for _, c := range all {
 		help := helpOf(c)
-		fits(c.Name, help, examplesOf[c.Name])
+		fits(c.Name, help, strings.Split(c.ArgsUsage, "\n"))
 		for _, f := range c.Flags {
 			if name := f.Names()[0]; !internal(f) && !strings.Contains(help, " --"+name) {
 				t.Errorf("%s --help does not tell of --%s", c.Name, name)
@@ -52,11 +51,10 @@ func TestHelpFitsAScreen(t *testing.T) {
 
 // TestExamplesAreRight: what --help shows can be typed.
 func TestExamplesAreRight(t *testing.T) {
-	var status int
-	all := commands(process{}, &status)
+	all := commands(process{})
 	lines := appExamples
 	for _, c := range all {
-		lines = append(lines, examplesOf[c.Name]...)
+		lines = append(lines, strings.Split(c.ArgsUsage, "\n")...)
 	}
 	for _, l := range lines {
 		_, call, found := strings.Cut(l, programName+" ")

@@ -25,49 +25,43 @@ import (
 )
 
 func limitsCommand(p process) *cli.Command {
-	return &cli.Command{
-		Name:            "limits",
-		Usage:           "print every limit that can end this job, and who enforces it",
-		UsageText:       "rsswarden limits [--json] [--pid PID]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      "limits",
+		Usage:     "print every limit that can end this job, and who enforces it",
+		UsageText: "rsswarden limits [--json] [--pid PID]",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "for programs"},
+			jsonFlag(),
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
-			helpFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
+		ArgsUsage: examples(
+			"rsswarden limits",
+			"srun --jobid 118 --overlap rsswarden limits --json",
+			"rsswarden limits --pid 4711",
+		),
+	}, func(c *cli.Context) error {
+		pid, lookup := 0, p.lookup
+		if c.IsSet("pid") {
+			var err error
+			if pid, err = strconv.Atoi(c.String("pid")); err != nil || pid <= 0 {
+				return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
 			}
-			if c.NArg() > 0 {
-				return unexpected(c)
-			}
-			pid, lookup := 0, p.lookup
-			if c.IsSet("pid") {
-				var err error
-				if pid, err = strconv.Atoi(c.String("pid")); err != nil || pid <= 0 {
-					return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
-				}
-				// What we inherited may be of another job, or of none.
-				lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
-			} else {
-				pid = standing("/proc", os.Getppid(), os.Getpid())
-			}
-			report, err := findLimits(lookup, pid)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return writeJSON(p.stdout, report)
-			}
-			if _, err := p.stdout.WriteString(report.text()); err != nil {
-				return fmt.Errorf("cannot print the limits: %w", plain(err))
-			}
-			return nil
-		},
-	}
+			// What we inherited may be of another job, or of none.
+			lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
+		} else {
+			pid = standing("/proc", os.Getppid(), os.Getpid())
+		}
+		report, err := findLimits(lookup, pid)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return writeJSON(p.stdout, report)
+		}
+		if _, err := p.stdout.WriteString(report.text()); err != nil {
+			return fmt.Errorf("cannot print the limits: %w", plain(err))
+		}
+		return nil
+	})
 }
 
 // standing is the process whose limits are meant where none is named: the shell

@@ -11,26 +11,23 @@ import (
 )
 
 func manCommand(p process) *cli.Command {
-	return &cli.Command{
-		Name:            "man",
-		Usage:           "print the manual page, for man -l -",
-		UsageText:       "rsswarden man",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
-		Description:     "All commands with all options, what is in the events, files and variables.\nThat of the daemon is printed by rsswardend man.\n",
-		Flags:           []cli.Flag{helpFlag()},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			if c.NArg() > 0 {
-				return usagef("rsswarden man | man -l -", "unexpected argument %q", c.Args().First())
-			}
-			_, err := fmt.Fprint(p.stdout, manual(p))
-			return err
-		},
-	}
+	return command(p, cli.Command{
+		Name:        "man",
+		Usage:       "print the manual page, for man -l -",
+		UsageText:   "rsswarden man",
+		Args:        true,
+		Description: "All commands with all options, what is in the events, files and variables.\nThat of the daemon is printed by rsswardend man.\n",
+		ArgsUsage: examples(
+			"rsswarden man | man -l -",
+			"rsswarden man >~/.local/share/man/man1/rsswarden.1",
+		),
+	}, func(c *cli.Context) error {
+		if c.NArg() > 0 {
+			return usagef("rsswarden man | man -l -", "unexpected argument %q", c.Args().First())
+		}
+		_, err := fmt.Fprint(p.stdout, manual(p))
+		return err
+	})
 }
 
 // page is what reference is written to: a manual page, or one of docs/reference.
@@ -49,7 +46,7 @@ func manual(p process) string {
 	m.Section("NAME")
 	m.Text(programName + " - " + appUsage)
 	m.Section("SYNOPSIS")
-	all := commands(p, new(int))
+	all := commands(p)
 	var usage strings.Builder
 	for _, c := range all {
 		usage.WriteString(c.UsageText + "\n")
@@ -75,7 +72,7 @@ func manual(p process) string {
 	m.Section("EXAMPLES")
 	m.Verbatim(strings.Join(appExamples, "\n"))
 	for _, c := range all {
-		m.Verbatim(strings.Join(examplesOf[c.Name], "\n"))
+		m.Verbatim(c.ArgsUsage)
 	}
 	m.Section("SEE ALSO")
 	m.Text("rsswardend(8), sbatch(1), srun(1), scontrol(1), cgroups(7), proc(5), ptrace(2)")

@@ -40,7 +40,7 @@ func TestManualTellsAll(t *testing.T) {
 	_, rest, _ := strings.Cut(shown, "\nCOMMANDS")
 	chapters, _, _ := strings.Cut(rest, "\nRULES\n")
 	words := strings.Join(strings.Fields(shown), " ")
-	for _, c := range commands(process{}, new(int)) {
+	for _, c := range commands(process{}) {
 		_, text, found := strings.Cut(chapters, "\n   "+programName+" "+c.Name+"\n")
 		if !found {
 			t.Errorf("no chapter of %s", c.Name)
@@ -55,7 +55,7 @@ func TestManualTellsAll(t *testing.T) {
 				t.Errorf("the chapter of %s does not tell of --%s:\n%s", c.Name, f.Names()[0], text)
 			}
 		}
-		for _, l := range append(strings.Split(c.UsageText, "\n"), examplesOf[c.Name]...) {
+		for _, l := range append(strings.Split(c.UsageText, "\n"), strings.Split(c.ArgsUsage, "\n")...) {
 			if !strings.Contains(shown, l) {
 				t.Errorf("the manual does not show %q", l)
 			}

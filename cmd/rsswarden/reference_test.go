@@ -23,7 +23,7 @@ func TestReference(t *testing.T) {
 func commandsPage() *reference.Page {
 	p := reference.New("Commands of rsswarden", "`rsswarden man` shows the same. Options of runs as variables and keys of files are in\n"+
 		"[configuration](configuration.md), rules in [rules](rules.md), events in [events](events.md).")
-	all := commands(process{}, new(int))
+	all := commands(process{})
 	var usage []string
 	for _, c := range all {
 		usage = append(usage, c.UsageText)
@@ -33,7 +33,7 @@ func commandsPage() *reference.Page {
 	tellCommands(p, all)
 	p.Section("Examples")
 	for _, c := range all {
-		p.Verbatim(strings.Join(examplesOf[c.Name], "\n"))
+		p.Verbatim(c.ArgsUsage)
 	}
 	p.Section("Exit status")
 	tellStatuses(p)
@@ -50,7 +50,7 @@ func configurationPage() *reference.Page {
 	var rows [][]string
 	for _, o := range options {
 		of := "run, attach"
-		if flagNamed(attachCommand(process{}, new(int)).Flags, o.name) == nil {
+		if flagNamed(attachCommand(process{}).Flags, o.name) == nil {
 			of = "run"
 		}
 		kind := map[config.Kind]string{config.Text: "text", config.List: "list of texts", config.Truth: "true or false"}[o.kind]

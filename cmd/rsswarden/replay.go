@@ -14,13 +14,11 @@ import (
 )
 
 func replayCommand(p process) *cli.Command {
-	return &cli.Command{
-		Name:            "replay",
-		Usage:           "tell what another limit or ladder would have done to a run",
-		UsageText:       "rsswarden replay [RECORD | DIR | JOBID] [OPTIONS]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      "replay",
+		Usage:     "tell what another limit or ladder would have done to a run",
+		UsageText: "rsswarden replay [RECORD | DIR | JOBID] [OPTIONS]",
+		Args:      true,
 		Description: "Runs the ladder again over the record of a run, the newest if none is named:\n" +
 			"when each rung fires, whether the job lives, the least size it lives with.\n" +
 			"With nothing changed all is as it was read then. With another limit or ladder\n" +
@@ -30,24 +28,23 @@ func replayCommand(p process) *cli.Command {
 			&cli.StringFlag{Name: "limit", Usage: "`SIZE`: of the limit that was nearest, as in sbatch --mem"},
 			&cli.StringFlag{Name: "accounting", Usage: "`HOW`: the limit that counts so: rss, pss, noshared, cgroup"},
 			&cli.StringSliceFlag{Name: "at", Usage: "`RULE`: the ladder that run has with this --at (repeatable)"},
-			&cli.BoolFlag{Name: "json", Usage: "for programs"},
-			helpFlag(),
+			jsonFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			args, err := flagsLast(c)
-			if err != nil {
-				return err
-			}
-			opt, err := replayOptions(c)
-			if err != nil {
-				return err
-			}
-			return replayRun(p, args, opt, c.Bool("json"))
-		},
-	}
+		ArgsUsage: examples(
+			"rsswarden replay 118 --limit 4G",
+			"rsswarden replay 118 --at none --at '90%:trim' --at '97%:stop'",
+		),
+	}, func(c *cli.Context) error {
+		args, err := flagsLast(c)
+		if err != nil {
+			return err
+		}
+		opt, err := replayOptions(c)
+		if err != nil {
+			return err
+		}
+		return replayRun(p, args, opt, c.Bool("json"))
+	})
 }
 
 // replayOptions checks what is to be different.

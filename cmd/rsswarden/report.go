@@ -19,46 +19,44 @@ import (
 )
 
 func reportCommand(p process) *cli.Command {
-	return &cli.Command{
-		Name:            "report",
-		Usage:           "tell why a run died, or how nearly, and what to ask for next",
-		UsageText:       "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      "report",
+		Usage:     "tell why a run died, or how nearly, and what to ask for next",
+		UsageText: "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
+		Args:      true,
 		Description: "Of the newest run, or of a Slurm job with all its nodes and ranks. Records are\n" +
 			"looked for in .rsswarden below this directory and the one the job was submitted\n" +
 			"from, in $XDG_STATE_HOME/rsswarden, and where a run keeps them on its node.\n" +
 			"sacct and scontrol are asked how the job ended, where they are there.\n" +
 			recordStatus,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "for programs"},
+			jsonFlag(),
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
 			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into, in one file"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
 			&cli.BoolFlag{Name: "advise", Usage: "what to ask for next, from all runs in the directories"},
 			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol"},
-			helpFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			args, err := flagsLast(c)
-			if err != nil {
-				return err
-			}
-			if err := fitting(c); err != nil {
-				return err
-			}
-			if c.Bool("advise") {
-				return advise(p, args, c.Bool("json"))
-			}
-			return printReport(p, args, reportOptions{
-				json: c.Bool("json"), csv: c.Bool("csv"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
-			})
-		},
-	}
+		ArgsUsage: examples(
+			"rsswarden report",
+			"rsswarden report 118 --html report.html",
+			"rsswarden report --advise ~/jobs/*/.rsswarden",
+		),
+	}, func(c *cli.Context) error {
+		args, err := flagsLast(c)
+		if err != nil {
+			return err
+		}
+		if err := fitting(c); err != nil {
+			return err
+		}
+		if c.Bool("advise") {
+			return advise(p, args, c.Bool("json"))
+		}
+		return printReport(p, args, reportOptions{
+			json: c.Bool("json"), csv: c.Bool("csv"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
+		})
+	})
 }
 
 // fitting says which options do not go together, or say nothing.

@@ -27,48 +27,45 @@ const runNotes = `SIZE as in sbatch --mem, or 90%. RULE: [LIMIT ]N%|free<SIZE|et
 warn, trim, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
 `
 
-func runCommand(p process, status *int) *cli.Command {
-	return &cli.Command{
-		Name:            "run",
-		Usage:           "run COMMAND inside the memory limit that applies here",
-		UsageText:       runUsage,
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
-		Description:     runNotes,
-		Flags:           append(watchFlags(true), helpFlag()),
-		Action: func(c *cli.Context) (err error) {
-			defer func() {
-				// hold.Run takes up what fails in it: there is no command yet.
-				if what := recover(); what != nil && c.NArg() > 0 {
-					fmt.Fprint(os.Stderr, line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
-					err = replace(p, c.Args().Slice())
-				}
-			}()
-			fault.Point("run")
-			if c.Bool("help") {
-				return showHelp(p, c)
+func runCommand(p process) *cli.Command {
+	return command(p, cli.Command{
+		Name:        "run",
+		Usage:       "run COMMAND inside the memory limit that applies here",
+		UsageText:   runUsage,
+		Args:        true,
+		Description: runNotes,
+		Flags:       watchFlags(true),
+		ArgsUsage: examples(
+			"srun rsswarden run -- python train.py",
+			"rsswarden run --limit 90% --at '95%:stop' -- python train.py",
+		),
+	}, func(c *cli.Context) (err error) {
+		defer func() {
+			// hold.Run takes up what fails in it: there is no command yet.
+			if what := recover(); what != nil && c.NArg() > 0 {
+				fmt.Fprint(os.Stderr, line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
+				err = replace(p, c.Args().Slice())
 			}
-			if c.NArg() == 0 {
-				return usagef("rsswarden run -- python train.py", "no command given")
-			}
-			if p.get("RSSWARDEN") == "off" {
-				return replace(p, c.Args().Slice())
-			}
-			s, err := settings(p, c)
-			if err != nil {
-				return err
-			}
-			_, inSlurm := slurm.FromEnv(p.lookup)
-			s.Warnings = append(s.Warnings, deadRules(&s, inSlurm)...)
-			s.Command = c.Args().Slice()
-			if text := misplacedFlag(p.args, s.Command); text != "" {
-				s.Warnings = append(s.Warnings, text)
-			}
-			*status, err = start(p, s)
-			return inFormat(err, s.LogFormat)
-		},
-	}
+		}()
+		fault.Point("run")
+		if c.NArg() == 0 {
+			return usagef("rsswarden run -- python train.py", "no command given")
+		}
+		if p.get("RSSWARDEN") == "off" {
+			return replace(p, c.Args().Slice())
+		}
+		s, err := settings(p, c)
+		if err != nil {
+			return err
+		}
+		_, inSlurm := slurm.FromEnv(p.lookup)
+		s.Warnings = append(s.Warnings, deadRules(&s, inSlurm)...)
+		s.Command = c.Args().Slice()
+		if text := misplacedFlag(p.args, s.Command); text != "" {
+			s.Warnings = append(s.Warnings, text)
+		}
+		return inFormat(withStatus(start(p, s)), s.LogFormat)
+	})
 }
 
 // start runs the command and returns the exit status; where the command died

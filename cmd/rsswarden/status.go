@@ -19,38 +19,30 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-func statusCommand(p process, status *int) *cli.Command {
-	return &cli.Command{
-		Name:            "status",
-		Usage:           "tell what stands on this node, or on all nodes of a job",
-		UsageText:       "rsswarden status [--job ID] [--node NODE] [--all] [--json]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+func statusCommand(p process) *cli.Command {
+	return command(p, cli.Command{
+		Name:      "status",
+		Usage:     "tell what stands on this node, or on all nodes of a job",
+		UsageText: "rsswarden status [--job ID] [--node NODE] [--all] [--json]",
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's,\n" +
 			"which takes some of its memory for a moment.\n" +
 			"Exit status: 0 when every leader has answered, else 1.",
-		Flags: append(whomFlags(), &cli.BoolFlag{Name: "json", Usage: "for programs"}, helpFlag()),
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			if c.NArg() > 0 {
-				return unexpected(c)
-			}
-			w, err := whomOf(c)
-			if err != nil {
-				return err
-			}
-			if w.asNode {
-				*status = question{}.serve(p, w.every)
-				return nil
-			}
-			*status, err = w.status(p, c.Bool("json"))
+		Flags: append(whomFlags(), jsonFlag()),
+		ArgsUsage: examples(
+			"rsswarden status",
+			"rsswarden status --job 118 --json",
+		),
+	}, func(c *cli.Context) error {
+		w, err := whomOf(c)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		if w.asNode {
+			return withStatus(question{}.serve(p, w.every), nil)
+		}
+		return withStatus(w.status(p, c.Bool("json")))
+	})
 }
 
 // nodesJSON is what status --json prints.

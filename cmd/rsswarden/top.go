@@ -15,55 +15,47 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-func topCommand(p process, status *int) *cli.Command {
+func topCommand(p process) *cli.Command {
 	flags := []cli.Flag{
 		&cli.BoolFlag{Name: "once", Usage: "print one frame and end"},
 		&cli.StringFlag{Name: "interval", Usage: "`DURATION`: the pause between two looks, 1s, with --job 3s"},
 		&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(screen.Keys()[:5], ", ") + ", …"},
 		&cli.StringFlag{Name: "filter", Usage: "show only what meets `TEXT`, as the key / does"},
-		helpFlag(),
 	}
-	return &cli.Command{
-		Name:            "top",
-		Usage:           "show limits, ranks and processes as they change",
-		UsageText:       "rsswarden top [--job ID] [--once] [OPTIONS]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+	return command(p, cli.Command{
+		Name:      "top",
+		Usage:     "show limits, ranks and processes as they change",
+		UsageText: "rsswarden top [--job ID] [--once] [OPTIONS]",
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
 		Flags: append(whomFlags(), flags...),
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			if c.NArg() > 0 {
-				return unexpected(c)
-			}
-			w, err := whomOf(c)
-			if err != nil {
-				return err
-			}
-			m, err := topModel(p, c, w)
-			if err != nil {
-				return err
-			}
-			nodes, err := w.watched(p, m.Interval, c.Bool("once"))
-			if err != nil {
-				return err
-			}
-			defer nodes.stop()
-			o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: nodes.fetch, Do: nodes.do}
-			if c.Bool("once") {
-				*status, err = topOnce(p, o, nodes)
-				return err
-			}
-			return topLive(p, o, nodes.stop)
-		},
-	}
+		ArgsUsage: examples(
+			"rsswarden top --job 118 --sort rss",
+			"rsswarden top --once --filter worker",
+		),
+	}, func(c *cli.Context) error {
+		w, err := whomOf(c)
+		if err != nil {
+			return err
+		}
+		m, err := topModel(p, c, w)
+		if err != nil {
+			return err
+		}
+		nodes, err := w.watched(p, m.Interval, c.Bool("once"))
+		if err != nil {
+			return err
+		}
+		defer nodes.stop()
+		o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: nodes.fetch, Do: nodes.do}
+		if c.Bool("once") {
+			return withStatus(topOnce(p, o, nodes))
+		}
+		return topLive(p, o, nodes.stop)
+	})
 }
 
 // leastAcross is how often other nodes may be asked: a step of Slurm's passes

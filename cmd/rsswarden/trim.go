@@ -20,14 +20,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
-func trimCommand(p process, status *int) *cli.Command {
-	return &cli.Command{
-		Name:            "trim",
-		Usage:           "have processes give mapped file pages back, once",
-		UsageText:       "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden trim [--job ID] [--node NODE] [--rank N]... [--all] [--json]",
-		HideHelp:        true,
-		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
+func trimCommand(p process) *cli.Command {
+	return command(p, cli.Command{
+		Name:      "trim",
+		Usage:     "have processes give mapped file pages back, once",
+		UsageText: "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden trim [--job ID] [--node NODE] [--rank N]... [--all] [--json]",
 		Description: "Of the process PID, or of all of yours that this Slurm job has on this node.\n" +
 			"ptrace stops each for a millisecond or two at a time. What it has mapped\n" +
 			"shared and read-only from files leaves its RSS and stays in the page cache.\n" +
@@ -41,34 +38,25 @@ func trimCommand(p process, status *int) *cli.Command {
 			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too; they are read again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
 			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
-		}, whomFlags(), []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "for programs"},
-			helpFlag(),
-		}),
-		Action: func(c *cli.Context) error {
-			if c.Bool("help") {
-				return showHelp(p, c)
-			}
-			if c.NArg() > 0 {
-				return unexpected(c)
-			}
-			if w, q, yes, err := trimByLeader(p, c); err != nil {
-				return err
-			} else if yes && w.asNode {
-				*status = q.serve(p, 0)
-				return nil
-			} else if yes {
-				*status, err = w.do(p, q, c.Bool("json"))
-				return err
-			}
-			all, err := toTrim(p, c)
-			if err != nil {
-				return err
-			}
-			*status, err = trimAll(p, all, trimOptions{drop: c.Bool("drop"), dry: c.Bool("dry-run"), json: c.Bool("json")})
+		}, whomFlags(), []cli.Flag{jsonFlag()}),
+		ArgsUsage: examples(
+			"rsswarden trim --pid 4711 --dry-run",
+			"rsswarden trim --job 118 --rank 0",
+		),
+	}, func(c *cli.Context) error {
+		if w, q, yes, err := trimByLeader(p, c); err != nil {
 			return err
-		},
-	}
+		} else if yes && w.asNode {
+			return withStatus(q.serve(p, 0), nil)
+		} else if yes {
+			return withStatus(w.do(p, q, c.Bool("json")))
+		}
+		all, err := toTrim(p, c)
+		if err != nil {
+			return err
+		}
+		return withStatus(trimAll(p, all, trimOptions{drop: c.Bool("drop"), dry: c.Bool("dry-run"), json: c.Bool("json")}))
+	})
 }
 
 type trimOptions struct{ drop, dry, json bool }

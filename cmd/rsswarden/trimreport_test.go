@@ -54,7 +54,7 @@ a signal ended it before all was done
 
 // TestTrimHelpFits a terminal.
 func TestTrimHelpFits(t *testing.T) {
-	c := trimCommand(process{}, new(int))
+	c := trimCommand(process{})
 	for l := range strings.Lines(helpOf(c)) {
 		if len(l) > 81 {
 			t.Errorf("%d columns: %s", len(l), l)
