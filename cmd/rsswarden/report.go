@@ -140,10 +140,12 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv && !files {
 		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
 	}
-	rep := report.Analyze(report.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: time.Now(), Timeline: files})
+	now := time.Now()
+	rep := report.Analyze(report.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: now, Timeline: files})
+	report.Explain(rep, now)
 	if len(args) == 0 && !o.json && !o.csv {
 		// Whoever has just seen a short run end may take this for that one.
-		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(rep.Which(time.Now()))+
+		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(report.Which(rep, time.Now()))+
 			"; one of less than a minute in which no rule fired leaves none", ""))
 	}
 	if files {

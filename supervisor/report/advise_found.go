@@ -27,7 +27,7 @@ func (k *kind) finding() (Line, bool) {
 			if len(d.Advice) == 0 || len(d.Evidence) == 0 {
 				continue
 			}
-			return Line{Line: d.Advice[0], Why: d.title(len(k.jobs[i].runs)), Evidence: fmt.Sprintf("%s (%s)", d.Evidence[0], d.Run)}, true
+			return Line{Line: d.Advice[0], Why: findingTitle(&d, len(k.jobs[i].runs)), Evidence: fmt.Sprintf("%s (%s)", d.Evidence[0], d.Run)}, true
 		}
 	}
 	return Line{}, false

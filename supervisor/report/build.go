@@ -29,7 +29,7 @@ func Analyze(in Input) *Report {
 	runs = distinct(runs)
 	if len(runs) == 0 {
 		rep.Timeline = &Timeline{}
-		rep.nothing(now)
+		rep.nothing()
 		return rep
 	}
 	runs = oneClock(runs)
@@ -37,7 +37,7 @@ func Analyze(in Input) *Report {
 	looks, facts, timeline := observe(stints(runs), in.Timeline)
 	rep.Timeline = timeline
 	handOver(looks)
-	cases := inquests(looks, now)
+	cases := inquests(looks)
 	settled := false
 	for _, q := range cases {
 		q.found = q.diagnose()
@@ -60,22 +60,14 @@ func Analyze(in Input) *Report {
 		rep.Job = j.ID
 	}
 	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
-	best := decisive(cases, last)
-	rep.together(looks, cases, best, last, now.Location())
-	rep.conclude(looks, cases, best, now.Location())
+	rep.looks, rep.cases, rep.facts, rep.best = looks, cases, facts, decisive(cases, last)
+	rep.Cause, rep.Certainty = rep.best.found.cause, rep.best.found.certainty
+	rep.together(looks, cases, rep.best, last, now.Location())
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Actions, rep.Budget = mergeDeeds(looks)
 	rep.Findings, rep.Cures = mergeGrown(looks), mergeCures(looks)
 	rep.Forecast = total(looks)
-	rep.Notes = append(rep.missingNotes(), notes(looks, now.Location())...)
-	if rep.told && rep.Clock.Note != "" {
-		rep.Notes = append(rep.Notes, rep.Clock.Note)
-	}
-	rep.Advice = advise(facts, false)
-	if rep.Advice == nil {
-		rep.Advice = []Line{}
-	}
 	return rep
 }
 
@@ -120,11 +112,11 @@ func several(n int, do func(i int)) {
 
 // inquests are the ends that are asked about: of each run its own, and where
 // another rank of its node failed first, that.
-func inquests(looks []*look, now time.Time) (out []*inquest) {
+func inquests(looks []*look) (out []*inquest) {
 	for _, k := range looks {
-		out = append(out, &inquest{look: k, zone: now.Location(), now: now})
+		out = append(out, &inquest{look: k})
 		if f := k.ranks.fallen; f != nil {
-			out = append(out, &inquest{look: f.look(k), zone: now.Location(), now: now, rank: f.lookRank})
+			out = append(out, &inquest{look: f.look(k), rank: f.lookRank})
 		}
 	}
 	return out
@@ -185,13 +177,10 @@ func concerns(said *SlurmSays, k *look, last int) bool {
 }
 
 // nothing is a report without a record.
-func (rep *Report) nothing(now time.Time) {
-	rep.Evidence, rep.Advice = []string{}, []Line{}
+func (rep *Report) nothing() {
 	rep.Findings, rep.Cures = []Diagnosis{}, []Cure{}
 	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
-	rep.Verdict = "there is no record of it"
 	if said := rep.Slurm; said != nil {
-		rep.Verdict += ": " + said.sentence(nil)
 		rep.Start, rep.End = said.Start, said.End
 		if cause := said.cause(nil); cause != "" {
 			rep.Cause, rep.Certainty = cause, Slurm
@@ -200,7 +189,7 @@ func (rep *Report) nothing(now time.Time) {
 }
 
 // addRun puts one run with its limits into the report.
-func (rep *Report) addRun(k *look, f *finding) {
+func (rep *Report) addRun(k *look, f *ending) {
 	m := &k.run.Meta
 	r := Run{
 		ID: m.ID, Node: m.Node, Command: m.Command, Start: m.Start, End: k.wall(k.end), Cause: f.cause,

@@ -1,13 +1,10 @@
 package report
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Clock is what the times of several nodes are worth beside each other.
@@ -24,6 +21,8 @@ type Clock struct {
 	// many seconds: their clock is behind that of slurmctld by that much at least.
 	Behind map[string]float64 `json:"behind_s,omitempty"`
 	Note   string             `json:"note"`
+
+	nodes int
 }
 
 // mostShift is by how much CLOCK_MONOTONIC may correct a time of day. More is
@@ -115,35 +114,6 @@ func clock(looks []*look, said *SlurmSays, last int) *Clock {
 			c.Spread = &spread
 		}
 	}
-	c.Note = c.text(len(nodes))
+	c.nodes = len(nodes)
 	return c
 }
-
-// text says it in a sentence, empty where there is one node and nothing to say.
-func (c *Clock) text(nodes int) string {
-	var parts []string
-	switch {
-	case nodes < 2:
-	case c.Spread == nil:
-		parts = append(parts, "times are of each node's own clock, and nothing in the records tells how far these are apart")
-	case *c.Spread <= closeStart.Seconds():
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes within %s by these, so they most likely differ by no more than about that", values.Span(seconds(*c.Spread))))
-	default:
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes up to %s apart by these: the clocks differ, or tasks began late, so the order of what happened on two nodes is known no better", values.Span(seconds(*c.Spread))))
-	}
-	var names []string
-	for node := range c.Behind {
-		names = append(names, node)
-	}
-	slices.Sort(names)
-	for _, node := range names[:min(len(names), mostNotes)] {
-		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", clean(node), values.Span(seconds(c.Behind[node]))))
-	}
-	if n := len(names) - mostNotes; n > 0 {
-		parts = append(parts, "so are those of "+values.Count(n, "more node"))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// closeStart is how far apart tasks of one step start with clocks that agree.
-const closeStart = 2 * time.Second

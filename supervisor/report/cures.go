@@ -2,12 +2,10 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Cure is one remedy that was applied, or that could not be, in all runs. What
@@ -63,32 +61,4 @@ func mergeCures(looks []*look) []Cure {
 		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Remedy, b.Remedy))
 	})
 	return all
-}
-
-// text is what was changed: "done once, in process 4711: 65,536, 1,024 before".
-func (c *Cure) text() string {
-	text := "done " + values.Times(c.Times)
-	if !c.OK {
-		text = "not done, " + values.Times(c.Times)
-	}
-	if c.PID != 0 {
-		text += fmt.Sprintf(", in process %d", c.PID)
-		if c.Times > 1 {
-			text += " last"
-		}
-	}
-	if c.OK {
-		text += fmt.Sprintf(": %s, %s before", signed(c.After), signed(c.Before))
-	}
-	if c.Reason != "" {
-		text += "; " + c.Reason
-	}
-	return clean(text)
-}
-
-func signed(v int64) string {
-	if v < 0 {
-		return "-" + values.Digits(-uint64(v))
-	}
-	return values.Digits(uint64(v))
 }

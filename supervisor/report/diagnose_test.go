@@ -10,7 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-func ending(after time.Duration) *record.Job {
+func endsAfter(after time.Duration) *record.Job {
 	j := inJob()
 	j.End = noon.Add(after)
 	return j

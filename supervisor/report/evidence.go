@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -15,7 +16,7 @@ const worthTelling = 0.5
 
 // evidence lists what a finding follows from: limits first, then what happened,
 // last what Slurm says. Every line can be held against the record.
-func (q *inquest) evidence(f *finding) []string {
+func (q *teller) evidence(f *ending) []string {
 	var out []string
 	out = append(out, q.limitLines(f)...)
 	for _, c := range []struct {
@@ -45,13 +46,13 @@ func (q *inquest) evidence(f *finding) []string {
 		out = append(out, fmt.Sprintf("%s: the last of the record; it has no exit event, so the watcher was killed or the node lost", q.stamp(q.end)))
 	}
 	if q.said != nil {
-		out = append(out, q.said.sentence(q.step))
+		out = append(out, slurmSays(q.said, q.step))
 	}
 	return out
 }
 
 // limitLines tells how full limits were at the end, that of the finding first.
-func (q *inquest) limitLines(f *finding) (out []string) {
+func (q *teller) limitLines(f *ending) (out []string) {
 	var list []brink
 	for i := range q.limits {
 		l := &q.limits[i]
@@ -89,7 +90,7 @@ func (q *inquest) limitLines(f *finding) (out []string) {
 // mostSignals bounds the signals that are listed: the first and the last.
 const mostSignals = 4
 
-func (q *inquest) signalLines() (out []string) {
+func (q *teller) signalLines() (out []string) {
 	list := q.signals
 	if n := len(list); n > mostSignals {
 		list = slices.Concat(list[:mostSignals/2], list[n-mostSignals/2:])
@@ -110,7 +111,7 @@ func (q *inquest) signalLines() (out []string) {
 }
 
 // deedLine tells the last that a rule did.
-func (q *inquest) deedLine(d *event.Decision) string {
+func (q *teller) deedLine(d *event.Decision) string {
 	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.deeds.lastAt), clean(d.Rule), d.Limit)
 	if d.Asked() {
 		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.deeds.lastAt), d.Action, d.By, d.Limit)
@@ -130,7 +131,7 @@ func (q *inquest) deedLine(d *event.Decision) string {
 	return line + "; " + string(d.Action) + " was done"
 }
 
-func (q *inquest) exitLine() string {
+func (q *teller) exitLine() string {
 	e := q.exit
 	if q.rank != nil {
 		return q.rankLine()
@@ -152,6 +153,51 @@ func (q *inquest) exitLine() string {
 }
 
 // stamp is a moment to a tenth of a second.
-func (q *inquest) stamp(at time.Duration) string {
+func (q *teller) stamp(at time.Duration) string {
 	return q.clock(at) + q.wall(at).Format(".0")
+}
+
+// sentLine is the warning as evidence, empty where there was none near the end.
+func (q *teller) sentLine() string {
+	if q.sent == nil || q.end-q.sent.at > sentHolds {
+		return ""
+	}
+	return fmt.Sprintf("%s: told by the loader hook: %s", q.stamp(q.sent.at), q.sending(q.sent))
+}
+
+// bearing are the findings that bear a cause out.
+var bearing = map[event.Cause][]event.Finding{
+	event.CauseSHM:  {event.FindingPrefetch, event.FindingShmManagers},
+	event.CauseMaps: {event.FindingSpawn},
+	event.CauseFDs:  {event.FindingSpawn},
+}
+
+// foundLines are those of them that were told: who holds /dev/shm, what took the
+// mappings.
+func (q *teller) foundLines(cause event.Cause) (out []string) {
+	for i := range q.grown.found {
+		t := &q.grown.found[i]
+		if len(t.Evidence) > 0 && slices.Contains(bearing[cause], t.Finding) {
+			out = append(out, fmt.Sprintf("%s: %s, %s: %s", q.stamp(t.at), t.Finding, clean(string(t.Confidence)), clean(strings.Join(t.Evidence, "; "))))
+		}
+	}
+	return out
+}
+
+// rankLine is how another rank than the record's own ended.
+func (q *teller) rankLine() string {
+	r := q.rank
+	line := rankName(r.rankKey)
+	if r.pid != 0 {
+		who := fmt.Sprintf("process %d", r.pid)
+		if r.comm != "" {
+			who = clean(r.comm) + ", " + who
+		}
+		line += " (" + who + ")"
+	}
+	line += " ended with " + q.death().String()
+	if r.seen {
+		line += fmt.Sprintf("; its processes had %v by RSS at most, at %s", r.peak, q.clock(r.peakAt))
+	}
+	return line + "; the record is that of " + rankName(q.ranks.list[0].rankKey) + ", which led on its node"
 }

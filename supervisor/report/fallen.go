@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -55,35 +54,4 @@ func (f *fallen) look(k *look) *look {
 	}
 	c.signals = slices.DeleteFunc(slices.Clone(k.signals), func(s lookSignal) bool { return s.at > f.ended })
 	return &c
-}
-
-// rankLine is how another rank than the record's own ended.
-func (q *inquest) rankLine() string {
-	r := q.rank
-	line := rankName(r.rankKey)
-	if r.pid != 0 {
-		who := fmt.Sprintf("process %d", r.pid)
-		if r.comm != "" {
-			who = clean(r.comm) + ", " + who
-		}
-		line += " (" + who + ")"
-	}
-	line += " ended with " + q.death().String()
-	if r.seen {
-		line += fmt.Sprintf("; its processes had %v by RSS at most, at %s", r.peak, q.clock(r.peakAt))
-	}
-	return line + "; the record is that of " + rankName(q.ranks.list[0].rankKey) + ", which led on its node"
-}
-
-// rankName tells one rank from others of its node.
-func rankName(key rankKey) string {
-	switch {
-	case key.task < 0 && key.holder > 0:
-		return fmt.Sprintf("the run of process %d", key.holder)
-	case key.task < 0:
-		return "a rank of unknown number"
-	case key.step == "":
-		return fmt.Sprintf("task %d", key.task)
-	}
-	return fmt.Sprintf("step %s, task %d", clean(key.step), key.task)
 }

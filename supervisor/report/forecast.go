@@ -1,11 +1,9 @@
 package report
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // forecasts judges the forecasts of a run by what came of them. One is judged
@@ -111,15 +109,8 @@ func total(looks []*look) *Forecast {
 	if t.Made == 0 {
 		return nil
 	}
-	told := t.Right + t.False
-	if told == 0 {
-		t.Note = fmt.Sprintf("%s, none of which can be told: an action or the end came first", values.Count(t.Made, "forecast"))
-		return &t
-	}
-	t.RightShare = float64(t.Right) / float64(told)
-	t.Note = fmt.Sprintf("%s of %s right within a factor of two", values.Digits(uint64(t.Right)), values.Count(told, "forecast"))
-	if t.Open > 0 {
-		t.Note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", values.Digits(uint64(t.Open)))
+	if told := t.Right + t.False; told > 0 {
+		t.RightShare = float64(t.Right) / float64(told)
 	}
 	return &t
 }

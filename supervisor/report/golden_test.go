@@ -92,7 +92,7 @@ func wholes(t *testing.T) []whole {
 func TestOutputs(t *testing.T) {
 	var digests strings.Builder
 	for _, s := range wholes(t) {
-		rep := Analyze(Input{s.runs, s.said, s.now, true})
+		rep := explained(Input{s.runs, s.said, s.now, true})
 		var text bytes.Buffer
 		for _, r := range []struct {
 			kind  string
@@ -101,7 +101,7 @@ func TestOutputs(t *testing.T) {
 			{"txt", func(w io.Writer) error { return WriteText(io.MultiWriter(w, &text), rep, 80, false) }},
 			{"color", func(w io.Writer) error { return WriteText(w, rep, 100, true) }},
 			{"advice", func(w io.Writer) error { return WriteAdvice(w, len(s.runs), Advise(s.runs), 80, false) }},
-			{"which", func(w io.Writer) error { _, err := io.WriteString(w, rep.Which(s.now)); return err }},
+			{"which", func(w io.Writer) error { _, err := io.WriteString(w, Which(rep, s.now)); return err }},
 			{"json", func(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }},
 			{"csv", func(w io.Writer) error { return WriteCSV(w, s.runs) }},
 			{"svg", func(w io.Writer) error { return WriteSVG(w, rep) }},

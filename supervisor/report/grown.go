@@ -2,17 +2,12 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
-
-// This file gathers why something grew, as the watcher told it while the job ran.
 
 // Diagnosis is one finding on one role, of all runs in which it was told. What it
 // says is of the run in which it weighs most.
@@ -131,25 +126,4 @@ func mergeGrown(looks []*look) []Diagnosis {
 		s.add(k.run.Meta.ID, k.wall, &k.grown, k.peaks[byRSS].v, k.binding())
 	}
 	return s.sorted()
-}
-
-// naming is a finding in a few words: "copy-on-write, likely: 420 MiB in worker".
-func naming(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) string {
-	text := fmt.Sprintf("%s, %s", f, c)
-	if size > 0 {
-		text += fmt.Sprintf(": %v", size)
-		if role != "" && !strings.Contains(string(f), string(role)) {
-			text += " in " + string(role)
-		}
-	}
-	return clean(text)
-}
-
-// title is naming, and in how many runs of a job.
-func (d *Diagnosis) title(runs int) string {
-	text := naming(d.Finding, d.Confidence, d.Bytes, d.Role)
-	if runs > 1 {
-		text += fmt.Sprintf(", on %d of %s", d.Runs, values.Count(runs, "run"))
-	}
-	return text
 }

@@ -78,7 +78,7 @@ func TestFindings(t *testing.T) {
 		var got []string
 		for i := range rep.Findings {
 			d := &rep.Findings[i]
-			got = append(got, d.title(1)+" "+d.First.Format(time.TimeOnly)+" "+d.At.Format(time.TimeOnly))
+			got = append(got, findingTitle(d, 1)+" "+d.First.Format(time.TimeOnly)+" "+d.At.Format(time.TimeOnly))
 			if d.Run != r.Meta.ID || d.Runs != 1 || d.PID != 702 || len(d.Evidence) != 3 || len(d.Advice) != 4 {
 				t.Errorf("%s: %+v", kind, d)
 			}
@@ -93,7 +93,7 @@ func TestFindings(t *testing.T) {
 		}
 		got = nil
 		for i := range rep.Cures {
-			got = append(got, string(rep.Cures[i].Remedy)+" "+rep.Cures[i].text())
+			got = append(got, string(rep.Cures[i].Remedy)+" "+cureText(&rep.Cures[i]))
 		}
 		want = []string{
 			"malloc-arenas done once, in process 702: 2, 0 before", "oom-prefer done 2 times, in process 702 last: 500, 0 before",
@@ -118,8 +118,8 @@ func TestFindingsOfRanks(t *testing.T) {
 		t.Fatalf("%+v", rep.Findings)
 	}
 	d := &rep.Findings[0]
-	if d.Run != "run3" || d.Runs != 3 || d.title(4) != "leak in worker, certain: 3.00 GiB, on 3 of 4 runs" || !d.First.Equal(noon.Add(8*time.Second)) {
-		t.Errorf("%s of %s, first %v", d.title(4), d.Run, d.First)
+	if d.Run != "run3" || d.Runs != 3 || findingTitle(d, 4) != "leak in worker, certain: 3.00 GiB, on 3 of 4 runs" || !d.First.Equal(noon.Add(8*time.Second)) {
+		t.Errorf("%s of %s, first %v", findingTitle(d, 4), d.Run, d.First)
 	}
 }
 

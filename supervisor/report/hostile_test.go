@@ -65,7 +65,7 @@ func TestHostileRecords(t *testing.T) {
 // shown is every form of a report that people read, the table of all samples if asked for.
 func shown(t *testing.T, runs []*record.Run, said *SlurmSays, withTable bool) map[string]string {
 	t.Helper()
-	rep := Analyze(Input{Runs: runs, Slurm: said, Now: noon.Add(time.Hour), Timeline: true})
+	rep := explained(Input{Runs: runs, Slurm: said, Now: noon.Add(time.Hour), Timeline: true})
 	var text, advice, table, page, svg bytes.Buffer
 	if withTable {
 		if err := WriteCSV(&table, runs); err != nil {

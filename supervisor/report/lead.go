@@ -1,12 +1,10 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // handing is how the record of a node goes on in another rank's.
@@ -97,20 +95,6 @@ func handOver(looks []*look) {
 	}
 }
 
-// handedOver says that a record breaks off and that another goes on.
-func (q *inquest) handedOver() bool {
-	return q.ranks.handing != nil && q.exit == nil && q.rank == nil
-}
-
-// handed tells of it.
-func (q *inquest) handed() finding {
-	h := q.ranks.handing
-	return finding{
-		cause: event.CauseDetached, certainty: Seen, limit: -1,
-		text: fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s", q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at)),
-	}
-}
-
 // LeadChange is one time at which another rank's watcher began to record a node.
 type LeadChange struct {
 	Node     string `json:"node"`
@@ -146,17 +130,4 @@ func leadChanges(looks []*look, zone *time.Location) (out []LeadChange) {
 	}
 	slices.SortStableFunc(out, func(a, b LeadChange) int { return a.Time.Compare(b.Time) })
 	return out
-}
-
-func (c *LeadChange) sentence() string {
-	why := "whose rank had ended"
-	if c.Lost {
-		why = "whose watcher was gone"
-	}
-	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", clean(c.Node),
-		rankName(rankKey{step: c.FromStep, task: c.From}), why, rankName(rankKey{step: c.ToStep, task: c.To}), c.Time.Format(time.TimeOnly))
-	if c.Gap >= 0.05 {
-		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(seconds(c.Gap)))
-	}
-	return text
 }

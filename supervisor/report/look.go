@@ -225,3 +225,16 @@ func seconds(s float64) time.Duration {
 	const most = 1 << 32
 	return time.Duration(min(max(s, 0), most) * float64(time.Second))
 }
+
+// mergePeaks takes the fullest run by each accounting.
+func mergePeaks(looks []*look) Peaks {
+	var p Peaks
+	for i, to := range [accountings]**Peak{byRSS: &p.RSS, byPSS: &p.PSS, byNoShared: &p.NoShared, byCgroup: &p.Cgroup} {
+		for _, k := range looks {
+			if v := &k.peaks[i]; v.known && (*to == nil || v.v > (*to).Bytes) {
+				*to = &Peak{Bytes: v.v, At: k.wall(v.at), Run: k.run.Meta.ID}
+			}
+		}
+	}
+	return p
+}

@@ -211,3 +211,23 @@ func (c *lookCount) fullest(end time.Duration) count {
 	}
 	return best
 }
+
+// highest is the memory limit that came nearest over the whole run. The node is
+// everybody's: it is no measure of this run unless there is no other.
+func (k *look) highest() (best *lookLimit, ok bool) {
+	for _, node := range []bool{false, true} {
+		for i := range k.limits {
+			l := &k.limits[i]
+			if !l.seen || l.max.Size == 0 || l.max.Used == 0 || !l.Name.Row().Amount || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+				continue
+			}
+			if best == nil || l.max.Ratio() > best.max.Ratio() {
+				best = l
+			}
+		}
+		if best != nil {
+			return best, true
+		}
+	}
+	return nil, false
+}

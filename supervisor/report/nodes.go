@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // together fills in what a job of several ranks, nodes or lives has.
@@ -160,21 +158,6 @@ func (r *Rank) take(k *look, l *lookRank, zone *time.Location) {
 	r.Live = r.Live && r.End.IsZero() || k.run.Live && r.End.IsZero()
 }
 
-// how is how a rank ended, for a table.
-func (r *Rank) how() string {
-	switch {
-	case r.Signal != nil:
-		return *r.Signal
-	case r.Code != nil:
-		return "status " + values.Digits(uint64(max(*r.Code, 0)))
-	case !r.End.IsZero():
-		return "ended"
-	case r.Live:
-		return "runs"
-	}
-	return "not known"
-}
-
 // failed says that it is known to have ended otherwise than with status 0.
 func (r *Rank) failed() bool { return r.Signal != nil || r.Code != nil && *r.Code != 0 }
 
@@ -230,10 +213,7 @@ func livesOf(looks []*look, cases []*inquest, zone *time.Location) (out []Life) 
 		}
 		best := decisive(slices.DeleteFunc(slices.Clone(cases), func(q *inquest) bool { return q.restarts() != restart }), restart)
 		life.Nodes, life.Duration = len(nodes), life.End.Sub(life.Start).Seconds()
-		life.Cause, life.Verdict = best.found.cause, best.found.sentence()
-		if len(looks) > 1 {
-			life.Verdict = best.name() + ": " + life.Verdict
-		}
+		life.Cause, life.best = best.found.cause, best
 		life.Binding = bindingOf(looks, best, restart, zone)
 		out = append(out, life)
 	}

@@ -9,19 +9,6 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// mergePeaks takes the fullest run by each accounting.
-func mergePeaks(looks []*look) Peaks {
-	var p Peaks
-	for i, to := range [accountings]**Peak{byRSS: &p.RSS, byPSS: &p.PSS, byNoShared: &p.NoShared, byCgroup: &p.Cgroup} {
-		for _, k := range looks {
-			if v := &k.peaks[i]; v.known && (*to == nil || v.v > (*to).Bytes) {
-				*to = &Peak{Bytes: v.v, At: k.wall(v.at), Run: k.run.Meta.ID}
-			}
-		}
-	}
-	return p
-}
-
 // mostNotes bounds the notes of one kind.
 const mostNotes = 6
 
@@ -99,4 +86,66 @@ func outgrown(faults []string) (out []string) {
 		}
 	}
 	return out
+}
+
+// missingNotes say of which nodes there is no record.
+func missingNotes(j *Report) []string {
+	if j.Unrecorded == 0 {
+		return nil
+	}
+	if len(j.Missing) == 0 {
+		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", values.Count(j.Unrecorded, "node"), whyMissing)}
+	}
+	shown := j.Missing[:min(len(j.Missing), mostShown)]
+	text := clean(strings.Join(shown, ", "))
+	if n := len(j.Missing) - len(shown); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return []string{fmt.Sprintf("there is no record of %s, which Slurm gave to the job%s", text, whyMissing)}
+}
+
+// whyMissing is why a node may have none.
+const whyMissing = ": no rsswarden ran there, or for less than a minute without a rule that fired, or what it left lies on that node alone or in a directory that was not looked through"
+
+// clockNote says what times are worth, empty where there is one node and nothing to say.
+func clockNote(rep *Report) string {
+	c := rep.Clock
+	var parts []string
+	switch {
+	case c.nodes < 2:
+	case c.Spread == nil:
+		parts = append(parts, "times are of each node's own clock, and nothing in the records tells how far these are apart")
+	case *c.Spread <= closeStart.Seconds():
+		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes within %s by these, so they most likely differ by no more than about that", values.Span(seconds(*c.Spread))))
+	default:
+		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes up to %s apart by these: the clocks differ, or tasks began late, so the order of what happened on two nodes is known no better", values.Span(seconds(*c.Spread))))
+	}
+	var names []string
+	for node := range c.Behind {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	for _, node := range names[:min(len(names), mostNotes)] {
+		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", clean(node), values.Span(seconds(c.Behind[node]))))
+	}
+	if n := len(names) - mostNotes; n > 0 {
+		parts = append(parts, "so are those of "+values.Count(n, "more node"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// closeStart is how far apart tasks of one step start with clocks that agree.
+const closeStart = 2 * time.Second
+
+// forecastNote says how good the forecasts were.
+func forecastNote(f *Forecast) string {
+	told := f.Right + f.False
+	if told == 0 {
+		return fmt.Sprintf("%s, none of which can be told: an action or the end came first", values.Count(f.Made, "forecast"))
+	}
+	note := fmt.Sprintf("%s of %s right within a factor of two", values.Digits(uint64(f.Right)), values.Count(told, "forecast"))
+	if f.Open > 0 {
+		note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", values.Digits(uint64(f.Open)))
+	}
+	return note
 }

@@ -38,7 +38,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"command":  func(words []string) string { return values.Command(words, mostCommand) },
 		"ended":    howEnded,
-		"how":      (*Rank).how,
+		"how":      rankHow,
 		"join":     func(list []string) string { return strings.Join(list, ", ") },
 		"life":     func(restart int) int { return restart + 1 },
 		"list":     func(title string, items []string) pageList { return pageList{title, items} },

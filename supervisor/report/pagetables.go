@@ -74,11 +74,11 @@ func (p *page) RunName(id string) string {
 // TogetherNotes is what a job of several ranks, nodes or lives came to.
 func (p *page) TogetherNotes() (notes []string) {
 	if p.Binding != nil {
-		notes = append(notes, p.Binding.sentence(p.at.start.Location()))
+		notes = append(notes, bindingSentence(p.Binding, p.at.start.Location()))
 	}
-	notes = append(notes, p.missingNotes()...)
+	notes = append(notes, missingNotes(p.Report)...)
 	for i := range p.Leads[:min(len(p.Leads), mostShown)] {
-		notes = append(notes, p.Leads[i].sentence())
+		notes = append(notes, leadSentence(&p.Leads[i]))
 	}
 	return notes
 }
@@ -104,7 +104,7 @@ type pageFinding struct {
 // Found is all that grew.
 func (p *page) Found() (all []pageFinding) {
 	for i := range p.Findings {
-		name, rest, _ := strings.Cut(p.Findings[i].title(len(p.Runs)), ", ")
+		name, rest, _ := strings.Cut(findingTitle(&p.Findings[i], len(p.Runs)), ", ")
 		all = append(all, pageFinding{name, rest, &p.Findings[i]})
 	}
 	return all
@@ -114,7 +114,7 @@ func (p *page) Found() (all []pageFinding) {
 func (p *page) Changed() (all []string) {
 	for i := range p.Cures {
 		c := &p.Cures[i]
-		all = append(all, fmt.Sprintf("%s, %s: %s", p.Clock(c.First), c.Remedy, c.text()))
+		all = append(all, fmt.Sprintf("%s, %s: %s", p.Clock(c.First), c.Remedy, cureText(c)))
 	}
 	return all
 }

@@ -125,7 +125,7 @@ func TestLeadChanges(t *testing.T) {
 		rep := build(built(ended, test.next), nil, noon)
 		var got []string
 		for i := range rep.Leads {
-			got = append(got, rep.Leads[i].sentence())
+			got = append(got, leadSentence(&rep.Leads[i]))
 		}
 		if s := strings.Join(got, "\n"); s != test.want {
 			t.Errorf("%s: %q", name, s)

@@ -57,6 +57,11 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 	// Timeline is what is drawn, nil where it was not wanted.
 	Timeline *Timeline `json:"-"`
+
+	looks []*look    // of each run
+	cases []*inquest // all ends that were asked about
+	best  *inquest   // the one that tells why the job ended
+	facts []*facts   // what advice rests on
 }
 
 // Run is one run on one node.

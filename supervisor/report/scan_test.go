@@ -20,7 +20,7 @@ func TestOneDecode(t *testing.T) {
 	runs := ranks()
 	for _, draw := range []bool{false, true} {
 		times.Store(0)
-		if rep := Analyze(Input{Runs: runs, Now: noon, Timeline: draw}); len(rep.Advice) == 0 || (rep.Timeline != nil) != draw {
+		if rep := explained(Input{Runs: runs, Now: noon, Timeline: draw}); len(rep.Advice) == 0 || (rep.Timeline != nil) != draw {
 			t.Errorf("advice %v, timeline %v", rep.Advice, rep.Timeline != nil)
 		}
 		if n := times.Load(); n != int64(len(runs)) {

@@ -107,7 +107,13 @@ func (s scene) run() *record.Run {
 }
 
 func build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
-	return Analyze(Input{Runs: runs, Slurm: said, Now: now})
+	return explained(Input{Runs: runs, Slurm: said, Now: now})
+}
+
+func explained(in Input) *Report {
+	rep := Analyze(in)
+	Explain(rep, in.Now)
+	return rep
 }
 
 func series(runs []*record.Run) Timeline {

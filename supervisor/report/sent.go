@@ -1,19 +1,14 @@
 package report
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file lays an end to a data set of many tensors that was sent to workers
-// which are not forked. Descriptors run out a tenth of a second after that begins:
-// no count gets near in time, but the loader hook says before what it takes.
-
-// lookSent is such a warning of the hook's. Sharing is never nil.
+// lookSent is the warning of the loader hook that a data set of many tensors is sent to
+// workers which are not forked. Descriptors run out a tenth of a second after that begins,
+// before any count gets near. Sharing is never nil.
 type lookSent struct {
 	*event.LoaderSaid
 	at time.Duration
@@ -49,86 +44,7 @@ func (s *lookSent) tooMuch() event.Cause {
 	return ""
 }
 
-// takes is what the sending takes of what there is not enough of; of what is
-// nearest where all suffices.
-func (s *lookSent) takes() string {
-	n := s.Sharing
-	least := ""
-	if n.More {
-		least = "at least "
-	}
-	need, most, what := n.FDs, n.MaxFDs, "descriptors of the %s that RLIMIT_NOFILE allows"
-	cause := s.tooMuch()
-	switch {
-	case cause == event.CauseFDs && n.FDs <= n.MaxFDs:
-		need, most, what = n.Sent, n.MaxSent, "descriptors in one message, of the %s that Linux takes"
-	case cause == event.CauseMaps, cause == "" && float64(n.Maps)*float64(n.MaxFDs) > float64(n.FDs)*float64(n.MaxMaps):
-		need, most, what = n.Maps, n.MaxMaps, "memory mappings of the %s that vm.max_map_count allows"
-	}
-	return "takes " + least + digits(need) + " " + fmt.Sprintf(what, digits(most))
-}
-
-func digits(n int) string { return values.Digits(uint64(max(n, 0))) }
-
-// sending words the warning.
-func (q *inquest) sending(s *lookSent) string {
-	n := s.Sharing
-	more := ""
-	if n.More {
-		more = " or more"
-	}
-	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
-}
-
-// named is a process by its PID, with its name where the record has it.
-func (q *inquest) named(pid int) string {
-	for i := range q.run.Procs {
-		if q.run.Procs[i].ID.PID == pid {
-			return q.process(count{proc: i})
-		}
-	}
-	return fmt.Sprintf("process %d", pid)
-}
-
 // sentTooMuch says that a failure may be laid to a warning.
 func (q *inquest) sentTooMuch() bool {
 	return q.sent != nil && q.end-q.sent.at <= sentHolds && q.sent.tooMuch() != ""
-}
-
-// bySending tells of it.
-func (q *inquest) bySending(d death) finding {
-	f := finding{cause: q.sent.tooMuch(), certainty: Inferred, limit: -1}
-	what, name := "memory mappings", event.LimitMaps
-	if f.cause == event.CauseFDs {
-		what, name = "descriptors", event.LimitFDs
-	}
-	f.limit = q.limitNamed(name)
-	f.text = fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.sent), q.when(q.sent.at), d, q.instead())
-	return f
-}
-
-// instead is what to write instead, for the end of a sentence; empty where
-// nothing says that tensors were sent.
-func (q *inquest) instead() string {
-	const method = "set_start_method("
-	if t := q.grown.of(event.FindingSpawn); t != nil {
-		for _, a := range t.Advice {
-			if strings.Contains(a, method) {
-				return "; instead: " + clean(a)
-			}
-		}
-	}
-	if q.sent == nil {
-		return ""
-	}
-	return "; instead: " + method + `"fork")`
-}
-
-// sentLine is the warning as evidence, empty where there was none near the end.
-func (q *inquest) sentLine() string {
-	if q.sent == nil || q.end-q.sent.at > sentHolds {
-		return ""
-	}
-	return fmt.Sprintf("%s: told by the loader hook: %s", q.stamp(q.sent.at), q.sending(q.sent))
 }

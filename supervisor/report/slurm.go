@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -43,52 +42,6 @@ func (s *SlurmSays) reqMem() rss.Bytes {
 		return 0
 	}
 	return b
-}
-
-// sentence is all that Slurm says, for the evidence.
-func (s *SlurmSays) sentence(step *StepSays) string {
-	text := fmt.Sprintf("Slurm (%s) says: job %s", s.Source, s.State)
-	if s.By != "" {
-		text += " by " + user(s.By)
-	}
-	if s.ExitCode != "" {
-		text += ", exit code " + s.ExitCode
-	}
-	if s.Reason != "" {
-		text += ", reason " + s.Reason
-	}
-	if s.ReqMem != "" {
-		text += ", memory asked for " + s.asked()
-	}
-	if step == nil {
-		return clean(text)
-	}
-	text += fmt.Sprintf("; step %s %s", step.ID, step.State)
-	if step.By != "" {
-		text += " by " + user(step.By)
-	}
-	text += ", exit code " + step.ExitCode
-	if step.MaxRSS > 0 {
-		text += fmt.Sprintf(", MaxRSS %v, as slurmstepd saw when it looked", step.MaxRSS)
-	}
-	return clean(text)
-}
-
-func (s *SlurmSays) asked() string {
-	if b := s.reqMem(); b != 0 {
-		if arg := memArg(b); arg != "" {
-			return arg
-		}
-	}
-	return s.ReqMem
-}
-
-// user is an id of Slurm's in words.
-func user(id string) string {
-	if id == "0" {
-		return "root (Slurm itself or an administrator)"
-	}
-	return "user " + id
 }
 
 // cause is what Slurm's word for the end of a run stands for, empty where it

@@ -106,7 +106,7 @@ func TestHolderKilled(t *testing.T) {
 	e := runs[0].Exit()
 	e.Code, e.Verdict = nil, event.VerdictUnwatched
 	rep := build(runs, nil, noon)
-	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(rep.Leads[0].sentence(), "task 0, whose watcher was gone, to step 0, task 1") {
+	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(leadSentence(&rep.Leads[0]), "task 0, whose watcher was gone, to step 0, task 1") {
 		t.Errorf("leads %+v", rep.Leads)
 	}
 	if want := "n1, step 0, task 0: most likely somebody's SIGKILL ended rsswarden's holder at 12:01:00"; !strings.HasPrefix(rep.Verdict, want) {
@@ -152,7 +152,7 @@ func TestLedTwice(t *testing.T) {
 		rep, line := build(runs, nil, noon), series(runs)
 		var leads []string
 		for i := range rep.Leads {
-			leads = append(leads, rep.Leads[i].sentence())
+			leads = append(leads, leadSentence(&rep.Leads[i]))
 		}
 		if diff := cmp.Diff([]string{
 			"on n1 the lead went from step 0, task 0, whose watcher was gone, to step 0, task 1 at 12:01:00; nothing was recorded there for 500 ms",

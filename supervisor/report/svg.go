@@ -90,7 +90,7 @@ func headline(rep *Report, t *Timeline) string {
 		parts = append(parts, "job "+clean(rep.Job))
 	}
 	if rep.told {
-		parts = append(parts, rep.size())
+		parts = append(parts, sizeOf(rep))
 	} else if len(t.Runs) == 1 {
 		parts = append(parts, t.Runs[0].Name)
 	} else if len(t.Runs) > 1 {

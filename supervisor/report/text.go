@@ -29,7 +29,7 @@ func WriteText(w io.Writer, rep *Report, width int, color bool) error {
 	t.together(rep)
 	t.limits(rep)
 	switch nodes := rep.lastNodes(); {
-	case rep.apart():
+	case nodeByNode(rep):
 	case rep.told && len(nodes) == 1:
 		t.peaks(&nodes[0].Peaks)
 		t.roles(nodes[0].Roles)
@@ -142,7 +142,7 @@ func (t *text) head(rep *Report) {
 		what = "job " + clean(rep.Job)
 	}
 	if rep.told {
-		what += ", " + rep.size()
+		what += ", " + sizeOf(rep)
 	} else if n := len(rep.Runs); n > 1 {
 		what += fmt.Sprintf(", %s on %s", values.Count(n, "run"), values.Count(nodes(rep), "node"))
 	} else if r.Node != "" {
@@ -155,7 +155,7 @@ func (t *text) head(rep *Report) {
 
 // Which says which run it is by what a person knows it by: the job, the command, and
 // how long ago it ended.
-func (rep *Report) Which(now time.Time) string {
+func Which(rep *Report, now time.Time) string {
 	if len(rep.Runs) == 0 {
 		return "nothing"
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -27,7 +29,7 @@ func (t *text) grew(rep *Report) {
 	shown := min(len(rep.Findings), mostFindings)
 	for i := range rep.Findings[:shown] {
 		d := &rep.Findings[i]
-		t.styled(bold, "  ", "    ", d.title(len(rep.Runs)))
+		t.styled(bold, "  ", "    ", findingTitle(d, len(rep.Runs)))
 		for _, e := range d.Evidence[:min(len(d.Evidence), mostBorne)] {
 			t.para("    ", "    ", clean(e))
 		}
@@ -42,4 +44,53 @@ func (t *text) grew(rep *Report) {
 		}
 		t.para("  ", "    ", fmt.Sprintf("and %s: %s", values.Count(len(rest), "more finding"), strings.Join(names, ", ")))
 	}
+}
+
+// cureText is what was changed: "done once, in process 4711: 65,536, 1,024 before".
+func cureText(c *Cure) string {
+	text := "done " + values.Times(c.Times)
+	if !c.OK {
+		text = "not done, " + values.Times(c.Times)
+	}
+	if c.PID != 0 {
+		text += fmt.Sprintf(", in process %d", c.PID)
+		if c.Times > 1 {
+			text += " last"
+		}
+	}
+	if c.OK {
+		text += fmt.Sprintf(": %s, %s before", signed(c.After), signed(c.Before))
+	}
+	if c.Reason != "" {
+		text += "; " + c.Reason
+	}
+	return clean(text)
+}
+
+func signed(v int64) string {
+	if v < 0 {
+		return "-" + values.Digits(-uint64(v))
+	}
+	return values.Digits(uint64(v))
+}
+
+// naming is a finding in a few words: "copy-on-write, likely: 420 MiB in worker".
+func naming(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) string {
+	text := fmt.Sprintf("%s, %s", f, c)
+	if size > 0 {
+		text += fmt.Sprintf(": %v", size)
+		if role != "" && !strings.Contains(string(f), string(role)) {
+			text += " in " + string(role)
+		}
+	}
+	return clean(text)
+}
+
+// findingTitle is naming, and in how many runs of a job.
+func findingTitle(d *Diagnosis, runs int) string {
+	text := naming(d.Finding, d.Confidence, d.Bytes, d.Role)
+	if runs > 1 {
+		text += fmt.Sprintf(", on %d of %s", d.Runs, values.Count(runs, "run"))
+	}
+	return text
 }

@@ -192,7 +192,7 @@ func (t *text) actions(rep *Report) {
 	t.actionLines(rep.Actions)
 	for i := range rep.Cures {
 		c := &rep.Cures[i]
-		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), c.text())
+		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), cureText(c))
 	}
 	if b := rep.Budget; b != nil {
 		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", values.Times(b.Times), b.Freed))
@@ -286,12 +286,12 @@ func (t *text) notes(rep *Report) {
 	for i := range rep.Runs {
 		sources = append(sources, rep.Runs[i].Sources...)
 	}
-	if len(rep.Notes) == len(rep.missingNotes()) && len(sources) == 0 {
+	if len(rep.Notes) == len(missingNotes(rep)) && len(sources) == 0 {
 		return
 	}
 	t.section("notes")
 	for _, n := range rep.Notes {
-		if !slices.Contains(rep.missingNotes(), n) { // told above
+		if !slices.Contains(missingNotes(rep), n) { // told above
 			t.para("  ", "    ", clean(n))
 		}
 	}

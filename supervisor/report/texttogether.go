@@ -13,35 +13,11 @@ import (
 // those that came nearest to a limit.
 const mostNodesApart = 4
 
-// apart says that peaks and roles are told node by node.
-func (rep *Report) apart() bool { return rep.told && len(rep.lastNodes()) > 1 }
+// nodeByNode says that peaks and roles are told node by node.
+func nodeByNode(rep *Report) bool { return rep.told && len(rep.lastNodes()) > 1 }
 
-// lastNodes are the nodes of the last life.
-func (j *Together) lastNodes() []Node {
-	if len(j.Nodes) == 0 {
-		return nil
-	}
-	n := slices.IndexFunc(j.Nodes, func(n Node) bool { return n.Restart != j.Nodes[0].Restart })
-	if n < 0 {
-		return j.Nodes
-	}
-	return j.Nodes[:n]
-}
-
-// lastRanks are the ranks of the last life.
-func (j *Together) lastRanks() []Rank {
-	if len(j.Nodes) == 0 {
-		return nil
-	}
-	n := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.Restart != j.Nodes[0].Restart })
-	if n < 0 {
-		return j.Ranks
-	}
-	return j.Ranks[:n]
-}
-
-// size is "4 ranks on 2 nodes, 2 lives".
-func (j *Together) size() string {
+// sizeOf is "4 ranks on 2 nodes, 2 lives".
+func sizeOf(j *Report) string {
 	text := values.Count(len(j.lastRanks()), "rank") + " on " + values.Count(len(j.lastNodes()), "node")
 	if n := len(j.Lives); n == 2 {
 		text += ", requeued once"
@@ -58,13 +34,13 @@ func (t *text) together(rep *Report) {
 	}
 	if b := rep.Binding; b != nil {
 		t.b.WriteByte('\n')
-		t.para("", "  ", clean(b.sentence(t.zone)))
+		t.para("", "  ", clean(bindingSentence(b, t.zone)))
 	}
-	for _, note := range rep.missingNotes() {
+	for _, note := range missingNotes(rep) {
 		t.para("", "  ", clean(note))
 	}
 	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
-		t.para("", "  ", clean(rep.Leads[i].sentence()))
+		t.para("", "  ", clean(leadSentence(&rep.Leads[i])))
 	}
 	if n := len(rep.Leads) - mostShown; n > 0 {
 		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
@@ -75,7 +51,7 @@ func (t *text) together(rep *Report) {
 }
 
 // sentence says which limit on which node the job came to, and whose memory it was.
-func (b *Binding) sentence(zone *time.Location) string {
+func bindingSentence(b *Binding, zone *time.Location) string {
 	verb := "came nearest to its limit"
 	if b.Decided {
 		verb = "met its limit"
@@ -171,7 +147,7 @@ func (t *text) ranks(rep *Report) {
 		if r.Task >= 0 {
 			task = fmt.Sprint(r.Task)
 		}
-		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", clean(r.Node), clean(r.Step), task, peak, at, workers, end, clean(r.how()))
+		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", clean(r.Node), clean(r.Step), task, peak, at, workers, end, clean(rankHow(r)))
 	}
 	if n := len(list) - mostShown; n > 0 {
 		failed := 0
@@ -188,16 +164,9 @@ func (t *text) ranks(rep *Report) {
 	}
 }
 
-func (r *Rank) peak() uint64 {
-	if r.Peak == nil {
-		return 0
-	}
-	return uint64(*r.Peak)
-}
-
 // eachNode writes what is told of single nodes where there are several.
 func (t *text) eachNode(rep *Report) {
-	if !rep.apart() {
+	if !nodeByNode(rep) {
 		return
 	}
 	nodes := rep.lastNodes()
@@ -216,4 +185,32 @@ func (t *text) eachNode(rep *Report) {
 	if n := len(nodes) - mostNodesApart; n > 0 {
 		t.section(fmt.Sprintf("and %s; --json has what each came to", values.Count(n, "more node")))
 	}
+}
+
+func leadSentence(c *LeadChange) string {
+	why := "whose rank had ended"
+	if c.Lost {
+		why = "whose watcher was gone"
+	}
+	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", clean(c.Node),
+		rankName(rankKey{step: c.FromStep, task: c.From}), why, rankName(rankKey{step: c.ToStep, task: c.To}), c.Time.Format(time.TimeOnly))
+	if c.Gap >= 0.05 {
+		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(seconds(c.Gap)))
+	}
+	return text
+}
+
+// rankHow is how a rank ended, for a table.
+func rankHow(r *Rank) string {
+	switch {
+	case r.Signal != nil:
+		return *r.Signal
+	case r.Code != nil:
+		return "status " + values.Digits(uint64(max(*r.Code, 0)))
+	case !r.End.IsZero():
+		return "ended"
+	case r.Live:
+		return "runs"
+	}
+	return "not known"
 }

@@ -1,13 +1,11 @@
 package report
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Together is what a report has of a job that is more than one run of one rank:
@@ -117,23 +115,37 @@ type Life struct {
 	Verdict  string      `json:"verdict"`
 	Binding  *Binding    `json:"binding,omitempty"`
 	Duration float64     `json:"duration_s"`
+
+	best *inquest // the end that tells why
 }
 
-// missingNotes say of which nodes there is no record.
-func (j *Together) missingNotes() []string {
-	if j.Unrecorded == 0 {
+// lastNodes are the nodes of the last life.
+func (j *Together) lastNodes() []Node {
+	if len(j.Nodes) == 0 {
 		return nil
 	}
-	if len(j.Missing) == 0 {
-		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", values.Count(j.Unrecorded, "node"), whyMissing)}
+	n := slices.IndexFunc(j.Nodes, func(n Node) bool { return n.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Nodes
 	}
-	shown := j.Missing[:min(len(j.Missing), mostShown)]
-	text := clean(strings.Join(shown, ", "))
-	if n := len(j.Missing) - len(shown); n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return []string{fmt.Sprintf("there is no record of %s, which Slurm gave to the job%s", text, whyMissing)}
+	return j.Nodes[:n]
 }
 
-// whyMissing is why a node may have none.
-const whyMissing = ": no rsswarden ran there, or for less than a minute without a rule that fired, or what it left lies on that node alone or in a directory that was not looked through"
+// lastRanks are the ranks of the last life.
+func (j *Together) lastRanks() []Rank {
+	if len(j.Nodes) == 0 {
+		return nil
+	}
+	n := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Ranks
+	}
+	return j.Ranks[:n]
+}
+
+func (r *Rank) peak() uint64 {
+	if r.Peak == nil {
+		return 0
+	}
+	return uint64(*r.Peak)
+}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,73 +9,68 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// gravity orders the verdicts of exit events, from fine to worst.
-var gravity = []event.Verdict{
-	event.VerdictLed, event.VerdictFine, event.VerdictTight, event.VerdictCarried, event.VerdictUnwatched, event.VerdictAsked,
-	event.VerdictNoHelp, event.VerdictRequeued, event.VerdictStopped, event.VerdictKilled, event.VerdictExhausted, event.VerdictOOM,
-}
-
-func worse(a, b event.Verdict) bool { return slices.Index(gravity, a) > slices.Index(gravity, b) }
-
-// decisive is of all ends the one that tells why the job ended. A record that goes
-// on in another one decides nothing, where there are others.
-func decisive(cases []*inquest, last int) *inquest {
-	var best *inquest
-	for _, handed := range []bool{false, true} {
-		for _, q := range cases {
-			if q.handedOver() != handed {
-				continue
-			}
-			if best == nil || q.tells(last) < best.tells(last) || q.tells(last) == best.tells(last) && q.before(best) {
-				best = q
-			}
+// Explain puts a report into words: it fills in its sentences, with times in the zone of
+// now.
+func Explain(rep *Report, now time.Time) {
+	if len(rep.Runs) == 0 {
+		rep.Evidence, rep.Advice = []string{}, []Line{}
+		rep.Verdict = "there is no record of it"
+		if said := rep.Slurm; said != nil {
+			rep.Verdict += ": " + slurmSays(said, nil)
 		}
-		if best != nil {
-			break
+		return
+	}
+	zone := now.Location()
+	for i := range rep.Lives {
+		l := &rep.Lives[i]
+		l.Verdict = tell(l.best, now).sentence(&l.best.found)
+		if len(rep.looks) > 1 {
+			l.Verdict = endName(l.best) + ": " + l.Verdict
 		}
 	}
-	return best
-}
-
-// before orders ends that tell as much: the first of several failures, and of runs
-// on several nodes that all ended well the one that came nearest to a limit.
-func (q *inquest) before(o *inquest) bool {
-	if q.found.cause == event.CauseEnded && q.ranks.led && o.ranks.led {
-		a, aok := q.highest()
-		b, bok := o.highest()
-		if aok && bok && a.max.Ratio() != b.max.Ratio() {
-			return a.max.Ratio() > b.max.Ratio()
+	conclude(rep, now)
+	if rep.Forecast != nil {
+		rep.Forecast.Note = forecastNote(rep.Forecast)
+	}
+	rep.Notes = append(missingNotes(rep), notes(rep.looks, zone)...)
+	if rep.Clock != nil {
+		if rep.Clock.Note = clockNote(rep); rep.told && rep.Clock.Note != "" {
+			rep.Notes = append(rep.Notes, rep.Clock.Note)
 		}
 	}
-	return q.wall(q.end).Before(o.wall(o.end))
+	if rep.Advice = advise(rep.facts, false); rep.Advice == nil {
+		rep.Advice = []Line{}
+	}
 }
+
+func tell(q *inquest, now time.Time) *teller { return &teller{q, now.Location(), now} }
 
 // conclude takes of all runs the finding that tells why the job ended.
-func (rep *Report) conclude(looks []*look, cases []*inquest, best *inquest, zone *time.Location) {
+func conclude(rep *Report, now time.Time) {
+	cases, best := rep.cases, rep.best
 	f := &best.found
-	rep.Cause, rep.Certainty = f.cause, f.certainty
-	rep.Verdict = f.sentence()
-	rep.Evidence = slices.Clone(f.evidence)
+	rep.Verdict = tell(best, now).sentence(f)
+	rep.Evidence = tell(best, now).evidence(f)
 	if len(cases) > 1 || best.rank != nil {
-		rep.Verdict = best.name() + ": " + rep.Verdict
-		rep.Evidence = append(rep.Evidence, others(cases, best, zone)...)
+		rep.Verdict = endName(best) + ": " + rep.Verdict
+		rep.Evidence = append(rep.Evidence, others(cases, best, now)...)
 	}
 	if f.cause == event.CauseEnded {
-		switch text := rep.allEnded(best.restarts()); {
+		switch text := allEnded(rep, best.restarts()); {
 		case text != "":
-			rep.Verdict = text + "; " + rep.nearestNode()
+			rep.Verdict = text + "; " + nearestNode(rep)
 		case len(cases) > 1:
 			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", values.Count(len(cases), "run"), rep.Verdict)
 		}
 	}
-	if text := carried(rep, looks); f.cause == event.CauseEnded && text != "" {
+	if text := carried(rep); f.cause == event.CauseEnded && text != "" {
 		rep.Verdict += "; " + text
 	}
 }
 
 // allEnded says how many ranks ended well where none is known to have failed, empty
 // where records do not tell of ranks.
-func (rep *Report) allEnded(life int) string {
+func allEnded(rep *Report, life int) string {
 	if !rep.told {
 		return ""
 	}
@@ -110,7 +104,7 @@ func (rep *Report) allEnded(life int) string {
 }
 
 // nearestNode says which node came nearest to its limit, for the end of a verdict.
-func (rep *Report) nearestNode() string {
+func nearestNode(rep *Report) string {
 	b := rep.Binding
 	if b == nil {
 		return "no limit on memory is in the records"
@@ -118,32 +112,8 @@ func (rep *Report) nearestNode() string {
 	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", clean(b.Node), b.Limit, fill(b.Limit, b.Used, b.Size))
 }
 
-// tells ranks findings: what ended the others first, what they died of next, of
-// equals what the record has itself. The runs before a requeue come last.
-func (q *inquest) tells(last int) int {
-	rank := 0
-	switch q.found.cause {
-	case event.CauseCrash, event.CauseKilled:
-		rank = 1
-	case event.CauseCancelled:
-		rank = 2
-	case event.CauseUnknown:
-		rank = 3
-	case event.CauseRunning:
-		rank = 4
-	case event.CauseDetached:
-		rank = 5
-	case event.CauseEnded:
-		rank = 6
-	}
-	if q.run.Meta.Job != nil && q.restarts() < last {
-		rank += 10
-	}
-	return 3*rank + slices.Index([]Certainty{Seen, Inferred, Slurm}, q.found.certainty)
-}
-
-// name tells one end from the others.
-func (q *inquest) name() string {
+// endName tells one end from the others.
+func endName(q *inquest) string {
 	if q.rank == nil {
 		return runName(q.look)
 	}
@@ -176,7 +146,7 @@ func rankOnNode(k *look, step string, task int) string {
 // mostOthers bounds the runs that are told one by one.
 const mostOthers = 8
 
-func others(cases []*inquest, best *inquest, zone *time.Location) (out []string) {
+func others(cases []*inquest, best *inquest, now time.Time) (out []string) {
 	left := 0
 	for _, q := range cases {
 		if q == best || q.restarts() != best.restarts() || q.found.cause == event.CauseEnded && best.found.cause == event.CauseEnded {
@@ -186,7 +156,7 @@ func others(cases []*inquest, best *inquest, zone *time.Location) (out []string)
 			left++
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s, %s: %s", q.wall(q.end).In(zone).Format(time.TimeOnly), q.name(), q.found.sentence()))
+		out = append(out, fmt.Sprintf("%s, %s: %s", q.wall(q.end).In(now.Location()).Format(time.TimeOnly), endName(q), tell(q, now).sentence(&q.found)))
 	}
 	if left > 0 {
 		out = append(out, values.Count(left, "more run")+" of this job ended as listed under runs")
@@ -195,9 +165,8 @@ func others(cases []*inquest, best *inquest, zone *time.Location) (out []string)
 }
 
 // carried says what was done to keep a run that ended well inside its limits.
-func carried(rep *Report, looks []*look) string {
-	actions, budget := mergeDeeds(looks)
-	sum := freed(actions, budget)
+func carried(rep *Report) string {
+	sum := freed(rep.Actions, rep.Budget)
 	if rep.Outcome != event.VerdictCarried || sum == 0 {
 		return ""
 	}
