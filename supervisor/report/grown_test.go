@@ -194,7 +194,7 @@ func TestFindingsInPage(t *testing.T) {
 	var marks []string
 	for _, m := range tl.Runs[0].Marks {
 		if m.Kind == MarkFinding {
-			marks = append(marks, m.At.String()+" "+m.Text)
+			marks = append(marks, m.At.String()+" "+happened(&m))
 		}
 	}
 	want := []string{

@@ -134,6 +134,12 @@ type pageEvent struct {
 	Run int
 }
 
+// Text is what happened.
+func (e pageEvent) Text() string { return happened(e.Mark) }
+
+// Result is what came of it.
+func (e pageEvent) Result() string { return cameOf(e.Mark) }
+
 // Events are the first and the last events of each run.
 func (p *page) Events() (all []pageEvent) {
 	for i := range p.T.Runs {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	values "github.com/rsswarden/rsswarden/supervisor/text" // text is a type here
 )
 
@@ -56,7 +57,11 @@ func (t *Timeline) MarshalJSON() ([]byte, error) {
 		r.Levels = append(levels, ']')
 		for k := range s.Marks {
 			m := &s.Marks[k]
-			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, clean(string(m.Action)), clean(m.Text), clean(m.Result), m.OK})
+			action := ""
+			if d, ok := m.Event.(*event.Decision); ok {
+				action = clean(string(d.Action))
+			}
+			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, action, clean(happened(m)), clean(cameOf(m)), m.OK()})
 		}
 		for k := range s.Procs {
 			r.Procs = append(r.Procs, newTraceJSON(&s.Procs[k]))

@@ -1,32 +1,26 @@
 package report
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Mark is something that happened at one moment.
 type Mark struct {
 	At   time.Duration
 	Kind MarkKind
-	// Text is the sentence that people read. It may hold bytes of the user's:
-	// signals name their sender.
-	Text string
-	// Rule, Action, Limit and Used are those of a decision, Result is what came
-	// of it, empty where nothing was heard, and OK that it worked.
-	Rule   string
-	Action event.Action
-	Limit  event.LimitName
-	Used   rss.Bytes
-	Of     rss.Bytes // the limit's size
-	Result string
-	OK     bool
+	// Event is *event.Decision, *event.Found, *event.Diagnosis, *event.Rank,
+	// *event.Fault, *event.Signal or *event.Exit.
+	Event    any
+	Outcomes []*event.Outcome // of a decision, as far as they are known
+}
+
+// OK says that the action of a decision worked.
+func (m *Mark) OK() bool {
+	n := len(m.Outcomes)
+	return n > 0 && m.Outcomes[n-1].OK
 }
 
 // MarkKind says how a mark is drawn.
@@ -54,40 +48,36 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 	var found grown
 	for i := range r.Events {
 		e := &r.Events[i]
-		m := Mark{At: offset + e.At}
+		m := Mark{At: offset + e.At, Event: e.Value}
 		switch v := e.Value.(type) {
 		case *event.Decision:
-			decided[v.ID] = len(list)
-			m.Kind, m.Rule, m.Action, m.Limit, m.Used, m.Of = MarkDecision, v.Rule, v.Action, v.Limit, v.Used, v.LimitSize
-			m.Text = decisionText(v)
+			decided[v.ID], m.Kind = len(list), MarkDecision
 		case *event.Outcome:
 			if k, ok := decided[v.Decision]; ok {
-				list[k].OK, list[k].Result = v.OK, resultText(v, list[k].Result)
+				list[k].Outcomes = append(list[k].Outcomes, v)
 			}
 			continue
 		case *event.Found:
 			if e.At <= time.Second || !v.Name.Row().Amount {
 				continue // those of the start are no news
 			}
-			m.Kind, m.Limit, m.Of = MarkLimit, v.Name, v.Limit.Limit
-			m.Text = fmt.Sprintf("limit %s is now %v", v.Name, v.Limit.Limit)
+			m.Kind = MarkLimit
 		case *event.Diagnosis:
 			if !found.first(v) {
 				continue
 			}
-			m.Kind, m.Text = MarkFinding, "found: "+naming(v.Finding, v.Confidence, v.Bytes, v.Role)
+			m.Kind = MarkFinding
 		case *event.Rank:
-			if m.Text = rankText(v); m.Text == "" || v.What == event.RankLeads && e.At <= time.Second {
-				continue
+			if leads := v.What == event.RankLeads && e.At > time.Second; !leads && (v.What == event.RankLeads || !v.Failed()) {
+				continue // everyday news
 			}
 			m.Kind = MarkRank
 		case *event.Fault:
-			m.Kind, m.Text = MarkFault, fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, unbroken(v.Error))
+			m.Kind = MarkFault
 		case *event.Signal:
-			m.Kind, m.Text = MarkSignal, signalText(v)
+			m.Kind = MarkSignal
 		case *event.Exit:
-			m.Kind, m.Text = MarkExit, exitText(v)
-			if len(v.Kernel) > 0 || v.Verdict == event.VerdictOOM {
+			if m.Kind = MarkExit; len(v.Kernel) > 0 || v.Verdict == event.VerdictOOM {
 				m.Kind = MarkOOM
 			}
 		default:
@@ -100,85 +90,4 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 		list = append(list[:most/2:most/2], list[len(list)-(most-most/2):]...)
 	}
 	return list, left
-}
-
-func decisionText(d *event.Decision) string {
-	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
-	if d.Asked() {
-		text = fmt.Sprintf("%s, asked for by process %d", d.Action, d.By)
-	}
-	if d.LimitSize > 0 {
-		text += " at " + fill(d.Limit, d.Used, d.LimitSize)
-	}
-	if d.ETA != nil {
-		text += ", forecast to be reached in " + values.Span(time.Duration(*d.ETA*float64(time.Second)))
-	}
-	return text
-}
-
-func resultText(o *event.Outcome, before string) string {
-	var text string
-	switch {
-	case o.OK && o.Freed > 0:
-		text = fmt.Sprintf("freed %v in %.1f s", o.Freed, o.Duration)
-	case o.OK:
-		text = "done"
-	default:
-		text = "did not work: " + string(o.Reason)
-		if o.Reason == "" {
-			text = "did not work"
-		}
-	}
-	if o.Paused > 0 {
-		text += fmt.Sprintf(", trainer paused %.0f ms", 1000*o.Paused)
-	}
-	if o.Detail != "" && !o.OK {
-		text += " (" + unbroken(o.Detail) + ")"
-	}
-	if before != "" && !strings.Contains(before, text) {
-		text = before + "; " + text
-	}
-	return text
-}
-
-// rankText tells what is no everyday news of a rank, empty for the rest.
-func rankText(r *event.Rank) string {
-	who := rankName(keyOf(r))
-	switch {
-	case r.What == event.RankLeads:
-		return "the watcher of " + who + " leads from here on"
-	case !r.Failed():
-		return ""
-	case r.Signal != nil:
-		return who + " ended by " + *r.Signal
-	}
-	return fmt.Sprintf("%s exited with status %d", who, *r.Code)
-}
-
-func signalText(s *event.Signal) string {
-	text := s.Signal
-	switch {
-	case s.Comm != "":
-		text += fmt.Sprintf(" from %s (PID %d)", s.Comm, s.Sender)
-	case s.Sender != 0:
-		text += fmt.Sprintf(" from PID %d", s.Sender)
-	default:
-		text += " from the kernel or another PID namespace"
-	}
-	if s.Forwarded {
-		text += ", passed on to the command"
-	}
-	return text
-}
-
-func exitText(e *event.Exit) string {
-	switch {
-	case e.By == "detached":
-		return "the watch has ended"
-	case e.Signal != nil:
-		return "ended by " + *e.Signal
-	case e.Code != nil:
-		return fmt.Sprintf("exited with status %d", *e.Code)
-	}
-	return "rsswarden's holder was gone"
 }

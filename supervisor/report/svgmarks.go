@@ -47,9 +47,9 @@ func (k MarkKind) graver(than MarkKind) bool {
 }
 
 func markText(m *Mark, n int) string {
-	text := clean(m.Text)
-	if m.Result != "" {
-		text += ": " + clean(m.Result)
+	text := clean(happened(m))
+	if result := cameOf(m); result != "" {
+		text += ": " + clean(result)
 	}
 	if n > 1 {
 		text += fmt.Sprintf(" (and %d more)", n-1)
