@@ -146,3 +146,58 @@ func listen(out *os.File) <-chan Answer {
 	}()
 	return c
 }
+
+// SendCommand is the command of rsswardend that carries a [Request]. It reads it
+// from standard input and writes an [Answer] to standard output, as one line.
+const SendCommand = "send"
+
+// MostRequest bounds a request as it is written, in bytes.
+const MostRequest = 1 << 20
+
+// Request is all that such a process is told.
+type Request struct {
+	URL string `json:"url"`
+	// Token goes into the header Authorization; TokenFile has it in its first line.
+	Token     string            `json:"token,omitempty"`
+	TokenFile string            `json:"token_file,omitempty"`
+	Bodies    []json.RawMessage `json:"bodies"` // posted in turn
+	Timeout   time.Duration     `json:"timeout_ns"`
+}
+
+// Answer says what came of it.
+type Answer struct {
+	Taken  int           `json:"taken"`            // how many of the bodies, from the first on
+	Status int           `json:"status,omitempty"` // HTTP's, of the last
+	Retry  bool          `json:"retry,omitempty"`  // the same may be taken later
+	Later  time.Duration `json:"later_ns,omitempty"`
+	Error  string        `json:"error,omitempty"` // without a secret
+}
+
+// Try tells the receiver of one alert that says that nothing is wrong. A webhook is told
+// at once that it is over. Alertmanager is not, as it notifies nobody of what was over
+// when it came: there the alert ends by itself, after a minute.
+func Try(ctx context.Context, node string, t Target, opt Options) Answer {
+	s, r, now := &Sender{opt: opt, book: NewBook()}, newReceiver(t), time.Now()
+	s.book.Set(now, []Alert{{
+		Node: node, Rung: "test", Test: true, Since: now, Summary: "rsswarden doctor on " + node + " tries out alerts", Text: "nothing is wrong",
+	}})
+	told := func() Answer {
+		r.look(s.book)
+		l, err := r.load(s.book, now)
+		if err == nil && t.Kind == Alertmanager {
+			l.bodies[0], err = managerBody(s.book.sorted(), now, resend, func(string) bool { return true })
+		}
+		if err != nil {
+			return Answer{Error: err.Error()}
+		}
+		a := opt.Send(ctx, s.request(r, l, SendTime))
+		r.done(l, a, now, 1)
+		return a
+	}
+	a := told()
+	if a.Error != "" || t.Kind == Alertmanager {
+		return a
+	}
+	s.book.End(time.Now())
+	return told()
+}

@@ -2,8 +2,11 @@ package alert
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -145,4 +148,25 @@ func Redact(text string) string {
 		return "(not a URL)"
 	}
 	return t.String()
+}
+
+// mostToken is how much of a file with a token is read, in bytes.
+const mostToken = 16 << 10
+
+// ReadToken reads the first line of a file. It may hang.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, mostToken))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		return "", fmt.Errorf("cannot read the token: %s is empty", path)
+	}
+	return line, nil
 }

@@ -1,15 +1,21 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -308,5 +314,460 @@ func TestSocketFile(t *testing.T) {
 			t.Errorf("%s was replaced", name)
 		}
 		f.Close()
+	}
+}
+
+// as is what the test binary does when it is a client of another user's.
+const as = "RSSWARDEN_TEST_CLIENT"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(as); path != "" {
+		os.Exit(stranger(path))
+	}
+	os.Exit(m.Run())
+}
+
+// source answers by functions; one that is nil fails the test by an error.
+type source struct {
+	status func(context.Context) (*Status, error)
+	do     func(context.Context, Command) (<-chan Result, error)
+	events func(context.Context) (<-chan []byte, error)
+}
+
+var errUnexpected = errors.New("nobody was to ask for this")
+
+func (s source) Status(ctx context.Context) (*Status, error) {
+	if s.status == nil {
+		return nil, errUnexpected
+	}
+	return s.status(ctx)
+}
+
+func (s source) Do(ctx context.Context, c Command) (<-chan Result, error) {
+	if s.do == nil {
+		return nil, errUnexpected
+	}
+	return s.do(ctx, c)
+}
+
+func (s source) Events(ctx context.Context) (<-chan []byte, error) {
+	if s.events == nil {
+		return nil, errUnexpected
+	}
+	return s.events(ctx)
+}
+
+// results is a command that comes to these at once.
+func results(all ...Result) func(context.Context, Command) (<-chan Result, error) {
+	return func(context.Context, Command) (<-chan Result, error) {
+		ch := make(chan Result, len(all))
+		for _, r := range all {
+			ch <- r
+		}
+		close(ch)
+		return ch, nil
+	}
+}
+
+// until waits for something to come true.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 10 s\n%s", what, ourGoroutines())
+		}
+	}
+}
+
+// ourGoroutines are the stacks in which a function of this package's stands that
+// is not a test's.
+func ourGoroutines() string {
+	buf := make([]byte, 1<<20)
+	var ours []string
+	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(g, "control.(*Server)") || strings.Contains(g, "control.ask[") || strings.Contains(g, "control.stream[") || strings.Contains(g, "control.(*Client)") {
+			ours = append(ours, g)
+		}
+	}
+	return strings.Join(ours, "\n\n")
+}
+
+// looked are the tests at whose end goroutines are looked for.
+var looked sync.Map
+
+type stand struct {
+	*Server
+	t   *testing.T
+	dir string
+}
+
+// serve starts a server, and makes sure at the end that nothing is left of it.
+func serve(t *testing.T, src source, change ...func(*Server)) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return serveIn(t, dir, src, change...)
+}
+
+func serveIn(t *testing.T, dir string, src source, change ...func(*Server)) *stand {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := Listen(f, SocketName, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(s)
+	}
+	if _, twice := looked.LoadOrStore(t, true); !twice {
+		t.Cleanup(func() { until(t, "no goroutine is left", func() bool { return ourGoroutines() == "" }) })
+	}
+	t.Cleanup(s.Close)
+	return &stand{s, t, dir}
+}
+
+// connect is a client of nothing but bytes.
+func (s *stand) connect() *os.File {
+	s.t.Helper()
+	c, err := connectIn(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func connectIn(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for {
+		if c, err := socket.Dial(f, SocketName); !errors.Is(err, unix.EAGAIN) {
+			return c, err
+		}
+	}
+}
+
+// say writes a request and returns all that is answered.
+func (s *stand) say(request string) string {
+	s.t.Helper()
+	c := s.connect()
+	defer c.Close()
+	return hear(s.t, c, request)
+}
+
+func hear(t *testing.T, c *os.File, request string) string {
+	t.Helper()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatalf("after %q: %v", b, err)
+	}
+	return string(b)
+}
+
+// get is a request without a body.
+func get(method, path string) string {
+	return method + " " + path + " HTTP/1.1\r\nHost: rsswarden\r\n\r\n"
+}
+
+func post(path, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: rsswarden\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+}
+
+func (s *stand) client() *Client {
+	s.t.Helper()
+	c, err := Dial(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// runStranger runs this binary as another user's client of the socket in dir.
+func runStranger(t *testing.T, dir string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	exe := filepath.Join(t.TempDir(), "client")
+	b, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(exe, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := filepath.Dir(exe); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = []string{as + "=" + dir}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, &errs)
+	}
+	return out.String()
+}
+
+// stranger prints what a client gets, by its own means and by Dial.
+func stranger(dir string) int {
+	c, err := connectIn(dir)
+	if err != nil {
+		fmt.Println("connect:", err)
+	} else {
+		_, _ = io.WriteString(c, get("GET", "/v1/status"))
+		b, _ := io.ReadAll(c)
+		fmt.Printf("%s\n", b)
+	}
+	_, err = Dial(dir)
+	fmt.Println("dial:", err, errors.Is(err, ErrForeign))
+	return 0
+}
+
+// TestTooMany: the seventeenth is told so, and whoever asks when there is room
+// again is answered.
+func TestTooMany(t *testing.T) {
+	var open atomic.Int32
+	s := serve(t, source{
+		events: func(ctx context.Context) (<-chan []byte, error) {
+			ch := make(chan []byte)
+			open.Add(1)
+			context.AfterFunc(ctx, func() {
+				open.Add(-1)
+				close(ch)
+			})
+			return ch, nil
+		},
+		status: func(context.Context) (*Status, error) { return &Status{}, nil },
+	})
+	var all []*os.File
+	for range maxServed {
+		c := s.connect()
+		if _, err := io.WriteString(c, get("GET", "/v1/events")); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	until(t, "all are served", func() bool { return open.Load() == maxServed })
+	for range 2 * maxHeard {
+		if said := s.say(get("GET", "/v1/status")); !strings.HasPrefix(said, "HTTP/1.1 503 ") || !strings.Contains(said, "Retry-After: 1\r\n") {
+			t.Fatalf("%q", said)
+		}
+	}
+	// Those who say nothing hold nobody up for long.
+	for range maxHeard + 4 {
+		s.connect()
+	}
+	if said := s.say(get("GET", "/v1/status")); !strings.HasPrefix(said, "HTTP/1.1 503 ") {
+		t.Errorf("%q", said)
+	}
+	all[3].Close()
+	until(t, "there is room again", func() bool { return strings.HasPrefix(s.say(get("GET", "/v1/status")), "HTTP/1.1 200 ") })
+	if n := open.Load(); n != maxServed-1 {
+		t.Errorf("%d streams are open", n)
+	}
+}
+
+// TestClientLeaves: the source learns of it, and what it still sends is taken. A
+// client that has only ended its request, as nc does, has not left.
+func TestClientLeaves(t *testing.T) {
+	called, over := make(chan context.Context, 1), make(chan struct{})
+	s := serve(t, source{do: func(ctx context.Context, _ Command) (<-chan Result, error) {
+		ch := make(chan Result)
+		go func() {
+			defer close(over)
+			defer close(ch)
+			ch <- Result{PID: 1}
+			<-ctx.Done()
+			for range 100 { // of what had begun
+				ch <- Result{PID: 2}
+			}
+		}()
+		called <- ctx
+		return ch, nil
+	}})
+	c := s.connect()
+	if _, err := io.WriteString(c, get("POST", "/v1/recycle")); err != nil {
+		t.Fatal(err)
+	}
+	ctx := <-called
+	socket.Finish(c)
+	b := make([]byte, 1<<10)
+	for !strings.Contains(string(b), `"pid":1`) {
+		n, err := c.Read(b[:cap(b)])
+		if b = b[:n]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatal("a client that ended its request was taken for gone")
+	}
+	c.Close()
+	s.Close() // what comes after that is taken too
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Error("the source is stuck")
+	}
+}
+
+func TestClientHangsUp(t *testing.T) {
+	called, over := make(chan struct{}), make(chan struct{})
+	s := serve(t, source{do: func(ctx context.Context, _ Command) (<-chan Result, error) {
+		ch := make(chan Result)
+		go func() {
+			defer close(over)
+			defer close(ch)
+			<-ctx.Done()
+			for range 100 {
+				ch <- Result{PID: 2}
+			}
+		}()
+		close(called)
+		return ch, nil
+	}})
+	c := s.connect()
+	if _, err := io.WriteString(c, get("POST", "/v1/recycle")); err != nil {
+		t.Fatal(err)
+	}
+	<-called
+	c.Close()
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Error("the source is stuck")
+	}
+}
+
+// TestSlowClient: who does not read loses the connection, and nobody else waits.
+func TestSlowClient(t *testing.T) {
+	dropped := make(chan struct{})
+	s := serve(t, source{
+		events: func(ctx context.Context) (<-chan []byte, error) {
+			ch := make(chan []byte)
+			context.AfterFunc(ctx, func() { close(dropped) })
+			go func() {
+				defer close(ch)
+				line := []byte(`"` + strings.Repeat("x", 4<<10) + `"`)
+				for ctx.Err() == nil {
+					select {
+					case ch <- line:
+					case <-ctx.Done():
+					}
+				}
+			}()
+			return ch, nil
+		},
+		status: func(context.Context) (*Status, error) { return &Status{}, nil },
+	}, func(s *Server) { s.toWrite = 200 * time.Millisecond })
+	slow := s.connect()
+	if _, err := io.WriteString(slow, get("GET", "/v1/events")); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if said := s.say(get("GET", "/v1/status")); !strings.HasPrefix(said, "HTTP/1.1 200 ") {
+			t.Fatal(said)
+		}
+	}
+	select {
+	case <-dropped:
+	case <-time.After(10 * time.Second):
+		t.Error("a client that reads nothing is still served")
+	}
+}
+
+// TestSilentSource: a watcher that hangs is told of, and neither gathers callers
+// nor holds up the end.
+func TestSilentSource(t *testing.T) {
+	hang := make(chan struct{})
+	var calls atomic.Int32
+	s := serve(t, source{
+		status: func(context.Context) (*Status, error) { calls.Add(1); <-hang; return &Status{}, nil },
+		events: func(context.Context) (<-chan []byte, error) {
+			calls.Add(1)
+			<-hang
+			ch := make(chan []byte, 1)
+			ch <- []byte("late")
+			close(ch)
+			return ch, nil
+		},
+	}, func(s *Server) { s.toAsk = 20 * time.Millisecond })
+	defer close(hang)
+	for i := range 2 * maxServed {
+		path := []string{"/v1/status", "/v1/events"}[i%2]
+		if said := s.say(get("GET", path)); !strings.HasPrefix(said, "HTTP/1.1 503 ") || !strings.Contains(said, "the watcher does not answer") {
+			t.Fatal(said)
+		}
+	}
+	if n := calls.Load(); n != maxServed {
+		t.Errorf("%d calls hang", n)
+	}
+	begun := time.Now()
+	s.Close()
+	if d := time.Since(begun); d > time.Second {
+		t.Errorf("the end took %v", d)
+	}
+}
+
+// TestCurl: the documented way to ask without a program of ours.
+func TestCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("needs curl")
+	}
+	s := serve(t, source{
+		status: func(context.Context) (*Status, error) { return &Status{Node: "n1"}, nil },
+		do:     results(Result{PID: 5, OK: true}, Result{Task: -1, OK: true, Done: true}),
+		events: func(context.Context) (<-chan []byte, error) {
+			ch := make(chan []byte, 1)
+			ch <- []byte(`{"event":"exit"}`)
+			close(ch)
+			return ch, nil
+		},
+	})
+	ask := func(args ...string) (string, error) {
+		args = append([]string{"-sS", "--max-time", "20", "--unix-socket", filepath.Join(s.dir, SocketName)}, args...)
+		out, err := exec.Command(curl, args...).CombinedOutput()
+		return string(out), err
+	}
+	const at = "http://rsswarden"
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"status":    {[]string{"-f", at + "/v1/status"}, `"node":"n1"`},
+		"recycle":   {[]string{"-f", "-X", "POST", at + "/v1/recycle"}, `{"pid":5,"task":0,"ok":true}` + "\n" + `{"task":-1,"ok":true,"done":true}`},
+		"of a PID":  {[]string{"-f", "-d", `{"pids":[5]}`, at + "/v1/recycle"}, `"done":true`},
+		"events":    {[]string{"-f", "-N", at + "/v1/events"}, `{"event":"exit"}`},
+		"continued": {[]string{"-f", "-H", "Expect: 100-continue", "-d", "{}", at + "/v1/gc"}, `"done":true`},
+		"a mistake": {[]string{"-d", `{"pid":5}`, at + "/v1/recycle"}, `unknown field \"pid\"`},
+		"no path":   {[]string{"-w", "%{http_code}", at + "/v1/x"}, "404"},
+		"huge":      {[]string{"-w", "%{http_code}", "-d", strings.Repeat("x", 100<<10), at + "/v1/recycle"}, "413"},
+		"chunked":   {[]string{"-w", "%{http_code}", "-H", "Transfer-Encoding: chunked", "-d", "{}", at + "/v1/recycle"}, "411"},
+	} {
+		if out, err := ask(c.args...); err != nil || !strings.Contains(out, c.says) {
+			t.Errorf("%s: %v, %s", name, err, out)
+		}
+	}
+	if out, err := ask("-f", at+"/v1/x"); err == nil {
+		t.Errorf("an error is none for curl -f: %s", out)
 	}
 }

@@ -8,6 +8,7 @@ package event
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -415,4 +416,129 @@ type Left struct {
 	Procs int       `json:"procs"`     // how many there are
 	RSS   rss.Bytes `json:"rss_bytes"` // the sum of their RSS
 	PIDs  []int     `json:"pids"`      // of the first 8
+}
+
+// Name is the name of an event, the field "event" of every line.
+type Name string
+
+// The events: what each tells, [Name.Says] says.
+const (
+	NameStart     Name = "start"
+	NameLimit     Name = "limit"
+	NameSample    Name = "sample"
+	NameDecision  Name = "decision"
+	NameOutcome   Name = "outcome"
+	NameLoader    Name = "loader"
+	NameDiagnosis Name = "diagnosis"
+	NameCure      Name = "cure"
+	NameRank      Name = "rank"
+	NameFault     Name = "fault"
+	NameSignal    Name = "signal"
+	NameHelp      Name = "help"
+	NameHandover  Name = "handover"
+	NameExit      Name = "exit"
+)
+
+// kinds are the events, in the order in which a run meets them.
+var kinds = []struct {
+	name Name
+	says string
+	make func() any
+}{
+	{NameStart, "The watch began: command, options and where each came from, limits.", func() any { return &Start{} }},
+	{NameLimit, "A limit was found or has changed.", func() any { return &Found{} }},
+	{NameSample, "What the limits stand at, at most one an interval.", func() any { return &Sample{} }},
+	{NameDecision, "A rule fired.", func() any { return &Decision{} }},
+	{NameOutcome, "What a decision brought.", func() any { return &Outcome{} }},
+	{NameLoader, "The loader hook said something.", func() any { return &LoaderSaid{} }},
+	{NameDiagnosis, "Why something grows, and what to change.", func() any { return &Diagnosis{} }},
+	{NameCure, "Something was changed before it could go wrong, by the user's wish.", func() any { return &Cure{} }},
+	{NameRank, "A rank of the job on this node came or ended, or leads.", func() any { return &Rank{} }},
+	{NameFault, "A part of rsswarden stopped working; the command runs on.", func() any { return &Fault{} }},
+	{NameSignal, "A signal reached rsswarden.", func() any { return &Signal{} }},
+	{NameHelp, "What the ladder was told of an action; in the record alone.", func() any { return &Help{} }},
+	{NameHandover, "What was taken over from the leader before; in the record alone.", func() any { return &Handover{} }},
+	{NameExit, "The command has ended: status, peaks, verdict.", func() any { return &Exit{} }},
+}
+
+// Names lists every event in the order in which a run meets them.
+func Names() []Name {
+	list := make([]Name, len(kinds))
+	for i, k := range kinds {
+		list[i] = k.name
+	}
+	return list
+}
+
+// Says is a sentence for people: what the event tells.
+func (n Name) Says() string {
+	for _, k := range kinds {
+		if k.name == n {
+			return k.says
+		}
+	}
+	return ""
+}
+
+// New returns a pointer to an empty event of that name, nil for a name that this version
+// does not know.
+func (n Name) New() any {
+	for _, k := range kinds {
+		if k.name == n {
+			return k.make()
+		}
+	}
+	return nil
+}
+
+// RankNews is what happened to one rank of a job, the field "what" of a rank event.
+type RankNews string
+
+// What happens to ranks.
+const (
+	RankJoined  RankNews = "joined"  // it is on this node and was not told of before
+	RankEnded   RankNews = "ended"   // its command has ended
+	RankLeads   RankNews = "leads"   // its watcher records the job on this node from now on
+	RankFollows RankNews = "follows" // its watcher leaves that to the leader
+)
+
+// Rank tells of one rank of the job on one node: one task that runs under
+// rsswarden. The leader's record has those of all ranks of its node.
+type Rank struct {
+	Head
+	What RankNews `json:"what"` // what happened
+	// Task is SLURM_PROCID, -1 where it is not known.
+	Task int    `json:"task"`
+	Step string `json:"step,omitempty"` // "0", "batch"; empty outside a step
+	Node string `json:"node,omitempty"` // SLURMD_NODENAME, else uname(2)
+	// PID is the command's, Holder the holder's, 0 where they are not known.
+	PID    int `json:"pid,omitempty"`
+	Holder int `json:"holder,omitempty"`
+	// Leader is the PID of the watcher that leads, 0 where none does.
+	Leader int `json:"leader,omitempty"`
+	// Code and Signal are how the command ended, of RankEnded: both nil where
+	// nobody told, and with all other news.
+	Code   *int    `json:"code,omitempty"`
+	Signal *string `json:"signal,omitempty"` // "SIGKILL"
+}
+
+// Failed says that the command of the rank is known to have ended otherwise than
+// with exit status 0.
+func (r *Rank) Failed() bool {
+	return r.What == RankEnded && (r.Signal != nil || r.Code != nil && *r.Code != 0)
+}
+
+// Handover is what the ladder took in of what the leader before it had done. It is
+// written to the record alone: with it the ladder can be run again.
+type Handover struct {
+	Head
+	// Ran is how long the run had lasted at that moment, on the clock of samples,
+	// which nobody sets. Clock is the moment on the clock of the memory's times.
+	Ran   time.Duration `json:"ran_ns"`
+	Clock time.Duration `json:"clock_ns"`
+	// Own is the level under which the memory has the limits of the watcher's own
+	// step, which have none while it is alone; empty outside a step.
+	Own string `json:"own_level,omitempty"`
+	// Memory is what the ladder remembers, as package policy writes it.
+	Memory json.RawMessage `json:"memory"`
 }

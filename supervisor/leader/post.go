@@ -1,6 +1,21 @@
+// Package leader has the watchers of one job on one node find each other: one of
+// them leads, watches all that a limit counts and acts, the others stand by.
+//
+// They meet in a directory on node-local storage that only this user can enter,
+// named after job and node. Who holds the lock on the file "lock" in it leads;
+// the kernel gives the lock up when its holder ends, however it ends, and the
+// next one waiting has it at once. Each watcher lays down who it is in a file of
+// its own, and the leader asks another's watcher for what only that may do, as
+// stopping its command or tracing its processes, by files too: "order", written in
+// place so that its reader alone is woken, and "answer". "fired" is what the next
+// leader must know to do nothing twice.
+//
+// The promise: no watcher waits for another. One that cannot read or write here,
+// or finds the directory not to be trusted, leads for its own command alone.
 package leader
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -313,3 +328,71 @@ func sweep(proc, all, name string) {
 }
 
 var errMalformed = syscall.EBADMSG
+
+// Renew keeps our place for as long as the job takes. What cleans /tmp removes what
+// nobody has touched for days, so all of ours is touched; and what was removed or
+// broken nevertheless is put back. It says whether our file for orders is another
+// one now.
+func (p *Post) Renew(me Member) (reopened bool, err error) {
+	var is Member
+	if p.read(p.mine, &is) != nil || is.Holder != me.Holder || is.Watcher != me.Watcher || is.Command != me.Command {
+		err = p.Put(me)
+	}
+	if !p.Has(p.box("order")) {
+		e := p.openOrders()
+		reopened, err = e == nil, errors.Join(err, e)
+	}
+	if p.Leads() {
+		err = errors.Join(err, p.keepLock())
+	}
+	for _, name := range []string{p.mine, p.box("order"), lockName} {
+		_ = unix.UtimesNanoAt(int(p.dir.Fd()), name, nil, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	_ = unix.UtimesNanoAt(unix.AT_FDCWD, p.path, nil, unix.AT_SYMLINK_NOFOLLOW)
+	return reopened, err
+}
+
+// Has says whether there is a file of that name here.
+func (p *Post) Has(name string) bool {
+	var st unix.Stat_t
+	return !errors.Is(unix.Fstatat(int(p.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT)
+}
+
+// keepLock locks a new file where the one that we have locked has lost its name:
+// whoever comes would lead beside us. The old one stays locked for those who wait.
+func (p *Post) keepLock() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == nil || p.isCurrent(int(p.lock.Fd())) {
+		return nil
+	}
+	fd, err := unix.Openat(int(p.dir.Fd()), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", filepath.Join(p.path, lockName), err)
+	}
+	f := os.NewFile(uintptr(fd), lockName)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return fmt.Errorf("cannot lock %s again, which somebody has removed: %w", filepath.Join(p.path, lockName), err)
+	}
+	marked(f)
+	p.old = append(p.old, p.lock)
+	p.lock = f
+	return nil
+}
+
+// firedName is the file in which the leader keeps what who leads next must know to
+// do nothing twice. It goes with the directory.
+const firedName = "fired"
+
+// Keep lays data, a JSON value of at most 64 KiB, down for who leads next.
+func (p *Post) Keep(data json.RawMessage) error { return p.write(firedName, data) }
+
+// Kept returns what a leader kept last, nil for nothing.
+func (p *Post) Kept() (data json.RawMessage, err error) {
+	err = p.read(firedName, &data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}

@@ -1,11 +1,14 @@
 package leader
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -312,5 +315,200 @@ func TestLinksInside(t *testing.T) {
 	}
 	if _, err := os.Lstat(aim); !os.IsNotExist(err) {
 		t.Errorf("what the links point to was made: %v", err)
+	}
+}
+
+// TestRenew: what somebody has removed or broken of ours comes back, and neither
+// does anybody go missing meanwhile nor do two lead.
+func TestRenew(t *testing.T) {
+	dir := parent(t)
+	m1, _ := rank(t, 0)
+	m2, _ := rank(t, 1)
+	first, second := join(t, dir, m1), join(t, dir, m2)
+	if led, err := first.TryLead(); err != nil || !led {
+		t.Fatalf("leads %v, %v", led, err)
+	}
+	fallen := make(chan error, 1)
+	go func() { fallen <- second.Wait() }()
+	awaitLock(t, filepath.Join(first.Path(), lockName))
+	if others, _, err := first.Members(); err != nil || len(others) != 1 {
+		t.Fatalf("met %v, %v", others, err)
+	}
+	for _, name := range []string{first.mine, second.mine, second.box("order"), lockName} {
+		if err := os.Remove(filepath.Join(first.Path(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if others, left, err := first.Members(); err != nil || len(others) != 1 || len(left) != 0 {
+		t.Fatalf("without its file: met %v, left %v, %v", others, left, err)
+	}
+	for i, p := range []*Post{first, second} {
+		reopened, err := p.Renew([]Member{m1, m2}[i])
+		if err != nil || reopened != (p == second) {
+			t.Errorf("%d: reopened %v, %v", i, reopened, err)
+		}
+		if reopened, err := p.Renew([]Member{m1, m2}[i]); err != nil || reopened {
+			t.Errorf("%d: with all in place reopened %v, %v", i, reopened, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(first.Path(), second.mine), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Renew(m2); err != nil {
+		t.Fatal(err)
+	}
+
+	m3, _ := rank(t, 2)
+	third := join(t, dir, m3)
+	if led, err := third.TryLead(); err != nil || led {
+		t.Fatalf("two lead: %v, %v", led, err)
+	}
+	others, _, err := third.Members()
+	if err != nil || len(others) != 2 || others[0].Holder != m1.Holder || others[1].Holder != m2.Holder {
+		t.Errorf("who came later met %v, %v", others, err)
+	}
+
+	// Who waits for the lock that lost its name gets the lead as ever.
+	first.End(m1, Ended{})
+	select {
+	case err := <-fallen:
+		if err != nil || !second.Leads() || second.Killed() {
+			t.Fatalf("%v, leads %v, after one that was killed %v", err, second.Leads(), second.Killed())
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the lead was not taken over")
+	}
+	if led, err := third.TryLead(); err != nil || led {
+		t.Errorf("two lead: %v, %v", led, err)
+	}
+	second.Leave()
+	third.Leave()
+	if _, err := os.Stat(first.Path()); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// awaitLock returns once this process waits in flock(2) for a file: proc(5), /proc/locks.
+func awaitLock(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .* %d [^ ]*:%d `, os.Getpid(), info.Sys().(*syscall.Stat_t).Ino))
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits.Match(locks) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nothing of ours waits for %s:\n%s", path, locks)
+		}
+	}
+}
+
+// TestRenewTouches: a cleaner removes what has not been touched for days.
+func TestRenewTouches(t *testing.T) {
+	m, _ := rank(t, 0)
+	p := join(t, parent(t), m)
+	defer p.Leave()
+	if _, err := p.TryLead(); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-11 * 24 * time.Hour)
+	paths := []string{p.Path()}
+	for _, name := range []string{p.mine, p.box("order"), lockName} {
+		paths = append(paths, filepath.Join(p.Path(), name))
+	}
+	for _, path := range paths {
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Renew(m); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) > time.Hour {
+			t.Errorf("%s: %v, %v", path, info.ModTime(), err)
+		}
+	}
+}
+
+// TestSweep: what killed runs have left goes when it is old, what somebody is in
+// stays.
+func TestSweep(t *testing.T) {
+	dir := parent(t)
+	live, _ := rank(t, 0)
+	dead, cmd := rank(t, 1)
+	p, err := Join("/proc", []string{dir}, "1@n1.live", live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Join("/proc", []string{dir}, "2@n1.dead", dead); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(All(dir), Prefix+name))
+		return err == nil
+	}
+	Sweep("/proc", dir, time.Hour)
+	if !there("1@n1.live") || !there("2@n1.dead") {
+		t.Error("something young was removed")
+	}
+	Sweep("/proc", dir, 0)
+	if !there("1@n1.live") || there("2@n1.dead") {
+		t.Errorf("the living is there: %v, the dead: %v", there("1@n1.live"), there("2@n1.dead"))
+	}
+	if led, err := p.TryLead(); !led || err != nil {
+		t.Errorf("the living cannot lead: %v", err)
+	}
+	p.Leave()
+}
+
+// TestKept: what the leader keeps is there for the next one, and goes with the last.
+func TestKept(t *testing.T) {
+	dir := parent(t)
+	one, _ := rank(t, 1)
+	two, _ := rank(t, 2)
+	a, b := join(t, dir, one), join(t, dir, two)
+	if led, err := a.TryLead(); !led || err != nil {
+		t.Fatalf("leads %v, %v", led, err)
+	}
+	if data, err := b.Kept(); data != nil || err != nil {
+		t.Fatalf("%s, %v before anything was kept", data, err)
+	}
+	for _, text := range []string{`{"v":1}`, `{"v":1,"rungs":[]}`} {
+		if err := a.Keep(json.RawMessage(text)); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := b.Kept(); string(data) != text || err != nil {
+			t.Errorf("%s, %v, want %s", data, err, text)
+		}
+	}
+	path := filepath.Join(a.Path(), firedName)
+	for _, text := range []string{"", "{", strings.Repeat(" ", mostBytes) + "{}"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := b.Kept(); err == nil {
+			t.Errorf("%.10q was read as %s", text, data)
+		}
+	}
+	a.Leave()
+	if err := b.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("it went with the leader: %v", err)
+	}
+	b.Leave()
+	if _, err := os.Stat(a.Path()); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
 	}
 }

@@ -306,3 +306,82 @@ func FuzzParseMemory(f *testing.F) {
 		_ = s.Snapshot(3*time.Hour, rss.HoldTime, 0)
 	})
 }
+
+// TestRecall: the ladder judges by a forecast that it is given, also by none.
+func TestRecall(t *testing.T) {
+	s := New(rules(t, "eta<10m:warn"), Options{})
+	l := slurm(70)
+	step := func(now, eta time.Duration, ok bool) Result {
+		s.Recall(now, &l, eta, ok)
+		return s.Step(Input{Now: now, Limits: []event.Limit{l}})
+	}
+	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {
+		l.Used += l.Limit / 4000 // by itself the ladder would forecast
+		if res := step(now, 0, false); len(res.Decisions) > 0 || res.Limits[0].ETA != nil {
+			t.Fatalf("after %v: %+v", now, res)
+		}
+	}
+	if res := step(10*time.Minute, 11*time.Minute, true); len(res.Decisions) > 0 || *res.Limits[0].ETA != 660 {
+		t.Errorf("11 minutes: %+v", res)
+	}
+	if res := step(10*time.Minute+time.Second, 9*time.Minute, true); len(res.Decisions) != 1 || *res.Decisions[0].ETA != 540 {
+		t.Errorf("9 minutes: %+v", res)
+	}
+	l = slurm(40)
+	if res := step(11*time.Minute, time.Minute, true); res.Limits[0].ETA != nil {
+		t.Errorf("below half: %+v", res.Limits)
+	}
+}
+
+// TestMoves: a step that changes what the ladder remembers is told before it.
+func TestMoves(t *testing.T) {
+	c := newScript(t, "80%:warn\n85%:trim\n90%:signal=USR2")
+	moves := func(percent float64, want bool) {
+		t.Helper()
+		if got := c.s.Moves([]event.Limit{slurm(percent)}); got != want {
+			t.Fatalf("at %v, %v %%: moves %v", c.now, percent, got)
+		}
+	}
+	moves(50, false)
+	c.want(c.at(second, slurm(86)), "80%:warn", "85%:trim")
+	moves(86, false)
+	moves(90, true) // begins to wait
+	c.want(c.at(second, slurm(90)))
+	moves(90, false)
+	moves(70, true) // is left
+	c.done(true, event.ReasonDone, 86, 82)
+	moves(82, true) // has ended
+	c.want(c.at(second, slurm(82)))
+	moves(82, false)
+	moves(79, true) // the trim is left, the warning not
+	c.want(c.at(second, slurm(79)))
+	moves(79, false)
+	moves(74, true)
+}
+
+// TestParseRecorded: a ladder of a record may have trim+drop, which came between
+// trim and recycle, and again after a while. No other rule that is refused today
+// is read.
+func TestParseRecorded(t *testing.T) {
+	var ladder []event.Rule
+	for _, text := range []string{"80%:recycle", "80%:trim+drop", "80%:trim"} {
+		r, err := event.ParseRecorded(text)
+		if err != nil || r.String() != text {
+			t.Fatalf("%s: %v, %v", text, r, err)
+		}
+		ladder = append(ladder, r)
+	}
+	c := &script{t: t, s: New(ladder, Options{}), can: canAll}
+	for _, want := range []string{"80%:trim", "80%:trim+drop", "80%:recycle"} {
+		c.want(c.at(second, slurm(90)), want)
+		c.done(true, event.ReasonDone, 90, 90)
+	}
+	c = &script{t: t, s: New(ladder[1:2], Options{}), can: canAll}
+	c.want(c.at(second, slurm(90)), "80%:trim+drop")
+	c.done(true, event.ReasonDone, 90, 89.9)
+	c.want(c.at(second, slurm(90)))
+	c.want(c.at(30*second, slurm(90)), "80%:trim+drop")
+	if r, err := event.ParseRecorded("80%:explode"); err == nil {
+		t.Errorf("80%%:explode is read as %v", r)
+	}
+}

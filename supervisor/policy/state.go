@@ -1,3 +1,19 @@
+// Package policy decides: which rule fires, on which limit, and what may
+// follow. It is the ladder, its hysteresis, the forecast, the cadence and the
+// arithmetic behind a worker's budget, a recycle and the advice at the end.
+//
+// The package is pure. It has no clock, reads no file and logs nothing: time
+// comes in as a value, readings come in as [event.Limit], and what it decides
+// goes out as [event.Decision]. Whoever calls it reads again before acting,
+// acts, and says with [State.Done] what came of it.
+//
+// What it promises: no rule fires below its rung; never two actions at once;
+// nothing fires twice for one crossing unless the first time helped; an action
+// that cannot help a limit is never asked for, and is said so once.
+//
+// signal= and exec= ask somebody else and free nothing themselves. Each is
+// decided once for a crossing, however many limits are crossed together, and
+// nothing waits for it: the next rung is as near as if it were not there.
 package policy
 
 import (
@@ -205,4 +221,35 @@ func byUrgency(limits []event.Limit) []int {
 		return cmp.Compare(y.Ratio(), x.Ratio())
 	})
 	return order
+}
+
+// Raised is a rung that was crossed and was not left since: by enough, as for
+// [State.Step]. One whose action was asked for on another limit is none, and
+// neither is one whose rule acted before it was crossed.
+type Raised struct {
+	Rule  event.Rule
+	Limit *event.Limit // as read now, nil where it was not
+	Name  event.LimitName
+	Scope event.Scope
+	Level string
+	Since time.Duration // by the clock of [Input]
+}
+
+// Raised returns these rungs, the one first that was crossed first. limits are the
+// readings of the last step.
+func (s *State) Raised(limits []event.Limit) (all []Raised) {
+	for k, g := range s.rungs {
+		if !g.raised {
+			continue
+		}
+		r := Raised{Rule: s.rules[k.rule], Name: k.limit.Name, Scope: k.limit.Scope, Level: k.limit.Level, Since: g.up}
+		if i := slices.IndexFunc(limits, func(l event.Limit) bool { return l.ID() == k.limit }); i >= 0 {
+			r.Limit = &limits[i]
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b Raised) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Rule.String(), b.Rule.String()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Level, b.Level))
+	})
+	return all
 }

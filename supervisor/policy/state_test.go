@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // rules parses a ladder, one rule a line.
@@ -426,4 +428,618 @@ func TestRecycleOfOneOfMany(t *testing.T) {
 		s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used - 20*rss.MiB, Freed: 20 * rss.MiB})
 		in.Limits[0].Used -= 20 * rss.MiB
 	}
+}
+
+// raised names the rungs that are crossed, and since when.
+func raised(s *State, limits []event.Limit) (all []string) {
+	for _, r := range s.Raised(limits) {
+		read := ""
+		if r.Limit == nil {
+			read = ", not read"
+		}
+		all = append(all, fmt.Sprintf("%s since %v%s", r.Rule, r.Since, read))
+	}
+	return all
+}
+
+// TestRaised: a rung is raised from its crossing until it was left, whether or not its
+// rule says or does something each time.
+func TestRaised(t *testing.T) {
+	s := New(rules(t, "80%:warn\n90%:recycle\n97%:warn"), Options{})
+	for i, step := range []struct {
+		percent float64
+		can     bool
+		want    []string
+	}{
+		{50, true, nil},
+		{81, true, []string{"80%:warn since 10s"}},
+		{76, true, []string{"80%:warn since 10s"}}, // not left by enough
+		{74, true, nil},
+		{81, true, []string{"80%:warn since 40s"}}, // its warning is too soon after the last
+		{91, false, []string{"80%:warn since 40s"}},
+		{91, true, []string{"80%:warn since 40s", "90%:recycle since 1m0s"}},
+		{98, true, []string{"80%:warn since 40s", "90%:recycle since 1m0s", "97%:warn since 1m10s"}},
+		{60, true, nil},
+	} {
+		now := time.Duration(i) * 10 * time.Second
+		can := func(event.Rule, *event.Limit) Help {
+			return Help{OK: step.can, Gain: rss.GiB, Reason: map[bool]event.Reason{false: event.ReasonNoWorker}[step.can]}
+		}
+		res := s.Step(Input{Now: now, Limits: []event.Limit{slurm(step.percent)}, Can: can})
+		if got := raised(s, res.Limits); !slices.Equal(got, step.want) {
+			t.Errorf("at %v %%: %q, want %q", step.percent, got, step.want)
+		}
+		for _, d := range res.Decisions {
+			s.Done(event.Outcome{Decision: d.ID, OK: true, Reason: event.ReasonDone, Before: d.Used, After: d.Used, Freed: rss.GiB})
+		}
+	}
+}
+
+// TestRaisedHandedOver: who takes over has raised what was.
+func TestRaisedHandedOver(t *testing.T) {
+	s := New(rules(t, "80%:warn"), Options{})
+	s.Step(Input{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
+	m := s.Snapshot(10*time.Second, 100*time.Second, 0)
+	m.Step = "0"
+	data, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ParseMemory(data)
+	if err != nil || read.Step != "0" {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	next := New(rules(t, "80%:warn"), Options{})
+	next.Restore(read, 20*time.Second, 130*time.Second, nil)
+	if got, want := raised(next, nil), []string{"80%:warn since -15s, not read"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestRaisedNotAhead: what a rule did before its rung was crossed is no alert.
+func TestRaisedNotAhead(t *testing.T) {
+	s := New(rules(t, "85%:trim"), Options{})
+	res := s.Step(Input{
+		Now: 0, Limits: []event.Limit{slurm(76)}, Can: canAll,
+		Lead: func(event.Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
+	})
+	if len(res.Decisions) != 1 || len(s.Raised(res.Limits)) != 0 {
+		t.Errorf("%d decisions, %q", len(res.Decisions), raised(s, res.Limits))
+	}
+}
+
+func TestWarnOncePerCrossing(t *testing.T) {
+	c := newScript(t, "80%:warn")
+	c.want(c.at(second, slurm(79.9)))
+	c.want(c.at(second, slurm(80)), "80%:warn")
+	c.want(c.at(second, slurm(99)))
+	c.want(c.at(second, slurm(75.1))) // not left by five points
+	c.want(c.at(second, slurm(81)))
+	c.want(c.at(second, slurm(74.9))) // armed again
+	c.want(c.at(second, slurm(81)))   // not twice a minute
+	c.want(c.at(time.Minute, slurm(81)), "80%:warn")
+	c.want(c.at(time.Hour, slurm(90)))
+}
+
+func TestWarnForEachLimit(t *testing.T) {
+	c := newScript(t, "80%:warn")
+	node := slurm(85)
+	node.Name = event.LimitNode
+	shm := slurm(85)
+	shm.Name = event.LimitSHM // not among any
+	throttle := slurm(99)
+	throttle.Name = event.LimitThrottle
+	low := slurm(85)
+	low.Name, low.Level = event.LimitCgroup, "/job/step"
+	high := low
+	high.Level = "/job"
+	c.want(c.at(second, slurm(81), node, shm, throttle), "80%:warn", "80%:warn")
+	c.want(c.at(second, slurm(81), node, low), "80%:warn")
+	c.want(c.at(second, slurm(81), node, low, high), "80%:warn")
+	c.want(c.at(second, event.Limit{Name: event.LimitUser, Used: rss.GiB}))
+}
+
+// A job that the ladder carries goes up and down through its rungs.
+func TestWarningsThin(t *testing.T) {
+	c := newScript(t, "80%:warn")
+	var at []time.Duration
+	for range 240 {
+		c.at(30*second, slurm(70))
+		if len(c.at(30*second, slurm(81))) > 0 {
+			at = append(at, c.now)
+		}
+	}
+	m := time.Minute
+	if want := []time.Duration{m, 2 * m, 4 * m, 8 * m, 16 * m, 32 * m, 64 * m, 124 * m, 184 * m}; !slices.Equal(at, want) {
+		t.Errorf("warned at %v, want %v", at, want)
+	}
+	c.at(second, slurm(10))
+	c.want(c.at(4*time.Hour, slurm(81)), "80%:warn") // that was long ago
+	c.at(second, slurm(10))
+	c.want(c.at(time.Minute, slurm(81)), "80%:warn")
+}
+
+func TestTimeRule(t *testing.T) {
+	c := newScript(t, "time eta<10m:warn")
+	c.want(c.at(second))
+	for _, x := range []struct {
+		left time.Duration
+		want []string
+	}{
+		{time.Hour, nil},
+		{10 * time.Minute, nil},
+		{9 * time.Minute, []string{"time eta<10m:warn"}},
+		{8 * time.Minute, nil},
+		{time.Hour, nil}, // the job's time was extended
+		{5 * time.Minute, []string{"time eta<10m:warn"}},
+	} {
+		c.end = x.left
+		c.want(c.at(second, slurm(10)), x.want...)
+	}
+	if c.last.ETA == nil || *c.last.ETA != 300 || c.last.Limit != event.LimitTime {
+		t.Errorf("decision %+v", c.last)
+	}
+}
+
+// What asks somebody is asked once for a crossing and holds nothing up.
+func TestAskOnceForACrossing(t *testing.T) {
+	for _, ask := range []string{"signal=USR2", "exec=notify"} {
+		c := newScript(t, "90%:recycle\n93%:"+ask+"\n97%:stop")
+		c.can = func(r event.Rule, _ *event.Limit) Help {
+			return Help{OK: r.Action.Asks(), Reason: event.ReasonNoWorker}
+		}
+		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
+		if c.s.InFlight() != 0 {
+			t.Fatalf("%s is in flight", ask)
+		}
+		for range 100 {
+			c.want(c.at(10*second, slurm(94)))
+		}
+		c.done(false, event.ReasonError, 94, 94) // nobody waits for it
+		c.want(c.at(0, slurm(94)))
+		c.want(c.at(second, slurm(88.1)))
+		c.want(c.at(second, slurm(94))) // not left by five points
+		c.want(c.at(second, slurm(80)))
+		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
+		c.want(c.at(0, slurm(97)), "97%:stop")
+	}
+}
+
+// Who is asked has one thing to do, however many limits are crossed for it.
+func TestAskOnceForSeveralLimits(t *testing.T) {
+	c := newScript(t, "93%:signal=USR2")
+	job := func(percent float64) event.Limit {
+		l := slurm(percent)
+		l.Scope = event.ScopeJob
+		return l
+	}
+	c.want(c.at(second, slurm(94), job(94)), "93%:signal=USR2")
+	c.want(c.at(second, slurm(95), job(95)))
+	c.want(c.at(second, slurm(50), job(95))) // left on one
+	c.want(c.at(second, slurm(94), job(95)), "93%:signal=USR2")
+	c.want(c.at(second, slurm(50), job(50)))
+	c.want(c.at(second, slurm(50), job(94)), "93%:signal=USR2")
+	c.want(c.at(second, slurm(94)), "93%:signal=USR2") // the other is gone
+}
+
+// Each step of a job has its own to ask; what lies in one step is one.
+func TestAskEachStep(t *testing.T) {
+	c := newScript(t, "93%:signal=USR2")
+	step := func(level string, percent float64) event.Limit {
+		l := slurm(percent)
+		l.Scope, l.Level = event.ScopeStep, level
+		return l
+	}
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 50)), "93%:signal=USR2")
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94)), "93%:signal=USR2")
+	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94), step("/job_7/step_1/task_0", 94)))
+}
+
+// An action in flight may yet make it needless; one that hangs must not keep
+// the trainer from its checkpoint.
+func TestAskWaitsALittle(t *testing.T) {
+	c := newScript(t, "90%:recycle\n93%:signal=USR2")
+	c.want(c.at(second, slurm(94)), "90%:recycle")
+	c.want(c.at(second, slurm(94)))
+	c.done(true, event.ReasonDone, 94, 70)
+	c.want(c.at(second, slurm(70)))
+
+	c = newScript(t, "90%:recycle\n93%:signal=USR2")
+	c.want(c.at(second, slurm(91)), "90%:recycle")
+	c.want(c.at(askPatience-1, slurm(94)))
+	c.want(c.at(1, slurm(94)), "93%:signal=USR2")
+	if c.s.InFlight() == 0 {
+		t.Error("the recycle is not in flight any more")
+	}
+
+	c = newScript(t, "90%:recycle\n93%:signal=USR2")
+	c.want(c.at(second, slurm(91)), "90%:recycle")
+	c.want(c.at(time.Millisecond, slurm(94)))
+	c.want(c.at(time.Millisecond, slurm(95.6)), "93%:signal=USR2") // 4.6 used up, 4.4 left
+}
+
+// Actions that follow upon each other, each of some use and none of enough,
+// must not keep the trainer from its checkpoint either.
+func TestAskWaitsForOneActionNotForAll(t *testing.T) {
+	c := newScript(t, "90%:recycle\n93%:signal=USR2")
+	c.want(c.at(0, slurm(95)), "90%:recycle")
+	for c.now < time.Minute && !slices.Contains(c.at(second, slurm(95)), "93%:signal=USR2") {
+		c.done(true, event.ReasonDone, 95, 92)
+		c.want(c.at(second, slurm(92)), "90%:recycle") // below the rung, and not left
+	}
+	if most := askPatience + 2*second; c.now > most {
+		t.Errorf("asked after %v of recycles, want %v at most", c.now, most)
+	}
+}
+
+// A refusal is said once, and whoever may be asked later is.
+func TestRefusedAskIsTriedAgain(t *testing.T) {
+	c := newScript(t, "93%:signal=USR2")
+	deaf := true
+	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: !deaf, Reason: event.ReasonNotCaught} }
+	c.want(c.at(second, slurm(94)), "skip 93%:signal=USR2: "+string(event.ReasonNotCaught))
+	c.want(c.at(second, slurm(94)))
+	deaf = false
+	c.want(c.at(second, slurm(94)), "93%:signal=USR2")
+	c.want(c.at(second, slurm(94)))
+}
+
+func TestAskBeforeTheJobsEnd(t *testing.T) {
+	c := newScript(t, "time eta<10m:signal=USR2\ntime eta<5m:exec=save")
+	help := false
+	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: help, Reason: event.ReasonNotCaught} }
+	for _, x := range []struct {
+		left time.Duration
+		help bool
+		want []string
+	}{
+		{time.Hour, true, nil},
+		{9 * time.Minute, false, []string{"skip time eta<10m:signal=USR2: " + string(event.ReasonNotCaught)}},
+		{8 * time.Minute, true, []string{"time eta<10m:signal=USR2"}},
+		{7 * time.Minute, true, nil},
+		{4 * time.Minute, true, []string{"time eta<5m:exec=save"}},
+		{time.Minute, true, nil},
+	} {
+		c.end, help = x.left, x.help
+		c.want(c.at(second, slurm(10)), x.want...)
+	}
+}
+
+// Collecting garbage stops the trainer: in vain it is done ever less often.
+func TestCollectingInVainThins(t *testing.T) {
+	c := newScript(t, "85%:gc")
+	var at []time.Duration
+	for range 240 {
+		if len(c.at(15*second, slurm(90))) > 0 {
+			at = append(at, c.now)
+			c.done(true, event.ReasonDone, 90, 90)
+		}
+	}
+	var gaps []time.Duration
+	for i := range at[1:] {
+		gaps = append(gaps, at[i+1]-at[i])
+	}
+	want := []time.Duration{30 * second, 60 * second, 120 * second, 240 * second, 480 * second, 960 * second}
+	if !slices.Equal(gaps, want) {
+		t.Errorf("collected %v apart, want %v", gaps, want)
+	}
+	c.at(second, slurm(10))
+	c.want(c.at(10*second, slurm(90)), "85%:gc") // a new crossing
+}
+
+// TestLead: where growth goes on until an action takes effect, its rule fires
+// before the rung, by as much, and says so.
+func TestLead(t *testing.T) {
+	lead := 300 * rss.MiB // 10 points
+	s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle"), Options{})
+	step := func(now time.Duration, percent float64) []event.Decision {
+		return s.Step(Input{
+			Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll,
+			Lead: func(r event.Rule, l *event.Limit) rss.Bytes {
+				if r.Action != event.ActionTrim {
+					return 0
+				}
+				return lead
+			},
+		}).Decisions
+	}
+	if d := step(0, 74); len(d) != 0 {
+		t.Fatalf("at 74 %%: %+v", d)
+	}
+	d := step(time.Second, 76)
+	if len(d) != 1 || d[0].Rule != "85%:trim" || d[0].Lead != lead || d[0].Used >= d[0].Threshold {
+		t.Fatalf("at 76 %%: %+v, want the trim alone", d)
+	}
+	// One at a time.
+	if d := step(2*time.Second, 78); len(d) != 0 {
+		t.Fatalf("in flight: %+v", d)
+	}
+	s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: (3000 * rss.MiB).Scale(0.5), Freed: rss.GiB})
+	if d := step(3*time.Second, 60); len(d) != 0 {
+		t.Fatalf("at 60 %%: %+v", d)
+	}
+	if d := step(6*time.Second, 76); len(d) != 1 || d[0].Lead != lead {
+		t.Fatalf("at 76 %% again: %+v", d)
+	}
+	s.Done(event.Outcome{Decision: s.InFlight(), Reason: event.ReasonNothing})
+	// Beyond the rung nothing is ahead of it.
+	d = step(40*time.Second, 86)
+	for _, d := range d {
+		if d.Lead != 0 {
+			t.Errorf("at 86 %%: %+v", d)
+		}
+	}
+	if len(d) == 0 {
+		t.Error("at 86 %: nothing")
+	}
+}
+
+// TestLeadInVain: a rule that fires before its rung is not tried again at every
+// look where that brings nothing.
+func TestLeadInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		done event.Outcome
+		can  Help
+		most int
+	}{
+		"in vain": {event.Outcome{OK: true, Reason: event.ReasonDone}, Help{OK: true}, 3},
+		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, Help{OK: true}, 3},
+		"no help": {event.Outcome{}, Help{Reason: event.ReasonNoWorker}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(rules(t, "85%:trim"), Options{})
+			decisions, skipped := 0, 0
+			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
+				res := s.Step(Input{
+					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(event.Rule, *event.Limit) Help { return test.can },
+					Lead: func(event.Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
+				})
+				decisions, skipped = decisions+len(res.Decisions), skipped+len(res.Skipped)
+				for _, d := range res.Decisions {
+					test.done.Decision, test.done.Before, test.done.After = d.ID, d.Used, d.Used
+					s.Done(test.done)
+				}
+			}
+			if decisions > test.most || skipped > 0 {
+				t.Errorf("%d decisions and %d skipped in a minute, want %d at most and none", decisions, skipped, test.most)
+			}
+		})
+	}
+}
+
+// history is what the properties remember of one rule on one limit.
+type history struct {
+	fired  bool
+	left   bool // below its re-arm line since
+	at     time.Duration
+	helped bool
+}
+
+type pairKey struct {
+	rule  string
+	limit event.LimitName
+}
+
+// TestProperties walks at random: use jumps and creeps, outcomes come late, in
+// any shape or never, actions can and cannot help.
+func TestProperties(t *testing.T) {
+	for seed := range uint64(60) {
+		walk(t, rand.New(rand.NewPCG(seed, 7)), seed)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func walk(t *testing.T, rng *rand.Rand, seed uint64) {
+	ladder := Default()
+	for _, extra := range rules(t, "free<450M:trim\nslurm 93%:gc\n95%:signal=USR2\nuser 96%:exec=x\neta<5m:recycle\n98%:requeue\n99.5%:stop") {
+		if rng.IntN(2) == 0 {
+			ladder = append(ladder, extra)
+		}
+	}
+	opts := Options{}.withDefaults()
+	s := New(ladder, Options{})
+	byText := map[string]event.Rule{}
+	for _, r := range ladder {
+		byText[r.String()] = r
+	}
+	var (
+		now      time.Duration
+		used     = [2]float64{rng.Float64() * 80, rng.Float64() * 80}
+		seen     = map[pairKey]*history{}
+		flight   *event.Decision
+		coolTill time.Duration
+		settled  bool
+		stopped  bool
+	)
+	can := func(event.Rule, *event.Limit) Help {
+		return Help{OK: rng.IntN(4) > 0, Gain: rss.Bytes(rng.IntN(500)) * rss.MiB}
+	}
+	for range 3000 {
+		now += time.Duration(rng.IntN(3000)) * time.Millisecond
+		limits := []event.Limit{slurm(used[0]), slurm(used[1])}
+		limits[1].Name = event.LimitUser
+		if settled {
+			settled = false
+			coolTill = now + opts.CoolDown
+		}
+		res := s.Step(Input{Now: now, Limits: limits, Can: can})
+		for k, h := range seen {
+			l := &res.Limits[0]
+			if k.limit == event.LimitUser {
+				l = &res.Limits[1]
+			}
+			if r := byText[k.rule]; r.Cond.Kind == event.KindETA || l.Used < r.Rearm(l.Limit) {
+				h.left = true // a forecast's own rule is tested in TestForecastRuleArmsAgain
+			}
+		}
+		actions := 0
+		for _, d := range res.Decisions {
+			r := byText[d.Rule]
+			if stopped {
+				t.Errorf("seed %d: %s after a stop", seed, d.Rule)
+			}
+			if r.Cond.Kind == event.KindETA {
+				if d.ETA == nil || *d.ETA >= r.Cond.ETA.Seconds() || d.Used*2 <= d.LimitSize {
+					t.Errorf("seed %d: %s fired on %+v", seed, d.Rule, d)
+				}
+			} else if d.Used < d.Threshold || d.Threshold == 0 {
+				t.Errorf("seed %d: %s fired at %v, below %v", seed, d.Rule, d.Used, d.Threshold)
+			}
+			k := pairKey{d.Rule, d.Limit}
+			h := seen[k]
+			if h == nil {
+				h = &history{}
+				seen[k] = h
+			}
+			if h.fired && !h.left {
+				switch {
+				case !r.Action.Frees():
+					t.Errorf("seed %d: %s fired twice for one crossing", seed, d.Rule)
+				case !h.helped && now-h.at < opts.Repeat:
+					t.Errorf("seed %d: %s again %v after it had freed nothing", seed, d.Rule, now-h.at)
+				}
+			}
+			if r.Action == event.ActionWarn && h.fired && now-h.at < opts.WarnEvery {
+				t.Errorf("seed %d: %s warned again after %v", seed, d.Rule, now-h.at)
+			}
+			*h = history{fired: true, at: now}
+			if r.Action == event.ActionWarn {
+				continue
+			}
+			actions++
+			if r.Action == event.ActionStop {
+				stopped = true
+			} else if r.Action.Asks() {
+				continue // nothing waits for it
+			} else if flight != nil {
+				t.Errorf("seed %d: %s while %s is in flight", seed, d.Rule, flight.Rule)
+			} else if now < coolTill {
+				t.Errorf("seed %d: %s in the cool-down", seed, d.Rule)
+			}
+			flight = &d
+		}
+		if actions > 1 {
+			t.Errorf("seed %d: %d actions in one step", seed, actions)
+		}
+		if t.Failed() {
+			return
+		}
+		for i := range used {
+			used[i] = min(max(used[i]+rng.NormFloat64()*2, 0), 104)
+		}
+		if flight == nil || stopped || rng.IntN(3) > 0 {
+			continue
+		}
+		i := 0
+		if flight.Limit == event.LimitUser {
+			i = 1
+		}
+		o := event.Outcome{Decision: flight.ID, OK: rng.IntN(4) > 0, Before: slurm(used[i]).Used}
+		if o.OK {
+			used[i] -= rng.Float64() * used[i] / 2
+		}
+		o.After = slurm(used[i]).Used
+		o.Freed = o.Before.Sub(o.After)
+		r := byText[flight.Rule]
+		line := r.Rearm(flight.LimitSize)
+		h := seen[pairKey{flight.Rule, flight.Limit}]
+		if r.Cond.Kind == event.KindETA {
+			h.helped = o.OK && o.Freed >= event.MinGain(0)
+			settled = h.helped
+		} else {
+			worth := max(16*rss.MiB, (flight.Used.Sub(line)).Scale(0.05))
+			if r.Action == event.ActionRecycle {
+				worth = min(16*rss.MiB, flight.LimitSize/200) // one worker's part of what is wanted
+			}
+			h.helped = o.OK && o.Freed >= worth
+			settled = o.OK && o.After <= line
+		}
+		s.Done(o)
+		flight = nil
+	}
+}
+
+// TestCarriesAJob plays a job that a summed-RSS limit kills: workers fault in
+// mapped pages faster and faster, and leak; trim and recycle give them back.
+func TestCarriesAJob(t *testing.T) {
+	const (
+		limit   = 3000 * rss.MiB
+		trainer = 226 * rss.MiB
+		fresh   = 130 * rss.MiB
+	)
+	type worker struct {
+		anon, file rss.Bytes
+		recycled   time.Duration
+	}
+	all := [4]worker{}
+	for i := range all {
+		all[i].anon = fresh
+	}
+	sum := func() rss.Bytes {
+		b := trainer
+		for _, w := range all {
+			b += w.anon + w.file
+		}
+		return b
+	}
+	view := func(now time.Duration) []workers.Usage {
+		out := make([]workers.Usage, len(all))
+		for i, w := range all {
+			out[i] = workers.Usage{Mapped: w.file, CountedMapped: w.file, Counted: (w.anon + w.file).Sub(fresh)}
+			if w.recycled > 0 {
+				out[i].RecycledAgo = now - w.recycled
+			}
+		}
+		return out
+	}
+	s := New(Default(), Options{})
+	count := map[event.Action]int{}
+	var peak rss.Bytes
+	for now := time.Second; now < 20*time.Minute; now += 100 * time.Millisecond {
+		for i := range all {
+			all[i].anon += 300 * rss.KiB
+			all[i].file = min(all[i].file+3*rss.MiB, 1475*rss.MiB)
+		}
+		peak = max(peak, sum())
+		l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: sum(), Limit: limit}
+		in := Input{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) Help {
+			if r.Action == event.ActionTrim {
+				var gain rss.Bytes
+				for _, w := range all {
+					gain += w.file
+				}
+				return Help{OK: gain > 0, Gain: gain}
+			}
+			i, gain, reason := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
+			return Help{OK: i >= 0, Gain: gain, Reason: reason}
+		}}
+		for _, d := range s.Step(in).Decisions {
+			count[d.Action]++
+			o := event.Outcome{Decision: d.ID, OK: true, Before: sum()}
+			switch d.Action {
+			case event.ActionTrim:
+				for i := range all {
+					all[i].file = 0
+				}
+			case event.ActionRecycle:
+				i, _, _ := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
+				all[i] = worker{anon: fresh, recycled: now}
+			}
+			o.After = sum()
+			o.Freed = o.Before.Sub(o.After)
+			s.Done(o)
+		}
+	}
+	if peak >= limit {
+		t.Errorf("peak %v: the job is dead", peak)
+	}
+	if count[event.ActionTrim] == 0 || count[event.ActionRecycle] == 0 {
+		t.Errorf("trim and recycle were both needed: %v", count)
+	}
+	if count[event.ActionWarn] > 6 {
+		t.Errorf("%d warnings in 20 minutes", count[event.ActionWarn])
+	}
+	t.Logf("peak %v of %v; %v", peak, limit, count)
 }

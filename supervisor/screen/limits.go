@@ -140,3 +140,152 @@ func severity(l *event.Limit) Style {
 	}
 	return Plain
 }
+
+// limitWidths are the columns of the limits; 0 for one that is not shown.
+type limitWidths struct {
+	node, label, bar, percent, uses, fills, enforcer, source int
+	gap                                                      int // between two
+}
+
+func (w *limitWidths) sum() int {
+	sum := 2 - w.gap
+	for _, n := range []int{w.node, w.label, w.bar, w.percent, w.uses, w.fills, w.enforcer, w.source} {
+		if n > 0 {
+			sum += n + w.gap
+		}
+	}
+	return sum
+}
+
+func (d *drawing) limitWidths(rows []limitRow, titles [8]string, titled bool) limitWidths {
+	const shortest, longest = 8, 50 // of a bar
+	w, longWho := limitWidths{gap: 1}, 26
+	if d.W >= 120 {
+		w.gap, longWho = 2, 40
+	}
+	if titled {
+		w.label, w.percent, w.fills = len(titles[1]), len(titles[3]), len(titles[5])
+	}
+	for _, l := range rows {
+		w.percent = max(w.percent, len(percent(l.Limit)))
+		w.fills = max(w.fills, len(fills(l.Limit)))
+		w.node = max(w.node, text.Columns(l.node.name))
+		w.label = max(w.label, text.Columns(label(l.Limit)))
+		w.uses = max(w.uses, text.Columns(uses(l.Limit)))
+		w.enforcer = max(w.enforcer, text.Columns(enforcer(l.Limit, longWho)))
+		w.source = max(w.source, text.Columns(l.Place()))
+	}
+	w.node, w.label, w.uses, w.enforcer = min(max(w.node, 4), 14), min(max(w.label, 9), 16), max(w.uses, 10), min(max(w.enforcer, 11), longWho)
+	if len(d.m.nodes) < 2 {
+		w.node = 0
+	}
+	w.source = max(w.source, len(limitTitles[7]))
+	// What matters least goes first: where the limit was read, the bar's length, who
+	// enforces it, the bar, the sizes.
+	w.bar = shortest
+	if d.W < 120 || w.sum() > d.W {
+		w.source = 0
+	}
+	for w.sum() > d.W && w.enforcer > 12 {
+		w.enforcer--
+	}
+	for _, n := range []*int{&w.enforcer, &w.bar, &w.uses} {
+		if w.sum() > d.W {
+			*n = 0
+		}
+	}
+	if w.bar > 0 {
+		w.bar = min(longest, w.bar+d.W-w.sum())
+	}
+	return w
+}
+
+var limitTitles = [8]string{"NODE", "LIMIT", "* binds first", "USED", "USED/LIMIT", "FULL IN", "ENFORCED BY", "LIMIT FROM"}
+
+func (d *drawing) limits(l layout) {
+	rows := d.m.limitRows()
+	if l.limits == 0 {
+		return
+	}
+	d.y += yes(l.gap)
+	titles := limitTitles
+	if l.limits < len(rows) {
+		titles[1] = fmt.Sprintf("LIMIT %d of %d", l.limits, len(rows))
+	}
+	w := d.limitWidths(rows[:l.limits], titles, l.titles)
+	if l.titles {
+		if w.bar < len(titles[2]) {
+			titles[2] = "* binds"
+		}
+		d.limitLine(w, Dim, titles)
+		d.y++
+	}
+	for _, row := range rows[:l.limits] {
+		style := Plain
+		if row.Binding {
+			style = Bold
+			d.put(0, d.y, 2, style, "*")
+		}
+		if row.node.missing {
+			d.put(1, d.y, 2, Bold, "!")
+		}
+		x := d.limitLine(w, style, [8]string{
+			row.node.name, label(row.Limit), "", percent(row.Limit), uses(row.Limit), fills(row.Limit), enforcer(row.Limit, w.enforcer), row.Place(),
+		})
+		if w.bar > 0 && row.Limit.Limit > 0 {
+			d.bar(x, w.bar, row.Limit)
+		}
+		d.y++
+	}
+}
+
+// limitLine writes the texts of a line and returns where its bar stands.
+func (d *drawing) limitLine(w limitWidths, style Style, text [8]string) (bar int) {
+	x := 2
+	for i, width := range []int{w.node, w.label, w.bar, w.percent, w.uses, w.fills, w.enforcer, w.source} {
+		if width == 0 {
+			continue
+		}
+		switch i {
+		case 0:
+			d.tail(x, d.y, x+width, style, text[i])
+		case 3, 4, 5:
+			d.right(x, d.y, x+width, style, text[i])
+		default:
+			if i == 2 {
+				bar = x
+			}
+			d.put(x, d.y, x+width, style, text[i])
+		}
+		x += width + w.gap
+	}
+	return bar
+}
+
+// bar draws used, and lighter what may be used too.
+func (d *drawing) bar(x, width int, l *event.Limit) {
+	style := severity(l)
+	inner := width - 2
+	d.put(x, d.y, x+1, Dim, "[")
+	d.put(x+width-1, d.y, x+width, Dim, "]")
+	most := l.UsedMax.Of(l.Limit)
+	full, maybe := min(1, l.Ratio())*float64(inner), int(math.Round(min(1, most)*float64(inner)))
+	for i := range maybe {
+		d.put(x+1+i, d.y, x+width-1, style, d.look.either("░", "."))
+	}
+	n := int(full)
+	for i := range n {
+		d.put(x+1+i, d.y, x+width-1, style, d.look.either("█", "#"))
+	}
+	if eighth := int((full - float64(n)) * 8); eighth > 0 && n < inner && d.look.Unicode && maybe <= n+1 {
+		d.put(x+1+n, d.y, x+width-1, style, string([]rune("▏▎▍▌▋▊▉")[eighth-1]))
+	}
+}
+
+// either chooses by what the locale can show.
+func (l Look) either(unicode, ascii string) string {
+	if l.Unicode {
+		return unicode
+	}
+	return ascii
+}

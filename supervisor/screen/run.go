@@ -1,9 +1,20 @@
+// Package screen shows people what control says of the nodes of a job: limits with
+// their forecasts, ranks and processes, live on a terminal or once as text.
+//
+// A [Model] is all that the screen knows. [Model.Update] takes what happened, a key
+// or an answer of the nodes, and returns the next model and what is to be done;
+// [Model.View] makes a [Frame] of it, a grid of characters. Neither reads a file or
+// a clock. [Run] is the rest: the terminal's modes, the signals, and the bytes that
+// turn one frame into the next.
+//
+// Sizes in tables have one letter, K, M, G or T, for powers of 1024.
 package screen
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -288,4 +299,44 @@ func (r *run) do(o Order) {
 		}
 		r.send(Ended{o.ID, err})
 	})
+}
+
+// Once asks the nodes one time and returns a frame without keys, and what kept
+// nodes from answering. The frame is nil where no node did.
+func Once(ctx context.Context, o Options) (*Frame, []error) {
+	m, errs := once(ctx, o, o.Model)
+	if m.Nobody() {
+		return nil, errs
+	}
+	return m.View(), errs
+}
+
+func once(ctx context.Context, o Options, m Model) (Model, []error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	statuses, errs := o.Fetch(ctx)
+	m, _ = m.Update(Answer{statuses, errs, time.Now()})
+	return m, errs
+}
+
+// Scroll is for a terminal that can only scroll: one frame below the other, until
+// ctx ends or the terminal is gone.
+func Scroll(ctx context.Context, o Options) error {
+	if _, err := io.WriteString(o.Out, "by TERM this terminal can only scroll: keys do nothing, Ctrl-C ends top\n"); err != nil {
+		return fmt.Errorf("cannot write to the terminal: %w", err)
+	}
+	for m := o.Model; ; {
+		began := time.Now()
+		size := SizeOf(o.Out)
+		m.W, m.H = size.W-1, max(leastHeight, size.H-1)
+		m, _ = once(ctx, o, m)
+		if _, err := io.WriteString(o.Out, m.View().Text()+"\n"); err != nil {
+			return fmt.Errorf("cannot write to the terminal: %w", err)
+		}
+		select {
+		case <-time.After(time.Until(began.Add(m.Interval))):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

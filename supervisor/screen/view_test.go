@@ -1,15 +1,127 @@
 package screen
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
+
+var update = flag.Bool("update", false, "write the frames of testdata anew")
+
+// TestFrames holds what a user sees, a file a frame.
+func TestFrames(t *testing.T) {
+	one := []control.Status{scene("n1", 0, 1, 4)}
+	many := []control.Status{scene("gpu-0017", 0, 64, 16)}
+	two := twoNodes()
+	later := func(m Model, d time.Duration) Model {
+		m, _ = m.Update(Tick(noon.Add(d)))
+		return m
+	}
+	after := func(m Model, keys ...Key) Model {
+		m, _ = typed(m, keys...)
+		return m
+	}
+	ascii := func(m Model) Model {
+		m.Look.Unicode = false
+		return m
+	}
+	paper := func(m Model) Model {
+		m.Live = false
+		return m
+	}
+	partly := shown(80, 24, two)
+	partly, _ = partly.Update(Answer{two[:1], []error{errSilent}, noon.Add(12 * time.Second)})
+	over := shown(80, 24, one)
+	over, _ = over.Update(Answer{nil, nil, noon.Add(3 * time.Second)})
+	outside := scene("login1", 0, 1, 2)
+	outside.Job, outside.Ranks[0].Task, outside.Ranks[0].Step = "", -1, ""
+	idle := []control.Status{scene("n1", 0, 1, 4)}
+	idle[0].Last = nil
+	idleTwo := []control.Status{scene("n1", 0, 1, 4), scene("n2", 1, 1, 4)}
+	idleTwo[0].Last, idleTwo[1].Last = nil, nil
+	idleTwo[1].Since = noon.Add(-time.Minute)
+	for i := range outside.Procs {
+		outside.Procs[i].Task, outside.Procs[i].Step = -1, ""
+	}
+	for name, m := range map[string]Model{
+		"one-80x24":         shown(80, 24, one),
+		"one-80x24-ascii":   ascii(shown(80, 24, one)),
+		"one-200x60":        shown(200, 60, one),
+		"one-ranks":         after(shown(80, 24, one), KeyTab),
+		"idle":              shown(80, 24, idle),
+		"idle-two":          shown(80, 24, idleTwo),
+		"outside-slurm":     shown(80, 24, []control.Status{outside}),
+		"many-80x24":        shown(80, 24, many),
+		"many-200x60":       shown(200, 60, many),
+		"two-80x24":         shown(80, 24, two),
+		"two-200x60":        shown(200, 60, two),
+		"two-paper":         paper(shown(80, 0, two)),
+		"two-paper-24":      paper(shown(80, 24, two)),
+		"narrow-40x10":      shown(40, 10, two),
+		"tiny-20x4":         shown(20, 4, two),
+		"start":             New(80, 24, plainLook),
+		"nobody":            shown(80, 24, nil),
+		"nobody-answers":    shown(80, 24, nil, errSilent),
+		"one-is-silent":     partly,
+		"over":              over,
+		"old":               later(shown(80, 24, two), 75*time.Second),
+		"old-40x10":         later(shown(40, 10, two), 75*time.Second),
+		"frozen":            later(after(shown(80, 24, one), " "), 14*time.Second),
+		"odd-names":         shown(80, 24, []control.Status{odd()}),
+		"help":              after(shown(80, 24, one), "?"),
+		"inspect-process":   after(shown(80, 24, one), KeyDown, "i"),
+		"inspect-rank":      after(shown(80, 24, two), KeyDown, KeyEnter),
+		"inspect-40x10":     after(shown(40, 10, two), KeyDown, KeyEnter),
+		"limits":            after(shown(80, 24, two), "l"),
+		"sorting":           after(shown(80, 24, one), "s", KeyRight, KeyRight),
+		"sorting-40x10":     after(shown(40, 10, one), "s", KeyLeft, KeyLeft, KeyLeft),
+		"filter":            after(after(shown(80, 24, two), "p", "/"), letters("worker rank=3")...),
+		"filter-nothing":    after(after(shown(80, 24, two), "/"), append(letters("nobody"), KeyEnter)...),
+		"question-process":  after(shown(80, 24, one), KeyDown, "R"),
+		"question-rank":     after(shown(80, 24, many), KeyDown, KeyDown, "T"),
+		"question-40x10":    after(shown(40, 10, two), "C"),
+		"refused":           after(shown(80, 24, one), "R"),
+		"end-of-many":       after(shown(80, 24, many), "p", KeyEnd),
+		"asked":             after(shown(80, 24, one), KeyDown, "R", "y"),
+		"sorted-by-command": shown(200, 24, two).SortBy("command"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := m.View()
+			got := f.Text()
+			if m.H > 0 && (f.W != m.W || f.H != m.H) {
+				t.Errorf("the frame is %dx%d, the screen %dx%d", f.W, f.H, m.W, m.H)
+			}
+			file := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("not what testdata has (go test -update writes it):\n%s", diff)
+			}
+		})
+	}
+}
 
 var noon = time.Date(2026, 11, 22, 12, 3, 22, 0, time.UTC)
 
@@ -147,4 +259,66 @@ func grown(s control.Status, n int) control.Status {
 	}
 	s.Limits[0].Used += 500e6
 	return s
+}
+
+// TestMain is the tests, or the screen that they look at: the test binary with the
+// argument "screen" and how it behaves.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "screen" {
+		os.Exit(fakeScreen(os.Args[2], os.Args[3:]))
+	}
+	rsstest.DefaultSignals()
+	os.Exit(m.Run())
+}
+
+// fakeScreen shows a scene that grows ten times a second.
+func fakeScreen(how string, args []string) int {
+	m := New(80, 24, Look{Unicode: true, Colour: true})
+	m.Interval = 100 * time.Millisecond
+	s, n := scene("n1", 0, 4, 8), 0
+	s.Time = time.Now()
+	var asked atomic.Int64
+	o := Options{
+		In: os.Stdin, Out: os.Stdout, Model: m,
+		Fetch: func(context.Context) ([]control.Status, []error) {
+			n++
+			switch {
+			case how == "panic" && n == 3:
+				panic("of the fetching")
+			case how == "many": // as many bytes as can be had
+				time.Sleep(time.Millisecond)
+				if err := os.WriteFile(args[0], fmt.Append(nil, n), 0o600); err != nil {
+					panic(err)
+				}
+				s = scene("n1", n, 4, 8)
+			}
+			s = grown(s, n)
+			s.Time = time.Now()
+			return nodesOf(s), nil
+		},
+		Do: func(_ context.Context, o Order, each func(control.Result)) error {
+			if how == "panic in an order" {
+				panic("of the order")
+			}
+			asked.Add(1)
+			for _, pid := range o.Command.PIDs {
+				each(control.Result{PID: pid, OK: true})
+			}
+			return nil
+		},
+	}
+	if how == "many" {
+		o.Model.Interval = 0
+	}
+	err := Run(context.Background(), o)
+	var sig *SignalError
+	if errors.As(err, &sig) {
+		Raise(sig.Signal)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	fmt.Println("left after", asked.Load(), "orders")
+	return 0
 }

@@ -13,6 +13,122 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
+type paneKind int
+
+const (
+	rowPane    paneKind = iota // all that is known of a rank or a process
+	limitsPane                 // … of the limits and the nodes
+	helpPane
+)
+
+// pane is a text in the place of the tables.
+type pane struct {
+	kind paneKind
+	row  *row // the last that was known of it
+	gone bool
+	top  int
+}
+
+func (m Model) open(p *pane) Model {
+	m.pane, m.mode = p, reading
+	return m
+}
+
+func (m Model) inspect() Model {
+	r := m.marked()
+	if r == nil {
+		m.message = "there is nothing to inspect"
+		return m
+	}
+	return m.open(&pane{kind: rowPane, row: r})
+}
+
+// current is the pane with the row as it is now.
+func (m *Model) current() pane {
+	p := *m.pane
+	if p.row == nil {
+		return p
+	}
+	rows := m.ranks
+	if p.row.proc != nil {
+		rows = m.procs
+	}
+	id := p.row.id()
+	if i := slices.IndexFunc(rows, func(r row) bool { return r.id() == id }); i >= 0 {
+		p.row = &rows[i]
+	} else {
+		p.gone = true
+	}
+	return p
+}
+
+// paneLines are the lines of the open pane: its title first, then its text, broken
+// to the width.
+func (m *Model) paneLines() []string {
+	p := m.current()
+	var text []string
+	switch p.kind {
+	case limitsPane:
+		text = m.limitsText()
+	case helpPane:
+		text = helpText
+	default:
+		text = m.rowText(&p)
+	}
+	var lines []string
+	for _, t := range text {
+		lines = append(lines, folded(clean(t, m.Look.Unicode), m.W)...)
+	}
+	return lines
+}
+
+func (d *drawing) pane(n int) {
+	lines := d.m.paneLines()
+	top := max(0, min(d.m.pane.top, len(lines)-n))
+	for i, text := range lines[top:min(top+n, len(lines))] {
+		style := Plain
+		if text != "" && text[0] != ' ' {
+			style = Bold
+		}
+		d.put(0, d.y+i, d.W, style, text)
+	}
+}
+
+// leastFolded is the narrowest that lines are broken to.
+const leastFolded = 10
+
+// folded breaks a line between words, what follows further to the right.
+func folded(line string, width int) []string {
+	width = max(width, leastFolded)
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	// Behind a name the text has a column of its own.
+	if name, rest, ok := strings.Cut(line[indent:], "  "); ok && indent > 0 {
+		indent += len(name) + 2 + len(rest) - len(strings.TrimLeft(rest, " "))
+	} else {
+		indent += 2
+	}
+	if indent > width/2 {
+		indent = 2
+	}
+	var lines []string
+	for text.Columns(line) > width {
+		r, n, fits, space := []rune(line), 0, 0, 0
+		for n+text.Width(r[fits]) <= width {
+			n += text.Width(r[fits])
+			fits++
+			if r[fits] == ' ' && fits > indent {
+				space = fits
+			}
+		}
+		if space == 0 { // one long word
+			space = max(1, fits)
+		}
+		lines = append(lines, strings.TrimRight(string(r[:space]), " "))
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(r[space:]), " ")
+	}
+	return append(lines, line)
+}
+
 // fact is a line of a pane, its name in a column.
 func fact(name, format string, args ...any) string {
 	return fmt.Sprintf("  %-12s  %s", name, fmt.Sprintf(format, args...))
@@ -209,4 +325,37 @@ func limitText(l *event.Limit) []string {
 		}
 	}
 	return append(line, "")
+}
+
+// helpText is what ? shows.
+var helpText = []string{
+	"keys",
+	"  Up Down j k   one row               Tab r p   ranks, processes",
+	"  PgUp PgDn     one page              s         sort: arrows, then Enter",
+	"  Home End g G  first, last row       S         turn the order round",
+	"  Enter i       all about a row       /         filter; Esc shows all",
+	"  l             all limits, nodes     space     freeze the display, go on",
+	"  R T C         act, see below        ^L        draw again",
+	"  q ^C          quit; jobs go on      ^Z        suspend; fg comes back",
+	"",
+	"R, T and C mean the row with the mark >, and ask first. A rank stands for",
+	"those of its processes that can.",
+	"  R recycle     a loader worker is replaced by a fresh one, no batch lost",
+	"  T trim        mapped file pages leave a worker's RSS, not the page cache",
+	"  C checkpoint  the rank's trainer gets the signal that the run was told of",
+	"",
+	"filter",
+	"  All words must be met: a role, a node, part of a command, the number of a",
+	"  rank, or the front of a PID. In one column alone: rank=3 pid=4711 step=0",
+	"  role=worker node=n2 command=python",
+	"",
+	"what is shown",
+	"  * marks the limit that binds first: FULL IN is shortest, or nothing grows and",
+	"  it is the fullest. - is for no forecast. USED is what the enforcer",
+	"  compares. Where it lies between two values both stand there, and the end of",
+	"  the bar is lighter. ! stands at a node that did not answer.",
+	"  K, M, G and T are powers of 1024. RSS is ANON, FILE and SHMEM together. PSS",
+	"  shares what several processes map; it is read where a limit goes by it. MAPS",
+	"  and FDS are counted now and then, - where not. GROW/s is the change of RSS a",
+	"  second, over the last minute or so.",
 }
