@@ -20,14 +20,11 @@ type inFlight struct {
 	decision event.Decision
 	running  action.Running
 	began    time.Duration
-	before   event.Limit  // the limit as it was
-	actedOn  []rss.Proc   // the processes acted on, as they were
-	pool     []rss.ProcID // all workers of the pool before one was signalled
-	target   string       // what of a job is meant
-	heap     rss.Bytes    // what the worker acted on shares with its trainer, 0 where nobody knows
-	hurried  int          // what its replacement's is, see [worker]
-	taken    bool         // something was given back by ptrace
-	manual   bool         // somebody asked for it, no rule
+	before   event.Limit // the limit as it was
+	acted    workers.Acted
+	target   string // what of a job is meant
+	taken    bool   // something was given back by ptrace
+	manual   bool   // somebody asked for it, no rule
 
 	result *action.Result // it has ended, and what it brought is being measured
 	until  time.Duration  // … until then at most
@@ -99,7 +96,6 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 	w.sum.Done.Add(d, o)
-	w.tookRecycle(d, o)
 	w.tell.Textfile.Count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
@@ -111,22 +107,20 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 }
 
 func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
-	i, _, reason, pids := w.pick(l)
-	if i < 0 {
+	u, reason := w.pick(l)
+	if reason != event.ReasonNone {
 		w.finish(action.Result{Reason: reason})
 		return
 	}
-	w.served(pids[i])
-	e := w.workers.staff[pids[i]]
-	p := w.last.Find(pids[i])
-	f.actedOn, f.heap = []rss.Proc{*p}, e.warm.heap
-	f.hurried = w.hurriedAfter(e, l)
-	if e.trainer == 0 {
-		w.beginReplace(f, l, p)
+	pid := u.ID.PID
+	w.served(pid)
+	f.acted = w.workers.ActOn(pid, l)
+	if u.Trainer == 0 {
+		w.beginReplace(f, l, &f.acted.Procs[0])
 		return
 	}
-	mode := workers.RecycleMode(l.Headroom(), w.workers.fresh(e, &w.last, l.Accounting))
-	f.running = action.Recycle(w.loader, pids[i], mode, f.began)
+	fresh, _ := w.workers.Fresh(pid, l.Accounting)
+	f.running = action.Recycle(w.loader, pid, workers.RecycleMode(l.Headroom(), fresh), f.began)
 }
 
 // kill signals one process of the tree. Never ourselves: an attach may run in
@@ -158,7 +152,7 @@ func (w *watcher) stepAction() {
 		f.result, f.until = &r, w.now()+settling
 	}
 	if f.result.OK && w.now() < f.until && w.vague(&f.before) {
-		if _, known := w.ownBack(f); !known {
+		if _, known := w.workers.OwnBack(&f.acted); !known {
 			return
 		}
 	}

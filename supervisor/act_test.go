@@ -10,7 +10,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
@@ -27,8 +26,8 @@ func training(t *testing.T, anon, file1, file2 rss.Bytes) (*stand, rss.ProcID) {
 	s.put(worker1, id.PID, anon, file1)
 	s.put(worker2, id.PID, anon, file2)
 	s.open(s.holder.begin)
-	if len(s.workers.staff) != 2 {
-		t.Fatalf("staff %v, want two workers", s.workers.staff)
+	if all := s.workers.Recyclable(event.AccountingRSS); len(all) != 2 {
+		t.Fatalf("%+v, want two workers", all)
 	}
 	return s, id
 }
@@ -116,7 +115,7 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB) // 920 MiB
 	s.open(s.holder.begin)
 	f := s.flight
-	if f == nil || f.decision.Action != event.ActionRecycle || len(f.actedOn) != 1 || f.actedOn[0].ID.PID != worker2 {
+	if f == nil || f.decision.Action != event.ActionRecycle || len(f.acted.Procs) != 1 || f.acted.Procs[0].ID.PID != worker2 {
 		t.Fatalf("in flight %+v, want the recycle of the larger worker", f)
 	}
 	s.fs.End(worker2)
@@ -130,24 +129,8 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	if s.sum.Done.Forked != 1 || s.sum.Done.Recycles != 1 {
 		t.Errorf("summary %+v", s.sum)
 	}
-	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
-		t.Errorf("the replacement %+v does not count as fresh", e)
-	}
-}
-
-// TestEndedWorkerWithoutReplacementGaveNothing: its memory went with it, and
-// not by the recycle.
-func TestEndedWorkerWithoutReplacementGaveNothing(t *testing.T) {
-	s := opened(t, nil)
-	p := rss.Proc{ID: rss.ProcID{PID: worker1, Start: 1}, RSS: 500, Anon: 500}
-	f := &inFlight{before: event.Limit{Accounting: event.AccountingCgroup}, actedOn: []rss.Proc{p}}
-	if got := s.givenBack(f); got != 0 {
-		t.Errorf("%d given back by a worker that is gone", got)
-	}
-	s.put(worker1, theCommand, rss.MiB, 0) // its PID, another process
-	s.full()
-	if got := s.givenBack(f); got != 0 {
-		t.Errorf("%d given back, measured by another process with its PID", got)
+	if all := s.workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
+		t.Errorf("%+v: the replacement does not count as fresh", all)
 	}
 }
 
@@ -365,44 +348,6 @@ func TestWarningOfTheJobsEnd(t *testing.T) {
 	s.decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", On: event.LimitID{Name: event.LimitTime}, Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
 	if !strings.Contains(s.stderr(), "the job's time ends in 4 min") {
 		t.Errorf("said:\n%s", s.stderr())
-	}
-}
-
-// TestPoolWorkerIsReplaced through --worker-signal.
-func TestPoolWorkerIsReplaced(t *testing.T) {
-	s := opened(t, nil)
-	m, err := newMatcher("pool", s.Proc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.pool = m
-	s.put(worker1, theCommand, 500*rss.MiB, 0)
-	s.put(worker2, theCommand, 100*rss.MiB, 0)
-	match := func(pid int) {
-		for i := range s.last.Procs {
-			if id := s.last.Procs[i].ID; id.PID == pid {
-				m.seen[id] = &match{id: id, matches: true, asked: true}
-			}
-		}
-	}
-	s.read()
-	match(worker1)
-	s.workers.mark(&s.last, nil, m)
-	f := &inFlight{decision: event.Decision{ID: 1, Limit: event.LimitUser, Action: event.ActionRecycle}, before: *s.user()}
-	f.pool, _ = m.workers(&s.last)
-	f.actedOn = []rss.Proc{*s.last.Find(worker1)}
-	s.flight = f
-	s.fs.End(worker1)
-	s.put(worker3, theCommand, 40*rss.MiB, 0)
-	s.read()
-	match(worker3)
-	s.workers.mark(&s.last, nil, m)
-	s.finish(action.Result{OK: true, Reason: event.ReasonDone, PID: worker1})
-	if s.sum.Done.Freed != 460*rss.MiB || s.sum.Done.Recycles != 1 || s.sum.Done.Forked != 0 {
-		t.Errorf("summary %+v, want 460 MiB freed by one recycle without a fork", s.sum)
-	}
-	if e := s.workers.staff[worker3]; e == nil || !e.fresh {
-		t.Errorf("the replacement %+v does not count as fresh", e)
 	}
 }
 

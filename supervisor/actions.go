@@ -46,7 +46,7 @@ var performers = map[event.Action]performer{
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
 			var pids []int
-			for _, m := range w.workers.mappers(&w.last, event.AccountingRSS) {
+			for _, m := range w.workers.Mappers(event.AccountingRSS) {
 				pids = append(pids, m.ID.PID)
 			}
 			return w.hookTargets(cmd, pids)
@@ -59,29 +59,28 @@ var performers = map[event.Action]performer{
 		lead: (*watcher).growthUntilRecycled, begin: (*watcher).beginRecycle,
 		targets: (*watcher).recycleTargets,
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
-			e := w.workers.staff[pids[0]]
-			if e == nil {
+			fresh, ok := w.workers.Fresh(pids[0], f.before.Accounting)
+			if !ok {
 				w.finish(action.Result{Reason: event.ReasonVanished})
 				return
 			}
-			mode := workers.RecycleMode(f.before.Headroom(), w.workers.fresh(e, &w.last, f.before.Accounting))
-			f.running = action.Recycle(w.loader, pids[0], mode, f.began)
+			f.running = action.Recycle(w.loader, pids[0], workers.RecycleMode(f.before.Headroom(), fresh), f.began)
 		},
 		instead: "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook",
 	},
 	event.ActionGC: {
 		can: func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canCollect(l) },
 		begin: func(w *watcher, f *inFlight, _ *event.Limit) {
-			pids, trainers := w.workers.collectors()
+			pids, trainers := w.workers.Collectors()
 			f.actOn(&w.last, pids)
 			f.running = action.Collect(w.loader, pids, trainers, f.began)
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
-			pids, _ := w.workers.collectors()
+			pids, _ := w.workers.Collectors()
 			return w.hookTargets(cmd, pids)
 		},
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
-			_, trainers := w.workers.collectors()
+			_, trainers := w.workers.Collectors()
 			f.running = action.Collect(w.loader, pids, trainers, f.began)
 		},
 	},
@@ -121,8 +120,8 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	case w.loader == nil:
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
 	}
-	if pids, _ := w.workers.collectors(); len(pids) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
+	if pids, _ := w.workers.Collectors(); len(pids) == 0 {
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
 	}
 	return policy.Help{OK: true} // how much is garbage shows only afterwards
 }
@@ -140,7 +139,7 @@ func (w *watcher) lead(r event.Rule, l *event.Limit) rss.Bytes {
 func (f *inFlight) actOn(s *rss.Sample, pids []int) {
 	for _, pid := range pids {
 		if p := s.Find(pid); p != nil {
-			f.actedOn = append(f.actedOn, *p)
+			f.acted.Procs = append(f.acted.Procs, *p)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func bindingOf(limits []event.Limit) *event.Limit {
 
 // toldLoaders is what the hook has told of DataLoaders.
 func (w *watcher) toldLoaders() (all []diagnosis.Loader) {
-	for _, t := range w.workers.trainers {
+	for _, t := range w.workers.Trainers() {
 		for _, l := range t.Loaders {
 			one := diagnosis.Loader{PID: t.ID.PID, Workers: l.NumWorkers, Method: l.Start, Persistent: l.Persistent}
 			if u := l.Unforked; u != nil {

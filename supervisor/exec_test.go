@@ -198,7 +198,7 @@ func TestCollectIsMeasured(t *testing.T) {
 	id := s.trainer(500*rss.MiB, worker1)
 	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB) // 910 of 1000 MiB
 	s.open(s.holder.begin)
-	if s.flight == nil || s.flight.decision.Action != event.ActionGC || len(s.flight.actedOn) != 2 {
+	if s.flight == nil || s.flight.decision.Action != event.ActionGC || len(s.flight.acted.Procs) != 2 {
 		t.Fatalf("in flight %+v, want gc of trainer and worker", s.flight)
 	}
 	s.put(worker1, id.PID, 250*rss.MiB, 10*rss.MiB)

@@ -48,7 +48,7 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 		}
 	}
 	met := false
-	for _, t := range w.workers.trainers {
+	for _, t := range w.workers.Trainers() {
 		_, ok := w.wanted(&control.Command{Ranks: cmd.Ranks}, t.ID.PID)
 		if !ok {
 			continue

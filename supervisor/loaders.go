@@ -10,14 +10,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// assumedWorkers is for how many workers the first budget leaves room, before
-// any loader has said how many it has: they may outgrow a limit within the
-// second in which they are first seen.
-const assumedWorkers = 8
+// picklingFor is for how long a process is counted often that is about to send its data set
+// to workers that are not forked. torch.multiprocessing then moves each tensor to shared
+// memory by itself, and thousands of small ones run out of mappings or descriptors within
+// seconds: 60,000 mappings take six.
+const picklingFor = 30 * time.Second
 
 // poll takes in what loaders said, and tells whether there is a new one, for
 // which a budget must be found before it has outgrown every limit. told says that
@@ -28,20 +28,19 @@ func (w *watcher) poll(told bool) (added bool) {
 	}
 	heard := w.loader.Poll(told || !w.hears)
 	w.withdrew()
-	if n := w.loader.Malformed(); n > w.workers.malformed {
-		w.workers.malformed = n
+	if w.loader.Malformed() > 0 {
 		w.fault("loader", &said{"files in the run directory could not be understood"})
 	}
 	if slices.ContainsFunc(heard, func(s loader.Said) bool { return s.What == loader.Grown }) {
 		// Whose those are may be among the same news: of a worker that is new, and of
 		// all of them where this watcher is.
-		w.workers.trainers = w.loader.Trainers()
+		w.workers.SetTrainers(w.loader.Trainers())
 	}
 	for _, s := range heard {
 		// A training may begin before its first watcher does.
 		s.Old = s.Old && !w.sum.Watched
 		if s.What == loader.Grown {
-			w.workers.grown(&s) // what an earlier watcher was told too
+			w.workers.Grown(s.Trainer, s.Worker, s.Batches, s.Half, s.Own) // what an earlier watcher was told too
 			continue
 		}
 		if s.Old || s.What == loader.Private { // kept with its loader
@@ -68,15 +67,15 @@ func (w *watcher) heard(s loader.Said) {
 	}
 	switch s.What {
 	case event.LoaderTrimmed:
-		w.workers.trimmed(&s, &w.last)
+		if p := w.last.Find(s.Worker); p != nil && !s.Old {
+			w.workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
+		}
 		if s.Request == 0 {
 			w.sum.Done.BudgetTrims += max(s.Count, 1)
 			w.sum.Done.BudgetFreed += s.Freed
 		}
 	case event.LoaderRecycled:
-		if s.New != 0 {
-			w.workers.took[s.Worker] = s.New
-		}
+		w.workers.Replaced(s.Worker, s.New)
 		if s.Reason == string(event.ReasonDeferred) && !s.Old {
 			w.sum.Done.Recycles++ // no action waited for it
 			w.sum.Done.Forked++
@@ -88,9 +87,15 @@ func (w *watcher) heard(s loader.Said) {
 		w.sayRefused(s.PID)
 		w.sum.Shared(s.PID)
 	case event.LoaderPickling:
-		w.pickling(&s)
+		if s.Sharing != nil {
+			w.counts.Hurry(s.PID, w.now()+picklingFor)
+			w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
+			w.sum.Sharing(s.PID, s.Sharing, w.now())
+		}
 	case event.LoaderRaised:
-		w.raised(&s)
+		if s.Sharing != nil {
+			w.cured(workers.RaisedFiles(&s.LoaderSaid))
+		}
 	case event.LoaderOff:
 		if w.tell.Once("off", s.Reason) {
 			w.tell.Warn(fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason))
@@ -101,99 +106,74 @@ func (w *watcher) heard(s loader.Said) {
 // sayRefused says once why nothing is recycled with the torch of a process, where it is
 // so for good.
 func (w *watcher) sayRefused(pid int) {
-	if t := w.trainer(pid); t != nil && !t.CanRecycle && t.Trial != event.TrialWaiting && w.tell.Once("hello", t.Why) {
-		w.tell.Info(fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why))
+	if line, why := workers.NotRecycled(w.loader.Trainers(), pid); line != "" && w.tell.Once("hello", why) {
+		w.tell.Info(line)
 	}
-}
-
-func (w *watcher) trainer(pid int) *loader.Trainer {
-	for _, t := range w.loader.Trainers() {
-		if t.ID.PID == pid {
-			return &t
-		}
-	}
-	return nil
 }
 
 // budget writes what each worker may keep mapped, where that differs from what
-// stands: growth faster than our looks is met in the worker itself.
+// they have: growth faster than our looks is met in the worker itself.
 func (w *watcher) budget() {
 	if w.loader == nil || !w.Settings.Trim.Hook() || w.Settings.DryRun {
 		return
 	}
-	w.workers.trainers = w.loader.Trainers()
-	var least, rung rss.Bytes
-	last := w.loader.Budget()
-	n := 0
+	w.workers.SetTrainers(w.loader.Trainers())
+	var bounds []workers.Bound
 	for i := range w.readings {
 		l := &w.readings[i]
-		at, ok := w.ladder.Rung(event.ActionTrim, l)
-		if !ok {
-			continue
-		}
-		mappers := w.workers.mappers(&w.last, l.Accounting)
-		known := len(mappers) > 0
-		if !known {
-			mappers = make([]workers.Usage, assumedWorkers)
-		}
-		b := workers.Budget(workers.BudgetInput{Limit: *l, Rung: at, Workers: mappers, Rest: w.leastOf(l), Last: last})
-		if b != 0 && (least == 0 || b < least) {
-			least, rung = b, at
-			n = 0
-			if known {
-				n = len(mappers)
-			}
+		if rung, ok := w.ladder.Rung(event.ActionTrim, l); ok {
+			bounds = append(bounds, workers.Bound{Limit: *l, Rung: rung, Rest: w.leastOf(l)})
 		}
 	}
-	if least == last {
+	last := w.loader.Budget()
+	each, rung, n := w.workers.Budget(bounds, last)
+	if each == last {
 		return
 	}
-	if err := w.loader.SetBudget(least); err != nil {
+	if err := w.loader.SetBudget(each); err != nil {
 		w.fault("loader", err)
 		return
 	}
-	if least != 0 {
-		w.sum.Done.Budget = least
+	if each != 0 {
+		w.sum.Done.Budget = each
 	}
 	if n > 0 && w.tell.Once("budget", "") {
-		w.sum.Done.BudgetTold = least
+		w.sum.Done.BudgetTold = each
 		w.tell.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
-			n, least, rung))
+			n, each, rung))
 	}
 }
 
-// picklingFor is for how long a process is counted often that is about to send its data set
-// to workers that are not forked. torch.multiprocessing then moves each tensor to shared
-// memory by itself, and thousands of small ones run out of mappings or descriptors within
-// seconds: 60,000 mappings take six.
-const picklingFor = 30 * time.Second
-
-// pickling passes the warning on and looks closely for a while.
-func (w *watcher) pickling(s *loader.Said) {
-	if s.Sharing == nil {
-		return
+// leastOf is the least that the anonymous memory of a trainer and its workers counts for
+// l, 0 where that is not known. A process that is watched from outside may share with others
+// outside.
+func (w *watcher) leastOf(l *event.Limit) rss.Bytes {
+	if w.pss == nil || w.loader == nil || w.Attached != nil || l.Accounting != event.AccountingPSS || w.stepOf(l) != "" && w.ofJob() {
+		return 0
 	}
-	w.counts.Hurry(s.PID, w.now()+picklingFor)
-	w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
-	w.sum.Sharing(s.PID, s.Sharing, w.now())
+	return w.workers.PSSFloor()
 }
 
-// raised tells that the hook has raised a limit, by --nofile.
-func (w *watcher) raised(s *loader.Said) {
-	if s.Sharing == nil {
+// checkHook tells of trainings that the loader hook does not reach: once for each cause,
+// whatever number of ranks it meets.
+func (w *watcher) checkHook() {
+	if w.loader == nil || w.Attached != nil {
 		return
 	}
-	c := event.Cure{
-		Remedy: event.RemedyNoFile, PID: s.PID, OK: s.Reason == "",
-		Before: int64(s.Sharing.Before), After: int64(s.Sharing.MaxFDs), Reason: s.Reason,
+	commands := []rss.ProcID{w.command}
+	for _, o := range w.peers.others {
+		commands = append(commands, o.Command)
 	}
-	line := fmt.Sprintf("--nofile: process %d may have %s descriptors now, %s before", s.PID, text.Digits(uint64(c.After)), text.Digits(uint64(c.Before)))
-	if !c.OK {
-		line = fmt.Sprintf("--nofile: the descriptors of process %d could not be raised from %s: %s", s.PID, text.Digits(uint64(c.Before)), c.Reason)
-	} else if s.Sharing.FDs > s.Sharing.MaxFDs {
-		line += fmt.Sprintf("; it will need %s", text.Digits(uint64(s.Sharing.FDs)))
+	u := w.workers.CheckHook(w.Settings.Dir, commands)
+	if u == nil {
+		return
 	}
-	w.cured(c, line)
+	w.tell.Put(event.NameLoader, func(h event.Head) any {
+		return event.LoaderSaid{Head: h, What: event.LoaderUnreached, PID: u.PID, Reason: u.Why}
+	})
+	if w.tell.Once("unreached", u.Why) {
+		w.tell.Warn(u.Line(w.Settings.Trim.Ptrace()))
+	}
 }
 
 // cured tells of a cure, on stderr and as an event.

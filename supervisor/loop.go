@@ -148,7 +148,7 @@ func (w *watcher) full() {
 	w.prefer()
 	w.diagnose()
 	w.sayHolders()
-	w.reach()
+	w.checkHook()
 	w.tryTorch()
 	w.slim()
 }
@@ -176,11 +176,20 @@ func (w *watcher) read() {
 		Seq: w.seq, At: at, Mono: now, Took: time.Since(at),
 		Procs: procs, Extra: extra, Gaps: gaps,
 	}
-	w.pool.update(&w.last, append(slices.Clone(w.tasks), w.command)...)
-	w.workers.mark(&w.last, w.loader, w.pool)
+	var roles map[int]rss.Role
+	if w.loader != nil {
+		roles = w.loader.Roles()
+		w.workers.SetTrainers(w.loader.Trainers())
+	}
+	for _, owner := range w.workers.Update(&w.last, roles, append(slices.Clone(w.tasks), w.command)...) {
+		w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
+	}
 	before := w.readings
-	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.command.PID, len(w.workers.trainers) > 0)...)
-	w.raisePSS()
+	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.command.PID, len(w.workers.Trainers()) > 0)...)
+	for i := range w.readings {
+		l := &w.readings[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
+		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
+	}
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
 	w.fullAt, w.unseen = now, false

@@ -114,11 +114,11 @@ func (w *watcher) taskOf(pid int) int {
 
 // recycleTargets are the workers that can be recycled, one of each rank in turn.
 func (w *watcher) recycleTargets(cmd *control.Command) []target {
-	_, pids := w.workers.candidates(&w.last, event.AccountingCgroup)
 	byTask := map[int][]target{}
 	var tasks []int
-	for _, pid := range pids {
-		if w.workers.staff[pid].trainer == 0 {
+	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
+		pid := u.ID.PID
+		if u.Trainer == 0 {
 			continue // a pool's worker gets a signal, which only its own options ask for
 		}
 		task, ok := w.wanted(cmd, pid)
@@ -226,7 +226,7 @@ func (w *watcher) stepDone(f *inFlight, o *event.Outcome) {
 	}
 	r := control.Result{
 		Task: m.at.task, OK: o.OK, Reason: o.Reason, Detail: o.Detail, Paused: o.Paused, Duration: o.Duration,
-		Freed: w.givenBack(f),
+		Freed: w.workers.GivenBack(&f.acted, &f.before),
 	}
 	if len(m.at.pids) == 1 {
 		r.PID = m.at.pids[0]

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -14,9 +13,7 @@ import (
 // said with those numbers.
 func TestReadmeLines(t *testing.T) {
 	told := rsstest.Documents(t)
-	_, unreached := unreachedWords(rankKey{rss.ProcID{PID: 1896}, "python3"}, []obstacle{cleaned}, TrimHook)
 	for _, line := range []string{
-		unreached,
 		phrase.Sharing(14858, &event.Sharing{Tensors: 80_000, Method: "spawn", Strategy: "file_system", Maps: 81_726, MaxMaps: 65_530}),
 		phrase.Side(&event.Limit{
 			Name: event.LimitMaps, Scope: event.ScopeProcess, PID: 14858, Role: "trainer", Used: 53_080, Limit: 65_530,

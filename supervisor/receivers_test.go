@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,19 +18,21 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // family is a tree of processes that said hello or not.
 func family(s *stand, hello ...int) {
 	s.read()
+	var all []event.Trainer
 	for _, pid := range hello {
 		if p := s.last.Find(pid); p != nil {
-			s.workers.trainers = append(s.workers.trainers, loader.Trainer{ID: p.ID})
+			all = append(all, event.Trainer{ID: p.ID})
 		}
 	}
+	s.workers.SetTrainers(all)
 }
 
 // catches lets a process of the made-up tree catch signals: the digits of SigCgt.
@@ -110,25 +113,6 @@ func TestReceivers(t *testing.T) {
 			role(s, theCommand, rss.RoleAgent)
 		}, nil, event.ReasonNoTrainer, "only starts ranks"},
 		{"the command has ended", "90%:signal=USR2", func(s *stand) { s.fs.End(theCommand); s.read() }, nil, event.ReasonVanished, ""},
-		{"rank 0", "90%:signal=USR2@rank0", func(s *stand) {
-			s.catches(worker1, usr2)
-			s.catches(worker2, usr2)
-			family(s, worker1, worker2)
-			s.environ(worker1, "LOCAL_RANK=0\x00RANK=0\x00")
-			s.environ(worker2, "LOCAL_RANK=0\x00RANK=8\x00")
-			role(s, worker1, rss.RoleTrainer)
-			role(s, worker2, rss.RoleTrainer)
-		}, []int{worker1}, "", ""},
-		{"other ranks", "90%:signal=USR2@rank0", func(s *stand) {
-			s.catches(theCommand, usr2)
-			family(s)
-			s.environ(theCommand, "SLURM_PROCID=3\x00")
-		}, nil, event.ReasonNoRank0, "process 5000001 is of another rank"},
-		{"unknown ranks", "90%:signal=USR2@rank0", func(s *stand) {
-			s.catches(theCommand, usr2)
-			family(s)
-			s.environ(theCommand, "A=b\x00")
-		}, nil, event.ReasonNoRank0, "no RANK, LOCAL_RANK or SLURM_PROCID in the environment of process 5000001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, nil)
@@ -152,77 +136,44 @@ func TestReceivers(t *testing.T) {
 	}
 }
 
-// TestReceiversWithoutAHook: attached, nobody can say hello, and the environment
-// tells who trains.
-func TestReceiversWithoutAHook(t *testing.T) {
+// TestReceiversByEnvironment: attached, no process can say hello, and the environment tells
+// which train.
+func TestReceiversByEnvironment(t *testing.T) {
 	const term = "0000000000004000"
-	none := func(*stand) {}
-	ranks := func(locals ...string) func(*stand) {
-		return func(s *stand) {
-			for i, pid := range []int{theCommand, worker1, worker2} {
-				s.environ(pid, locals[i])
-			}
-		}
-	}
-	torchrun := ranks("", "LOCAL_RANK=0\x00RANK=0\x00", "LOCAL_RANK=1\x00RANK=1\x00")
-	lightning := ranks("", "LOCAL_RANK=1\x00", "LOCAL_RANK=2\x00")
 	for _, c := range []struct {
 		name   string
 		rule   string
-		first  func(*stand) // at an earlier look
-		now    func(*stand)
+		ranks  int // of torchrun
+		known  bool
 		want   []int
 		reason event.Reason
 		detail string
-		later  bool
 	}{
-		{"ranks of torchrun, which catches TERM itself", "90%:signal=TERM", none, torchrun, []int{worker1, worker2}, "", "", false},
-		{"rank 0 of them", "90%:signal=TERM@rank0", none, torchrun, []int{worker1}, "", "", false},
-		{"Lightning, whose main process is rank 0", "90%:signal=TERM", none, lightning, []int{theCommand, worker1, worker2}, "", "", false},
-		{"rank 0 of it", "90%:signal=TERM@rank0", none, lightning, []int{theCommand}, "", "", false},
-		{"ranks told by RANK", "90%:signal=TERM", none, ranks("", "RANK=2\x00", "RANK=3\x00"), []int{worker1, worker2}, "", "", false},
-		{"no ranks", "90%:signal=TERM", none, ranks("", "", ""), []int{theCommand}, "", "", false},
-		{"none of them catches it", "90%:signal=USR2", none, torchrun, nil, event.ReasonNotCaught, "USR2, processes 5000011 and 5000012", false},
-		{"between two sets of ranks", "90%:signal=TERM", torchrun, func(s *stand) {
-			s.fs.End(worker1)
-			s.fs.End(worker2)
-		}, nil, event.ReasonNoTrainer, "the command only starts ranks, and there is none now", false},
-		{"nothing was read yet", "90%:signal=TERM", none, func(s *stand) {
-			for _, pid := range []int{theCommand, worker1, worker2} {
-				p := s.last.Find(pid)
-				s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: noRanks, since: s.now(), asked: true}
-			}
-		}, nil, event.ReasonNoTrainer, "not known yet", true},
-		{"rank 0 alone was read", "90%:signal=TERM", none, func(s *stand) {
-			torchrun(s)
-			for _, pid := range []int{theCommand, worker1, worker2} {
-				p := s.last.Find(pid)
-				e := s.workers.roles.places.seen[rankKey{p.ID, p.Comm}]
-				if e.since = s.now(); pid == worker2 {
-					*e = rankOf{ranks: noRanks, since: s.now(), asked: true}
-				}
-			}
-		}, nil, event.ReasonNoTrainer, "not known yet", true},
-		{"rank 1 alone was read", "90%:signal=TERM", none, func(s *stand) {
-			lightning(s)
-			for _, e := range s.workers.roles.places.seen {
-				e.since = s.now()
-			}
-		}, nil, event.ReasonNoTrainer, "not known yet", true},
+		{"ranks of torchrun, which catches TERM itself", "90%:signal=TERM", 2, true, []int{worker1, worker2}, "", ""},
+		{"rank 0 of them", "90%:signal=TERM@rank0", 2, true, []int{worker1}, "", ""},
+		{"no rank 0", "90%:signal=TERM@rank0", 0, true, nil, event.ReasonNoRank0, "no RANK, LOCAL_RANK or SLURM_PROCID"},
+		{"no ranks", "90%:signal=TERM", 0, true, []int{theCommand}, "", ""},
+		{"none of them catches it", "90%:signal=USR2", 2, true, nil, event.ReasonNotCaught, "USR2, processes 5000011 and 5000012"},
+		{"nothing was read yet", "90%:signal=TERM", 2, false, nil, event.ReasonNoTrainer, "not known yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, attachedTo(&Attached{}))
-			s.workers.roles.places = &ranker{seen: map[rankKey]*rankOf{}} // what is set below is all it reads
-			s.put(worker1, theCommand, 10*rss.MiB, 0)
-			s.put(worker2, theCommand, 10*rss.MiB, 0)
-			s.open(s.holder.begin)
-			for _, pid := range []int{theCommand, worker1, worker2} {
+			for i, pid := range []int{theCommand, worker1, worker2} {
+				if pid != theCommand {
+					s.put(pid, theCommand, 10*rss.MiB, 0)
+				}
+				environ := "A=b\x00"
+				if i > 0 && i <= c.ranks {
+					environ = fmt.Sprintf("LOCAL_RANK=%d\x00RANK=%d\x00", i-1, i-1)
+				}
+				s.fs.Write(filepath.Join("proc", itoa(pid), "environ"), environ)
 				s.catches(pid, term)
 			}
-			s.later(2 * settled)
-			for _, look := range []func(*stand){c.first, c.now} {
-				look(s)
-				s.read()
+			if s.open(s.holder.begin); c.known {
+				s.known()
+			} else {
+				s.workers = workers.New(workers.Options{Proc: s.Proc})
+				s.workers.Update(&s.last, nil)
 			}
 			to, h := s.receivers(rule(t, c.rule), nil)
 			var got []int
@@ -232,17 +183,19 @@ func TestReceiversWithoutAHook(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("goes to %v, want %v", got, c.want)
 			}
-			if h.OK != (len(c.want) > 0) || h.Reason != c.reason || h.Later != c.later || !strings.Contains(h.Detail, c.detail) {
+			if h.OK != (len(c.want) > 0) || h.Reason != c.reason || h.Later == c.known || !strings.Contains(h.Detail, c.detail) {
 				t.Errorf("%+v, want %q, … %s …", h, c.reason, c.detail)
+			}
+			if c.ranks > 0 && c.known {
+				s.fs.End(worker1)
+				s.fs.End(worker2)
+				s.read()
+				if to, h := s.receivers(rule(t, c.rule), nil); len(to) > 0 || !strings.Contains(h.Detail, "the command only starts ranks, and there is none now") {
+					t.Errorf("between two sets of ranks: %+v", h)
+				}
 			}
 		})
 	}
-}
-
-// environ has the environment of a process say so, as if it had been read.
-func (s *stand) environ(pid int, text string) {
-	p := s.last.Find(pid)
-	s.workers.roles.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: ranksIn(s.t, text), known: true, final: true}
 }
 
 // TestSignalIsSentOnceACrossing to a real process, and the ladder goes on.

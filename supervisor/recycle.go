@@ -1,25 +1,18 @@
 package supervisor
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
-)
-
-// hurryETA is the time to the limit below which a worker may be recycled again
-// although it was only just; where it cannot be learned what one needs, hurryShare is by
-// how much of its limit use must have grown since, and hurryTimes how often that need not
-// be; see [watcher.outgrew].
-const (
-	hurryETA   = workers.RecycleEvery
-	hurryShare = 0.01
-	hurryTimes = 5
 )
 
 // standstill is the time to the limit, at a rate that was seen and has faded
@@ -30,12 +23,12 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	if !l.Name.Memory() {
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
 	}
-	i, gain, reason, pids := w.pick(l)
-	if i < 0 {
+	u, reason := w.pick(l)
+	if reason != event.ReasonNone {
 		return policy.Help{Reason: reason}
 	}
-	if t := w.last.Find(w.workers.staff[pids[i]].trainer); t != nil {
-		if took := w.workers.resend(pids[i]); took > 0 {
+	if t := w.last.Find(u.Trainer); t != nil {
+		if took := w.workers.ResendPause(u.ID.PID); took > 0 {
 			if took > workers.LongPause && !pressed(l) {
 				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
@@ -46,21 +39,7 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	if w.putOff(w.timeLeft(l)) {
 		return policy.Help{Reason: event.ReasonOccupied, Later: true}
 	}
-	return policy.Help{OK: true, Gain: gain}
-}
-
-// resend forecasts how long the trainer stands still to send the data set to a
-// replacement of that worker, which is as long as it took the last time; 0 for a worker
-// that is forked. The workers of an iterable data set are replaced between two epochs.
-func (f *workforce) resend(pid int) time.Duration {
-	for i := range f.trainers {
-		for _, l := range f.trainers[i].Loaders {
-			if l.Unforked != nil && l.Kind == "map" && slices.Contains(l.Workers, pid) {
-				return max(l.Unforked.Took, 1)
-			}
-		}
-	}
-	return 0
+	return policy.Help{OK: true, Gain: u.Counted}
 }
 
 // pressedAt is the part of a limit from which on it is near, see [pressed].
@@ -69,65 +48,31 @@ const pressedAt = 0.95
 // pressed says that a limit is so near that the trainer may be held for seconds. The
 // fastest rate seen does not count: workers that get their data grow as fast.
 func pressed(l *event.Limit) bool {
-	return l.Ratio() >= pressedAt || l.ETA != nil && *l.ETA < hurryETA.Seconds()
+	return l.Ratio() >= pressedAt || l.ETA != nil && *l.ETA < workers.HurryETA.Seconds()
 }
 
-// pick chooses the worker to recycle for l.
-func (w *watcher) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Reason, pids []int) {
-	left := w.timeLeft(l)
+// pick chooses the worker to recycle for l, or says why there is none.
+func (w *watcher) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
+	list := w.recyclable(l)
 	worth := event.MinGain(0)
-	if left > 0 && left < hurryETA && l.Name != event.LimitUser {
+	if left := w.timeLeft(l); left > 0 && left < workers.HurryETA && l.Name != event.LimitUser {
 		worth = event.MinRecycle(l) // the enforcer of no other asks whether it was worth it
 	}
-	list, pids := w.workers.candidates(&w.last, l.Accounting)
-	for i := range list {
-		if w.outgrew(w.workers.staff[pids[i]], l) {
-			list[i].RecycledAgo = 0
-		}
-		list[i].RankServed = w.peers.served[w.rankKey(pids[i])]
+	i, _, reason := workers.Pick(list, worth)
+	if i < 0 {
+		return u, reason
 	}
+	return list[i], reason
+}
+
+// recyclable are the workers that could be recycled for l.
+func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
 	step := w.stepOf(l)
-	list = slices.DeleteFunc(list, func(c workers.Usage) bool { return !w.isMeant(c.ID, step) })
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return !w.isMeant(w.workers.staff[pid].id, step) })
-	index, gain, reason = workers.Pick(list, worth)
-	return index, gain, reason, pids
-}
-
-// outgrew says that the limit is near and e grows, which took the place of another:
-// then it does not matter how long ago that was. That the limit is near follows from
-// the fastest rate seen, and that may be of minutes ago. But where it is known what a
-// worker needs, what e has above that is growth. In a place of which that cannot be
-// learned, as in a pool's, use must have grown since, see [watcher.regrew], and at first
-// and once it has, hurryTimes one after the other need not wait for that: they would come
-// nearer to the limit with each.
-func (w *watcher) outgrew(e *worker, l *event.Limit) bool {
-	left := w.timeLeft(l)
-	near := left > 0 && left < hurryETA
-	if e.warm.heap > 0 {
-		return near && !w.workers.learning(e, w.last.Mono)
+	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.timeLeft(l)), func(u workers.Usage) bool { return !w.isMeant(u.ID, step) })
+	for i := range list {
+		list[i].RankServed = w.peers.served[w.rankKey(list[i].ID.PID)]
 	}
-	return near && e.hurried < hurryTimes || w.regrew(e, l)
-}
-
-// hurriedAfter is what [worker.hurried] is of the one that takes the place of e.
-func (w *watcher) hurriedAfter(e *worker, l *event.Limit) int {
-	switch {
-	case w.regrew(e, l):
-		return 0
-	case e.fresh && w.last.Mono-e.since < workers.RecycleEvery:
-		return e.hurried + 1
-	}
-	return e.hurried
-}
-
-// regrew says that use has grown since e took its place: by hurryShare of the limit,
-// and so fast that it is reached within hurryETA, or by as much as is left.
-func (w *watcher) regrew(e *worker, l *event.Limit) bool {
-	grown, age := l.Used.Sub(e.stood), max(w.last.Mono-e.since, 1)
-	if e.stoodAt != l.ID() || grown < l.Limit.Scale(hurryShare) {
-		return false
-	}
-	return l.Headroom() <= grown.Scale(max(1, hurryETA.Seconds()/age.Seconds()))
+	return list
 }
 
 // timeLeft is the time to the limit: as forecast, else at the fastest rate seen.
@@ -155,13 +100,6 @@ func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 // to drain. Several ranks that grow together may fill that sooner, and the kernel
 // kills at once: then the recycle begins as much earlier.
 
-const (
-	// firstRecycleTime is what a recycle is expected to take before one was seen, and
-	// mostRecycleTime what is allowed for at most.
-	firstRecycleTime = 500 * time.Millisecond
-	mostRecycleTime  = 2 * time.Second
-)
-
 // growthUntilRecycled is by how much the growth until a recycle has taken effect is
 // more than the rung leaves, twice the last one's time allowed for.
 func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
@@ -175,8 +113,7 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	if l.Name == event.LimitSlurm {
 		return 0 // slurmstepd looks each half minute
 	}
-	until := min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
-	growth := rss.Bytes(w.rate(l).Latest(w.now()) * until.Seconds())
+	growth := rss.Bytes(w.rate(l).Latest(w.now()) * w.workers.RecycleTime().Seconds())
 	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
 }
 
@@ -184,17 +121,25 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 // was told from it. Then there is nothing to wait for, and what the trainer may need
 // all at once finds room.
 func (w *watcher) sure(l *event.Limit) bool {
-	i, gain, _, pids := w.pick(l)
-	if i < 0 || gain < event.MinGain(0) {
-		return false
-	}
-	_, known := w.workers.need(w.workers.staff[pids[i]])
-	return known
+	u, reason := w.pick(l)
+	return reason == event.ReasonNone && u.Counted >= event.MinGain(0) && w.workers.NeedKnown(u.ID.PID)
 }
 
-// tookRecycle learns from an outcome.
-func (w *watcher) tookRecycle(d *event.Decision, o *event.Outcome) {
-	if d.Action == event.ActionRecycle && o.OK && o.Duration > 0 {
-		w.recycleTook = time.Duration(o.Duration * float64(time.Second))
+// beginReplace signals a worker of a pool. That is said at once: where it was the
+// last thing that the command lived to see, nothing else would tell.
+func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
+	owner := w.workers.PoolOf(p)
+	size := len(w.workers.Pool(owner))
+	kill := func(id rss.ProcID, sig syscall.Signal) error {
+		err := w.kill(id, sig)
+		if err == nil {
+			w.sum.Done.Signalled++
+			w.workers.Signalled(owner, id, size, action.ReplaceDeadline)
+			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
+				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
+		}
+		return err
 	}
+	f.acted.Pool = w.workers.PoolWorkers()
+	f.running = action.Replace(kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return w.workers.Pool(owner) }, size, f.began)
 }

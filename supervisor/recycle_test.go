@@ -1,13 +1,32 @@
 package supervisor
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
+
+// staff has the watcher know a trainer of 1 GiB, PID 1, with these workers of as much and
+// file mapped pages.
+func (s *stand) staff(file rss.Bytes, pids ...int) {
+	id := rss.ProcID{PID: 1, Start: 1}
+	s.workers = workers.New(workers.Options{Proc: "/proc"})
+	s.workers.SetTrainers([]event.Trainer{{ID: id, CanRecycle: true, Loaders: []event.DataLoader{{N: 1, NumWorkers: len(pids), CanRecycle: true, Workers: pids}}}})
+	s.last = rss.Sample{Procs: []rss.Proc{{ID: id, State: 'S', RSS: rss.GiB, Anon: rss.GiB}}}
+	for _, pid := range pids {
+		s.last.Procs = append(s.last.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S', RSS: rss.GiB + file, Anon: rss.GiB, File: file})
+	}
+	s.workers.Update(&s.last, nil)
+}
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
 // drained is recycled before its rung; what does not is not.
@@ -35,7 +54,7 @@ func TestRecycleAhead(t *testing.T) {
 			now := s.now()
 			s.rate(l).Add(now, l.Used-c.rate/10)
 			s.rate(l).Add(now+100*time.Millisecond, l.Used)
-			s.tookRecycle(&event.Decision{Action: event.ActionRecycle}, &event.Outcome{OK: true, Duration: c.took})
+			s.workers.RecycleTook(time.Duration(c.took * float64(time.Second)))
 			if got := s.growthUntilRecycled(l); got/rss.MiB != c.want/rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want)
 			}
@@ -65,14 +84,10 @@ func TestRecycleLeak(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, nil)
 			s.open(s.holder.begin)
-			s.workers = staffed(11)
-			s.last = rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 0)}}
-			s.workers.mark(&s.last, nil, nil)
+			s.staff(0, 11)
 			s.last.Procs[1].Anon += 64 * rss.MiB
 			if c.own > 0 {
-				said := &loader.Said{Trainer: s.workers.trainers[0].ID, Batches: 8, Half: c.half * rss.MiB, Own: c.own * rss.MiB}
-				said.Worker = 11
-				s.workers.grown(said)
+				s.workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
 			if got := s.growthUntilRecycled(l); got != c.want*10*rss.MiB {
@@ -107,9 +122,7 @@ func TestTrimAhead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t, withLoader(t))
-			s.workers = staffed(11, 12)
-			s.last = rss.Sample{Procs: []rss.Proc{proc(1, rss.GiB, 0), proc(11, rss.GiB, 17*rss.MiB), proc(12, rss.GiB, 17*rss.MiB)}}
-			s.workers.mark(&s.last, nil, nil)
+			s.staff(17*rss.MiB, 11, 12)
 			for i := range 2 {
 				p := &s.last.Procs[1+i]
 				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
@@ -119,5 +132,68 @@ func TestTrimAhead(t *testing.T) {
 				t.Errorf("%v ahead, want %v", got, c.want*20*rss.MiB)
 			}
 		})
+	}
+}
+
+// pooled is a watcher of a command whose two workers are real processes that TERM
+// ends, and each has grown by 300 MiB.
+func pooled(t *testing.T) (*stand, []rss.ProcID) {
+	t.Helper()
+	s := opened(t, func(o *Options) {
+		o.Settings.Rules = mustRules("50%:recycle")
+		o.Settings.WorkerMatch, o.Settings.WorkerSignal = "pool", int(unix.SIGTERM)
+	})
+	var ids []rss.ProcID
+	for range 2 {
+		_, id := sleeper(t)
+		ids = append(ids, id)
+		s.fs.Write("proc/"+itoa(id.PID)+"/cmdline", "python\x00pool.py\x00")
+	}
+	grow := func(anon rss.Bytes) {
+		for _, id := range ids {
+			s.fs.Put(rsstest.Process{PID: id.PID, Parent: theCommand, Start: id.Start, Comm: "python", Anon: anon})
+		}
+		s.full()
+	}
+	grow(10 * rss.MiB)
+	for deadline := time.Now().Add(10 * time.Second); ; s.full() {
+		if len(s.workers.Recyclable(event.AccountingRSS)) == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no workers")
+		}
+	}
+	s.later(time.Minute)
+	grow(300 * rss.MiB)
+	return s, ids
+}
+
+// TestPoolThatDoesNotRespawn is not emptied.
+func TestPoolThatDoesNotRespawn(t *testing.T) {
+	s, ids := pooled(t)
+	if s.flight == nil || !strings.Contains(s.stderr(), "TERM sent to process "+itoa(s.flight.acted.Procs[0].ID.PID)+" (python), one of 2 workers of process 5000001") {
+		t.Fatalf("no worker was signalled:\n%s", s.stderr())
+	}
+	first := s.flight.acted.Procs[0].ID
+	s.fs.End(first.PID)
+	for range 20 {
+		s.full()
+		s.later(action.ReplaceDeadline / 2)
+	}
+	if n := strings.Count(s.stderr(), "TERM sent to"); n != 1 || s.sum.Done.Signalled != 1 {
+		t.Errorf("%d workers of %v were signalled\n%s", n, ids, s.stderr())
+	}
+	if n := strings.Count(s.stderr(), "process 5000001 starts no new worker where one has ended: no more of its workers are signalled"); n != 1 {
+		t.Errorf("said %d times\n%s", n, s.stderr())
+	}
+}
+
+// TestPoolRecycleIsTold however it ended: here the command did.
+func TestPoolRecycleIsTold(t *testing.T) {
+	s, _ := pooled(t)
+	s.end(&hold.Exit{})
+	if want := "done: signalled 1 pool worker of which no replacement was seen"; !strings.Contains(s.stderr(), want) {
+		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 }

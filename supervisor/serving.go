@@ -108,8 +108,8 @@ func (w *watcher) standing() *control.Status {
 	}
 	if f := w.flight; f != nil {
 		a := &control.Action{Action: f.decision.Action, Rule: f.decision.Rule, Since: w.started.Add(f.began)}
-		for i := range f.actedOn {
-			a.PIDs = append(a.PIDs, f.actedOn[i].ID.PID)
+		for i := range f.acted.Procs {
+			a.PIDs = append(a.PIDs, f.acted.Procs[i].ID.PID)
 		}
 		st.Action = a
 	}
@@ -125,13 +125,12 @@ func (w *watcher) standing() *control.Status {
 		})
 	}
 	able := map[int]bool{}
-	list, pids := w.workers.candidates(&w.last, event.AccountingCgroup)
-	for i := range list {
-		able[pids[i]] = true
+	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
+		able[u.ID.PID] = true
 	}
 	trims := map[int]bool{}
 	if w.loader != nil && w.Settings.Trim.Hook() {
-		for _, m := range w.workers.mappers(&w.last, event.AccountingRSS) {
+		for _, m := range w.workers.Mappers(event.AccountingRSS) {
 			trims[m.ID.PID] = true
 		}
 	}
@@ -151,7 +150,7 @@ func (w *watcher) standing() *control.Status {
 		}
 		st.Procs = append(st.Procs, c)
 	}
-	for _, t := range w.workers.trainers {
+	for _, t := range w.workers.Trainers() {
 		q := w.last.Find(t.ID.PID)
 		if q == nil {
 			continue
@@ -202,7 +201,7 @@ func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 
 func (w *watcher) noHookWhy() string {
 	if w.loader != nil {
-		return w.noHello()
+		return w.workers.NoHello()
 	}
 	return w.noHook()
 }

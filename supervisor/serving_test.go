@@ -108,7 +108,7 @@ func TestAskedToRecycle(t *testing.T) {
 	if s.flight == nil || !s.flight.manual {
 		t.Fatalf("in flight %+v", s.flight)
 	}
-	first := s.flight.actedOn[0].ID.PID
+	first := s.flight.acted.Procs[0].ID.PID
 	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, cmd) })
 	var refused *control.Refused
 	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
@@ -122,10 +122,10 @@ func TestAskedToRecycle(t *testing.T) {
 	if r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
 		t.Errorf("first result %+v", r)
 	}
-	if s.flight == nil || s.flight.actedOn[0].ID.PID == first {
+	if s.flight == nil || s.flight.acted.Procs[0].ID.PID == first {
 		t.Fatalf("then in flight %+v, want the other worker", s.flight)
 	}
-	second := s.flight.actedOn[0].ID.PID
+	second := s.flight.acted.Procs[0].ID.PID
 	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+digits(second)+`,"why":"the loader ends"`)
 	s.full()
 	if r = <-results; r.PID != second || r.OK || r.Reason != event.ReasonUnsupported {

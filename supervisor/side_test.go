@@ -158,7 +158,7 @@ func TestHurriedPSSWakes(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Accounting = event.AccountingPSS })
 	hand := probetest.New[proctree.PSSAsk, pssRead](&s.probes)
 	s.pss = &pssReader{Reader: hand.Reader, wakes: pssWakes}
-	s.pss.budget.Update([]rss.Proc{proc(theCommand, rss.GiB, 0)})
+	s.pss.budget.Update([]rss.Proc{{ID: rss.ProcID{PID: theCommand, Start: 1}, State: 'S', RSS: rss.GiB, Anon: rss.GiB}})
 	if _, ok := s.pss.next(s.now()); ok {
 		t.Error("in no hurry the next look will do")
 	}
@@ -183,7 +183,7 @@ func TestPSSWakesInVain(t *testing.T) {
 	r := &pssReader{Reader: hand.Reader, wakes: pssWakes}
 	r.hurry(true)
 	const cost = 20 * time.Millisecond
-	p := proc(theCommand, rss.GiB, 0)
+	p := rss.Proc{ID: rss.ProcID{PID: theCommand, Start: 1}, State: 'S', RSS: rss.GiB, Anon: rss.GiB}
 	woken := func(from, to time.Duration) (n int) {
 		for now := from; now < to; now += 100 * time.Millisecond {
 			p.RSS += rss.MiB

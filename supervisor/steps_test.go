@@ -281,12 +281,18 @@ func TestRecycleOfOneStep(t *testing.T) {
 	j.add("1", one, 1)
 	j.add(extern, shell, 1)
 	j.open(j.holder.begin)
+	var all []event.Trainer
 	for _, id := range []rss.ProcID{zero, one, shell} {
-		j.workers.staff[id.PID] = &worker{id: id, able: true, first: rss.Proc{}, since: -time.Hour}
+		all = append(all, event.Trainer{ID: rss.ProcID{PID: 1}, CanRecycle: true, Loaders: []event.DataLoader{{CanRecycle: true, Workers: []int{id.PID}}}})
 	}
+	j.workers.SetTrainers(all)
+	j.workers.Update(&j.last, nil)
 	for i := range j.readings {
 		l := j.readings[i]
-		_, _, _, pids := j.pick(&l)
+		var pids []int
+		for _, u := range j.recyclable(&l) {
+			pids = append(pids, u.ID.PID)
+		}
 		want := fmt.Sprint([]int{worker1, worker2})
 		switch {
 		case strings.HasSuffix(l.Level, "step_0"):

@@ -88,3 +88,5 @@ func addLeft(all []event.Left, p *rss.Proc) []event.Left {
 	}
 	return all
 }
+
+func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }

@@ -1,16 +1,20 @@
 package supervisor
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // tracedStand is a stand, not opened yet, under --trim ptrace with 100 MiB of
@@ -102,4 +106,43 @@ func byPtrace(all []map[string]any) []map[string]any {
 		}
 	}
 	return some
+}
+
+// tracing gives the watcher that --trim.
+func tracing(m TrimMode) func(*Options) {
+	return func(o *Options) { o.Settings.Trim = m }
+}
+
+// runs says which program a process of the made-up tree runs.
+func (s *stand) runs(pid int, program string) {
+	s.t.Helper()
+	name := s.fs.Path(fmt.Sprintf("proc/%d/exe", pid))
+	_ = os.Remove(name) // it may not be there
+	if err := os.Symlink(program, name); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// is writes a process of the made-up tree with its name and program.
+func (s *stand) is(pid, parent int, comm, program string, file rss.Bytes) {
+	s.fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: 1 << 40, Comm: comm, Anon: 10 * rss.MiB, File: file})
+	s.runs(pid, program)
+}
+
+// known reads until the environment of every process was read.
+func (s *stand) known() {
+	s.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for s.read(); s.workers.Unread(); s.read() {
+		if time.Now().After(deadline) {
+			s.t.Fatal("environments are not read")
+		}
+	}
+}
+
+const python = "/usr/bin/python3.11"
+
+// leftBy is what the last trim left a process of mapped pages, as far as that is known.
+func (s *stand) leftBy(pid int) rss.Bytes {
+	return rss.GiB - s.workers.Trimmable(workers.Usage{ID: rss.ProcID{PID: pid}, Mapped: rss.GiB, CountedMapped: rss.GiB})
 }

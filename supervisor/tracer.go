@@ -10,8 +10,10 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // tracer has the holder trim processes by ptrace, which Yama allows it as their
@@ -25,11 +27,9 @@ type tracer struct {
 	askedFor trim.Sized  // what it is at
 	times    traceTimes
 	pace     trim.Pace
-	last     uint64                             // number of the last piece
-	off      event.Reason                       // why nobody is traced any more in this run
-	refused  map[rss.ProcID]*refusal            // while they live
-	images   map[rss.ProcID]image               // … as far as they were asked for
-	kin      map[rss.ProcID]map[rss.ProcID]bool // forks like itself that a process has had
+	last     uint64                  // number of the last piece
+	off      event.Reason            // why nobody is traced any more in this run
+	refused  map[rss.ProcID]*refusal // while they live
 }
 
 // refusal is why a process was not traced when it was last tried.
@@ -50,7 +50,7 @@ type arrivals struct {
 func newTracer(plans *probe.Reader[planAsk, plan], attempt int) tracer {
 	return tracer{
 		Reader: plans, last: uint64(attempt) << 32,
-		refused: map[rss.ProcID]*refusal{}, images: map[rss.ProcID]image{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
+		refused: map[rss.ProcID]*refusal{},
 	}
 }
 
@@ -162,14 +162,14 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 		for _, piece := range w.tracer.plan.Pieces {
 			left = left.Sub(piece)
 		}
-		w.workers.left[e.ID.PID] = max(left, 1)
+		w.workers.Trimmed(e.ID.PID, left)
 	}
 	if e.Pieces == 0 {
 		return 0
 	}
 	was, freed := &w.tracer.was, w.tracer.was.File.Sub(p.File)
-	if f := w.flight; f != nil && !slices.ContainsFunc(f.actedOn, func(q rss.Proc) bool { return q.ID == e.ID }) {
-		f.actedOn = append(f.actedOn, *was)
+	if f := w.flight; f != nil && !slices.ContainsFunc(f.acted.Procs, func(q rss.Proc) bool { return q.ID == e.ID }) {
+		f.acted.Procs = append(f.acted.Procs, *was)
 	}
 	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		return event.LoaderSaid{
@@ -242,13 +242,42 @@ func (w *watcher) traceNoMore(reason event.Reason, text string) {
 	w.fault("trim", &said{text + "; nothing is trimmed by ptrace any more in this run"})
 }
 
-// forget drops what is known of processes that have ended.
-func (t *tracer) forget(s *rss.Sample) {
-	gone := func(id rss.ProcID) bool {
-		p := s.Find(id.PID)
-		return p == nil || p.ID != id
+// tracees returns the processes that a trim by ptrace is worth a stop for, first
+// the one that gives most back of what the limit counts. Where there is none,
+// Help says why.
+func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why policy.Help) {
+	t := &w.tracer
+	switch {
+	case t.off != event.ReasonNone:
+		return nil, policy.Help{Reason: t.off, Detail: "nothing is trimmed by ptrace any more"}
+	case t.Busy() || t.asked != 0:
+		return nil, policy.Help{Reason: event.ReasonTimeout, Detail: fmt.Sprintf("process %d is not done with yet", t.was.ID.PID)}
 	}
-	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool { return gone(id) })
-	maps.DeleteFunc(t.kin, func(id rss.ProcID, _ map[rss.ProcID]bool) bool { return gone(id) })
-	maps.DeleteFunc(t.images, func(id rss.ProcID, _ image) bool { return gone(id) })
+	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool {
+		p := w.last.Find(id.PID)
+		return p == nil || p.ID != id
+	})
+	now, ours := w.now(), w.ourPIDs()
+	found := w.workers.Traceable(a, workers.Tracing{
+		All: w.Settings.Trim == TrimPtrace, Least: trim.Least, Tops: w.tops(),
+		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.spared(id) },
+	})
+	for _, u := range found.List {
+		if r := t.refused[u.ID]; r == nil || r.until != 0 && now >= r.until {
+			list = append(list, u)
+		} else if why.Reason == event.ReasonNone {
+			why = policy.Help{Reason: r.reason, Detail: fmt.Sprintf("process %d", u.ID.PID)}
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, policy.Help{}
+	case why.Reason != event.ReasonNone:
+		return nil, why
+	case found.Trainer:
+		return nil, policy.Help{Reason: event.ReasonIsTrainer, Later: found.Unread}
+	case found.Small:
+		return nil, policy.Help{Reason: event.ReasonNothing}
+	}
+	return nil, policy.Help{Reason: event.ReasonNoWorker, Detail: "no process looks like a loader worker", Later: found.Unread}
 }

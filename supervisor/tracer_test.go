@@ -46,8 +46,8 @@ func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
 		t.Errorf("loader events %v", e)
 	}
-	if s.sum.Done.Trims != 1 || s.sum.Done.Freed != 150*rss.MiB || s.workers.left[worker2] != 0 {
-		t.Errorf("summary %+v, left %v: there is more to take", s.sum, s.workers.left)
+	if s.sum.Done.Trims != 1 || s.sum.Done.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
+		t.Errorf("summary %+v, left %v: there is more to take", s.sum, s.leftBy(worker2))
 	}
 	if !strings.Contains(s.stderr(), "processes trimmed, freed 150 MiB, each stopped for 3.0 ms at a time at most") {
 		t.Errorf("said:\n%s", s.stderr())
@@ -90,8 +90,8 @@ func TestTrimByPtraceGoesOnToTheNext(t *testing.T) {
 	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
 		t.Fatalf("in flight %+v", s.flight)
 	}
-	if s.workers.left[worker2] != 1 {
-		t.Errorf("left %v: all was taken, and 2 MiB touched again", s.workers.left)
+	if left := s.leftBy(worker2); left != 1 {
+		t.Errorf("left %v: all was taken, and 2 MiB touched again", left)
 	}
 	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonDevice {
 		t.Errorf("then: %+v", h)
@@ -160,8 +160,8 @@ func TestPlanThatHangs(t *testing.T) {
 	if len(s.holder.trims) > 0 {
 		t.Errorf("the holder was asked for %v", s.holder.trims)
 	}
-	if got := s.pids(event.AccountingRSS); !slices.Equal(got, []int{worker1}) {
-		t.Errorf("then %v, want all but the one that hung", got)
+	if got, _ := s.tracees(event.AccountingRSS); len(got) != 1 || got[0].ID.PID != worker1 {
+		t.Errorf("then %+v, want all but the one that hung", got)
 	}
 }
 

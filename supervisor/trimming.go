@@ -38,32 +38,27 @@ func (w *watcher) canGive(l *event.Limit) policy.Help {
 	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
 		return hook
 	case trace.Reason == event.ReasonNoWorker:
-		trace.Detail = w.noHello() + ", and " + trace.Detail
+		trace.Detail = w.workers.NoHello() + ", and " + trace.Detail
 	}
 	return trace
 }
 
-const (
-	// trimFloor is the mapped memory below which a worker is not worth asking:
-	// its libraries.
-	trimFloor = 32 * rss.MiB
-	// muchMapped is the share of a limit that workers must have mapped to be trimmed ahead
-	// of the rung.
-	muchMapped = 0.02
-)
+// muchMapped is the share of a limit that workers must have mapped to be trimmed ahead
+// of the rung.
+const muchMapped = 0.02
 
 // canTrimByHook answers for the part of a trim that is done by the hook.
 func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 	if !w.Settings.Trim.Hook() || w.loader == nil {
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
 	}
-	mappers := w.workers.mappers(&w.last, l.Accounting)
+	mappers := w.workers.Mappers(l.Accounting)
 	if len(mappers) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.noHello()}
+		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
 	}
 	var gain rss.Bytes
 	for _, m := range mappers {
-		gain += w.workers.trimmable(m)
+		gain += w.workers.Trimmable(m)
 	}
 	if gain == 0 {
 		return policy.Help{Reason: event.ReasonNothing}
@@ -84,7 +79,7 @@ func (w *watcher) tracesFor(l *event.Limit) bool {
 func (w *watcher) canTrace(l *event.Limit) policy.Help {
 	list, h := w.tracees(l.Accounting)
 	for _, e := range list {
-		h.Gain += w.workers.trimmable(e)
+		h.Gain += w.workers.Trimmable(e)
 	}
 	h.OK = len(list) > 0
 	return h
@@ -93,7 +88,7 @@ func (w *watcher) canTrace(l *event.Limit) policy.Help {
 // beginTrim has processes give mapped pages back: those with the hook first,
 // and by ptrace what is then still above the goal.
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
-	hooked := w.hooked(l.Accounting, func(m workers.Usage) bool { return w.workers.trimmable(m) > 0 })
+	hooked := w.hooked(l.Accounting, func(m workers.Usage) bool { return w.workers.Trimmable(m) > 0 })
 	if f.running = w.trimming(f, hooked, f.before.Used, f.began); f.running == nil {
 		w.finish(action.Result{Reason: event.ReasonNothing})
 		return
@@ -108,7 +103,7 @@ func (w *watcher) hooked(a event.Accounting, worth func(workers.Usage) bool) []w
 	if !w.Settings.Trim.Hook() || w.loader == nil {
 		return nil
 	}
-	return slices.DeleteFunc(w.workers.mappers(&w.last, a), func(m workers.Usage) bool { return !worth(m) })
+	return slices.DeleteFunc(w.workers.Mappers(a), func(m workers.Usage) bool { return !worth(m) })
 }
 
 // trimming begins a trim, of a limit that stands at used: nil where nobody is
@@ -118,7 +113,7 @@ func (w *watcher) trimming(f *inFlight, hooked []workers.Usage, used rss.Bytes, 
 	for _, m := range hooked {
 		if p := w.last.Find(m.ID.PID); p != nil {
 			pids = append(pids, m.ID.PID)
-			f.actedOn = append(f.actedOn, *p)
+			f.acted.Procs = append(f.acted.Procs, *p)
 		}
 	}
 	switch {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -43,5 +45,92 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 	s.Settings.Trim = TrimHook
 	if got := s.lead(event.Rule{Action: event.ActionTrim}, l); got != 0 {
 		t.Errorf("by the hook, which has budgets: %v", got)
+	}
+}
+
+func TestCanTrimByPtrace(t *testing.T) {
+	rssLimit := &event.Limit{Accounting: event.AccountingRSS}
+	s := opened(t, tracing(TrimAuto))
+	s.runs(theCommand, python)
+	because := func(want event.Reason) {
+		t.Helper()
+		s.known()
+		if h := s.canTrim(rssLimit); h.OK || h.Reason != want {
+			t.Errorf("%+v, want %q", h, want)
+		}
+	}
+	because(event.ReasonNoWorker)
+	s.fs.Put(rsstest.Process{PID: theCommand, Parent: theHolder, Start: 10, Comm: "python", File: 200 * rss.MiB})
+	because(event.ReasonIsTrainer)
+	s.is(worker1, theCommand, "python", python, 30*rss.MiB)
+	because(event.ReasonIsTrainer)
+	s.put(theCommand, theHolder, 0, 0)
+	because(event.ReasonNoWorker) // one fork alone may be a trainer that a script started
+	s.is(worker2, theCommand, "python", python, 30*rss.MiB)
+	because(event.ReasonNothing)
+
+	s.is(worker1, theCommand, "python", python, 132*rss.MiB)
+	s.is(worker2, theCommand, "python", python, 232*rss.MiB)
+	s.known()
+	if h := s.canTrim(rssLimit); !h.OK || h.Gain != 300*rss.MiB {
+		t.Errorf("%+v, want what lies above the floor, 300 MiB", h)
+	}
+	for _, acc := range []event.Accounting{event.AccountingCgroup, event.AccountingNoShared} {
+		if h := s.canTrim(&event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
+			t.Errorf("%q: %+v", acc, h)
+		}
+	}
+
+	s.refuse(s.last.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice})
+	s.refuse(s.last.Find(worker2).ID, action.Refused{Reason: event.ReasonTraced, Passing: true})
+	because(event.ReasonTraced) // of the one with most
+	s.later(action.TracePause)
+	s.known()
+	if h := s.canTrim(rssLimit); !h.OK || h.Gain != 200*rss.MiB {
+		t.Errorf("after the pause: %+v, want 200 MiB of the second", h)
+	}
+	s.fs.End(worker2)
+	s.later(time.Hour)
+	because(event.ReasonDevice)
+	s.fs.End(worker1)
+	because(event.ReasonNoWorker)
+	s.is(worker1, theCommand, "python", python, 0)
+	s.fs.Put(rsstest.Process{PID: worker1, Parent: theCommand, Start: 1<<40 + 1, Comm: "python", File: 132 * rss.MiB})
+	s.known()
+	if h := s.canTrim(rssLimit); !h.OK {
+		t.Errorf("another process with its PID: %+v", h)
+	}
+	s.tracer.asked = 9
+	because(event.ReasonTimeout)
+	s.tracer.asked = 0
+	s.traceNoMore(event.ReasonGivenUp, "x")
+	because(event.ReasonGivenUp)
+}
+
+// TestCanTrimAddsUp what the hook and what ptrace can give back.
+func TestCanTrimAddsUp(t *testing.T) {
+	with := withLoader(t)
+	s := newStand(t, func(o *Options) { with(o); tracing(TrimAuto)(o) })
+	id := s.trainer(20*rss.MiB, worker1)
+	s.runs(id.PID, python)
+	s.is(worker1, id.PID, "python", python, 132*rss.MiB)
+	s.is(worker2, id.PID, "python", python, 92*rss.MiB)
+	s.open(s.holder.begin)
+	s.known()
+	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
+		t.Errorf("%+v, want 100 and 60 MiB", h)
+	}
+	s.Settings.Trim = TrimPtrace // the hook is asked for nothing
+	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
+		t.Errorf("%+v, want both by ptrace", h)
+	}
+	s.Settings.Trim = TrimHook
+	if h := s.canTrim(s.user()); !h.OK || h.Gain != 100*rss.MiB {
+		t.Errorf("%+v, want that of the hook alone", h)
+	}
+	s.Settings.Trim = TrimAuto
+	s.Attached = &Attached{NoHook: "x"}
+	if s.traces() {
+		t.Error("what somebody else started would be traced")
 	}
 }

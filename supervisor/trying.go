@@ -152,7 +152,7 @@ func (t *trials) stop() {
 func (w *watcher) tryTorch() {
 	t, left := w.trials, leastLeft(w.readings)
 	t.short(left)
-	if w.loader != nil && !t.Busy() && t.waits(w.workers.trainers) {
+	if w.loader != nil && !t.Busy() && t.waits(w.workers.Trainers()) {
 		w.tried(t.look(w.now(), left, w.loader.Untried()))
 	}
 }
@@ -191,8 +191,8 @@ func (w *watcher) tried(all []trialNews) {
 		if err := w.loader.Tried(n.torch.Key, *n.verdict); err != nil {
 			w.fault("trial", err)
 		}
-		w.workers.trainers = w.loader.Trainers()
-		for _, t := range w.workers.trainers {
+		w.workers.SetTrainers(w.loader.Trainers())
+		for _, t := range w.workers.Trainers() {
 			if t.Key != n.torch.Key || n.again {
 				continue
 			}

@@ -88,7 +88,7 @@ func TestTriesTorch(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			cache := t.TempDir()
 			s, torch, ran := untriedStand(t, cache, test.says, nil)
-			if s.workers.staff[worker1].able {
+			if len(s.workers.Recyclable(event.AccountingRSS)) > 0 {
 				t.Error("a worker is recycled before a trial")
 			}
 			check := func(s *stand, torch string) {
@@ -98,7 +98,7 @@ func TestTriesTorch(t *testing.T) {
 				if data, err := os.ReadFile(torch); err != nil || string(data) != test.file {
 					t.Errorf("%v: %q", err, data)
 				}
-				if s.workers.staff[worker1].able != (test.trial == event.TrialTried) {
+				if len(s.workers.Recyclable(event.AccountingRSS)) > 0 != (test.trial == event.TrialTried) {
 					t.Error("whether its worker can be recycled does not follow")
 				}
 				if test.line != "" && strings.Count(s.stderr(), test.line) != 1 {

@@ -78,7 +78,7 @@ func (w *watcher) recycledBefore(now, left time.Duration) bool {
 	case now-max(p.from, p.withdrawnAt) >= action.RecycleDeadline:
 		return false
 	}
-	return p.heir && w.beingRecycled() || w.loader != nil && w.loader.Inherited()
+	return p.heir && w.workers.Recycling() || w.loader != nil && w.loader.Inherited()
 }
 
 // withdrew notes that requests of a leader before us were withdrawn.
@@ -87,16 +87,4 @@ func (w *watcher) withdrew() {
 	if n := w.loader.Withdrawn(); n != p.withdrawn {
 		p.withdrawn, p.withdrawnAt = n, w.now()
 	}
-}
-
-// beingRecycled says that a worker is being replaced, whoever asked for it.
-func (w *watcher) beingRecycled() bool {
-	for _, t := range w.workers.trainers {
-		for _, l := range t.Loaders {
-			if l.Starting != 0 || len(l.Leaving) > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // flush is how long the watcher takes at most for its last events; the holder
@@ -69,23 +70,20 @@ type watcher struct {
 	withRSS rss.Bytes             // … what that has
 	clock
 
-	early []limit.Warning // what was met before anything could be said
-	peers peers
-	// recycleTook is how long the last recycle that was done took, 0 for none.
-	recycleTook time.Duration
-	serving     serving
-	tree        *proctree.Reader
-	own         *limit.Set // … of our command, where we started it
-	limits      *limit.Union
-	ladder      *policy.State
-	loader      *loader.Control // nil where loaders are not talked to
-	pool        *matcher        // nil without --worker-match
-	probes      probe.Set
-	pss         *pssReader     // nil where no limit is compared in PSS
-	counts      *counts.Counts // limits beside summed memory
-	bell        *wake.Bell     // rings for what is in wakes.go
-	hears       bool           // … for what loaders write, too; else it is looked for
-	scontrol    *probe.Reader[scontrolAsk, answer]
+	early    []limit.Warning // what was met before anything could be said
+	peers    peers
+	serving  serving
+	tree     *proctree.Reader
+	own      *limit.Set // … of our command, where we started it
+	limits   *limit.Union
+	ladder   *policy.State
+	loader   *loader.Control // nil where loaders are not talked to
+	probes   probe.Set
+	pss      *pssReader     // nil where no limit is compared in PSS
+	counts   *counts.Counts // limits beside summed memory
+	bell     *wake.Bell     // rings for what is in wakes.go
+	hears    bool           // … for what loaders write, too; else it is looked for
+	scontrol *probe.Reader[scontrolAsk, answer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -114,13 +112,12 @@ type watcher struct {
 	flight    *inFlight
 	tracer    tracer
 	programs  *programs
-	workers   workforce
+	workers   *workers.Workers
 	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	alerts    alerting
 	diagnosis diagnosing
 	trials    *trials
-	unreached unreached
 	holders   *probe.Reader[holdersAsk, string] // who holds what in /dev/shm
 	sum       tell.Summary
 	requeue   requeuing
@@ -158,8 +155,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		counts:  &counts.Counts{},
 		watched: -1,
 		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
-		workers: newWorkforce(opt.Proc),
-		tell:    tell.New(opt.Log, opt.Settings.Events),
+		tell: tell.New(opt.Log, opt.Settings.Events),
 	}
 	if opt.Attached == nil {
 		w.holder = begin.Holder
@@ -179,7 +175,8 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
 	// Where it cannot be read all workers count as seen fresh.
-	w.workers.from, _ = proctree.StartTime(opt.Proc, opt.Self)
+	from, _ := proctree.StartTime(opt.Proc, opt.Self)
+	w.workers = workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook})
 	w.sum.Watched = begin.Attempt <= 1 && opt.Attached == nil
 	return w
 }
@@ -197,13 +194,12 @@ func (w *watcher) open(begin hold.Begin) {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
 	}
 	w.ladder = policy.New(s.Rules, options)
-	var err error
 	if s.Dir != "" {
 		if err := w.openLoader(s.Dir); err != nil {
 			fault("loader", err)
 		}
 	}
-	if w.pool, err = newMatcher(s.WorkerMatch, w.Proc); err != nil {
+	if err := w.workers.MatchPools(s.WorkerMatch); err != nil {
 		fault("worker-match", err)
 	}
 	w.follow(fault)

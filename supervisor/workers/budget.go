@@ -13,25 +13,42 @@ const (
 	// budgetReserve is the part of the limit kept free below the rung for what
 	// grows between two revisions: anonymous memory of trainer and workers.
 	budgetReserve = 0.10
+	// assumedWorkers is for how many workers the first budget leaves room, before any
+	// loader has said how many it has: they may outgrow a limit within the second in
+	// which they are first seen.
+	assumedWorkers = 8
 	// budgetStep is by how much a budget must change to be written anew.
 	budgetStep = 0.10
 )
 
-// BudgetInput is what a worker's budget follows from.
-type BudgetInput struct {
+// Bound is a limit under which workers keep to a budget.
+type Bound struct {
 	Limit event.Limit
-	// Rung is the use to stay below, that of trim; as the ladder has it.
-	Rung    rss.Bytes
-	Workers []Usage
-	// Rest is the least that is used beside what workers have mapped, 0 where nobody
-	// knows: what is certain of a sum of PSS may have less of both in it.
+	Rung  rss.Bytes // the use to stay below, that of trim
+	// Rest is the least that is used beside what workers have mapped, 0 where that is not
+	// known: what is certain of a sum of PSS may have less of both in it.
 	Rest rss.Bytes
-	// Last is the budget that stands, 0 for none.
-	Last rss.Bytes
 }
 
-// Budget returns how many bytes of mapped file pages (RssFile) each worker may
-// hold before it trims itself: Last where little differs from that. It returns 0 where no budget makes sense: the limit does not count
+// Budget returns how many bytes of mapped file pages each worker may hold under all of the
+// bounds, 0 for none, with the rung that asks for it and the number of workers known; last
+// is the budget that they have.
+func (w *Workers) Budget(bounds []Bound, last rss.Bytes) (each, rung rss.Bytes, known int) {
+	for _, b := range bounds {
+		workers := w.Mappers(b.Limit.Accounting)
+		n := len(workers)
+		if n == 0 {
+			workers = make([]Usage, assumedWorkers)
+		}
+		if one := budget(b, workers, last); one != 0 && (each == 0 || one < each) {
+			each, rung, known = one, b.Rung, n
+		}
+	}
+	return each, rung, known
+}
+
+// budget returns how many bytes of mapped file pages (RssFile) each worker may
+// hold before it trims itself: last where little differs from that. It returns 0 where no budget makes sense: the limit does not count
 // mapped file pages, or there is no worker. Under pss what stands is left until
 // the workers' PSS was read.
 //
@@ -47,14 +64,13 @@ type BudgetInput struct {
 // as the limit really allows. Libraries, which all share, tell nothing about data.
 // Rounded down to 1/16 of itself, so that it is not written at every tick; at least
 // [budgetFloor].
-func Budget(in BudgetInput) rss.Bytes {
-	n := rss.Bytes(len(in.Workers))
+func budget(in Bound, workers []Usage, last rss.Bytes) rss.Bytes {
+	n := rss.Bytes(len(workers))
 	if n == 0 || in.Limit.Limit == 0 || !countsMapped(in.Limit.Accounting) {
 		return 0
 	}
-	pss := in.Limit.Accounting == event.AccountingPSS
 	var kept, data, most, sure, read rss.Bytes
-	for _, w := range in.Workers {
+	for _, w := range workers {
 		own := w.Mapped.Sub(w.Kept)
 		kept, data = kept+min(w.Kept, w.Mapped), data+own
 		most += min(w.CountedMapped.Sub(w.CountedKept), own)
@@ -63,18 +79,18 @@ func Budget(in BudgetInput) rss.Bytes {
 	}
 	shared := 1.0 // RssFile per byte counted
 	switch {
-	case !pss:
+	case in.Limit.Accounting != event.AccountingPSS:
 		sure = most
 	case read == 0:
-		return in.Last // how much of it counts is not known yet
+		return last // how much of it counts is not known yet
 	default:
 		shared = min(max(1, data.Of(most)), float64(n))
 	}
 	rest := max(in.Limit.Used.Sub(sure), in.Rest)
 	share := kept/n + (in.Rung.Sub(rest).Sub(in.Limit.Limit.Scale(budgetReserve)) / n).Scale(shared)
 	each := max(neatDown(share), budgetFloor)
-	if change := max(each, in.Last) - min(each, in.Last); in.Last != 0 && change.Of(in.Last) < budgetStep {
-		return in.Last
+	if change := max(each, last) - min(each, last); last != 0 && change.Of(last) < budgetStep {
+		return last
 	}
 	return each
 }

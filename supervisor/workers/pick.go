@@ -9,7 +9,8 @@ import (
 
 // Usage is what one worker holds, as the budget and the choice among workers see it.
 type Usage struct {
-	ID rss.ProcID
+	ID      rss.ProcID
+	Trainer int // PID of its trainer, 0 for a pool's worker
 	// Mapped is RssFile of /proc/PID/status: what the worker itself compares
 	// with its budget.
 	Mapped rss.Bytes

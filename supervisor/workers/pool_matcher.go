@@ -1,9 +1,8 @@
-package supervisor
+package workers
 
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"path"
 	"regexp"
 	"strings"
@@ -15,29 +14,32 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// settled is the age at which a process's command line is believed for good:
-// a child that was forked and has not called exec yet still shows its
-// parent's.
+// settled is the age at which a process's command line and environment are believed for
+// good: a child that was forked and has not called exec yet still shows its parent's.
 const settled = 3 * time.Second
 
-// matcher tells which processes of the tree are workers by --worker-match.
-// Reading /proc/PID/cmdline takes the process's mmap_lock and can hang for as
-// long as somebody else holds that, so it is read on the side.
-type matcher struct {
+// mostAsked is how many processes may be in the queue to be read.
+const mostAsked = 64
+
+// poolMatcher tells which processes of the tree are workers of pools, by --worker-match.
+// Reading /proc/PID/cmdline takes the process's mmap_lock and can hang for as long as
+// another thread holds that, so a probe reads it. A nil poolMatcher matches nothing.
+type poolMatcher struct {
 	*probe.Reader[rss.ProcID, match]
 	seen map[rss.ProcID]*match
 }
 
+// match is what is known of one process.
 type match struct {
 	id      rss.ProcID
 	comm    string // execve(2) nearly always changes it, and the command line with it
 	matches bool
-	starter bool          // by its command line it is one: a script bears its own name
+	starter bool          // it is one of starters by its command line: a script bears its own name
 	since   time.Duration // when the process was first seen
 	asked   bool          // an answer is on its way
 	known   bool          // it was read once
 	final   bool
-	spared  bool // it is the command, a task, or what a starter of those started
+	program bool // it is the command, a task, or what a starter of those started
 	owner   bool // it has had a child that matches: fork keeps the command line
 	doubt   bool // it or its parent may be the owner: a moment will tell
 }
@@ -46,41 +48,46 @@ type match struct {
 func (e *match) settled() bool { return e.known && e.final && !e.asked }
 
 // starters run what the user wrote behind them, and what they run is no worker of
-// theirs.
+// theirs: shells, launchers, and the runtime and the init of Apptainer's containers.
 var starters = func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range strings.Fields("sh bash rbash dash ash busybox zsh ksh mksh csh tcsh fish slurm_script " +
-		"timeout time sudo su tini dumb-init srun mpirun mpiexec orterun prterun rsswarden") {
+		"timeout time sudo su tini dumb-init srun mpirun mpiexec orterun prterun rsswarden " +
+		"starter starter-suid appinit sinit") {
 		names[name] = true
 	}
-	maps.Copy(names, passers)
 	return names
 }()
 
 // isStarter tells a starter by the name that the kernel has for it.
 func isStarter(comm string) bool { return starters[comm] || strings.HasSuffix(comm, ".sh") }
 
-// newMatcher returns nil where pattern is empty; a nil matcher matches nothing.
-func newMatcher(pattern, proc string) (*matcher, error) {
+// MatchPools takes processes whose command lines match the pattern for workers of pools.
+func (w *Workers) MatchPools(pattern string) error {
 	if pattern == "" {
-		return nil, nil
+		return nil
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &matcher{seen: map[rss.ProcID]*match{}, Reader: probe.NewQueue(nil, mostAsked, func(id rss.ProcID) match {
+	w.pool = newPoolMatcher(re, w.Proc)
+	return nil
+}
+
+func newPoolMatcher(re *regexp.Regexp, proc string) *poolMatcher {
+	return &poolMatcher{seen: map[rss.ProcID]*match{}, Reader: probe.NewQueue(nil, mostAsked, func(id rss.ProcID) match {
 		fault.Point("match")
 		b, err := procfile.Read(fmt.Sprintf("%s/%d/cmdline", proc, id.PID), procfile.Cmdline)
 		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})
 		return match{id: id, matches: err == nil && re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}
-	})}, nil
+	})}
 }
 
 // update takes in what was read, asks about processes that are new, and judges
 // who is a worker. tops are the command and, of a job, its tasks.
-func (m *matcher) update(s *rss.Sample, tops ...rss.ProcID) {
+func (m *poolMatcher) update(s *rss.Sample, tops []rss.ProcID) {
 	if m == nil {
 		return
 	}
@@ -114,40 +121,40 @@ func (m *matcher) update(s *rss.Sample, tops ...rss.ProcID) {
 
 // judge says of those that match who must not be signalled: the programs that the
 // user started, and the owners of pools, which match as their workers do.
-func (m *matcher) judge(s *rss.Sample, tops []rss.ProcID) {
+func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
 	children := map[int][]*match{}
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		e := m.seen[p.ID]
-		e.spared, e.doubt = false, false
+		e.program, e.doubt = false, false
 		if living(p) {
 			children[p.Parent] = append(children[p.Parent], e)
 		}
 	}
 	// What a script runs is the job itself, whether it waits for it or runs
 	// something beside it: not only the command is the user's.
-	var spare func(*match)
-	spare = func(e *match) {
-		if e == nil || e.spared {
+	var markProgram func(*match)
+	markProgram = func(e *match) {
+		if e == nil || e.program {
 			return
 		}
-		e.spared = true
+		e.program = true
 		if e.starter || isStarter(e.comm) {
 			for _, c := range children[e.id.PID] {
-				spare(c)
+				markProgram(c)
 			}
 		}
 	}
 	for _, id := range tops {
 		if p := s.Find(id.PID); p != nil {
-			spare(m.seen[p.ID])
+			markProgram(m.seen[p.ID])
 		}
 	}
 	// A child may match for a moment because it was forked and has not called
 	// exec yet: it makes nobody an owner, and who of the two is one is open.
 	for i := range s.Procs {
 		e := m.seen[s.Procs[i].ID]
-		if !e.matches || e.spared {
+		if !e.matches || e.program {
 			continue
 		}
 		for _, c := range children[e.id.PID] {
@@ -160,18 +167,16 @@ func (m *matcher) judge(s *rss.Sample, tops []rss.ProcID) {
 	}
 }
 
-func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }
-
 // candidate says whether a process is, or may turn out to be, a worker: it
 // matches, lives, and has a parent that could replace it.
-func (m *matcher) candidate(s *rss.Sample, p *rss.Proc) bool {
+func (m *poolMatcher) candidate(s *rss.Sample, p *rss.Proc) bool {
 	e := m.seen[p.ID]
-	return e != nil && e.matches && !e.spared && !e.owner && living(p) && s.Find(p.Parent) != nil
+	return e != nil && e.matches && !e.program && !e.owner && living(p) && s.Find(p.Parent) != nil
 }
 
 // workers returns the workers of the sample. Those of which that is not certain
 // yet are in doubt.
-func (m *matcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
+func (m *poolMatcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
 	if m == nil {
 		return nil, nil
 	}
@@ -188,25 +193,25 @@ func (m *matcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
 	return sure, doubt
 }
 
-// ownerOf returns who replaces the worker: its parent, or who started that where
-// it is a shell around each worker.
-func (m *matcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
+// ownerOf returns the process that replaces the worker: its parent, or that one's where
+// the parent is a shell around each worker.
+func (m *poolMatcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
 	for range 64 { // a tree is not that deep
 		up := s.Find(p.Parent)
 		if up == nil || up == p {
 			break
 		}
 		p = up
-		if e := m.seen[p.ID]; e == nil || e.spared || !e.starter && !isStarter(p.Comm) {
+		if e := m.seen[p.ID]; e == nil || e.program || !e.starter && !isStarter(p.Comm) {
 			break
 		}
 	}
 	return p.ID
 }
 
-// crew returns the workers of one pool, also those in doubt: where one is
-// missing, that counts.
-func (m *matcher) crew(s *rss.Sample, owner rss.ProcID) []rss.ProcID {
+// members returns the workers of one pool, also those in doubt: where one is missing,
+// that counts.
+func (m *poolMatcher) members(s *rss.Sample, owner rss.ProcID) []rss.ProcID {
 	var ids []rss.ProcID
 	for i := range s.Procs {
 		if p := &s.Procs[i]; m.candidate(s, p) && m.ownerOf(s, p) == owner {

@@ -1,4 +1,4 @@
-package supervisor
+package workers
 
 import (
 	"math"
@@ -6,11 +6,11 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// roles gives processes the roles that follow from LOCAL_RANK, or from RANK where
-// nobody has that, where loaders said nothing of them. It keeps roles over time: a
+// roles gives processes the roles that follow from LOCAL_RANK, or from RANK where no
+// process has that, where loaders said nothing of them. It keeps roles over time: a
 // trainer whose loaders live for one epoch has none between two.
 type roles struct {
-	places *ranker
+	places *environReader
 	kept   map[rss.ProcID]rss.Role
 	byRank bool // RANK tells who is a rank
 
@@ -27,15 +27,11 @@ type roles struct {
 // that one without a LOCAL_RANK of its own is the agent, or rank 0 where no other
 // is.
 func (r *roles) assign(s *rss.Sample, hello func(rss.ProcID) bool) {
-	all := make([]*rss.Proc, len(s.Procs))
-	for i := range s.Procs {
-		all[i] = &s.Procs[i]
-	}
-	r.places.update(s.Mono, all)
+	r.places.update(s)
 	r.byRank, r.open = true, nil
 	some := false
-	for _, p := range all {
-		at, _ := r.places.of(p)
+	for i := range s.Procs {
+		at, _ := r.places.of(&s.Procs[i])
 		r.byRank = r.byRank && at.local < 0
 		some = some || at.local >= 0 || at.rank >= 0
 	}
@@ -45,7 +41,8 @@ func (r *roles) assign(s *rss.Sample, hello func(rss.ProcID) bool) {
 	}
 	kept := make(map[rss.ProcID]rss.Role, len(r.kept))
 	leads := make(map[rss.ProcID]bool, len(r.leads))
-	for _, p := range all {
+	for i := range s.Procs {
+		p := &s.Procs[i]
 		if role, ok := r.kept[p.ID]; ok && plain(p) {
 			p.Role = role
 		}
@@ -74,7 +71,7 @@ func (r *roles) begins(s *rss.Sample, p *rss.Proc) bool {
 // plain says that nothing is known of the process's role yet.
 func plain(p *rss.Proc) bool { return p.Role == rss.RoleOther || p.Role == "" }
 
-// rankTree is a sample in which somebody has a LOCAL_RANK.
+// rankTree is a sample in which a process has a LOCAL_RANK.
 type rankTree struct {
 	r     *roles
 	s     *rss.Sample

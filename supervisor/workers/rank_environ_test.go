@@ -1,4 +1,4 @@
-package supervisor
+package workers
 
 import (
 	"os"
@@ -70,18 +70,17 @@ func TestRankZero(t *testing.T) {
 	}
 }
 
-func TestRankerReadsOnTheSide(t *testing.T) {
-	k := newRanker("/proc")
-	p := &rss.Proc{ID: rss.ProcID{PID: os.Getpid(), Start: 1}, Comm: "test"}
-	if _, known := k.of(p); known {
+func TestEnvironReader(t *testing.T) {
+	k := newEnvironReader("/proc")
+	procs := []rss.Proc{{ID: rss.ProcID{PID: os.Getpid(), Start: 1}, Comm: "test"}, {ID: rss.ProcID{PID: 1<<22 + 1, Start: 1}}}
+	if _, known := k.of(&procs[0]); known {
 		t.Error("known before it was asked")
 	}
-	gone := &rss.Proc{ID: rss.ProcID{PID: 1<<22 + 1, Start: 1}}
 	deadline := time.Now().Add(time.Minute)
 	for now := time.Duration(0); ; now += time.Second {
-		k.update(now, []*rss.Proc{p, gone})
-		_, here := k.of(p)
-		r, there := k.of(gone)
+		k.update(&rss.Sample{Mono: now, Procs: procs})
+		_, here := k.of(&procs[0])
+		r, there := k.of(&procs[1])
 		if here && there {
 			if r != noRanks {
 				t.Errorf("a process that is gone has %v", r)
@@ -93,16 +92,13 @@ func TestRankerReadsOnTheSide(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	exec := *p
+	exec := procs[0]
 	exec.Comm = "other"
 	if _, known := k.of(&exec); known {
 		t.Error("another program in the same process is known already")
 	}
-	k.update(time.Hour, nil)
+	k.update(&rss.Sample{Mono: time.Hour})
 	if len(k.seen) != 0 {
 		t.Errorf("%d processes that are gone are remembered", len(k.seen))
-	}
-	if r, known := (*ranker)(nil).of(p); r != noRanks || !known {
-		t.Error("no ranker")
 	}
 }

@@ -1,4 +1,4 @@
-package supervisor
+package workers
 
 import (
 	"strconv"
@@ -53,21 +53,21 @@ func ranksOf(vars map[string]string) ranks {
 	return ranks{number(rankVariable), number(localVariable), number(taskVariable)}
 }
 
-// ranker reads the environment of processes on the side: the kernel takes a
-// process's mmap_lock for it, and that can hang. A nil ranker knows nothing.
-type ranker struct {
-	*probe.Reader[rankKey, rankAnswer]
-	seen map[rankKey]*rankOf
+// environReader reads the environment of processes by a probe: the kernel takes a process's
+// mmap_lock for it, and that can hang.
+type environReader struct {
+	*probe.Reader[program, ranksAnswer]
+	seen map[program]*programRanks
 }
 
-// rankKey names one program of one process: execve(2) gives it another
+// program names one program of one process: execve(2) gives it another
 // environment and, nearly always, another name.
-type rankKey struct {
+type program struct {
 	id   rss.ProcID
 	comm string
 }
 
-type rankOf struct {
+type programRanks struct {
 	ranks
 	since time.Duration // when the program was first seen
 	next  time.Duration // when it is to be read (again)
@@ -76,41 +76,36 @@ type rankOf struct {
 	final bool          // it is not to be read again
 }
 
-type rankAnswer struct {
-	key rankKey
+type ranksAnswer struct {
+	key program
 	ranks
 }
 
-func newRanker(proc string) *ranker {
-	return &ranker{seen: map[rankKey]*rankOf{}, Reader: probe.NewQueue(nil, mostAsked, func(key rankKey) rankAnswer {
+func newEnvironReader(proc string) *environReader {
+	return &environReader{seen: map[program]*programRanks{}, Reader: probe.NewQueue(nil, mostAsked, func(key program) ranksAnswer {
 		fault.Point("rank")
 		// What may not be read says nothing of a rank.
 		vars, _ := proctree.Environ(proc, key.id.PID, isRank)
-		return rankAnswer{key, ranksOf(vars)}
+		return ranksAnswer{key, ranksOf(vars)}
 	})}
 }
-
-// mostAsked is how many processes may be in the queue to be read.
-const mostAsked = 64
 
 // update takes in what was read and asks about those processes that are new.
 // One that is young is asked about again: between fork and exec it still shows
 // its parent's environment.
-func (k *ranker) update(now time.Duration, procs []*rss.Proc) {
-	if k == nil {
-		return
-	}
+func (k *environReader) update(s *rss.Sample) {
+	now := s.Mono
 	for a, ok := k.Take(); ok; a, ok = k.Take() {
 		if e := k.seen[a.key]; e != nil {
 			e.ranks, e.known, e.asked = a.ranks, true, false
 		}
 	}
-	alive := make(map[rankKey]*rankOf, len(procs))
-	for _, p := range procs {
-		key := rankKey{p.ID, p.Comm}
+	alive := make(map[program]*programRanks, len(s.Procs))
+	for i := range s.Procs {
+		key := program{s.Procs[i].ID, s.Procs[i].Comm}
 		e := k.seen[key]
 		if e == nil {
-			e = &rankOf{ranks: noRanks, since: now, next: now}
+			e = &programRanks{ranks: noRanks, since: now, next: now}
 		}
 		alive[key] = e
 		if e.asked || e.final || now < e.next {
@@ -128,21 +123,15 @@ func (k *ranker) update(now time.Duration, procs []*rss.Proc) {
 
 // of returns what the environment of a process says; known is false where it was
 // not read yet.
-func (k *ranker) of(p *rss.Proc) (r ranks, known bool) {
-	if k == nil {
-		return noRanks, true
-	}
-	if e := k.seen[rankKey{p.ID, p.Comm}]; e != nil {
+func (k *environReader) of(p *rss.Proc) (r ranks, known bool) {
+	if e := k.seen[program{p.ID, p.Comm}]; e != nil {
 		return e.ranks, e.known
 	}
 	return noRanks, false
 }
 
 // late says that the environment of a process should have been read by now.
-func (k *ranker) late(p *rss.Proc, now time.Duration) bool {
-	if k == nil {
-		return true
-	}
-	e := k.seen[rankKey{p.ID, p.Comm}]
+func (k *environReader) late(p *rss.Proc, now time.Duration) bool {
+	e := k.seen[program{p.ID, p.Comm}]
 	return e != nil && now-e.since >= settled
 }

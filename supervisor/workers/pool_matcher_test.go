@@ -1,9 +1,10 @@
-package supervisor
+package workers
 
 import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -37,11 +38,11 @@ func sampleAt(mono time.Duration, pids ...int) *rss.Sample {
 }
 
 // matched updates until the matcher has answered as wanted, or fails.
-func matched(t *testing.T, m *matcher, s *rss.Sample, want int) {
+func matched(t *testing.T, m *poolMatcher, s *rss.Sample, want int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		m.update(s, rss.ProcID{PID: 10, Start: 1})
+		m.update(s, []rss.ProcID{{PID: 10, Start: 1}})
 		sure, _ := m.workers(s)
 		if len(sure) == want {
 			return
@@ -58,17 +59,14 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 	writeCmdline(t, proc, 10, "pool\x00worker\x00")
 	writeCmdline(t, proc, 11, "pool\x00worker\x001\x00")
 	writeCmdline(t, proc, 12, "pool\x00-workers\x004\x00") // forked, not yet exec'ed
-	m, err := newMatcher("^pool worker", proc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newPoolMatcher(regexp.MustCompile("^pool worker"), proc)
 	matched(t, m, sampleAt(0, 10, 11, 12), 1) // the command itself is none
 	writeCmdline(t, proc, 12, "pool\x00worker\x002\x00")
 	matched(t, m, sampleAt(time.Second, 10, 11, 12), 2)
 	matched(t, m, sampleAt(time.Second, 10, 12), 1)
 
 	old := sampleAt(settled+time.Second, 10, 12)
-	for deadline := time.Now().Add(10 * time.Second); !m.seen[rss.ProcID{PID: 12, Start: 1}].final; m.update(old, old.Procs[0].ID) {
+	for deadline := time.Now().Add(10 * time.Second); !m.seen[rss.ProcID{PID: 12, Start: 1}].final; m.update(old, []rss.ProcID{old.Procs[0].ID}) {
 		if time.Now().After(deadline) {
 			t.Fatal("a command line is still read again after it has settled")
 		}
@@ -76,14 +74,16 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 }
 
 func TestNoMatcherMatchesNothing(t *testing.T) {
-	m, err := newMatcher("", "/nowhere")
-	if err != nil || m != nil {
-		t.Fatal(m, err)
+	w := New(Options{Proc: "/nowhere"})
+	if err := w.MatchPools(""); err != nil || w.pool != nil {
+		t.Fatal(err, w.pool)
 	}
-	s := sampleAt(0, 10)
-	m.update(s)
-	if sure, doubt := m.workers(s); sure != nil || doubt != nil {
-		t.Errorf("%v and %v match", sure, doubt)
+	w.Update(sampleAt(0, 10), nil)
+	if all := w.PoolWorkers(); all != nil {
+		t.Errorf("%v match", all)
+	}
+	if err := w.MatchPools("("); err == nil {
+		t.Error("a pattern that is none is taken")
 	}
 }
 
@@ -148,7 +148,7 @@ func TestWhoIsAWorker(t *testing.T) {
 		"in a circle":             {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &matcher{seen: map[rss.ProcID]*match{}}
+			m := &poolMatcher{seen: map[rss.ProcID]*match{}}
 			s := &rss.Sample{}
 			var tops []rss.ProcID
 			for _, q := range c.procs {
@@ -175,8 +175,8 @@ func TestWhoIsAWorker(t *testing.T) {
 				}
 			}
 			if name == "a shell around each" {
-				if crew := m.crew(s, s.Procs[1].ID); len(crew) != 2 {
-					t.Errorf("the pool of process 2 is %v", crew)
+				if pool := m.members(s, s.Procs[1].ID); len(pool) != 2 {
+					t.Errorf("the pool of process 2 is %v", pool)
 				}
 			}
 		})
@@ -189,12 +189,9 @@ func TestMatcherReadsShells(t *testing.T) {
 	proc := t.TempDir()
 	writeCmdline(t, proc, 10, "/bin/bash\x00/home/me/job\x00")
 	writeCmdline(t, proc, 11, "pool\x00")
-	m, err := newMatcher("^pool", proc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newPoolMatcher(regexp.MustCompile("^pool"), proc)
 	s := sampleAt(settled, 10, 11)
-	for s.Procs[1].Comm = "pool"; !m.known(10) || !m.known(11); m.update(s, s.Procs[0].ID) {
+	for s.Procs[1].Comm = "pool"; !m.known(10) || !m.known(11); m.update(s, []rss.ProcID{s.Procs[0].ID}) {
 		time.Sleep(time.Millisecond)
 	}
 	matched(t, m, s, 0)
@@ -203,7 +200,7 @@ func TestMatcherReadsShells(t *testing.T) {
 	matched(t, m, s, 1)
 }
 
-func (m *matcher) known(pid int) bool {
+func (m *poolMatcher) known(pid int) bool {
 	e := m.seen[rss.ProcID{PID: pid, Start: 1}]
 	return e != nil && e.known
 }

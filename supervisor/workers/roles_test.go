@@ -1,4 +1,4 @@
-package supervisor
+package workers
 
 import (
 	"fmt"
@@ -119,7 +119,7 @@ func TestRoles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+			r := roles{places: &environReader{seen: map[program]*programRanks{}}}
 			s := rss.Sample{Mono: settled}
 			hello := map[rss.ProcID]bool{}
 			for _, q := range procs {
@@ -134,7 +134,7 @@ func TestRoles(t *testing.T) {
 				if q.byRank {
 					at.local, at.rank = -1, q.local
 				}
-				r.places.seen[rankKey{p.ID, p.Comm}] = &rankOf{ranks: at, known: true, final: true}
+				r.places.seen[program{p.ID, p.Comm}] = &programRanks{ranks: at, known: true, final: true}
 			}
 			r.assign(&s, func(id rss.ProcID) bool { return hello[id] })
 			for i, q := range procs {
@@ -149,13 +149,13 @@ func TestRoles(t *testing.T) {
 // TestRolesAreKept: between two epochs a trainer owns no loader, and while the
 // ranks are started anew an agent has no children.
 func TestRolesAreKept(t *testing.T) {
-	r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
 	sample := func(children ...rss.Proc) *rss.Sample {
 		s := &rss.Sample{Procs: append([]rss.Proc{{ID: rss.ProcID{PID: 1, Start: 1}, Role: rss.RoleOther}}, children...)}
 		for _, p := range s.Procs {
 			at := noRanks
 			at.local = p.ID.PID - 2
-			r.places.seen[rankKey{p.ID, ""}] = &rankOf{ranks: at, known: true, final: true}
+			r.places.seen[program{p.ID, ""}] = &programRanks{ranks: at, known: true, final: true}
 		}
 		return s
 	}
@@ -175,7 +175,7 @@ func TestRolesAreKept(t *testing.T) {
 		t.Errorf("without a loader the trainer is %q", got)
 	}
 	s = sample(rank(9, 2, rss.RoleOther)) // no LOCAL_RANK that is known
-	r.places.seen[rankKey{s.Procs[1].ID, ""}].local = -1
+	r.places.seen[program{s.Procs[1].ID, ""}].local = -1
 	r.assign(s, hello)
 	if got := s.Procs[1].Role; got != rss.RoleOther {
 		t.Errorf("a stranger is %q", got)
@@ -189,7 +189,7 @@ func TestRolesAreKept(t *testing.T) {
 // no trainer of torchrun.
 func TestWhoStartedRanks(t *testing.T) {
 	const up = 1
-	r := roles{places: &ranker{seen: map[rankKey]*rankOf{}}}
+	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
 	nobody := func(rss.ProcID) bool { return false }
 	// locals are LOCAL_RANK of the children 2, 3, …
 	look := func(at time.Duration, locals ...int) (rss.Role, bool) {
@@ -199,10 +199,10 @@ func TestWhoStartedRanks(t *testing.T) {
 			if i > 0 {
 				s.Procs = append(s.Procs, rss.Proc{ID: id, Parent: up})
 			}
-			e := r.places.seen[rankKey{id, ""}]
+			e := r.places.seen[program{id, ""}]
 			if e == nil {
-				e = &rankOf{since: at, known: true, final: true}
-				r.places.seen[rankKey{id, ""}] = e
+				e = &programRanks{since: at, known: true, final: true}
+				r.places.seen[program{id, ""}] = e
 			}
 			e.ranks = noRanks
 			e.local = local
@@ -249,28 +249,27 @@ func TestWhoStartedRanks(t *testing.T) {
 
 // TestRolesByEnvironment has the roles of a made-up /proc.
 func TestRolesByEnvironment(t *testing.T) {
-	s := newStand(t, nil)
-	for i, pid := range []int{worker1, worker2} {
-		s.put(pid, theCommand, 10*rss.MiB, 0)
-		s.fs.Write(fmt.Sprintf("proc/%d/environ", pid), fmt.Sprintf("HOME=/\x00LOCAL_RANK=%d\x00RANK=%d\x00", i, i))
+	fs := rsstest.Empty(t)
+	w := New(Options{Proc: fs.Proc})
+	const agent, zero, one, helper = 1, 2, 3, 4
+	s := &rss.Sample{}
+	for pid, parent := range map[int]int{agent: 0, zero: agent, one: agent, helper: zero} {
+		s.Procs = append(s.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Parent: parent, State: 'S'})
+		fs.Write(fmt.Sprintf("proc/%d/environ", pid), map[int]string{zero: "HOME=/\x00LOCAL_RANK=0\x00RANK=0\x00", one: "LOCAL_RANK=1\x00", helper: "LOCAL_RANK=0\x00"}[pid])
 	}
-	s.fs.Put(rsstest.Process{PID: worker3, Parent: worker1, Start: 1 << 41, Comm: "helper", Anon: rss.MiB})
-	s.fs.Write(fmt.Sprintf("proc/%d/environ", worker3), "LOCAL_RANK=0\x00")
-	s.open(s.holder.begin)
-	want := map[int]rss.Role{theCommand: rss.RoleAgent, worker1: rss.RoleTrainer, worker2: rss.RoleTrainer, worker3: rss.RoleOther}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		s.full()
-		wrong := ""
-		for pid, role := range want {
-			if p := s.last.Find(pid); p == nil || p.Role != role {
-				wrong += fmt.Sprintf("process %d: %+v, want %q\n", pid, p, role)
-			}
-		}
-		if wrong == "" {
-			return
-		}
+	want := map[int]rss.Role{agent: rss.RoleAgent, zero: rss.RoleTrainer, one: rss.RoleTrainer, helper: ""}
+	for deadline := time.Now().Add(10 * time.Second); w.Unread() || s.Mono == 0; s.Mono += time.Second {
 		if time.Now().After(deadline) {
-			t.Fatal(wrong)
+			t.Fatal("environments are not read")
+		}
+		for i := range s.Procs {
+			s.Procs[i].Role = ""
+		}
+		w.Update(s, nil)
+	}
+	for _, p := range s.Procs {
+		if p.Role != want[p.ID.PID] {
+			t.Errorf("process %d is %q, want %q", p.ID.PID, p.Role, want[p.ID.PID])
 		}
 	}
 }

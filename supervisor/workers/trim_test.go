@@ -1,42 +1,58 @@
-package supervisor
+package workers
 
 import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/loader"
-	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
+
+func TestMappers(t *testing.T) {
+	f := staffed(11, 12)
+	f.trainers[0].Loaders = append(f.trainers[0].Loaders, event.DataLoader{N: 2}) // loads for itself
+	withPSS := proc(11, 100, 300)
+	withPSS.PSS = &rss.PSS{PSS: 200, RSS: 400}
+	f.last = &rss.Sample{Procs: []rss.Proc{proc(1, 50, 70), withPSS}}
+	list := f.Mappers(event.AccountingRSS)
+	if len(list) != 3 {
+		t.Fatalf("%d mappers, want both workers and the trainer", len(list))
+	}
+	if list[0].Mapped != 300 || list[0].CountedMapped != 300 || list[0].Counted != 400 {
+		t.Errorf("worker 11: %+v", list[0])
+	}
+	if list[1].ID.PID != 12 || list[1].Mapped != 0 {
+		t.Errorf("worker 12, not in the sample yet: %+v", list[1])
+	}
+	if list[2].ID.PID != 1 || list[2].Mapped != 70 {
+		t.Errorf("the trainer: %+v", list[2])
+	}
+	if list := f.Mappers(event.AccountingPSS); list[0].Mapped != 300 || list[0].CountedMapped != 150 {
+		t.Errorf("worker 11 by pss: %+v, want half of what is mapped", list[0])
+	}
+}
 
 // TestTrimmable holds that what a trim could not take is not counted on again:
 // libraries, and private mappings where those are to be left alone.
 func TestTrimmable(t *testing.T) {
-	f := newWorkforce("/proc")
-	last := &rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 11, Start: 1}, State: 'S', File: 900 * rss.MiB, Shmem: 50 * rss.MiB}}}
-	m := workers.Usage{ID: last.Procs[0].ID, Mapped: 900 * rss.MiB, CountedMapped: 900 * rss.MiB}
+	f := New(Options{Proc: "/proc"})
+	m := Usage{ID: rss.ProcID{PID: 11, Start: 1}, Mapped: 900 * rss.MiB, CountedMapped: 900 * rss.MiB}
 	half := m
 	half.CountedMapped = 450 * rss.MiB // as PSS has it, shared by two
-	if got := f.trimmable(m); got != 900*rss.MiB-trimFloor {
+	if got := f.Trimmable(m); got != 900*rss.MiB-TrimFloor {
 		t.Errorf("before any trim: %v", got)
 	}
-	s := loader.Said{After: 850 * rss.MiB}
-	s.What, s.PID, s.Worker = event.LoaderTrimmed, 11, 11
-	f.trimmed(&s, last)
-	if got := f.trimmable(m); got != 100*rss.MiB {
+	f.Trimmed(11, 800*rss.MiB)
+	if got := f.Trimmable(m); got != 100*rss.MiB {
 		t.Errorf("after one that left 800 MiB: %v", got)
 	}
-	if got := f.trimmable(half); got != 50*rss.MiB {
+	if got := f.Trimmable(half); got != 50*rss.MiB {
 		t.Errorf("in PSS: %v", got)
 	}
-	s.After = 2 * rss.GiB
-	f.trimmed(&s, last)
-	if got := f.trimmable(m); got != 0 {
+	f.Trimmed(11, 2*rss.GiB)
+	if got := f.Trimmable(m); got != 0 {
 		t.Errorf("nothing can be taken: %v", got)
 	}
-	s.Worker, s.After = 12, rss.MiB
-	f.trimmed(&s, last) // not in the sample
-	f.mark(&rss.Sample{}, nil, nil)
+	f.see()
 	if len(f.left) != 0 {
 		t.Errorf("kept of processes that ended: %v", f.left)
 	}
@@ -48,7 +64,7 @@ func TestTrimmableByPSS(t *testing.T) {
 	f := staffed(11, 12, 13)
 	libs := func(pid int) rss.Proc { return proc(pid, 1000*rss.MiB, 20*rss.MiB) }
 	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1000*rss.MiB, 100*rss.MiB), libs(11), libs(12), libs(13)}}
-	f.mark(s, nil, nil)
+	f.Update(s, nil)
 	for _, c := range []struct {
 		what          string
 		data, counted rss.Bytes // MiB, of each worker, and of that at the last reading
@@ -70,7 +86,7 @@ func TestTrimmableByPSS(t *testing.T) {
 			}
 			p.File += (c.data + c.since) * rss.MiB
 			p.RSS += (c.data + c.since) * rss.MiB
-			if got := f.trimmable(mapper(&p, event.AccountingPSS)); (got+rss.MiB/2)/rss.MiB != c.want {
+			if got := f.Trimmable(mapped(&p, event.AccountingPSS)); (got+rss.MiB/2)/rss.MiB != c.want {
 				t.Errorf("%v, want %d MiB", got, c.want)
 			}
 		})
@@ -85,7 +101,7 @@ func TestSpread(t *testing.T) {
 	for _, pid := range []int{11, 12, 13} {
 		s.Procs = append(s.Procs, proc(pid, 1000*rss.MiB, 20*rss.MiB))
 	}
-	f.mark(s, nil, nil)
+	f.Update(s, nil)
 	for _, c := range []struct {
 		what string
 		pss  *rss.PSS
@@ -98,7 +114,7 @@ func TestSpread(t *testing.T) {
 	} {
 		p := s.Find(11)
 		p.File, p.RSS, p.PSS = 420*rss.MiB, 1420*rss.MiB, c.pss
-		m := f.spread(f.keeps(mapper(p, event.AccountingPSS)), p)
+		m := f.spread(f.keeps(mapped(p, event.AccountingPSS)), p)
 		if got := m.CountedMapped; got != c.want*rss.MiB {
 			t.Errorf("%s: %v counts, want %d MiB", c.what, got, c.want)
 		}

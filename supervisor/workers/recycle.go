@@ -1,0 +1,268 @@
+package workers
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Recyclable returns the workers that could be recycled, with what each counts above a
+// fresh one.
+func (w *Workers) Recyclable(a event.Accounting) (list []Usage) {
+	for i := range w.last.Procs {
+		p := &w.last.Procs[i]
+		e := w.staff[p.ID.PID]
+		if e == nil || !e.able || e.id != p.ID {
+			continue
+		}
+		u := Usage{ID: p.ID, Trainer: e.trainer, Mapped: p.File, Counted: Counted(p, a).Sub(w.fresh(e, a))}
+		if a == event.AccountingPSS && e.shared > 0 {
+			// At least that: it came after the fork, and no other process shares it. The
+			// trainer's PSS, which stands for a fresh worker's, has its libraries in it.
+			own, _ := w.need(e)
+			u.Counted = max(u.Counted, p.Anon.Sub(e.shared+own))
+		}
+		if e.fresh {
+			u.RecycledAgo = max(w.last.Mono-e.since, 1)
+			if w.learning(e) {
+				// A steady job would have each place recycled as soon as it may be.
+				u.RecycledAgo = min(u.RecycledAgo, RecycleEvery-1)
+			}
+		}
+		list = append(list, u)
+	}
+	return list
+}
+
+// RecyclableFor is Recyclable for a limit that is reached in the time left, 0 where nothing
+// grows: it does not matter how long ago a place was recycled whose worker outgrew it.
+func (w *Workers) RecyclableFor(l *event.Limit, left time.Duration) []Usage {
+	list := w.Recyclable(l.Accounting)
+	for i := range list {
+		if w.outgrew(w.staff[list[i].ID.PID], l, left) {
+			list[i].RecycledAgo = 0
+		}
+	}
+	return list
+}
+
+// Fresh is what a limit would count of a worker that has only just started in the place of
+// another, false where that is no worker.
+func (w *Workers) Fresh(pid int, a event.Accounting) (rss.Bytes, bool) {
+	e := w.staff[pid]
+	if e == nil {
+		return 0, false
+	}
+	return w.fresh(e, a), true
+}
+
+// fresh is what a limit would count of a worker that has only just started in the
+// place of e: for a loader's, forked from its trainer, the trainer's anonymous memory, which
+// a cgroup is not charged for again, and what it will need of its own within a few batches.
+// For a cgroup it is what e itself shares: that is not given back with it, and the rest is,
+// however large the trainer has become.
+func (w *Workers) fresh(e *worker, a event.Accounting) rss.Bytes {
+	if e.trainer == 0 {
+		switch {
+		case e.id.Start >= w.From:
+			return Counted(&e.first, a)
+		case w.young != nil:
+			return Counted(w.young, a)
+		}
+		return 0 // not known: the first that is replaced will tell
+	}
+	t := w.last.Find(e.trainer)
+	if t == nil {
+		return Counted(&e.first, a)
+	}
+	own, _ := w.need(e)
+	switch a {
+	case event.AccountingRSS:
+		return t.Anon + own + w.leastFile
+	case event.AccountingPSS:
+		// Pages shared after fork count a part in each; so they do in the trainer.
+		return min(t.Anon, Counted(t, a)) + own
+	case event.AccountingVirtual:
+		return t.Virtual
+	case event.AccountingCgroup:
+		if e.shared > 0 {
+			return min(e.shared, t.Anon) + own
+		}
+	}
+	return t.Anon + own
+}
+
+// SharedSinceFork is what a worker shares with its trainer, 0 where that is not known.
+func (w *Workers) SharedSinceFork(pid int) rss.Bytes {
+	if e := w.staff[pid]; e != nil {
+		return e.shared
+	}
+	return 0
+}
+
+// ResendPause forecasts how long the trainer stands still to send the data set to a
+// replacement of that worker, which is as long as it took the last time; 0 for a worker
+// that is forked. The workers of an iterable data set are replaced between two epochs.
+func (w *Workers) ResendPause(pid int) time.Duration {
+	for i := range w.trainers {
+		for _, l := range w.trainers[i].Loaders {
+			if l.Unforked != nil && l.Kind == "map" && slices.Contains(l.Workers, pid) {
+				return max(l.Unforked.Took, 1)
+			}
+		}
+	}
+	return 0
+}
+
+// HurryETA is the time to the limit below which a worker may be recycled again although it
+// was only just. Where it cannot be learned what one needs, hurryShare is by how much of its
+// limit use must have grown since, and hurryTimes how often that need not be.
+const (
+	HurryETA   = RecycleEvery
+	hurryShare = 0.01
+	hurryTimes = 5
+)
+
+// outgrew says that the limit is near and e grows, which took the place of another:
+// then it does not matter how long ago that was. That the limit is near follows from
+// the fastest rate seen, and that may be of minutes ago. But where it is known what a
+// worker needs, what e has above that is growth. In a place of which that cannot be
+// learned, as in a pool's, use must have grown since, see [Workers.regrew], and at first
+// and once it has, hurryTimes one after the other need not wait for that: they would come
+// nearer to the limit with each.
+func (w *Workers) outgrew(e *worker, l *event.Limit, left time.Duration) bool {
+	near := left > 0 && left < HurryETA
+	if e.shared > 0 {
+		return near && !w.learning(e)
+	}
+	return near && e.hurried < hurryTimes || w.regrew(e, l)
+}
+
+// regrew says that use has grown since e took its place: by hurryShare of the limit,
+// and so fast that it is reached within HurryETA, or by as much as is left.
+func (w *Workers) regrew(e *worker, l *event.Limit) bool {
+	grown, age := l.Used.Sub(e.usedAtStart), max(w.last.Mono-e.since, 1)
+	if e.limitAtStart != l.ID() || grown < l.Limit.Scale(hurryShare) {
+		return false
+	}
+	return l.Headroom() <= grown.Scale(max(1, HurryETA.Seconds()/age.Seconds()))
+}
+
+// hurriedAfter is worker.hurried of the one that takes the place of e.
+func (w *Workers) hurriedAfter(e *worker, l *event.Limit) int {
+	switch {
+	case w.regrew(e, l):
+		return 0
+	case e.fresh && w.last.Mono-e.since < RecycleEvery:
+		return e.hurried + 1
+	}
+	return e.hurried
+}
+
+const (
+	// firstRecycleTime is what a recycle is expected to take before one was seen, and
+	// mostRecycleTime what is allowed for at most.
+	firstRecycleTime = 500 * time.Millisecond
+	mostRecycleTime  = 2 * time.Second
+)
+
+// RecycleTime is for how long growth goes on until a recycle has taken effect: twice the
+// last one's time.
+func (w *Workers) RecycleTime() time.Duration {
+	return min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
+}
+
+// RecycleTook notes how long a recycle took that was done.
+func (w *Workers) RecycleTook(d time.Duration) { w.recycleTook = d }
+
+// Acted is on whom an action acts, as they were before it.
+type Acted struct {
+	Procs   []rss.Proc
+	Pool    []rss.ProcID // all workers of the pool before one was signalled, nil for no pool's
+	shared  rss.Bytes    // what the worker that is recycled shared with its trainer, 0 where unknown
+	hurried int          // of the worker that takes its place
+}
+
+// ActOn returns what is known of the worker that is to be recycled for a limit.
+func (w *Workers) ActOn(pid int, l *event.Limit) Acted {
+	e := w.staff[pid]
+	return Acted{Procs: []rss.Proc{*w.last.Find(pid)}, shared: e.shared, hurried: w.hurriedAfter(e, l)}
+}
+
+// Replaced notes that a worker has another's place.
+func (w *Workers) Replaced(worker, replacement int) {
+	if replacement != 0 {
+		w.took[worker] = replacement
+	}
+}
+
+// GivenBack is what the processes acted on counted before, less what they and those in
+// their places count now, and notes for which limit's sake those are there. A process that
+// has ended and was not replaced gave nothing back by the action. before is the limit as it was.
+func (w *Workers) GivenBack(f *Acted, before *event.Limit) rss.Bytes {
+	a := before.Accounting
+	replaces := func(e *worker) {
+		e.usedAtStart, e.limitAtStart, e.hurried = before.Used, before.ID(), f.hurried
+	}
+	var was, is rss.Bytes
+	known := map[rss.ProcID]bool{}
+	for i := range f.Procs {
+		p := &f.Procs[i]
+		known[p.ID] = true
+		q := w.last.Find(p.ID.PID)
+		if next, ok := w.took[p.ID.PID]; ok {
+			q = w.last.Find(next)
+			if e := w.staff[next]; e != nil {
+				replaces(e)
+			}
+		} else if q != nil && q.ID != p.ID {
+			q = nil
+		}
+		if q != nil {
+			is += Counted(q, a)
+		}
+		if q != nil || f.Pool != nil {
+			was += Counted(p, a)
+		}
+	}
+	if a == event.AccountingCgroup && f.shared > 0 && is > 0 {
+		// What each shares with the trainer is charged to that, and what the trainer
+		// has dropped since to the workers.
+		shared := w.SharedSinceFork(w.took[f.Procs[0].ID.PID])
+		if t := w.last.Find(f.Procs[0].Parent); t != nil && shared > 0 {
+			was, is = was.Sub(min(f.shared, t.Anon)), is.Sub(min(shared, t.Anon))
+		}
+	}
+	for _, id := range f.Pool {
+		known[id] = true
+	}
+	if f.Pool != nil {
+		for _, id := range w.PoolWorkers() {
+			if e := w.staff[id.PID]; e != nil && !known[id] {
+				e.fresh = true
+				replaces(e)
+				is += Counted(w.last.Find(id.PID), a)
+			}
+		}
+	}
+	return was.Sub(is)
+}
+
+// OwnBack is what a loader's worker had of its own that was recycled, less what the one
+// in its place has; ok is false where that is not known. It came after their forks, so no
+// other process shares it, and it counts in full whenever PSS was read.
+func (w *Workers) OwnBack(f *Acted) (own rss.Bytes, ok bool) {
+	if f.shared == 0 || len(f.Procs) != 1 {
+		return 0, false
+	}
+	was := &f.Procs[0]
+	next := w.took[was.ID.PID]
+	q, shared := w.last.Find(next), w.SharedSinceFork(next)
+	if q == nil || shared == 0 {
+		return 0, false
+	}
+	return was.Anon.Sub(f.shared).Sub(q.Anon.Sub(shared)), true
+}

@@ -1,0 +1,267 @@
+package workers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestWhoCannotBeRecycledIsNoCandidate(t *testing.T) {
+	for name, change := range map[string]func(*event.Trainer){
+		"unknown torch": func(t *event.Trainer) { t.CanRecycle = false },
+		"hook off":      func(t *event.Trainer) { t.Off = true },
+		"this loader":   func(t *event.Trainer) { t.Loaders[0].CanRecycle = false },
+	} {
+		f := staffed(11)
+		change(&f.trainers[0])
+		s := &rss.Sample{Procs: []rss.Proc{proc(1, 9, 9), proc(11, 5, 5)}}
+		f.Update(s, nil)
+		if list := f.Recyclable(event.AccountingRSS); len(list) != 0 {
+			t.Errorf("%s: candidates %+v", name, list)
+		}
+	}
+}
+
+func TestFreshWorker(t *testing.T) {
+	trainer := proc(1, 400, 50)
+	trainer.PSS = &rss.PSS{PSS: 120, RSS: 450}
+	s := &rss.Sample{Procs: []rss.Proc{trainer, proc(11, 410, 30)}}
+	f := staffed(11)
+	f.Update(s, nil)
+	needsTen(f, 11)
+	for acc, want := range map[event.Accounting]rss.Bytes{
+		event.AccountingRSS:      440, // the trainer's anonymous memory, the libraries and the 10 of its own that it needs
+		event.AccountingNoShared: 410,
+		event.AccountingCgroup:   410,
+		event.AccountingPSS:      130, // shared after fork, as the trainer's own
+		event.AccountingVirtual:  4500,
+	} {
+		if got := f.fresh(f.staff[11], acc); got != want {
+			t.Errorf("%s: %d, want %d", acc, got, want)
+		}
+	}
+	pool := &worker{first: proc(11, 30, 10)}
+	if got := f.fresh(pool, event.AccountingRSS); got != 40 {
+		t.Errorf("a pool's: %d, want what it was first seen with", got)
+	}
+	f.see(proc(11, 410, 30))
+	if got := f.fresh(f.staff[11], event.AccountingRSS); got != 440 {
+		t.Errorf("without its trainer: %d, want what it was first seen with", got)
+	}
+}
+
+// TestTrainerThatGrew: what the trainer has got since the fork says nothing of what
+// its workers can give back of a cgroup's charge, and a fresh worker that Slurm sums
+// up has it too.
+func TestTrainerThatGrew(t *testing.T) {
+	f := staffed(11, 12)
+	f.see(proc(1, 400, 0), proc(11, 410, 0), proc(12, 420, 0))
+	needsTen(f, 11)
+	for name, c := range map[string]struct {
+		trainer      rss.Bytes
+		cgroup, anon rss.Bytes // of a fresh worker
+	}{"grew": {700, 410, 710}, "stayed": {400, 410, 410}, "shrank": {300, 310, 310}} {
+		s := &rss.Sample{Procs: []rss.Proc{proc(1, c.trainer, 0), proc(11, 600, 0), proc(12, 420, 0)}}
+		f.Update(s, nil)
+		if got := f.fresh(f.staff[11], event.AccountingCgroup); got != c.cgroup {
+			t.Errorf("the trainer %s: a fresh worker counts %d in a cgroup, want %d", name, got, c.cgroup)
+		}
+		if got := f.fresh(f.staff[11], event.AccountingNoShared); got != c.anon {
+			t.Errorf("the trainer %s: a fresh worker counts %d by noshared, want %d", name, got, c.anon)
+		}
+	}
+}
+
+// TestLeakByPSS: what a worker leaked is its own, whatever the trainer's libraries
+// count.
+func TestLeakByPSS(t *testing.T) {
+	f := staffed(11)
+	f.see(proc(1, 400, 120), proc(11, 410, 20))
+	needsTen(f, 11)
+	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
+	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
+	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}
+	f.Update(s, nil)
+	if list := f.Recyclable(event.AccountingPSS); len(list) != 1 || list[0].Counted != 40 {
+		t.Errorf("%+v, want one that gives back 40", list)
+	}
+}
+
+// TestSpawnedWorker: one that shares nothing yet has still to become what a fresh
+// worker is.
+func TestSpawnedWorker(t *testing.T) {
+	f := staffed(11)
+	f.see(proc(1, 400, 0), proc(11, 5, 0))
+	s := &rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 390, 0)}}
+	f.Update(s, nil)
+	if got := f.fresh(f.staff[11], event.AccountingCgroup); got != 400 {
+		t.Errorf("a fresh worker counts %d, want what the trainer has", got)
+	}
+}
+
+func TestCandidatesRememberTheLastRecycle(t *testing.T) {
+	f := staffed(11, 12)
+	f.see(proc(1, 100, 0), proc(11, 300, 0), proc(12, 100, 0))
+	f.took[9] = 12
+	s := &rss.Sample{Mono: 10 * time.Second, Procs: []rss.Proc{proc(1, 100, 0), proc(11, 350, 0), proc(12, 150, 0)}}
+	f.Update(s, nil)
+	list := f.Recyclable(event.AccountingNoShared)
+	if len(list) != 2 || list[0].ID.PID != 11 || list[1].ID.PID != 12 {
+		t.Fatalf("candidates %+v", list)
+	}
+	if list[0].Counted != 250 || list[0].RecycledAgo != 0 {
+		t.Errorf("worker 11: %+v, want 250 above a fresh one, never recycled", list[0])
+	}
+	if list[1].Counted != 50 || list[1].RecycledAgo != 10*time.Second {
+		t.Errorf("worker 12: %+v, want 50 above a fresh one, recycled 10 s ago", list[1])
+	}
+}
+
+// TestOutgrew: one of which it cannot be learned what it needs is recycled again at once where
+// use has grown since, so far and so fast that the limit is near, and not where it grew
+// once and stands still.
+func TestOutgrew(t *testing.T) {
+	f := New(Options{Proc: "/proc"})
+	for name, c := range map[string]struct {
+		stood, used rss.Bytes // of 1000 MiB
+		age         time.Duration
+		want        bool
+	}{
+		"stands still":        {930, 930, time.Second, false},
+		"grew a little":       {930, 935, time.Second, false},
+		"grows":               {920, 940, 5 * time.Second, true},
+		"grows slowly":        {920, 940, 25 * time.Second, false},
+		"grew, little left":   {920, 970, 55 * time.Second, true},
+		"shrank":              {950, 930, time.Second, false},
+		"at the limit":        {900, 1000, time.Minute, true},
+		"at the limit, still": {1000, 1000, time.Minute, false},
+	} {
+		f.last.Mono = time.Hour
+		l := &event.Limit{Name: event.LimitCgroup, Used: c.used * rss.MiB, Limit: 1000 * rss.MiB}
+		e := &worker{since: time.Hour - c.age, usedAtStart: c.stood * rss.MiB, limitAtStart: l.ID(), hurried: hurryTimes}
+		if got := f.outgrew(e, l, 0); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		e.limitAtStart.Level = "another"
+		if f.outgrew(e, l, 0) {
+			t.Errorf("%s: it was for another limit's sake", name)
+		}
+	}
+}
+
+// TestOutgrewPool: of a pool's workers it cannot be learned what they need. Where the
+// limit is near, a place is recycled again at once a few times, or a leak would come
+// nearer to it with each; then, in a job that stands still, not any more.
+func TestOutgrewPool(t *testing.T) {
+	f := New(Options{Proc: "/proc"})
+	l := &event.Limit{Name: event.LimitCgroup, Used: 900 * rss.MiB, Limit: 1000 * rss.MiB}
+	e := &worker{fresh: true, usedAtStart: l.Used, limitAtStart: l.ID()}
+	n := 0
+	for ; f.outgrew(e, l, time.Second) && n < 100; n++ {
+		f.last.Mono += time.Second
+		e = &worker{fresh: true, since: f.last.Mono, usedAtStart: l.Used, limitAtStart: l.ID(), hurried: f.hurriedAfter(e, l)}
+	}
+	if n != hurryTimes {
+		t.Errorf("%d times at once, want %d", n, hurryTimes)
+	}
+	f.last.Mono += time.Second
+	grown := *l
+	grown.Used += 30 * rss.MiB
+	if !f.outgrew(e, &grown, time.Second) {
+		t.Error("use has grown, and it waits")
+	}
+	if n := f.hurriedAfter(e, &grown); n != 0 {
+		t.Errorf("%d times at once, and use has grown", n)
+	}
+	if n := f.hurriedAfter(&worker{hurried: 2, fresh: true, since: f.last.Mono - time.Minute, usedAtStart: l.Used, limitAtStart: l.ID()}, l); n != 2 {
+		t.Errorf("%d times at once, want 2: it waited its time", n)
+	}
+}
+
+// TestOutgrewLoader: of a loader's workers it will be learned what they need, and once it
+// is, what one has above that is growth, and the time does not matter.
+func TestOutgrewLoader(t *testing.T) {
+	l := &event.Limit{Name: event.LimitCgroup, Used: 970 * rss.MiB, Limit: 1000 * rss.MiB}
+	f := staffed(11)
+	f.see(proc(1, rss.GiB, 0), proc(11, rss.GiB, 0))
+	e := f.staff[11]
+	e.fresh = true
+	if f.outgrew(e, l, time.Second) {
+		t.Error("it is not known yet what it needs")
+	}
+	f.Grown(f.trainers[0].ID, 11, 8, 32*rss.MiB, 64*rss.MiB)
+	if !f.outgrew(e, l, time.Second) {
+		t.Error("it is known, and it waits")
+	}
+	if f.outgrew(e, l, time.Hour) {
+		t.Error("the limit is far")
+	}
+}
+
+// TestOwnBack: what a worker had of its own is given back whenever PSS was read, less what
+// the one in its place has; of one that was not seen yet it is not known.
+func TestOwnBack(t *testing.T) {
+	f := staffed(11)
+	f.see(proc(1, 400, 0), proc(11, 400, 0))
+	f.last.Procs[1].Anon = 500
+	acted := f.ActOn(11, &event.Limit{})
+	if _, ok := f.OwnBack(&acted); ok {
+		t.Error("it was not replaced yet")
+	}
+	f.Replaced(11, 12)
+	f.trainers[0].Loaders[0].Workers = []int{12}
+	f.see(proc(1, 420, 0), proc(12, 420, 0))
+	f.last.Procs[1].Anon += 30
+	if own, ok := f.OwnBack(&acted); !ok || own != 70 {
+		t.Errorf("%d, %v; want 70: 100 less the 30 of its replacement", own, ok)
+	}
+	acted.shared = 0
+	if _, ok := f.OwnBack(&acted); ok {
+		t.Error("it is not known what a spawned worker shared")
+	}
+}
+
+// TestGivenBackByPool: a signalled worker of a pool gives back what it had, less what the
+// one has that took its place, and that one counts as fresh.
+func TestGivenBackByPool(t *testing.T) {
+	f := New(Options{Proc: "/proc"})
+	f.pool = &poolMatcher{seen: map[rss.ProcID]*match{}}
+	see := func(workers ...rss.Proc) {
+		s := &rss.Sample{Procs: []rss.Proc{proc(1, 1, 0)}}
+		for _, p := range workers {
+			p.Parent = 1
+			f.pool.seen[p.ID] = &match{id: p.ID, matches: true, known: true, final: true}
+			s.Procs = append(s.Procs, p)
+		}
+		f.pool.seen[s.Procs[0].ID] = &match{id: s.Procs[0].ID, known: true, final: true}
+		f.Update(s, nil, s.Procs[0].ID)
+	}
+	limit := &event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 600}
+	see(proc(11, 500, 0), proc(12, 100, 0))
+	acted := f.ActOn(11, limit)
+	acted.Pool = f.PoolWorkers()
+	see(proc(12, 100, 0), proc(13, 40, 0))
+	if got := f.GivenBack(&acted, limit); got != 460 {
+		t.Errorf("gave back %d, want 460", got)
+	}
+	if e := f.staff[13]; !e.fresh || e.usedAtStart != 600 || e.limitAtStart != limit.ID() {
+		t.Errorf("the replacement %+v does not count as fresh", e)
+	}
+}
+
+// TestEndedWorkerGaveNothing: its memory went with it, and not by the recycle, whatever
+// process has its PID now.
+func TestEndedWorkerGaveNothing(t *testing.T) {
+	f := New(Options{Proc: "/proc"})
+	acted := Acted{Procs: []rss.Proc{proc(11, 500, 0)}}
+	other := proc(11, 1, 0)
+	other.ID.Start = 2
+	for _, now := range [][]rss.Proc{nil, {other}} {
+		f.see(now...)
+		if got := f.GivenBack(&acted, &event.Limit{Accounting: event.AccountingCgroup}); got != 0 {
+			t.Errorf("%d given back", got)
+		}
+	}
+}
