@@ -12,33 +12,33 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// model is the world with another limit or another ladder. Its assumptions are
+// model is the environment with another limit or another ladder. Its assumptions are
 // in the comment of the package.
 type model struct {
-	*pass
+	*simulation
 	livingWorkers
-	owed debts
-	goal *goal
-	size rss.Bytes // of the limit that is replaced, 0 for as recorded
+	unreplayed unreplayedGains
+	goal       *goal
+	size       rss.Bytes // of the limit that is replaced, 0 for as recorded
 
-	limits []event.Limit
-	done   []*deed           // with an outcome, by the time of that
-	due    int               // index in done
-	has    map[*deed]float64 // what the workers had here when it was decided on, as a share of what the record says
-	told   map[string]*event.Help
+	limits  []event.Limit
+	done    []*recordedDecision           // with an outcome, by the time of that
+	due     int                           // index in done
+	has     map[*recordedDecision]float64 // what the workers had here when it was decided on, as a share of what the record says
+	answers map[string]*event.Help
 }
 
-// newModel makes a world. high says what is made of growth after an action of
+// newModel makes one. high says what is made of growth after an action of
 // the record that is not taken here.
-func newModel(p *pass, g *goal, size rss.Bytes, high bool) *model {
-	m := &model{pass: p, goal: g, size: size, has: map[*deed]float64{}, told: map[string]*event.Help{}}
-	m.history, m.owed.high = g.history, high
-	for _, d := range p.deeds {
+func newModel(p *simulation, g *goal, size rss.Bytes, high bool) *model {
+	m := &model{simulation: p, goal: g, size: size, has: map[*recordedDecision]float64{}, answers: map[string]*event.Help{}}
+	m.history, m.unreplayed.high = g.history, high
+	for _, d := range p.recorded {
 		if d.outcome != nil {
 			m.done = append(m.done, d)
 		}
 	}
-	slices.SortStableFunc(m.done, func(a, b *deed) int { return cmp.Compare(a.doneAt, b.doneAt) })
+	slices.SortStableFunc(m.done, func(a, b *recordedDecision) int { return cmp.Compare(a.doneAt, b.doneAt) })
 	return m
 }
 
@@ -52,17 +52,19 @@ func (m *model) knew(k event.LimitID) bool {
 func (m *model) lead(event.Rule, *event.Limit) rss.Bytes { return 0 }
 
 func (m *model) look(s *record.Sample) []event.Limit {
-	m.owe(s.At)
-	m.update(m.past, s)
-	m.limits = m.goal.readings(m.limits[:0], m.past, s)
+	m.noteUnreplayed(s.At)
+	m.update(m.recording, s)
+	m.limits = m.goal.readings(m.limits[:0], m.recording, s)
 	for i := range s.Limits {
-		m.owed.rise(s.Limits[i].Limit, s.Limits[i].Used)
+		m.unreplayed.rise(s.Limits[i].Limit, s.Limits[i].Used)
 	}
 	for i := range m.limits {
 		l := &m.limits[i]
-		l.ETA, l.Binding = keepTime(l), false
+		if l.Binding = false; l.Name != event.LimitTime { // what is left of the job is no forecast
+			l.ETA = nil
+		}
 		if l.Limit > 0 || m.goal.means(l) {
-			more, less := m.owed.left(l.Accounting, m.list), m.less(l.Accounting, s.At)
+			more, less := m.unreplayed.left(l.Accounting, m.list), m.less(l.Accounting, s.At)
 			l.Used = (l.Used + more).Sub(less)
 			l.UsedMax = (l.UsedMax + more).Sub(less)
 		}
@@ -72,14 +74,6 @@ func (m *model) look(s *record.Sample) []event.Limit {
 	}
 	m.share(s.At)
 	return m.limits
-}
-
-// keepTime is the time that is left of the job, which is no forecast.
-func keepTime(l *event.Limit) *float64 {
-	if l.Name == event.LimitTime {
-		return l.ETA
-	}
-	return nil
 }
 
 // share notes, where the record has a decision, what part the workers have of
@@ -139,7 +133,7 @@ func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
 // was never told.
 func (m *model) ever(a event.Action, arg string) *event.Help {
 	k := string(a) + "=" + arg
-	if h, ok := m.told[k]; ok {
+	if h, ok := m.answers[k]; ok {
 		return h
 	}
 	var last *help
@@ -154,11 +148,11 @@ func (m *model) ever(a event.Action, arg string) *event.Help {
 			}
 		}
 	}
-	m.told[k] = nil
+	m.answers[k] = nil
 	if last != nil {
-		m.told[k] = last.Help
+		m.answers[k] = last.Help
 	}
-	return m.told[k]
+	return m.answers[k]
 }
 
 // lacking says that a refusal is for want of a way to act, which another limit
@@ -178,9 +172,9 @@ func (m *model) mapped(a event.Accounting) (gain rss.Bytes) {
 		_, less := w.less(m.history, m.now)
 		gain += w.counted(a, 0, w.usage.File.Sub(less).Sub(m.history.file))
 	}
-	for _, d := range m.owed.list {
-		if d.accounting == a && d.deed.Action.Row().Trims {
-			gain += d.left(m.owed.high, m.list)
+	for _, d := range m.unreplayed.list {
+		if d.accounting == a && d.recorded.Action.Row().Trims {
+			gain += d.left(m.unreplayed.high, m.list)
 		}
 	}
 	return gain
@@ -204,25 +198,20 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 
 // claim finds the decision of the record that one is: the same action on a limit
 // of that name, at about that time.
-func (m *model) claim(d *event.Decision, l *event.Limit) *deed {
+func (m *model) claim(d *event.Decision, l *event.Limit) *recordedDecision {
 	r := m.find(d.Action, d.Arg, l)
 	if r != nil {
-		m.owed.drop(func(e *debt) bool { return e.deed == r })
+		m.unreplayed.drop(func(e *unreplayedGain) bool { return e.recorded == r })
 	}
 	return r
 }
 
-func (m *model) find(a event.Action, arg string, l *event.Limit) *deed {
-	var best *deed
-	for _, r := range m.near(m.now, m.tolerance()) {
-		if m.claimed[r] || r.Action != a || r.Arg != arg || l != nil && r.Limit != l.Name || l == nil && r.Limit != event.LimitTime {
-			continue
-		}
-		if best == nil || (r.at-m.now).Abs() < (best.at-m.now).Abs() {
-			best = r
-		}
+func (m *model) find(a event.Action, arg string, l *event.Limit) *recordedDecision {
+	name := event.LimitTime
+	if l != nil {
+		name = l.Name
 	}
-	return best
+	return m.nearest(func(r *recordedDecision) bool { return r.Action == a && r.Arg == arg && r.Limit == name })
 }
 
 // act does what the record does not have.
@@ -233,7 +222,7 @@ func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
 		for _, w := range m.list {
 			w.trimAt = m.now
 		}
-		m.owed.drop(func(e *debt) bool { return e.deed.Action.Row().Trims })
+		m.unreplayed.drop(func(e *unreplayedGain) bool { return e.recorded.Action.Row().Trims })
 	case of.Single:
 		i, gain, _ := m.pick(l)
 		if i < 0 {
@@ -255,9 +244,9 @@ func (m *model) ends(l *event.Limit) bool {
 	return ok && f < l.Limit && l.Name.Row().Kills
 }
 
-// debt is what a recorded action freed that the model does not take.
-type debt struct {
-	deed       *deed
+// unreplayedGain is what a recorded action freed that the model does not take.
+type unreplayedGain struct {
+	recorded   *recordedDecision
 	accounting event.Accounting
 	amount     rss.Bytes
 	whose      map[int]bool // the workers that lived then; nil where none was seen
@@ -265,18 +254,18 @@ type debt struct {
 	last       rss.Bytes    // what it stood at
 }
 
-// debts are what recorded actions freed that are not taken. high says that what
+// unreplayedGains are what recorded actions freed that are not taken. high says that what
 // grew after an action comes on top of what that freed, else it is the same come
 // back.
-type debts struct {
+type unreplayedGains struct {
 	high bool
-	list []*debt
+	list []*unreplayedGain
 	any  bool // there was one
 }
 
-// note begins a debt.
-func (d *debts) note(r *deed, a event.Accounting, amount rss.Bytes, list []*worker) {
-	e := &debt{deed: r, accounting: a, amount: amount, last: r.outcome.After}
+// note begins a unreplayedGain.
+func (d *unreplayedGains) note(r *recordedDecision, a event.Accounting, amount rss.Bytes, list []*worker) {
+	e := &unreplayedGain{recorded: r, accounting: a, amount: amount, last: r.outcome.After}
 	for _, w := range list {
 		if e.whose == nil {
 			e.whose = map[int]bool{}
@@ -287,22 +276,22 @@ func (d *debts) note(r *deed, a event.Accounting, amount rss.Bytes, list []*work
 }
 
 // drop ends those that a test names.
-func (d *debts) drop(gone func(*debt) bool) {
+func (d *unreplayedGains) drop(gone func(*unreplayedGain) bool) {
 	d.list = slices.DeleteFunc(d.list, gone)
 }
 
 // rise takes in what a limit stands at, by the record.
-func (d *debts) rise(limit int, used rss.Bytes) {
+func (d *unreplayedGains) rise(limit int, used rss.Bytes) {
 	for _, e := range d.list {
-		if e.deed.limit == limit {
+		if e.recorded.limit == limit {
 			e.risen += used.Sub(e.last)
 			e.last = used
 		}
 	}
 }
 
-// left is what an accounting counts of all debts now.
-func (d *debts) left(a event.Accounting, list []*worker) (sum rss.Bytes) {
+// left is what an accounting counts of all unreplayedGains now.
+func (d *unreplayedGains) left(a event.Accounting, list []*worker) (sum rss.Bytes) {
 	for _, e := range d.list {
 		if e.accounting == a {
 			sum += e.left(d.high, list)
@@ -311,7 +300,7 @@ func (d *debts) left(a event.Accounting, list []*worker) (sum rss.Bytes) {
 	return sum
 }
 
-func (e *debt) left(high bool, list []*worker) rss.Bytes {
+func (e *unreplayedGain) left(high bool, list []*worker) rss.Bytes {
 	amount := e.amount
 	if len(e.whose) > 0 {
 		alive := 0
@@ -328,8 +317,8 @@ func (e *debt) left(high bool, list []*worker) rss.Bytes {
 	return amount
 }
 
-// owe begins debts for what recorded actions have freed until now.
-func (m *model) owe(now time.Duration) {
+// noteUnreplayed begins unreplayedGains for what recorded actions have freed until now.
+func (m *model) noteUnreplayed(now time.Duration) {
 	for m.due < len(m.done) && m.done[m.due].doneAt <= now {
 		d := m.done[m.due]
 		m.due++
@@ -341,6 +330,6 @@ func (m *model) owe(now time.Duration) {
 		if part, ok := m.has[d]; ok {
 			freed = freed.Scale(part)
 		}
-		m.owed.note(d, m.run.Limits[d.limit].Accounting, freed, m.list)
+		m.unreplayed.note(d, m.run.Limits[d.limit].Accounting, freed, m.list)
 	}
 }

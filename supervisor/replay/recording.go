@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -23,21 +24,21 @@ const (
 	defaultInterval = time.Second
 )
 
-// past is what a record holds beside its samples, put in order once.
-type past struct {
-	run      *record.Run
-	starts   []start
-	deeds    []*deed
-	timed    []*deed // … those on the job's end
-	helps    map[helpKey][]help
-	interval time.Duration // the longest pause between two samples
-	end      time.Duration // the last sample
-	samples  int
-	procs    bool // samples have processes
-	pss      bool // … and one has the PSS of all of them
-	anybody  bool // every process of the tree was to be trimmed: --trim ptrace
-	fullest  map[int]reached
-	unread   bool // what a leader handed over cannot be made out
+// recording is what a record holds beside its samples, put in order once.
+type recording struct {
+	run         *record.Run
+	starts      []start
+	recorded    []*recordedDecision
+	timed       []*recordedDecision // … those on the job's end
+	helps       map[helpKey][]help
+	interval    time.Duration // the longest pause between two samples
+	end         time.Duration // the last sample
+	samples     int
+	procs       bool // samples have processes
+	pss         bool // … and one has the PSS of all of them
+	trimsAll    bool // every process of the tree was to be trimmed: --trim ptrace
+	fullest     map[int]fullestReading
+	badHandover bool // what a leader handed over cannot be made out
 }
 
 // start is a watcher that began.
@@ -46,11 +47,11 @@ type start struct {
 	rules   []event.Rule
 	firstID uint64
 	ofJob   bool // a job that somebody else started is watched as a whole
-	handed  *handed
+	handed  *handover
 }
 
-// deed is a decision of the record and what came of it.
-type deed struct {
+// recordedDecision is a decision of the record and what came of it.
+type recordedDecision struct {
 	event.Decision
 	at      time.Duration // of the sample it was made on
 	exact   bool          // that sample was found
@@ -69,25 +70,25 @@ type help struct {
 	*event.Help
 }
 
-// reached is the most that was used of a limit.
-type reached struct {
+// fullestReading is the most that was used of a limit.
+type fullestReading struct {
 	at         time.Duration
 	used, size rss.Bytes
 	binding    bool // it was the binding one then
 }
 
-// remember reads everything but the curve.
-func remember(run *record.Run) (*past, error) {
-	p := &past{run: run, helps: map[helpKey][]help{}, interval: defaultInterval, fullest: map[int]reached{}}
-	looks := p.scan()
+// newRecording reads everything but the curve.
+func newRecording(run *record.Run) (*recording, error) {
+	p := &recording{run: run, helps: map[helpKey][]help{}, interval: defaultInterval, fullest: map[int]fullestReading{}}
+	kept := p.scan()
 	if p.samples == 0 {
 		return nil, fmt.Errorf("cannot replay %s: the record has no samples", run.Meta.ID)
 	}
 	events := slices.Clone(run.Events)
 	slices.SortStableFunc(events, func(a, b record.Entry) int { return cmp.Compare(a.At, b.At) })
-	clocks := p.place(events, looks)
-	byID := map[uint64]*deed{}
-	for _, d := range p.deeds {
+	clocks := p.place(events, kept)
+	byID := map[uint64]*recordedDecision{}
+	for _, d := range p.recorded {
 		byID[d.ID] = d
 	}
 	for _, e := range events {
@@ -102,13 +103,13 @@ func remember(run *record.Run) (*past, error) {
 				d.outcome, d.doneAt = v, max(at, d.at)
 			}
 		case *event.Handover:
-			p.handedOver(v)
+			p.addHandover(v)
 		case *event.Help:
 			k := helpKey{v.Rule, event.LimitID{Name: v.Limit, Scope: v.Scope, Accounting: v.Acct, Level: v.Level}}
 			p.helps[k] = append(p.helps[k], help{at, v})
 		}
 	}
-	slices.SortStableFunc(p.deeds, func(a, b *deed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(p.recorded, func(a, b *recordedDecision) int { return cmp.Compare(a.at, b.at) })
 	if len(p.starts) == 0 {
 		p.starts = []start{{rules: policy.Default()}}
 	}
@@ -117,29 +118,34 @@ func remember(run *record.Run) (*past, error) {
 }
 
 // scan goes through the samples once and returns those on which a rule fired.
-func (p *past) scan() (looks []look) {
+func (p *recording) scan() (kept []decisionSample) {
 	for s := range p.run.Samples() {
 		p.end, p.samples = s.At, p.samples+1
 		p.procs = p.procs || len(s.Procs) > 0
 		p.pss = p.pss || p.allPSS(s)
 		if s.AtDecision {
-			looks = append(looks, look{s.At, slices.Clone(s.Limits)})
+			kept = append(kept, decisionSample{s.At, slices.Clone(s.Limits)})
 		}
 		for i := range s.Limits {
 			r := &s.Limits[i]
 			if f, ok := p.fullest[r.Limit]; r.Size > 0 && (!ok || r.Used > f.used) {
-				p.fullest[r.Limit] = reached{s.At, r.Used, r.Size, r.Binding}
+				p.fullest[r.Limit] = fullestReading{s.At, r.Used, r.Size, r.Binding}
 			}
 		}
 	}
-	return looks
+	return kept
+}
+
+// inTree says that a process is one of the job's own.
+func (p *recording) inTree(proc int) bool {
+	return proc >= 0 && proc < len(p.run.Procs) && !p.run.Procs[proc].Extra && !p.run.Procs[proc].Ours
 }
 
 // allPSS says that the PSS of each process of the tree was read.
-func (p *past) allPSS(s *record.Sample) (all bool) {
+func (p *recording) allPSS(s *record.Sample) (all bool) {
 	for i := range s.Procs {
 		u := &s.Procs[i]
-		if u.Proc >= len(p.run.Procs) || p.run.Procs[u.Proc].Extra || p.run.Procs[u.Proc].Ours || u.RSS() == 0 {
+		if !p.inTree(u.Proc) || u.RSS() == 0 {
 			continue
 		}
 		if all = u.PSS > 0; !all {
@@ -150,7 +156,7 @@ func (p *past) allPSS(s *record.Sample) (all bool) {
 }
 
 // start takes in a start event.
-func (p *past) start(at time.Duration, v *event.Start) error {
+func (p *recording) start(at time.Duration, v *event.Start) error {
 	s := start{at: at, ofJob: v.Attached && v.Job != ""}
 	if v.Restarts > 0 {
 		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
@@ -165,7 +171,7 @@ func (p *past) start(at time.Duration, v *event.Start) error {
 	for _, o := range v.Settings {
 		switch o.Name {
 		case "trim":
-			p.anybody = o.Value == "ptrace"
+			p.trimsAll = o.Value == "ptrace"
 		case "interval":
 			if d, bad := time.ParseDuration(o.Value); bad == nil && d > 0 {
 				p.interval = d
@@ -176,34 +182,26 @@ func (p *past) start(at time.Duration, v *event.Start) error {
 	return nil
 }
 
-// This file brings events and samples together. A sample has the time of a clock
-// that nobody sets, an event that of the node's, which is set and slewed. A
-// decision has the use that it was made on, and so has a sample.
-
-// alignWithin is how far the two clocks may come apart from one decision to the
-// next.
+// A sample has the time of CLOCK_MONOTONIC, an event that of the node's clock, which is set
+// and slewed. Both have the use that a decision was made on, which tells them together.
+// alignWithin is how far the clocks may come apart from one decision to the next.
 const alignWithin = 5 * time.Second
 
-// look is a sample that was kept because the ladder moved on it.
-type look struct {
+// decisionSample is a sample that was kept because the ladder moved on it.
+type decisionSample struct {
 	at     time.Duration
 	limits []record.Reading
 }
 
-// clocks tell how far the clock of events is behind that of samples, at each
+// clockShifts tell how far the clock of events is behind that of samples, at each
 // decision.
-type clocks []struct{ at, shift time.Duration }
+type clockShifts []struct{ at, shift time.Duration }
 
 // moved is the time of an event on the clock of samples, by the nearest decision.
-func (c clocks) moved(at time.Duration) time.Duration {
+func (c clockShifts) moved(at time.Duration) time.Duration {
 	var shift time.Duration
 	off := time.Duration(1<<63 - 1)
-	from, _ := slices.BinarySearchFunc(c, at, func(e struct{ at, shift time.Duration }, at time.Duration) int {
-		if e.at < at {
-			return -1
-		}
-		return 1
-	})
+	from := sort.Search(len(c), func(i int) bool { return c[i].at >= at })
 	for i := max(from-1, 0); i < min(from+1, len(c)); i++ {
 		if away := (c[i].at - at).Abs(); away < off {
 			off, shift = away, c[i].shift
@@ -213,20 +211,20 @@ func (c clocks) moved(at time.Duration) time.Duration {
 }
 
 // place finds the sample of each decision.
-func (p *past) place(events []record.Entry, looks []look) (c clocks) {
+func (p *recording) place(events []record.Entry, kept []decisionSample) (c clockShifts) {
 	var shift time.Duration
 	for _, e := range events {
 		v, ok := e.Value.(*event.Decision)
 		if !ok || v.Asked() {
 			continue // what somebody asked for is no doing of the ladder's
 		}
-		d := &deed{Decision: *v, at: e.At + shift, limit: -1}
-		if at, limit, ok := align(looks, e.At+shift, v); ok {
+		d := &recordedDecision{Decision: *v, at: e.At + shift, limit: -1}
+		if at, limit, ok := align(kept, e.At+shift, v); ok {
 			shift = at - e.At
 			d.at, d.limit, d.exact = at, limit, true
 			c = append(c, struct{ at, shift time.Duration }{e.At, shift})
 		}
-		p.deeds = append(p.deeds, d)
+		p.recorded = append(p.recorded, d)
 		if v.Limit == event.LimitTime {
 			p.timed = append(p.timed, d)
 		}
@@ -235,7 +233,7 @@ func (p *past) place(events []record.Entry, looks []look) (c clocks) {
 }
 
 // isAt says that a decision was made on the look at that moment.
-func (d *deed) isAt(now time.Duration) bool {
+func (d *recordedDecision) isAt(now time.Duration) bool {
 	if d.exact {
 		return d.at == now
 	}
@@ -243,27 +241,22 @@ func (d *deed) isAt(now time.Duration) bool {
 }
 
 // align finds the sample that a decision was made on, and the limit.
-func align(looks []look, at time.Duration, d *event.Decision) (on time.Duration, limit int, ok bool) {
+func align(kept []decisionSample, at time.Duration, d *event.Decision) (on time.Duration, limit int, ok bool) {
 	off := alignWithin
-	from, _ := slices.BinarySearchFunc(looks, at-alignWithin, func(l look, at time.Duration) int {
-		if l.at < at {
-			return -1
-		}
-		return 1
-	})
-	for i := from; i < len(looks) && looks[i].at <= at+alignWithin; i++ {
-		away := (looks[i].at - at).Abs()
+	from := sort.Search(len(kept), func(i int) bool { return kept[i].at >= at-alignWithin })
+	for i := from; i < len(kept) && kept[i].at <= at+alignWithin; i++ {
+		away := (kept[i].at - at).Abs()
 		if away >= off {
 			continue
 		}
 		if d.Limit == event.LimitTime {
-			on, limit, off, ok = looks[i].at, -1, away, true
+			on, limit, off, ok = kept[i].at, -1, away, true
 			continue
 		}
-		for _, r := range looks[i].limits {
+		for _, r := range kept[i].limits {
 			// A record has whole KiB.
 			if r.Size == d.LimitSize && r.Used/rss.KiB == d.Used/rss.KiB {
-				on, limit, off, ok = looks[i].at, r.Limit, away, true
+				on, limit, off, ok = kept[i].at, r.Limit, away, true
 				break
 			}
 		}
@@ -271,42 +264,40 @@ func align(looks []look, at time.Duration, d *event.Decision) (on time.Duration,
 	return on, limit, ok
 }
 
-// This file gives a ladder what it took over from the leader before it. A record
-// that does not tell, as older ones, is replayed with a ladder that knows of nothing.
-
-// handed is what was taken over.
-type handed struct {
+// handover is what a ladder took over from the leader before it. In older records there is
+// none: they are replayed with a ladder that knows of nothing.
+type handover struct {
 	at, clock time.Duration // when, on the clock of samples and on that of the memory
 	own       string        // see [policy.OwnLevel]
 	memory    *policy.Memory
 }
 
-// handedOver takes in a handover. It belongs to the watcher that began last.
-func (p *past) handedOver(v *event.Handover) {
+// addHandover takes in a handover. It belongs to the watcher that began last.
+func (p *recording) addHandover(v *event.Handover) {
 	m, err := policy.ParseMemory(v.Memory)
 	if err != nil || v.Ran < 0 || v.Clock < m.At || max(v.Ran, v.Clock) > math.MaxInt64/4 {
-		p.unread = true
+		p.badHandover = true
 		return
 	}
 	if len(p.starts) == 0 { // the start is damaged
 		p.starts = []start{{rules: policy.Default()}}
 	}
-	p.starts[len(p.starts)-1].handed = &handed{v.Ran, v.Clock, v.Own, m}
+	p.starts[len(p.starts)-1].handed = &handover{v.Ran, v.Clock, v.Own, m}
 }
 
-// takeOver gives the ladder, which is new, what the watcher gave it. Of a limit that
+// restore gives the ladder, which is new, what the watcher gave it. Of a limit that
 // has another size here it is not known what would have been done about it.
-func (p *pass) takeOver(h *handed) {
+func (p *simulation) restore(h *handover) {
 	m := *h.memory
 	alone := policy.OwnLevel(h.own)
 	m.Rungs = slices.DeleteFunc(slices.Clone(m.Rungs), func(e policy.RungMemory) bool {
 		k := e.ID()
-		if !p.world.knew(k) {
+		if !p.environment.knew(k) {
 			return true
 		}
 		level, ok := alone(&e)
 		k.Level = level
-		return ok && !p.world.knew(k)
+		return ok && !p.environment.knew(k)
 	})
 	p.ladder.Restore(&m, h.at, h.clock, alone)
 }

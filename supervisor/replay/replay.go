@@ -14,11 +14,11 @@ import (
 // about records that cannot be replayed: one without samples, with a ladder that
 // cannot be read, or without the limit that is named.
 func Replay(run *record.Run, opt Options) (*Result, error) {
-	p, err := remember(run)
+	p, err := newRecording(run)
 	if err != nil {
 		return nil, err
 	}
-	g, err := p.aim(opt)
+	g, err := p.findGoal(opt)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func Replay(run *record.Run, opt Options) (*Result, error) {
 		r.Limit = &l
 	}
 	if r.Estimate {
-		p.guess(r, g, opt)
+		p.estimate(r, g, opt)
 	} else {
 		p.repeat(r)
 	}
@@ -46,7 +46,7 @@ func Replay(run *record.Run, opt Options) (*Result, error) {
 }
 
 // sameRules says that a ladder is the one of the record, in whatever order.
-func (p *past) sameRules(rules []event.Rule) bool {
+func (p *recording) sameRules(rules []event.Rule) bool {
 	for _, s := range p.starts {
 		if len(s.rules) != len(rules) || slices.ContainsFunc(s.rules, func(r event.Rule) bool { return !slices.Contains(rules, r) }) {
 			return false
@@ -56,31 +56,31 @@ func (p *past) sameRules(rules []event.Rule) bool {
 }
 
 // repeat replays what was.
-func (p *past) repeat(r *Result) {
-	run := newPass(p, nil)
-	run.play(&recorded{pass: run})
+func (p *recording) repeat(r *Result) {
+	run := newSimulation(p, nil)
+	run.play(&unchanged{simulation: run})
 	r.take(run)
 	same := true
 	for _, d := range run.decisions {
 		same = same && d.Recorded != nil
 	}
-	for _, d := range p.deeds {
+	for _, d := range p.recorded {
 		if !run.claimed[d] {
 			same = false
-			r.Missed = append(r.Missed, *d.told())
+			r.Missed = append(r.Missed, *d.asRecorded())
 		}
 	}
 	r.Same = &same
 	r.Fate, r.Why, r.Death = p.fate()
 }
 
-// guess plays the model: once as if what grew after an action that is not taken
+// estimate plays the model: once as if what grew after an action that is not taken
 // were the same memory come back, and where that matters once as if it were not.
-func (p *past) guess(r *Result, g *goal, opt Options) {
-	low, owed := p.imagine(g, opt.Limit, opt.Rules, false)
+func (p *recording) estimate(r *Result, g *goal, opt Options) {
+	low, changed := p.simulate(g, opt.Limit, opt.Rules, false)
 	high := low
-	if owed {
-		high, _ = p.imagine(g, opt.Limit, opt.Rules, true)
+	if changed {
+		high, _ = p.simulate(g, opt.Limit, opt.Rules, true)
 	}
 	r.take(high)
 	switch {
@@ -99,12 +99,12 @@ func (p *past) guess(r *Result, g *goal, opt Options) {
 	}
 }
 
-// imagine plays the model once. owed says that recorded actions were not taken.
-func (p *past) imagine(g *goal, size rss.Bytes, rules []event.Rule, high bool) (run *pass, owed bool) {
-	run = newPass(p, rules)
+// simulate plays the model once. changed says that recorded actions were not taken.
+func (p *recording) simulate(g *goal, size rss.Bytes, rules []event.Rule, high bool) (run *simulation, changed bool) {
+	run = newSimulation(p, rules)
 	m := newModel(run, g, size, high)
 	run.play(m)
-	return run, m.owed.any
+	return run, m.unreplayed.any
 }
 
 // why says how the job ends.
@@ -120,7 +120,7 @@ func (d *Death) why(l *Limit) string {
 }
 
 // fate is what became of the job, by the record.
-func (p *past) fate() (Fate, string, *Death) {
+func (p *recording) fate() (Fate, string, *Death) {
 	if p.run.Live {
 		return Lives, "the job is still running", nil
 	}
@@ -155,8 +155,8 @@ func (p *past) fate() (Fate, string, *Death) {
 	return Lives, "the job ended by itself", nil
 }
 
-// take takes in what a pass has decided.
-func (r *Result) take(run *pass) {
+// take takes in what a simulation has decided.
+func (r *Result) take(run *simulation) {
 	r.Decisions = append(r.Decisions, run.decisions...)
 	for _, rule := range run.ladder.Rules() {
 		text := rule.String()
@@ -177,7 +177,7 @@ func (r *Result) take(run *pass) {
 }
 
 // notes says what is missing or doubtful.
-func (p *past) notes(r *Result) {
+func (p *recording) notes(r *Result) {
 	note := func(on bool, text string) {
 		if on {
 			r.Notes = append(r.Notes, text)
@@ -187,16 +187,16 @@ func (p *past) notes(r *Result) {
 	note(p.run.Thinned, "older samples stand for up to a minute each, and what was between them is not known")
 	note(p.run.Dropped > 0, fmt.Sprintf("%d events were taken out of the record because there were too many", p.run.Dropped))
 	note(len(p.run.Damage) > 0, "the record is damaged, and only what could be read was replayed")
-	note(p.unread, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
+	note(p.badHandover, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
 	note(r.Limit != nil && r.Limit.Recorded == 0, "the record has no such limit: its use is added up from the processes")
 	note(p.assumed(r), "the record does not tell whether its workers could be acted on as is assumed here: that takes the loader hook, --trim auto or --worker-signal")
 	note(r.Estimate, "the limit or the rules are not those of the record: what follows from them is an estimate by a model")
 }
 
 // assumed says that an action freed something here which the run never met.
-func (p *past) assumed(r *Result) bool {
+func (p *recording) assumed(r *Result) bool {
 	tried := map[event.Action]bool{}
-	for _, d := range p.deeds {
+	for _, d := range p.recorded {
 		tried[d.Action] = true
 	}
 	for k := range p.helps {
@@ -217,8 +217,8 @@ type goal struct {
 	others map[event.LimitID]rss.Bytes // the most that was used of each other limit
 }
 
-// aim finds the limit that is meant.
-func (p *past) aim(opt Options) (*goal, error) {
+// findGoal finds the limit that is meant.
+func (p *recording) findGoal(opt Options) (*goal, error) {
 	g := &goal{history: p.history(), keys: map[event.LimitID]bool{}, others: map[event.LimitID]rss.Bytes{}}
 	best, binding := -1, false
 	for i, f := range p.fullest {
@@ -267,7 +267,7 @@ func eligible(l *event.Limit, opt Options) bool {
 }
 
 // make makes a limit on the tree, which the record does not have.
-func (g *goal) make(p *past, opt Options) error {
+func (g *goal) make(p *recording, opt Options) error {
 	if opt.Which != "" && opt.Which != event.LimitUser {
 		return fmt.Errorf("cannot replay %s: it has no limit %s", p.run.Meta.ID, opt.Which)
 	}
@@ -306,10 +306,10 @@ func (g *goal) make(p *past, opt Options) error {
 }
 
 // sum adds up the processes of the tree.
-func (p *past) sum(s *record.Sample, a event.Accounting) (sum rss.Bytes) {
+func (p *recording) sum(s *record.Sample, a event.Accounting) (sum rss.Bytes) {
 	for i := range s.Procs {
 		u := &s.Procs[i]
-		if u.Proc >= len(p.run.Procs) || p.run.Procs[u.Proc].Extra || p.run.Procs[u.Proc].Ours {
+		if !p.inTree(u.Proc) {
 			continue
 		}
 		switch a {
@@ -328,7 +328,7 @@ func (p *past) sum(s *record.Sample, a event.Accounting) (sum rss.Bytes) {
 func (g *goal) means(l *event.Limit) bool { return g.keys[l.ID()] }
 
 // readings are the limits of a sample, with the one that was made.
-func (g *goal) readings(to []event.Limit, p *past, s *record.Sample) []event.Limit {
+func (g *goal) readings(to []event.Limit, p *recording, s *record.Sample) []event.Limit {
 	to = p.readings(to, s)
 	if g.made {
 		l := event.Limit{
@@ -345,7 +345,7 @@ func (g *goal) readings(to []event.Limit, p *past, s *record.Sample) []event.Lim
 const finest = 0.01
 
 // least finds the least size of the limit by each way of asking.
-func (p *past) least(r *Result, g *goal, opt Options) {
+func (p *recording) least(r *Result, g *goal, opt Options) {
 	if r.Limit == nil || g.limit.Peak == 0 {
 		return
 	}
@@ -365,9 +365,9 @@ func (p *past) least(r *Result, g *goal, opt Options) {
 	if !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Action.Acts() }) {
 		return // that is the way before
 	}
-	mem, owed := p.search(g, rules, upTo(high), opt.Limit, false)
+	mem, changed := p.search(g, rules, upTo(high), opt.Limit, false)
 	more := mem
-	if owed {
+	if changed {
 		// From above none may be found where from below one is.
 		more, _ = p.search(g, rules, upTo(high), opt.Limit, true)
 	}
@@ -379,9 +379,9 @@ func upTo(used rss.Bytes) rss.Bytes { return (used/rss.MiB + 1) * rss.MiB }
 
 // peaks is the most that would have been used had nobody acted, at least and at
 // most.
-func (p *past) peaks(g *goal) (low, high rss.Bytes) {
+func (p *recording) peaks(g *goal) (low, high rss.Bytes) {
 	for _, above := range []bool{false, true} {
-		run := newPass(p, []event.Rule{})
+		run := newSimulation(p, []event.Rule{})
 		run.plain = true
 		w := &highest{model: newModel(run, g, unlimited, above)}
 		run.play(w)
@@ -390,7 +390,7 @@ func (p *past) peaks(g *goal) (low, high rss.Bytes) {
 		} else {
 			low = w.most
 		}
-		if !w.owed.any {
+		if !w.unreplayed.any {
 			return low, low
 		}
 	}
@@ -419,21 +419,21 @@ func (h *highest) look(s *record.Sample) []event.Limit {
 }
 
 // search finds the least size with which the ladder keeps the job inside, by
-// halving, and by trying size, that of the replay: 0 where even most is too little. owed says that recorded actions were
-// not taken.
-func (p *past) search(g *goal, rules []event.Rule, most, size rss.Bytes, high bool) (mem rss.Bytes, owed bool) {
+// halving, and by trying size, that of the replay; 0 where even most is too little. changed
+// says that recorded actions were not taken.
+func (p *recording) search(g *goal, rules []event.Rule, most, size rss.Bytes, high bool) (mem rss.Bytes, changed bool) {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r event.Rule) bool { return r.Action == event.ActionWarn })
 	plain := !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Cond.Kind == event.KindETA && r.Limit != event.LimitTime })
 	lives := func(size rss.Bytes) bool {
-		run := newPass(p, rules)
+		run := newSimulation(p, rules)
 		run.plain, run.brief = plain, true // a forecast is dear, and much is played
 		m := newModel(run, g, size, high)
 		run.play(m)
-		owed = owed || m.owed.any
+		changed = changed || m.unreplayed.any
 		return run.ended() == nil
 	}
 	if !lives(most) {
-		return 0, owed
+		return 0, changed
 	}
 	// A larger size may fare worse, where an action comes too late: what is known
 	// to do is not passed over.
@@ -450,5 +450,5 @@ func (p *past) search(g *goal, rules []event.Rule, most, size rss.Bytes, high bo
 			least = mid
 		}
 	}
-	return most, owed
+	return most, changed
 }

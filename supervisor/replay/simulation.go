@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -24,20 +24,20 @@ const (
 	endUnsure = time.Minute
 )
 
-// pass is one run of the ladder over the whole record.
-type pass struct {
-	*past
-	world  world
-	rules  []event.Rule // nil for those of the record
-	plain  bool         // no rule asks for a forecast, so none is made
-	ladder *policy.State
-	ofJob  bool
+// simulation is one run of the ladder over the whole record.
+type simulation struct {
+	*recording
+	environment environment
+	rules       []event.Rule // nil for those of the record
+	plain       bool         // no rule asks for a forecast, so none is made
+	ladder      *policy.State
+	ofJob       bool
 
 	now      time.Duration // of the look that is judged
 	before   time.Duration // … and of the one before it, -1 for none
 	readings []event.Limit // … of the look
 	next     int           // in starts
-	claimed  map[*deed]bool
+	claimed  map[*recordedDecision]bool
 	open     []flight
 
 	decisions []Decision
@@ -49,8 +49,8 @@ type pass struct {
 	brief  bool
 }
 
-// world is what the ladder looks at and acts on: the record alone, or a model.
-type world interface {
+// environment is what the ladder looks at and acts on: the record alone, or a model.
+type environment interface {
 	// look returns the limits as they stand at a sample.
 	look(s *record.Sample) []event.Limit
 	can(r event.Rule, l *event.Limit) policy.Help
@@ -61,7 +61,7 @@ type world interface {
 	// exact says that forecasts are those of the record.
 	exact() bool
 	// claim finds the decision of the record that d is, nil for none.
-	claim(d *event.Decision, l *event.Limit) *deed
+	claim(d *event.Decision, l *event.Limit) *recordedDecision
 	// act carries out what the record does not have, and returns what that frees.
 	act(d *event.Decision, l *event.Limit) rss.Bytes
 	// ends says that a limit has ended the job.
@@ -70,20 +70,20 @@ type world interface {
 
 // flight is an action of the replay that has no outcome yet.
 type flight struct {
-	id     uint64
-	action event.Action
-	limit  event.Limit
-	deed   *deed // the recorded one, nil where it is the model's
-	freed  rss.Bytes
+	id       uint64
+	action   event.Action
+	limit    event.Limit
+	recorded *recordedDecision // the recorded one, nil where it is the model's
+	freed    rss.Bytes
 }
 
-func newPass(p *past, rules []event.Rule) *pass {
-	return &pass{past: p, rules: rules, before: -1, claimed: map[*deed]bool{}, skipped: map[event.Rule]*Rung{}}
+func newSimulation(p *recording, rules []event.Rule) *simulation {
+	return &simulation{recording: p, rules: rules, before: -1, claimed: map[*recordedDecision]bool{}, skipped: map[event.Rule]*Rung{}}
 }
 
 // play goes through the samples until the job has died.
-func (p *pass) play(w world) {
-	p.world = w
+func (p *simulation) play(w environment) {
+	p.environment = w
 	for s := range p.run.Samples() {
 		if s.At == p.before {
 			continue // the same look: one sample for each decision on it
@@ -104,7 +104,7 @@ func (p *pass) play(w world) {
 }
 
 // begin starts the ladder where a watcher began.
-func (p *pass) begin() {
+func (p *simulation) begin() {
 	for p.next < len(p.starts) && p.starts[p.next].at <= p.now+sameLook {
 		s := p.starts[p.next]
 		p.next++
@@ -115,17 +115,17 @@ func (p *pass) begin() {
 		p.ladder = policy.New(rules, policy.Options{CoolDown: CoolDown, FirstID: s.firstID})
 		p.ofJob, p.open = s.ofJob, nil
 		if s.handed != nil {
-			p.takeOver(s.handed)
+			p.restore(s.handed)
 		}
 	}
 }
 
 // step judges one look.
-func (p *pass) step(now time.Duration, limits []event.Limit) {
-	in := policy.Input{Now: now, Limits: limits, Can: p.world.can, Lead: p.world.lead}
+func (p *simulation) step(now time.Duration, limits []event.Limit) {
+	in := policy.Input{Now: now, Limits: limits, Can: p.environment.can, Lead: p.environment.lead}
 	in.JobEnd, in.EndUnsure = p.jobEnd(now, limits)
 	switch {
-	case p.world.exact():
+	case p.environment.exact():
 		p.recall(in.Now, limits, true)
 	case p.plain:
 		p.recall(in.Now, limits, false)
@@ -145,7 +145,7 @@ func (p *pass) step(now time.Duration, limits []event.Limit) {
 
 // recall gives the ladder the forecasts of the record, or none. They are whole
 // seconds there: of two that are equal the binding one was the shorter.
-func (p *pass) recall(now time.Duration, limits []event.Limit, made bool) {
+func (p *simulation) recall(now time.Duration, limits []event.Limit, made bool) {
 	for i := range limits {
 		l := &limits[i]
 		if l.Limit == 0 {
@@ -163,17 +163,17 @@ func (p *pass) recall(now time.Duration, limits []event.Limit, made bool) {
 }
 
 // decided writes a decision down and has it done.
-func (p *pass) decided(now time.Duration, d *event.Decision) {
+func (p *simulation) decided(now time.Duration, d *event.Decision) {
 	l := p.meant(d)
-	r := p.world.claim(d, l)
+	r := p.environment.claim(d, l)
 	out := Decision{
 		At: now.Seconds(), Rule: d.Rule, Limit: d.Limit, Action: d.Action, Arg: d.Arg, Used: d.Used, Size: d.LimitSize, ETA: d.ETA,
 	}
 	if r != nil {
 		p.claimed[r] = true
-		out.Recorded = r.told()
+		out.Recorded = r.asRecorded()
 	}
-	f := flight{id: d.ID, action: d.Action, deed: r}
+	f := flight{id: d.ID, action: d.Action, recorded: r}
 	if l != nil {
 		f.limit = *l
 	}
@@ -181,7 +181,7 @@ func (p *pass) decided(now time.Duration, d *event.Decision) {
 	case d.Action == event.ActionStop && r == nil:
 		p.death = &Death{At: now.Seconds(), By: "the rule " + d.Rule, Used: d.Used, Size: d.LimitSize}
 	case r == nil && l != nil:
-		f.freed = p.world.act(d, l)
+		f.freed = p.environment.act(d, l)
 		out.Freed = f.freed
 	}
 	if d.Action.Acts() {
@@ -190,7 +190,7 @@ func (p *pass) decided(now time.Duration, d *event.Decision) {
 	p.decisions = append(p.decisions, out)
 }
 
-func (d *deed) told() *Recorded {
+func (d *recordedDecision) asRecorded() *Recorded {
 	r := &Recorded{ID: d.ID, At: d.at.Seconds(), Rule: d.Rule, Used: d.Used}
 	if d.outcome != nil {
 		r.Freed = d.outcome.Freed
@@ -199,7 +199,7 @@ func (d *deed) told() *Recorded {
 }
 
 // meant is the reading that a decision is about, nil for the job's end.
-func (p *pass) meant(d *event.Decision) *event.Limit {
+func (p *simulation) meant(d *event.Decision) *event.Limit {
 	for i := range p.readings {
 		if l := &p.readings[i]; l.Name == d.Limit && l.Used == d.Used && l.Limit == d.LimitSize {
 			return l
@@ -210,18 +210,18 @@ func (p *pass) meant(d *event.Decision) *event.Limit {
 
 // settle tells the ladder what came of its actions until now: of the record's
 // at the time of their outcomes, of the model's with the next look.
-func (p *pass) settle(limits []event.Limit) {
+func (p *simulation) settle(limits []event.Limit) {
 	open := p.open
 	p.open = nil
 	for _, f := range open {
 		switch {
-		case f.deed == nil:
+		case f.recorded == nil:
 			o := event.Outcome{Decision: f.id, OK: f.freed > 0, Reason: event.ReasonDone, Before: f.limit.Used, After: f.limit.Used.Sub(f.freed), Freed: f.freed}
 			if l := find(limits, &f.limit); l != nil && f.freed > 0 {
 				o.After = l.Used
 			}
 			p.ladder.Done(o)
-		case f.deed.outcome == nil || f.deed.doneAt > p.now+rounding || f.deed.instant() && f.deed.at >= p.now:
+		case f.recorded.outcome == nil || f.recorded.doneAt > p.now+rounding || f.recorded.instant() && f.recorded.at >= p.now:
 			p.open = append(p.open, f)
 		default:
 			p.settled(&f)
@@ -230,21 +230,21 @@ func (p *pass) settle(limits []event.Limit) {
 }
 
 // instant says that an action had ended within the step that decided on it.
-func (d *deed) instant() bool { return d.doneAt-d.at <= instant }
+func (d *recordedDecision) instant() bool { return d.doneAt-d.at <= instant }
 
 // settled passes a recorded outcome on. The watcher judges again at once, but
 // for what has ended within the step that began it: where no sample of that look
 // was kept, what the limit stood at is in the outcome.
-func (p *pass) settled(f *flight) {
-	o := *f.deed.outcome
+func (p *simulation) settled(f *flight) {
+	o := *f.recorded.outcome
 	o.Decision = f.id
 	if p.ofJob && f.action == event.ActionStop {
 		o.OK = false // what was not meant goes on, and so did what judged it
 	}
-	at := f.deed.doneAt
+	at := f.recorded.doneAt
 	p.ladder.Pass(at)
 	p.ladder.Done(o)
-	if !p.world.exact() || p.now-at <= 2*sameLook || f.deed.instant() {
+	if !p.environment.exact() || p.now-at <= 2*sameLook || f.recorded.instant() {
 		return
 	}
 	was := p.readings
@@ -270,10 +270,10 @@ func find(limits []event.Limit, like *event.Limit) *event.Limit {
 
 // died says that a limit has ended the job. What only our own rules act on is passed,
 // and ends nothing.
-func (p *pass) died(limits []event.Limit) bool {
+func (p *simulation) died(limits []event.Limit) bool {
 	for i := range limits {
 		l := &limits[i]
-		if l.Limit == 0 || l.Used < l.Limit || !p.world.ends(l) {
+		if l.Limit == 0 || l.Used < l.Limit || !p.environment.ends(l) {
 			continue
 		}
 		d := &Death{At: p.now.Seconds(), Limit: l.Name, By: l.Enforcer, Used: l.Used, Size: l.Limit}
@@ -290,7 +290,7 @@ func (p *pass) died(limits []event.Limit) bool {
 
 // ended is how the job ended, else how a limit was passed that ends nobody; nil where
 // it stayed inside.
-func (p *pass) ended() *Death {
+func (p *simulation) ended() *Death {
 	if p.death != nil {
 		return p.death
 	}
@@ -300,7 +300,7 @@ func (p *pass) ended() *Death {
 // jobEnd is the time until Slurm ends the job: as it was read, else from the
 // time that was known at the start. While scontrol was being asked no rule on it
 // fired: so it was before every decision on it.
-func (p *pass) jobEnd(now time.Duration, limits []event.Limit) (left time.Duration, unsure bool) {
+func (p *simulation) jobEnd(now time.Duration, limits []event.Limit) (left time.Duration, unsure bool) {
 	for i := range limits {
 		if l := &limits[i]; l.Name == event.LimitTime && l.ETA != nil {
 			left = time.Duration(*l.ETA * float64(time.Second))
@@ -317,27 +317,27 @@ func (p *pass) jobEnd(now time.Duration, limits []event.Limit) (left time.Durati
 	return left, false
 }
 
-// recorded is the world as the record has it: nothing is changed, and nothing
+// unchanged is the environment as the record has it: nothing is changed, and nothing
 // guessed.
-type recorded struct {
-	*pass
+type unchanged struct {
+	*simulation
 	limits []event.Limit
 }
 
-func (w *recorded) exact() bool             { return true }
-func (w *recorded) ends(*event.Limit) bool  { return false }
-func (w *recorded) knew(event.LimitID) bool { return true }
+func (w *unchanged) exact() bool             { return true }
+func (w *unchanged) ends(*event.Limit) bool  { return false }
+func (w *unchanged) knew(event.LimitID) bool { return true }
 
 // act has no effect: it did not happen.
-func (w *recorded) act(*event.Decision, *event.Limit) rss.Bytes { return 0 }
+func (w *unchanged) act(*event.Decision, *event.Limit) rss.Bytes { return 0 }
 
-func (w *recorded) look(s *record.Sample) []event.Limit {
-	w.limits = w.past.readings(w.limits[:0], s)
+func (w *unchanged) look(s *record.Sample) []event.Limit {
+	w.limits = w.recording.readings(w.limits[:0], s)
 	return w.limits
 }
 
 // readings appends the limits of a sample, as the ladder read them.
-func (p *past) readings(to []event.Limit, s *record.Sample) []event.Limit {
+func (p *recording) readings(to []event.Limit, s *record.Sample) []event.Limit {
 	for i := range s.Limits {
 		r := &s.Limits[i]
 		if r.Limit >= len(p.run.Limits) {
@@ -360,7 +360,7 @@ func (p *past) readings(to []event.Limit, s *record.Sample) []event.Limit {
 
 // precise is what a limit stood at to the byte, where a decision says so: the
 // rung may lie within the KiB that the sample has.
-func (p *past) precise(at time.Duration, r *record.Reading) rss.Bytes {
+func (p *recording) precise(at time.Duration, r *record.Reading) rss.Bytes {
 	for _, d := range p.near(at, sameLook) {
 		if d.isAt(at) && d.limit == r.Limit && d.LimitSize == r.Size && d.Used/rss.KiB == r.Used/rss.KiB {
 			return d.Used
@@ -370,23 +370,15 @@ func (p *past) precise(at time.Duration, r *record.Reading) rss.Bytes {
 }
 
 // near returns the decisions of the record within that time of a moment.
-func (p *past) near(at, within time.Duration) []*deed {
-	from, _ := slices.BinarySearchFunc(p.deeds, at-within, func(d *deed, at time.Duration) int {
-		if d.at < at {
-			return -1
-		}
-		return 1
-	})
-	to := from
-	for to < len(p.deeds) && p.deeds[to].at <= at+within {
-		to++
-	}
-	return p.deeds[from:to]
+func (p *recording) near(at, within time.Duration) []*recordedDecision {
+	from := sort.Search(len(p.recorded), func(i int) bool { return p.recorded[i].at >= at-within })
+	to := sort.Search(len(p.recorded), func(i int) bool { return p.recorded[i].at > at+within })
+	return p.recorded[from:to]
 }
 
 // can answers as the watcher did: that an action could help where it was decided
 // on, else as it was written down last.
-func (w *recorded) can(r event.Rule, l *event.Limit) policy.Help {
+func (w *unchanged) can(r event.Rule, l *event.Limit) policy.Help {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {
@@ -403,7 +395,7 @@ func (w *recorded) can(r event.Rule, l *event.Limit) policy.Help {
 }
 
 // isOn says that a decision of the record was on that limit.
-func (p *past) isOn(d *deed, l *event.Limit) bool {
+func (p *recording) isOn(d *recordedDecision, l *event.Limit) bool {
 	if l == nil || d.limit < 0 || d.limit >= len(p.run.Limits) {
 		return l == nil || d.Limit == l.Name
 	}
@@ -412,7 +404,7 @@ func (p *past) isOn(d *deed, l *event.Limit) bool {
 
 // answer is the last that the ladder was told at that moment, else the next; nil
 // where it was never told anything.
-func (p *past) answer(k helpKey, at time.Duration) *event.Help {
+func (p *recording) answer(k helpKey, at time.Duration) *event.Help {
 	list := p.helps[k]
 	if len(list) == 0 {
 		return nil
@@ -422,18 +414,12 @@ func (p *past) answer(k helpKey, at time.Duration) *event.Help {
 
 // after is the index of the first answer that was given later.
 func after(list []help, at time.Duration) int {
-	i, _ := slices.BinarySearchFunc(list, at, func(h help, at time.Duration) int {
-		if h.at > at {
-			return 1
-		}
-		return -1
-	})
-	return i
+	return sort.Search(len(list), func(i int) bool { return list[i].at > at })
 }
 
 // lead is what a rule was met ahead by: where it fired then, or was told then
 // that it could not help.
-func (w *recorded) lead(r event.Rule, l *event.Limit) rss.Bytes {
+func (w *unchanged) lead(r event.Rule, l *event.Limit) rss.Bytes {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.Lead > 0 && d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {
@@ -449,23 +435,24 @@ func (w *recorded) lead(r event.Rule, l *event.Limit) rss.Bytes {
 	return 0
 }
 
-// claim finds the nearest decision by the same rule on the same limit.
-func (w *recorded) claim(d *event.Decision, l *event.Limit) *deed {
-	var best *deed
-	for _, r := range w.near(w.now, w.tolerance()) {
-		if w.claimed[r] || r.Rule != d.Rule || r.Limit != d.Limit || !w.isOn(r, l) {
-			continue
-		}
-		if best == nil || (r.at-w.now).Abs() < (best.at-w.now).Abs() {
+// nearest finds the decision of the record nearest to now that is like that and not claimed.
+func (p *simulation) nearest(like func(*recordedDecision) bool) (best *recordedDecision) {
+	for _, r := range p.near(p.now, p.tolerance()) {
+		if !p.claimed[r] && like(r) && (best == nil || (r.at-p.now).Abs() < (best.at-p.now).Abs()) {
 			best = r
 		}
 	}
 	return best
 }
 
+// claim finds the nearest decision by the same rule on the same limit.
+func (w *unchanged) claim(d *event.Decision, l *event.Limit) *recordedDecision {
+	return w.nearest(func(r *recordedDecision) bool { return r.Rule == d.Rule && r.Limit == d.Limit && w.isOn(r, l) })
+}
+
 // tolerance is how far a decision may be from that of the record and be the same:
 // the time between two samples, and what the watcher's looks are late at most.
-func (p *past) tolerance() time.Duration {
+func (p *recording) tolerance() time.Duration {
 	if p.run.Thinned {
 		return max(p.interval, time.Minute) + sameLook
 	}

@@ -73,7 +73,7 @@ func (r *Result) head(b *strings.Builder) {
 		case *r.Same:
 			fmt.Fprintf(b, "as recorded: the ladder decides as it did, within one sample (%v s)\n", r.Tick)
 		default:
-			fmt.Fprintf(b, "as recorded: the ladder does not decide as it did: %d decisions are missing, %d are new\n", len(r.Missed), r.fresh())
+			fmt.Fprintf(b, "as recorded: the ladder does not decide as it did: %d decisions are missing, %d are new\n", len(r.Missed), r.countNew())
 		}
 	}
 }
@@ -81,8 +81,8 @@ func (r *Result) head(b *strings.Builder) {
 // mostCommand is how much of a command line is shown; JSON has all.
 const mostCommand = 60
 
-// fresh counts decisions that the record does not have.
-func (r *Result) fresh() (n int) {
+// countNew counts decisions that the record does not have.
+func (r *Result) countNew() (n int) {
 	for i := range r.Decisions {
 		if r.Decisions[i].Recorded == nil {
 			n++

@@ -61,7 +61,7 @@ type history struct {
 }
 
 // history reads the curves of all workers.
-func (p *past) history() *history {
+func (p *recording) history() *history {
 	h := &history{curves: map[int]*curve{}}
 	for s := range p.run.Samples() {
 		for i := range s.Procs {
@@ -90,11 +90,11 @@ func (p *past) history() *history {
 }
 
 // gives says that a process can be had give its mapped pages back.
-func (p *past) gives(proc int) bool {
-	return p.isWorker(proc) || p.anybody && proc >= 0 && proc < len(p.run.Procs) && !p.run.Procs[proc].Extra && !p.run.Procs[proc].Ours
+func (p *recording) gives(proc int) bool {
+	return p.isWorker(proc) || p.trimsAll && p.inTree(proc)
 }
 
-func (p *past) isWorker(proc int) bool {
+func (p *recording) isWorker(proc int) bool {
 	return proc >= 0 && proc < len(p.run.Procs) && p.run.Procs[proc].Role == rss.RoleWorker
 }
 
@@ -145,7 +145,7 @@ type livingWorkers struct {
 }
 
 // update takes in a sample.
-func (w *livingWorkers) update(p *past, s *record.Sample) {
+func (w *livingWorkers) update(p *recording, s *record.Sample) {
 	for _, e := range w.list {
 		e.alive = false
 	}
