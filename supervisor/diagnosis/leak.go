@@ -175,3 +175,22 @@ func (s *State) fragmented() {
 		})
 	}
 }
+
+func (s *State) workerAdvice() []string {
+	out := []string{
+		"look for what __getitem__ or collate_fn keeps: self.cache[i] = x, self.seen.append(x); bound a cache with functools.lru_cache(maxsize=N)",
+		"recycle (90%:recycle) replaces the workers one by one and gives it back, with no batch lost",
+	}
+	if s.persistent() {
+		out = append(out, "persistent_workers=False: workers that end with the epoch give it back")
+	}
+	return append(out, "if malloc_trim gives it back (90%:gc) it is fragmentation: MALLOC_ARENA_MAX=2")
+}
+
+func trainerAdvice() []string {
+	return []string{
+		"keep numbers, not graphs: losses.append(loss.item()), or loss.detach() where a tensor is needed",
+		"look for lists of outputs or metrics that outlive the epoch: append x.clone() or x.cpu().numpy(), and clear them",
+		"there is no worker to recycle: write a checkpoint in time (signal=USR1@rank0, requeue) and raise --mem",
+	}
+}

@@ -186,3 +186,29 @@ func (s *State) dropped(role rss.Role) (g group) {
 	}
 	return g
 }
+
+func (s *State) mappedAdvice(role rss.Role, private bool) []string {
+	var out []string
+	if !s.countsMapped() {
+		out = append(out, fmt.Sprintf("the limit here counts %s memory: these pages alone do not end the job", s.accounting))
+	}
+	switch {
+	case private:
+		out = append(out, "trim does not reach what is mapped privately, as pyarrow does; recycle (90%:recycle) does")
+	default:
+		out = append(out, "trim (85%:trim) gives these pages back and loses nothing: they stay in the page cache")
+	}
+	if role == rss.RoleWorker && s.persistent() {
+		out = append(out, "persistent_workers=False: workers that end with the epoch give their pages back")
+	}
+	if role == rss.RoleWorker {
+		out = append(out, s.fewer("each counts the same pages again"))
+	}
+	if private {
+		out = append(out, "open the file with pyarrow.OSFile or datasets with keep_in_memory=True where one copy of it fits")
+	}
+	if s.countsMapped() {
+		out = append(out, "ask the site for JobAcctGatherParams=UsePss, or for limits by cgroup alone (ConstrainRAMSpace=yes without OverMemoryKill): both count a page once")
+	}
+	return out
+}

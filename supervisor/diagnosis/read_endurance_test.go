@@ -3,6 +3,7 @@
 package diagnosis_test
 
 import (
+	"maps"
 	"slices"
 	"time"
 

@@ -203,3 +203,21 @@ func (s *State) managers() {
 		},
 	})
 }
+
+func (s *State) queueAdvice() []string {
+	return []string{
+		"prefetch_factor=1, where it is 2 or more: num_workers times prefetch_factor batches wait",
+		s.fewer("each loads prefetch_factor batches ahead"),
+		"a smaller batch_size, or samples as uint8 or float16 that the trainer converts",
+		"recycle and trim give none of it back: it is in no worker's RSS",
+	}
+}
+
+func pinAdvice() []string {
+	return []string{
+		"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
+		"a lower prefetch_factor and batch_size pin less",
+		"tensors that were made with .pin_memory() are not given back while they are referred to: reuse one buffer and copy_ into it",
+		"it counts in full in RSS and in the cgroup, and nothing can reclaim it: add it to --mem",
+	}
+}

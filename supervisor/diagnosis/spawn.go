@@ -139,3 +139,16 @@ func of(most int, what string) string {
 	}
 	return fmt.Sprintf(" of %d that %s allows", most, what)
 }
+
+func spawnAdvice(method string) []string {
+	fork := `torch.multiprocessing.set_start_method("fork"), or DataLoader(multiprocessing_context="fork"), before CUDA is used: a forked worker is sent nothing`
+	if method != "" {
+		fork += fmt.Sprintf(" (it is %q now)", method)
+	}
+	return []string{
+		"one tensor for the whole data set (torch.stack, or one flat tensor with offsets) or numpy arrays, not a list of tensors: each tensor costs a mapping or a descriptor",
+		fork,
+		"open the data in __init__ of the worker (worker_init_fn) and keep only paths in the data set",
+		"ulimit -n up to its hard limit in the job script, or --nofile, for the file_descriptor strategy; vm.max_map_count is the administrator's",
+	}
+}
