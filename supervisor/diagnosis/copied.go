@@ -88,9 +88,9 @@ func (p *pssTrack) copied() (rss.Bytes, bool) {
 // and torch's, which every worker touches, come to half of it.
 const leastCopied = 32 * rss.MiB
 
-// copied tells of pages that a fork had shared and workers write to: reference
+// copyOnWrite finds pages that a fork had shared and workers write to: reference
 // counts stand in the objects themselves.
-func (s *State) copied() {
+func copyOnWrite(s *State) {
 	var g, byPSS group
 	workers := 0
 	for _, t := range s.tracks {
@@ -139,7 +139,7 @@ func (s *State) copied() {
 	}
 	s.tell(event.Diagnosis{
 		Finding: event.FindingCopyOnWrite, Confidence: confidence, Role: rss.RoleWorker, PID: g.most.id.PID, Bytes: total,
-		Evidence: []string{evidence, of}, Advice: s.copyAdvice(),
+		Evidence: []string{evidence, of}, Advice: copyAdvice(s),
 	})
 }
 
@@ -156,13 +156,13 @@ const (
 	sameSize, smallest = 0.5, 1.0 / 16
 )
 
-// copies tells of a data set that each worker of a loader has for itself: of the loader
+// copies finds a data set that each worker of a loader has for itself: of the loader
 // with the most, and what all of them come to.
-func (s *State) copies() {
+func copies(s *State) {
 	var most event.Diagnosis
 	loaders, sum := 0, rss.Bytes(0)
-	for i := range s.loaders {
-		d, ok := s.loaders[i].copies(s.accounting)
+	for i := range s.loaders.all {
+		d, ok := s.loaders.all[i].copies(s.accounting)
 		if !ok {
 			continue
 		}
@@ -273,8 +273,8 @@ func (l *Loader) copiesAdvice(accounting event.Accounting) []string {
 	return []string{fork, data, object}
 }
 
-func (s *State) copyAdvice() []string {
-	method := s.method()
+func copyAdvice(s *State) []string {
+	method := s.loaders.method()
 	out := []string{
 		"hold the data set's samples in one numpy array or torch tensor, not in lists, tuples or dicts: each look at a Python object writes its reference count",
 		"strings as one np.array of dtype S, or as bytes with an array of offsets",

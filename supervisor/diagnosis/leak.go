@@ -21,8 +21,11 @@ const (
 	littleBack, muchBack = 0.1, 0.5
 )
 
-// leak tells of anonymous memory that grows without an end.
-func (s *State) leak(role rss.Role) {
+// leaks finds anonymous memory that grows without an end, and what malloc_trim(3) gave back.
+type leaks struct{ gave map[int]given }
+
+// judge finds anonymous memory that grows without an end.
+func (k *leaks) judge(s *State, role rss.Role) {
 	var g, private group
 	back, asked := rss.Bytes(0), 0
 	for _, t := range s.tracks {
@@ -35,7 +38,7 @@ func (s *State) leak(role rss.Role) {
 		if !ok || was.gain < slight {
 			continue
 		}
-		if given, yes := s.gave[t.id.PID]; yes {
+		if given, yes := k.gave[t.id.PID]; yes {
 			if given.freed.Of(was.gain) >= muchBack {
 				continue
 			}
@@ -48,7 +51,7 @@ func (s *State) leak(role rss.Role) {
 		}
 	}
 	if g.n == 0 || g.sum < s.matters() {
-		s.kept(role)
+		k.kept(s, role)
 		return
 	}
 	confidence := event.Possible
@@ -77,7 +80,7 @@ func (s *State) leak(role rss.Role) {
 	}
 	finding, advice := event.FindingTrainerLeak, trainerAdvice()
 	if role == rss.RoleWorker {
-		finding, advice = event.FindingWorkerLeak, s.workerAdvice()
+		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
 	}
 	s.tell(event.Diagnosis{
 		Finding: finding, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: g.sum,
@@ -85,9 +88,9 @@ func (s *State) leak(role rss.Role) {
 	})
 }
 
-// kept tells of batches that a trainer keeps in the shared memory in which
+// kept finds batches that a trainer keeps in the shared memory in which
 // workers sent them.
-func (s *State) kept(role rss.Role) {
+func (k *leaks) kept(s *State, role rss.Role) {
 	if role != rss.RoleTrainer {
 		return
 	}
@@ -96,7 +99,7 @@ func (s *State) kept(role rss.Role) {
 		if t.role != role {
 			continue
 		}
-		if was, ok := s.grows(t, shmem); ok && s.ofBatches(t, was.gain) {
+		if was, ok := s.grows(t, shmem); ok && s.shm.isBatches(s, t, was.gain) {
 			g.add(t, was.gain, was.over)
 		}
 	}
@@ -123,7 +126,7 @@ type given struct {
 	had   rss.Bytes // RssAnon at the last look before
 }
 
-func (s *State) giveBack(pid int, freed rss.Bytes) {
+func (k *leaks) collected(s *State, pid int, freed rss.Bytes) {
 	g := given{freed: freed, role: rss.RoleOther}
 	for _, t := range s.tracks {
 		if t.id.PID == pid {
@@ -132,21 +135,21 @@ func (s *State) giveBack(pid int, freed rss.Bytes) {
 	}
 	// Fragmentation that was given back is no less one for a second try that
 	// found nothing more.
-	if old, ok := s.gave[pid]; ok && old.freed > freed && freed < old.freed/2 && old.freed >= s.options.Least {
+	if old, ok := k.gave[pid]; ok && old.freed > freed && freed < old.freed/2 && old.freed >= s.options.Least {
 		return
 	}
-	if _, ok := s.gave[pid]; ok || len(s.gave) < manyTold {
-		s.gave[pid] = g
+	if _, ok := k.gave[pid]; ok || len(k.gave) < manyTold {
+		k.gave[pid] = g
 	}
 }
 
-// fragmented tells of memory that was free and came back to the kernel only when
+// fragmented finds memory that was free and came back to the kernel only when
 // malloc_trim(3) was called.
-func (s *State) fragmented() {
+func (k *leaks) fragmented(s *State) {
 	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer, rss.RoleOther} {
 		var sum, top, had rss.Bytes
 		n, most := 0, 0
-		for pid, g := range s.gave {
+		for pid, g := range k.gave {
 			if g.role != role || g.freed < slight {
 				continue
 			}
@@ -176,12 +179,12 @@ func (s *State) fragmented() {
 	}
 }
 
-func (s *State) workerAdvice() []string {
+func workerAdvice(s *State) []string {
 	out := []string{
 		"look for what __getitem__ or collate_fn keeps: self.cache[i] = x, self.seen.append(x); bound a cache with functools.lru_cache(maxsize=N)",
 		"recycle (90%:recycle) replaces the workers one by one and gives it back, with no batch lost",
 	}
-	if s.persistent() {
+	if s.loaders.persistent() {
 		out = append(out, "persistent_workers=False: workers that end with the epoch give it back")
 	}
 	return append(out, "if malloc_trim gives it back (90%:gc) it is fragmentation: MALLOC_ARENA_MAX=2")

@@ -23,16 +23,23 @@ type share struct {
 	unnamed, batches rss.Bytes
 }
 
-// takeFiles takes in the mapped files of one process.
-func (s *State) takeFiles(f *Files) {
-	t := s.known[f.ID]
+// mappedFiles is what was read of mapped files, and what trims gave back of them.
+type mappedFiles struct {
+	shares  map[rss.Role]*share
+	trims   int
+	trimmed rss.Bytes
+}
+
+// take takes in the mapped files of one process.
+func (f *mappedFiles) take(s *State, read *Files) {
+	t := s.known[read.ID]
 	if t == nil || t.series.n == 0 {
 		return
 	}
-	h := share{pid: f.ID.PID}
-	sums := f.Sums
+	h := share{pid: read.ID.PID}
+	sums := read.Sums
 	if sums == nil {
-		sums = f.Files
+		sums = read.Files
 	}
 	var data, private, arrows, shm rss.Bytes
 	for _, m := range sums {
@@ -50,7 +57,7 @@ func (s *State) takeFiles(f *Files) {
 			}
 		}
 	}
-	for _, m := range f.Files {
+	for _, m := range read.Files {
 		switch m.kind() {
 		case "library", "device":
 		case "shm":
@@ -75,10 +82,10 @@ func (s *State) takeFiles(f *Files) {
 		h.data = min(1, data.Of(gain))
 	}
 	h.private, h.arrow = private.Of(data), arrows.Of(data)
-	t.filesAt, t.filesHad, t.filesRead = f.At, t.series.last.v[file]+t.series.last.v[shmem], true
+	t.filesAt, t.filesHad, t.filesRead = read.At, t.series.last.v[file]+t.series.last.v[shmem], true
 	// A young process tells less than an old one did.
-	if old := s.shares[t.role]; old == nil || data >= old.all || old.pid == h.pid {
-		s.shares[t.role] = &h
+	if old := f.shares[t.role]; old == nil || data >= old.all || old.pid == h.pid {
+		f.shares[t.role] = &h
 	}
 }
 
@@ -102,10 +109,10 @@ const (
 	warm = 20 * time.Second
 )
 
-// mapped tells of files that are read through a mapping.
-func (s *State) mapped(role rss.Role) {
-	h := s.shares[role]
-	g, dropped := group{}, s.dropped(role)
+// judge finds files that are read through a mapping.
+func (f *mappedFiles) judge(s *State, role rss.Role) {
+	h := f.shares[role]
+	g, dropped := group{}, f.dropped(s, role)
 	unknown := h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer // libraries, or nobody knows
 	pss, whole := rss.Bytes(0), rss.Bytes(0)
 	for _, t := range s.tracks {
@@ -169,16 +176,16 @@ func (s *State) mapped(role rss.Role) {
 	} else {
 		d.Evidence = append(d.Evidence, "which files they are of was not read")
 	}
-	if s.trims > 0 {
-		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", text.Count(s.trims, "trim"), s.trimmed))
+	if f.trims > 0 {
+		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", text.Count(f.trims, "trim"), f.trimmed))
 	}
-	d.Advice = s.mappedAdvice(role, private)
+	d.Advice = f.advice(s, role, private)
 	s.tell(d)
 }
 
 // dropped is what trims gave back. Who keeps within a budget has more mapped
 // between two looks than any of them sees.
-func (s *State) dropped(role rss.Role) (g group) {
+func (f *mappedFiles) dropped(s *State, role rss.Role) (g group) {
 	for _, t := range s.tracks {
 		if t.role == role && t.dropped >= slight {
 			g.add(t, t.dropped, t.series.last.at-t.since)
@@ -187,7 +194,7 @@ func (s *State) dropped(role rss.Role) (g group) {
 	return g
 }
 
-func (s *State) mappedAdvice(role rss.Role, private bool) []string {
+func (f *mappedFiles) advice(s *State, role rss.Role, private bool) []string {
 	var out []string
 	if !s.countsMapped() {
 		out = append(out, fmt.Sprintf("the limit here counts %s memory: these pages alone do not end the job", s.accounting))
@@ -198,7 +205,7 @@ func (s *State) mappedAdvice(role rss.Role, private bool) []string {
 	default:
 		out = append(out, "trim (85%:trim) gives these pages back and loses nothing: they stay in the page cache")
 	}
-	if role == rss.RoleWorker && s.persistent() {
+	if role == rss.RoleWorker && s.loaders.persistent() {
 		out = append(out, "persistent_workers=False: workers that end with the epoch give their pages back")
 	}
 	if role == rss.RoleWorker {

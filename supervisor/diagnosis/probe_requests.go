@@ -125,7 +125,7 @@ func (s *State) wantFiles(role rss.Role) (wish, bool) {
 		return wish{}, false
 	}
 	// Where files were read of one the others do the same.
-	if h := s.shares[role]; h != nil && most.id.PID != h.pid && h.data >= mostly {
+	if h := s.files.shares[role]; h != nil && most.id.PID != h.pid && h.data >= mostly {
 		return wish{}, false
 	}
 	now := most.series.last.v[file] + most.series.last.v[shmem]
@@ -147,17 +147,17 @@ const (
 // and then now and then, and whose that is once when the queue must be full, and
 // where it has grown.
 func (s *State) wantShm() (out []wish) {
-	if len(s.mounts) == 0 {
+	if len(s.shm.mounts) == 0 {
 		for _, t := range s.tracks {
 			if t.role == rss.RoleTrainer {
 				return []wish{{Want: Want{WantSpace, t.id}}}
 			}
 		}
 	}
-	for _, m := range s.mounts {
+	for _, m := range s.shm.mounts {
 		age := s.now - m.last.At
 		full := s.loads && s.now-s.loading >= soon
-		missed := s.grown(m, settle) >= s.matters()/2 && m.last.Torch < s.grown(m, settle)/2
+		missed := m.grown(s, settle) >= s.matters()/2 && m.last.Torch < m.grown(s, settle)/2
 		switch {
 		case full && (!m.read || m.last.At < s.loading+soon || age >= apart || age >= soon && missed):
 			out = append(out, wish{Want{WantShm, m.of}, m.read, m.last.At})

@@ -10,6 +10,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
+// sharedMemory finds what waits in shared memory and what is page-locked.
+type sharedMemory struct{ mounts []*mount }
+
 // mount is what is known of one /dev/shm.
 type mount struct {
 	of     rss.ProcID
@@ -20,16 +23,16 @@ type mount struct {
 	read   bool
 }
 
-func (s *State) takeShm(v *Shm) {
+func (h *sharedMemory) take(s *State, v *Shm) {
 	if s.known[v.ID] == nil {
 		return
 	}
-	i := slices.IndexFunc(s.mounts, func(m *mount) bool { return m.of == v.ID })
+	i := slices.IndexFunc(h.mounts, func(m *mount) bool { return m.of == v.ID })
 	if i < 0 {
-		i = len(s.mounts)
-		s.mounts = append(s.mounts, &mount{of: v.ID})
+		i = len(h.mounts)
+		h.mounts = append(h.mounts, &mount{of: v.ID})
 	}
-	m := s.mounts[i]
+	m := h.mounts[i]
 	if !s.loads || m.series.n == 0 {
 		m.base = v.Used
 	}
@@ -42,19 +45,19 @@ func (s *State) takeShm(v *Shm) {
 
 // grown is what a /dev/shm holds more than before there were workers, leaving out
 // what came and went in that time.
-func (s *State) grown(m *mount, lasting time.Duration) rss.Bytes {
+func (m *mount) grown(s *State, lasting time.Duration) rss.Bytes {
 	if !s.loads || m.series.n == 0 || m.series.last.at-s.loading < lasting {
 		return 0
 	}
 	return m.series.settled(used, lasting).Sub(m.base)
 }
 
-// queue tells of batches that wait in shared memory.
-func (s *State) queue() {
+// queue finds batches that wait in shared memory.
+func (h *sharedMemory) queue(s *State) {
 	if !s.loads {
 		return
 	}
-	for _, m := range s.mounts {
+	for _, m := range h.mounts {
 		d := event.Diagnosis{Finding: event.FindingPrefetch, Confidence: event.Certain, Role: rss.RoleWorker}
 		filled := fmt.Sprintf("%v of %v in use (statvfs of /dev/shm)", m.series.last.v[used], m.size)
 		if m.read {
@@ -70,7 +73,7 @@ func (s *State) queue() {
 				"no sum of RSS shows it; a cgroup counts it",
 			}
 		} else {
-			grown, kept := s.grown(m, warm), s.trainersShm()
+			grown, kept := m.grown(s, warm), h.ofTrainers(s)
 			if kept.Of(grown) >= mostly {
 				continue
 			}
@@ -81,15 +84,15 @@ func (s *State) queue() {
 			}
 		}
 		if d.Bytes >= s.matters() {
-			d.Advice = s.queueAdvice()
+			d.Advice = queueAdvice(s)
 			s.tell(d)
 			return
 		}
 	}
 }
 
-// trainersShm is by how much RssShmem of all trainers grew.
-func (s *State) trainersShm() (sum rss.Bytes) {
+// ofTrainers is by how much RssShmem of all trainers grew.
+func (h *sharedMemory) ofTrainers(s *State) (sum rss.Bytes) {
 	for _, t := range s.tracks {
 		if t.role == rss.RoleTrainer {
 			sum += s.lasting(t, shmem)
@@ -98,22 +101,22 @@ func (s *State) trainersShm() (sum rss.Bytes) {
 	return sum
 }
 
-// ofBatches says that what a trainer has more of shared memory is batches: what
+// isBatches says that what a trainer has more of shared memory is batches: what
 // /dev/shm holds grew with it, or the mappings say so.
-func (s *State) ofBatches(t *track, gain rss.Bytes) bool {
-	if h := s.shares[rss.RoleTrainer]; h != nil && h.pid == t.id.PID && h.unnamed+h.batches > 0 {
-		return h.batches >= h.unnamed
+func (h *sharedMemory) isBatches(s *State, t *track, gain rss.Bytes) bool {
+	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.pid == t.id.PID && f.unnamed+f.batches > 0 {
+		return f.batches >= f.unnamed
 	}
-	for _, m := range s.mounts {
-		if s.grown(m, settle).Of(gain) >= mostly {
+	for _, m := range h.mounts {
+		if m.grown(s, settle).Of(gain) >= mostly {
 			return true
 		}
 	}
 	return false
 }
 
-// pin tells of page-locked memory of trainers.
-func (s *State) pin() {
+// pin finds page-locked memory of trainers.
+func (h *sharedMemory) pin(s *State) {
 	var held, lock, shared group
 	for _, t := range s.tracks {
 		if t.role != rss.RoleTrainer {
@@ -126,7 +129,7 @@ func (s *State) pin() {
 		if v := s.lasting(t, locked); v >= slight {
 			lock.add(t, v, over)
 		}
-		if v := s.lasting(t, shmem); v >= slight && over >= warm && !s.ofBatches(t, v) {
+		if v := s.lasting(t, shmem); v >= slight && over >= warm && !h.isBatches(s, t, v) {
 			shared.add(t, v, over)
 		}
 	}
@@ -137,7 +140,7 @@ func (s *State) pin() {
 	}{
 		{&held, "VmPin", event.Certain},
 		{&lock, "VmLck", event.Likely},
-		{&shared, "RssShmem", s.unnamedShm()},
+		{&shared, "RssShmem", h.confidence(s)},
 	} {
 		if c.g.n == 0 || c.g.sum < s.matters() {
 			continue
@@ -149,7 +152,7 @@ func (s *State) pin() {
 		case &lock:
 			evidence = append(evidence, "VmLck is what mlock(2) holds in memory")
 		case &shared:
-			evidence = append(evidence, s.sharedEvidence())
+			evidence = append(evidence, h.evidence(s))
 		}
 		s.tell(event.Diagnosis{
 			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum,
@@ -159,27 +162,27 @@ func (s *State) pin() {
 	}
 }
 
-// unnamedShm is how far shared memory of trainers that grew may be laid to
+// confidence is how far shared memory of trainers that grew may be laid to
 // pinning: CUDA's is no file of /dev/shm.
-func (s *State) unnamedShm() event.Confidence {
-	if h := s.shares[rss.RoleTrainer]; h != nil && h.unnamed > h.batches || len(s.mounts) > 0 {
+func (h *sharedMemory) confidence(s *State) event.Confidence {
+	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.unnamed > f.batches || len(h.mounts) > 0 {
 		return event.Likely
 	}
 	return event.Possible
 }
 
-func (s *State) sharedEvidence() string {
-	if h := s.shares[rss.RoleTrainer]; h != nil && h.unnamed > h.batches {
-		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", h.unnamed, h.pid)
+func (h *sharedMemory) evidence(s *State) string {
+	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.unnamed > f.batches {
+		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", f.unnamed, f.pid)
 	}
-	if len(s.mounts) > 0 {
+	if len(h.mounts) > 0 {
 		return "what /dev/shm holds did not grow with it (statvfs): it is shared memory without a file, as CUDA makes for pinned buffers"
 	}
 	return "what /dev/shm holds was not read: batches that the program keeps would show alike"
 }
 
-// managers tells of the processes that the file_system strategy starts.
-func (s *State) managers() {
+// managers finds the processes that the file_system strategy starts.
+func managers(s *State) {
 	var g group
 	own := rss.Bytes(0)
 	for _, t := range s.tracks {
@@ -204,7 +207,7 @@ func (s *State) managers() {
 	})
 }
 
-func (s *State) queueAdvice() []string {
+func queueAdvice(s *State) []string {
 	return []string{
 		"prefetch_factor=1, where it is 2 or more: num_workers times prefetch_factor batches wait",
 		s.fewer("each loads prefetch_factor batches ahead"),

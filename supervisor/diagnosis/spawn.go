@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -63,9 +64,15 @@ func (t *tally) rose(least int) bool {
 	return t.n > 1 && t.fastest >= rush && t.last-t.first >= max(least, int(part*float64(t.max)))
 }
 
-// spawned tells of data sets of many tensors that are sent to workers that are not
+// loaders is what the hook told of the DataLoaders, and of tensors that they are to send.
+type loaders struct {
+	all  []Loader
+	sent map[int]event.Sharing
+}
+
+// judge finds data sets of many tensors that are sent to workers that are not
 // forked.
-func (s *State) spawned() {
+func (l *loaders) judge(s *State) {
 	var top *track
 	for _, t := range s.tracks {
 		if (t.counts.maps.rose(manyMaps) || t.counts.fds.rose(manyFDs)) && (top == nil || above(t, top)) {
@@ -73,7 +80,7 @@ func (s *State) spawned() {
 		}
 	}
 	pid, said := 0, event.Sharing{}
-	for p, v := range s.sent {
+	for p, v := range l.sent {
 		if (v.Near() || v.Tensors >= manyMaps) && (pid == 0 || v.Tensors > said.Tensors) {
 			pid, said = p, v
 		}
@@ -100,7 +107,7 @@ func (s *State) spawned() {
 				d.PID, f.first, f.last, of(f.max, "RLIMIT_NOFILE"), f.fastest))
 		}
 	}
-	method := s.method()
+	method := l.method()
 	if pid != 0 {
 		d.Confidence, d.Bytes = event.Certain, max(d.Bytes, said.Bytes)
 		method = said.Method
@@ -123,12 +130,12 @@ func above(a, b *track) bool {
 }
 
 // method is how workers are started, where all loaders agree.
-func (s *State) method() (method string) {
-	for i, l := range s.loaders {
-		if i > 0 && l.Method != method {
+func (l *loaders) method() (method string) {
+	for i := range l.all {
+		if i > 0 && l.all[i].Method != method {
 			return ""
 		}
-		method = l.Method
+		method = l.all[i].Method
 	}
 	return method
 }
@@ -151,4 +158,9 @@ func spawnAdvice(method string) []string {
 		"open the data in __init__ of the worker (worker_init_fn) and keep only paths in the data set",
 		"ulimit -n up to its hard limit in the job script, or --nofile, for the file_descriptor strategy; vm.max_map_count is the administrator's",
 	}
+}
+
+// persistent says whether some loader keeps its workers; true where nobody knows.
+func (l *loaders) persistent() bool {
+	return len(l.all) == 0 || slices.ContainsFunc(l.all, func(l Loader) bool { return l.Persistent })
 }

@@ -50,14 +50,11 @@ type State struct {
 	// loading is when the first workers were there, where loads says they were.
 	loads   bool
 	loading time.Duration
-	loaders []Loader
 
-	mounts  []*mount
-	shares  map[rss.Role]*share
-	gave    map[int]given
-	sent    map[int]event.Sharing
-	trims   int
-	trimmed rss.Bytes
+	files   mappedFiles
+	leaks   leaks
+	shm     sharedMemory
+	loaders loaders
 
 	current []event.Diagnosis
 	past    map[key]event.Diagnosis
@@ -80,9 +77,9 @@ func New(o Options) *State {
 	return &State{
 		options: o,
 		known:   map[rss.ProcID]*track{},
-		shares:  map[rss.Role]*share{},
-		gave:    map[int]given{},
-		sent:    map[int]event.Sharing{},
+		files:   mappedFiles{shares: map[rss.Role]*share{}},
+		leaks:   leaks{gave: map[int]given{}},
+		loaders: loaders{sent: map[int]event.Sharing{}},
 		past:    map[key]event.Diagnosis{},
 	}
 }
@@ -103,7 +100,7 @@ func (s *State) Add(l *Look) {
 		s.limit, s.accounting = l.Limit, l.Accounting
 	}
 	if len(l.Loaders) > 0 {
-		s.loaders = append(s.loaders[:0], l.Loaders...)
+		s.loaders.all = append(s.loaders.all[:0], l.Loaders...)
 		s.startLoading()
 	}
 	var sum rss.Bytes
@@ -119,10 +116,10 @@ func (s *State) Add(l *Look) {
 		}
 	}
 	for i := range l.Files {
-		s.takeFiles(&l.Files[i])
+		s.files.take(s, &l.Files[i])
 	}
 	for i := range l.Shm {
-		s.takeShm(&l.Shm[i])
+		s.shm.take(s, &l.Shm[i])
 	}
 	for i := range l.Counts {
 		if t := s.known[l.Counts[i].ID]; t != nil {
@@ -168,7 +165,7 @@ func (s *State) leave(l *Look) {
 		}
 		return t.seen != s.tick
 	})
-	s.mounts = slices.DeleteFunc(s.mounts, func(m *mount) bool { return s.known[m.of] == nil })
+	s.shm.mounts = slices.DeleteFunc(s.shm.mounts, func(m *mount) bool { return s.known[m.of] == nil })
 }
 
 // keep keeps a finding for good, the one that cost most.
@@ -236,19 +233,19 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 	case event.LoaderIter:
 		s.startLoading()
 	case event.LoaderTrimmed:
-		s.trims += max(e.Count, 1)
-		s.trimmed += e.Freed
+		s.files.trims += max(e.Count, 1)
+		s.files.trimmed += e.Freed
 		for _, t := range s.tracks {
 			if t.id.PID == who {
 				t.dropped = max(t.dropped, e.Freed/rss.Bytes(max(e.Count, 1)))
 			}
 		}
 	case event.LoaderCollected:
-		s.giveBack(who, e.Freed)
+		s.leaks.collected(s, who, e.Freed)
 		s.judged = s.now - rarely // with the next look
 	case event.LoaderPickling:
-		if e.Sharing != nil && len(s.sent) < manyTold {
-			s.sent[e.PID] = *e.Sharing
+		if e.Sharing != nil && len(s.loaders.sent) < manyTold {
+			s.loaders.sent[e.PID] = *e.Sharing
 			s.judged = s.now - rarely
 		}
 	}
@@ -264,17 +261,17 @@ func (s *State) judge() {
 	if !s.begun {
 		return
 	}
-	s.mapped(rss.RoleWorker)
-	s.mapped(rss.RoleTrainer)
-	s.copied()
-	s.fragmented()
-	s.leak(rss.RoleWorker)
-	s.leak(rss.RoleTrainer)
-	s.queue()
-	s.pin()
-	s.managers()
-	s.spawned()
-	s.copies()
+	s.files.judge(s, rss.RoleWorker)
+	s.files.judge(s, rss.RoleTrainer)
+	copyOnWrite(s)
+	s.leaks.fragmented(s)
+	s.leaks.judge(s, rss.RoleWorker)
+	s.leaks.judge(s, rss.RoleTrainer)
+	s.shm.queue(s)
+	s.shm.pin(s)
+	managers(s)
+	s.loaders.judge(s)
+	copies(s)
 }
 
 // tell adds a finding. What was measured has cost what it cost, and stays: a
@@ -332,16 +329,6 @@ func (s *State) matters() rss.Bytes {
 // as far as is known.
 func (s *State) countsMapped() bool {
 	return s.accounting != event.AccountingCgroup && s.accounting != event.AccountingNoShared
-}
-
-// persistent says whether some loader keeps its workers; true where nobody knows.
-func (s *State) persistent() bool {
-	for _, l := range s.loaders {
-		if l.Persistent {
-			return true
-		}
-	}
-	return len(s.loaders) == 0
 }
 
 // fewer is the advice to have fewer workers, with how many there are.
