@@ -23,7 +23,7 @@ type diagnosing struct {
 const diagnoseEvery = time.Second
 
 func newDiagnosing(proc string) diagnosing {
-	return diagnosing{state: diagnosis.New(diagnosis.Options{}), reader: newCloseReader(proc)}
+	return diagnosing{state: diagnosis.New(), reader: newCloseReader(proc)}
 }
 
 // diagnose takes in the last look, where that is due.

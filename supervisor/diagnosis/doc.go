@@ -15,7 +15,7 @@
 // # What counts
 //
 // A growth is told from 64 MiB on that are also 5 % of the memory limit, or, where
-// none is known, of what the tree has: see [Options]. Start-up is left out: a
+// none is known, of what the tree has. Start-up is left out: a
 // worker's first 5 seconds, and all that a trainer does before it has workers.
 //
 // A leak has no end. It counts where the growth held in each quarter of the time

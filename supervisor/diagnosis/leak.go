@@ -135,7 +135,7 @@ func (k *leaks) collected(s *State, pid int, freed rss.Bytes) {
 	}
 	// Fragmentation that was given back is no less one for a second try that
 	// found nothing more.
-	if old, ok := k.gave[pid]; ok && old.freed > freed && freed < old.freed/2 && old.freed >= s.options.Least {
+	if old, ok := k.gave[pid]; ok && old.freed > freed && freed < old.freed/2 && old.freed >= leastGrowth {
 		return
 	}
 	if _, ok := k.gave[pid]; ok || len(k.gave) < manyTold {

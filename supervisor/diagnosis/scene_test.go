@@ -50,7 +50,7 @@ func (c *scene) play(t *testing.T) (ever map[event.Finding]time.Duration, last [
 	if step == 0 {
 		step = time.Second
 	}
-	s, ever = New(Options{}), map[event.Finding]time.Duration{}
+	s, ever = New(), map[event.Finding]time.Duration{}
 	for at := time.Duration(0); at <= c.end; at += step {
 		l := c.look(at)
 		if c.more != nil {

@@ -144,7 +144,7 @@ func watch(name string, args ...string) (ever map[event.Finding]time.Duration, l
 		}
 		ended <- cmd.Wait()
 	}()
-	e, s := newEyes(), diagnosis.New(diagnosis.Options{})
+	e, s := newEyes(), diagnosis.New()
 	defer e.close()
 	ever = map[event.Finding]time.Duration{}
 	tick := time.NewTicker(250 * time.Millisecond)

@@ -20,7 +20,7 @@ func many64() *scene {
 // TestMemoryIsBounded: days of looks take no more than minutes.
 func TestMemoryIsBounded(t *testing.T) {
 	c := many64()
-	s := New(Options{})
+	s := New()
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -40,7 +40,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // BenchmarkAdd is one look at 64 processes; each second's judgement is in it.
 func BenchmarkAdd(b *testing.B) {
-	c, s := many64(), New(Options{})
+	c, s := many64(), New()
 	l := c.look(0)
 	for b.Loop() {
 		l.At += time.Second

@@ -10,17 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Options are the sizes from which on a growth matters. The zero value is what a
-// run should have.
-type Options struct {
-	// Least and Share are what a growth must come to: so many bytes, and such a
-	// part of the limit, or of the tree's RSS where none is known. 0 is 64 MiB and
-	// 0.05: less does not decide whether a job lives, and is what libraries and
-	// batches come to.
-	Least rss.Bytes
-	Share float64
-}
-
 const (
 	// settle is how long after its start a worker warms up: what it imports, its
 	// first batches. A trainer does so after its first workers came.
@@ -29,16 +18,20 @@ const (
 	// changed by much: the 256th part of the time watched.
 	every, rarely = time.Second, 10 * time.Second
 	partOfTime    = 256
+	// leastGrowth and leastShare are what a growth must come to: so many bytes, and such a part
+	// of the limit, or of the tree's RSS where none is known. Less does not decide whether
+	// a job lives, and is what libraries and batches come to.
+	leastGrowth = 64 * rss.MiB
+	leastShare  = 0.05
 )
 
 // State follows one job on one node. It belongs to one goroutine.
 type State struct {
-	options Options
-	now     time.Duration
-	begun   bool
-	began   time.Duration
-	tick    uint64
-	judged  time.Duration
+	now    time.Duration
+	begun  bool
+	began  time.Duration
+	tick   uint64
+	judged time.Duration
 
 	limit      rss.Bytes // the least that has bound
 	accounting event.Accounting
@@ -67,15 +60,8 @@ type key struct {
 }
 
 // New returns a state that has seen nothing.
-func New(o Options) *State {
-	if o.Least == 0 {
-		o.Least = 64 * rss.MiB
-	}
-	if o.Share == 0 {
-		o.Share = 0.05
-	}
+func New() *State {
 	return &State{
-		options: o,
 		known:   map[rss.ProcID]*track{},
 		files:   mappedFiles{shares: map[rss.Role]*share{}},
 		leaks:   leaks{gave: map[int]given{}},
@@ -322,7 +308,7 @@ func (s *State) matters() rss.Bytes {
 	if whole == 0 {
 		whole = s.tree
 	}
-	return max(s.options.Least, whole.Scale(s.options.Share))
+	return max(leastGrowth, whole.Scale(leastShare))
 }
 
 // countsMapped says that the limit counts pages of mapped files for each process,

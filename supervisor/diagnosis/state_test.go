@@ -233,7 +233,7 @@ func TestFindingsAreOrdered(t *testing.T) {
 // TestClockGoesBack: such a look is passed over.
 func TestClockGoesBack(t *testing.T) {
 	c := scene{actors: job()}
-	s := New(Options{})
+	s := New()
 	for _, at := range []time.Duration{0, time.Minute, time.Second, time.Minute, time.Minute} {
 		s.Add(c.look(at))
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 	"os/exec"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,38 +18,6 @@ import (
 )
 
 var here = Place{JobID: "46", Step: "0", Node: "n1", Run: "0a1b2c3d"}
-
-// TestTable holds the names to Prometheus's rules.
-func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	name := regexp.MustCompile(`^rsswarden_[a-z]+(_[a-z]+)*$`)
-	for _, m := range All {
-		if !name.MatchString(m.Name) || seen[m.Name] {
-			t.Errorf("%s is no name, or there twice", m.Name)
-		}
-		seen[m.Name] = true
-		if counter := strings.HasSuffix(m.Name, "_total"); counter != (m.Type == Counter) {
-			t.Errorf("%s is a %s", m.Name, m.Type)
-		}
-		if m.Help == "" || !strings.HasSuffix(m.Help, ".") || strings.ContainsAny(m.Help, "\n|") {
-			t.Errorf("%s has the help %q", m.Name, m.Help)
-		}
-		labels := map[string]bool{}
-		for _, l := range slices.Concat(Common, m.Labels) {
-			if labels[l.Name] {
-				t.Errorf("%s has the label %s twice", m.Name, l.Name)
-			}
-			labels[l.Name] = true
-			// Prometheus puts its own there, or sites do.
-			if slices.Contains([]string{"job", "instance", "cluster", "pid", "user", "uid", "command", "le", "quantile"}, l.Name) {
-				t.Errorf("%s has the label %s", m.Name, l.Name)
-			}
-		}
-	}
-	if diff := cmp.Diff([]string{"cgroup", "throttle", "slurm", "user", "node", "commit", "shm", "as", "memlock"}, BySize.Values); diff != "" {
-		t.Errorf("limits that are sizes differ:\n%s", diff)
-	}
-}
 
 func TestText(t *testing.T) {
 	s := NewSet()
@@ -162,30 +128,6 @@ func TestFill(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestClosedLists: every value of a label stands in its list, and every metric has
-// been put.
-func TestClosedLists(t *testing.T) {
-	families := parse(t, full().Text())
-	for _, m := range All {
-		f := families[m.Name]
-		if f == nil {
-			t.Errorf("nobody puts %s", m.Name)
-			continue
-		}
-		if f.GetHelp() != m.Help {
-			t.Errorf("%s reads as %q", m.Name, f.GetHelp())
-		}
-		for _, series := range f.Metric {
-			for _, pair := range series.Label {
-				i := slices.IndexFunc(m.Labels, func(l Label) bool { return l.Name == pair.GetName() })
-				if i >= 0 && m.Labels[i].Values != nil && !slices.Contains(m.Labels[i].Values, pair.GetValue()) {
-					t.Errorf("%s has %s=%q", m.Name, pair.GetName(), pair.GetValue())
-				}
-			}
-		}
 	}
 }
 

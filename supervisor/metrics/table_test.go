@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
+)
+
+// TestTable holds the names to Prometheus's rules.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	name := regexp.MustCompile(`^rsswarden_[a-z]+(_[a-z]+)*$`)
+	for _, m := range All {
+		if !name.MatchString(m.Name) || seen[m.Name] {
+			t.Errorf("%s is no name, or there twice", m.Name)
+		}
+		seen[m.Name] = true
+		if counter := strings.HasSuffix(m.Name, "_total"); counter != (m.Type == Counter) {
+			t.Errorf("%s is a %s", m.Name, m.Type)
+		}
+		if m.Help == "" || !strings.HasSuffix(m.Help, ".") || strings.ContainsAny(m.Help, "\n|") {
+			t.Errorf("%s has the help %q", m.Name, m.Help)
+		}
+		labels := map[string]bool{}
+		for _, l := range slices.Concat(Common, m.Labels) {
+			if labels[l.Name] {
+				t.Errorf("%s has the label %s twice", m.Name, l.Name)
+			}
+			labels[l.Name] = true
+			// Prometheus puts its own there, or sites do.
+			if slices.Contains([]string{"job", "instance", "cluster", "pid", "user", "uid", "command", "le", "quantile"}, l.Name) {
+				t.Errorf("%s has the label %s", m.Name, l.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"cgroup", "throttle", "slurm", "user", "node", "commit", "shm", "as", "memlock"}, BySize.Values); diff != "" {
+		t.Errorf("limits that are sizes differ:\n%s", diff)
+	}
+}
+
+// TestClosedLists: every value of a label stands in its list, and every metric has
+// been put.
+func TestClosedLists(t *testing.T) {
+	families := parse(t, full().Text())
+	for _, m := range All {
+		f := families[m.Name]
+		if f == nil {
+			t.Errorf("nobody puts %s", m.Name)
+			continue
+		}
+		if f.GetHelp() != m.Help {
+			t.Errorf("%s reads as %q", m.Name, f.GetHelp())
+		}
+		for _, series := range f.Metric {
+			for _, pair := range series.Label {
+				i := slices.IndexFunc(m.Labels, func(l Label) bool { return l.Name == pair.GetName() })
+				if i >= 0 && m.Labels[i].Values != nil && !slices.Contains(m.Labels[i].Values, pair.GetValue()) {
+					t.Errorf("%s has %s=%q", m.Name, pair.GetName(), pair.GetValue())
+				}
+			}
+		}
+	}
+}
+
+// TestReference: the tables of docs/reference are this package's.
+func TestReference(t *testing.T) {
+	p := reference.New("Metrics", "What a run writes by `--textfile` ([metrics of a run](../metrics.md)), and what\n"+
+		"`rsswardend` tells ([all jobs of a node](../daemon.md)), with the same names.")
+	var rows [][]string
+	for _, m := range All {
+		var labels, by []string
+		for _, l := range m.Labels {
+			labels = append(labels, l.Name)
+		}
+		if slices.Contains(OfRun, m) {
+			by = append(by, "run")
+		}
+		if slices.Contains(OfNode, m) {
+			by = append(by, "rsswardend")
+		}
+		rows = append(rows, []string{"`" + m.Name + "`", string(m.Type), m.Unit(), strings.Join(labels, ", "), strings.Join(by, ", "), m.Help})
+	}
+	p.Table([]string{"metric", "type", "unit", "labels", "told by", "what it is"}, rows)
+	p.Section("Labels")
+	rows = nil
+	for _, l := range append(append([]Label{}, Common...), ByLimit, ByScope, ByRole, ByAction, ByOutcome, ByVersion) {
+		rows = append(rows, []string{"`" + l.Name + "`", l.Help, strings.Join(l.Values, ", ")})
+	}
+	p.Text("The first four are those of every series, as far as they have a value; of rsswardend there is no run, and of what it tells of itself neither job, step nor node.")
+	p.Table([]string{"label", "what it is", "values"}, rows)
+	p.Check(t, "docs/reference/metrics.md")
+}
