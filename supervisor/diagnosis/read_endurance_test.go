@@ -3,7 +3,6 @@
 package diagnosis_test
 
 import (
-	"maps"
 	"slices"
 	"time"
 
