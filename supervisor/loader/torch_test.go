@@ -1,410 +1,256 @@
 package loader
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// python is the interpreter of this machine whose torch the hook is claimed for.
-const python = "/usr/bin/python3"
-
-// stand is a place with a torch. What package loader says was run was run on
-// each of them.
-type stand struct {
-	name    string                                                     // of subtests
-	torch   string                                                     // the version's beginning; empty for any
-	modules string                                                     // what else must be there
-	command func(tb testing.TB, name string, args ...string) *exec.Cmd // or skips
-	once    sync.Once
-	why     string // it cannot be used
-	trial   sync.Once
-	key     string // of a torch that is not known and was tried
-}
-
-// newest is the newest torch that Debian has: 2.14.1 on Python 3.14 when this was written.
-var (
-	torch113 = &stand{name: "torch1.13", torch: "1.13.", modules: "numpy, lmdb",
-		command: func(_ testing.TB, name string, args ...string) *exec.Cmd { return exec.Command(name, args...) }}
-	torch26 = &stand{name: "torch2.6", torch: "2.6.", modules: "numpy, lmdb, h5py",
-		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
-			return debian.Need(tb, debian.Trixie).Command(name, args...)
-		}}
-	newest = &stand{name: "torch of sid", modules: "numpy, lmdb, h5py",
-		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
-			return debian.Need(tb, debian.Sid).Command(name, args...)
-		}}
-	stands = []*stand{torch113, torch26, newest}
-)
-
-// need skips the test where the stand is not there.
-func (s *stand) need(t testing.TB) {
-	t.Helper()
-	cmd := s.command(t, python, "-c", "import torch, "+s.modules+"; print(torch.__version__)")
-	s.once.Do(func() {
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			s.why = fmt.Sprintf("no %s: %v: %s", s.name, err, out)
-		} else if !bytes.HasPrefix(out, []byte(s.torch)) {
-			s.why = fmt.Sprintf("no %s: %s has torch %s", s.name, python, bytes.TrimSpace(out))
+// TestVerbs holds that a trainer that has an InfiniBand device open is not
+// forked anew, and that one whose workers are not forks of it is served.
+func TestVerbs(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for i, context := range []string{"fork", "spawn", "forkserver"} {
+			for j, mode := range []event.Mode{event.Swap, event.Drain} {
+				if !s.turn(i+j, 4) || context != "fork" && mode == event.Drain && endurance(0, 1) == 0 {
+					continue // seconds each
+				}
+				t.Run(context+"/"+string(mode), func(t *testing.T) {
+					t.Parallel()
+					device := filepath.Join(t.TempDir(), "uverbs0")
+					tr := train(t, trainOptions{on: s, args: []string{"--context", context, "--verbs", device,
+						"--workers", "2", "--part", "800", "--until", "@stop"}})
+					tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+					if context != "fork" {
+						tr.recycle(1, mode)
+						if r := tr.finish(); r.Wrong != 0 {
+							t.Errorf("%+v", r)
+						}
+						return
+					}
+					before := tr.workers()
+					id, err := tr.ctl.Recycle(before[0], mode)
+					if err != nil {
+						t.Fatal(err)
+					}
+					tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
+					said, _ := tr.last(id)
+					if said.What != event.LoaderRefused || !strings.HasPrefix(said.Reason, string(event.ReasonForkRefused)) ||
+						!strings.Contains(said.Reason, device) {
+						t.Errorf("%+v", said)
+					}
+					if l := tr.ctl.Trainers()[0].Loaders[0]; l.CanRecycle || !slices.Equal(l.Workers, before) {
+						t.Errorf("%+v, workers were %v", l, before)
+					}
+					if r := tr.finish(); r.Wrong != 0 || r.Workers != 2 {
+						t.Errorf("%+v", r)
+					}
+				})
+			}
 		}
 	})
-	if s.why != "" {
-		t.Skip(s.why)
-	}
 }
 
-// tried has the torch of a stand tried once, where its text is not in known.py, and hands
-// the verdict to the run that has dir: Debian sid may have a newer one today.
-func (s *stand) tried(t testing.TB, dir string) {
-	t.Helper()
-	s.trial.Do(func() {
-		env, _ := hooked(t)
-		cmd := s.command(t, python, "-c", "import torch.utils.data.dataloader, _rsswarden.patch as p; p._torch.read(); print(p._torch.known)")
-		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if string(out) == "True\n" {
-			return
-		}
-		u := untried(t, s, env, "")
-		v, err := Try(t.Context(), u, env, s.start(t))
-		t.Logf("torch %s is not known, its trial: %+v, %v", u.Torch, v, err)
-		if v.OK() {
-			s.key = u.Key
-		}
-	})
-	if s.key == "" {
-		return
-	}
-	if err := os.WriteFile(filepath.Join(dir, verdictPrefix+s.key), []byte("ok\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
+// changed is a sitecustomize that has torch's own text changed as it is
+// imported, so that to the hook it is another version of it.
+const changed = `
+import importlib.machinery, os, sys
 
-// eachTorch runs a test on each stand.
-func eachTorch(t *testing.T, test func(t *testing.T, s *stand)) {
-	t.Helper()
-	for _, s := range stands {
-		t.Run(s.name, func(t *testing.T) {
-			s.need(t)
-			test(t, s)
-		})
-	}
-}
+class Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, name):
+        path = self.get_filename(name)
+        return self.source_to_code(self.get_data(path), path)
+    def get_data(self, path):
+        text = super().get_data(path)
+        old, new = (s.encode() for s in os.environ["RENAME"].split(" to "))
+        assert old in text
+        return text.replace(old, new)
 
-// turn says whether the stand runs case i of n: of each stand some, of each case one
-// stand at least, and all of both with RSSWARDEN_ENDURANCE.
-func (s *stand) turn(i, n int) bool {
-	own := slices.Index(stands, s)
-	return endurance(0, 1) == 1 || i%len(stands) == own || own%n == i
-}
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "torch.utils.data." + os.environ["RENAME_IN"]:
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            spec.loader = Loader(name, spec.origin)
+            return spec
 
-// needTorch skips a test of this machine's torch where there is none.
-func needTorch(t testing.TB) {
-	t.Helper()
-	torch113.need(t)
-}
+sys.meta_path.insert(1, Finder)
+`
 
-const recordSize = 32 << 10
-
-// records is how many the file of dataFile has: 128 MiB of them.
-const records = 4096
-
-var sharedData struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func TestMain(m *testing.M) {
-	SiteVerdicts = ""
-	code := m.Run()
-	os.RemoveAll(sharedData.dir)
-	os.Exit(code)
-}
-
-// dataFile returns the file of records that testdata/trainer.py reads.
-func dataFile(t testing.TB) string {
-	t.Helper()
-	sharedData.once.Do(func() {
-		sharedData.dir, sharedData.err = os.MkdirTemp("", "loader-test")
-		if sharedData.err == nil {
-			sharedData.err = makeData(filepath.Join(sharedData.dir, "records"))
-		}
-	})
-	if sharedData.err != nil {
-		t.Fatal(sharedData.err)
-	}
-	return filepath.Join(sharedData.dir, "records")
-}
-
-func makeData(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	rec := make([]byte, recordSize)
-	var sums []byte
-	for i := range records {
-		binary.LittleEndian.PutUint64(rec, uint64(i))
-		x := uint32(i)*2654435761 + 1
-		for j := 8; j < len(rec); j++ {
-			x = x*1664525 + 1013904223
-			rec[j] = byte(x >> 24)
-		}
-		w.Write(rec)
-		sum := uint64(0)
-		for _, b := range rec {
-			sum += uint64(b)
-		}
-		sums = binary.LittleEndian.AppendUint64(sums, sum)
-	}
-	return errors.Join(w.Flush(), f.Close(), os.WriteFile(path+".sums", sums, 0o600))
-}
-
-// result is the last line of testdata/trainer.py.
-type result struct {
-	What     string    `json:"what"`
-	Checksum string    `json:"checksum"`
-	Main     string    `json:"main"`
-	Draws    string    `json:"draws"`
-	Wrong    int       `json:"wrong"`
-	Errors   int       `json:"errors"`
-	Epochs   int       `json:"epochs"`
-	Batches  int       `json:"batches"`
-	Saved    int       `json:"saved"` // checkpoints that were resumed
-	Repeated int       `json:"repeated"`
-	Workers  int       `json:"workers"`
-	Mapped   uint64    `json:"mapped"` // most that a record found mapped
-	Late     uint64    `json:"late"`   // the same, from the second epoch on
-	FDs      [2]int    `json:"fds"`
-	Waits    []float64 `json:"waits"`
-}
-
-// training is a run of testdata/trainer.py under the hook.
-type training struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	dir  string
-	stop string // a file that ends a run with --until
-	ctl  *Control
-	said []Said
-
-	stderr bytes.Buffer
-	done   chan struct{}
-	mu     sync.Mutex
-	out    result
-	epochs int
-	err    error
-}
-
-type trainOptions struct {
-	on     *stand // torch113 where it is nil
-	script string // in place of testdata/trainer.py
-	args   []string
-	env    []string
-	bare   bool                    // without the hook
-	spoil  func(dir string)        // done to the run directory before the start
-	hook   func(dir string) string // gives another directory in place of the hook
-}
-
-// train starts a training. Without a hook it has no Control.
-func train(t testing.TB, o trainOptions) *training {
-	t.Helper()
-	on := cmp.Or(o.on, torch113)
-	on.need(t)
-	tmp := t.TempDir()
-	tr := &training{t: t, done: make(chan struct{}), stop: filepath.Join(tmp, "stop")}
-	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
-	env = append(env, o.env...)
-	if !o.bare {
-		p, err := Prepare(Options{Env: atHome(t, env)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { Remove(p.Dir) })
-		env, tr.dir = p.Env, p.Dir
-		on.tried(t, p.Dir)
-		tr.ctl, err = Open(p.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(tr.ctl.Close)
-		if o.hook != nil {
-			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
-		}
-		if o.spoil != nil {
-			o.spoil(p.Dir)
-		}
-	}
-	script, err := filepath.Abs(cmp.Or(o.script, "testdata/trainer.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{script, "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
-	for _, a := range o.args {
-		args = append(args, strings.ReplaceAll(a, "@stop", tr.stop))
-	}
-	tr.cmd = on.command(t, python, args...)
-	tr.cmd.Env = env
-	tr.cmd.Stderr = &tr.stderr
-	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdout, err := tr.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(tr.done)
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			var r result
-			if json.Unmarshal(lines.Bytes(), &r) != nil {
+// TestUnknownTorch has torch's internals be others than the ones known: that is
+// said once, nothing is recycled, trimming goes on, the data are right.
+func TestUnknownTorch(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for i, c := range []struct {
+			in, rename string
+			why        string
+			trims      bool // on request, too
+		}{
+			{"_utils.worker", "base_seed to seed_base", "_worker_loop has no parameter base_seed", true},
+			{"dataloader", "_try_put_index to _try_put", "torch has no _try_put_index", true},
+			{"dataloader", "_shutdown_workers to _end_workers", "torch has no _shutdown_workers", false},
+			{"dataloader", "_task_info to _tasks", "torch's iterator has no _task_info", true},
+			{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
+			{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
+		} {
+			if !s.turn(i, 6) {
 				continue
 			}
-			tr.mu.Lock()
-			switch r.What {
-			case "epoch":
-				tr.epochs++
-			case "result":
-				tr.out = r
-			}
-			tr.mu.Unlock()
+			t.Run(c.rename, func(t *testing.T) {
+				t.Parallel()
+				site := t.TempDir()
+				if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte(changed), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args := []string{"--part", "800", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"),
+					env: []string{"PYTHONPATH=" + site, "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
+				tr.until("a loader", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && len(ts[0].Loaders) > 0 })
+				trainer := tr.ctl.Trainers()[0]
+				l := trainer.Loaders[0]
+				if l.CanRecycle || !strings.Contains(l.Why, c.why) {
+					t.Errorf("%+v", trainer)
+				}
+				if pids := tr.workers(); c.trims {
+					id, asked, err := tr.ctl.Trim()
+					if err != nil || len(pids) != 2 {
+						t.Fatalf("%v: workers %v", err, pids)
+					}
+					for range asked {
+						tr.until("an answer", func() bool { said, ok := tr.last(id); return ok && said.What == event.LoaderTrimmed })
+					}
+				} else if len(pids) != 0 {
+					t.Errorf("workers %v are known, their end would not be", pids)
+				}
+				// By budget it trims in any case.
+				if err := tr.ctl.SetBudget(1); err != nil {
+					t.Fatal(err)
+				}
+				tr.until("a trim", func() bool {
+					return slices.ContainsFunc(tr.said, func(s Said) bool { return s.What == event.LoaderTrimmed && s.Reason == "budget" })
+				})
+				seen := tr.seen()
+				tr.until("an epoch", func() bool { return tr.seen() > seen })
+				r := tr.finish()
+				if r.Wrong != 0 || r.Checksum != want.Checksum || tr.stderr.Len() > 0 {
+					t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+				}
+				hellos := 0
+				for _, said := range tr.said {
+					switch said.What {
+					case event.LoaderHello:
+						hellos++
+					case event.LoaderOff:
+						t.Errorf("hook is off: %s", said.Reason)
+					}
+				}
+				if hellos != 1 {
+					t.Errorf("%d hellos", hellos)
+				}
+			})
 		}
-		tr.err = tr.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		syscall.Kill(-tr.cmd.Process.Pid, syscall.SIGKILL)
-		<-tr.done
 	})
-	return tr
 }
 
-// atHome returns env with temporary places for the hook and the run directory.
-func atHome(t testing.TB, env []string) []string {
-	env = setEnv(env, "HOME", t.TempDir())
-	return setEnv(setEnv(env, "XDG_CACHE_HOME", ""), EnvRuntime, t.TempDir())
-}
-
-// poll reads what was said and keeps it.
-func (tr *training) poll() []Said {
-	said := tr.ctl.Poll(true)
-	tr.said = append(tr.said, said...)
-	return said
-}
-
-// until polls until cond holds, or the training ends, or it takes too long.
-func (tr *training) until(what string, cond func() bool) {
-	tr.t.Helper()
-	// Of no use to a test that passes: on a busy machine to import torch takes minutes.
-	deadline := time.Now().Add(5 * time.Minute)
-	for {
-		tr.poll()
-		if cond() {
-			return
+// TestTraceback holds that a dataset that raises is told of in the words it is
+// told of bare: no line of ours stands between the program's.
+func TestTraceback(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		const program = `
+import torch
+torch.set_num_threads(1)
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return 1 // (5 - i)
+for workers in (0, 1) if __name__ == "__main__" else (): # with two, torch has a line of its own for batches out of turn
+    try:
+        for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=workers): pass
+    except ZeroDivisionError:
+        import traceback
+        print(traceback.format_exc())
+`
+		script := filepath.Join(t.TempDir(), "program.py")
+		if err := os.WriteFile(script, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		select {
-		case <-tr.done:
-			tr.poll()
-			if cond() {
-				return
+		run := func(env []string) string {
+			cmd := s.command(t, python, script)
+			cmd.Env = env
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
 			}
-			tr.t.Fatalf("training ended before %s: %v\n%s\nsaid: %+v", what, tr.err, tr.stderr.String(), tr.said)
-		case <-time.After(2 * time.Millisecond):
+			return string(out)
 		}
-		if time.Now().After(deadline) {
-			tr.t.Fatalf("no %s in time\n%s\nsaid: %+v", what, tr.stderr.String(), tr.said)
+		want := run(os.Environ())
+		env, _ := hooked(t)
+		if got := run(env); got != want || strings.Count(want, "ZeroDivisionError") < 2 {
+			t.Errorf("got\n%s\nbare\n%s", got, want)
 		}
-	}
+	})
 }
 
-// finish ends the training and returns its result.
-func (tr *training) finish() result {
-	tr.t.Helper()
-	if err := os.WriteFile(tr.stop, nil, 0o600); err != nil {
-		tr.t.Fatal(err)
-	}
-	deadline := time.After(5 * time.Minute)
-	for wait := true; wait; {
-		select {
-		case <-tr.done:
-			wait = false
-		case <-deadline:
-			tr.t.Fatalf("training hangs\n%s\nsaid: %+v", tr.stderr.String(), tr.said)
-		case <-time.After(5 * time.Millisecond):
+// TestModulesCleared has an iterator end while the interpreter clears the modules, the
+// hook's among them: torch ends its workers, and nothing is printed.
+func TestModulesCleared(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		const program = `
+import os, torch
+torch.set_num_threads(1)
+batches = iter(torch.utils.data.DataLoader(range(8), 2, num_workers=2))
+next(batches)
+workers = [w.pid for w in batches._workers]
+import _rsswarden.patch
+assert batches._rsswarden.why is None, batches._rsswarden.why
+for name in list(vars(_rsswarden.patch)): vars(_rsswarden.patch)[name] = None
+del batches
+print([pid for pid in workers if os.path.exists("/proc/%d" % pid)])
+`
+		env, _ := hooked(t)
+		cmd := s.command(t, python, "-c", program)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "[]\n" {
+			t.Errorf("%v: %s", err, out)
 		}
-		if tr.ctl != nil {
-			tr.poll()
-		}
-	}
-	if tr.err != nil {
-		tr.t.Fatalf("training failed: %v\n%s\nsaid: %+v", tr.err, tr.stderr.String(), tr.said)
-	}
-	return tr.out
+	})
 }
 
-// workers lists the workers in place now.
-func (tr *training) workers() []int {
-	var pids []int
-	for _, t := range tr.ctl.Trainers() {
-		for _, l := range t.Loaders {
-			pids = append(pids, l.Workers...)
+// TestFreeThreaded has a Python say that it is free-threaded: the hook turns itself off,
+// says so once, and changes nothing.
+func TestFreeThreaded(t *testing.T) {
+	eachTorch(t, func(t *testing.T, s *stand) {
+		for i, context := range []string{"fork", "spawn"} {
+			if !s.turn(i, 2) {
+				continue
+			}
+			t.Run(context, func(t *testing.T) {
+				t.Parallel()
+				site := t.TempDir()
+				if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args := []string{"--part", "800", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--context", context, "--until", "@stop"), env: []string{"PYTHONPATH=" + site}})
+				tr.until("that the hook is off", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && ts[0].Off })
+				if err := tr.ctl.SetBudget(1); err != nil {
+					t.Fatal(err)
+				}
+				seen := tr.seen()
+				tr.until("two epochs", func() bool { return tr.seen() >= seen+2 })
+				r := tr.finish()
+				if r.Wrong != 0 || r.Checksum != want.Checksum || tr.stderr.Len() > 0 {
+					t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+				}
+				if len(tr.said) != 2 || tr.said[1].What != event.LoaderOff || !strings.Contains(tr.said[1].Reason, "free-threaded") {
+					t.Errorf("said %+v", tr.said)
+				}
+			})
 		}
-	}
-	return pids
-}
-
-// last returns the final answer to a request, if it has come.
-func (tr *training) last(id uint64) (Said, bool) {
-	for _, s := range tr.said {
-		if s.Request == id && s.Last {
-			return s, true
-		}
-	}
-	return Said{}, false
-}
-
-// recycle asks for the worker in turn n until count were recycled.
-func (tr *training) recycle(count int, mode event.Mode) (recycled []Said) {
-	tr.t.Helper()
-	for n := 0; len(recycled) < count; n++ {
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		pids := tr.workers()
-		id, err := tr.ctl.Recycle(pids[n%len(pids)], mode)
-		if err != nil {
-			tr.t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-		s, _ := tr.last(id)
-		switch {
-		case s.What == event.LoaderRecycled:
-			recycled = append(recycled, s)
-		case s.Reason == "loader ended" || s.Reason == "no such worker" || s.Reason == "process has ended":
-		default:
-			tr.t.Fatalf("refused: %+v", s)
-		}
-	}
-	return recycled
+	})
 }
