@@ -33,9 +33,7 @@ func runAside() {
 func TestAside(t *testing.T) {
 	descriptors := func() int {
 		fds, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(fds)
 	}
 	argv := []string{"/proc/self/exe", "aside"}

@@ -61,12 +61,8 @@ func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(script, []byte("exit $((40 + $#))\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(plain, []byte("exit 0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte("exit $((40 + $#))\n"), 0o755))
+	must(t, os.WriteFile(plain, []byte("exit 0\n"), 0o644))
 	for _, test := range []struct {
 		name string
 		argv []string

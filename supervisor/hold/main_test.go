@@ -198,11 +198,16 @@ func run(t *testing.T, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-func begin(t *testing.T, cmd *exec.Cmd) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func begin(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	must(t, cmd.Start())
 }
 
 func runStatus(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {

@@ -12,16 +12,12 @@ import (
 // neither what came of a trim nor the end. The order is the holder's.
 func TestMessagesKeepTheEnd(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(pair[1])
 	holder, l := &Link{fd: pair[0]}, &Link{fd: pair[1], messages: make(chan Message, messageRoom)}
 	says := func(m message) {
 		t.Helper()
-		if err := holder.send(&m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, holder.send(&m))
 		if _, ok := l.receive(make([]byte, 4096)); !ok {
 			t.Fatal("the holder is gone")
 		}
@@ -62,13 +58,9 @@ func TestMessages(t *testing.T) {
 	}
 	begin := Begin{Setup: json.RawMessage(`{"a":1}`), PID: 2, Start: 3, Holder: 4, Attempt: 4, Last: true, Blocked: 1 << 63}
 	p, err := encodeBegin(begin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := parseBegin(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff(begin, got); d != "" {
 		t.Error(d)
 	}

@@ -41,9 +41,7 @@ func TestParsePending(t *testing.T) {
 // What runs in the holder on a signal allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &witness{status: -1}
 	w.open(os.Getpid())
 	defer w.close()

@@ -140,9 +140,7 @@ func TestPidsMax(t *testing.T) {
 		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d parent %d", &command, &holder)
 		fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher)
 		set := func(max string) {
-			if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(max), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(max), 0o644))
 		}
 		set("1")
 		for i := range 200 {
@@ -177,9 +175,7 @@ func TestNoRoomForTwo(t *testing.T) {
 			// In a cgroup namespace of its own it seems to be at the root.
 			how = `exec unshare -C "$@"`
 		}
-		if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(max)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(max)), 0o644))
 		cmd := exec.Command("sh", "-c", `echo $$ >"$0"; `+how, filepath.Join(dir, "cgroup.procs"), self, "run", "--", probe, "twin", file)
 		if s := runStatus(t, cmd); s.ExitStatus() != 0 {
 			t.Errorf("with pids.max %d: %v", max, s)
@@ -199,21 +195,13 @@ func TestNoRoomForTheUser(t *testing.T) {
 	}
 	const user = 64123 // nobody else's
 	dir, err := os.MkdirTemp("", "hold-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777))
 	program, file := filepath.Join(dir, "held"), filepath.Join(dir, "twin")
 	b, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(program, b, 0o755))
 	for limit, child := range map[string]bool{"4": false, "20": false, "100": true, "unlimited": true} {
 		how := "--"
 		if child {

@@ -300,14 +300,10 @@ func TestDescends(t *testing.T) {
 	}
 	// A name that looks like the fields behind it.
 	odd := filepath.Join(t.TempDir(), "a) S 1 (b")
-	if err := os.Symlink("/bin/sleep", odd); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/bin/sleep", odd))
 	pid := child(odd, "100")
 	gone := exec.Command("true")
-	if err := gone.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Run())
 	if got := parentOf(pid); got != me {
 		t.Errorf("the parent of %d is %d, not %d", pid, got, me)
 	}

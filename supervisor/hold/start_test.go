@@ -17,20 +17,14 @@ import (
 func TestPipeEndsWithCommandsClose(t *testing.T) {
 	dir := t.TempDir()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hold, end := filepath.Join(dir, "hold"), filepath.Join(dir, "end")
-	if err := unix.Mkfifo(hold, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(hold, 0o600))
 	cmd := run(t, held(config{Watch: "good", Log: filepath.Join(dir, "log")}, "sh", "-c",
 		fmt.Sprintf("exec 3>&- 1>&-; read x <%s; : >%s", hold, end))...)
 	cmd.ExtraFiles = []*os.File{w}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begin(t, cmd)
 	w.Close()
 	for name, f := range map[string]io.Reader{"descriptor 3": r, "stdout": out} {
@@ -46,9 +40,7 @@ func TestPipeEndsWithCommandsClose(t *testing.T) {
 		t.Error("the command had ended already")
 	}
 	f, err := os.OpenFile(hold, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Close()
 	waitStatus(t, cmd)
 }
@@ -59,9 +51,7 @@ func TestWatcherDescriptors(t *testing.T) {
 	var files []*os.File
 	for range 5 {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer r.Close()
 		defer w.Close()
 		files = append(files, w)

@@ -118,9 +118,7 @@ func TestTerminalSignalsOnce(t *testing.T) {
 				kill(t, holder, sig)
 				until(t, "the holder's signal", func() bool { return count(sig) == 2 })
 			}
-			if err := pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}))
 			until(t, "the change of size", func() bool { return count(28) == 1 })
 			kill(t, holder, 64)
 			until(t, "the last signal", func() bool { return count(64) == 1 })

@@ -84,9 +84,7 @@ func TestTrimmedCommandEnds(t *testing.T) {
 	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "mapped")
-	if err := os.WriteFile(data, make([]byte, 8<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(data, make([]byte, 8<<20), 0o600))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))

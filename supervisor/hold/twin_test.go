@@ -123,9 +123,7 @@ func TestTwin(t *testing.T) {
 		{"reader of stderr gone", func(argv []string) *exec.Cmd {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.Close()
 			t.Cleanup(func() { w.Close() })
 			cmd.Stderr = w

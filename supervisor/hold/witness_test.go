@@ -55,9 +55,7 @@ func newStand(t *testing.T) *stand {
 	begin(t, command)
 	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unix.SetNonblock(pair[0], true)
 	t.Cleanup(func() { unix.Close(pair[0]); unix.Close(pair[1]) })
 	if s.status, err = os.Create(filepath.Join(t.TempDir(), "status")); err != nil {

@@ -17,12 +17,10 @@ import (
 // that file every time.
 func BenchmarkHook(b *testing.B) {
 	for _, s := range []*stand{torch113, torch26} {
-		b.Run(s.name, func(b *testing.B) {
-			s.need(b)
+		b.Run(s.Name, func(b *testing.B) {
+			s.Need(b)
 			script, err := filepath.Abs("testdata/percall.py")
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			type cost struct {
 				Trainer, Worker float64
 				Poll, Fetch     float64
@@ -30,7 +28,7 @@ func BenchmarkHook(b *testing.B) {
 				FetchEach       float64 `json:"fetch_each"`
 			}
 			least := func(c *cost, env []string) {
-				cmd := s.command(b, python, script, "20000")
+				cmd := s.Command(b, python, script, "20000")
 				cmd.Env, cmd.Stderr = env, os.Stderr
 				out, err := cmd.Output()
 				var got cost
@@ -44,11 +42,7 @@ func BenchmarkHook(b *testing.B) {
 				c.Poll, c.Fetch = min(c.Poll, got.Poll), min(c.Fetch, got.Fetch)
 				c.PollEach, c.FetchEach = min(c.PollEach, got.PollEach), min(c.FetchEach, got.FetchEach)
 			}
-			p, err := Prepare(Options{Env: atHome(b, os.Environ())})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { Remove(p.Dir) })
+			p := prepare(b, atHome(b, os.Environ()))
 			inf := math.Inf(1)
 			bare := cost{inf, inf, inf, inf, inf, inf}
 			ours := bare

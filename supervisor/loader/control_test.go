@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,27 +29,19 @@ type scripted struct {
 func script(t *testing.T) *scripted {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o700))
 	c, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	me, err := identify(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &scripted{c, t, me.Owner, dir}
 }
 
 func (s *scripted) hello(id rss.ProcID) {
 	s.t.Helper()
 	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1,"torch":"1.13.0","can_recycle":true}`, id.PID, id.Start)
-	if err := replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)))
 }
 
 func (s *scripted) log(text string) {
@@ -58,21 +51,15 @@ func (s *scripted) log(text string) {
 		_, err = f.WriteString(text)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 func (s *scripted) ctl() ctl {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, nodedir.FileOf("ctl", s.id)))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	var c ctl
-	if err := json.Unmarshal(data, &c); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, json.Unmarshal(data, &c))
 	return c
 }
 
@@ -95,9 +82,7 @@ func TestControl(t *testing.T) {
 	if _, _, err := s.Trim(); !errors.Is(err, ErrNobody) {
 		t.Errorf("trim of nobody: %v", err)
 	}
-	if err := s.SetBudget(100 * rss.MiB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetBudget(100*rss.MiB))
 	s.hello(s.id)
 	s.expect(event.LoaderHello)
 	if got := s.ctl().Budget; got != 100*rss.MiB {
@@ -119,9 +104,7 @@ func TestControl(t *testing.T) {
 		t.Fatalf("asked %v, %v", asked, err)
 	}
 	recycle, err := s.Recycle(102, event.Drain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := s.ctl()
 	if !reflect.DeepEqual(c.Trim, []ctlSeveral{{trim, []int{101, 102}}}) || !reflect.DeepEqual(c.Recycle, []ctlRecycle{{recycle, 102, event.Drain}}) {
 		t.Errorf("%+v", c)
@@ -147,18 +130,14 @@ func TestControl(t *testing.T) {
 	}
 	s.log(fmt.Sprintf(`{"what":"recycled","pid":1,"worker":102,"new":103,"id":%d,"n":1,"pause_ms":4}`+"\n", recycle))
 	s.expect(event.LoaderRecycled)
-	if err := s.Cancel(trim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Cancel(trim))
 	if c := s.ctl(); len(c.Trim)+len(c.Recycle) != 0 {
 		t.Errorf("%+v", c)
 	}
 
 	// A watcher that is started again reads all once more, and goes on counting.
 	again, err := Open(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer again.Close()
 	said := again.Poll(true)
 	if len(said) != 7 || !said[0].Old || !reflect.DeepEqual(again.Trainers()[0].Loaders, s.Trainers()[0].Loaders) {
@@ -179,21 +158,15 @@ func TestControl(t *testing.T) {
 func TestTrainerEnds(t *testing.T) {
 	s := script(t)
 	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	start, err := startTime("/proc", cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.id = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	s.hello(s.id)
 	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Swap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.log(fmt.Sprintf(`{"what":"accepted","pid":1,"worker":101,"id":%d,"n":1}`+"\n", id))
 	cmd.Process.Kill()
 	cmd.Wait()
@@ -220,16 +193,10 @@ func TestControlGarbage(t *testing.T) {
 		"hello.4.4": `{"v":1,"pid":5,"start":4}`, "ctl.9.9": "[", "ctl.8.8": `{"last":99999999999999999999}`, "log.7.7": "x", "noise": "\x00",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700))
+	must(t, os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")))
 	s.log("\n\n{}\nnull\n\xff\xfe\n" + strings.Repeat("y", maxLine+1) + "\n" + `{"what":"iter","pid":1,"n":1,"workers":[5],"num_workers":1}` + "\n")
 	s.expect(event.LoaderIter)
 	if s.Malformed() == 0 {
@@ -255,9 +222,7 @@ func TestControlGarbage(t *testing.T) {
 
 func TestOpenRefusesUnsafe(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o755))
 	if _, err := Open(dir); err == nil {
 		t.Error("opened a directory that others can enter")
 	}
@@ -268,21 +233,13 @@ func TestOpenRefusesUnsafe(t *testing.T) {
 
 func BenchmarkPoll(b *testing.B) {
 	dir := b.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.Chmod(dir, 0o700))
 	me, err := identify(os.Getpid())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1}`, me.Owner.PID, me.Owner.Start)
-	if err := replaceFile(filepath.Join(dir, nodedir.FileOf("hello", me.Owner)), []byte(text)); err != nil {
-		b.Fatal(err)
-	}
+	must(b, replaceFile(filepath.Join(dir, nodedir.FileOf("hello", me.Owner)), []byte(text)))
 	c, err := Open(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer c.Close()
 	c.Poll(true)
 	time.Sleep(settle)
@@ -299,20 +256,14 @@ func TestManyDirs(t *testing.T) {
 	var dirs []string
 	for i := range 3 * dirsInTurn {
 		dir := filepath.Join(base, fmt.Sprint(i))
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o700))
 		dirs = append(dirs, dir)
 	}
 	c, err := Open(dirs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	for _, dir := range dirs[1:] {
-		if err := c.Add(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Add(dir))
 	}
 	c.Poll(true)
 	for _, d := range c.dirs {
@@ -331,5 +282,47 @@ func TestManyDirs(t *testing.T) {
 		if n := seen(); n != (i+1)*dirsInTurn {
 			t.Errorf("after %d looks %d directories were looked into", i+1, n)
 		}
+	}
+}
+
+// TestControlGC holds what the ctl file says of collections and of private
+// mappings, and who is asked.
+func TestControlGC(t *testing.T) {
+	s := script(t)
+	must(t, s.SetPrivate(true))
+	s.hello(s.id)
+	s.expect(event.LoaderHello)
+	if !s.ctl().Private {
+		t.Error("a trainer that comes later is not told of private mappings")
+	}
+	if _, _, err := s.GC(); !errors.Is(err, ErrNobody) {
+		t.Errorf("a process without a loader was asked: %v", err)
+	}
+	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101,102],"num_workers":2,"kind":"map"}` + "\n")
+	s.expect(event.LoaderIter)
+	if _, asked, err := s.GC(102); err != nil || !slices.Equal(asked, []int{102}) {
+		t.Errorf("asked %v, %v", asked, err)
+	}
+	id, asked, err := s.GC()
+	if err != nil || !slices.Equal(asked, []int{101, 102, s.id.PID}) {
+		t.Fatalf("asked %v, %v", asked, err)
+	}
+	if c := s.ctl(); len(c.GC) != 2 || c.GC[1].ID != id || !slices.Equal(c.GC[1].PIDs, asked) || len(c.Trim) != 0 {
+		t.Errorf("%+v", c)
+	}
+	s.log(fmt.Sprintf(`{"what":"collected","pid":101,"worker":101,"id":%d,"before":500,"after":200,"freed":300,"pause_ms":40}`+"\n", id))
+	if said := s.expect(event.LoaderCollected); said[0].Freed != 300 || said[0].Paused != 0.04 || !said[0].Last || said[0].Request != id {
+		t.Errorf("%+v", said)
+	}
+	if c := s.ctl(); !slices.Equal(s.pending[id].pids[s.id], []int{102, s.id.PID}) {
+		t.Errorf("%+v", c)
+	}
+	if err := s.SetPrivate(false); err != nil || s.ctl().Private {
+		t.Errorf("%+v, %v", s.ctl(), err)
+	}
+	s.log(`{"what":"off","pid":` + fmt.Sprint(s.id.PID) + `,"why":"x"}` + "\n")
+	s.expect(event.LoaderOff)
+	if _, asked, err := s.GC(); err != nil || !slices.Equal(asked, []int{101, 102}) {
+		t.Errorf("a trainer whose hook is off was asked: %v, %v", asked, err)
 	}
 }

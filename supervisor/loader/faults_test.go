@@ -15,6 +15,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -57,10 +58,10 @@ func TestHookFails(t *testing.T) {
 	tried, reached := make(map[string]int), make(map[string]bool)
 	t.Run("all", func(t *testing.T) {
 		for _, s := range stands {
-			t.Run(s.name, func(t *testing.T) {
-				s.need(t)
+			t.Run(s.Name, func(t *testing.T) {
+				s.Need(t)
 				for i, f := range faultsOf(t) {
-					if !s.turn(i, len(oftenFaults)) {
+					if !s.Turn(i, len(oftenFaults)) {
 						continue
 					}
 					t.Run(f.kind+"/"+f.in, func(t *testing.T) {
@@ -130,11 +131,8 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 	}})
 	var asked []uint64
 	for n, mode := range []event.Mode{event.Swap, event.Drain} {
-		seen := tr.seen()
-		tr.until("an epoch", func() bool { return tr.seen() > seen })
-		if err := tr.ctl.SetBudget(rss.Bytes(n + 1)); err != nil {
-			t.Fatal(err)
-		}
+		tr.moreEpochs(1)
+		must(t, tr.ctl.SetBudget(rss.Bytes(n+1)))
 		if pids := tr.workers(); len(pids) == 2 {
 			// That nobody can be asked is what some faults do.
 			tr.ctl.Trim()
@@ -144,8 +142,7 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 			}
 		}
 	}
-	seen := tr.seen()
-	tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+	tr.moreEpochs(2)
 	r := tr.finish()
 	if r.Wrong != 0 || r.Checksum != want.Checksum || r.Main != want.Main && r.Epochs == want.Epochs {
 		t.Errorf("got %+v, bare %+v", r, want)
@@ -186,19 +183,14 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 // TestGarbage writes what nobody should into the files the hook reads, and puts
 // what cannot be written in place of those it writes.
 func TestGarbage(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		args := []string{"--part", "800", "--epochs", "2"}
 		start := func(t *testing.T) (*training, rss.ProcID) {
 			tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop")})
 			tr.until("workers", func() bool { return len(tr.workers()) == 2 })
 			return tr, tr.ctl.Trainers()[0].ID
 		}
-		end := func(t *testing.T, tr *training) {
-			want := bareOn(t, s, args...)
-			if r := tr.finish(); r.Wrong != 0 || r.Checksum != want.Checksum {
-				t.Errorf("got %+v, bare %+v", r, want)
-			}
-		}
+		end := func(t *testing.T, tr *training) { tr.like(bareOn(t, s, args...)) }
 		t.Run("control file", func(t *testing.T) {
 			t.Parallel()
 			tr, id := start(t)
@@ -210,11 +202,8 @@ func TestGarbage(t *testing.T) {
 				[]byte(`{"v":1,"budget":0,"trim":[],"recycle":[],"gc":[{"id":"x","pids":3}],"trim_private":[]}`),
 				bytes.Repeat([]byte("["), 60000), bytes.Repeat([]byte{0xff}, 200000),
 			} {
-				if err := replaceFile(path, garbage); err != nil {
-					t.Fatal(err)
-				}
-				seen := tr.seen()
-				tr.until("an epoch", func() bool { return tr.seen() > seen })
+				must(t, replaceFile(path, garbage))
+				tr.moreEpochs(1)
 			}
 			// It still listens.
 			tr.recycle(1, event.Swap)
@@ -230,7 +219,7 @@ func TestGarbage(t *testing.T) {
 			{"full", func(path string) error { return os.Symlink("/dev/full", path) }},
 		} {
 			for j, kind := range []string{"log", "ctl"} {
-				if !s.turn(2*i+j, 8) {
+				if !s.Turn(2*i+j, 8) {
 					continue
 				}
 				t.Run(kind+" is "+c.name, func(t *testing.T) {
@@ -238,12 +227,8 @@ func TestGarbage(t *testing.T) {
 					tr, id := start(t)
 					path := filepath.Join(tr.dir, nodedir.FileOf(kind, id))
 					pids := tr.workers()
-					if err := os.RemoveAll(path); err != nil {
-						t.Fatal(err)
-					}
-					if err := c.make(path); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.RemoveAll(path))
+					must(t, c.make(path))
 					if kind == "log" {
 						// It is asked, and cannot answer.
 						for n, mode := range []event.Mode{event.Swap, event.Drain} {
@@ -252,8 +237,7 @@ func TestGarbage(t *testing.T) {
 							}
 						}
 					}
-					seen := tr.seen()
-					tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+					tr.moreEpochs(2)
 					end(t, tr)
 				})
 			}

@@ -6,36 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // TestSignalPassesGuard has a handler of the program's raise while the hook is
 // at work, as torch's of SIGCHLD does when a worker has died: it must arrive.
 func TestSignalPassesGuard(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	env, _ := hooked(t)
-	out := runPython(t, env, "-c", `
-import functools, os, signal, sys, torch
-patch = sys.modules["_rsswarden.patch"]
-class Theirs(Exception): pass
-def handler(number, frame): raise Theirs
-class Called:
-    def method(self, number, frame): raise Theirs
-    def __call__(self, number, frame): raise Theirs
-def work():
-    os.kill(os.getpid(), signal.SIGUSR1)
-    while True: pass
-def once(number, frame):
-    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-    raise Theirs
-def anyhow(*given): once(*given)
-for h in (handler, functools.partial(handler), Called().method, Called(), once, anyhow):
-    signal.signal(signal.SIGUSR1, h)
-    try: patch._guarded(work)
-    except Theirs: print("theirs", patch._off)
-def ours(): raise ValueError
-patch._guarded(ours)
-print("ours", patch._off)
-`)
+	out := torchtest.Run(t, env, "testdata/signalguard.py")
 	if want := strings.Repeat("theirs False\n", 6) + "ours True\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
@@ -44,22 +24,7 @@ print("ours", patch._off)
 // TestControlSeen writes one ctl file over another, in place and within what the
 // clock of a file system may tell apart: each is read.
 func TestControlSeen(t *testing.T) {
-	_, dir := hooked(t)
-	out := runPython(t, nil, "-c", `
-import json, os, sys
-sys.path.insert(0, sys.argv[1])
-from _rsswarden import channel
-channel._dir = sys.argv[2]
-side = channel.Side()
-for budget in (7, 70, 71):
-    with open(side._ctl, "w") as file:
-        json.dump({"v": 1, "budget": budget, "trim": [], "recycle": []}, file)
-    os.utime(side._ctl, ns=(1, 1))
-    side.look()
-    print(side.budget)
-    side.look()
-print(side.version)
-`, dir, t.TempDir())
+	out := inHook(t, "ctlseen.py", t.TempDir())
 	if want := "7\n70\n71\n3\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
@@ -68,35 +33,28 @@ print(side.version)
 // TestRunDirGone has the run directory vanish, be one that cannot be written,
 // and be somebody else's: the training does not notice.
 func TestRunDirGone(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
-		for i, c := range []struct {
-			name  string
-			spoil func(dir string)
-		}{
-			{"gone", func(dir string) { Remove(dir) }},
-			{"readable", func(dir string) { os.Chmod(dir, 0o755) }},
-			{"other boot", func(dir string) {
-				i := identity{BootID: "0", PIDNS: "pid:[1]"}
-				os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
-			}},
-			{"a file", func(dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) }},
-		} {
-			if !s.turn(i, 4) {
-				continue
-			}
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				args := []string{"--part", "800", "--epochs", "2"}
-				want := bareOn(t, s, args...)
-				tr := train(t, trainOptions{on: s, args: args, spoil: c.spoil})
-				r := tr.finish()
-				if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
-					t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
-				}
-				if len(tr.said) > 0 {
-					t.Errorf("said %+v", tr.said)
-				}
-			})
+	type kase struct {
+		name  string
+		spoil func(dir string)
+	}
+	torchtest.EachCase(t, []kase{
+		{"gone", func(dir string) { Remove(dir) }},
+		{"readable", func(dir string) { os.Chmod(dir, 0o755) }},
+		{"other boot", func(dir string) {
+			i := identity{BootID: "0", PIDNS: "pid:[1]"}
+			os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
+		}},
+		{"a file", func(dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) }},
+	}, func(c kase) string { return c.name }, func(t *testing.T, s *stand, c kase) {
+		args := []string{"--part", "800", "--epochs", "2"}
+		want := bareOn(t, s, args...)
+		tr := train(t, trainOptions{on: s, args: args, spoil: c.spoil})
+		r := tr.finish()
+		if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
+			t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
+		}
+		if len(tr.said) > 0 {
+			t.Errorf("said %+v", tr.said)
 		}
 	})
 }
@@ -105,29 +63,16 @@ func TestRunDirGone(t *testing.T) {
 // the hook; the rest comes with its first loader, and where that is gone by then the
 // program does not notice.
 func TestLoadsWhatItNeeds(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
-		const program = `
-import os, shutil, sys
-import torch
-torch.set_num_threads(1)
-def has(): return sorted(name for name in sys.modules if name.startswith("_rsswarden."))
-if __name__ == "__main__":
-    print(has())
-    if sys.argv[1:]: shutil.rmtree(sys.argv[1])
-    print(sum(int(batch.sum()) for batch in torch.utils.data.DataLoader(range(8), 2, num_workers=2)))
-    print("_rsswarden.recycle" in has())
-`
-		script := filepath.Join(t.TempDir(), "program.py")
-		if err := os.WriteFile(script, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		script, err := filepath.Abs("testdata/needs.py")
+		must(t, err)
 		for _, gone := range []bool{false, true} {
 			env, dir := hooked(t)
 			args := []string{script}
 			if gone {
 				args = append(args, dir)
 			}
-			cmd := s.command(t, python, args...)
+			cmd := s.Command(t, python, args...)
 			cmd.Env = env
 			var faults strings.Builder
 			cmd.Stderr = &faults
@@ -140,9 +85,7 @@ if __name__ == "__main__":
 			said := ""
 			for _, log := range logs {
 				text, err := os.ReadFile(log)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				said += string(text)
 			}
 			if off := strings.Contains(said, `"what": "off"`); off != gone {
@@ -152,51 +95,25 @@ if __name__ == "__main__":
 	})
 }
 
-// hooked returns the environment of a Python under the hook, which needs no torch.
-func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
-	t.Helper()
-	if _, err := os.Stat(python); err != nil {
-		t.Skipf("no Python: %v", err)
-	}
-	env = atHome(t, os.Environ())
-	p, err := Prepare(Options{Env: append(env, extra...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { Remove(p.Dir) })
-	return p.Env, p.Hook
-}
-
-func runPython(t *testing.T, env []string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(python, args...)
-	cmd.Env = env
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("python %q: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
-
 // TestSiteCustomize holds what every Python of a job meets.
 func TestSiteCustomize(t *testing.T) {
 	const show = `import sys
 print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecustomize" in f.__module__])`
 	t.Run("sys.path is as without it", func(t *testing.T) {
 		env, dir := hooked(t)
-		bare := runPython(t, os.Environ(), "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
-		got := runPython(t, env, "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
+		bare := torchtest.Run(t, os.Environ(), "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
+		got := torchtest.Run(t, env, "-c", "import sys; print(sys.path, sys.dont_write_bytecode)")
 		if got != bare || strings.Contains(got, dir) {
 			t.Errorf("got %s, bare %s", got, bare)
 		}
-		if !strings.Contains(runPython(t, env, "-c", show), "Finder") {
+		if !strings.Contains(torchtest.Run(t, env, "-c", show), "Finder") {
 			t.Error("not armed")
 		}
 	})
 	t.Run("not armed where Python leaves the environment out", func(t *testing.T) {
 		env, _ := hooked(t)
 		for _, flag := range []string{"-I", "-E", "-S"} {
-			if out := runPython(t, env, flag, "-c", show); strings.Contains(out, "Finder") {
+			if out := torchtest.Run(t, env, flag, "-c", show); strings.Contains(out, "Finder") {
 				t.Errorf("%s: %s", flag, out)
 			}
 		}
@@ -204,20 +121,16 @@ print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecusto
 	t.Run("the next one runs", func(t *testing.T) {
 		dir := t.TempDir()
 		next := filepath.Join(dir, "sitecustomize.py")
-		if err := os.WriteFile(next, []byte("import sys\nprint('next', __name__, __file__, sys.argv is not None)\nmark = 7\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(next, []byte("import sys\nprint('next', __name__, __file__, sys.argv is not None)\nmark = 7\n"), 0o600))
 		env, _ := hooked(t, "PYTHONPATH="+dir)
-		out := runPython(t, env, "-c", "import sitecustomize; print(sitecustomize.mark, sitecustomize.__file__)")
+		out := torchtest.Run(t, env, "-c", "import sitecustomize; print(sitecustomize.mark, sitecustomize.__file__)")
 		if !strings.HasPrefix(out, "next sitecustomize "+next) || !strings.Contains(out, "7 "+next) {
 			t.Error(out)
 		}
 		for _, body := range []string{"import no_such_module_here\n", "raise ValueError('theirs')\n", "1 +\n"} {
-			if err := os.WriteFile(next, []byte(body), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got := runPython(t, env, "-c", "pass")
-			bare := runPython(t, append(os.Environ(), "PYTHONPATH="+dir), "-c", "pass")
+			must(t, os.WriteFile(next, []byte(body), 0o600))
+			got := torchtest.Run(t, env, "-c", "pass")
+			bare := torchtest.Run(t, append(os.Environ(), "PYTHONPATH="+dir), "-c", "pass")
 			if got != bare {
 				t.Errorf("%q: got %q, bare %q", body, got, bare)
 			}
@@ -225,9 +138,9 @@ print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecusto
 	})
 	t.Run("no compiled files", func(t *testing.T) {
 		env, dir := hooked(t)
-		runPython(t, env, "-c", "import sys, json")
+		torchtest.Run(t, env, "-c", "import sys, json")
 		if exec.Command(python, "-c", "import torch").Run() == nil {
-			runPython(t, env, "-c", "import torch")
+			torchtest.Run(t, env, "-c", "import torch")
 		}
 		filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
 			if strings.HasSuffix(path, ".pyc") && !info.IsDir() {
@@ -254,6 +167,6 @@ assert all(ord(c) < 128 for c in text), "not ASCII"
 		if out, err := exec.Command(python, "-c", "import lib2to3").CombinedOutput(); err != nil {
 			t.Skipf("no lib2to3: %s", out)
 		}
-		runPython(t, os.Environ(), "-c", parse)
+		torchtest.Run(t, os.Environ(), "-c", parse)
 	})
 }

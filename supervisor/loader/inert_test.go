@@ -13,77 +13,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
-
-// A python3 is one interpreter of this machine.
-type interpreter struct {
-	path         string
-	name         string // "cpython 3.11"
-	major, minor int
-}
-
-func (i interpreter) atLeast(major, minor int) bool {
-	return i.major > major || i.major == major && i.minor >= minor
-}
-
-// armed says whether the hook does anything in it.
-func (i interpreter) armed() bool { return strings.HasPrefix(i.name, "cpython") && i.atLeast(3, 8) }
-
-// interpreters finds every Python: on PATH, of pyenv, and the one whose torch
-// the hook is claimed for first.
-var interpreters = sync.OnceValue(func() []interpreter {
-	candidates := []string{python}
-	for _, name := range []string{"python3", "python", "python2", "pypy3"} {
-		if p, err := exec.LookPath(name); err == nil {
-			candidates = append(candidates, p)
-		}
-	}
-	home, _ := os.UserHomeDir()
-	for _, root := range []string{os.Getenv("PYENV_ROOT"), filepath.Join(home, ".pyenv")} {
-		found, _ := filepath.Glob(filepath.Join(root, "versions/*/bin/python"))
-		candidates = append(candidates, found...)
-	}
-	const ask = `import sys
-try: name = sys.implementation.name
-except AttributeError: name = "cpython"
-print("%s %d %d %s" % ((name,) + sys.version_info[:2] + (sys.executable,)))`
-	var list []interpreter
-	for _, c := range candidates {
-		cmd := exec.Command(c, "-c", ask)
-		cmd.Env = cleanEnv()
-		out, err := cmd.Output()
-		var i interpreter
-		var kind string
-		if err != nil {
-			continue
-		}
-		if _, err := fmt.Sscan(string(out), &kind, &i.major, &i.minor, &i.path); err != nil {
-			continue
-		}
-		i.name = fmt.Sprintf("%s %d.%d", kind, i.major, i.minor)
-		if !slices.ContainsFunc(list, func(o interpreter) bool { return o.name == i.name }) {
-			list = append(list, i)
-		}
-	}
-	return list
-})
-
-// cleanEnv is the environment without what steers a Python.
-func cleanEnv() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "PYTHON") || strings.HasPrefix(kv, "RSSWARDEN")
-	})
-}
 
 // listed reads the keys that stand in inert.go under a heading that contains text.
 func listed(t testing.TB, text string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "inert.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var keys []string
 	in := false
 	for block := range strings.SplitSeq(file.Doc.Text(), "\n\n") {
@@ -155,9 +94,7 @@ type place struct {
 func newPlace(t testing.TB) place {
 	t.Helper()
 	src, err := os.ReadFile("testdata/probe.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := place{t.TempDir(), src}
 	var zipped bytes.Buffer
 	z := zip.NewWriter(&zipped)
@@ -169,9 +106,7 @@ func newPlace(t testing.TB) place {
 		os.WriteFile(filepath.Join(p.dir, "probe.py"), src, 0o600),
 		os.WriteFile(filepath.Join(p.dir, "probe.pyz"), zipped.Bytes(), 0o600),
 		os.Mkdir(filepath.Join(p.dir, "cwd"), 0o700))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -252,17 +187,14 @@ var ways = []way{
 // TestInertInEveryPython: no Python of the job tells that it runs under the
 // hook, but for what inert.go lists.
 func TestInertInEveryPython(t *testing.T) {
-	all := interpreters()
-	if len(all) == 0 {
-		t.Skip("no Python here")
-	}
+	all := torchtest.Interpreters(t, anyPython)
 	start, noSite := listed(t, "From the start"), listed(t, "site is not run")
 	for n, py := range all {
-		t.Run(py.name, func(t *testing.T) {
+		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			for _, w := range ways {
-				if n > 0 && w.one && endurance(0, 1) == 0 || !py.atLeast(w.min[0], w.min[1]) {
+				if n > 0 && w.one && endurance(0, 1) == 0 || !py.AtLeast(w.min[0], w.min[1]) {
 					continue
 				}
 				env := cleanEnv()
@@ -276,12 +208,12 @@ func TestInertInEveryPython(t *testing.T) {
 					}
 				}
 				hooked, hookDir := underHook(t, env)
-				bare, wrapped := p.run(t, py.path, env, args...), p.run(t, py.path, hooked, args...)
+				bare, wrapped := p.run(t, py.Path, env, args...), p.run(t, py.Path, hooked, args...)
 				list := start
 				switch {
 				case w.site:
 					list = noSite
-				case py.major == 2 && w.env == "PYTHONPATH=":
+				case py.Major == 2 && w.env == "PYTHONPATH=":
 					list = append(listed(t, "set and empty"), start...)
 				}
 				if d := differences(bare, wrapped, list); d != "" {
@@ -290,7 +222,7 @@ func TestInertInEveryPython(t *testing.T) {
 				if !w.site && len(wrapped.keys) > 0 {
 					read := w.args[:2] != "-E" && w.args[:2] != "-I"
 					armed := strings.Contains(wrapped.keys["sys.meta_path"], "'Finder'")
-					if want := read && py.armed(); armed != want {
+					if want := read && py.Armed(); armed != want {
 						t.Errorf("%s: armed %v, want %v: %s", w.name, armed, want, wrapped.keys["sys.meta_path"])
 					}
 				}
@@ -307,15 +239,201 @@ func TestInertInEveryPython(t *testing.T) {
 // underHook is env as the command of a run has it.
 func underHook(t testing.TB, env []string) (hooked []string, hookDir string) {
 	t.Helper()
-	p, err := Prepare(Options{Env: atHome(t, env)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { Remove(p.Dir) })
+	p := prepare(t, atHome(t, env))
 	// The places were for us alone.
 	hooked = slices.Clone(env)
 	for _, key := range []string{EnvDir, "PYTHONPATH"} {
 		hooked = setEnv(hooked, key, getEnv(p.Env, key))
 	}
 	return hooked, p.Hook
+}
+
+// sites are what others have as sitecustomize.py, by what happens in it.
+var sites = map[string]string{
+	"prints":               "import sys\nprint(__name__, __file__, __doc__, sys.path)\n",
+	"sets":                 "import sys\nsys.path.append('/added')\nsys.mark = 1\nimport json\n",
+	"lacks a module":       "import no_such_module_here\n",
+	"lacks itself":         "raise ImportError('No module named sitecustomize')\n",
+	"raises":               "raise ValueError('theirs')\n",
+	"does not parse":       "1 +\n",
+	"warns":                "import warnings\nwarnings.warn('theirs')\n",
+	"registers":            "import atexit, signal\natexit.register(print, 'bye') if str is not bytes else None\nsignal.signal(signal.SIGUSR1, lambda *a: None)\n",
+	"ends":                 "import os\nos._exit(5)\n",
+	"exits":                "raise SystemExit(3)\n",
+	"puts a finder":        "import sys\nclass F(object):\n    @staticmethod\n    def find_spec(*a): return None\n    @staticmethod\n    def find_module(*a): return None\nsys.meta_path.insert(0, F)\n",
+	"is one that steps on": stepsOn,
+}
+
+// usual are those that are tried with every Python; the others with two, and
+// with all where RSSWARDEN_ENDURANCE is set.
+var usual = map[string]bool{"sets": true, "lacks itself": true, "raises": true, "is one that steps on": true}
+
+// stepsOn is what programs that instrument others do: as we.
+const stepsOn = `import os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+at = sys.path.index(here)
+del sys.path[at]
+mine = sys.modules.pop("sitecustomize")
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules["sitecustomize"] = mine
+finally:
+    sys.path.insert(at, here)
+`
+
+// TestOtherSiteCustomize: what anybody else has as sitecustomize or
+// usercustomize runs as without us, wherever it lies.
+func TestOtherSiteCustomize(t *testing.T) {
+	all := torchtest.Interpreters(t, anyPython)
+	list := listed(t, "From the start")
+	for n, py := range all {
+		t.Run(py.Name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			base := filepath.Join(p.dir, "user")
+			cmd := exec.Command(py.Path, "-c", "import site; print(site.getusersitepackages())")
+			cmd.Env = append(cleanEnv(), "PYTHONUSERBASE="+base)
+			userSite, err := cmd.Output()
+			must(t, err)
+			for where, dir := range map[string]string{
+				"PYTHONPATH": filepath.Join(p.dir, "mine"), "user site": strings.TrimSpace(string(userSite)),
+			} {
+				must(t, os.MkdirAll(dir, 0o700))
+				for what, body := range sites {
+					if n > 0 && py.Major == 3 && !usual[what] && endurance(0, 1) == 0 {
+						continue
+					}
+					name := "sitecustomize.py"
+					env := append(cleanEnv(), "PYTHONPATH="+dir)
+					if where == "user site" {
+						name = "usercustomize.py"
+						env = append(cleanEnv(), "PYTHONUSERBASE="+base)
+						if what == "is one that steps on" {
+							continue
+						}
+					}
+					must(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
+					hooked, hookDir := underHook(t, env)
+					args := []string{"-B", "@dir/probe.py", "@out"} // it is changed within a second
+					bare, wrapped := p.run(t, py.Path, env, args...), p.run(t, py.Path, hooked, args...)
+					if what == "exits" {
+						// Python ends with a traceback of its start, which has lines of ours.
+						bare.stderr, wrapped.stderr = "", ""
+					}
+					if d := differences(bare, wrapped, list); d != "" {
+						t.Errorf("%s, %s:\n%s", where, what, d)
+					}
+					if err := checkHook(hookDir); err != nil {
+						t.Error(err)
+					}
+				}
+				os.RemoveAll(dir)
+			}
+			// One that stands before ours, as where a program is started by
+			// such another within the run.
+			mine := filepath.Join(p.dir, "mine")
+			must(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), []byte(stepsOn), 0o600)))
+			env := append(cleanEnv(), "PYTHONPATH="+mine)
+			hooked, hookDir := underHook(t, cleanEnv())
+			hooked = setEnv(hooked, "PYTHONPATH", mine+":"+hookDir)
+			bare, wrapped := p.run(t, py.Path, env, "@dir/probe.py", "@out"), p.run(t, py.Path, hooked, "@dir/probe.py", "@out")
+			if d := differences(bare, wrapped, list); d != "" {
+				t.Errorf("before ours:\n%s", d)
+			}
+		})
+	}
+}
+
+// TestPrefixes: a venv, and an installation of its own as conda makes them, each
+// with its own sitecustomize, and PYTHONHOME.
+func TestPrefixes(t *testing.T) {
+	all := torchtest.Interpreters(t, anyPython)
+	list := listed(t, "From the start")
+	made := 0
+	for n, py := range all {
+		if !py.AtLeast(3, 8) || strings.HasPrefix(py.Name, "pypy") {
+			continue
+		}
+		if made++; n > 0 && made > 2 && endurance(0, 1) == 0 {
+			continue // two will do
+		}
+		t.Run(py.Name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			same := func(name, exe string, env []string) {
+				t.Helper()
+				hooked, hookDir := underHook(t, env)
+				for _, args := range [][]string{{"@dir/probe.py", "@out"}, {"-I", "@dir/probe.py", "@out"}} {
+					bare, wrapped := p.run(t, exe, env, args...), p.run(t, exe, hooked, args...)
+					if len(bare.keys) == 0 || args[0] != "-I" && !strings.Contains(bare.keys["sys.prefix"], p.dir) {
+						t.Fatalf("%s: %+v", name, bare)
+					}
+					if d := differences(bare, wrapped, list); d != "" {
+						t.Errorf("%s %q:\n%s", name, args[0], d)
+					}
+				}
+				if err := checkHook(hookDir); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			own := func(prefix string) {
+				t.Helper()
+				found, _ := filepath.Glob(filepath.Join(prefix, "lib/python3*/site-packages"))
+				if len(found) != 1 {
+					t.Fatalf("%q in %s", found, prefix)
+				}
+				body := "import sys\nsys.mark = 1\nprint('own', __file__)\n"
+				must(t, os.WriteFile(filepath.Join(found[0], "sitecustomize.py"), []byte(body), 0o600))
+			}
+			for _, options := range []string{"", "--system-site-packages", "--copies"}[:endurance(2, 3)] {
+				venv := filepath.Join(p.dir, "venv"+options)
+				cmd := exec.Command(py.Path, append(append([]string{"-m", "venv", "--without-pip"}, strings.Fields(options)...), venv)...)
+				cmd.Env = cleanEnv()
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Skipf("no venv: %s", out)
+				}
+				exe := filepath.Join(venv, "bin/python")
+				same("venv "+options, exe, cleanEnv())
+				own(venv)
+				same("venv with its own "+options, exe, cleanEnv())
+			}
+			prefix := condaLike(t, py, filepath.Join(p.dir, "prefix"))
+			exe := filepath.Join(prefix, "bin/python")
+			same("prefix", exe, cleanEnv())
+			same("PYTHONHOME", py.Path, append(cleanEnv(), "PYTHONHOME="+prefix))
+			own(prefix)
+			same("prefix with its own", exe, cleanEnv())
+		})
+	}
+	if made == 0 {
+		t.Skip("no Python 3 here")
+	}
+}
+
+// condaLike makes an installation with a standard library and site-packages of
+// its own at prefix.
+func condaLike(t testing.TB, py torchtest.Interpreter, prefix string) string {
+	t.Helper()
+	const ask = "import sys, sysconfig, os; print(os.path.realpath(sys.executable)); print(sysconfig.get_paths()['stdlib'])"
+	cmd := exec.Command(py.Path, "-I", "-c", ask)
+	cmd.Env = cleanEnv()
+	out, err := cmd.Output()
+	must(t, err)
+	exe, stdlib, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	lib := filepath.Join(prefix, "lib", filepath.Base(stdlib))
+	bin, err := os.ReadFile(exe)
+	err = errors.Join(err, os.MkdirAll(filepath.Join(lib, "site-packages"), 0o700), os.MkdirAll(filepath.Join(prefix, "bin"), 0o700),
+		os.WriteFile(filepath.Join(prefix, "bin/python"), bin, 0o700))
+	must(t, err)
+	entries, err := os.ReadDir(stdlib)
+	must(t, err)
+	for _, e := range entries {
+		switch e.Name() {
+		case "site-packages", "dist-packages", "sitecustomize.py", "__pycache__":
+			continue
+		}
+		must(t, os.Symlink(filepath.Join(stdlib, e.Name()), filepath.Join(lib, e.Name())))
+	}
+	return prefix
 }

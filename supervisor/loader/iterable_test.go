@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 func stream(t *testing.T, on *stand, args ...string) *training {
@@ -26,9 +27,7 @@ func (tr *training) renew() []Said {
 	tr.until("workers", func() bool { return len(tr.workers()) > 0 })
 	old := tr.workers()
 	id, err := tr.ctl.Recycle(old[len(tr.said)%len(old)], event.Swap)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must(tr.t, err)
 	from := len(tr.said)
 	var renewed []Said
 	tr.until("an answer", func() bool {
@@ -62,54 +61,41 @@ func TestIterable(t *testing.T) {
 		// From here on with RSSWARDEN_ENDURANCE only.
 		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
 	}
-	eachTorch(t, func(t *testing.T, on *stand) {
-		for i, args := range shapes[:endurance(2, len(shapes))] {
-			if !on.turn(i, 2) {
-				continue
+	torchtest.EachCase(t, shapes[:endurance(2, len(shapes))], nil, func(t *testing.T, on *stand, args string) {
+		a := strings.Fields(args)
+		want := streamBare(t, on, a...)
+		tr := stream(t, on, a...)
+		for range endurance(2, 100) {
+			before := tr.workers()
+			renewed := tr.renew()
+			for _, s := range renewed {
+				if slices.Contains(before, s.New) || s.Exit != 0 || s.Reason != string(event.ReasonDeferred) || s.Before == 0 || s.After == 0 {
+					t.Errorf("%+v", s)
+				}
 			}
-			t.Run(args, func(t *testing.T) {
-				t.Parallel()
-				a := strings.Fields(args)
-				want := streamBare(t, on, a...)
-				tr := stream(t, on, a...)
-				for range endurance(2, 100) {
-					before := tr.workers()
-					renewed := tr.renew()
-					for _, s := range renewed {
-						if slices.Contains(before, s.New) || s.Exit != 0 || s.Reason != string(event.ReasonDeferred) || s.Before == 0 || s.After == 0 {
-							t.Errorf("%+v", s)
-						}
-					}
-					if renewed[0].Paused == 0 || len(renewed) > 1 && renewed[1].Paused != 0 {
-						t.Errorf("pauses %+v", renewed)
-					}
-					if l := tr.ctl.Trainers()[0].Loaders; len(l) != 1 || !l[0].CanRecycle || l[0].Kind != "iterable" {
-						t.Errorf("%+v", l)
-					}
-				}
-				seen := tr.seen()
-				tr.until("another epoch", func() bool { return tr.seen() > seen })
-				got := tr.finish()
-				if got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main || want.Wrong != 0 {
-					t.Errorf("got %+v, bare %+v", got, want)
-				}
-				if got.Repeated != 0 {
-					t.Errorf("%d random draws repeated", got.Repeated)
-				}
-				for _, s := range tr.said {
-					if s.What == event.LoaderOff {
-						t.Errorf("hook is off: %s", s.Reason)
-					}
-				}
-			})
+			if renewed[0].Paused == 0 || len(renewed) > 1 && renewed[1].Paused != 0 {
+				t.Errorf("pauses %+v", renewed)
+			}
+			if l := tr.ctl.Trainers()[0].Loaders; len(l) != 1 || !l[0].CanRecycle || l[0].Kind != "iterable" {
+				t.Errorf("%+v", l)
+			}
 		}
+		tr.moreEpochs(1)
+		got := tr.finish()
+		if got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main || want.Wrong != 0 {
+			t.Errorf("got %+v, bare %+v", got, want)
+		}
+		if got.Repeated != 0 {
+			t.Errorf("%d random draws repeated", got.Repeated)
+		}
+		tr.notOff()
 	})
 }
 
 // TestIterableRefused asks where no next epoch comes, or where a fresh worker
 // would not have what the dataset keeps from one epoch to the next.
 func TestIterableRefused(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	for args, why := range map[string]string{
 		"--plain":                     "end with the epoch",
 		"--keeping --dataset forever": "keeps one iterator",
@@ -126,9 +112,7 @@ func TestIterableRefused(t *testing.T) {
 			}
 			for {
 				id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				tr.until("an answer", func() bool { _, ok := tr.last(id); return ok && len(tr.workers()) > 0 })
 				s, _ := tr.last(id)
 				if s.What != event.LoaderRefused {
@@ -142,9 +126,7 @@ func TestIterableRefused(t *testing.T) {
 					t.Fatalf("%+v", s)
 				}
 			}
-			if r := tr.finish(); r.Wrong != 0 {
-				t.Errorf("%+v", r)
-			}
+			tr.right()
 		})
 	}
 }
@@ -152,39 +134,33 @@ func TestIterableRefused(t *testing.T) {
 // TestIterableTakenBack cancels a request before the next epoch: nothing is
 // replaced, and workers can be asked for again.
 func TestIterableTakenBack(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	t.Parallel()
 	tr := stream(t, torch113)
 	tr.until("workers", func() bool { return len(tr.workers()) == 3 })
 	pids := tr.workers()
 	id, err := tr.ctl.Recycle(pids[0], event.Swap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tr.until("a word", func() bool {
 		return slices.ContainsFunc(tr.said, func(s Said) bool { return s.Request == id })
 	})
 	if slices.Equal(tr.workers(), pids) && tr.ctl.Trainers()[0].Loaders[0].CanRecycle {
 		t.Errorf("a second worker may be asked for: %+v", tr.ctl.Trainers()[0].Loaders)
 	}
-	if err := tr.ctl.Cancel(id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tr.ctl.Cancel(id))
 	tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
 	// It may have been too late to take it back.
 	if s, _ := tr.last(id); s.What == event.LoaderRefused && (s.Reason != "taken back" || !slices.Equal(tr.workers(), pids)) {
 		t.Errorf("%+v, workers %v, were %v", s, tr.workers(), pids)
 	}
 	tr.renew()
-	if r := tr.finish(); r.Wrong != 0 {
-		t.Errorf("%+v", r)
-	}
+	tr.right()
 }
 
 // TestIterableForkRefused has fork fail while the workers are started anew: it
 // is tried again until it works.
 func TestIterableForkRefused(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
@@ -211,21 +187,15 @@ func iterableForkRefused(t *testing.T, args ...string) {
 // TestIterableUnpicklable has a dataset that can no longer be pickled when its
 // workers are to be started anew: they stay.
 func TestIterableUnpicklable(t *testing.T) {
-	eachTorch(t, func(t *testing.T, on *stand) {
+	torchtest.Each(t, func(t *testing.T, on *stand) {
 		t.Parallel()
 		tr := stream(t, on, "--context", "spawn", "--workers", "1", "--unpicklable")
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		before := tr.workers()
-		id, err := tr.ctl.Recycle(before[0], event.Swap)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-		if s, _ := tr.last(id); s.What != event.LoaderRefused || !strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)+": TypeError") {
+		if s := tr.ask(before[0], event.Swap); s.What != event.LoaderRefused || !strings.HasPrefix(s.Reason, string(event.ReasonForkRefused)+": TypeError") {
 			t.Errorf("%+v", s)
 		}
-		seen := tr.seen()
-		tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+		tr.moreEpochs(2)
 		if after := tr.workers(); !slices.Equal(before, after) {
 			t.Errorf("workers were %v, are %v", before, after)
 		}
@@ -237,7 +207,7 @@ func TestIterableUnpicklable(t *testing.T) {
 
 // TestIterableOff has the hook fail in the midst of it: the training goes on.
 func TestIterableOff(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	for _, fault := range []string{
 		"iterable.Renewal.__init__", "iterable.Renewal.report",
 		// From here on with RSSWARDEN_ENDURANCE only.
@@ -258,8 +228,7 @@ func TestIterableOff(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			seen := tr.seen()
-			tr.until("two epochs", func() bool { return tr.seen() > seen+1 })
+			tr.moreEpochs(2)
 			if got := tr.finish(); got.Wrong != 0 || got.Checksum != want.Checksum || got.Main != want.Main {
 				t.Errorf("got %+v, bare %+v", got, want)
 			}

@@ -75,23 +75,23 @@ func TestMatrix(t *testing.T) {
 	var mu sync.Mutex
 	cells := make(map[string]cell)
 	for i, sh := range shapes {
-		if sh.newer && torch113.turn(i, len(shapes)) && !torch26.turn(i, len(shapes)) {
+		if sh.newer && torch113.Turn(i, len(shapes)) && !torch26.Turn(i, len(shapes)) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}
 	}
 	t.Run("all", func(t *testing.T) {
 		for _, s := range stands {
 			for i, sh := range shapes {
-				if sh.newer && s == torch113 || !s.turn(i, len(shapes)) {
+				if sh.newer && s == torch113 || !s.Turn(i, len(shapes)) {
 					continue
 				}
-				t.Run(s.name+"/"+sh.name, func(t *testing.T) {
-					s.need(t)
+				t.Run(s.Name+"/"+sh.name, func(t *testing.T) {
+					s.Need(t)
 					t.Parallel()
 					c := runCell(t, s, sh)
 					mu.Lock()
 					defer mu.Unlock()
-					cells[s.name+sh.name] = c
+					cells[s.Name+sh.name] = c
 				})
 			}
 		}
@@ -102,7 +102,7 @@ func TestMatrix(t *testing.T) {
 	total := cell{}
 	for _, s := range stands {
 		for _, sh := range shapes {
-			if c, ok := cells[s.name+sh.name]; ok {
+			if c, ok := cells[s.Name+sh.name]; ok {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.torch, c.shape, c.swaps, c.drains, c.batches, c.wrong, c.badExits)
 				total.swaps, total.drains, total.batches = total.swaps+c.swaps, total.drains+c.drains, total.batches+c.batches
 				total.wrong, total.badExits = total.wrong+c.wrong, total.badExits+c.badExits
@@ -121,8 +121,8 @@ func TestPreloadedForkServer(t *testing.T) {
 		if s == torch113 && endurance(0, 1) == 0 {
 			continue
 		}
-		t.Run(s.name, func(t *testing.T) {
-			s.need(t)
+		t.Run(s.Name, func(t *testing.T) {
+			s.Need(t)
 			t.Parallel()
 			runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets --workers 2"})
 		})
@@ -136,7 +136,7 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 	}
 	tr := train(t, trainOptions{on: s, args: append(strings.Fields("--context= "+sh.args),
 		"--part", fmt.Sprint(endurance(400, 800)), "--step", "0.001", "--until", "@stop")})
-	c := cell{shape: sh.name, torch: s.name}
+	c := cell{shape: sh.name, torch: s.Name}
 	for _, mode := range []event.Mode{event.Swap, event.Drain} {
 		for _, said := range tr.recycle(count, mode) {
 			if said.Exit != 0 {
@@ -161,25 +161,16 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 		}
 	}
 	// What was replaced last is used for a while.
-	seen := tr.seen()
-	tr.until("an epoch", func() bool { return tr.seen() > seen })
+	tr.moreEpochs(1)
 	r := tr.finish()
 	c.batches, c.wrong = r.Batches, r.Wrong
 	t.Logf("%d swaps, %d drains, %d batches, %d wrong", c.swaps, c.drains, c.batches, c.wrong)
 	if r.Wrong != 0 || r.Repeated != 0 {
 		t.Errorf("%+v", r)
 	}
-	hellos := 0
-	for _, said := range tr.said {
-		switch said.What {
-		case event.LoaderHello:
-			hellos++
-		case event.LoaderOff:
-			t.Errorf("hook is off: %s", said.Reason)
-		}
-	}
+	tr.notOff()
 	// No worker passes for a trainer.
-	if want := map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
+	if hellos, want := tr.count(event.LoaderHello, 0), map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
 		t.Errorf("%d hellos, want %d", hellos, want)
 	}
 	if text := unlinkedBefore(tr.stderr.String()); text != "" && os.Getenv("RSSWARDEN_ENDURANCE") == "" {

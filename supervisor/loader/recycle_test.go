@@ -1,106 +1,53 @@
 package loader
 
 import (
-	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
-
-// endurance multiplies the counts of the tests that look for rare faults.
-func endurance(short, long int) int {
-	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
-		return long
-	}
-	return short
-}
-
-// bareRuns are results of trainings without us, each run once for all tests that ask for
-// it, and again where the test that ran it ended meanwhile.
-var bareRuns sync.Map
-
-type bareRun struct {
-	sync.Mutex
-	done   bool
-	result result
-}
-
-func bareOnce(t *testing.T, o trainOptions) result {
-	t.Helper()
-	kept, _ := bareRuns.LoadOrStore(fmt.Sprintf("%s %s %q", o.on.name, o.script, o.args), new(bareRun))
-	run := kept.(*bareRun)
-	run.Lock()
-	defer run.Unlock()
-	if !run.done {
-		o.bare = true
-		run.result = train(t, o).finish()
-		run.done = true
-	}
-	return run.result
-}
-
-// bare returns the result of a training without us on this machine's torch.
-// The same arguments are run once for all tests.
-func bare(t *testing.T, args ...string) result {
-	t.Helper()
-	return bareOn(t, torch113, args...)
-}
-
-func bareOn(t *testing.T, s *stand, args ...string) result {
-	t.Helper()
-	return bareOnce(t, trainOptions{on: s, args: args})
-}
 
 // TestNoRequest holds that without a request nothing differs, random draws in
 // the workers and in the trainer included.
 func TestNoRequest(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
-		for i, args := range []string{
-			"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
-			"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
-		} {
-			if !s.turn(i, 6) {
-				continue
-			}
-			t.Run(args, func(t *testing.T) {
-				t.Parallel()
-				a := append(strings.Fields(args), "--part", "1000", "--epochs", "2", "--step", "0")
-				want := bareOn(t, s, a...)
-				tr := train(t, trainOptions{on: s, args: a})
-				got := tr.finish()
-				if got.Checksum != want.Checksum || got.Main != want.Main || got.Wrong != want.Wrong || got.Errors != want.Errors {
-					t.Errorf("got %+v, bare %+v", got, want)
-				}
-				// Which worker's batch comes when differs from run to run, not what it draws.
-				if got.Draws != want.Draws {
-					t.Errorf("random draws differ: %+v, bare %+v", got, want)
-				}
-				// The batches on their way hold some; a leak would hold one for each of 20.
-				if got.FDs[1] > max(want.FDs[0], want.FDs[1])+8 {
-					t.Errorf("descriptors %v, bare %v", got.FDs, want.FDs)
-				}
-				for _, said := range tr.said {
-					if said.What == event.LoaderOff {
-						t.Errorf("hook is off: %s", said.Reason)
-					}
-				}
-			})
+	torchtest.EachCase(t, []string{
+		"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
+		"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
+	}, nil, func(t *testing.T, s *stand, args string) {
+		a := append(strings.Fields(args), "--part", "1000", "--epochs", "2", "--step", "0")
+		want := bareOn(t, s, a...)
+		tr := train(t, trainOptions{on: s, args: a})
+		got := tr.finish()
+		if got.Checksum != want.Checksum || got.Main != want.Main || got.Wrong != want.Wrong || got.Errors != want.Errors {
+			t.Errorf("got %+v, bare %+v", got, want)
 		}
+		// Which worker's batch comes when differs from run to run, not what it draws.
+		if got.Draws != want.Draws {
+			t.Errorf("random draws differ: %+v, bare %+v", got, want)
+		}
+		// The batches on their way hold some; a leak would hold one for each of 20.
+		if got.FDs[1] > max(want.FDs[0], want.FDs[1])+8 {
+			t.Errorf("descriptors %v, bare %v", got.FDs, want.FDs)
+		}
+		tr.notOff()
 	})
 }
 
 // TestRecycleBreak leaves each epoch early while workers are being replaced:
 // the first prototype hung there, or met old batches in the new epoch.
 func TestRecycleBreak(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, mode := range []event.Mode{event.Swap, event.Drain} {
 			for j, kind := range []string{"persistent", "plain"} {
-				if !s.turn(2*i+j, 4) {
+				if !s.Turn(2*i+j, 4) {
 					continue
 				}
 				t.Run(string(mode)+"/"+kind, func(t *testing.T) {
@@ -119,7 +66,7 @@ func TestRecycleBreak(t *testing.T) {
 // TestRecycleFailingDataset has records that raise: the trainer catches that
 // and goes on, and so does the recycling.
 func TestRecycleFailingDataset(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		args := []string{"--workers", "2", "--part", "1200", "--fail", "5", "77", "500", "1234", "3000", "--epochs", "2"}
 		tr := train(t, trainOptions{on: s, args: append(slices.Clone(args), "--until", "@stop")})
@@ -139,15 +86,13 @@ func TestRecycleFailingDataset(t *testing.T) {
 // TestRecycleInit holds that worker_init_fn runs in each replacement, with the
 // id of the worker it replaces.
 func TestRecycleInit(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--init", "started", "--until", "@stop"}})
 		said := tr.recycle(4, event.Swap)
 		r := tr.finish()
 		data, err := os.ReadFile(strings.TrimSuffix(tr.stop, "stop") + "started")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id := make(map[int]string)
 		for line := range strings.Lines(string(data)) {
 			worker, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -162,5 +107,332 @@ func TestRecycleInit(t *testing.T) {
 		if r.Wrong != 0 {
 			t.Errorf("%+v", r)
 		}
+	})
+}
+
+// TestUndelivered has batches that are of use only while the worker that made
+// them lives, and that come before their turn: it lives until they were handed
+// out.
+func TestUndelivered(t *testing.T) {
+	torchtest.EachCase(t, []string{"--loader endless", "--break-at 7"}, nil, func(t *testing.T, s *stand, args string) {
+		tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--dataset", "named", "--sampler", "sequential",
+			"--workers", "2", "--part", "800", "--step", "0", "--until", "@stop")})
+		for range 2 {
+			tr.recycle(2, event.Swap)
+			tr.recycle(2, event.Drain)
+		}
+		tr.right()
+	})
+}
+
+// TestWorkerStays has workers that do not end when they are told to: they are
+// made to, that is said, and they do not stand in the way of the next.
+func TestWorkerStays(t *testing.T) {
+	torchtest.EachCase(t, []string{"endless", "persistent"}, nil, func(t *testing.T, s *stand, loader string) {
+		tr := train(t, trainOptions{on: s, args: []string{"--dataset", "threaded", "--loader", loader, "--workers", "2", "--part", "400",
+			"--told", "1", "--until", "@stop"}})
+		for _, mode := range []event.Mode{event.Swap, event.Drain} {
+			for _, said := range tr.recycle(2, mode) {
+				// torch's workers take a SIGTERM of their trainer's for a word to end, with 0.
+				if said.Exit != 0 || !strings.Contains(said.Reason, "terminated") {
+					t.Errorf("%+v", said)
+				}
+				if err := unix.Kill(said.Worker, 0); err != unix.ESRCH {
+					t.Errorf("worker %d: %v", said.Worker, err)
+				}
+			}
+		}
+		tr.right()
+	})
+}
+
+// TestDescriptors holds that recycling leaves no descriptor behind, and that
+// every worker that was replaced ended by itself.
+func TestDescriptors(t *testing.T) {
+	torchtest.EachCase(t, []string{"--loader endless", "--pin"}, nil, func(t *testing.T, s *stand, args string) {
+		descriptors(t, s, args)
+	})
+}
+
+func descriptors(t *testing.T, s *stand, args string) {
+	tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--workers", "2", "--part", "400", "--until", "@stop")})
+	tr.until("an epoch", func() bool { return tr.seen() > 0 })
+	var paused []float64
+	for _, s := range tr.recycle(endurance(30, 500), event.Swap) {
+		if s.Exit != 0 {
+			t.Errorf("worker %d exited with %d", s.Worker, s.Exit)
+		}
+		paused = append(paused, s.Paused*1e3)
+	}
+	slices.Sort(paused)
+	t.Logf("%d recycles, trainer paused %.1f ms (median), %.1f ms (most)", len(paused), paused[len(paused)/2], paused[len(paused)-1])
+	tr.moreEpochs(1)
+	r := tr.finish()
+	// Two workers may have been on their way at the last look, with six descriptors each.
+	if r.Wrong != 0 || r.FDs[1] > r.FDs[0]+12 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestInheritedOffset has a dataset that opens a plain file at its first use,
+// and a trainer that reads a record itself: a forked replacement would share
+// the trainer's file offset, and read wrong records without a word.
+func TestInheritedOffset(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		run := func(t *testing.T, extra ...string) result {
+			args := append([]string{"--dataset", "plain", "--workers", "2", "--part", "1000", "--step", "0",
+				"--main-reads", "--until", "@stop"}, extra...)
+			tr := train(t, trainOptions{on: s, args: args})
+			tr.until("an epoch", func() bool { return tr.seen() > 0 })
+			tr.recycle(6, event.Swap)
+			tr.moreEpochs(1)
+			return tr.finish()
+		}
+		if s.Turn(0, 1) {
+			t.Run("without the cure", func(t *testing.T) {
+				t.Parallel()
+				for range 10 {
+					if r := run(t, "--no-cure"); r.Wrong > 0 {
+						t.Logf("%d records wrong", r.Wrong)
+						return
+					}
+				}
+				t.Error("no record was wrong: the test does not show what it is for")
+			})
+		}
+		t.Run("with the cure", func(t *testing.T) {
+			t.Parallel()
+			for range endurance(2, 50) {
+				if r := run(t); r.Wrong != 0 {
+					t.Errorf("%d records wrong", r.Wrong)
+				}
+			}
+		})
+	})
+}
+
+// TestSharedOffset holds that a file that is open for writing too stays shared,
+// and one that is only a place stays as it is.
+func TestSharedOffset(t *testing.T) {
+	out := inHook(t, "offsets.py", t.TempDir())
+	if want := "True\n3 ['before', 'child', 'parent']\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}
+
+// TestReplacementFails has every replacement be killed, fail or hang at its
+// birth. With swap the old worker stays; with drain it is gone, and the others
+// carry on, also over the end of an epoch.
+func TestReplacementFails(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		for i, c := range []struct {
+			args, why, says string
+			mode            event.Mode
+			often           bool // without RSSWARDEN_ENDURANCE too
+		}{
+			{"--init birth", "did not come up: status -9", "", event.Swap, true},
+			{"--init birth", "did not come up: status -9", "", event.Drain, true},
+			{"--init raise", "did not come up: status 1", "no more licences", event.Swap, true},
+			{"--init raise --loader endless", "did not come up: status 1", "no more licences", event.Drain, true},
+			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Swap, true},
+			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Drain, false},
+			{"--init raise --context forkserver", "did not come up: status 1", "no more licences", event.Drain, true},
+			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Swap, false},
+			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Drain, true},
+			{"--init hang --patience 2 --loader endless", "did not come up: in 2 s", "", event.Drain, false},
+		} {
+			if !(c.often && s.Turn(i, 10)) && endurance(0, 1) == 0 {
+				continue
+			}
+			t.Run(string(c.mode)+"/"+c.args, func(t *testing.T) {
+				t.Parallel()
+				args := []string{"--part", "400", "--epochs", "2"}
+				want := bareOn(t, s, args...)
+				tr := train(t, trainOptions{on: s, args: append(append(args, "--workers", "2", "--until", "@stop"), strings.Fields(c.args)...)})
+				tries := 3
+				if c.mode == event.Drain || strings.Contains(c.args, "patience") {
+					tries = 1
+				}
+				for range tries {
+					tr.until("an epoch", func() bool { return tr.seen() > 0 && len(tr.workers()) == 2 })
+					before := tr.workers()
+					said := tr.ask(before[0], c.mode)
+					if said.What != event.LoaderRefused || !strings.Contains(said.Reason, c.why) {
+						t.Errorf("%+v", said)
+					}
+					if after := tr.workers(); c.mode == event.Swap && after[0] != before[0] {
+						t.Errorf("worker %d was replaced by %d", before[0], after[0])
+					}
+					if c.mode == event.Drain {
+						// The last one is not risked.
+						if said := tr.ask(before[1], c.mode); said.What != event.LoaderRefused {
+							t.Errorf("%+v", said)
+						}
+					}
+				}
+				tr.moreEpochs(2)
+				tr.like(want)
+				if text := tr.stderr.String(); !strings.Contains(text, c.says) || c.says == "" && text != "" {
+					t.Errorf("stderr: %s", text)
+				}
+				tr.notOff()
+			})
+		}
+	})
+}
+
+// TestLoaderEndsFirst lets go of a loader whose replacement has not come up: no
+// process is left of it, and no file.
+func TestLoaderEndsFirst(t *testing.T) {
+	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
+		// It comes up while torch ends the loader's workers, or not at all.
+		init := map[event.Mode]string{event.Swap: "dally", event.Drain: "hang"}[mode]
+		tr := train(t, trainOptions{on: s, args: []string{"--init", init, "--loader", "plain", "--workers", "2", "--part", "800", "--step", "0.01", "--until", "@stop"}})
+		var started Said
+		for tries := 0; started.New == 0; tries++ {
+			if tries == 50 {
+				t.Fatal("the replacement was up before the loader's end 50 times")
+			}
+			tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+			id, err := tr.ctl.Recycle(tr.workers()[0], mode)
+			must(t, err)
+			tr.until("a start", func() bool {
+				i := slices.IndexFunc(tr.said, func(s Said) bool { return s.Request == id && s.What == event.LoaderStarted })
+				if i >= 0 {
+					started = tr.said[i]
+				}
+				_, ok := tr.last(id)
+				return ok || i >= 0
+			})
+			tr.until("the loader's end", func() bool {
+				said, ok := tr.last(id)
+				switch {
+				case ok && said.What == event.LoaderRecycled:
+					started = Said{} // it was up before: once more
+				case ok && (said.What != event.LoaderRefused || said.Reason != "loader ended"):
+					t.Fatalf("%+v", said)
+				}
+				return ok
+			})
+		}
+		tr.until("the replacement's end", func() bool { return unix.Kill(started.New, 0) == unix.ESRCH })
+		tr.right()
+		if left, _ := filepath.Glob(filepath.Join(tr.dir, "ready.*")); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	})
+}
+
+// TestReadyLeft has files lie there that say of every PID that it has come up.
+func TestReadyLeft(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Parallel()
+		// A replacement is up before the trainer looks.
+		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--part", "160", "--step", "0.3", "--until", "@stop"}})
+		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+		for pid := tr.workers()[0]; pid < tr.workers()[0]+5000; pid++ {
+			must(t, os.WriteFile(filepath.Join(tr.dir, "ready."+strconv.Itoa(pid)), nil, 0o600))
+		}
+		tr.recycle(2, event.Swap)
+		tr.right()
+	})
+}
+
+// TestUnpicklable has a dataset that can no longer be pickled when a worker is
+// to be replaced: it stays.
+func TestUnpicklable(t *testing.T) {
+	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
+		tr := train(t, trainOptions{on: s, args: []string{"--context", "spawn", "--unpicklable", "--workers", "2", "--part", "400", "--until", "@stop"}})
+		tr.until("an epoch", func() bool { return tr.seen() > 0 })
+		before := tr.workers()
+		if said := tr.ask(before[0], mode); said.What != event.LoaderRefused || !strings.HasPrefix(said.Reason, string(event.ReasonForkRefused)+": TypeError") {
+			t.Errorf("%+v", said)
+		}
+		tr.moreEpochs(1)
+		if after := tr.workers(); !slices.Equal(after, before) {
+			t.Errorf("workers were %v, are %v", before, after)
+		}
+		if r := tr.finish(); r.Wrong != 0 || tr.stderr.Len() > 0 {
+			t.Errorf("%+v\n%s", r, tr.stderr.String())
+		}
+	})
+}
+
+// TestForkRefused has fork fail as under a full pids.max: recycling stops and
+// says so; where the old worker has ended already, the others carry on.
+func TestForkRefused(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		for i, kind := range []string{"persistent", "endless"} {
+			if !s.Turn(i, 2) {
+				continue
+			}
+			for _, mode := range []event.Mode{event.Swap, event.Drain}[endurance(1, 0):] {
+				t.Run(kind+"/"+string(mode), func(t *testing.T) {
+					t.Parallel()
+					args := []string{"--part", "800", "--epochs", "2"}
+					want := bareOn(t, s, args...)
+					more := []string{"--loader", kind, "--workers", "3", "--refuse-fork", "4", "--until", "@stop"}
+					if kind == "endless" {
+						more = append(more, "--refuse-oddly")
+					}
+					tr := train(t, trainOptions{on: s, args: append(args, more...)})
+					tr.recycle(1, mode)
+					for range 2 {
+						s := tr.ask(tr.workers()[1], mode)
+						if s.What != event.LoaderRefused || !strings.Contains(s.Reason, "fork refused") &&
+							s.Reason != string(event.ReasonVanished) && s.Reason != "no such worker" {
+							t.Errorf("%+v", s)
+						}
+					}
+					tr.moreEpochs(2)
+					tr.like(want)
+				})
+			}
+		}
+	})
+}
+
+// TestLeavingWorkerKilled kills a worker that was replaced and still owes
+// batches: the training ends with torch's own error, as it does bare.
+func TestLeavingWorkerKilled(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Parallel()
+		tr := train(t, trainOptions{on: s, args: []string{"--workers", "1", "--slow", "0.02", "--step", "0", "--until", "@stop"}})
+		tr.until("workers", func() bool { return len(tr.workers()) == 1 })
+		old := tr.workers()[0]
+		if _, err := tr.ctl.Recycle(old, event.Swap); err != nil {
+			t.Fatal(err)
+		}
+		tr.until("the takeover", func() bool {
+			i := slices.IndexFunc(tr.said, func(s Said) bool { return s.What == event.LoaderSwapped })
+			return i >= 0 && tr.said[i].Count > 0
+		})
+		must(t, unix.Kill(old, unix.SIGKILL))
+		select {
+		case <-tr.done:
+		case <-time.After(30 * time.Second):
+			t.Fatal("training hangs")
+		}
+		text := tr.stderr.String()
+		if tr.err == nil || !strings.Contains(text, "RuntimeError: DataLoader worker (pid") {
+			t.Errorf("ended with %v: %s", tr.err, text)
+		}
+	})
+}
+
+// TestRefused asks for what cannot be.
+func TestRefused(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Parallel()
+		tr := train(t, trainOptions{on: s, args: []string{"--dataset", "stream", "--loader", "plain", "--workers", "2", "--until", "@stop"}})
+		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+		l := tr.ctl.Trainers()[0].Loaders[0]
+		if l.Kind != "iterable" || l.CanRecycle || l.Why == "" {
+			t.Errorf("%+v", l)
+		}
+		if _, err := tr.ctl.Recycle(1, event.Swap); err == nil {
+			t.Error("recycling process 1 was asked for")
+		}
+		tr.finish()
 	})
 }

@@ -13,9 +13,7 @@ import (
 func TestParseLine(t *testing.T) {
 	l, err := parseLine([]byte(`{"n":1,"id":7,"k":0,"worker":11,"mode":"swap","new":12,"exit":-9,"before":2097152,"after":1048576,` +
 		`"pause_ms":7.5,"t":1000.25,"pid":10,"what":"recycled","later":"ignored"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := l.said(rss.ProcID{PID: 10, Start: 5})
 	if s.What != event.LoaderRecycled || s.Request != 7 || !s.Last || s.PID != 10 || s.Worker != 11 || s.New != 12 ||
 		s.Exit != -9 || s.Mode != event.Swap || s.Freed != rss.MiB || s.Paused != 0.0075 || !s.Time.Equal(time.Unix(1000, 250e6)) {
@@ -47,9 +45,7 @@ func TestParseSharing(t *testing.T) {
 	const numbers = `"sharing":{"start_method":"spawn","strategy":"file_descriptor","workers":2,"tensors":1200,"tensor_bytes":384000,"more":true,` +
 		`"maps_needed":2933,"maps_limit":65530,"fds_needed":1224,"fds_limit":1480,"fds_hard_limit":20000,"fds_limit_before":1000}`
 	l, err := parseLine([]byte(`{"t":1e3,"pid":10,"what":"raised",` + numbers + `}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := event.Sharing{Method: "spawn", Strategy: "file_descriptor", Workers: 2, Tensors: 1200, Bytes: 384000, More: true,
 		Maps: 2933, MaxMaps: 65530, FDs: 1224, MaxFDs: 1480, HardFDs: 20000, Before: 1000}
 	if s := l.said(rss.ProcID{PID: 10, Start: 5}); s.What != event.LoaderRaised || s.Sharing == nil || *s.Sharing != want || s.Last {
@@ -109,36 +105,6 @@ func FuzzParseHello(f *testing.F) {
 			t.Errorf("%+v", h)
 		}
 	})
-}
-
-func FuzzParseIdentity(f *testing.F) {
-	f.Add(identity{Owner: rss.ProcID{PID: 1, Start: 2}, BootID: "b", PIDNS: "n"}.format())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		i, err := parseIdentity(data)
-		if err != nil {
-			return
-		}
-		if again, err := parseIdentity(i.format()); err != nil || again != i {
-			t.Errorf("%+v, %v from %+v", again, err, i)
-		}
-	})
-}
-
-func FuzzParseStartTime(f *testing.F) {
-	f.Add([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 42 1 1"))
-	f.Fuzz(func(t *testing.T, data []byte) { parseStartTime(data) })
-}
-
-func TestParseStartTime(t *testing.T) {
-	start, err := parseStartTime([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 42 1 1"))
-	if err != nil || start != 42 {
-		t.Errorf("%d, %v", start, err)
-	}
-	for _, bad := range []string{"", "1 (a", "1 (a) S 0", "1 (a) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 x 1 1"} {
-		if _, err := parseStartTime([]byte(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
 }
 
 // FuzzTail cuts data into pieces anywhere: the lines are those of the whole.

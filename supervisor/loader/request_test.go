@@ -7,52 +7,35 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // heir goes on with a training in the place of a watcher that died.
 func (tr *training) heir() {
 	tr.t.Helper()
 	c, err := Open(tr.dir)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must(tr.t, err)
 	tr.t.Cleanup(c.Close)
 	tr.ctl = c
 	tr.poll()
 }
 
-// countOf says how often that was said about a request.
-func (tr *training) countOf(id uint64, what event.Loader) (n int) {
-	for _, s := range tr.said {
-		if s.Request == id && s.What == what {
-			n++
-		}
-	}
-	return n
-}
-
 // TestOldRecycleIsWithdrawn: what a watcher asked of a trainer that was not looking
 // is not done after its death, and what the next one asks for is.
 func TestOldRecycleIsWithdrawn(t *testing.T) {
-	eachTorch(t, func(t *testing.T, on *stand) {
+	torchtest.Each(t, func(t *testing.T, on *stand) {
 		tr := train(t, trainOptions{on: on, args: []string{"--until", "@stop", "--part", "200", "--step", "0.01"}})
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
 		trainer := tr.ctl.Trainers()[0].ID.PID
-		if err := syscall.Kill(trainer, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(trainer, syscall.SIGSTOP))
 		old, err := tr.ctl.Recycle(tr.workers()[0], event.Drain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tr.said = nil
 		tr.heir()
 		if n := tr.ctl.Withdrawn(); n != 1 || tr.ctl.Inherited() {
 			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
 		}
-		if err := syscall.Kill(trainer, syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(trainer, syscall.SIGCONT))
 		tr.recycle(2, event.Swap)
 		if out := tr.finish(); out.Wrong != 0 || out.Errors != 0 {
 			t.Errorf("%+v", out)
@@ -68,15 +51,13 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 // TestOldRecycleOfAnEpoch: what waits for a loader's next epoch is not forgotten with
 // the watcher that asked for it, and done once.
 func TestOldRecycleOfAnEpoch(t *testing.T) {
-	eachTorch(t, func(t *testing.T, on *stand) {
+	torchtest.Each(t, func(t *testing.T, on *stand) {
 		tr := stream(t, on, "--break-at", "20")
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
 		old := tr.workers()
 		id, err := tr.ctl.Recycle(old[0], event.Swap)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { return tr.countOf(id, event.LoaderAccepted) > 0 })
+		must(t, err)
+		tr.until("an answer", func() bool { return tr.count(event.LoaderAccepted, id) > 0 })
 		tr.said = nil
 		tr.heir()
 		if n := tr.ctl.Withdrawn(); n != 0 || tr.ctl.Inherited() {
@@ -94,7 +75,7 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 		})
 		tr.renew() // and the next one is asked for as ever
 		tr.finish()
-		if a, r := tr.countOf(id, event.LoaderAccepted), tr.countOf(id, event.LoaderRecycled); a != 1 || r != 1 {
+		if a, r := tr.count(event.LoaderAccepted, id), tr.count(event.LoaderRecycled, id); a != 1 || r != 1 {
 			t.Errorf("accepted %d times, replaced %d times: %+v", a, r, tr.said)
 		}
 	})
@@ -120,13 +101,9 @@ func TestInheritedRequests(t *testing.T) {
 		`{"what":"accepted","pid":1,"worker":102,"id":3,"n":1,"why":"` + string(event.ReasonDeferred) + `"}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":103,"id":4,"n":1}` + "\n" + `{"what":"recycled","pid":1,"worker":103,"new":105,"id":4,"n":1}` + "\n")
 	heir, err := Open(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer heir.Close()
-	if err := heir.SetBudget(100 * rss.MiB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, heir.SetBudget(100*rss.MiB))
 	s.Control = heir
 	s.Poll(true)
 	want := ctl{V: 1, Last: 5, Budget: 100 * rss.MiB, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{{2, 101, event.Drain}, {3, 102, event.Drain}}}
@@ -156,9 +133,7 @@ func TestInheritedAfterAll(t *testing.T) {
 	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Drain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := []byte(`{"what":"trimmed","pid":101,"worker":101}` + "\n")
 	var all []byte
 	for len(all) < (mostBehind+2)*readChunk {
@@ -166,9 +141,7 @@ func TestInheritedAfterAll(t *testing.T) {
 	}
 	s.log(string(all) + `{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}` + "\n")
 	heir, err := Open(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer heir.Close()
 	s.Control = heir
 	heir.Poll(true)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // ran is what testdata/sharing.py prints.
@@ -31,32 +32,24 @@ type ran struct {
 // what the hook said of it before it failed or took its first batch.
 func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir string) string) (ran, []Said) {
 	t.Helper()
-	s.need(t)
+	s.Need(t)
 	p, err := Prepare(Options{Env: atHome(t, append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1",
 		"STARTED="+filepath.Join(t.TempDir(), "started")))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { Remove(p.Dir) })
 	ctl, err := Open(p.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ctl.Close()
 	if nofile > 0 {
-		if err := ctl.SetNoFile(nofile); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ctl.SetNoFile(nofile))
 	}
 	env := p.Env
 	for _, h := range hook {
 		env = setEnv(env, "PYTHONPATH", h(p.Hook))
 	}
 	script, err := filepath.Abs("testdata/sharing.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := s.command(t, python, append([]string{script}, strings.Fields(args)...)...)
+	must(t, err)
+	cmd := s.Command(t, python, append([]string{script}, strings.Fields(args)...)...)
 	var out, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &stderr
 	runErr := cmd.Run()
@@ -96,9 +89,9 @@ func TestSharingSeed(t *testing.T) {
 	if limit > 75000 {
 		t.Skipf("vm.max_map_count is %d here: they fit", limit)
 	}
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, method := range []string{"spawn", "forkserver"} {
-			if !s.turn(i, 2) {
+			if !s.Turn(i, 2) {
 				continue
 			}
 			t.Run(method, func(t *testing.T) {
@@ -183,10 +176,10 @@ func TestSharing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, s := range stands {
-				if !(c.often && s.turn(i, 16)) && endurance(0, 1) == 0 {
+				if !(c.often && s.Turn(i, 16)) && endurance(0, 1) == 0 {
 					continue
 				}
-				t.Run(s.name, func(t *testing.T) {
+				t.Run(s.Name, func(t *testing.T) {
 					if limit > 1<<17 && strings.Contains(c.args, "file_system") {
 						t.Skipf("vm.max_map_count is %d here", limit)
 					}
@@ -230,49 +223,68 @@ func TestSharing(t *testing.T) {
 // TestSharingFails has each function that looks for tensors raise: the hook is
 // turned off, and nothing reaches the program.
 func TestSharingFails(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		script, err := filepath.Abs("testdata/sharingfails.py")
+		must(t, err)
 		env, _ := hooked(t)
-		cmd := s.command(t, python, "-c", `
-import multiprocessing, resource, sys, types
-import torch
-patch = sys.modules["_rsswarden.patch"]
-from _rsswarden import channel, contents, sharing
-class Data(torch.utils.data.Dataset):
-    def __init__(self): self.items, self.other = [torch.zeros(9) for _ in range(300)], {1, 2}
-loader = torch.utils.data.DataLoader(Data(), num_workers=2)
-def look(): patch._guarded(sharing.warn, loader, patch._torch, patch._here)
-look()
-assert multiprocessing.get_start_method(allow_none=True) is None, "the start method was settled"
-multiprocessing.set_start_method("spawn")
-resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
-settings = channel._dir + "/settings"
-for garbage in ("", "{", "[]", "null", '{"v":2,"nofile":9000}', '{"v":1,"nofile":[]}', '{"v":1,"nofile":1e400}', "[" * 60000):
-    with open(settings, "w") as file: file.write(garbage)
-    look()
-    assert not patch._off and resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 300, garbage
-with open(settings, "w") as file: file.write('{"v":1,"nofile":400}')
-class Fault(Exception): pass
-def fails(*arguments, **keywords): raise Fault
-tried = 0
-for owner in (sharing, contents, contents.Contents, contents._Plan, channel):
-    for name, value in list(vars(owner).items()):
-        if not isinstance(value, types.FunctionType) or owner is channel and name != "nofile" or name == "warn": continue
-        setattr(owner, name, fails)
-        patch._off = False
-        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
-        loader.multiprocessing_context = "forkserver" if name == "_send" else None
-        look()
-        if not patch._off: print("not off:", owner.__name__, name)
-        setattr(owner, name, value)
-        tried += 1
-patch._off, loader.multiprocessing_context = False, None
-look()
-print(tried > 15, patch._off, resource.getrlimit(resource.RLIMIT_NOFILE))
-`)
-		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		if want := "True False (400, 1000)\n"; err != nil || string(out) != want {
-			t.Errorf("%v: got %s, want %s", err, out, want)
+		if out := s.Run(t, env, script); out != "True False (400, 1000)\n" {
+			t.Error(out)
+		}
+	})
+}
+
+// TestContents has the hook look into objects of every kind: it finds the tensors
+// that are there, says where it may have missed some, and runs no code of the
+// program's (testdata/contents.py ends where it does).
+func TestContents(t *testing.T) {
+	const n = 500
+	type found struct {
+		Tensors, Bytes, Empty, Sent, Visited int
+		More                                 bool
+	}
+	list := func(count int, more bool) found { return found{Tensors: count, Bytes: count * 320, More: more} }
+	want := map[string]found{
+		"list": list(n, false), "a list itself": list(n, false), "tuple": list(n, false), "dict": list(n, false),
+		"set": list(2*n, false), "pairs": list(n, false), "named tuples": list(n, false), "ordered": list(2*n, false),
+		"items": list(n, false), "records": list(n, false), "slots": list(n, false), "parameters": list(n, false),
+		"module": list(n, false), "subset": list(n, false), "subset of pairs": list(n, false), "concatenated": list(2*n, false),
+		"tensor dataset": list(n, false), "shared by two": {Tensors: 1, Bytes: n * 320}, "the same again": list(1, false),
+		"empty": {Tensors: n, Empty: n}, "shared already": {}, "big": {Tensors: 1, Bytes: 4e6}, "numpy": {}, "innocents": {},
+		"loop": list(n, false), "ring": list(n, false), "deep": list(0, true), "nested": list(0, true),
+		"untouchable": list(n, false), "trapped containers": list(4*n, false), "hidden": list(0, true), "metaclass": list(n, false),
+		"pickles itself": list(n, true), "reduces itself": list(0, true), "subclass": list(n, true), "sparse": list(n, true), "meta": {},
+	}
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		_, dir := hooked(t)
+		script, err := filepath.Abs("testdata/contents.py")
+		must(t, err)
+		out := s.Run(t, nil, script, dir)
+		var got map[string]found
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for name, w := range want {
+			g, ok := got[name]
+			visited := g.Visited
+			g.Visited = 0
+			if !ok || g != w || visited == 0 || visited > 10*n {
+				t.Errorf("%s: got %+v after %d elements, want %+v", name, g, visited, w)
+			}
+		}
+		for _, name := range []string{"bounded ints", "bounded int pairs", "bounded int dict", "bounded many"} {
+			g := got[name]
+			t.Logf("%s: %+v", name, g)
+			if g.Visited == 0 || g.Visited > 2e6+10 && name != "bounded int pairs" || (g.Tensors == 100) != (name == "bounded many") {
+				t.Errorf("%s: %+v", name, g)
+			}
+		}
+		// A view is sent by itself where a storage has no one object to be known by.
+		g, views := got["sent"], 1
+		if s == torch113 {
+			views = n
+		}
+		if g.Sent != views+n+1 || g.Tensors != 1+n+1 {
+			t.Errorf("sent: %+v", g)
 		}
 	})
 }

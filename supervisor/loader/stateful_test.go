@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // statefulTraining starts testdata/stateful.py.
@@ -45,9 +46,9 @@ func TestStateful(t *testing.T) {
 	if os.Getenv("TORCHDATA") == "" {
 		shapes = shapes[:endurance(4, len(shapes))]
 	}
-	eachTorch(t, func(t *testing.T, on *stand) {
+	torchtest.Each(t, func(t *testing.T, on *stand) {
 		for i, args := range shapes {
-			if os.Getenv("TORCHDATA") == "" && !on.turn(i, len(shapes)) {
+			if os.Getenv("TORCHDATA") == "" && !on.Turn(i, len(shapes)) {
 				continue
 			}
 			t.Run(args, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestStateful(t *testing.T) {
 				a := strings.Fields(args)
 				want := statefulBare(t, on, a...)
 				tr := statefulTraining(t, on, a...)
-				said := tr.recycleStateful(endurance(6, 60))
+				said := tr.recycle(endurance(6, 60), event.Swap)
 				for _, s := range said {
 					if s.Exit != 0 || s.Before == 0 || s.After == 0 || s.Worker == s.New {
 						t.Errorf("%+v", s)
@@ -66,8 +67,7 @@ func TestStateful(t *testing.T) {
 						t.Errorf("%+v", l)
 					}
 				}
-				seen := tr.seen()
-				tr.until("another epoch", func() bool { return tr.seen() > seen })
+				tr.moreEpochs(1)
 				tr.sameAs(want)
 				t.Logf("%d recycled, %d checkpoints resumed", len(said), tr.out.Saved)
 			})
@@ -75,85 +75,44 @@ func TestStateful(t *testing.T) {
 	})
 }
 
-// passing are reasons for which a worker cannot be replaced at this moment.
-var passing = []string{"loader ended", "no such worker", "process has ended", "worker is at the end of its data"}
-
-// recycleStateful asks for the worker in turn n until count were recycled. One
-// at the end of its data is refused.
-func (tr *training) recycleStateful(count int) (recycled []Said) {
-	tr.t.Helper()
-	for n := 0; len(recycled) < count; n++ {
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		pids := tr.workers()
-		id, err := tr.ctl.Recycle(pids[n%len(pids)], event.Swap)
-		if err != nil {
-			tr.t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-		switch s, _ := tr.last(id); {
-		case s.What == event.LoaderRecycled:
-			recycled = append(recycled, s)
-		case slices.Contains(passing, s.Reason):
-		default:
-			tr.t.Fatalf("refused: %+v", s)
-		}
-	}
-	return recycled
-}
-
 // sameAs ends the training and compares it with one without us.
 func (tr *training) sameAs(want result) {
 	tr.t.Helper()
-	got := tr.finish()
-	if want.Wrong != 0 || got.Wrong != 0 || got.Checksum != want.Checksum || want.Batches == 0 {
-		tr.t.Errorf("got %+v, bare %+v", got, want)
+	if tr.like(want); want.Wrong != 0 || want.Batches == 0 {
+		tr.t.Errorf("bare %+v", want)
 	}
-	if text := tr.stderr.String(); text != "" {
-		tr.t.Errorf("stderr: %s", text)
-	}
-	for _, s := range tr.said {
-		if s.What == event.LoaderOff {
-			tr.t.Errorf("hook is off: %s", s.Reason)
-		}
-	}
+	tr.quiet()
+	tr.notOff()
 }
 
 // TestStatefulReplacementFails has every replacement die, hang, fail or come back
 // with another state than it was given: the worker stays, and no batch differs.
 func TestStatefulReplacementFails(t *testing.T) {
-	eachTorch(t, func(t *testing.T, on *stand) {
-		for i, c := range []struct{ args, why string }{
-			{"--dataset ended", "replacement did not come up: status -9"},
-			{"--dataset broken", "replacement cannot load the worker's state: KeyError: 'no such shard'"},
-			{"--dataset forgetful --persistent", "another state after load_state_dict"},
-			{"--dataset hung --waits 1", "the training waited 1 s"},
-			{"--dataset hung --timeout 10", "within the loader's timeout"},
-			{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
-			{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
-		} {
-			if !on.turn(i, 7) {
-				continue
+	type kase struct{ args, why string }
+	torchtest.EachCase(t, []kase{
+		{"--dataset ended", "replacement did not come up: status -9"},
+		{"--dataset broken", "replacement cannot load the worker's state: KeyError: 'no such shard'"},
+		{"--dataset forgetful --persistent", "another state after load_state_dict"},
+		{"--dataset hung --waits 1", "the training waited 1 s"},
+		{"--dataset hung --timeout 10", "within the loader's timeout"},
+		{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
+		{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
+	}, func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+		a := append(strings.Fields(c.args), "--workers", "2", "--count", "400")
+		want := statefulBare(t, on, slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s == "--unpicklable" })...)
+		tr := statefulTraining(t, on, a...)
+		tr.until("an epoch", func() bool { return tr.seen() > 0 })
+		for range 2 {
+			before, said := tr.refused()
+			if !strings.Contains(said.Reason, c.why) {
+				t.Fatalf("%+v", said)
 			}
-			t.Run(c.args, func(t *testing.T) {
-				t.Parallel()
-				a := append(strings.Fields(c.args), "--workers", "2", "--count", "400")
-				want := statefulBare(t, on, slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s == "--unpicklable" })...)
-				tr := statefulTraining(t, on, a...)
-				tr.until("an epoch", func() bool { return tr.seen() > 0 })
-				for range 2 {
-					before, said := tr.refused()
-					if !strings.Contains(said.Reason, c.why) {
-						t.Fatalf("%+v", said)
-					}
-					if after := tr.workers(); strings.Contains(c.args, "persistent") && !slices.Equal(before, after) {
-						t.Errorf("workers were %v, are %v", before, after)
-					}
-				}
-				seen := tr.seen()
-				tr.until("two more epochs", func() bool { return tr.seen() > seen+1 })
-				tr.sameAs(want)
-			})
+			if after := tr.workers(); strings.Contains(c.args, "persistent") && !slices.Equal(before, after) {
+				t.Errorf("workers were %v, are %v", before, after)
+			}
 		}
+		tr.moreEpochs(2)
+		tr.sameAs(want)
 	})
 }
 
@@ -164,12 +123,7 @@ func (tr *training) refused() ([]int, Said) {
 	for {
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
 		before := tr.workers()
-		id, err := tr.ctl.Recycle(before[0], event.Drain)
-		if err != nil {
-			tr.t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-		s, _ := tr.last(id)
+		s := tr.ask(before[0], event.Drain)
 		if s.What != event.LoaderRefused {
 			tr.t.Fatalf("%+v", s)
 		}
@@ -182,23 +136,17 @@ func (tr *training) refused() ([]int, Said) {
 // TestStatefulRefused has loaders whose workers' states do not tell their place,
 // and a torchdata that starts its workers in another way.
 func TestStatefulRefused(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	changed := t.TempDir()
-	if err := os.CopyFS(changed, os.DirFS("testdata/standin")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(changed, os.DirFS("testdata/standin")))
 	const module = "torchdata/stateful_dataloader/stateful_dataloader.py"
 	text, err := os.ReadFile(filepath.Join(changed, module))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other := strings.Replace(string(text), "worker_states[self._worker_key(i)]", "worker_states.get(self._worker_key(i))", 1)
 	if other == string(text) {
 		t.Fatal("nothing changed")
 	}
-	if err := os.WriteFile(filepath.Join(changed, module), []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(changed, module), []byte(other), 0o600))
 	for _, c := range []struct{ args, torchdata, why string }{
 		{"--dataset unstated", "", "no state_dict"},
 		{"--dataset stream --every 0", "", "snapshot_every_n_steps is 0"},
@@ -258,7 +206,7 @@ func TestStatefulHookFails(t *testing.T) {
 			}
 		}
 	}
-	needTorch(t)
+	torch113.Need(t)
 	for _, f := range faults {
 		t.Run(f.kind+"/"+f.in, func(t *testing.T) {
 			t.Parallel()
@@ -282,10 +230,8 @@ func TestStatefulHookFails(t *testing.T) {
 			}
 			// Some are met where a reason is given for the loader alone.
 			why := fmt.Sprintf("%+v", tr.ctl.Trainers())
-			got := tr.finish()
-			if got.Wrong != 0 || got.Checksum != want.Checksum || tr.stderr.Len() > 0 {
-				t.Errorf("got %+v, bare %+v\n%s", got, want, tr.stderr.String())
-			}
+			tr.like(want)
+			tr.quiet()
 			_, err := os.Stat(strings.TrimSuffix(tr.stop, "stop") + "started.reached")
 			off := strings.Contains(why, "injected into "+f.in) || slices.ContainsFunc(tr.said, func(s Said) bool {
 				return (s.What == event.LoaderOff || s.What == event.LoaderRefused) && strings.Contains(s.Reason, "injected into "+f.in)

@@ -18,110 +18,102 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
-// python is the interpreter of this machine whose torch the hook is claimed for.
-const python = "/usr/bin/python3"
+type stand = torchtest.Stand
 
-// stand is a place with a torch. What package loader says was run was run on
-// each of them.
-type stand struct {
-	name    string                                                     // of subtests
-	torch   string                                                     // the version's beginning; empty for any
-	modules string                                                     // what else must be there
-	command func(tb testing.TB, name string, args ...string) *exec.Cmd // or skips
-	once    sync.Once
-	why     string // it cannot be used
-	trial   sync.Once
-	key     string // of a torch that is not known and was tried
-}
+const python = torchtest.Python
 
-// newest is the newest torch that Debian has: 2.14.1 on Python 3.14 when this was written.
 var (
-	torch113 = &stand{name: "torch1.13", torch: "1.13.", modules: "numpy, lmdb",
-		command: func(_ testing.TB, name string, args ...string) *exec.Cmd { return exec.Command(name, args...) }}
-	torch26 = &stand{name: "torch2.6", torch: "2.6.", modules: "numpy, lmdb, h5py",
-		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
-			return debian.Need(tb, debian.Trixie).Command(name, args...)
-		}}
-	newest = &stand{name: "torch of sid", modules: "numpy, lmdb, h5py",
-		command: func(tb testing.TB, name string, args ...string) *exec.Cmd {
-			return debian.Need(tb, debian.Sid).Command(name, args...)
-		}}
-	stands = []*stand{torch113, torch26, newest}
+	torch113, torch26, newest, stands = torchtest.Torch113, torchtest.Torch26, torchtest.Newest, torchtest.Stands
+
+	endurance, cleanEnv = torchtest.Endurance, torchtest.CleanEnv
 )
 
-// need skips the test where the stand is not there.
-func (s *stand) need(t testing.TB) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	cmd := s.command(t, python, "-c", "import torch, "+s.modules+"; print(torch.__version__)")
-	s.once.Do(func() {
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			s.why = fmt.Sprintf("no %s: %v: %s", s.name, err, out)
-		} else if !bytes.HasPrefix(out, []byte(s.torch)) {
-			s.why = fmt.Sprintf("no %s: %s has torch %s", s.name, python, bytes.TrimSpace(out))
-		}
-	})
-	if s.why != "" {
-		t.Skip(s.why)
-	}
-}
-
-// tried has the torch of a stand tried once, where its text is not in known.py, and hands
-// the verdict to the run that has dir: Debian sid may have a newer one today.
-func (s *stand) tried(t testing.TB, dir string) {
-	t.Helper()
-	s.trial.Do(func() {
-		env, _ := hooked(t)
-		cmd := s.command(t, python, "-c", "import torch.utils.data.dataloader, _rsswarden.patch as p; p._torch.read(); print(p._torch.known)")
-		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if string(out) == "True\n" {
-			return
-		}
-		u := untried(t, s, env, "")
-		v, err := Try(t.Context(), u, env, s.start(t))
-		t.Logf("torch %s is not known, its trial: %+v, %v", u.Torch, v, err)
-		if v.OK() {
-			s.key = u.Key
-		}
-	})
-	if s.key == "" {
-		return
-	}
-	if err := os.WriteFile(filepath.Join(dir, verdictPrefix+s.key), []byte("ok\n"), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// eachTorch runs a test on each stand.
-func eachTorch(t *testing.T, test func(t *testing.T, s *stand)) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
-	for _, s := range stands {
-		t.Run(s.name, func(t *testing.T) {
-			s.need(t)
-			test(t, s)
-		})
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// prepare is Prepare for a test.
+func prepare(t testing.TB, env []string) Prepared {
+	t.Helper()
+	p, err := Prepare(Options{Env: env})
+	must(t, err)
+	t.Cleanup(func() { Remove(p.Dir) })
+	return p
+}
+
+// hooked returns the environment of a Python under the hook, which needs no torch.
+func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
+	t.Helper()
+	if _, err := os.Stat(python); err != nil {
+		t.Skipf("no Python: %v", err)
 	}
+	p := prepare(t, append(atHome(t, os.Environ()), extra...))
+	return p.Env, p.Hook
 }
 
-// turn says whether the stand runs case i of n: of each stand some, of each case one
-// stand at least, and all of both with RSSWARDEN_ENDURANCE.
-func (s *stand) turn(i, n int) bool {
-	own := slices.Index(stands, s)
-	return endurance(0, 1) == 1 || i%len(stands) == own || own%n == i
-}
-
-// needTorch skips a test of this machine's torch where there is none.
-func needTorch(t testing.TB) {
+// inHook runs testdata/SCRIPT, which has the modules of the hook without torch, see
+// testdata/hookonly.py.
+func inHook(t testing.TB, script string, args ...string) string {
 	t.Helper()
-	torch113.need(t)
+	return inHookOf(t, nil, script, args...)
+}
+
+// inHookOf does that with the Python of a stand.
+func inHookOf(t testing.TB, s *stand, script string, args ...string) string {
+	t.Helper()
+	_, dir := hooked(t)
+	path, err := filepath.Abs("testdata/" + script)
+	must(t, err)
+	args = append([]string{"-B", path, dir}, args...)
+	if s == nil {
+		return torchtest.Run(t, nil, args...)
+	}
+	return s.Run(t, nil, args...)
+}
+
+var trials sync.Map // *trialOnce by *stand
+
+type trialOnce struct {
+	sync.Mutex
+	done bool
+	key  string // of a torch that is not known and was tried
+}
+
+// tried has the torch of a stand tried once, where its text is not in known.py, and hands
+// the verdict to the run that has dir: Debian sid may have a newer one today.
+func tried(t testing.TB, s *stand, dir string) {
+	t.Helper()
+	kept, _ := trials.LoadOrStore(s, new(trialOnce))
+	trial := kept.(*trialOnce)
+	trial.Lock()
+	defer trial.Unlock()
+	if !trial.done {
+		env, _ := hooked(t)
+		if s.Run(t, env, "-c", "import torch.utils.data.dataloader, _rsswarden.patch as p; p._torch.read(); print(p._torch.known)") != "True\n" {
+			u := untried(t, s, env, "")
+			v, err := Try(t.Context(), u, env, startOn(t, s))
+			t.Logf("torch %s is not known, its trial: %+v, %v", u.Torch, v, err)
+			if v.OK() {
+				trial.key = u.Key
+			}
+		}
+		trial.done = true
+	}
+	if trial.key != "" {
+		write(t, filepath.Join(dir, verdictPrefix+trial.key), "ok\n")
+	}
 }
 
 const recordSize = 32 << 10
@@ -232,23 +224,18 @@ type trainOptions struct {
 func train(t testing.TB, o trainOptions) *training {
 	t.Helper()
 	on := cmp.Or(o.on, torch113)
-	on.need(t)
+	on.Need(t)
 	tmp := t.TempDir()
 	tr := &training{t: t, done: make(chan struct{}), stop: filepath.Join(tmp, "stop")}
 	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 	env = append(env, o.env...)
 	if !o.bare {
-		p, err := Prepare(Options{Env: atHome(t, env)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { Remove(p.Dir) })
+		p := prepare(t, atHome(t, env))
 		env, tr.dir = p.Env, p.Dir
-		on.tried(t, p.Dir)
+		tried(t, on, p.Dir)
+		var err error
 		tr.ctl, err = Open(p.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(tr.ctl.Close)
 		if o.hook != nil {
 			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
@@ -258,24 +245,18 @@ func train(t testing.TB, o trainOptions) *training {
 		}
 	}
 	script, err := filepath.Abs(cmp.Or(o.script, "testdata/trainer.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args := []string{script, "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
 	for _, a := range o.args {
 		args = append(args, strings.ReplaceAll(a, "@stop", tr.stop))
 	}
-	tr.cmd = on.command(t, python, args...)
+	tr.cmd = on.Command(t, python, args...)
 	tr.cmd.Env = env
 	tr.cmd.Stderr = &tr.stderr
 	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := tr.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, tr.cmd.Start())
 	go func() {
 		defer close(tr.done)
 		lines := bufio.NewScanner(stdout)
@@ -343,9 +324,7 @@ func (tr *training) until(what string, cond func() bool) {
 // finish ends the training and returns its result.
 func (tr *training) finish() result {
 	tr.t.Helper()
-	if err := os.WriteFile(tr.stop, nil, 0o600); err != nil {
-		tr.t.Fatal(err)
-	}
+	must(tr.t, os.WriteFile(tr.stop, nil, 0o600))
 	deadline := time.After(5 * time.Minute)
 	for wait := true; wait; {
 		select {
@@ -386,25 +365,123 @@ func (tr *training) last(id uint64) (Said, bool) {
 	return Said{}, false
 }
 
+// ask asks for a worker and returns the final answer.
+func (tr *training) ask(worker int, mode event.Mode) Said {
+	tr.t.Helper()
+	id, err := tr.ctl.Recycle(worker, mode)
+	must(tr.t, err)
+	return tr.answer(id)
+}
+
+// answer waits for the final answer to a request.
+func (tr *training) answer(id uint64) (said Said) {
+	tr.t.Helper()
+	tr.until("an answer", func() (ok bool) { said, ok = tr.last(id); return ok })
+	return said
+}
+
+// passing are reasons for which a worker cannot be replaced at this moment.
+var passing = []string{"loader ended", "no such worker", "process has ended", "worker is at the end of its data"}
+
 // recycle asks for the worker in turn n until count were recycled.
 func (tr *training) recycle(count int, mode event.Mode) (recycled []Said) {
 	tr.t.Helper()
 	for n := 0; len(recycled) < count; n++ {
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
 		pids := tr.workers()
-		id, err := tr.ctl.Recycle(pids[n%len(pids)], mode)
-		if err != nil {
-			tr.t.Fatal(err)
-		}
-		tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-		s, _ := tr.last(id)
-		switch {
+		switch s := tr.ask(pids[n%len(pids)], mode); {
 		case s.What == event.LoaderRecycled:
 			recycled = append(recycled, s)
-		case s.Reason == "loader ended" || s.Reason == "no such worker" || s.Reason == "process has ended":
-		default:
+		case !slices.Contains(passing, s.Reason):
 			tr.t.Fatalf("refused: %+v", s)
 		}
 	}
 	return recycled
+}
+
+// seen returns how many epochs the training has finished.
+func (tr *training) seen() int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.epochs
+}
+
+func (tr *training) moreEpochs(n int) {
+	tr.t.Helper()
+	seen := tr.seen()
+	tr.until("more epochs", func() bool { return tr.seen() >= seen+n })
+}
+
+// right ends the training: its data were right.
+func (tr *training) right() {
+	tr.t.Helper()
+	if r := tr.finish(); r.Wrong != 0 {
+		tr.t.Errorf("%+v", r)
+	}
+}
+
+// like ends the training: it had the data of the one without us.
+func (tr *training) like(bare result) result {
+	tr.t.Helper()
+	got := tr.finish()
+	if got.Wrong != 0 || got.Checksum != bare.Checksum {
+		tr.t.Errorf("got %+v, bare %+v", got, bare)
+	}
+	return got
+}
+
+// quiet checks that the training printed no error.
+func (tr *training) quiet() {
+	tr.t.Helper()
+	if text := tr.stderr.String(); text != "" {
+		tr.t.Errorf("stderr: %s", text)
+	}
+}
+
+func (tr *training) notOff() {
+	tr.t.Helper()
+	for _, s := range tr.said {
+		if s.What == event.LoaderOff {
+			tr.t.Errorf("hook is off: %s", s.Reason)
+		}
+	}
+}
+
+// count says how often something was said, about a request where id is one.
+func (tr *training) count(what event.Loader, id uint64) (n int) {
+	for _, s := range tr.said {
+		if s.What == what && (id == 0 || s.Request == id) {
+			n++
+		}
+	}
+	return n
+}
+
+// bareRuns are results of trainings without us, each run once for all tests that ask for
+// it, and again where the test that ran it ended meanwhile.
+var bareRuns sync.Map
+
+type bareRun struct {
+	sync.Mutex
+	done   bool
+	result result
+}
+
+func bareOnce(t *testing.T, o trainOptions) result {
+	t.Helper()
+	kept, _ := bareRuns.LoadOrStore(fmt.Sprintf("%s %s %q", o.on.Name, o.script, o.args), new(bareRun))
+	run := kept.(*bareRun)
+	run.Lock()
+	defer run.Unlock()
+	if !run.done {
+		o.bare = true
+		run.result = train(t, o).finish()
+		run.done = true
+	}
+	return run.result
+}
+
+func bareOn(t *testing.T, s *stand, args ...string) result {
+	t.Helper()
+	return bareOnce(t, trainOptions{on: s, args: args})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // mutant is a torch that was changed in its text.
@@ -68,9 +68,8 @@ var mutants = []mutant{
 // TestMutants has torch's text differ: the difference is seen, in each of them, and
 // where the text cannot be understood it says why.
 func TestMutants(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		_, dir := hooked(t)
 		type edits struct {
 			Name string
 			Edit [][3]string
@@ -80,31 +79,10 @@ func TestMutants(t *testing.T) {
 			list = append(list, edits{m.name, m.edit})
 		}
 		data, err := json.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := s.command(t, python, "-c", fmt.Sprintf(importHook, dir)+`
-import importlib.util, json
-folder = importlib.util.find_spec("torch").submodule_search_locations[0] + "/utils/data"
-bare = fingerprint.below(folder)
-keys = {fingerprint.understand(bare).key}
-for mutant in json.loads(sys.argv[1]):
-    texts = dict(bare)
-    for file, old, new in mutant["Edit"]:
-        name = file[:-3].replace("/", ".")
-        assert old.encode() in texts[name], (file, old)
-        texts[name] = texts[name].replace(old.encode(), new.encode())
-    got = fingerprint.understand(texts)
-    assert got.key not in keys, mutant
-    keys.add(got.key)
-    print(json.dumps([mutant["Name"], got.why or "", fingerprint.is_known(got.digest)]))
-`, string(data)).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		must(t, err)
+		lines := strings.Split(strings.TrimSpace(inHookOf(t, s, "fingerprint.py", "mutants", string(data))), "\n")
 		if len(lines) != len(mutants) {
-			t.Fatalf("%d answers: %s", len(lines), out)
+			t.Fatalf("%d answers: %q", len(lines), lines)
 		}
 		for i, m := range mutants {
 			var name, why string
@@ -123,13 +101,13 @@ for mutant in json.loads(sys.argv[1]):
 // and of mutants that only a trial can tell. None is found good that is not: with those
 // that are, workers of a training are replaced.
 func TestTrial(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Run("as it is", func(t *testing.T) {
 			t.Parallel()
 			env, _ := hooked(t)
 			u := untried(t, s, env, "")
 			for range endurance(1, 50) {
-				if v, err := Try(t.Context(), u, env, s.start(t)); err != nil || !v.OK() {
+				if v, err := Try(t.Context(), u, env, startOn(t, s)); err != nil || !v.OK() {
 					t.Errorf("%+v, %v", v, err)
 				}
 			}
@@ -138,7 +116,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 		for i, m := range mutants {
-			if m.why != "" || !m.often && endurance(0, 1) == 0 || !s.turn(i, len(mutants)) {
+			if m.why != "" || !m.often && endurance(0, 1) == 0 || !s.Turn(i, len(mutants)) {
 				continue
 			}
 			t.Run(m.name, func(t *testing.T) {
@@ -146,7 +124,7 @@ func TestTrial(t *testing.T) {
 				env, _ := hooked(t)
 				site := mutate(t, s, m)
 				u := untried(t, s, env, site)
-				v, err := Try(t.Context(), u, env, s.start(t))
+				v, err := Try(t.Context(), u, env, startOn(t, s))
 				t.Logf("%+v", v)
 				if err != nil || v.What == "" || v.OK() && !m.good || m.good && v.What == VerdictRefused {
 					t.Errorf("%+v, %v", v, err)
@@ -159,9 +137,7 @@ func TestTrial(t *testing.T) {
 				}
 				tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
 				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-				if err := tr.ctl.Tried(u.Key, v); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tr.ctl.Tried(u.Key, v))
 				for _, mode := range []event.Mode{event.Swap, event.Drain} {
 					tr.recycle(endurance(1, 10), mode)
 				}
@@ -174,9 +150,9 @@ func TestTrial(t *testing.T) {
 }
 
 // start starts a command that Try makes, on the stand.
-func (s *stand) start(t testing.TB) func(*exec.Cmd) error {
+func startOn(t testing.TB, s *stand) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error {
-		on := s.command(t, cmd.Path, cmd.Args[1:]...)
+		on := s.Command(t, cmd.Path, cmd.Args[1:]...)
 		cmd.Path, cmd.Args = on.Path, on.Args
 		return cmd.Start()
 	}
@@ -186,19 +162,15 @@ func (s *stand) start(t testing.TB) func(*exec.Cmd) error {
 func mutate(t *testing.T, s *stand, m mutant) string {
 	t.Helper()
 	script, err := filepath.Abs("testdata/mutant.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder := filepath.Join(t.TempDir(), "site")
 	args := []string{script, folder}
 	for _, e := range m.edit {
 		data, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		args = append(args, string(data))
 	}
-	if out, err := s.command(t, python, args...).CombinedOutput(); err != nil {
+	if out, err := s.Command(t, python, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return folder
@@ -208,16 +180,9 @@ func mutate(t *testing.T, s *stand, m mutant) string {
 // its text were not known.
 func untried(t testing.TB, s *stand, env []string, site string) Untried {
 	t.Helper()
-	cmd := s.command(t, python, "-c", `
-import sys
-import torch.utils.data.dataloader
-from _rsswarden import patch
-torch_ = patch._torch
-assert torch_.read(), torch_.why
-torch_.known = False
-assert torch_.trial() == "waiting", torch_.why
-print(torch_.key)
-`)
+	script, err := filepath.Abs("testdata/untried.py")
+	must(t, err)
+	cmd := s.Command(t, python, script)
 	cmd.Env = setEnv(env, "PYTHONPATH", getEnv(env, "PYTHONPATH")+":"+site)
 	var stderr output
 	cmd.Stderr = &stderr
@@ -226,9 +191,7 @@ print(torch_.key)
 		t.Fatalf("%v: %s", err, stderr.kept)
 	}
 	u, err := ReadUntried(getEnv(env, EnvDir), strings.TrimSpace(string(out)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -260,9 +223,7 @@ func TestTrialRemovesLeft(t *testing.T) {
 	old := time.Now().Add(-2 * time.Hour)
 	kept := []string{"another", "rsswarden-trial.file", "rsswarden-trial.link", "rsswarden-trial.new"}
 	for _, name := range []string{"rsswarden-trial.old/torch_1", "rsswarden-trial.new/torch_1", "another/torch_1"} {
-		if err := os.MkdirAll(filepath.Join(tmp, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(tmp, name), 0o700))
 	}
 	if err := errors.Join(os.WriteFile(filepath.Join(tmp, "rsswarden-trial.file"), nil, 0o600), os.Symlink("another", filepath.Join(tmp, "rsswarden-trial.link")),
 		os.Chtimes(filepath.Join(tmp, "rsswarden-trial.old"), old, old), os.Chtimes(filepath.Join(tmp, "rsswarden-trial.file"), old, old),
@@ -271,9 +232,7 @@ func TestTrialRemovesLeft(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		dir := filepath.Join(tmp, "rsswarden-trial.stranger")
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chtimes(dir, old, old), os.Chown(dir, 1002, 1002)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Mkdir(dir, 0o700), os.Chtimes(dir, old, old), os.Chown(dir, 1002, 1002)))
 		kept = append(kept, "rsswarden-trial.stranger")
 	}
 	u, env := stranger(t, `echo 'rsswarden-trial: {"verdict":"ok"}'`)
@@ -374,9 +333,7 @@ func stranger(t *testing.T, program string) (Untried, []string) {
 	syscall.ForkLock.RLock() // a child that holds it open for writing keeps it from being executed
 	err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700)
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Untried{Key: strings.Repeat("a", 32), Torch: "9.0", Executable: exe, Hook: dir, data: []byte("{}")}, env
 }
 
@@ -391,9 +348,7 @@ func TestKeptVerdict(t *testing.T) {
 	dir := dirs[0]
 	path := filepath.Join(dir, name)
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, harm := range map[string]func() error{
 		"empty":             func() error { return os.WriteFile(path, nil, 0o600) },
 		"cut short":         func() error { return os.WriteFile(path, good[:len(good)-5], 0o600) },
@@ -411,36 +366,24 @@ func TestKeptVerdict(t *testing.T) {
 			if strings.Contains(name, "another user") && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(path))
 			if !strings.HasPrefix(name, "a ") {
-				if err := os.WriteFile(path, good, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(path, good, 0o600))
 				if v, ok := KeptVerdict(u, env); !ok || v.What != VerdictRefused {
 					t.Fatalf("before: %+v, %v", v, ok)
 				}
 			}
-			if err := harm(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, harm())
 			if v, ok := KeptVerdict(u, env); ok {
 				t.Errorf("counts: %+v", v)
 			}
 			_ = os.Mkdir(dir, 0o700)
-			if err := os.Chmod(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, 0o700))
 		})
 	}
 	t.Run("no room in the cache", func(t *testing.T) {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(dir, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(dir))
+		must(t, os.WriteFile(dir, nil, 0o600))
 		if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err == nil || v.What != VerdictRefused {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -460,52 +403,108 @@ func TestKeptVerdict(t *testing.T) {
 // TestUntriedTorch: nothing is recycled with a torch whose text is not known until a
 // trial went well; the request before it is refused, and not those after it.
 func TestUntriedTorch(t *testing.T) {
-	eachTorch(t, func(t *testing.T, s *stand) {
-		for i, good := range []bool{true, false} {
-			if !s.turn(i, 2) {
-				continue
+	torchtest.EachCase(t, []bool{true, false}, nil, func(t *testing.T, s *stand, good bool) {
+		site := mutate(t, s, mutants[5])
+		tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
+		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+		trainer := tr.ctl.Trainers()[0]
+		if trainer.Trial != event.TrialWaiting || trainer.CanRecycle || len(tr.ctl.Untried()) != 1 {
+			t.Fatalf("%+v", trainer)
+		}
+		ask := func() Said {
+			t.Helper()
+			said := tr.ask(tr.workers()[0], event.Swap)
+			return said
+		}
+		if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, "has not been tried here") {
+			t.Errorf("%+v", said)
+		}
+		v := Verdict{VerdictRefused, "batches were lost"}
+		if good {
+			v = Verdict{What: VerdictOK}
+		}
+		must(t, tr.ctl.Tried(trainer.Key, v))
+		if trainer := tr.ctl.Trainers()[0]; trainer.CanRecycle != good || len(tr.ctl.Untried()) != 0 {
+			t.Errorf("%+v", trainer)
+		}
+		if good {
+			tr.recycle(2, event.Swap)
+		} else if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, v.Why) {
+			t.Errorf("%+v", said)
+		}
+		if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestSiteVerdict: a verdict that root keeps for all users counts for a user who has none,
+// and only where root alone can have written it.
+func TestSiteVerdict(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	const user = 1234
+	u, env := stranger(t, "exit 1")
+	refused := Verdict{VerdictRefused, "batches were lost"}
+	for _, test := range []struct {
+		name string
+		harm func(dir, file string) error
+		want bool
+	}{
+		{"as root wrote it", func(_, _ string) error { return nil }, true},
+		{"others may write to the directory", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, false},
+		{"the directory of a user", func(dir, _ string) error { return os.Chown(dir, user, user) }, false},
+		{"the directory above of a user", func(dir, _ string) error { return os.Chown(filepath.Dir(dir), user, user) }, false},
+		{"others may write to the directory above", func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, false},
+		{"a verdict of a user", func(_, file string) error { return os.Chown(file, user, user) }, false},
+		{"others may write the verdict", func(_, file string) error { return os.Chmod(file, 0o666) }, false},
+		{"a link in place of the verdict", func(_, file string) error {
+			if err := os.Rename(file, file+".real"); err != nil {
+				return err
 			}
-			t.Run(fmt.Sprint(good), func(t *testing.T) {
-				t.Parallel()
-				site := mutate(t, s, mutants[5])
-				tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
-				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-				trainer := tr.ctl.Trainers()[0]
-				if trainer.Trial != event.TrialWaiting || trainer.CanRecycle || len(tr.ctl.Untried()) != 1 {
-					t.Fatalf("%+v", trainer)
-				}
-				ask := func() Said {
-					t.Helper()
-					id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)
-					if err != nil {
-						t.Fatal(err)
-					}
-					tr.until("an answer", func() bool { _, ok := tr.last(id); return ok })
-					said, _ := tr.last(id)
-					return said
-				}
-				if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, "has not been tried here") {
-					t.Errorf("%+v", said)
-				}
-				v := Verdict{VerdictRefused, "batches were lost"}
-				if good {
-					v = Verdict{What: VerdictOK}
-				}
-				if err := tr.ctl.Tried(trainer.Key, v); err != nil {
-					t.Fatal(err)
-				}
-				if trainer := tr.ctl.Trainers()[0]; trainer.CanRecycle != good || len(tr.ctl.Untried()) != 0 {
-					t.Errorf("%+v", trainer)
-				}
-				if good {
-					tr.recycle(2, event.Swap)
-				} else if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, v.Why) {
-					t.Errorf("%+v", said)
-				}
-				if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
-					t.Errorf("%+v", r)
-				}
-			})
+			return os.Symlink(file+".real", file)
+		}, false},
+		{"a user's link in place of the directory", func(dir, _ string) error {
+			if err := os.Rename(dir, dir+".real"); err != nil {
+				return err
+			}
+			if err := os.Symlink(dir+".real", dir); err != nil {
+				return err
+			}
+			return os.Lchown(dir, user, user)
+		}, false},
+		{"cut short", func(_, file string) error { return os.Truncate(file, 5) }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			SiteVerdicts = filepath.Join(t.TempDir(), "rsswarden", "torch")
+			defer func() { SiteVerdicts = "" }()
+			must(t, KeepForAll(u, refused))
+			name, _ := verdictName(u)
+			must(t, test.harm(SiteVerdicts, filepath.Join(SiteVerdicts, name)))
+			if v, ok := KeptVerdict(u, env); ok != test.want || ok && v != refused {
+				t.Errorf("%+v, %v", v, ok)
+			}
+		})
+	}
+
+	t.Run("beside the user's own", func(t *testing.T) {
+		SiteVerdicts = filepath.Join(t.TempDir(), "rsswarden", "torch")
+		defer func() { SiteVerdicts = "" }()
+		failed := Verdict{VerdictFailed, "it crashed"}
+		must(t, keepVerdict(u, env, failed))
+		must(t, KeepForAll(u, failed))
+		if v, ok := KeptVerdict(u, env); !ok || v != failed {
+			t.Errorf("a trial of root's that failed counts: %+v, %v", v, ok)
+		}
+		must(t, KeepForAll(u, refused))
+		if v, ok := KeptVerdict(u, env); !ok || v != refused {
+			t.Errorf("root's verdict does not count: %+v, %v", v, ok)
+		}
+		good := Verdict{What: VerdictOK}
+		must(t, keepVerdict(u, env, good))
+		if v, ok := KeptVerdict(u, env); !ok || v != good {
+			t.Errorf("the user's own verdict does not count: %+v, %v", v, ok)
 		}
 	})
 }

@@ -1,12 +1,19 @@
 package loader
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // trimArgs are trainings that touch all of the file in every epoch.
@@ -18,63 +25,53 @@ var trimArgs = []string{
 // TestTrimRequest asks all processes that load to trim: each answers, and has
 // less mapped; the data are as they were.
 func TestTrimRequest(t *testing.T) {
-	eachTorch(t, func(t *testing.T, on *stand) {
-		for i, args := range trimArgs {
-			if !on.turn(i, len(trimArgs)) {
+	torchtest.EachCase(t, trimArgs, nil, func(t *testing.T, on *stand, args string) {
+		a := []string{"--epochs", "1", "--step", "0.001"}
+		if strings.Contains(args, "stream") {
+			a = append(a, "--dataset", "stream")
+		}
+		want := bareOn(t, on, a...)
+		tr := train(t, trainOptions{on: on, args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
+		var freed rss.Bytes
+		for n := 0; n < 4; {
+			tr.until("somebody to ask", func() bool {
+				for _, tn := range tr.ctl.Trainers() {
+					if len(tn.Loaders) > 0 {
+						return true
+					}
+				}
+				return false
+			})
+			id, asked, err := tr.ctl.Trim()
+			if errors.Is(err, ErrNobody) {
 				continue
 			}
-			t.Run(args, func(t *testing.T) {
-				t.Parallel()
-				a := []string{"--epochs", "1", "--step", "0.001"}
-				if strings.Contains(args, "stream") {
-					a = append(a, "--dataset", "stream")
-				}
-				want := bareOn(t, on, a...)
-				tr := train(t, trainOptions{on: on, args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
-				var freed rss.Bytes
-				for n := 0; n < 4; {
-					tr.until("somebody to ask", func() bool {
-						for _, tn := range tr.ctl.Trainers() {
-							if len(tn.Loaders) > 0 {
-								return true
-							}
+			must(t, err)
+			answers := 0
+			// A worker whose epoch is over does not answer.
+			tr.until("answers", func() bool {
+				answers = 0
+				ended := false
+				for _, s := range tr.said {
+					ended = ended || s.What == event.LoaderEnded
+					if s.Request == id && s.What == event.LoaderTrimmed {
+						answers++
+						freed += s.Freed
+						if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
+							t.Errorf("%+v", s)
 						}
-						return false
-					})
-					id, asked, err := tr.ctl.Trim()
-					if errors.Is(err, ErrNobody) {
-						continue
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					answers := 0
-					// A worker whose epoch is over does not answer.
-					tr.until("answers", func() bool {
-						answers = 0
-						ended := false
-						for _, s := range tr.said {
-							ended = ended || s.What == event.LoaderEnded
-							if s.Request == id && s.What == event.LoaderTrimmed {
-								answers++
-								freed += s.Freed
-								if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
-									t.Errorf("%+v", s)
-								}
-							}
-						}
-						return answers == len(asked) || ended
-					})
-					n++
 				}
-				r := tr.finish()
-				if freed < rss.MiB {
-					t.Errorf("%v freed", freed)
-				}
-				if r.Wrong != 0 || r.Checksum != want.Checksum || r.Errors != 0 {
-					t.Errorf("got %+v, bare %+v", r, want)
-				}
+				return answers == len(asked) || ended
 			})
+			n++
+		}
+		r := tr.finish()
+		if freed < rss.MiB {
+			t.Errorf("%v freed", freed)
+		}
+		if r.Wrong != 0 || r.Checksum != want.Checksum || r.Errors != 0 {
+			t.Errorf("got %+v, bare %+v", r, want)
 		}
 	})
 }
@@ -82,18 +79,16 @@ func TestTrimRequest(t *testing.T) {
 // TestBudget holds the workers to a budget: no record finds much more mapped,
 // data and random draws are as without.
 func TestBudget(t *testing.T) {
-	needTorch(t)
+	torch113.Need(t)
 	for _, args := range []string{"--workers 2", "--workers 0", "--loader plain --dataset stream --workers 2"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			a := append(strings.Fields(args), "--epochs", "3", "--step", "0", "--batch", "256")
-			want := bare(t, a...)
+			want := bareOn(t, torch113, a...)
 			tr := train(t, trainOptions{args: a})
 			tr.until("hello", func() bool { return len(tr.said) > 0 })
 			budget := 96 * rss.MiB
-			if err := tr.ctl.SetBudget(budget); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tr.ctl.SetBudget(budget))
 			r := tr.finish()
 			if r.Checksum != want.Checksum || r.Draws != want.Draws || r.Main != want.Main || r.Wrong != 0 {
 				t.Errorf("got %+v, bare %+v", r, want)
@@ -123,6 +118,206 @@ func TestBudget(t *testing.T) {
 				t.Errorf("no trim was reported: %+v", tr.said)
 			}
 			t.Logf("mapped %v, bare %v; %d trims in %d lines", rss.Bytes(r.Late), rss.Bytes(want.Mapped), trims, lines)
+		})
+	}
+}
+
+// TestBudgetShapes holds loaders of every shape to a budget: those without
+// workers, over iterable datasets, through a copy of torch's iterator, and, with
+// --trim-private alone, those that map their file as pyarrow does.
+func TestBudgetShapes(t *testing.T) {
+	const budget = 64 * rss.MiB
+	type kase struct {
+		args    string
+		private bool // as with --trim-private
+		held    bool
+	}
+	torchtest.EachCase(t, []kase{
+		{"--copy", false, true},
+		{"--workers 0 --private", true, true},
+		{"--private --copy", true, true},
+		{"--private", false, false},
+		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--copy --stream", false, true},
+		{"--workers 0", false, true},
+		{"--workers 0 --stream", false, true},
+		{"--stream --workers 2", false, true},
+		{"--private --stream --workers 2", true, true},
+	}[:endurance(4, 9)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+		tr := train(t, trainOptions{on: on, script: "testdata/mapped.py", args: append(strings.Fields(c.args), "--until", "@stop")})
+		tr.until("hello", func() bool { return len(tr.said) > 0 })
+		must(t, tr.ctl.SetPrivate(c.private))
+		must(t, tr.ctl.SetBudget(budget))
+		tr.moreEpochs(2)
+		r := tr.finish()
+		if r.Wrong != 0 {
+			t.Errorf("%+v", r)
+		}
+		// What cannot be trimmed may lie above the budget; see TestBudget.
+		limit, trims := rss.Bytes(budget), 0
+		for _, s := range tr.said {
+			limit = max(limit, s.After+16*rss.MiB)
+			trims += s.Count
+		}
+		if most := rss.Bytes(r.Late); c.held != (most <= limit+8*rss.MiB) {
+			t.Errorf("%v were mapped in the last epoch, budget %v, with what cannot be trimmed %v", most, budget, limit)
+		}
+		if c.held != (trims > 0) {
+			t.Errorf("%d trims were reported", trims)
+		}
+		if i := slices.IndexFunc(tr.said, func(s Said) bool { return s.What == event.LoaderOff || s.What == event.LoaderRefused }); i >= 0 {
+			t.Errorf("%+v", tr.said[i])
+		}
+		t.Logf("%v mapped at most, %v in the last epoch; %d trims", rss.Bytes(r.Mapped), rss.Bytes(r.Late), trims)
+	})
+}
+
+func needNumpy(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
+		t.Skipf("no numpy: %v: %s", err, out)
+	}
+}
+
+// mapFile makes a file of 80 MiB whose pages are on the disk.
+func mapFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a file of records") // a name with spaces
+	f, err := os.Create(path)
+	must(t, err)
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for i := range block {
+		block[i] = byte(i*7 + i>>8)
+	}
+	for i := range 80 {
+		block[i] ^= 0xa5
+		if _, err := f.Write(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, f.Sync())
+	return path
+}
+
+func mappings(t *testing.T, result any, args ...string) {
+	t.Helper()
+	_, dir := hooked(t)
+	out := torchtest.Run(t, nil, append([]string{"testdata/mappings.py", dir, mapFile(t)}, args...)...)
+	if err := json.Unmarshal([]byte(out), result); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestTrimMappings maps a file in all the ways and trims without and with
+// --trim-private: what may be dropped is, all else stays, and every byte reads
+// as before.
+func TestTrimMappings(t *testing.T) {
+	needNumpy(t)
+	var got map[string]struct {
+		Full, Trim, Private rss.Bytes
+		Same                bool
+		Said                []string
+	}
+	mappings(t, &got)
+	if len(got) != 13 {
+		t.Errorf("%d ways", len(got))
+	}
+	for way, g := range got {
+		always, asked := false, false
+		switch way {
+		case "memmap r", "ACCESS_READ":
+			always, asked = true, true
+		case "pyarrow":
+			asked = true
+		}
+		if !g.Same || len(g.Said) > 0 || g.Full < 60*rss.MiB {
+			t.Errorf("%s: %+v", way, g)
+		}
+		for _, c := range []struct {
+			left    rss.Bytes
+			dropped bool
+		}{{g.Trim, always}, {g.Private, asked}} {
+			if c.dropped != (c.left == 0) || !c.dropped && c.left != g.Full {
+				t.Errorf("%s: of %v, %v stayed after a trim, %v with private mappings", way, g.Full, g.Trim, g.Private)
+			}
+		}
+	}
+}
+
+// TestTrimBesideThreads has a thread take mapped files away and put memory of
+// its own in their places, while trims go on. Trimmed by the list alone, that
+// memory loses its contents; ours looks again without letting the thread run.
+func TestTrimBesideThreads(t *testing.T) {
+	needNumpy(t)
+	var naive, ours struct{ Lost, Turns, Trims int }
+	mappings(t, &naive, "race", "30", "naive")
+	if naive.Lost == 0 {
+		t.Skipf("the race was not met in %d trims: nothing is shown", naive.Trims)
+	}
+	mappings(t, &ours, "race", fmt.Sprint(endurance(2, 60)), "ours")
+	if ours.Lost != 0 || ours.Turns == 0 || ours.Trims == 0 {
+		t.Errorf("%+v", ours)
+	}
+	t.Logf("naive: lost %d times in %d trims; ours: %+v", naive.Lost, naive.Trims, ours)
+}
+
+// TestPrivateRules holds which entries of smaps may be dropped.
+func TestPrivateRules(t *testing.T) {
+	const line = "7f0000000000-7f0008000000 r--p 00000000 fe:00 42                         /data/a.arrow"
+	entry := func(changes ...string) string {
+		return strings.NewReplacer(changes...).Replace(line + `
+Size:             131072 kB
+KernelPageSize:        4 kB
+MMUPageSize:           4 kB
+Rss:               70000 kB
+Pss:               70000 kB
+Shared_Clean:          0 kB
+Shared_Dirty:          0 kB
+Private_Clean:     70000 kB
+Private_Dirty:         0 kB
+Referenced:        70000 kB
+Anonymous:             0 kB
+LazyFree:              0 kB
+AnonHugePages:         0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
+Locked:                0 kB
+THPeligible:    0
+VmFlags: rd mr mw me sd 
+`)
+	}
+	next := strings.NewReplacer("7f0000000000-7f0008000000", "7f0008000000-7f0010000000").Replace
+	bad := entry("Anonymous:             0", "Anonymous:             4")
+	for _, c := range []struct {
+		name, smaps    string
+		clean, written int
+	}{
+		{"clean", entry(), 1, 0},
+		{"with read-ahead advice", entry("sd ", "rr sd "), 1, 0},
+		{"between others", next(bad) + entry() + next(bad), 1, 0},
+		{"anonymous", bad, 0, 1},
+		{"anonymous, the next is clean", bad + next(entry()), 0, 1},
+		{"dirty", entry("Private_Dirty:         0", "Private_Dirty:       120"), 0, 0},
+		{"swapped", entry("Swap:                  0", "Swap:                  8"), 0, 0},
+		{"was writable", entry("sd ", "ac sd "), 0, 0},
+		{"locked", entry("sd ", "lo sd "), 0, 0},
+		{"watched", entry("sd ", "sd um "), 0, 0},
+		{"writable now", entry("rd mr", "rd wr mr"), 0, 0},
+		{"another line", entry("r--p", "rw-p"), 0, 0},
+		{"another file", entry("a.arrow", "a.arrow (deleted)"), 0, 0},
+		{"a longer name", entry("a.arrow", "a.arrow.2"), 0, 0},
+		{"no flags", entry("VmFlags: rd mr mw me sd \n", ""), 0, 0},
+		{"no count of swap", entry("Swap:                  0 kB\n", ""), 0, 0},
+		{"cut off", entry()[:300], 0, 0},
+		{"gone", next(entry()), 0, 0},
+		{"nothing", "", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := inHook(t, "rules.py", line, c.smaps)
+			if want := fmt.Sprintln(c.clean, c.written); out != want {
+				t.Errorf("got %s, want %s", out, want)
+			}
 		})
 	}
 }

@@ -1,37 +1,136 @@
 package loader
 
 import (
-	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
 // TestOutcomeOfAReapedWorker: a fork server reaps a worker first and says its
 // status then, and where the program waits for its children itself nobody
 // knows it.
 func TestOutcomeOfAReapedWorker(t *testing.T) {
-	_, dir := hooked(t)
-	const script = `
-import os, sys, types
-package = types.ModuleType("_rsswarden"); package.__path__ = [os.path.join(%q, "_rsswarden")]
-sys.modules["_rsswarden"] = package
-from _rsswarden import birth
-child = os.fork()
-if not child: os._exit(0)
-os.wait()
-class Process:
-    pid, exitcode = child, None
-    def __init__(self, says): self.says = says
-    def is_alive(self): return self.exitcode is None
-    def join(self, timeout): self.exitcode = self.says
-for says in (0, 7, None):
-    process = Process(says)
-    print(birth.ended(process), process.exitcode, birth.outcome(process, 0))
-`
 	const want = `True None {'exit': 0, 'why': ''}
 True None {'exit': 7, 'why': ''}
 True None {'exit': -1, 'why': 'exit status unknown'}
 `
-	if out := runPython(t, nil, "-c", fmt.Sprintf(script, dir)); out != want {
+	if out := inHook(t, "reaped.py"); out != want {
 		t.Errorf("said:\n%swant:\n%s", out, want)
 	}
+}
+
+// copied runs testdata/copies.py until all its workers have told what is their own, or,
+// where they are forked, have all been there, and returns their loader.
+func copied(t *testing.T, s *stand, args string) (l Loader, trainer Trainer) {
+	t.Helper()
+	tr := train(t, trainOptions{on: s, script: "testdata/copies.py", args: append(strings.Fields(args), "--until", "@stop")})
+	tr.until("the workers to tell", func() bool {
+		for _, one := range tr.ctl.Trainers() {
+			for _, d := range one.Loaders {
+				if l, trainer = d, one; d.Unforked == nil || len(d.Unforked.Own) == d.NumWorkers {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	tr.finish()
+	for _, one := range tr.said {
+		if one.What == "off" {
+			t.Errorf("the hook is off: %s", one.Reason)
+		}
+	}
+	return l, trainer
+}
+
+// TestUnforked has workers of each start method tell what they cost.
+func TestUnforked(t *testing.T) {
+	const mib = 100
+	for _, c := range []struct {
+		name, args string
+		start, by  string // by is empty where workers are forked
+		sent, own  bool   // the data set was pickled; each worker has it in private memory
+		often      bool
+	}{
+		{"default", "", "fork", "", false, false, true},
+		{"fork", "--context fork", "fork", "", false, false, false},
+		{"spawn", "--context spawn", "spawn", "multiprocessing_context", true, true, true},
+		{"forkserver for the program", "--set forkserver", "forkserver", "set_start_method", true, true, true},
+		{"in a child of spawn", "--child spawn", "spawn", "parent", true, true, false},
+		{"list", "--set spawn --shape list", "spawn", "set_start_method", true, true, false},
+		{"tensor: in shared memory", "--context spawn --shape tensor", "spawn", "multiprocessing_context", false, false, true},
+		{"opened in the worker", "--context spawn --shape opened", "spawn", "multiprocessing_context", false, true, false},
+		{"one worker", "--context forkserver --workers 1", "forkserver", "multiprocessing_context", true, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for i, s := range []*stand{torch113, torch26} {
+				if endurance(0, 1) == 0 && (!c.often || i == 1 && c.start != "forkserver") {
+					continue // with RSSWARDEN_ENDURANCE
+				}
+				t.Run(s.Name, func(t *testing.T) {
+					l, _ := copied(t, s, c.args)
+					u := l.Unforked
+					if l.Start != c.start || (u != nil) != (c.by != "") {
+						t.Fatalf("%+v", l)
+					}
+					if u == nil {
+						return
+					}
+					t.Logf("%+v", *u)
+					if u.By != c.by || u.Took <= 0 && c.sent || u.Took > 5*time.Minute || u.CUDA || u.Registered != "" {
+						t.Errorf("%+v", *u)
+					}
+					if got := u.Sent >= mib<<20*9/10 && u.Sent < mib<<20*3/2; got != c.sent || u.Sent < 0 {
+						t.Errorf("%d bytes were sent to each", u.Sent)
+					}
+					for _, own := range u.Own {
+						// Beside the data that is what Python and torch write until the first batch.
+						if least := rss.Bytes(mib) * rss.MiB; c.own != (own >= least) || own > least+64*rss.MiB {
+							t.Errorf("a worker has %v of its own", own)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestGrown: each worker says what it has after 8 batches, and each time their number
+// has doubled; a trainer that loads for itself says nothing.
+func TestGrown(t *testing.T) {
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		// 128 batches an epoch, 64 of them each worker's; the epochs' workers are others.
+		said := train(t, trainOptions{on: s, args: []string{"--loader", "plain", "--workers", "2", "--part", "2048", "--batch", "16", "--epochs", "2", "--step", "0"}})
+		if r := said.finish(); r.Wrong != 0 {
+			t.Errorf("%+v", r)
+		}
+		batches := map[int][]int{}
+		for _, s := range said.said {
+			if s.What == Grown {
+				batches[s.Worker] = append(batches[s.Worker], s.Batches)
+				if s.PID != s.Worker {
+					t.Errorf("%+v: a worker tells of itself", s)
+				}
+			}
+		}
+		if len(batches) != 4 {
+			t.Errorf("%d workers told, want those of two epochs: %v", len(batches), batches)
+		}
+		for pid, got := range batches {
+			// After the last batch nothing is asked for.
+			if !slices.Equal(got, []int{8, 16, 32}) {
+				t.Errorf("worker %d told after %v batches", pid, got)
+			}
+		}
+		alone := train(t, trainOptions{on: s, args: []string{"--workers", "0", "--part", "512", "--epochs", "1", "--step", "0"}})
+		alone.finish()
+		if slices.ContainsFunc(alone.said, func(s Said) bool { return s.What == Grown }) {
+			t.Error("a trainer that loads for itself told")
+		}
+	})
 }

@@ -228,9 +228,7 @@ func TestMutexIsNotLent(t *testing.T) {
 		return strings.HasPrefix(string(b), "202 ")
 	})
 	pieces, err := piecesOf(c.PID, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tracer := NewTracer()
 	defer tracer.Close()
 	for range times(20, 200) {

@@ -76,12 +76,8 @@ func quiet(t *testing.T) (rsstest.Tree, CheckOptions) {
 
 func open(t *testing.T, fs rsstest.Tree, fd int, to string) {
 	t.Helper()
-	if err := os.MkdirAll(fs.Path("proc/42/fd"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(to, fs.Path(fmt.Sprintf("proc/42/fd/%d", fd))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(fs.Path("proc/42/fd"), 0o755))
+	must(t, os.Symlink(to, fs.Path(fmt.Sprintf("proc/42/fd/%d", fd))))
 }
 
 func TestCheckTree(t *testing.T) {
@@ -208,9 +204,7 @@ func TestCheckOwner(t *testing.T) {
 		t.Skip("only root may give a file away")
 	}
 	fs, o := quiet(t)
-	if err := os.Chown(fs.Path("proc/42/maps"), plainUser, plainUser); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(fs.Path("proc/42/maps"), plainUser, plainUser))
 	if got, detail := Check(o); got != Undumpable || !strings.Contains(detail, "4711") {
 		t.Errorf("%v, %q", got, detail)
 	}
@@ -449,14 +443,10 @@ func TestCheckReal(t *testing.T) {
 func TestCheckStoppedAndTraced(t *testing.T) {
 	needsYama(t)
 	h := idle(t, 0, "plain")
-	if err := unix.Kill(h.id.PID, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(h.id.PID, unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(h.id.PID, unix.SIGCONT) })
 	comesTo(t, h, Stopped)
-	if err := unix.Kill(h.id.PID, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(h.id.PID, unix.SIGCONT))
 	comesTo(t, h, None)
 	tracer := startHelper(t, 0, "seize", strconv.Itoa(h.id.PID))
 	if tracer.said != "ready" {
@@ -516,14 +506,10 @@ func TestCheck32Bit(t *testing.T) {
 	load := elf.Prog32{Type: uint32(elf.PT_LOAD), Vaddr: at, Paddr: at, Filesz: size, Memsz: size, Flags: uint32(elf.PF_R | elf.PF_X), Align: 4096}
 	var b bytes.Buffer
 	for _, part := range []any{head, load, code} {
-		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
-			t.Fatal(err)
-		}
+		must(t, binary.Write(&b, binary.LittleEndian, part))
 	}
 	name := filepath.Join(t.TempDir(), "small")
-	if err := os.WriteFile(name, b.Bytes(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, b.Bytes(), 0o755))
 	if err := exec.Command(name).Run(); err != nil {
 		t.Skip("the kernel runs no 32-bit programs: ", err)
 	}
@@ -542,16 +528,12 @@ func TestPlanReal(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(large, &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat(large, &st))
 	if want.Inode != st.Ino || want.Hi-want.Lo != uint64(32*rss.MiB) || want.Offset != 0 {
 		t.Errorf("%+v, and inode %d", want, st.Ino)
 	}
 	h, _ = startMap(t, small, [2]rss.Bytes{0, 6 * rss.MiB})
-	if err := os.Remove(small); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(small))
 	if p, err := Plan(CheckOptions{Proc: "/proc", ID: h.id}); err != nil || len(p.Mappings) != 1 || p.Mappings[0].Path != small+" (deleted)" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -607,9 +589,7 @@ func TestPlanner(t *testing.T) {
 	tracer := NewTracer()
 	defer tracer.Close()
 	pieces, err := Pieces("/proc", h.id, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, piece := range pieces {
 		until(t, "a trim", func() bool { return tracer.Do(piece.Piece).Refusal == None })
 	}

@@ -23,16 +23,12 @@ func dropFile(t *testing.T) Mapping {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "data")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.Write(make([]byte, 8<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Sync())
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
 		t.Skip("a file of tmpfs cannot leave the page cache")
@@ -49,18 +45,12 @@ func dropFile(t *testing.T) Mapping {
 func mapped(t *testing.T, path string) (m Mapping, unmap func()) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	b, err := unix.Mmap(int(f.Fd()), 0, 8<<20, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pieces, err := piecesOf(os.Getpid(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Mapping{Path: path, Dev: pieces[0].Dev, Inode: pieces[0].Inode}, func() { _ = unix.Munmap(b) }
 }
 
@@ -95,13 +85,9 @@ func TestDropOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// It stays under another name, or its inode would be given away.
-			if err := os.Rename(m.Path, m.Path+".old"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Rename(m.Path, m.Path+".old"))
 			defer os.Rename(m.Path+".old", m.Path)
-			if err := c.put(m.Path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.put(m.Path))
 			_, err := m.drop()
 			if !errors.Is(err, c.want) || !strings.HasPrefix(err.Error(), "cannot drop "+m.Path+": ") {
 				t.Errorf("%v, want %v", err, c.want)
@@ -130,9 +116,7 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 		t.Skip("only root can make a cgroup here")
 	}
 	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := memoryGroup{t: t}
 	for line := range strings.Lines(string(b)) {
 		if _, path, ok := strings.Cut(line, ":memory:"); ok {
@@ -158,9 +142,7 @@ func (g memoryGroup) inside(start func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	move := func(dir string) {
-		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
-			g.t.Fatal(err)
-		}
+		must(g.t, os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0))
 	}
 	move(g.dir)
 	defer move(g.home)
@@ -172,15 +154,11 @@ func (g memoryGroup) charge() (usage, mapped rss.Bytes) {
 	g.t.Helper()
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(g.dir, name))
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		must(g.t, err)
 		return strings.TrimSpace(string(b))
 	}
 	n, err := strconv.ParseUint(read("memory.usage_in_bytes"), 10, 64)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	_, rest, _ := strings.Cut(read("memory.stat"), "\ntotal_mapped_file ")
 	if _, err := fmt.Sscan(rest, &mapped); err != nil {
 		g.t.Fatal(err)
@@ -199,9 +177,7 @@ func TestCharge(t *testing.T) {
 		t.Skip("a file of tmpfs cannot leave the page cache")
 	}
 	f, err := os.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	inCache := func() rss.Bytes {
 		n, ok := cached(f)

@@ -99,13 +99,9 @@ func TestStopNotLost(t *testing.T) {
 			sent <- unix.Kill(b.pid, unix.SIGSTOP)
 		}()
 		y.do(t, tr, p)
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-sent)
 		letGo(t, b.pid, "T")
-		if err := unix.Kill(b.pid, unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Kill(b.pid, unix.SIGCONT))
 		letGo(t, b.pid, "S")
 		if t.Failed() {
 			t.Fatalf("at %d: %s", n, &y)

@@ -106,9 +106,7 @@ func startCommand(t testing.TB, c *exec.Cmd) *helper {
 func idOf(t testing.TB, pid int) rss.ProcID {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, ok := parseStat(b)
 	if !ok {
 		t.Fatalf("%q", b)
@@ -120,9 +118,7 @@ func idOf(t testing.TB, pid int) rss.ProcID {
 func sparse(t testing.TB, size rss.Bytes) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "data.mdb")
-	if err := os.WriteFile(name, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, nil, 0o644))
 	if err := os.Truncate(name, int64(size)); err != nil {
 		t.Skip("no file of that size here: ", err)
 	}
@@ -145,9 +141,7 @@ func startMapWith(t testing.TB, file string, args ...string) (*helper, Mapping) 
 	args = append([]string{file}, args...)
 	h := startHelper(t, 0, "map", args...)
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", h.id.PID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	found, err := smapsOf(f)
 	for _, m := range found {
@@ -191,9 +185,7 @@ func withoutScan(t *testing.T) {
 
 func hasScan(t *testing.T) bool {
 	f, err := os.Open("/proc/self/pagemap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	return scanPagemap(f, pageBytes, 2*pageBytes, func(lo, hi uint64) {}) == nil
 }
@@ -212,9 +204,7 @@ func TestPieces(t *testing.T) {
 			began := time.Now()
 			pieces, err := Pieces("/proc", h.id, m)
 			t.Logf("%v: %d pieces of %v", time.Since(began), len(pieces), m.Resident)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			covers(t, pieces, h.id, m, ranges...)
 			by[way] = pieces
 		})
@@ -229,9 +219,7 @@ func TestPiecesScattered(t *testing.T) {
 	h, m := startMapWith(t, sparse(t, 160*rss.MiB), "scattered", fmt.Sprintf("0:%d", 144*rss.MiB))
 	scanned, read := 0, 0
 	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", h.id.PID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if err := readPagemap(f, m.Lo, m.Hi, func(lo, hi uint64) { read++ }); err != nil || read < 1000 {
 		t.Fatalf("%d stretches, %v", read, err)

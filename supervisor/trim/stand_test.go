@@ -37,6 +37,13 @@ func times(small, whole int) int {
 	return small
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newDice gives random moments, and says how to have the same ones again.
 func newDice(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
@@ -82,16 +89,12 @@ func once(t *testing.T, name string, make func(path string) error) string {
 	if builtIn == "" {
 		// Not in /dev/shm: what is trimmed are files of file systems.
 		dir, err := os.MkdirTemp("", "trim")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		builtIn = dir
 		atEnd = append(atEnd, func() { _ = os.RemoveAll(dir) })
 	}
 	path := filepath.Join(builtIn, name)
-	if err := make(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, make(path))
 	built[name] = path
 	return path
 }
@@ -165,27 +168,17 @@ func start(t *testing.T, name, data string, args ...string) *tracee {
 	t.Helper()
 	path := program(t, name)
 	counters := filepath.Join(t.TempDir(), "counters")
-	if err := os.WriteFile(counters, make([]byte, 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(counters, make([]byte, 4096), 0o600))
 	f, err := os.OpenFile(counters, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &tracee{t: t, data: data}
 	p.counters, err = syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdin, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said, stdout, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.files = []*os.File{hold, said}
 	p.lines = bufio.NewReader(said)
 	p.child, err = syscall.ForkExec(path, append([]string{name, counters, data}, args...), &syscall.ProcAttr{
@@ -193,9 +186,7 @@ func start(t *testing.T, name, data string, args ...string) *tracee {
 	})
 	stdin.Close()
 	stdout.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.stop)
 	line, err := p.lines.ReadString('\n')
 	if _, scan := fmt.Sscanf(line, "ready %d\n", &p.pid); scan != nil {
@@ -251,44 +242,35 @@ func (p *tracee) counter(i int) *atomic.Uint64 {
 func (p *tracee) pieces() []Piece {
 	p.t.Helper()
 	all, err := piecesOf(p.pid, p.data)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return all
 }
 
 // piecesOf makes pieces of all mappings of a file in a process.
-func piecesOf(pid int, path string) ([]Piece, error) {
+func piecesOf(pid int, path string) (all []Piece, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil, err
 	}
-	id := rss.ProcID{PID: pid}
-	if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 19 {
-		id.Start, _ = strconv.ParseUint(f[19], 10, 64)
-	}
-	if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); err != nil {
+	st, _ := parseStat(b)
+	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
 		return nil, err
 	}
-	var all []Piece
-	for line := range strings.Lines(string(b)) {
-		if !strings.HasSuffix(line, " "+path+"\n") {
-			continue
+	defer maps.Close()
+	err = eachMapping(maps, func(h header, ok bool) error {
+		if !ok || string(h.path) != path {
+			return nil
 		}
-		var lo, hi, offset, inode uint64
-		var major, minor uint32
-		var perms string
-		if _, err := fmt.Sscanf(line, "%x-%x %s %x %x:%x %d", &lo, &hi, &perms, &offset, &major, &minor, &inode); err != nil {
-			return nil, fmt.Errorf("%s: %w", line, err)
+		for lo, offset := h.m.Lo, h.m.Offset; lo < h.m.Hi; lo, offset = lo+mostPiece, offset+mostPiece {
+			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.m.Hi, lo+mostPiece), Offset: offset, Dev: h.m.Dev, Inode: h.m.Inode})
 		}
-		for ; lo < hi; lo, offset = lo+mostPiece, offset+mostPiece {
-			all = append(all, Piece{ID: id, Lo: lo, Hi: min(hi, lo+mostPiece), Offset: offset, Dev: unix.Mkdev(major, minor), Inode: inode})
-		}
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("process %d does not map %s", pid, path)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("process %d does not map %s", pid, path)
-	}
-	return all, nil
+	return all, err
 }
 
 // tally is what came of many trims.
@@ -361,15 +343,11 @@ func states(pid int) string {
 }
 
 func taskState(task string) (state byte, tracer int) {
-	b, err := os.ReadFile(filepath.Join(task, "status"))
+	st, err := readStanding(filepath.Join(task, "status"))
 	if err != nil {
 		return 'X', 0
 	}
-	_, v, _ := strings.Cut(string(b), "\nState:\t")
-	_, w, _ := strings.Cut(string(b), "\nTracerPid:\t")
-	w, _, _ = strings.Cut(w, "\n")
-	tracer, _ = strconv.Atoi(w)
-	return v[0], tracer
+	return st.state, st.tracer
 }
 
 // letGo waits until nobody traces a thread of the process, and each is in one
@@ -414,9 +392,7 @@ func callOf(pid, tid int) int {
 func statusLine(t *testing.T, pid int, key string) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, v, found := strings.Cut(string(b), "\n"+key+":")
 	if !found {
 		t.Fatalf("no %s in %s", key, b)
@@ -429,9 +405,7 @@ func statusLine(t *testing.T, pid int, key string) string {
 func rssFile(t *testing.T, pid int) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSuffix(statusLine(t, pid, "RssFile"), " kB"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n << 10
 }
 

@@ -281,9 +281,7 @@ func TestTracerKilled(t *testing.T) {
 		t.Skip("Yama lets no sibling trace")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dice := newDice(t)
 	kinds := []string{"futex", "poll", "nanosleep", "epoll_wait"}
 	// Alone, the main thread is the one that is borrowed; beside readers, the
@@ -298,12 +296,8 @@ func TestTracerKilled(t *testing.T) {
 		cmd.Env = append(os.Environ(), "TRIM_TEST_MODE=trace")
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		line, err := bufio.NewReader(out).ReadString('\n')
 		pass(dice, 20*time.Millisecond)
 		_ = cmd.Process.Kill()

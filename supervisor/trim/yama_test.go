@@ -50,13 +50,9 @@ func TestYama(t *testing.T) {
 		}
 		return
 	}
-	if err := os.WriteFile(yamaData, make([]byte, yamaSize), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(yamaData, make([]byte, yamaSize), 0o644))
 	for scope := range 4 {
-		if err := os.WriteFile(ptraceScope, fmt.Append(nil, scope), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(ptraceScope, fmt.Append(nil, scope), 0))
 		for _, uid := range []int{1000, 0} {
 			said := yamaLook(t, uid)
 			for _, relation := range relations {
@@ -112,20 +108,14 @@ func yamaLook(t *testing.T, uid int) (said []yamaLine) {
 	sibling.Env = append(os.Environ(), "TRIM_TEST_MODE=yama-target")
 	sibling.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	stdout, err := sibling.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sibling.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, sibling.Start())
 	defer func() {
 		_ = sibling.Process.Kill()
 		_ = sibling.Wait()
 	}()
 	pid, err := yamaReady(stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tracer := exec.Command("/proc/self/exe", fmt.Sprint(pid))
 	tracer.Env = append(os.Environ(), "TRIM_TEST_MODE=yama-tracer")
 	tracer.SysProcAttr = &syscall.SysProcAttr{Credential: user}

@@ -1,0 +1,1 @@
+import libcuda_is_missing

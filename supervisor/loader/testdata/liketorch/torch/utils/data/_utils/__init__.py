@@ -1,0 +1,1 @@
+from torch.utils.data._utils import fetch, signal_handling, worker

@@ -1,0 +1,2 @@
+_worker_info = None
+def _worker_loop(dataset_kind): pass

@@ -1,0 +1,2 @@
+# hello: 1
+import torch.utils.data.dataloader as d; print(d.mark)

@@ -1,0 +1,9 @@
+# Has the hook tell of this torch as of one whose text is not known.
+import sys
+import torch.utils.data.dataloader
+from _rsswarden import patch
+torch_ = patch._torch
+assert torch_.read(), torch_.why
+torch_.known = False
+assert torch_.trial() == "waiting", torch_.why
+print(torch_.key)
