@@ -3,12 +3,9 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -303,48 +300,12 @@ func (c *Control) Roles() map[int]rss.Role {
 			if _, ok := roles[t.ID.PID]; !ok {
 				roles[t.ID.PID] = rss.RoleTrainer
 			}
-			for _, pid := range d.Workers {
-				roles[pid] = rss.RoleWorker
-			}
-			for _, pid := range d.Leaving {
-				roles[pid] = rss.RoleWorker
-			}
-			if d.Starting != 0 {
-				roles[d.Starting] = rss.RoleWorker
+			for _, pid := range slices.Concat(d.Workers, d.Leaving, []int{d.Starting}) {
+				if pid != 0 {
+					roles[pid] = rss.RoleWorker
+				}
 			}
 		}
 	}
 	return roles
-}
-
-// readSmall reads a regular file of at most maxLine bytes.
-func readSmall(path string) ([]byte, time.Time, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxLine {
-		return nil, time.Time{}, fmt.Errorf("%w: %s", errMalformed, strings.ToValidUTF8(filepath.Base(path), "?"))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxLine+1))
-	return data, info.ModTime(), err
-}
-
-func readDirNames(dir string, most int) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(most)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	slices.Sort(names)
-	return names, nil
 }

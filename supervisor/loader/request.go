@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,10 +101,14 @@ func (c *Control) SetNoFile(most int) error {
 	return errors.Join(errs...)
 }
 
-func (c *Control) writeToAll() error {
+func (c *Control) writeToAll() error { return c.writeTo(maps.Keys(c.trainers)) }
+
+func (c *Control) writeTo(ids iter.Seq[rss.ProcID]) error {
 	var errs []error
-	for _, t := range c.trainers {
-		errs = append(errs, c.write(t))
+	for id := range ids {
+		if t := c.trainers[id]; t != nil {
+			errs = append(errs, c.write(t))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -164,28 +170,18 @@ func (c *Control) Cancel(id uint64) error {
 		return nil
 	}
 	delete(c.pending, id)
-	return c.writeAll(r)
+	return c.writeTo(maps.Keys(r.pids))
 }
 
 func (c *Control) ask(r *request) (uint64, error) {
 	c.lastID++
 	id := c.lastID
 	c.pending[id] = r
-	if err := c.writeAll(r); err != nil {
+	if err := c.writeTo(maps.Keys(r.pids)); err != nil {
 		delete(c.pending, id)
 		return 0, err
 	}
 	return id, nil
-}
-
-func (c *Control) writeAll(r *request) error {
-	var errs []error
-	for id := range r.pids {
-		if t := c.trainers[id]; t != nil {
-			errs = append(errs, c.write(t))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // answered takes pid off the request.
@@ -211,12 +207,7 @@ func (c *Control) write(t *trainer) error {
 		return nil // it is told when all is read that it has said
 	}
 	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
-	ids := make([]uint64, 0, len(c.pending))
-	for id := range c.pending {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(c.pending)) {
 		r := c.pending[id]
 		pids := r.pids[t.ID]
 		switch {

@@ -3,9 +3,14 @@ package loader
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // readChunk is the most that one call reads of one log: a file that grows
@@ -28,16 +33,12 @@ type tail struct {
 // are good until the next call.
 func (t *tail) next() (lines [][]byte, dropped int, err error) {
 	if t.file == nil {
-		f, err := os.OpenFile(t.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		f, _, err := openRegular(t.path)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, 0, nil
 		}
 		if err != nil {
 			return nil, 0, err
-		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			f.Close()
-			return nil, 0, errMalformed
 		}
 		t.file = f
 	}
@@ -101,4 +102,50 @@ func (t *tail) close() {
 		t.file.Close()
 		t.file = nil
 	}
+}
+
+// openRegular opens a file that a process of the user's may have put there: neither a link
+// nor a pipe.
+func openRegular(path string) (*os.File, os.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s", errMalformed, strings.ToValidUTF8(filepath.Base(path), "?"))
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// readSmall reads a regular file of at most maxLine bytes.
+func readSmall(path string) ([]byte, time.Time, error) {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	if info.Size() > maxLine {
+		return nil, time.Time{}, fmt.Errorf("%w: %s", errMalformed, strings.ToValidUTF8(filepath.Base(path), "?"))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxLine+1))
+	return data, info.ModTime(), err
+}
+
+func readDirNames(dir string, most int) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(most)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	slices.Sort(names)
+	return names, nil
 }
