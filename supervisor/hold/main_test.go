@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -236,16 +237,11 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("never happened: %s", what)
 }
 
-func read(path string) string {
-	b, _ := os.ReadFile(path)
-	return string(b)
-}
-
 // awaitLine returns the first line of the file with the prefix.
 func awaitLine(t *testing.T, path, prefix string) (line string) {
 	t.Helper()
 	until(t, prefix+" in "+filepath.Base(path), func() bool {
-		for l := range strings.Lines(read(path)) {
+		for l := range strings.Lines(wardentest.Read(path)) {
 			if strings.HasPrefix(l, prefix) && strings.HasSuffix(l, "\n") {
 				line = strings.TrimSpace(l)
 				return true

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,11 +153,11 @@ func TestPidsMax(t *testing.T) {
 		kill(t, watcher, 9)
 		kill(t, holder, 42)
 		until(t, "signals", func() bool {
-			return strings.Count(read(file), "signal 40 ") == 200 && strings.Contains(read(file), "signal 42 ")
+			return strings.Count(wardentest.Read(file), "signal 40 ") == 200 && strings.Contains(wardentest.Read(file), "signal 42 ")
 		})
-		until(t, "no second watcher", func() bool { return len(children(holder)) == 1 })
+		until(t, "no second watcher", func() bool { return len(wardentest.Children(holder)) == 1 })
 		kill(t, holder, 43)
-		until(t, "a signal after that", func() bool { return strings.Contains(read(file), "signal 43 ") })
+		until(t, "a signal after that", func() bool { return strings.Contains(wardentest.Read(file), "signal 43 ") })
 		set("max")
 		unix.Kill(command, unix.SIGKILL)
 		if s := waitStatus(t, cmd); !s.Signaled() || s.Signal() != unix.SIGKILL {
@@ -180,7 +181,7 @@ func TestNoRoomForTwo(t *testing.T) {
 		if s := runStatus(t, cmd); s.ExitStatus() != 0 {
 			t.Errorf("with pids.max %d: %v", max, s)
 		}
-		if !strings.Contains(read(file), fmt.Sprintf("\npid %d\n", cmd.Process.Pid)) {
+		if !strings.Contains(wardentest.Read(file), fmt.Sprintf("\npid %d\n", cmd.Process.Pid)) {
 			t.Errorf("with pids.max %d it ran as a child", max)
 		}
 		os.Remove(file)
@@ -212,7 +213,7 @@ func TestNoRoomForTheUser(t *testing.T) {
 		if s := runStatus(t, cmd); s.ExitStatus() != 0 {
 			t.Errorf("ulimit -u %s: %v", limit, s)
 		}
-		parent := strings.TrimSpace(read(file))
+		parent := strings.TrimSpace(wardentest.Read(file))
 		if (parent == strconv.Itoa(cmd.Process.Pid)) != child {
 			t.Errorf("ulimit -u %s: started by %s, the holder was %d; want a child of it: %v", limit, parent, cmd.Process.Pid, child)
 		}

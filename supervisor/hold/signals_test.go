@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,7 @@ func startCounted(t *testing.T, c config, group bool) *counted {
 }
 
 func (k *counted) count(sig int) int {
-	return strings.Count(read(k.file), fmt.Sprintf("signal %d ", sig))
+	return strings.Count(wardentest.Read(k.file), fmt.Sprintf("signal %d ", sig))
 }
 
 // end kills the command and checks that the holder died the same way.
@@ -182,7 +183,7 @@ func TestGroupSignalOnce(t *testing.T) {
 }
 
 func pendingOf(pid int) signalSet {
-	_, p, _ := parsePending([]byte(read(fmt.Sprintf("/proc/%d/status", pid))))
+	_, p, _ := parsePending([]byte(wardentest.Read(fmt.Sprintf("/proc/%d/status", pid))))
 	return p
 }
 
@@ -269,7 +270,7 @@ func TestStaleWitness(t *testing.T) {
 
 func stateOf(t *testing.T, pid int) byte {
 	t.Helper()
-	s, err := parseStat([]byte(read(fmt.Sprintf("/proc/%d/stat", pid))))
+	s, err := parseStat([]byte(wardentest.Read(fmt.Sprintf("/proc/%d/stat", pid))))
 	if err != nil {
 		return 0
 	}

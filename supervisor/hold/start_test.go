@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"io"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func TestPipeEndsWithCommandsClose(t *testing.T) {
 			t.Errorf("%s: the reader still waits though the command has closed it", name)
 		}
 	}
-	if read(end) != "" {
+	if wardentest.Read(end) != "" {
 		t.Error("the command had ended already")
 	}
 	f, err := os.OpenFile(hold, os.O_WRONLY, 0)

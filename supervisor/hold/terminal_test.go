@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,7 +106,7 @@ func TestTerminalSignalsOnce(t *testing.T) {
 			if watch != "" {
 				fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher)
 			}
-			count := func(sig int) int { return strings.Count(read(file), fmt.Sprintf("signal %d ", sig)) }
+			count := func(sig int) int { return strings.Count(wardentest.Read(file), fmt.Sprintf("signal %d ", sig)) }
 			for i, key := range []string{ctrlC, ctrlBackslash, ctrlZ} {
 				sig := []int{2, 3, 20}[i]
 				s.send(key)
@@ -265,7 +266,7 @@ func foreground(s *terminal) string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(read(fmt.Sprintf("/proc/%d/comm", pgid)))
+	return strings.TrimSpace(wardentest.Read(fmt.Sprintf("/proc/%d/comm", pgid)))
 }
 
 // lineMode: the shell's line editor has given the terminal back.
@@ -284,11 +285,10 @@ func TestStopThroughHolder(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		begin(t, cmd)
 		holder := cmd.Process.Pid
-		var kids []string
-		until(t, "the command", func() bool { kids = children(holder); return len(kids) == 1 })
-		var command int
-		fmt.Sscan(kids[0], &command)
-		until(t, "sleep", func() bool { return strings.HasPrefix(read(fmt.Sprintf("/proc/%d/comm", command)), "sleep") })
+		var kids []int
+		until(t, "the command", func() bool { kids = wardentest.Children(holder); return len(kids) == 1 })
+		command := kids[0]
+		until(t, "sleep", func() bool { return strings.HasPrefix(wardentest.Read(fmt.Sprintf("/proc/%d/comm", command)), "sleep") })
 		kill(t, holder, int(sig))
 		until(t, "a stopped command", func() bool { return stateOf(t, command) == 'T' })
 		until(t, "a stopped holder", func() bool { return stateOf(t, holder) == 'T' })

@@ -3,6 +3,7 @@ package hold
 import (
 	"bufio"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -103,8 +104,8 @@ func TestTrimmedCommandEnds(t *testing.T) {
 		}
 		var pid int
 		until(t, "the command is there", func() bool {
-			pid, _ = strconv.Atoi(strings.TrimSpace(read(ready)))
-			return pid != 0 && strings.Contains(read(log), "trim refusal 0\n")
+			pid, _ = strconv.Atoi(strings.TrimSpace(wardentest.Read(ready)))
+			return pid != 0 && strings.Contains(wardentest.Read(log), "trim refusal 0\n")
 		})
 		sig := []unix.Signal{unix.SIGKILL, unix.SIGTERM, unix.SIGSEGV, unix.SIGUSR1}[how]
 		time.Sleep(after)
@@ -116,7 +117,7 @@ func TestTrimmedCommandEnds(t *testing.T) {
 		if exits && (!s.Exited() || s.ExitStatus() != 42) || !exits && (!s.Signaled() || s.Signal() != sig) {
 			t.Errorf("%v after %v: status %#x", sig, after, s)
 		}
-		if text := read(log); strings.Contains(text, "answer") {
+		if text := wardentest.Read(log); strings.Contains(text, "answer") {
 			t.Errorf("%s", text)
 		}
 	})

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,7 @@ var differences = map[string][]string{
 }
 
 func TestDifferences(t *testing.T) {
-	_, list, _ := strings.Cut(read("../../docs/promises.md"), "# What tells a held command from a bare one\n")
+	_, list, _ := strings.Cut(wardentest.Read("../../docs/promises.md"), "# What tells a held command from a bare one\n")
 	for text := range differences {
 		if !strings.Contains(list, "\n- "+text) {
 			t.Errorf("docs/promises.md does not say %q", text)
@@ -45,7 +46,7 @@ func twin(t *testing.T, c config, prepare func(argv []string) *exec.Cmd) (bare, 
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		lines := slices.Collect(strings.Lines(read(file)))
+		lines := slices.Collect(strings.Lines(wardentest.Read(file)))
 		if len(lines) < 60 {
 			t.Fatalf("%s: only %d lines", name, len(lines))
 		}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestCollect(t *testing.T) {
 		{"--case fragments --where trainer", 70 * rss.MiB},
 		{"--case fragments --where trainer --workers 0", 70 * rss.MiB},
 		{"--case cycles --where worker", 100 * rss.MiB},
-	}[:endurance(2, 5)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(5, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "testdata/heap.py", args: append(strings.Fields(c.args), "--until", "@stop")})
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		trainer := tr.ctl.Trainers()[0].ID.PID

@@ -3,6 +3,7 @@ package loader
 import (
 	"bytes"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,7 +93,7 @@ func TestHookFails(t *testing.T) {
 // faultsOf lists the faults to try.
 func faultsOf(t *testing.T) []fault {
 	t.Helper()
-	if endurance(0, 1) == 0 {
+	if wardentest.Few(1, 0) == 0 {
 		return oftenFaults
 	}
 	out, err := exec.Command(python, "testdata/fault.py", "list", "hook").CombinedOutput()

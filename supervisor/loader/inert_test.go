@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"go/parser"
 	"go/token"
 	"os"
@@ -194,7 +195,7 @@ func TestInertInEveryPython(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			for _, w := range ways {
-				if n > 0 && w.one && endurance(0, 1) == 0 || !py.AtLeast(w.min[0], w.min[1]) {
+				if n > 0 && w.one && wardentest.Few(1, 0) == 0 || !py.AtLeast(w.min[0], w.min[1]) {
 					continue
 				}
 				env := cleanEnv()
@@ -301,7 +302,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 			} {
 				must(t, os.MkdirAll(dir, 0o700))
 				for what, body := range sites {
-					if n > 0 && py.Major == 3 && !usual[what] && endurance(0, 1) == 0 {
+					if n > 0 && py.Major == 3 && !usual[what] && wardentest.Few(1, 0) == 0 {
 						continue
 					}
 					name := "sitecustomize.py"
@@ -355,7 +356,7 @@ func TestPrefixes(t *testing.T) {
 		if !py.AtLeast(3, 8) || strings.HasPrefix(py.Name, "pypy") {
 			continue
 		}
-		if made++; n > 0 && made > 2 && endurance(0, 1) == 0 {
+		if made++; n > 0 && made > 2 && wardentest.Few(1, 0) == 0 {
 			continue // two will do
 		}
 		t.Run(py.Name, func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestPrefixes(t *testing.T) {
 				body := "import sys\nsys.mark = 1\nprint('own', __file__)\n"
 				must(t, os.WriteFile(filepath.Join(found[0], "sitecustomize.py"), []byte(body), 0o600))
 			}
-			for _, options := range []string{"", "--system-site-packages", "--copies"}[:endurance(2, 3)] {
+			for _, options := range []string{"", "--system-site-packages", "--copies"}[:wardentest.Few(3, 2)] {
 				venv := filepath.Join(p.dir, "venv"+options)
 				cmd := exec.Command(py.Path, append(append([]string{"-m", "venv", "--without-pip"}, strings.Fields(options)...), venv)...)
 				cmd.Env = cleanEnv()

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
@@ -61,11 +62,11 @@ func TestIterable(t *testing.T) {
 		// From here on with RSSWARDEN_ENDURANCE only.
 		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
 	}
-	torchtest.EachCase(t, shapes[:endurance(2, len(shapes))], nil, func(t *testing.T, on *stand, args string) {
+	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 2)], nil, func(t *testing.T, on *stand, args string) {
 		a := strings.Fields(args)
 		want := streamBare(t, on, a...)
 		tr := stream(t, on, a...)
-		for range endurance(2, 100) {
+		for range wardentest.Few(100, 2) {
 			before := tr.workers()
 			renewed := tr.renew()
 			for _, s := range renewed {
@@ -212,7 +213,7 @@ func TestIterableOff(t *testing.T) {
 		"iterable.Renewal.__init__", "iterable.Renewal.report",
 		// From here on with RSSWARDEN_ENDURANCE only.
 		"iterable.Held.take", "iterable.begin", "iterable.due", "collect.Collector.requests", "private.trim",
-	}[:endurance(2, 7)] {
+	}[:wardentest.Few(7, 2)] {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			want := streamBare(t, torch113)

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,7 @@ func TestLoad(t *testing.T) {
 			dir := t.TempDir()
 			layTorch(t, dir)
 			for i, l := range loads {
-				if n > 0 && l.one && py.Name != "cpython 3.13" && endurance(0, 1) == 0 {
+				if n > 0 && l.one && py.Name != "cpython 3.13" && wardentest.Few(1, 0) == 0 {
 					continue
 				}
 				if strings.Contains(l.name, "before_specs") && py.AtLeast(3, 12) {

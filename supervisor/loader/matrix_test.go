@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"regexp"
 	"strings"
@@ -118,7 +119,7 @@ func TestMatrix(t *testing.T) {
 // torch before it starts a worker, as set_forkserver_preload has it do.
 func TestPreloadedForkServer(t *testing.T) {
 	for _, s := range []*stand{torch26, newest, torch113} {
-		if s == torch113 && endurance(0, 1) == 0 {
+		if s == torch113 && wardentest.Few(1, 0) == 0 {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -130,12 +131,12 @@ func TestPreloadedForkServer(t *testing.T) {
 }
 
 func runCell(t *testing.T, s *stand, sh shape) cell {
-	count := endurance(2, 100)
+	count := wardentest.Few(100, 2)
 	if sh.slow {
-		count = endurance(1, 100)
+		count = wardentest.Few(100, 1)
 	}
 	tr := train(t, trainOptions{on: s, args: append(strings.Fields("--context= "+sh.args),
-		"--part", fmt.Sprint(endurance(400, 800)), "--step", "0.001", "--until", "@stop")})
+		"--part", fmt.Sprint(wardentest.Few(800, 400)), "--step", "0.001", "--until", "@stop")})
 	c := cell{shape: sh.name, torch: s.Name}
 	for _, mode := range []event.Mode{event.Swap, event.Drain} {
 		for _, said := range tr.recycle(count, mode) {
@@ -191,17 +192,4 @@ func unlinkedBefore(stderr string) string {
 		return stderr
 	}
 	return tracked.ReplaceAllString(stderr, "")
-}
-
-func TestUnlinkedBefore(t *testing.T) {
-	const line = "/usr/lib/python3.13/multiprocessing/resource_tracker.py:"
-	said := line + "301: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects to clean up at shutdown: {'/mp-x'}\n  warnings.warn(\n" +
-		line + "317: UserWarning: resource_tracker: '/mp-x': [Errno 2] No such file or directory\n  warnings.warn('resource_tracker: %r: %s' % (name, e))\n"
-	if got := unlinkedBefore(said + "Traceback\n"); got != "Traceback\n" {
-		t.Errorf("left %q", got)
-	}
-	leaked, _, _ := strings.Cut(said, line+"317")
-	if got := unlinkedBefore(leaked); got != leaked {
-		t.Errorf("of one that leaked %q is left", got)
-	}
 }

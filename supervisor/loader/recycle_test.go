@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func TestRecycleBreak(t *testing.T) {
 				t.Run(string(mode)+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					tr := train(t, trainOptions{on: s, args: []string{"--loader", kind, "--workers", "3", "--break-at", "25", "--until", "@stop"}})
-					tr.recycle(endurance(8, 200), mode)
+					tr.recycle(wardentest.Few(200, 8), mode)
 					if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
 						t.Errorf("%+v", r)
 					}
@@ -158,7 +159,7 @@ func descriptors(t *testing.T, s *stand, args string) {
 	tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--workers", "2", "--part", "400", "--until", "@stop")})
 	tr.until("an epoch", func() bool { return tr.seen() > 0 })
 	var paused []float64
-	for _, s := range tr.recycle(endurance(30, 500), event.Swap) {
+	for _, s := range tr.recycle(wardentest.Few(500, 30), event.Swap) {
 		if s.Exit != 0 {
 			t.Errorf("worker %d exited with %d", s.Worker, s.Exit)
 		}
@@ -202,7 +203,7 @@ func TestInheritedOffset(t *testing.T) {
 		}
 		t.Run("with the cure", func(t *testing.T) {
 			t.Parallel()
-			for range endurance(2, 50) {
+			for range wardentest.Few(50, 2) {
 				if r := run(t); r.Wrong != 0 {
 					t.Errorf("%d records wrong", r.Wrong)
 				}
@@ -241,7 +242,7 @@ func TestReplacementFails(t *testing.T) {
 			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Drain, true},
 			{"--init hang --patience 2 --loader endless", "did not come up: in 2 s", "", event.Drain, false},
 		} {
-			if !(c.often && s.Turn(i, 10)) && endurance(0, 1) == 0 {
+			if !(c.often && s.Turn(i, 10)) && wardentest.Few(1, 0) == 0 {
 				continue
 			}
 			t.Run(string(c.mode)+"/"+c.args, func(t *testing.T) {
@@ -366,7 +367,7 @@ func TestForkRefused(t *testing.T) {
 			if !s.Turn(i, 2) {
 				continue
 			}
-			for _, mode := range []event.Mode{event.Swap, event.Drain}[endurance(1, 0):] {
+			for _, mode := range []event.Mode{event.Swap, event.Drain}[wardentest.Few(0, 1):] {
 				t.Run(kind+"/"+string(mode), func(t *testing.T) {
 					t.Parallel()
 					args := []string{"--part", "800", "--epochs", "2"}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"math"
 	"os"
 	"path/filepath"
@@ -176,7 +177,7 @@ func TestSharing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, s := range stands {
-				if !(c.often && s.Turn(i, 16)) && endurance(0, 1) == 0 {
+				if !(c.often && s.Turn(i, 16)) && wardentest.Few(1, 0) == 0 {
 					continue
 				}
 				t.Run(s.Name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,7 @@ var statefulShapes = []string{
 func TestStateful(t *testing.T) {
 	shapes := statefulShapes
 	if os.Getenv("TORCHDATA") == "" {
-		shapes = shapes[:endurance(4, len(shapes))]
+		shapes = shapes[:wardentest.Few(len(shapes), 4)]
 	}
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		for i, args := range shapes {
@@ -56,7 +57,7 @@ func TestStateful(t *testing.T) {
 				a := strings.Fields(args)
 				want := statefulBare(t, on, a...)
 				tr := statefulTraining(t, on, a...)
-				said := tr.recycle(endurance(6, 60), event.Swap)
+				said := tr.recycle(wardentest.Few(60, 6), event.Swap)
 				for _, s := range said {
 					if s.Exit != 0 || s.Before == 0 || s.After == 0 || s.Worker == s.New {
 						t.Errorf("%+v", s)
@@ -190,7 +191,7 @@ func TestStatefulHookFails(t *testing.T) {
 		{"raise", "stateful.Recycler._settle"}, {"raise", "stateful.Recycler._judge"}, {"raise", "stateful.Recycler.wait"},
 		{"raise", "stateful.begin"}, {"raise:1", "recycle.Recycler._take_over"}, {"raise:2", "recycle.Recycler._take_over"},
 	}
-	if endurance(0, 1) == 1 {
+	if wardentest.Few(1, 0) == 1 {
 		out, err := exec.Command(python, "testdata/fault.py", "list", "hook").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -239,7 +240,7 @@ func TestStatefulHookFails(t *testing.T) {
 			if err == nil && !off {
 				t.Errorf("that the hook is off was not said: %+v", tr.said)
 			}
-			if err != nil && endurance(0, 1) == 0 {
+			if err != nil && wardentest.Few(1, 0) == 0 {
 				t.Errorf("%s was not reached: %+v", f.in, tr.said)
 			}
 		})

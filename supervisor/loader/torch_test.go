@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,7 @@ func TestVerbs(t *testing.T) {
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, context := range []string{"fork", "spawn", "forkserver"} {
 			for j, mode := range []event.Mode{event.Swap, event.Drain} {
-				if !s.Turn(i+j, 4) || context != "fork" && mode == event.Drain && endurance(0, 1) == 0 {
+				if !s.Turn(i+j, 4) || context != "fork" && mode == event.Drain && wardentest.Few(1, 0) == 0 {
 					continue // seconds each
 				}
 				t.Run(context+"/"+string(mode), func(t *testing.T) {

@@ -29,7 +29,7 @@ const python = torchtest.Python
 var (
 	torch113, torch26, newest, stands = torchtest.Torch113, torchtest.Torch26, torchtest.Newest, torchtest.Stands
 
-	endurance, cleanEnv = torchtest.Endurance, torchtest.CleanEnv
+	cleanEnv = torchtest.CleanEnv
 )
 
 func must(t testing.TB, err error) {

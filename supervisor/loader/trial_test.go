@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,7 +107,7 @@ func TestTrial(t *testing.T) {
 			t.Parallel()
 			env, _ := hooked(t)
 			u := untried(t, s, env, "")
-			for range endurance(1, 50) {
+			for range wardentest.Few(50, 1) {
 				if v, err := Try(t.Context(), u, env, startOn(t, s)); err != nil || !v.OK() {
 					t.Errorf("%+v, %v", v, err)
 				}
@@ -116,7 +117,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 		for i, m := range mutants {
-			if m.why != "" || !m.often && endurance(0, 1) == 0 || !s.Turn(i, len(mutants)) {
+			if m.why != "" || !m.often && wardentest.Few(1, 0) == 0 || !s.Turn(i, len(mutants)) {
 				continue
 			}
 			t.Run(m.name, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestTrial(t *testing.T) {
 				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
 				must(t, tr.ctl.Tried(u.Key, v))
 				for _, mode := range []event.Mode{event.Swap, event.Drain} {
-					tr.recycle(endurance(1, 10), mode)
+					tr.recycle(wardentest.Few(10, 1), mode)
 				}
 				if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
 					t.Errorf("recycled, though: %+v", r)

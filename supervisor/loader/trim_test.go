@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,7 +144,7 @@ func TestBudgetShapes(t *testing.T) {
 		{"--workers 0 --stream", false, true},
 		{"--stream --workers 2", false, true},
 		{"--private --stream --workers 2", true, true},
-	}[:endurance(4, 9)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(9, 4)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "testdata/mapped.py", args: append(strings.Fields(c.args), "--until", "@stop")})
 		tr.until("hello", func() bool { return len(tr.said) > 0 })
 		must(t, tr.ctl.SetPrivate(c.private))
@@ -255,7 +256,7 @@ func TestTrimBesideThreads(t *testing.T) {
 	if naive.Lost == 0 {
 		t.Skipf("the race was not met in %d trims: nothing is shown", naive.Trims)
 	}
-	mappings(t, &ours, "race", fmt.Sprint(endurance(2, 60)), "ours")
+	mappings(t, &ours, "race", fmt.Sprint(wardentest.Few(60, 2)), "ours")
 	if ours.Lost != 0 || ours.Turns == 0 || ours.Trims == 0 {
 		t.Errorf("%+v", ours)
 	}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func TestUnforked(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for i, s := range []*stand{torch113, torch26} {
-				if endurance(0, 1) == 0 && (!c.often || i == 1 && c.start != "forkserver") {
+				if wardentest.Few(1, 0) == 0 && (!c.often || i == 1 && c.start != "forkserver") {
 					continue // with RSSWARDEN_ENDURANCE
 				}
 				t.Run(s.Name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package trim
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"strings"
@@ -96,7 +97,7 @@ func startBlocked(t *testing.T, kinds ...int) *blocked {
 	}
 	b := &blocked{tracee: start(t, "block", dataFile(t, 16<<20), names...), kinds: kinds, calls: make([]int, len(kinds))}
 	for i, k := range kinds {
-		until(t, blocking[k].name+" has begun", func() bool {
+		wardentest.Until(t, blocking[k].name+" has begun", func() bool {
 			if b.tid(i) == 0 {
 				return false
 			}
@@ -128,9 +129,9 @@ func (b *blocked) undisturbed(t *testing.T, mayEINTR func(kind int) uint64) {
 		}
 		if kind.timed {
 			before := b.word(i, blockReturns)
-			until(t, kind.name+" returns again", func() bool { return b.word(i, blockReturns) > before })
+			wardentest.Until(t, kind.name+" returns again", func() bool { return b.word(i, blockReturns) > before })
 		} else if mayEINTR(k) == 0 {
-			until(t, fmt.Sprintf("%s sleeps in call %d", kind.name, b.calls[i]), func() bool {
+			wardentest.Until(t, fmt.Sprintf("%s sleeps in call %d", kind.name, b.calls[i]), func() bool {
 				// The kernel goes on with some calls as restart_syscall(2).
 				nr := callOf(b.pid, b.tid(i))
 				return nr == b.calls[i] || nr == unix.SYS_RESTART_SYSCALL
@@ -146,7 +147,7 @@ func (b *blocked) undisturbed(t *testing.T, mayEINTR func(kind int) uint64) {
 	b.counter(blockWake).Store(1)
 	for i, k := range b.kinds {
 		if !blocking[k].timed {
-			until(t, blocking[k].name+" returns with what it waited for", func() bool { return b.word(i, blockWoken) == 1 })
+			wardentest.Until(t, blocking[k].name+" returns with what it waited for", func() bool { return b.word(i, blockWoken) == 1 })
 			if n := b.word(i, blockBad); n > 0 {
 				t.Errorf("%s: woken, but %d wrong results", blocking[k].name, n)
 			}
@@ -167,7 +168,7 @@ func TestBlockingCalls(t *testing.T) {
 	b := startBlocked(t, all...)
 	tr, y := newTracer(t), tally{}
 	p := b.pieces()[0]
-	for deadline := time.Now().Add(2 * time.Minute); y.done() < times(30, 300); pass(dice, 3*time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); y.done() < wardentest.Few(300, 30); pass(dice, 3*time.Millisecond) {
 		y.do(t, tr, p)
 		if t.Failed() || time.Now().After(deadline) {
 			t.Errorf("given up after %s", &y)
@@ -191,7 +192,7 @@ func TestBlockingCallAlone(t *testing.T) {
 			b := startBlocked(t, k)
 			tr, y := newTracer(t), tally{}
 			p := b.pieces()[0]
-			want := times(30, 300)
+			want := wardentest.Few(300, 30)
 			deadline := time.Now().Add(time.Minute)
 			for n := 0; n < want; pass(dice, 2*time.Millisecond) {
 				a := y.do(t, tr, p)
@@ -223,7 +224,7 @@ func TestMutexIsNotLent(t *testing.T) {
 	if _, scanErr := fmt.Sscanf(line, "waiting %d", &tid); err != nil || scanErr != nil {
 		t.Fatalf("%q, %v", line, err)
 	}
-	until(t, "the thread waits", func() bool {
+	wardentest.Until(t, "the thread waits", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", c.PID, tid))
 		return strings.HasPrefix(string(b), "202 ")
 	})
@@ -231,7 +232,7 @@ func TestMutexIsNotLent(t *testing.T) {
 	must(t, err)
 	tracer := NewTracer()
 	defer tracer.Close()
-	for range times(20, 200) {
+	for range wardentest.Few(200, 20) {
 		if a := tracer.Do(pieces[0]); a.Refusal != NoSleeper {
 			t.Fatalf("%v, want %v", a.Refusal.Reason(), NoSleeper.Reason())
 		}
@@ -284,10 +285,10 @@ func TestRealTimeSignals(t *testing.T) {
 			p := start(t, "signals", dataFile(t, 16<<20), kind.name)
 			tr, y := newTracer(t), tally{}
 			piece := p.pieces()[0]
-			until(t, "it waits", func() bool { return callOf(p.pid, p.pid) >= 0 })
+			wardentest.Until(t, "it waits", func() bool { return callOf(p.pid, p.pid) >= 0 })
 
 			// As many trims as are wanted fall among the signals, however busy the machine is.
-			total := times(300, 3000)
+			total := wardentest.Few(3000, 300)
 			enough, most := total/10, 20*total
 			var trimmed atomic.Int64
 			sent := make(chan int)
@@ -319,7 +320,7 @@ func TestRealTimeSignals(t *testing.T) {
 				default:
 				}
 			}
-			until(t, "all are handled", func() bool { return p.counter(sigHandled).Load() >= uint64(total) })
+			wardentest.Until(t, "all are handled", func() bool { return p.counter(sigHandled).Load() >= uint64(total) })
 			letGo(t, p.pid, "RS")
 			t.Logf("%s; EINTR %d times", &y, p.counter(sigEINTRs).Load())
 			if y.done() < enough {
@@ -341,7 +342,7 @@ func TestRealTimeSignals(t *testing.T) {
 			if !kind.masked {
 				return
 			}
-			until(t, "the call ended after the last signal", func() bool { return p.counter(sigSeen).Load() == uint64(total) })
+			wardentest.Until(t, "the call ended after the last signal", func() bool { return p.counter(sigSeen).Load() == uint64(total) })
 			if n := p.counter(sigOutside).Load(); n > 0 {
 				t.Errorf("%d signals handled where they were blocked", n)
 			}

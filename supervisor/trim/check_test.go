@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"io"
 	"os"
 	"os/exec"
@@ -467,7 +468,7 @@ func comesTo(t *testing.T, h *helper, want Refusal) {
 	t.Helper()
 	var r Refusal
 	var detail string
-	until(t, string(want.Reason()), func() bool {
+	wardentest.Until(t, string(want.Reason()), func() bool {
 		r, detail = checkHere(h.id)
 		return r == want
 	})
@@ -591,7 +592,7 @@ func TestPlanner(t *testing.T) {
 	pieces, err := Pieces("/proc", h.id, m)
 	must(t, err)
 	for _, piece := range pieces {
-		until(t, "a trim", func() bool { return tracer.Do(piece.Piece).Refusal == None })
+		wardentest.Until(t, "a trim", func() bool { return tracer.Do(piece.Piece).Refusal == None })
 	}
 	if got := resident(); got != 0 {
 		t.Errorf("%v are resident after a trim", got)

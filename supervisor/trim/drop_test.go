@@ -3,6 +3,7 @@ package trim
 import (
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -130,7 +131,7 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 		t.Skip(err)
 	}
 	t.Cleanup(func() {
-		until(t, "the cgroup is removed", func() bool { return os.Remove(g.dir) == nil })
+		wardentest.Until(t, "the cgroup is removed", func() bool { return os.Remove(g.dir) == nil })
 	})
 	return g
 }

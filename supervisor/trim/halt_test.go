@@ -1,6 +1,7 @@
 package trim
 
 import (
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestStopSignals(t *testing.T) {
 				}
 				send(last)
 			}()
-			wanted := times(20, 400)
+			wanted := wardentest.Few(400, 20)
 			for deadline := time.Now().Add(time.Minute); y.done() < wanted || y.answers[Stopped] < wanted; pass(dice, 2*time.Millisecond) {
 				if y.do(t, tr, p); t.Failed() || time.Now().After(deadline) {
 					t.Errorf("the storm and the trims did not meet: %s", &y)
@@ -90,7 +91,7 @@ func TestStopNotLost(t *testing.T) {
 	}
 	tr, y := newTracer(t), tally{}
 	p := b.pieces()[0]
-	for n := range times(150, 3000) {
+	for n := range wardentest.Few(3000, 150) {
 		delay := time.Duration(dice.IntN(200_000))
 		began, sent := time.Now(), make(chan error)
 		go func() {
@@ -129,8 +130,8 @@ func TestMovingMaps(t *testing.T) {
 	pieces := p.pieces()
 	p.counter(begin).Store(1)
 	tr, y := newTracer(t), tally{}
-	until(t, "it moves", func() bool { return p.counter(turns).Load() > 0 })
-	n := times(200, 2000)
+	wardentest.Until(t, "it moves", func() bool { return p.counter(turns).Load() > 0 })
+	n := wardentest.Few(2000, 200)
 	for deadline := time.Now().Add(5 * time.Minute); y.done()+y.answers[Changed] < n || y.done() < n/20 || y.answers[Changed] < n/20; {
 		y.do(t, tr, pieces[0])
 		if t.Failed() || time.Now().After(deadline) {
@@ -140,7 +141,7 @@ func TestMovingMaps(t *testing.T) {
 	}
 	// What was done to the last pattern is seen when it is verified.
 	before := p.counter(turns).Load()
-	until(t, "it moves on", func() bool { return p.counter(turns).Load() > before+1 })
+	wardentest.Until(t, "it moves on", func() bool { return p.counter(turns).Load() > before+1 })
 	t.Logf("%d turns, %s", before, &y)
 	if n := p.counter(lost).Load(); n > 0 {
 		t.Errorf("%d words of its own memory lost", n)

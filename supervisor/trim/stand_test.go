@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -29,14 +30,6 @@ import (
 // mostPiece is the most that one piece of a test has.
 const mostPiece = 64 << 20
 
-// times is a number of repetitions: the whole one with RSSWARDEN_ENDURANCE.
-func times(small, whole int) int {
-	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
-		return whole
-	}
-	return small
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -60,16 +53,6 @@ func newDice(t *testing.T) *rand.Rand {
 // pass lets a random time below most go by: the moments between trims are to
 // have no pattern.
 func pass(dice *rand.Rand, most time.Duration) { time.Sleep(time.Duration(dice.Int64N(int64(most)))) }
-
-// until waits for a condition, and fails the test when it does not come.
-func until(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !met(); time.Sleep(500 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 20 s still not: %s", what)
-		}
-	}
-}
 
 // place of what is built once for all tests.
 var (
@@ -388,23 +371,10 @@ func callOf(pid, tid int) int {
 	return n
 }
 
-// statusLine is what /proc/PID/status says of something.
-func statusLine(t *testing.T, pid int, key string) string {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
-	_, v, found := strings.Cut(string(b), "\n"+key+":")
-	if !found {
-		t.Fatalf("no %s in %s", key, b)
-	}
-	v, _, _ = strings.Cut(v, "\n")
-	return strings.TrimSpace(v)
-}
-
 // rssFile is the RssFile of a process, in bytes.
 func rssFile(t *testing.T, pid int) int {
 	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSuffix(statusLine(t, pid, "RssFile"), " kB"))
+	n, err := strconv.Atoi(strings.TrimSuffix(wardentest.StatusLine(t, pid, "RssFile"), " kB"))
 	must(t, err)
 	return n << 10
 }

@@ -3,6 +3,7 @@ package trim
 import (
 	"bufio"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"strconv"
@@ -82,7 +83,7 @@ func TestReaders(t *testing.T) {
 	p := startReaders(t, size, 4, 0, "futex", -1, false)
 	tr, y := newTracer(t), tally{}
 	pieces := p.pieces()
-	for range times(60, 2000) {
+	for range wardentest.Few(2000, 60) {
 		y.all(t, tr, pieces)
 		pass(dice, 5*time.Millisecond)
 	}
@@ -92,7 +93,7 @@ func TestReaders(t *testing.T) {
 
 	// Nobody reads: what is trimmed stays away.
 	p.counter(readPause).Store(1)
-	until(t, "readers pause", func() bool { return p.counter(readPaused).Load() == 4 })
+	wardentest.Until(t, "readers pause", func() bool { return p.counter(readPaused).Load() == 4 })
 	y.all(t, tr, pieces)
 	if n := rssFile(t, p.pid); n > size/32 {
 		t.Errorf("RssFile is %d MiB after %d MiB were trimmed", n>>20, size>>20)
@@ -100,7 +101,7 @@ func TestReaders(t *testing.T) {
 	// And they go on.
 	before := p.counter(readPages).Load()
 	p.counter(readPause).Store(0)
-	until(t, "readers read", func() bool { return p.counter(readPages).Load() > before+1000 })
+	wardentest.Until(t, "readers read", func() bool { return p.counter(readPages).Load() > before+1000 })
 	if n := rssFile(t, p.pid); n == 0 {
 		t.Error("nothing came back")
 	}
@@ -114,13 +115,13 @@ func TestReadersUnderAlarm(t *testing.T) {
 	p := startReaders(t, 64<<20, 2, 0, "poll", -1, true)
 	tr, y := newTracer(t), tally{}
 	pieces := p.pieces()
-	for range times(100, 2000) {
+	for range wardentest.Few(2000, 100) {
 		y.all(t, tr, pieces)
 		pass(dice, 3*time.Millisecond)
 	}
 	t.Logf("%d signals, %s", p.counter(readSignals).Load(), &y)
 	before := p.counter(readSignals).Load()
-	until(t, "signals go on", func() bool { return p.counter(readSignals).Load() > before })
+	wardentest.Until(t, "signals go on", func() bool { return p.counter(readSignals).Load() > before })
 	rightPages(t, p)
 	neverWoken(t, p)
 }
@@ -132,10 +133,10 @@ func TestNoise(t *testing.T) {
 	p := startReaders(t, 64<<20, 20, 43, "futex", -1, false)
 	tr, y := newTracer(t), tally{}
 	piece := p.pieces()[0]
-	until(t, "all read", func() bool { return p.counter(readPages).Load() > 100_000 })
+	wardentest.Until(t, "all read", func() bool { return p.counter(readPages).Load() > 100_000 })
 	alone := time.Duration(p.counter(readLongest).Swap(0))
 	var attached time.Duration
-	for deadline := time.Now().Add(2 * time.Minute); y.done() < times(30, 500); pass(dice, 5*time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); y.done() < wardentest.Few(500, 30); pass(dice, 5*time.Millisecond) {
 		a := y.do(t, tr, piece)
 		if a.Refusal == None {
 			attached = max(attached, a.Attached)
@@ -167,7 +168,7 @@ func TestProcessDies(t *testing.T) {
 		{"leader", func(s unix.WaitStatus) bool { return s.Exited() && s.ExitStatus() == 7 }},
 	}
 	met := 0 // ends with trims done before
-	total := times(60, 400)
+	total := wardentest.Few(400, 60)
 	for n := range total {
 		way, grandchild := ways[n%len(ways)], n/len(ways)%2 == 1
 		name := way.how
@@ -288,10 +289,10 @@ func TestTracerKilled(t *testing.T) {
 	// others stand still as well.
 	beside := []int{0, 2}
 	var longest time.Duration
-	for n := range times(8, 40) {
+	for n := range wardentest.Few(40, 8) {
 		kind, readers := kinds[n%len(kinds)], beside[n/len(kinds)%len(beside)]
 		p := startReaders(t, 64<<20, readers, 0, kind, 5, false)
-		blocked := statusLine(t, p.pid, "SigBlk")
+		blocked := wardentest.StatusLine(t, p.pid, "SigBlk")
 		cmd := exec.Command(self, strconv.Itoa(p.pid), p.data)
 		cmd.Env = append(os.Environ(), "TRIM_TEST_MODE=trace")
 		cmd.Stderr = os.Stderr
@@ -309,10 +310,10 @@ func TestTracerKilled(t *testing.T) {
 		letGo(t, p.pid, "RSD")
 		longest = max(longest, time.Since(killed))
 		loops, pages := p.counter(readLoops).Load(), p.counter(readPages).Load()
-		until(t, "it lives on", func() bool {
+		wardentest.Until(t, "it lives on", func() bool {
 			return p.counter(readLoops).Load() > loops+3 && p.counter(readPages).Load() > pages+100
 		})
-		if now := statusLine(t, p.pid, "SigBlk"); now != blocked {
+		if now := wardentest.StatusLine(t, p.pid, "SigBlk"); now != blocked {
 			t.Errorf("%s, %d readers: it blocks the signals %s, and %s before", kind, readers, now, blocked)
 		}
 		eintrs := p.counter(readEINTRs).Load()

@@ -4,6 +4,7 @@ package torchtest
 import (
 	"bytes"
 	"fmt"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,15 +90,7 @@ func run(tb testing.TB, cmd *exec.Cmd, env []string) string {
 // stand at least, and all of both with RSSWARDEN_ENDURANCE.
 func (s *Stand) Turn(i, n int) bool {
 	own := slices.Index(Stands, s)
-	return Endurance(0, 1) == 1 || i%len(Stands) == own || own%n == i
-}
-
-// Endurance is a count: the long one for the tests that look for rare faults.
-func Endurance(short, long int) int {
-	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
-		return long
-	}
-	return short
+	return wardentest.Few(1, 0) == 1 || i%len(Stands) == own || own%n == i
 }
 
 // Each runs a test on each stand.
