@@ -3,9 +3,8 @@ package loader
 import (
 	"bytes"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+	"iter"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // fault is something that goes wrong in a function of the hook.
@@ -90,24 +90,41 @@ func TestHookFails(t *testing.T) {
 	t.Logf("%d trainings with a fault in one of %d functions; never got to: %q", total, len(reached), never)
 }
 
+// put makes a hook that has the fault.
+func (f fault) put(t *testing.T) func(dir string) string {
+	return func(dir string) string {
+		changed := filepath.Join(t.TempDir(), "hook")
+		torchtest.Run(t, nil, "testdata/fault.py", f.kind, dir, changed, f.in)
+		return changed
+	}
+}
+
+// hookFunctions are the functions of the hook, with how many statements each has.
+func hookFunctions(t *testing.T) iter.Seq2[string, int] {
+	t.Helper()
+	list := torchtest.Run(t, nil, "testdata/fault.py", "list", "hook")
+	return func(yield func(string, int) bool) {
+		for line := range strings.Lines(list) {
+			name, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if statements, _ := strconv.Atoi(n); !yield(name, statements) {
+				return
+			}
+		}
+	}
+}
+
 // faultsOf lists the faults to try.
 func faultsOf(t *testing.T) []fault {
 	t.Helper()
 	if wardentest.Few(1, 0) == 0 {
 		return oftenFaults
 	}
-	out, err := exec.Command(python, "testdata/fault.py", "list", "hook").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	var list []fault
-	for line := range strings.Lines(string(out)) {
-		name, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+	for name, statements := range hookFunctions(t) {
 		if strings.HasPrefix(name, "stateful.") {
 			continue // see TestStatefulHookFails
 		}
 		list = append(list, fault{"raise", name}, fault{"slow", name})
-		statements, _ := strconv.Atoi(n)
 		for _, prefix := range []string{"recycle.Recycler._take_over", "recycle.Recycler._tell", "recycle.Recycler._drain",
 			"recycle.Recycler._refill", "recycle.Recycler._begin", "recycle.Recycler.reap", "epoch.settle", "epoch.Ending.__init__"} {
 			for k := 1; name == prefix && k < statements; k++ {
@@ -122,14 +139,7 @@ func faultsOf(t *testing.T) []fault {
 func runFault(t *testing.T, s *stand, f fault) bool {
 	args := []string{"--part", "800", "--epochs", "2"}
 	want := bareOn(t, s, args...)
-	tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"), hook: func(dir string) string {
-		changed := filepath.Join(t.TempDir(), "hook")
-		out, err := exec.Command(python, "testdata/fault.py", f.kind, dir, changed, f.in).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return changed
-	}})
+	tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"), hook: f.put(t)})
 	var asked []uint64
 	for n, mode := range []event.Mode{event.Swap, event.Drain} {
 		tr.moreEpochs(1)

@@ -31,7 +31,7 @@ type ran struct {
 
 // share runs testdata/sharing.py under the hook and returns what it printed, and
 // what the hook said of it before it failed or took its first batch.
-func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir string) string) (ran, []Said) {
+func share(t *testing.T, s *stand, nofile int, args string) (ran, []Said) {
 	t.Helper()
 	s.Need(t)
 	p, err := Prepare(Options{Env: atHome(t, append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1",
@@ -44,15 +44,11 @@ func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir str
 	if nofile > 0 {
 		must(t, ctl.SetNoFile(nofile))
 	}
-	env := p.Env
-	for _, h := range hook {
-		env = setEnv(env, "PYTHONPATH", h(p.Hook))
-	}
 	script, err := filepath.Abs("testdata/sharing.py")
 	must(t, err)
 	cmd := s.Command(t, python, append([]string{script}, strings.Fields(args)...)...)
 	var out, stderr bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &stderr
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.Env, &out, &stderr
 	runErr := cmd.Run()
 	var r ran
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
@@ -67,9 +63,7 @@ func share(t *testing.T, s *stand, nofile int, args string, hook ...func(dir str
 			}
 			said = append(said, one)
 		case event.LoaderOff:
-			if len(hook) == 0 {
-				t.Errorf("the hook is off: %s", one.Reason)
-			}
+			t.Errorf("the hook is off: %s", one.Reason)
 		}
 	}
 	if n := ctl.Malformed(); n > 0 {

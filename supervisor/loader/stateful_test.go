@@ -2,9 +2,7 @@ package loader
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // statefulTraining starts testdata/stateful.py.
@@ -192,14 +191,7 @@ func TestStatefulHookFails(t *testing.T) {
 		{"raise", "stateful.begin"}, {"raise:1", "recycle.Recycler._take_over"}, {"raise:2", "recycle.Recycler._take_over"},
 	}
 	if wardentest.Few(1, 0) == 1 {
-		out, err := exec.Command(python, "testdata/fault.py", "list", "hook").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		for line := range strings.Lines(string(out)) {
-			var name string
-			var statements int
-			fmt.Sscan(line, &name, &statements)
+		for name, statements := range hookFunctions(t) {
 			if strings.HasPrefix(name, "stateful.") || strings.HasPrefix(name, "recycle.Recycler._take_over") {
 				for k := range statements {
 					faults = append(faults, fault{fmt.Sprintf("raise:%d", k), name})
@@ -213,14 +205,7 @@ func TestStatefulHookFails(t *testing.T) {
 			t.Parallel()
 			args := []string{"--dataset", "stream", "--workers", "2", "--count", "400", "--persistent"}
 			want := statefulBare(t, torch113, args...)
-			tr := train(t, trainOptions{script: "testdata/stateful.py", args: append(args, "--until", "@stop"), hook: func(dir string) string {
-				changed := filepath.Join(t.TempDir(), "hook")
-				out, err := exec.Command(python, "testdata/fault.py", f.kind, dir, changed, f.in).CombinedOutput()
-				if err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
-				return changed
-			}})
+			tr := train(t, trainOptions{script: "testdata/stateful.py", args: append(args, "--until", "@stop"), hook: f.put(t)})
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
 			for n := range 4 {
 				seen := tr.seen()
