@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnansweredError says that a process aside did not answer in time.
+// UnansweredError: a process of [Aside] did not answer in time.
 type UnansweredError struct {
-	PID      int // of the process where SIGKILL did not end it: what it waits for must; else 0
+	PID      int // of the process, if SIGKILL did not end it; else 0
 	Patience time.Duration
 }
 
@@ -24,16 +24,14 @@ func (e *UnansweredError) Error() string {
 	return text
 }
 
-// Aside has a command of this program done in a process of its own: argv[0] is the path to
-// execute. It is handed ask, by [Asked], and what it says by [Answer] is returned.
+// Aside runs a command of this program in a process of its own: argv[0] is the path to
+// execute. The process gets ask by [Asked]; what it sends by [Answer] is returned.
 //
-// A thread that waits for a file server which has read its request and says nothing is
-// ended by no signal, and a process ends when the last of its threads has: one such call,
-// made here, and whoever waits for us would wait for that server after the command has
-// ended. Nobody need wait for a child. One that has not answered after patience is killed,
-// and left; it holds none of the user's descriptors.
-//
-// Where there is no room for a process the error is an errno of clone(2).
+// No signal ends a thread that waits for a silent file server, and a process ends with the
+// last of its threads: one such call here, and our parent would wait for that server after
+// the command has ended. A child need not be waited for. One that has not answered after
+// patience is killed and left; it holds none of the user's descriptors. Without room for a
+// process the error is an errno of clone(2).
 func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 	end := time.Now().Add(patience)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -66,8 +64,7 @@ func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 	return nil, &UnansweredError{pid, patience}
 }
 
-// killWait is how long a process may take to be gone that was killed, and can be: on a
-// busy node the last of its threads may wait for a processor.
+// killWait is for a killed process whose last thread waits for a processor on a busy node.
 const killWait = 500 * time.Millisecond
 
 // takeWithin takes a child's end.
@@ -117,7 +114,7 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 
 var errNotAside = errors.New("not started by a run")
 
-// Asked is what the process aside is to do. It lets go of standard error, whose reader
+// Asked is what the process of [Aside] is to do. It closes standard error, whose reader
 // must not wait for a file server.
 func Asked() ([]byte, error) {
 	if os.Args[0] != asideName {
@@ -134,7 +131,7 @@ func Asked() ([]byte, error) {
 	return io.ReadAll(asideLink{})
 }
 
-// Answer says what it came to.
+// Answer sends the result.
 func Answer(answer []byte) error {
 	_, err := asideLink{}.Write(answer)
 	return err

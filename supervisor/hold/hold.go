@@ -43,7 +43,7 @@ type Options struct {
 	// Slim gives back what only the start has needed. It is called on the starter's
 	// goroutine, each time that a watcher has been started; nil where there is none.
 	Slim func()
-	// Log is told, on a goroutine of its own, what failed on our side.
+	// Log takes, on a goroutine of its own, what failed on our side.
 	Log func(string)
 }
 

@@ -198,7 +198,7 @@ const answerWait = 200 * time.Millisecond
 
 // settleStart waits until a start that is under way is known: the watcher may
 // be there already, and have this signal, before the holder knows its PID. A
-// start that a signal has waited for in vain is not waited for again.
+// start that a signal has waited for without result is not waited for again.
 func (h *holder) settleStart() {
 	var end time.Time
 	for w := &h.watcher; w.starting && !w.slow; {
@@ -223,8 +223,8 @@ func (h *holder) settleStart() {
 
 // settle waits until the watcher has said that it took what served as evidence
 // for the last signal of this number: only then what it has pending speaks for
-// this one. A watcher that has let us wait in vain is not waited for again
-// before it has answered.
+// this one. A watcher that has not answered in time is not waited for again
+// before it has.
 func (h *holder) settle(sig int) {
 	h.receive()
 	var end time.Time

@@ -274,7 +274,7 @@ func makeThreads(n int) {
 }
 
 // threads are the watcher's that have been told to block their signals. The
-// runtime makes one now and then, with many signals open; until it is told,
+// runtime makes one now and then, with many signals open; until then
 // the handler puts back what it gets.
 type threads struct{ told map[int]bool }
 

@@ -51,7 +51,7 @@ func trimAnswer(m *message) TrimAnswer {
 
 // trims is the holder's side: one request at a time, off the loop.
 type trims struct {
-	requests chan TrimRequest // nil: nobody traces
+	requests chan TrimRequest // nil: tracing is off
 	answers  chan TrimAnswer
 	out      bool // one is under way
 }

@@ -18,7 +18,7 @@ type watcher struct {
 	link     int // -1: none
 	pid      int // 0: none
 	starting bool
-	slow     bool      // to start: a signal has waited for it in vain
+	slow     bool      // to start: a signal has waited for it without result
 	attempt  int       // of the newest
 	next     time.Time // when to start another, zero: not
 	slim     time.Time // when to give back what a start has needed, zero: not

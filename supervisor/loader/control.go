@@ -47,7 +47,7 @@ const mostBehind = 16
 // lifeCheck is the least time between two looks at which trainers live.
 const lifeCheck = 250 * time.Millisecond
 
-// dirsInTurn is how many run directories are looked into where nobody told of news.
+// dirsInTurn is how many run directories one Poll(false) looks into.
 const dirsInTurn = 8
 
 // runDir is one run directory, and what is known of its list of files.
@@ -120,9 +120,9 @@ func (c *Control) Malformed() int { return c.bad }
 // Poll returns what was reported since the last call, per trainer in the order
 // of writing. It costs a few microseconds where nothing was.
 //
-// told says that something may have changed in a run directory, or that nobody
-// would tell. Otherwise trainers that are new are looked for in a few directories
-// only, in turn: a node may have one for each of its ranks.
+// told says that something may have changed in a run directory, or that changes are
+// not notified. Otherwise new trainers are looked for in a few directories only, in
+// turn: a node may have one for each of its ranks.
 func (c *Control) Poll(told bool) []Said {
 	var said []Said
 	for i := range c.dirs {

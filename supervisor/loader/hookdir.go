@@ -84,7 +84,7 @@ func layHookIn(parent string) (string, error) {
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		os.RemoveAll(tmp)
-		// Somebody was faster.
+		// Another run was faster.
 		return dir, checkHook(dir)
 	}
 	return dir, nil
@@ -125,7 +125,7 @@ var (
 )
 
 // checkHook says whether dir holds exactly the files of the hook, written by
-// this user or by root and by nobody else. One file more is one too many:
+// this user or by root alone. One file more is one too many:
 // Python would take a sitecustomize.so or a directory sitecustomize before
 // sitecustomize.py.
 func checkHook(dir string) error {

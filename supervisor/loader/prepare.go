@@ -15,7 +15,7 @@ const (
 	EnvRuntime = "RSSWARDEN_RUNTIME" // where run directories are made, before TMPDIR and /tmp
 )
 
-// Options say for whom a run directory is made.
+// Options describe the run that a directory is made for.
 type Options struct {
 	// Env is the environment the command is to get, as os.Environ has it. The
 	// places for the run directory and for the hook are looked up in it.
@@ -45,10 +45,9 @@ type Prepared struct {
 	Swept int
 }
 
-// Prepare makes the run directory, lays down the hook where it is missing, and
-// returns the environment for the command. Once the owner has ended, the directory is
-// stale. On an error nothing is
-// left behind, and Env is Options.Env as it was.
+// Prepare makes the run directory, installs the hook where it is missing, and returns the
+// environment for the command. Once the owner has ended, the directory is stale. On an
+// error nothing is left behind, and Env is Options.Env as it was.
 func Prepare(o Options) (Prepared, error) {
 	plain := Prepared{Env: o.Env}
 	me, err := identify(cmp.Or(o.Owner, os.Getpid()))

@@ -204,7 +204,7 @@ func (c *Control) answered(id uint64, pid int) {
 // write gives the trainer what is asked of it now.
 func (c *Control) write(t *trainer) error {
 	if !t.met {
-		return nil // it is told when all is read that it has said
+		return nil // it gets this when all that it has said is read
 	}
 	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
 	for _, id := range slices.Sorted(maps.Keys(c.pending)) {
@@ -325,9 +325,9 @@ func (c *Control) takeOver(t *trainer) {
 	_ = c.write(t)
 }
 
-// Withdrawn counts recycles that an earlier watcher had asked for, that nobody had
-// accepted, and that are asked for no more. A trainer that read of one in the moment
-// before says within a moment that it has accepted it.
+// Withdrawn counts recycles that an earlier watcher had asked for and no trainer had
+// accepted: they are asked for no more. A trainer that read one just before reports soon
+// that it has accepted it.
 func (c *Control) Withdrawn() int { return c.withdrawn }
 
 // Inherited says that a recycle goes on, or may yet be begun, which an earlier

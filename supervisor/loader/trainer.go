@@ -30,7 +30,7 @@ type trainer struct {
 	own     map[int]rss.Bytes // what workers said of their private memory, by PID
 }
 
-// apply brings what is known of the trainer up to the line.
+// apply updates what is known of the trainer by the line.
 func (t *trainer) apply(l *line) {
 	if l.What == event.LoaderOff && l.PID == t.ID.PID {
 		t.Off, t.OffWhy = true, l.Why

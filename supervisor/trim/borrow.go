@@ -25,7 +25,7 @@ type borrowed struct {
 }
 
 // callPatience bounds a call. Dropping pages takes milliseconds; the call may wait
-// for somebody who reads the process's mappings, and for a processor. Until it has
+// for a reader of the process's mappings, and for a processor. Until it has
 // come back the other threads must stand still, or what is dropped might be what
 // they have put there: so this is the wait that may be long.
 const callPatience = 30 * time.Second
@@ -187,7 +187,7 @@ const (
 )
 
 // verify says whether what p was planned on is mapped there still: None, or why
-// not. Call it while the process stands still; the file is opened anew because
+// not. Call it while the process stands still; the file is opened again because
 // an open one shows the address space that was there before an execve(2).
 func (s *session) verify(p Piece) Refusal {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -15,7 +15,7 @@ type thread struct {
 	state   threadState
 	group   bool        // it was stopped by a signal to the process beside us
 	deliver unix.Signal // it was about to take that one when we were done with it
-	regs    registers   // as it stood, but for what is mended
+	regs    registers   // as it stood, after undoStop
 	sleeps  bool        // it was in a system call that had not come to its end
 }
 
@@ -64,7 +64,7 @@ func (s *session) look() Refusal {
 	return None
 }
 
-// halt stops every thread of the process. While all stand still nobody can
+// halt stops every thread of the process. While all stand still none can
 // change what is mapped where: a thread that runs could put memory of its own
 // in the place of a file, which would then be thrown away.
 func (s *session) halt() Refusal {
@@ -218,16 +218,16 @@ func (s *session) poll(t *thread) {
 	case st>>8 == eventStop:
 		t.state = stopped
 		t.group = st&0x7f != int32(unix.SIGTRAP)
-		t.mend()
+		t.undoStop()
 	default:
 		// It was about to take a signal: let it, the request to stop stands.
 		_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(st&0x7f))
 	}
 }
 
-// mend reads where a thread stopped and undoes what the stop alone would spoil:
+// undoStop reads where a thread stopped and undoes what the stop alone would spoil:
 // some calls report EINTR although no handler will have run (signal(7)).
-func (t *thread) mend() {
+func (t *thread) undoStop() {
 	if getRegisters(t.tid, &t.regs) != nil {
 		t.state = running // killed: its end is to be heard of
 		return
@@ -349,7 +349,7 @@ func (s *session) news(t *thread) (stop int32, end bool) {
 	si, err := waitid(t.tid, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT)
 	switch {
 	case err != nil:
-		return 0, true // ECHILD: it has ended, and somebody has taken that
+		return 0, true // ECHILD: it has ended, and its parent has reaped it
 	case si.pid == 0:
 		return 0, false
 	case ended(&si):
@@ -365,7 +365,7 @@ func (s *session) news(t *thread) (stop int32, end bool) {
 }
 
 // leastLooks is how often a thread is looked at before it counts as late: where
-// the whole job was suspended together with us, time has passed for nobody.
+// the whole job was suspended together with us, no time has passed for any of them.
 const leastLooks = 100
 
 // pausePoll waits a little before the nth look again: a thread that has a
@@ -392,7 +392,7 @@ func (s *session) expect(t *thread, deadline time.Time) (stop int32, end, late b
 	}
 }
 
-// ended says that a thread has ended, and that nobody has taken that yet.
+// ended says that a thread has ended and is not reaped yet.
 func ended(si *childInfo) bool {
 	return si.pid != 0 && si.code >= cldExited && si.code <= cldDumped
 }
@@ -404,13 +404,13 @@ func ptrace(request, tid int, addr, data uintptr) unix.Errno {
 }
 
 // seize attaches to a thread. That waits for a thread of the same process that
-// is about to execute another program, so the runtime is told of it.
+// is about to execute another program, so the runtime must know.
 func seize(tid int) unix.Errno {
 	_, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, unix.PTRACE_O_TRACESYSGOOD, 0, 0)
 	return e
 }
 
-// capability is CAP_SYS_PTRACE of the thread that traces, laid down while it
+// capability is CAP_SYS_PTRACE of the thread that traces, dropped while it
 // attaches: who may trace everybody would not be refused what asked not to be
 // looked into (PR_SET_DUMPABLE, another user's process).
 type capability struct {

@@ -207,7 +207,7 @@ func (s *smaps) spoil() {
 }
 
 // finish ends the record that is being read. One without VmFlags, which Linux
-// 3.8 brought, is whole, and cannot be judged.
+// 3.8 introduced, is whole, and cannot be judged.
 func (s *smaps) finish() {
 	switch {
 	case !s.open:

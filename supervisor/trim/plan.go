@@ -126,7 +126,7 @@ func (p *Planner) judge(proc string, id rss.ProcID) ([]Mapping, error) {
 	if p.judged == nil {
 		p.judged = map[rss.ProcID]judgement{}
 	}
-	// Of those that have ended nothing is kept for ever.
+	// What was kept of ended processes goes.
 	maps.DeleteFunc(p.judged, func(_ rss.ProcID, j judgement) bool { return now.Sub(j.at) >= 2*judgedFor })
 	p.judged[id] = judgement{now, known}
 	return found, nil
@@ -157,7 +157,7 @@ func sameProcess(proc string, id rss.ProcID) error {
 // depends on how the page cache holds it, by factors of ten: in single pages,
 // some 17 ms a GiB, or in large folios, below 1. Where other things keep the
 // processors busy, what surrounds the drop takes longer than the drop, so that
-// few long stops are better for everybody than many short ones.
+// few long stops are better for all than many short ones.
 //
 // The zero value knows nothing yet and allows [PieceSize].
 type Pace struct {

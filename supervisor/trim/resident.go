@@ -210,7 +210,7 @@ func (c *cutter) piece(lo, hi uint64, resident rss.Bytes) Sized {
 	}}
 }
 
-// evenly cuts by address what nobody can tell more of.
+// evenly cuts by address where nothing more is known.
 func (c *cutter) evenly() []Sized {
 	length := c.m.Hi - c.m.Lo
 	n := max(1, uint64((c.m.Resident+PieceSize-1)/PieceSize))

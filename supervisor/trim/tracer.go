@@ -11,7 +11,7 @@ import (
 )
 
 // Tracer trims pieces on a thread of its own: ptrace(2) binds a process to the
-// thread that attached, and that thread's end is how the kernel is told to let
+// thread that attached, and that thread's end is how the kernel lets
 // go of what could not be stopped.
 type Tracer struct {
 	mu     sync.Mutex

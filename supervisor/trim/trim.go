@@ -12,7 +12,7 @@
 // The process never notices but for the time it stood still:
 //   - Nothing is lost. Only what is mapped "r--s" from a regular file is named
 //     to the kernel, and it is looked up again when all threads of the process
-//     stand still, so nobody can have put other memory in its place.
+//     stand still, so nothing can have put other memory in its place.
 //   - No call fails. A thread that slept in a system call sleeps on in it; those
 //     calls that report EINTR at every stop (signal(7)) are made again. A transfer
 //     that had moved a part of its bytes returns that part, as at any stop: recv(2)
@@ -81,7 +81,7 @@ const (
 	Stranger            // Yama allows ancestors alone (ptrace_scope 1), and we are none
 	Yama                // ptrace_scope 2 or 3
 	Undumpable          // prctl(PR_SET_DUMPABLE, 0), or a file that only root may read
-	Traced              // somebody else traces it: a debugger
+	Traced              // another process traces it: a debugger
 	Stopped             // by a signal
 	Waiting             // in uninterruptible sleep (state D): it could not be stopped
 	Seccomp             // under filters that we are not under

@@ -1,5 +1,5 @@
-// Package hook holds the Python side of the loader protocol as files to be
-// laid down in a directory that goes first on PYTHONPATH.
+// Package hook holds the Python side of the loader protocol, as files for a
+// directory that goes first on PYTHONPATH.
 //
 // sitecustomize.py is what every Python of the job runs at its start; it
 // parses from 2.7 on, does nothing below 3.8, and hands on to the
