@@ -321,13 +321,7 @@ func KeepForAll(u Untried, v Verdict) error {
 	if !ok || v.What == VerdictFailed || SiteVerdicts == "" {
 		return nil
 	}
-	dir, err := nodedir.MakeAll(SiteVerdicts, 2, 0o755)
-	if err == nil {
-		err = checkRoots(dir)
-	}
-	if err == nil {
-		err = writeVerdict(dir, name, v)
-	}
+	dir, err := keepIn(SiteVerdicts, 0o755, checkRoots, name, v)
 	if err == nil { // whatever root's umask is
 		err = errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, name), 0o644))
 	}
@@ -362,13 +356,7 @@ func keepVerdict(u Untried, env []string, v Verdict) error {
 	var errs []error
 	dirs, name := verdictFile(u, env)
 	for _, dir := range dirs {
-		dir, err := nodedir.MakeAll(dir, 2, 0o700)
-		if err == nil {
-			err = nodedir.CheckOwn(dir)
-		}
-		if err == nil {
-			err = writeVerdict(dir, name, v)
-		}
+		_, err := keepIn(dir, 0o700, nodedir.CheckOwn, name, v)
 		if err == nil {
 			return nil
 		}
@@ -380,18 +368,26 @@ func keepVerdict(u Untried, env []string, v Verdict) error {
 	return nil
 }
 
-func writeVerdict(dir, name string, v Verdict) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
+// keepIn writes a verdict into a directory, which it makes where it is missing, and returns
+// where that is.
+func keepIn(dir string, mode uint32, check func(dir string) error, name string, v Verdict) (string, error) {
+	dir, err := nodedir.MakeAll(dir, 2, mode)
+	if err == nil {
+		err = check(dir)
+	}
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(v)
 	}
 	path := filepath.Join(dir, name)
-	err = nodedir.Replace(path, func(w io.Writer) error {
-		_, err := w.Write(append(data, '\n'))
-		return err
-	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = nodedir.Replace(path, func(w io.Writer) error {
+			_, err := w.Write(append(data, '\n'))
+			return err
+		})
 	}
-	return os.Chmod(path, 0o600) // whatever the umask: one that others may write is not believed
+	if err == nil {
+		err = os.Chmod(path, 0o600) // whatever the umask: one that others may write is not believed
+	}
+	return dir, err
 }
