@@ -119,12 +119,8 @@ func TestCounter(t *testing.T) {
 	for _, what := range []string{"maps", "fds"} {
 		var got [2]uint64
 		for i, how := range []string{"ours-", "procfs-"} {
-			count, err := counter(how+what, still.Process.Pid)
-			if err == nil {
-				got[i], err = count()
-			}
-			if err != nil || got[i] == 0 {
-				t.Fatalf("%s%s: %d, %v", how, what, got[i], err)
+			if got[i] = goReaders[how+what].open(still.Process.Pid)(); got[i] == 0 {
+				t.Fatalf("%s%s: none", how, what)
 			}
 		}
 		// procfs counts [vsyscall], which is no mapping of the process's.
@@ -132,8 +128,11 @@ func TestCounter(t *testing.T) {
 			t.Errorf("%s: procfs counts %d, ours %d", what, got[1], got[0])
 		}
 	}
-	if _, err := counter("ours-words", os.Getpid()); err == nil {
-		t.Error("there is a reader of what cannot be counted")
+	if status := beReader([]string{"ours-words", "1"}); status != 2 {
+		t.Errorf("a reader of what cannot be counted: status %d", status)
+	}
+	if status := beReader([]string{"sum", "0"}); status != 1 {
+		t.Errorf("a reader of no process: status %d", status)
 	}
 }
 

@@ -5,19 +5,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
-
-	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
-// trainers is how many group j has, and manyMappings how many mappings each.
-const (
-	trainers     = 64
-	manyMappings = 2000
-)
+// trainers is how many group j has.
+const trainers = 64
 
 // How often the watcher counts for a trainer that is far from its limits, and
 // which part of a core, in %, it takes for that at most: countRest, fdRest and
@@ -30,156 +21,83 @@ const (
 )
 
 // counting measures group j.
-func (b *bench) counting() error {
-	if err := b.countOnce(); err != nil {
-		return err
-	}
-	return b.countIdle()
-}
-
-func (b *bench) mappings() int {
-	if b.quick {
-		return manyMappings / 10
-	}
-	return manyMappings
+func (b *bench) counting() {
+	mappings := pick(b, 2000, 200)
+	b.scope(func() { b.countOnce(mappings) })
+	b.scope(func() { b.countIdle(mappings) })
 }
 
 // ranks starts trainers, as far as their LOCAL_RANK makes them such, that stand
 // still and have so many mappings each beside those of any program. They are of a
 // file, or of none where its name is empty. The PID is their parent's.
-func (b *bench) ranks(maps int, file string, wrap func(...string) []string) (*child, int, error) {
+func (b *bench) ranks(maps int, file string, wrap wrapper) (*child, int) {
 	args := []string{b.path("mappings"), strconv.Itoa(trainers), strconv.Itoa(maps)}
 	if file != "" {
 		args = append(args, file)
 	}
-	return b.sleepers(args, wrap)
+	return b.sleepers(wrap, args...)
 }
 
 // countOnce is what it takes to count once for all.
-func (b *bench) countOnce() error {
-	rounds, mappings := 6, b.mappings()
-	if b.quick {
-		rounds = 2
-	}
-	for _, tree := range []struct{ file, of string }{{"", "nothing"}, {b.path("mappings"), "a file"}} {
-		c, pid, err := b.ranks(mappings, tree.file, nil)
-		if err != nil {
-			return err
-		}
-		defer c.end()
-		r, err := b.countRow(fmt.Sprintf("%d × %d mappings of %s, counted once", trainers, mappings, tree.of), pid, "maps", rounds)
-		if err != nil {
-			return err
-		}
-		tellOften(r, mapsEvery, mapsShare)
-		b.add(r)
-		if tree.file != "" {
-			continue
-		}
-		if r, err = b.countRow(fmt.Sprintf("descriptors of %d processes, counted once", trainers), pid, "fds", rounds); err != nil {
-			return err
-		}
-		tellOften(r, fdsEvery, fdsShare)
-		b.add(r)
-	}
-	return nil
+func (b *bench) countOnce(mappings int) {
+	_, pid := b.ranks(mappings, "", nil)
+	b.countRow(fmt.Sprintf("%d × %d mappings of nothing, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
+	b.countRow(fmt.Sprintf("descriptors of %d processes, counted once", trainers), pid, "fds", fdsEvery, fdsShare)
+	_, pid = b.ranks(mappings, b.path("mappings"), nil)
+	b.countRow(fmt.Sprintf("%d × %d mappings of a file, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
 }
 
-// tellOften tells what counting so often takes, and how often the watcher can.
-func tellOften(r *Row, every time.Duration, share float64) {
-	took := r.Series[0].Median / 1e3
-	r.tell(fmt.Sprintf("every %.0f s", every.Seconds()), 100*took/every.Seconds(), "% of a core")
-	r.tell(fmt.Sprintf("at %v %% of a core, which the watcher takes at most, once in", share), max(100*took/share, every.Seconds()), "s")
-}
-
-// countRow has all readers count the same, in turns.
-func (b *bench) countRow(name string, pid int, what string, rounds int) (*Row, error) {
-	self := func(how string) []string {
-		return []string{"/proc/self/exe", readerRole, how + "-" + what, strconv.Itoa(pid)}
-	}
-	readers := []*reader{{name: "ours", ours: true, args: self("ours")}, {name: "procfs", args: self("procfs")}}
-	if why := b.missing("psutil"); why != "" {
-		b.skip("psutil: " + why)
-	} else {
+// countRow has all readers count the same, in turns, and tells what counting so often
+// takes, and how often the watcher can.
+func (b *bench) countRow(name string, pid int, what string, every time.Duration, share float64) {
+	readers := []*reader{goReader("ours", "ours-"+what, pid, 1), goReader("procfs", "procfs-"+what, pid, 1)}
+	if !b.lacks("psutil", "psutil") {
 		readers = append(readers, &reader{name: "psutil", args: []string{python, b.path("counts.py"), strconv.Itoa(pid), what}})
 	}
-	for _, r := range readers {
-		var err error
-		if r.child, err = b.start(r.args...); err != nil {
-			return nil, err
-		}
-		defer r.child.end()
-		if _, err := r.read(1, 0); err != nil {
-			return nil, err
-		}
-	}
-	for range rounds {
-		for _, r := range readers {
-			took, err := r.read(1, pause)
-			if err != nil {
-				return nil, err
-			}
-			r.cold = append(r.cold, took[0]/1e3)
-		}
-	}
 	row := b.row(name, "ms of processor time")
+	b.scope(func() {
+		b.startReaders(readers, 1)
+		for i, runs := range inTurns(pick(b, 6, 2), readers, func(r *reader) float64 { return r.read(1, pause)[0] / 1e3 }) {
+			row.put(readers[i].name, runs)
+		}
+	})
 	for _, r := range readers {
-		row.put(r.name, r.ours, r.cold)
 		// Every process has a [vsyscall], which ours leaves out as the limit does.
 		if more := int(r.sum) - int(readers[0].sum); more != 0 && (what != "maps" || more != trainers+1) {
 			row.note("%s counts %d where ours counts %d", r.name, r.sum, readers[0].sum)
 		}
-		if !r.ours {
-			row.tell(r.name+" to ours", row.median(r.name)/row.median("ours"), "times")
+		if r != readers[0] {
+			row.tell(r.name+" to ours", row.times(r.name, "ours"), "times")
 		}
 	}
-	return row, nil
+	took := row.Series[0].Median / 1e3
+	row.tell(fmt.Sprintf("every %.0f s", every.Seconds()), 100*took/every.Seconds(), "% of a core")
+	row.tell(fmt.Sprintf("at %v %% of a core, which the watcher takes at most, once in", share), max(100*took/share, every.Seconds()), "s")
+	b.add(row)
 }
 
 // countIdle is what holder and watcher take, watched at the same time.
-func (b *bench) countIdle() error {
-	own := func(file string, maps int) func(func(...string) []string) (*child, int, error) {
-		return func(wrap func(...string) []string) (*child, int, error) { return b.ranks(maps, file, wrap) }
-	}
-	mappings := b.mappings()
-	watched := []struct {
-		name  string
-		start func(func(...string) []string) (*child, int, error)
-	}{
-		{fmt.Sprintf("ours: trainers with %d mappings", mappings), own("", mappings)},
-		{fmt.Sprintf("ours: trainers with %d of a file", mappings), own(b.path("mappings"), mappings)},
-		{"ours: trainers with those of any program", own("", 0)},
-		{"ours: no trainers", func(wrap func(...string) []string) (*child, int, error) { return b.crowd(trainers+1, wrap) }},
-	}
+func (b *bench) countIdle(mappings int) {
 	var subjects, watchers []*subject
-	for _, w := range watched {
-		c, _, err := w.start(func(command ...string) []string { return b.under([]string{"--quiet"}, command...) })
-		if err != nil {
-			return err
-		}
-		defer c.end()
-		watcher, err := watcherOf(c.pid())
-		if err != nil {
-			return err
-		}
-		subjects = append(subjects, &subject{name: w.name, ours: true, pids: []int{c.pid(), watcher}})
-		watchers = append(watchers, &subject{name: w.name, ours: true, pids: []int{watcher}})
+	quiet := b.under("--quiet")
+	add := func(name string, c *child, _ int) {
+		watcher := watcherOf(c.pid())
+		subjects = append(subjects, &subject{name: name, pids: []int{c.pid(), watcher}})
+		watchers = append(watchers, &subject{name: name, pids: []int{watcher}})
 	}
+	start := func(name string, maps int, file string) {
+		c, pid := b.ranks(maps, file, quiet)
+		add(name, c, pid)
+	}
+	start(fmt.Sprintf("ours: trainers with %d mappings", mappings), mappings, "")
+	start(fmt.Sprintf("ours: trainers with %d of a file", mappings), mappings, b.path("mappings"))
+	start("ours: trainers with those of any program", 0, "")
+	c, pid := b.crowd(trainers+1, quiet)
+	add("ours: no trainers", c, pid)
 	// The first counts are made at once, and what the watcher's start has needed it
 	// gives back after a while.
-	settle, runs := 15*time.Second, 6
-	if b.quick {
-		settle, runs = time.Second, 2
-	}
-	if err := b.sleep(settle); err != nil {
-		return err
-	}
-	for range runs {
-		if err := b.idleRun(append(subjects, watchers...), b.idle/time.Duration(runs)); err != nil {
-			return err
-		}
-	}
-	for _, m := range measures {
+	b.watch(append(subjects, watchers...), pick(b, 15*time.Second, time.Second), pick(b, 6, 2))
+	for _, m := range quantities {
 		of, who := subjects, "holder and watcher"
 		switch m.name {
 		case "CPU, by schedstat", "voluntary context switches":
@@ -188,10 +106,7 @@ func (b *bench) countIdle() error {
 		default:
 			continue
 		}
-		r := b.row(fmt.Sprintf("%d trainers, %s: %s", trainers, who, m.name), m.unit)
-		for _, s := range of {
-			r.put(s.name, s.ours, s.runs[m.name])
-		}
+		r := b.watched(fmt.Sprintf("%d trainers, %s: ", trainers, who), m, of)
 		switch m.name {
 		case "CPU, by schedstat":
 			// Mappings are counted in fewer runs than not: only the mean tells.
@@ -208,67 +123,4 @@ func (b *bench) countIdle() error {
 		}
 		b.add(r)
 	}
-	return nil
-}
-
-// counter returns what counts for all processes of a tree in the way named. It
-// does not look for new ones.
-func counter(how string, pid int) (func() (uint64, error), error) {
-	fs, err := procfs.NewFS("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("cannot open /proc: %w", err)
-	}
-	pids, err := below(fs, pid)
-	if err != nil {
-		return nil, err
-	}
-	ours := proctree.NewCounter("/proc")
-	count := map[string]func(pid int) (int, error){
-		"ours-maps": func(pid int) (int, error) {
-			c, err := ours.Maps(rss.ProcID{PID: pid})
-			return c.N, err
-		},
-		"ours-fds": func(pid int) (int, error) {
-			c, err := ours.Descriptors(rss.ProcID{PID: pid})
-			return c.N, err
-		},
-		"procfs-maps": func(pid int) (int, error) {
-			p, err := fs.Proc(pid)
-			if err != nil {
-				return 0, err
-			}
-			maps, err := p.ProcMaps()
-			return len(maps), err
-		},
-		"procfs-fds": func(pid int) (int, error) {
-			p, err := fs.Proc(pid)
-			if err != nil {
-				return 0, err
-			}
-			return p.FileDescriptorsLen()
-		},
-	}[how]
-	if count == nil {
-		return nil, fmt.Errorf("no reader %q", how)
-	}
-	return func() (uint64, error) {
-		sum := 0
-		for _, pid := range pids {
-			n, err := count(pid)
-			if err != nil {
-				return 0, err
-			}
-			sum += n
-		}
-		return uint64(sum), nil
-	}, nil
-}
-
-// processorTime is what all threads of this process have taken.
-func processorTime() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"embed"
 	"fmt"
 	"io"
@@ -9,9 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/perf/benchfmt"
 )
 
 // helpers are the small programs that are watched or that we are measured
@@ -24,54 +29,67 @@ var helpers embed.FS
 const python = "/usr/bin/python3"
 
 // build compiles the helpers, and rsswarden as `make build` does, into b.dir.
-func (b *bench) build() error {
-	entries, err := fs.ReadDir(helpers, "helpers")
-	if err != nil {
-		return fmt.Errorf("cannot list the helpers: %w", err)
-	}
-	for _, e := range entries {
-		text, err := helpers.ReadFile("helpers/" + e.Name())
-		if err != nil {
-			return fmt.Errorf("cannot read the helper %s: %w", e.Name(), err)
-		}
+func (b *bench) build() {
+	for _, e := range must(fs.ReadDir(helpers, "helpers")) {
 		file := b.path(e.Name())
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			return fmt.Errorf("cannot write the helper %s: %w", e.Name(), err)
-		}
+		check(os.WriteFile(file, must(helpers.ReadFile("helpers/"+e.Name())), 0o600))
 		if name, isC := strings.CutSuffix(file, ".c"); isC {
-			if out, err := exec.CommandContext(b.ctx, "cc", "-O2", "-o", name, file).CombinedOutput(); err != nil {
-				return fmt.Errorf("cannot compile the helper %s: %w\n%s", e.Name(), err, out)
-			}
+			output(b.command("cc", "-O2", "-o", name, file))
 		}
 	}
-	if b.program != "" {
-		b.program, err = filepath.Abs(b.program)
-		return err
+	if b.program == "" {
+		b.program = b.goBuild("cmd/rsswarden", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w")
+	} else {
+		b.program = must(filepath.Abs(b.program))
 	}
-	b.program = b.path("rsswarden")
-	cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", b.program, "./cmd/rsswarden")
+}
+
+// goBuild builds one of our programs, and returns its file.
+func (b *bench) goBuild(dir string, flags ...string) string {
+	program := b.path(filepath.Base(dir))
+	cmd := b.command(slices.Concat([]string{"go", "build"}, flags, []string{"-o", program, "./" + dir})...)
 	cmd.Dir = b.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build rsswarden: %w\n%s", err, out)
+	output(cmd)
+	return program
+}
+
+// command is one that ends with the bench.
+func (b *bench) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(b.ctx, args[0], args[1:]...)
+	// Before SIGKILL, so that what a wrapper has started gets to know.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = plain(os.Environ())
+	return cmd
+}
+
+// output runs a command and returns what it prints, on stderr too.
+func output(cmd *exec.Cmd) []byte {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		check(fmt.Errorf("cannot run %s: %w\n%s", filepath.Base(cmd.Path), err, out))
 	}
-	return nil
+	return out
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// missing says why Debian's Python cannot be used with these modules, empty where it can.
-func (b *bench) missing(modules string) string {
-	out, err := exec.CommandContext(b.ctx, python, "-c", "import "+modules).CombinedOutput()
-	if err == nil {
-		return ""
+// lacks says that Debian's Python cannot be used with these modules, which leaves a peer
+// out.
+func (b *bench) lacks(peer, modules string) bool {
+	out, err := b.command(python, "-c", "import "+modules).CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		b.skip(fmt.Sprintf("%s: %s with %s is not there: %v %s", peer, python, modules, err, lines[len(lines)-1]))
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return fmt.Sprintf("%s with %s is not there: %v %s", python, modules, err, lines[len(lines)-1])
+	return err != nil
 }
 
-// under returns the command line that has us run a command with these options.
-func (b *bench) under(options []string, command ...string) []string {
-	return append(append(append([]string{b.program, "run"}, options...), "--"), command...)
+// under puts us in front of a command, with these options.
+func (b *bench) under(options ...string) wrapper {
+	return func(command ...string) []string {
+		return slices.Concat([]string{b.program, "run"}, options, []string{"--"}, command)
+	}
 }
 
 // A child is a program that was started and is talked to by lines. All that we
@@ -83,49 +101,42 @@ type child struct {
 	out *bufio.Reader
 }
 
-func (b *bench) start(args ...string) (*child, error) {
-	cmd := exec.CommandContext(b.ctx, args[0], args[1:]...)
-	// Before SIGKILL, so that what a wrapper has started gets to know.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = plain(os.Environ())
+// start starts a program, which ends with the scope.
+func (b *bench) start(args ...string) *child {
+	cmd := b.command(args...)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", args[0], err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", args[0], err)
-	}
+	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", args[0], err)
+		check(fmt.Errorf("cannot start %s: %w", args[0], err))
 	}
-	return &child{cmd, in, bufio.NewReaderSize(out, 1<<20)}, nil
+	c := &child{cmd, in, bufio.NewReaderSize(out, 1<<20)}
+	b.atEnd(func() { c.end() })
+	return c
 }
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
 // line returns the next line that the program says.
-func (c *child) line() (string, error) {
+func (c *child) line() string {
 	text, err := c.out.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("cannot read what %s says: %w", filepath.Base(c.cmd.Path), err)
+		check(fmt.Errorf("cannot read what %s says: %w", filepath.Base(c.cmd.Path), err))
 	}
-	return strings.TrimSpace(text), nil
+	return strings.TrimSpace(text)
+}
+
+// say sends it a line.
+func (c *child) say(format string, args ...any) {
+	must(fmt.Fprintf(c.in, format+"\n", args...))
 }
 
 // expect reads a line "WORD NUMBER".
-func (c *child) expect(word string) (int, error) {
-	text, err := c.line()
-	if err != nil {
-		return 0, err
-	}
-	n := 0
+func (c *child) expect(word string) (n int) {
+	text := c.line()
 	if _, err := fmt.Sscanf(text, word+" %d", &n); err != nil {
-		return 0, fmt.Errorf("cannot understand %s: %q, not %q", filepath.Base(c.cmd.Path), text, word)
+		check(fmt.Errorf("cannot understand %s: %q, not %q", filepath.Base(c.cmd.Path), text, word))
 	}
-	return n, nil
+	return n
 }
 
 // end closes the program's standard input and waits for it.
@@ -149,26 +160,67 @@ func plain(env []string) []string {
 	return append(out, "PYTHONDONTWRITEBYTECODE=1")
 }
 
+// A wrapper puts words in front of a command, as [bench.under] does.
+type wrapper func(command ...string) []string
+
 // crowd starts n sleeping processes, the first of them the parent of all
 // others, behind the words of wrap. Its PID is theirs, not the wrapper's.
-func (b *bench) crowd(n int, wrap func(...string) []string) (*child, int, error) {
-	return b.sleepers([]string{b.path("crowd"), fmt.Sprint(n)}, wrap)
+func (b *bench) crowd(n int, wrap wrapper) (*child, int) {
+	return b.sleepers(wrap, b.path("crowd"), fmt.Sprint(n))
 }
 
 // sleepers starts a helper, behind the words of wrap, that says "ready PID" once
 // all of its processes sleep.
-func (b *bench) sleepers(args []string, wrap func(...string) []string) (*child, int, error) {
+func (b *bench) sleepers(wrap wrapper, args ...string) (*child, int) {
 	if wrap != nil {
 		args = wrap(args...)
 	}
-	c, err := b.start(args...)
-	if err != nil {
-		return nil, 0, err
-	}
-	pid, err := c.expect("ready")
-	if err != nil {
-		c.end()
-		return nil, 0, err
-	}
-	return c, pid, nil
+	c := b.start(args...)
+	return c, c.expect("ready")
 }
+
+// gotests runs the benchmarks of the readers by go test.
+func (b *bench) gotests() {
+	names, told := b.goTest("", "./rss/...", "-bench", ".", "-benchmem", "-count", pick(b, "6", "1"), "-benchtime", pick(b, "1s", "20ms"))
+	for _, name := range names {
+		var runs []float64
+		for _, s := range told[name]["sec/op"] {
+			runs = append(runs, s*1e6)
+		}
+		r := b.row(name, "µs")
+		r.put("ours", runs)
+		b.add(r)
+	}
+}
+
+// goTest runs benchmarks, with a variable of the environment, and returns what
+// [metrics] reads.
+func (b *bench) goTest(env, packages string, args ...string) (names []string, told map[string]map[string][]float64) {
+	cmd := b.command(slices.Concat([]string{"go", "test", "-run", "^$"}, args, []string{packages})...)
+	cmd.Dir = b.root
+	cmd.Env = append(cmd.Env, env)
+	return metrics(output(cmd))
+}
+
+// metrics reads the output of go test: the benchmarks in the order in which they come,
+// and of each what it told by unit, a number a run; times as sec/op.
+func metrics(out []byte) (names []string, told map[string]map[string][]float64) {
+	told = map[string]map[string][]float64{}
+	for r := benchfmt.NewReader(bytes.NewReader(out), "go test"); r.Scan(); {
+		res, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			continue
+		}
+		name := processors.ReplaceAllString(res.Name.String(), "")
+		if told[name] == nil {
+			names, told[name] = append(names, name), map[string][]float64{}
+		}
+		for _, v := range res.Values {
+			told[name][v.Unit] = append(told[name][v.Unit], v.Value)
+		}
+	}
+	return names, told
+}
+
+// processors is what go test appends to a name: GOMAXPROCS.
+var processors = regexp.MustCompile(`-\d+$`)

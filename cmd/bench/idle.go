@@ -3,27 +3,32 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// A subject is what group b watches: a program and the processes it is.
+// A subject is a program that is watched, and the processes it is.
 type subject struct {
 	name string
-	ours bool
 	pids []int
-	was  usage // at the beginning of a run
-	runs map[string][]float64
+	was  usage                // at the beginning of a run
+	runs map[string][]float64 // by the names of quantities
 }
 
-// measures are the rows of group b. CPU and switches are of each run, all else
-// is as it stands at a run's end.
-var measures = []struct {
+// A quantity is a number that each run of a subject gives.
+type quantity struct {
 	name, unit string
 	of         func(was, now usage, took time.Duration) float64
-}{
+}
+
+// quantities are the rows of group b. CPU and switches are of each run, all else
+// is as it stands at a run's end.
+var quantities = []quantity{
 	{"CPU, by schedstat", "% of a core", func(was, now usage, took time.Duration) float64 {
 		return 100 * (now.ran - was.ran).Seconds() / took.Seconds()
 	}},
@@ -48,88 +53,63 @@ const (
 )
 
 // idling measures group b: all subjects at the same time.
-func (b *bench) idling() error {
-	var subjects []*subject
-	for _, w := range []struct {
-		name    string
-		options []string
-	}{{both, []string{"--quiet"}}, {bothLimited, []string{"--quiet", "--limit", "12G", "--accounting", "rss"}}} {
-		c, _, err := b.crowd(64, func(command ...string) []string { return b.under(w.options, command...) })
-		if err != nil {
-			return err
-		}
-		defer c.end()
-		watcher, err := watcherOf(c.pid())
-		if err != nil {
-			return err
-		}
-		subjects = append(subjects, &subject{name: w.name, ours: true, pids: []int{c.pid(), watcher}})
-		if w.name == both {
-			subjects = append(subjects,
-				&subject{name: "ours: holder", ours: true, pids: []int{c.pid()}},
-				&subject{name: "ours: watcher", ours: true, pids: []int{watcher}})
-		}
+func (b *bench) idling() {
+	holder, watcher := b.crowdUnder("--quiet")
+	subjects := []*subject{
+		{name: both, pids: []int{holder, watcher}},
+		{name: "ours: holder", pids: []int{holder}},
+		{name: "ours: watcher", pids: []int{watcher}},
 	}
-	peers, stop, err := b.idlePeers()
-	defer stop()
-	if err != nil {
-		return err
-	}
-	subjects = append(subjects, peers...)
-
+	holder, watcher = b.crowdUnder("--quiet", "--limit", "12G", "--accounting", "rss")
+	subjects = append(subjects, &subject{name: bothLimited, pids: []int{holder, watcher}})
+	subjects = append(subjects, b.idlePeers()...)
 	// What starting costs is group c's.
-	settle, runs := 5*time.Second, 6
-	if b.quick {
-		settle, runs = time.Second, 2
-	}
-	if err := b.sleep(settle); err != nil {
-		return err
-	}
-	for range runs {
-		if err := b.idleRun(subjects, b.idle/time.Duration(runs)); err != nil {
-			return err
-		}
-	}
-	first := len(b.report.Rows)
-	for _, m := range measures {
-		r := b.row(m.name, m.unit)
-		for _, s := range subjects {
-			r.put(s.name, s.ours, s.runs[m.name])
-		}
+	b.watch(subjects, pick(b, 5*time.Second, time.Second), pick(b, 6, 2))
+	for i, m := range quantities {
+		r := b.watched("", m, subjects)
 		idleGoals(r)
-		if len(b.report.Rows) == first {
+		if i == 0 {
 			r.note("%.1f GiB of the machine's memory were available, which bounds the headroom of the defaults", available())
 		}
 		b.add(r)
 	}
-	return nil
 }
 
-func (b *bench) idleRun(subjects []*subject, length time.Duration) error {
-	began := time.Now()
-	var err error
+// crowdUnder starts 64 sleeping processes under us, and returns who watches them.
+func (b *bench) crowdUnder(options ...string) (holder, watcher int) {
+	c, _ := b.crowd(64, b.under(options...))
+	return c.pid(), watcherOf(c.pid())
+}
+
+// watch watches subjects in so many runs, which take b.idle together.
+func (b *bench) watch(subjects []*subject, settle time.Duration, runs int) {
+	b.sleep(settle)
+	for range runs {
+		began := time.Now()
+		for _, s := range subjects {
+			s.was = usages(s.pids...)
+		}
+		b.sleep(b.idle / time.Duration(runs))
+		took := time.Since(began)
+		for _, s := range subjects {
+			now := usages(s.pids...)
+			if s.runs == nil {
+				s.runs = map[string][]float64{}
+			}
+			for _, m := range quantities {
+				s.runs[m.name] = append(s.runs[m.name], m.of(s.was, now, took))
+			}
+		}
+	}
+}
+
+// watched is the row of a quantity.
+func (b *bench) watched(what string, m quantity, subjects []*subject) *Row {
+	r := b.row(what+m.name, m.unit)
 	for _, s := range subjects {
-		if s.was, err = usages(s.pids...); err != nil {
-			return err
-		}
+		r.put(s.name, s.runs[m.name])
 	}
-	if err := b.sleep(length); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	for _, s := range subjects {
-		now, err := usages(s.pids...)
-		if err != nil {
-			return err
-		}
-		if s.runs == nil {
-			s.runs = map[string][]float64{}
-		}
-		for _, m := range measures {
-			s.runs[m.name] = append(s.runs[m.name], m.of(s.was, now, took))
-		}
-	}
-	return nil
+	return r
 }
 
 func idleGoals(r *Row) {
@@ -150,15 +130,8 @@ func idleGoals(r *Row) {
 	}
 }
 
-// idlePeers starts earlyoom and the psutil loop, those that are there, and
-// returns what ends them.
-func (b *bench) idlePeers() (peers []*subject, stop func(), err error) {
-	var ends []func() error
-	stop = func() {
-		for _, end := range ends {
-			end()
-		}
-	}
+// idlePeers starts earlyoom and the psutil loop, those that are there.
+func (b *bench) idlePeers() (peers []*subject) {
 	if name, err := exec.LookPath("earlyoom"); err != nil {
 		b.skip("earlyoom: it is not there")
 	} else {
@@ -168,38 +141,78 @@ func (b *bench) idlePeers() (peers []*subject, stop func(), err error) {
 		// It is the one program here that does not end by itself where we are
 		// killed.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			return nil, stop, fmt.Errorf("cannot start earlyoom: %w", err)
-		}
-		ends = append(ends, func() error {
+		check(cmd.Start())
+		b.atEnd(func() {
 			cmd.Process.Kill()
-			return cmd.Wait()
+			cmd.Wait()
 		})
 		peers = append(peers, &subject{name: "earlyoom, no tree", pids: []int{cmd.Process.Pid}})
 	}
-	if why := b.missing("psutil"); why != "" {
-		b.skip("psutil: " + why)
-		return peers, stop, nil
+	if b.lacks("psutil", "psutil") {
+		return peers
 	}
-	crowd, pid, err := b.crowd(64, nil)
-	if err != nil {
-		return nil, stop, err
-	}
-	ends = append(ends, crowd.end)
-	loop, err := b.start(python, b.path("seed.py"), strconv.Itoa(pid), "1")
-	if err != nil {
-		return nil, stop, err
-	}
-	ends = append(ends, loop.end)
-	return append(peers, &subject{name: "psutil loop, each second", pids: []int{loop.pid()}}), stop, nil
+	_, pid := b.crowd(64, nil)
+	return append(peers, &subject{name: "psutil loop, each second", pids: []int{b.psutilLoop(pid).pid()}})
 }
 
-// sleep waits, or returns an error where the run is to end.
-func (b *bench) sleep(d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-b.ctx.Done():
-		return b.ctx.Err()
+// psutilLoop starts what sums the RSS of a tree each second.
+func (b *bench) psutilLoop(pid int) *child {
+	return b.start(python, b.path("seed.py"), strconv.Itoa(pid), "1")
+}
+
+// usage is what one process, or several together, have used so far and hold.
+type usage struct {
+	ran      time.Duration // of all threads, by schedstat
+	ticks    time.Duration // utime and stime, to the 10 ms
+	switches float64       // voluntary ones, of all threads
+	rss, pss float64       // MiB, by smaps_rollup
+	anon     float64       // MiB
+	threads  float64
+	fds      float64
+}
+
+// usages adds up what processes use.
+func usages(pids ...int) (u usage) {
+	const mib = 1 << 20
+	for _, pid := range pids {
+		p := must(procFS.Proc(pid))
+		stat, roll := must(p.Stat()), must(p.ProcSMapsRollup())
+		// A tick is 10 ms wherever Linux runs, as far as /proc tells it.
+		u.ticks += time.Duration(stat.UTime+stat.STime) * 10 * time.Millisecond
+		u.threads += float64(stat.NumThreads)
+		u.rss += float64(roll.Rss) / mib
+		u.pss += float64(roll.Pss) / mib
+		u.anon += float64(roll.Anonymous) / mib
+		u.fds += float64(must(p.FileDescriptorsLen()))
+		// schedstat and the switches in status are those of one thread each.
+		for _, t := range must(procFS.AllThreads(pid)) {
+			if s, err := t.Schedstat(); err == nil {
+				u.ran += time.Duration(s.RunningNanoseconds)
+			}
+			if s, err := t.NewStatus(); err == nil {
+				u.switches += float64(s.VoluntaryCtxtSwitches)
+			}
+		}
+	}
+	return u
+}
+
+// watcherOf finds the watcher of a holder, which is its child and has a name of its own.
+// It is started after the command, and may not be there yet.
+func watcherOf(holder int) int {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", holder))
+		for _, list := range lists {
+			text, _ := os.ReadFile(list)
+			for word := range strings.FieldsSeq(string(text)) {
+				name, _ := os.ReadFile("/proc/" + word + "/cmdline")
+				if strings.HasPrefix(string(name), "rss-watcher\x00") {
+					return must(strconv.Atoi(word))
+				}
+			}
+		}
+		if time.Since(began) > time.Second {
+			check(fmt.Errorf("cannot find the watcher of process %d", holder))
+		}
 	}
 }

@@ -1,61 +1,50 @@
-// Bench measures what rsswarden costs and how fast it is, beside what else there
-// is, and prints one table: ours and the peer's of the same run, every single
-// run, and the ratio.
+// Bench measures what rsswarden costs and how fast it is, beside its peers, and prints one
+// table: ours and the peers' of the same run, every single run, and the ratio.
 //
 //	go run ./cmd/bench [-rows a,c,f] [-quick] [-out bench.txt]
 //	go tool benchstat OLD.txt NEW.txt
 //
-// # What it measures, and how
+// Ours and the peers take turns, a run each, so that all meet the same machine; what is
+// watched for a minute is watched at the same time. The groups of rows:
 //
-// Ours and the peers take turns, a run each, so that all meet the same machine;
-// what is watched for a minute is watched at the same time. Each run is told.
-// The groups of rows:
-//
-//	a   the time of one sum of RSS over a tree of 64 and 1,000 sleeping processes,
-//	    back to back (a run is the mean of a few) and after a pause of 200 ms (a run
-//	    is one): ours twice, SumRSS as in a fast look and Trees as in a full one; psutil
-//	    as in the scripts that we were asked to replace; prometheus/procfs; a C loop
-//	    of preads, as the least it can cost. Each reader is a process of its own.
-//	b   what holder and watcher take while 64 processes sleep, with the defaults and
-//	    with a limit on summed RSS, beside earlyoom and a psutil loop
-//	c   the time until a command runs, bare, under tini and under us
-//	d   by how much a burst has passed a rung when our decision is made, and when a
-//	    poll each second sees it; attached to a process that has not grown yet
+//	a   one sum of RSS over a tree of 64 and of 1,000 sleeping processes, back to back
+//	    (a run is the mean of a few) and after a pause of 200 ms (a run is one): SumRSS
+//	    as in a fast look, Trees as in a full one, psutil as in the scripts that we
+//	    replace, prometheus/procfs, and a C loop of preads, the least it can cost; each
+//	    in a process of its own
+//	b   what holder and watcher take while 64 processes sleep, with the defaults and with
+//	    a limit on summed RSS, beside earlyoom and a psutil loop
+//	c   the time until a command runs: bare, under tini, under us
+//	d   by how much a burst has passed a rung when our decision is made, and when a poll
+//	    each second sees it; attached to a process that has not grown yet
 //	e   what a PyTorch training loses, in pairs of a bare and a wrapped run
 //	f   how the cost of Trees grows with the tree
 //	g   the cost of a fork storm, and whether a process forked in it is found
-//	h   the time for which ptrace has a process stand still while 1 GiB of its
-//	    mapped file is given back, beside its own madvise, and what it reads meanwhile
-//	i   the record: bytes a process and sample, of a real run and of an hour that was
-//	    made up; the time of one sample in the watcher's loop and in its writer, beside
-//	    lines of JSON and text, and a look at the same tree; what recording adds to
-//	    holder and watcher; and a report of a record as full as one becomes
-//	j   the limits on numbers: what it takes to count the mappings and descriptors of
-//	    64 trainers with 2,000 mappings each, of nothing and of a file, beside procfs
-//	    and psutil; and what holder and watcher take for them, beside 64 trainers with
-//	    the mappings of any program, and 64 processes that are no trainers. What stands
-//	    still is counted seldom: -idle 4m holds more counts
-//	k   the node's daemon: one look at 100, 300 and 1,000 jobs of ten processes each, in
-//	    real cgroups, beside the same through procfs; and what rsswardend takes for
-//	    1,000 at 10 s, scraped and not: while all processes sleep, and while each takes
-//	    16 pages or gives them back between two looks
+//	h   how long ptrace stops a process while 1 GiB of its mapped file is given back,
+//	    beside its own madvise, and what the process reads meanwhile
+//	i   the record: bytes a process and sample, of a real run and of a made-up hour; the
+//	    time of a sample in the watcher's loop and in its writer, beside lines of JSON
+//	    and text, and a look at the same tree; what recording adds to holder and
+//	    watcher; a report of a full record
+//	j   the limits on numbers: counting mappings and descriptors of 64 trainers with
+//	    2,000 mappings each, of nothing and of a file, beside procfs and psutil; what
+//	    holder and watcher take for it, beside trainers with few mappings and processes
+//	    that are no trainers. Counts are rare: -idle 4m holds more of them
+//	k   the node's daemon: a look at 100, 300 and 1,000 jobs of ten processes in real
+//	    cgroups, beside procfs; what rsswardend takes for 1,000 at 10 s, scraped and not,
+//	    while all processes sleep, and while each takes or gives back 16 pages
 //	go  the benchmarks of the readers, run by go test
 //
-// # What not to conclude
+// What not to conclude: SumRSS, procfs with PIDs known and the C loop do less than psutil:
+// they do not look for new processes. A full look lists /proc only where something was
+// forked, so other work on the machine makes it dearer. earlyoom reads two numbers of the
+// whole machine. What grows in d and g is mapped, not charged: it counts in RSS, in no
+// cgroup. The poll of d is the best of its kind, one read of one file. Ratios of added
+// time, as in c, are of small differences: below twenty runs they say nothing. A loaded
+// machine makes all figures larger, and not by one factor; -quick only shows that all works.
 //
-// SumRSS, procfs with PIDs known and the C loop do less than psutil does: they
-// do not look for new processes. That is the point of a fast look, and a full one
-// stands beside it. A full look, too, lists /proc only where something was forked,
-// so that other work on the machine makes it dearer. earlyoom reads two numbers
-// of the whole machine and knows no tree: it says what a daemon costs that does
-// almost nothing. What grows in d and g is mapped and
-// takes no memory: it counts in RSS, and in no cgroup's charge. The poll of d is the best of its
-// kind, one read of one file. Ratios of added time, as in c, are of small
-// differences: below twenty runs they say nothing. A loaded machine makes all
-// figures larger, and not by one factor; -quick is to see that all works.
-//
-// A goal that is missed is marked, and is no error: figures of one machine prove
-// nothing on another. The file of -out has all runs in the format of Go benchmarks.
+// A missed goal is marked, and is no error: figures of one machine prove nothing on
+// another. The file of -out has all runs in the format of Go benchmarks.
 package main
 
 import (
@@ -93,12 +82,13 @@ type bench struct {
 	dir    string // for what is built and written
 	root   string // of the source tree
 	group  string // in which rows are added
+	ends   []func()
 }
 
 // A group is a set of rows that are measured together.
 type group struct {
 	name, title string
-	run         func(*bench) error
+	measure     func(*bench)
 }
 
 var groups = []group{
@@ -181,23 +171,17 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 }
 
 // measure runs the groups, prints each as it is done, and writes the report.
-func measure(ctx context.Context, o options, stdout io.Writer) error {
-	root, err := sourceTree()
-	if err != nil {
-		return err
-	}
+func measure(ctx context.Context, o options, stdout io.Writer) (err error) {
+	defer catch(&err)
 	dir, err := os.MkdirTemp("", "rsswarden-bench-")
 	if err != nil {
 		return fmt.Errorf("cannot make a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	root := sourceTree()
 	b := &bench{options: o, ctx: ctx, dir: dir, root: root}
-	if err := b.build(); err != nil {
-		return err
-	}
-	if b.report, err = newReport(root); err != nil {
-		return err
-	}
+	b.build()
+	b.report = newReport(root)
 	b.report.Quick = o.quick
 	printHead(stdout, b.report)
 	var failed []error
@@ -207,7 +191,7 @@ func measure(ctx context.Context, o options, stdout io.Writer) error {
 		}
 		b.group = g.name
 		began, rows, skipped := time.Now(), len(b.report.Rows), len(b.report.Skipped)
-		if err := g.run(b); err != nil {
+		if err := b.run(g); err != nil {
 			err = fmt.Errorf("cannot measure %s (%s): %w", g.name, g.title, err)
 			b.skip(err.Error())
 			failed = append(failed, err)
@@ -223,4 +207,68 @@ func measure(ctx context.Context, o options, stdout io.Writer) error {
 		}
 	}
 	return errors.Join(append(failed, ctx.Err())...)
+}
+
+func (b *bench) run(g group) (err error) {
+	defer catch(&err)
+	b.scope(func() { g.measure(b) })
+	return nil
+}
+
+// scope runs f, and then ends what it has started, the latest first.
+func (b *bench) scope(f func()) {
+	was := b.ends
+	b.ends = nil
+	defer func() {
+		for _, end := range slices.Backward(b.ends) {
+			end()
+		}
+		b.ends = was
+	}()
+	f()
+}
+
+// atEnd has the scope end with this.
+func (b *bench) atEnd(end func()) { b.ends = append(b.ends, end) }
+
+// failure is what [check] panics with.
+type failure struct{ error }
+
+// check gives up what is being measured where there is an error: [catch] returns it.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = p.error
+	default:
+		panic(p)
+	}
+}
+
+// pick is the number of runs, or how long they take, quick or not.
+func pick[T any](b *bench, long, quick T) T {
+	if b.quick {
+		return quick
+	}
+	return long
+}
+
+// sleep waits, unless the bench is to end.
+func (b *bench) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-b.ctx.Done():
+		check(b.ctx.Err())
+	}
 }

@@ -2,15 +2,24 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
 // Group k: a node full of jobs, and what the daemon takes for it.
@@ -26,203 +35,109 @@ const (
 )
 
 // node measures group k.
-func (b *bench) node() error {
+func (b *bench) node() {
 	if free := available(); free < nodeNeeds {
 		b.skip(fmt.Sprintf("%.1f GiB are available, %d are needed", free, nodeNeeds))
-		return nil
-	}
-	sizes, rounds := []int{100, 300, nodeJobs}, 10
-	if b.quick {
-		sizes, rounds = []int{10, 30}, 2
+		return
 	}
 	tree, err := b.newNodeTree()
 	if err != nil {
 		b.skip(err.Error())
-		return nil
+		return
 	}
-	defer tree.end()
 	var at, cost []float64
-	var last *Row
-	for _, jobs := range sizes {
-		if err := tree.grow(jobs); err != nil {
-			return err
-		}
-		if last, err = b.nodeLooks(jobs, rounds); err != nil {
-			return err
-		}
-		at, cost = append(at, float64(jobs)), append(cost, last.Series[0].Median)
+	for _, jobs := range pick(b, []int{100, 300, nodeJobs}, []int{10, 30}) {
+		tree.grow(jobs)
+		r := b.nodeLooks(jobs)
+		at, cost = append(at, float64(jobs)), append(cost, r.Series[0].Median)
+		b.add(r)
 	}
+	last := &b.report.Rows[len(b.report.Rows)-1]
 	last.atMost(fmt.Sprintf("exponent, %.0f to %.0f jobs", at[0], at[len(at)-1]), exponent(at, cost), 1.25, "")
-	b.report.Rows[len(b.report.Rows)-1] = *last
-	return b.daemonIdle(tree)
+	b.daemonIdle(tree)
 }
 
 // nodeLooks is the processor time of one look at so many jobs.
-func (b *bench) nodeLooks(jobs, rounds int) (*Row, error) {
+func (b *bench) nodeLooks(jobs int) *Row {
 	row := b.row(fmt.Sprintf("a look at %d jobs of %d processes, processor time", jobs, perJob), "µs")
-	readers := []*reader{
-		{name: nodeLook, ours: true, args: []string{"/proc/self/exe", readerRole, "node-jobs", "1"}, batch: 6},
-		{name: nodePeer, args: []string{"/proc/self/exe", readerRole, "node-procfs", "1"}, batch: 1},
-	}
-	var err error
+	readers := []*reader{goReader(nodeLook, "node-jobs", 1, 6), goReader(nodePeer, "node-procfs", 1, 1)}
+	b.scope(func() {
+		b.startReaders(readers, 2)
+		for i, runs := range inTurns(pick(b, 10, 2), readers, func(r *reader) float64 { return mean(r.read(r.batch, 0)) }) {
+			row.put(readers[i].name, runs)
+		}
+	})
 	for _, r := range readers {
-		if r.child, err = b.start(r.args...); err != nil {
-			return nil, err
-		}
-		defer r.child.end()
-		if _, err := r.read(2, 0); err != nil { // opens what is kept open
-			return nil, err
-		}
-	}
-	for range rounds {
-		for _, r := range readers {
-			took, err := r.read(r.batch, 0)
-			if err != nil {
-				return nil, err
-			}
-			r.warm = append(r.warm, mean(took))
-		}
-	}
-	for _, r := range readers {
-		row.put(r.name, r.ours, r.warm)
 		if r.sum != uint64(jobs*perJob) {
 			row.note("%s sees %d processes of %d", r.name, r.sum, jobs*perJob)
 		}
 	}
-	row.tell("procfs to ours", row.median(nodePeer)/row.median(nodeLook), "times")
-	b.add(row)
-	return row, nil
+	row.tell("procfs to ours", row.times(nodePeer, nodeLook), "times")
+	return row
 }
 
 // daemonIdle is what the daemon takes for as many jobs as there are now, beside a process
 // that does the same through procfs: while all of their processes sleep, and while the
 // memory of all changes between two looks.
-func (b *bench) daemonIdle(tree *nodeTree) error {
-	program := b.path("rsswardend")
-	cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", program, "./cmd/rsswardend")
-	cmd.Dir = b.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build rsswardend: %w\n%s", err, out)
+func (b *bench) daemonIdle(tree *nodeTree) {
+	program := b.goBuild("cmd/rsswardend", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w")
+	scraped, address := b.startDaemon(program)
+	ctx, stop := context.WithCancel(b.ctx)
+	b.atEnd(stop)
+	go scrape(ctx, address)
+	alone, _ := b.startDaemon(program)
+	peer := b.start(goReader("", "node-procfs", 1, 1).args...)
+	b.atEnd(func() { peer.cmd.Process.Kill() }) // it has years to go
+	go fmt.Fprintln(peer.in, 100000, lookPause.Microseconds())
+	subjects := []*subject{
+		{name: daemonRead, pids: []int{scraped}}, {name: daemonAlone, pids: []int{alone}},
+		{name: nodePeer + ", every 10 s", pids: []int{peer.pid()}},
 	}
-	var subjects []*subject
-	for _, name := range []string{daemonRead, daemonAlone} {
-		d, err := b.startDaemon(program)
-		if err != nil {
-			return err
-		}
-		defer d.end()
-		subjects = append(subjects, &subject{name: name, ours: true, pids: []int{d.pid()}})
-		if name == daemonRead {
-			ctx, stop := context.WithCancel(b.ctx)
-			defer stop()
-			go scrape(ctx, d.address)
-		}
-	}
-	peer := &reader{name: nodePeer}
-	var err error
-	if peer.child, err = b.start("/proc/self/exe", readerRole, "node-procfs", "1"); err != nil {
-		return err
-	}
-	go peer.child.in.Write(fmt.Appendf(nil, "%d %d\n", 100000, lookPause.Microseconds()))
-	subjects = append(subjects, &subject{name: nodePeer + ", every 10 s", pids: []int{peer.child.pid()}})
-	defer func() {
-		peer.child.cmd.Process.Kill() // it has years to go
-		peer.child.cmd.Wait()
-	}()
-	if err := b.daemonRows("the daemon: ", subjects); err != nil {
-		return err
-	}
-	if err := tree.wake(); err != nil {
-		return err
-	}
+	b.daemonRows("the daemon: ", subjects)
+	tree.wake()
 	for _, s := range subjects {
 		s.runs = nil
 	}
-	return b.daemonRows("the daemon, all processes busy: ", subjects)
+	b.daemonRows("the daemon, all processes busy: ", subjects)
 }
 
 // daemonRows watches what runs.
-func (b *bench) daemonRows(what string, subjects []*subject) error {
-	settle, runs := 2*lookPause, 3
-	if b.quick {
-		settle, runs = time.Second, 2
-	}
-	if err := b.sleep(settle); err != nil {
-		return err
-	}
-	for range runs {
-		if err := b.idleRun(subjects, b.idle/time.Duration(runs)); err != nil {
-			return err
-		}
-	}
-	for _, m := range measures {
-		r := b.row(what+m.name, m.unit)
-		for _, s := range subjects {
-			r.put(s.name, s.ours, s.runs[m.name])
-		}
+func (b *bench) daemonRows(what string, subjects []*subject) {
+	runs := pick(b, 3, 2)
+	b.watch(subjects, pick(b, 2*lookPause, time.Second), runs)
+	for _, m := range quantities {
+		r := b.watched(what, m, subjects)
 		switch m.name {
 		case "CPU, by schedstat":
-			r.atMost("alone", mean(r.runs(daemonAlone)), 1, r.Unit)
-			r.atMost("scraped", mean(r.runs(daemonRead)), 1, r.Unit)
+			r.atMost("alone", mean(r.of(daemonAlone).Runs), 1, r.Unit)
+			r.atMost("scraped", mean(r.of(daemonRead).Runs), 1, r.Unit)
 			r.note("looks of 10 s fall into runs of %v unevenly: the mean of the runs is what was used", b.idle/time.Duration(runs))
 		case "RSS":
 			r.atMost("scraped", r.median(daemonRead), 64, r.Unit)
 		}
 		b.add(r)
 	}
-	return nil
 }
 
-// runs are those of one of a row's series.
-func (r *Row) runs(who string) []float64 {
-	for _, s := range r.Series {
-		if s.Who == who {
-			return s.Runs
-		}
-	}
-	return nil
-}
-
-// daemonChild is an rsswardend that runs.
-type daemonChild struct {
-	cmd     *exec.Cmd
-	address string
-}
-
-func (d *daemonChild) pid() int { return d.cmd.Process.Pid }
-
-// end ends it by SIGTERM, as whatever started it would.
-func (d *daemonChild) end() {
-	d.cmd.Cancel()
-	d.cmd.Wait()
-}
-
-// startDaemon starts it on a free port.
-func (b *bench) startDaemon(program string) (*daemonChild, error) {
-	cmd := exec.CommandContext(b.ctx, program, "--listen", "127.0.0.1:0", "--interval", lookPause.String())
-	cmd.Env = withoutSlurm(plain(os.Environ()))
-	// By SIGTERM, and with us however we end.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot start rsswardend: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start rsswardend: %w", err)
-	}
-	d := &daemonChild{cmd: cmd}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
+// startDaemon starts rsswardend on a free port.
+func (b *bench) startDaemon(program string) (pid int, address string) {
+	cmd := b.command(program, "--listen", "127.0.0.1:0", "--interval", lookPause.String())
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "SLURM") })
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with us however we end
+	out := must(cmd.StderrPipe())
+	check(cmd.Start())
+	b.atEnd(func() {
+		cmd.Cancel() // by SIGTERM, as whatever started it would
+		cmd.Wait()
+	})
+	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if _, address, ok := strings.Cut(lines.Text(), `msg="Listening on" address=`); ok {
-			d.address = strings.TrimSpace(address)
 			go io.Copy(io.Discard, out)
-			return d, nil
+			return cmd.Process.Pid, strings.TrimSpace(address)
 		}
 	}
-	d.end()
-	return nil, fmt.Errorf("cannot start rsswardend: it does not listen")
+	check(errors.New("cannot start rsswardend: it does not listen"))
+	return 0, ""
 }
 
 // scrape reads the metrics as Prometheus does.
@@ -240,12 +155,160 @@ func scrape(ctx context.Context, address string) {
 	}
 }
 
-func withoutSlurm(env []string) []string {
-	var out []string
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, "SLURM") {
-			out = append(out, kv)
+// nodeTree is what Slurm makes of cgroup v1 for a node, with real processes: a job has a
+// batch step and an extern step, of one task each.
+type nodeTree struct {
+	b    *bench
+	top  string
+	dirs []string
+	pids []int // of the processes in jobs
+	jobs int
+}
+
+const (
+	nodeMemory = "/sys/fs/cgroup/memory"
+	nodePrefix = "slurm_rswbench"
+)
+
+// newNodeTree makes the top. What an earlier run that was killed has left is removed:
+// nobody is in it.
+func (b *bench) newNodeTree() (*nodeTree, error) {
+	if _, err := os.Stat(nodeMemory + "/memory.usage_in_bytes"); err != nil {
+		return nil, errors.New("cannot make jobs: no memory hierarchy of cgroup v1 here")
+	}
+	left, _ := filepath.Glob(nodeMemory + "/" + nodePrefix + "*")
+	for _, top := range left {
+		removeTree(top)
+	}
+	t := &nodeTree{b: b, top: fmt.Sprintf("%s/%s%d", nodeMemory, nodePrefix, os.Getpid())}
+	b.atEnd(t.end)
+	for _, dir := range []string{t.top, t.top + "/uid_1000"} {
+		if err := t.mkdir(dir); err != nil {
+			return nil, fmt.Errorf("cannot make jobs: %w", err)
 		}
 	}
-	return out
+	return t, nil
+}
+
+func (t *nodeTree) mkdir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if err == nil {
+		t.dirs = append(t.dirs, dir)
+	}
+	return err
+}
+
+// grow adds jobs until there are n, each with its processes.
+func (t *nodeTree) grow(n int) {
+	_, pid := t.b.crowd((n-t.jobs)*perJob+1, nil)
+	pids := sleepersOf(pid)
+	for ; t.jobs < n; t.jobs++ {
+		check(t.b.ctx.Err())
+		job := fmt.Sprintf("%s/uid_1000/job_%d", t.top, 1000+t.jobs)
+		batch, extern := job+"/step_batch", job+"/step_extern"
+		for _, dir := range []string{job, batch, batch + "/task_0", extern, extern + "/task_4294967292"} {
+			check(t.mkdir(dir))
+		}
+		for _, dir := range []string{job, batch, extern} {
+			check(os.WriteFile(dir+"/memory.limit_in_bytes", []byte("4294967296"), 0))
+		}
+		for i, pid := range pids[:perJob] {
+			task := batch + "/task_0"
+			if i == 0 {
+				task = extern + "/task_4294967292"
+			}
+			check(os.WriteFile(task+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0))
+		}
+		t.pids = append(t.pids, pids[:perJob]...)
+		pids = pids[perJob:]
+	}
+}
+
+// wake makes all processes busy for good: between two looks each has taken memory, and
+// given it back.
+func (t *nodeTree) wake() {
+	for _, pid := range t.pids {
+		check(unix.Kill(pid, unix.SIGUSR1))
+	}
+}
+
+// sleepersOf lists the children of a crowd's first process.
+func sleepersOf(pid int) (pids []int) {
+	for word := range strings.FieldsSeq(string(must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))))) {
+		pids = append(pids, must(strconv.Atoi(word)))
+	}
+	return pids
+}
+
+// end removes the directories, whose processes have ended.
+func (t *nodeTree) end() {
+	for _, dir := range slices.Backward(t.dirs) {
+		// A process that was reaped may be in its cgroup a little longer.
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if err := os.Remove(dir); err == nil || os.IsNotExist(err) || time.Now().After(deadline) {
+				break
+			}
+		}
+	}
+}
+
+// removeTree removes a directory of cgroups, as far as they are empty.
+func removeTree(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeTree(filepath.Join(dir, e.Name()))
+		}
+	}
+	unix.Rmdir(dir)
+}
+
+// readNode looks at all jobs of the bench's tree, and counts their processes.
+func readNode(int) func() uint64 {
+	node := nodejobs.New("/proc", "/sys", "bench")
+	return func() (sum uint64) {
+		snap := must(node.Look(time.Now()))
+		for i := range snap.Jobs {
+			if strings.HasPrefix(snap.Jobs[i].Node, "rswbench") {
+				sum += uint64(snap.Jobs[i].Processes)
+			}
+		}
+		return sum
+	}
+}
+
+// throughProcfs is the same work by what is there for it: every process of the node,
+// its cgroup and its RSS, and the files of each job and step that was found.
+func throughProcfs() (count uint64) {
+	groups := map[string]uint64{}
+	for _, p := range must(procFS.AllProcs()) {
+		cgroups, err := p.Cgroups()
+		if err != nil {
+			continue
+		}
+		for _, c := range cgroups {
+			if !slices.Contains(c.Controllers, "memory") || !strings.HasPrefix(c.Path, "/"+nodePrefix) {
+				continue
+			}
+			step := filepath.Dir(c.Path)
+			if _, ok := slurm.StepOfDir(filepath.Base(step)); !ok {
+				continue
+			}
+			if s, err := p.Stat(); err == nil {
+				rss := uint64(s.ResidentMemory())
+				groups[step] += rss
+				groups[filepath.Dir(step)] += rss
+				count++
+			}
+		}
+	}
+	for dir := range groups {
+		for _, file := range []string{"memory.usage_in_bytes", "memory.limit_in_bytes", "memory.stat", "memory.oom_control"} {
+			for line := range bytes.Lines(must(os.ReadFile(nodeMemory + dir + "/" + file))) {
+				fields := bytes.Fields(line)
+				must(strconv.ParseUint(string(fields[len(fields)-1]), 10, 64))
+			}
+		}
+	}
+	return count
 }

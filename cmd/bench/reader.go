@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -21,14 +22,11 @@ const readerRole = "reader"
 // have, in a process of its own that answers as helpers/statm.c does.
 type reader struct {
 	name  string
-	ours  bool
 	args  []string
 	batch int // readings back to back that are one run
 
 	child *child
 	sum   uint64 // what it read last
-	warm  []float64
-	cold  []float64
 }
 
 // The names of the readers.
@@ -41,76 +39,117 @@ const (
 	seeds    = "psutil, as in the seeds"
 )
 
+// pause is the time between two readings that makes them cold: what a reader
+// needs has left the caches for what else the machine does.
+const pause = 200 * time.Millisecond
+
+// goReader is one of [goReaders].
+func goReader(name, how string, pid, batch int) *reader {
+	return &reader{name: name, args: []string{"/proc/self/exe", readerRole, how, strconv.Itoa(pid)}, batch: batch}
+}
+
 // readers lists the ways to sum the tree of pid; that which misses something is
 // left out, and said.
 func (b *bench) readers(pid int) []*reader {
-	id := strconv.Itoa(pid)
 	all := []*reader{
-		{name: fast, ours: true, args: []string{"/proc/self/exe", readerRole, "sum", id}, batch: 200},
+		goReader(fast, "sum", pid, 200),
 		// Trees reads all of stat and status again every eighth time.
-		{name: full, ours: true, args: []string{"/proc/self/exe", readerRole, "trees", id}, batch: 64},
-		{name: preads, args: []string{b.path("statm"), id}, batch: 200},
-		{name: known, args: []string{"/proc/self/exe", readerRole, "known", id}, batch: 8},
-		{name: allProcs, args: []string{"/proc/self/exe", readerRole, "procfs", id}, batch: 4},
+		goReader(full, "trees", pid, 64),
+		{name: preads, args: []string{b.path("statm"), strconv.Itoa(pid)}, batch: 200},
+		goReader(known, "known", pid, 8),
+		goReader(allProcs, "procfs", pid, 4),
 	}
-	if why := b.missing("psutil"); why != "" {
-		b.skip("psutil: " + why)
+	if b.lacks("psutil", "psutil") {
 		return all
 	}
-	return append(all, &reader{name: seeds, args: []string{python, b.path("seed.py"), id}, batch: 4})
+	return append(all, &reader{name: seeds, args: []string{python, b.path("seed.py"), strconv.Itoa(pid)}, batch: 4})
+}
+
+// startReaders starts readers, and has each read so often: the first readings open what
+// is kept open.
+func (b *bench) startReaders(readers []*reader, first int) {
+	for _, r := range readers {
+		r.child = b.start(r.args...)
+		r.read(first, 0)
+	}
+}
+
+// inTurns has readers run in turns, and returns the runs of each.
+func inTurns(rounds int, readers []*reader, run func(*reader) float64) [][]float64 {
+	runs := make([][]float64, len(readers))
+	for range rounds {
+		for i, r := range readers {
+			runs[i] = append(runs[i], run(r))
+		}
+	}
+	return runs
 }
 
 // read has a reader read n times, each after a pause, and returns how many µs
 // each took.
-func (r *reader) read(n int, pause time.Duration) ([]float64, error) {
-	if _, err := fmt.Fprintf(r.child.in, "%d %d\n", n, pause.Microseconds()); err != nil {
-		return nil, fmt.Errorf("cannot ask %s: %w", r.name, err)
-	}
-	line, err := r.child.line()
-	if err != nil {
-		return nil, err
-	}
-	words := strings.Fields(line)
+func (r *reader) read(n int, pause time.Duration) []float64 {
+	r.child.say("%d %d", n, pause.Microseconds())
+	words := strings.Fields(r.child.line())
 	if len(words) != n+1 {
-		return nil, fmt.Errorf("cannot understand %s: %d numbers, not %d", r.name, len(words), n+1)
+		check(fmt.Errorf("cannot understand %s: %d numbers, not %d", r.name, len(words), n+1))
 	}
 	took := make([]float64, n)
 	for i := range took {
-		ns, err := strconv.ParseInt(words[i+1], 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("cannot understand %s: %w", r.name, err)
-		}
-		took[i] = float64(ns) / 1e3
+		took[i] = float64(must(strconv.ParseInt(words[i+1], 10, 64))) / 1e3
 	}
-	r.sum, err = strconv.ParseUint(words[0], 10, 64)
-	return took, err
+	r.sum = must(strconv.ParseUint(words[0], 10, 64))
+	return took
+}
+
+// goReaders are the readers written in Go: what one reads for the tree of a PID, and the
+// clock that it is measured by.
+var goReaders = map[string]struct {
+	clock func() time.Duration
+	open  func(pid int) func() uint64
+}{
+	"trees":       {wall, readTrees},
+	"sum":         {wall, readSum},
+	"procfs":      {wall, func(pid int) func() uint64 { return func() uint64 { return statuses(below(pid)) } }},
+	"known":       {wall, func(pid int) func() uint64 { pids := below(pid); return func() uint64 { return statuses(pids) } }},
+	"ours-maps":   {processorTime, counter(ourMaps)},
+	"ours-fds":    {processorTime, counter(ourDescriptors)},
+	"procfs-maps": {processorTime, counter(procfsMaps)},
+	"procfs-fds":  {processorTime, counter(procfsDescriptors)},
+	"node-jobs":   {processorTime, readNode},
+	"node-procfs": {processorTime, func(int) func() uint64 { return throughProcfs }},
 }
 
 var begun = time.Now()
 
 func wall() time.Duration { return time.Since(begun) }
 
+// processorTime is what all threads of this process have taken.
+func processorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func clock(id int32) time.Duration {
+	var t unix.Timespec
+	check(unix.ClockGettime(id, &t))
+	return time.Duration(t.Nano())
+}
+
 // beReader is the reader process. It ends with its standard input.
-func beReader(args []string) int {
+func beReader(args []string) (status int) {
 	if len(args) != 2 {
 		return 2
 	}
+	how, ok := goReaders[args[0]]
 	pid, err := strconv.Atoi(args[1])
-	if err != nil {
+	if err != nil || !ok {
 		return 2
 	}
-	clock, means := wall, summer
-	if strings.Contains(args[0], "-") {
-		clock, means = processorTime, counter
-	}
-	if strings.HasPrefix(args[0], "node-") {
-		means = func(how string, _ int) (func() (uint64, error), error) { return nodeReader(how), nil }
-	}
-	sum, err := means(args[0], pid)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
+	defer func() {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			status = 1
+		}
+	}()
+	defer catch(&err)
+	sum := how.open(pid)
 	out := bufio.NewWriter(os.Stdout)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var n, pause int
@@ -123,13 +162,9 @@ func beReader(args []string) int {
 			if pause > 0 {
 				time.Sleep(time.Duration(pause) * time.Microsecond)
 			}
-			began := clock()
-			bytes, err = sum()
-			took[i] = clock() - began
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "error:", err)
-				return 1
-			}
+			began := how.clock()
+			bytes = sum()
+			took[i] = how.clock() - began
 		}
 		fmt.Fprint(out, bytes)
 		for _, t := range took {
@@ -143,55 +178,33 @@ func beReader(args []string) int {
 	return 0
 }
 
-// summer returns what sums the RSS of a tree in the way named.
-func summer(how string, pid int) (func() (uint64, error), error) {
-	tree := proctree.New("/proc")
-	root := []rss.ProcID{{PID: pid}}
-	trees := func() (uint64, error) {
+func readTrees(pid int) func() uint64 {
+	tree, root := proctree.New("/proc"), []rss.ProcID{{PID: pid}}
+	return func() uint64 {
 		procs, _, err := tree.Trees(root)
+		check(err)
 		var sum rss.Bytes
 		for i := range procs {
 			sum += procs[i].RSS
 		}
-		return uint64(sum), err
+		return uint64(sum)
 	}
-	fs, err := procfs.NewFS("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("cannot open /proc: %w", err)
-	}
-	switch how {
-	case "trees":
-		return trees, nil
-	case "sum":
-		_, err := trees()
-		return func() (uint64, error) {
-			n, err := tree.SumRSS()
-			return uint64(n), err
-		}, err
-	case "procfs":
-		return func() (uint64, error) {
-			pids, err := below(fs, pid)
-			if err != nil {
-				return 0, err
-			}
-			return statuses(fs, pids)
-		}, nil
-	case "known":
-		pids, err := below(fs, pid)
-		return func() (uint64, error) { return statuses(fs, pids) }, err
-	}
-	return nil, fmt.Errorf("no reader %q", how)
 }
+
+func readSum(pid int) func() uint64 {
+	tree := proctree.New("/proc")
+	_, _, err := tree.Tree(rss.ProcID{PID: pid})
+	check(err)
+	return func() uint64 { return uint64(must(tree.SumRSS())) }
+}
+
+var procFS, _ = procfs.NewFS("/proc") // without one the first reading fails
 
 // below lists root and all that descends from it, by the parents in the stat of
 // all processes.
-func below(fs procfs.FS, root int) ([]int, error) {
-	all, err := fs.AllProcs()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list processes: %w", err)
-	}
+func below(root int) []int {
 	children := map[int][]int{}
-	for _, p := range all {
+	for _, p := range must(procFS.AllProcs()) {
 		if s, err := p.Stat(); err == nil {
 			children[s.PPID] = append(children[s.PPID], p.PID)
 		}
@@ -200,20 +213,37 @@ func below(fs procfs.FS, root int) ([]int, error) {
 	for i := 0; i < len(pids); i++ {
 		pids = append(pids, children[pids[i]]...)
 	}
-	return pids, nil
+	return pids
 }
 
 // statuses adds up VmRSS of those that live.
-func statuses(fs procfs.FS, pids []int) (uint64, error) {
-	var sum uint64
+func statuses(pids []int) (sum uint64) {
 	for _, pid := range pids {
-		p, err := fs.Proc(pid)
-		if err != nil {
-			continue
-		}
-		if s, err := p.NewStatus(); err == nil {
-			sum += s.VmRSS
+		if p, err := procFS.Proc(pid); err == nil {
+			if s, err := p.NewStatus(); err == nil {
+				sum += s.VmRSS
+			}
 		}
 	}
-	return sum, nil
+	return sum
 }
+
+// counter has count count for all processes of a tree. It does not look for new ones.
+func counter(count func(pid int) int) func(pid int) func() uint64 {
+	return func(pid int) func() uint64 {
+		pids := below(pid)
+		return func() (sum uint64) {
+			for _, pid := range pids {
+				sum += uint64(count(pid))
+			}
+			return sum
+		}
+	}
+}
+
+var ourCounter = proctree.NewCounter("/proc")
+
+func ourMaps(pid int) int           { return must(ourCounter.Maps(rss.ProcID{PID: pid})).N }
+func ourDescriptors(pid int) int    { return must(ourCounter.Descriptors(rss.ProcID{PID: pid})).N }
+func procfsMaps(pid int) int        { p := must(procFS.Proc(pid)); return len(must(p.ProcMaps())) }
+func procfsDescriptors(pid int) int { p := must(procFS.Proc(pid)); return must(p.FileDescriptorsLen()) }

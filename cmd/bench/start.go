@@ -11,70 +11,41 @@ import (
 
 // starting measures group c: the time from before the fork until the command's
 // main runs, in turns.
-func (b *bench) starting() error {
+func (b *bench) starting() {
 	command := b.path("now")
-	ways := []*struct {
-		name string
-		args []string
-		runs []float64
-	}{
-		{"ours", b.under([]string{"--quiet"}, command), nil},
-		{"bare", []string{command}, nil},
-		{"tini", nil, nil},
-	}
+	names, ways := []string{"ours", "bare"}, [][]string{b.under("--quiet")(command), {command}}
 	if tini, err := exec.LookPath("tini"); err != nil {
 		b.skip("tini: it is not there")
-		ways = ways[:2]
 	} else {
-		ways[2].args = []string{tini, "-s", "--", command}
+		names, ways = append(names, "tini"), append(ways, []string{tini, "-s", "--", command})
 	}
-	rounds := 100
-	if b.quick {
-		rounds = 5
-	}
-	for i := range rounds + 1 {
-		for _, w := range ways {
-			ms, err := b.startOnce(w.args)
-			if err != nil {
-				return err
-			}
+	runs := make([][]float64, len(ways))
+	for i := range pick(b, 100, 5) + 1 {
+		for k, args := range ways {
+			ms := b.startOnce(args)
 			if i > 0 { // the first reads the programs from the disk
-				w.runs = append(w.runs, ms)
+				runs[k] = append(runs[k], ms)
 			}
 		}
 	}
 	r := b.row("from fork to main of the command", "ms")
-	for _, w := range ways {
-		r.put(w.name, w.name == "ours", w.runs)
+	for k, name := range names {
+		r.put(name, runs[k])
 	}
 	bare, ours, tini := r.median("bare"), r.median("ours"), r.median("tini")
 	r.tell("added by us", ours-bare, "ms")
 	r.tell("added by tini", tini-bare, "ms")
 	r.atMost("added by us to added by tini", (ours-bare)/(tini-bare), 6, "times")
 	b.add(r)
-	return nil
 }
 
-func (b *bench) startOnce(args []string) (ms float64, err error) {
-	cmd := exec.CommandContext(b.ctx, args[0], args[1:]...)
-	cmd.Env = plain(cmd.Environ())
-	began := monotonic()
+func (b *bench) startOnce(args []string) (ms float64) {
+	cmd := b.command(args...)
+	// CLOCK_MONOTONIC, which other processes can be compared by.
+	began := clock(unix.CLOCK_MONOTONIC)
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("cannot run %s: %w", args[0], err)
+		check(fmt.Errorf("cannot run %s: %w", args[0], err))
 	}
-	ran, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("cannot understand when %s ran: %w", args[0], err)
-	}
-	return float64(ran-began) / 1e6, nil
-}
-
-// monotonic is CLOCK_MONOTONIC in ns, which other processes can be compared by.
-func monotonic() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return 0
-	}
-	return t.Nano()
+	return float64(must(strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64))-began.Nanoseconds()) / 1e6
 }

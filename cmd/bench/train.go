@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -28,62 +28,49 @@ type trained struct {
 // the two changing from pair to pair, and then longer ones with the hook timed,
 // which would slow the pairs down. In a short one our start is most of what we
 // take.
-func (b *bench) training() error {
-	if why := b.missing("torch, lmdb, numpy"); why != "" {
-		b.skip("PyTorch: " + why)
-		return nil
-	}
-	records, epochs, longer, times := "1500", "24", "240", 3
-	if b.quick {
-		records, epochs, longer, times = "200", "2", "4", 1
+func (b *bench) training() {
+	if b.lacks("PyTorch", "torch, lmdb, numpy") {
+		return
 	}
 	job := []string{filepath.Join(b.root, "examples/train/train.py"), "--data", b.path("train.lmdb"),
-		"--records", records, "--record-bytes", "60000", "--workers", "2", "--persistent", "--epochs", epochs}
-	long := append([]string{"timed"}, append(slices.Clone(job[:len(job)-1]), longer)...)
+		"--records", pick(b, "1500", "200"), "--record-bytes", "60000", "--workers", "2", "--persistent", "--epochs"}
+	long := append([]string{"timed"}, append(slices.Clone(job), pick(b, "240", "4"))...)
+	job = append(job, pick(b, "24", "2"))
+	wrapped := func(args []string) trained {
+		t := b.train(b.under("--quiet"), args)
+		if !t.Hooked || t.Supervisors != 2 {
+			check(fmt.Errorf("cannot see rsswarden at work: hook %v, %d processes of 2", t.Hooked, t.Supervisors))
+		}
+		return t
+	}
 	// The first makes the data, and brings all into the page cache.
-	if _, err := b.train(nil, job); err != nil {
-		return err
-	}
+	b.train(nil, job)
 	var bare, ours, ratios, bareWork, oursWork, cpu, hook, start []float64
-	wrapped := func(args []string) (trained, error) {
-		t, err := b.train(b.under([]string{"--quiet"}), args)
-		if err == nil && (!t.Hooked || t.Supervisors != 2) {
-			err = fmt.Errorf("cannot see rsswarden at work: hook %v, %d processes of 2", t.Hooked, t.Supervisors)
-		}
-		return t, err
-	}
 	for i := range b.pairs {
-		var t [2]trained
+		var alone, t trained
 		for j := range 2 {
-			var err error
-			if which := (i + j) % 2; which == 0 {
-				t[0], err = b.train(nil, job)
+			if (i+j)%2 == 0 {
+				alone = b.train(nil, job)
 			} else {
-				t[1], err = wrapped(job)
-			}
-			if err != nil {
-				return err
+				t = wrapped(job)
 			}
 		}
-		bare, ours = append(bare, t[0].Seconds), append(ours, t[1].Seconds)
-		bareWork, oursWork = append(bareWork, t[0].Work), append(oursWork, t[1].Work)
-		ratios = append(ratios, t[0].Seconds/t[1].Seconds)
-		start = append(start, 1000*t[1].CPU)
+		bare, ours = append(bare, alone.Seconds), append(ours, t.Seconds)
+		bareWork, oursWork = append(bareWork, alone.Work), append(oursWork, t.Work)
+		ratios = append(ratios, alone.Seconds/t.Seconds)
+		start = append(start, 1000*t.CPU)
 	}
 	seconds := 0.0
-	for range times {
-		t, err := wrapped(long)
-		if err != nil {
-			return err
-		}
+	for range pick(b, 3, 1) {
+		t := wrapped(long)
 		cpu = append(cpu, 100*t.CPU/t.wall)
 		hook = append(hook, 100*t.Hook/t.wall)
 		seconds = t.wall
 	}
 
 	r := b.row("time of the training", "s")
-	r.ours("ours", ours)
-	r.peer("bare", bare)
+	r.put("ours", ours)
+	r.put("bare", bare)
 	low, middle, high := interval(ratios)
 	r.tell("throughput, wrapped to bare", middle, "times")
 	r.atMost("its 95 % interval, from", low, 1, "times")
@@ -94,41 +81,39 @@ func (b *bench) training() error {
 	b.add(r)
 	// It depends less on what else the machine does.
 	r = b.row("processor time of trainer and workers", "s")
-	r.ours("ours", oursWork)
-	r.peer("bare", bareWork)
-	r.tell("ours to bare", r.Series[0].Median/r.Series[1].Median, "times")
+	r.put("ours", oursWork)
+	r.put("bare", bareWork)
+	r.tell("ours to bare", r.times("ours", "bare"), "times")
 	b.add(r)
 	r = b.row("what we take", "% of wall time")
-	r.ours("ours: CPU of holder and watcher", cpu)
-	r.ours("ours: time inside the hook, all processes", hook)
+	r.put("ours: CPU of holder and watcher", cpu)
+	r.put("ours: time inside the hook, all processes", hook)
 	r.atMost("both", quantile(cpu, 0.5)+quantile(hook, 0.5), 0.5, "%")
 	r.note("trainings of %.0f s; in the short ones above our CPU was %.0f ms, most of it the start", seconds, quantile(start, 0.5))
 	b.add(r)
-	return nil
 }
 
-func (b *bench) train(wrap, args []string) (t trained, err error) {
-	line := append(append([]string{}, wrap...), python, "-W", "ignore", b.path("overhead.py"))
-	line = append(line, args...)
-	cmd := exec.CommandContext(b.ctx, line[0], line[1:]...)
-	// A wrapper passes it on.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+func (b *bench) train(wrap wrapper, args []string) (t trained) {
+	line := append([]string{python, "-W", "ignore", b.path("overhead.py")}, args...)
+	if wrap != nil {
+		line = wrap(line...)
+	}
+	cmd := b.command(line...)
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = plain(cmd.Environ())
 	began := time.Now()
 	out, err := cmd.Output()
+	if end := (*exec.ExitError)(nil); errors.As(err, &end) {
+		err = fmt.Errorf("%w: %s", err, end.Stderr)
+	}
 	if err != nil {
-		if end, ok := err.(*exec.ExitError); ok {
-			err = fmt.Errorf("%w: %s", err, end.Stderr)
-		}
-		return t, fmt.Errorf("cannot train: %w", err)
+		check(fmt.Errorf("cannot train: %w", err))
 	}
 	t.wall = time.Since(began).Seconds()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &t); err != nil {
-		return t, fmt.Errorf("cannot understand what the training cost: %w", err)
+		check(fmt.Errorf("cannot understand what the training cost: %w", err))
 	}
-	return t, nil
+	return t
 }
 
 // interval returns the geometric mean of ratios and its 95 % interval by

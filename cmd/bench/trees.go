@@ -3,106 +3,96 @@ package main
 import (
 	"fmt"
 	"math"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // trees measures group a: every reader reads the same tree, in turns.
-func (b *bench) trees() error {
+func (b *bench) trees() {
 	for _, tree := range []struct {
 		size int
 		// psutil is how many times as long it is to take.
 		psutil float64
 	}{{64, 60}, {1000, 30}} {
-		size := tree.size
-		if b.quick {
-			size = min(size, 64+size/10)
-		}
-		if err := b.tree(size, tree.psutil); err != nil {
-			return fmt.Errorf("cannot read %d processes: %w", size, err)
-		}
+		b.scope(func() { b.tree(pick(b, tree.size, min(tree.size, 64+tree.size/10)), tree.psutil) })
 	}
-	return nil
 }
 
-// pause is the time between two readings that makes them cold: what a reader
-// needs has left the caches for what else the machine does.
-const pause = 200 * time.Millisecond
-
-func (b *bench) tree(size int, psutil float64) error {
-	crowd, pid, err := b.crowd(size, nil)
-	if err != nil {
-		return err
-	}
-	defer crowd.end()
+func (b *bench) tree(size int, psutil float64) {
+	_, pid := b.crowd(size, nil)
 	readers := b.readers(pid)
-	defer func() {
-		for _, r := range readers {
-			if r.child != nil {
-				r.child.end()
-			}
-		}
-	}()
-	rounds := 20
-	if b.quick {
-		rounds = 2
+	b.startReaders(readers, 3)
+	rounds := pick(b, 20, 2)
+	runs := [2][][]float64{
+		inTurns(rounds, readers, func(r *reader) float64 { return mean(r.read(r.batch, 0)) }),
+		inTurns(rounds, readers, func(r *reader) float64 { return r.read(1, pause)[0] }),
 	}
-	for _, r := range readers {
-		if r.child, err = b.start(r.args...); err != nil {
-			return err
-		}
-		// The first readings open what is kept open.
-		if _, err := r.read(3, 0); err != nil {
-			return err
-		}
-	}
-	for range rounds {
-		for _, r := range readers {
-			took, err := r.read(r.batch, 0)
-			if err != nil {
-				return err
-			}
-			r.warm = append(r.warm, mean(took))
-		}
-	}
-	for range rounds {
-		for _, r := range readers {
-			took, err := r.read(1, pause)
-			if err != nil {
-				return err
-			}
-			r.cold = append(r.cold, took[0])
-		}
-	}
-
 	warm := b.row(fmt.Sprintf("%d processes, back to back", size), "µs")
 	cold := b.row(fmt.Sprintf("%d processes, after 200 ms", size), "µs")
-	for _, r := range readers {
-		warm.put(r.name, r.ours, r.warm)
-		cold.put(r.name, r.ours, r.cold)
+	for i, r := range readers {
+		warm.put(r.name, runs[0][i])
+		cold.put(r.name, runs[1][i])
 		if off := math.Abs(float64(r.sum)/float64(readers[0].sum) - 1); off > 0.02 || math.IsNaN(off) {
 			warm.note("%s reads %d bytes where SumRSS reads %d", r.name, r.sum, readers[0].sum)
 		}
 	}
-	times := func(r *Row, slow, quick string) float64 { return r.median(slow) / r.median(quick) }
 	if !math.IsNaN(warm.median(seeds)) {
-		warm.atLeast("psutil to SumRSS", times(warm, seeds, fast), psutil, "times")
-		warm.tell("psutil to Trees", times(warm, seeds, full), "times")
-		cold.tell("psutil to SumRSS", times(cold, seeds, fast), "times")
-		cold.tell("psutil to Trees", times(cold, seeds, full), "times")
+		warm.atLeast("psutil to SumRSS", warm.times(seeds, fast), psutil, "times")
+		warm.tell("psutil to Trees", warm.times(seeds, full), "times")
+		cold.tell("psutil to SumRSS", cold.times(seeds, fast), "times")
+		cold.tell("psutil to Trees", cold.times(seeds, full), "times")
 	}
-	warm.atLeast("procfs (AllProcs) to SumRSS", times(warm, allProcs, fast), 15, "times")
-	warm.tell("procfs (AllProcs) to Trees", times(warm, allProcs, full), "times")
-	warm.atMost("SumRSS to C", times(warm, fast, preads), 1.5, "times")
-	cold.atMost("SumRSS to C", times(cold, fast, preads), 2.5, "times")
+	warm.atLeast("procfs (AllProcs) to SumRSS", warm.times(allProcs, fast), 15, "times")
+	warm.tell("procfs (AllProcs) to Trees", warm.times(allProcs, full), "times")
+	warm.atMost("SumRSS to C", warm.times(fast, preads), 1.5, "times")
+	cold.atMost("SumRSS to C", cold.times(fast, preads), 2.5, "times")
 	b.add(warm)
 	b.add(cold)
-	return nil
 }
 
-func mean(runs []float64) float64 {
-	sum := 0.0
-	for _, v := range runs {
-		sum += v
+// growth measures group f: one row a size of the tree, and the exponent of the
+// power of it that the cost grows by.
+func (b *bench) growth() {
+	var at, cost []float64
+	for _, size := range pick(b, []int{1, 4, 16, 64, 256, 1000, 4000}, []int{1, 16, 128}) {
+		r := b.row(fmt.Sprintf("%d processes", size), "µs")
+		r.put(full, b.treeCost(size, pick(b, 10, 2)))
+		var files unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && int(files.Cur/4) < size {
+			r.note("RLIMIT_NOFILE of %d leaves too few descriptors to keep one a process", files.Cur)
+		}
+		r.tell("each process", r.Series[0].Median/float64(size), "µs")
+		if size <= 1000 {
+			at, cost = append(at, float64(size)), append(cost, r.Series[0].Median)
+		}
+		b.add(r)
 	}
-	return sum / float64(len(runs))
+	n := len(at) - 1
+	last := &b.report.Rows[len(b.report.Rows)-1]
+	last.atMost(fmt.Sprintf("exponent, 1 to %.0f processes", at[n]), exponent(at, cost), 1.25, "")
+	// What is added from one size to the next tells more than the exponent
+	// where the cost has a part that does not grow.
+	last.tell("exponent of its last step", exponent(at[n-1:], cost[n-1:]), "")
+}
+
+// treeCost is the mean time of a full look, once a round.
+func (b *bench) treeCost(size, rounds int) (runs []float64) {
+	b.scope(func() {
+		_, pid := b.crowd(size, nil)
+		readers := []*reader{goReader(full, "trees", pid, 64)}
+		b.startReaders(readers, 3)
+		runs = inTurns(rounds, readers, func(r *reader) float64 { return mean(r.read(r.batch, 0)) })[0]
+	})
+	return runs
+}
+
+// exponent fits y = c·x^k by least squares of the logarithms, and returns k.
+func exponent(x, y []float64) float64 {
+	var sx, sy, sxx, sxy float64
+	for i := range x {
+		lx, ly := math.Log(x[i]), math.Log(y[i])
+		sx, sy, sxx, sxy = sx+lx, sy+ly, sxx+lx*lx, sxy+lx*ly
+	}
+	n := float64(len(x))
+	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
