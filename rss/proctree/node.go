@@ -89,35 +89,12 @@ func ReadMemInfo(proc string) (MemInfo, error) {
 // parseMemInfo reads /proc/meminfo (proc_meminfo(5)), "Name: value kB" lines.
 func parseMemInfo(b []byte) (MemInfo, error) {
 	var m MemInfo
-	found := 0
-	for len(b) > 0 {
-		var name, value []byte
-		name, value, b = cutNamed(b)
-		var to *rss.Bytes
-		switch string(name) {
-		case "MemTotal":
-			to = &m.Total
-			found |= 1
-		case "MemAvailable":
-			to = &m.Available
-			found |= 2
-		case "SwapTotal":
-			to = &m.SwapTotal
-		case "SwapFree":
-			to = &m.SwapFree
-		case "Committed_AS":
-			to = &m.Committed
-		case "CommitLimit":
-			to = &m.CommitLimit
-		default:
-			continue
-		}
-		var ok bool
-		if *to, ok = kilobytes(value); !ok {
-			return m, errMalformed
-		}
-	}
-	if found != 3 {
+	there, ok := readSizes(b, []sizeField{
+		{"MemTotal", &m.Total}, {"MemAvailable", &m.Available}, {"SwapTotal", &m.SwapTotal}, {"SwapFree", &m.SwapFree},
+		{"Committed_AS", &m.Committed}, {"CommitLimit", &m.CommitLimit},
+	})
+	const totalAndAvailable = 1<<0 | 1<<1
+	if !ok || there&totalAndAvailable != totalAndAvailable {
 		return m, errMalformed
 	}
 	return m, nil

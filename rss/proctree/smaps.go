@@ -18,21 +18,135 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
+// PSS reads /proc/PID/smaps_rollup (Linux 4.14; ptrace access needed). It
+// costs about 7 to 21 ms for each GiB that is resident, holds the process's
+// mmap_lock for most of that, and waits for it: call it on a side goroutine,
+// as often as a [PSSBudget] allows. At is left 0: the reader has no clock. An
+// error comes with the Cost of what was read in vain.
+func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
+	p, err := r.Parts(id)
+	if err != nil {
+		return rss.PSS{Cost: p.Cost}, err
+	}
+	pss := rss.PSS{PSS: p.PSS, RSS: p.RSS, Split: p.Split, Cost: p.Cost, Held: p.Cost}
+	if p.Split {
+		pss.Anon, pss.File, pss.Mapped = p.PSSAnon, p.PSSFile, p.RSS.Sub(p.Anonymous)
+	}
+	return pss, nil
+}
+
+// Parts reads the same file as [Reader.PSS], at the same cost and on the same
+// terms, and returns all of it.
+func (r *Reader) Parts(id rss.ProcID) (p rss.Parts, err error) {
+	cost, err := r.sure(id, "smaps_rollup", func() error {
+		f := newFiles(r.proc)
+		defer f.close()
+		b, err := f.read(id.PID, "smaps_rollup")
+		if err == nil {
+			p, err = parseParts(b)
+		}
+		return err
+	})
+	if err != nil {
+		p = rss.Parts{}
+	}
+	p.Cost = cost
+	return p, err
+}
+
+// parseParts reads /proc/PID/smaps_rollup: a line with addresses, then "Name:
+// value kB" lines. procfs does not know the Pss_ lines.
+func parseParts(b []byte) (rss.Parts, error) {
+	var p rss.Parts
+	if len(b) == 0 {
+		return p, errGone // it has no memory any more
+	}
+	there, ok := readSizes(b, []sizeField{
+		{"Rss", &p.RSS}, {"Pss", &p.PSS}, {"Pss_Anon", &p.PSSAnon}, {"Pss_File", &p.PSSFile}, {"Pss_Shmem", &p.PSSShmem},
+		{"Shared_Clean", &p.SharedClean}, {"Shared_Dirty", &p.SharedDirty}, {"Private_Clean", &p.PrivateClean},
+		{"Private_Dirty", &p.PrivateDirty}, {"Anonymous", &p.Anonymous}, {"Swap", &p.Swap}, {"SwapPss", &p.SwapPSS},
+	})
+	const rssAndPSS, pssAnon = 1<<0 | 1<<1, 1 << 2
+	if !ok || there&rssAndPSS != rssAndPSS {
+		return rss.Parts{}, errMalformed
+	}
+	p.Split = there&pssAnon != 0
+	return p, nil
+}
+
 // PSSInPieces reads the same as [Reader.PSS] from /proc/PID/smaps, one mapping
 // at a time: fs/seq_file.c gives mmap_lock back between two reads, so nobody
 // waits for more than the walk of one mapping. PSS may be smaller by 1 KiB for
 // each mapping, since smaps cuts each to whole kB: so does what slurmstepd
 // adds up. Held is the longest read, and up to 1 ms of others; the errors are
 // those of PSS.
-func (r *Reader) PSSInPieces(id rss.ProcID) (rss.PSS, error) {
-	return r.timed(id, "smaps", func() (rss.PSS, error) {
+func (r *Reader) PSSInPieces(id rss.ProcID) (p rss.PSS, err error) {
+	cost, err := r.readSmaps(id, func(f smapsFile) (err error) {
+		p, err = sumSmaps(f)
+		return err
+	})
+	p.Cost = cost
+	if err == nil && p.Held == 0 {
+		p.Held = cost
+	}
+	return p, err
+}
+
+// MappedFiles reads which files a process has mapped from /proc/PID/smaps
+// (proc_pid_smaps(5)), a mapping at a time. It costs what [Reader.PSSInPieces]
+// does, and waits for mmap_lock as that: call it on a side goroutine. An error
+// comes with the Cost of what was read in vain. Memory is bounded, however many
+// mappings there are.
+func (r *Reader) MappedFiles(id rss.ProcID) (m MappedFiles, err error) {
+	m.Cost, err = r.readSmaps(id, func(f smapsFile) (err error) {
+		m, err = sumMapped(f)
+		return err
+	})
+	return m, err
+}
+
+func (r *Reader) readSmaps(id rss.ProcID, read func(smapsFile) error) (cost time.Duration, err error) {
+	return r.sure(id, "smaps", func() error {
 		f, err := os.Open(filepath.Join(r.proc, strconv.Itoa(id.PID), "smaps"))
 		if err != nil {
-			return rss.PSS{}, err
+			return err
 		}
 		defer f.Close()
-		return sumSmaps(f)
+		return read(f)
 	})
+}
+
+// sure reads a file of a process, tells what that costs, and makes sure that it
+// was that process's.
+func (r *Reader) sure(id rss.ProcID, file string, read func() error) (cost time.Duration, err error) {
+	// The processor's time, not the clock's: on a busy node a reading waits for
+	// its turn, and costs no more for it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime()
+	err = read()
+	if err == nil {
+		// The same process has the PID after the reading, so it had it before.
+		var start uint64
+		start, err = StartTime(r.proc, id.PID)
+		if err == nil && id.Start != 0 && start != id.Start {
+			err = errGone
+		}
+	}
+	cost = threadTime() - began
+	if err != nil {
+		err = fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
+	}
+	return cost, err
+}
+
+// threadTime is the processor's time that the calling thread has taken.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // not since Linux 2.6.12
+	}
+	return time.Duration(t.Nano())
 }
 
 // piece is shorter than any record of smaps, 20 lines of 16 to 28 bytes on
@@ -49,19 +163,6 @@ const window = time.Millisecond
 type smapsFile interface {
 	io.Reader
 	io.ReaderAt
-}
-
-func sumSmaps(f smapsFile) (rss.PSS, error) {
-	var s smapsSum
-	held, err := readPieces(f, s.add)
-	if err != nil {
-		return rss.PSS{}, err
-	}
-	if !s.whole() {
-		return rss.PSS{}, errMalformed
-	}
-	s.settle()
-	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, Anon: s.own, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
 }
 
 // readPieces hands all of smaps to add, piece by piece, and tells the longest
@@ -99,131 +200,109 @@ func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 	return held, nil
 }
 
-// smapsSum adds up the Rss and Pss lines of /proc/PID/smaps
-// (proc_pid_smaps(5)), given in pieces of any length. Hugetlb pages are in
-// neither.
-//
-// Of a mapping smaps has no Pss_Anon and Pss_File: of Pss as large a part is taken for
-// anonymous as of Rss, and the rest is a file's where one is mapped.
-type smapsSum struct {
-	rss, pss  rss.Bytes
-	anon      rss.Bytes // of rss, of the records before the last
-	own, file rss.Bytes // … of pss
-	// last is what the record that is being read has added.
-	last struct {
-		rss, pss, anon rss.Bytes
-		file           bool
-	}
-	end  uint64 // of its mapping
-	maps int
-	seen int // Rss and Pss lines
-	bad  bool
-
-	// line is the beginning of a line that has not ended yet: no field is longer.
-	// A file's name begins in column 74, and its first bytes tell whether it is one.
-	line [96]byte
-	n    int
+// smapsRecord is what smaps says of one mapping.
+type smapsRecord struct {
+	perms          [4]byte // "rw-p"
+	path           []byte  // empty for anonymous memory; valid until the next record
+	size, rss, pss rss.Bytes
+	anon           rss.Bytes // of rss
+	seen           int       // Rss and Pss lines
 }
 
-func (s *smapsSum) add(b []byte) {
+// smapsParser splits smaps, given in pieces of any length, into records.
+type smapsParser struct {
+	take func(*smapsRecord) // is given each that has ended
+	now  smapsRecord
+	end  uint64 // of its mapping
+	maps int
+	bad  bool
+	line []byte // the beginning of one that has not ended yet
+}
+
+// maxPathLine is longer than any line: the kernel makes a path in one page.
+const maxPathLine = 4096 + 128
+
+func (p *smapsParser) add(b []byte) {
 	for len(b) > 0 {
-		part, rest := b, []byte(nil)
 		i := bytes.IndexByte(b, '\n')
+		part, rest := b, []byte(nil)
 		if i >= 0 {
 			part, rest = b[:i], b[i+1:]
 		}
-		s.n += copy(s.line[s.n:], part)
+		p.line = append(p.line, part[:min(len(part), maxPathLine-len(p.line))]...)
 		if i >= 0 {
-			s.take(s.line[:s.n])
-			s.n = 0
+			p.parse(p.line)
+			p.line = p.line[:0]
 		}
 		b = rest
 	}
 }
 
-func (s *smapsSum) take(line []byte) {
+func (p *smapsParser) parse(line []byte) {
 	word, rest := field(line)
-	switch {
-	case string(word) == "Rss:":
-		s.count(&s.rss, &s.last.rss, rest)
-	case string(word) == "Pss:":
-		s.count(&s.pss, &s.last.pss, rest)
-	case string(word) == "Anonymous:":
-		if n, ok := kilobytes(rest); ok {
-			s.last.anon = n
+	var to *rss.Bytes
+	switch string(word) {
+	case "Size:":
+		to = &p.now.size
+	case "Rss:":
+		to = &p.now.rss
+		p.now.seen++
+	case "Pss:":
+		to = &p.now.pss
+		p.now.seen++
+	case "Anonymous:":
+		to = &p.now.anon
+	default:
+		if !bytes.HasSuffix(word, []byte(":")) {
+			p.begin(word, rest)
 		}
-	case !bytes.HasSuffix(word, []byte(":")):
-		s.begin(word, rest)
+		return
 	}
+	n, ok := kilobytes(rest)
+	if !ok || p.maps == 0 {
+		p.bad = true
+		return
+	}
+	*to = n
 }
 
-// begin begins the record of a mapping, "START-END" in hexadecimal.
-func (s *smapsSum) begin(word, rest []byte) {
+// begin begins the record of a mapping: "START-END PERMS OFFSET DEV INODE PATH", the
+// addresses in hexadecimal.
+func (p *smapsParser) begin(word, rest []byte) {
 	a, b, _ := bytes.Cut(word, []byte("-"))
 	start, ok := hexadecimal(a)
 	end, ok2 := hexadecimal(b)
-	if !ok || !ok2 || end < start {
-		s.bad = true
+	perms, rest := field(rest)
+	if !ok || !ok2 || end < start || len(perms) != 4 {
+		p.bad = true
 		return
 	}
-	// The next mapping has merged with the last one between two reads: the
-	// kernel shows both as one, and the last a second time.
-	if start < s.end {
-		s.rss, s.pss = s.rss.Sub(s.last.rss), s.pss.Sub(s.last.pss)
-		s.last.rss, s.last.pss, s.last.anon = 0, 0, 0
+	// Where the mapping has merged with the last one between two reads, the kernel
+	// shows both as one, and the last a second time.
+	if start < p.end {
+		p.maps--
+	} else {
+		p.finish()
 	}
-	s.settle()
-	s.last.file = ofFile(rest)
-	s.end = max(s.end, end)
-	s.maps++
-}
-
-// ofFile tells from what follows the address, "PERMS OFFSET DEV INODE PATH", that a
-// file is mapped, and no shared memory or device.
-func ofFile(rest []byte) bool {
-	for range 4 {
+	p.end = max(p.end, end)
+	p.maps++
+	for range 3 {
 		_, rest = field(rest)
 	}
-	path := bytes.TrimLeft(rest, " ")
-	if len(path) == 0 || path[0] != '/' {
-		return false
-	}
-	for _, no := range []string{"/dev/", "/memfd:", "/SYSV"} {
-		if bytes.HasPrefix(path, []byte(no)) {
-			return false
-		}
-	}
-	return true
+	p.now = smapsRecord{perms: [4]byte(perms), path: append(p.now.path[:0], bytes.TrimLeft(rest, " ")...)}
 }
 
-// settle enters the record that has ended.
-func (s *smapsSum) settle() {
-	l := &s.last
-	own := l.pss.Scale(min(l.anon, l.rss).Of(l.rss))
-	s.anon, s.own = s.anon+min(l.anon, l.rss), s.own+own
-	if l.file {
-		s.file += l.pss - own
+func (p *smapsParser) finish() {
+	if p.maps > 0 {
+		p.bad = p.bad || p.now.seen != 2
+		p.take(&p.now)
 	}
-	l.rss, l.pss, l.anon, l.file = 0, 0, 0, false
 }
 
-func (s *smapsSum) count(sum, last *rss.Bytes, rest []byte) {
-	size, ok := kilobytes(rest)
-	if !ok || s.maps == 0 {
-		s.bad = true
-		return
-	}
-	if *sum+size < size {
-		s.bad = true
-		return
-	}
-	*sum, *last = *sum+size, *last+size
-	s.seen++
-}
-
-// whole says that every mapping had both lines, and that none was cut.
-func (s *smapsSum) whole() bool {
-	return !s.bad && s.n == 0 && s.maps > 0 && s.seen == 2*s.maps
+// done takes the last record; false where the file was cut or is nonsense.
+func (p *smapsParser) done() bool {
+	p.finish()
+	return !p.bad && p.maps > 0 && len(p.line) == 0
 }
 
 func hexadecimal(w []byte) (n uint64, ok bool) {
@@ -244,156 +323,59 @@ func hexadecimal(w []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// PSS reads /proc/PID/smaps_rollup (Linux 4.14; ptrace access needed). It
-// costs about 7 to 21 ms for each GiB that is resident, holds the process's
-// mmap_lock for most of that, and waits for it: call it on a side goroutine,
-// as often as a [PSSBudget] allows. At is left 0: the reader has no clock. An
-// error comes with the Cost of what was read in vain.
-func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
-	return r.timed(id, "smaps_rollup", func() (rss.PSS, error) { return readRollup(r.proc, id.PID) })
+// smapsSum adds up smaps. Hugetlb pages are in neither Rss nor Pss.
+//
+// Of a mapping smaps has no Pss_Anon and Pss_File: of Pss as large a part is taken for
+// anonymous as of Rss, and the rest is a file's where one is mapped.
+type smapsSum struct {
+	smapsParser
+	rss, pss  rss.Bytes
+	anon      rss.Bytes // of rss
+	own, file rss.Bytes // of pss
 }
 
-// Parts reads the same file as [Reader.PSS], at the same cost and on the same
-// terms, and returns all of it. Where a PSS of the same moment is wanted too, it
-// is in it.
-func (r *Reader) Parts(id rss.ProcID) (rss.Parts, error) {
-	var p rss.Parts
-	cost, err := r.sure(id, "smaps_rollup", func() (err error) {
-		p, err = readParts(r.proc, id.PID)
-		return err
-	})
-	if err != nil {
-		return rss.Parts{Cost: cost}, err
-	}
-	p.Cost = cost
-	return p, nil
+func newSmapsSum() *smapsSum {
+	s := new(smapsSum)
+	s.take = s.count
+	return s
 }
 
-// timed reads a PSS, and tells what that costs.
-func (r *Reader) timed(id rss.ProcID, file string, read func() (rss.PSS, error)) (rss.PSS, error) {
-	var p rss.PSS
-	cost, err := r.sure(id, file, func() (err error) {
-		p, err = read()
-		return err
-	})
-	if err != nil {
-		return rss.PSS{Cost: cost}, err
+func (s *smapsSum) count(r *smapsRecord) {
+	if s.rss+r.rss < r.rss || s.pss+r.pss < r.pss {
+		s.bad = true
+		return
 	}
-	p.Cost = cost
-	if p.Held == 0 {
-		p.Held = cost
+	anon := min(r.anon, r.rss)
+	own := r.pss.Scale(anon.Of(r.rss))
+	s.rss, s.pss, s.anon, s.own = s.rss+r.rss, s.pss+r.pss, s.anon+anon, s.own+own
+	if isFile(r.path) {
+		s.file += r.pss - own
 	}
-	return p, nil
 }
 
-// sure reads a file of a process, tells what that costs, and makes sure that it
-// was that process's.
-func (r *Reader) sure(id rss.ProcID, file string, read func() error) (cost time.Duration, err error) {
-	// The processor's time, not the clock's: on a busy node a reading waits for
-	// its turn, and costs no more for it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadTime()
-	err = read()
-	if err == nil {
-		// The same process has the PID after the reading, so it had it before.
-		var start uint64
-		start, err = StartTime(r.proc, id.PID)
-		if err == nil && id.Start != 0 && start != id.Start {
-			err = errGone
+// isFile says that a file is mapped, and no shared memory or device.
+func isFile(path []byte) bool {
+	if len(path) == 0 || path[0] != '/' {
+		return false
+	}
+	for _, no := range []string{"/dev/", "/memfd:", "/SYSV"} {
+		if bytes.HasPrefix(path, []byte(no)) {
+			return false
 		}
 	}
-	cost = threadTime() - began
-	if err != nil {
-		err = fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
-	}
-	return cost, err
+	return true
 }
 
-// threadTime is the processor's time that the calling thread has taken.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return 0 // not since Linux 2.6.12
-	}
-	return time.Duration(t.Nano())
-}
-
-func readRollup(proc string, pid int) (rss.PSS, error) {
-	p, err := readParts(proc, pid)
+func sumSmaps(f smapsFile) (rss.PSS, error) {
+	s := newSmapsSum()
+	held, err := readPieces(f, s.add)
 	if err != nil {
 		return rss.PSS{}, err
 	}
-	pss := rss.PSS{PSS: p.PSS, RSS: p.RSS, Split: p.Split}
-	if p.Split {
-		pss.Anon, pss.File, pss.Mapped = p.PSSAnon, p.PSSFile, p.RSS.Sub(p.Anonymous)
+	if !s.done() {
+		return rss.PSS{}, errMalformed
 	}
-	return pss, nil
-}
-
-func readParts(proc string, pid int) (rss.Parts, error) {
-	f := newFiles(proc)
-	defer f.close()
-	b, err := f.read(pid, "smaps_rollup")
-	if err != nil {
-		return rss.Parts{}, err
-	}
-	return parseParts(b)
-}
-
-// parseParts reads /proc/PID/smaps_rollup: a line with addresses, then "Name:
-// value kB" lines. procfs does not know the Pss_ lines.
-func parseParts(b []byte) (rss.Parts, error) {
-	var p rss.Parts
-	if len(b) == 0 {
-		return p, errGone // it has no memory any more
-	}
-	const hasRSS, hasPSS = 1, 2
-	has := 0
-	for len(b) > 0 {
-		var name, value []byte
-		name, value, b = cutNamed(b)
-		var to *rss.Bytes
-		switch string(name) {
-		case "Rss":
-			to = &p.RSS
-			has |= hasRSS
-		case "Pss":
-			to = &p.PSS
-			has |= hasPSS
-		case "Pss_Anon":
-			to = &p.PSSAnon
-			p.Split = true
-		case "Pss_File":
-			to = &p.PSSFile
-		case "Pss_Shmem":
-			to = &p.PSSShmem
-		case "Shared_Clean":
-			to = &p.SharedClean
-		case "Shared_Dirty":
-			to = &p.SharedDirty
-		case "Private_Clean":
-			to = &p.PrivateClean
-		case "Private_Dirty":
-			to = &p.PrivateDirty
-		case "Anonymous":
-			to = &p.Anonymous
-		case "Swap":
-			to = &p.Swap
-		case "SwapPss":
-			to = &p.SwapPSS
-		default:
-			continue
-		}
-		var ok bool
-		if *to, ok = kilobytes(value); !ok {
-			return rss.Parts{}, errMalformed
-		}
-	}
-	if has != hasRSS|hasPSS {
-		return rss.Parts{}, errMalformed
-	}
-	return p, nil
+	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, Anon: s.own, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
 }
 
 // MappedSize is what mappings of files have together, in bytes.
@@ -453,29 +435,6 @@ func (m *MappedFiles) Sum(shared bool) MappedSize {
 	return sum
 }
 
-// MappedFiles reads which files a process has mapped from /proc/PID/smaps
-// (proc_pid_smaps(5)), a mapping at a time. It costs what [Reader.PSSInPieces]
-// does, and waits for mmap_lock as that: call it on a side goroutine. An error
-// comes with the Cost of what was read in vain. Memory is bounded, however many
-// mappings there are.
-func (r *Reader) MappedFiles(id rss.ProcID) (MappedFiles, error) {
-	var m MappedFiles
-	cost, err := r.sure(id, "smaps", func() error {
-		f, err := os.Open(filepath.Join(r.proc, strconv.Itoa(id.PID), "smaps"))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		m, err = sumMapped(f)
-		return err
-	})
-	if err != nil {
-		return MappedFiles{Cost: cost}, err
-	}
-	m.Cost = cost
-	return m, nil
-}
-
 func sumMapped(f smapsFile) (MappedFiles, error) {
 	s := newMappedSum()
 	held, err := readPieces(f, s.add)
@@ -491,20 +450,13 @@ func sumMapped(f smapsFile) (MappedFiles, error) {
 }
 
 const (
-	mostFiles    = 1024 // that are told apart
-	mostLargest  = 8
-	mostPathLine = 4096 + 128 // the kernel makes a path in one page
+	maxFiles   = 1024 // that are told apart
+	maxLargest = 8
 )
 
-// mappedSum adds smaps up by file, given in pieces of any length.
+// mappedSum adds smaps up by file.
 type mappedSum struct {
-	line []byte // the beginning of one that has not ended yet
-	bad  bool
-	maps int
-	end  uint64 // of the mapping of the record that is being read
-
-	now   MappedFile // that record
-	seen  int        // its Rss and Pss lines
+	smapsParser
 	files map[fileKey]*MappedFile
 	out   MappedFiles
 }
@@ -515,124 +467,45 @@ type fileKey struct {
 }
 
 func newMappedSum() *mappedSum {
-	return &mappedSum{files: map[fileKey]*MappedFile{}, out: MappedFiles{By: map[MappedKind]MappedSize{}}}
+	s := &mappedSum{files: map[fileKey]*MappedFile{}, out: MappedFiles{By: map[MappedKind]MappedSize{}}}
+	s.take = s.count
+	return s
 }
 
-func (s *mappedSum) add(b []byte) {
-	for len(b) > 0 {
-		i := bytes.IndexByte(b, '\n')
-		part, rest := b, []byte(nil)
-		if i >= 0 {
-			part, rest = b[:i], b[i+1:]
-		}
-		s.line = append(s.line, part[:min(len(part), mostPathLine-len(s.line))]...)
-		if i >= 0 {
-			s.take(s.line)
-			s.line = s.line[:0]
-		}
-		b = rest
-	}
-}
-
-func (s *mappedSum) take(line []byte) {
-	word, rest := field(line)
-	var to *rss.Bytes
-	switch string(word) {
-	case "Size:":
-		to = &s.now.Size
-	case "Rss:":
-		to = &s.now.RSS
-		s.seen++
-	case "Pss:":
-		to = &s.now.PSS
-		s.seen++
-	case "Anonymous:":
-		to = &s.now.Anon
-	default:
-		if !bytes.HasSuffix(word, []byte(":")) {
-			s.begin(word, rest)
-		}
-		return
-	}
-	n, ok := kilobytes(rest)
-	if !ok || s.maps == 0 {
-		s.bad = true
-		return
-	}
-	*to = n
-}
-
-// begin begins the record of a mapping: "START-END PERMS OFFSET DEV INODE PATH".
-func (s *mappedSum) begin(word, rest []byte) {
-	a, b, _ := bytes.Cut(word, []byte("-"))
-	start, ok := hexadecimal(a)
-	end, ok2 := hexadecimal(b)
-	perms, rest := field(rest)
-	if !ok || !ok2 || end < start || len(perms) != 4 {
-		s.bad = true
-		return
-	}
-	if start < s.end {
-		// The record before is shown a second time, merged with this: see smapsSum.
-		s.maps--
-	} else {
-		s.flush()
-	}
-	s.seen = 0
-	s.end = max(s.end, end)
-	s.maps++
-	s.now = MappedFile{Shared: perms[3] == 's', Writable: perms[1] == 'w'}
-	for range 3 {
-		_, rest = field(rest)
-	}
-	path := bytes.TrimLeft(rest, " ")
-	if len(path) == 0 || path[0] != '/' {
+func (s *mappedSum) count(r *smapsRecord) {
+	if len(r.path) == 0 || r.path[0] != '/' {
 		return // anonymous, [heap], anon_inode:…
 	}
-	s.now.Path, s.now.Deleted = strings.CutSuffix(string(path), " (deleted)")
-	s.now.Kind = fileKind(s.now.Path)
-	if perms[2] == 'x' && s.now.Kind == FileOther {
-		s.now.Kind = FileLibrary
+	path, deleted := strings.CutSuffix(string(r.path), " (deleted)")
+	kind := MappedKind{fileKind(path), r.perms[3] == 's', r.perms[1] == 'w'}
+	if r.perms[2] == 'x' && kind.Kind == FileOther {
+		kind.Kind = FileLibrary
 	}
-}
-
-// flush enters the record that has ended.
-func (s *mappedSum) flush() {
-	if s.maps == 0 {
-		return
-	}
-	if s.seen != 2 {
-		s.bad = true
-	}
-	if s.now.Path == "" {
-		return
-	}
-	s.now.Mappings = 1
-	kind := MappedKind{s.now.Kind, s.now.Shared, s.now.Writable}
+	size := MappedSize{1, r.size, r.rss, r.pss, r.anon}
 	sum := s.out.By[kind]
-	sum.add(s.now.MappedSize)
+	sum.add(size)
 	s.out.By[kind] = sum
-	if s.now.Kind == FileLibrary {
+	if kind.Kind == FileLibrary {
 		return
 	}
-	key := fileKey{s.now.Path, s.now.Shared}
+	key := fileKey{path, kind.Shared}
 	f := s.files[key]
 	if f == nil {
-		if len(s.files) == mostFiles {
+		if len(s.files) == maxFiles {
 			s.thin()
 		}
-		f = &MappedFile{Path: s.now.Path, Deleted: s.now.Deleted, Kind: s.now.Kind, Shared: s.now.Shared}
+		f = &MappedFile{Path: path, Deleted: deleted, Kind: kind.Kind, Shared: kind.Shared}
 		s.files[key] = f
 	}
-	f.Writable = f.Writable || s.now.Writable
-	f.add(s.now.MappedSize)
+	f.Writable = f.Writable || kind.Writable
+	f.add(size)
 }
 
 // thin forgets the smaller half of the files. Mappings of one file stand side by
 // side as a rule.
 func (s *mappedSum) thin() {
 	s.out.Partial = true
-	for _, f := range s.sorted()[mostFiles/2:] {
+	for _, f := range s.sorted()[maxFiles/2:] {
 		delete(s.files, fileKey{f.Path, f.Shared})
 	}
 }
@@ -650,14 +523,11 @@ func (s *mappedSum) sorted() []*MappedFile {
 
 // result is what was added up; false where it was cut or is nonsense.
 func (s *mappedSum) result() (MappedFiles, bool) {
-	s.flush()
-	if s.bad || s.maps == 0 || len(s.line) > 0 {
+	if !s.done() {
 		return MappedFiles{}, false
 	}
-	for _, f := range s.sorted() {
-		if len(s.out.Largest) < mostLargest {
-			s.out.Largest = append(s.out.Largest, *f)
-		}
+	for _, f := range s.sorted()[:min(len(s.files), maxLargest)] {
+		s.out.Largest = append(s.out.Largest, *f)
 	}
 	return s.out, true
 }

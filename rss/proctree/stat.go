@@ -220,6 +220,31 @@ func cutNamed(b []byte) (name, value, rest []byte) {
 	return line[:colon], line[colon+1:], rest
 }
 
+// sizeField is a line "Name: value kB" that is wanted, and where its value goes.
+type sizeField struct {
+	name string
+	to   *rss.Bytes
+}
+
+// readSizes reads the wanted lines; there has the bit of each that was there.
+func readSizes(b []byte, want []sizeField) (there uint, ok bool) {
+	for len(b) > 0 {
+		var name, value []byte
+		name, value, b = cutNamed(b)
+		for i, w := range want {
+			if string(name) != w.name {
+				continue
+			}
+			if *w.to, ok = kilobytes(value); !ok {
+				return there, false
+			}
+			there |= 1 << i
+			break
+		}
+	}
+	return there, true
+}
+
 // number reads a decimal number. A minus sign is accepted and gives 0: some
 // counters are printed signed and dip below 0 for a moment.
 func number(w []byte) (uint64, bool) {
