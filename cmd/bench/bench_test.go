@@ -131,9 +131,6 @@ func TestCounter(t *testing.T) {
 	if status := beReader([]string{"ours-words", "1"}); status != 2 {
 		t.Errorf("a reader of what cannot be counted: status %d", status)
 	}
-	if status := beReader([]string{"sum", "0"}); status != 1 {
-		t.Errorf("a reader of no process: status %d", status)
-	}
 }
 
 func TestUsage(t *testing.T) {

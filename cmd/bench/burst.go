@@ -22,14 +22,14 @@ const (
 	burstRung = "75%:warn"
 )
 
-// bursting measures group d: each burst is met by us, watching its process, and
+// measureBursts measures group d: each burst is met by us, watching its process, and
 // by a poll beside us.
-func (b *bench) bursting() {
+func measureBursts(b *bench) {
 	for _, rate := range []float64{0.5, 1, 4} {
 		var ours, polled, rates []float64
 		for i := range b.bursts {
 			b.scope(func() {
-				got := b.burst(rate, i)
+				got := oneBurst(b, rate, i)
 				ours, polled, rates = append(ours, got.ours), append(polled, got.poll), append(rates, got.rate)
 			})
 		}
@@ -51,10 +51,10 @@ type burstRun struct {
 	rate       float64 // GiB/s, as it was
 }
 
-// burst is one burst. We are attached to a process that is half full already:
+// oneBurst is one burst. We are attached to a process that is half full already:
 // had we seen it fill, we would know the rate that it can grow by, and look more
 // often than at one that has not grown yet.
-func (b *bench) burst(rate float64, n int) (got burstRun) {
+func oneBurst(b *bench, rate float64, n int) (got burstRun) {
 	// As far as a poll needs to see it for sure: the GiB to the rung, and more
 	// than a second's growth.
 	growth := 1024 + int(rate*1.2*1024)
@@ -152,8 +152,8 @@ const stormRate = 2000
 // planted is what the grandchild holds.
 const planted = 256 * rss.MiB
 
-// storming measures group g: we watch a storm, and a psutil loop beside us.
-func (b *bench) storming() {
+// measureStorm measures group g: we watch a storm, and a psutil loop beside us.
+func measureStorm(b *bench) {
 	events := b.path("storm.jsonl")
 	c := b.start(b.under("--quiet", "--limit", "12G", "--accounting", "rss", "--events", events)(
 		b.path("storm"), strconv.Itoa(stormRate), strconv.FormatFloat(b.storm.Seconds(), 'f', 3, 64))...)
@@ -163,7 +163,7 @@ func (b *bench) storming() {
 	if !b.lacks("psutil", "psutil") {
 		loop = b.psutilLoop(pid)
 	}
-	got := b.stormRuns(c, loop, watcher)
+	got := stormRuns(b, c, loop, watcher)
 	// The last full look is at most a second old, and so is the last poll.
 	b.sleep(2500 * time.Millisecond)
 	theirs := -1.0
@@ -215,7 +215,7 @@ type stormed struct {
 }
 
 // stormRuns cuts the storm into runs, until it says that it has ended.
-func (b *bench) stormRuns(c, loop *child, watcher int) (got stormed) {
+func stormRuns(b *bench, c, loop *child, watcher int) (got stormed) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error

@@ -20,11 +20,11 @@ const (
 	fdsShare  = 0.01
 )
 
-// counting measures group j.
-func (b *bench) counting() {
+// measureCounts measures group j.
+func measureCounts(b *bench) {
 	mappings := pick(b, 2000, 200)
-	b.scope(func() { b.countOnce(mappings) })
-	b.scope(func() { b.countIdle(mappings) })
+	b.scope(func() { countOnce(b, mappings) })
+	b.scope(func() { countIdle(b, mappings) })
 }
 
 // ranks starts trainers, as far as their LOCAL_RANK makes them such, that stand
@@ -39,17 +39,17 @@ func (b *bench) ranks(maps int, file string, wrap wrapper) (*child, int) {
 }
 
 // countOnce is what it takes to count once for all.
-func (b *bench) countOnce(mappings int) {
+func countOnce(b *bench, mappings int) {
 	_, pid := b.ranks(mappings, "", nil)
-	b.countRow(fmt.Sprintf("%d × %d mappings of nothing, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
-	b.countRow(fmt.Sprintf("descriptors of %d processes, counted once", trainers), pid, "fds", fdsEvery, fdsShare)
+	countRow(b, fmt.Sprintf("%d × %d mappings of nothing, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
+	countRow(b, fmt.Sprintf("descriptors of %d processes, counted once", trainers), pid, "fds", fdsEvery, fdsShare)
 	_, pid = b.ranks(mappings, b.path("mappings"), nil)
-	b.countRow(fmt.Sprintf("%d × %d mappings of a file, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
+	countRow(b, fmt.Sprintf("%d × %d mappings of a file, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
 }
 
 // countRow has all readers count the same, in turns, and tells what counting so often
 // takes, and how often the watcher can.
-func (b *bench) countRow(name string, pid int, what string, every time.Duration, share float64) {
+func countRow(b *bench, name string, pid int, what string, every time.Duration, share float64) {
 	readers := []*reader{goReader("ours", "ours-"+what, pid, 1), goReader("procfs", "procfs-"+what, pid, 1)}
 	if !b.lacks("psutil", "psutil") {
 		readers = append(readers, &reader{name: "psutil", args: []string{python, b.path("counts.py"), strconv.Itoa(pid), what}})
@@ -77,7 +77,7 @@ func (b *bench) countRow(name string, pid int, what string, every time.Duration,
 }
 
 // countIdle is what holder and watcher take, watched at the same time.
-func (b *bench) countIdle(mappings int) {
+func countIdle(b *bench, mappings int) {
 	var subjects, watchers []*subject
 	quiet := b.under("--quiet")
 	add := func(name string, c *child, _ int) {

@@ -52,8 +52,8 @@ const (
 	bothLimited = both + ", --limit 12G"
 )
 
-// idling measures group b: all subjects at the same time.
-func (b *bench) idling() {
+// measureIdle measures group b: all subjects at the same time.
+func measureIdle(b *bench) {
 	holder, watcher := b.crowdUnder("--quiet")
 	subjects := []*subject{
 		{name: both, pids: []int{holder, watcher}},
@@ -62,7 +62,7 @@ func (b *bench) idling() {
 	}
 	holder, watcher = b.crowdUnder("--quiet", "--limit", "12G", "--accounting", "rss")
 	subjects = append(subjects, &subject{name: bothLimited, pids: []int{holder, watcher}})
-	subjects = append(subjects, b.idlePeers()...)
+	subjects = append(subjects, idlePeers(b)...)
 	// What starting costs is group c's.
 	b.watch(subjects, pick(b, 5*time.Second, time.Second), pick(b, 6, 2))
 	for i, m := range quantities {
@@ -131,7 +131,7 @@ func idleGoals(r *Row) {
 }
 
 // idlePeers starts earlyoom and the psutil loop, those that are there.
-func (b *bench) idlePeers() (peers []*subject) {
+func idlePeers(b *bench) (peers []*subject) {
 	if name, err := exec.LookPath("earlyoom"); err != nil {
 		b.skip("earlyoom: it is not there")
 	} else {

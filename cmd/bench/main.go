@@ -62,29 +62,6 @@ import (
 	"time"
 )
 
-// options is what the command line chooses.
-type options struct {
-	rows    string
-	quick   bool
-	out     string
-	program string
-	idle    time.Duration
-	bursts  int
-	pairs   int
-	storm   time.Duration
-}
-
-// bench is one run of this program.
-type bench struct {
-	options
-	ctx    context.Context
-	report *Report
-	dir    string // for what is built and written
-	root   string // of the source tree
-	group  string // in which rows are added
-	ends   []func()
-}
-
 // A group is a set of rows that are measured together.
 type group struct {
 	name, title string
@@ -92,18 +69,18 @@ type group struct {
 }
 
 var groups = []group{
-	{"a", "one sum of RSS over a tree", (*bench).trees},
-	{"b", "watching 64 sleeping processes", (*bench).idling},
-	{"c", "start-up, until the command runs", (*bench).starting},
-	{"d", "a burst of memory, until it is noticed", (*bench).bursting},
-	{"e", "a PyTorch training that needs no help", (*bench).training},
-	{"f", "a full look, by the size of the tree", (*bench).growth},
-	{"g", "a fork storm", (*bench).storming},
-	{"h", "a process shrunk by ptrace", (*bench).trimming},
-	{"i", "what a record costs", (*bench).recording},
-	{"j", "the limits on numbers", (*bench).counting},
-	{"k", "a node full of jobs", (*bench).node},
-	{"go", "go test -bench of the readers", (*bench).gotests},
+	{"a", "one sum of RSS over a tree", measureTrees},
+	{"b", "watching 64 sleeping processes", measureIdle},
+	{"c", "start-up, until the command runs", measureStart},
+	{"d", "a burst of memory, until it is noticed", measureBursts},
+	{"e", "a PyTorch training that needs no help", measureTraining},
+	{"f", "a full look, by the size of the tree", measureGrowth},
+	{"g", "a fork storm", measureStorm},
+	{"h", "a process shrunk by ptrace", measureTrim},
+	{"i", "what a record costs", measureRecord},
+	{"j", "the limits on numbers", measureCounts},
+	{"k", "a node full of jobs", measureNode},
+	{"go", "go test -bench of the readers", measureGoTests},
 }
 
 func main() {
@@ -191,7 +168,7 @@ func measure(ctx context.Context, o options, stdout io.Writer) (err error) {
 		}
 		b.group = g.name
 		began, rows, skipped := time.Now(), len(b.report.Rows), len(b.report.Skipped)
-		if err := b.run(g); err != nil {
+		if err := runGroup(b, g); err != nil {
 			err = fmt.Errorf("cannot measure %s (%s): %w", g.name, g.title, err)
 			b.skip(err.Error())
 			failed = append(failed, err)
@@ -209,66 +186,8 @@ func measure(ctx context.Context, o options, stdout io.Writer) (err error) {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-func (b *bench) run(g group) (err error) {
+func runGroup(b *bench, g group) (err error) {
 	defer catch(&err)
 	b.scope(func() { g.measure(b) })
 	return nil
-}
-
-// scope runs f, and then ends what it has started, the latest first.
-func (b *bench) scope(f func()) {
-	was := b.ends
-	b.ends = nil
-	defer func() {
-		for _, end := range slices.Backward(b.ends) {
-			end()
-		}
-		b.ends = was
-	}()
-	f()
-}
-
-// atEnd has the scope end with this.
-func (b *bench) atEnd(end func()) { b.ends = append(b.ends, end) }
-
-// failure is what [check] panics with.
-type failure struct{ error }
-
-// check gives up what is being measured where there is an error: [catch] returns it.
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-func catch(err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case failure:
-		*err = p.error
-	default:
-		panic(p)
-	}
-}
-
-// pick is the number of runs, or how long they take, quick or not.
-func pick[T any](b *bench, long, quick T) T {
-	if b.quick {
-		return quick
-	}
-	return long
-}
-
-// sleep waits, unless the bench is to end.
-func (b *bench) sleep(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-b.ctx.Done():
-		check(b.ctx.Err())
-	}
 }

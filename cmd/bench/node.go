@@ -34,8 +34,8 @@ const (
 	nodePeer    = "procfs: AllProcs, Cgroups and Stat"
 )
 
-// node measures group k.
-func (b *bench) node() {
+// measureNode measures group k.
+func measureNode(b *bench) {
 	if free := available(); free < nodeNeeds {
 		b.skip(fmt.Sprintf("%.1f GiB are available, %d are needed", free, nodeNeeds))
 		return
@@ -48,17 +48,17 @@ func (b *bench) node() {
 	var at, cost []float64
 	for _, jobs := range pick(b, []int{100, 300, nodeJobs}, []int{10, 30}) {
 		tree.grow(jobs)
-		r := b.nodeLooks(jobs)
+		r := nodeLooks(b, jobs)
 		at, cost = append(at, float64(jobs)), append(cost, r.Series[0].Median)
 		b.add(r)
 	}
 	last := &b.report.Rows[len(b.report.Rows)-1]
 	last.atMost(fmt.Sprintf("exponent, %.0f to %.0f jobs", at[0], at[len(at)-1]), exponent(at, cost), 1.25, "")
-	b.daemonIdle(tree)
+	daemonIdle(b, tree)
 }
 
 // nodeLooks is the processor time of one look at so many jobs.
-func (b *bench) nodeLooks(jobs int) *Row {
+func nodeLooks(b *bench, jobs int) *Row {
 	row := b.row(fmt.Sprintf("a look at %d jobs of %d processes, processor time", jobs, perJob), "µs")
 	readers := []*reader{goReader(nodeLook, "node-jobs", 1, 6), goReader(nodePeer, "node-procfs", 1, 1)}
 	b.scope(func() {
@@ -79,7 +79,7 @@ func (b *bench) nodeLooks(jobs int) *Row {
 // daemonIdle is what the daemon takes for as many jobs as there are now, beside a process
 // that does the same through procfs: while all of their processes sleep, and while the
 // memory of all changes between two looks.
-func (b *bench) daemonIdle(tree *nodeTree) {
+func daemonIdle(b *bench, tree *nodeTree) {
 	program := b.goBuild("cmd/rsswardend", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w")
 	scraped, address := b.startDaemon(program)
 	ctx, stop := context.WithCancel(b.ctx)
@@ -93,16 +93,16 @@ func (b *bench) daemonIdle(tree *nodeTree) {
 		{name: daemonRead, pids: []int{scraped}}, {name: daemonAlone, pids: []int{alone}},
 		{name: nodePeer + ", every 10 s", pids: []int{peer.pid()}},
 	}
-	b.daemonRows("the daemon: ", subjects)
+	daemonRows(b, "the daemon: ", subjects)
 	tree.wake()
 	for _, s := range subjects {
 		s.runs = nil
 	}
-	b.daemonRows("the daemon, all processes busy: ", subjects)
+	daemonRows(b, "the daemon, all processes busy: ", subjects)
 }
 
 // daemonRows watches what runs.
-func (b *bench) daemonRows(what string, subjects []*subject) {
+func daemonRows(b *bench, what string, subjects []*subject) {
 	runs := pick(b, 3, 2)
 	b.watch(subjects, pick(b, 2*lookPause, time.Second), runs)
 	for _, m := range quantities {

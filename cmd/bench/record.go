@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// recording measures group i.
-func (b *bench) recording() {
-	b.scope(b.recordSize)
-	b.scope(b.recordTime)
-	b.scope(b.recordWeight)
-	b.scope(b.recordReport)
+// measureRecord measures group i.
+func measureRecord(b *bench) {
+	b.scope(func() { recordSize(b) })
+	b.scope(func() { recordTime(b) })
+	b.scope(func() { recordWeight(b) })
+	b.scope(func() { recordReport(b) })
 }
 
 // recordPackage has the benchmarks that see into a record.
 const recordPackage = "./supervisor/record/store"
 
 // recordSize is how many bytes a process takes in a sample.
-func (b *bench) recordSize() {
+func recordSize(b *bench) {
 	sizes := []int{16, 64}
-	kept := b.keptRecords(sizes)
+	kept := keptRecords(b, sizes)
 	_, hours := b.goTest("", recordPackage, "-bench", "^BenchmarkHour$", "-benchtime", "1x")
 	for i, procs := range sizes {
 		hour, real := hours["Hour/"+strconv.Itoa(procs)], kept[i]
@@ -48,7 +48,7 @@ func only(runs []float64) float64 {
 
 // keptRecords records trees of so many loaders, all at the same time, and tells
 // what their records are made of.
-func (b *bench) keptRecords(sizes []int) (kept []map[string][]float64) {
+func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
 	load, data := b.goBuild("examples/lmdbload"), b.path("records.lmdb")
 	output(b.command(load, "-data", data, "-create"))
 	place := func(size int) string { return b.path("records-" + strconv.Itoa(size)) }
@@ -81,9 +81,9 @@ func (b *bench) keptRecords(sizes []int) (kept []map[string][]float64) {
 }
 
 // recordTime is what one sample of 64 processes takes.
-func (b *bench) recordTime() {
+func recordTime(b *bench) {
 	count := pick(b, "6", "2")
-	looks := b.treeCost(64, 6)
+	looks := treeCost(b, 64, 6)
 	_, all := b.goTest("", recordPackage, "-bench", "^BenchmarkSample$/.*/64/.*", "-count", count, "-benchtime", pick(b, "4000x", "200x"))
 	loop := func(name string) []float64 { return all["Sample/"+name]["µs/sample"] }
 	r := b.row("64 processes, a sample in the watcher's loop", "µs")
@@ -113,7 +113,7 @@ func (b *bench) recordTime() {
 
 // recordWeight is what recording adds to holder and watcher of 64 sleeping
 // processes, watched at the same time.
-func (b *bench) recordWeight() {
+func recordWeight(b *bench) {
 	var subjects []*subject
 	for _, w := range []struct{ name, record string }{{"recording", b.path("weight")}, {"not recording", "none"}} {
 		holder, watcher := b.crowdUnder("--quiet", "--record", w.record)
@@ -144,7 +144,7 @@ func (b *bench) recordWeight() {
 
 // recordReport is the time and the memory of a report of a record that is as
 // full as one becomes.
-func (b *bench) recordReport() {
+func recordReport(b *bench) {
 	dir := b.path("full")
 	_, told := b.goTest("RSSWARDEN_BENCH_FULL="+dir, recordPackage, "-bench", "^BenchmarkFull$", "-benchtime", "1x")
 	ours := []string{b.program, "report", "--no-slurm", dir}

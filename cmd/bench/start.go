@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starting measures group c: the time from before the fork until the command's
+// measureStart measures group c: the time from before the fork until the command's
 // main runs, in turns.
-func (b *bench) starting() {
+func measureStart(b *bench) {
 	command := b.path("now")
 	names, ways := []string{"ours", "bare"}, [][]string{b.under("--quiet")(command), {command}}
 	if tini, err := exec.LookPath("tini"); err != nil {
@@ -22,7 +22,7 @@ func (b *bench) starting() {
 	runs := make([][]float64, len(ways))
 	for i := range pick(b, 100, 5) + 1 {
 		for k, args := range ways {
-			ms := b.startOnce(args)
+			ms := startOnce(b, args)
 			if i > 0 { // the first reads the programs from the disk
 				runs[k] = append(runs[k], ms)
 			}
@@ -39,7 +39,7 @@ func (b *bench) starting() {
 	b.add(r)
 }
 
-func (b *bench) startOnce(args []string) (ms float64) {
+func startOnce(b *bench, args []string) (ms float64) {
 	cmd := b.command(args...)
 	// CLOCK_MONOTONIC, which other processes can be compared by.
 	began := clock(unix.CLOCK_MONOTONIC)

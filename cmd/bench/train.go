@@ -24,11 +24,11 @@ type trained struct {
 	wall float64 // from start to end, in s
 }
 
-// training measures group e: pairs of a bare and a wrapped run, the order of
+// measureTraining measures group e: pairs of a bare and a wrapped run, the order of
 // the two changing from pair to pair, and then longer ones with the hook timed,
 // which would slow the pairs down. In a short one our start is most of what we
 // take.
-func (b *bench) training() {
+func measureTraining(b *bench) {
 	if b.lacks("PyTorch", "torch, lmdb, numpy") {
 		return
 	}
@@ -37,20 +37,20 @@ func (b *bench) training() {
 	long := append([]string{"timed"}, append(slices.Clone(job), pick(b, "240", "4"))...)
 	job = append(job, pick(b, "24", "2"))
 	wrapped := func(args []string) trained {
-		t := b.train(b.under("--quiet"), args)
+		t := trainOnce(b, b.under("--quiet"), args)
 		if !t.Hooked || t.Supervisors != 2 {
 			check(fmt.Errorf("cannot see rsswarden at work: hook %v, %d processes of 2", t.Hooked, t.Supervisors))
 		}
 		return t
 	}
 	// The first makes the data, and brings all into the page cache.
-	b.train(nil, job)
+	trainOnce(b, nil, job)
 	var bare, ours, ratios, bareWork, oursWork, cpu, hook, start []float64
 	for i := range b.pairs {
 		var alone, t trained
 		for j := range 2 {
 			if (i+j)%2 == 0 {
-				alone = b.train(nil, job)
+				alone = trainOnce(b, nil, job)
 			} else {
 				t = wrapped(job)
 			}
@@ -93,7 +93,7 @@ func (b *bench) training() {
 	b.add(r)
 }
 
-func (b *bench) train(wrap wrapper, args []string) (t trained) {
+func trainOnce(b *bench, wrap wrapper, args []string) (t trained) {
 	line := append([]string{python, "-W", "ignore", b.path("overhead.py")}, args...)
 	if wrap != nil {
 		line = wrap(line...)

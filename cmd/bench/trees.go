@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trees measures group a: every reader reads the same tree, in turns.
-func (b *bench) trees() {
+// measureTrees measures group a: every reader reads the same tree, in turns.
+func measureTrees(b *bench) {
 	for _, tree := range []struct {
 		size int
 		// psutil is how many times as long it is to take.
 		psutil float64
 	}{{64, 60}, {1000, 30}} {
-		b.scope(func() { b.tree(pick(b, tree.size, min(tree.size, 64+tree.size/10)), tree.psutil) })
+		b.scope(func() { measureTree(b, pick(b, tree.size, min(tree.size, 64+tree.size/10)), tree.psutil) })
 	}
 }
 
-func (b *bench) tree(size int, psutil float64) {
+func measureTree(b *bench, size int, psutil float64) {
 	_, pid := b.crowd(size, nil)
 	readers := b.readers(pid)
 	b.startReaders(readers, 3)
@@ -50,13 +50,13 @@ func (b *bench) tree(size int, psutil float64) {
 	b.add(cold)
 }
 
-// growth measures group f: one row a size of the tree, and the exponent of the
+// measureGrowth measures group f: one row a size of the tree, and the exponent of the
 // power of it that the cost grows by.
-func (b *bench) growth() {
+func measureGrowth(b *bench) {
 	var at, cost []float64
 	for _, size := range pick(b, []int{1, 4, 16, 64, 256, 1000, 4000}, []int{1, 16, 128}) {
 		r := b.row(fmt.Sprintf("%d processes", size), "µs")
-		r.put(full, b.treeCost(size, pick(b, 10, 2)))
+		r.put(full, treeCost(b, size, pick(b, 10, 2)))
 		var files unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && int(files.Cur/4) < size {
 			r.note("RLIMIT_NOFILE of %d leaves too few descriptors to keep one a process", files.Cur)
@@ -76,7 +76,7 @@ func (b *bench) growth() {
 }
 
 // treeCost is the mean time of a full look, once a round.
-func (b *bench) treeCost(size, rounds int) (runs []float64) {
+func treeCost(b *bench, size, rounds int) (runs []float64) {
 	b.scope(func() {
 		_, pid := b.crowd(size, nil)
 		readers := []*reader{goReader(full, "trees", pid, 64)}

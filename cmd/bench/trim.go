@@ -26,9 +26,9 @@ type mapped struct {
 	pace trim.Pace
 }
 
-// trimming measures group h: a process shrunk by ptrace, beside its own call of
+// measureTrim measures group h: a process shrunk by ptrace, beside its own call of
 // madvise, and what a thread of it reads meanwhile.
-func (b *bench) trimming() {
+func measureTrim(b *bench) {
 	m := b.mapped()
 	window := pick(b, time.Second, 200*time.Millisecond)
 	var ours, own, stops, alone, trimmed []float64

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"io"
@@ -18,6 +19,87 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 )
+
+// options is what the command line chooses.
+type options struct {
+	rows    string
+	quick   bool
+	out     string
+	program string
+	idle    time.Duration
+	bursts  int
+	pairs   int
+	storm   time.Duration
+}
+
+// bench is one run of this program.
+type bench struct {
+	options
+	ctx    context.Context
+	report *Report
+	dir    string // for what is built and written
+	root   string // of the source tree
+	group  string // in which rows are added
+	ends   []func()
+}
+
+// scope runs f, and then ends what it has started, the latest first.
+func (b *bench) scope(f func()) {
+	was := b.ends
+	b.ends = nil
+	defer func() {
+		for _, end := range slices.Backward(b.ends) {
+			end()
+		}
+		b.ends = was
+	}()
+	f()
+}
+
+// atEnd has the scope end with this.
+func (b *bench) atEnd(end func()) { b.ends = append(b.ends, end) }
+
+// failure is what [check] panics with.
+type failure struct{ error }
+
+// check gives up what is being measured where there is an error: [catch] returns it.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = p.error
+	default:
+		panic(p)
+	}
+}
+
+// pick is the number of runs, or how long they take, quick or not.
+func pick[T any](b *bench, long, quick T) T {
+	if b.quick {
+		return quick
+	}
+	return long
+}
+
+// sleep waits, unless the bench is to end.
+func (b *bench) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-b.ctx.Done():
+		check(b.ctx.Err())
+	}
+}
 
 // helpers are the small programs that are watched or that we are measured
 // beside: C, compiled anew each time, and Python.
@@ -179,8 +261,8 @@ func (b *bench) sleepers(wrap wrapper, args ...string) (*child, int) {
 	return c, c.expect("ready")
 }
 
-// gotests runs the benchmarks of the readers by go test.
-func (b *bench) gotests() {
+// measureGoTests runs the benchmarks of the readers by go test.
+func measureGoTests(b *bench) {
 	names, told := b.goTest("", "./rss/...", "-bench", ".", "-benchmem", "-count", pick(b, "6", "1"), "-benchtime", pick(b, "1s", "20ms"))
 	for _, name := range names {
 		var runs []float64
