@@ -11,10 +11,10 @@ import (
 const Comment = "rsswarden: "
 
 const (
-	// mostTheirs is the longest comment of a user's that is written again with ours
-	// behind it, in bytes, and mostOurs bounds ours.
-	mostTheirs = 512
-	mostOurs   = 200
+	// maxTheirs is the longest comment of a user's that is written again with ours
+	// behind it, in bytes, and maxOurs bounds ours.
+	maxTheirs = 512
+	maxOurs   = 200
 )
 
 // Errors of [SetComment].
@@ -56,7 +56,7 @@ func withComment(was, text string) (string, error) {
 	if i := strings.Index(was, Comment); i >= 0 && (i == 0 || strings.HasSuffix(was[:i], "; ")) {
 		theirs = strings.TrimSuffix(was[:i], "; ")
 	}
-	if len(theirs) > mostTheirs {
+	if len(theirs) > maxTheirs {
 		return "", errCommentLong
 	}
 	text = strings.Map(func(r rune) rune {
@@ -65,8 +65,8 @@ func withComment(was, text string) (string, error) {
 		}
 		return r
 	}, text)
-	if len(text) > mostOurs {
-		text = strings.ToValidUTF8(text[:mostOurs-3], "") + "..."
+	if len(text) > maxOurs {
+		text = strings.ToValidUTF8(text[:maxOurs-3], "") + "..."
 	}
 	if theirs != "" {
 		return theirs + "; " + Comment + text, nil
@@ -77,7 +77,7 @@ func withComment(was, text string) (string, error) {
 // ParseComment reads the comment from what `scontrol show job ID` prints, where it
 // has a line of its own; empty where there is none.
 func ParseComment(b []byte, job string) (string, error) {
-	if len(b) > mostSaid || strings.Count("\n"+string(b), "\nJobId=") != 1 {
+	if len(b) > maxSaid || strings.Count("\n"+string(b), "\nJobId=") != 1 {
 		return "", errComment // none, or several: a comment that begins like a job is none of ours
 	}
 	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")

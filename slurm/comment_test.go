@@ -63,7 +63,7 @@ func TestSetCommentLeaves(t *testing.T) {
 		err      error
 		want     error
 	}{
-		"a long one":       {"46", shown(strings.Repeat("x", mostTheirs+1)), nil, errCommentLong},
+		"a long one":       {"46", shown(strings.Repeat("x", maxTheirs+1)), nil, errCommentLong},
 		"several lines":    {"46", shown("one\ntwo"), nil, errCommentLines},
 		"lines like names": {"46", shown("one\n   \ttwo=3"), nil, errCommentLines},
 		"a whole array":    {"46", shown("") + shown("x"), nil, errComment},

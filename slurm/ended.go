@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -59,37 +60,46 @@ type EndedStep struct {
 // or no longer does.
 var ErrNoJob = errors.New("slurm knows no such job")
 
-// mostSaid bounds what is read of an answer, in bytes. A job of some thousand
+// maxSaid bounds what is read of an answer, in bytes. A job of some thousand
 // steps is far below it.
-const mostSaid = 4 << 20
+const maxSaid = 4 << 20
 
 // EndedFormat is the value of sacct's --format that [ParseSacct] reads.
 const EndedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Start,End,Timelimit"
 
+// Ask runs a command of Slurm's and returns its stdout; it bounds how long that may take.
+type Ask = func(ctx context.Context, name string, args ...string) ([]byte, error)
+
 // Ended asks sacct how a job ended, and scontrol where sacct does not know: many
 // sites keep no accounting, and slurmctld forgets a job some minutes after its
-// end (MinJobAge). ask runs a command and returns its stdout; it bounds how long
-// that may take. job is a number, "12_3" for an array task, or a SLUID.
-func Ended(ctx context.Context, ask func(ctx context.Context, name string, args ...string) ([]byte, error), job string) (EndedJob, error) {
+// end (MinJobAge). job is a number, "12_3" for an array task, or a SLUID.
+func Ended(ctx context.Context, ask Ask, job string) (EndedJob, error) {
 	if !isJobID(job) && !IsSLUID(job) {
 		return EndedJob{}, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
-	out, err := ask(ctx, "sacct", "-j", job, "--parsable2", "--noheader", "--units=K", "--format="+EndedFormat)
+	return askBoth(ctx, ask, job, "job "+job, []string{"--units=K", "--format=" + EndedFormat},
+		func(out []byte) (EndedJob, error) { return ParseSacct(out, job, time.Local) },
+		func(out []byte) (EndedJob, error) { return ParseShowJob(out, job, time.Local) })
+}
+
+// askBoth asks sacct, and scontrol where sacct does not know.
+func askBoth[T any](ctx context.Context, ask Ask, job, about string, options []string, parseSacct, parseShown func([]byte) (T, error)) (T, error) {
+	out, err := ask(ctx, "sacct", append([]string{"-j", job, "--parsable2", "--noheader"}, options...)...)
 	if err == nil {
-		var j EndedJob
-		if j, err = ParseSacct(out, job, time.Local); err == nil {
-			return j, nil
+		var v T
+		if v, err = parseSacct(out); err == nil {
+			return v, nil
 		}
 	}
-	err = fmt.Errorf("cannot ask sacct about job %s: %w", job, err)
+	err = fmt.Errorf("cannot ask sacct about %s: %w", about, err)
 	out, second := ask(ctx, "scontrol", "show", "job", job, "-o")
+	var v T
 	if second == nil {
-		var j EndedJob
-		if j, second = ParseShowJob(out, job, time.Local); second == nil {
-			return j, nil
+		if v, second = parseShown(out); second == nil {
+			return v, nil
 		}
 	}
-	return EndedJob{}, errors.Join(err, fmt.Errorf("cannot ask scontrol about job %s: %w", job, second))
+	return v, errors.Join(err, fmt.Errorf("cannot ask scontrol about %s: %w", about, second))
 }
 
 // isJobID keeps what is no job id, a list or an option from being asked for.
@@ -130,8 +140,8 @@ func slurmTime(s string, zone *time.Location) time.Time {
 // [EndedFormat]: a line for the job, then one for each step. Lines of other jobs
 // are passed over: asked for an array, sacct lists all of its tasks.
 func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
-	if len(b) > mostSaid {
-		return EndedJob{}, fmt.Errorf("an answer of %d bytes", len(b))
+	if err := bounded(b); err != nil {
+		return EndedJob{}, err
 	}
 	columns := strings.Count(EndedFormat, ",") + 1
 	j := EndedJob{Source: "sacct"}
@@ -189,17 +199,15 @@ func sacctSize(s string) uint64 {
 // like a name: the job's name, which stands in front of all that is read here, is
 // taken out, and of the others the first stands.
 func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
-	if len(b) > mostSaid {
-		return EndedJob{}, fmt.Errorf("an answer of %d bytes", len(b))
+	if err := bounded(b); err != nil {
+		return EndedJob{}, err
 	}
-	for line := range strings.Lines(string(b)) {
-		f := showFields(line)
-		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
+	for f := range shownJobs(b) {
 		state, by := stateWord(f["JobState"])
 		if IsSLUID(job) && f["JobId"] != "" {
 			job = f["JobId"] // what is answered is that one job
 		}
-		if f["JobId"] == "" || f["JobId"] != job && task != job || state == "" {
+		if f["JobId"] == "" || f["JobId"] != job && f.task() != job || state == "" {
 			continue
 		}
 		j := EndedJob{
@@ -220,7 +228,32 @@ func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	return EndedJob{}, ErrNoJob
 }
 
-func showFields(line string) map[string]string {
+// bounded is the error of an answer that is too long.
+func bounded(b []byte) error {
+	if len(b) > maxSaid {
+		return fmt.Errorf("an answer of %d bytes", len(b))
+	}
+	return nil
+}
+
+// shownJob is one line of what scontrol shows with -o, by the names of its fields.
+type shownJob map[string]string
+
+// task is an array task as its user writes it.
+func (f shownJob) task() string { return f["ArrayJobId"] + "_" + f["ArrayTaskId"] }
+
+// shownJobs yields what `scontrol show job -o` prints of each job.
+func shownJobs(b []byte) iter.Seq[shownJob] {
+	return func(yield func(shownJob) bool) {
+		for line := range strings.Lines(string(b)) {
+			if !yield(showFields(line)) {
+				return
+			}
+		}
+	}
+}
+
+func showFields(line string) shownJob {
 	front, rest, named := strings.Cut(line, " JobName=")
 	if named {
 		// Behind the name comes "UserId=name(uid) GroupId=…". A name that holds
@@ -231,7 +264,12 @@ func showFields(line string) map[string]string {
 		}
 		line = front + " " + rest
 	}
-	f := make(map[string]string)
+	return fieldsOf(line)
+}
+
+// fieldsOf are the fields of a line without free text in front.
+func fieldsOf(line string) shownJob {
+	f := make(shownJob)
 	for field := range strings.FieldsSeq(line) {
 		name, value, ok := strings.Cut(field, "=")
 		if _, twice := f[name]; ok && !twice {

@@ -88,7 +88,7 @@ func TestParseSacct(t *testing.T) {
 	if _, err := ParseSacct([]byte(sacctArray), "9999", time.UTC); !errors.Is(err, ErrNoJob) {
 		t.Errorf("of a job that is not there: %v", err)
 	}
-	if _, err := ParseSacct(make([]byte, mostSaid+1), "1", time.UTC); err == nil {
+	if _, err := ParseSacct(make([]byte, maxSaid+1), "1", time.UTC); err == nil {
 		t.Error("an answer without end was read")
 	}
 }

@@ -69,7 +69,7 @@ type Enforcement struct {
 // with, whatever --mem and SLURM_MEM_PER_NODE say.
 //
 // byPPID says that the sum is taken over the task and its descendants by
-// parent PID, so that an orphan falls out of it. The package comment has what
+// parent PID, so that an orphan falls out of it. See measured.md for what
 // was measured.
 func (e Enforcement) Sums() (accounting string, byPPID bool) {
 	if !e.Known || !e.OverMemoryKill || e.withoutMemory() {
@@ -392,19 +392,28 @@ func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
 	cmd.Env = StandardTimes(cmd.Environ())
-	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return runScontrol(cmd, start, false)
+}
+
+// runScontrol returns what scontrol prints. What it says on stderr is an error where it
+// fails, and where strict says that it should say nothing.
+func runScontrol(cmd *exec.Cmd, start func(*exec.Cmd) error, strict bool) ([]byte, error) {
+	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := start(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}
-	if err != nil {
-		if line := firstLine(errs.Bytes()); line != "" {
-			return nil, fmt.Errorf("scontrol %s: %w: %s", strings.Join(args, " "), err, line)
-		}
-		return nil, fmt.Errorf("scontrol %s: %w", strings.Join(args, " "), err)
+	name, line := strings.Join(cmd.Args, " "), firstLine(errs.Bytes())
+	switch {
+	case err != nil && line != "":
+		return nil, fmt.Errorf("%s: %w: %s", name, err, line)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case line != "" && strict:
+		return nil, fmt.Errorf("%s: %s", name, line)
 	}
 	return out.Bytes(), nil
 }

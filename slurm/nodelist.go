@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// mostNodes bounds the names that one list is expanded to: no machine has more
+// maxNodes bounds the names that one list is expanded to: no machine has more
 // nodes by far.
-const mostNodes = 1 << 17
+const maxNodes = 1 << 17
 
 // ErrNodeList is wrapped by the error of [ExpandNodes].
 var ErrNodeList = errors.New("not a list of nodes")
@@ -27,7 +27,7 @@ func ExpandNodes(list string) ([]string, error) {
 			return nil, fmt.Errorf("%w: %q", ErrNodeList, list)
 		}
 		list = rest
-		some, err := expandPart(part, mostNodes-len(names))
+		some, err := expandPart(part, maxNodes-len(names))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %q", ErrNodeList, part)
 		}
@@ -101,34 +101,28 @@ func nodeNumber(s string) (int, error) {
 
 // JobNodes asks which nodes a job has, or had when it ran last: sacct first, then
 // scontrol, as [Ended] does. The names are sorted as Slurm has them.
-func JobNodes(ctx context.Context, ask func(ctx context.Context, name string, args ...string) ([]byte, error), job string) ([]string, error) {
+func JobNodes(ctx context.Context, ask Ask, job string) ([]string, error) {
 	if !isJobID(job) {
 		return nil, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
-	out, err := ask(ctx, "sacct", "-j", job, "-X", "--parsable2", "--noheader", "--format=JobIDRaw,JobID,NodeList")
-	if err == nil {
-		if list := sacctNodes(out, job); list != "" {
-			return ExpandNodes(list)
+	known := func(list func([]byte, string) string) func([]byte) (string, error) {
+		return func(out []byte) (string, error) {
+			if nodes := list(out, job); nodes != "" && len(out) <= maxSaid {
+				return nodes, nil
+			}
+			return "", ErrNoJob
 		}
-		err = ErrNoJob
 	}
-	err = fmt.Errorf("cannot ask sacct about the nodes of job %s: %w", job, err)
-	out, second := ask(ctx, "scontrol", "show", "job", job, "-o")
-	if second == nil {
-		if list := shownNodes(out, job); list != "" {
-			return ExpandNodes(list)
-		}
-		second = ErrNoJob
+	list, err := askBoth(ctx, ask, job, "the nodes of job "+job, []string{"-X", "--format=JobIDRaw,JobID,NodeList"}, known(sacctNodes), known(shownNodes))
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.Join(err, fmt.Errorf("cannot ask scontrol about the nodes of job %s: %w", job, second))
+	return ExpandNodes(list)
 }
 
 // sacctNodes is the list of the last line on the job: of one that was requeued
 // that is the last time it ran.
 func sacctNodes(out []byte, job string) (list string) {
-	if len(out) > mostSaid {
-		return ""
-	}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSpace(line), "|")
 		if len(f) == 3 && slices.Contains(f[:2], job) {
@@ -139,12 +133,8 @@ func sacctNodes(out []byte, job string) (list string) {
 }
 
 func shownNodes(out []byte, job string) string {
-	if len(out) > mostSaid {
-		return ""
-	}
-	for line := range strings.Lines(string(out)) {
-		f := showFields(line)
-		if f["JobId"] == job || f["ArrayJobId"]+"_"+f["ArrayTaskId"] == job {
+	for f := range shownJobs(out) {
+		if f["JobId"] == job || f.task() == job {
 			return assigned(f["NodeList"])
 		}
 	}

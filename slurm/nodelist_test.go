@@ -85,7 +85,7 @@ func FuzzExpandNodes(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(names) > mostNodes {
+		if len(names) > maxNodes {
 			t.Fatalf("%d names", len(names))
 		}
 		for _, name := range names {

@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +38,10 @@ type RunningJob struct {
 // ParseRunningJob reads what `scontrol show job -o ID` prints. Of an array it is
 // the task whose own JobId it is.
 func ParseRunningJob(b []byte, job string) (RunningJob, error) {
-	if len(b) > mostSaid {
-		return RunningJob{}, fmt.Errorf("an answer of %d bytes", len(b))
+	if err := bounded(b); err != nil {
+		return RunningJob{}, err
 	}
-	for line := range strings.Lines(string(b)) {
-		f := showFields(line)
+	for f := range shownJobs(b) {
 		state, _ := stateWord(f["JobState"])
 		if f["JobId"] != job || job == "" || state == "" {
 			continue
@@ -126,7 +124,7 @@ func (r Room) Least(o Room) Room {
 func ParseNodeRoom(b []byte) Room {
 	var least Room
 	for line := range strings.Lines(string(b)) {
-		f := firstFields(line)
+		f := fieldsOf(line)
 		mib, spec := shownMiB(f["RealMemory"]), shownMiB(f["MemSpecLimit"])
 		if name := f["NodeName"]; name != "" && mib > spec {
 			least = least.Least(Room{mib - spec, "RealMemory of node " + name})
@@ -140,24 +138,12 @@ func ParseNodeRoom(b []byte) Room {
 func ParsePartitionRoom(b []byte) Room {
 	var least Room
 	for line := range strings.Lines(string(b)) {
-		f := firstFields(line)
+		f := fieldsOf(line)
 		if mib := shownMiB(f["MaxMemPerNode"]); mib > 0 {
 			least = least.Least(Room{mib, "MaxMemPerNode of partition " + f["PartitionName"]})
 		}
 	}
 	return least
-}
-
-// firstFields are the fields of a line without free text in front.
-func firstFields(line string) map[string]string {
-	f := map[string]string{}
-	for field := range strings.FieldsSeq(line) {
-		name, value, ok := strings.Cut(field, "=")
-		if _, twice := f[name]; ok && !twice {
-			f[name] = value
-		}
-	}
-	return f
 }
 
 // errAllOfNode says that there is no more to be had.
@@ -416,22 +402,5 @@ func ScontrolStrict(ctx context.Context, args ...string) ([]byte, error) {
 // ScontrolStrictBy is [ScontrolStrict] for a process that starts programs in a way of
 // its own.
 func ScontrolStrictBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "scontrol", args...)
-	cmd.WaitDelay = time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := start(cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	line := firstLine(errs.Bytes())
-	switch {
-	case err != nil && line != "":
-		return nil, fmt.Errorf("scontrol %s: %w: %s", strings.Join(args, " "), err, line)
-	case err != nil:
-		return nil, fmt.Errorf("scontrol %s: %w", strings.Join(args, " "), err)
-	case line != "" && args[0] != "show":
-		return nil, fmt.Errorf("scontrol %s: %s", strings.Join(args, " "), line)
-	}
-	return out.Bytes(), nil
+	return runScontrol(exec.CommandContext(ctx, "scontrol", args...), start, len(args) > 0 && args[0] != "show")
 }

@@ -47,14 +47,13 @@ func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ..
 
 // ParseRunning reads what `scontrol show job ID -o` prints.
 func ParseRunning(b []byte, job string) (Running, error) {
-	if len(b) > mostSaid {
-		return Running{}, fmt.Errorf("an answer of %d bytes", len(b))
+	if err := bounded(b); err != nil {
+		return Running{}, err
 	}
 	var found []Running
 	array := false
-	for line := range strings.Lines(string(b)) {
-		f := showFields(line)
-		task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]
+	for f := range shownJobs(b) {
+		task := f.task()
 		if IsSLUID(job) {
 			job, task = f["JobId"], "" // what is answered is that one job
 			f["ArrayJobId"] = ""
@@ -123,11 +122,10 @@ func OverlapRefused(stderr []byte) string {
 	for line := range bytes.Lines(stderr) {
 		s := strings.TrimSpace(string(line))
 		s = strings.TrimPrefix(s, "srun: ")
-		if rest, ok := strings.CutPrefix(s, "error: "); ok {
-			return rest
-		}
-		if rest, ok := strings.CutPrefix(s, "fatal: "); ok {
-			return rest
+		for _, word := range []string{"error: ", "fatal: "} {
+			if rest, ok := strings.CutPrefix(s, word); ok {
+				return rest
+			}
 		}
 	}
 	return firstLine(stderr)

@@ -34,7 +34,7 @@ func TestParseRunning(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseRunning(make([]byte, mostSaid+1), "46"); err == nil {
+	if _, err := ParseRunning(make([]byte, maxSaid+1), "46"); err == nil {
 		t.Error("an answer without end was read")
 	}
 }
