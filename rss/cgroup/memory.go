@@ -110,33 +110,24 @@ func sum(charged rss.Bytes, s Stat) Memory {
 func parseStat(b []byte, version int) (Stat, error) {
 	var s Stat
 	found := false
-	for len(b) > 0 {
-		var line []byte
-		if i := bytes.IndexByte(b, '\n'); i >= 0 {
-			line, b = b[:i], b[i+1:]
-		} else {
-			line, b = b, nil
-		}
-		space := bytes.IndexByte(line, ' ')
-		if space < 0 {
-			if len(line) == 0 {
-				continue
-			}
+	for line := range bytes.Lines(b) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		name, value, ok := bytes.Cut(line, []byte(" "))
+		if !ok && len(line) > 0 {
 			return s, errMalformed
 		}
-		to := s.field(line[:space], version)
+		to := statFields[version][string(name)]
 		if to == nil {
 			continue
 		}
-		n, err := strconv.ParseUint(string(line[space+1:]), 10, 64)
+		n, err := strconv.ParseUint(string(value), 10, 64)
 		if err != nil {
 			return s, errMalformed
 		}
 		if n >= noLimit {
 			n = uint64(Unlimited)
 		}
-		*to = n
-		found = true
+		*to(&s), found = n, true
 	}
 	if !found {
 		return s, errMalformed
@@ -144,73 +135,40 @@ func parseStat(b []byte, version int) (Stat, error) {
 	return s, nil
 }
 
-// field returns where the value of a line goes, nil where it is not wanted.
-func (s *Stat) field(name []byte, version int) *uint64 {
-	var b *rss.Bytes
-	if version == 1 {
-		switch string(name) {
-		case "total_rss":
-			b = &s.Anon
-		case "total_shmem": // Linux 4.9
-			b = &s.Shmem
-		case "total_cache":
-			b = &s.Cache
-		case "total_unevictable":
-			b = &s.Unevictable
-		case "total_active_file":
-			b = &s.ActiveFile
-		case "total_inactive_file":
-			b = &s.InactiveFile
-		case "total_mapped_file":
-			b = &s.FileMapped
-		case "total_dirty": // Linux 4.2
-			b = &s.FileDirty
-		case "total_writeback":
-			b = &s.Writeback
-		case "total_swapcached": // Linux 5.19
-			b = &s.SwapCached
-		case "hierarchical_memory_limit":
-			b = &s.LeastMax
-		case "hierarchical_memsw_limit":
-			b = &s.LeastSwap
-		case "total_pgmajfault":
-			return &s.PgMajFault
-		}
-		return (*uint64)(b)
-	}
-	switch string(name) {
-	case "anon":
-		b = &s.Anon
-	case "anon_thp": // Linux 5.10
-		b = &s.AnonTHP
-	case "shmem":
-		b = &s.Shmem
-	case "file":
-		b = &s.Cache
-	case "unevictable":
-		b = &s.Unevictable
-	case "active_file":
-		b = &s.ActiveFile
-	case "inactive_file":
-		b = &s.InactiveFile
-	case "file_mapped":
-		b = &s.FileMapped
-	case "file_dirty":
-		b = &s.FileDirty
-	case "file_writeback":
-		b = &s.Writeback
-	case "slab_reclaimable":
-		b = &s.SlabReclaimable
-	case "kernel":
-		b = &s.Kernel
-	case "sock":
-		b = &s.Sock
-	case "swapcached": // Linux 5.14
-		b = &s.SwapCached
-	case "pgmajfault":
-		return &s.PgMajFault
-	}
-	return (*uint64)(b)
+// statFields are where the values of memory.stat go, by version and name.
+var statFields = [3]map[string]func(*Stat) *uint64{
+	1: {
+		"total_rss":                 func(s *Stat) *uint64 { return (*uint64)(&s.Anon) },
+		"total_shmem":               func(s *Stat) *uint64 { return (*uint64)(&s.Shmem) }, // Linux 4.9
+		"total_cache":               func(s *Stat) *uint64 { return (*uint64)(&s.Cache) },
+		"total_unevictable":         func(s *Stat) *uint64 { return (*uint64)(&s.Unevictable) },
+		"total_active_file":         func(s *Stat) *uint64 { return (*uint64)(&s.ActiveFile) },
+		"total_inactive_file":       func(s *Stat) *uint64 { return (*uint64)(&s.InactiveFile) },
+		"total_mapped_file":         func(s *Stat) *uint64 { return (*uint64)(&s.FileMapped) },
+		"total_dirty":               func(s *Stat) *uint64 { return (*uint64)(&s.FileDirty) }, // Linux 4.2
+		"total_writeback":           func(s *Stat) *uint64 { return (*uint64)(&s.Writeback) },
+		"total_swapcached":          func(s *Stat) *uint64 { return (*uint64)(&s.SwapCached) }, // Linux 5.19
+		"hierarchical_memory_limit": func(s *Stat) *uint64 { return (*uint64)(&s.LeastMax) },
+		"hierarchical_memsw_limit":  func(s *Stat) *uint64 { return (*uint64)(&s.LeastSwap) },
+		"total_pgmajfault":          func(s *Stat) *uint64 { return &s.PgMajFault },
+	},
+	2: {
+		"anon":             func(s *Stat) *uint64 { return (*uint64)(&s.Anon) },
+		"anon_thp":         func(s *Stat) *uint64 { return (*uint64)(&s.AnonTHP) }, // Linux 5.10
+		"shmem":            func(s *Stat) *uint64 { return (*uint64)(&s.Shmem) },
+		"file":             func(s *Stat) *uint64 { return (*uint64)(&s.Cache) },
+		"unevictable":      func(s *Stat) *uint64 { return (*uint64)(&s.Unevictable) },
+		"active_file":      func(s *Stat) *uint64 { return (*uint64)(&s.ActiveFile) },
+		"inactive_file":    func(s *Stat) *uint64 { return (*uint64)(&s.InactiveFile) },
+		"file_mapped":      func(s *Stat) *uint64 { return (*uint64)(&s.FileMapped) },
+		"file_dirty":       func(s *Stat) *uint64 { return (*uint64)(&s.FileDirty) },
+		"file_writeback":   func(s *Stat) *uint64 { return (*uint64)(&s.Writeback) },
+		"slab_reclaimable": func(s *Stat) *uint64 { return (*uint64)(&s.SlabReclaimable) },
+		"kernel":           func(s *Stat) *uint64 { return (*uint64)(&s.Kernel) },
+		"sock":             func(s *Stat) *uint64 { return (*uint64)(&s.Sock) },
+		"swapcached":       func(s *Stat) *uint64 { return (*uint64)(&s.SwapCached) }, // Linux 5.14
+		"pgmajfault":       func(s *Stat) *uint64 { return &s.PgMajFault },
+	},
 }
 
 // noLimit is where a v1 limit means none: the kernel's greatest is the

@@ -212,72 +212,45 @@ type NodeTasks struct {
 
 // Tasks reads the node's tasks again and again through kept descriptors. It
 // belongs to one goroutine.
-type Tasks struct {
-	proc string
-	fds  [3]int // plus 1, 0 for not opened
-	buf  []byte
-}
-
-var taskFiles = [3]string{"loadavg", "sys/kernel/threads-max", "sys/kernel/pid_max"}
+type Tasks struct{ loadavg, threadsMax, pidMax keptFile }
 
 // NewTasks returns a reader on the procfs mounted at proc. It opens nothing
 // yet.
-func NewTasks(proc string) *Tasks { return &Tasks{proc: proc, buf: make([]byte, 128)} }
+func NewTasks(proc string) *Tasks {
+	file := func(name string) keptFile { return keptFile{name: filepath.Join(proc, name), buf: make([]byte, 128)} }
+	return &Tasks{file("loadavg"), file("sys/kernel/threads-max"), file("sys/kernel/pid_max")}
+}
 
 // Close gives the descriptors back; they are opened again when needed.
 func (t *Tasks) Close() {
-	for i, fd := range t.fds {
-		if fd > 0 {
-			unix.Close(fd - 1)
-		}
-		t.fds[i] = 0
-	}
+	t.loadavg.close()
+	t.threadsMax.close()
+	t.pidMax.close()
 }
 
 // Read reads the three files, some 2 us. All of them must be there.
-func (t *Tasks) Read() (NodeTasks, error) {
-	var n NodeTasks
-	for i, name := range taskFiles {
-		b, err := t.read(i)
-		if err != nil {
-			return NodeTasks{}, fmt.Errorf("cannot read %s: %w", filepath.Join(t.proc, name), err)
+func (t *Tasks) Read() (n NodeTasks, err error) {
+	b, err := t.loadavg.read()
+	if err != nil {
+		return NodeTasks{}, err
+	}
+	total, ok := parseTotal(b)
+	if !ok {
+		return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", t.loadavg.name, errMalformed)
+	}
+	n.Total, n.Kernel = total, onProcfs(t.loadavg.fd-1)
+	for _, limit := range []struct {
+		file *keptFile
+		to   *uint64
+	}{{&t.threadsMax, &n.ThreadsMax}, {&t.pidMax, &n.PIDMax}} {
+		if b, err = limit.file.read(); err != nil {
+			return NodeTasks{}, err
 		}
-		var ok bool
-		switch i {
-		case 0:
-			n.Total, ok = parseTotal(b)
-			n.Kernel = onProcfs(t.fds[0] - 1)
-		case 1:
-			n.ThreadsMax, ok = number(bytes.TrimSpace(b))
-		case 2:
-			n.PIDMax, ok = number(bytes.TrimSpace(b))
-		}
-		if !ok {
-			return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", filepath.Join(t.proc, name), errMalformed)
+		if *limit.to, ok = number(bytes.TrimSpace(b)); !ok {
+			return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", limit.file.name, errMalformed)
 		}
 	}
 	return n, nil
-}
-
-func (t *Tasks) read(i int) ([]byte, error) {
-	if t.fds[i] == 0 {
-		fd, err := unix.Open(filepath.Join(t.proc, taskFiles[i]), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		t.fds[i] = fd + 1
-	}
-	for {
-		// Not raw, as pread is: lxcfs is a program that answers, or does not.
-		n, err := unix.Pread(t.fds[i]-1, t.buf, 0)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return t.buf[:n], nil
-	}
 }
 
 // parseTotal reads the second number of the fourth field of /proc/loadavg
@@ -348,23 +321,15 @@ type TaskUser struct {
 // exempt from /proc/PID/uid_map (user_namespaces(7)). Its error is [Vanished]
 // where there is no such PID.
 func TaskUserOf(proc string, pid int) (TaskUser, error) {
-	f := newFiles(proc)
-	defer f.close()
-	b, err := f.read(pid, "status")
+	u, err := readStatus(proc, pid, parseTaskUser)
 	if err != nil {
-		return TaskUser{}, fmt.Errorf("cannot read status of process %d: %w", pid, err)
-	}
-	u, err := parseTaskUser(b)
-	if err != nil {
-		return TaskUser{}, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+		return TaskUser{}, err
 	}
 	t := TaskUser{UID: u.uid}
 	if u.uid == 0 || u.caps&(1<<capSysAdmin|1<<capSysResource) != 0 {
-		b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
-		if err != nil && !Vanished(err) {
-			return t, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
+		if t.Exempt, err = mapsAllUsers(proc, pid); err != nil {
+			return t, err
 		}
-		t.Exempt = err != nil || wholeMap(b) // a kernel without user namespaces has no such file
 	}
 	return t, nil
 }
@@ -385,16 +350,12 @@ func parseTaskUser(b []byte) (taskUser, error) {
 	const hasUID, hasThreads = 1, 2
 	has := 0
 	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		colon := bytes.IndexByte(line, ':')
-		if colon < 0 {
-			continue
-		}
-		w, _ := field(line[colon+1:])
+		var name, value []byte
+		name, value, b = cutNamed(b)
+		w, _ := field(value)
 		ok := true
 		var n uint64
-		switch string(line[:colon]) {
+		switch string(name) {
 		case "Uid":
 			n, ok = number(w)
 			u.uid = int(n)
@@ -416,15 +377,23 @@ func parseTaskUser(b []byte) (taskUser, error) {
 	return u, nil
 }
 
-// wholeMap says that a uid_map maps every user to itself, as that of the initial
-// user namespace does: "0 0 4294967295".
-func wholeMap(b []byte) bool {
+// mapsAllUsers says that a process is in the initial user namespace, or one that maps
+// every user to itself as that does, by /proc/PID/uid_map (user_namespaces(7)): "0 0
+// 4294967295". A kernel without user namespaces has no such file.
+func mapsAllUsers(proc string, pid int) (bool, error) {
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
+	if Vanished(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
+	}
 	for _, want := range []string{"0", "0", "4294967295"} {
 		var w []byte
 		w, b = field(b)
 		if string(w) != want {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }

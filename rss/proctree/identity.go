@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Identity says what it is that has a PID.
@@ -109,9 +108,8 @@ func parseKernel(b []byte) (bool, error) {
 func parseOwner(b []byte) (process, uid int, err error) {
 	hasProcess, hasUID := false, false
 	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		name, rest, _ := bytes.Cut(line, []byte{':'})
+		var name, rest []byte
+		name, rest, b = cutNamed(b)
 		switch string(name) {
 		case "Tgid":
 			w, _ := field(rest)
@@ -175,22 +173,9 @@ const CapIPCLock = 14
 // by CapEff of /proc/PID/status and by /proc/PID/uid_map. Its error is [Vanished]
 // where there is no such PID.
 func Capable(proc string, pid, capability int) (bool, error) {
-	f := newFiles(proc)
-	defer f.close()
-	b, err := f.read(pid, "status")
-	if err != nil {
-		return false, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+	u, err := readStatus(proc, pid, parseTaskUser)
+	if err != nil || u.caps&(1<<capability) == 0 {
+		return false, err
 	}
-	u, err := parseTaskUser(b)
-	if err != nil {
-		return false, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
-	}
-	if u.caps&(1<<capability) == 0 {
-		return false, nil
-	}
-	b, err = procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "uid_map"), procfile.Small)
-	if err != nil && !Vanished(err) {
-		return false, fmt.Errorf("cannot read uid_map of process %d: %w", pid, err)
-	}
-	return err != nil || wholeMap(b), nil // a kernel without user namespaces has no such file
+	return mapsAllUsers(proc, pid)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -30,52 +29,66 @@ func (m MemInfo) Used() rss.Bytes { return m.Total.Sub(m.Available) + m.SwapTota
 
 // Node reads /proc/meminfo again and again through one descriptor. It belongs
 // to one goroutine.
-type Node struct {
-	name string
-	fd   int
-	has  bool
-	buf  []byte
-}
+type Node struct{ file keptFile }
 
 // NewNode returns a reader of the node's memory in the procfs mounted at proc.
 // It opens nothing yet.
-func NewNode(proc string) *Node { return &Node{name: filepath.Join(proc, "meminfo")} }
+func NewNode(proc string) *Node {
+	return &Node{keptFile{name: filepath.Join(proc, "meminfo"), buf: make([]byte, 4<<10)}}
+}
 
 // Close gives the descriptor back.
-func (n *Node) Close() {
-	if n.has {
-		unix.Close(n.fd)
-		n.has = false
-	}
-}
+func (n *Node) Close() { n.file.close() }
 
 // Read reads /proc/meminfo. MemAvailable exists since Linux 3.14; without it
 // Read fails.
 func (n *Node) Read() (MemInfo, error) {
-	if !n.has {
-		fd, err := unix.Open(n.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b, err := n.file.read()
+	if err != nil {
+		return MemInfo{}, err
+	}
+	m, err := parseMemInfo(b)
+	if err != nil {
+		return m, fmt.Errorf("cannot parse %s: %w", n.file.name, err)
+	}
+	return m, nil
+}
+
+// keptFile is a file of the node that is read again and again through one descriptor.
+type keptFile struct {
+	name string
+	fd   int // plus 1, 0 for not opened
+	buf  []byte
+}
+
+// read returns what is in it, valid until the next call.
+func (k *keptFile) read() (b []byte, err error) {
+	if k.fd == 0 {
+		fd, err := unix.Open(k.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return MemInfo{}, fmt.Errorf("cannot read %s: %w", n.name, err)
+			return nil, fmt.Errorf("cannot read %s: %w", k.name, err)
 		}
-		n.fd, n.has = fd, true
-		if n.buf == nil {
-			n.buf = make([]byte, 4<<10)
-		}
+		k.fd = fd + 1
 	}
 	for {
-		got, err := unix.Pread(n.fd, n.buf, 0)
-		if err == syscall.EINTR {
+		// Not raw, as pread is: lxcfs is a program that answers, or does not.
+		n, err := unix.Pread(k.fd-1, k.buf, 0)
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			n.Close()
-			return MemInfo{}, fmt.Errorf("cannot read %s: %w", n.name, err)
+			k.close()
+			return nil, fmt.Errorf("cannot read %s: %w", k.name, err)
 		}
-		m, err := parseMemInfo(n.buf[:got])
-		if err != nil {
-			return m, fmt.Errorf("cannot parse %s: %w", n.name, err)
-		}
-		return m, nil
+		return k.buf[:n], nil
+	}
+}
+
+// close gives the descriptor back; it is opened again when needed.
+func (k *keptFile) close() {
+	if k.fd > 0 {
+		unix.Close(k.fd - 1)
+		k.fd = 0
 	}
 }
 

@@ -289,15 +289,21 @@ type Resident struct{ RSS, File, Shmem rss.Bytes }
 // ResidentOf reads it for one process. Its error is [Vanished] where there is no
 // such PID.
 func ResidentOf(proc string, pid int) (Resident, error) {
+	s, err := readStatus(proc, pid, parseStatus)
+	return Resident{RSS: s.rss, File: s.file, Shmem: s.shmem}, err
+}
+
+// readStatus reads /proc/PID/status once. Its error is [Vanished] where there is no
+// such PID.
+func readStatus[T any](proc string, pid int, parse func([]byte) (T, error)) (v T, err error) {
 	f := newFiles(proc)
 	defer f.close()
 	b, err := f.read(pid, "status")
 	if err != nil {
-		return Resident{}, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+		return v, fmt.Errorf("cannot read status of process %d: %w", pid, err)
 	}
-	s, err := parseStatus(b)
-	if err != nil {
-		return Resident{}, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+	if v, err = parse(b); err != nil {
+		err = fmt.Errorf("cannot parse status of process %d: %w", pid, err)
 	}
-	return Resident{RSS: s.rss, File: s.file, Shmem: s.shmem}, nil
+	return v, err
 }

@@ -6,20 +6,28 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/rsswarden/rsswarden/rss"
 )
 
 // news is what the kernel told of one step, as a look takes it in.
 type news struct {
-	path, job, step string
-	jobPath, node   string
-	jobIno          uint64
-	uid             int
-	since, at       time.Time
-	base, kills     uint64 // by the step's counters, before it was seen and at least by now
-	by              Source
-	limit, used     rss.Bytes
+	stepSeen
+	at          time.Time
+	base, kills uint64 // by the step's counters, before it was seen and at least by now
+}
+
+// nodeKills is what is known of kills on the node, and whose they may be.
+type nodeKills struct {
+	kills   uint64 // by the node's count, as of the last look
+	blind   bool   // that is not to be had
+	changed bool   // it has changed since the look before, or is not known
+	killed  bool   // … or had in the look before
+
+	open   []news // what may be a kill or not
+	seen   uint64 // kills of jobs that were counted in this look
+	left   uint64 // kills on the node that are no job's so far
+	leftAt time.Time
+	doubt  bool    // the last look left kills that are nobody's
+	lately []Ended // the last that ended
 }
 
 // lost is a step that is gone and that had kills: by its counter, and since we came.
@@ -42,10 +50,7 @@ func (n *notices) collect(kills uint64, ok bool) []news {
 		if at.IsZero() {
 			at = n.rose
 		}
-		list = append(list, news{
-			path: t.path, job: t.job, step: t.step, jobPath: t.jobPath, node: t.node, jobIno: t.jobIno, uid: t.uid,
-			since: t.since, at: at, base: t.base, kills: t.base + t.kills, by: t.by, limit: t.limit, used: t.used,
-		})
+		list = append(list, news{stepSeen: t.stepSeen, at: at, base: t.base, kills: t.base + t.kills})
 	}
 	n.news = nil
 	return list

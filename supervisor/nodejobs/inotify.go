@@ -65,7 +65,7 @@ func (n *Node) Listen() error {
 	}
 	for _, t := range n.trees {
 		if t.version == 1 && t.controller == "memory" || t.version == 2 {
-			kills, _ := n.nodeKills()
+			kills, _ := n.readNodeKills()
 			var err error
 			n.notices, err = listen(t, n.proc, n.name, budget()/share, kills)
 			return err

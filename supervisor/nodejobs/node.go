@@ -33,22 +33,12 @@ type Node struct {
 	ended   []Ended
 	buf     []byte
 
-	kills   uint64 // on the node, as of the last look
-	changed bool   // it has changed since the look before, or is not known
-	killed  bool   // … or had in the look before
-
 	real   bool // the tree that is being read is the kernel's
 	files  int  // RLIMIT_NOFILE
 	levels int  // jobs and steps that were measured in this look
 
 	notices *notices // nil where the kernel was not asked to tell
-	open    []news   // what may be a kill or not
-	left    uint64   // kills on the node that are no job's so far
-	leftAt  time.Time
-	seen    uint64  // kills of jobs that were counted in this look
-	blind   bool    // the node's count is not to be had
-	doubt   bool    // the last look left kills that are nobody's
-	lately  []Ended // the last that ended
+	nodeKills
 
 	lists    int // directories listed, for tests
 	failures int
@@ -115,7 +105,7 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
 	n.looks++
 	// Where nothing was killed on the whole node, nothing was in any job.
-	kills, ok := n.nodeKills()
+	kills, ok := n.readNodeKills()
 	// The kernel counts a kill for the node a little before it does for the cgroup.
 	before := n.changed
 	n.changed = !ok || n.looks == 1 || kills != n.kills

@@ -17,14 +17,22 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-// oomCounter is what the kernel told of the OOM killer in one step.
-type oomCounter struct {
-	of              *watchedDir
-	path, job, step string // the step's directory, and the IDs
+// stepSeen is what is known of a step that the kernel tells of.
+type stepSeen struct {
+	path, job, step string // its directory, and the IDs
 	jobPath, node   string
 	jobIno          uint64
 	uid             int
-	since           time.Time // it was seen
+	since           time.Time
+	by              Source // of kills that no counter counts
+	limit           rss.Bytes
+	used            rss.Bytes // the charge as it was last read, 0 for never
+}
+
+// oomCounter is what the kernel told of the OOM killer in one step.
+type oomCounter struct {
+	stepSeen
+	of *watchedDir
 
 	event   int       // an eventfd of v1, -1 for none
 	armed   bool      // … or inotify is: the kernel tells of a kill
@@ -38,17 +46,13 @@ type oomCounter struct {
 	again       time.Time
 	tries       int
 	queued      bool // in news
-
-	by    Source // of what kills does not count
-	limit rss.Bytes
-	used  rss.Bytes // the charge as it was last read, 0 for never
 }
 
 func newOOMCounter(job *watchedDir, d *dir) *oomCounter {
-	return &oomCounter{
+	return &oomCounter{event: -1, stepSeen: stepSeen{
 		path: d.path, job: job.id, step: d.id, jobPath: job.path, jobIno: job.ino, node: job.node, uid: job.uid,
-		since: time.Now(), event: -1, limit: cgroup.Unlimited,
-	}
+		since: time.Now(), limit: cgroup.Unlimited,
+	}}
 }
 
 // register has the kernel tell of kills in a step.

@@ -118,9 +118,9 @@ func (n *Node) oomKills(d *dir) (kills uint64, ok bool) {
 	return oomKill(text)
 }
 
-// nodeKills reads how many processes the OOM killer has ended on the node, in whatever
+// readNodeKills reads how many processes the OOM killer has ended on the node, in whatever
 // cgroup: "oom_kill N" of /proc/vmstat (Linux 4.13).
-func (n *Node) nodeKills() (kills uint64, ok bool) {
+func (n *Node) readNodeKills() (kills uint64, ok bool) {
 	text, err := n.read(filepath.Join(n.proc, "vmstat"))
 	if err != nil {
 		return 0, false
@@ -133,7 +133,7 @@ func (n *Node) nodeKills() (kills uint64, ok bool) {
 // tens of milliseconds where it was small: whoever wants to know of it looks again as
 // soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
 func (n *Node) Killed() bool {
-	kills, ok := n.nodeKills()
+	kills, ok := n.readNodeKills()
 	if ok && n.notices != nil {
 		n.notices.mu.Lock()
 		n.notices.counted(kills)
