@@ -87,12 +87,14 @@ var layers = map[string][]string{
 	"supervisor/saveratetest":      {"rss"},
 	"supervisor/textfile":          {"supervisor/fault", "supervisor/nodedir", "rss/procfile", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":              {},
-	"supervisor/probe":             {},
-	"supervisor/population":        {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm"},
-	"supervisor/probe/probetest":   {"supervisor/probe"},
-	"supervisor/text":              {},
-	"supervisor/phrase":            {"rss", "slurm", "supervisor/event", "supervisor/text"},
-	"supervisor/tell":              {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "golang.org/x/sys"},
+	// It asks leaders by what they serve, and other nodes over Slurm.
+	"supervisor/remote":          {"rss/procfile", "rss/proctree", "slurm", "supervisor/control", "supervisor/event", "supervisor/leader", "supervisor/loader", "supervisor/nodedir", "supervisor/text"},
+	"supervisor/probe":           {},
+	"supervisor/population":      {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm"},
+	"supervisor/probe/probetest": {"supervisor/probe"},
+	"supervisor/text":            {},
+	"supervisor/phrase":          {"rss", "slurm", "supervisor/event", "supervisor/text"},
+	"supervisor/tell":            {"rss", "slurm", "supervisor/alert", "supervisor/control", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

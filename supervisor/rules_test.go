@@ -62,7 +62,7 @@ func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
 // Those of package supervisor itself are in testdata/shape.txt.
 var goStatements = map[string]int{
 	"supervisor/action": 5, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
-	"supervisor/record": 5, "supervisor/screen": 1, "supervisor/tell": 1, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/wake": 2, "cmd/rsswarden": 18, "cmd/rsswardend": 1,
+	"supervisor/record": 5, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 1, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/wake": 2, "cmd/rsswarden": 13, "cmd/rsswardend": 1,
 }
 
 // TestGoroutines: no goroutine is added unnoticed.
@@ -108,7 +108,7 @@ func TestRecovers(t *testing.T) {
 // goes through rss/procfile or an io.LimitReader.
 func TestReadsAreBounded(t *testing.T) {
 	want := map[string]int{
-		"cmd/rsswarden os.ReadDir":       4, // records; /proc; a directory that we alone may write
+		"cmd/rsswarden os.ReadDir":       1, // /proc
 		"rss/cgroup os.ReadDir":          3, // steps of our job; groups that we made; a search with a bound
 		"rss/proctree os.ReadDir":        1, // our own descriptors
 		"slurm os.ReadDir":               1, // steps of a job, which root alone makes
@@ -121,6 +121,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"supervisor/loader os.ReadFile":  1, // a directory that root and we alone may write
 		"supervisor/nodejobs os.ReadDir": 4, // jobs and steps, which Slurm makes
 		"supervisor/record os.ReadDir":   2, // records; our own descriptors
+		"supervisor/remote os.ReadDir":   3, // /proc; directories that we alone may write
 	}
 	got := callCounts(t, func(c *ast.CallExpr) string {
 		f, _ := c.Fun.(*ast.SelectorExpr)

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -152,13 +153,15 @@ func fail(p process, err error) int {
 	var usage *usageError
 	var start *startError
 	var rec *recordError
-	var lead *leaderError
+	var asked *remote.Error
 	if errors.As(err, &usage) {
 		status, hint = exitUsage, usage.hint
 	} else if errors.As(err, &rec) {
 		status, hint = exitRecord, rec.hint
-	} else if errors.As(err, &lead) {
-		status, hint = exitNotAll, lead.hint
+	} else if errors.As(err, &asked) {
+		if status, hint = exitNotAll, asked.Hint; asked.Usage {
+			status = exitUsage
+		}
 	} else if errors.As(err, &start) {
 		status, hint = start.status, start.hint
 	}

@@ -14,8 +14,42 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
+
+// targetFlags are the flags of every command that asks leaders.
+func targetFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "job", Usage: "of the Slurm job `ID`, on all its nodes"},
+		&cli.StringFlag{Name: "node", Usage: "on the node `NODE` and no other"},
+		&cli.BoolFlag{Name: "all", Usage: "of all runs of yours on this node"},
+		// On another node, where remote.Ask has started us by srun.
+		&cli.BoolFlag{Name: "as-node", Hidden: true},
+		&cli.DurationFlag{Name: "every", Hidden: true},
+	}
+}
+
+func targetOf(c *cli.Context) (remote.Target, error) {
+	t := remote.Target{Job: c.String("job"), Node: c.String("node"), All: c.Bool("all")}
+	m := jobID.FindStringSubmatch(t.Job)
+	switch {
+	case c.IsSet("job") && (m == nil || m[2] != ""):
+		return t, usagef("give a job as squeue shows it: 46, or 46_3", "--job %q is not a Slurm job", t.Job)
+	case c.IsSet("node") && (t.Node == "" || strings.HasPrefix(t.Node, "-") || strings.ContainsAny(t.Node, " ,[]")):
+		return t, usagef("give one node, as squeue shows it", "--node %q is not a node", t.Node)
+	case t.All && t.Job != "":
+		return t, usagef("leave one of them out", "--all is for this node, --job for all nodes of a job")
+	}
+	return t, nil
+}
+
+// caller is this process as package remote needs to know it.
+func (p process) caller() remote.Caller {
+	return remote.Caller{Lookup: p.lookup, Environ: p.env, Warn: func(text string) {
+		fmt.Fprint(p.stderr, line("", "warning", text, ""))
+	}}
+}
 
 func recycleCommand(p process) *cli.Command {
 	return askCommand(p, event.ActionRecycle,
@@ -41,7 +75,7 @@ func checkpointCommand(p process) *cli.Command {
 		&cli.StringFlag{Name: "signal", Usage: "send `SIG`, such as USR1"})
 }
 
-// narrowFlags say which processes of those that a leader has.
+// narrowFlags choose among the processes of a leader.
 func narrowFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "pid", Usage: "the process `PID` alone; may be given several times"},
@@ -59,38 +93,34 @@ func askCommand(p process, do event.Action, usage, examples, about string, more 
 			"started, --pid, --job or --all is needed.\n" +
 			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
 			"calls off what has not begun.",
-		Flags:     slices.Concat(whomFlags(), narrowFlags(), more, []cli.Flag{jsonFlag()}),
+		Flags:     slices.Concat(targetFlags(), narrowFlags(), more, []cli.Flag{jsonFlag()}),
 		ArgsUsage: examples,
 	}, func(c *cli.Context) error {
-		w, err := whomOf(c)
+		t, err := targetOf(c)
 		if err != nil {
 			return err
 		}
-		q, err := questionOf(c, do)
+		q, err := requestOf(c, do)
 		if err != nil {
 			return err
 		}
-		if w.asNode {
-			return withStatus(q.serve(p, 0), nil)
-		}
-		return withStatus(w.do(p, q, c.Bool("json")))
+		return askLeaders(p, c, t, q)
 	})
 }
 
-// questionOf reads what narrows a command down.
-func questionOf(c *cli.Context, do event.Action) (question, error) {
-	q := question{do: do, signal: c.String("signal")}
+func requestOf(c *cli.Context, do event.Action) (remote.Request, error) {
+	q := remote.Request{Do: do, Signal: c.String("signal")}
 	var err error
 	if do != event.ActionTrim {
-		if q.pids, err = numbersFlag(c, "pid", 1, "give the number that ps shows: rsswarden "+do.Row().Command+" --pid 4711"); err != nil {
+		if q.PIDs, err = numbersFlag(c, "pid", 1, "give the number that ps shows: rsswarden "+do.Row().Command+" --pid 4711"); err != nil {
 			return q, err
 		}
 	}
-	if q.ranks, err = numbersFlag(c, "rank", 0, "give a number from 0, SLURM_PROCID of the rank"); err != nil {
+	if q.Ranks, err = numbersFlag(c, "rank", 0, "give a number from 0, SLURM_PROCID of the rank"); err != nil {
 		return q, err
 	}
 	if c.IsSet("signal") {
-		if _, err := event.AskBySignal(q.signal); err != nil {
+		if _, err := event.AskBySignal(q.Signal); err != nil {
 			return q, sourcedValue{name: "--signal"}.usage(wrongSignal(err))
 		}
 	}
@@ -112,30 +142,15 @@ func numbersFlag(c *cli.Context, name string, least int, hint string) ([]int, er
 	return list, nil
 }
 
-// arguments are those that another node is given.
-func (q question) arguments() []string {
-	args := []string{q.do.Row().Command}
-	for _, pid := range q.pids {
-		args = append(args, "--pid", strconv.Itoa(pid))
-	}
-	for _, r := range q.ranks {
-		args = append(args, "--rank", strconv.Itoa(r))
-	}
-	if q.signal != "" {
-		args = append(args, "--signal", q.signal)
-	}
-	return args
+// commandJSON is what --json prints of a command.
+type commandJSON struct {
+	V      int            `json:"v"`
+	Nodes  []*nodeCommand `json:"nodes"`
+	Errors []nodeError    `json:"errors,omitempty"`
 }
 
-// deedJSON is what --json prints of a command.
-type deedJSON struct {
-	V      int         `json:"v"`
-	Nodes  []*nodeDeed `json:"nodes"`
-	Errors []nodeError `json:"errors,omitempty"`
-}
-
-// nodeDeed is what came of it with one leader.
-type nodeDeed struct {
+// nodeCommand is what came of it with one leader.
+type nodeCommand struct {
 	Node    string           `json:"node"`
 	Job     string           `json:"job,omitempty"`
 	Leader  int              `json:"leader_pid"`
@@ -143,34 +158,39 @@ type nodeDeed struct {
 	Results []control.Result `json:"results"`
 }
 
-// do has it done and tells of each result as it comes.
-func (w whom) do(p process, q question, asJSON bool) (int, error) {
-	out := deedJSON{V: control.Version, Nodes: []*nodeDeed{}}
-	tally := deedTally{action: q.do}
-	a, err := w.ask(p, q, q.arguments(), func(s says) {
+// askLeaders has leaders act and prints each result as it comes; on another node it
+// answers for that.
+func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) error {
+	if c.Bool("as-node") {
+		return remote.Serve(p.caller(), q, p.stdout)
+	}
+	asJSON := c.Bool("json")
+	out := commandJSON{V: control.Version, Nodes: []*nodeCommand{}}
+	tally := commandTotals{action: q.Do}
+	a, err := remote.Ask(p.caller(), t, q, func(s remote.Answer) {
 		if s.Result == nil {
 			return
 		}
 		out.add(s)
 		tally.add(s.Result)
-		if l := resultLine(q.do, s); !asJSON && l != "" {
+		if l := resultLine(q.Do, s); !asJSON && l != "" {
 			fmt.Fprintln(p.stdout, oneLine(l))
 		}
 	})
 	if err != nil {
-		return exitUsage, err
+		return err
 	}
-	silent := len(a.failed) > 0 // whoever did not answer may have it
-	for _, r := range q.ranks {
-		if !slices.Contains(a.ranks, r) && a.told == 0 && !silent {
-			a.failed = append(a.failed, says{Node: strings.Join(shortList(a.nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
+	silent := len(a.Failed) > 0 // whoever did not answer may have it
+	for _, r := range q.Ranks {
+		if !slices.Contains(a.Ranks, r) && a.Signal == 0 && !silent {
+			a.Failed = append(a.Failed, remote.Answer{Node: strings.Join(shortList(a.Nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
 		}
 	}
-	if len(q.pids) > 0 && tally.all == 0 && tally.done == 0 && len(a.failed) == 0 && a.told == 0 {
-		a.failed = append(a.failed, says{Node: a.nodes[0], Error: "no leader knows " + numbersOf(q.pids), Hint: "rsswarden status --json lists the processes"})
+	if len(q.PIDs) > 0 && tally.all == 0 && tally.done == 0 && len(a.Failed) == 0 && a.Signal == 0 {
+		a.Failed = append(a.Failed, remote.Answer{Node: a.Nodes[0], Error: "no leader knows " + numbersOf(q.PIDs), Hint: "rsswarden status --json lists the processes"})
 	}
 	if asJSON {
-		out.Errors = errorsOf(a.failed)
+		out.Errors = errorsOf(a.Failed)
 		err = printed(p, func(w io.Writer) error {
 			return writeJSON(w, out)
 		})
@@ -178,22 +198,19 @@ func (w whom) do(p process, q question, asJSON bool) (int, error) {
 		_, err = fmt.Fprintln(p.stdout, tally.String())
 	}
 	if err != nil {
-		return exitNotAll, fmt.Errorf("cannot print what was done: %w", plain(err))
+		return fmt.Errorf("cannot print what was done: %w", plain(err))
 	}
-	if status := a.end(p); status != exitOK {
-		return status, nil
+	if err := printFailures(p, a); err != nil || tally.ok() {
+		return err
 	}
-	if !tally.ok() {
-		return exitNotAll, nil
-	}
-	return exitOK, nil
+	return exitStatus(exitNotAll)
 }
 
-func (o *deedJSON) add(s says) {
-	i := slices.IndexFunc(o.Nodes, func(n *nodeDeed) bool { return n.Node == s.Node && n.Leader == s.Leader })
+func (o *commandJSON) add(s remote.Answer) {
+	i := slices.IndexFunc(o.Nodes, func(n *nodeCommand) bool { return n.Node == s.Node && n.Leader == s.Leader })
 	if i < 0 {
 		i = len(o.Nodes)
-		o.Nodes = append(o.Nodes, &nodeDeed{Node: s.Node, Job: s.Job, Leader: s.Leader, Results: []control.Result{}})
+		o.Nodes = append(o.Nodes, &nodeCommand{Node: s.Node, Job: s.Job, Leader: s.Leader, Results: []control.Result{}})
 	}
 	if n := o.Nodes[i]; s.Result.Done {
 		n.OK = s.Result.OK
@@ -202,15 +219,15 @@ func (o *deedJSON) add(s says) {
 	}
 }
 
-// deedTally counts what was done.
-type deedTally struct {
+// commandTotals counts what was done.
+type commandTotals struct {
 	action     event.Action
 	all, did   int
 	done, good int // leaders that have told all, and of these that all did it
 	given      rss.Bytes
 }
 
-func (t *deedTally) add(r *control.Result) {
+func (t *commandTotals) add(r *control.Result) {
 	switch {
 	case r.Done && r.OK:
 		t.done, t.good = t.done+1, t.good+1
@@ -225,9 +242,9 @@ func (t *deedTally) add(r *control.Result) {
 	}
 }
 
-func (t *deedTally) ok() bool { return t.done > 0 && t.good == t.done }
+func (t *commandTotals) ok() bool { return t.done > 0 && t.good == t.done }
 
-func (t *deedTally) String() string {
+func (t *commandTotals) String() string {
 	one := "process"
 	if t.action == event.ActionTrim { // which is done in all processes of a rank at once
 		one = "rank"
@@ -240,7 +257,7 @@ func (t *deedTally) String() string {
 }
 
 // resultLine tells of one result of an action; a last line is told of where it alone says why.
-func resultLine(a event.Action, s says) string {
+func resultLine(a event.Action, s remote.Answer) string {
 	r := s.Result
 	why := string(r.Reason)
 	if r.Detail != "" {
@@ -284,11 +301,11 @@ func resultLine(a event.Action, s says) string {
 	return l
 }
 
-// trimByLeader says whether a trim is asked of who leads: where an option says so, and
+// trimByLeader says whether leaders are asked to trim: where an option says so, and
 // outside a Slurm job without --pid, within a run or to name the runs that there are.
-func trimByLeader(p process, c *cli.Context) (w whom, q question, yes bool, err error) {
-	if w, err = whomOf(c); err != nil {
-		return w, q, false, err
+func trimByLeader(p process, c *cli.Context) (t remote.Target, q remote.Request, yes bool, err error) {
+	if t, err = targetOf(c); err != nil {
+		return t, q, false, err
 	}
 	meant := ""
 	for _, name := range []string{"job", "node", "all", "rank", "as-node"} {
@@ -299,16 +316,16 @@ func trimByLeader(p process, c *cli.Context) (w whom, q question, yes bool, err 
 	}
 	for _, name := range []string{"pid", "drop", "dry-run"} {
 		if meant != "" && c.IsSet(name) {
-			return w, q, false, usagef("leave one of them out: --"+name+" is done here, by ptrace; "+meant+" asks who leads", "--%s does not go with %s", name, meant)
+			return t, q, false, usagef("leave one of them out: --"+name+" is done here, by ptrace; "+meant+" asks who leads", "--%s does not go with %s", name, meant)
 		}
 	}
-	if q, err = questionOf(c, event.ActionTrim); err != nil || meant != "" {
-		return w, q, err == nil, err
+	if q, err = requestOf(c, event.ActionTrim); err != nil || meant != "" {
+		return t, q, err == nil, err
 	}
 	if c.IsSet("pid") || c.Bool("drop") || c.Bool("dry-run") || p.get("SLURM_JOB_ID") != "" {
-		return w, q, false, nil
+		return t, q, false, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return w, q, len(meet(ctx, findLeaders("/proc", p.get), "", "")) > 0, nil
+	return t, q, remote.Here(ctx, p.caller()), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
 )
 
@@ -367,10 +368,8 @@ func jobWords(p process) []word {
 	here := make(chan []word, 1)
 	go func() {
 		var list []word
-		for _, l := range findLeaders("/proc", p.get) {
-			if l.job != "" {
-				list = append(list, word{l.job, "rsswarden runs here"})
-			}
+		for _, job := range remote.Jobs(p.caller()) {
+			list = append(list, word{job, "rsswarden runs here"})
 		}
 		here <- list
 	}()

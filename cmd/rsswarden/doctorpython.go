@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // answerMark begins each line that is for us: what the user's own sitecustomize
@@ -182,11 +183,11 @@ func (d *diagnosis) question(one *doctor.Python, prepared loader.Prepared) {
 	if one.Spared == "" {
 		args = append(args, "torch")
 	}
-	var out, errs kept
+	var out, errs text.Bounded
 	err := d.start(one.Path, args, d.patience, func(cmd *exec.Cmd) {
 		cmd.Args[0], cmd.Env, cmd.Stdout, cmd.Stderr = one.Names[0], prepared.Env, &out, &errs
 	})
-	one.Late, one.Stderr = errors.Is(err, errLate), errs.lastLine()
+	one.Late, one.Stderr = errors.Is(err, errLate), errs.LastLine()
 	var exit *exec.ExitError
 	if err != nil && !one.Late && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		one.Err = plain(err)

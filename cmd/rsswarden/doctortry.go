@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -43,7 +44,7 @@ func (d *diagnosis) tryRun() (t trialRun) {
 	args := []string{
 		"run", "--at", "none", "--dry-run", "--record", "none", "--loader", "off", "--events", "/dev/fd/3", "--", "cat", "/proc/self/limits",
 	}
-	var out, errs kept
+	var out, errs text.Bounded
 	began := time.Now()
 	err = d.start("/proc/self/exe", args, trialPatience, func(cmd *exec.Cmd) {
 		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &errs, []*os.File{write}
@@ -55,10 +56,10 @@ func (d *diagnosis) tryRun() (t trialRun) {
 	})
 	t.Took = fmt.Sprintf("%.0f ms", time.Since(began).Seconds()*1e3)
 	write.Close()
-	var events kept
+	var events text.Bounded
 	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // whoever still has the other end
 	_, _ = events.ReadFrom(read)
-	t.Err, t.Said, t.limits = err, errs.lastLine(), out.String()
+	t.Err, t.Said, t.limits = err, errs.LastLine(), out.String()
 	// A site may lock either of the two.
 	t.Watched = strings.Contains(events.String(), `"event":"start"`) || strings.Contains(errs.String(), " watching ")
 	return t

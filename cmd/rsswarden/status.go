@@ -16,6 +16,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -28,20 +29,20 @@ func statusCommand(p process) *cli.Command {
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's,\n" +
 			"which takes some of its memory for a moment.\n" +
 			"Exit status: 0 when every leader has answered, else 1.",
-		Flags: append(whomFlags(), jsonFlag()),
+		Flags: append(targetFlags(), jsonFlag()),
 		ArgsUsage: examples(
 			"rsswarden status",
 			"rsswarden status --job 118 --json",
 		),
 	}, func(c *cli.Context) error {
-		w, err := whomOf(c)
+		t, err := targetOf(c)
 		if err != nil {
 			return err
 		}
-		if w.asNode {
-			return withStatus(question{}.serve(p, w.every), nil)
+		if c.Bool("as-node") {
+			return remote.Serve(p.caller(), remote.Request{Every: c.Duration("every")}, p.stdout)
 		}
-		return withStatus(w.status(p, c.Bool("json")))
+		return printStatus(p, t, c.Bool("json"))
 	})
 }
 
@@ -58,26 +59,22 @@ type nodeError struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-// stands asks what stands, and returns it in the order of the nodes' names.
-func (w whom) stands(p process) (all []*control.Status, a arrived, err error) {
-	a, err = w.ask(p, question{}, []string{"status"}, func(s says) {
+// printStatus prints the statuses of all leaders, ordered by the names of their nodes.
+func printStatus(p process, t remote.Target, asJSON bool) error {
+	var all []*control.Status
+	a, err := remote.Ask(p.caller(), t, remote.Request{}, func(s remote.Answer) {
 		if s.Status != nil {
 			all = append(all, s.Status)
 		}
 	})
+	if err != nil {
+		return err
+	}
 	slices.SortStableFunc(all, func(x, y *control.Status) int {
 		return cmp.Or(cmp.Compare(len(x.Node), len(y.Node)), cmp.Compare(x.Node, y.Node), cmp.Compare(x.Leader, y.Leader))
 	})
-	return all, a, err
-}
-
-func (w whom) status(p process, asJSON bool) (int, error) {
-	all, a, err := w.stands(p)
-	if err != nil {
-		return exitUsage, err
-	}
 	if asJSON {
-		out := nodesJSON{V: control.Version, Nodes: all, Errors: errorsOf(a.failed)}
+		out := nodesJSON{V: control.Version, Nodes: all, Errors: errorsOf(a.Failed)}
 		if out.Nodes == nil {
 			out.Nodes = []*control.Status{}
 		}
@@ -102,12 +99,12 @@ func (w whom) status(p process, asJSON bool) (int, error) {
 		})
 	}
 	if err != nil {
-		return exitNotAll, err
+		return err
 	}
-	return a.end(p), nil
+	return printFailures(p, a)
 }
 
-func errorsOf(failed []says) []nodeError {
+func errorsOf(failed []remote.Answer) []nodeError {
 	var list []nodeError
 	for _, s := range failed {
 		list = append(list, nodeError{s.Node, s.Error, s.Hint})
@@ -115,25 +112,13 @@ func errorsOf(failed []says) []nodeError {
 	return list
 }
 
-// end tells of those that did not answer, and returns the exit status. Where a
+// printFailures prints an error for each reason, with the nodes that share it. Where a
 // signal ended the waiting we die by it.
-func (a *arrived) end(p process) int {
-	tellFailed(p, a.failed)
-	if a.told != 0 {
-		dieBy(a.told)
-	}
-	if len(a.failed) > 0 || a.answers == 0 {
-		return exitNotAll
-	}
-	return exitOK
-}
-
-// tellFailed prints an error for each reason, with the nodes that share it.
-func tellFailed(p process, failed []says) {
+func printFailures(p process, a remote.Outcome) error {
 	type why struct{ text, hint string }
 	nodes := map[why][]string{}
 	var order []why
-	for _, s := range failed {
+	for _, s := range a.Failed {
 		y := why{s.Error, s.Hint}
 		if nodes[y] == nil {
 			order = append(order, y)
@@ -143,6 +128,21 @@ func tellFailed(p process, failed []says) {
 	for _, y := range order {
 		fmt.Fprint(p.stderr, line("", "error", oneLine(strings.Join(shortList(nodes[y]), ", ")+": "+y.text), oneLine(y.hint)))
 	}
+	if a.Signal != 0 {
+		dieBy(a.Signal)
+	}
+	if len(a.Failed) > 0 || a.Answers == 0 {
+		return exitStatus(exitNotAll)
+	}
+	return nil
+}
+
+// shortList keeps a sentence short.
+func shortList(names []string) []string {
+	if len(names) > 4 {
+		return append(slices.Clone(names[:3]), fmt.Sprintf("%d more nodes", len(names)-3))
+	}
+	return names
 }
 
 // writeStatus tells people what stands on one node, in lines of at most width.

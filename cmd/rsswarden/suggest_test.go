@@ -18,10 +18,10 @@ func TestSuggestFlags(t *testing.T) {
 			t.Errorf("--%s: %q, want %q", word, got, want)
 		}
 	}
-	if got := flagNames(whomFlags()); slices.Contains(got, "--as-node") || !slices.Contains(got, "--node") {
+	if got := flagNames(targetFlags()); slices.Contains(got, "--as-node") || !slices.Contains(got, "--node") {
 		t.Errorf("options %v", got)
 	}
-	known := slices.Concat(flagNames(whomFlags()), flagNames(narrowFlags()), []string{"--version", "--help"})
+	known := slices.Concat(flagNames(targetFlags()), flagNames(narrowFlags()), []string{"--version", "--help"})
 	for word, like := range foreignFlags {
 		if !slices.Contains(known, like) {
 			t.Errorf("--%s is told as %s, which no command has", word, like)

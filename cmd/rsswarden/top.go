@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -31,30 +33,32 @@ func topCommand(p process) *cli.Command {
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
-		Flags: append(whomFlags(), flags...),
+		Flags: append(targetFlags(), flags...),
 		ArgsUsage: examples(
 			"rsswarden top --job 118 --sort rss",
 			"rsswarden top --once --filter worker",
 		),
 	}, func(c *cli.Context) error {
-		w, err := whomOf(c)
+		t, err := targetOf(c)
 		if err != nil {
 			return err
 		}
-		m, err := topModel(p, c, w)
+		m, err := topModel(p, c, t)
 		if err != nil {
 			return err
 		}
-		nodes, err := w.watched(p, m.Interval, c.Bool("once"))
+		f, err := remote.Follow(p.caller(), t, m.Interval, c.Bool("once"))
 		if err != nil {
 			return err
 		}
-		defer nodes.stop()
-		o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: nodes.fetch, Do: nodes.do}
+		defer f.Stop()
+		o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: f.Fetch, Do: func(ctx context.Context, o screen.Order, each func(control.Result)) error {
+			return f.Do(ctx, o.Node, o.Leader, o.Rank, o.Command, each)
+		}}
 		if c.Bool("once") {
-			return withStatus(topOnce(p, o, nodes))
+			return topOnce(p, o, f)
 		}
-		return topLive(p, o, nodes.stop)
+		return topLive(p, o, f.Stop)
 	})
 }
 
@@ -63,11 +67,11 @@ func topCommand(p process) *cli.Command {
 const leastAcross = 2 * time.Second
 
 // topModel reads the options.
-func topModel(p process, c *cli.Context, w whom) (screen.Model, error) {
+func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) {
 	m := screen.New(80, 24, screen.Look{Unicode: utf8Locale(p), Colour: p.get("NO_COLOR") == ""})
-	m.Job, m.Interval = w.job, time.Second
+	m.Job, m.Interval = t.Job, time.Second
 	least := 200 * time.Millisecond
-	if w.job != "" {
+	if t.Job != "" {
 		m.Interval, least = 3*time.Second, leastAcross
 	}
 	if c.IsSet("interval") {
@@ -99,7 +103,7 @@ func utf8Locale(p process) bool {
 }
 
 // topOnce prints one frame: what fits a terminal, or all rows.
-func topOnce(p process, o screen.Options, nodes *topNodes) (int, error) {
+func topOnce(p process, o screen.Options, f *remote.Follower) error {
 	terminal := term.IsTerminal(int(p.stdout.Fd()))
 	if terminal {
 		size := screen.SizeOf(p.stdout)
@@ -112,23 +116,23 @@ func topOnce(p process, o screen.Options, nodes *topNodes) (int, error) {
 	}
 	frame, errs := screen.Once(context.Background(), o)
 	if frame == nil && len(errs) == 0 {
-		return exitNotAll, nodes.nobody()
+		return f.NoRun()
 	}
 	if frame == nil {
-		var lead *leaderError
-		if !errors.As(errs[0], &lead) {
-			return exitNotAll, &leaderError{errs[0].Error(), ""}
+		var asked *remote.Error
+		if !errors.As(errs[0], &asked) {
+			return &remote.Error{Msg: errs[0].Error()}
 		}
-		return exitNotAll, errs[0]
+		return asked
 	}
 	text := frame.Text()
 	if terminal && p.get("TERM") != "dumb" {
 		text = frame.Styled()
 	}
 	if _, err := p.stdout.WriteString(text); err != nil {
-		return exitNotAll, &recordError{plain(err), "write it to a file with more room"}
+		return &recordError{plain(err), "write it to a file with more room"}
 	}
-	return exitOK, nil
+	return nil
 }
 
 // topLive shows the screen until it is left; stop ends what asks the nodes.

@@ -38,18 +38,16 @@ func trimCommand(p process) *cli.Command {
 			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too; they are read again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
 			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
-		}, whomFlags(), []cli.Flag{jsonFlag()}),
+		}, targetFlags(), []cli.Flag{jsonFlag()}),
 		ArgsUsage: examples(
 			"rsswarden trim --pid 4711 --dry-run",
 			"rsswarden trim --job 118 --rank 0",
 		),
 	}, func(c *cli.Context) error {
-		if w, q, yes, err := trimByLeader(p, c); err != nil {
+		if t, q, yes, err := trimByLeader(p, c); err != nil {
 			return err
-		} else if yes && w.asNode {
-			return withStatus(q.serve(p, 0), nil)
 		} else if yes {
-			return withStatus(w.do(p, q, c.Bool("json")))
+			return askLeaders(p, c, t, q)
 		}
 		all, err := toTrim(p, c)
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"bytes"
@@ -14,23 +14,23 @@ import (
 // written between them, and no line is longer than srun leaves whole.
 func TestPieces(t *testing.T) {
 	var nodes [2][]string
-	var sent []says
+	var sent []Answer
 	for i := range 2 {
 		var b bytes.Buffer
 		for n := range 3 {
-			s := says{Node: fmt.Sprintf("n%d", i+1), Leader: n + 1, Error: strings.Repeat("a\nü\\", n*1000)}
+			s := Answer{Node: fmt.Sprintf("n%d", i+1), Leader: n + 1, Error: strings.Repeat("a\nü\\", n*1000)}
 			if n == 2 {
 				s.Status = &control.Status{Node: s.Node, Procs: make([]control.Proc, 500)}
 			}
 			sent = append(sent, s)
-			if err := putPieces(&b, s); err != nil {
+			if err := writePieces(&b, s); err != nil {
 				t.Fatal(err)
 			}
 		}
 		nodes[i] = strings.SplitAfter(b.String(), "\n")
 	}
-	var got []says
-	g := gathered{}
+	var got []Answer
+	g := messages{}
 	for i := range max(len(nodes[0]), len(nodes[1])) {
 		for _, lines := range append(nodes[:], []string{"Welcome to n1\n"}, []string{"rsswarden n1\n"}) {
 			if i >= len(lines) {
@@ -69,18 +69,18 @@ func FuzzPieces(f *testing.F) {
 	f.Add([]byte("rsswarden n1 . {}"))
 	f.Add([]byte("rsswarden  ."))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		g := gathered{}
+		g := messages{}
 		for line := range bytes.Lines(b) {
 			_, _ = g.add(bytes.TrimSuffix(line, []byte("\n"))) // it must not panic
 		}
 		var out bytes.Buffer
-		if err := putPieces(&out, says{Node: "another-node", Error: string(bytes.ToValidUTF8(b, []byte("?")))}); err != nil {
+		if err := writePieces(&out, Answer{Node: "another-node", Error: string(bytes.ToValidUTF8(b, []byte("?")))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, mine := g["another-node"]; mine {
 			return
 		}
-		var last *says
+		var last *Answer
 		for line := range bytes.Lines(out.Bytes()) {
 			var err error
 			if last, err = g.add(bytes.TrimSuffix(line, []byte("\n"))); err != nil {

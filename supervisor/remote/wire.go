@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// What nodes say to the one that asks goes through srun, which passes on lines of
-// up to 1 KiB whole and cuts longer ones, so that those of several nodes mix. A
-// message is therefore cut here, into lines that name the node:
+// Answers go through srun, which passes lines of up to 1 KiB on whole and cuts longer ones,
+// so that those of several nodes mix. An answer is therefore cut into lines that name the
+// node:
 //
 //	rsswarden NODE + PIECE
 //	rsswarden NODE . LAST PIECE
@@ -21,14 +22,14 @@ import (
 const (
 	pieceMark  = "rsswarden "
 	pieceBytes = 900
-	// mostPieces bounds what is kept of one message, in bytes.
-	mostPieces = 20 << 20
-	// mostListed bounds the elements of its arrays.
-	mostListed = 1 << 17
+	// maxMessage bounds what is kept of one answer, in bytes.
+	maxMessage = 20 << 20
+	// maxElements bounds the elements of its arrays.
+	maxElements = 1 << 17
 )
 
-// putPieces writes one message.
-func putPieces(w io.Writer, s says) error {
+// writePieces writes one answer.
+func writePieces(w io.Writer, s Answer) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func putPieces(w io.Writer, s says) error {
 
 // nodeWord keeps a node's name short and without blanks, as Slurm's are.
 func nodeWord(name string) string {
-	name = strings.Join(strings.Fields(oneLine(name)), "_")
+	name = strings.Join(strings.Fields(text.Plain(name)), "_")
 	if name == "" {
 		return "-"
 	}
@@ -55,12 +56,12 @@ func nodeWord(name string) string {
 
 var errPieces = errors.New("an answer is damaged")
 
-// gathered puts messages together from lines.
-type gathered map[string][]byte
+// messages are answers of which lines have come, by node.
+type messages map[string][]byte
 
-// add takes a line in, and returns the message that it ends, nil for none. A line
+// add takes a line in, and returns the answer that it ends, nil for none. A line
 // that is no piece of one is passed over: a site's own programs may have written it.
-func (g gathered) add(line []byte) (*says, error) {
+func (g messages) add(line []byte) (*Answer, error) {
 	rest, ok := bytes.CutPrefix(line, []byte(pieceMark))
 	node, rest, cut := bytes.Cut(rest, []byte(" "))
 	if !ok || !cut || len(rest) < 2 || rest[1] != ' ' || rest[0] != '+' && rest[0] != '.' {
@@ -68,17 +69,17 @@ func (g gathered) add(line []byte) (*says, error) {
 	}
 	name := string(node)
 	g[name] = append(g[name], rest[2:]...)
-	if len(g[name]) > mostPieces {
+	if len(g[name]) > maxMessage {
 		delete(g, name)
 		return nil, errPieces
 	}
 	if rest[0] == '+' {
 		return nil, nil
 	}
-	var s says
-	text := g[name]
+	var s Answer
+	whole := g[name]
 	delete(g, name)
-	if event.Elements(text) > mostListed || json.Unmarshal(text, &s) != nil {
+	if event.Elements(whole) > maxElements || json.Unmarshal(whole, &s) != nil {
 		return nil, errPieces
 	}
 	return &s, nil

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"fmt"
@@ -18,9 +18,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
-// leading is a directory in which watchers met, with the socket of the one that
-// leads, or led.
-type leading struct {
+// leaderDir is a directory in which watchers meet, with the socket of their leader.
+type leaderDir struct {
 	dir string
 	// job is the Slurm job in its name, empty where a run has it for itself, which
 	// may still be a job's.
@@ -31,7 +30,7 @@ type leading struct {
 // findLeaders lists those of this user on this node. They lie below the places
 // that this environment names, and those that the environments of running
 // rsswardens name, as these see them: a job may have a TMPDIR or a /tmp of its own.
-func findLeaders(proc string, get func(string) string) []leading {
+func findLeaders(proc string, get func(string) string) []leaderDir {
 	type place struct{ root, parent string }
 	var places []place
 	add := func(root string, get func(string) string) {
@@ -42,10 +41,10 @@ func findLeaders(proc string, get func(string) string) []leading {
 		}
 	}
 	add("", get)
-	for _, o := range ourRuns(proc) {
+	for _, o := range wardenProcesses(proc) {
 		add(o.root, func(name string) string { return o.vars[name] })
 	}
-	var all []leading
+	var all []leaderDir
 	seen := map[[2]uint64]bool{}
 	for _, p := range places {
 		for _, l := range leadersIn(p.root, p.parent) {
@@ -64,7 +63,7 @@ func findLeaders(proc string, get func(string) string) []leading {
 }
 
 // leadersIn lists those below one parent, of which root is put in front.
-func leadersIn(root, parent string) []leading {
+func leadersIn(root, parent string) []leaderDir {
 	if root == "" {
 		var err error
 		if parent, err = nodedir.Resolve(parent); err != nil {
@@ -76,7 +75,7 @@ func leadersIn(root, parent string) []leading {
 		// In a user namespace this user has another number, most often root's.
 		names = append(names, filepath.Join(parent, "rsswarden-0"))
 	}
-	var list []leading
+	var list []leaderDir
 	for _, name := range names {
 		all := filepath.Join(root, name)
 		if nodedir.CheckOwn(all) != nil {
@@ -93,10 +92,10 @@ func leadersIn(root, parent string) []leading {
 				continue
 			}
 			// While the lead moves from one to the next there is no socket.
-			if info, err := os.Lstat(filepath.Join(dir, control.SocketName)); (err != nil || info.Mode().Type() != os.ModeSocket) && !somebodyWaits(dir) {
+			if info, err := os.Lstat(filepath.Join(dir, control.SocketName)); (err != nil || info.Mode().Type() != os.ModeSocket) && !hasSuccessor(dir) {
 				continue
 			}
-			l := leading{dir: dir}
+			l := leaderDir{dir: dir}
 			if job, place, inJob := strings.Cut(rest, "@"); inJob {
 				l.job, l.node = job, place
 				if i := strings.LastIndexByte(place, '.'); i > 0 { // what tells ranks with other options apart
@@ -109,8 +108,8 @@ func leadersIn(root, parent string) []leading {
 	return list
 }
 
-// ourRun is where a running rsswarden has its files.
-type ourRun struct {
+// wardenProcess is where a running rsswarden has its files.
+type wardenProcess struct {
 	root string // of its mount namespace, empty where that is ours too
 	vars map[string]string
 }
@@ -119,14 +118,14 @@ type ourRun struct {
 // for the mmap_lock of each.
 const environPatience = time.Second
 
-// ourRuns looks through this user's processes named rsswarden.
-func ourRuns(proc string) []ourRun {
+// wardenProcesses looks through this user's processes named rsswarden.
+func wardenProcesses(proc string) []wardenProcess {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil
 	}
 	mine, _ := os.Readlink(filepath.Join(proc, "self/ns/mnt"))
-	found := make(chan ourRun)
+	found := make(chan wardenProcess)
 	done := make(chan struct{})
 	left := make(chan struct{})
 	defer close(left)
@@ -141,7 +140,7 @@ func ourRuns(proc string) []ourRun {
 			if err != nil {
 				continue
 			}
-			r := ourRun{vars: vars}
+			r := wardenProcess{vars: vars}
 			if space, err := os.Readlink(fmt.Sprintf("%s/%d/ns/mnt", proc, pid)); err == nil && mine != "" && space != mine {
 				r.root = fmt.Sprintf("%s/%d/root", proc, pid)
 			}
@@ -152,7 +151,7 @@ func ourRuns(proc string) []ourRun {
 			}
 		}
 	}()
-	var all []ourRun
+	var all []wardenProcess
 	for deadline := time.After(environPatience); ; {
 		select {
 		case r := <-found:
@@ -175,5 +174,5 @@ func namedRsswarden(proc string, pid int) bool {
 		return false
 	}
 	comm, err := procfile.Read(filepath.Join(dir, "comm"), procfile.Small)
-	return err == nil && strings.TrimSpace(string(comm)) == programName
+	return err == nil && strings.TrimSpace(string(comm)) == program
 }

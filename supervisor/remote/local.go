@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"cmp"
@@ -13,69 +13,58 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/control"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// question is what is asked of leaders: what stands, or to do something.
-type question struct {
-	do     event.Action // empty for what stands
-	pids   []int
-	ranks  []int
-	signal string
-}
-
-// says is one thing that a leader says, or that is said in the place of one. It
-// also goes from node to node, as a JSON object; a node may have several leaders.
-type says struct {
+// Answer is one message of a leader, or an error in its place. Nodes send it as a JSON
+// object; a node may have several leaders.
+type Answer struct {
 	Node string `json:"node"`
 	Job  string `json:"job,omitempty"`
-	// Begun is the first word of a node, before any leader's, and Over its last.
+	// Begun is in the first answer of a node, and Over in its last.
 	Begun bool `json:"begun,omitempty"`
 	Over  bool `json:"over,omitempty"`
 
 	Status *control.Status `json:"status,omitempty"`
 	Result *control.Result `json:"result,omitempty"`
-	// Leader tells the leaders of a node apart; Ranks are those of the asked ones
-	// that it has.
+	// Leader is the PID of a node's leader, and Ranks those asked for that it has.
 	Leader int   `json:"leader,omitempty"`
 	Ranks  []int `json:"ranks,omitempty"`
-	// Error says why a leader has not answered or done it.
+	// Error is why a leader has not answered or acted.
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
 }
 
-// asError is an error as a command's own, with its hint.
-func (s says) asError() error { return &leaderError{s.Node + ": " + s.Error, s.Hint} }
+func (a Answer) asError() error { return &Error{Msg: a.Node + ": " + a.Error, Hint: a.Hint} }
 
-// met is a leader of this node with its first answer.
-type met struct {
-	leading
+// Reply is a leader of this node with its first answer.
+type Reply struct {
+	leaderDir
 	client *control.Client
-	status *control.Status // nil where err says why
+	status *control.Status // nil if err is set
 	err    error
 }
 
-func (m *met) says() says {
-	s := says{Job: m.job}
+func (m *Reply) answer() Answer {
+	s := Answer{Job: m.job}
 	if m.status != nil {
 		s.Node, s.Job, s.Leader = m.status.Node, m.status.Job, m.status.Leader
 	}
 	return s
 }
 
-// lookAt is what finds the processes of a run, which have two names.
+// lookAt finds the processes of a run, which have two names.
 const lookAt = "ps -C rss-watcher,rsswarden -o pid,ppid,stat,args"
 
-// errMoving says that members of the place live, and that none of them has had the
-// lead for as long as taking it over takes.
+// errMoving: members of the directory live, and none has taken the lead in time.
 var errMoving = errors.New("the next rsswarden of the job takes over just now")
 
-// failed is what m says that did not answer.
-func (m *met) failed(node string, err error) says {
-	s := m.says()
+// failed is the answer in the place of one that did not come.
+func (m *Reply) failed(node string, err error) Answer {
+	s := m.answer()
 	s.Node = cmp.Or(s.Node, m.node, node)
-	s.Error = oneLine(err.Error())
+	s.Error = text.Plain(err.Error())
 	who := "the leader"
 	if s.Job != "" {
 		who += " of job " + s.Job
@@ -94,19 +83,19 @@ func (m *met) failed(node string, err error) says {
 		s.Error = who + " is not understood: " + other.Error()
 		s.Hint = "ask with the rsswarden that the run was started with"
 		if other.Program != "" {
-			s.Hint += ", version " + oneLine(other.Program)
+			s.Hint += ", version " + text.Plain(other.Program)
 		}
 	case errors.As(err, &refused):
-		s.Error = oneLine(cmp.Or(refused.Detail, string(refused.Reason)))
-		s.Hint = oneLine(refused.Hint)
+		s.Error = text.Plain(cmp.Or(refused.Detail, string(refused.Reason)))
+		s.Hint = text.Plain(refused.Hint)
 	case errors.As(err, &answer):
-		s.Hint = oneLine(answer.Hint)
+		s.Hint = text.Plain(answer.Hint)
 	case errors.Is(err, control.ErrClosed), errors.Is(err, control.ErrCut), errors.Is(err, control.ErrNobody):
 		s.Error = who + " ended before all was done"
 		s.Hint = "where ranks are left the next one leads soon: rsswarden status tells what was done, then ask again"
 	case errors.Is(err, control.ErrSilent):
 		_, more, _ := strings.Cut(err.Error(), control.ErrSilent.Error())
-		s.Error = oneLine(who + " does not answer" + strings.TrimSuffix(more, ": the watcher does not answer"))
+		s.Error = text.Plain(who + " does not answer" + strings.TrimSuffix(more, ": the watcher does not answer"))
 		s.Hint = "is the job suspended, or a process of it stopped? squeue tells the one, STAT of T the other: " + lookAt
 	case errors.Is(err, control.ErrForeign):
 		s.Hint = "ask as the user who runs the job; its files lie in " + m.dir
@@ -115,30 +104,35 @@ func (m *met) failed(node string, err error) says {
 }
 
 const (
-	// takeover is how long a leader that has ended may have left nobody: the next one
-	// has the lead within 2 s.
+	// takeover is how long a node may be without a leader: the next one takes over
+	// within 2 s.
 	takeover = 2 * time.Second
-	// meetPatience bounds all of it, for who waits at a terminal.
-	meetPatience = 2800 * time.Millisecond
+	// localPatience bounds asking the leaders of this node.
+	localPatience = 2800 * time.Millisecond
 )
 
-// meet asks the leaders of this node what stands, all at a time. Those that have
-// ended are left out. job and node say whom alone to ask, where not empty.
-func meet(ctx context.Context, found []leading, job, node string) []*met {
-	all := make([]*met, len(found))
+// askLocal asks the leaders of this node for their status, all at a time. Those that
+// have ended are left out, and those of other jobs where job is not empty.
+func (t Target) askLocal(ctx context.Context, c Caller, job string) []*Reply {
+	return askEach(ctx, findLeaders("/proc", c.get), job, t.Node)
+}
+
+// askEach asks those leaders that were found. node may be empty too.
+func askEach(ctx context.Context, found []leaderDir, job, node string) []*Reply {
+	all := make([]*Reply, len(found))
 	var asked sync.WaitGroup
 	for i, l := range found {
 		if job != "" && l.job != "" && l.job != job {
 			continue
 		}
 		asked.Go(func() {
-			m := &met{leading: l}
-			m.patiently(ctx)
+			m := &Reply{leaderDir: l}
+			m.askUntilTakenOver(ctx)
 			all[i] = m
 		})
 	}
 	asked.Wait()
-	all = slices.DeleteFunc(all, func(m *met) bool {
+	all = slices.DeleteFunc(all, func(m *Reply) bool {
 		if m == nil || errors.Is(m.err, control.ErrNobody) {
 			return true
 		}
@@ -147,17 +141,23 @@ func meet(ctx context.Context, found []leading, job, node string) []*met {
 		}
 		return job != "" && m.status.Job != job || node != "" && m.status.Node != node
 	})
-	slices.SortStableFunc(all, func(a, b *met) int { return strings.Compare(a.dir, b.dir) })
+	slices.SortStableFunc(all, func(a, b *Reply) int { return strings.Compare(a.dir, b.dir) })
 	return all
 }
 
-// patiently asks until the next one leads, where one is about to.
-func (m *met) patiently(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, meetPatience)
+// askUntilTakenOver asks again where the next leader is about to take over.
+func (m *Reply) askUntilTakenOver(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, localPatience)
 	defer cancel()
 	for end := time.Now().Add(takeover); ; {
-		m.once(bounded)
-		waits := somebodyWaits(m.dir)
+		// Whoever takes the lead makes a socket of its own.
+		if m.client == nil {
+			m.client, m.err = control.Dial(m.dir)
+		}
+		if m.client != nil {
+			m.status, m.err = m.client.Status(bounded)
+		}
+		waits := hasSuccessor(m.dir)
 		again := errors.Is(m.err, control.ErrNobody) && waits || errors.Is(m.err, control.ErrClosed)
 		if again && time.Now().Before(end) {
 			select {
@@ -176,19 +176,8 @@ func (m *met) patiently(ctx context.Context) {
 	}
 }
 
-// once asks one time. Whoever takes the lead makes a socket of its own.
-func (m *met) once(ctx context.Context) {
-	if m.client == nil {
-		if m.client, m.err = control.Dial(m.dir); m.err != nil {
-			return
-		}
-	}
-	m.status, m.err = m.client.Status(ctx)
-}
-
-// somebodyWaits says that a member of the place lives, who leads or can be the next
-// to.
-func somebodyWaits(dir string) bool {
+// hasSuccessor says that a member of the directory lives, who leads or can be next.
+func hasSuccessor(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false
@@ -203,15 +192,14 @@ func somebodyWaits(dir string) bool {
 	})
 }
 
-// here asks the leaders of this node, one after the other where something is to be
-// done. each is called by one goroutine.
-func (q question) here(ctx context.Context, node string, leaders []*met, each func(says)) {
+// here passes the status on, or has the leaders act one after the other.
+func (q Request) here(ctx context.Context, node string, leaders []*Reply, each func(Answer)) {
 	for _, m := range leaders {
 		switch {
 		case m.err != nil:
 			each(m.failed(node, m.err))
-		case q.do == "":
-			s := m.says()
+		case q.Do == "":
+			s := m.answer()
 			s.Status = m.status
 			each(s)
 		default:
@@ -220,29 +208,29 @@ func (q question) here(ctx context.Context, node string, leaders []*met, each fu
 	}
 }
 
-// command has one leader do it, where what was named is there.
-func (q question) command(ctx context.Context, m *met, several bool, each func(says)) {
-	c := control.Command{Do: q.do, PIDs: q.pids, Ranks: q.ranks, Signal: q.signal}
-	if len(q.ranks) > 0 {
-		c.Ranks = slices.DeleteFunc(slices.Clone(q.ranks), func(r int) bool {
+// command has one leader act, if it has what the request names.
+func (q Request) command(ctx context.Context, m *Reply, several bool, each func(Answer)) {
+	c := control.Command{Do: q.Do, PIDs: q.PIDs, Ranks: q.Ranks, Signal: q.Signal}
+	if len(q.Ranks) > 0 {
+		c.Ranks = slices.DeleteFunc(slices.Clone(q.Ranks), func(r int) bool {
 			return !slices.ContainsFunc(m.status.Ranks, func(k control.Rank) bool { return k.Task == r })
 		})
 		if len(c.Ranks) == 0 {
 			if !several && !slices.ContainsFunc(m.status.Ranks, func(k control.Rank) bool { return k.Task >= 0 }) {
-				s := m.says()
+				s := m.answer()
 				s.Error, s.Hint = "this run is in no step of Slurm's, so its ranks have no numbers", "leave --rank out, or name a process by --pid"
 				each(s)
 			}
 			return
 		}
 	}
-	if len(q.pids) > 0 && several {
-		c.PIDs = slices.DeleteFunc(slices.Clone(q.pids), func(pid int) bool { return !knows(m.status, pid) })
+	if len(q.PIDs) > 0 && several {
+		c.PIDs = slices.DeleteFunc(slices.Clone(q.PIDs), func(pid int) bool { return !knows(m.status, pid) })
 		if len(c.PIDs) == 0 {
 			return
 		}
 	}
-	s := m.says()
+	s := m.answer()
 	s.Ranks = c.Ranks
 	for r, err := range m.client.Do(ctx, c) {
 		if err != nil {
