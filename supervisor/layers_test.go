@@ -83,6 +83,7 @@ var layers = map[string][]string{
 	"supervisor/wardentest":        {"rss/rsstest", "supervisor/event"},
 	"supervisor/diagnosis":         {"supervisor/text", "rss", "supervisor/event"},
 	"supervisor/doctor":            {"supervisor/text", "rss", "rss/procfile", "rss/cgroup", "slurm", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/trim/once":         {"rss", "rss/proctree", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim":              {"rss", "rss/procfile", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/saveratetest":      {"rss"},
 	"supervisor/textfile":          {"supervisor/fault", "supervisor/nodedir", "rss/procfile", "rss/proctree", "golang.org/x/sys"},

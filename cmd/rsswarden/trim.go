@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/trim/once"
 )
 
 func trimCommand(p process) *cli.Command {
@@ -49,18 +49,18 @@ func trimCommand(p process) *cli.Command {
 		} else if yes {
 			return askLeaders(p, c, t, q)
 		}
-		all, err := toTrim(p, c)
+		ids, err := toTrim(p, c)
 		if err != nil {
 			return err
 		}
-		return withStatus(trimAll(p, all, trimOptions{drop: c.Bool("drop"), dry: c.Bool("dry-run"), json: c.Bool("json")}))
+		return trimProcesses(p, ids, trimOptions{drop: c.Bool("drop"), dry: c.Bool("dry-run"), json: c.Bool("json")})
 	})
 }
 
 type trimOptions struct{ drop, dry, json bool }
 
 // toTrim finds the processes that are meant.
-func toTrim(p process, c *cli.Context) ([]*trimmed, error) {
+func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	const like = "rsswarden trim --pid"
 	if c.IsSet("pid") {
 		pid, err := strconv.Atoi(c.String("pid"))
@@ -71,7 +71,7 @@ func toTrim(p process, c *cli.Context) ([]*trimmed, error) {
 		if err != nil {
 			return nil, err
 		}
-		return []*trimmed{{id: id}}, nil
+		return []rss.ProcID{id}, nil
 	}
 	job, ok := slurm.FromEnv(p.lookup)
 	if !ok {
@@ -81,18 +81,13 @@ func toTrim(p process, c *cli.Context) ([]*trimmed, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*trimmed
-	for _, id := range ids {
-		if ours(id.PID) && !isRsswarden(id.PID) {
-			all = append(all, &trimmed{id: id})
-		}
-	}
-	if len(all) == 0 {
+	ids = slices.DeleteFunc(ids, func(id rss.ProcID) bool { return !ours(id.PID) || isRsswarden(id.PID) })
+	if len(ids) == 0 {
 		host, _ := os.Hostname()
 		return nil, usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; name a process: %s 4711", job.ID, like),
 			"job %s has no process of yours on this node (%s)", job.ID, host)
 	}
-	return all, nil
+	return ids, nil
 }
 
 // isRsswarden says that a process is a holder, a watcher or the like: it runs
@@ -106,49 +101,35 @@ func isRsswarden(pid int) bool {
 	return err == nil && exe == self || strings.TrimSuffix(filepath.Base(exe), " (deleted)") == programName
 }
 
-// trimAll does all of it and prints what came of it.
-func trimAll(p process, all []*trimmed, o trimOptions) (status int, err error) {
-	t := &trimmer{pause: newInterlude(), drops: o.drop}
-	for _, s := range all {
-		t.plan(s)
-	}
-	if len(all) > 1 {
-		// Of what has ended since the job was listed nobody asked for news.
-		all = slices.DeleteFunc(all, func(s *trimmed) bool { return s.refused == trim.Vanished })
-	}
-	slices.SortStableFunc(all, func(a, b *trimmed) int { return cmp.Compare(b.mapped, a.mapped) })
-	if !o.dry {
-		t.trim(all)
-	}
-	r := trimReport{processes: all, dropped: t.dropped, trimOptions: o, cut: t.pause.told() != 0}
+// trimProcesses trims and prints what came of it.
+func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
+	r := trimReport{trimOptions: o, Result: once.Trim(ids, once.Options{Drop: o.drop, DryRun: o.dry, Ours: isRsswarden, Ends: interrupts(), DieBy: dieBy})}
 	if err := r.print(p.stdout); err != nil {
-		return exitCannotRun, fmt.Errorf("cannot print what was trimmed: %w", plain(err))
+		return fmt.Errorf("cannot print what was trimmed: %w", plain(err))
 	}
-	if s := t.pause.told(); s != 0 {
+	if s := r.Signal(); s != 0 {
 		dieBy(s)
 	}
-	refused := func(s *trimmed) bool { return s.refused != trim.None && s.pieces == 0 }
-	if len(all) > 0 && !slices.ContainsFunc(all, func(s *trimmed) bool { return !refused(s) }) {
+	refused := func(s *once.Target) bool { return s.Refused != trim.None && s.Pieces == 0 }
+	if len(r.Targets) > 0 && !slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return !refused(s) }) {
 		fmt.Fprint(p.stderr, line("", "error", "nothing was trimmed, every process was refused", r.hint()))
-		return exitRefused, nil
+		return exitStatus(exitRefused)
 	}
-	return exitOK, nil
+	return nil
 }
 
 // trimReport is what `rsswarden trim` prints.
 type trimReport struct {
-	processes []*trimmed
-	dropped   []droppedFile
-	cut       bool // a signal ended it before all was done
+	once.Result
 	trimOptions
 }
 
 // hint is what helps where processes were refused, if anything does.
 func (r *trimReport) hint() string {
-	if slices.ContainsFunc(r.processes, func(s *trimmed) bool { return s.refused == trim.Stranger }) {
+	if slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return s.Refused == trim.Stranger }) {
 		return "Yama lets ancestors alone trace: run the job under rsswarden run --trim ptrace"
 	}
-	if slices.ContainsFunc(r.processes, func(s *trimmed) bool { return s.refused == trim.OtherUser }) {
+	if slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return s.Refused == trim.OtherUser }) {
 		return "only its own user may trim a process: ask for it as the user who ran the job"
 	}
 	return ""
@@ -190,26 +171,26 @@ func (r *trimReport) forPrograms() any {
 		Processes []trimmedJSON `json:"processes"`
 		Dropped   []droppedJSON `json:"dropped"`
 	}{[]trimmedJSON{}, []droppedJSON{}}
-	for _, s := range r.processes {
-		j := trimmedJSON{PID: s.id.PID, Comm: s.comm, Mapped: s.mapped, Detail: s.detail}
-		if s.before != nil {
-			j.Before, j.Stop = &s.before.RSS, new(float64)
-			*j.Stop = s.stop.Seconds()
+	for _, s := range r.Targets {
+		j := trimmedJSON{PID: s.ID.PID, Comm: s.Comm, Mapped: s.Mapped, Detail: s.Detail}
+		if s.Before != nil {
+			j.Before, j.Stop = &s.Before.RSS, new(float64)
+			*j.Stop = s.Stop.Seconds()
 		}
-		if s.after != nil {
-			freed := s.freed()
-			j.After, j.Freed = &s.after.RSS, &freed
+		if s.After != nil {
+			freed := s.Freed()
+			j.After, j.Freed = &s.After.RSS, &freed
 		}
-		if s.refused != trim.None {
-			reason := s.refused.Reason()
+		if s.Refused != trim.None {
+			reason := s.Refused.Reason()
 			j.Refused = &reason
 		}
 		out.Processes = append(out.Processes, j)
 	}
-	for _, d := range r.dropped {
+	for _, d := range r.Dropped {
 		j := droppedJSON{Path: d.Path}
-		if d.err != nil {
-			j.Error = d.err.Error()
+		if d.Err != nil {
+			j.Error = d.Err.Error()
 		} else if d.Measured {
 			j.Before, j.After = &d.Before, &d.After
 		}
@@ -228,14 +209,14 @@ func (r *trimReport) forPeople(w io.Writer) {
 	fmt.Fprintln(t, head)
 	var mapped, freed rss.Bytes
 	tried := false
-	for _, s := range r.processes {
-		mapped, freed, tried = mapped+s.mapped, freed+s.freed(), tried || s.before != nil
-		fmt.Fprintf(t, "%d\t%s\t%s\t", s.id.PID, oneLine(s.comm), known(s.planned, s.mapped.String()))
+	for _, s := range r.Targets {
+		mapped, freed, tried = mapped+s.Mapped, freed+s.Freed(), tried || s.Before != nil
+		fmt.Fprintf(t, "%d\t%s\t%s\t", s.ID.PID, oneLine(s.Comm), known(s.Planned, s.Mapped.String()))
 		if !r.dry {
-			fmt.Fprintf(t, "%s\t%s\t", known(s.after != nil, s.freed().String()),
-				known(s.before != nil, fmt.Sprintf("%.1f ms", 1e3*s.stop.Seconds())))
+			fmt.Fprintf(t, "%s\t%s\t", known(s.After != nil, s.Freed().String()),
+				known(s.Before != nil, fmt.Sprintf("%.1f ms", 1e3*s.Stop.Seconds())))
 		}
-		fmt.Fprintln(t, oneLine(s.note()))
+		fmt.Fprintln(t, oneLine(trimNote(s)))
 	}
 	t.Flush()
 	for row := range strings.Lines(rows.String()) {
@@ -249,10 +230,10 @@ func (r *trimReport) forPeople(w io.Writer) {
 	case tried:
 		fmt.Fprintf(w, "%v given back in all; the pages stay in the page cache, and in a cgroup's charge\n", freed)
 	}
-	for _, d := range r.dropped {
-		fmt.Fprintln(w, oneLine(d.String()))
+	for _, d := range r.Dropped {
+		fmt.Fprintln(w, oneLine(droppedNote(&d)))
 	}
-	if r.cut {
+	if r.Signal() != 0 {
 		fmt.Fprintln(w, "a signal ended it before all was done")
 	}
 }
@@ -265,33 +246,33 @@ func known(is bool, number string) string {
 	return number
 }
 
-// note says what the numbers of a process do not.
-func (s *trimmed) note() string {
+// trimNote says what the numbers of a process do not.
+func trimNote(s *once.Target) string {
 	var all []string
 	switch {
-	case s.refused != trim.None:
-		why := string(s.refused.Reason())
-		if s.pieces > 0 {
+	case s.Refused != trim.None:
+		why := string(s.Refused.Reason())
+		if s.Pieces > 0 {
 			why = "not all of it: " + why
 		}
-		if s.detail != "" {
-			why += " (" + s.detail + ")"
+		if s.Detail != "" {
+			why += " (" + s.Detail + ")"
 		}
 		all = append(all, why)
-	case s.mapped == 0:
+	case s.Mapped == 0:
 		all = append(all, string(event.ReasonNothing))
 	}
-	if s.changed > 0 {
-		all = append(all, fmt.Sprintf("%d pieces of it were mapped otherwise by then", s.changed))
+	if s.Changed > 0 {
+		all = append(all, fmt.Sprintf("%d pieces of it were mapped otherwise by then", s.Changed))
 	}
 	return strings.Join(all, "; ")
 }
 
-// String gives "2.10 GiB of /data/train.lmdb left the page cache and …".
-func (d *droppedFile) String() string {
+// droppedNote is "2.10 GiB of /data/train.lmdb left the page cache and …".
+func droppedNote(d *once.DroppedFile) string {
 	switch {
-	case d.err != nil:
-		return d.err.Error()
+	case d.Err != nil:
+		return d.Err.Error()
 	case !d.Measured:
 		return fmt.Sprintf("%s was dropped from the page cache, where nobody maps it; how much left is not measured (the kernel tells its owner, since Linux 6.5)", d.Path)
 	}

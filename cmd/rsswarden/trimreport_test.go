@@ -3,32 +3,34 @@ package main
 import (
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/trim/once"
 )
 
 // TestTrimReport: what comes rarely, and names that steer terminals.
 func TestTrimReport(t *testing.T) {
 	resident := func(file rss.Bytes) *proctree.Resident { return &proctree.Resident{RSS: rss.GiB + file, File: file} }
-	r := trimReport{
-		processes: []*trimmed{
-			{id: rss.ProcID{PID: 11}, comm: "\x1b[31m\nx\ty", planned: true, mapped: 2 * rss.GiB, before: resident(2 * rss.GiB), after: resident(rss.GiB),
-				pieces: 16, stop: 1234 * time.Microsecond, refused: trim.Slow},
-			{id: rss.ProcID{PID: 12}, comm: "b", planned: true, mapped: rss.GiB, before: resident(rss.GiB), pieces: 3, changed: 2, refused: trim.Vanished},
-			{id: rss.ProcID{PID: 13}, comm: "c", refused: trim.Stranger, detail: "of 7"},
-			{id: rss.ProcID{PID: 14}, comm: "d", planned: true, mapped: rss.GiB},
+	r := trimReport{Result: once.Result{
+		Targets: []*once.Target{
+			{ID: rss.ProcID{PID: 11}, Comm: "\x1b[31m\nx\ty", Planned: true, Mapped: 2 * rss.GiB, Before: resident(2 * rss.GiB), After: resident(rss.GiB),
+				Pieces: 16, Stop: 1234 * time.Microsecond, Refused: trim.Slow},
+			{ID: rss.ProcID{PID: 12}, Comm: "b", Planned: true, Mapped: rss.GiB, Before: resident(rss.GiB), Pieces: 3, Changed: 2, Refused: trim.Vanished},
+			{ID: rss.ProcID{PID: 13}, Comm: "c", Refused: trim.Stranger, Detail: "of 7"},
+			{ID: rss.ProcID{PID: 14}, Comm: "d", Planned: true, Mapped: rss.GiB},
 		},
-		dropped: []droppedFile{
-			{mappedFile{11, trim.Mapping{Path: "/a\n"}}, trim.Dropped{Before: 2 * rss.GiB, Measured: true}, nil},
-			{mappedFile{11, trim.Mapping{Path: "/b"}}, trim.Dropped{Before: 2 * rss.GiB, After: rss.GiB, Measured: true}, nil},
-			{mappedFile{11, trim.Mapping{Path: "/c"}}, trim.Dropped{}, nil},
-			{mappedFile{11, trim.Mapping{Path: "/d"}}, trim.Dropped{}, errors.New("cannot drop /d: no such file")},
+		Dropped: []once.DroppedFile{
+			{Path: "/a\n", Dropped: trim.Dropped{Before: 2 * rss.GiB, Measured: true}},
+			{Path: "/b", Dropped: trim.Dropped{Before: 2 * rss.GiB, After: rss.GiB, Measured: true}},
+			{Path: "/c"},
+			{Path: "/d", Err: errors.New("cannot drop /d: no such file")},
 		},
-		cut: true, trimOptions: trimOptions{drop: true},
+		Signal: func() syscall.Signal { return syscall.SIGINT }}, trimOptions: trimOptions{drop: true},
 	}
 	var b strings.Builder
 	r.forPeople(&b)

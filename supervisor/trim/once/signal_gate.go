@@ -1,4 +1,4 @@
-package main
+package once
 
 import (
 	"os"
@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interlude lets signals have their way between two pieces alone: while one is
-// being trimmed its process stands still, and would for as long as we do.
-type interlude struct {
+// signalGate obeys signals only between two pieces: while one is being trimmed its process
+// is stopped, and would be for as long as we are.
+type signalGate struct {
 	piece sync.Mutex // held while a piece is trimmed
 	ended chan struct{}
-	by    syscall.Signal // who closed ended
+	by    syscall.Signal // that closed ended
+	dieBy func(syscall.Signal)
 }
 
-func newInterlude() *interlude {
-	i := &interlude{ended: make(chan struct{})}
-	ends, more := interrupts(), make(chan os.Signal, 4)
+func newSignalGate(ends <-chan os.Signal, dieBy func(syscall.Signal)) *signalGate {
+	i := &signalGate{ended: make(chan struct{}), dieBy: dieBy}
+	more := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGQUIT, syscall.SIGTSTP} {
 		if !signal.Ignored(s) {
 			signal.Notify(more, s)
@@ -32,7 +33,7 @@ func newInterlude() *interlude {
 }
 
 // obey ends the work at the first signal, and us at the second.
-func (i *interlude) obey(ends, more <-chan os.Signal) {
+func (i *signalGate) obey(ends, more <-chan os.Signal) {
 	for {
 		var s os.Signal
 		select {
@@ -42,19 +43,19 @@ func (i *interlude) obey(ends, more <-chan os.Signal) {
 		switch {
 		case s == syscall.SIGTSTP:
 			i.suspend()
-		case i.told() == 0:
+		case i.signal() == 0:
 			i.by = s.(syscall.Signal)
 			close(i.ended)
 		default:
 			i.piece.Lock()
-			dieBy(s.(syscall.Signal))
+			i.dieBy(s.(syscall.Signal))
 		}
 	}
 }
 
 // suspend stops us as Ctrl-Z would. The signal goes to this very thread, which
 // holds the lock: by way of another one we could run on for a moment.
-func (i *interlude) suspend() {
+func (i *signalGate) suspend() {
 	i.piece.Lock()
 	defer i.piece.Unlock()
 	runtime.LockOSThread()
@@ -62,8 +63,8 @@ func (i *interlude) suspend() {
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
-// told is the signal that asked for the end, 0 for none.
-func (i *interlude) told() syscall.Signal {
+// signal is the one that asked for the end, 0 for none.
+func (i *signalGate) signal() syscall.Signal {
 	select {
 	case <-i.ended:
 		return i.by
@@ -73,10 +74,10 @@ func (i *interlude) told() syscall.Signal {
 }
 
 // during does a piece, unless the end was asked for.
-func (i *interlude) during(do func()) bool {
+func (i *signalGate) during(do func()) bool {
 	i.piece.Lock()
 	defer i.piece.Unlock()
-	if i.told() != 0 {
+	if i.signal() != 0 {
 		return false
 	}
 	do()
@@ -84,7 +85,7 @@ func (i *interlude) during(do func()) bool {
 }
 
 // wait lets a time pass, and says whether there is more to be done then.
-func (i *interlude) wait(d time.Duration) bool {
+func (i *signalGate) wait(d time.Duration) bool {
 	select {
 	case <-i.ended:
 		return false
