@@ -271,3 +271,20 @@ func Finding(f *event.Diagnosis) string {
 // mostWords is how much of the evidence and of the advice a line has. The event
 // has all.
 const mostWords = 2
+
+// Found names a finding: "copy-on-write, likely: 420 MiB in worker".
+func Found(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) string {
+	line := fmt.Sprintf("%s, %s", f, c)
+	if size > 0 {
+		line += fmt.Sprintf(": %v", size)
+		if role != "" && !strings.Contains(string(f), string(role)) {
+			line += " in " + string(role)
+		}
+	}
+	return text.Plain(line)
+}
+
+// Fill is "2.92 GiB of 2.93 GiB (99.8 %)".
+func Fill(n event.LimitName, used, size rss.Bytes) string {
+	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), text.Percent(used.Of(size)))
+}

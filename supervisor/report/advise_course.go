@@ -108,3 +108,15 @@ func (g *growth) rest() rss.Bytes {
 	}
 	return g.rise().Scale(q / (1 - q))
 }
+
+const (
+	// leastSaved and leastPart are what a growth, or what could be saved, must come to:
+	// so much, and such a part of what there is.
+	leastSaved = 64 * rss.MiB
+	leastPart  = 0.1
+)
+
+// grows says that what workers had rose by much and goes on to.
+func (g *growth) grows() bool {
+	return g.still && g.all() >= max(leastSaved, g.thirds[0].Scale(leastPart))
+}

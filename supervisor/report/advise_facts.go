@@ -211,3 +211,17 @@ func (f *facts) stayed() (n int, ok bool) {
 	}
 	return n, n > 0 && 2*n >= all
 }
+
+// inherited is what workers were born with in all, as far as any were there at a
+// time.
+func (f *facts) inherited() rss.Bytes {
+	var sum rss.Bytes
+	n := 0
+	for i := range f.procs {
+		if p := &f.procs[i]; p.seen && f.run.Procs[i].Role == rss.RoleWorker && n < f.workers.most {
+			sum += p.born
+			n++
+		}
+	}
+	return sum
+}

@@ -6,9 +6,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// finding is what to write instead of what the newest job was found to do, the
+// adviseFinding is what to write instead of what the newest job was found to do, the
 // weightiest finding alone: what older jobs did may have been mended since.
-func (k *kind) finding() (Line, bool) {
+func adviseFinding(k *kind) (Line, bool) {
 	newest := k.newest()
 	for i := range k.jobs {
 		if k.jobs[i].last() != newest {

@@ -8,18 +8,18 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-const (
-	// wantedShare is the share of its limit that a job should stay below.
-	wantedShare = 0.85
-	// leastSaved and leastPart are what a growth, or what could be saved, must come to:
-	// so much, and such a part of what there is.
-	leastSaved = 64 * rss.MiB
-	leastPart  = 0.1
-)
+// wantedShare is the share of its limit that a job should stay below.
+const wantedShare = 0.85
 
-// loaders gives the lines on how the program loads its data, from the newest run
+// countedWhat is what of a process each accounting counts.
+var countedWhat = map[event.Accounting]string{
+	event.AccountingRSS: "RSS", event.AccountingNoShared: "RssAnon", event.AccountingPSS: "PSS",
+	event.AccountingCgroup: "RssAnon, less what each began with, and RssShmem",
+}
+
+// adviseLoaders gives the lines on how the program loads its data, from the newest run
 // that shows processes by role.
-func (k *kind) loaders(key limitKey) []Line {
+func adviseLoaders(k *kind, key limitKey) []Line {
 	f := k.newest()
 	for i := range k.jobs {
 		if g := k.jobs[i].last(); g.workers.most > 0 {
@@ -50,24 +50,6 @@ func (k *kind) loaders(key limitKey) []Line {
 	return lines
 }
 
-// counted is what a limit counts of some processes, and where that was read;
-// false where the record does not tell.
-func (n *groupNow) counted(key limitKey) (rss.Bytes, string, bool) {
-	switch key.accounting {
-	case event.AccountingRSS:
-		return n.anon + n.file + n.shmem, "RSS", true
-	case event.AccountingNoShared:
-		return n.anon, "RssAnon", true
-	case event.AccountingPSS:
-		return n.pss, "PSS", !n.noPSS
-	case event.AccountingCgroup:
-		// A page that a fork shares is charged once: what is a worker's own is
-		// what has come since.
-		return n.grown + n.shmem, "RssAnon, less what each began with, and RssShmem", true
-	}
-	return 0, "", false
-}
-
 // fewerWorkers: the limit was near, and without some of the workers it would not
 // have been.
 func fewerWorkers(f *facts, key limitKey) (Line, bool) {
@@ -77,7 +59,7 @@ func fewerWorkers(f *facts, key limitKey) (Line, bool) {
 	}
 	l := &f.limits[i]
 	w := &l.workers
-	counted, what, ok := w.counted(key)
+	counted, ok := w.counted(key)
 	if !ok || w.count < 2 || l.peak.Ratio() < wantedShare {
 		return Line{}, false
 	}
@@ -106,7 +88,7 @@ func fewerWorkers(f *facts, key limitKey) (Line, bool) {
 		Line: fmt.Sprintf("num_workers=%d", per),
 		Why: fmt.Sprintf("%s had %v of the %v that the limit %s counted, %v each; with %d it would have been some %v of %v%s",
 			was, counted, l.peak.Used, key.name, each, left, rest+rss.Bytes(left)*each, l.peak.Size, more),
-		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.at), what),
+		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.at), countedWhat[key.accounting]),
 	}, true
 }
 
@@ -133,15 +115,4 @@ func freshWorkers(f *facts, key limitKey) (Line, bool) {
 			values.Count(n, "worker"), g.thirds[0], g.thirds[1], g.thirds[2], what),
 		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, values.Span(g.third)),
 	}, true
-}
-
-// grows says that what workers had rose by much and goes on to.
-func (g *growth) grows() bool {
-	return g.still && g.all() >= max(leastSaved, g.thirds[0].Scale(leastPart))
-}
-
-// close says that the limit was so near that saving is worth something.
-func (f *facts) close(key limitKey) bool {
-	l := f.peak(key)
-	return l != nil && (l.Ratio() >= event.Roomy || f.fate(l) == fateDied || f.fate(l) == fateCarried)
 }

@@ -126,7 +126,7 @@ func TestAdviceOfAJournal(t *testing.T) {
 		f.sample(&plain[i])
 	}
 	k := kind{words: []string{"python"}, jobs: []job{{runs: []*facts{f}}}}
-	lines := k.advise()
+	lines := adviseKind(&k)
 	if l := named(lines, "num_workers=3"); l == nil || len(lines) != 2 {
 		t.Errorf("lines %+v", lines)
 	}

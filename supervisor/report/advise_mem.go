@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -24,8 +25,8 @@ type memAdvice struct {
 	found   bool // some job tells the whole of what it needs
 }
 
-// mem looks at all jobs of the kind under the limit.
-func (k *kind) mem(key limitKey) *memAdvice {
+// memOf looks at all jobs of the kind under the limit.
+func memOf(k *kind, key limitKey) *memAdvice {
 	m := &memAdvice{kind: k}
 	var peaks []rss.Bytes
 	for i := range k.jobs {
@@ -75,15 +76,15 @@ func (m *memAdvice) line() Line {
 		l.Mem, l.Why = m.single()
 	case m.top.fate == fateDied:
 		l.Mem = policy.GuessMem(m.top.least().Scale(guess))
-		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again, rounded up, is a guess", m.top.fill())
+		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again, rounded up, is a guess", peakOf(m.top))
 	case m.carried() != nil:
 		o := m.carried()
-		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", o.fill())
+		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", peakOf(o))
 		if o.limit.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
 			l.Mem = max(o.size, m.top.least())
 		}
 	case !m.found:
-		l.Why = fmt.Sprintf("no run tells all that it needs: the most was %s, and %s", m.top.fill(), m.top.unseen())
+		l.Why = fmt.Sprintf("no run tells all that it needs: the most was %s, and %s", peakOf(m.top), unseen(m.top))
 	default:
 		l.Mem, l.Why, l.Risk = m.several()
 	}
@@ -109,7 +110,7 @@ func (m *memAdvice) single() (rss.Bytes, string) {
 	if e := o.facts.exit; e != nil && e.AdviceWhy != "" && !o.facts.idly() {
 		why := e.AdviceWhy
 		if o.fate == fateOpen && e.Advice > 0 {
-			why += "; " + o.unseen()
+			why += "; " + unseen(o)
 		}
 		return e.Advice, why
 	}
@@ -117,10 +118,10 @@ func (m *memAdvice) single() (rss.Bytes, string) {
 	run := policy.Run{Binding: o.limit, Watched: watched, Stopped: o.fate == fateDied, Helped: o.facts.helped}
 	a := policy.Advise(run)
 	if o.facts.exit == nil && o.fate != fateDied {
-		return 0, fmt.Sprintf("the most was %s, and %s", o.fill(), o.unseen())
+		return 0, fmt.Sprintf("the most was %s, and %s", peakOf(o), unseen(o))
 	}
 	if (o.facts.failed || o.facts.asked > 0) && o.fate == fateOpen {
-		a.Why += "; " + o.unseen()
+		a.Why += "; " + unseen(o)
 	}
 	return a.Mem, a.Why
 }
@@ -197,13 +198,13 @@ func (m *memAdvice) growing() string {
 // hourly is the least length of a run of which a growth by the hour is told.
 const hourly = 10 * time.Minute
 
-// fill is "2.92 GiB of 2.93 GiB (99 %)", with what it is.
-func (o *observed) fill() string {
-	return fmt.Sprintf("%s, %s", fill(o.limit.Name, o.peak, o.size), o.limit.Compared())
+// peakOf is "2.92 GiB of 2.93 GiB (99 %)", with what it is.
+func peakOf(o *observed) string {
+	return fmt.Sprintf("%s, %s", phrase.Fill(o.limit.Name, o.peak, o.size), o.limit.Compared())
 }
 
 // unseen says why a job's peak is only the least that it needs.
-func (o *observed) unseen() string {
+func unseen(o *observed) string {
 	e := o.open.exit
 	switch {
 	case o.open.run.Live:
@@ -224,7 +225,7 @@ func (o *observed) unseen() string {
 
 // evidence is where the figures were read.
 func (m *memAdvice) evidence() string {
-	text := m.kind.sources()
+	text := sources(m.kind)
 	l := m.last.limit
 	parts := []string{text, fmt.Sprintf("limit %s: %s", l.Name, against(l))}
 	if o := m.top; len(m.jobs) == 1 {
@@ -232,7 +233,7 @@ func (m *memAdvice) evidence() string {
 			parts = append(parts, "highest "+moment(o.facts.limits[i].at))
 		}
 	}
-	if text := m.top.onNode(m.top.job.runs); text != "" {
+	if text := fullestNode(m.top); text != "" {
 		parts = append(parts, text)
 	}
 	if m.without > 0 {
@@ -257,4 +258,17 @@ func chance(p float64) string {
 			return fmt.Sprintf("1 in %d", n/step*step)
 		}
 	}
+}
+
+// fullestNode says of which node a job's figures are, where it had several and they have
+// leaders; else nothing.
+func fullestNode(o *observed) string {
+	nodes := map[string]bool{}
+	for _, f := range o.job.runs {
+		nodes[f.run.Meta.Node] = true
+	}
+	if len(nodes) < 2 || !o.facts.led {
+		return ""
+	}
+	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), values.Count(len(nodes), "node"))
 }

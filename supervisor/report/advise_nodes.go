@@ -2,12 +2,10 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // ledFacts is what a leader's record tells of its node.
@@ -91,16 +89,3 @@ func (j *job) settle() {
 
 // began is when the record began.
 func (f *facts) began() time.Time { return f.run.Wall(f.from) }
-
-// onNode says of which node a job's figures are, where it had several and they have
-// leaders; else nothing.
-func (o *observed) onNode(jobs []*facts) string {
-	nodes := map[string]bool{}
-	for _, f := range jobs {
-		nodes[f.run.Meta.Node] = true
-	}
-	if len(nodes) < 2 || !o.facts.led {
-		return ""
-	}
-	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", clean(o.facts.run.Meta.Node), values.Count(len(nodes), "node"))
-}

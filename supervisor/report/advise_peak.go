@@ -265,3 +265,27 @@ func (o *observed) beside(n *observed) {
 		o.fate, o.open = n.fate, n.open
 	}
 }
+
+// counted is what a limit counts of some processes, false where the record does not
+// tell.
+func (n *groupNow) counted(key limitKey) (rss.Bytes, bool) {
+	switch key.accounting {
+	case event.AccountingRSS:
+		return n.anon + n.file + n.shmem, true
+	case event.AccountingNoShared:
+		return n.anon, true
+	case event.AccountingPSS:
+		return n.pss, !n.noPSS
+	case event.AccountingCgroup:
+		// A page that a fork shares is charged once: what is a worker's own is
+		// what has come since.
+		return n.grown + n.shmem, true
+	}
+	return 0, false
+}
+
+// close says that the limit was so near that saving is worth something.
+func (f *facts) close(key limitKey) bool {
+	l := f.peak(key)
+	return l != nil && (l.Ratio() >= event.Roomy || f.fate(l) == fateDied || f.fate(l) == fateCarried)
+}

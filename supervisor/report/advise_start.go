@@ -89,20 +89,6 @@ func sharedPages(f *facts, key limitKey) (Line, bool) {
 // flat is the share by which what stands still may rise.
 const flat = 0.03
 
-// inherited is what workers were born with in all, as far as any were there at a
-// time.
-func (f *facts) inherited() rss.Bytes {
-	var sum rss.Bytes
-	n := 0
-	for i := range f.procs {
-		if p := &f.procs[i]; p.seen && f.run.Procs[i].Role == rss.RoleWorker && n < f.workers.most {
-			sum += p.born
-			n++
-		}
-	}
-	return sum
-}
-
 // notPinned: the trainer's shared memory, in which batches lie that are pinned or
 // were taken from workers, grows and does not stop.
 func notPinned(f *facts, key limitKey) (Line, bool) {

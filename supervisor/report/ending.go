@@ -70,6 +70,9 @@ const (
 	slurmOverrules
 )
 
+// worthTelling is the share of a limit from which on it is told how near it was.
+const worthTelling = 0.5
+
 // inquest looks for why one run ended. What the record has comes first, Slurm's
 // word second: Slurm names the state that it put the job into, which tells who
 // acted and not always why.

@@ -8,11 +8,9 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
-
-// worthTelling is the share of a limit from which on it is told how near it was.
-const worthTelling = 0.5
 
 // evidence lists what a finding follows from: limits first, then what happened,
 // last what Slurm says. Every line can be held against the record.
@@ -82,7 +80,7 @@ func (q *teller) limitLines(f *ending) (out []string) {
 		if b.Level != "" {
 			name += " " + clean(b.Level)
 		}
-		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.at), name, fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), clean(against(b.Limit))))
+		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.at), name, phrase.Fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), clean(against(b.Limit))))
 	}
 	return out
 }
@@ -117,7 +115,7 @@ func (q *teller) deedLine(d *event.Decision) string {
 		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.deeds.lastAt), d.Action, d.By, d.Limit)
 	}
 	if d.LimitSize > 0 {
-		line += " at " + fill(d.Limit, d.Used, d.LimitSize)
+		line += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
 	}
 	o := q.deeds.outcome
 	switch {
@@ -136,7 +134,7 @@ func (q *teller) exitLine() string {
 	if q.rank != nil {
 		return q.rankLine()
 	}
-	line := "the command ended with " + q.death().String()
+	line := "the command ended with " + howDied(q.death())
 	if !q.death().seen {
 		line = "rsswarden's holder was gone; how the command ended, or whether it did, nobody saw"
 	}
@@ -187,7 +185,7 @@ func (q *teller) foundLines(cause event.Cause) (out []string) {
 // rankLine is how another rank than the record's own ended.
 func (q *teller) rankLine() string {
 	r := q.rank
-	line := rankName(r.rankKey)
+	line := r.rankKey.String()
 	if r.pid != 0 {
 		who := fmt.Sprintf("process %d", r.pid)
 		if r.comm != "" {
@@ -195,9 +193,9 @@ func (q *teller) rankLine() string {
 		}
 		line += " (" + who + ")"
 	}
-	line += " ended with " + q.death().String()
+	line += " ended with " + howDied(q.death())
 	if r.seen {
 		line += fmt.Sprintf("; its processes had %v by RSS at most, at %s", r.peak, q.clock(r.peakAt))
 	}
-	return line + "; the record is that of " + rankName(q.ranks.list[0].rankKey) + ", which led on its node"
+	return line + "; the record is that of " + q.ranks.list[0].rankKey.String() + ", which led on its node"
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -109,7 +110,7 @@ func nearestNode(rep *Report) string {
 	if b == nil {
 		return "no limit on memory is in the records"
 	}
-	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", clean(b.Node), b.Limit, fill(b.Limit, b.Used, b.Size))
+	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", clean(b.Node), b.Limit, phrase.Fill(b.Limit, b.Used, b.Size))
 }
 
 // endName tells one end from the others.

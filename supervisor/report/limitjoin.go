@@ -1,9 +1,7 @@
 package report
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -90,44 +88,6 @@ func (rep *Report) joinedLimits() (out []Limit) {
 		out = append(out, *l)
 	}
 	return out
-}
-
-// limitName tells a limit from the others of a list: by its node where there are
-// several runs, and by who recorded it where its node has two of the name.
-func limitName(rep *Report, list []Limit, i int) string {
-	plain := func(l *Limit) string {
-		name := string(l.Name)
-		if l.Scope != "" && string(l.Scope) != name {
-			name += ", " + string(l.Scope)
-		}
-		if len(rep.Runs) > 1 {
-			name += " on " + clean(runOf(rep, l.Run).Node)
-		}
-		return name
-	}
-	name := plain(&list[i])
-	for n := range list {
-		if n != i && list[n].Level == list[i].Level && list[n].Accounting == list[i].Accounting && plain(&list[n]) == name {
-			return name + list[i].whose()
-		}
-	}
-	return name
-}
-
-// whose is ", step 0, task 2", with the other tasks that led after it.
-func (o *limitOf) whose() string {
-	if len(o.ranks) == 0 {
-		return ""
-	}
-	text := ", " + rankName(o.ranks[0])
-	var rest []string
-	for _, r := range o.ranks[1:] {
-		rest = append(rest, fmt.Sprint(r.task))
-	}
-	if len(rest) == 0 {
-		return text
-	}
-	return text + ", then " + strings.Join(rest, ", ")
 }
 
 // apartOf says that each task has its own limit of that kind: a sum of its tree, or

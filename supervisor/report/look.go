@@ -43,6 +43,9 @@ type look struct {
 	ofProc []*roleLook
 }
 
+// mostUnreached bounds the reasons that are kept why the hook did not reach a process.
+const mostUnreached = 6
+
 // lookPeak is the most of one accounting, and when.
 type lookPeak struct {
 	v     rss.Bytes
@@ -169,7 +172,7 @@ func (k *look) entry(e *record.Entry) {
 	case *event.LoaderSaid:
 		k.deeds.said(v)
 		k.warned(e.At, v)
-		if v.What == event.LoaderUnreached && !slices.Contains(k.unreached, v.Reason) && len(k.unreached) < mostNotes {
+		if v.What == event.LoaderUnreached && !slices.Contains(k.unreached, v.Reason) && len(k.unreached) < mostUnreached {
 			k.unreached = append(k.unreached, v.Reason)
 		}
 		if v.Freed > 0 || v.What == event.LoaderRecycled {
@@ -182,7 +185,7 @@ func (k *look) entry(e *record.Entry) {
 	case *event.Cure:
 		k.grown.cured(k.run.Meta.ID, k.run.Wall(e.At), v)
 	case *event.Fault:
-		k.faults = append(k.faults, v.Part+": "+unbroken(v.Error))
+		k.faults = append(k.faults, v.Part+": "+v.Error)
 	case *event.Exit:
 		k.exit, k.exitAt = v, e.At
 	}

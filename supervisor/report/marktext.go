@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -18,11 +19,11 @@ func happened(m *Mark) string {
 	case *event.Found:
 		return fmt.Sprintf("limit %s is now %v", v.Name, v.Limit.Limit)
 	case *event.Diagnosis:
-		return "found: " + naming(v.Finding, v.Confidence, v.Bytes, v.Role)
+		return "found: " + phrase.Found(v.Finding, v.Confidence, v.Bytes, v.Role)
 	case *event.Rank:
 		return rankText(v)
 	case *event.Fault:
-		return fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, unbroken(v.Error))
+		return fmt.Sprintf("fault in %s: %s; the command runs on", v.Part, values.JoinLines(v.Error))
 	case *event.Signal:
 		return signalText(v)
 	case *event.Exit:
@@ -45,7 +46,7 @@ func decisionText(d *event.Decision) string {
 		text = fmt.Sprintf("%s, asked for by process %d", d.Action, d.By)
 	}
 	if d.LimitSize > 0 {
-		text += " at " + fill(d.Limit, d.Used, d.LimitSize)
+		text += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
 	}
 	if d.ETA != nil {
 		text += ", forecast to be reached in " + values.Span(time.Duration(*d.ETA*float64(time.Second)))
@@ -70,7 +71,7 @@ func resultText(o *event.Outcome, before string) string {
 		text += fmt.Sprintf(", trainer paused %.0f ms", 1000*o.Paused)
 	}
 	if o.Detail != "" && !o.OK {
-		text += " (" + unbroken(o.Detail) + ")"
+		text += " (" + values.JoinLines(o.Detail) + ")"
 	}
 	if before != "" && !strings.Contains(before, text) {
 		text = before + "; " + text
@@ -79,7 +80,7 @@ func resultText(o *event.Outcome, before string) string {
 }
 
 func rankText(r *event.Rank) string {
-	who := rankName(keyOf(r))
+	who := keyOf(r).String()
 	switch {
 	case r.What == event.RankLeads:
 		return "the watcher of " + who + " leads from here on"

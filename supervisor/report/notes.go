@@ -36,7 +36,7 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 			add("only the journal was found: it has %s, roles in place of processes, and no PSS", values.Count(k.samples, "sample"))
 		}
 		for _, d := range r.Damage[:min(len(r.Damage), mostNotes)] {
-			add("part of the record could not be read: %s", clean(unbroken(d)))
+			add("part of the record could not be read: %s", clean(values.JoinLines(d)))
 		}
 		if n := len(r.Damage) - mostNotes; n > 0 {
 			add("%s more could not be read", values.Count(n, "part"))
@@ -59,7 +59,7 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 			add("a part of rsswarden had stopped working: %s", clean(f))
 		}
 		for _, why := range k.unreached {
-			add("the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: %s", clean(unbroken(why)))
+			add("the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: %s", clean(values.JoinLines(why)))
 		}
 		if r.Meta.Attached {
 			add("it was watched from outside, from %s on", r.Meta.Start.In(zone).Format(time.DateTime))
@@ -79,7 +79,11 @@ func notes(looks []*look, zone *time.Location) (out []string) {
 }
 
 // outgrown leaves out what is told again, with more that went wrong behind it.
-func outgrown(faults []string) (out []string) {
+func outgrown(all []string) (out []string) {
+	faults := make([]string, len(all))
+	for i, f := range all {
+		faults[i] = values.JoinLines(f)
+	}
 	for i, f := range faults {
 		if !slices.ContainsFunc(faults[i+1:], func(o string) bool { return strings.HasPrefix(o, f) }) {
 			out = append(out, f)

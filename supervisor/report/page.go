@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -52,7 +51,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"span":     func(at, from time.Duration) string { return values.Span(at - from) },
 		"spark":    drawSpark,
 		"table":    newPageTable,
-		"unbroken": unbroken,
+		"unbroken": values.JoinLines,
 	}).Parse(embedded("page.gohtml")))
 })
 
@@ -74,7 +73,7 @@ type page struct {
 // its own style and its own script.
 func WriteHTML(w io.Writer, rep *Report) error {
 	t := rep.Timeline
-	data, err := json.Marshal(t)
+	data, err := timelineJSON(t)
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
@@ -99,6 +98,11 @@ func WriteHTML(w io.Writer, rep *Report) error {
 		}
 	}
 	return nil
+}
+
+// WriteSVG writes the chart of a report.
+func WriteSVG(w io.Writer, rep *Report) error {
+	return SVG(w, headline(rep, rep.Timeline), rep.Verdict, rep.Timeline)
 }
 
 func hashOf(s string) string {
@@ -172,7 +176,7 @@ type panel struct {
 
 // Panels are the static charts.
 func (p *page) Panels() (all []panel) {
-	for _, s := range p.T.panels() {
+	for _, s := range panels(p.T) {
 		var b strings.Builder
 		writePanel(&b, p.T, s, len(p.T.Runs) > 1)
 		all = append(all, panel{s.Name, fmt.Sprintf("0 0 %d %.0f", chartWidth, panelHeight), template.HTML(b.String())})
@@ -222,18 +226,50 @@ func (p *page) Fullest() int {
 	return best
 }
 
-// share is the most that was used of the limit that is shown first, negative where
-// there is none.
-func (s *Strand) share() float64 {
-	p, most := s.primary(), -1.0
-	if p < 0 || len(s.Levels) == 0 {
-		return most
+// headline is the line above the verdict: which job, when, how long.
+func headline(rep *Report, t *Timeline) string {
+	var parts []string
+	if rep.Job != "" {
+		parts = append(parts, "job "+clean(rep.Job))
 	}
-	x := &s.Levels[0].Limits[p]
-	for k := range x.Used {
-		if x.Size[k] > 0 {
-			most = max(most, float64(x.Used[k])/float64(x.Size[k]))
-		}
+	if rep.told {
+		parts = append(parts, sizeOf(rep))
+	} else if len(t.Runs) == 1 {
+		parts = append(parts, t.Runs[0].Name)
+	} else if len(t.Runs) > 1 {
+		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))
 	}
-	return most
+	if !rep.Start.IsZero() {
+		at := newClock(rep, t)
+		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
+		parts = append(parts, values.Span(time.Duration(rep.Duration*float64(time.Second))))
+	}
+	return strings.Join(parts, " · ")
 }
+
+// clockFace writes times of day on the clock of the timeline's start, with the
+// day where a report spans more than one.
+type clockFace struct {
+	start  time.Time
+	layout string
+}
+
+func newClock(rep *Report, t *Timeline) clockFace {
+	c := clockFace{t.Start, "15:04:05"}
+	if len(t.Runs) == 0 {
+		c.start = rep.Start
+	}
+	if rep.Duration > 20*3600 {
+		c.layout = "2 Jan 15:04:05"
+	}
+	return c
+}
+
+func (c clockFace) text(at time.Time) string {
+	if at.IsZero() {
+		return "–"
+	}
+	return at.In(c.start.Location()).Format(c.layout)
+}
+
+func (c clockFace) zone() string { return zoneName(c.start) }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -32,33 +31,6 @@ func usedMeans(l *event.Limit) string {
 	}
 }
 
-// clockFace writes times of day on the clock of the timeline's start, with the
-// day where a report spans more than one.
-type clockFace struct {
-	start  time.Time
-	layout string
-}
-
-func newClock(rep *Report, t *Timeline) clockFace {
-	c := clockFace{t.Start, "15:04:05"}
-	if len(t.Runs) == 0 {
-		c.start = rep.Start
-	}
-	if rep.Duration > 20*3600 {
-		c.layout = "2 Jan 15:04:05"
-	}
-	return c
-}
-
-func (c clockFace) text(at time.Time) string {
-	if at.IsZero() {
-		return "–"
-	}
-	return at.In(c.start.Location()).Format(c.layout)
-}
-
-func (c clockFace) zone() string { return zoneName(c.start) }
-
 // escape makes text safe inside an element and inside an attribute in double
 // quotes, in HTML and XML alike.
 func escape(s string) string { return escaper.Replace(clean(s)) }
@@ -78,3 +50,6 @@ func wrap(s string, width, most int) []string {
 	}
 	return lines
 }
+
+// clean is [values.Plain], shorter for what stands in nearly every line.
+func clean(s string) string { return values.Plain(s) }

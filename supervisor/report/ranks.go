@@ -1,12 +1,14 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // rankKey names one rank on its node. Who has no task is told apart by its holder.
@@ -14,6 +16,19 @@ type rankKey struct {
 	step   string
 	task   int
 	holder int
+}
+
+// String tells one rank from others of its node.
+func (key rankKey) String() string {
+	switch {
+	case key.task < 0 && key.holder > 0:
+		return fmt.Sprintf("the run of process %d", key.holder)
+	case key.task < 0:
+		return "a rank of unknown number"
+	case key.step == "":
+		return fmt.Sprintf("task %d", key.task)
+	}
+	return fmt.Sprintf("step %s, task %d", values.Plain(key.step), key.task)
 }
 
 // lookRank is one rank over one run: that of the run itself, and with a leader's

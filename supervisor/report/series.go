@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Timeline is what is drawn: the samples of all runs on one wall clock, made so
@@ -187,7 +188,7 @@ func nameStrands(strands []Strand, runs []drawn) {
 	}
 	seen := map[string]int{}
 	for i, r := range runs {
-		name := clean(r.Meta.Node)
+		name := values.Plain(r.Meta.Node)
 		if name == "" {
 			name = "this node"
 		}
@@ -202,4 +203,30 @@ func nameStrands(strands []Strand, runs []drawn) {
 		}
 		strands[i].Name = name
 	}
+}
+
+// share is the most that was used of the limit that is shown first, negative where
+// there is none.
+func (s *Strand) share() float64 {
+	p, most := s.primary(), -1.0
+	if p < 0 || len(s.Levels) == 0 {
+		return most
+	}
+	x := &s.Levels[0].Limits[p]
+	for k := range x.Used {
+		if x.Size[k] > 0 {
+			most = max(most, float64(x.Used[k])/float64(x.Size[k]))
+		}
+	}
+	return most
+}
+
+// primary is the index of the limit that is shown first, -1 for none.
+func (s *Strand) primary() int {
+	for i := range s.Limits {
+		if s.Limits[i].Primary {
+			return i
+		}
+	}
+	return -1
 }

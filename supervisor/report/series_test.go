@@ -123,7 +123,7 @@ func TestSeriesOneClock(t *testing.T) {
 	if m := tl.Runs[0].Marks; len(m) == 0 || m[len(m)-1].At != 4*time.Minute || m[len(m)-1].Kind != MarkExit {
 		t.Errorf("last mark %+v", m)
 	}
-	data, err := json.Marshal(&tl)
+	data, err := timelineJSON(&tl)
 	if err != nil {
 		t.Fatal(err)
 	}

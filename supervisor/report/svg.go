@@ -7,10 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 //go:embed page/theme.css
@@ -31,13 +29,12 @@ const (
 	mostPanels  = 12
 )
 
-// WriteSVG writes the chart of a report as one file that loads nothing: memory
+// SVG writes a chart as one file that loads nothing: memory
 // by role against the limit, over the time of day, one below the other for
 // several runs. It is drawn dark where the viewer prefers that.
-func WriteSVG(w io.Writer, rep *Report) error {
-	t := rep.Timeline
-	runs := t.panels()
-	verdict := wrap(clean(rep.Verdict), 118, 2)
+func SVG(w io.Writer, headline, title string, t *Timeline) error {
+	runs := panels(t)
+	verdict := wrap(clean(title), 118, 2)
 	head := headHeight + 20*float64(len(verdict))
 	height := head + panelHeight*float64(len(runs)) + 40
 	var b strings.Builder
@@ -46,7 +43,7 @@ func WriteSVG(w io.Writer, rep *Report) error {
 		chartWidth, height, chartWidth, height)
 	fmt.Fprintf(&b, `<title id="t">%s</title><style>%s%s</style>`, escape(strings.Join(verdict, " ")), themeCSS, chartCSS)
 	fmt.Fprintf(&b, `<rect %s width="100%%" height="100%%"/>`, paint("paper"))
-	fmt.Fprintf(&b, `<text %s x="16" y="24" font-size="12">%s</text>`, paint("axis"), escape(headline(rep, t)))
+	fmt.Fprintf(&b, `<text %s x="16" y="24" font-size="12">%s</text>`, paint("axis"), escape(headline))
 	for i, line := range verdict {
 		fmt.Fprintf(&b, `<text %s x="16" y="%d" font-size="15" font-weight="600">%s</text>`, paint("text"), 46+20*i, escape(line))
 	}
@@ -68,7 +65,7 @@ func WriteSVG(w io.Writer, rep *Report) error {
 
 // panels are the runs that have a static chart: where there are too many those that
 // came nearest to their limits, in their order.
-func (t *Timeline) panels() []*Strand {
+func panels(t *Timeline) []*Strand {
 	all := make([]*Strand, len(t.Runs))
 	share := map[*Strand]float64{}
 	for i := range t.Runs {
@@ -81,27 +78,6 @@ func (t *Timeline) panels() []*Strand {
 	order := slices.Clone(all)
 	slices.SortStableFunc(order, func(a, b *Strand) int { return cmp.Compare(share[b], share[a]) })
 	return slices.DeleteFunc(all, func(s *Strand) bool { return !slices.Contains(order[:mostPanels], s) })
-}
-
-// headline is the line above the verdict: which job, when, how long.
-func headline(rep *Report, t *Timeline) string {
-	var parts []string
-	if rep.Job != "" {
-		parts = append(parts, "job "+clean(rep.Job))
-	}
-	if rep.told {
-		parts = append(parts, sizeOf(rep))
-	} else if len(t.Runs) == 1 {
-		parts = append(parts, t.Runs[0].Name)
-	} else if len(t.Runs) > 1 {
-		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))
-	}
-	if !rep.Start.IsZero() {
-		at := newClock(rep, t)
-		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
-		parts = append(parts, values.Span(time.Duration(rep.Duration*float64(time.Second))))
-	}
-	return strings.Join(parts, " · ")
 }
 
 // writePanel draws one run, its plot, axes and legend, into panelHeight.

@@ -98,13 +98,3 @@ func topOf(s *Strand) (top rss.Bytes, limitShown bool) {
 	}
 	return rss.Bytes(most) * rss.KiB / 100 * 112, false
 }
-
-// primary is the index of the limit that is shown first, -1 for none.
-func (s *Strand) primary() int {
-	for i := range s.Limits {
-		if s.Limits[i].Primary {
-			return i
-		}
-	}
-	return -1
-}

@@ -29,7 +29,7 @@ func writeMarks(b *strings.Builder, t *Timeline, s *Strand) {
 		x := plotLeft + (plotRight-plotLeft)*float64(m.At)/float64(max(t.Length, 1))
 		if first != nil && x-lastX < 14 {
 			n++
-			if m.Kind.graver(first.Kind) {
+			if graver(m.Kind, first.Kind) {
 				first, lastX = m, x
 			}
 			continue
@@ -41,7 +41,7 @@ func writeMarks(b *strings.Builder, t *Timeline, s *Strand) {
 }
 
 // graver says that of two marks in one place this is the one to show.
-func (k MarkKind) graver(than MarkKind) bool {
+func graver(k, than MarkKind) bool {
 	rank := map[MarkKind]int{MarkLimit: 1, MarkDecision: 2, MarkFinding: 3, MarkFault: 4, MarkSignal: 5, MarkRank: 6, MarkExit: 7, MarkOOM: 8}
 	return rank[k] > rank[than]
 }

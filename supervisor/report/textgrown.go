@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -74,21 +73,9 @@ func signed(v int64) string {
 	return values.Digits(uint64(v))
 }
 
-// naming is a finding in a few words: "copy-on-write, likely: 420 MiB in worker".
-func naming(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) string {
-	text := fmt.Sprintf("%s, %s", f, c)
-	if size > 0 {
-		text += fmt.Sprintf(": %v", size)
-		if role != "" && !strings.Contains(string(f), string(role)) {
-			text += " in " + string(role)
-		}
-	}
-	return clean(text)
-}
-
 // findingTitle is naming, and in how many runs of a job.
 func findingTitle(d *Diagnosis, runs int) string {
-	text := naming(d.Finding, d.Confidence, d.Bytes, d.Role)
+	text := phrase.Found(d.Finding, d.Confidence, d.Bytes, d.Role)
 	if runs > 1 {
 		text += fmt.Sprintf(", on %d of %s", d.Runs, values.Count(runs, "run"))
 	}

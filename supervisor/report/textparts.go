@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -42,7 +43,7 @@ func (t *text) limits(rep *Report) {
 	}
 	for i := range list[:shown] {
 		l := &list[i]
-		line := fmt.Sprintf("  %-18s at most %s at %s", limitName(rep, list, i), fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
+		line := fmt.Sprintf("  %-18s at most %s at %s", limitName(rep, list, i), phrase.Fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
 		if len([]rune(line)) > t.width {
 			t.para("  ", "    ", line)
 		} else {
@@ -53,7 +54,7 @@ func (t *text) limits(rep *Report) {
 			t.line("    %s  %s over %s", line, scale, values.Span(l.to.Sub(l.from)))
 		}
 		if l.Note != "" {
-			t.styled(dim, "    ", "    ", clean(unbroken(l.Note)))
+			t.styled(dim, "    ", "    ", clean(values.JoinLines(l.Note)))
 		}
 	}
 	if rest := list[shown:]; len(rest) > 0 {
@@ -298,4 +299,42 @@ func (t *text) notes(rep *Report) {
 	for _, s := range sources[:min(len(sources), mostShown)] {
 		t.para("  ", "    ", "read: "+clean(s))
 	}
+}
+
+// limitName tells a limit from the others of a list: by its node where there are
+// several runs, and by who recorded it where its node has two of the name.
+func limitName(rep *Report, list []Limit, i int) string {
+	plain := func(l *Limit) string {
+		name := string(l.Name)
+		if l.Scope != "" && string(l.Scope) != name {
+			name += ", " + string(l.Scope)
+		}
+		if len(rep.Runs) > 1 {
+			name += " on " + clean(runOf(rep, l.Run).Node)
+		}
+		return name
+	}
+	name := plain(&list[i])
+	for n := range list {
+		if n != i && list[n].Level == list[i].Level && list[n].Accounting == list[i].Accounting && plain(&list[n]) == name {
+			return name + whose(&list[i])
+		}
+	}
+	return name
+}
+
+// whose is ", step 0, task 2", with the other tasks that led after it.
+func whose(o *Limit) string {
+	if len(o.ranks) == 0 {
+		return ""
+	}
+	text := ", " + o.ranks[0].String()
+	var rest []string
+	for _, r := range o.ranks[1:] {
+		rest = append(rest, fmt.Sprint(r.task))
+	}
+	if len(rest) == 0 {
+		return text
+	}
+	return text + ", then " + strings.Join(rest, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -60,11 +61,11 @@ func bindingSentence(b *Binding, zone *time.Location) string {
 	if b.Scope != "" && string(b.Scope) != name {
 		name += ", " + string(b.Scope)
 	}
-	text := fmt.Sprintf("%s %s: %s at %s", b.Node, verb, name, fill(b.Limit, b.Used, b.Size))
+	text := fmt.Sprintf("%s %s: %s at %s", b.Node, verb, name, phrase.Fill(b.Limit, b.Used, b.Size))
 	if !b.At.IsZero() {
 		text += ", at " + b.At.In(zone).Format(time.TimeOnly)
 	}
-	switch who := rankName(rankKey{step: b.Step, task: b.Task}); {
+	switch who := (rankKey{step: b.Step, task: b.Task}).String(); {
 	case b.RankRSS > 0:
 		text += fmt.Sprintf("; of its ranks %s had most then, %v by RSS", who, b.RankRSS)
 	case b.Task >= 0:
@@ -84,7 +85,7 @@ func (t *text) lives(rep *Report) {
 		l := &rep.Lives[i]
 		line := fmt.Sprintf("%s, %s", values.Span(seconds(l.Duration)), l.Cause)
 		if l.Binding != nil {
-			line += fmt.Sprintf(", at most %s on %s", fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), clean(l.Binding.Node))
+			line += fmt.Sprintf(", at most %s on %s", phrase.Fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), clean(l.Binding.Node))
 		}
 		t.para("  ", "     ", fmt.Sprintf("%d: %s, %s: %s", l.Restart+1, l.Start.In(t.zone).Format(time.DateTime), line, clean(l.Verdict)))
 	}
@@ -193,7 +194,7 @@ func leadSentence(c *LeadChange) string {
 		why = "whose watcher was gone"
 	}
 	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", clean(c.Node),
-		rankName(rankKey{step: c.FromStep, task: c.From}), why, rankName(rankKey{step: c.ToStep, task: c.To}), c.Time.Format(time.TimeOnly))
+		rankKey{step: c.FromStep, task: c.From}.String(), why, rankKey{step: c.ToStep, task: c.To}.String(), c.Time.Format(time.TimeOnly))
 	if c.Gap >= 0.05 {
 		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(seconds(c.Gap)))
 	}

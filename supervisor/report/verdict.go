@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -43,13 +44,13 @@ func (q *teller) sentence(f *ending) string {
 
 // ending is the sentence on what happened.
 func (q *teller) ending(f *ending) string {
-	switch b, d := f.near, f.death; f.kind {
+	switch b, d, died := f.near, f.death, howDied(f.death); f.kind {
 	case endRunning:
 		return q.running()
 	case endFine:
 		text := "ended with exit status 0 " + q.after()
 		if b, ok := q.highest(); ok {
-			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, fill(b.Name, b.max.Used, b.max.Size))
+			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, phrase.Fill(b.Name, b.max.Used, b.max.Size))
 		}
 		return text + "; no limit on memory is in the record"
 	case endDetached:
@@ -57,7 +58,7 @@ func (q *teller) ending(f *ending) string {
 	case endHandedOver:
 		h := q.ranks.handing
 		return fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s",
-			q.clock(q.end), rankName(h.next.ranks.list[0].rankKey), q.clockOf(h.at))
+			q.clock(q.end), h.next.ranks.list[0].rankKey.String(), q.clockOf(h.at))
 	case endStopped:
 		text := q.byRule("stopped by rsswarden", event.ActionStop)
 		if q.exit.Code != nil {
@@ -95,7 +96,7 @@ func (q *teller) ending(f *ending) string {
 	case endJobKill:
 		text := q.jobKill(b) + fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(f.signal.at), clean(f.signal.Comm))
 		if d.seen {
-			text += "; it ended with " + d.String()
+			text += "; it ended with " + died
 		}
 		return text
 	case endJobKillUnseen:
@@ -103,15 +104,15 @@ func (q *teller) ending(f *ending) string {
 	case endAsked:
 		return q.asked(f)
 	case endAskedDirectly:
-		return fmt.Sprintf("asked to end by somebody: %s %s, sent to the command and not to rsswarden", d, q.after())
+		return fmt.Sprintf("asked to end by somebody: %s %s, sent to the command and not to rsswarden", died, q.after())
 	case endTimeLimit:
 		return q.timeLimitText(d)
 	case endSIGKILL:
-		return fmt.Sprintf("killed by somebody's SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", d, q.clock(q.end), q.nearestText())
+		return fmt.Sprintf("killed by somebody's SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.end), q.nearestText())
 	case endSIGKILLSlurm:
 		return fmt.Sprintf("killed by SIGKILL, watcher and all, at or after %s; %s; %s", q.clock(q.end), q.word(), q.nearestText())
 	case endCrash:
-		return fmt.Sprintf("the command failed by itself: %s %s; %s", d, q.after(), q.nearestText())
+		return fmt.Sprintf("the command failed by itself: %s %s; %s", died, q.after(), q.nearestText())
 	case endCrashSlurm:
 		return fmt.Sprintf("the job failed after the record breaks off at %s; %s; %s", q.clock(q.end), q.word(), q.nearestText())
 	case endStepKillSlurm:
@@ -127,7 +128,7 @@ func (q *teller) ending(f *ending) string {
 		return fmt.Sprintf("the record breaks off at %s without a word: all of it was killed at once%s, or rsswarden's watcher alone, or the node failed; which of them is not known; %s",
 			q.clock(q.end), how, q.nearestText())
 	case endSHM:
-		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", rss.Bytes(b.used), rss.Bytes(b.size), q.when(b.at), d)
+		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", rss.Bytes(b.used), rss.Bytes(b.size), q.when(b.at), died)
 	case endCount:
 		return q.countText(f)
 	case endUsedUp:
@@ -137,7 +138,7 @@ func (q *teller) ending(f *ending) string {
 		if f.cause == event.CauseFDs {
 			what = "descriptors"
 		}
-		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.sent), q.when(q.sent.at), d, q.instead())
+		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.sent), q.when(q.sent.at), died, q.instead())
 	}
 	return q.slurmText(f)
 }
@@ -145,7 +146,7 @@ func (q *teller) ending(f *ending) string {
 // byRule names the rule that ended the run.
 func (q *teller) byRule(who string, a event.Action) string {
 	if d := q.deeds.last; d != nil && d.Action == a {
-		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, clean(d.Rule), q.after(), d.Limit, fill(d.Limit, d.Used, d.LimitSize))
+		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, clean(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
 	}
 	return who + " " + q.after()
 }
@@ -154,7 +155,7 @@ func (q *teller) running() string {
 	text := fmt.Sprintf("still running %s after its start", values.Span(max(q.now.Sub(q.run.Meta.Start), 0).Round(time.Second)))
 	if b, ok := q.highest(); ok {
 		ago := values.Span(max(q.now.Sub(q.wall(b.lastAt)), 0))
-		text += fmt.Sprintf("; the limit %s stands at %s, as recorded %s ago", b.Name, fill(b.Name, b.last.Used, b.last.Size), ago)
+		text += fmt.Sprintf("; the limit %s stands at %s, as recorded %s ago", b.Name, phrase.Fill(b.Name, b.last.Used, b.last.Size), ago)
 	}
 	return text
 }
@@ -175,7 +176,7 @@ func (q *teller) kernelKill(f *ending) string {
 	if n := q.kernelKills(); n > 1 {
 		victims = values.Digits(n) + " of its processes"
 	}
-	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, f.death)
+	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, howDied(f.death))
 	if f.death.ok() && q.run.Meta.Job != nil {
 		text += ", but Slurm calls a job with such a kill OUT_OF_MEMORY"
 	}
@@ -293,7 +294,7 @@ func (q *teller) asked(f *ending) string {
 		from = fmt.Sprintf(" from %s (process %d)", clean(s.Comm), s.Sender)
 	}
 	told := fmt.Sprintf("%s reached it at %s%s", s.Signal.Signal, q.clock(s.at), from)
-	then := "; it ended with " + d.String()
+	then := "; it ended with " + howDied(d)
 	if later := q.end - s.at; later >= 50*time.Millisecond {
 		then += ", " + values.Span(later) + " later"
 	} else {
@@ -321,7 +322,7 @@ func (q *teller) asked(f *ending) string {
 func (q *teller) timeLimitText(d death) string {
 	last := "the record goes on until " + q.clock(q.end)
 	if d.seen {
-		last = "it ended with " + d.String() + " at " + q.clock(q.end)
+		last = "it ended with " + howDied(d) + " at " + q.clock(q.end)
 	}
 	if !d.seen && !q.timeUp() {
 		last = "the last that the journal has is of " + q.clock(q.end) + " and it had nothing to tell for a while"
@@ -353,7 +354,7 @@ func (q *teller) nearestText() string {
 
 // stood is how full a limit was, and when.
 func (q *teller) stood(b brink) string {
-	return fmt.Sprintf("at %s %s", fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
+	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
 }
 
 // countText is a process that ran out of what is counted.
@@ -367,7 +368,7 @@ func (q *teller) countText(f *ending) string {
 	if c.rate > 0 {
 		text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", values.Digits(uint64(c.rate)))
 	}
-	text += fmt.Sprintf("; the command ended with %s%s", f.death, q.instead())
+	text += fmt.Sprintf("; the command ended with %s%s", howDied(f.death), q.instead())
 	return text
 }
 
@@ -387,20 +388,20 @@ func (q *teller) usedUp(f *ending) string {
 	if f.cause == event.CauseAS {
 		what, then = "address space", "malloc(3) and mmap(2) fail with ENOMEM then, in Python with MemoryError"
 	}
-	text := fmt.Sprintf("out of %s: %s %s", what, fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
+	text := fmt.Sprintf("out of %s: %s %s", what, phrase.Fill(b.Name, rss.Bytes(b.used), rss.Bytes(b.size)), q.when(b.at))
 	if b.LimitSource != "" {
 		text += ", limit from " + clean(b.Place())
 	}
 	if b.rate > 0 {
 		text += fmt.Sprintf(", and grew by %s a second, at which it was full soon after", b.Name.Amount(rss.Bytes(b.rate)))
 	}
-	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, f.death, b.Name.Cure())
+	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, howDied(f.death), b.Name.Cure())
 	return text
 }
 
 // takes is what the sending takes of what there is not enough of; of what is
 // nearest where all suffices.
-func (s *lookSent) takes() string {
+func takes(s *lookSent) string {
 	n := s.Sharing
 	least := ""
 	if n.More {
@@ -427,7 +428,7 @@ func (q *teller) sending(s *lookSent) string {
 		more = " or more"
 	}
 	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), s.takes())
+		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), clean(n.Method), clean(n.Strategy), takes(s))
 }
 
 // named is a process by its PID, with its name where the record has it.
@@ -508,8 +509,8 @@ func (q *teller) breaksOff() string {
 	return "; the record breaks off at " + q.clock(q.end)
 }
 
-// String is how it ended: "SIGKILL", "exit status 1".
-func (d death) String() string {
+// howDied is how the command ended: "SIGKILL", "exit status 1".
+func howDied(d death) string {
 	switch {
 	case !d.seen:
 		return "a status that nobody saw"
@@ -552,19 +553,6 @@ func (q *teller) when(at time.Duration) string {
 
 // after is how long the run was, for the end of a sentence.
 func (q *teller) after() string { return "after " + values.Span(q.end) }
-
-// rankName tells one rank from others of its node.
-func rankName(key rankKey) string {
-	switch {
-	case key.task < 0 && key.holder > 0:
-		return fmt.Sprintf("the run of process %d", key.holder)
-	case key.task < 0:
-		return "a rank of unknown number"
-	case key.step == "":
-		return fmt.Sprintf("task %d", key.task)
-	}
-	return fmt.Sprintf("step %s, task %d", clean(key.step), key.task)
-}
 
 // slurmSays is all that Slurm says, for the evidence.
 func slurmSays(s *SlurmSays, step *StepSays) string {

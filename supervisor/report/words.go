@@ -1,13 +1,11 @@
 package report
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // This file holds the words for single things. They are those that the watcher
@@ -54,11 +52,6 @@ func short(dir string) string {
 	return "/…/" + strings.Join(names[n:], "/")
 }
 
-// fill is "2.92 GiB of 2.93 GiB (99.8 %)".
-func fill(n event.LimitName, used, size rss.Bytes) string {
-	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), values.Percent(used.Of(size)))
-}
-
 // memArg writes a size as --mem takes it, empty where that takes no such size.
 func memArg(b rss.Bytes) string {
 	switch {
@@ -68,24 +61,4 @@ func memArg(b rss.Bytes) string {
 		return strconv.FormatUint(uint64(b/rss.GiB), 10) + "G"
 	}
 	return strconv.FormatUint(uint64(b/rss.MiB), 10) + "M"
-}
-
-// unbroken puts a text of several lines, such as errors that were joined, on one.
-func unbroken(s string) string {
-	if !strings.ContainsAny(s, "\r\n") {
-		return s
-	}
-	text := ""
-	for line := range strings.Lines(s) {
-		switch line = strings.TrimSpace(line); {
-		case line == "":
-		case text == "":
-			text = line
-		case strings.HasSuffix(text, ":"):
-			text += " " + line
-		default:
-			text += "; " + line
-		}
-	}
-	return text
 }

@@ -59,3 +59,23 @@ func JSON(doc []byte) []byte {
 func steers(r rune) bool {
 	return r >= 0x7f && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 }
+
+// JoinLines puts a text of several lines, such as errors that were joined, on one.
+func JoinLines(s string) string {
+	if !strings.ContainsAny(s, "\r\n") {
+		return s
+	}
+	text := ""
+	for line := range strings.Lines(s) {
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+		case text == "":
+			text = line
+		case strings.HasSuffix(text, ":"):
+			text += " " + line
+		default:
+			text += "; " + line
+		}
+	}
+	return text
+}
