@@ -34,12 +34,12 @@ const mostGrown = 64
 
 // grown is what was told in one run. The zero value is ready.
 type grown struct {
-	found []told
+	found []findingSeen
 	cures []Cure
 }
 
-// told is one finding as it stands after the last time it was told.
-type told struct {
+// findingSeen is one finding as it stands after the last time it was told.
+type findingSeen struct {
 	*event.Diagnosis
 	first, at time.Duration
 }
@@ -47,10 +47,10 @@ type told struct {
 // diagnosed takes in what was told at a moment. It is told again where it has
 // become more certain or weighs more, and by a second watcher from the start.
 func (g *grown) diagnosed(at time.Duration, d *event.Diagnosis) {
-	i := slices.IndexFunc(g.found, func(t told) bool { return t.Finding == d.Finding && t.Role == d.Role })
+	i := slices.IndexFunc(g.found, func(t findingSeen) bool { return t.Finding == d.Finding && t.Role == d.Role })
 	switch {
 	case i < 0 && len(g.found) < mostGrown:
-		g.found = append(g.found, told{d, at, at})
+		g.found = append(g.found, findingSeen{d, at, at})
 	case i >= 0 && d.Rank() >= g.found[i].Rank():
 		g.found[i].Diagnosis, g.found[i].at = d, at
 	}
@@ -64,8 +64,8 @@ func (g *grown) first(d *event.Diagnosis) bool {
 }
 
 // of returns a finding, nil where it was not told.
-func (g *grown) of(f event.Finding) *told {
-	if i := slices.IndexFunc(g.found, func(t told) bool { return t.Finding == f }); i >= 0 {
+func (g *grown) of(f event.Finding) *findingSeen {
+	if i := slices.IndexFunc(g.found, func(t findingSeen) bool { return t.Finding == f }); i >= 0 {
 		return &g.found[i]
 	}
 	return nil

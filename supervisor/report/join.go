@@ -7,17 +7,17 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// drawn is one run to draw: that of a node, where several ranks led one after the
+// nodeRun is one run to draw: that of a node, where several ranks led one after the
 // other.
-type drawn struct {
+type nodeRun struct {
 	*record.Run
 	also []string // the IDs of the others that are in it
 }
 
 // perNode joins the records of a node and life that go on in each other, so that a
 // node has one chart.
-func perNode(runs []*record.Run) []drawn {
-	var out []drawn
+func perNode(runs []*record.Run) []nodeRun {
+	var out []nodeRun
 	taken := map[*record.Run]bool{}
 	for _, r := range runs {
 		if taken[r] {
@@ -25,7 +25,7 @@ func perNode(runs []*record.Run) []drawn {
 		}
 		if group := sameLead(r, runs); len(group) > 1 {
 			if one, ok := record.Join(group); ok {
-				d := drawn{Run: one}
+				d := nodeRun{Run: one}
 				for _, g := range group {
 					taken[g] = true
 					d.also = append(d.also, g.Meta.ID)
@@ -34,7 +34,7 @@ func perNode(runs []*record.Run) []drawn {
 				continue
 			}
 		}
-		out = append(out, drawn{Run: r})
+		out = append(out, nodeRun{Run: r})
 	}
 	return out
 }
@@ -59,7 +59,7 @@ func sameLead(r *record.Run, runs []*record.Run) (group []*record.Run) {
 
 // choose keeps the runs to draw where there are too many: those that broke off, and
 // those that came nearest to a limit by their exit events.
-func choose(runs []drawn, most int) []drawn {
+func choose(runs []nodeRun, most int) []nodeRun {
 	if len(runs) <= most {
 		return runs
 	}
@@ -73,7 +73,7 @@ func choose(runs []drawn, most int) []drawn {
 			weight[d.Run] = e.Binding.Ratio()
 		}
 	}
-	slices.SortStableFunc(order, func(a, b drawn) int {
+	slices.SortStableFunc(order, func(a, b nodeRun) int {
 		switch x, y := weight[a.Run], weight[b.Run]; {
 		case x > y:
 			return -1
@@ -86,5 +86,5 @@ func choose(runs []drawn, most int) []drawn {
 	for _, d := range order[:most] {
 		keep[d.Run] = true
 	}
-	return slices.DeleteFunc(slices.Clone(runs), func(d drawn) bool { return !keep[d.Run] })
+	return slices.DeleteFunc(slices.Clone(runs), func(d nodeRun) bool { return !keep[d.Run] })
 }

@@ -132,7 +132,7 @@ const (
 // a node whose ranks recorded it in turn one for all of them.
 type drawing struct {
 	line  Timeline
-	runs  []drawn
+	runs  []nodeRun
 	seen  []*strandSeen // of each of them
 	ofRun map[*record.Run]*strandSeen
 }
@@ -170,12 +170,12 @@ func (d *drawing) finish() *Timeline {
 }
 
 // nameStrands gives each run the shortest name that tells it from the others.
-func nameStrands(strands []Strand, runs []drawn) {
+func nameStrands(strands []Strand, runs []nodeRun) {
 	type life struct {
 		node    string
 		restart int
 	}
-	of := func(r drawn) life {
+	of := func(r nodeRun) life {
 		if r.Meta.Job == nil {
 			return life{node: r.Meta.Node}
 		}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -103,43 +102,5 @@ func TestSeriesGaps(t *testing.T) {
 	}
 	if l := build(true); len(l.Stretches) != 1 {
 		t.Errorf("stretches %v of a thinned run", l.Stretches)
-	}
-}
-
-// TestSeriesOneClock: runs that began at different moments share one clock, and
-// a journal's role sums are drawn like processes.
-func TestSeriesOneClock(t *testing.T) {
-	first := drawnRun{node: "a", after: time.Minute, length: 3 * time.Minute, every: time.Second, workers: 2, limit: rss.GiB, to: 0.5}.build()
-	b := record.NewBuilder(record.Meta{Node: "b", Start: dawn})
-	b.Sample(&record.Sample{At: 5 * time.Second, Roles: []record.RoleSum{{Role: rss.RoleWorker, Count: 3, RSS: rss.GiB}}})
-	second := b.Run()
-	tl := series([]*record.Run{first, second})
-	if !tl.Start.Equal(dawn) || tl.Length != 4*time.Minute || tl.Runs[0].From != time.Minute {
-		t.Errorf("start %v, length %v, first from %v", tl.Start, tl.Length, tl.Runs[0].From)
-	}
-	if at := tl.Runs[0].Levels[0].From; at != time.Minute {
-		t.Errorf("points from %v", at)
-	}
-	if m := tl.Runs[0].Marks; len(m) == 0 || m[len(m)-1].At != 4*time.Minute || m[len(m)-1].Kind != MarkExit {
-		t.Errorf("last mark %+v", m)
-	}
-	data, err := timelineJSON(&tl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back map[string]any
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestSeriesOfNothing: a run that ended before its first sample is drawn too.
-func TestSeriesOfNothing(t *testing.T) {
-	for _, runs := range [][]*record.Run{nil, {record.NewBuilder(record.Meta{Start: dawn}).Run()}} {
-		tl := series(runs)
-		if len(tl.Runs) != len(runs) {
-			t.Errorf("%d runs of %d", len(tl.Runs), len(runs))
-		}
-		writeBoth(t, drawnReport(), &tl)
 	}
 }

@@ -15,6 +15,44 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
+const minutes = 10 * time.Minute // the length of scenes
+
+func kills(n uint64) []event.KernelKills {
+	return []event.KernelKills{{Level: limitJob.Level + "/step_batch/task_0", Scope: event.ScopeCgroup, Kills: n, Leaf: true}}
+}
+
+// requeues is an exit after which the job is in the queue again.
+func requeues(e record.Entry) record.Entry {
+	exit := e.Value.(*event.Exit)
+	exit.Verdict, exit.Advice = event.VerdictRequeued, mem.Scale(1.25)
+	return e
+}
+
+// pair is what two limits stand at.
+func pair(a, b func(time.Duration) []rss.Bytes) func(time.Duration) []rss.Bytes {
+	return func(at time.Duration) []rss.Bytes { return append(a(at), b(at)...) }
+}
+
+func endsAfter(after time.Duration) *record.Job {
+	j := inJob()
+	j.End = noon.Add(after)
+	return j
+}
+
+func eta(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
+}
+
+// missed is the exit event of a run that filled its cgroup between two samples.
+func missed() *event.Exit {
+	e := exits(minutes, "", 1, kills(1)...).Value.(*event.Exit)
+	full := limitJob
+	full.Used, full.Limit = mem.Scale(0.98), mem
+	e.Binding = &full
+	return e
+}
+
 // scene is a run that a test plays: a trainer and two workers, one sample a
 // second, until its end.
 type scene struct {
@@ -104,20 +142,6 @@ func (s scene) run() *record.Run {
 	r := b.Run()
 	r.Live = s.live
 	return r
-}
-
-func build(runs []*record.Run, said *SlurmSays, now time.Time) *Report {
-	return explained(Input{Runs: runs, Slurm: said, Now: now})
-}
-
-func explained(in Input) *Report {
-	rep := Analyze(in)
-	Explain(rep, in.Now)
-	return rep
-}
-
-func series(runs []*record.Run) Timeline {
-	return *Analyze(Input{Runs: runs, Now: noon, Timeline: true}).Timeline
 }
 
 // standing stands at the same shares all the time.

@@ -19,7 +19,7 @@ func pageFile(t *testing.T, draw ...drawnRun) string {
 	for _, d := range draw {
 		runs = append(runs, d.build())
 	}
-	tl := series(runs)
+	tl := drawn(runs)
 	page, svg := writeBoth(t, drawnReport(draw...), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
@@ -221,8 +221,8 @@ func TestPageOfFindings(t *testing.T) {
 	s := grownScene()
 	s.events = append([]record.Entry{spawned(20 * time.Second)}, s.events...)
 	r := s.run()
-	tl := series([]*record.Run{r})
-	page, _ := writeBoth(t, build([]*record.Run{r}, nil, noon), &tl)
+	tl := drawn([]*record.Run{r})
+	page, _ := writeBoth(t, told([]*record.Run{r}, nil, noon), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
@@ -322,8 +322,8 @@ func TestPageOfADayLoads(t *testing.T) {
 func TestPageOfNodes(t *testing.T) {
 	b := startBrowser(t)
 	runs := leadMoved()
-	tl := series(runs)
-	page, _ := writeBoth(t, build(runs, nil, noon), &tl)
+	tl := drawn(runs)
+	page, _ := writeBoth(t, told(runs, nil, noon), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 		t.Fatal(err)

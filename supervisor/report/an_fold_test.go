@@ -6,6 +6,28 @@ import (
 	"time"
 )
 
+func TestSpark(t *testing.T) {
+	for _, length := range []time.Duration{time.Second, time.Minute, time.Hour, 1000 * time.Hour} {
+		var s spark
+		for i := range 1000 {
+			s.add(time.Duration(i)*length/1000, float64(i)/1000)
+		}
+		got := s.stretches(length)
+		for i := range got {
+			want := float64(i+1) / sparkStretches
+			if length >= time.Minute && (got[i] < want-0.03 || got[i] > want+0.003) {
+				t.Fatalf("%v: stretch %d is %.3f, want %.3f", length, i, got[i], want)
+			}
+		}
+	}
+	var s spark
+	s.add(0, 1)
+	s.add(time.Hour, 0.5)
+	if got := s.stretches(time.Hour); got[0] != 1 || got[20] != -1 || got[39] != 0.5 {
+		t.Errorf("with a gap: %v", got)
+	}
+}
+
 // TestRaiseCell: cells that are joined keep the higher value, and a hole stays one.
 func TestRaiseCell(t *testing.T) {
 	var cells []int64

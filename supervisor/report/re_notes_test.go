@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
 // TestNotesOnce: what several ranks have in common is noted once, with how many they
@@ -26,7 +26,7 @@ func TestNotesOnce(t *testing.T) {
 			r.Thinned = true
 		}
 	}
-	rep, line := build(runs, nil, noon), series(runs)
+	rep, line := told(runs, nil, noon), drawn(runs)
 	want := []string{
 		"4 ranks, the first n1, step 0, task 0: a part of rsswarden had stopped working: slurm: no slurm.conf; cannot ask scontrol: no host",
 		"n1, step 0, task 2: old samples were thinned: one stands for 10 s or more, the fullest of them",
@@ -48,7 +48,7 @@ func TestNotesOnce(t *testing.T) {
 func TestNotesOfTheStart(t *testing.T) {
 	r := made{id: "a", limit: slurmRSS(8), trainer: steady(4, 0, 0), exit: ended(0, event.VerdictFine)}.run()
 	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
-	notes := build([]*record.Run{r}, nil, noon).Notes
+	notes := told([]*record.Run{r}, nil, noon).Notes
 	if len(notes) == 0 || notes[0] != "it was said at the start: --limit 900T can never act" {
 		t.Errorf("%q", notes)
 	}
@@ -61,8 +61,42 @@ func TestNotesOfTheUnreached(t *testing.T) {
 	for pid, why := range []string{"its environment", "its environment", "its namespace"} {
 		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
 	}
-	notes := strings.Join(build([]*record.Run{r}, nil, noon).Notes, "\n")
+	notes := strings.Join(told([]*record.Run{r}, nil, noon).Notes, "\n")
 	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "ptrace: its environment") != 1 {
 		t.Errorf("%s", notes)
+	}
+}
+
+func TestClock(t *testing.T) {
+	set := func(d recordtest.Ranks, start, mono time.Duration) *record.Run {
+		d.Start, d.Mono = d.Start.Add(start), mono
+		return d.Run()
+	}
+	said := saysNodes("n1", "n2")
+	for _, test := range []struct {
+		name   string
+		runs   []*record.Run
+		said   *SlurmSays
+		basis  string
+		spread float64 // negative for none
+		behind float64 // of n1
+		note   string
+	}{
+		{"together", []*record.Run{set(onNode(1), 0, 0), set(onNode(2), 300*time.Millisecond, 0)}, said, "wall", 0.3, 0, "within 300 ms by these"},
+		{"far apart", []*record.Run{set(onNode(1), 0, 0), set(onNode(2), 40*time.Second, 0)}, said, "wall", 40, 0, "up to 40 s apart by these: the clocks differ, or tasks began late"},
+		{"behind Slurm's", []*record.Run{set(onNode(1), -3*time.Second, 0), set(onNode(2), 0, 0)}, said, "wall", 3, 3, "on n1 rsswarden began 3 s before Slurm began the job"},
+		{"a fraction is no skew", []*record.Run{set(onNode(1), -900*time.Millisecond, 0), set(onNode(2), 0, 0)}, said, "wall", 0.9, 0, "within 900 ms"},
+		{"no step in common", []*record.Run{set(onNode(1), 0, 0), set(recordtest.Ranks{Step: "1", Node: "n2", Count: 1, Start: noon, To: minutes}, 0, 0)}, nil, "wall", -1, 0, "nothing in the records tells"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := told(test.runs, test.said, noon).Clock
+			spread := -1.0
+			if c.Spread != nil {
+				spread = *c.Spread
+			}
+			if c.Basis != test.basis || spread != test.spread || c.Behind["n1"] != test.behind || c.Behind["n2"] != 0 || !strings.Contains(c.Note, test.note) {
+				t.Errorf("%+v", c)
+			}
+		})
 	}
 }

@@ -1,8 +1,12 @@
 package report
 
 import (
+	"iter"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // TestLeft: when the job ends, by how much it had left at moments of the run.
@@ -34,5 +38,26 @@ func TestLeft(t *testing.T) {
 				t.Errorf("the job ends at %v, want %v", k.jobEnd, want)
 			}
 		})
+	}
+}
+
+// TestOneDecode: each run is decoded once, for a text and for a page.
+func TestOneDecode(t *testing.T) {
+	of := samplesOf
+	defer func() { samplesOf = of }()
+	var times atomic.Int64
+	samplesOf = func(r *record.Run) iter.Seq[*record.Sample] {
+		times.Add(1)
+		return of(r)
+	}
+	runs := ranks()
+	for _, draw := range []bool{false, true} {
+		times.Store(0)
+		if rep := Analyze(Input{Runs: runs, Now: noon, Timeline: draw}); len(rep.facts) == 0 || (rep.Timeline != nil) != draw {
+			t.Errorf("%d facts, timeline %v", len(rep.facts), rep.Timeline != nil)
+		}
+		if n := times.Load(); n != int64(len(runs)) {
+			t.Errorf("timeline %v: %d runs were decoded %d times", draw, len(runs), n)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func FuzzReport(f *testing.F) {
 		said := &SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: code, Steps: []StepSays{{ID: "1.0", State: state, By: "0", ExitCode: code}}}
 		for _, s := range []*SlurmSays{nil, said} {
 			var text, table bytes.Buffer
-			rep := build([]*record.Run{r}, s, time.Unix(1e9, 0))
+			rep := told([]*record.Run{r}, s, time.Unix(1e9, 0))
 			if err := WriteText(&text, rep, 80, false); err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,10 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
+func dayRun() drawnRun {
+	return drawnRun{node: "node7", length: 24 * time.Hour, every: time.Second, workers: 13, limit: 4 * rss.GiB, from: 0.45, to: 0.97}
+}
+
 // drawnRun describes a run that tests draw: a trainer whose memory grows, and
 // workers whose RSS is a sawtooth because they are recycled.
 type drawnRun struct {
@@ -106,48 +110,4 @@ func (d drawnRun) build() *record.Run {
 		b.Event(record.Entry{At: d.length, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}})
 	}
 	return b.Run()
-}
-
-// drawnReport is a report by hand: what a page shows beside its timeline.
-func drawnReport(runs ...drawnRun) *Report {
-	rep := &Report{
-		V: 1, Job: "4711", Verdict: "Training ended by itself; recycling loader workers kept it inside its 4.00 GiB, with 3.1 % to spare.",
-		Cause: event.CauseEnded, Certainty: Seen, Outcome: event.VerdictCarried,
-		Evidence: []string{"The exit event has status 0.", "90%:recycle fired on cgroup before the peak and freed 300 MiB each time."},
-		Start:    dawn, Forecast: &Forecast{Made: 812, Note: "of 812 forecasts, 604 can be told and 88 % of those were right within a factor of two"},
-	}
-	risk := 0.02
-	code, kill := 0, "SIGKILL"
-	for _, d := range runs {
-		end := dawn.Add(d.after + d.length)
-		if end.After(rep.End) {
-			rep.End, rep.Duration = end, end.Sub(dawn).Seconds()
-		}
-		r := Run{ID: fmt.Sprintf("run-%s-%d", d.node, d.task), Node: d.node, Step: "0", Task: d.task, Command: []string{"python3", "train.py", "--data", "/scratch/imagenet lmdb"},
-			Start: dawn, End: end, Cause: event.CauseEnded, Code: &code, Samples: int(d.length / d.every), Decisions: 42, Sources: []string{"/tmp/rsswarden/4711.0.0"}}
-		if d.oom {
-			r.Cause, r.Code, r.Signal = event.CauseKernelOOM, nil, &kill
-			rep.Cause, rep.Outcome = event.CauseKernelOOM, event.VerdictOOM
-			rep.Verdict = "The kernel's OOM killer ended the step: unreclaimable memory reached the step's cgroup limit of " + d.limit.String() + " on " + d.node + "."
-		}
-		rep.Runs = append(rep.Runs, r)
-		spark := make([]float64, 40)
-		for i := range spark {
-			spark[i] = d.from + (d.to-d.from)*float64(i)/40
-		}
-		rep.Limits = append(rep.Limits, Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitCgroup, Scope: event.ScopeStep, Accounting: event.AccountingCgroup,
-			Used: d.limit.Scale(d.to), Limit: d.limit, Enforcer: "kernel OOM killer", LimitSource: "memory.max of the step"}, At: end, Last: d.limit.Scale(d.to), Spark: spark},
-			Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 4120, Limit: 65530, Enforcer: "kernel, by ENOMEM", LimitSource: "vm.max_map_count"}, At: end, Last: 4100, Spark: spark})
-	}
-	rep.Peaks.RSS = &Peak{Bytes: 5 * rss.GiB, At: rep.End}
-	rep.Peaks.Cgroup = &Peak{Bytes: 4 * rss.GiB / 100 * 97, At: rep.End}
-	rep.Roles = []Role{{Role: rss.RoleTrainer, Count: 1, Peak: 2 * rss.GiB, At: rep.End, Anon: 1600 * rss.MiB, File: 300 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 2 * rss.GiB},
-		{Role: rss.RoleWorker, Count: 14, Peak: 3 * rss.GiB, At: rep.End, Anon: 2 * rss.GiB, File: 900 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 400 * rss.MiB}}
-	rep.Actions = []Action{{Action: event.ActionRecycle, Fired: 42, Worked: 28, Freed: 8 * rss.GiB, Paused: 0.4, FirstAt: dawn.Add(time.Minute), LastAt: rep.End,
-		Reasons: map[event.Reason]int{event.ReasonRecent: 14}}}
-	rep.Advice = []Line{{Line: "#SBATCH --mem=4608M", Why: "The peak was 3.88 GiB with recycling on; 4.50 GiB leaves 14 % to spare.", Evidence: "Seen in this run alone.", Mem: 4608 * rss.MiB, Risk: &risk},
-		{Line: "num_workers=8", Why: "The trainer never waited for a batch with 8 of 14 workers busy."}}
-	rep.Slurm = &SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []StepSays{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 * rss.GiB}}}
-	rep.Notes = []string{"Early samples were thinned to one in ten seconds."}
-	return rep
 }

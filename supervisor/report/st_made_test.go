@@ -2,8 +2,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -166,29 +164,6 @@ func (m made) run() *record.Run {
 	r := b.Run()
 	r.Live = m.live
 	return r
-}
-
-// named returns the line that begins so, nil where there is none.
-func named(lines []Line, begin string) *Line {
-	for i := range lines {
-		if strings.HasPrefix(lines[i].Line, begin) {
-			return &lines[i]
-		}
-	}
-	return nil
-}
-
-// theMem is the one line on --mem.
-func theMem(t *testing.T, lines []Line) Line {
-	t.Helper()
-	if len(lines) == 0 || !strings.HasPrefix(lines[0].Line, "#SBATCH --mem") {
-		t.Fatalf("no line on --mem first: %+v", lines)
-	}
-	l := lines[0]
-	if want := "#SBATCH --mem=" + policy.MemArg(l.Mem); l.Mem > 0 && l.Line != want || l.Mem == 0 && l.Line != noMem {
-		t.Errorf("line %q for %v", l.Line, l.Mem)
-	}
-	return l
 }
 
 // alike makes n clean runs with these peaks in GiB under a limit of 8 GiB.
