@@ -93,7 +93,7 @@ func (q *inquest) hint(f ending) ending {
 		}
 	case f.cause == event.CauseOverKill && killed:
 		f.certainty, f.slurm = Slurm, slurmConfirms
-	case unknown && q.step != nil && killed && q.step.MaxRSS > 0 && q.said.reqMem() > 0 && q.step.MaxRSS > q.said.reqMem():
+	case unknown && q.step != nil && killed && q.step.MaxRSS > 0 && q.said.requested() > 0 && q.step.MaxRSS > q.said.requested():
 		return slurmAlone(endStepKillSlurm, event.CauseOverKill)
 	case unknown && killed && stepd.ratio >= worthTelling:
 		f = inferred(endStepKill, event.CauseOverKill).by(stepd, death{})

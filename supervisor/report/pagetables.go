@@ -87,7 +87,7 @@ func (p *page) TogetherNotes() (notes []string) {
 func (p *page) ShownRanks() []Rank {
 	list := slices.Clone(p.Ranks)
 	if len(list) > mostRankRows {
-		slices.SortStableFunc(list, func(a, b Rank) int { return cmp.Or(b2i(b.failed())-b2i(a.failed()), cmp.Compare(b.peak(), a.peak())) })
+		slices.SortStableFunc(list, func(a, b Rank) int { return cmp.Or(b2i(b.failed())-b2i(a.failed()), cmp.Compare(b.most(), a.most())) })
 	}
 	return list[:min(len(list), mostRankRows)]
 }

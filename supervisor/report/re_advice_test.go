@@ -112,22 +112,7 @@ func TestAdviceOnTheSeed(t *testing.T) {
 // TestAdviceOfAJournal: roles tell less than processes, and nothing wrong.
 func TestAdviceOfAJournal(t *testing.T) {
 	m := made{limit: slurmRSS(5.5), workers: 4, worker: steady(0.2, 0.8, 0), exit: ended(0, event.VerdictTight), journal: true}
-	run := m.run()
-	var plain []record.Sample
-	for s := range run.Samples() {
-		c := record.Sample{At: s.At, Limits: append([]record.Reading(nil), s.Limits...)}
-		c.Roles = []record.RoleSum{
-			{Role: rss.RoleTrainer, Count: 1, Anon: gb(1), RSS: gb(1)},
-			{Role: rss.RoleWorker, Count: 4, Anon: gb(0.8), File: gb(3.2), RSS: gb(4)},
-		}
-		plain = append(plain, c)
-	}
-	f := &facts{run: run, exit: run.Exit(), told: -1, limits: make([]limitFacts, 1), procs: make([]procFacts, len(run.Procs))}
-	for i := range plain {
-		f.sample(&plain[i])
-	}
-	k := kind{words: []string{"python"}, jobs: []job{{runs: []*facts{f}}}}
-	lines := adviseKind(&k)
+	lines := Advise([]*record.Run{asJournal(t, m.run())})
 	if l := named(lines, "num_workers=3"); l == nil || len(lines) != 2 {
 		t.Errorf("lines %+v", lines)
 	}

@@ -10,11 +10,11 @@ import (
 func TestSays(t *testing.T) {
 	got := Says(slurm.EndedJob{Source: "sacct", ID: "10", State: "FAILED", ExitCode: "0:9", ReqMem: "102400K",
 		Steps: []slurm.EndedStep{{ID: "10.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 931340 << 10}}})
-	if got.reqMem() != 100*rss.MiB || askedFor(&got) != "100M" || !got.killedBySlurmstepd(got.step("10", "batch")) {
-		t.Errorf("%+v: %v", got, got.reqMem())
+	if got.requested() != 100*rss.MiB || askedFor(&got) != "100M" || !got.killedBySlurmstepd(got.step("10", "batch")) {
+		t.Errorf("%+v: %v", got, got.requested())
 	}
 	for text, want := range map[string]rss.Bytes{"400M": 400 * rss.MiB, "4G": 4 * rss.GiB, "400Mn": 400 * rss.MiB, "100Mc": 0, "": 0, "x": 0} {
-		if b := (&SlurmSays{ReqMem: text}).reqMem(); b != want {
+		if b := (&SlurmSays{ReqMem: text}).requested(); b != want {
 			t.Errorf("ReqMem %q is %v, want %v", text, b, want)
 		}
 	}

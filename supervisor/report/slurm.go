@@ -30,9 +30,9 @@ func (s *SlurmSays) step(job, step string) *StepSays {
 	return nil
 }
 
-// reqMem is the memory that was asked for, 0 where Slurm's word for it is for
+// requested is the memory that was asked for, 0 where Slurm's word for it is for
 // each CPU or not known.
-func (s *SlurmSays) reqMem() rss.Bytes {
+func (s *SlurmSays) requested() rss.Bytes {
 	text, each := strings.CutSuffix(s.ReqMem, "c")
 	if each || text == "" {
 		return 0

@@ -129,7 +129,7 @@ func (t *text) ranks(rep *Report) {
 			case a.failed():
 				return a.End.Compare(b.End)
 			}
-			return cmp.Compare(b.peak(), a.peak())
+			return cmp.Compare(b.most(), a.most())
 		})
 	}
 	t.section("ranks, each with the most by RSS that its processes had together")

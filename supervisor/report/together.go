@@ -143,7 +143,7 @@ func (j *Together) lastRanks() []Rank {
 	return j.Ranks[:n]
 }
 
-func (r *Rank) peak() uint64 {
+func (r *Rank) most() uint64 {
 	if r.Peak == nil {
 		return 0
 	}

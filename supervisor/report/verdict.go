@@ -214,7 +214,7 @@ func (q *teller) level(b brink) string {
 	switch b.Scope {
 	case event.ScopeJob, event.ScopeStep:
 		what := "limit"
-		if q.said != nil && q.said.reqMem() == size {
+		if q.said != nil && q.said.requested() == size {
 			what = "--mem"
 		}
 		value := memArg(size)
@@ -585,7 +585,7 @@ func slurmSays(s *SlurmSays, step *StepSays) string {
 
 // askedFor is the memory that was asked for, as --mem takes it.
 func askedFor(s *SlurmSays) string {
-	if b := s.reqMem(); b != 0 {
+	if b := s.requested(); b != 0 {
 		if arg := memArg(b); arg != "" {
 			return arg
 		}
