@@ -13,8 +13,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/report"
 )
 
 // shapedJob uses memory in the shape, of the size in MiB, that its arguments name;
@@ -145,7 +145,7 @@ func advisedJobs(t *testing.T, c *slurmtest.Cluster, n int) []advisedJob {
 // advisedRun is one run of such a job.
 type advisedRun struct {
 	run    *slurmtest.JobRun
-	report report.Report
+	report analysis.Result
 	end    slurmtest.Result
 }
 
@@ -176,8 +176,8 @@ func (r *advisedRun) peak(enforced event.LimitName) (most rss.Bytes) {
 }
 
 // advice is the line on --mem of its report.
-func (r *advisedRun) advice() (line report.Line, ok bool) {
-	i := slices.IndexFunc(r.report.Advice, func(l report.Line) bool { return l.Mem > 0 })
+func (r *advisedRun) advice() (line analysis.AdviceLine, ok bool) {
+	i := slices.IndexFunc(r.report.Advice, func(l analysis.AdviceLine) bool { return l.Mem > 0 })
 	if i < 0 {
 		return line, false
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/report"
 )
 
 // groupScene fills a cgroup of 100 MiB twice, first with memory.oom.group: then
@@ -77,7 +77,7 @@ func TestDeathByGroup(t *testing.T) {
 }
 
 // groupReports reads what one scene said, and judges both reports.
-func groupReports(t *testing.T, out string, status int, says string) *report.Report {
+func groupReports(t *testing.T, out string, status int, says string) *analysis.Result {
 	t.Helper()
 	m := regexp.MustCompile(`(?s)@ended (\d+)\n@killed (\S+) (\S+)\n@now ([^\n]+)\n@all\n(.*)@journal\n(.*)@done\n`).FindStringSubmatch(out)
 	if m == nil {
@@ -91,7 +91,7 @@ func groupReports(t *testing.T, out string, status int, says string) *report.Rep
 		t.Fatalf("status %s: %v\n%s", m[1], err, out)
 	}
 	killed := now.Add(-time.Duration((uptime - kill) * float64(time.Second)))
-	var reports [2]report.Report
+	var reports [2]analysis.Result
 	for i, name := range []string{"all", "journal alone"} {
 		r := &reports[i]
 		if err := json.Unmarshal([]byte(m[5+i]), r); err != nil {

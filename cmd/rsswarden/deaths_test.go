@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/report"
 )
 
 // dyingJob is a job that ends in a way of its own.
@@ -138,9 +138,9 @@ func (d *deathbed) report(t *testing.T, args ...string) string {
 }
 
 // read is the report as a program sees it.
-func (d *deathbed) read(t *testing.T, args ...string) *report.Report {
+func (d *deathbed) read(t *testing.T, args ...string) *analysis.Result {
 	t.Helper()
-	var r report.Report
+	var r analysis.Result
 	text := d.report(t, append([]string{"--json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
@@ -194,7 +194,7 @@ func (d *deathbed) check(t *testing.T) {
 	}
 }
 
-func (d *deathbed) judge(t *testing.T, from string, r *report.Report, text string, cause event.Cause, says string) {
+func (d *deathbed) judge(t *testing.T, from string, r *analysis.Result, text string, cause event.Cause, says string) {
 	t.Helper()
 	first := verdict(text)
 	t.Logf("%s: %s, %s: %s", from, r.Cause, r.Certainty, first)

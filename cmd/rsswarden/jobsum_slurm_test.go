@@ -10,8 +10,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/report"
 )
 
 // growingJob takes memory in parts of 10 MiB, a PAUSE after each, until it has MIB, and holds
@@ -69,7 +69,7 @@ func TestSlurmJobSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", string(sluid))
-		var r report.Report
+		var r analysis.Result
 		if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {
 			t.Fatalf("report: %v\n%s%s", err, out.Stdout, out.Stderr)
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	"github.com/rsswarden/rsswarden/supervisor/report"
+	"github.com/rsswarden/rsswarden/supervisor/render"
 )
 
 func reportCommand(p process) *cli.Command {
@@ -138,21 +139,21 @@ func printReport(p process, args []string, o reportOptions) error {
 	}
 	files := o.html != "" || o.svg != ""
 	if o.csv && !files {
-		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
+		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
 	now := time.Now()
-	rep := report.Analyze(report.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: now, Timeline: files})
-	report.Explain(rep, now)
+	rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: now, Timeline: files})
+	render.Explain(rep, now)
 	if len(args) == 0 && !o.json && !o.csv {
 		// Whoever has just seen a short run end may take this for that one.
-		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(report.Which(rep, time.Now()))+
+		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(render.Which(rep, time.Now()))+
 			"; one of less than a minute in which no rule fired leaves none", ""))
 	}
 	if files {
-		if err := toFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, rep) }); err != nil {
+		if err := toFile(o.html, func(w io.Writer) error { return render.HTML(w, rep) }); err != nil {
 			return err
 		}
-		if err := toFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, rep) }); err != nil {
+		if err := toFile(o.svg, func(w io.Writer) error { return render.SVG(w, rep) }); err != nil {
 			return err
 		}
 		if !o.json && !o.csv {
@@ -163,13 +164,13 @@ func printReport(p process, args []string, o reportOptions) error {
 		}
 	}
 	if o.csv {
-		return printed(p, func(w io.Writer) error { return report.WriteCSV(w, runs) })
+		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
 	return printed(p, func(w io.Writer) error {
 		if o.json {
 			return writeJSON(w, rep)
 		}
-		return report.WriteText(w, rep, columns(p.stdout), colours(p))
+		return render.Text(w, rep, columns(p.stdout), colours(p))
 	})
 }
 
@@ -206,16 +207,16 @@ func advise(p process, dirs []string, asJSON bool) error {
 	if err != nil {
 		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
 	}
-	lines := report.Advise(runs)
+	lines := render.Advise(runs)
 	return printed(p, func(w io.Writer) error {
 		if asJSON {
 			return writeJSON(w, struct {
-				V      int           `json:"v"`
-				Runs   int           `json:"runs"`
-				Advice []report.Line `json:"advice"`
-			}{report.Version, len(runs), lines})
+				V      int                   `json:"v"`
+				Runs   int                   `json:"runs"`
+				Advice []analysis.AdviceLine `json:"advice"`
+			}{analysis.Version, len(runs), lines})
 		}
-		return report.WriteAdvice(w, len(runs), lines, columns(p.stdout), colours(p))
+		return render.WriteAdvice(w, len(runs), lines, columns(p.stdout), colours(p))
 	})
 }
 
@@ -224,7 +225,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 const slurmPatience = 10 * time.Second
 
 // askSlurm asks how the job ended, nil where there is none or nobody answers.
-func askSlurm(runs []*record.Run, no bool) *report.SlurmSays {
+func askSlurm(runs []*record.Run, no bool) *analysis.SlurmSays {
 	job := runs[0].Meta.Job
 	if no || job == nil {
 		return nil
@@ -233,7 +234,7 @@ func askSlurm(runs []*record.Run, no bool) *report.SlurmSays {
 	if err != nil {
 		return nil
 	}
-	said := report.Says(ended)
+	said := analysis.Says(ended)
 	if lacksNodes(runs) {
 		// Without an answer the report still says how many are missing.
 		said.Nodes, _ = jobNodes(job.ID)

@@ -1,0 +1,246 @@
+// Package analysis finds out what a run was: why it died or by how much it lived, from
+// its record and from what Slurm says of the job. It has values; package render has the
+// words.
+package analysis
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// Input is what a report is made of: the runs of the tasks and nodes of one job, or
+// one run outside Slurm.
+type Input struct {
+	Runs  []*record.Run
+	Slurm *SlurmSays // nil where it was not asked
+	Now   time.Time  // in whose zone times are told
+	// Timeline says that what is drawn is wanted too.
+	Timeline bool
+}
+
+// Analyze makes the report. Each run is decoded once.
+func Analyze(in Input) *Result {
+	runs, said, now := in.Runs, in.Slurm, in.Now
+	rep := &Result{V: Version, Answer: Answer{Cause: event.CauseUnknown, Certainty: Inferred}, Slurm: said}
+	runs = Distinct(runs)
+	if len(runs) == 0 {
+		rep.Timeline = &Timeline{}
+		rep.nothing()
+		return rep
+	}
+	runs = OneClock(runs)
+	last := restarts(runs)
+	looks, facts, timeline := scanAll(stints(runs), in.Timeline)
+	rep.Timeline = timeline
+	handOver(looks)
+	cases := inquests(looks)
+	settled := false
+	for _, q := range cases {
+		q.Found = q.diagnose()
+		if said != nil && concerns(said, q.RunScan, last) {
+			q.hear(said)
+			settled = settled || said.cause(q.Step) == q.Found.Cause
+		}
+	}
+	for _, q := range cases {
+		if q.Said != nil {
+			q.settled = settled
+			q.Found = q.diagnose()
+		}
+		if q.Rank == nil {
+			q.forecast.finish(q.End, q.Found.Limit)
+			rep.addRun(q.RunScan, &q.Found)
+		}
+	}
+	if j := runs[0].Meta.Job; j != nil {
+		rep.Job = j.ID
+	}
+	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
+	rep.Scanned, rep.Cases, rep.Facts, rep.Best = looks, cases, facts, decisive(cases, last)
+	rep.Cause, rep.Certainty = rep.Best.Found.Cause, rep.Best.Found.Certainty
+	rep.together(looks, cases, rep.Best, last, now.Location())
+	rep.Peaks = mergePeaks(looks)
+	rep.Roles = mergeRoles(looks)
+	rep.Actions, rep.Budget = mergeActions(looks)
+	rep.Findings, rep.Cures = mergeGrown(looks), mergeCures(looks)
+	rep.Forecast = total(looks)
+	return rep
+}
+
+// observe scans the runs, several at a time.
+func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, timeline *Timeline) {
+	looks, all = make([]*RunScan, len(runs)), make([]*RunFacts, len(runs))
+	d := &drawing{}
+	if draw {
+		d = newDrawing(runs)
+	}
+	several(len(runs), func(i int) {
+		looks[i], all[i] = newLook(runs[i]), NewFacts(runs[i])
+		to := []observer{looks[i], all[i]}
+		if o := d.ofRun[runs[i]]; o != nil {
+			to = append(to, o)
+		}
+		scan(runs[i], to...)
+		looks[i].finish()
+	})
+	if draw {
+		timeline = d.finish()
+	}
+	return looks, all, timeline
+}
+
+// mostAtOnce bounds how much of a login node a report takes.
+const mostAtOnce = 4
+
+// several does something for each of n, a few at a time.
+func several(n int, do func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0), mostAtOnce) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// inquests are the ends that are asked about: of each run its own, and where
+// another rank of its node failed first, that.
+func inquests(looks []*RunScan) (out []*Case) {
+	for _, k := range looks {
+		out = append(out, &Case{RunScan: k})
+		if f := k.Ranks.fallen; f != nil {
+			out = append(out, &Case{RunScan: f.look(k), Rank: f.RankSeen})
+		}
+	}
+	return out
+}
+
+// distinct takes out what was read twice, from a full record and a journal, and
+// puts the rest in order of node, step and task.
+func Distinct(runs []*record.Run) []*record.Run {
+	byID := map[string]*record.Run{}
+	var out []*record.Run
+	for _, r := range runs {
+		if r == nil {
+			continue
+		}
+		if old := byID[r.Meta.ID]; old != nil && r.Meta.ID != "" {
+			if old.JournalOnly && !r.JournalOnly {
+				out[slices.Index(out, old)], byID[r.Meta.ID] = r, r
+			}
+			continue
+		}
+		byID[r.Meta.ID] = r
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b *record.Run) int {
+		if c := strings.Compare(a.Meta.Node, b.Meta.Node); c != 0 {
+			return c
+		}
+		if d := task(a) - task(b); d != 0 {
+			return d
+		}
+		return a.Meta.Start.Compare(b.Meta.Start)
+	})
+	return out
+}
+
+func task(r *record.Run) int {
+	if r.Meta.Job == nil {
+		return 0
+	}
+	return r.Meta.Job.Task
+}
+
+// restarts is how often the job had been requeued when its last runs started.
+func restarts(runs []*record.Run) (n int) {
+	for _, r := range runs {
+		if r.Meta.Job != nil {
+			n = max(n, r.Meta.Job.Restarts)
+		}
+	}
+	return n
+}
+
+// concerns says that Slurm's word is about this run: of a job that was requeued
+// Slurm tells the last time it ran.
+func concerns(said *SlurmSays, k *RunScan, last int) bool {
+	j := k.Run.Meta.Job
+	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
+}
+
+// nothing is a report without a record.
+func (rep *Result) nothing() {
+	rep.Findings, rep.Cures = []Diagnosis{}, []Cure{}
+	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
+	if said := rep.Slurm; said != nil {
+		rep.Start, rep.End = said.Start, said.End
+		if cause := said.cause(nil); cause != "" {
+			rep.Cause, rep.Certainty = cause, Slurm
+		}
+	}
+}
+
+// addRun puts one run with its limits into the report.
+func (rep *Result) addRun(k *RunScan, f *Ending) {
+	m := &k.Run.Meta
+	r := Run{
+		ID: m.ID, Node: m.Node, Command: m.Command, Start: m.Start, End: k.Wall(k.End), Cause: f.Cause,
+		Samples: k.Samples, Decisions: k.decisions, Sources: k.Run.Sources,
+		JournalOnly: k.Run.JournalOnly, Live: k.Run.Live, Damage: k.Run.Damage,
+	}
+	if m.Job != nil {
+		r.Step, r.Task, r.Restart = m.Job.Step, m.Job.Task, m.Job.Restarts
+	}
+	if k.Exit != nil {
+		r.Code, r.Signal = k.Exit.Code, k.Exit.Signal
+		if v := k.outcome(); worse(v, rep.Outcome) {
+			rep.Outcome = v
+		}
+	}
+	if i := slices.IndexFunc(rep.Runs, func(o Run) bool { return o.ID == r.ID && r.ID != "" }); i >= 0 {
+		r.Samples, r.Decisions = r.Samples+rep.Runs[i].Samples, r.Decisions+rep.Runs[i].Decisions
+		rep.Runs[i] = r // it led again: how it ended is in the part that comes later
+	} else {
+		rep.Runs = append(rep.Runs, r)
+	}
+	if rep.Start.IsZero() || r.Start.Before(rep.Start) {
+		rep.Start = r.Start
+	}
+	if r.End.After(rep.End) {
+		rep.End = r.End
+	}
+	rep.Duration = rep.End.Sub(rep.Start).Seconds()
+	for i := range k.Limits {
+		l := &k.Limits[i]
+		if !l.Seen {
+			continue
+		}
+		e := Limit{Run: m.ID, Limit: *l.Limit, At: k.Wall(l.maxAt), Last: l.Last.Used, Spark: l.spark.stretches(k.End)}
+		e.Used, e.UsedMax, e.Charged, e.WorkingSet, e.Limit.Limit = l.Max.Used, l.Max.UsedMax, l.Max.Charged, l.Max.WorkingSet, l.Max.Size
+		if k.Exit != nil {
+			e.raise(k.Exit.Binding)
+		}
+		e.ETA, e.Binding = nil, l.Last.Binding
+		if l.Last.ETA >= 0 && k.Run.Live {
+			eta := l.Last.ETA
+			e.ETA = &eta
+		}
+		e.limitOf = limitOf{From: m.Start, To: k.Wall(k.End), line: k.line, Ranks: []RankKey{k.Ranks.List[0].RankKey}}
+		if n := slices.IndexFunc(rep.Limits, func(o Limit) bool { return o.Run == e.Run && e.Run != "" && sameLimit(&o, &e) }); n >= 0 {
+			rep.Limits[n].join(&e) // it led again
+			continue
+		}
+		rep.Limits = append(rep.Limits, e)
+	}
+}

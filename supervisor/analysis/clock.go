@@ -1,0 +1,119 @@
+package analysis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// Clock is what the times of several nodes are worth beside each other.
+type Clock struct {
+	// Basis is "monotonic" where all runs were of one boot of one node and tell
+	// CLOCK_MONOTONIC, else "wall": each node's own time of day.
+	Basis string `json:"basis"`
+	// Spread is how far apart, in seconds, the first runs of one step on its nodes
+	// began, each by its own clock; nil where no step had two nodes. srun starts a
+	// step's tasks at nearly one moment: by about so much the clocks differ at most,
+	// unless a task began late.
+	Spread *float64 `json:"start_spread_s,omitempty"`
+	// Behind are nodes on which a run began before Slurm began the job, and by how
+	// many seconds: their clock is behind that of slurmctld by that much at least.
+	Behind map[string]float64 `json:"behind_s,omitempty"`
+	Note   string             `json:"note"`
+
+	Nodes int `json:"-"` // how many
+}
+
+// mostShift is by how much CLOCK_MONOTONIC may correct a time of day. More is
+// another time namespace, not a clock that was set.
+const mostShift = time.Hour
+
+// oneClock puts runs of one boot on one clock: where somebody set the time of day
+// between their starts, CLOCK_MONOTONIC tells how far apart they were, and the
+// last one's time of day is taken for right. Runs that move are copied.
+func OneClock(runs []*record.Run) []*record.Run {
+	type boot struct{ node, id string }
+	last := map[boot]*record.Meta{}
+	for _, r := range runs {
+		if r == nil || r.Meta.BootID == "" || r.Meta.Mono <= 0 {
+			continue
+		}
+		b := boot{r.Meta.Node, r.Meta.BootID}
+		if o := last[b]; o == nil || r.Meta.Mono > o.Mono {
+			last[b] = &r.Meta
+		}
+	}
+	out := slices.Clone(runs)
+	for i, r := range out {
+		if r == nil || r.Meta.Mono <= 0 {
+			continue
+		}
+		o := last[boot{r.Meta.Node, r.Meta.BootID}]
+		if o == nil {
+			continue
+		}
+		start := o.Start.Add(r.Meta.Mono - o.Mono)
+		if by := start.Sub(r.Meta.Start); by != 0 && by.Abs() < mostShift {
+			moved := *r
+			moved.Meta.Start = start
+			out[i] = &moved
+		}
+	}
+	return out
+}
+
+// worthSkew is from where on a start before the job's own is told of. Slurm's times
+// are whole seconds.
+const worthSkew = time.Second
+
+// clock says what the times of these runs are worth.
+func clock(looks []*RunScan, said *SlurmSays, last int) *Clock {
+	c := &Clock{Basis: "wall"}
+	nodes, boots, monotonic := map[string]bool{}, map[string]bool{}, true
+	first := map[string]map[string]time.Time{} // of a step, by node
+	for _, k := range looks {
+		m := &k.Run.Meta
+		nodes[m.Node], boots[m.BootID] = true, true
+		monotonic = monotonic && m.Mono > 0
+		if m.Job == nil || m.Job.Restarts != last {
+			continue
+		}
+		if said != nil && !said.Start.IsZero() {
+			if by := said.Start.Sub(m.Start); by > worthSkew && concerns(said, k, last) {
+				if c.Behind == nil {
+					c.Behind = map[string]float64{}
+				}
+				c.Behind[m.Node] = max(c.Behind[m.Node], by.Seconds())
+			}
+		}
+		if first[m.Job.Step] == nil {
+			first[m.Job.Step] = map[string]time.Time{}
+		}
+		if at, ok := first[m.Job.Step][m.Node]; !ok || m.Start.Before(at) {
+			first[m.Job.Step][m.Node] = m.Start
+		}
+	}
+	if len(nodes) == 1 && len(boots) == 1 && monotonic {
+		c.Basis = "monotonic"
+	}
+	for _, byNode := range first {
+		if len(byNode) < 2 {
+			continue
+		}
+		var low, high time.Time
+		for _, at := range byNode {
+			if low.IsZero() || at.Before(low) {
+				low = at
+			}
+			if at.After(high) {
+				high = at
+			}
+		}
+		if spread := high.Sub(low).Seconds(); c.Spread == nil || spread < *c.Spread {
+			c.Spread = &spread
+		}
+	}
+	c.Nodes = len(nodes)
+	return c
+}

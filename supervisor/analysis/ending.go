@@ -1,0 +1,669 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// ending is why one run ended. Package render has the sentence.
+type Ending struct {
+	Kind      endKind
+	Cause     event.Cause
+	Certainty Certainty
+	Limit     int        // the limit that ended it, index in Run.Limits, -1 for none
+	Near      LimitState // how near that limit was; its Limit is nil where none is known
+	Count     CountUse   // of an end for want of mappings or descriptors
+	Death     Death      // how the command ended
+	Signal    SignalSeen
+	Slurm     agreement
+	Overruled *Ending // what the record alone says, where Slurm says otherwise
+}
+
+// endKind is a way to end. A cause has several where the record shows different things
+// of it.
+type endKind int
+
+// The ways to end.
+const (
+	EndRunning endKind = iota
+	EndFine
+	EndDetached
+	EndHandedOver    // another rank's watcher goes on with the record
+	EndStopped       // by a rule
+	EndRequeued      // by a rule
+	EndKernelKill    // a kill that the kernel counted
+	EndCgroupFull    // a SIGKILL with the cgroup full
+	EndNodeFull      // a SIGKILL with the node's memory full
+	EndStepKill      // slurmstepd's OverMemoryKill
+	EndJobKill       // slurmd's, by SIGTERM
+	EndJobKillUnseen // slurmd's, by a SIGTERM that did not come here
+	EndAsked         // a signal that asks for the end
+	EndAskedDirectly // SIGTERM to the command alone
+	EndTimeLimit
+	EndSIGKILL      // that nothing explains
+	EndSIGKILLSlurm // that Slurm alone knows of
+	EndCrash
+	EndCrashSlurm    // that Slurm alone knows of
+	EndStepKillSlurm // that Slurm alone knows of
+	EndHolderKilled
+	EndAbrupt // the record breaks off with nothing near
+	EndSHM
+	EndCount   // mappings or descriptors
+	EndUsedUp  // tasks or address space
+	EndSending // a data set that was sent to workers
+	endSlurm   // what Slurm says overrules the record
+)
+
+// agreement is how what Slurm says of an end goes with the record.
+type agreement int
+
+// The kinds of agreement.
+const (
+	slurmSilent agreement = iota
+	SlurmConfirms
+	SlurmState    // it tells the state of the job, which goes on
+	SlurmStepKill // it tells that slurmstepd killed, and the limit was not full yet
+	SlurmYet      // it says otherwise, and the record knows more
+	SlurmOverrules
+)
+
+// worthTelling is the share of a limit from which on it is told how near it was.
+const WorthTelling = 0.5
+
+// inquest looks for why one run ended. What the record has comes first, Slurm's
+// word second: Slurm names the state that it put the job into, which tells who
+// acted and not always why.
+type Case struct {
+	*RunScan
+	Said *SlurmSays // nil where it does not speak of this run
+	Step *StepSays  // what it says of the run's own step
+	// settled says that the record of a run of the job, on whatever node, shows
+	// the cause that Slurm names: the others ended of something else then.
+	settled bool
+	// rank is another rank of the node than the record's own, whose end is asked
+	// about; nil for the record's own.
+	Rank  *RankSeen
+	Found Ending
+}
+
+const (
+	// nearFull is the share of a memory limit from which on a SIGKILL is laid to
+	// it: between the last sample and a kill it only grew.
+	NearFull = 0.9
+	// outOf is the share of a count from which on a failure is laid to it, full
+	// that of /dev/shm where no SIGBUS speaks for it too.
+	outOf = 0.9
+	full  = 0.98
+	// mayBe is the share from which on a sentence says that a limit may have had
+	// to do with it.
+	MayBe = 0.95
+	// mayClose is the share of a memory limit from which on a record that breaks
+	// off may be laid to it: as much as most can grow by between the last sample
+	// and the kill. closeWithin is the time in which it would have been full.
+	mayClose    = 0.75
+	closeWithin = 5 * time.Second
+	// termToKill is how long after a SIGTERM an end is laid to it: KillWait of
+	// slurm.conf, which is 30 s where nobody changed it, and some more.
+	termToKill = 3 * time.Minute
+	// endSlack is how much earlier than the job's end Slurm's SIGTERM may come:
+	// times in slurmctld are whole seconds.
+	EndSlack = 5 * time.Second
+)
+
+// hear takes in what Slurm says of the run.
+func (q *Case) hear(said *SlurmSays) {
+	q.Said = said
+	if j := q.Run.Meta.Job; j != nil {
+		step := j.Step
+		if q.Rank != nil {
+			step = q.Rank.Step
+		}
+		if step != "" {
+			q.Step = said.Step(j.ID, step)
+		}
+	}
+}
+
+// diagnose finds the cause.
+func (q *Case) diagnose() Ending {
+	var f Ending
+	switch {
+	case q.Run.Live:
+		f = seen(EndRunning, event.CauseRunning)
+	case q.Rank == nil && q.requeued():
+		f = seen(EndRequeued, event.CauseRequeued)
+	case q.handedOver():
+		f = seen(EndHandedOver, event.CauseDetached)
+	case q.Exit == nil:
+		f = q.brokenOff()
+	case q.Exit.By == "detached":
+		f = seen(EndDetached, event.CauseDetached)
+	case q.Exit.By == "rsswarden":
+		f = seen(EndStopped, event.CauseStopped)
+	default:
+		f = q.ended()
+	}
+	if q.Said != nil && f.Cause != event.CauseRunning && f.Cause != event.CauseDetached {
+		f = q.heed(f)
+	}
+	return f
+}
+
+func seen(kind endKind, cause event.Cause) Ending {
+	return Ending{Kind: kind, Cause: cause, Certainty: Seen, Limit: -1}
+}
+
+func inferred(kind endKind, cause event.Cause) Ending {
+	return Ending{Kind: kind, Cause: cause, Certainty: Inferred, Limit: -1}
+}
+
+// by lays an end to a limit.
+func (f Ending) by(b LimitState, d Death) Ending {
+	f.Limit, f.Near, f.Death = b.I, b, d
+	return f
+}
+
+// ended finds out why the command ended, with the watcher there to see it.
+func (q *Case) ended() Ending {
+	d := q.Death()
+	signal, told := q.told()
+	shm, _ := q.Fullest(event.LimitSHM)
+	tasks, _ := q.Fullest(event.LimitTasks)
+	addresses, _ := q.Fullest(event.LimitAS)
+	maps, fds := q.Maps.Fullest(q.End), q.Fds.Fullest(q.End)
+	switch {
+	case q.KernelKills() > 0:
+		return q.byKernel(d)
+	case d.Ok():
+		f := seen(EndFine, event.CauseEnded)
+		f.Death = d
+		return f
+	case !d.Seen:
+		return q.brokenOff()
+	case told:
+		return q.onSignal(signal, d)
+	case d.By("SIGBUS", 7) && shm.Ratio >= NearFull:
+		return inferred(EndSHM, event.CauseSHM).by(shm, d)
+	case d.By("SIGKILL", 9):
+		return q.bySIGKILL(d)
+	case d.By("SIGTERM", 15):
+		if q.TimeUp() {
+			return q.timeLimit(d)
+		}
+		f := inferred(EndAskedDirectly, event.CauseCancelled)
+		f.Death = d
+		return f
+	case maps.near():
+		return q.outOf(EndCount, event.CauseMaps, maps, d)
+	case fds.near():
+		return q.outOf(EndCount, event.CauseFDs, fds, d)
+	case q.sentTooMuch():
+		return q.outOf(EndSending, q.Sent.TooMuch(), CountUse{}, d)
+	case shm.Ratio >= full:
+		return inferred(EndSHM, event.CauseSHM).by(shm, d)
+	case tasks.nearFull():
+		return inferred(EndUsedUp, event.CauseTasks).by(tasks, d)
+	case addresses.nearFull():
+		return inferred(EndUsedUp, event.CauseAS).by(addresses, d)
+	}
+	f := seen(EndCrash, event.CauseCrash)
+	f.Death = d
+	return f
+}
+
+// brokenOff finds out why a record has no end, or one that nobody told the watcher
+// of: SIGKILL took the holder and most often the watcher too, as slurmstepd's
+// OverMemoryKill, a cgroup with memory.oom.group and the end of KillWait do, or the
+// node is gone.
+func (q *Case) brokenOff() Ending {
+	if signal, told := q.told(); told {
+		return q.onSignal(signal, Death{})
+	}
+	if f, ok := q.unheardOfSlurmd(); ok {
+		return f
+	}
+	if f, ok := q.byMemory(Death{}); ok {
+		return f
+	}
+	if q.TimeUp() || q.timeUpAfter() {
+		return q.timeLimit(Death{})
+	}
+	if b, ok := q.Fullest(event.LimitSlurm, event.LimitCgroup); ok && b.closing() {
+		b.Rate = b.growth
+		return q.memory(b, Death{})
+	}
+	if q.Exit != nil {
+		return inferred(EndHolderKilled, event.CauseKilled)
+	}
+	return inferred(EndAbrupt, event.CauseUnknown)
+}
+
+// bySIGKILL finds out whose SIGKILL it was.
+func (q *Case) bySIGKILL(d Death) Ending {
+	if f, ok := q.byMemory(d); ok {
+		return f
+	}
+	if q.TimeUp() {
+		return q.timeLimit(d)
+	}
+	f := seen(EndSIGKILL, event.CauseKilled)
+	f.Death = d
+	return f
+}
+
+// byMemory lays a SIGKILL to the memory limit that was nearest, where one was
+// near.
+func (q *Case) byMemory(d Death) (Ending, bool) {
+	b, ok := q.Fullest(event.LimitSlurm, event.LimitCgroup, event.LimitNode)
+	if !ok || !b.nearFull() {
+		return Ending{}, false
+	}
+	return q.memory(b, d), true
+}
+
+// memory lays a SIGKILL to one memory limit.
+func (q *Case) memory(b LimitState, d Death) Ending {
+	switch b.Name {
+	case event.LimitSlurm:
+		return inferred(EndStepKill, event.CauseOverKill).by(b, d)
+	case event.LimitNode:
+		return inferred(EndNodeFull, event.CauseNodeOOM).by(b, d)
+	}
+	return inferred(EndCgroupFull, event.CauseKernelOOM).by(b, d)
+}
+
+// kernelKills counts what the kernel's OOM killer ended of this run: a level
+// above the job is others' too. Of several ranks, one that failed first is told by
+// itself; what was counted for all of them is not laid to the others as well.
+func (q *Case) KernelKills() (n uint64) {
+	if e := q.Exit; q.Run.Meta.Job == nil && e.Code != nil && *e.Code == 0 && e.Verdict != event.VerdictOOM {
+		return 0 // others', as the run itself saw it
+	}
+	for _, k := range q.Exit.Kernel {
+		if k.Leaf && q.Rank != nil || !k.Leaf && q.Rank == nil && q.Ranks.fallen != nil {
+			continue
+		}
+		if k.Leaf || k.Scope != event.ScopeCgroup {
+			n = max(n, k.Kills)
+		}
+	}
+	return n
+}
+
+// endings are the signals that ask for an end.
+var endings = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"}
+
+// told returns the first signal of those that asked for the end, where one did
+// shortly before: Slurm sends SIGTERM, twice to some, and after KillWait SIGKILL.
+func (q *Case) told() (SignalSeen, bool) {
+	i := slices.IndexFunc(q.Signals, func(s SignalSeen) bool {
+		return slices.Contains(endings, s.Signal.Signal) && q.End-s.At <= termToKill
+	})
+	if i < 0 {
+		return SignalSeen{}, false
+	}
+	return q.Signals[i], true
+}
+
+// timeUp says that the run went on until the job's end and no longer than Slurm
+// lets it.
+func (q *Case) TimeUp() bool {
+	return !q.JobEnd.IsZero() && !q.Wall(q.End).Before(q.JobEnd.Add(-EndSlack))
+}
+
+// journalSilence is the share of a run for which a journal may have nothing to
+// tell while nothing moves, and leastSilence the time.
+const (
+	journalSilence = 0.11
+	leastSilence   = 33 * time.Second
+)
+
+// timeUpAfter says that the job's end came while the journal of a run that broke
+// off had nothing to tell.
+func (q *Case) timeUpAfter() bool {
+	if !q.Run.JournalOnly || q.JobEnd.IsZero() {
+		return false
+	}
+	silence := max(leastSilence, time.Duration(float64(q.End)*journalSilence))
+	return !q.Wall(q.End).Add(silence).Before(q.JobEnd)
+}
+
+// brink is how near a limit was at the end of a run.
+type LimitState struct {
+	*event.Limit
+	I     int
+	Size  uint64 // as it was then
+	Used  uint64
+	At    time.Duration
+	Ratio float64
+	// rate is by how many bytes a second it grew between the last two readings,
+	// where at that rate the limit was reached by the end; else 0.
+	Rate float64
+	// growth is the same wherever the limit was then.
+	growth float64
+}
+
+// near says that a SIGKILL may be laid to it.
+func (b *LimitState) nearFull() bool { return b.Ratio >= NearFull || b.Rate > 0 && b.Ratio >= 0.5 }
+
+// closing says that a limit which was not near yet was on its way to be: a record
+// that breaks off with no other reason is laid to it.
+func (b *LimitState) closing() bool {
+	left := float64(b.Size) - float64(b.Used)
+	return b.Ratio >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
+}
+
+// fullest returns the limit of these names that was nearest at the end, all of
+// them that may end a run if none is named. Who may lock no more goes on without.
+func (q *Case) Fullest(names ...event.LimitName) (best LimitState, ok bool) {
+	for i := range q.Limits {
+		l := &q.Limits[i]
+		if !l.Seen || len(names) > 0 && !slices.Contains(names, l.Name) ||
+			len(names) == 0 && l.Name.Row().Spares ||
+			len(names) > 0 && l.ByJobSum() { // slurmd asks by SIGTERM first: see bySlurmd
+			continue
+		}
+		if b, found := q.brink(i); found && (!ok || b.reach() > best.reach()) {
+			best, ok = b, true
+		}
+	}
+	return best, ok
+}
+
+// brink is how near one limit was at the end.
+func (q *Case) brink(i int) (b LimitState, ok bool) {
+	l := &q.Limits[i]
+	r, at, found := l.Tail.Fullest(q.End)
+	if !found || r.Size == 0 {
+		return b, false
+	}
+	b = LimitState{Limit: l.Limit, I: i, Size: uint64(r.Size), Used: uint64(r.Used), At: at, Ratio: r.Ratio()}
+	rate, reached := l.Tail.reach(q.End)
+	if b.growth = rate; reached && b.Ratio < 1 {
+		b.Rate = rate
+	}
+	return b, true
+}
+
+// reach orders limits by how near they were: what grew into its limit before
+// what merely stood high.
+func (b *LimitState) reach() float64 {
+	if b.Rate > 0 && b.Ratio >= 0.5 {
+		return max(b.Ratio, 1)
+	}
+	return b.Ratio
+}
+
+// byKernel tells of a kill that the kernel counted.
+func (q *Case) byKernel(d Death) Ending {
+	f := seen(EndKernelKill, event.CauseKernelOOM)
+	b, ok := q.Fullest(event.LimitCgroup)
+	node, onNode := q.Fullest(event.LimitNode)
+	f.Death = d
+	switch {
+	case onNode && node.nearFull() && (!ok || !b.nearFull()):
+		f.Cause = event.CauseNodeOOM
+		return f.by(node, d)
+	case ok:
+		return f.by(q.highestOf(b), d)
+	}
+	return f
+}
+
+// highestOf is a cgroup that the kernel has counted a kill in, as the exit event
+// has it where samples missed that it was full.
+func (q *Case) highestOf(b LimitState) LimitState {
+	if b.nearFull() {
+		return b
+	}
+	n := q.Exit.Binding
+	switch {
+	case n != nil && n.Name == event.LimitCgroup && uint64(n.Limit) == b.Size && n.Ratio() >= NearFull:
+		b.Used, b.Ratio, b.At, b.Rate = uint64(n.Used), n.Ratio(), -1, 0
+	case b.closing():
+		b.Rate = b.growth
+	}
+	return b
+}
+
+// onSignal tells of a run that was asked to end.
+func (q *Case) onSignal(s SignalSeen, d Death) Ending {
+	if f, ok := q.bySlurmd(s, d); ok {
+		return f
+	}
+	f := seen(EndAsked, event.CauseCancelled)
+	f.Death, f.Signal = d, s
+	switch at := q.Wall(s.At); {
+	case q.Run.Meta.Job == nil:
+	case q.JobEnd.IsZero():
+		f.Certainty = Inferred
+	case !at.Before(q.JobEnd.Add(-EndSlack)):
+		f.Cause = event.CauseTimeLimit
+	}
+	if !d.Seen {
+		f.Certainty = Inferred
+	}
+	return f
+}
+
+// bySlurmd tells of a job that slurmd had cancelled because its steps had more than its
+// memory together: slurmstepd sends SIGTERM, as it does for scancel.
+func (q *Case) bySlurmd(s SignalSeen, d Death) (f Ending, ok bool) {
+	if s.Signal.Signal != "SIGTERM" || !strings.HasPrefix(s.Comm, "slurmstepd") ||
+		!q.JobEnd.IsZero() && !q.Wall(s.At).Before(q.JobEnd.Add(-EndSlack)) {
+		return f, false
+	}
+	b, ok := q.jobSum()
+	if !ok {
+		return f, false
+	}
+	if b.Used <= b.Size && b.Rate == 0 {
+		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
+		if q.Exit == nil || q.Exit.Verdict != event.VerdictKilled || d.By("SIGKILL", 9) {
+			return f, false
+		}
+		max := q.Limits[b.I].Max
+		b.Used, b.Size, b.Ratio, b.At = uint64(max.Used), uint64(max.Size), max.Ratio(), -1
+	}
+	f = inferred(EndJobKill, event.CauseOverKill).by(b, d)
+	f.Signal = s
+	return f, true
+}
+
+// unheardOfSlurmd tells of the same where the record breaks off without a SIGTERM: a batch
+// script that does not start rsswarden by exec dies of it, and all the rest by SIGKILL.
+func (q *Case) unheardOfSlurmd() (f Ending, ok bool) {
+	b, ok := q.jobSum()
+	step, _ := q.Fullest(event.LimitSlurm)
+	if !ok || b.Used <= b.Size || step.Ratio >= 1 || q.TimeUp() {
+		return f, false // slurmstepd kills a step that has more than its limit, and looks more often
+	}
+	return inferred(EndJobKillUnseen, event.CauseOverKill).by(b, Death{}), true
+}
+
+// jobSum is how near slurmd's limit on all steps of the job was at the end. Who knows that
+// a user had the job cancelled knows better.
+func (q *Case) jobSum() (b LimitState, ok bool) {
+	i := slices.IndexFunc(q.Limits, func(l LimitScan) bool { return l.Seen && l.ByJobSum() })
+	if i < 0 || q.Said != nil && q.Said.By != "" && q.Said.By != "0" {
+		return b, false
+	}
+	return q.brink(i)
+}
+
+// timeLimit tells of a SIGKILL at the job's end with no signal before it: a
+// batch script between Slurm and rsswarden keeps SIGTERM to itself.
+func (q *Case) timeLimit(d Death) Ending {
+	f := inferred(EndTimeLimit, event.CauseTimeLimit)
+	f.Death = d
+	return f
+}
+
+// outOf tells of a process that ran out of what is counted.
+func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse, d Death) Ending {
+	f := inferred(kind, cause)
+	name := event.LimitMaps
+	if cause == event.CauseFDs {
+		name = event.LimitFDs
+	}
+	f.Count, f.Death = c, d
+	for i := range q.Limits {
+		if q.Limits[i].Name == name {
+			f.Limit = i // the last of that name
+		}
+	}
+	return f
+}
+
+// requeued says that a rule put the job back into the queue: what ended the run
+// then was Slurm, because of it.
+func (q *Case) requeued() bool {
+	a := q.Deeds.kinds[event.ActionRequeue]
+	return q.Exit != nil && q.Exit.Verdict == event.VerdictRequeued || a != nil && a.Worked > 0
+}
+
+// handedOver says that a record breaks off and that another goes on.
+func (q *Case) handedOver() bool {
+	return q.Ranks.Handing != nil && q.Exit == nil && q.Rank == nil
+}
+
+// death is how the command ended, as the exit event has it. The zero value is
+// that nobody saw it.
+type Death struct {
+	Seen   bool
+	Code   int
+	Signal string // empty where it exited
+}
+
+func (q *Case) Death() Death {
+	d := Death{Seen: true}
+	switch e := q.Exit; {
+	case e.Signal != nil:
+		d.Signal = *e.Signal
+	case e.Code != nil:
+		d.Code = *e.Code
+	default:
+		d.Seen = false
+	}
+	return d
+}
+
+// ok says that it ended well.
+func (d Death) Ok() bool { return d.Seen && d.Signal == "" && d.Code == 0 }
+
+// by says that this signal ended it, or the command that a shell ran for it: a
+// shell exits with 128 and the number then.
+func (d Death) By(name string, number int) bool {
+	return d.Seen && (d.Signal == name || d.Signal == "" && d.Code == 128+number)
+}
+
+// gravity orders the verdicts of exit events, from fine to worst.
+var gravity = []event.Verdict{
+	event.VerdictLed, event.VerdictFine, event.VerdictTight, event.VerdictCarried, event.VerdictUnwatched, event.VerdictAsked,
+	event.VerdictNoHelp, event.VerdictRequeued, event.VerdictStopped, event.VerdictKilled, event.VerdictExhausted, event.VerdictOOM,
+}
+
+func worse(a, b event.Verdict) bool { return slices.Index(gravity, a) > slices.Index(gravity, b) }
+
+// decisive is of all ends the one that tells why the job ended. A record that goes
+// on in another one decides nothing, where there are others.
+func decisive(cases []*Case, last int) *Case {
+	var best *Case
+	for _, handed := range []bool{false, true} {
+		for _, q := range cases {
+			if q.handedOver() != handed {
+				continue
+			}
+			if best == nil || q.tells(last) < best.tells(last) || q.tells(last) == best.tells(last) && q.before(best) {
+				best = q
+			}
+		}
+		if best != nil {
+			break
+		}
+	}
+	return best
+}
+
+// before orders ends that tell as much: the first of several failures, and of runs
+// on several nodes that all ended well the one that came nearest to a limit.
+func (q *Case) before(o *Case) bool {
+	if q.Found.Cause == event.CauseEnded && q.Ranks.led && o.Ranks.led {
+		a, aok := q.Highest()
+		b, bok := o.Highest()
+		if aok && bok && a.Max.Ratio() != b.Max.Ratio() {
+			return a.Max.Ratio() > b.Max.Ratio()
+		}
+	}
+	return q.Wall(q.End).Before(o.Wall(o.End))
+}
+
+// tells ranks findings: what ended the others first, what they died of next, of
+// equals what the record has itself. The runs before a requeue come last.
+func (q *Case) tells(last int) int {
+	rank := 0
+	switch q.Found.Cause {
+	case event.CauseCrash, event.CauseKilled:
+		rank = 1
+	case event.CauseCancelled:
+		rank = 2
+	case event.CauseUnknown:
+		rank = 3
+	case event.CauseRunning:
+		rank = 4
+	case event.CauseDetached:
+		rank = 5
+	case event.CauseEnded:
+		rank = 6
+	}
+	if q.Run.Meta.Job != nil && q.Restarts() < last {
+		rank += 10
+	}
+	return 3*rank + slices.Index([]Certainty{Seen, Inferred, Slurm}, q.Found.Certainty)
+}
+
+// lookSent is the warning of the loader hook that a data set of many tensors is sent to
+// workers which are not forked. Descriptors run out a tenth of a second after that begins,
+// before any count gets near. Sharing is never nil.
+type SharingSeen struct {
+	*event.LoaderSaid
+	At time.Duration
+}
+
+// sentHolds is for how long after it a failure is laid to it: the workers import
+// torch before they take what was sent.
+const SentHolds = 2 * time.Minute
+
+// warned takes in a warning: the last of one that takes too much, else the last.
+func (k *RunScan) warned(at time.Duration, s *event.LoaderSaid) {
+	if s.What != event.LoaderPickling || s.Sharing == nil {
+		return
+	}
+	n := &SharingSeen{s, at}
+	if old := k.Sent; old == nil || old.PID == s.PID || n.TooMuch() != "" || old.TooMuch() == "" {
+		k.Sent = n
+	}
+}
+
+// tooMuch is what there would not be enough of, empty where all suffices. What
+// goes in one message goes after all is open, and of two limits the lower one is
+// met first.
+func (s *SharingSeen) TooMuch() event.Cause {
+	n := s.Sharing
+	maps, fds := n.MaxMaps > 0 && n.Maps > n.MaxMaps, n.MaxFDs > 0 && n.FDs > n.MaxFDs
+	switch {
+	case maps && (!fds || n.MaxMaps < n.MaxFDs):
+		return event.CauseMaps
+	case fds, n.MaxSent > 0 && n.Sent > n.MaxSent:
+		return event.CauseFDs
+	}
+	return ""
+}
+
+// sentTooMuch says that a failure may be laid to a warning.
+func (q *Case) sentTooMuch() bool {
+	return q.Sent != nil && q.End-q.Sent.At <= SentHolds && q.Sent.TooMuch() != ""
+}

@@ -1,0 +1,184 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Diagnosis is one finding on one role, of all runs in which it was told. What it
+// says is of the run in which it weighs most.
+type Diagnosis struct {
+	Run        string           `json:"run"`
+	Finding    event.Finding    `json:"finding"`
+	Confidence event.Confidence `json:"confidence"`
+	Role       rss.Role         `json:"role,omitempty"`
+	PID        int              `json:"pid,omitempty"`
+	Bytes      rss.Bytes        `json:"bytes,omitempty"`
+	Evidence   []string         `json:"evidence"`
+	Advice     []string         `json:"advice"`
+	// First is when it was told first, in whichever run, At when this was.
+	First time.Time `json:"first"`
+	At    time.Time `json:"time"`
+	Runs  int       `json:"runs"` // in how many it was told
+	// weight orders findings.
+	weight float64
+}
+
+// mostGrown bounds what is kept of one run: a journal is text that anybody may
+// have changed.
+const maxFindings = 64
+
+// grown is what was told in one run. The zero value is ready.
+type grown struct {
+	Found []findingSeen
+	cures []Cure
+}
+
+// findingSeen is one finding as it stands after the last time it was told.
+type findingSeen struct {
+	*event.Diagnosis
+	first, At time.Duration
+}
+
+// diagnosed takes in what was told at a moment. It is told again where it has
+// become more certain or weighs more, and by a second watcher from the start.
+func (g *grown) diagnosed(at time.Duration, d *event.Diagnosis) {
+	i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == d.Finding && t.Role == d.Role })
+	switch {
+	case i < 0 && len(g.Found) < maxFindings:
+		g.Found = append(g.Found, findingSeen{d, at, at})
+	case i >= 0 && d.Rank() >= g.Found[i].Rank():
+		g.Found[i].Diagnosis, g.Found[i].At = d, at
+	}
+}
+
+// first takes in what was told and says that it was not told before.
+func (g *grown) first(d *event.Diagnosis) bool {
+	n := len(g.Found)
+	g.diagnosed(0, d)
+	return len(g.Found) > n
+}
+
+// of returns a finding, nil where it was not told.
+func (g *grown) Of(f event.Finding) *findingSeen {
+	if i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == f }); i >= 0 {
+		return &g.Found[i]
+	}
+	return nil
+}
+
+// binding is how the limit adds up that binds the run, empty where none does.
+func (k *RunScan) binding() event.Accounting {
+	if k.Exit != nil && k.Exit.Binding != nil {
+		return k.Exit.Binding.Accounting
+	}
+	for i := range k.Limits {
+		if l := &k.Limits[i]; l.Seen && l.Last.Binding {
+			return l.Accounting
+		}
+	}
+	return ""
+}
+
+// diagnoses puts findings of several runs together, the weightiest first.
+type Diagnoses struct{ list []Diagnosis }
+
+// add takes in those of one run, in which the tree had so much at most.
+func (s *Diagnoses) Add(id string, wall func(time.Duration) time.Time, g *grown, tree rss.Bytes, by event.Accounting) {
+	for i := range g.Found {
+		t := &g.Found[i]
+		d := Diagnosis{
+			Run: id, Finding: t.Finding, Confidence: t.Confidence, Role: t.Role, PID: t.PID, Bytes: t.Bytes,
+			Evidence: append([]string{}, t.Evidence...), Advice: append([]string{}, t.Advice...),
+			First: wall(t.first), At: wall(t.At), Runs: 1, weight: t.Weigh(tree, by),
+		}
+		n := slices.IndexFunc(s.list, func(o Diagnosis) bool { return o.Finding == d.Finding && o.Role == d.Role })
+		if n < 0 {
+			s.list = append(s.list, d)
+			continue
+		}
+		old := &s.list[n]
+		first, runs := old.First, old.Runs+1
+		if d.First.Before(first) {
+			first = d.First
+		}
+		if d.weight > old.weight {
+			*old = d
+		}
+		old.First, old.Runs = first, runs
+	}
+}
+
+func (s *Diagnoses) Sorted() []Diagnosis {
+	slices.SortFunc(s.list, func(a, b Diagnosis) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Finding, b.Finding), cmp.Compare(a.Role, b.Role))
+	})
+	return s.list
+}
+
+func mergeGrown(looks []*RunScan) []Diagnosis {
+	s := Diagnoses{list: []Diagnosis{}}
+	for _, k := range looks {
+		s.Add(k.Run.Meta.ID, k.Wall, &k.Grown, k.peaks[byRSS].v, k.binding())
+	}
+	return s.Sorted()
+}
+
+// Cure is one remedy that was applied, or that could not be, in all runs. What
+// stood there is of the last time.
+type Cure struct {
+	Run    string       `json:"run"`
+	Remedy event.Remedy `json:"remedy"`
+	PID    int          `json:"pid,omitempty"`
+	OK     bool         `json:"ok"`
+	Before int64        `json:"before"`
+	After  int64        `json:"after"`
+	Reason string       `json:"reason,omitempty"`
+	First  time.Time    `json:"first"`
+	At     time.Time    `json:"time"`
+	Times  int          `json:"times"`
+}
+
+// cured takes in a cure of the run id.
+func (g *grown) cured(id string, at time.Time, c *event.Cure) {
+	addCure(&g.cures, &Cure{
+		Run: id, Remedy: c.Remedy, PID: c.PID, OK: c.OK, Before: c.Before, After: c.After, Reason: c.Reason, First: at, At: at, Times: 1,
+	})
+}
+
+func addCure(list *[]Cure, c *Cure) {
+	i := slices.IndexFunc(*list, func(o Cure) bool { return o.Remedy == c.Remedy && o.OK == c.OK })
+	if i < 0 {
+		if len(*list) < maxFindings {
+			*list = append(*list, *c)
+		}
+		return
+	}
+	o := &(*list)[i]
+	sum := *c
+	if c.At.Before(o.At) {
+		sum = *o
+	}
+	sum.Times, sum.First = o.Times+c.Times, o.First
+	if c.First.Before(o.First) {
+		sum.First = c.First
+	}
+	*o = sum
+}
+
+func mergeCures(looks []*RunScan) []Cure {
+	all := []Cure{}
+	for _, k := range looks {
+		for i := range k.Grown.cures {
+			addCure(&all, &k.Grown.cures[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b Cure) int {
+		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Remedy, b.Remedy))
+	})
+	return all
+}

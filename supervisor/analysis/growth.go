@@ -1,0 +1,122 @@
+package analysis
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// courseParts is into how many parts of equal length a course is cut at most,
+// and half of it at least.
+const courseParts = 24
+
+// course is how one number went over time, as the most of each part, in the
+// memory of one part whatever the length. The zero value is empty.
+type course struct {
+	from, width time.Duration
+	last        time.Duration // when the last came
+	most        []int64       // of each part that is begun, in bytes
+}
+
+// add takes in a reading. One that is earlier than the last, of a journal that
+// was written by two watchers, counts as if it came with that.
+func (c *course) add(at time.Duration, v rss.Bytes) {
+	if c.most == nil {
+		c.from, c.width, c.last = at, time.Second, at
+	}
+	at = max(at, c.last)
+	c.most, c.width = raiseCell(c.most, c.width, at-c.from, courseParts, int64(v))
+	c.last = at
+}
+
+func (c *course) span() time.Duration { return c.last - c.from }
+
+// growth is how the highest of a course rose from third to third: what a loader
+// takes at its start lies in the first, and an epoch's ups and downs in each.
+type Growth struct {
+	Thirds [3]rss.Bytes
+	Third  time.Duration // the length of the last
+	// still says that the last third rose above the one before in more than one
+	// jump, so that more is to be expected.
+	Still bool
+	// slowing says that it rose by much less than the one before did.
+	Slowing bool
+}
+
+const (
+	// stillShare and stillLeast are by how much the last third must have risen
+	// at least.
+	stillShare = 0.015
+	stillLeast = 8 * rss.MiB
+	// jumpShare is what part of a rise comes at once at most where it is not a
+	// jump: a validation at the end is no growth.
+	jumpShare = 0.75
+	// slowShare is the part of the rise before that counts as much less.
+	slowShare = 0.6
+	// filled is how many parts of each third must have been seen.
+	filled = 2
+)
+
+// growth returns the thirds, false where there are too few readings for it.
+func (c *course) Growth() (g Growth, ok bool) {
+	var parts [3]int
+	var jump, top rss.Bytes
+	for i, v := range c.most {
+		if v < 0 {
+			continue
+		}
+		k, most := 3*i/len(c.most), rss.Bytes(v)
+		parts[k]++
+		g.Thirds[k] = max(g.Thirds[k], most)
+		if k > 0 {
+			jump = max(jump, most.Sub(max(top, g.Thirds[0])))
+		}
+		top = max(top, most)
+	}
+	if min(parts[0], parts[1], parts[2]) < filled {
+		return Growth{}, false
+	}
+	g.Third = c.last - c.from - time.Duration((2*len(c.most)+2)/3)*c.width
+	rise, before := g.Rise(), g.Thirds[1].Sub(g.Thirds[0])
+	all := top.Sub(g.Thirds[0])
+	g.Still = rise >= max(stillLeast, g.Thirds[2].Scale(stillShare)) && jump <= all.Scale(jumpShare)
+	g.Slowing = g.Still && float64(rise) <= slowShare*float64(before)
+	return g, true
+}
+
+// rise is by how much the last third is above the one before.
+func (g *Growth) Rise() rss.Bytes { return g.Thirds[2].Sub(g.Thirds[1]) }
+
+// all is by how much the last third is above the first.
+func (g *Growth) All() rss.Bytes { return g.Thirds[2].Sub(g.Thirds[0]) }
+
+// perHour is the rise of the last third in an hour.
+func (g *Growth) PerHour() rss.Bytes {
+	if g.Third <= 0 {
+		return 0
+	}
+	return g.Rise().Scale(float64(time.Hour) / float64(g.Third))
+}
+
+// rest is what a growth that slows down as it did will come to in the end, from
+// the last third on.
+func (g *Growth) Rest() rss.Bytes {
+	before := g.Thirds[1].Sub(g.Thirds[0])
+	q := g.Rise().Of(before)
+	if !g.Slowing || q >= 1 {
+		return 0
+	}
+	return g.Rise().Scale(q / (1 - q))
+}
+
+const (
+	// leastSaved and leastPart are what a growth, or what could be saved, must come to:
+	// so much, and such a part of what there is.
+	LeastSaved = 64 * rss.MiB
+	LeastPart  = 0.1
+)
+
+// grows says that what workers had rose by much and goes on to.
+func (g *Growth) Grows() bool {
+	return g.Still && g.All() >= max(LeastSaved, g.Thirds[0].Scale(LeastPart))
+}

@@ -1,0 +1,322 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// handing is how the record of a node goes on in another rank's.
+type Handover struct {
+	Next *RunScan
+	At   time.Time // when the next one's watcher took the lead
+	lost bool      // the watcher or the holder before was gone, else its rank had ended
+	// told says that how the rank of the record ended is known from the next.
+	told bool
+}
+
+const (
+	// handSlack is how much earlier than the end of a record another rank may
+	// have taken the lead, by two clocks that are read one after the other.
+	handSlack = time.Second
+	// withIt is how soon after the last of its record a rank must have ended for
+	// the record to tell why.
+	withIt = 5 * time.Second
+)
+
+// from is when the recording began: a watcher that takes the lead later than its
+// rank began records from then on.
+func (k *RunScan) from() time.Duration {
+	switch {
+	case k.Ranks.leads >= 0:
+		return k.Ranks.leads
+	case k.first >= 0:
+		return k.first
+	}
+	return 0
+}
+
+func (k *RunScan) Restarts() int {
+	if k.Run.Meta.Job == nil {
+		return 0
+	}
+	return k.Run.Meta.Job.Restarts
+}
+
+// handOver finds which records go on in another one of their node, and gives those
+// that break off the end that the next one knows of.
+func handOver(looks []*RunScan) {
+	var led []*RunScan
+	for _, k := range looks {
+		if k.Ranks.led && k.Run.Meta.Job != nil {
+			led = append(led, k)
+		}
+	}
+	all := make([]leadership, len(led))
+	for i, k := range led {
+		all[i] = leadership{
+			node: k.Run.Meta.Node, restart: k.Restarts(), start: k.Run.Meta.Start, began: k.Wall(k.from()), ended: k.Wall(k.End), live: k.Run.Live,
+		}
+		for _, r := range k.Ranks.List {
+			all[i].ranks = append(all[i].ranks, r.RankKey)
+		}
+	}
+	before := successions(all)
+	for i, n := range before {
+		first := i
+		for before[first] >= 0 {
+			first = before[first]
+		}
+		led[i].line = first + 1
+		if n < 0 {
+			continue
+		}
+		a, b := led[n], led[i]
+		end, taken := all[n].ended, all[i].began
+		h := &Handover{Next: b, At: taken, lost: a.Exit == nil || a.Exit.Code == nil && a.Exit.Signal == nil}
+		a.Ranks.Handing = h
+		if a.Exit != nil {
+			continue
+		}
+		r := b.Ranks.find(a.Ranks.List[0].RankKey)
+		if r == nil || !r.known() {
+			continue
+		}
+		if ended := b.Wall(r.ended); ended.Sub(end) <= withIt {
+			h.told, a.lastSeen = true, a.End
+			a.Exit = &event.Exit{By: "command", Code: r.code, Signal: r.signal}
+			a.exitAt = max(a.End, ended.Sub(a.Run.Meta.Start))
+			a.End = a.exitAt
+			if f := b.Ranks.fallen; f != nil && f.RankSeen == r {
+				b.Ranks.fallen = nil // it is told with the record that saw it
+			}
+		}
+	}
+}
+
+// LeadChange is one time at which another rank's watcher began to record a node.
+type LeadChange struct {
+	Node     string `json:"node"`
+	Restart  int    `json:"restart,omitempty"`
+	FromStep string `json:"from_step,omitempty"`
+	From     int    `json:"from_task"`
+	ToStep   string `json:"to_step,omitempty"`
+	To       int    `json:"to_task"`
+	// Time is when the next one took it, Gap the seconds since the last of the
+	// record before, in which nobody recorded.
+	Time time.Time `json:"time"`
+	Gap  float64   `json:"gap_s"`
+	// Lost says that the watcher before was gone, or its holder and the watch with it;
+	// else its rank had ended.
+	Lost bool `json:"lost,omitempty"`
+}
+
+func leadChanges(looks []*RunScan, zone *time.Location) (out []LeadChange) {
+	for _, k := range looks {
+		h := k.Ranks.Handing
+		if h == nil {
+			continue
+		}
+		from, to := k.Ranks.List[0], h.Next.Ranks.List[0]
+		end := k.End
+		if h.told {
+			end = k.lastSeen
+		}
+		out = append(out, LeadChange{
+			Node: k.Run.Meta.Node, Restart: k.Restarts(), FromStep: from.Step, From: from.Task, ToStep: to.Step, To: to.Task,
+			Time: h.At.In(zone), Gap: max(h.At.Sub(k.Wall(end)).Seconds(), 0), Lost: h.lost,
+		})
+	}
+	slices.SortStableFunc(out, func(a, b LeadChange) int { return a.Time.Compare(b.Time) })
+	return out
+}
+
+// stints cuts the record of a rank that led more than once where another rank led in
+// between: each part is told as what it is, one of several that follow each other.
+// Where nobody else is known to have led the record stays whole.
+func stints(runs []*record.Run) (out []*record.Run) {
+	for _, r := range runs {
+		from := time.Duration(math.MinInt64)
+		leads := r.Leads()
+		for i, at := range leads {
+			if i > 0 && slices.ContainsFunc(runs, func(o *record.Run) bool { return o != r && ledBetween(o, r, leads[i-1], at) }) {
+				part := r.Part(from, at)
+				part.Live = false
+				out = append(out, part)
+				from = at
+			}
+		}
+		if from != math.MinInt64 {
+			r = r.Part(from, math.MaxInt64)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// ledBetween says that another rank of the same node and life took the lead between
+// two moments of a run.
+func ledBetween(other, r *record.Run, from, to time.Duration) bool {
+	if r.Meta.Job == nil || other.Meta.Job == nil || other.Meta.Node != r.Meta.Node || jobOf(other) != jobOf(r) {
+		return false
+	}
+	return slices.ContainsFunc(other.Leads(), func(at time.Duration) bool {
+		w := other.Wall(at)
+		return w.After(r.Wall(from)) && w.Before(r.Wall(to))
+	})
+}
+
+// jobOf is one life of one job.
+func jobOf(r *record.Run) (j struct {
+	cluster, id string
+	restarts    int
+}) {
+	j.cluster, j.id, j.restarts = r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts
+	return j
+}
+
+// tenure is the time that one record of a leader covers.
+type leadership struct {
+	node         string
+	restart      int
+	start        time.Time // when its rank began, which may be long before it led
+	began, ended time.Time // of its leading
+	live         bool
+	ranks        []RankKey // whom it knew, its own first
+}
+
+// successions returns for each tenure the index of the one that it went on from, -1
+// for none. Leaders of one meeting place follow each other, and their limit is one
+// limit. Ranks that were started otherwise meet elsewhere: two such leaders lead the
+// same node at the same time, each with a limit of its own.
+func successions(all []leadership) (before []int) {
+	order := make([]int, len(all))
+	before = make([]int, len(all))
+	for i := range all {
+		order[i], before[i] = i, -1
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &all[a], &all[b]
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.restart, y.restart), x.began.Compare(y.began))
+	})
+	var last []int // of each line of leaders
+	for _, i := range order {
+		at := -1
+		for n, l := range last {
+			if all[l].handsTo(&all[i]) && (at < 0 || all[l].likelier(&all[last[at]], &all[i])) {
+				at = n
+			}
+		}
+		if at < 0 {
+			last = append(last, i)
+			continue
+		}
+		before[i], last[at] = last[at], i
+	}
+	return before
+}
+
+// handsTo says that the next one may have gone on from this one: later on the same
+// node, by a rank that was there before. A step that came later is another job for
+// the node.
+func (t *leadership) handsTo(next *leadership) bool {
+	return t.node == next.node && t.restart == next.restart && !t.live &&
+		!t.ended.After(next.began.Add(handSlack)) && next.start.Before(t.ended)
+}
+
+// likelier says that the next one went on from this one rather than from the other:
+// from a leader that knew its rank, else from the one that ended last.
+func (t *leadership) likelier(other, next *leadership) bool {
+	if a, b := t.knew(next), other.knew(next); a != b {
+		return a
+	}
+	return t.ended.After(other.ended)
+}
+
+func (t *leadership) knew(next *leadership) bool { return slices.Contains(t.ranks, next.ranks[0]) }
+
+// nodeRun is one run to draw: that of a node, where several ranks led one after the
+// other.
+type nodeRun struct {
+	*record.Run
+	also []string // the IDs of the others that are in it
+}
+
+// perNode joins the records of a node and life that go on in each other, so that a
+// node has one chart.
+func perNode(runs []*record.Run) []nodeRun {
+	var out []nodeRun
+	taken := map[*record.Run]bool{}
+	for _, r := range runs {
+		if taken[r] {
+			continue
+		}
+		if group := sameLead(r, runs); len(group) > 1 {
+			if one, ok := record.Join(group); ok {
+				d := nodeRun{Run: one}
+				for _, g := range group {
+					taken[g] = true
+					d.also = append(d.also, g.Meta.ID)
+				}
+				out = append(out, d)
+				continue
+			}
+		}
+		out = append(out, nodeRun{Run: r})
+	}
+	return out
+}
+
+// sameLead are the leaders' records of the node and life of r, by time.
+func sameLead(r *record.Run, runs []*record.Run) (group []*record.Run) {
+	if _, led := r.Recorded(); !led || r.Meta.Job == nil {
+		return nil
+	}
+	for _, o := range runs {
+		if _, led := o.Recorded(); led && o.Meta.Job != nil && o.Meta.Node == r.Meta.Node && o.Meta.Job.ID == r.Meta.Job.ID && o.Meta.Job.Restarts == r.Meta.Job.Restarts {
+			group = append(group, o)
+		}
+	}
+	slices.SortStableFunc(group, func(a, b *record.Run) int {
+		x, _ := a.Recorded()
+		y, _ := b.Recorded()
+		return a.Wall(x).Compare(b.Wall(y))
+	})
+	return group
+}
+
+// choose keeps the runs to draw where there are too many: those that broke off, and
+// those that came nearest to a limit by their exit events.
+func choose(runs []nodeRun, most int) []nodeRun {
+	if len(runs) <= most {
+		return runs
+	}
+	weight := make(map[*record.Run]float64, len(runs))
+	order := slices.Clone(runs)
+	for _, d := range runs {
+		switch e := d.Exit(); {
+		case e == nil, e.Verdict == event.VerdictOOM:
+			weight[d.Run] = 2
+		case e.Binding != nil:
+			weight[d.Run] = e.Binding.Ratio()
+		}
+	}
+	slices.SortStableFunc(order, func(a, b nodeRun) int {
+		switch x, y := weight[a.Run], weight[b.Run]; {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	keep := map[*record.Run]bool{}
+	for _, d := range order[:most] {
+		keep[d.Run] = true
+	}
+	return slices.DeleteFunc(slices.Clone(runs), func(d nodeRun) bool { return !keep[d.Run] })
+}

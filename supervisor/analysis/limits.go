@@ -1,0 +1,321 @@
+package analysis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+)
+
+// lookLimit is what one limit was over a run.
+type LimitScan struct {
+	*event.Limit
+	Seen          bool
+	Max, Last     record.Reading // at the highest share of its size, and last
+	maxAt, LastAt time.Duration
+	spark         spark
+	Tail          tail
+	most          rankShare // at max
+}
+
+// rankShare is the rank that had most at one moment, and how much by RSS.
+type rankShare struct {
+	rank *RankSeen
+	rss  rss.Bytes
+}
+
+// add takes in one reading and says whether it is the highest so far.
+func (l *LimitScan) add(at time.Duration, r *record.Reading) (highest bool) {
+	ratio := r.Ratio()
+	highest = !l.Seen || ratio > l.Max.Ratio() || ratio == l.Max.Ratio() && r.Used > l.Max.Used
+	if highest {
+		l.Max, l.maxAt = *r, at
+	}
+	l.Seen, l.Last, l.LastAt = true, *r, at
+	l.spark.add(at, ratio)
+	l.Tail.add(at, *r)
+	return highest
+}
+
+const (
+	// tailSlot and tailSlots are what is kept of the end of a run: the fullest
+	// reading of each slot, for a minute. Who dies by a full limit may die some
+	// seconds later: what was killed first has given its memory back by then.
+	tailSlot  = 4 * time.Second
+	tailSlots = 16
+)
+
+// tail is the end of one limit.
+type tail struct {
+	slots [tailSlots]struct {
+		at time.Duration
+		r  record.Reading
+		ok bool
+	}
+	last, before     record.Reading // the last two that lie apart enough for a rate
+	lastAt, beforeAt time.Duration
+	n                int
+}
+
+// apart is how far two readings must lie apart for a rate.
+const apart = 300 * time.Millisecond
+
+func (t *tail) add(at time.Duration, r record.Reading) {
+	s := &t.slots[int(at/tailSlot)%tailSlots]
+	if !s.ok || s.at/tailSlot != at/tailSlot || r.Ratio() > s.r.Ratio() {
+		s.at, s.r, s.ok = at, r, true
+	}
+	if t.n == 0 || at-t.lastAt >= apart {
+		t.before, t.beforeAt = t.last, t.lastAt
+		t.n++
+		t.lastAt = at
+	}
+	t.last = r
+}
+
+// fullest returns the fullest reading of the last part of a run that ended at
+// end, or the last one if that is older: a journal has a reading only where one
+// moved.
+func (t *tail) Fullest(end time.Duration) (r record.Reading, at time.Duration, ok bool) {
+	for i := range t.slots {
+		if s := &t.slots[i]; s.ok && s.at > at {
+			at = s.at
+		}
+	}
+	end = min(end, at+tailSlot*tailSlots)
+	for i := range t.slots {
+		s := &t.slots[i]
+		if !s.ok || end-s.at > tailSlot*tailSlots {
+			continue
+		}
+		if !ok || s.r.Ratio() > r.Ratio() || s.r.Ratio() == r.Ratio() && s.at > at {
+			r, at, ok = s.r, s.at, true
+		}
+	}
+	return r, at, ok
+}
+
+// soon is how long a growth may be carried on beyond the last reading: about
+// as long as the pause between two.
+const soon = 3 * time.Second
+
+// reach returns the rate of the last two readings in bytes a second, 0 where it
+// tells nothing of the end, and whether the limit would have been reached by the
+// end at that rate. Where the end is the last reading itself, the run may have
+// gone on for one pause more.
+func (t *tail) reach(end time.Duration) (rate float64, ok bool) {
+	if t.n < 2 || t.last.Size == 0 || t.last.Used <= t.before.Used {
+		return 0, false
+	}
+	gap := t.lastAt - t.beforeAt
+	left := max(end-t.lastAt, gap)
+	if gap <= 0 || left > soon || gap > soon {
+		return 0, false
+	}
+	rate = float64(t.last.Used-t.before.Used) / gap.Seconds()
+	return rate, float64(t.last.Used)+rate*left.Seconds() >= float64(t.last.Size)
+}
+
+// lookCount is the most of something that is counted for each process, at the
+// end and over the run.
+type CountScan struct {
+	size  uint64 // what one process may have, 0 where not known
+	slots [tailSlots]CountUse
+	max   CountUse
+	// last and before are the last two of one process that differ.
+	last, before CountUse
+}
+
+// count is one reading of one process.
+type CountUse struct {
+	V, Size uint64
+	At      time.Duration
+	Proc    int // index in Run.Procs, -1 where the record does not tell
+	ok      bool
+	// rate is how many came a second between the last two countings, where at
+	// that rate none was left at the end; else 0.
+	Rate float64
+}
+
+// near says that a failure may be laid to it.
+func (c *CountUse) near() bool { return c.Ratio() >= outOf || c.Rate > 0 && c.Ratio() >= 0.5 }
+
+func (c *CountUse) Ratio() float64 {
+	if c.Size == 0 {
+		return 0
+	}
+	return float64(c.V) / float64(c.Size)
+}
+
+func (c *CountScan) add(at time.Duration, v, size uint64, proc int) {
+	if size == 0 {
+		size = c.size
+	}
+	n := CountUse{V: v, Size: size, At: at, Proc: proc, ok: true}
+	c.follow(n)
+	s := &c.slots[int(at/tailSlot)%tailSlots]
+	if !s.ok || s.At/tailSlot != at/tailSlot || n.Ratio() >= s.Ratio() {
+		*s = n
+	}
+	if !c.max.ok || n.Ratio() > c.max.Ratio() {
+		c.max = n
+	}
+}
+
+// follow keeps the last two countings. Most samples tell the last one again, and
+// each first the number, then whose it is.
+func (c *CountScan) follow(n CountUse) {
+	if n.V != c.last.V {
+		c.before, c.last = c.last, n
+	}
+	if n.Proc < 0 {
+		return
+	}
+	c.last.Proc = n.Proc
+	if c.before.Proc >= 0 && c.before.Proc != n.Proc {
+		c.before = CountUse{}
+	}
+}
+
+// reach says whether none would have been left by the end at the rate of the
+// last two countings, and that rate. A counting is told a look or two after it was
+// made.
+func (c *CountScan) reach(end time.Duration) (rate float64, ok bool) {
+	gap, since := c.last.At-c.before.At, end-c.last.At
+	if !c.before.ok || c.last.V <= c.before.V || gap <= 0 || gap > soon || since > soon {
+		return 0, false
+	}
+	rate = float64(c.last.V-c.before.V) / gap.Seconds()
+	return rate, float64(c.last.V)+rate*(since+2*gap).Seconds() >= float64(c.last.Size)
+}
+
+// fullest returns the fullest reading near the end, or the last if that is
+// older.
+func (c *CountScan) Fullest(end time.Duration) CountUse {
+	var best CountUse
+	for i := range c.slots {
+		if s := &c.slots[i]; s.ok && s.At > best.At {
+			best.At = s.At
+		}
+	}
+	end, best.At = min(end, best.At+tailSlot*tailSlots), 0
+	for i := range c.slots {
+		s := &c.slots[i]
+		if s.ok && end-s.At <= tailSlot*tailSlots && (!best.ok || s.Ratio() > best.Ratio() || s.Ratio() == best.Ratio() && s.At > best.At) {
+			best = *s
+		}
+	}
+	if rate, reached := c.reach(end); reached && c.last.Ratio() >= best.Ratio() && best.Ratio() < outOf {
+		best.Rate = rate
+	}
+	return best
+}
+
+// highest is the memory limit that came nearest over the whole run. The node is
+// everybody's: it is no measure of this run unless there is no other.
+func (k *RunScan) Highest() (best *LimitScan, ok bool) {
+	for _, node := range []bool{false, true} {
+		for i := range k.Limits {
+			l := &k.Limits[i]
+			if !l.Seen || l.Max.Size == 0 || l.Max.Used == 0 || !l.Name.Row().Amount || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+				continue
+			}
+			if best == nil || l.Max.Ratio() > best.Max.Ratio() {
+				best = l
+			}
+		}
+		if best != nil {
+			return best, true
+		}
+	}
+	return nil, false
+}
+
+// limitOf is where a limit of a [Report] was read.
+type limitOf struct {
+	From, To time.Time // what its Spark is of
+	// line is that of the leaders that followed each other, 0 for who led nobody, and
+	// ranks are who recorded it.
+	line  int
+	Ranks []RankKey
+}
+
+// sameLimit says that two are readings of one limit of one run, or of leaders that
+// followed each other.
+func sameLimit(a, b *Limit) bool {
+	return a.Name == b.Name && a.Scope == b.Scope && a.Accounting == b.Accounting && a.Level == b.Level &&
+		(a.Run == b.Run || a.line > 0 && a.line == b.line)
+}
+
+// raise takes in the most that the run itself told of: it looks more often than it keeps
+// a sample, and the two must not differ on one page. When that was is told no nearer than
+// by the greatest sample.
+func (l *Limit) raise(b *event.Limit) {
+	if b == nil || b.Name != l.Name || b.Scope != l.Scope || b.Accounting != l.Accounting || b.Level != l.Level || b.Used <= l.Used {
+		return
+	}
+	l.Used, l.UsedMax = b.Used, max(l.UsedMax, b.Used)
+}
+
+// join takes in what one limit was in another part of the time.
+func (l *Limit) join(o *Limit) {
+	whole, spark, last := l.limitOf, l.Spark, l.Last
+	if o.From.Before(whole.From) {
+		whole.From = o.From
+	}
+	if o.To.After(whole.To) {
+		whole.To, last = o.To, o.Last
+	}
+	out := make([]float64, sparkStretches)
+	for i := range out {
+		out[i] = -1
+	}
+	stretch(out, &whole, spark, &l.limitOf)
+	stretch(out, &whole, o.Spark, &o.limitOf)
+	whole.Ranks = slices.Clone(whole.Ranks)
+	for _, r := range o.Ranks {
+		if !slices.Contains(whole.Ranks, r) {
+			whole.Ranks = append(whole.Ranks, r)
+		}
+	}
+	if o.Ratio() > l.Ratio() {
+		*l = *o
+	}
+	l.limitOf, l.Spark, l.Last = whole, out, last
+}
+
+// stretch puts the stretches of a part where they are in the whole.
+func stretch(out []float64, whole *limitOf, part []float64, of *limitOf) {
+	all, length := float64(max(whole.To.Sub(whole.From), 1)), float64(of.To.Sub(of.From))
+	offset := float64(of.From.Sub(whole.From))
+	column := func(i int) float64 { return (offset + length*float64(i)/float64(len(part))) / all * float64(len(out)) }
+	for i, v := range part {
+		if v < 0 {
+			continue
+		}
+		first := min(max(int(column(i)), 0), len(out)-1)
+		for n := first; n < len(out) && (n == first || float64(n) < column(i+1)); n++ {
+			out[n] = max(out[n], v)
+		}
+	}
+}
+
+// joinedLimits are the limits of a report, those of leaders that followed each other as
+// one.
+func (rep *Result) JoinedLimits() (out []Limit) {
+	for i := range rep.Limits {
+		l := &rep.Limits[i]
+		if n := slices.IndexFunc(out, func(o Limit) bool { return sameLimit(&o, l) && o.line > 0 }); n >= 0 {
+			out[n].join(l)
+			continue
+		}
+		out = append(out, *l)
+	}
+	return out
+}
+
+// apartOf says that each task has its own limit of that kind: a sum of its tree, or
+// what one process may have.
+func ApartOf(s event.Scope) bool { return s == event.ScopeTree || s == event.ScopeProcess }

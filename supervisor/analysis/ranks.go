@@ -1,0 +1,302 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// rankKey names one rank on its node. Who has no task is told apart by its holder.
+type RankKey struct {
+	Step   string
+	Task   int
+	holder int
+}
+
+// String tells one rank from others of its node.
+func (key RankKey) String() string {
+	switch {
+	case key.Task < 0 && key.holder > 0:
+		return fmt.Sprintf("the run of process %d", key.holder)
+	case key.Task < 0:
+		return "a rank of unknown number"
+	case key.Step == "":
+		return fmt.Sprintf("task %d", key.Task)
+	}
+	return fmt.Sprintf("step %s, task %d", values.Plain(key.Step), key.Task)
+}
+
+// lookRank is one rank over one run: that of the run itself, and with a leader's
+// record every other of its node. Times are of the run, -1 where not known.
+type RankSeen struct {
+	RankKey
+	Pid, holder int
+	Comm        string
+	own         bool // the run's own
+	joined      time.Duration
+	ended       time.Duration // negative while it is not known to have ended
+	code        *int
+	signal      *string
+
+	// now is the sum of RSS of its processes in the sample at hand, peak the most.
+	now, Peak    rss.Bytes
+	PeakAt       time.Duration
+	Seen         bool // it has processes in the record
+	workers      int  // at most at a time
+	workersInNow int
+}
+
+// known says that its end is known.
+func (r *RankSeen) known() bool { return r.signal != nil || r.code != nil }
+
+// lookRanks are the ranks of one run.
+type RanksSeen struct {
+	List []*RankSeen
+	// of is the rank of each process, by index in run.Procs; -1 for none.
+	of []int
+	// led says that the record tells of ranks: it is a leader's. leads is when its
+	// watcher took the lead, -1 where it does not say.
+	led     bool
+	leads   time.Duration
+	fallen  *failedRank // the first rank but its own that failed
+	Handing *Handover
+}
+
+// ranksOf finds the ranks of a run, and whose each process is. Rank events are few:
+// they are read before the samples.
+func ranksOf(r *record.Run) RanksSeen {
+	l := RanksSeen{leads: -1}
+	own := &RankSeen{own: true, joined: 0, ended: -1, Pid: r.Meta.Process.PID, holder: r.Meta.Holder}
+	own.RankKey = RankKey{Task: -1, holder: r.Meta.Holder}
+	if j := r.Meta.Job; j != nil {
+		own.RankKey = RankKey{Step: j.Step, Task: j.Task}
+	}
+	l.List = append(l.List, own)
+	for i := range r.Events {
+		e, ok := r.Events[i].Value.(*event.Rank)
+		if !ok {
+			continue
+		}
+		l.led = true
+		if e.What == event.RankLeads && l.leads < 0 && (e.Holder == 0 || e.Holder == r.Meta.Holder) {
+			l.leads = r.Events[i].At
+		}
+		l.take(r.Events[i].At, e)
+	}
+	l.assign(r)
+	return l
+}
+
+func RankOf(e *event.Rank) RankKey {
+	if e.Task < 0 {
+		return RankKey{e.Step, -1, e.Holder}
+	}
+	return RankKey{Step: e.Step, Task: e.Task}
+}
+
+func (l *RanksSeen) find(key RankKey) *RankSeen {
+	i := slices.IndexFunc(l.List, func(r *RankSeen) bool { return r.RankKey == key })
+	if i < 0 {
+		return nil
+	}
+	return l.List[i]
+}
+
+// take takes in one rank event.
+func (l *RanksSeen) take(at time.Duration, e *event.Rank) {
+	key := RankOf(e)
+	r := l.find(key)
+	if r == nil {
+		if len(l.List) >= mostRanks {
+			return
+		}
+		r = &RankSeen{RankKey: key, joined: at, ended: -1}
+		l.List = append(l.List, r)
+	}
+	if e.PID != 0 {
+		r.Pid = e.PID
+	}
+	if e.Holder != 0 {
+		r.holder = e.Holder
+	}
+	if e.What == event.RankEnded {
+		r.ended, r.code, r.signal = at, e.Code, e.Signal
+	}
+}
+
+// mostRanks bounds the ranks of one run: steps may come by the thousand.
+const mostRanks = 4096
+
+// assign says of each process which rank it is of: the nearest ancestor that is a
+// rank's command or holder. A PID that was used again is the one that was there
+// when the child began.
+func (l *RanksSeen) assign(r *record.Run) {
+	l.of = make([]int, len(r.Procs))
+	byPID := make(map[int][]int, len(r.Procs))
+	for i := range r.Procs {
+		l.of[i] = unassigned
+		byPID[r.Procs[i].ID.PID] = append(byPID[r.Procs[i].ID.PID], i)
+	}
+	ranks := map[int]int{}
+	for i, k := range l.List {
+		for _, pid := range []int{k.holder, k.Pid} {
+			if pid != 0 {
+				ranks[pid] = i
+			}
+		}
+	}
+	for i := range r.Procs {
+		if l.ours(r, i, byPID) {
+			l.of[i] = noRank
+			continue
+		}
+		l.of[i] = l.ancestor(r, i, byPID, ranks, 0)
+		if n := l.of[i]; n >= 0 && l.List[n].Pid == r.Procs[i].ID.PID {
+			l.List[n].Comm = r.Procs[i].Comm
+		}
+	}
+}
+
+// ours says that a process is rsswarden's: the record marks those of its own rank,
+// the others are a rank's holder and what it starts by the same name, its watcher.
+func (l *RanksSeen) ours(r *record.Run, i int, byPID map[int][]int) bool {
+	p := &r.Procs[i]
+	if p.Ours {
+		return true
+	}
+	for _, k := range l.List {
+		switch {
+		case k.holder == 0 || p.ID.PID == k.Pid:
+		case p.ID.PID == k.holder:
+			return true
+		case p.Parent == k.holder:
+			return slices.ContainsFunc(byPID[k.holder], func(h int) bool { return r.Procs[h].Comm == p.Comm })
+		}
+	}
+	return false
+}
+
+const (
+	noRank     = -1
+	unassigned = -2
+	// deepest bounds the ancestors that are followed: a damaged record may have
+	// them in a circle.
+	deepest = 64
+)
+
+func (l *RanksSeen) ancestor(r *record.Run, i int, byPID map[int][]int, ranks map[int]int, depth int) int {
+	p := &r.Procs[i]
+	if n, ok := ranks[p.ID.PID]; ok {
+		return n
+	}
+	if l.of[i] != unassigned {
+		return l.of[i]
+	}
+	if n, ok := ranks[p.Parent]; ok {
+		return n
+	}
+	parent := -1
+	for _, j := range byPID[p.Parent] {
+		if start := r.Procs[j].ID.Start; j != i && start <= p.ID.Start && (parent < 0 || start > r.Procs[parent].ID.Start) {
+			parent = j
+		}
+	}
+	if parent < 0 || depth == deepest {
+		return noRank
+	}
+	return l.ancestor(r, parent, byPID, ranks, depth+1)
+}
+
+// begin clears what belongs to the sample before.
+func (l *RanksSeen) begin() {
+	for _, r := range l.List {
+		r.now, r.workersInNow = 0, 0
+	}
+}
+
+// add takes in what one process has.
+func (l *RanksSeen) add(u *record.Usage, p *record.Proc) {
+	if n := l.of[u.Proc]; n >= 0 {
+		r := l.List[n]
+		r.now += u.RSS()
+		r.Seen = true
+		if p.Role == rss.RoleWorker {
+			r.workersInNow++
+		}
+	}
+}
+
+// end takes in the sums of the sample.
+func (l *RanksSeen) end(at time.Duration) {
+	for _, r := range l.List {
+		if r.now > r.Peak {
+			r.Peak, r.PeakAt = r.now, at
+		}
+		r.workers = max(r.workers, r.workersInNow)
+	}
+}
+
+// most is the rank whose processes have most in the sample at hand, nil where none
+// has anything.
+func (l *RanksSeen) most() *RankSeen {
+	var most *RankSeen
+	for _, r := range l.List {
+		if r.now > 0 && (most == nil || r.now > most.now) {
+			most = r
+		}
+	}
+	return most
+}
+
+// rankSums takes in what each rank has in a sample.
+func (k *RunScan) rankSums(s *record.Sample) {
+	k.Ranks.begin()
+	for i := range s.Procs {
+		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(k.Ranks.of) {
+			k.Ranks.add(u, &k.Run.Procs[u.Proc])
+		}
+	}
+	k.Ranks.end(s.At)
+}
+
+// fallen is a rank that failed while the record of its node went on, and what
+// there was to know then.
+type failedRank struct {
+	*RankSeen
+	limits    []LimitScan
+	maps, fds CountScan
+	deeds     actionsSeen
+}
+
+// rankEnded keeps what the limits stood at when the first rank failed whose end is
+// not the record's: minutes later they say nothing of it any more.
+func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
+	r := k.Ranks.find(RankOf(e))
+	if r == nil || r.own || !e.Failed() || k.Ranks.fallen != nil {
+		return
+	}
+	f := &failedRank{RankSeen: r, limits: slices.Clone(k.Limits), maps: k.Maps, fds: k.Fds, deeds: k.Deeds}
+	for i := range f.limits {
+		f.limits[i].spark = spark{} // goes on to be written
+	}
+	k.Ranks.fallen = f
+}
+
+// look is the run as it was when the rank failed.
+func (f *failedRank) look(k *RunScan) *RunScan {
+	c, run := *k, *k.Run
+	run.Live = false // the rank's end is its own
+	c.Run, c.Limits, c.Maps, c.Fds, c.Deeds = &run, f.limits, f.maps, f.fds, f.deeds
+	c.End, c.exitAt = f.ended, f.ended
+	c.Exit = &event.Exit{By: "command", Code: f.code, Signal: f.signal}
+	if k.Exit != nil {
+		c.Exit.Kernel, c.Exit.Binding = k.Exit.Kernel, k.Exit.Binding
+	}
+	c.Signals = slices.DeleteFunc(slices.Clone(k.Signals), func(s SignalSeen) bool { return s.At > f.ended })
+	return &c
+}

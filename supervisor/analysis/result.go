@@ -1,0 +1,388 @@
+package analysis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Version is the value of "v" in the JSON of a report. Fields are only added.
+const Version = 1
+
+// Certainty says how a cause is known.
+type Certainty string
+
+// The certainties.
+const (
+	Seen     Certainty = "seen"     // the record has it
+	Inferred Certainty = "inferred" // it follows from what the record has
+	Slurm    Certainty = "slurm"    // Slurm says so
+)
+
+// Report is what `report --json` prints: one job, or one run outside Slurm.
+type Result struct {
+	V int `json:"v"`
+	// Job is the Slurm job, empty outside Slurm.
+	Job string `json:"job,omitempty"`
+	MultiNode
+	Answer
+
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end"` // the last that is known
+	Duration float64   `json:"duration_s"`
+
+	Runs    []Run    `json:"runs"` // one for each task and node, by node and task
+	Limits  []Limit  `json:"limits"`
+	Peaks   Peaks    `json:"peaks"` // of the fullest run by each accounting
+	Roles   []Role   `json:"roles"` // each of the run in which it had most
+	Actions []Action `json:"actions"`
+	// Budget is what workers gave back by themselves, nil where none did.
+	Budget   *Budget   `json:"budget,omitempty"`
+	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
+	// Findings say why something grew, the weightiest first, Cures what was
+	// changed before it could go wrong.
+	Findings []Diagnosis  `json:"findings"`
+	Cures    []Cure       `json:"cures"`
+	Advice   []AdviceLine `json:"advice"`
+	Slurm    *SlurmSays   `json:"slurm,omitempty"` // nil where it was not asked or did not answer
+	// Notes say what is missing or doubtful: damage, a journal alone, samples
+	// that were thinned.
+	Notes []string `json:"notes,omitempty"`
+	// Timeline is what is drawn, nil where it was not wanted.
+	Timeline *Timeline `json:"-"`
+
+	Scans `json:"-"`
+}
+
+// Answer is how the job ended, and why.
+type Answer struct {
+	// Verdict is the first line: one sentence that says how it ended and why.
+	Verdict   string        `json:"verdict"`
+	Cause     event.Cause   `json:"cause"`
+	Certainty Certainty     `json:"certainty"`
+	Outcome   event.Verdict `json:"outcome,omitempty"` // of the exit event that was worst
+	// Evidence is what the verdict follows from, a sentence each.
+	Evidence []string `json:"evidence"`
+}
+
+// Scans are what a result was made of.
+type Scans struct {
+	Scanned []*RunScan  // of each run
+	Cases   []*Case     // all ends that were asked about
+	Best    *Case       // the one that tells why the job ended
+	Facts   []*RunFacts // what advice rests on
+}
+
+// Run is one run on one node.
+type Run struct {
+	ID        string      `json:"id"`
+	Node      string      `json:"node"`
+	Step      string      `json:"step,omitempty"`
+	Task      int         `json:"task"`
+	Restart   int         `json:"restart,omitempty"` // how often the job had been requeued
+	Command   []string    `json:"command"`
+	Start     time.Time   `json:"start"`
+	End       time.Time   `json:"end"`
+	Cause     event.Cause `json:"cause"`
+	Code      *int        `json:"code"`   // nil where it died by a signal, or nobody told us
+	Signal    *string     `json:"signal"` // nil where it exited, or nobody told us
+	Samples   int         `json:"samples"`
+	Decisions int         `json:"decisions"`
+	// Sources are the files that were read, JournalOnly says that the full
+	// record was not there.
+	Sources     []string `json:"sources"`
+	JournalOnly bool     `json:"journal_only,omitempty"`
+	Live        bool     `json:"live,omitempty"`
+	Damage      []string `json:"damage,omitempty"`
+}
+
+// Peak is the most that was used, when, and where.
+type Peak struct {
+	Bytes rss.Bytes `json:"bytes"`
+	// At is left out where no sample shows it: it came between two of them.
+	At  time.Time `json:"time,omitzero"`
+	Run string    `json:"run"`
+}
+
+// Peaks is the most that was used, by each way of adding up; nil where that was
+// not read.
+//
+// Bytes of the first three are summed over the tree: RSS counts a shared page
+// once for each process, PSS divides it among them, NoShared leaves it out, and
+// the sum of PSS is of readings some seconds apart. Cgroup is the unreclaimable
+// memory of the innermost cgroup that has a limit.
+type Peaks struct {
+	RSS      *Peak `json:"rss"`
+	PSS      *Peak `json:"pss"`
+	NoShared *Peak `json:"noshared"`
+	Cgroup   *Peak `json:"cgroup"`
+}
+
+// Limit is one limit of one run.
+type Limit struct {
+	Run string `json:"run"`
+	event.Limit
+	// Used of the embedded limit is its highest, At when that was; Last is
+	// where it stood at the end.
+	At   time.Time `json:"time"`
+	Last rss.Bytes `json:"last_bytes"`
+	// Spark are the shares of the limit that were used over the run, the
+	// greatest of each of 40 stretches; negative where nothing was seen.
+	Spark   []float64 `json:"spark"`
+	limitOf `json:"-"`
+}
+
+// MarshalJSON writes a limit on a number as event.Limit does, the rest beside it.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	rest := struct {
+		Run   string     `json:"run"`
+		At    time.Time  `json:"time"`
+		Last  *rss.Bytes `json:"last_bytes,omitempty"`
+		Count *rss.Bytes `json:"last,omitempty"`
+		Spark []float64  `json:"spark"`
+	}{Run: l.Run, At: l.At, Last: &l.Last, Spark: l.Spark}
+	if l.Name.Counts() {
+		rest.Last, rest.Count = nil, &l.Last
+	}
+	return event.Beside(l.Limit, rest)
+}
+
+// Role is what the processes of one role had.
+type Role struct {
+	Run   string    `json:"run"`
+	Role  rss.Role  `json:"role"`
+	Count int       `json:"count"`          // at most at a time
+	Peak  rss.Bytes `json:"peak_rss_bytes"` // their sum of RSS
+	At    time.Time `json:"time"`
+	// Anon, File and Shmem are the parts of Peak.
+	Anon  rss.Bytes `json:"anon_bytes"`
+	File  rss.Bytes `json:"file_bytes"`
+	Shmem rss.Bytes `json:"shmem_bytes"`
+	// PerProcess is the most RSS that one of them had, 0 of a journal.
+	PerProcess rss.Bytes `json:"peak_process_bytes"`
+}
+
+// Budget is what workers did by themselves to stay within their budget of mapped
+// pages. Freed is the fall of their RSS.
+type Budget struct {
+	Times int       `json:"times"`
+	Freed rss.Bytes `json:"freed_bytes"`
+}
+
+// Action is what rules of one kind brought.
+type Action struct {
+	Action   event.Action         `json:"action"`
+	Fired    int                  `json:"fired"`
+	Worked   int                  `json:"worked"`
+	Freed    rss.Bytes            `json:"freed_bytes"`
+	Paused   float64              `json:"paused_s"`
+	Reasons  map[event.Reason]int `json:"reasons,omitempty"` // of those that did not work
+	FirstAt  time.Time            `json:"first"`
+	LastAt   time.Time            `json:"last"`
+	PeakUsed rss.Bytes            `json:"peak_used_bytes"` // the highest use at which one fired
+}
+
+// Forecast says how good the forecasts were.
+type Forecast struct {
+	// Made counts forecasts: one for each sample and limit that had one.
+	Made int `json:"made"`
+	// Right are those whose limit was reached within a factor of two of the time
+	// that was forecast, False those whose limit was reached in less than half
+	// of it or not in twice that time, Open those that cannot be told: an action
+	// that freed memory, a limit that moved or the end came first. A limit that
+	// ended the run counts as reached at that moment.
+	Right      int     `json:"right"`
+	False      int     `json:"false"`
+	Open       int     `json:"open"`
+	RightShare float64 `json:"right_share"` // of those that can be told
+	Note       string  `json:"note"`
+}
+
+// Line is one line of advice and what it rests on.
+type AdviceLine struct {
+	// Line is what to write: "#SBATCH --mem=3584M", "num_workers=2".
+	Line     string `json:"line"`
+	Why      string `json:"why"`
+	Evidence string `json:"evidence"`
+	// Mem is the size of a line on --mem, else 0.
+	Mem rss.Bytes `json:"mem_bytes,omitempty"`
+	// Risk is the share of such jobs that would still die, as far as the runs
+	// tell, for a line on --mem; nil where they do not tell.
+	Risk *float64 `json:"risk,omitempty"`
+}
+
+// SlurmSays is what Slurm says of the job and its steps.
+type SlurmSays struct {
+	Source string `json:"source"` // "sacct" or "scontrol show job"
+	State  string `json:"state"`  // "OUT_OF_MEMORY"
+	// By is the user id of who cancelled it, empty elsewhere.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// ExitCode is as Slurm writes it: "0:9".
+	ExitCode string `json:"exit_code,omitempty"`
+	// DerivedExit is the highest of the steps, in the same form.
+	DerivedExit string     `json:"derived_exit_code,omitempty"`
+	ReqMem      string     `json:"req_mem,omitempty"` // as Slurm writes it: "400M"
+	Start       time.Time  `json:"start,omitzero"`
+	End         time.Time  `json:"end,omitzero"`
+	TimeLimit   string     `json:"time_limit,omitempty"` // as Slurm writes it: "1-00:00:00"
+	Steps       []StepSays `json:"steps,omitempty"`
+	// Nodes are those of the job, or of the last time it ran; nil where that was
+	// not asked.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// StepSays is what Slurm says of one step.
+type StepSays struct {
+	ID    string `json:"id"` // "12.batch"
+	State string `json:"state"`
+	// By is the user id of who had it cancelled: "0" is slurmstepd, by
+	// OverMemoryKill, or an administrator.
+	By       string    `json:"by,omitempty"`
+	ExitCode string    `json:"exit_code"`
+	MaxRSS   rss.Bytes `json:"max_rss_bytes,omitempty"` // polled by slurmstepd; misses peaks
+}
+
+// Together is what a report has of a job that is more than one run of one rank:
+// several ranks, nodes or lives. In JSON its fields stand beside the others of
+// [Report], and none is there for one run of one rank.
+type MultiNode struct {
+	// Clock says what the times of several runs are worth beside each other.
+	Clock *Clock `json:"clock,omitempty"`
+	// Binding is the limit that decided how the job ended, else the one that came
+	// nearest in the last life; nil where no limit on memory was read.
+	Binding *Binding `json:"binding,omitempty"`
+	// Nodes are by life, the last first, then by how near they came to a limit.
+	Nodes []Node `json:"nodes,omitempty"`
+	// Missing are nodes that Slurm gave to the job of which there is no record,
+	// Unrecorded how many there are.
+	Missing    []string `json:"missing_nodes,omitempty"`
+	Unrecorded int      `json:"unrecorded_nodes,omitempty"`
+	// Ranks are by life, the last first, then by node, step and task.
+	Ranks []Rank       `json:"ranks,omitempty"`
+	Leads []LeadChange `json:"lead_changes,omitempty"`
+	// Lives are the times the job ran, by time; empty where it was never requeued.
+	Lives []Attempt `json:"lives,omitempty"`
+
+	// told says that a text shows tables of nodes and ranks: the records tell of
+	// ranks, a node is missing, or there are several lives.
+	Told bool `json:"-"`
+}
+
+// Nearest is the limit on memory that came nearest, at its highest share.
+type Nearest struct {
+	Run      string          `json:"run"`
+	Limit    event.LimitName `json:"limit"`
+	Scope    event.Scope     `json:"scope,omitempty"`
+	Used     rss.Bytes       `json:"peak_bytes"`
+	Size     rss.Bytes       `json:"limit_bytes"`
+	Share    float64         `json:"share"`
+	Headroom rss.Bytes       `json:"headroom_bytes"`
+	// At is left out where no sample shows it: it came between two of them.
+	At time.Time `json:"time,omitzero"`
+	// Step and Task are the rank whose processes had most by RSS at that moment,
+	// and RankRSS how much; RankRSS is 0 and Task -1 where the record does not tell,
+	// as of a journal.
+	Step    string    `json:"rank_step,omitempty"`
+	Task    int       `json:"rank_task"`
+	RankRSS rss.Bytes `json:"rank_rss_bytes,omitempty"`
+}
+
+// Binding is the limit that a job came to.
+type Binding struct {
+	Node string `json:"node"`
+	Nearest
+	// Decided says that it ended the job, as far as the verdict says.
+	Decided bool `json:"decided,omitempty"`
+}
+
+// Node is one node in one life of the job.
+type Node struct {
+	Node    string   `json:"node"`
+	Restart int      `json:"restart,omitempty"`
+	Runs    []string `json:"runs"` // ids, by time
+	// Nearest is nil where no limit on memory was read.
+	Nearest   *Nearest  `json:"nearest"`
+	Ranks     int       `json:"ranks"`
+	Start     time.Time `json:"start"`
+	End       time.Time `json:"end"`
+	Decisions int       `json:"decisions"`
+	Recycled  int       `json:"recycled"` // workers that rules had replaced
+	Peaks     Peaks     `json:"peaks"`
+	Roles     []Role    `json:"roles"`
+	Actions   []Action  `json:"actions"`
+	// JournalOnly says that of all its runs only journals were there.
+	JournalOnly bool `json:"journal_only,omitempty"`
+	Live        bool `json:"live,omitempty"`
+}
+
+// Rank is one task of one life.
+type Rank struct {
+	Node    string `json:"node"`
+	Restart int    `json:"restart,omitempty"`
+	Step    string `json:"step,omitempty"`
+	Task    int    `json:"task"` // SLURM_PROCID, -1 where not known
+	// PID is the command's, Comm its name; 0 and empty where not known.
+	PID  int    `json:"pid,omitempty"`
+	Comm string `json:"comm,omitempty"`
+	// Start is when it was first told of, End when it ended; zero where nobody
+	// told.
+	Start time.Time `json:"start,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	// Code and Signal are both nil where nobody told.
+	Code   *int    `json:"code"`
+	Signal *string `json:"signal"`
+	// Peak is the most by RSS that its processes had together, nil where no record
+	// has them; Workers are the loader workers among them, at most at a time.
+	Peak    *rss.Bytes `json:"peak_rss_bytes"`
+	PeakAt  time.Time  `json:"peak_time,omitzero"`
+	Workers int        `json:"workers"`
+	Live    bool       `json:"live,omitempty"`
+}
+
+// Life is one time that the job ran.
+type Attempt struct {
+	Restart  int         `json:"restart"` // SLURM_RESTART_COUNT
+	Start    time.Time   `json:"start"`
+	End      time.Time   `json:"end"`
+	Nodes    int         `json:"nodes"`
+	Cause    event.Cause `json:"cause"`
+	Verdict  string      `json:"verdict"`
+	Binding  *Binding    `json:"binding,omitempty"`
+	Duration float64     `json:"duration_s"`
+
+	Best *Case `json:"-"` // the end that tells why
+}
+
+// lastNodes are the nodes of the last life.
+func (j *MultiNode) LastNodes() []Node {
+	if len(j.Nodes) == 0 {
+		return nil
+	}
+	n := slices.IndexFunc(j.Nodes, func(n Node) bool { return n.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Nodes
+	}
+	return j.Nodes[:n]
+}
+
+// lastRanks are the ranks of the last life.
+func (j *MultiNode) LastRanks() []Rank {
+	if len(j.Nodes) == 0 {
+		return nil
+	}
+	n := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.Restart != j.Nodes[0].Restart })
+	if n < 0 {
+		return j.Ranks
+	}
+	return j.Ranks[:n]
+}
+
+func (r *Rank) Most() uint64 {
+	if r.Peak == nil {
+		return 0
+	}
+	return uint64(*r.Peak)
+}

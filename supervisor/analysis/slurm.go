@@ -1,0 +1,190 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Says is what a report keeps of what Slurm says of a job that has ended.
+func Says(j slurm.EndedJob) SlurmSays {
+	s := SlurmSays{
+		Source: j.Source, State: j.State, By: j.By, Reason: j.Reason, ExitCode: j.ExitCode, DerivedExit: j.DerivedExit,
+		ReqMem: j.ReqMem, Start: j.Start, End: j.End, TimeLimit: j.TimeLimit,
+	}
+	for _, e := range j.Steps {
+		s.Steps = append(s.Steps, StepSays{ID: e.ID, State: e.State, By: e.By, ExitCode: e.ExitCode, MaxRSS: rss.Bytes(e.MaxRSS)})
+	}
+	return s
+}
+
+// step is what Slurm says of one step, nil where it says nothing of it.
+func (s *SlurmSays) Step(job, step string) *StepSays {
+	for i := range s.Steps {
+		if s.Steps[i].ID == job+"."+step {
+			return &s.Steps[i]
+		}
+	}
+	return nil
+}
+
+// requested is the memory that was asked for, 0 where Slurm's word for it is for
+// each CPU or not known.
+func (s *SlurmSays) Requested() rss.Bytes {
+	text, each := strings.CutSuffix(s.ReqMem, "c")
+	if each || text == "" {
+		return 0
+	}
+	b, err := rss.ParseBytes(strings.TrimSuffix(text, "n"))
+	if err != nil {
+		return 0
+	}
+	return b
+}
+
+// cause is what Slurm's word for the end of a run stands for, empty where it
+// stands for many things. That a step is CANCELLED says only that a signal ended
+// it, unless somebody is named: sacct has the same for SIGSEGV, and where the
+// job ran into its time limit.
+func (s *SlurmSays) cause(step *StepSays) event.Cause {
+	if step != nil {
+		switch {
+		case step.State == "OUT_OF_MEMORY":
+			return event.CauseKernelOOM
+		case step.State == "COMPLETED":
+			return event.CauseEnded
+		case step.State == "TIMEOUT":
+			return event.CauseTimeLimit
+		case step.State == "CANCELLED" && step.By != "" && step.By != "0":
+			return event.CauseCancelled
+		case step.State == "FAILED":
+			return ""
+		}
+	}
+	switch s.State {
+	case "OUT_OF_MEMORY":
+		return event.CauseKernelOOM
+	case "TIMEOUT", "DEADLINE":
+		return event.CauseTimeLimit
+	case "CANCELLED", "PREEMPTED", "REVOKED":
+		return event.CauseCancelled
+	case "NODE_FAIL", "BOOT_FAIL":
+		return event.CauseNodeLost
+	case "COMPLETED":
+		if step == nil {
+			return event.CauseEnded
+		}
+	}
+	return ""
+}
+
+// killedBySlurmstepd says that the step was ended the way OverMemoryKill does
+// it: by SIGKILL, on root's behalf.
+func (s *SlurmSays) KilledBySlurmstepd(step *StepSays) bool {
+	if step != nil {
+		return step.State == "CANCELLED" && step.By == "0" && strings.HasSuffix(step.ExitCode, ":9")
+	}
+	return s.State == "FAILED" && s.Reason == "JobLaunchFailure" && s.ExitCode == "0:9"
+}
+
+// heed puts what the record shows and what Slurm says together. Where they say
+// the same, Slurm makes it certain; where they do not, both are kept.
+func (q *Case) heed(f Ending) Ending {
+	says := q.Said.cause(q.Step)
+	switch {
+	case says == "":
+		return q.hint(f)
+	case says == f.Cause:
+		if f.Certainty == Inferred {
+			f.Certainty, f.Slurm = Slurm, SlurmConfirms
+		}
+		return f
+	case says == event.CauseCancelled && f.Limit >= 0 && q.Limits[f.Limit].ByJobSum():
+		if q.Said.By == "0" {
+			f.Certainty, f.Slurm = Slurm, SlurmConfirms
+		}
+		return f
+	case q.settled && f.Cause != event.CauseUnknown, q.compatible(says, &f):
+		return f
+	case says == event.CauseEnded && f.Cause != event.CauseUnknown:
+		f.Slurm = SlurmYet // of a run that the record saw fail: the record knows more
+		return f
+	}
+	over := Ending{Kind: endSlurm, Cause: says, Certainty: Slurm, Limit: -1, Slurm: SlurmOverrules}
+	if says == event.CauseKernelOOM {
+		over.Limit = f.Limit
+		over.Near, _ = q.Fullest(event.LimitCgroup)
+	}
+	if f.Cause != event.CauseUnknown {
+		over.Overruled = &f
+	}
+	return over
+}
+
+// compatible says that Slurm's word is what it says of such an end as well.
+func (q *Case) compatible(says event.Cause, f *Ending) bool {
+	switch f.Cause {
+	case event.CauseRequeued:
+		return true // Slurm speaks of what came of it
+	case event.CauseOverKill:
+		// What slurmstepd and slurmd kill for is called by several names.
+		return says == event.CauseKernelOOM || says == event.CauseCancelled
+	case event.CauseNodeOOM:
+		return says == event.CauseKernelOOM
+	case event.CauseEnded, event.CauseCrash, event.CauseStopped, event.CauseMaps, event.CauseFDs, event.CauseSHM,
+		event.CauseTasks, event.CauseAS:
+		// The job may have gone on after the run, and ended otherwise: it is
+		// another end unless it came at once.
+		if q.goneOn() {
+			return true
+		}
+		// What was near an end of its own is not undone by the job's time.
+		return f.Cause != event.CauseEnded && says == event.CauseTimeLimit && !q.TimeUp() && !q.JobEnd.IsZero()
+	case event.CauseKernelOOM:
+		// A kill that the kernel counted stands, whatever came of the job.
+		return f.Certainty == Seen
+	case event.CauseKilled:
+		return false
+	}
+	return false
+}
+
+// goneOn says that the job went on for some time after this run.
+func (q *Case) goneOn() bool {
+	return q.Exit != nil && !q.Said.End.IsZero() && q.Said.End.Sub(q.Wall(q.End)) > termToKill
+}
+
+// hint takes what Slurm says where its word for the state stands for many
+// things.
+func (q *Case) hint(f Ending) Ending {
+	state, code := q.Said.State, q.Said.ExitCode
+	if q.Step != nil {
+		state, code = q.Step.State, q.Step.ExitCode
+	}
+	stepd, _ := q.Fullest(event.LimitSlurm)
+	killed, unknown := q.Said.KilledBySlurmstepd(q.Step), f.Cause == event.CauseUnknown
+	slurmAlone := func(kind endKind, cause event.Cause) Ending {
+		return Ending{Kind: kind, Cause: cause, Certainty: Slurm, Limit: -1}
+	}
+	switch {
+	case slices.Contains([]string{"RUNNING", "COMPLETING", "PENDING", "SUSPENDED", "REQUEUED", "CONFIGURING"}, q.Said.State):
+		if unknown {
+			f.Slurm = SlurmState
+		}
+	case f.Cause == event.CauseOverKill && killed:
+		f.Certainty, f.Slurm = Slurm, SlurmConfirms
+	case unknown && q.Step != nil && killed && q.Step.MaxRSS > 0 && q.Said.Requested() > 0 && q.Step.MaxRSS > q.Said.Requested():
+		return slurmAlone(EndStepKillSlurm, event.CauseOverKill)
+	case unknown && killed && stepd.Ratio >= WorthTelling:
+		f = inferred(EndStepKill, event.CauseOverKill).by(stepd, Death{})
+		f.Slurm = SlurmStepKill
+	case unknown && strings.HasSuffix(code, ":9"):
+		return slurmAlone(EndSIGKILLSlurm, event.CauseKilled)
+	case unknown && state == "FAILED":
+		return slurmAlone(EndCrashSlurm, event.CauseCrash)
+	}
+	return f
+}

@@ -1,0 +1,479 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// Timeline is what is drawn: the samples of all runs on one wall clock, made so
+// few that a page with them stays below 5 MB. No peak is lost to that; see
+// [Level].
+type Timeline struct {
+	// Start is the earliest moment of all runs. Every other moment of a timeline
+	// is told from there.
+	Start  time.Time
+	Length time.Duration
+	Runs   []RunSeries
+	// LeftOut counts runs that are not drawn because there are too many.
+	LeftOut int
+}
+
+// Strand is one run of a timeline.
+type RunSeries struct {
+	ID string // of [record.Meta]
+	// also are the IDs of all runs that it is made of, where ranks led in turn.
+	Also []string
+	// Name tells the run from the others: "node7", "node7 · task 3".
+	Name     string
+	From, To time.Duration
+	// JournalOnly says that only few samples were kept, Live that the run went
+	// on when it was read, Thinned that early samples stand for up to a minute.
+	JournalOnly, Live, Thinned bool
+	Roles                      []Layer
+	Limits                     []LimitSeries
+	// Levels are the whole run first, then its last minutes more finely where
+	// that shows more.
+	Levels []Level
+	Marks  []Mark
+	// MarksLeftOut counts marks that are not kept because there are too many.
+	MarksLeftOut int
+	Procs        []Trace
+	// ProcsLeftOut counts processes that are not drawn: those with the lowest
+	// peaks.
+	ProcsLeftOut int
+}
+
+// Band is one layer of the stack: the processes of one role, added up.
+type Layer struct {
+	// Role is one of package rss, or [Beside].
+	Role rss.Role
+}
+
+// Beside is the band of what a limit counts beside the tree: the batch shell,
+// other processes of the step, and rsswarden itself.
+const Beside rss.Role = "beside"
+
+// bandRoles is the order of the stack, from the bottom.
+var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
+
+// Against is one limit in bytes that the run was held against. Limits that are
+// counts are in tables alone.
+type LimitSeries struct {
+	event.Limit
+	// Primary marks the limit that is shown first: the one that was forecast to
+	// end the job, else the fullest.
+	Primary bool
+}
+
+// Level is a run at one resolution. A point stands for Step, and keeps the
+// highest and the lowest use of each limit in that time. Of the processes it
+// keeps one sample whole, the one in which all of them together had most: so
+// the roles of a point add up to a sum that there was.
+//
+// Sizes are in KiB. -1 says that there was no reading.
+type Level struct {
+	From, Step time.Duration
+	// Stretches are the points that there are: where nothing was sampled for
+	// long, there are none.
+	Stretches []Segment
+	Bands     []BandPoints  // by Strand.Roles
+	Sum       []int64       // of all bands
+	Limits    []LimitPoints // by Strand.Limits
+}
+
+// Stretch is a number of points one after the other.
+type Segment struct{ First, Count int }
+
+// BandPoints is one band of the stack, a value each point.
+type BandPoints struct{ Anon, File, Shmem, Count []int64 }
+
+// LimitPoints is one limit, a value each point.
+type LimitPoints struct {
+	Used, Low []int64
+	Most      []int64 // Limit.UsedMax
+	Charged   []int64
+	Working   []int64
+	Size      []int64 // the least in that time
+}
+
+// Trace is the RSS of one process, at most [tracePoints] values over its life,
+// each the highest of Step.
+type Trace struct {
+	Proc record.Proc
+	From time.Duration
+	Step time.Duration
+	RSS  []int64 // KiB, -1 where it was not there
+	Peak rss.Bytes
+	// PeakAt is when, and Anon, File and Shmem are the parts of Peak.
+	PeakAt            time.Duration
+	Anon, File, Shmem rss.Bytes
+	Last              time.Duration // the last sample with it
+}
+
+const (
+	mostRuns    = 32
+	mostPoints  = 90000 // of all runs, before the budget
+	tracePoints = 240
+	mostTraces  = 96 // of all runs
+	leastTraces = 6  // of each run
+	// levelBudget is how much of a page the points of all runs may take.
+	levelBudget = 3800 << 10
+	// lastMinutes is what is kept more finely: how a run ended is what its user
+	// looks at.
+	lastMinutes = 10 * time.Minute
+)
+
+// drawing makes the timeline of runs, by node and task: one strand for each, and for
+// a node whose ranks recorded it in turn one for all of them.
+type drawing struct {
+	line  Timeline
+	runs  []nodeRun
+	seen  []*seriesScan // of each of them
+	ofRun map[*record.Run]*seriesScan
+}
+
+func newDrawing(runs []*record.Run) *drawing {
+	all := perNode(runs)
+	d := &drawing{runs: choose(all, mostRuns), ofRun: map[*record.Run]*seriesScan{}}
+	d.line.LeftOut = len(all) - len(d.runs)
+	for i, r := range d.runs {
+		if i == 0 || r.Meta.Start.Before(d.line.Start) {
+			d.line.Start = r.Meta.Start
+		}
+		o := newSeriesScan(r.Run, len(d.runs))
+		d.seen, d.ofRun[r.Run] = append(d.seen, o), o
+	}
+	return d
+}
+
+// finish reads what was joined, and makes the timeline.
+func (d *drawing) finish() *Timeline {
+	t := &d.line
+	t.Runs = make([]RunSeries, len(d.runs))
+	several(len(d.runs), func(i int) {
+		if d.runs[i].also != nil {
+			scan(d.runs[i].Run, d.seen[i])
+		}
+		t.Runs[i] = d.seen[i].strand(d.runs[i].Meta.Start.Sub(t.Start))
+		t.Runs[i].Also = d.runs[i].also
+	})
+	for i := range t.Runs {
+		t.Length = max(t.Length, t.Runs[i].To)
+	}
+	nameStrands(t.Runs, d.runs)
+	return t
+}
+
+// nameStrands gives each run the shortest name that tells it from the others.
+func nameStrands(strands []RunSeries, runs []nodeRun) {
+	type life struct {
+		node    string
+		restart int
+	}
+	of := func(r nodeRun) life {
+		if r.Meta.Job == nil {
+			return life{node: r.Meta.Node}
+		}
+		return life{r.Meta.Node, r.Meta.Job.Restarts}
+	}
+	tasks, lives := map[life]int{}, map[int]bool{}
+	for _, r := range runs {
+		tasks[of(r)]++
+		lives[of(r).restart] = true
+	}
+	seen := map[string]int{}
+	for i, r := range runs {
+		name := values.Plain(r.Meta.Node)
+		if name == "" {
+			name = "this node"
+		}
+		if tasks[of(r)] > 1 && r.Meta.Job != nil {
+			name += fmt.Sprintf(" · task %d", r.Meta.Job.Task)
+		}
+		if len(lives) > 1 {
+			name += fmt.Sprintf(" · life %d", of(r).restart+1)
+		}
+		if seen[name]++; seen[name] > 1 {
+			name += fmt.Sprintf(" · run %d", seen[name])
+		}
+		strands[i].Name = name
+	}
+}
+
+// share is the most that was used of the limit that is shown first, negative where
+// there is none.
+func (s *RunSeries) Share() float64 {
+	p, most := s.Primary(), -1.0
+	if p < 0 || len(s.Levels) == 0 {
+		return most
+	}
+	x := &s.Levels[0].Limits[p]
+	for k := range x.Used {
+		if x.Size[k] > 0 {
+			most = max(most, float64(x.Used[k])/float64(x.Size[k]))
+		}
+	}
+	return most
+}
+
+// primary is the index of the limit that is shown first, -1 for none.
+func (s *RunSeries) Primary() int {
+	for i := range s.Limits {
+		if s.Limits[i].Primary {
+			return i
+		}
+	}
+	return -1
+}
+
+// steps are the lengths of a point: those in which people count time.
+var steps = []time.Duration{
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
+}
+
+func stepAtLeast(d time.Duration) time.Duration {
+	for _, s := range steps {
+		if s >= d {
+			return s
+		}
+	}
+	return (d + time.Hour - 1).Truncate(time.Hour)
+}
+
+// divisor is the greatest length that divides all steps of at least d.
+func divisor(d time.Duration) (all time.Duration) {
+	for _, s := range append(slices.Clone(steps), stepAtLeast(d)) {
+		if s < d {
+			continue
+		}
+		for a, b := all, s; ; a, b = b, a%b {
+			if b == 0 {
+				all = a
+				break
+			}
+		}
+	}
+	return all
+}
+
+// strandSeen makes a [Strand] of a run in one pass. How long a point is, and which
+// limits and roles are drawn, shows only at the end: until then samples are kept in
+// cells, of which each point is a whole number.
+type seriesScan struct {
+	run    *record.Run
+	n      int           // runs that share the page
+	end    time.Duration // of the run
+	column []int         // the first column of a limit, by index in run.Limits; -1 for a limit that is a count
+	row    []int64       // the sample at hand
+	whole  buckets
+	tail   buckets // the last minutes, more finely
+	traces *traces
+
+	samples int
+	roles   [len(layerRoles)]bool
+	binding []int // samples for which each limit was the binding one
+	ratio   []float64
+	read    []bool
+	last    time.Duration   // the sample before, -1 for none
+	every   int             // of how many samples one is in spacing
+	spacing []time.Duration // between samples, a few thousand of them
+	late    []time.Duration // in the last minutes
+}
+
+// tailSlack is how much more than the last minutes is kept: their first point may begin
+// earlier.
+const tailSlack = time.Hour
+
+func newSeriesScan(r *record.Run, n int) *seriesScan {
+	limits := len(r.Limits)
+	o := &seriesScan{
+		run: r, n: n, end: r.End(), last: -1, every: 1, late: make([]time.Duration, 0, 1024),
+		column: make([]int, limits), binding: make([]int, limits), ratio: make([]float64, limits), read: make([]bool, limits),
+	}
+	width := limitsFrom
+	for i := range r.Limits {
+		if o.column[i] = -1; r.Limits[i].Name.Row().Amount {
+			o.column[i] = width
+			width += limitColumns
+		}
+	}
+	o.row = make([]int64, width)
+	o.whole.width = divisor(max(o.end/time.Duration(mostPoints/n), steps[0]))
+	o.traces = newTraces(r, o.end)
+	return o
+}
+
+func (o *seriesScan) entry(*record.Entry) {}
+
+func (o *seriesScan) sample(s *record.Sample) {
+	o.samples++
+	if o.last >= 0 {
+		if o.samples%o.every == 0 {
+			o.spacing = append(o.spacing, s.At-o.last)
+		}
+		if len(o.spacing) == 4096 {
+			o.spacing, o.every = o.spacing[:2048], o.every*2
+		}
+		if len(o.late) == cap(o.late) {
+			o.late = append(o.late[:0], o.late[cap(o.late)/2:]...)
+		}
+		o.late = append(o.late, s.At-o.last)
+	}
+	o.last = s.At
+	clear(o.row[:limitsFrom])
+	for i := range o.row[limitsFrom:] {
+		o.row[limitsFrom+i] = -1
+	}
+	for i := range s.Procs {
+		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(o.run.Procs) {
+			o.band(LayerOf(&o.run.Procs[u.Proc]), u.Anon, u.File, u.Shmem, 1)
+		}
+	}
+	for _, b := range s.Roles {
+		// A journal has the sum where it has no parts.
+		o.band(LayerOfRole(b.Role), max(b.Anon, b.RSS.Sub(b.File+b.Shmem)), b.File, b.Shmem, b.Count)
+	}
+	for i := range s.Limits {
+		if x := &s.Limits[i]; x.Limit >= 0 && x.Limit < len(o.read) {
+			o.limit(x)
+		}
+	}
+	o.whole.add(s.At, o.row)
+	o.tail.width = steps[0]
+	if s.At < o.end-lastMinutes-tailSlack {
+		o.tail.width = longest // all in one: its last sample may reach into the tail
+	}
+	o.tail.add(s.At, o.row)
+	o.traces.add(s)
+}
+
+func (o *seriesScan) band(role rss.Role, anon, file, shmem rss.Bytes, count int) {
+	i := slices.Index(layerRoles[:], role)
+	o.roles[i] = true
+	c := i * bandColumns
+	o.row[c] += int64(anon / rss.KiB)
+	o.row[c+1] += int64(file / rss.KiB)
+	o.row[c+2] += int64(shmem / rss.KiB)
+	o.row[c+3] += int64(count)
+}
+
+func (o *seriesScan) limit(x *record.Reading) {
+	o.read[x.Limit] = true
+	o.ratio[x.Limit] = max(o.ratio[x.Limit], x.Ratio())
+	if x.Binding {
+		o.binding[x.Limit]++
+	}
+	c := o.column[x.Limit]
+	if c < 0 {
+		return
+	}
+	used := int64(x.Used / rss.KiB)
+	o.row[c], o.row[c+1] = used, used
+	o.row[c+2] = max(used, int64(x.UsedMax/rss.KiB))
+	o.row[c+3], o.row[c+4] = int64(x.Charged/rss.KiB), int64(x.WorkingSet/rss.KiB)
+	o.row[c+5] = int64(x.Size / rss.KiB)
+}
+
+// strand makes what is drawn, on a clock that began offset before the run.
+func (o *seriesScan) strand(offset time.Duration) RunSeries {
+	r := o.run
+	s := RunSeries{ID: r.Meta.ID, From: offset, To: offset + o.end, JournalOnly: r.JournalOnly, Live: r.Live, Thinned: r.Thinned}
+	slices.Sort(o.spacing)
+	slices.Sort(o.late)
+	pick := o.choose(&s)
+	step, gap := o.step(), o.gap()
+	fold := func(from, step time.Duration, of *buckets, budget int) {
+		f := newFolding(len(s.Roles)*bandColumns, pick, from, o.end, step)
+		f.fold(of, gap)
+		s.Levels = append(s.Levels, *f.level(offset, budget/o.n))
+	}
+	fold(0, step, &o.whole, levelBudget/8*7)
+	if fine := o.tailStep(step); fine < step {
+		fold(max(0, o.end-lastMinutes), fine, &o.tail, levelBudget/8)
+	}
+	s.Marks, s.MarksLeftOut = marks(r, offset, o.n)
+	s.Procs, s.ProcsLeftOut = o.traces.top(r, offset, max(leastTraces, mostTraces/o.n))
+	return s
+}
+
+// choose lists the bands and limits that are drawn, and returns the columns of their
+// values in a row.
+func (o *seriesScan) choose(s *RunSeries) (pick []int) {
+	for i, role := range layerRoles {
+		if o.roles[i] {
+			s.Roles = append(s.Roles, Layer{role})
+			for c := range bandColumns {
+				pick = append(pick, i*bandColumns+c)
+			}
+		}
+	}
+	best, primary := -1, 0
+	for i, x := range o.run.Limits {
+		if o.column[i] < 0 || !o.read[i] {
+			continue
+		}
+		if best < 0 || o.binding[i] > o.binding[best] || o.binding[i] == o.binding[best] && o.ratio[i] > o.ratio[best] {
+			best, primary = i, len(s.Limits)
+		}
+		s.Limits = append(s.Limits, LimitSeries{Limit: x})
+		for c := range limitColumns {
+			pick = append(pick, o.column[i]+c)
+		}
+	}
+	if best >= 0 {
+		s.Limits[primary].Primary = true
+	}
+	return pick
+}
+
+// step is the length of a point.
+func (o *seriesScan) step() time.Duration {
+	least := o.end / time.Duration(mostPoints/o.n)
+	if k := len(o.spacing); k > 0 {
+		least = max(least, o.spacing[k/2]*9/10) // timers are not exact
+	}
+	return stepAtLeast(max(least, steps[0]))
+}
+
+// tailStep is the length of a point in the last minutes: not above step.
+func (o *seriesScan) tailStep(step time.Duration) time.Duration {
+	if o.end <= lastMinutes/2 || len(o.late) == 0 {
+		return step
+	}
+	return min(step, stepAtLeast(max(200*time.Millisecond, o.late[len(o.late)/10]*9/10)))
+}
+
+// gap is how long a sample stands for at most. Beyond it nothing is drawn: a
+// line there would be made up.
+func (o *seriesScan) gap() time.Duration {
+	switch {
+	case o.run.JournalOnly || len(o.spacing) == 0:
+		return math.MaxInt64
+	case o.run.Thinned:
+		return 150 * time.Second // what was thinned most is a minute apart
+	}
+	return max(10*time.Second, 5*o.spacing[len(o.spacing)/2])
+}
+
+func LayerOf(p *record.Proc) rss.Role {
+	if p.Extra || p.Ours {
+		return Beside
+	}
+	return LayerOfRole(p.Role)
+}
+
+func LayerOfRole(r rss.Role) rss.Role {
+	if slices.Contains(layerRoles[:], r) {
+		return r
+	}
+	return rss.RoleOther
+}

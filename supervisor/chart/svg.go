@@ -1,0 +1,201 @@
+// Package chart draws the timeline of a job as SVG.
+package chart
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+)
+
+//go:embed theme.css
+var ThemeCSS string
+
+//go:embed chart.css
+var ChartCSS string
+
+// Sizes of a static chart, in CSS pixels.
+const (
+	ChartWidth  = 960
+	plotLeft    = 72.0
+	plotRight   = 944.0
+	plotTop     = 30.0
+	plotHeight  = 210.0
+	PanelHeight = 280.0
+	headHeight  = 36.0
+	mostPanels  = 12
+)
+
+// SVG writes a chart as one file that loads nothing: memory
+// by role against the limit, over the time of day, one below the other for
+// several runs. It is drawn dark where the viewer prefers that.
+func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
+	runs := Panels(t)
+	verdict := wrap(Clean(title), 118, 2)
+	head := headHeight + 20*float64(len(verdict))
+	height := head + PanelHeight*float64(len(runs)) + 40
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n")
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-labelledby="t">`,
+		ChartWidth, height, ChartWidth, height)
+	fmt.Fprintf(&b, `<title id="t">%s</title><style>%s%s</style>`, escape(strings.Join(verdict, " ")), ThemeCSS, ChartCSS)
+	fmt.Fprintf(&b, `<rect %s width="100%%" height="100%%"/>`, svgClass("paper"))
+	fmt.Fprintf(&b, `<text %s x="16" y="24" font-size="12">%s</text>`, svgClass("axis"), escape(headline))
+	for i, line := range verdict {
+		fmt.Fprintf(&b, `<text %s x="16" y="%d" font-size="15" font-weight="600">%s</text>`, svgClass("text"), 46+20*i, escape(line))
+	}
+	for i := range runs {
+		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`, head+PanelHeight*float64(i))
+		WritePanel(&b, t, runs[i], len(t.Runs) > 1)
+		b.WriteString(`</g>`)
+	}
+	note := "Layers: summed RSS by role, pages that processes share counted in each. "
+	if n := len(t.Runs) + t.LeftOut - len(runs); n > 0 {
+		note += fmt.Sprintf("%d more runs are not drawn.", n)
+	}
+	fmt.Fprintf(&b, `<text %s x="16" y="%.0f" font-size="11">%s</text></svg>`+"\n", svgClass("axis"), height-16, escape(note))
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("cannot write svg: %w", err)
+	}
+	return nil
+}
+
+// panels are the runs that have a static chart: where there are too many those that
+// came nearest to their limits, in their order.
+func Panels(t *analysis.Timeline) []*analysis.RunSeries {
+	all := make([]*analysis.RunSeries, len(t.Runs))
+	share := map[*analysis.RunSeries]float64{}
+	for i := range t.Runs {
+		all[i] = &t.Runs[i]
+		share[all[i]] = t.Runs[i].Share()
+	}
+	if len(all) <= mostPanels {
+		return all
+	}
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(a, b *analysis.RunSeries) int { return cmp.Compare(share[b], share[a]) })
+	return slices.DeleteFunc(all, func(s *analysis.RunSeries) bool { return !slices.Contains(order[:mostPanels], s) })
+}
+
+// writePanel draws one run, its plot, axes and legend, into panelHeight.
+func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries, named bool) {
+	top, limitShown := topOf(s)
+	wide := 2.0
+	if len(t.Runs) > 2 {
+		wide = 4 // the size of a page is for all of them
+	}
+	columns := int((plotRight - plotLeft) / wide)
+	x := func(col float64) float64 { return plotLeft + min(col, float64(columns))*wide }
+	y := func(kib float64) float64 {
+		return plotTop + plotHeight*(1-kib*float64(rss.KiB)/float64(top))
+	}
+	if named {
+		fmt.Fprintf(b, `<text %s x="16" y="14" font-size="12" font-weight="600">%s</text>`, svgClass("text"), escape(s.Name))
+	}
+	writeAxes(b, t, top, y)
+	if len(s.Levels) == 0 || len(s.Levels[0].Sum) == 0 {
+		fmt.Fprintf(b, `<text %s x="%.0f" y="%.0f" font-size="13" text-anchor="middle">no sample was kept</text>`,
+			svgClass("axis"), (plotLeft+plotRight)/2, plotTop+plotHeight/2)
+		return
+	}
+	l := &s.Levels[0]
+	pieces := dots(s, l, t.Length, columns)
+	path := func(class string, fill func(p *pathWriter)) {
+		p := pathWriter{x: x, y: y}
+		if fill(&p); len(p.b) > 0 {
+			fmt.Fprintf(b, `<path %s d="%s"/>`, svgClass(class), p.b)
+		}
+	}
+	below := make([]int64, len(l.Sum))
+	for i := range s.Roles {
+		base := append([]int64(nil), below...)
+		band := &l.Bands[i]
+		for k := range below {
+			below[k] += band.Anon[k] + band.File[k] + band.Shmem[k]
+		}
+		path("band "+roleClass(s.Roles[i].Role), func(p *pathWriter) {
+			p.area(pieces, func(d *column) int64 { return base[d.point] }, func(d *column) int64 { return below[d.point] })
+		})
+	}
+	if primary := s.Primary(); primary >= 0 {
+		writeLimit(b, path, pieces, &s.Limits[primary], limitShown, y)
+	}
+	writeMarks(b, t, s)
+	writeLegend(b, s, pieces)
+}
+
+func writeAxes(b *strings.Builder, t *analysis.Timeline, top rss.Bytes, y func(float64) float64) {
+	for _, v := range sizeTicks(top, 6) {
+		at := y(float64(v / rss.KiB))
+		fmt.Fprintf(b, `<path %s d="M%.0f %.1fH%.0f"/><text %s x="%.0f" y="%.1f" font-size="11" text-anchor="end">%s</text>`,
+			svgClass("grid"), plotLeft, at, plotRight, svgClass("axis"), plotLeft-8, at+4, tickText(v))
+	}
+	ticks, layout := timeTicks(t.Start, t.Length, 9)
+	for _, at := range ticks {
+		px := plotLeft + (plotRight-plotLeft)*float64(at)/float64(max(t.Length, 1))
+		if px > plotRight-12 {
+			continue
+		}
+		fmt.Fprintf(b, `<path %s d="M%.1f %.0fv4"/><text %s x="%.1f" y="%.0f" font-size="11" text-anchor="middle">%s</text>`,
+			svgClass("tick"), px, plotTop+plotHeight, svgClass("axis"), px, plotTop+plotHeight+17, t.Start.Add(at).Format(layout))
+	}
+	fmt.Fprintf(b, `<path %s d="M%.0f %.1fH%.0f"/>`, svgClass("tick"), plotLeft, plotTop+plotHeight, plotRight)
+}
+
+// writeLimit draws what is held against the limit, and the limit.
+func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces [][]column, l *analysis.LimitSeries, shown bool, y func(float64) float64) {
+	path("span", func(p *pathWriter) {
+		p.area(pieces, func(d *column) int64 { return d.low }, func(d *column) int64 { return d.used })
+	})
+	path("range", func(p *pathWriter) {
+		p.area(pieces, func(d *column) int64 { return d.used }, func(d *column) int64 { return d.most })
+	})
+	if has(pieces, func(d *column) int64 { return d.charged }) {
+		path("charged", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.charged }) })
+	}
+	if has(pieces, func(d *column) int64 { return d.working }) {
+		path("working", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.working }) })
+	}
+	path("used", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.used }) })
+	size := int64(0)
+	for _, piece := range pieces {
+		for i := range piece {
+			if piece[i].size > 0 {
+				size = piece[i].size
+			}
+		}
+	}
+	if size == 0 {
+		return
+	}
+	at, text := plotTop+12, fmt.Sprintf("limit %v, above this chart ↑", rss.Bytes(size)*rss.KiB)
+	if shown {
+		path("limit", func(p *pathWriter) {
+			p.line(pieces, func(d *column) int64 {
+				if d.size <= 0 {
+					return -1
+				}
+				return d.size
+			})
+		})
+		at, text = y(float64(size))-5, fmt.Sprintf("limit %v", rss.Bytes(size)*rss.KiB)
+	}
+	fmt.Fprintf(b, `<text %s x="%.0f" y="%.1f" font-size="11" font-weight="600">%s</text>`,
+		svgClass("limittext"), plotLeft+6, at, escape(text+" · "+LimitTitle(&l.Limit)))
+}
+
+func has(pieces [][]column, value func(*column) int64) bool {
+	for _, piece := range pieces {
+		for i := range piece {
+			if value(&piece[i]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,55 @@
+package chart
+
+import (
+	"strings"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// limitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
+func LimitTitle(l *event.Limit) string {
+	title := string(l.Name)
+	if l.Scope != "" && string(l.Scope) != title {
+		title += ", " + string(l.Scope)
+	}
+	if who, _, _ := strings.Cut(Clean(l.Enforcer), ","); who != "" {
+		title += " · " + who
+	}
+	return title
+}
+
+// usedMeans says what is compared with a limit, and how shared pages count in it.
+func UsedMeans(l *event.Limit) string {
+	switch text := l.Compared(); text {
+	case event.AccountingRSS.Sum():
+		return text + ", shared pages counted in each process"
+	case event.AccountingPSS.Sum():
+		return text + ", shared pages divided"
+	default:
+		return text
+	}
+}
+
+// escape makes text safe inside an element and inside an attribute in double
+// quotes, in HTML and XML alike.
+func escape(s string) string { return escaper.Replace(Clean(s)) }
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// wrap breaks a text into at most most lines of width characters; what is left over
+// is cut.
+func wrap(s string, width, most int) []string {
+	lines := values.Wrap(s, width)
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] += " …"
+	}
+	for i := range lines {
+		lines[i] = values.Cut(lines[i], width+2)
+	}
+	return lines
+}
+
+// clean is [values.Plain], shorter for what stands in nearly every line.
+func Clean(s string) string { return values.Plain(s) }

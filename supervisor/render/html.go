@@ -1,0 +1,343 @@
+package render
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+//go:embed page/page.gohtml page/page.css page/*.js
+var pageFiles embed.FS
+
+// embedded returns a file of the page, or several, one after the other.
+func embedded(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // it is built in
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// pageTemplate is made where a page is written: no other command pays for it.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"command":  func(words []string) string { return values.Command(words, mostCommand) },
+		"ended":    howEnded,
+		"how":      rankHow,
+		"join":     func(list []string) string { return strings.Join(list, ", ") },
+		"life":     func(restart int) int { return restart + 1 },
+		"list":     func(title string, items []string) pageList { return pageList{title, items} },
+		"means":    chart.UsedMeans,
+		"number":   func(v rss.Bytes) uint64 { return uint64(v) },
+		"optional": func(wanted bool, head string) string { return strings.Repeat(head, b2i(wanted)) },
+		"place":    runPlace,
+		"reasons":  reasons,
+		"role":     chart.RoleTitle,
+		"share":    percent,
+		"span":     func(at, from time.Duration) string { return values.Span(at - from) },
+		"spark":    chart.Spark,
+		"table":    newPageTable,
+		"unbroken": values.JoinLines,
+	}).Parse(embedded("page.gohtml")))
+})
+
+// page is a report as its template sees it.
+type page struct {
+	*analysis.Result
+	T      *analysis.Timeline
+	at     clockFace
+	Policy template.HTMLAttr
+	Style  template.CSS
+}
+
+// WriteHTML writes a report as one file that loads nothing, at most 5 MB. All
+// of it can be read without scripts: the tables and a static chart are in the
+// file, and the script only puts one that can be zoomed in the chart's place.
+//
+// Command lines and names of processes are bytes that anybody may have chosen.
+// The template makes them text, and a policy in the page forbids whatever is not
+// its own style and its own script.
+func HTML(w io.Writer, rep *analysis.Result) error {
+	t := rep.Timeline
+	data, err := timelineJSON(t)
+	if err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
+	}
+	style := chart.ThemeCSS + chart.ChartCSS + embedded("page.css")
+	script := "(() => {\n'use strict';\n" + embedded("data.js", "axis.js", "draw.js", "tip.js", "gesture.js", "tables.js", "main.js") + "})();\n"
+	var b strings.Builder
+	err = pageTemplate().Execute(&b, &page{rep, t, newClock(rep, t), template.HTMLAttr(fmt.Sprintf(
+		`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))), template.CSS(style)})
+	if err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
+	}
+	// What does not print is replaced in all of it at once: no value can be forgotten.
+	var body strings.Builder
+	for line := range strings.Lines(b.String()) {
+		body.WriteString(chart.Clean(strings.TrimSuffix(line, "\n")) + "\n")
+	}
+	// encoding/json writes <, > and & as \u003c and so on: no name of a process
+	// can end the element.
+	for _, part := range []string{body.String(), `<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
+		if _, err := io.WriteString(w, part); err != nil {
+			return fmt.Errorf("cannot write report: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteSVG writes the chart of a report.
+func SVG(w io.Writer, rep *analysis.Result) error {
+	return chart.SVG(w, headline(rep, rep.Timeline), rep.Verdict, rep.Timeline)
+}
+
+func hashOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// Title is that of the window.
+func (p *page) Title() string {
+	if p.Job != "" {
+		return "Job " + p.Job + ": " + string(p.Cause) + " · rsswarden"
+	}
+	if len(p.T.Runs) > 0 {
+		return p.T.Runs[0].Name + ": " + string(p.Cause) + " · rsswarden"
+	}
+	return "rsswarden report"
+}
+
+// Headline is the line above the verdict.
+func (p *page) Headline() string { return headline(p.Result, p.T) }
+
+// Mood is the colour of the dot before the verdict.
+func (p *page) Mood() string {
+	switch p.Cause {
+	case event.CauseEnded:
+		if p.Outcome == event.VerdictTight || p.Outcome == event.VerdictNoHelp {
+			return "warn"
+		}
+		return "good"
+	case event.CauseRunning, event.CauseDetached:
+		return "open"
+	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseUnknown, event.CauseTimeLimit:
+		return "warn"
+	}
+	return "bad"
+}
+
+// Certain is the cause and how it is known.
+func (p *page) Certain() string {
+	text := "Cause: " + string(p.Cause)
+	switch p.Certainty {
+	case analysis.Seen:
+		text += ", seen in the record"
+	case analysis.Inferred:
+		text += ", inferred from the record"
+	case analysis.Slurm:
+		text += ", as Slurm says"
+	}
+	return text + "."
+}
+
+// Clock is a time of day.
+func (p *page) Clock(at time.Time) string { return p.at.text(at) }
+
+// Moment is the time of day of a point of the timeline.
+func (p *page) Moment(at time.Duration) string { return p.at.text(p.T.Start.Add(at)) }
+
+// Zone is the zone of all times.
+func (p *page) Zone() string { return p.at.zone() }
+
+// panel is the static chart of a run.
+type panel struct {
+	Name, ViewBox string
+	Drawn         template.HTML
+}
+
+// Panels are the static charts.
+func (p *page) Panels() (all []panel) {
+	for _, s := range chart.Panels(p.T) {
+		var b strings.Builder
+		chart.WritePanel(&b, p.T, s, len(p.T.Runs) > 1)
+		all = append(all, panel{s.Name, fmt.Sprintf("0 0 %d %.0f", chart.ChartWidth, chart.PanelHeight), template.HTML(b.String())})
+	}
+	return all
+}
+
+// Resolution says what a point of the chart is, and what is not drawn.
+func (p *page) Resolution() string {
+	t := p.T
+	var coarse *analysis.Level
+	few, thinned := false, false
+	for i := range t.Runs {
+		few, thinned = few || t.Runs[i].JournalOnly, thinned || t.Runs[i].Thinned
+		if l := t.Runs[i].Levels; len(l) > 0 && (coarse == nil || l[0].Step > coarse.Step) {
+			coarse = &l[0]
+		}
+	}
+	text := ""
+	if coarse != nil {
+		text = fmt.Sprintf("A point is the highest of %s", values.Span(coarse.Step))
+		if len(t.Runs[0].Levels) > 1 {
+			text += ", finer in the last 10 minutes"
+		}
+		text += "; the layers are the one sample of it whose sum was greatest. The shaded band below the used line reaches down to the lowest."
+	}
+	if thinned {
+		text += " Early samples were thinned: one stands for up to a minute."
+	}
+	if few {
+		text += " Of some runs only the journal was there, which keeps few samples."
+	}
+	if t.LeftOut > 0 {
+		text += fmt.Sprintf(" %d more runs are not drawn.", t.LeftOut)
+	}
+	return text
+}
+
+// Fullest is the run that came nearest to its limit.
+func (p *page) Fullest() int {
+	best, most := 0, -1.0
+	for i := range p.T.Runs {
+		if share := p.T.Runs[i].Share(); share > most {
+			best, most = i, share
+		}
+	}
+	return best
+}
+
+// headline is the line above the verdict: which job, when, how long.
+func headline(rep *analysis.Result, t *analysis.Timeline) string {
+	var parts []string
+	if rep.Job != "" {
+		parts = append(parts, "job "+chart.Clean(rep.Job))
+	}
+	if rep.Told {
+		parts = append(parts, sizeOf(rep))
+	} else if len(t.Runs) == 1 {
+		parts = append(parts, t.Runs[0].Name)
+	} else if len(t.Runs) > 1 {
+		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))
+	}
+	if !rep.Start.IsZero() {
+		at := newClock(rep, t)
+		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
+		parts = append(parts, values.Span(time.Duration(rep.Duration*float64(time.Second))))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// clockFace writes times of day on the clock of the timeline's start, with the
+// day where a report spans more than one.
+type clockFace struct {
+	start  time.Time
+	layout string
+}
+
+func newClock(rep *analysis.Result, t *analysis.Timeline) clockFace {
+	c := clockFace{t.Start, "15:04:05"}
+	if len(t.Runs) == 0 {
+		c.start = rep.Start
+	}
+	if rep.Duration > 20*3600 {
+		c.layout = "2 Jan 15:04:05"
+	}
+	return c
+}
+
+func (c clockFace) text(at time.Time) string {
+	if at.IsZero() {
+		return "–"
+	}
+	return at.In(c.start.Location()).Format(c.layout)
+}
+
+func (c clockFace) zone() string { return zoneName(c.start) }
+
+// pageFact is one of the few numbers that most readers come for, Meter where its share
+// is drawn.
+type pageFact struct {
+	Name, Value, More string
+	Meter             bool
+	Share             float64
+}
+
+// Width is the share as the meter shows it.
+func (f pageFact) Width() string { return fmt.Sprintf("%.1f", 100*min(f.Share, 1)) }
+
+// Facts are those numbers.
+func (p *page) Facts() (all []pageFact) {
+	fact := func(name, value, more string) { all = append(all, pageFact{Name: name, Value: value, More: more}) }
+	if l := nearest(p.Result); l != nil {
+		share := l.Ratio()
+		all = append(all, pageFact{"Nearest limit: " + string(l.Name), percent(share),
+			whereOf(p.Result, l) + fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), chart.UsedMeans(&l.Limit)), true, share})
+	}
+	if k := p.Peaks.RSS; k != nil {
+		fact("Peak RSS", k.Bytes.String(), "sum over processes, at "+p.Clock(k.At))
+	}
+	if k := p.Peaks.Cgroup; k != nil {
+		fact("Peak of the cgroup", k.Bytes.String(), "unreclaimable, at "+p.Clock(k.At))
+	} else if k := p.Peaks.PSS; k != nil {
+		fact("Peak PSS", k.Bytes.String(), "shared pages divided, at "+p.Clock(k.At))
+	}
+	fired, freed := 0, rss.Bytes(0)
+	for _, a := range p.Actions {
+		if a.Action != event.ActionWarn {
+			fired, freed = fired+a.Fired, freed+a.Freed
+		}
+	}
+	text := "nothing had to be done"
+	if fired > 0 {
+		text = "freed " + freed.String() + " in all"
+	}
+	fact("Actions", fmt.Sprint(fired), text)
+	fact("Duration", values.Span(time.Duration(p.Duration*float64(time.Second))), "from "+p.Clock(p.Start)+" to "+p.Clock(p.End))
+	return all
+}
+
+// whereOf says on which node a limit is, where there are several.
+func whereOf(rep *analysis.Result, l *analysis.Limit) string {
+	if len(rep.LastNodes()) < 2 {
+		return ""
+	}
+	return "on " + runOf(rep, l.Run).Node + ", "
+}
+
+// nearest is the limit on memory that came nearest, nil where none was read. What
+// cannot end a job is not one.
+func nearest(rep *analysis.Result) *analysis.Limit {
+	best := -1
+	for i := range rep.Limits {
+		l := &rep.Limits[i]
+		if !l.Name.Row().Amount || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
+			continue
+		}
+		if best < 0 || l.Ratio() > rep.Limits[best].Ratio() {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return &rep.Limits[best]
+}

@@ -1,0 +1,272 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+const (
+	// mostRows bounds the decisions that are listed in a page, mostRankRows the ranks.
+	mostRows     = 400
+	mostRankRows = 1024
+	// mostCommand is how much of a command line a page shows: a script of its own is cut.
+	mostCommand = 500
+)
+
+// pageList is a list under a title.
+type pageList struct {
+	Title string
+	Items []string
+}
+
+// pageTable is the head of a table. What may have hundreds of rows scrolls by itself.
+type pageTable struct {
+	ID, Title string
+	Tall      bool
+	Sortable  bool
+	Heads     []pageHead
+}
+
+// pageHead is the head of a column, Sort the kind of its values where it can be sorted by.
+type pageHead struct {
+	Name, Sort string
+	Number     bool
+}
+
+// newPageTable reads heads: one that begins with "#" is of numbers, and one that ends
+// with "*" can be sorted by. An empty one is left out.
+func newPageTable(id, title string, heads ...string) pageTable {
+	t := pageTable{ID: id, Title: title, Tall: slices.Contains([]string{"events", "processes", "ranks", "nodes"}, id)}
+	for _, h := range heads {
+		name, number := strings.CutPrefix(h, "#")
+		name, sorts := strings.CutSuffix(name, "*")
+		head := pageHead{Name: name, Number: number}
+		if sorts {
+			t.Sortable, head.Sort = true, []string{"t", "n"}[b2i(number)]
+		}
+		if name != "" {
+			t.Heads = append(t.Heads, head)
+		}
+	}
+	return t
+}
+
+// RunName is what the timeline calls a run.
+func (p *page) RunName(id string) string {
+	for i := range p.T.Runs {
+		if p.T.Runs[i].ID == id || slices.Contains(p.T.Runs[i].Also, id) {
+			return p.T.Runs[i].Name
+		}
+	}
+	return id
+}
+
+// TogetherNotes is what a job of several ranks, nodes or lives came to.
+func (p *page) TogetherNotes() (notes []string) {
+	if p.Binding != nil {
+		notes = append(notes, bindingSentence(p.Binding, p.at.start.Location()))
+	}
+	notes = append(notes, missingNotes(p.Result)...)
+	for i := range p.Leads[:min(len(p.Leads), mostShown)] {
+		notes = append(notes, leadSentence(&p.Leads[i]))
+	}
+	return notes
+}
+
+// ShownRanks are the ranks: those that failed first where there are too many.
+func (p *page) ShownRanks() []analysis.Rank {
+	list := slices.Clone(p.Ranks)
+	if len(list) > mostRankRows {
+		slices.SortStableFunc(list, func(a, b analysis.Rank) int {
+			return cmp.Or(b2i(b.Failed())-b2i(a.Failed()), cmp.Compare(b.Most(), a.Most()))
+		})
+	}
+	return list[:min(len(list), mostRankRows)]
+}
+
+// RanksLeftOut counts the others.
+func (p *page) RanksLeftOut() int { return max(len(p.Ranks)-mostRankRows, 0) }
+
+// pageFinding is why something grew.
+type pageFinding struct {
+	Name, Rest string
+	*analysis.Diagnosis
+}
+
+// Found is all that grew.
+func (p *page) Found() (all []pageFinding) {
+	for i := range p.Findings {
+		name, rest, _ := strings.Cut(findingTitle(&p.Findings[i], len(p.Runs)), ", ")
+		all = append(all, pageFinding{name, rest, &p.Findings[i]})
+	}
+	return all
+}
+
+// Changed is what was changed before it could go wrong.
+func (p *page) Changed() (all []string) {
+	for i := range p.Cures {
+		c := &p.Cures[i]
+		all = append(all, fmt.Sprintf("%s, %s: %s", p.Clock(c.First), c.Remedy, cureText(c)))
+	}
+	return all
+}
+
+// ToKnow are the notes, with that on forecasts.
+func (p *page) ToKnow() []string {
+	if p.Forecast == nil || p.Forecast.Note == "" {
+		return p.Notes
+	}
+	return append(slices.Clone(p.Notes), "Forecast: "+p.Forecast.Note)
+}
+
+// pageEvent is an event of a run.
+type pageEvent struct {
+	Of *analysis.RunSeries
+	*analysis.Mark
+	Run int
+}
+
+// Text is what happened.
+func (e pageEvent) Text() string { return chart.Happened(e.Mark) }
+
+// Result is what came of it.
+func (e pageEvent) Result() string { return chart.CameOf(e.Mark) }
+
+// Events are the first and the last events of each run.
+func (p *page) Events() (all []pageEvent) {
+	for i := range p.T.Runs {
+		s := &p.T.Runs[i]
+		half := p.mostEvents() / 2
+		for k := range s.Marks {
+			if k < half || k >= len(s.Marks)-half {
+				all = append(all, pageEvent{s, &s.Marks[k], i})
+			}
+		}
+	}
+	return all
+}
+
+// mostEvents is how many events of a run are listed.
+func (p *page) mostEvents() int { return max(20, mostRows/len(p.T.Runs)) }
+
+// EventsLeftOut counts the events between them.
+func (p *page) EventsLeftOut() (n int) {
+	for i := range p.T.Runs {
+		n += p.T.Runs[i].MarksLeftOut + max(len(p.T.Runs[i].Marks)-p.mostEvents()/2*2, 0)
+	}
+	return n
+}
+
+// pageProcess is a process of a run.
+type pageProcess struct {
+	Of *analysis.RunSeries
+	*analysis.Trace
+	Run, Index int
+}
+
+// Processes are the largest processes of each run.
+func (p *page) Processes() (all []pageProcess) {
+	for i := range p.T.Runs {
+		s := &p.T.Runs[i]
+		for k := range s.Procs {
+			all = append(all, pageProcess{s, &s.Procs[k], i, k})
+		}
+	}
+	return all
+}
+
+// ProcessesLeftOut counts the smaller ones.
+func (p *page) ProcessesLeftOut() (n int) {
+	for i := range p.T.Runs {
+		n += p.T.Runs[i].ProcsLeftOut
+	}
+	return n
+}
+
+// Name is that of the process.
+func (p pageProcess) Name() string {
+	if name := chart.Clean(p.Proc.Comm); strings.TrimSpace(name) != "" {
+		return name
+	}
+	return "(no name)"
+}
+
+// Role is that of the process, or why it has none.
+func (p pageProcess) Role() string {
+	switch {
+	case p.Proc.Ours:
+		return "rsswarden"
+	case p.Proc.Extra:
+		return "beside the tree"
+	}
+	return string(analysis.LayerOf(&p.Proc))
+}
+
+// Spark is its memory over its life.
+func (p pageProcess) Spark() template.HTML {
+	values := make([]float64, len(p.RSS))
+	for i, v := range p.RSS {
+		values[i] = float64(v)
+	}
+	return chart.Spark(values, float64(p.Peak/rss.KiB))
+}
+
+// Lived is how long it was seen.
+func (p pageProcess) Lived() time.Duration { return p.Last - p.From }
+
+// runPlace is where a run was.
+func runPlace(r *analysis.Run) string {
+	where := chart.Clean(r.Node)
+	if r.Step != "" {
+		where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
+	}
+	if r.Restart > 0 {
+		where += fmt.Sprintf(", life %d", r.Restart+1)
+	}
+	return where
+}
+
+func howEnded(r *analysis.Run) string {
+	text := string(r.Cause)
+	switch {
+	case r.Signal != nil:
+		text += ", " + *r.Signal
+	case r.Code != nil:
+		text += fmt.Sprintf(", status %d", *r.Code)
+	}
+	if r.JournalOnly {
+		text += "; journal only"
+	}
+	for _, d := range r.Damage {
+		text += "; " + d
+	}
+	return text
+}
+
+// reasons tells why actions did not work, the most frequent first.
+func reasons(a analysis.Action) string {
+	list := make([]event.Reason, 0, len(a.Reasons))
+	for r := range a.Reasons {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(x, y event.Reason) int {
+		if a.Reasons[x] != a.Reasons[y] {
+			return a.Reasons[y] - a.Reasons[x]
+		}
+		return strings.Compare(string(x), string(y))
+	})
+	var parts []string
+	for _, r := range list {
+		parts = append(parts, fmt.Sprintf("%s (%d)", r, a.Reasons[r]))
+	}
+	return strings.Join(parts, ", ")
+}

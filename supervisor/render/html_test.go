@@ -1,0 +1,307 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+)
+
+// TestHostileRecords: whatever stands in any field of a record, and in Slurm's answer, no
+// form of the report lets it reach a terminal or the markup of a page.
+func TestHostileRecords(t *testing.T) {
+	oom := find(t, "kernel, the command")
+	for name, of := range map[string]struct {
+		runs []*record.Run
+		said *analysis.SlurmSays
+	}{
+		"carried":    {runs: []*record.Run{scenetest.CarriedRun()}},
+		"killed":     {[]*record.Run{oom.scene.Run()}, oom.said},
+		"overmemory": {[]*record.Run{find(t, "OverMemoryKill").scene.Run()}, find(t, "OverMemoryKill").said},
+		"requeued":   {runs: []*record.Run{find(t, "requeue=").scene.Run()}},
+		"maps":       {runs: []*record.Run{find(t, "maps").scene.Run()}},
+		"journal":    {runs: []*record.Run{scenetest.AsJournal(t, find(t, "time limit").scene.Run())}},
+		"grown":      {runs: []*record.Run{scenetest.GrownScene().Run()}},
+		"ranks":      {runs: scenetest.Ranks()},
+		"nodes":      {runs: scenetest.OomOnN2()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := name == "maps" || name == "journal" // each sample is a line of the others' too
+			clean := shown(t, of.runs, of.said, table)
+			kinds := 0
+			recordtest.Poison(recordtest.Hostile, func(kind string) {
+				kinds++
+				if len(of.runs) > 1 && kind != "" && !strings.HasPrefix(kind, "Meta.") {
+					return // the fields are those of one run; what joins runs goes by who they are
+				}
+				for form, text := range shown(t, of.runs, of.said, table) {
+					if bad := recordtest.Shows(text); len(bad) > 0 {
+						t.Errorf("%s, %q, in %d lines: %.300q", form, kind, len(bad), bad[0])
+					}
+					if form == "page" || form == "svg" {
+						if n, want := strings.Count(text, "<img"), strings.Count(clean[form], "<img"); n != want {
+							t.Errorf("%s, %q: %d images, not %d", form, kind, n, want)
+						}
+						if n, want := strings.Count(text, "<script"), strings.Count(clean[form], "<script"); n != want {
+							t.Errorf("%s, %q: %d scripts, not %d", form, kind, n, want)
+						}
+						if strings.Contains(text, ` onmouseover="`) {
+							t.Errorf("%s, %q: an attribute is in it", form, kind)
+						}
+					}
+				}
+			}, append(recordtest.Runs(of.runs), of.said)...)
+			if kinds < 20 {
+				t.Errorf("only %d kinds of strings", kinds)
+			}
+		})
+	}
+}
+
+// shown is every form of a report that people read, the table of all samples if asked for.
+func shown(t *testing.T, runs []*record.Run, said *analysis.SlurmSays, withTable bool) map[string]string {
+	t.Helper()
+	rep := explained(analysis.Input{Runs: runs, Slurm: said, Now: scenetest.Noon.Add(time.Hour), Timeline: true})
+	var text, advice, table, page, svg bytes.Buffer
+	if withTable {
+		if err := CSV(&table, runs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range []error{
+		Text(&text, rep, 80, false), WriteAdvice(&advice, 1, rep.Advice, 80, false), HTML(&page, rep), SVG(&svg, rep),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]string{"text": text.String(), "advice": advice.String(), "csv": table.String(), "page": page.String(), "svg": svg.String()}
+}
+
+// hostile are names that a process may give itself, and command lines.
+var hostile = []string{
+	"</script><script>alert(1)</script>", "<!--<script>", "<img src=x onerror=alert(1)>", `"onmouseover="alert(1)`, "a\u2028b\u2029c",
+	"\xff\xfe\x00\x1b[31m", "\u202egnp.exe", "]]>", "&lt;b&gt;", "';alert(1)//", "{{.}}${1}", "\\u003c/script\\u003e",
+}
+
+func writeBoth(t *testing.T, rep *analysis.Result, tl *analysis.Timeline) (page, svg string) {
+	t.Helper()
+	var h, s bytes.Buffer
+	rep.Timeline = tl
+	if err := HTML(&h, rep); err != nil {
+		t.Fatal(err)
+	}
+	if err := SVG(&s, rep); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, s.Bytes())
+	return h.String(), s.String()
+}
+
+func wellFormed(t *testing.T, b []byte) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(b)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+	}
+}
+
+func hostilePage(t *testing.T) (page, svg string) {
+	b := record.NewBuilder(record.Meta{ID: hostile[0], Node: hostile[0], Start: scenetest.Dawn})
+	rep := drawnReport()
+	rep.Verdict, rep.Job = strings.Join(hostile, " "), hostile[3]
+	rep.Evidence, rep.Notes = hostile, hostile
+	rep.Runs = []analysis.Run{{ID: hostile[0], Node: hostile[2], Command: hostile, Sources: hostile, Damage: hostile}}
+	rep.Slurm.State, rep.Slurm.Reason = hostile[0], hostile[1]
+	for i, name := range hostile {
+		b.Limit(event.Limit{Name: event.LimitName(name), Scope: event.Scope(name), Enforcer: name, Note: name})
+		b.Proc(record.Proc{ID: rss.ProcID{PID: i}, Comm: name, Role: rss.Role(name)})
+		b.Event(record.Entry{Value: &event.Signal{Signal: name, Comm: name, Sender: 1}})
+		b.Event(record.Entry{Value: &event.Fault{Part: name, Error: name}})
+		b.Event(record.Entry{Value: &event.Decision{ID: uint64(i), Rule: name, Limit: event.LimitName(name), Action: event.Action(name)}})
+		b.Event(record.Entry{Value: &event.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}}})
+		b.Event(record.Entry{Value: &event.Outcome{Decision: uint64(i), Reason: event.Reason(name), Detail: name}})
+		rep.Limits = append(rep.Limits, analysis.Limit{Run: name, Limit: event.Limit{Name: event.LimitName(name), Enforcer: name, LimitSource: name, Note: name}})
+		rep.Advice = append(rep.Advice, analysis.AdviceLine{Line: name, Why: name, Evidence: name})
+		rep.Findings = append(rep.Findings, analysis.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}})
+		rep.Cures = append(rep.Cures, analysis.Cure{Remedy: event.Remedy(name), Reason: name})
+	}
+	for at := range 20 {
+		s := &record.Sample{At: time.Duration(at) * time.Second}
+		for i := range hostile {
+			s.Procs = append(s.Procs, record.Usage{Proc: i, Anon: rss.GiB})
+			s.Limits = append(s.Limits, record.Reading{Limit: i, Used: rss.GiB, Size: 2 * rss.GiB})
+		}
+		b.Sample(s)
+	}
+	tl := drawn([]*record.Run{b.Run()})
+	return writeBoth(t, rep, &tl)
+}
+
+// TestPageTakesHostileNames: names and command lines stay text. That no script
+// of theirs runs is seen in TestPageInBrowser.
+func TestPageTakesHostileNames(t *testing.T) {
+	page, svg := hostilePage(t)
+	if n := strings.Count(page, "<script"); n != 2 {
+		t.Errorf("%d script elements, want the data and ours", n)
+	}
+	if n := strings.Count(page, "</script"); n != 2 {
+		t.Errorf("%d ends of scripts", n)
+	}
+	text, _, _ := strings.Cut(page, `<script type="application/json"`)
+	for _, doc := range []string{page, text, svg} {
+		for _, bad := range []string{"<img", "\u2028", "\u2029", "\u202e", "\x00", "\x1b", ` "onmouseover`, `""onmouseover`} {
+			if strings.Contains(doc, bad) {
+				t.Errorf("%q is in the page", bad)
+			}
+		}
+	}
+}
+
+// TestPageLoadsNothing: no address is in a page but the name space of SVG.
+func TestPageLoadsNothing(t *testing.T) {
+	tl := drawn([]*record.Run{scenetest.DrawnRun{Node: "n", Length: time.Minute, Every: time.Second, Workers: 2, Limit: rss.GiB, To: 1}.Build()})
+	page, svg := writeBoth(t, drawnReport(), &tl)
+	for _, doc := range []string{page, svg} {
+		doc = strings.ReplaceAll(doc, "http://www.w3.org/2000/svg", "")
+		for _, bad := range []string{"http:", "https:", "//cdn", "@import", "url(//", "fetch(", "XMLHttp", "WebSocket", "eval(", "innerHTML", " style="} {
+			if strings.Contains(doc, bad) {
+				t.Errorf("%q is in the page", bad)
+			}
+		}
+	}
+}
+
+const pageBound = 5 << 20
+
+func TestPageOfADayIsSmall(t *testing.T) {
+	r := scenetest.DayRun().Build()
+	begin := time.Now()
+	tl := drawn([]*record.Run{r})
+	page, svg := writeBoth(t, drawnReport(scenetest.DayRun()), &tl)
+	l := tl.Runs[0].Levels
+	t.Logf("24 h at 1 s, 16 processes: page %.2f MiB, svg %.2f MiB, %d points of %v, made in %v",
+		float64(len(page))/(1<<20), float64(len(svg))/(1<<20), len(l[0].Sum), l[0].Step, time.Since(begin).Round(time.Millisecond))
+	if len(page) > pageBound {
+		t.Errorf("%d bytes", len(page))
+	}
+	var noted string
+	for i := range tl.Runs[0].Procs {
+		noted += fmt.Sprint(tl.Runs[0].Procs[i].Step, " ")
+	}
+	if len(tl.Runs[0].Procs) == 0 {
+		t.Error("no process is drawn: ", noted)
+	}
+}
+
+// TestPageOfManyRunsIsSmall: the budget is the page's, not each run's.
+func TestPageOfManyRunsIsSmall(t *testing.T) {
+	var runs []*record.Run
+	for i := range 40 {
+		runs = append(runs, scenetest.DrawnRun{Node: fmt.Sprint("node", i/8), Task: i, Length: time.Hour, Every: time.Second, Workers: 3, Limit: 4 * rss.GiB, From: 0.3, To: 0.9}.Build())
+	}
+	tl := drawn(runs)
+	page, svg := writeBoth(t, drawnReport(), &tl)
+	t.Logf("40 runs of 1 h: page %.2f MiB, svg %.2f MiB, points of %v", float64(len(page))/(1<<20), float64(len(svg))/(1<<20), tl.Runs[0].Levels[0].Step)
+	if len(page) > pageBound || tl.LeftOut != 8 {
+		t.Errorf("%d bytes, %d runs left out", len(page), tl.LeftOut)
+	}
+}
+
+// drawnReport is a report by hand: what a page shows beside its timeline.
+func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
+	rep := &analysis.Result{
+		V: 1, Job: "4711", Start: scenetest.Dawn,
+		Answer: analysis.Answer{Verdict: "Training ended by itself; recycling loader workers kept it inside its 4.00 GiB, with 3.1 % to spare.",
+			Cause: event.CauseEnded, Certainty: analysis.Seen, Outcome: event.VerdictCarried,
+			Evidence: []string{"The exit event has status 0.", "90%:recycle fired on cgroup before the peak and freed 300 MiB each time."}},
+		Forecast: &analysis.Forecast{Made: 812, Note: "of 812 forecasts, 604 can be told and 88 % of those were right within a factor of two"},
+	}
+	risk := 0.02
+	code, kill := 0, "SIGKILL"
+	for _, d := range runs {
+		end := scenetest.Dawn.Add(d.After + d.Length)
+		if end.After(rep.End) {
+			rep.End, rep.Duration = end, end.Sub(scenetest.Dawn).Seconds()
+		}
+		r := analysis.Run{ID: fmt.Sprintf("run-%s-%d", d.Node, d.Task), Node: d.Node, Step: "0", Task: d.Task, Command: []string{"python3", "train.py", "--data", "/scratch/imagenet lmdb"},
+			Start: scenetest.Dawn, End: end, Cause: event.CauseEnded, Code: &code, Samples: int(d.Length / d.Every), Decisions: 42, Sources: []string{"/tmp/rsswarden/4711.0.0"}}
+		if d.Oom {
+			r.Cause, r.Code, r.Signal = event.CauseKernelOOM, nil, &kill
+			rep.Cause, rep.Outcome = event.CauseKernelOOM, event.VerdictOOM
+			rep.Verdict = "The kernel's OOM killer ended the step: unreclaimable memory reached the step's cgroup limit of " + d.Limit.String() + " on " + d.Node + "."
+		}
+		rep.Runs = append(rep.Runs, r)
+		spark := make([]float64, 40)
+		for i := range spark {
+			spark[i] = d.From + (d.To-d.From)*float64(i)/40
+		}
+		rep.Limits = append(rep.Limits, analysis.Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitCgroup, Scope: event.ScopeStep, Accounting: event.AccountingCgroup,
+			Used: d.Limit.Scale(d.To), Limit: d.Limit, Enforcer: "kernel OOM killer", LimitSource: "memory.max of the step"}, At: end, Last: d.Limit.Scale(d.To), Spark: spark},
+			analysis.Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 4120, Limit: 65530, Enforcer: "kernel, by ENOMEM", LimitSource: "vm.max_map_count"}, At: end, Last: 4100, Spark: spark})
+	}
+	rep.Peaks.RSS = &analysis.Peak{Bytes: 5 * rss.GiB, At: rep.End}
+	rep.Peaks.Cgroup = &analysis.Peak{Bytes: 4 * rss.GiB / 100 * 97, At: rep.End}
+	rep.Roles = []analysis.Role{{Role: rss.RoleTrainer, Count: 1, Peak: 2 * rss.GiB, At: rep.End, Anon: 1600 * rss.MiB, File: 300 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 2 * rss.GiB},
+		{Role: rss.RoleWorker, Count: 14, Peak: 3 * rss.GiB, At: rep.End, Anon: 2 * rss.GiB, File: 900 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 400 * rss.MiB}}
+	rep.Actions = []analysis.Action{{Action: event.ActionRecycle, Fired: 42, Worked: 28, Freed: 8 * rss.GiB, Paused: 0.4, FirstAt: scenetest.Dawn.Add(time.Minute), LastAt: rep.End,
+		Reasons: map[event.Reason]int{event.ReasonRecent: 14}}}
+	rep.Advice = []analysis.AdviceLine{{Line: "#SBATCH --mem=4608M", Why: "The peak was 3.88 GiB with recycling on; 4.50 GiB leaves 14 % to spare.", Evidence: "Seen in this run alone.", Mem: 4608 * rss.MiB, Risk: &risk},
+		{Line: "num_workers=8", Why: "The trainer never waited for a batch with 8 of 14 workers busy."}}
+	rep.Slurm = &analysis.SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []analysis.StepSays{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 * rss.GiB}}}
+	rep.Notes = []string{"Early samples were thinned to one in ten seconds."}
+	return rep
+}
+
+// TestSeriesOneClock: runs that began at different moments share one clock, and
+// a journal's role sums are drawn like processes.
+func TestSeriesOneClock(t *testing.T) {
+	first := scenetest.DrawnRun{Node: "a", After: time.Minute, Length: 3 * time.Minute, Every: time.Second, Workers: 2, Limit: rss.GiB, To: 0.5}.Build()
+	b := record.NewBuilder(record.Meta{Node: "b", Start: scenetest.Dawn})
+	b.Sample(&record.Sample{At: 5 * time.Second, Roles: []record.RoleSum{{Role: rss.RoleWorker, Count: 3, RSS: rss.GiB}}})
+	second := b.Run()
+	tl := drawn([]*record.Run{first, second})
+	if !tl.Start.Equal(scenetest.Dawn) || tl.Length != 4*time.Minute || tl.Runs[0].From != time.Minute {
+		t.Errorf("start %v, length %v, first from %v", tl.Start, tl.Length, tl.Runs[0].From)
+	}
+	if at := tl.Runs[0].Levels[0].From; at != time.Minute {
+		t.Errorf("points from %v", at)
+	}
+	if m := tl.Runs[0].Marks; len(m) == 0 || m[len(m)-1].At != 4*time.Minute || m[len(m)-1].Kind != analysis.MarkExit {
+		t.Errorf("last mark %+v", m)
+	}
+	data, err := timelineJSON(&tl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSeriesOfNothing: a run that ended before its first sample is drawn too.
+func TestSeriesOfNothing(t *testing.T) {
+	for _, runs := range [][]*record.Run{nil, {record.NewBuilder(record.Meta{Start: scenetest.Dawn}).Run()}} {
+		tl := drawn(runs)
+		if len(tl.Runs) != len(runs) {
+			t.Errorf("%d runs of %d", len(tl.Runs), len(runs))
+		}
+		writeBoth(t, drawnReport(), &tl)
+	}
+}

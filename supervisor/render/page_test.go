@@ -1,0 +1,360 @@
+package render
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+)
+
+func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
+	t.Helper()
+	var runs []*record.Run
+	for _, d := range draw {
+		runs = append(runs, d.Build())
+	}
+	tl := drawn(runs)
+	page, svg := writeBoth(t, drawnReport(draw...), &tl)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(path, "html")+"svg", []byte(svg), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func hourRun() scenetest.DrawnRun {
+	return scenetest.DrawnRun{Node: "node7", Length: time.Hour, Every: time.Second, Workers: 8, Limit: 4 * rss.GiB, From: 0.4, To: 0.96}
+}
+
+func quiet(t *testing.T, b *browser) {
+	t.Helper()
+	for _, c := range b.complaints() {
+		t.Errorf("the page: %s", c)
+	}
+}
+
+// box is where the first chart is, in CSS pixels of the window.
+func box(t *testing.T, b *browser) (x, y, w, h float64) {
+	t.Helper()
+	s := b.eval("(() => { document.querySelector('svg.live').scrollIntoView({block: 'center'}); const r = document.querySelector('svg.live').getBoundingClientRect(); return [r.x, r.y, r.width, r.height].join(' ') })()")
+	if _, err := fmt.Sscan(s, &x, &y, &w, &h); err != nil {
+		t.Fatalf("%q: %v", s, err)
+	}
+	return x, y, w, h
+}
+
+// domain is the view of the first chart in ms.
+func domain(t *testing.T, b *browser) (from, to int) {
+	t.Helper()
+	b.drawn()
+	s := b.eval("(() => { const s = document.querySelector('svg.live'); return s.dataset.from + ' ' + s.dataset.to })()")
+	if _, err := fmt.Sscan(s, &from, &to); err != nil {
+		t.Fatalf("%q: %v", s, err)
+	}
+	return from, to
+}
+
+func TestPageInBrowser(t *testing.T) {
+	b := startBrowser(t)
+	path := pageFile(t, hourRun())
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("light", true)
+	if n, _ := strconv.Atoi(b.eval("document.querySelectorAll('svg.live path.band').length")); n < 3 {
+		t.Errorf("%d bands are drawn", n)
+	}
+	if n, _ := strconv.Atoi(b.eval("document.querySelector('svg.live path.used').getAttribute('d').length")); n < 2000 {
+		t.Errorf("the used line has %d characters", n)
+	}
+	if s := b.eval("document.querySelectorAll('.still').length"); s != "0" {
+		t.Errorf("%s static charts are left", s)
+	}
+
+	x, y, w, h := box(t, b)
+	b.mouse("mouseMoved", x+w*0.6, y+h/2, nil)
+	b.drawn()
+	tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
+	for _, want := range []string{"used", "of 4.00 GiB", "trainer", "worker ×8", "after the start", "anon"} {
+		if !strings.Contains(tip, want) {
+			t.Errorf("the readout lacks %q: %q", want, tip)
+		}
+	}
+	b.shot("hover", false)
+
+	b.mouse("mousePressed", x+w*0.5, y+h/2, map[string]any{"button": "left", "buttons": 1, "clickCount": 1})
+	b.mouse("mouseMoved", x+w*0.6, y+h/2, map[string]any{"button": "left", "buttons": 1})
+	b.mouse("mouseReleased", x+w*0.6, y+h/2, map[string]any{"button": "left", "clickCount": 1})
+	from, to := domain(t, b)
+	if from < 25*60e3 || to > 40*60e3 || to-from > 8*60e3 {
+		t.Errorf("dragging shows %d to %d ms", from, to)
+	}
+	b.shot("zoomed", false)
+	b.mouse("mouseWheel", x+w*0.5, y+h/2, map[string]any{"deltaX": 0, "deltaY": -240})
+	if a, z := domain(t, b); z-a >= to-from {
+		t.Errorf("the wheel shows %d to %d ms", a, z)
+	}
+	b.key("0")
+	if a, z := domain(t, b); a != 0 || z != 3600e3 {
+		t.Errorf("key 0 shows %d to %d ms", a, z)
+	}
+	b.key("+")
+	if a, z := domain(t, b); z-a != 1800e3 {
+		t.Errorf("key + shows %d to %d ms", a, z)
+	}
+	b.key("ArrowRight")
+	b.key("n")
+	b.drawn()
+	if said := b.eval("document.getElementById('spoken').textContent"); !strings.Contains(said, "90%:recycle") {
+		t.Errorf("key n says %q", said)
+	}
+	b.eval("document.getElementById('whole').click()")
+	b.eval("document.getElementById('end').click()")
+	if a, z := domain(t, b); z-a != 300e3 || z != 3600e3 {
+		t.Errorf("last 5 min shows %d to %d ms", a, z)
+	}
+	b.eval("document.getElementById('whole').click(), document.querySelector('td[data-proc] button').click()")
+	b.drawn()
+	if n := b.eval("document.querySelectorAll('svg.live path.proc').length"); n != "1" {
+		t.Errorf("%s lines of the process", n)
+	}
+	b.shot("process", false)
+	b.eval("document.querySelectorAll('#processes')[0].parentElement.querySelectorAll('th[data-sort=n] button')[0].click()")
+	pids := b.eval("[...document.querySelectorAll('td[data-proc]')].map(c => c.nextElementSibling.textContent).join(' ')")
+	if !strings.HasPrefix(pids, "61") || !strings.HasSuffix(pids, " 4001") {
+		t.Errorf("sorted by PID: %s", pids)
+	}
+	b.eval("document.querySelector('td[data-t] button').click()")
+	if a, z := domain(t, b); z-a != 240e3 {
+		t.Errorf("a click on an event shows %d to %d ms", a, z)
+	}
+	quiet(t, b)
+}
+
+func TestPageDarkAndPhone(t *testing.T) {
+	b := startBrowser(t)
+	path := pageFile(t, hourRun())
+	dark := func() {
+		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
+	}
+	b.open(path, 1280, 900, dark)
+	b.drawn()
+	background := "getComputedStyle(document.body).backgroundColor"
+	if c := b.eval(background); c != "rgb(17, 21, 27)" {
+		t.Errorf("dark is %s", c)
+	}
+	b.shot("dark", true)
+	b.eval("document.getElementById('theme').click(), document.getElementById('theme').click()")
+	if c := b.eval(background); c != "rgb(246, 247, 249)" {
+		t.Errorf("light by its button is %s", c)
+	}
+	quiet(t, b)
+
+	touch := func() {
+		b.call("Emulation.setTouchEmulationEnabled", map[string]any{"enabled": true, "maxTouchPoints": 2})
+	}
+	b.open(path, 375, 812, touch)
+	b.drawn()
+	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
+		t.Errorf("a phone's page is %s pixels wide: %s", s, b.eval("[...document.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > 376 && !e.closest('.scroll')).map(e => e.tagName + '.' + e.getAttribute('class')).join(' ')"))
+	}
+	b.shot("phone", true)
+	x, y, w, h := box(t, b)
+	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []map[string]float64{{"x": x + w*0.7, "y": y + h/2}}})
+	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}})
+	b.drawn()
+	if tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent"); !strings.Contains(tip, "of 4.00 GiB") {
+		t.Errorf("touch reads out %q", tip)
+	}
+	if s := b.eval("(() => { const t = document.querySelector('.tip'); return t.scrollWidth <= t.clientWidth })()"); s != "true" {
+		t.Error("the readout is wider than its box")
+	}
+	b.shot("phonetouch", false)
+	point := func(id int, at float64) map[string]float64 {
+		return map[string]float64{"id": float64(id), "x": x + w*at, "y": y + h/2}
+	}
+	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []any{point(1, 0.45)}})
+	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []any{point(1, 0.45), point(2, 0.65)}})
+	for i := range 5 {
+		d := 0.05 * float64(i)
+		b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchMove", "touchPoints": []any{point(1, 0.45-d), point(2, 0.65+d)}})
+	}
+	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}})
+	if from, to := domain(t, b); to-from > 2400e3 {
+		t.Errorf("pinching shows %d to %d ms", from, to)
+	}
+	quiet(t, b)
+}
+
+func TestPageWithoutScripts(t *testing.T) {
+	b := startBrowser(t)
+	path := pageFile(t, hourRun())
+	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.shot("noscript", true)
+	var doc struct{ Root struct{ NodeID int } }
+	b.decode(b.call("DOM.getDocument", nil), &doc)
+	var html struct{ OuterHTML string }
+	b.decode(b.call("DOM.getOuterHTML", map[string]any{"nodeId": doc.Root.NodeID}), &html)
+	for _, want := range []string{"Training ended by itself", `class="used"`, "#SBATCH --mem=4608M", "pt_data_worker"} {
+		if !strings.Contains(html.OuterHTML, want) {
+			t.Errorf("without scripts the page lacks %q", want)
+		}
+	}
+	quiet(t, b)
+	b.open(strings.TrimSuffix(path, "html")+"svg", 960, 420)
+	b.shot("svg", false)
+	quiet(t, b)
+}
+
+// TestPageOfFindings: what was found has its place and its mark, on a phone, in the
+// dark and without scripts too.
+func TestPageOfFindings(t *testing.T) {
+	b := startBrowser(t)
+	s := scenetest.GrownScene()
+	s.Events = append([]record.Entry{scenetest.Spawned(20 * time.Second)}, s.Events...)
+	r := s.Run()
+	tl := drawn([]*record.Run{r})
+	page, _ := writeBoth(t, told([]*record.Run{r}, nil, scenetest.Noon), &tl)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("findings", true)
+	if n := b.eval("document.querySelectorAll('svg.live .mark.finding').length"); n != "6" {
+		t.Errorf("%s marks of 6 findings", n)
+	}
+	quiet(t, b)
+	b.open(path, 375, 812, func() {
+		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
+	})
+	b.drawn()
+	b.shot("findingsphone", true)
+	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
+		t.Errorf("a phone's page is %s pixels wide", s)
+	}
+	quiet(t, b)
+	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.shot("findingsnoscript", true)
+	quiet(t, b)
+}
+
+func TestPageOfRanks(t *testing.T) {
+	b := startBrowser(t)
+	var ranks []scenetest.DrawnRun
+	for i := range 3 {
+		ranks = append(ranks, scenetest.DrawnRun{Node: fmt.Sprint("node", 7+i/2), Task: i, After: time.Duration(i) * 20 * time.Second, Length: 20 * time.Minute,
+			Every: time.Second, Workers: 4, Limit: 2 * rss.GiB, From: 0.3, To: 0.8 + 0.1*float64(i), Oom: i == 2})
+	}
+	path := pageFile(t, ranks...)
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("ranks", true)
+	if n := b.eval("document.querySelectorAll('svg.live').length"); n != "3" {
+		t.Errorf("%s charts of 3 ranks", n)
+	}
+	b.eval("(() => { const s = document.getElementById('run'); s.value = '2'; s.dispatchEvent(new Event('change')) })()")
+	b.drawn()
+	if n := b.eval("document.querySelectorAll('svg.live').length + ' ' + document.querySelectorAll('svg.live .mark.oom').length"); n != "1 1" {
+		t.Errorf("charts and OOM marks of the rank that died: %s", n)
+	}
+	b.eval("document.getElementById('end').click()")
+	b.drawn()
+	x, y, w, h := box(t, b)
+	b.mouse("mouseMoved", x+w-11, y+h/2, nil)
+	b.drawn()
+	b.shot("oom", false)
+	quiet(t, b)
+}
+
+func TestPageInBrowserTakesHostileNames(t *testing.T) {
+	b := startBrowser(t)
+	page, _ := hostilePage(t)
+	path := filepath.Join(t.TempDir(), "hostile.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(path, 1280, 900)
+	b.drawn()
+	x, y, w, h := box(t, b)
+	b.mouse("mouseMoved", x+80, y+h/2, nil)
+	b.mouse("mouseMoved", x+w/2, y+h/2, nil)
+	b.drawn()
+	b.shot("hostile", false)
+	if n := b.eval("document.scripts.length + ' ' + document.images.length"); n != "2 0" {
+		t.Errorf("scripts and images: %s", n)
+	}
+	quiet(t, b)
+}
+
+// TestPageOfADayLoads prints what it measured: the goal is 2 s on a quiet machine.
+func TestPageOfADayLoads(t *testing.T) {
+	b := startBrowser(t)
+	path := pageFile(t, scenetest.DayRun())
+	took := b.open(path, 1280, 900)
+	b.drawn()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redraw := b.eval("(async () => { const t = performance.now(); document.getElementById('in').click(); await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); return Math.round(performance.now() - t) })()")
+	t.Logf("24 h at 1 s, 16 processes: %.2f MiB, loaded in %v, one zoom redrawn in %s ms", float64(info.Size())/(1<<20), took.Round(time.Millisecond), redraw)
+	b.eval("document.getElementById('whole').click()")
+	b.drawn()
+	b.shot("day", false)
+	if took > 10*time.Second {
+		t.Errorf("loaded in %v", took)
+	}
+	quiet(t, b)
+}
+
+// TestPageOfNodes: a node has one chart though two ranks recorded it in turn, on one
+// axis of time with the others; the table of nodes can be sorted, and fits a phone.
+func TestPageOfNodes(t *testing.T) {
+	b := startBrowser(t)
+	runs := scenetest.LeadMoved()
+	tl := drawn(runs)
+	page, _ := writeBoth(t, told(runs, nil, scenetest.Noon), &tl)
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot("nodes", true)
+	if s := b.eval("[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')"); s != "n1 n2" {
+		t.Errorf("charts of %q", s)
+	}
+	if s := b.eval("[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')"); s != "0-600000 0-600000" {
+		t.Errorf("views %q", s)
+	}
+	if n := b.eval("document.querySelectorAll('svg.live .mark.rank').length"); n != "1" {
+		t.Errorf("%s marks of the change of lead", n)
+	}
+	nodes := "[...document.getElementById('nodes').parentElement.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent).join(' ')"
+	if s := b.eval(nodes); s != "n2 n1" {
+		t.Errorf("nodes %q, not the nearest first", s)
+	}
+	b.eval("[...document.getElementById('nodes').parentElement.querySelectorAll('th button')].find(h => h.textContent === 'Headroom').click()")
+	if s := b.eval(nodes); s != "n1 n2" {
+		t.Errorf("by headroom %q", s)
+	}
+	quiet(t, b)
+	b.open(path, 375, 812)
+	b.drawn()
+	b.shot("nodesphone", true)
+	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
+		t.Errorf("a phone's page is %s pixels wide", s)
+	}
+	quiet(t, b)
+}

@@ -1,0 +1,604 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// leastWidth is how narrow a text report gets.
+const leastWidth = 60
+
+// WriteText writes a report for a terminal of so many columns, 80 if 0: the
+// verdict first, then what it follows from. Without color there is no escape
+// sequence in it, and with it none but our own: every line is cleaned as it is written,
+// since a record may have been made to hold one in any of its fields.
+func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
+	if width <= 0 {
+		width = 80
+	}
+	t := &textReport{width: max(width, leastWidth), color: color, zone: time.Local}
+	if !rep.Start.IsZero() {
+		t.zone = rep.Start.Location()
+	}
+	t.head(rep)
+	t.together(rep)
+	t.limits(rep)
+	switch nodes := rep.LastNodes(); {
+	case nodeByNode(rep):
+	case rep.Told && len(nodes) == 1:
+		t.peaks(&nodes[0].Peaks)
+		t.roles(nodes[0].Roles)
+	default:
+		t.peaks(&rep.Peaks)
+		t.roles(rep.Roles)
+	}
+	t.actions(rep)
+	t.forecast(rep)
+	t.advice(rep)
+	t.why(rep)
+	t.grew(rep)
+	if !rep.Told {
+		t.runs(rep)
+	}
+	t.eachNode(rep)
+	t.notes(rep)
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
+	}
+	return nil
+}
+
+// WriteAdvice writes what so many runs come to, as WriteText writes that of one.
+func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, width int, color bool) error {
+	t := &textReport{width: max(width, leastWidth), color: color, zone: time.Local}
+	t.styled(bold, "", "", "next time, from "+values.Count(runs, "run"))
+	if len(lines) == 0 {
+		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
+	}
+	t.adviceLines(lines)
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("cannot write advice: %w", err)
+	}
+	return nil
+}
+
+// text is a report on its way to a terminal.
+type textReport struct {
+	b     strings.Builder
+	width int
+	color bool
+	zone  *time.Location
+}
+
+// Styles of a terminal, ECMA-48 SGR.
+const (
+	bold  = "1"
+	dim   = "2"
+	red   = "1;31"
+	green = "1;32"
+	amber = "1;33"
+)
+
+func (t *textReport) paint(style, s string) string {
+	if !t.color || s == "" {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+// para writes a text broken into lines, the first behind an indent of its own.
+func (t *textReport) para(first, indent, s string) { t.styled("", first, indent, s) }
+
+func (t *textReport) styled(style, first, indent, s string) {
+	for i, line := range values.Wrap(s, t.width-values.Columns(indent)) {
+		in, line := indent, chart.Clean(line)
+		if i == 0 {
+			in = chart.Clean(first)
+		}
+		t.b.WriteString(in)
+		if style == "" {
+			t.b.WriteString(line)
+		} else {
+			t.b.WriteString(t.paint(style, line))
+		}
+		t.b.WriteByte('\n')
+	}
+}
+
+// line writes one line that fits, cut where it does not.
+func (t *textReport) line(format string, args ...any) {
+	t.b.WriteString(values.Cut(chart.Clean(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
+}
+
+func (t *textReport) section(title string) {
+	t.b.WriteString("\n" + t.paint(bold, chart.Clean(title)) + "\n")
+}
+
+// head writes the verdict, what ran, and when.
+func (t *textReport) head(rep *analysis.Result) {
+	style := red
+	switch rep.Cause {
+	case event.CauseEnded, event.CauseRunning, event.CauseDetached:
+		style = green
+		if rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp {
+			style = amber
+		}
+	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+		style = amber
+	}
+	t.styled(style, "", "", chart.Clean(rep.Verdict))
+	if len(rep.Runs) == 0 {
+		return
+	}
+	t.b.WriteByte('\n')
+	r := &rep.Runs[0]
+	what := "run"
+	if rep.Job != "" {
+		what = "job " + chart.Clean(rep.Job)
+	}
+	if rep.Told {
+		what += ", " + sizeOf(rep)
+	} else if n := len(rep.Runs); n > 1 {
+		what += fmt.Sprintf(", %s on %s", values.Count(n, "run"), values.Count(nodes(rep), "node"))
+	} else if r.Node != "" {
+		what += " on " + chart.Clean(r.Node)
+	}
+	t.para("", "  ", fmt.Sprintf("%s, %s to %s (%s); cause: %s, %s", what, rep.Start.In(t.zone).Format(time.DateTime), t.clock(rep.End),
+		values.Span(analysis.Seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
+	t.line("%s", values.Command(r.Command, t.width))
+}
+
+// Which says which run it is by what a person knows it by: the job, the command, and
+// how long ago it ended.
+func Which(rep *analysis.Result, now time.Time) string {
+	if len(rep.Runs) == 0 {
+		return "nothing"
+	}
+	what := values.Command(rep.Runs[0].Command, leastWidth)
+	if rep.Job != "" {
+		what = "job " + chart.Clean(rep.Job) + ", " + what
+	}
+	if rep.Cause == event.CauseRunning {
+		return what + ", which is still going on"
+	}
+	what += ", ended " + rep.End.In(rep.Start.Location()).Format(time.DateTime)
+	if ago := now.Sub(rep.End); ago > 0 { // else of a node with another clock
+		what += ", " + values.Span(ago) + " ago"
+	}
+	return what
+}
+
+// known tells a certainty.
+var known = map[analysis.Certainty]string{
+	analysis.Seen:     "seen in the record",
+	analysis.Inferred: "inferred from the record",
+	analysis.Slurm:    "as Slurm says",
+}
+
+func nodes(rep *analysis.Result) int {
+	seen := map[string]bool{}
+	for i := range rep.Runs {
+		seen[rep.Runs[i].Node] = true
+	}
+	return len(seen)
+}
+
+// clock is a time of day; a report's first line has the date.
+func (t *textReport) clock(at time.Time) string {
+	if at.IsZero() {
+		return "between two samples"
+	}
+	return at.In(t.zone).Format(time.TimeOnly)
+}
+
+const (
+	// mostLimits and mostShown bound what a terminal shows of a job of many
+	// ranks: the fullest limits, the first runs.
+	mostLimits = 6
+	// leastFill is how full a limit must have been to be told at length.
+	leastFill = 0.05
+	mostShown = 12
+)
+
+// limits writes each limit with who enforces it, where it was read, and how it
+// was used over the run.
+func (t *textReport) limits(rep *analysis.Result) {
+	list := fullestOnNode(rep)
+	slices.SortStableFunc(list, func(a, b analysis.Limit) int {
+		switch x, y := a.Ratio(), b.Ratio(); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	if len(list) == 0 {
+		return
+	}
+	t.section("limits")
+	shown := min(len(list), mostLimits)
+	for shown > 1 && list[shown-1].Ratio() < leastFill {
+		shown--
+	}
+	for i := range list[:shown] {
+		l := &list[i]
+		line := fmt.Sprintf("  %-18s at most %s at %s", limitName(rep, list, i), phrase.Fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
+		if len([]rune(line)) > t.width {
+			t.para("  ", "    ", line)
+		} else {
+			t.line("%s", line)
+		}
+		t.styled(dim, "    ", "    ", chart.Clean(against(&l.Limit)))
+		if line, scale := sparkline(l.Spark); line != "" {
+			t.line("    %s  %s over %s", line, scale, values.Span(l.To.Sub(l.From)))
+		}
+		if l.Note != "" {
+			t.styled(dim, "    ", "    ", chart.Clean(values.JoinLines(l.Note)))
+		}
+	}
+	if rest := list[shown:]; len(rest) > 0 {
+		var names []string
+		for i := range rest {
+			if name := string(rest[i].Name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		t.para("  ", "    ", fmt.Sprintf("and %s, at most %s full: %s", values.Count(len(rest), "limit"), values.Percent(rest[0].Ratio()), strings.Join(names, ", ")))
+	}
+}
+
+// fullestOnNode is of each limit its fullest reading by the tasks of one node:
+// they are under the same one.
+func fullestOnNode(rep *analysis.Result) []analysis.Limit {
+	type place struct {
+		node, level string
+		name        event.LimitName
+		scope       event.Scope
+		accounting  event.Accounting
+		each        int
+	}
+	at := map[place]int{}
+	var out []analysis.Limit
+	for n, l := range rep.JoinedLimits() {
+		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
+			continue // that life has its line
+		}
+		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting, 0}
+		if analysis.ApartOf(l.Scope) {
+			p.each = n
+		}
+		i, ok := at[p]
+		switch {
+		case !ok:
+			at[p] = len(out)
+			out = append(out, l)
+		case l.Ratio() > out[i].Ratio():
+			out[i] = l
+		}
+	}
+	return out
+}
+
+func runOf(rep *analysis.Result, id string) *analysis.Run {
+	for i := range rep.Runs {
+		if rep.Runs[i].ID == id {
+			return &rep.Runs[i]
+		}
+	}
+	return &analysis.Run{}
+}
+
+// sparkline draws shares, a column each, and says what its height stands for. A
+// column without a reading is blank.
+func sparkline(shares []float64) (line, scale string) {
+	top := 1.0
+	for _, v := range shares {
+		top = max(top, v)
+	}
+	var b strings.Builder
+	seen := false
+	for _, v := range shares {
+		if v < 0 {
+			b.WriteByte(' ')
+			continue
+		}
+		seen = true
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[min(int(v/top*8), 7)])
+	}
+	if !seen {
+		return "", ""
+	}
+	return b.String(), "0 to " + values.Percent(top)
+}
+
+func (t *textReport) peaks(p *analysis.Peaks) {
+	if *p == (analysis.Peaks{}) {
+		return
+	}
+	t.section("peaks of its tree")
+	t.peakTable(p)
+}
+
+func (t *textReport) peakTable(p *analysis.Peaks) {
+	for _, e := range []struct {
+		p          *analysis.Peak
+		name, note string
+	}{
+		{p.RSS, event.AccountingRSS.Sum(), "shared pages once for each process"},
+		{p.PSS, event.AccountingPSS.Sum(), "shared pages divided among them"},
+		{p.NoShared, "RSS less shared", "no mapped file, no shared memory"},
+		{p.Cgroup, "of the cgroup", "unreclaimable part of its charge"},
+	} {
+		if e.p == nil {
+			continue
+		}
+		at := "at " + t.clock(e.p.At)
+		if e.p.At.IsZero() {
+			at = ""
+		}
+		t.line("  %-16s %9v  %-11s  %s", e.name, e.p.Bytes, at, e.note)
+	}
+}
+
+func (t *textReport) roles(roles []analysis.Role) {
+	if len(roles) == 0 {
+		return
+	}
+	t.section("roles, each at its highest summed RSS")
+	t.roleTable(roles)
+}
+
+func (t *textReport) roleTable(roles []analysis.Role) {
+	t.line("  %-11s %4s  %9s  %9s  %9s  %9s  %s", "", "most", "RSS", "anon", "file", "shmem", "time")
+	for i := range roles {
+		r := &roles[i]
+		parts := [3]string{r.Anon.String(), r.File.String(), r.Shmem.String()}
+		if r.Anon+r.File+r.Shmem == 0 {
+			parts = [3]string{"-", "-", "-"}
+		}
+		t.line("  %-11s %4d  %9v  %9s  %9s  %9s  %s", r.Role, r.Count, r.Peak, parts[0], parts[1], parts[2], t.clock(r.At))
+	}
+}
+
+func (t *textReport) actions(rep *analysis.Result) {
+	if len(rep.Actions) == 0 && rep.Budget == nil && len(rep.Cures) == 0 {
+		return
+	}
+	if len(rep.Lives) > 0 {
+		t.section("actions, of all lives")
+	} else {
+		t.section("actions")
+	}
+	t.actionLines(rep.Actions)
+	for i := range rep.Cures {
+		c := &rep.Cures[i]
+		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), cureText(c))
+	}
+	if b := rep.Budget; b != nil {
+		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", values.Times(b.Times), b.Freed))
+	}
+}
+
+func (t *textReport) actionLines(actions []analysis.Action) {
+	for i := range actions {
+		a := &actions[i]
+		line := "fired " + values.Times(a.Fired)
+		if a.Action != event.ActionWarn {
+			line += fmt.Sprintf(", worked %s", values.Times(a.Worked))
+		}
+		if a.Freed > 0 {
+			line += fmt.Sprintf(", freed %v", a.Freed)
+		}
+		if a.Paused > 0 {
+			line += ", trainer paused " + values.Span(analysis.Seconds(a.Paused))
+		}
+		if text := reasons(*a); text != "" {
+			line += "; did not: " + chart.Clean(text)
+		}
+		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
+	}
+}
+
+func (t *textReport) forecast(rep *analysis.Result) {
+	if rep.Forecast == nil {
+		return
+	}
+	t.section("forecasts")
+	t.para("  ", "  ", rep.Forecast.Note)
+}
+
+func (t *textReport) advice(rep *analysis.Result) {
+	if len(rep.Advice) == 0 {
+		return
+	}
+	t.section("next time")
+	t.adviceLines(rep.Advice)
+}
+
+func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
+	for i := range lines {
+		l := &lines[i]
+		t.styled(bold, "  ", "    ", chart.Clean(l.Line))
+		why := l.Why
+		if l.Risk != nil {
+			why += fmt.Sprintf("; of such jobs %s would still die, as far as the runs tell", values.Percent(*l.Risk))
+		}
+		t.para("    ", "    ", chart.Clean(why))
+		if l.Evidence != "" {
+			t.styled(dim, "    ", "    ", chart.Clean(l.Evidence))
+		}
+	}
+}
+
+func (t *textReport) why(rep *analysis.Result) {
+	if len(rep.Evidence) == 0 {
+		return
+	}
+	t.section("what the verdict follows from")
+	for _, e := range rep.Evidence {
+		t.para("  ", "    ", chart.Clean(e))
+	}
+}
+
+func (t *textReport) runs(rep *analysis.Result) {
+	if len(rep.Runs) < 2 {
+		return
+	}
+	t.section("runs, each with the most of a memory limit that it used")
+	t.line("  %-12s %6s %5s  %9s  %-8s", "node", "step", "task", "used", "end")
+	for i := range rep.Runs[:min(len(rep.Runs), mostShown)] {
+		r := &rep.Runs[i]
+		peak := rss.Bytes(0)
+		for j := range rep.Limits {
+			if l := &rep.Limits[j]; l.Run == r.ID && l.Name.Row().Amount && l.Name != event.LimitNode {
+				peak = max(peak, l.Used)
+			}
+		}
+		t.line("  %-12s %6s %5d  %9v  %s  %s", chart.Clean(r.Node), chart.Clean(r.Step), r.Task, peak, t.clock(r.End), chart.Clean(howEnded(r)))
+	}
+	if n := len(rep.Runs) - mostShown; n > 0 {
+		t.line("  and %s", values.Count(n, "more run"))
+	}
+}
+
+func (t *textReport) notes(rep *analysis.Result) {
+	var sources []string
+	for i := range rep.Runs {
+		sources = append(sources, rep.Runs[i].Sources...)
+	}
+	if len(rep.Notes) == len(missingNotes(rep)) && len(sources) == 0 {
+		return
+	}
+	t.section("notes")
+	for _, n := range rep.Notes {
+		if !slices.Contains(missingNotes(rep), n) { // told above
+			t.para("  ", "    ", chart.Clean(n))
+		}
+	}
+	for _, s := range sources[:min(len(sources), mostShown)] {
+		t.para("  ", "    ", "read: "+chart.Clean(s))
+	}
+}
+
+// limitName tells a limit from the others of a list: by its node where there are
+// several runs, and by who recorded it where its node has two of the name.
+func limitName(rep *analysis.Result, list []analysis.Limit, i int) string {
+	plain := func(l *analysis.Limit) string {
+		name := string(l.Name)
+		if l.Scope != "" && string(l.Scope) != name {
+			name += ", " + string(l.Scope)
+		}
+		if len(rep.Runs) > 1 {
+			name += " on " + chart.Clean(runOf(rep, l.Run).Node)
+		}
+		return name
+	}
+	name := plain(&list[i])
+	for n := range list {
+		if n != i && list[n].Level == list[i].Level && list[n].Accounting == list[i].Accounting && plain(&list[n]) == name {
+			return name + whose(&list[i])
+		}
+	}
+	return name
+}
+
+// whose is ", step 0, task 2", with the other tasks that led after it.
+func whose(o *analysis.Limit) string {
+	if len(o.Ranks) == 0 {
+		return ""
+	}
+	text := ", " + o.Ranks[0].String()
+	var rest []string
+	for _, r := range o.Ranks[1:] {
+		rest = append(rest, fmt.Sprint(r.Task))
+	}
+	if len(rest) == 0 {
+		return text
+	}
+	return text + ", then " + strings.Join(rest, ", ")
+}
+
+const (
+	// grownTitle heads what was found. Not all of it is memory: mappings,
+	// descriptors, /dev/shm.
+	grownTitle = "what grew, and why"
+	// mostFindings, mostBorne and mostAdvised bound what a terminal shows of them,
+	// and of each: the rest is in the page and in the JSON.
+	mostFindings = 4
+	mostBorne    = 2
+	mostAdvised  = 3
+)
+
+// grew writes why something grew, what speaks for that, and what to write instead.
+func (t *textReport) grew(rep *analysis.Result) {
+	if len(rep.Findings) == 0 {
+		return
+	}
+	t.section(grownTitle)
+	shown := min(len(rep.Findings), mostFindings)
+	for i := range rep.Findings[:shown] {
+		d := &rep.Findings[i]
+		t.styled(bold, "  ", "    ", findingTitle(d, len(rep.Runs)))
+		for _, e := range d.Evidence[:min(len(d.Evidence), mostBorne)] {
+			t.para("    ", "    ", chart.Clean(e))
+		}
+		for _, a := range d.Advice[:min(len(d.Advice), mostAdvised)] {
+			t.para("    do: ", "        ", chart.Clean(a))
+		}
+	}
+	if rest := rep.Findings[shown:]; len(rest) > 0 {
+		var names []string
+		for i := range rest {
+			names = append(names, chart.Clean(string(rest[i].Finding)))
+		}
+		t.para("  ", "    ", fmt.Sprintf("and %s: %s", values.Count(len(rest), "more finding"), strings.Join(names, ", ")))
+	}
+}
+
+// cureText is what was changed: "done once, in process 4711: 65,536, 1,024 before".
+func cureText(c *analysis.Cure) string {
+	text := "done " + values.Times(c.Times)
+	if !c.OK {
+		text = "not done, " + values.Times(c.Times)
+	}
+	if c.PID != 0 {
+		text += fmt.Sprintf(", in process %d", c.PID)
+		if c.Times > 1 {
+			text += " last"
+		}
+	}
+	if c.OK {
+		text += fmt.Sprintf(": %s, %s before", signed(c.After), signed(c.Before))
+	}
+	if c.Reason != "" {
+		text += "; " + c.Reason
+	}
+	return chart.Clean(text)
+}
+
+func signed(v int64) string {
+	if v < 0 {
+		return "-" + values.Digits(-uint64(v))
+	}
+	return values.Digits(uint64(v))
+}
+
+// findingTitle is naming, and in how many runs of a job.
+func findingTitle(d *analysis.Diagnosis, runs int) string {
+	text := phrase.Found(d.Finding, d.Confidence, d.Bytes, d.Role)
+	if runs > 1 {
+		text += fmt.Sprintf(", on %d of %s", d.Runs, values.Count(runs, "run"))
+	}
+	return text
+}

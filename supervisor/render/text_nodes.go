@@ -1,0 +1,219 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// mostNodesApart is of how many nodes a terminal shows peaks, roles and actions:
+// those that came nearest to a limit.
+const mostNodesApart = 4
+
+// nodeByNode says that peaks and roles are told node by node.
+func nodeByNode(rep *analysis.Result) bool { return rep.Told && len(rep.LastNodes()) > 1 }
+
+// sizeOf is "4 ranks on 2 nodes, 2 lives".
+func sizeOf(j *analysis.Result) string {
+	text := values.Count(len(j.LastRanks()), "rank") + " on " + values.Count(len(j.LastNodes()), "node")
+	if n := len(j.Lives); n == 2 {
+		text += ", requeued once"
+	} else if n > 2 {
+		text += fmt.Sprintf(", requeued %s", values.Times(n-1))
+	}
+	return text
+}
+
+// together writes what a job of several ranks, nodes or lives came to.
+func (t *textReport) together(rep *analysis.Result) {
+	if !rep.Told {
+		return
+	}
+	if b := rep.Binding; b != nil {
+		t.b.WriteByte('\n')
+		t.para("", "  ", chart.Clean(bindingSentence(b, t.zone)))
+	}
+	for _, note := range missingNotes(rep) {
+		t.para("", "  ", chart.Clean(note))
+	}
+	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
+		t.para("", "  ", chart.Clean(leadSentence(&rep.Leads[i])))
+	}
+	if n := len(rep.Leads) - mostShown; n > 0 {
+		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
+	}
+	t.lives(rep)
+	t.nodes(rep)
+	t.ranks(rep)
+}
+
+// sentence says which limit on which node the job came to, and whose memory it was.
+func bindingSentence(b *analysis.Binding, zone *time.Location) string {
+	verb := "came nearest to its limit"
+	if b.Decided {
+		verb = "met its limit"
+	}
+	name := string(b.Limit)
+	if b.Scope != "" && string(b.Scope) != name {
+		name += ", " + string(b.Scope)
+	}
+	text := fmt.Sprintf("%s %s: %s at %s", b.Node, verb, name, phrase.Fill(b.Limit, b.Used, b.Size))
+	if !b.At.IsZero() {
+		text += ", at " + b.At.In(zone).Format(time.TimeOnly)
+	}
+	switch who := (analysis.RankKey{Step: b.Step, Task: b.Task}).String(); {
+	case b.RankRSS > 0:
+		text += fmt.Sprintf("; of its ranks %s had most then, %v by RSS", who, b.RankRSS)
+	case b.Task >= 0:
+		text += "; it was " + who + " that ended"
+	default:
+		text += "; which rank had most then is not in the record"
+	}
+	return text
+}
+
+func (t *textReport) lives(rep *analysis.Result) {
+	if len(rep.Lives) == 0 {
+		return
+	}
+	t.section("lives: the times that the job ran")
+	for i := range rep.Lives[:min(len(rep.Lives), mostShown)] {
+		l := &rep.Lives[i]
+		line := fmt.Sprintf("%s, %s", values.Span(analysis.Seconds(l.Duration)), l.Cause)
+		if l.Binding != nil {
+			line += fmt.Sprintf(", at most %s on %s", phrase.Fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), chart.Clean(l.Binding.Node))
+		}
+		t.para("  ", "     ", fmt.Sprintf("%d: %s, %s: %s", l.Restart+1, l.Start.In(t.zone).Format(time.DateTime), line, chart.Clean(l.Verdict)))
+	}
+}
+
+func (t *textReport) nodes(rep *analysis.Result) {
+	nodes := rep.LastNodes()
+	if len(nodes) == 0 {
+		return
+	}
+	t.section("nodes, each with the memory limit that it came nearest to")
+	t.line("  %-12s %-8s %9s %9s %7s %9s %8s %8s", "node", "limit", "peak", "of", "share", "headroom", "decided", "recycled")
+	for i := range nodes[:min(len(nodes), mostShown)] {
+		n := &nodes[i]
+		near := n.Nearest
+		if near == nil {
+			t.line("  %-12s %-8s %9s %9s %7s %9s %8d %8d", chart.Clean(n.Node), "-", "-", "-", "-", "-", n.Decisions, n.Recycled)
+			continue
+		}
+		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", chart.Clean(n.Node), near.Limit, near.Used, near.Size, values.Percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
+	}
+	if n := len(nodes) - mostShown; n > 0 {
+		t.line("  and %s that came less near", values.Count(n, "node"))
+	}
+}
+
+// ranks writes a table of ranks: those that failed, then those with most memory.
+func (t *textReport) ranks(rep *analysis.Result) {
+	all := rep.LastRanks()
+	if len(all) < 2 {
+		return
+	}
+	list := slices.Clone(all)
+	if len(list) > mostShown {
+		slices.SortStableFunc(list, func(a, b analysis.Rank) int {
+			switch {
+			case a.Failed() != b.Failed() && a.Failed():
+				return -1
+			case a.Failed() != b.Failed():
+				return 1
+			case a.Failed():
+				return a.End.Compare(b.End)
+			}
+			return cmp.Compare(b.Most(), a.Most())
+		})
+	}
+	t.section("ranks, each with the most by RSS that its processes had together")
+	t.line("  %-12s %6s %5s %9s  %-8s %7s  %s", "node", "step", "task", "peak", "at", "workers", "end")
+	for i := range list[:min(len(list), mostShown)] {
+		r := &list[i]
+		peak, at, workers := "-", "-", "-"
+		if r.Peak != nil {
+			peak, at, workers = r.Peak.String(), t.clock(r.PeakAt), values.Digits(uint64(r.Workers))
+		}
+		end := "-"
+		if !r.End.IsZero() {
+			end = t.clock(r.End)
+		}
+		task := "-"
+		if r.Task >= 0 {
+			task = fmt.Sprint(r.Task)
+		}
+		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", chart.Clean(r.Node), chart.Clean(r.Step), task, peak, at, workers, end, chart.Clean(rankHow(r)))
+	}
+	if n := len(list) - mostShown; n > 0 {
+		failed := 0
+		for i := range list[mostShown:] {
+			if list[mostShown+i].Failed() {
+				failed++
+			}
+		}
+		of := "none of them failed"
+		if failed > 0 {
+			of = fmt.Sprintf("%d of them failed", failed)
+		}
+		t.line("  and %s, %s; --json has all", values.Count(n, "more rank"), of)
+	}
+}
+
+// eachNode writes what is told of single nodes where there are several.
+func (t *textReport) eachNode(rep *analysis.Result) {
+	if !nodeByNode(rep) {
+		return
+	}
+	nodes := rep.LastNodes()
+	for i := range nodes[:min(len(nodes), mostNodesApart)] {
+		n := &nodes[i]
+		title := fmt.Sprintf("on %s: %s, %s to %s", chart.Clean(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
+		if n.Peaks != (analysis.Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
+			t.section(title)
+		}
+		t.peakTable(&n.Peaks)
+		if len(n.Roles) > 0 {
+			t.roleTable(n.Roles)
+		}
+		t.actionLines(n.Actions)
+	}
+	if n := len(nodes) - mostNodesApart; n > 0 {
+		t.section(fmt.Sprintf("and %s; --json has what each came to", values.Count(n, "more node")))
+	}
+}
+
+func leadSentence(c *analysis.LeadChange) string {
+	why := "whose rank had ended"
+	if c.Lost {
+		why = "whose watcher was gone"
+	}
+	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", chart.Clean(c.Node),
+		analysis.RankKey{Step: c.FromStep, Task: c.From}.String(), why, analysis.RankKey{Step: c.ToStep, Task: c.To}.String(), c.Time.Format(time.TimeOnly))
+	if c.Gap >= 0.05 {
+		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(analysis.Seconds(c.Gap)))
+	}
+	return text
+}
+
+// rankHow is how a rank ended, for a table.
+func rankHow(r *analysis.Rank) string {
+	switch {
+	case r.Signal != nil:
+		return *r.Signal
+	case r.Code != nil:
+		return "status " + values.Digits(uint64(max(*r.Code, 0)))
+	case !r.End.IsZero():
+		return "ended"
+	case r.Live:
+		return "runs"
+	}
+	return "not known"
+}

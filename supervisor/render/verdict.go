@@ -1,0 +1,604 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// teller writes what one inquest found.
+type caseText struct {
+	*analysis.Case
+	zone *time.Location
+	now  time.Time
+}
+
+// sentence is why the run ended, without a full stop; under a reserve where nobody saw
+// it. What is not known needs none.
+func (q *caseText) sentence(f *analysis.Ending) string {
+	text := q.ending(f)
+	switch f.Slurm {
+	case analysis.SlurmConfirms:
+		text += "; " + q.word()
+	case analysis.SlurmState:
+		text += "; Slurm says the job is " + chart.Clean(q.Said.State)
+	case analysis.SlurmStepKill:
+		text += ", and may have grown since; " + q.word()
+	case analysis.SlurmYet:
+		text += "; yet " + q.word()
+	case analysis.SlurmOverrules:
+		if f.Overruled != nil {
+			text += "; the record alone would say: " + q.sentence(f.Overruled)
+		}
+	}
+	if f.Certainty == analysis.Inferred && f.Cause != event.CauseUnknown {
+		return "most likely " + text
+	}
+	return text
+}
+
+// ending is the sentence on what happened.
+func (q *caseText) ending(f *analysis.Ending) string {
+	switch b, d, died := f.Near, f.Death, howDied(f.Death); f.Kind {
+	case analysis.EndRunning:
+		return q.running()
+	case analysis.EndFine:
+		text := "ended with exit status 0 " + q.after()
+		if b, ok := q.Highest(); ok {
+			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, phrase.Fill(b.Name, b.Max.Used, b.Max.Size))
+		}
+		return text + "; no limit on memory is in the record"
+	case analysis.EndDetached:
+		return fmt.Sprintf("the watch ended at %s %s, what was watched runs on", q.clock(q.End), q.after())
+	case analysis.EndHandedOver:
+		h := q.Ranks.Handing
+		return fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s",
+			q.clock(q.End), h.Next.Ranks.List[0].RankKey.String(), q.clockOf(h.At))
+	case analysis.EndStopped:
+		text := q.byRule("stopped by rsswarden", event.ActionStop)
+		if q.Exit.Code != nil {
+			text += fmt.Sprintf("; exit status %d", *q.Exit.Code)
+		}
+		return text
+	case analysis.EndRequeued:
+		text := q.byRule("put back into the queue by rsswarden", event.ActionRequeue)
+		if e := q.Exit; e != nil && e.Verdict == event.VerdictRequeued && e.Advice > 0 {
+			text += fmt.Sprintf("; it starts again with %v on each node", e.Advice)
+		}
+		return text
+	case analysis.EndKernelKill:
+		return q.kernelKill(f)
+	case analysis.EndCgroupFull:
+		text := "killed by the kernel: " + q.kernelText(b)
+		switch {
+		case q.Rank != nil:
+			// The record counts the kills of its own rank, and of all of the job where
+			// the kernel does.
+		case d.Seen:
+			text += ", though no OOM kill was counted"
+		default:
+			text += "; the watcher was killed as well, as memory.oom.group does"
+		}
+		return text
+	case analysis.EndNodeFull:
+		text := "killed by the kernel: " + q.nodeText(b)
+		if d.Seen {
+			text += ", though no OOM kill of this run was counted"
+		}
+		return text
+	case analysis.EndStepKill:
+		return q.stepKill(b)
+	case analysis.EndJobKill:
+		text := q.jobKill(b) + fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(f.Signal.At), chart.Clean(f.Signal.Comm))
+		if d.Seen {
+			text += "; it ended with " + died
+		}
+		return text
+	case analysis.EndJobKillUnseen:
+		return q.jobKill(b) + "; no SIGTERM came here, as where rsswarden was not started with exec"
+	case analysis.EndAsked:
+		return q.asked(f)
+	case analysis.EndAskedDirectly:
+		return fmt.Sprintf("asked to end by somebody: %s %s, sent to the command and not to rsswarden", died, q.after())
+	case analysis.EndTimeLimit:
+		return q.timeLimitText(d)
+	case analysis.EndSIGKILL:
+		return fmt.Sprintf("killed by somebody's SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.End), q.nearestText())
+	case analysis.EndSIGKILLSlurm:
+		return fmt.Sprintf("killed by SIGKILL, watcher and all, at or after %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
+	case analysis.EndCrash:
+		return fmt.Sprintf("the command failed by itself: %s %s; %s", died, q.after(), q.nearestText())
+	case analysis.EndCrashSlurm:
+		return fmt.Sprintf("the job failed after the record breaks off at %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
+	case analysis.EndStepKillSlurm:
+		return fmt.Sprintf("killed by slurmstepd (OverMemoryKill): Slurm saw %v (MaxRSS) where %s was asked for; the record breaks off at %s and does not show it",
+			q.Step.MaxRSS, askedFor(q.Said), q.clock(q.End))
+	case analysis.EndHolderKilled:
+		return fmt.Sprintf("somebody's SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.End), q.nearestText())
+	case analysis.EndAbrupt:
+		how := ""
+		if q.Run.Meta.Job != nil {
+			how = " (as by scancel where rsswarden was not started with exec)"
+		}
+		return fmt.Sprintf("the record breaks off at %s without a word: all of it was killed at once%s, or rsswarden's watcher alone, or the node failed; which of them is not known; %s",
+			q.clock(q.End), how, q.nearestText())
+	case analysis.EndSHM:
+		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At), died)
+	case analysis.EndCount:
+		return q.countText(f)
+	case analysis.EndUsedUp:
+		return q.usedUp(f)
+	case analysis.EndSending:
+		what := "memory mappings"
+		if f.Cause == event.CauseFDs {
+			what = "descriptors"
+		}
+		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.Sent), q.when(q.Sent.At), died, q.instead())
+	}
+	return q.slurmText(f)
+}
+
+// byRule names the rule that ended the run.
+func (q *caseText) byRule(who string, a event.Action) string {
+	if d := q.Deeds.Last; d != nil && d.Action == a {
+		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, chart.Clean(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
+	}
+	return who + " " + q.after()
+}
+
+func (q *caseText) running() string {
+	text := fmt.Sprintf("still running %s after its start", values.Span(max(q.now.Sub(q.Run.Meta.Start), 0).Round(time.Second)))
+	if b, ok := q.Highest(); ok {
+		ago := values.Span(max(q.now.Sub(q.Wall(b.LastAt)), 0))
+		text += fmt.Sprintf("; the limit %s stands at %s, as recorded %s ago", b.Name, phrase.Fill(b.Name, b.Last.Used, b.Last.Size), ago)
+	}
+	return text
+}
+
+// kernelKill is a kill that the kernel counted.
+func (q *caseText) kernelKill(f *analysis.Ending) string {
+	why := "no limit of a cgroup is in the record, so it is not known which was full"
+	switch {
+	case f.Cause == event.CauseNodeOOM:
+		why = q.nodeText(f.Near)
+	case f.Limit >= 0:
+		why = q.kernelText(f.Near)
+	}
+	if f.Death.By("SIGKILL", 9) {
+		return "killed by the kernel: " + why
+	}
+	victims := "one of its processes"
+	if n := q.KernelKills(); n > 1 {
+		victims = values.Digits(n) + " of its processes"
+	}
+	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, howDied(f.Death))
+	if f.Death.Ok() && q.Run.Meta.Job != nil {
+		text += ", but Slurm calls a job with such a kill OUT_OF_MEMORY"
+	}
+	return text
+}
+
+// kernelText is which cgroup was full: "cgroup /…/job_12 (the job's --mem,
+// 3000M) was full: 2.92 GiB of 2.93 GiB could not be reclaimed at 14:03:22,
+// 0.4 s before".
+func (q *caseText) kernelText(b analysis.LimitState) string {
+	where := "cgroup " + q.level(b)
+	when := "at its highest"
+	if b.At >= 0 {
+		when = q.when(b.At)
+	}
+	held := fmt.Sprintf("%v of %v could not be reclaimed %s", rss.Bytes(b.Used), rss.Bytes(b.Size), when)
+	switch {
+	case b.Ratio >= analysis.NearFull:
+		return where + " was full: " + held
+	case b.Rate > 0:
+		return where + " filled up: " + held + q.grew(b)
+	}
+	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, values.Percent(b.Ratio))
+}
+
+// grew tells a rate that was carried on beyond the last reading.
+func (q *caseText) grew(b analysis.LimitState) string {
+	return fmt.Sprintf(", and grew by %v a second, at which it was full soon after", rss.Bytes(b.Rate))
+}
+
+// level names a cgroup and whose limit it is.
+func (q *caseText) level(b analysis.LimitState) string {
+	text := short(chart.Clean(b.Level))
+	size := rss.Bytes(b.Size)
+	switch b.Scope {
+	case event.ScopeJob, event.ScopeStep:
+		what := "limit"
+		if q.Said != nil && q.Said.Requested() == size {
+			what = "--mem"
+		}
+		value := memArg(size)
+		if value == "" {
+			value = size.String()
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s (the %s's %s, %s)", text, b.Scope, what, value))
+	}
+	return text
+}
+
+// stepKill is OverMemoryKill.
+func (q *caseText) stepKill(b analysis.LimitState) string {
+	what, _, _ := strings.Cut(b.Compared(), ",") // that it is the step's is said in any case
+	note := ""
+	switch b.Accounting {
+	case event.AccountingRSS:
+		note = ", counting shared pages once for each process"
+	case event.AccountingPSS:
+		note = ", shared pages divided among those that map them"
+	case event.AccountingVirtual:
+		note = ", which VSizeFactor limits"
+	}
+	who := "slurmstepd (OverMemoryKill)"
+	if strings.Contains(b.Enforcer, "perhaps") {
+		who = "slurmstepd, which here may use OverMemoryKill"
+	}
+	text := fmt.Sprintf("killed by %s: the %s of %s was %v of %v %s%s", who, what, q.whose(b), rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At), note)
+	if b.Rate > 0 {
+		text += q.grew(b)
+	}
+	return text
+}
+
+// whose names the step or job that slurmstepd sums.
+func (q *caseText) whose(b analysis.LimitState) string {
+	if b.Level != "" {
+		return "step " + chart.Clean(b.Level)
+	}
+	if j := q.Run.Meta.Job; j != nil && j.Step != "" {
+		return "step " + chart.Clean(j.ID+"."+j.Step)
+	}
+	return "the step"
+}
+
+func (q *caseText) nodeText(b analysis.LimitState) string {
+	text := fmt.Sprintf("the node had no memory left: %v of %v was used (MemTotal less MemAvailable, everything on the node) %s",
+		rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At))
+	if b.Ratio < analysis.NearFull {
+		text += q.grew(b)
+	}
+	return text
+}
+
+// jobKill is OverMemoryKill of all steps of the job.
+func (q *caseText) jobKill(b analysis.LimitState) string {
+	who, when := "slurmd (OverMemoryKill)", "at its highest"
+	if strings.Contains(b.Enforcer, "perhaps") {
+		who = "slurmd, which here may use OverMemoryKill"
+	}
+	if b.At >= 0 {
+		when = q.when(b.At)
+	}
+	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.Used), rss.Bytes(b.Size), when, b.Compared())
+	if b.Rate > 0 {
+		text += q.grew(b)
+	}
+	return text
+}
+
+// asked is a signal that asks for the end.
+func (q *caseText) asked(f *analysis.Ending) string {
+	s, d := f.Signal, f.Death
+	at := q.Wall(s.At)
+	from := ""
+	if s.Comm != "" {
+		from = fmt.Sprintf(" from %s (process %d)", chart.Clean(s.Comm), s.Sender)
+	}
+	told := fmt.Sprintf("%s reached it at %s%s", s.Signal.Signal, q.clock(s.At), from)
+	then := "; it ended with " + howDied(d)
+	if later := q.End - s.At; later >= 50*time.Millisecond {
+		then += ", " + values.Span(later) + " later"
+	} else {
+		then += " at once"
+	}
+	if !d.Seen {
+		then = fmt.Sprintf("; the record breaks off %s later, as SIGKILL for all of it does after KillWait", values.Span(q.End-s.At))
+		if q.Run.JournalOnly && q.End-s.At < time.Second {
+			then = "; the journal has nothing after it, as SIGKILL for all of it leaves it after KillWait"
+		}
+	}
+	switch {
+	case q.Run.Meta.Job == nil:
+		return "asked to end: " + told + then
+	case q.JobEnd.IsZero():
+		return "cancelled, or ended at its time limit, the record does not know the job's end: " + told + then
+	case at.Before(q.JobEnd.Add(-analysis.EndSlack)):
+		return fmt.Sprintf("cancelled: %s, %s before the job's end%s", told, values.Span(q.JobEnd.Sub(at)), then)
+	default:
+		return fmt.Sprintf("ended by Slurm at the job's time limit: %s, the job's end was %s%s", told, q.clockOf(q.JobEnd), then)
+	}
+}
+
+// timeLimitText is a SIGKILL at the job's end with no signal before it.
+func (q *caseText) timeLimitText(d analysis.Death) string {
+	last := "the record goes on until " + q.clock(q.End)
+	if d.Seen {
+		last = "it ended with " + howDied(d) + " at " + q.clock(q.End)
+	}
+	if !d.Seen && !q.TimeUp() {
+		last = "the last that the journal has is of " + q.clock(q.End) + " and it had nothing to tell for a while"
+	}
+	return fmt.Sprintf("ended by Slurm at the job's time limit: the job's end was %s, %s, and no SIGTERM came here before", q.clockOf(q.JobEnd), last)
+}
+
+// nearestText says how near the nearest limit was: that none was near is part of an
+// answer. That of --limit ends nobody, and is told where it was nearest.
+func (q *caseText) nearestText() string {
+	b, ok := q.Fullest()
+	user, own := q.Fullest(event.LimitUser)
+	if own && (!ok || user.Ratio > b.Ratio) && (!ok || b.Ratio < analysis.MayBe) {
+		text := "the nearest limit, user, was " + q.stood(user)
+		if user.Ratio >= analysis.MayBe {
+			return "no limit that somebody else enforces was near: " + text
+		}
+		return "no limit was near: " + text
+	}
+	if !ok {
+		return "no limit is in the record"
+	}
+	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.stood(b))
+	if b.Ratio >= analysis.MayBe {
+		return text + ": it may have been that"
+	}
+	return "no limit was near: " + text
+}
+
+// stood is how full a limit was, and when.
+func (q *caseText) stood(b analysis.LimitState) string {
+	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
+}
+
+// countText is a process that ran out of what is counted.
+func (q *caseText) countText(f *analysis.Ending) string {
+	c := f.Count
+	what, where := "memory mappings", "vm.max_map_count"
+	if f.Cause == event.CauseFDs {
+		what, where = "descriptors", "RLIMIT_NOFILE"
+	}
+	text := fmt.Sprintf("out of %s: %s had %s of the %s that %s allows it %s", what, q.process(c), values.Digits(c.V), values.Digits(c.Size), where, q.when(c.At))
+	if c.Rate > 0 {
+		text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", values.Digits(uint64(c.Rate)))
+	}
+	text += fmt.Sprintf("; the command ended with %s%s", howDied(f.Death), q.instead())
+	return text
+}
+
+// process names the process of a count.
+func (q *caseText) process(c analysis.CountUse) string {
+	if c.Proc < 0 {
+		return "a process"
+	}
+	p := &q.Run.Procs[c.Proc]
+	return fmt.Sprintf("process %d (%s)", p.ID.PID, chart.Clean(p.Comm))
+}
+
+// usedUp is a fork, a thread or a mapping that was refused.
+func (q *caseText) usedUp(f *analysis.Ending) string {
+	b := f.Near
+	what, then := "tasks", "fork(2) and a new thread fail with EAGAIN then"
+	if f.Cause == event.CauseAS {
+		what, then = "address space", "malloc(3) and mmap(2) fail with ENOMEM then, in Python with MemoryError"
+	}
+	text := fmt.Sprintf("out of %s: %s %s", what, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
+	if b.LimitSource != "" {
+		text += ", limit from " + chart.Clean(b.Place())
+	}
+	if b.Rate > 0 {
+		text += fmt.Sprintf(", and grew by %s a second, at which it was full soon after", b.Name.Amount(rss.Bytes(b.Rate)))
+	}
+	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, howDied(f.Death), b.Name.Cure())
+	return text
+}
+
+// takes is what the sending takes of what there is not enough of; of what is
+// nearest where all suffices.
+func takes(s *analysis.SharingSeen) string {
+	n := s.Sharing
+	least := ""
+	if n.More {
+		least = "at least "
+	}
+	need, most, what := n.FDs, n.MaxFDs, "descriptors of the %s that RLIMIT_NOFILE allows"
+	cause := s.TooMuch()
+	switch {
+	case cause == event.CauseFDs && n.FDs <= n.MaxFDs:
+		need, most, what = n.Sent, n.MaxSent, "descriptors in one message, of the %s that Linux takes"
+	case cause == event.CauseMaps, cause == "" && float64(n.Maps)*float64(n.MaxFDs) > float64(n.FDs)*float64(n.MaxMaps):
+		need, most, what = n.Maps, n.MaxMaps, "memory mappings of the %s that vm.max_map_count allows"
+	}
+	return "takes " + least + digits(need) + " " + fmt.Sprintf(what, digits(most))
+}
+
+func digits(n int) string { return values.Digits(uint64(max(n, 0))) }
+
+// sending words the warning.
+func (q *caseText) sending(s *analysis.SharingSeen) string {
+	n := s.Sharing
+	more := ""
+	if n.More {
+		more = " or more"
+	}
+	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
+		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), chart.Clean(n.Method), chart.Clean(n.Strategy), takes(s))
+}
+
+// named is a process by its PID, with its name where the record has it.
+func (q *caseText) named(pid int) string {
+	for i := range q.Run.Procs {
+		if q.Run.Procs[i].ID.PID == pid {
+			return q.process(analysis.CountUse{Proc: i})
+		}
+	}
+	return fmt.Sprintf("process %d", pid)
+}
+
+// instead is what to write instead, for the end of a sentence; empty where
+// nothing says that tensors were sent.
+func (q *caseText) instead() string {
+	const method = "set_start_method("
+	if t := q.Grown.Of(event.FindingSpawn); t != nil {
+		for _, a := range t.Advice {
+			if strings.Contains(a, method) {
+				return "; instead: " + chart.Clean(a)
+			}
+		}
+	}
+	if q.Sent == nil {
+		return ""
+	}
+	return "; instead: " + method + `"fork")`
+}
+
+// word is Slurm's state as it stands in a sentence.
+func (q *caseText) word() string {
+	if q.Step != nil {
+		text := fmt.Sprintf("Slurm says step %s %s %s", q.Step.ID, q.Step.State, q.Step.ExitCode)
+		if q.Step.State != q.Said.State {
+			text += ", job " + q.Said.State
+		}
+		return chart.Clean(text)
+	}
+	return chart.Clean(strings.TrimSpace("Slurm says " + q.Said.State + " " + q.Said.ExitCode))
+}
+
+// slurmText is the sentence on a cause that Slurm names and the record does not.
+func (q *caseText) slurmText(f *analysis.Ending) string {
+	word := q.word()
+	switch f.Cause {
+	case event.CauseKernelOOM:
+		text := "the kernel's OOM killer ended a process of the step: " + word
+		if f.Near.Limit != nil {
+			text += "; " + q.kernelText(f.Near)
+		}
+		return text
+	case event.CauseTimeLimit:
+		text := "ended by Slurm at the job's time limit"
+		if q.Said.TimeLimit != "" {
+			text += " of " + chart.Clean(q.Said.TimeLimit)
+		}
+		return text + ": " + word
+	case event.CauseCancelled:
+		text := "cancelled"
+		if q.Said.State == "PREEMPTED" {
+			text = "ended by Slurm for another job (preempted)"
+		} else if q.Said.By != "" {
+			text += " by " + chart.Clean(user(q.Said.By))
+		}
+		return text + ": " + word + q.breaksOff()
+	case event.CauseNodeLost:
+		return "the node failed: " + word + q.breaksOff()
+	case event.CauseEnded:
+		return "ended well as Slurm knows it: " + word + q.breaksOff()
+	}
+	return word
+}
+
+func (q *caseText) breaksOff() string {
+	if q.Exit != nil {
+		return ""
+	}
+	return "; the record breaks off at " + q.clock(q.End)
+}
+
+// howDied is how the command ended: "SIGKILL", "exit status 1".
+func howDied(d analysis.Death) string {
+	switch {
+	case !d.Seen:
+		return "a status that nobody saw"
+	case d.Signal != "":
+		return d.Signal
+	case d.Code > 128 && d.Code < 128+65:
+		return fmt.Sprintf("exit status %d, with which a shell tells of signal %d", d.Code, d.Code-128)
+	}
+	return fmt.Sprintf("exit status %d", d.Code)
+}
+
+// clock is a moment of the run in the reader's zone, with its day where that is
+// not the one on which the run ended.
+func (q *caseText) clock(at time.Duration) string {
+	return q.clockOf(q.Wall(at))
+}
+
+func (q *caseText) clockOf(t time.Time) string {
+	t = t.In(q.zone)
+	end := q.Wall(q.End).In(q.zone)
+	if t.Format(time.DateOnly) != end.Format(time.DateOnly) {
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
+}
+
+// when is a moment near the end, and how near: "at 14:03:22, 400 ms before".
+func (q *caseText) when(at time.Duration) string {
+	text := "at " + q.clock(at)
+	switch left := q.End - at; {
+	case q.Exit == nil && left < 100*time.Millisecond:
+		return text + ", the last that was recorded"
+	case q.Exit == nil:
+		return text + ", " + values.Span(left) + " before the record breaks off"
+	case left < 50*time.Millisecond:
+		return text + ", as it ended"
+	}
+	return text + ", " + values.Span(q.End-at) + " before"
+}
+
+// after is how long the run was, for the end of a sentence.
+func (q *caseText) after() string { return "after " + values.Span(q.End) }
+
+// slurmSays is all that Slurm says, for the evidence.
+func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
+	text := fmt.Sprintf("Slurm (%s) says: job %s", s.Source, s.State)
+	if s.By != "" {
+		text += " by " + user(s.By)
+	}
+	if s.ExitCode != "" {
+		text += ", exit code " + s.ExitCode
+	}
+	if s.Reason != "" {
+		text += ", reason " + s.Reason
+	}
+	if s.ReqMem != "" {
+		text += ", memory asked for " + askedFor(s)
+	}
+	if step == nil {
+		return chart.Clean(text)
+	}
+	text += fmt.Sprintf("; step %s %s", step.ID, step.State)
+	if step.By != "" {
+		text += " by " + user(step.By)
+	}
+	text += ", exit code " + step.ExitCode
+	if step.MaxRSS > 0 {
+		text += fmt.Sprintf(", MaxRSS %v, as slurmstepd saw when it looked", step.MaxRSS)
+	}
+	return chart.Clean(text)
+}
+
+// askedFor is the memory that was asked for, as --mem takes it.
+func askedFor(s *analysis.SlurmSays) string {
+	if b := s.Requested(); b != 0 {
+		if arg := memArg(b); arg != "" {
+			return arg
+		}
+	}
+	return s.ReqMem
+}
+
+// user is an id of Slurm's in words.
+func user(id string) string {
+	if id == "0" {
+		return "root (Slurm itself or an administrator)"
+	}
+	return "user " + id
+}

@@ -1,0 +1,683 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+)
+
+// TestBuildOfRanks: what ended one ends the others, and it is the one that is told.
+func TestBuildOfRanks(t *testing.T) {
+	runs := scenetest.Ranks()
+	slices.Reverse(runs)
+	rep := told(append(runs, nil, scenetest.AsJournal(t, runs[0])), nil, scenetest.Noon)
+	if len(rep.Runs) != 4 || rep.Runs[0].Node != "n1" || rep.Runs[3].Task != 3 {
+		t.Errorf("runs %+v", rep.Runs)
+	}
+	if rep.Cause != event.CauseKernelOOM || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
+		t.Errorf("%s: %s", rep.Cause, rep.Verdict)
+	}
+	if rep.Peaks.Cgroup.Run != "run3" {
+		t.Errorf("cgroup peak of %s", rep.Peaks.Cgroup.Run)
+	}
+	if rep.Runs[3].JournalOnly {
+		t.Error("the journal was preferred to the record")
+	}
+	// Slurm's word is on the step, on all nodes.
+	said := ofSlurm("FAILED", "1:0", "", "", "")
+	said.Steps = []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
+	rep = told(runs, said, scenetest.Noon)
+	if rep.Certainty != analysis.Seen || rep.Runs[0].Cause != event.CauseCancelled || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
+		t.Errorf("%s %s: %s", rep.Certainty, rep.Runs[0].Cause, rep.Verdict)
+	}
+	rep = told(runs[1:2], said, scenetest.Noon)
+	if rep.Cause != event.CauseKernelOOM || rep.Certainty != analysis.Slurm {
+		t.Errorf("of one task alone: %s, %s: %s", rep.Cause, rep.Certainty, rep.Verdict)
+	}
+}
+
+// TestCarriedByHand: what somebody asked for while there was room kept nothing inside a
+// limit.
+func TestCarriedByHand(t *testing.T) {
+	for share, want := range map[float64]event.Verdict{0.5: event.VerdictFine, 0.9: event.VerdictCarried} {
+		code := 0
+		run := scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, share), Events: []record.Entry{
+			{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitCgroup, Used: scenetest.Mem.Scale(share), LimitSize: scenetest.Mem}},
+			{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
+			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}},
+		}}.Run()
+		rep := told([]*record.Run{run}, nil, scenetest.Noon)
+		if rep.Outcome != want || strings.Contains(rep.Verdict, "kept inside its limit") != (want == event.VerdictCarried) {
+			t.Errorf("%v: %s: %s", share, rep.Outcome, rep.Verdict)
+		}
+	}
+}
+
+func ofSlurm(state, code, stepState, by, stepCode string) *analysis.SlurmSays {
+	s := &analysis.SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: "3072000K", TimeLimit: "00:10:00", Start: scenetest.Noon, End: scenetest.Noon.Add(scenetest.Minutes + time.Second)}
+	if stepState != "" {
+		s.Steps = []analysis.StepSays{{ID: "12.batch", State: stepState, By: by, ExitCode: stepCode}}
+	}
+	return s
+}
+
+func byRoot(s *analysis.SlurmSays) *analysis.SlurmSays { s.By = "0"; return s }
+
+func byUser(s *analysis.SlurmSays) *analysis.SlurmSays { s.By = "1000"; return s }
+
+// dying is a way in which a run ends, and what a report must say of it. Slurm's
+// words are those that were seen of such an end (package slurm has them whole).
+type dying struct {
+	name      string
+	scene     scenetest.Scene
+	cause     event.Cause
+	certainty analysis.Certainty
+	said      *analysis.SlurmSays
+	// with Slurm's word; the same as above where they are empty
+	saidCause     event.Cause
+	saidCertainty analysis.Certainty
+}
+
+var deaths = []dying{
+	{
+		name: "ended",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.7),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0)}},
+		cause: event.CauseEnded, certainty: analysis.Seen,
+		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+	},
+	{
+		name: "requeue=",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.96), Events: []record.Entry{
+			{At: scenetest.Minutes - 20*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "95%:requeue=+25%", Limit: event.LimitCgroup, Action: event.ActionRequeue, Used: scenetest.Mem.Scale(0.95), LimitSize: scenetest.Mem}},
+			scenetest.Signalled(scenetest.Minutes-10*time.Second, "SIGTERM"),
+			{At: scenetest.Minutes - time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone}},
+			scenetest.Requeues(scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)),
+		}},
+		cause: event.CauseRequeued, certainty: analysis.Seen,
+		said: ofSlurm("PENDING", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "crash",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "crash by a signal, which sacct calls cancelled",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGSEGV", 0)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+		said: ofSlurm("FAILED", "0:11", "CANCELLED", "", "0:11"),
+	},
+	{
+		name: "stopped",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.98), Events: []record.Entry{
+			{At: scenetest.Minutes - time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "98%:stop", Limit: event.LimitCgroup, Action: event.ActionStop, Used: scenetest.Mem.Scale(0.98), LimitSize: scenetest.Mem}},
+			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Verdict: event.VerdictStopped}},
+		}},
+		cause: event.CauseStopped, certainty: analysis.Seen,
+	},
+	{
+		name: "kernel, the command",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.997),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes+400*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: analysis.Seen,
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+	},
+	{
+		name: "kernel, a worker, seconds before the trainer gave up",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem},
+			Used: func(at time.Duration) []rss.Bytes {
+				if at > scenetest.Minutes-5*time.Second {
+					return []rss.Bytes{scenetest.Mem / 3}
+				}
+				return []rss.Bytes{scenetest.Mem.Scale(0.99)}
+			},
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1, scenetest.Kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: analysis.Seen,
+	},
+	{
+		name: "kernel, faster than samples",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.61),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes+300*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...)}},
+		cause: event.CauseKernelOOM, certainty: analysis.Seen,
+	},
+	{
+		name: "kernel, watcher and all: memory.oom.group",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.99),
+			Events: []record.Entry{}},
+		cause: event.CauseKernelOOM, certainty: analysis.Inferred,
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "kernel, others above the job",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.5),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0, event.KernelKills{Level: "/sys/fs/cgroup/memory/slurm", Scope: event.ScopeCgroup, Kills: 3})}},
+		cause: event.CauseEnded, certainty: analysis.Seen,
+	},
+	{
+		name: "kernel, a job that ended well all the same",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.99),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0, scenetest.Kills(2)...)}},
+		cause: event.CauseKernelOOM, certainty: analysis.Seen,
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+	},
+	{
+		name: "node memory",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB}, Used: scenetest.Rising(scenetest.Minutes, 64*rss.GiB, 0.2, 0.985),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}},
+		cause: event.CauseNodeOOM, certainty: analysis.Inferred,
+	},
+	{
+		name: "node memory, a kill was counted",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, scenetest.Mem},
+			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, scenetest.Mem}, 0.99, 0.5),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0, scenetest.Kills(1)...)}},
+		cause: event.CauseNodeOOM, certainty: analysis.Seen,
+	},
+	{
+		name: "OverMemoryKill",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 2.12),
+			Events: []record.Entry{}},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+		said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"), saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "OverMemoryKill, faster than samples",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem},
+			Used: func(at time.Duration) []rss.Bytes {
+				return []rss.Bytes{scenetest.Mem.Scale(max(0.2, 0.8-0.4*(scenetest.Minutes-at).Seconds()))}
+			},
+			Events: []record.Entry{}},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+		said: &analysis.SlurmSays{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"}, saidCertainty: analysis.Slurm,
+	},
+	{
+		name:  "OverMemoryKill that the record does not show",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.3), Events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: analysis.Inferred,
+		said:      &analysis.SlurmSays{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []analysis.StepSays{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 2 * scenetest.Mem}}},
+		saidCause: event.CauseOverKill, saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "time limit",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 5*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-4*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
+		cause: event.CauseTimeLimit, certainty: analysis.Seen,
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "time limit, KillWait over",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 31*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.97),
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-30*time.Second, "SIGTERM")}},
+		cause: event.CauseTimeLimit, certainty: analysis.Inferred,
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:9"), saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "time limit, behind a batch script",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 30*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{}},
+		cause: event.CauseTimeLimit, certainty: analysis.Inferred,
+	},
+	{
+		name: "time limit that a limit event told",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{
+				{At: 3 * time.Second, Name: event.NameLimit, Value: &event.Found{Limit: event.Limit{Name: event.LimitTime, ETA: scenetest.Eta(scenetest.Minutes - 8*time.Second)}}},
+				scenetest.Signalled(scenetest.Minutes-5*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGKILL", 0),
+			}},
+		cause: event.CauseTimeLimit, certainty: analysis.Seen,
+	},
+	{
+		name: "cancelled",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "", 143)}},
+		cause: event.CauseCancelled, certainty: analysis.Seen,
+		said: ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15"),
+	},
+	{
+		name: "cancelled by slurmd for the job's sum",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "cancelled by its user, over the job's sum",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+		said: byUser(ofSlurm("CANCELLED", "0:0", "CANCELLED", "1000", "0:15")), saidCause: event.CauseCancelled, saidCertainty: analysis.Seen,
+	},
+	{
+		name: "cancelled by slurmd behind a batch script",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.93), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29))},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "slurmstepd kills a step over its own limit before",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 1.02), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.03))},
+		cause: event.CauseOverKill, certainty: analysis.Inferred,
+	},
+	{
+		name: "cancelled below the job's sum",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 0.7)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
+		cause: event.CauseCancelled, certainty: analysis.Seen,
+		said: byRoot(ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15")),
+	},
+	{
+		name: "SIGKILL above the job's sum is not slurmd's",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.2)), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}},
+		cause: event.CauseKilled, certainty: analysis.Seen,
+	},
+	{
+		name: "cancelled or time limit, only Slurm knows",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
+		cause: event.CauseCancelled, certainty: analysis.Inferred,
+		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"), saidCause: event.CauseTimeLimit, saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "asked to end outside Slurm",
+		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-time.Second, "SIGINT"), scenetest.Exits(scenetest.Minutes, "SIGINT", 0)}},
+		cause: event.CauseCancelled, certainty: analysis.Seen,
+	},
+	{
+		name: "maps",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}},
+		cause: event.CauseMaps, certainty: analysis.Inferred,
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "descriptors",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitFD}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 1024},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 1024}, 0.5, 0.99), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseFDs, certainty: analysis.Inferred,
+	},
+	{
+		name: "shm",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}},
+		cause: event.CauseSHM, certainty: analysis.Inferred,
+	},
+	{
+		name: "maps, within seconds",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: 3 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(3*time.Second, scenetest.Mem, 0.1, 0.5),
+			Maps: func(at time.Duration) int { return 30000 + int(9000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}},
+		cause: event.CauseMaps, certainty: analysis.Inferred,
+	},
+	{
+		name: "maps grow, slowly",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: 3 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(3*time.Second, scenetest.Mem, 0.1, 0.5),
+			Maps: func(at time.Duration) int { return 40000 + int(2000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+	},
+	{
+		name:  "all of it killed while its memory grew",
+		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: 10 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(10*time.Second, scenetest.Mem, 0.2, 0.88), Events: []record.Entry{}},
+		cause: event.CauseKernelOOM, certainty: analysis.Inferred,
+	},
+	{
+		name: "shm, a worker",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 0.995), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseSHM, certainty: analysis.Inferred,
+	},
+	{
+		name: "killed by somebody",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 137)}},
+		cause: event.CauseKilled, certainty: analysis.Seen,
+	},
+	{
+		name: "kernel oom between two samples",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, 0.6),
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: scenetest.Missed()}}},
+		cause: event.CauseKernelOOM, certainty: analysis.Seen,
+	},
+	{
+		name: "all of it killed, the watcher a moment later",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}}}},
+		cause: event.CauseKilled, certainty: analysis.Inferred,
+		said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"), saidCause: event.CauseCancelled, saidCertainty: analysis.Slurm,
+	},
+	{
+		name: "the holder was killed alone, with less of the node used than of --limit",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
+			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 0.08),
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictUnwatched}}}},
+		cause: event.CauseKilled, certainty: analysis.Inferred,
+	},
+	{
+		name: "a crash with all of --limit used, which ends nobody",
+		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
+			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+	},
+	{
+		name:  "node lost",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: analysis.Inferred,
+		said: ofSlurm("NODE_FAIL", "0:0", "", "", ""), saidCause: event.CauseNodeLost, saidCertainty: analysis.Slurm,
+	},
+	{
+		name:  "the record breaks off, Slurm knows a good end",
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}},
+		cause: event.CauseUnknown, certainty: analysis.Inferred,
+		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"), saidCause: event.CauseEnded, saidCertainty: analysis.Slurm,
+	},
+	{
+		name:  "running",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Live: true},
+		cause: event.CauseRunning, certainty: analysis.Seen,
+	},
+	{
+		name: "detached",
+		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "detached"}}}},
+		cause: event.CauseDetached, certainty: analysis.Seen,
+	},
+	{
+		name: "Slurm and the record do not agree",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.5),
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCause: event.CauseKernelOOM, saidCertainty: analysis.Slurm,
+	},
+}
+
+func TestDiagnose(t *testing.T) {
+	now := scenetest.Noon.Add(time.Hour)
+	for _, test := range slices.Concat(deaths, sideDeaths) {
+		for _, kind := range []string{"record", "journal"} {
+			t.Run(test.name+"/"+kind, func(t *testing.T) {
+				r := test.scene.Run()
+				if kind == "journal" {
+					r = scenetest.AsJournal(t, r)
+				}
+				rep := told([]*record.Run{r}, nil, now)
+				check(t, rep, test.cause, test.certainty)
+				if test.said == nil {
+					return
+				}
+				cause, certainty := test.saidCause, test.saidCertainty
+				if cause == "" {
+					cause = test.cause
+				}
+				if certainty == "" {
+					certainty = test.certainty
+				}
+				rep = told([]*record.Run{r}, test.said, now)
+				check(t, rep, cause, certainty)
+				if !slices.ContainsFunc(rep.Evidence, func(s string) bool { return strings.HasPrefix(s, "Slurm (") }) {
+					t.Errorf("Slurm's word is not in the evidence: %q", rep.Evidence)
+				}
+			})
+		}
+	}
+	for _, c := range event.Causes {
+		if !slices.ContainsFunc(slices.Concat(deaths, sideDeaths), func(d dying) bool {
+			return d.cause == c || d.saidCause == c
+		}) {
+			t.Errorf("no test dies of %q", c)
+		}
+	}
+}
+
+func check(t *testing.T, rep *analysis.Result, cause event.Cause, certainty analysis.Certainty) {
+	t.Helper()
+	if rep.Cause != cause || rep.Certainty != certainty {
+		t.Errorf("cause %q (%s), want %q (%s): %s", rep.Cause, rep.Certainty, cause, certainty, rep.Verdict)
+	}
+	if strings.Contains(rep.Verdict, "\n") || strings.HasSuffix(rep.Verdict, ".") || len(rep.Evidence) == 0 {
+		t.Errorf("verdict %q, evidence %q", rep.Verdict, rep.Evidence)
+	}
+}
+
+// TestEnds: what is said of each end, and what it follows from, of the record and of the
+// journal alone, without Slurm's word and with it.
+func TestEnds(t *testing.T) {
+	var b strings.Builder
+	for _, d := range slices.Concat(deaths, sideDeaths) {
+		r := d.scene.Run()
+		fmt.Fprintf(&b, "== %s\n", d.name)
+		for _, kind := range []string{"record", "journal"} {
+			if kind == "journal" {
+				r = scenetest.AsJournal(t, r)
+			}
+			for _, said := range []*analysis.SlurmSays{nil, d.said}[:1+b2i(d.said != nil)] {
+				rep := told([]*record.Run{r}, said, scenetest.Noon.Add(time.Hour))
+				fmt.Fprintf(&b, "%s%s: %s, %s: %s\n", kind, strings.Repeat(" and Slurm", b2i(said != nil)), rep.Cause, rep.Certainty, rep.Verdict)
+				for _, e := range rep.Evidence {
+					fmt.Fprintf(&b, "    %s\n", e)
+				}
+			}
+		}
+	}
+	golden(t, "ends.txt", []byte(b.String()))
+}
+
+// TestLostLeaders: what is said of a record that breaks off where another goes on.
+func TestLostLeaders(t *testing.T) {
+	lost := func(share float64, ended ...recordtest.RankEnd) []*record.Run {
+		a, b := scenetest.OnNode(2), scenetest.OnNode(2)
+		a.To, a.Exit, a.Ends, a.Share = 5*time.Minute, nil, nil, recordtest.Rising(5*time.Minute, 0.3, share)
+		b.From, b.Leader, b.Ends = 5*time.Minute+time.Second, 3, ended
+		b.Share = func(time.Duration) float64 { return 0.2 }
+		return scenetest.Built(a, b)
+	}
+	for _, test := range []struct {
+		name    string
+		runs    []*record.Run
+		cause   event.Cause
+		verdict string
+	}{
+		{"its rank went on", lost(0.5, recordtest.RankEnd{Task: 2, At: scenetest.Minutes}), event.CauseEnded, "both ranks on 1 node with a record ended with exit status 0; n2 came nearest to its limit, cgroup, with 2.00 GiB of 4.00 GiB (50 %)"},
+		{"its rank failed later", lost(0.5, recordtest.RankEnd{Task: 2, At: scenetest.Minutes - time.Minute, Code: 3}), event.CauseCrash, "n2, step 0, task 2: the command failed by itself: exit status 3"},
+		{"killed with its rank, memory full", lost(0.97, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"}), event.CauseKernelOOM, "n2, step 0, task 2: most likely killed by the kernel: cgroup"},
+		{"killed with its rank, room left", lost(0.5, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"}), event.CauseKilled, "n2, step 0, task 2: "},
+		{"nobody knows of its rank", lost(0.5), event.CauseEnded, "1 of 2 ranks on 1 node with a record ended with exit status 0, how the other ended is not in the records"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, runs := range [][]*record.Run{test.runs, {test.runs[1], test.runs[0]}} {
+				rep := told(runs, nil, scenetest.Noon)
+				if rep.Cause != test.cause || !strings.HasPrefix(rep.Verdict, test.verdict) {
+					t.Errorf("%s: %s", rep.Cause, rep.Verdict)
+				}
+				if len(rep.Leads) != 1 || !rep.Leads[0].Lost || rep.Leads[0].From != 2 || rep.Leads[0].To != 3 || rep.Leads[0].Gap != 1 {
+					t.Errorf("leads %+v", rep.Leads)
+				}
+			}
+		})
+	}
+}
+
+// TestFailedRank: the rank that failed is told, with what the limits stood at then,
+// however long the others went on, and in a job that still runs.
+func TestFailedRank(t *testing.T) {
+	for _, live := range []bool{false, true} {
+		d := scenetest.OnNode(2)
+		d.Share = func(at time.Duration) float64 {
+			if at <= 2*time.Minute {
+				return recordtest.Rising(2*time.Minute, 0.3, 0.99)(at)
+			}
+			return 0.3
+		}
+		d.Ends = []recordtest.RankEnd{{Task: 3, At: 2 * time.Minute, Signal: "SIGKILL"}}
+		if live {
+			d.Exit = nil
+		}
+		runs := scenetest.Built(scenetest.OnNode(1), d)
+		runs[1].Live = live
+		rep := told(runs, nil, scenetest.Noon)
+		if rep.Cause != event.CauseKernelOOM || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: most likely killed by the kernel: cgroup") || !strings.Contains(rep.Verdict, "12:01:59") {
+			t.Errorf("live %v: %s: %s", live, rep.Cause, rep.Verdict)
+		}
+		if b := rep.Binding; b == nil || b.Node != "n2" || !b.Decided || b.Task != 3 || b.RankRSS == 0 {
+			t.Errorf("binding %+v", b)
+		}
+		if !slices.ContainsFunc(rep.Evidence, func(s string) bool {
+			return strings.Contains(s, "step 0, task 3 (python, process 10302) ended with SIGKILL")
+		}) {
+			t.Errorf("evidence %q", rep.Evidence)
+		}
+	}
+}
+
+// sideDeaths are those by what is no memory that processes hold together.
+var sideDeaths = []dying{
+	{
+		name: "tasks",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitTask}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 512},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 512}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseTasks, certainty: analysis.Inferred,
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "tasks, by a signal of its own",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitTask}, Length: 3 * time.Second, Sizes: []rss.Bytes{512},
+			Used: scenetest.Rising(3*time.Second, 512, 0.1, 0.85), Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "SIGABRT", 0)}},
+		cause: event.CauseTasks, certainty: analysis.Inferred,
+	},
+	{
+		name: "all tasks used, and it ended well",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitTask}, Length: scenetest.Minutes, Sizes: []rss.Bytes{512},
+			Used: scenetest.Standing([]rss.Bytes{512}, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0)}},
+		cause: event.CauseEnded, certainty: analysis.Seen,
+	},
+	{
+		name: "address space",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitAddr}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 16 * rss.GiB},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 16 * rss.GiB}, 0.5, 0.97), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseAS, certainty: analysis.Inferred,
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "locked memory ends nothing",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitLock}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 8 * rss.MiB},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 8 * rss.MiB}, 0.6, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+	},
+	{
+		name: "descriptors, faster than any count",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitFD}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 1024},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 1024}, 0.5, 0.05), Events: []record.Entry{
+				scenetest.Sends(scenetest.Minutes-2*time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1024, HardFDs: 1048576}),
+				scenetest.Spawned(scenetest.Minutes - time.Second), scenetest.Exits(scenetest.Minutes, "", 1),
+			}},
+		cause: event.CauseFDs, certainty: analysis.Inferred,
+		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+	},
+	{
+		name: "maps, told by the hook alone",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
+			scenetest.Sends(scenetest.Minutes-20*time.Second, event.Sharing{Method: "spawn", Maps: 90100, MaxMaps: 65530, FDs: 90024, MaxFDs: 1048576, More: true}), scenetest.Exits(scenetest.Minutes, "", 1),
+		}},
+		cause: event.CauseMaps, certainty: analysis.Inferred,
+	},
+	{
+		name: "descriptors in one message to the fork server",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
+			scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "forkserver", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1048576, Sent: 9008, MaxSent: 253}), scenetest.Exits(scenetest.Minutes, "", 1),
+		}},
+		cause: event.CauseFDs, certainty: analysis.Inferred,
+	},
+	{
+		name: "a data set was sent long before",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
+			scenetest.Sends(time.Minute, event.Sharing{Method: "spawn", FDs: 9024, MaxFDs: 1024}), scenetest.Exits(scenetest.Minutes, "", 1),
+		}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+	},
+	{
+		name: "a data set was sent, and all suffices",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
+			scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 10240}), scenetest.Exits(scenetest.Minutes, "", 1),
+		}},
+		cause: event.CauseCrash, certainty: analysis.Seen,
+	},
+	{
+		name: "maps, and the finding that tells why",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
+			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Spawned(9 * time.Minute), scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}},
+		cause: event.CauseMaps, certainty: analysis.Inferred,
+	},
+	{
+		name: "shm, and who holds it",
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{
+				scenetest.Found(9*time.Minute, event.FindingPrefetch, event.Certain, rss.RoleWorker, 60*rss.MiB), scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}},
+		cause: event.CauseSHM, certainty: analysis.Inferred,
+	},
+}
+
+// TestHolderKilled: where a leader's holder was killed its rank is not said to have
+// ended, nor how: the command may run on.
+func TestHolderKilled(t *testing.T) {
+	runs := scenetest.InTurn(2)
+	e := runs[0].Exit()
+	e.Code, e.Verdict = nil, event.VerdictUnwatched
+	rep := told(runs, nil, scenetest.Noon)
+	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(leadSentence(&rep.Leads[0]), "task 0, whose watcher was gone, to step 0, task 1") {
+		t.Errorf("leads %+v", rep.Leads)
+	}
+	if want := "n1, step 0, task 0: most likely somebody's SIGKILL ended rsswarden's holder at 12:01:00"; !strings.HasPrefix(rep.Verdict, want) {
+		t.Errorf("%s", rep.Verdict)
+	}
+	if text := strings.Join(rep.Evidence, "\n"); !strings.Contains(text, "12:01:00.0: rsswarden's holder was gone; how the command ended, or whether it did, nobody saw") {
+		t.Errorf("%s", text)
+	}
+	if rep.Ranks[0].Code != nil || !rep.Ranks[0].End.IsZero() {
+		t.Errorf("%+v", rep.Ranks[0])
+	}
+	if l := Advise(runs)[0]; l.Line != noMem || !strings.Contains(l.Why, "the watcher was not there for all of the run") {
+		t.Errorf("%+v", l)
+	}
+}
+
+func find(t *testing.T, name string) dying {
+	t.Helper()
+	for _, d := range slices.Concat(deaths, sideDeaths) {
+		if d.name == name {
+			return d
+		}
+	}
+	t.Fatalf("no death %q", name)
+	return dying{}
+}
+
+// TestBuildOfRequeued: Slurm speaks of the last time that a job ran.
+func TestBuildOfRequeued(t *testing.T) {
+	first := find(t, "kernel, watcher and all: memory.oom.group").scene.Run()
+	first.Meta.ID = "first"
+	s := find(t, "ended").scene
+	s.Job = scenetest.InJob()
+	s.Job.Restarts = 1
+	second := s.Run()
+	second.Meta.ID, second.Meta.Start = "second", scenetest.Noon.Add(time.Hour)
+	said := ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0")
+	said.Start = scenetest.Noon.Add(time.Hour)
+	rep := told([]*record.Run{first, second}, said, scenetest.Noon)
+	if rep.Cause != event.CauseEnded || rep.Runs[0].Cause != event.CauseKernelOOM {
+		t.Errorf("%s, the first time %s: %s", rep.Cause, rep.Runs[0].Cause, rep.Verdict)
+	}
+}

@@ -1,0 +1,71 @@
+package render
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// This file holds the words for single things. They are those that the watcher
+// uses while a job runs, so that its lines and a report read alike.
+
+// enforced says who does what at a limit.
+func enforced(l *event.Limit) string {
+	who, _, _ := strings.Cut(l.Enforcer, ",")
+	switch {
+	case l.Name.Row().Acts != "":
+		return l.Name.Row().Acts
+	case l.ByJobSum() && who != "":
+		return who + " cancels the job on "
+	case l.Name.Row().Kills:
+		if who == "" {
+			return "kills on "
+		}
+		return who + " kills on "
+	case who != "":
+		return who + " on "
+	}
+	return "held against "
+}
+
+// against says who compares what with a limit, and where the limit was read.
+func against(l *event.Limit) string {
+	text := enforced(l) + l.Compared()
+	if l.LimitSource != "" {
+		text += "; limit from " + l.Place()
+	}
+	return text
+}
+
+// short is a cgroup directory in a sentence: "/…/job_12".
+func short(dir string) string {
+	names := strings.Split(strings.Trim(dir, "/"), "/")
+	n := len(names) - 1
+	for n > 0 && (names[n] == "user" || strings.HasPrefix(names[n], "task_") || strings.HasPrefix(names[n], "step_")) {
+		n--
+	}
+	if n == 0 {
+		return dir
+	}
+	return "/…/" + strings.Join(names[n:], "/")
+}
+
+// memArg writes a size as --mem takes it, empty where that takes no such size.
+func memArg(b rss.Bytes) string {
+	switch {
+	case b == 0 || b%rss.MiB != 0:
+		return ""
+	case b%rss.GiB == 0:
+		return strconv.FormatUint(uint64(b/rss.GiB), 10) + "G"
+	}
+	return strconv.FormatUint(uint64(b/rss.MiB), 10) + "M"
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
