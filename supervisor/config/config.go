@@ -1,12 +1,11 @@
 // Package config reads options from a file in TOML: one `name = value` a line,
 // named as the flags are, no tables.
 //
-// It knows what a file is and nothing of what the options mean: the caller says
-// which keys there are and of what kind, and gets each value with the place
-// where it stands, so that whatever is wrong with it can be told as
-// FILE:LINE:COLUMN. Text is taken as it stands: nothing in a file is executed,
-// expanded or included. Every problem of a file is reported, not only the
-// first, and what is readable beside it is returned: a job must not be kept
+// It knows what a file is and nothing of what the options mean: the caller says which keys
+// there are and of what kind, and gets each value with the place where it stands, so that
+// whatever is wrong with it can be told as FILE:LINE:COLUMN. Text is taken as it stands:
+// nothing in a file is executed, expanded or included. Every problem of a file is reported,
+// not only the first, and what is readable beside it is returned: a job must not be kept
 // from running by a file that its user did not write.
 package config
 
@@ -33,8 +32,7 @@ type Key struct {
 	Removed string
 }
 
-// LockKey names the keys whose values nobody but the file decides:
-// lock = ["trim-private"].
+// LockKey names the keys whose values nobody but the file decides: lock = ["trim-private"].
 const LockKey = "lock"
 
 // Place is where something stands in a file, both from 1. Columns count bytes.

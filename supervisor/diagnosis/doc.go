@@ -1,6 +1,5 @@
-// Package diagnosis says why the memory of a training job grows: which of the
-// findings of package event fits what was read, by which numbers, and what to
-// write instead.
+// Package diagnosis says why the memory of a training job grows: which of the findings of
+// package event fits what was read, by which numbers, and what to write instead.
 //
 // It is code over readings: no clock, no files. The same [State] runs in the
 // watcher, fed each look, and over a record afterwards. What it keeps is bounded:
@@ -18,12 +17,11 @@
 // none is known, of what the tree has. Start-up is left out: a
 // worker's first 5 seconds, and all that a trainer does before it has workers.
 //
-// A leak has no end. It counts where the growth held in each quarter of the time
-// looked at, never fell by a third of what it came to, and goes on, over 20 s at
-// least: over the whole life of the process, or
-// over its last half or quarter if these are longer than a minute and go above all
-// that was before. So a growth that began late is told once it has lasted for a
-// third as long as the process lived before, and a ramp that has flattened, a
+// A leak has no end. It counts where the growth held in each quarter of the time looked at,
+// never fell by a third of what it came to, and goes on, over 20 s at least: over the whole
+// life of the process, or over its last half or quarter if these are longer than a minute
+// and go above all that was before. So a growth that began late is told once it has lasted
+// for a third as long as the process lived before, and a ramp that has flattened, a
 // saw-tooth and a cache that is full are not told, or no longer.
 //
 // Mapped files, shared memory and pinned memory cost what they cost even where

@@ -88,8 +88,7 @@ func (k *leaks) judge(s *State, role rss.Role) {
 	})
 }
 
-// kept finds batches that a trainer keeps in the shared memory in which
-// workers sent them.
+// kept finds batches that a trainer keeps in the shared memory in which workers sent them.
 func (k *leaks) kept(s *State, role rss.Role) {
 	if role != rss.RoleTrainer {
 		return

@@ -97,10 +97,9 @@ type Loader struct {
 	Registered string
 }
 
-// Guess gives roles to processes where no process has one yet, as without the
-// hook: workers are what torch names so since 2.5, else what Python has started of
-// its own name; who started them is the trainer, or the first process of all.
-// Procs is changed.
+// Guess gives roles to processes where no process has one yet, as without the hook: workers
+// are what torch names so since 2.5, else what Python has started of its own name; who
+// started them is the trainer, or the first process of all. Procs is changed.
 func Guess(procs []rss.Proc) {
 	for i := range procs {
 		if r := procs[i].Role; r == rss.RoleTrainer || r == rss.RoleWorker {
@@ -128,8 +127,7 @@ func plain(p *rss.Proc) bool {
 	return p.Role == rss.RoleOther || p.Role == "" || p.Role == rss.RoleTrainer
 }
 
-// loads says that a process of that name, started by one of the other, is a
-// loader worker.
+// loads says that a process of that name, started by one of the other, is a loader worker.
 func loads(comm, parent string) bool {
 	return strings.HasPrefix(comm, "pt_data_worker") || strings.HasPrefix(comm, "pt_multiproces") ||
 		isPython(comm) && isPython(parent)

@@ -21,8 +21,7 @@ import (
 
 const python = "/usr/bin/python3"
 
-// scripts are programs with the growth that one finding names, and three with
-// none.
+// scripts are programs with the growth that one finding names, and three with none.
 var scripts = []struct {
 	name string
 	args []string

@@ -37,9 +37,8 @@ const (
 	fewest = 6
 )
 
-// series is the course of some numbers over the whole life of a process, in
-// bounded memory: where it is full every other point goes, and the next come half
-// as often.
+// series is the course of some numbers over the whole life of a process, in bounded memory:
+// where it is full every other point goes, and the next come half as often.
 type series struct {
 	points [points]point
 	n      int
@@ -166,8 +165,7 @@ func (s *series) steady(m int, from time.Duration, lax bool) (growth, bool) {
 		return growth{}, false
 	}
 	if !lax {
-		// A phase that is not quite as long as the window has stood still before or
-		// after.
+		// A phase that is not quite as long as the window has stood still before or after.
 		head := s.last.at - over + over/8
 		tail := s.last.at - over/8
 		x, y := s.last, ps[0]
@@ -186,8 +184,7 @@ func (s *series) steady(m int, from time.Duration, lax bool) (growth, bool) {
 	return growth{gain: rss.Bytes(gain), over: over, end: rss.Bytes(ys[3])}, true
 }
 
-// rate is how fast a number grew between two points, in bytes a second; 0 where it
-// fell.
+// rate is how fast a number grew between two points, in bytes a second; 0 where it fell.
 func rate(a, b point, m int) float64 {
 	if b.at <= a.at {
 		return 0

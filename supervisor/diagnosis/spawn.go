@@ -70,8 +70,7 @@ type loaders struct {
 	sent map[int]event.Sharing
 }
 
-// judge finds data sets of many tensors that are sent to workers that are not
-// forked.
+// judge finds data sets of many tensors that are sent to workers that are not forked.
 func (l *loaders) judge(s *State) {
 	var top *track
 	for _, t := range s.tracks {

@@ -22,8 +22,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-// Make makes a directory that only this user can enter, or checks that it is
-// one.
+// Make makes a directory that only this user can enter, or checks that it is one.
 func Make(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

@@ -92,8 +92,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 	return r, nil
 }
 
-// readLine returns the next line without its end. A longer one than mostLine is
-// cut.
+// readLine returns the next line without its end. A longer one than mostLine is cut.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

@@ -24,15 +24,13 @@ type Places struct {
 	Chosen bool
 }
 
-// journalDir is the directory of journals below the one a job was submitted
-// from.
+// journalDir is the directory of journals below the one a job was submitted from.
 const journalDir = ".rsswarden"
 
-// DefaultPlaces follow from the environment. Under Slurm the record goes where
-// run directories are, below RSSWARDEN_RUNTIME, else TMPDIR or /tmp, and the journal
-// into .rsswarden of the directory the job was submitted from; elsewhere both go
-// below XDG_STATE_HOME (XDG Base Directory Specification). What is not fit is
-// passed over.
+// DefaultPlaces follow from the environment. Under Slurm the record goes where run
+// directories are, below RSSWARDEN_RUNTIME, else TMPDIR or /tmp, and the journal into
+// .rsswarden of the directory the job was submitted from; elsewhere both go below
+// XDG_STATE_HOME (XDG Base Directory Specification). What is not fit is passed over.
 func DefaultPlaces(lookup func(string) (string, bool), uid int) Places {
 	get := func(name string) string {
 		if v, ok := lookup(name); ok && filepath.IsAbs(v) {

@@ -81,9 +81,8 @@ type Proc struct {
 // Reading is one limit at one moment.
 type Reading struct {
 	Limit int // index in Run.Limits
-	// Used to WorkingSet and Size (its limit_bytes) are those of [event.Limit].
-	// They are rounded down to KiB; Size is exact, and so are the numbers of a
-	// limit on a count.
+	// Used to WorkingSet and Size (its limit_bytes) are those of [event.Limit]. They are
+	// rounded down to KiB; Size is exact, and so are the numbers of a limit on a count.
 	Used, UsedMax, Charged, WorkingSet rss.Bytes
 	Size                               rss.Bytes
 	ETA                                float64 // seconds, -1 where none is made
@@ -118,9 +117,8 @@ type RoleSum struct {
 // Sample is everything at one moment.
 type Sample struct {
 	At time.Duration // since Meta.Start, on a clock that nobody sets
-	// AtDecision says that a rule fired on it, or that the ladder will judge
-	// otherwise after it: a rung was left, an action has ended. It is never thinned
-	// away.
+	// AtDecision says that a rule fired on it, or that the ladder will judge otherwise
+	// after it: a rung was left, an action has ended. It is never thinned away.
 	AtDecision bool
 	Limits     []Reading
 	Procs      []Usage   // the tree and what else is counted, see [Proc.Extra]
@@ -137,8 +135,7 @@ type Run struct {
 	Events []Entry // all but samples, by time
 	// Sources are the files that were read.
 	Sources []string
-	// JournalOnly says that only the journal was there: few samples, none with
-	// processes.
+	// JournalOnly says that only the journal was there: few samples, none with processes.
 	JournalOnly bool
 	// Live says that the run was still going on.
 	Live bool

@@ -96,8 +96,7 @@ func (s *Sample) clone() Sample {
 	return c
 }
 
-// fuller says that a was nearer to a limit than b, or larger where there is
-// none.
+// fuller says that a was nearer to a limit than b, or larger where there is none.
 func fuller(a, b *Sample) bool {
 	x, y := a.fullness(), b.fullness()
 	if x != y {

@@ -2,13 +2,12 @@
 // with another limit or other rules. It is the same ladder as in the watcher,
 // [policy.State], on a clock of the record's.
 //
-// With the limit and the rules of the record nothing is guessed. The ladder is
-// given the readings that were kept, which are all that it decided on, the
-// answers it was given ([event.Help]), what it took over from the leader before
-// ([event.Handover]), the forecasts that were made and the
-// outcomes of its actions, each at its time; and it should decide as it did.
-// [Result.Same] says whether it has, to within one sample. What can make it differ
-// is what no sample has: looks in between on which a forecast came or went, or a
+// With the limit and the rules of the record nothing is guessed. The ladder is given the
+// readings that were kept, which are all that it decided on, the answers it was given
+// ([event.Help]), what it took over from the leader before ([event.Handover]), the
+// forecasts that were made and the outcomes of its actions, each at its time; and it should
+// decide as it did. [Result.Same] says whether it has, to within one sample. What can make
+// it differ is what no sample has: looks in between on which a forecast came or went, or a
 // clock that was set while the job ran.
 //
 // With another limit or other rules there is a model, and all that follows from

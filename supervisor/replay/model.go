@@ -255,8 +255,7 @@ type unreplayedGain struct {
 }
 
 // unreplayedGains are what recorded actions freed that are not taken. high says that what
-// grew after an action comes on top of what that freed, else it is the same come
-// back.
+// grew after an action comes on top of what that freed, else it is the same come back.
 type unreplayedGains struct {
 	high bool
 	list []*unreplayedGain

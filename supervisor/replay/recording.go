@@ -193,8 +193,7 @@ type decisionSample struct {
 	limits []record.Reading
 }
 
-// clockShifts tell how far the clock of events is behind that of samples, at each
-// decision.
+// clockShifts tell how far the clock of events is behind that of samples, at each decision.
 type clockShifts []struct{ at, shift time.Duration }
 
 // moved is the time of an event on the clock of samples, by the nearest decision.

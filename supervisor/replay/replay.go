@@ -377,8 +377,7 @@ func (p *recording) least(r *Result, g *goal, opt Options) {
 // upTo is the least limit in whole MiB that lies above a use.
 func upTo(used rss.Bytes) rss.Bytes { return (used/rss.MiB + 1) * rss.MiB }
 
-// peaks is the most that would have been used had nobody acted, at least and at
-// most.
+// peaks is the most that would have been used had nobody acted, at least and at most.
 func (p *recording) peaks(g *goal) (low, high rss.Bytes) {
 	for _, above := range []bool{false, true} {
 		run := newSimulation(p, []event.Rule{})

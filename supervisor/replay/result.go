@@ -15,11 +15,10 @@ const Version = 1
 type Options struct {
 	// Limit replaces the size of one limit; 0 leaves it as recorded.
 	Limit rss.Bytes
-	// Which names the limit that is meant, and Accounting how it adds memory up;
-	// empty for the one that was binding at its fullest among cgroup, slurm and
-	// user. Where the record has no such limit, or none at all, it is one on the
-	// tree, as --limit of a run is, added up from the processes (RSS unless
-	// Accounting says otherwise).
+	// Which names the limit that is meant, and Accounting how it adds memory up; empty for
+	// the one that was binding at its fullest among cgroup, slurm and user. Where the
+	// record has no such limit, or none at all, it is one on the tree, as --limit of a run
+	// is, added up from the processes (RSS unless Accounting says otherwise).
 	Which      event.LimitName
 	Accounting event.Accounting
 	// Rules replace the ladder; nil leaves it as recorded, and one without rules
@@ -98,8 +97,7 @@ type Decision struct {
 	Limit  event.LimitName `json:"limit"`
 	Action event.Action    `json:"action"`
 	Arg    string          `json:"arg,omitempty"`
-	// Used and Size are the limit's, Used as the model has it where Estimate is
-	// set.
+	// Used and Size are the limit's, Used as the model has it where Estimate is set.
 	Used rss.Bytes `json:"used_bytes"`
 	Size rss.Bytes `json:"limit_bytes"`
 	ETA  *float64  `json:"eta_s"`
@@ -135,8 +133,7 @@ type Rung struct {
 // Death is the end of the job in a replay.
 type Death struct {
 	At float64 `json:"at_s"`
-	// Limit is the limit that ended it, empty where a stop rule or something
-	// unknown did.
+	// Limit is the limit that ended it, empty where a stop rule or something unknown did.
 	Limit event.LimitName `json:"limit,omitempty"`
 	By    string          `json:"by"` // the limit's enforcer, the rule, or what the record says
 	Used  rss.Bytes       `json:"used_bytes,omitempty"`

@@ -263,9 +263,8 @@ func bare(err error) error {
 	return err
 }
 
-// A run that is killed with all of its processes leaves its file behind, and
-// node_exporter shows for ever what stood in it. The next run of the same user on the
-// node removes it.
+// A run that is killed with all of its processes leaves its file behind, and node_exporter
+// shows for ever what stood in it. The next run of the same user on the node removes it.
 
 // sweepEvery is how often it is looked for such files.
 const sweepEvery = time.Hour

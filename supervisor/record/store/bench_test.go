@@ -269,8 +269,7 @@ func jsonLine(b []byte, l *record.Look) []byte {
 	return append(append(b, text...), '\n')
 }
 
-// textLine is what loops over ps leave: time, PID and RSS in MB, a line a
-// process.
+// textLine is what loops over ps leave: time, PID and RSS in MB, a line a process.
 func textLine(b []byte, l *record.Look) []byte {
 	for i := range l.Sample.Procs {
 		p := &l.Sample.Procs[i]
@@ -281,10 +280,9 @@ func textLine(b []byte, l *record.Look) []byte {
 	return b
 }
 
-// scene is a training as benchmarks have it: a trainer for every 16 processes,
-// twelve loader workers each, and others that sleep. Workers map a data set and
-// give it back, one is replaced now and then; PSS and counts are read seldom, as
-// the watcher reads them.
+// scene is a training as benchmarks have it: a trainer for every 16 processes, twelve
+// loader workers each, and others that sleep. Workers map a data set and give it back, one
+// is replaced now and then; PSS and counts are read seldom, as the watcher reads them.
 type scene struct {
 	rnd  *rand.Rand
 	n    int // looks so far
@@ -336,8 +334,7 @@ func (c *scene) counts(id rss.ProcID) (maps, fds int) {
 // page is so many pages at most.
 func (c *scene) pages(most int) rss.Bytes { return rss.Bytes(c.rnd.IntN(most)) * 4 * rss.KiB }
 
-// at moves on to a moment and returns what is seen. It is overwritten by the
-// next.
+// at moves on to a moment and returns what is seen. It is overwritten by the next.
 func (c *scene) at(at time.Duration) *record.Look {
 	l := &c.look
 	l.At = at
@@ -435,8 +432,7 @@ func timed(b *testing.B, f func(n int) time.Duration) {
 	}
 }
 
-// load writes a large file over and over until the function that it returns is
-// called.
+// load writes a large file over and over until the function that it returns is called.
 func load(b *testing.B, busy bool) func() {
 	if !busy {
 		return func() {}
@@ -472,9 +468,8 @@ func load(b *testing.B, busy bool) func() {
 	}
 }
 
-// BenchmarkHour tells how large an hour at a sample a second is: by how much the
-// file grows from its fifth minute on, what blocks are made of, and the same as
-// text.
+// BenchmarkHour tells how large an hour at a sample a second is: by how much the file grows
+// from its fifth minute on, what blocks are made of, and the same as text.
 func BenchmarkHour(b *testing.B) {
 	const samples, from = 3600, 300
 	for _, procs := range []int{16, 64} {

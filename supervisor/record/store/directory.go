@@ -21,8 +21,7 @@ const (
 	// counts for the job.
 	fullSize  = 64 << 20
 	tmpfsSize = 8 << 20
-	// spare is what must be free beside the record: it is not to be what fills a
-	// disk.
+	// spare is what must be free beside the record: it is not to be what fills a disk.
 	spare = 64 << 20
 	// keepRecords and keepBytes bound the records of one directory. The oldest go.
 	keepRecords = 64

@@ -13,9 +13,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// TestPruneLeavesTheLiving: a record that is written is not removed, also where
-// its watcher cannot be asked, and one whose watcher takes nobody keeps no other
-// run waiting.
+// TestPruneLeavesTheLiving: a record that is written is not removed, also where its watcher
+// cannot be asked, and one whose watcher takes nobody keeps no other run waiting.
 func TestPruneLeavesTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	place := filepath.Join(dir, "records")

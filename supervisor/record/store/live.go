@@ -18,8 +18,7 @@ import (
 // liveName is the socket's name in the record's directory.
 const liveName = "live"
 
-// livePatience bounds how long a reader may take: what it reads cannot be
-// reused meanwhile.
+// livePatience bounds how long a reader may take: what it reads cannot be reused meanwhile.
 const livePatience = 30 * time.Second
 
 type live struct {

@@ -10,8 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// TestLiveRecord: a run that goes on is read through its watcher, while it
-// writes.
+// TestLiveRecord: a run that goes on is read through its watcher, while it writes.
 func TestLiveRecord(t *testing.T) {
 	place := t.TempDir()
 	r, told, m := recorderIn(t, place, t.TempDir())

@@ -15,8 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// The test binary is the child that opens records, and the writer that is
-// killed.
+// The test binary is the child that opens records, and the writer that is killed.
 func TestMain(m *testing.M) {
 	switch os.Getenv("RECORD_TEST_CHILD") {
 	case "export":

@@ -256,11 +256,10 @@ func startWithoutPrivileges(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// A record is passed on in frames: by the child that has opened it, whose end
-// may be a crash, and by the watcher of a run that goes on. A frame is the sizes
-// of key and value, four bytes each, and both as they are stored, sealed. The
-// last has an empty key, and the number of entries that there should have been
-// as its value.
+// A record is passed on in frames: by the child that has opened it, whose end may be a
+// crash, and by the watcher of a run that goes on. A frame is the sizes of key and value,
+// four bytes each, and both as they are stored, sealed. The last has an empty key, and the
+// number of entries that there should have been as its value.
 
 const (
 	mostKey   = 511

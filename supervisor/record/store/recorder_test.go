@@ -183,8 +183,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// told returns when the first and the last look were taken in, by what the writer
-// printed.
+// told returns when the first and the last look were taken in, by what the writer printed.
 func told(t *testing.T, name string) (first, last time.Time) {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// A damaged record is searched page by page, without LMDB: each value carries a
-// checksum that covers its key, so what is found anywhere can be trusted. Pages
-// that were given back hold what has been replaced since: of a block that was
-// still growing the longest counts.
+// A damaged record is searched page by page, without LMDB: each value carries a checksum
+// that covers its key, so what is found anywhere can be trusted. Pages that were given back
+// hold what has been replaced since: of a block that was still growing the longest counts.
 
 // The layout of LMDB's pages and nodes (MDB_page, MDB_node of mdb.c).
 const (
@@ -28,8 +27,7 @@ const (
 	atNodeKeyLen = 6
 )
 
-// salvagePage is the page size of the machines that this runs on. LMDB takes
-// the system's.
+// salvagePage is the page size of the machines that this runs on. LMDB takes the system's.
 func salvagePage() int64 { return int64(os.Getpagesize()) }
 
 // salvage calls each with every entry that can be found in a damaged record.

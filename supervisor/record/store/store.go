@@ -219,8 +219,7 @@ func (s *database) vanished() bool {
 }
 
 func (s *database) close() {
-	// A failed sync has nobody to tell: the record is as good as a SIGKILL
-	// leaves it.
+	// A failed sync has nobody to tell: the record is as good as a SIGKILL leaves it.
 	if s.syncing != nil {
 		<-s.syncing // it uses what is closed here
 	}
@@ -340,8 +339,7 @@ func (t *tiers) pick() (tier int, ok bool) {
 	return tier, t[tier] > 0
 }
 
-// thin thins one batch of blocks, the oldest of one tier, and says whether there
-// was one.
+// thin thins one batch of blocks, the oldest of one tier, and says whether there was one.
 func (s *database) thin() bool {
 	tier, ok := s.tiers.pick()
 	if !ok {
