@@ -53,7 +53,7 @@ var layers = map[string][]string{
 		"supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 	},
 	"supervisor/alert":             {"supervisor/fault", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
-	"supervisor/config":            {"supervisor/text", "github.com/pelletier/go-toml"},
+	"supervisor/config":            {"supervisor/nodedir", "supervisor/text", "github.com/pelletier/go-toml"},
 	"supervisor/control":           {"supervisor/text", "supervisor/fault", "rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
 	"supervisor/event":             {"supervisor/nodedir", "supervisor/text", "supervisor/fault", "rss", "slurm"},
 	"supervisor/fault":             {"golang.org/x/sys"},

@@ -1,12 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // MaxSize bounds a file, in bytes.
@@ -64,26 +65,18 @@ func distrust(owner int, mode fs.FileMode) string {
 func read(path string, check func(*os.File) error) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return nil, bareError(err)
+		return nil, nodedir.WithoutPath(err)
 	}
 	defer f.Close()
 	if err := check(f); err != nil {
-		return nil, bareError(err)
+		return nil, nodedir.WithoutPath(err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
-		return nil, bareError(err)
+		return nil, nodedir.WithoutPath(err)
 	}
 	if len(text) > MaxSize {
 		return nil, errTooLong
 	}
 	return text, nil
-}
-
-func bareError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }

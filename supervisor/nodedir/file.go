@@ -17,6 +17,19 @@ import (
 // ErrOthers is the error for a file in whose place another user may have put something.
 var ErrOthers = errors.New("it belongs to another user")
 
+// WithoutPath is an error without the name of the file, for a message that has the name.
+func WithoutPath(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
 // ErrSpecial is the error for a pipe, a socket or a device where a file is expected.
 var ErrSpecial = errors.New("it is a pipe, a socket or a device")
 

@@ -9,11 +9,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// This file reads what block.go writes.
-
 var errBlock = errors.New("malformed block of samples")
 
-// decoder reads blocks. The zero value is ready.
+// decoder reads the blocks that [Encoder] makes. The zero value is ready.
 type decoder struct {
 	b   []byte
 	bad bool

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,10 +155,10 @@ func NewID(at time.Time, job *Job, node string, holder int) string {
 	}
 	clean := func(s string) string {
 		return strings.Map(func(r rune) rune {
-			if !inID(r) {
-				return '_'
+			if inID(r) {
+				return r
 			}
-			return r
+			return '_'
 		}, s)
 	}
 	return fmt.Sprintf("%s-%s-%s-%d", at.UTC().Format(idTime), clean(what), clean(node), holder)
@@ -206,12 +205,8 @@ func jobOfID(id string) string {
 // Reason leaves out the name of a file from an error that is printed with its name, and says
 // that what is no regular file is no record.
 func Reason(err error) error {
-	var p *fs.PathError
-	switch {
-	case errors.Is(err, nodedir.ErrNotRegular):
+	if errors.Is(err, nodedir.ErrNotRegular) {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
-	case errors.As(err, &p):
-		return p.Err
 	}
-	return err
+	return nodedir.WithoutPath(err)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -19,7 +18,7 @@ func Join(runs []*Run) (joined *Run, ok bool) {
 	}
 	j := joining{
 		b: NewBuilder(runs[0].Meta), journal: runs[0].JournalOnly,
-		procs: map[joinedProc]int{}, limits: map[limitKey]int{}, last: -1,
+		procs: map[Proc]int{}, last: -1,
 	}
 	for _, r := range runs {
 		if !j.take(r, r.Meta.Start.Sub(runs[0].Meta.Start)) {
@@ -38,18 +37,10 @@ func Join(runs []*Run) (joined *Run, ok bool) {
 	return out, true
 }
 
-type joinedProc struct {
-	id          rss.ProcID
-	role        rss.Role
-	comm        string
-	extra, ours bool
-}
-
 type joining struct {
 	b       *Builder
 	journal bool
-	procs   map[joinedProc]int
-	limits  map[limitKey]int
+	procs   map[Proc]int // by all but Parent
 	plain   []Sample
 	last    time.Duration
 }
@@ -61,24 +52,17 @@ func (j *joining) take(r *Run, offset time.Duration) bool {
 	}
 	procs, limits := make([]int, len(r.Procs)), make([]int, len(r.Limits))
 	for i := range r.Procs {
-		p := &r.Procs[i]
-		key := joinedProc{p.ID, p.Role, p.Comm, p.Extra, p.Ours}
+		key := r.Procs[i]
+		key.Parent = 0
 		n, ok := j.procs[key]
 		if !ok {
-			n = j.b.Proc(*p)
+			n = j.b.Proc(r.Procs[i])
 			j.procs[key] = n
 		}
 		procs[i] = n
 	}
 	for i := range r.Limits {
-		l := &r.Limits[i]
-		key := limitKey{l.ID(), ""}
-		n, ok := j.limits[key]
-		if !ok {
-			n = j.b.Limit(*l)
-			j.limits[key] = n
-		}
-		limits[i] = n
+		limits[i] = j.b.run.limit(&r.Limits[i])
 	}
 	for s := range r.Samples() {
 		if !j.journal && len(s.Procs) == 0 && len(s.Roles) > 0 {
@@ -196,24 +180,10 @@ func (r *Run) Merge(journal *Run) {
 // append takes over the samples of a journal. [Run.Samples] yields those after
 // the last of the record.
 func (r *Run) append(journal *Run) {
-	limits := map[limitKey]int{}
-	key := func(l *event.Limit) limitKey {
-		return limitKey{l.ID(), ""}
-	}
-	for i := range r.Limits {
-		limits[key(&r.Limits[i])] = i
-	}
 	for s := range journal.Samples() {
 		c := s.clone()
 		for i := range c.Limits {
-			l := &journal.Limits[c.Limits[i].Limit]
-			at, ok := limits[key(l)]
-			if !ok {
-				at = len(r.Limits)
-				limits[key(l)] = at
-				r.Limits = append(r.Limits, *l)
-			}
-			c.Limits[i].Limit = at
+			c.Limits[i].Limit = r.limit(&journal.Limits[c.Limits[i].Limit])
 		}
 		r.plain = append(r.plain, c)
 	}

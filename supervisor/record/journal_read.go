@@ -21,32 +21,38 @@ const mostLine = 1 << 20
 // ReadJournal reads a journal. Lines that cannot be understood are left out and
 // told of in Run.Damage, but for the last, which a kill may have cut off.
 func ReadJournal(path string) (*Run, error) {
-	at, err := nodedir.OpenPath(path)
+	r, err := readJournal(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
+	}
+	return r, nil
+}
+
+func readJournal(path string) (*Run, error) {
+	at, err := nodedir.OpenPath(path)
+	if err != nil {
+		return nil, err
 	}
 	defer at.Close()
 	f, err := nodedir.Reopen(at)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, Reason(err))
+		return nil, err
 	}
 	r, err := parseJournal(io.LimitReader(f, 4*mostJournal))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read journal %s: %w", path, err)
+	if err == nil {
+		r.Sources = append(r.Sources, path)
+		r.owner = int(info.Sys().(*syscall.Stat_t).Uid)
 	}
-	r.Sources = append(r.Sources, path)
-	r.owner = int(info.Sys().(*syscall.Stat_t).Uid)
-	return r, nil
+	return r, err
 }
 
 func parseJournal(from io.Reader) (*Run, error) {
 	r := &Run{JournalOnly: true}
-	limits := map[limitKey]int{}
 	bad, found, cut := 0, false, false
 	var p parts
 	in := bufio.NewReaderSize(from, 64<<10)
@@ -73,7 +79,7 @@ func parseJournal(from io.Reader) (*Run, error) {
 			}
 			r.Meta, found, ok = first.Run, true, true
 		} else {
-			ok = r.line(line, limits, &p)
+			ok = r.line(line, &p)
 		}
 		if !ok && !cut {
 			bad++
@@ -107,7 +113,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 }
 
 // line takes in one line and says whether it was understood.
-func (r *Run) line(line []byte, limits map[limitKey]int, p *parts) bool {
+func (r *Run) line(line []byte, p *parts) bool {
 	var h event.Head
 	if json.Unmarshal(line, &h) != nil {
 		return false
@@ -135,16 +141,8 @@ func (r *Run) line(line []byte, limits map[limitKey]int, p *parts) bool {
 	}
 	out := Sample{At: at, AtDecision: s.Decision, Roles: s.Roles}
 	for i := range s.Limits {
-		l := &s.Limits[i]
-		// The source is told with the first alone.
-		key := limitKey{l.ID(), ""}
-		n, ok := limits[key]
-		if !ok {
-			n = len(r.Limits)
-			limits[key] = n
-			r.Limits = append(r.Limits, still(l))
-		}
-		out.Limits = append(out.Limits, reading(l, n))
+		l := still(&s.Limits[i])
+		out.Limits = append(out.Limits, reading(&s.Limits[i], r.limit(&l)))
 	}
 	r.plain = append(r.plain, out)
 	return true

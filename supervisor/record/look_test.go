@@ -46,11 +46,13 @@ func TestForkStorm(t *testing.T) {
 	}
 	tab.count = mostProcs - 10_000
 	tab.Sample(l, &into)
-	began := time.Now()
+	best := time.Hour // of some: the machine may be busy
 	for range 20 {
+		began := time.Now()
 		tab.Sample(l, &into)
+		best = min(best, time.Since(began))
 	}
-	if d := time.Since(began) / 20; d > 20*time.Millisecond {
-		t.Errorf("a look at 10,000 processes takes %v", d)
+	if best > 20*time.Millisecond {
+		t.Errorf("a look at 10,000 processes takes %v", best)
 	}
 }

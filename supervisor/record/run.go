@@ -10,11 +10,10 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Version is the version of the format, in [Meta]. A reader takes what is older;
-// what is newer is refused.
+// Version is the version of the format, in [Meta]. Older ones are read, newer ones refused.
 const Version = 1
 
-// Meta says which run a record is of. It is the first that is written.
+// Meta says which run a record is of. It is written first.
 type Meta struct {
 	V int `json:"v"`
 	// ID names the run: "20261122T003015Z-12345.0.0-node7-4711", from the time,
@@ -23,8 +22,8 @@ type Meta struct {
 	Node   string    `json:"node"` // SLURMD_NODENAME, else uname(2)
 	BootID string    `json:"boot_id"`
 	Start  time.Time `json:"start"` // the wall clock where Sample.At is 0
-	// Mono is CLOCK_MONOTONIC at that moment, 0 where it is not known: what
-	// records of one boot are put on one clock by, whoever set the clock between.
+	// Mono is CLOCK_MONOTONIC at that moment, 0 where it is not known. It puts the records
+	// of one boot on one clock.
 	Mono    time.Duration `json:"mono_ns,omitempty"`
 	Version string        `json:"version"`
 	Command []string      `json:"command"`
@@ -34,14 +33,13 @@ type Meta struct {
 	Holder  int        `json:"holder"`
 	Process rss.ProcID `json:"process"`
 	Job     *Job       `json:"job,omitempty"` // nil outside Slurm
-	// Attached says that somebody else started what was watched.
+	// Attached says that rsswarden did not start what it watched.
 	Attached bool `json:"attached,omitempty"`
 	// MaxMapCount is vm.max_map_count, 0 where it could not be read.
 	MaxMapCount uint64 `json:"max_map_count,omitempty"`
 	// MaxFDs is the soft RLIMIT_NOFILE that the command was started with.
 	MaxFDs uint64 `json:"max_fds,omitempty"`
-	// Record is the directory of the full record, Journal the file of the
-	// journal; empty where there is none.
+	// Record is the directory of the full record, Journal a file; empty where there is none.
 	Record  string `json:"record,omitempty"`
 	Journal string `json:"journal,omitempty"`
 }
@@ -71,11 +69,9 @@ type Proc struct {
 	Parent int        `json:"parent"`
 	Comm   string     `json:"comm"`
 	Role   rss.Role   `json:"role"`
-	// Extra says that a limit counts it beside the tree: the batch shell,
-	// other processes of the step.
+	// Extra says that a limit counts it, but it is not of the tree: the batch shell, say.
 	Extra bool `json:"extra,omitempty"`
-	// Ours says that it is rsswarden's own.
-	Ours bool `json:"ours,omitempty"`
+	Ours  bool `json:"ours,omitempty"` // rsswarden's own
 }
 
 // Reading is one limit at one moment.
@@ -103,8 +99,7 @@ type Usage struct {
 // RSS is the sum of the parts.
 func (u *Usage) RSS() rss.Bytes { return u.Anon + u.File + u.Shmem }
 
-// RoleSum is what all processes of one role have together. Only the journal
-// writes it, in place of the processes.
+// RoleSum is what all processes of one role have together: a journal has no processes.
 type RoleSum struct {
 	Role  rss.Role  `json:"role"`
 	Count int       `json:"count"`
@@ -116,9 +111,9 @@ type RoleSum struct {
 
 // Sample is everything at one moment.
 type Sample struct {
-	At time.Duration // since Meta.Start, on a clock that nobody sets
-	// AtDecision says that a rule fired on it, or that the ladder will judge otherwise
-	// after it: a rung was left, an action has ended. It is never thinned away.
+	At time.Duration // since Meta.Start, by CLOCK_MONOTONIC
+	// AtDecision says that a rule fired on it, a rung was left or an action has ended. It is
+	// never thinned away.
 	AtDecision bool
 	Limits     []Reading
 	Procs      []Usage   // the tree and what else is counted, see [Proc.Extra]
@@ -128,22 +123,21 @@ type Sample struct {
 // Run is what was read back of one run on one node.
 type Run struct {
 	Meta Meta
-	// Procs and Limits are what samples refer to. Of Limits what changes, Used
-	// to Limit and ETA, is empty.
+	// Procs and Limits are what samples refer to. In Limits what changes is empty.
 	Procs  []Proc
 	Limits []event.Limit
 	Events []Entry // all but samples, by time
 	// Sources are the files that were read.
 	Sources []string
-	// JournalOnly says that only the journal was there: few samples, none with processes.
+	// JournalOnly says that there are few samples, none with processes.
 	JournalOnly bool
 	// Live says that the run was still going on.
 	Live bool
-	// Damage says what could not be read and why; nil where all could.
+	// Damage says what could not be read and why.
 	Damage []string
 	// Thinned says that older samples stand for more than a second each.
 	Thinned bool
-	// Dropped counts events that were taken out because there were too many.
+	// Dropped counts events that were deleted because there were too many.
 	Dropped int
 
 	owner  int      // UID of the file that was read
@@ -152,6 +146,7 @@ type Run struct {
 	// procAt and limitAt give the index here of a number in blocks; nil where
 	// they are the same.
 	procAt, limitAt numbering
+	limitOf         map[event.LimitID]int // see limit
 }
 
 // Entry is one event. Value is a pointer to the type of package event that Name
@@ -266,6 +261,23 @@ func (r *Run) Exit() *event.Exit {
 
 // SameOwner says that the files that both were read from belong to one user.
 func (r *Run) SameOwner(as *Run) bool { return r.owner == as.owner }
+
+// limit returns the index of a limit, whatever it was read from. One that is new is added.
+func (r *Run) limit(l *event.Limit) int {
+	if r.limitOf == nil {
+		r.limitOf = map[event.LimitID]int{}
+		for i := range r.Limits {
+			r.limitOf[r.Limits[i].ID()] = i
+		}
+	}
+	i, ok := r.limitOf[l.ID()]
+	if !ok {
+		i = len(r.Limits)
+		r.limitOf[l.ID()] = i
+		r.Limits = append(r.Limits, *l)
+	}
+	return i
+}
 
 // Builder makes a run in memory: from what was read, or in a test.
 type Builder struct {

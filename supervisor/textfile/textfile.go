@@ -221,7 +221,7 @@ func Replace(path string, text []byte) error {
 		return errors.Join(err, f.Chmod(0o644))
 	})
 	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), bare(err))
+		return fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), nodedir.WithoutPath(err))
 	}
 	return nil
 }
@@ -238,29 +238,16 @@ func Check(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return bare(err)
+		return nodedir.WithoutPath(err)
 	case !info.IsDir():
 		return unix.ENOTDIR
 	}
 	// Permission says little: root has it in /proc too.
 	tmp, err := os.CreateTemp(dir, prefix+"*"+tmpSuffix)
 	if err != nil {
-		return bare(err)
+		return nodedir.WithoutPath(err)
 	}
-	return bare(errors.Join(tmp.Close(), os.Remove(tmp.Name())))
-}
-
-// bare is an error without the names of files: they differ from run to run.
-func bare(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
+	return nodedir.WithoutPath(errors.Join(tmp.Close(), os.Remove(tmp.Name())))
 }
 
 // A run that is killed with all of its processes leaves its file behind, and node_exporter

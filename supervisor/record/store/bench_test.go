@@ -61,17 +61,10 @@ func blockBytes(b *testing.B, dir string) (size int) {
 	s := newTaker(b, dir, fullSize).s
 	defer s.close()
 	if err := s.env.View(func(txn *lmdb.Txn) error {
-		cur, err := txn.OpenCursor(s.dbi)
-		if err != nil {
-			return err
-		}
-		defer cur.Close()
-		from := record.Item{Kind: record.KindBlock}
-		k, v, err := cur.Get(from.Key(), nil, lmdb.SetRange)
-		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+		return each(txn, s.dbi, record.Item{Kind: record.KindBlock}, func(_ *lmdb.Cursor, k, v []byte) (bool, error) {
 			size += len(k) + len(v)
-		}
-		return nil
+			return true, nil
+		})
 	}); err != nil {
 		b.Fatal(err)
 	}
@@ -95,9 +88,7 @@ func BenchmarkFull(b *testing.B) {
 		}
 		k := newTaker(b, dir, fullSize)
 		b.Cleanup(k.s.close)
-		if err := k.s.commit(firstItems(b, dir)); err != nil {
-			b.Fatal(err)
-		}
+		commit(b, k.s, firstItems(b, dir)...)
 		samples = fillUp(b, k)
 	}
 	b.ReportMetric(float64(samples), "samples")
@@ -483,9 +474,7 @@ func BenchmarkHour(b *testing.B) {
 				lines := [2]int{}
 				for n := range samples {
 					l := c.at(time.Duration(n) * time.Second)
-					if err := k.s.commit(k.items(l, nil)); err != nil {
-						b.Fatal(err)
-					}
+					commit(b, k.s, k.items(l, nil)...)
 					lines[0] += len(jsonLine(nil, l))
 					lines[1] += len(textLine(nil, l))
 					if n == from {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // Export writes what the file of a record holds to w, in frames. It is for a child
@@ -117,23 +118,15 @@ func export(env *lmdb.Env, dbi lmdb.DBI, to io.Writer, giveBack func()) error {
 		if err != nil {
 			return err
 		}
-		cur, err := txn.OpenCursor(dbi)
-		if err != nil {
-			return err
-		}
-		defer cur.Close()
 		read := 0
-		k, v, err := cur.Get(nil, nil, lmdb.First)
-		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
-			if err := putFrame(w, k, v); err != nil {
-				return err
-			}
+		if err := each(txn, dbi, record.Item{}, func(_ *lmdb.Cursor, k, v []byte) (bool, error) {
+			err := putFrame(w, k, v)
 			if read += len(v); read >= exportStep {
 				giveBack()
 				read = 0
 			}
-		}
-		if !lmdb.IsNotFound(err) {
+			return true, err
+		}); err != nil {
 			w.Flush()
 			return err
 		}

@@ -26,18 +26,14 @@ func TestLiveRecord(t *testing.T) {
 		if err != nil || !run.Live || len(run.Damage) > 0 {
 			t.Fatalf("%v, live %v, damage %v", err, run != nil && run.Live, run)
 		}
-		samples := 0
-		for range run.Samples() {
-			samples++
-		}
-		if samples == 0 {
+		if len(samplesOf(run)) == 0 {
 			t.Error("no samples")
 		}
 	}
 	r.Event(event.NameExit, event.Exit{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameExit}})
 	r.Close(5 * time.Second)
-	if run, err := Read(context.Background(), dir, child); err != nil || run.Live || run.Exit() == nil {
-		t.Errorf("after its end: %v", err)
+	if run := readBack(t, dir); run.Live || run.Exit() == nil {
+		t.Errorf("after its end: live %v, exit %v", run.Live, run.Exit())
 	}
 	if len(told.all) > 0 {
 		t.Error(told.all)

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,15 +226,41 @@ func fill(t testing.TB, dir string, size int64, samples, procs int, each func(n 
 		if n%10 != 9 && n != samples-1 {
 			continue
 		}
-		if err := k.s.commit(items); err != nil {
-			t.Fatalf("sample %d: %v", n, err)
-		}
+		commit(t, k.s, items...)
 		items = nil
 		if info, err := os.Stat(filepath.Join(dir, record.DataFile)); err == nil {
 			largest = max(largest, info.Size())
 		}
 	}
 	return largest
+}
+
+// readBack reads a record of which nothing is damaged.
+func readBack(t testing.TB, dir string) *record.Run {
+	t.Helper()
+	run, err := Read(context.Background(), dir, child)
+	if err != nil || len(run.Damage) > 0 {
+		t.Fatal(err, run)
+	}
+	return run
+}
+
+// samplesOf are all samples of a run.
+func samplesOf(r *record.Run) (all []record.Sample) {
+	for s := range r.Samples() {
+		c := *s
+		c.Limits, c.Procs = slices.Clone(s.Limits), slices.Clone(s.Procs)
+		all = append(all, c)
+	}
+	return all
+}
+
+// commit has a database take entries.
+func commit(t testing.TB, s *database, items ...record.Item) {
+	t.Helper()
+	if err := s.commit(items); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // use does with a run what its readers do: nothing it refers to may be missing.

@@ -109,13 +109,8 @@ func TestForeignAndNewerRecords(t *testing.T) {
 		}
 	}
 	newer := t.TempDir()
-	s, err := openDatabase(dirAt(t, newer), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.commit([]record.Item{{Kind: record.KindMeta, Value: []byte(`{"v":99,"id":"x"}`)}}); err != nil {
-		t.Fatal(err)
-	}
+	s := newTaker(t, newer, 1<<20).s
+	commit(t, s, record.Item{Kind: record.KindMeta, Value: []byte(`{"v":99,"id":"x"}`)})
 	s.close()
 	if _, err := Read(context.Background(), newer, child); err == nil || !strings.Contains(err.Error(), "newer rsswarden") {
 		t.Errorf("newer: %v", err)

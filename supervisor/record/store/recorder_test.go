@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,12 +66,9 @@ func TestRecordReadBack(t *testing.T) {
 	want := b.Run()
 	dir := filepath.Join(place, want.Meta.ID)
 	want.Meta.Record = dir
-	got, err := Read(t.Context(), dir, child)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Damage) > 0 || got.Dropped > 0 {
-		t.Errorf("damage %v, %d dropped", got.Damage, got.Dropped)
+	got := readBack(t, dir)
+	if got.Dropped > 0 {
+		t.Errorf("%d dropped", got.Dropped)
 	}
 	for _, part := range []struct{ want, got any }{
 		{want.Meta, got.Meta}, {want.Procs, got.Procs}, {want.Limits, got.Limits}, {want.Events, got.Events}, {samplesOf(want), samplesOf(got)},
@@ -81,15 +77,6 @@ func TestRecordReadBack(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-}
-
-func samplesOf(r *record.Run) (all []record.Sample) {
-	for s := range r.Samples() {
-		c := *s
-		c.Limits, c.Procs = slices.Clone(s.Limits), slices.Clone(s.Procs)
-		all = append(all, c)
-	}
-	return all
 }
 
 // writeForever records a look every few milliseconds until it is killed, and
@@ -215,10 +202,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	r.Event(event.NameExit, event.Exit{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameExit}})
 	r.Close(5 * time.Second)
-	run, err := Read(context.Background(), dir, child)
-	if err != nil || len(run.Damage) > 0 {
-		t.Fatalf("what was written before: %v, damage %v", err, run.Damage)
-	}
+	run := readBack(t, dir)
 	journal, err := record.ReadJournal(filepath.Join(journals, m.ID+".jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -317,8 +301,7 @@ func TestManyProcesses(t *testing.T) {
 	m := testMeta()
 	r := New(Options{Meta: m, Places: record.Places{Records: []string{place}, Journals: []string{t.TempDir()}}})
 	for n := range 30 {
-		l := look(time.Duration(n)*time.Second, n, procs)
-		r.Sample(l)
+		r.Sample(look(time.Duration(n)*time.Second, n, procs))
 	}
 	r.Sample(look(quiet, 30, procs))
 	for end := time.Now().Add(20 * time.Second); !exists(filepath.Join(place, m.ID, record.DataFile))() && time.Now().Before(end); {
@@ -327,10 +310,7 @@ func TestManyProcesses(t *testing.T) {
 	time.Sleep(time.Second)
 	r.Sample(look(quiet+time.Second, 31, procs))
 	r.Close(20 * time.Second)
-	run, err := Read(context.Background(), filepath.Join(place, m.ID), child)
-	if err != nil || len(run.Damage) > 0 {
-		t.Fatal(err, run)
-	}
+	run := readBack(t, filepath.Join(place, m.ID))
 	last := time.Duration(0)
 	for s := range run.Samples() {
 		last = s.At

@@ -257,7 +257,24 @@ func (t *tiers) sum(o *tiers) {
 	}
 }
 
-var firstRoutine = record.Item{Kind: record.KindRoutine}
+// each calls f with every entry from one on, until f returns false.
+func each(txn *lmdb.Txn, dbi lmdb.DBI, from record.Item, f func(cur *lmdb.Cursor, k, v []byte) (bool, error)) error {
+	cur, err := txn.OpenCursor(dbi)
+	if err != nil {
+		return err
+	}
+	defer cur.Close()
+	k, v, err := cur.Get(from.Key(), nil, lmdb.SetRange)
+	for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+		if more, err := f(cur, k, v); err != nil || !more {
+			return err
+		}
+	}
+	if lmdb.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
 
 // scan counts what is there already.
 func (s *database) scan() error {
@@ -266,24 +283,15 @@ func (s *database) scan() error {
 		if s.used, err = s.inUse(txn); err != nil {
 			return err
 		}
-		cur, err := txn.OpenCursor(s.dbi)
-		if err != nil {
-			return err
-		}
-		defer cur.Close()
-		k, v, err := cur.Get(firstRoutine.Key(), nil, lmdb.SetRange)
-		for ; err == nil; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+		return each(txn, s.dbi, record.Item{Kind: record.KindRoutine}, func(_ *lmdb.Cursor, k, v []byte) (bool, error) {
 			switch k[0] {
 			case record.KindRoutine:
 				s.routine += len(v)
 			case record.KindBlock:
 				s.tiers[record.TierOf(v)] += len(v)
 			}
-		}
-		if !lmdb.IsNotFound(err) {
-			return err
-		}
-		return nil
+			return true, nil
+		})
 	})
 }
 
@@ -292,23 +300,14 @@ func (s *database) forget() {
 	freed := 0
 	_ = s.update(func(txn *lmdb.Txn) error {
 		freed = 0
-		cur, err := txn.OpenCursor(s.dbi)
-		if err != nil {
-			return err
-		}
-		defer cur.Close()
-		k, v, err := cur.Get(firstRoutine.Key(), nil, lmdb.SetRange)
-		for n := 0; err == nil && n < thinBatch && k[0] == record.KindRoutine; n++ {
-			freed += len(v)
-			if err := cur.Del(0); err != nil {
-				return err
+		n := 0
+		return each(txn, s.dbi, record.Item{Kind: record.KindRoutine}, func(cur *lmdb.Cursor, k, v []byte) (bool, error) {
+			if n++; n > thinBatch || k[0] != record.KindRoutine {
+				return false, nil
 			}
-			k, v, err = cur.Get(nil, nil, lmdb.Next)
-		}
-		if err != nil && !lmdb.IsNotFound(err) {
-			return err
-		}
-		return nil
+			freed += len(v)
+			return true, cur.Del(0)
+		})
 	}, func() { s.routine -= freed })
 }
 
@@ -402,20 +401,16 @@ func (s *database) oldest(txn *lmdb.Txn, tier int) (keys, values [][]byte, err e
 	txn.RawRead = true // what is kept is copied
 	defer func() { txn.RawRead = false }()
 	size := 0
-	from := record.Item{Kind: record.KindBlock, N: s.passed[tier]}
-	k, v, err := cur.Get(from.Key(), nil, lmdb.SetRange)
-	for ; err == nil && len(keys) < thinBatch && size < mostBatch; k, v, err = cur.Get(nil, nil, lmdb.Next) {
+	err = each(txn, s.dbi, record.Item{Kind: record.KindBlock, N: s.passed[tier]}, func(_ *lmdb.Cursor, k, v []byte) (bool, error) {
 		if bytes.Equal(k, last) {
-			break
+			return false, nil
 		}
 		if record.TierOf(v) == tier {
 			keys, values, size = append(keys, bytes.Clone(k)), append(values, bytes.Clone(v)), size+len(v)
 		}
-	}
-	if err != nil && !lmdb.IsNotFound(err) {
-		return nil, nil, err
-	}
-	return keys, values, nil
+		return len(keys) < thinBatch && size < mostBatch, nil
+	})
+	return keys, values, err
 }
 
 // findMapping returns where this process has mapped a file, 0 where it has not

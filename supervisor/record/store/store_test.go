@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -24,15 +23,8 @@ func TestThinningKeepsPeaksAndDecisions(t *testing.T) {
 	if largest > size {
 		t.Errorf("the file grew to %d of %d bytes", largest, size)
 	}
-	run, err := Read(context.Background(), dir, child)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(run.Damage) > 0 || !run.Thinned {
-		t.Errorf("damage %v, thinned %v", run.Damage, run.Thinned)
-	}
-	kept, decisions, last := 0, 0, time.Duration(-1)
-	recent := 0
+	run := readBack(t, dir)
+	kept, decisions, recent, last := 0, 0, 0, time.Duration(-1)
 	for s := range run.Samples() {
 		kept++
 		if s.At <= last {
@@ -52,11 +44,8 @@ func TestThinningKeepsPeaksAndDecisions(t *testing.T) {
 			t.Fatalf("%d processes at %v", len(s.Procs), s.At)
 		}
 	}
-	if len(spike) > 0 {
-		t.Errorf("peaks at %v are gone", spike)
-	}
-	if decisions != 1 {
-		t.Errorf("%d samples at decisions, want 1", decisions)
+	if len(spike) > 0 || decisions != 1 || !run.Thinned {
+		t.Errorf("peaks at %v are gone; %d samples at decisions, want 1; thinned %v", spike, decisions, run.Thinned)
 	}
 	if recent != 300 || last != (samples-1)*time.Second {
 		t.Errorf("of the last 300 s %d samples are left, the last of %v", recent, last)
@@ -84,28 +73,17 @@ func TestSizeOfASample(t *testing.T) {
 // what is rare stays.
 func TestRoutineEventsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openDatabase(dirAt(t, dir), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.commit([]record.Item{metaItem()}); err != nil {
-		t.Fatal(err)
-	}
+	s := newTaker(t, dir, 1<<20).s
+	commit(t, s, metaItem())
 	for n := range 20_000 {
 		kind, text := byte(record.KindRoutine), `{"v":1,"time":"2026-11-22T00:00:01Z","event":"loader","what":"trimmed","pid":1}`
 		if n%1000 == 0 {
 			kind, text = record.KindEvent, `{"v":1,"time":"2026-11-22T00:00:01Z","event":"decision","id":1,"rule":"80%:warn"}`
 		}
-		if err := s.commit([]record.Item{{Kind: kind, N: uint64(1<<40 + n + 1), Value: []byte(text)}}); err != nil {
-			t.Fatalf("event %d: %v", n, err)
-		}
+		commit(t, s, record.Item{Kind: kind, N: uint64(1<<40 + n + 1), Value: []byte(text)})
 	}
 	s.close()
-	run, err := Read(context.Background(), dir, child)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rare := 0
+	run, rare := readBack(t, dir), 0
 	for _, e := range run.Events {
 		if e.Name == event.NameDecision {
 			rare++
@@ -122,26 +100,15 @@ func TestDecisionsWithoutEnd(t *testing.T) {
 	const samples = 86_400
 	dir := t.TempDir()
 	fill(t, dir, 1<<20, samples, 16, func(n int, s *record.Sample) { s.AtDecision = n%2 == 0 })
-	run, err := Read(context.Background(), dir, child)
-	if err != nil || len(run.Damage) > 0 {
-		t.Fatal(err, run)
-	}
-	n, last := 0, time.Duration(0)
-	for s := range run.Samples() {
-		n, last = n+1, s.At
-	}
-	if last != (samples-1)*time.Second {
-		t.Errorf("the last of %d samples is of %v", n, last)
+	all := samplesOf(readBack(t, dir))
+	if last := all[len(all)-1].At; last != (samples-1)*time.Second {
+		t.Errorf("the last of %d samples is of %v", len(all), last)
 	}
 }
 
 // TestSlowSync: while the disk takes its time, what is written goes on.
 func TestSlowSync(t *testing.T) {
-	dir := t.TempDir()
-	s, err := openDatabase(dirAt(t, dir), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newTaker(t, t.TempDir(), 1<<20).s
 	flush, slow := s.flush, make(chan struct{})
 	s.flush = func() error { <-slow; return flush() }
 	began := time.Now()
@@ -149,15 +116,14 @@ func TestSlowSync(t *testing.T) {
 		if begun, err := s.sync(); begun != (n == 0) || err != nil {
 			t.Fatalf("sync %d: begun %v, %v", n, begun, err)
 		}
-		if err := s.commit([]record.Item{metaItem()}); err != nil {
-			t.Fatal(err)
-		}
+		commit(t, s, metaItem())
 	}
 	if d := time.Since(began); d > time.Second {
 		t.Errorf("it took %v", d)
 	}
 	close(slow)
 	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		var err error
 		if begun, err = s.sync(); err != nil {
 			t.Fatal(err)
 		}
