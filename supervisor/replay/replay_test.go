@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
 )
@@ -112,12 +115,92 @@ func TestSeedWithFiveAndLadder(t *testing.T) {
 
 // TestSeedWithFour: no ladder can carry it there.
 func TestSeedWithFour(t *testing.T) {
-	stop, err := event.ParseRule("95%:stop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := play(t, replay.Options{Limit: 3 * rss.GiB, Rules: append(policy.Default(), stop)})
+	r := play(t, replay.Options{Limit: 3 * rss.GiB, Rules: append(policy.Default(), ladder(t, "95%:stop")...)})
 	if r.Fate != replay.Dies || r.Death == nil {
 		t.Fatalf("%+v", r)
+	}
+}
+
+// TestHostileRecords: whatever stands in any field of a record, a replay of it for people
+// lets none of it steer a terminal.
+func TestHostileRecords(t *testing.T) {
+	const length = 2 * time.Minute
+	run := recordtest.Ranks{
+		Node: "n1", Nodes: 1, Tasks: 1, Count: 1, Start: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), To: length, Workers: 2,
+		Limit: 4 * rss.GiB, Share: recordtest.Rising(length, 0.3, 0.95), Recycles: []time.Duration{length / 2}, Exit: recordtest.Ended(0, "", event.VerdictCarried),
+	}.Run()
+	done := 0
+	recordtest.Poison(recordtest.Hostile, func(kind string) {
+		res, err := replay.Replay(run, replay.Options{Limit: 3 * rss.GiB})
+		if err != nil {
+			for _, line := range recordtest.Shows(err.Error()) {
+				t.Logf("%q: the error is for the command to clean: %.100q", kind, line)
+			}
+			return
+		}
+		done++
+		var b bytes.Buffer
+		if err := res.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if bad := recordtest.Shows(b.String()); len(bad) > 0 {
+			t.Errorf("%q: %.300q", kind, bad[0])
+		}
+	}, run)
+	if done < 20 {
+		t.Errorf("only %d replays", done)
+	}
+}
+
+// BenchmarkDay replays a day of 16 processes at a sample each second, with
+// another limit: the dearest that a user can ask for.
+func BenchmarkDay(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := record.NewBuilder(record.Meta{ID: "day"})
+	r.Limit(event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS})
+	r.Limit(event.Limit{Name: event.LimitCgroup, Scope: event.ScopeStep, Accounting: event.AccountingCgroup, Level: "/job"})
+	for i := range 16 {
+		p := record.Proc{ID: rss.ProcID{PID: 100 + i}, Role: rss.RoleWorker}
+		if i == 0 {
+			p.Role = rss.RoleTrainer
+		}
+		r.Proc(p)
+	}
+	for now := time.Duration(0); now < 24*time.Hour; now += time.Second {
+		s := record.Sample{At: now}
+		var used, anon rss.Bytes
+		for i := range 16 {
+			age := (now.Seconds()) / 3600
+			u := record.Usage{Proc: i, Anon: 200*rss.MiB + rss.Bytes(rng.IntN(256))*rss.KiB, File: rss.Bytes(age*20) * rss.MiB}
+			used, anon = used+u.RSS(), anon+u.Anon
+			s.Procs = append(s.Procs, u)
+		}
+		s.Limits = []record.Reading{{Used: used, UsedMax: used, Size: 16 * rss.GiB, ETA: -1, Binding: true}, {Limit: 1, Used: anon, UsedMax: anon, Size: 16 * rss.GiB, ETA: -1}}
+		r.Sample(&s)
+	}
+	run := r.Run()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := replay.Replay(run, replay.Options{Limit: 8 * rss.GiB}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestCountsAreNoBytes: a decision on a number is told as a number, also where the
+// record has it.
+func TestCountsAreNoBytes(t *testing.T) {
+	for _, recorded := range []*replay.Recorded{nil, {ID: 3, Used: 15000}} {
+		b, err := json.Marshal([]replay.Decision{{Rule: "fds 80%:warn", Limit: event.LimitFDs, Used: 16299, Size: 20000, Recorded: recorded}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(b); strings.Contains(text, "_bytes") || !strings.Contains(text, `"used":16299,"limit_count":20000,"recorded":`) {
+			t.Errorf("%s", text)
+		}
+	}
+	b, err := json.Marshal(replay.Decision{Limit: event.LimitCgroup, Used: 5, Size: 6, Recorded: &replay.Recorded{Used: 5}})
+	if err != nil || strings.Count(string(b), `"used_bytes":5`) != 2 {
+		t.Errorf("%s, %v", b, err)
 	}
 }
