@@ -32,7 +32,7 @@ type Key struct {
 	Removed string
 }
 
-// LockKey names the keys whose values nobody but the file decides: lock = ["trim-private"].
+// LockKey names the keys whose values only the file decides: lock = ["trim-private"].
 const LockKey = "lock"
 
 // Place is where something stands in a file, both from 1. Columns count bytes.

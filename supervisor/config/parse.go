@@ -19,7 +19,7 @@ import (
 func Parse(path string, text []byte, keys []Key, locks bool) (f *File, problems []*Problem) {
 	f = &File{Path: path, Values: map[string]Value{}, Lock: map[string]bool{}}
 	defer func() {
-		// The parser is somebody else's, and this is the start of a user's job.
+		// A panic of the parser must not stop a user's job.
 		if r := recover(); r != nil {
 			problems = append(problems, &Problem{Path: path, Says: fmt.Sprintf("cannot be read: %v", r), Hint: "look for what is unusual in it"})
 		}

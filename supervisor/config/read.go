@@ -22,9 +22,8 @@ func Read(path string) ([]byte, error) {
 	return read(path, func(*os.File) error { return nil })
 }
 
-// ReadTrusted is [Read] for a file that decides over others: a regular file
-// that belongs to root and that nobody else can write, whatever its name leads
-// to. Another one is an [*UntrustedError].
+// ReadTrusted is [Read] for a regular file that belongs to root and that only root can
+// write. The error for another one is an [*UntrustedError].
 func ReadTrusted(path string) ([]byte, error) { return read(path, trust) }
 
 func trust(f *os.File) error {

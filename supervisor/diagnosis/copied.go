@@ -49,7 +49,7 @@ func (p *partsTrack) ownGrowth() (rss.Bytes, bool) {
 }
 
 // pssTrack is the first and the last PSS of a worker, which a record has where
-// nobody read more.
+// smaps_rollup was not read.
 type pssTrack struct {
 	first, last pssPoint
 	n           int

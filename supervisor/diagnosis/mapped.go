@@ -105,7 +105,7 @@ const (
 	// mostly is which part of a growth files of data must be to explain it.
 	mostly = 0.5
 	// warm is how long a worker must be there before its mapped pages are laid
-	// to data where nobody looked at which files they are of.
+	// to data where their files were not read.
 	warm = 20 * time.Second
 )
 
@@ -113,7 +113,7 @@ const (
 func (f *mappedFiles) judge(s *State, role rss.Role) {
 	h := f.shares[role]
 	g, dropped := group{}, f.dropped(s, role)
-	unknown := h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer // libraries, or nobody knows
+	unknown := h != nil && h.data < mostly || h == nil && role == rss.RoleTrainer // libraries, or not known
 	pss, whole := rss.Bytes(0), rss.Bytes(0)
 	for _, t := range s.tracks {
 		if t.role != role || unknown {

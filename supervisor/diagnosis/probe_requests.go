@@ -11,12 +11,12 @@ import (
 // Reading is what may be wanted.
 type Reading string
 
-// The readings, from cheap to dear.
+// The readings, from cheap to expensive.
 const (
 	WantSpace Reading = "statvfs"      // Shm without segments: how full a /dev/shm is
 	WantShm   Reading = "shm"          // Shm with segments, of the /dev/shm that the process sees
 	WantParts Reading = "smaps_rollup" // Parts: 7 to 21 ms for each GiB, under mmap_lock
-	WantFiles Reading = "smaps"        // Files: as dear, and more with many mappings
+	WantFiles Reading = "smaps"        // Files: as much, and more with many mappings
 )
 
 // Want is a reading that would tell something now.

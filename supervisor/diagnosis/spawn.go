@@ -159,7 +159,7 @@ func spawnAdvice(method string) []string {
 	}
 }
 
-// persistent says whether some loader keeps its workers; true where nobody knows.
+// persistent says whether some loader keeps its workers; true where that is not known.
 func (l *loaders) persistent() bool {
 	return len(l.all) == 0 || slices.ContainsFunc(l.all, func(l Loader) bool { return l.Persistent })
 }

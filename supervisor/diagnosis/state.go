@@ -14,7 +14,7 @@ const (
 	// settle is how long after its start a worker warms up: what it imports, its
 	// first batches. A trainer does so after its first workers came.
 	settle = 5 * time.Second
-	// every is how often findings are made anew, rarely where nothing can have
+	// every is how often findings are updated, rarely where nothing can have
 	// changed by much: the 256th part of the time watched.
 	every, rarely = time.Second, 10 * time.Second
 	partOfTime    = 256
@@ -240,7 +240,7 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 // manyTold bounds what is kept of what processes tell, some of which have ended.
 const manyTold = 1024
 
-// judge makes the findings anew.
+// judge updates the findings.
 func (s *State) judge() {
 	s.judged = s.now
 	s.current = s.current[:0]
@@ -279,9 +279,8 @@ func (s *State) count(r rss.Role) (n int) {
 	return n
 }
 
-// Findings returns what was found, the weightiest first. The events have no
-// heads. They are made anew with a look, each second at first and each 10 s later,
-// and whenever a process has ended; asking costs nothing. A nil State finds nothing.
+// Findings returns what was found, the weightiest first, as events without heads. Looks
+// update them, each second at first and each 10 s later. A nil State finds nothing.
 func (s *State) Findings() []event.Diagnosis {
 	if s == nil {
 		return nil

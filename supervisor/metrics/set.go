@@ -171,7 +171,7 @@ func (s *Set) Processes(at Place, procs []rss.Proc) {
 	}
 }
 
-// Acted is what actions brought so far. The zero value is ready.
+// Acted counts actions and what they freed. The zero value is ready.
 type Acted struct {
 	counts map[[2]string]uint64
 	freed  map[string]rss.Bytes
@@ -204,7 +204,7 @@ func (a *Acted) Count(action event.Action, r Result, freed rss.Bytes) {
 	}
 }
 
-// Actions puts what actions brought.
+// Actions puts the counts of actions.
 func (s *Set) Actions(at Place, a *Acted) {
 	for k, n := range a.counts {
 		s.Put(&Actions, at, float64(n), k[0], k[1])

@@ -337,8 +337,7 @@ func CheckLocal(dir string) error {
 func ForRoot() bool { return os.Geteuid() == 0 && !InUserNamespace() }
 
 // OpenPath opens, with O_PATH, what a path leads to. As root it follows no link of another
-// user, who could have it lead anywhere; others gain nothing by that, who have no rights
-// of root's to lend.
+// user, which could lead anywhere.
 func OpenPath(path string) (*os.File, error) {
 	if ForRoot() {
 		return Open(path)
@@ -372,7 +371,7 @@ func ProcOf(name, kind string) (rss.ProcID, bool) {
 	return id, true
 }
 
-// own are the file systems that need nobody's answer but this node's.
+// own are the file systems that need no other machine.
 var own = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "cgroup", "cgroup2"}
 
 // mostLinks bounds the links on the way to a directory, as the kernel does.

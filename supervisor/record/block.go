@@ -8,9 +8,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// A block is a run of samples, each but the first told by its difference from
-// the one before it. It is the value of one key in the record, and can be read
-// without any other. All numbers are varints; sizes are in KiB:
+// A block is a run of samples, each but the first as the difference from the one before.
+// It is the value of one key, and can be read alone. All numbers are varints; sizes are in
+// KiB:
 //
 //	block  = tier (a byte: how far it was thinned) sample ...
 //	sample = at(ms, the first since the start) flags limits procs
@@ -208,7 +208,7 @@ func (e *Encoder) procs(now []Usage, l *Sample) {
 		}
 	}
 	// Processes are told by PID, so who stays keeps its order nearly always;
-	// where not, the list is told anew.
+	// where not, the whole list is written again.
 	stay := slices.DeleteFunc(slices.Clone(l.Procs), func(u Usage) bool { return !place[u.Proc] })
 	ordered := true
 	i := 0

@@ -8,10 +8,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Join makes one run of several that follow each other on one node, where the
-// watcher of another rank went on with the record. It is told on the clock and with
-// the [Meta] of the first. ok is false for runs of which one overlaps the next, and
-// for records and journals mixed.
+// Join makes one run of several that follow each other on one node, where another rank's
+// watcher took over. It has the clock and the [Meta] of the first. ok is false where runs
+// overlap, and for records and journals mixed.
 func Join(runs []*Run) (joined *Run, ok bool) {
 	if len(runs) == 0 {
 		return nil, false
@@ -113,9 +112,8 @@ func (r *Run) Recorded() (from time.Duration, led bool) {
 	return 0, false
 }
 
-// Leads are the moments at which the watcher of the run's own rank took the lead: one
-// as a rule. A watcher that was killed is started again, finds another rank's leading,
-// and may lead again when that one has ended.
+// Leads are the moments at which the watcher of the run's own rank took the lead: mostly one.
+// A watcher that was killed and restarted may lead again after another rank's.
 func (r *Run) Leads() (at []time.Duration) {
 	for i := range r.Events {
 		if e, ok := r.Events[i].Value.(*event.Rank); ok && e.What == event.RankLeads && (e.Holder == 0 || e.Holder == r.Meta.Holder) {
@@ -151,9 +149,8 @@ func (r *Run) Part(from, to time.Duration) *Run {
 	return out
 }
 
-// Merge adds to a run what only its journal tells: what came after the end of the
-// record, where its storage failed first, or a commit waited for memory while the
-// kernel killed. journal may be nil.
+// Merge adds what only the journal of a run has: what came after the end of a record whose
+// storage failed, or whose last commit was killed. journal may be nil.
 func (r *Run) Merge(journal *Run) {
 	if journal == nil || journal.Meta.ID != r.Meta.ID {
 		return

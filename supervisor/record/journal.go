@@ -20,13 +20,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// The journal is a file of JSON lines with the schema of --events, and a first
-// line "run" with the [Meta]. It may lie on a network file system: lines are
-// appended, seldom, and nothing is ever locked, mapped or rewritten.
-
+// The journal is a file of JSON lines with the schema of --events, and a first line "run"
+// with the [Meta]. It may be on a network file system: lines are appended, seldom, and
+// nothing is locked, mapped or rewritten.
 const (
-	// journalSuffix ends the name of a journal; in front of it stands the ID.
-	journalSuffix = ".jsonl"
+	journalSuffix = ".jsonl" // after the ID of the run
 	// softJournal is the size from which on only what is rare is written,
 	// mostJournal where it ends. lastRoom of it is kept for the exit.
 	softJournal = 512 << 10

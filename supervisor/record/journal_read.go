@@ -126,7 +126,7 @@ func (r *Run) line(line []byte, p *parts) bool {
 		}
 		return ok
 	}
-	at := max(0, h.Time.Sub(r.Meta.Start)) // somebody may have set the clock back
+	at := max(0, h.Time.Sub(r.Meta.Start)) // the clock may have been set back
 	if h.Event != event.NameSample {
 		e, err := p.event(line)
 		e.At = at

@@ -17,8 +17,8 @@ type Look struct {
 	Limits     []event.Limit
 	// Self and Holder are our own processes.
 	Self, Holder int
-	// Counts returns lines of maps and open descriptors of a process, 0 for what
-	// is not known; nil where nobody counts.
+	// Counts returns lines of maps and open descriptors of a process, 0 for what is not
+	// known. It may be nil.
 	Counts func(rss.ProcID) (maps, fds int)
 }
 
@@ -40,15 +40,14 @@ type procKey struct {
 	comm string
 }
 
-// mostProcs bounds the processes that are told apart in one record: a job may
-// start millions. manyComm is what the others are called.
 const (
+	// mostProcs bounds the processes that one record tells apart: a job may start millions.
+	// The others are called manyComm.
 	mostProcs = 1 << 16
 	// procShare is how many bytes of a record there must be for each of them.
 	procShare = 1 << 10
 	manyComm  = "(more)"
-	// mostLimits bounds the limits that are told apart: a job that is watched as a
-	// whole may have thousands of steps.
+	// mostLimits bounds the limits: a job that is watched whole may have thousands of steps.
 	mostLimits = 1 << 13
 )
 

@@ -49,7 +49,7 @@ func DefaultPlaces(lookup func(string) (string, bool), uid int) Places {
 	}
 	bases := []string{get("TMPDIR"), "/tmp"}
 	if dir := get("RSSWARDEN_RUNTIME"); dir != "" {
-		bases = []string{dir} // somebody has said where
+		bases = []string{dir}
 	}
 	for _, base := range bases {
 		dir := filepath.Join(base, "rsswarden-"+strconv.Itoa(uid), "records")
@@ -116,9 +116,8 @@ func MakeDir(dir string) error {
 // and one below. A home that is not there is not made.
 const HomeLevels = 4
 
-// OpenPlace opens a directory, and makes so many levels of it as are missing. It goes
-// through no link of another user, and the directory and the one above belong to root or
-// this user: below /tmp another user can be there first.
+// OpenPlace opens a directory, and makes up to so many levels of it. It follows no link of
+// another user, who may be first below /tmp; the directory and its parent are ours or root's.
 func OpenPlace(path string, levels int, mode fs.FileMode) (*os.File, error) {
 	dir, err := nodedir.OpenAll(path, levels, uint32(mode))
 	if err != nil {
@@ -138,6 +137,5 @@ func OpenPlace(path string, levels int, mode fs.FileMode) (*os.File, error) {
 	return dir, nil
 }
 
-// ErrNoPlace says why there is none: the environment of a service or a container may
-// name no home.
+// ErrNoPlace: the environment of a service or a container may name no home.
 var ErrNoPlace = errors.New("no place for it is known: HOME and XDG_STATE_HOME name none; set one of them to a directory of yours")

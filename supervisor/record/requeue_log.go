@@ -15,9 +15,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Life is one line of the small file in which a job that is put back into the queue leaves
-// word of it, beside its journals: for its next life, and for whoever asks what became of
-// it. Each line stands for itself, as the process that writes may be killed after any.
+// Life is one line of the log of requeues that a job keeps beside its journals, for its next
+// life and for reports. Each line is complete: the writer may be killed after any.
 type Life struct {
 	V       int       `json:"v"`
 	Time    time.Time `json:"time"`

@@ -194,9 +194,8 @@ func (r *Run) Samples() iter.Seq[*Sample] {
 	}
 }
 
-// mostWork bounds the samples of another user's record: a few megabytes can say of each
-// of 60,000 processes, a million times, that nothing has changed. A sample counts like
-// sampleWork readings of a process. It is enough for 64 processes, each second for 8 days.
+// mostWork bounds the readings in another user's record, of which a few megabytes can encode
+// billions: 64 processes, each second for 8 days. A sample counts like sampleWork readings.
 const (
 	mostWork   = 64 << 20
 	sampleWork = 16

@@ -189,8 +189,8 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 		}
 		anon, file := w.less(m.history, m.now)
 		list[i].Counted = w.counted(l.Accounting, w.usage.Anon.Sub(anon).Sub(m.history.anon), w.usage.File.Sub(file).Sub(m.history.file))
-		if w.anewAt >= 0 {
-			list[i].RecycledAgo = max(m.now-w.anewAt, 1)
+		if w.recycledAt >= 0 {
+			list[i].RecycledAgo = max(m.now-w.recycledAt, 1)
 		}
 	}
 	return workers.Pick(list, event.MinGain(0))
@@ -228,14 +228,13 @@ func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
 		if i < 0 {
 			return 0
 		}
-		freed, m.list[i].anewAt = gain, m.now
+		freed, m.list[i].recycledAt = gain, m.now
 	}
 	return freed
 }
 
-// ends says that a limit kills: the one that is meant always, so that a --limit,
-// which nobody enforces, is answered for as well; another where the record shows
-// that it was not passed then.
+// ends says that a limit kills: the one that is meant always, a --limit too, which nothing
+// enforces; another only where the record shows that it was not passed then.
 func (m *model) ends(l *event.Limit) bool {
 	if m.goal.means(l) {
 		return true

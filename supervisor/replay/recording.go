@@ -46,7 +46,7 @@ type start struct {
 	at      time.Duration
 	rules   []event.Rule
 	firstID uint64
-	ofJob   bool // a job that somebody else started is watched as a whole
+	ofJob   bool // a job is watched whole that rsswarden did not start
 	handed  *handover
 }
 
@@ -215,7 +215,7 @@ func (p *recording) place(events []record.Entry, kept []decisionSample) (c clock
 	for _, e := range events {
 		v, ok := e.Value.(*event.Decision)
 		if !ok || v.Asked() {
-			continue // what somebody asked for is no doing of the ladder's
+			continue // by hand: not the ladder's
 		}
 		d := &recordedDecision{Decision: *v, at: e.At + shift, limit: -1}
 		if at, limit, ok := align(kept, e.At+shift, v); ok {

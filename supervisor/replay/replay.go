@@ -10,9 +10,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// Replay runs the ladder over a record, as it was or as opt says. Its errors are
-// about records that cannot be replayed: one without samples, with a ladder that
-// cannot be read, or without the limit that is named.
+// Replay runs the ladder over a record, as it was or as opt says. It fails for a record
+// without samples, with a ladder that cannot be read, or without the limit that opt names.
 func Replay(run *record.Run, opt Options) (*Result, error) {
 	p, err := newRecording(run)
 	if err != nil {
@@ -377,7 +376,7 @@ func (p *recording) least(r *Result, g *goal, opt Options) {
 // upTo is the least limit in whole MiB that lies above a use.
 func upTo(used rss.Bytes) rss.Bytes { return (used/rss.MiB + 1) * rss.MiB }
 
-// peaks is the most that would have been used had nobody acted, at least and at most.
+// peaks bounds the most that would have been used without actions.
 func (p *recording) peaks(g *goal) (low, high rss.Bytes) {
 	for _, above := range []bool{false, true} {
 		run := newSimulation(p, []event.Rule{})
@@ -425,7 +424,7 @@ func (p *recording) search(g *goal, rules []event.Rule, most, size rss.Bytes, hi
 	plain := !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Cond.Kind == event.KindETA && r.Limit != event.LimitTime })
 	lives := func(size rss.Bytes) bool {
 		run := newSimulation(p, rules)
-		run.plain, run.brief = plain, true // a forecast is dear, and much is played
+		run.plain, run.brief = plain, true // forecasts cost much, and there are many plays
 		m := newModel(run, g, size, high)
 		run.play(m)
 		changed = changed || m.unreplayed.any

@@ -43,7 +43,7 @@ type simulation struct {
 	decisions []Decision
 	skipped   map[event.Rule]*Rung // by rule, what was first crossed and of no use
 	death     *Death
-	// passed is when a limit was passed that ends nobody, that of --limit: the run
+	// passed is when a limit was passed that kills nothing, that of --limit: the run
 	// goes on, and with it the ladder. brief says that it is enough to know of it.
 	passed *Death
 	brief  bool
@@ -288,7 +288,7 @@ func (p *simulation) died(limits []event.Limit) bool {
 	return false
 }
 
-// ended is how the job ended, else how a limit was passed that ends nobody; nil where
+// ended is how the job ended, else how a limit was passed that kills nothing; nil where
 // it stayed inside.
 func (p *simulation) ended() *Death {
 	if p.death != nil {

@@ -101,22 +101,22 @@ func (p *recording) isWorker(proc int) bool {
 // worker is one worker in a model.
 type worker struct {
 	*curve
-	proc   int
-	usage  record.Usage
-	alive  bool
-	able   bool          // it can be recycled
-	trimAt time.Duration // when it gave its mapped pages back last, -1 for never
-	anewAt time.Duration // when a fresh one took its place last, -1 for never
+	proc       int
+	usage      record.Usage
+	alive      bool
+	able       bool          // it can be recycled
+	trimAt     time.Duration // when it gave its mapped pages back last, -1 for never
+	recycledAt time.Duration // when a fresh one took its place last, -1 for never
 }
 
 // less is what the worker has less than the record says, and by how much its
 // PSS counts for that.
 func (w *worker) less(h *history, now time.Duration) (anon, file rss.Bytes) {
-	if at := max(w.trimAt, w.anewAt); at >= 0 {
+	if at := max(w.trimAt, w.recycledAt); at >= 0 {
 		file = w.usage.File.Sub(h.file + w.grown(now-at).file)
 	}
-	if w.anewAt >= 0 {
-		anon = w.usage.Anon.Sub(h.anon + w.grown(now-w.anewAt).anon)
+	if w.recycledAt >= 0 {
+		anon = w.usage.Anon.Sub(h.anon + w.grown(now-w.recycledAt).anon)
 	}
 	return anon, file
 }
@@ -160,7 +160,7 @@ func (w *livingWorkers) update(p *recording, s *record.Sample) {
 		}
 		if at < 0 {
 			at = len(w.list)
-			w.list = append(w.list, &worker{curve: w.curves[u.Proc], proc: u.Proc, able: p.isWorker(u.Proc), trimAt: -1, anewAt: -1})
+			w.list = append(w.list, &worker{curve: w.curves[u.Proc], proc: u.Proc, able: p.isWorker(u.Proc), trimAt: -1, recycledAt: -1})
 		}
 		w.list[at].usage, w.list[at].alive = *u, true
 		at++

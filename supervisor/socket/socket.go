@@ -29,9 +29,8 @@ type Listener struct {
 	ino  uint64
 }
 
-// Listen makes the socket, of mode 0600, and listens on it. One that somebody left
-// is replaced; anything else of that name is left alone, and an error. The
-// listener has a descriptor of the directory of its own.
+// Listen makes the socket, of mode 0600, and listens on it. A leftover socket is replaced;
+// anything else of that name is an error. The listener has its own descriptor of dir.
 func Listen(dir *os.File, name string, backlog int) (b *Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -52,9 +51,8 @@ func Listen(dir *os.File, name string, backlog int) (b *Listener, err error) {
 		b.dir.Close()
 		return nil, err
 	}
-	// Linux gives the file the mode of the socket, less the umask: it is never
-	// wider than this. Nobody can connect before listen(2), so what a umask took
-	// away is put back in time.
+	// Linux gives the file the mode of the socket, less the umask. What that took away is
+	// put back before listen(2), from which on others can connect.
 	err = unix.Fchmod(fd, 0o600)
 	if err == nil {
 		err = unix.Bind(fd, address(b.dir, name))

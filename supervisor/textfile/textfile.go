@@ -117,7 +117,7 @@ type File struct {
 	closed  bool
 	since   time.Time // of the call that is under way, zero for none
 	trouble error     // of the last one
-	told    bool      // … and somebody knows
+	told    bool      // … and was reported
 }
 
 // slow is how long the file system may take before that is told.
@@ -256,9 +256,8 @@ func Check(dir string) error {
 // sweepEvery is how often it is looked for such files.
 const sweepEvery = time.Hour
 
-// silent is how old the file is of a run whose process cannot be looked for, because it
-// was in another PID namespace or before another boot. It is more than the longest
-// --interval; on a file system that several nodes share two may have one name.
+// silent is the age from which on a file is left over where its process cannot be looked
+// for: it was in another PID namespace or boot. It is more than the longest --interval.
 const silent = 2 * time.Hour
 
 // mostNames is how many names of a directory are looked at, in pieces of pieceNames: every

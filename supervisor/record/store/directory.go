@@ -109,7 +109,7 @@ func openOwn(at *os.File, name string) (*os.File, error) {
 	return dir, nil
 }
 
-// pruneAge is how long nobody must have written to a record that is removed: the
+// pruneAge is how long a record must not have been written before it is removed: the
 // watcher of a run may be about to be started again.
 const pruneAge = 10 * time.Minute
 

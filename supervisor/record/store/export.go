@@ -17,9 +17,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// Export writes what the file of a record holds to w, in frames. It is for a child
-// process alone, after [Confine]: LMDB on a damaged file may end it by SIGBUS or abort,
-// and on one that was made for it do anything.
+// Export writes the entries of a record's file to w, in frames. Only a child process after
+// [Confine] may call it: on a damaged file LMDB dies, on a crafted one it may do anything.
 func Export(f *os.File, w io.Writer) error {
 	info, err := f.Stat()
 	if err == nil {
@@ -51,7 +50,7 @@ func Export(f *os.File, w io.Writer) error {
 	return nil
 }
 
-// nobodyID is the user and the group who own nothing.
+// nobodyID is the user and the group nobody.
 const nobodyID = 65534
 
 // What a child may use of the machine: a record of 64 MiB takes it 0.2 s and 20 MiB. Its
@@ -62,11 +61,9 @@ const (
 )
 
 // Confine takes from this process what reading one record does not need. LMDB trusts the
-// file, which may be made to have it run any code: as root that is another user's code,
-// so it goes on as nobody, and no process of another user can trace it or take its
-// descriptors (commit_creds in kernel/cred.c makes a process that changes its user
-// undumpable, ptrace(2) has what that means). It has none but standard output and error,
-// the record and those of the runtime.
+// file, which may be made to run any code: as root that is another user's, so the process
+// goes on as user nobody, and is undumpable (ptrace(2)): no other user can trace it or take
+// its descriptors.
 func Confine() error {
 	for what, most := range map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_DATA: childData, unix.RLIMIT_CPU: childCPU,
@@ -87,9 +84,8 @@ func Confine() error {
 	return nil
 }
 
-// CloseOnExec has no program that this process starts inherit a descriptor, but for
-// the standard ones and those that it is given: who started this process may have left
-// some open.
+// CloseOnExec keeps programs that this process starts from inheriting descriptors that its
+// own parent left open.
 func CloseOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {

@@ -26,7 +26,7 @@ type live struct {
 	all sync.WaitGroup
 
 	mu     sync.Mutex
-	reader *os.File // who is being answered, nil for nobody
+	reader *os.File // that is being answered
 	closed bool
 }
 
@@ -77,7 +77,7 @@ func (v *live) served(c *os.File) {
 func (v *live) close() {
 	if v.l != nil {
 		v.l.Close()
-		// Nobody's command ends later because somebody reads slowly.
+		// A slow reader does not delay the end of the command.
 		v.mu.Lock()
 		v.closed = true
 		if v.reader != nil {
@@ -101,8 +101,7 @@ var (
 
 // dialLive connects to the watcher that writes the record in dir.
 func dialLive(dir *os.File) (*os.File, error) {
-	// A watcher that is stopped, by scontrol suspend, takes nobody: to wait for it
-	// would be for hours.
+	// A watcher that scontrol suspend has stopped may not answer for hours.
 	c, err := socket.Dial(dir, liveName)
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, errBusy
@@ -122,10 +121,9 @@ func answers(dir *os.File) bool {
 	return err == nil || errors.Is(err, errBusy)
 }
 
-// held says that a process has a record open for writing, also one that cannot be
-// asked, or that runs in another PID namespace: LMDB keeps a lock on its lock file
-// for as long. It is not for the record of this process, whose lock it would take
-// off (fcntl(2), "record locks").
+// held says that a process has a record open for writing, by LMDB's lock on its lock file:
+// also one that does not answer. Not for the record of this process, whose lock it would
+// release (fcntl(2), "record locks").
 func held(dir *os.File) bool {
 	f, err := nodedir.OpenRegular(dir, lockFile)
 	if err != nil {

@@ -240,9 +240,8 @@ func (s *source) keep() error {
 	return nil
 }
 
-// startWithoutPrivileges starts a command that no set-user-ID program gives rights to
-// (prctl(2), PR_SET_NO_NEW_PRIVS). That is a thread's own, and a thread ends with the
-// goroutine that is locked to it.
+// startWithoutPrivileges starts a command with PR_SET_NO_NEW_PRIVS (prctl(2)), which is a
+// thread's own; the thread ends with the goroutine that is locked to it.
 func startWithoutPrivileges(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
@@ -256,11 +255,9 @@ func startWithoutPrivileges(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// A record is passed on in frames: by the child that has opened it, whose end may be a
-// crash, and by the watcher of a run that goes on. A frame is the sizes of key and value,
-// four bytes each, and both as they are stored, sealed. The last has an empty key, and the
-// number of entries that there should have been as its value.
-
+// The child that has opened a record, or its watcher, sends it in frames: the sizes of key
+// and value, four bytes each, and both as they are stored. The last frame has an empty key
+// and the number of entries as its value.
 const (
 	mostKey   = 511
 	mostValue = 8 << 20

@@ -22,11 +22,10 @@ const (
 	// syncEvery is the longest time between two syncs, syncAfter the shortest.
 	syncEvery = time.Minute
 	syncAfter = time.Second
-	// mostKept is how many bytes of events stay, whatever comes after them. Of
-	// those beyond it the oldest go, as of routine ones: a decision may be taken,
-	// or a signal come, each second for days.
+	// mostKept is how many bytes of events are never deleted. Those beyond it are treated as
+	// routine: a decision may be taken, or a signal come, each second for days.
 	mostKept = 1 << 20
-	// vanishEvery is how often somebody may have taken the file away unnoticed.
+	// vanishEvery is how often it is checked that the file is still there.
 	vanishEvery = 5 * time.Second
 )
 
@@ -71,7 +70,7 @@ type waiting struct {
 	size  int
 	grown bool // the block that is being made has samples beyond what was taken
 	sync  bool // a decision is among them
-	off   bool // nobody takes them any more
+	off   bool // the writer has ended
 }
 
 // New returns a recorder that has written nothing.
@@ -158,9 +157,8 @@ func (r *Recorder) tellLost(items int) {
 	})
 }
 
-// put queues an item. The caller holds the lock. What samples refer to, which
-// mostProcs and mostLimits bound, finds room always: without it processes would
-// be missing from samples, and sums wrong.
+// put queues an item; the caller holds the lock. Processes and limits, whose numbers are
+// bounded, always find room: without them samples would lack processes, and sums be wrong.
 func (r *Recorder) put(it record.Item) {
 	w := &r.waiting
 	if w.off {

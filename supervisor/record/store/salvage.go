@@ -12,9 +12,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// A damaged record is searched page by page, without LMDB: each value carries a checksum
-// that covers its key, so what is found anywhere can be trusted. Pages that were given back
-// hold what has been replaced since: of a block that was still growing the longest counts.
+// A damaged record is searched page by page, without LMDB: checksums say what can be trusted.
+// Freed pages hold older versions: of a block that grew the longest is taken.
 
 // The layout of LMDB's pages and nodes (MDB_page, MDB_node of mdb.c).
 const (
@@ -117,9 +116,8 @@ func leaf(page []byte, each func(key, value []byte, big uint64, length int)) {
 	}
 }
 
-// LMDB trusts its file: what it maps and cannot read ends the process by SIGBUS
-// or abort. So its two meta pages are read first, by the layout of lmdb's mdb.c
-// (MDB_page, MDB_meta, data version 1) on a 64-bit machine.
+// LMDB trusts its file and may die of it, so its two meta pages are checked first, by the
+// layout of mdb.c (MDB_page, MDB_meta, data version 1) on a 64-bit machine.
 const (
 	lmdbMagic   = 0xBEEFC0DE
 	lmdbVersion = 1

@@ -36,14 +36,11 @@ type database struct {
 	passed [record.Tiers]uint64
 	// routine is how many bytes of routine events there are.
 	routine int
-	// used is what the pages in use take: values alone tell too little, for those
-	// that are put between others leave pages half empty.
+	// used is the bytes of pages in use; pages may be half empty.
 	used int64
-	// futile is how much may be in use before it is worth thinning again where
-	// the last time has brought nothing.
+	// futile is the use from which on to thin again, after thinning freed nothing.
 	futile int64
-	// synced is when what was written was last begun to be brought to the disk,
-	// and syncing tells how that went; nil where none is under way.
+	// synced is when the last sync began; syncing gets its result, nil without one.
 	synced  time.Time
 	syncing chan error
 	flush   func() error // does it
@@ -188,9 +185,8 @@ func (s *database) inUse(txn *lmdb.Txn) (int64, error) {
 	return int64(st.BranchPages+st.LeafPages+st.OverflowPages) * int64(st.PSize), nil
 }
 
-// sync begins to bring what was written to the disk, unless that is under way. It
-// may take as long as a checkpoint does that is written there: what is committed
-// meanwhile is what a SIGKILL leaves.
+// sync begins to write to the disk, unless that is under way. It may take as long as a
+// checkpoint that is written there; a SIGKILL meanwhile loses nothing that was committed.
 func (s *database) sync() (begun bool, err error) {
 	if s.syncing != nil {
 		select {
@@ -211,15 +207,14 @@ func (s *database) sync() (begun bool, err error) {
 	return true, nil
 }
 
-// vanished says that the record's file was taken away. Writing to it would go
-// on, into what nobody can open.
+// vanished says that the record's file was removed; writing to it would still succeed.
 func (s *database) vanished() bool {
 	now, err := os.Stat(filepath.Join(s.dir.Name(), record.DataFile))
 	return err != nil || !os.SameFile(now, s.file)
 }
 
 func (s *database) close() {
-	// A failed sync has nobody to tell: the record is as good as a SIGKILL leaves it.
+	// Where the sync fails the record is as good as a SIGKILL leaves it.
 	if s.syncing != nil {
 		<-s.syncing // it uses what is closed here
 	}
@@ -235,9 +230,8 @@ const (
 	mostBatch = 4 << 20
 	// mostThinning bounds the transactions in a row where there is no room left.
 	mostThinning = 4096
-	// crowdedShare is the part of the file in use from which on it is thinned, a
-	// batch with each commit, before it is full: to thin takes pages too, and a
-	// reader of a live record keeps those that were given up.
+	// crowdedShare is the part of the file in use from which on each commit thins a batch:
+	// thinning takes pages too, and a reader of a live record keeps freed ones.
 	crowdedShare = 0.75
 	// routineShare is the part of the file that the bytes of routine events may
 	// have. Their pages are less than half full.
