@@ -143,6 +143,21 @@ func (p place) run(t testing.TB, py string, env []string, args ...string) seen {
 	return s
 }
 
+// same runs a Python bare and under the hook, and compares what the probe told.
+func (p place) same(t testing.TB, name, py string, env, list []string, args ...string) (bare, wrapped seen) {
+	t.Helper()
+	hooked, hookDir := underHook(t, env)
+	bare, wrapped = p.run(t, py, env, args...), p.run(t, py, hooked, args...)
+	if d := differences(bare, wrapped, list); d != "" {
+		t.Errorf("%s %q:\n%s", name, args, d)
+	}
+	// It holds every file it held, and no other: nothing was compiled.
+	if err := checkHook(hookDir); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	return bare, wrapped
+}
+
 // way is one way to start a Python.
 type way struct {
 	name string
@@ -208,8 +223,6 @@ func TestInertInEveryPython(t *testing.T) {
 						args[i] = "exec(open(r'" + p.dir + "/probe.py').read())"
 					}
 				}
-				hooked, hookDir := underHook(t, env)
-				bare, wrapped := p.run(t, py.Path, env, args...), p.run(t, py.Path, hooked, args...)
 				list := start
 				switch {
 				case w.site:
@@ -217,19 +230,13 @@ func TestInertInEveryPython(t *testing.T) {
 				case py.Major == 2 && w.env == "PYTHONPATH=":
 					list = append(listed(t, "set and empty"), start...)
 				}
-				if d := differences(bare, wrapped, list); d != "" {
-					t.Errorf("%s:\n%s", w.name, d)
-				}
+				_, wrapped := p.same(t, w.name, py.Path, env, list, args...)
 				if !w.site && len(wrapped.keys) > 0 {
 					read := w.args[:2] != "-E" && w.args[:2] != "-I"
 					armed := strings.Contains(wrapped.keys["sys.meta_path"], "'Finder'")
 					if want := read && py.Armed(); armed != want {
 						t.Errorf("%s: armed %v, want %v: %s", w.name, armed, want, wrapped.keys["sys.meta_path"])
 					}
-				}
-				// It holds every file it held, and no other: nothing was compiled.
-				if err := checkHook(hookDir); err != nil {
-					t.Errorf("%s: %v", w.name, err)
 				}
 			}
 		})
@@ -364,18 +371,11 @@ func TestPrefixes(t *testing.T) {
 			p := newPlace(t)
 			same := func(name, exe string, env []string) {
 				t.Helper()
-				hooked, hookDir := underHook(t, env)
 				for _, args := range [][]string{{"@dir/probe.py", "@out"}, {"-I", "@dir/probe.py", "@out"}} {
-					bare, wrapped := p.run(t, exe, env, args...), p.run(t, exe, hooked, args...)
+					bare, _ := p.same(t, name, exe, env, list, args...)
 					if len(bare.keys) == 0 || args[0] != "-I" && !strings.Contains(bare.keys["sys.prefix"], p.dir) {
 						t.Fatalf("%s: %+v", name, bare)
 					}
-					if d := differences(bare, wrapped, list); d != "" {
-						t.Errorf("%s %q:\n%s", name, args[0], d)
-					}
-				}
-				if err := checkHook(hookDir); err != nil {
-					t.Errorf("%s: %v", name, err)
 				}
 			}
 			own := func(prefix string) {

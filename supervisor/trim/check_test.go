@@ -376,10 +376,7 @@ func idle(t *testing.T, uid int, what string) *helper {
 // refusedTo is what Check makes of it in a process of that user.
 func refusedTo(t *testing.T, uid int, h *helper, more ...string) (r Refusal, detail string) {
 	t.Helper()
-	c := exec.Command("/proc/self/exe", append([]string{h.id.String()}, more...)...)
-	c.Env, c.Stderr = append(os.Environ(), "TRIM_TEST_MODE=check"), os.Stderr
-	c.SysProcAttr = credential(uid)
-	out, err := c.Output()
+	out, err := asMode(uid, "check", append([]string{h.id.String()}, more...)...).Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -79,17 +78,7 @@ type helper struct {
 // line.
 func startHelper(t testing.TB, uid int, mode string, args ...string) *helper {
 	t.Helper()
-	c := exec.Command("/proc/self/exe", args...)
-	c.Env, c.Stderr = append(os.Environ(), "TRIM_TEST_MODE="+mode), os.Stderr
-	c.SysProcAttr = credential(uid)
-	return startCommand(t, c)
-}
-
-func credential(uid int) *syscall.SysProcAttr {
-	if uid == 0 {
-		return nil
-	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	return startCommand(t, asMode(uid, mode, args...))
 }
 
 func startCommand(t testing.TB, c *exec.Cmd) *helper {

@@ -383,6 +383,16 @@ func rssFile(t *testing.T, pid int) int {
 // of ours, started with TRIM_TEST_MODE set to the name of one.
 var modes = map[string]func(args []string) int{}
 
+// asMode is a command that is this test binary in a mode, as that user, 0 for our own.
+func asMode(uid int, mode string, args ...string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", args...)
+	c.Env, c.Stderr = append(os.Environ(), "TRIM_TEST_MODE="+mode), os.Stderr
+	if uid != 0 {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	return c
+}
+
 // atEnd is done when all tests have ended.
 var atEnd []func()
 

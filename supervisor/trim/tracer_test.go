@@ -3,15 +3,15 @@ package trim
 import (
 	"bufio"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The counters of testdata/readers.c.
@@ -281,8 +281,6 @@ func TestTracerKilled(t *testing.T) {
 	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && b[0] != '0' && os.Geteuid() != 0 {
 		t.Skip("Yama lets no sibling trace")
 	}
-	self, err := os.Executable()
-	must(t, err)
 	dice := newDice(t)
 	kinds := []string{"futex", "poll", "nanosleep", "epoll_wait"}
 	// Alone, the main thread is the one that is borrowed; beside readers, the
@@ -293,9 +291,7 @@ func TestTracerKilled(t *testing.T) {
 		kind, readers := kinds[n%len(kinds)], beside[n/len(kinds)%len(beside)]
 		p := startReaders(t, 64<<20, readers, 0, kind, 5, false)
 		blocked := wardentest.StatusLine(t, p.pid, "SigBlk")
-		cmd := exec.Command(self, strconv.Itoa(p.pid), p.data)
-		cmd.Env = append(os.Environ(), "TRIM_TEST_MODE=trace")
-		cmd.Stderr = os.Stderr
+		cmd := asMode(0, "trace", strconv.Itoa(p.pid), p.data)
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())

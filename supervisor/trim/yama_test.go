@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,10 +102,7 @@ type yamaLine struct {
 // yamaLook has a user trace a process of each relation.
 func yamaLook(t *testing.T, uid int) (said []yamaLine) {
 	t.Helper()
-	user := &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
-	sibling := exec.Command("/proc/self/exe")
-	sibling.Env = append(os.Environ(), "TRIM_TEST_MODE=yama-target")
-	sibling.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	sibling := asMode(uid, "yama-target")
 	stdout, err := sibling.StdoutPipe()
 	must(t, err)
 	must(t, sibling.Start())
@@ -116,10 +112,7 @@ func yamaLook(t *testing.T, uid int) (said []yamaLine) {
 	}()
 	pid, err := yamaReady(stdout)
 	must(t, err)
-	tracer := exec.Command("/proc/self/exe", fmt.Sprint(pid))
-	tracer.Env = append(os.Environ(), "TRIM_TEST_MODE=yama-tracer")
-	tracer.SysProcAttr = &syscall.SysProcAttr{Credential: user}
-	out, err := tracer.CombinedOutput()
+	out, err := asMode(uid, "yama-tracer", fmt.Sprint(pid)).Output()
 	if err != nil {
 		t.Fatalf("the tracer of user %d: %v: %s", uid, err, out)
 	}
@@ -164,7 +157,7 @@ func yamaTarget([]string) int {
 
 // yamaParent starts a target, and leaves it behind or stays.
 func yamaParent(args []string) int {
-	cmd := yamaCommand("yama-target")
+	cmd := asMode(0, "yama-target")
 	cmd.Stdout = os.Stdout
 	if err := cmd.Start(); err != nil {
 		return complain(err)
@@ -215,12 +208,12 @@ func yamaTry(tracer *Tracer, relation string, sibling int) error {
 // yamaStart starts a target below us. Where something fails the guest ends, and
 // what was started with it.
 func yamaStart(relation string) (pid, parent int, end func(), err error) {
-	cmd, subreaper := yamaCommand("yama-parent", "leave"), 0
+	cmd, subreaper := asMode(0, "yama-parent", "leave"), 0
 	switch relation {
 	case "child":
-		cmd = yamaCommand("yama-target")
+		cmd = asMode(0, "yama-target")
 	case "grandchild":
-		cmd = yamaCommand("yama-parent", "stay")
+		cmd = asMode(0, "yama-parent", "stay")
 	case "orphan of ours":
 		subreaper = 1
 	}
@@ -316,13 +309,6 @@ func yamaResident(pid int) (kb int, err error) {
 	_, resident, _ := strings.Cut(record, "\nRss:")
 	_, err = fmt.Sscanf(resident, "%d kB", &kb)
 	return kb, err
-}
-
-func yamaCommand(mode string, args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "TRIM_TEST_MODE="+mode)
-	cmd.Stderr = os.Stderr
-	return cmd
 }
 
 // yamaReady waits until a target says that it sleeps, or is about to.
