@@ -136,14 +136,14 @@ func (h *holder) signal(a *arrival, early bool) {
 	h.send(&m)
 }
 
-// mostParents bounds the way up from a process.
-const mostParents = 1024
+// maxParents bounds the way up from a process.
+const maxParents = 1024
 
 // descends says that a process, whose parent was this, is the command or descends from it.
 // One whose parents end at us is an orphan of the command's that we have adopted. A sender
 // that was gone before its parent could be read is not told from a stranger.
 func (h *holder) descends(pid, parent int) bool {
-	for range mostParents {
+	for range maxParents {
 		switch {
 		case pid == h.pid:
 			return true

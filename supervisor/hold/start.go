@@ -276,23 +276,23 @@ func makeThreads(n int) {
 // threads are the watcher's that have been told to block their signals. The
 // runtime makes one now and then, with many signals open; until then
 // the handler puts back what it gets.
-type threads struct{ told map[int]bool }
+type threads struct{ masked map[int]bool }
 
 func (t *threads) mask() {
 	names, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return
 	}
-	told := make(map[int]bool, len(names))
+	masked := make(map[int]bool, len(names))
 	for _, n := range names {
 		tid, err := strconv.Atoi(n.Name())
 		if err != nil {
 			continue
 		}
-		if !t.told[tid] {
+		if !t.masked[tid] {
 			maskThread(tid)
 		}
-		told[tid] = true
+		masked[tid] = true
 	}
-	t.told = told
+	t.masked = masked
 }

@@ -40,9 +40,9 @@ type Control struct {
 // another: time stamps move with the kernel's tick.
 const settle = 100 * time.Millisecond
 
-// mostBehind is how often more is read of a log at once, of a trainer that may have
+// maxBehind is how often more is read of a log at once, of a trainer that may have
 // to be told that a request is withdrawn.
-const mostBehind = 16
+const maxBehind = 16
 
 // lifeCheck is the least time between two looks at which trainers live.
 const lifeCheck = 250 * time.Millisecond
@@ -144,7 +144,7 @@ func (c *Control) Poll(told bool) []Said {
 		}
 		before := t.log.offset
 		said = append(said, c.read(t)...)
-		for n := 0; !t.met && !t.log.atEnd() && n < mostBehind; n++ {
+		for n := 0; !t.met && !t.log.atEnd() && n < maxBehind; n++ {
 			said = append(said, c.read(t)...)
 		}
 		if !t.met && t.log.atEnd() {

@@ -136,7 +136,7 @@ func TestInheritedAfterAll(t *testing.T) {
 	must(t, err)
 	line := []byte(`{"what":"trimmed","pid":101,"worker":101}` + "\n")
 	var all []byte
-	for len(all) < (mostBehind+2)*readChunk {
+	for len(all) < (maxBehind+2)*readChunk {
 		all = append(all, line...)
 	}
 	s.log(string(all) + `{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}` + "\n")

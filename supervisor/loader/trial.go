@@ -117,7 +117,7 @@ func (v Verdict) OK() bool { return v.What == VerdictOK }
 const (
 	failedKept = 24 * time.Hour
 	verdictDir = "torch" // below the directory of the hooks, or of the runs
-	mostOutput = 1 << 20 // bytes of a trial's output that are looked at
+	maxOutput  = 1 << 20 // bytes of a trial's output that are looked at
 	// trialPatience is how long a trial may take. It takes 3 to 6 s, and a minute where
 	// the machine is busy.
 	trialPatience = 10 * time.Minute
@@ -233,7 +233,7 @@ type output struct{ kept []byte }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.kept = append(o.kept, p...)
-	o.kept = o.kept[max(0, len(o.kept)-mostOutput):]
+	o.kept = o.kept[max(0, len(o.kept)-maxOutput):]
 	return len(p), nil
 }
 

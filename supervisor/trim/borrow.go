@@ -165,9 +165,9 @@ func (b *borrowed) end() Refusal {
 	return None
 }
 
-// mostMaps bounds how much of /proc/PID/maps is read while a process stands
+// maxMaps bounds how much of /proc/PID/maps is read while a process stands
 // still, where the kernel cannot be asked for one mapping: some 10,000 lines.
-const mostMaps = 1 << 20
+const maxMaps = 1 << 20
 
 // procmapQuery is the argument of PROCMAP_QUERY (linux/fs.h, Linux 6.11).
 type procmapQuery struct {
@@ -221,7 +221,7 @@ func (s *session) verify(p Piece) Refusal {
 // search reads the list of mappings up to the one that is meant.
 func (s *session) search(fd int, p Piece) Refusal {
 	kept := 0
-	for total := 0; total < mostMaps; {
+	for total := 0; total < maxMaps; {
 		n, err := unix.Read(fd, s.buf[kept:])
 		if err != nil {
 			return vanishedOr(err, Failed)

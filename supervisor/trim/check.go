@@ -23,8 +23,8 @@ import (
 // stand still until the last has stopped.
 const MaxThreads = 256
 
-// mostDescriptors is how many open files are looked at; tests have fewer.
-var mostDescriptors = 1 << 16
+// maxDescriptors is how many open files are looked at; tests have fewer.
+var maxDescriptors = 1 << 16
 
 // CheckOptions names a process that might be trimmed, and us.
 type CheckOptions struct {
@@ -80,11 +80,11 @@ func refusalOf(err error) Refusal {
 type check struct {
 	CheckOptions
 	dir     string // /proc/PID
-	self    standing
-	leader  standing   // the first thread, whose files /proc/PID has
-	threads []standing // of all threads, the first one's too
-	crowded bool       // there are more
-	mapped  string     // a device that is mapped
+	self    threadStatus
+	leader  threadStatus   // the first thread, whose files /proc/PID has
+	threads []threadStatus // of all threads, the first one's too
+	crowded bool           // there are more
+	mapped  string         // a device that is mapped
 }
 
 func (c *check) lives() error { return sameProcess(c.Proc, c.ID) }
@@ -103,10 +103,10 @@ func (c *check) user() (err error) {
 	if c.Self != 0 {
 		self = strconv.Itoa(c.Self)
 	}
-	if c.self, err = readStanding(filepath.Join(c.Proc, self, "status")); err != nil {
+	if c.self, err = readThreadStatus(filepath.Join(c.Proc, self, "status")); err != nil {
 		return refuse(Failed, "%v", err)
 	}
-	if c.leader, err = readStanding(filepath.Join(c.dir, "status")); err != nil {
+	if c.leader, err = readThreadStatus(filepath.Join(c.dir, "status")); err != nil {
 		return err
 	}
 	if err := c.list(); err != nil {
@@ -141,7 +141,7 @@ func (c *check) list() error {
 			c.crowded = true
 			break
 		}
-		t, err := readStanding(filepath.Join(dir.Name(), name, "status"))
+		t, err := readThreadStatus(filepath.Join(dir.Name(), name, "status"))
 		if err != nil && refusalOf(err) == Vanished {
 			continue // one thread has ended, which is no news of the process
 		} else if err != nil {
@@ -250,8 +250,8 @@ func (c *check) devices() error {
 	for seen := 0; ; {
 		names, err := dir.Readdirnames(1024)
 		for _, name := range names {
-			if seen++; seen > mostDescriptors {
-				return refuse(Crowded, "more than %d open files", mostDescriptors)
+			if seen++; seen > maxDescriptors {
+				return refuse(Crowded, "more than %d open files", maxDescriptors)
 			}
 			to, err := os.Readlink(filepath.Join(dir.Name(), name))
 			switch {
@@ -282,9 +282,9 @@ func isDevice(path []byte) bool {
 		bytes.HasPrefix(path, []byte("/dev/infiniband/"))
 }
 
-// standing is what /proc/PID/status and /proc/PID/task/TID/status say of one
+// threadStatus is what /proc/PID/status and /proc/PID/task/TID/status say of one
 // thread (proc_pid_status(5)).
-type standing struct {
+type threadStatus struct {
 	tid, parent, tracer int
 	uids                [4]int // real, effective, saved, file system
 	state               byte
@@ -293,21 +293,21 @@ type standing struct {
 	filters             int // -1 where the kernel does not say, before 5.9
 }
 
-func (s standing) ended() bool { return s.state == 'Z' || s.state == 'X' }
+func (s threadStatus) ended() bool { return s.state == 'Z' || s.state == 'X' }
 
-func readStanding(name string) (standing, error) {
+func readThreadStatus(name string) (threadStatus, error) {
 	b, err := procfile.Read(name, procfile.Status)
 	if err != nil {
-		return standing{}, fmt.Errorf("cannot read %s: %w", name, err)
+		return threadStatus{}, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	s, ok := parseStanding(b)
+	s, ok := parseThreadStatus(b)
 	if !ok {
 		return s, fmt.Errorf("cannot read %s: %w", name, errMalformed)
 	}
 	return s, nil
 }
 
-func parseStanding(b []byte) (s standing, ok bool) {
+func parseThreadStatus(b []byte) (s threadStatus, ok bool) {
 	s.filters = -1
 	needed, bad := 0, false
 	for line := range bytes.Lines(b) {
@@ -350,8 +350,8 @@ func parseStanding(b []byte) (s standing, ok bool) {
 	return s, needed == 6 && !bad && s.state != 0
 }
 
-// mostAncestors bounds the way up from a process, which changes meanwhile.
-const mostAncestors = 1024
+// maxAncestors bounds the way up from a process, which changes meanwhile.
+const maxAncestors = 1024
 
 // yama refuses what the security module forbids, to root as well: it is asked
 // in the words of Documentation/admin-guide/LSM/Yama.rst.
@@ -382,8 +382,8 @@ func (c *check) descends() error {
 		tracer = os.Getpid()
 	}
 	at := c.ID.PID
-	for range mostAncestors {
-		s, err := readStanding(filepath.Join(c.Proc, strconv.Itoa(at), "status"))
+	for range maxAncestors {
+		s, err := readThreadStatus(filepath.Join(c.Proc, strconv.Itoa(at), "status"))
 		switch {
 		case err == nil:
 			at = s.parent

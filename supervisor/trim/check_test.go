@@ -212,17 +212,17 @@ func TestCheckOwner(t *testing.T) {
 }
 
 func TestCheckManyFiles(t *testing.T) {
-	was := mostDescriptors
-	mostDescriptors = 2000
-	t.Cleanup(func() { mostDescriptors = was })
+	was := maxDescriptors
+	maxDescriptors = 2000
+	t.Cleanup(func() { maxDescriptors = was })
 	fs, o := quiet(t)
-	for i := range mostDescriptors - 2 {
+	for i := range maxDescriptors - 2 {
 		open(t, fs, 2+i, "x")
 	}
 	if got, detail := Check(o); got != None {
 		t.Errorf("%v, %q", got, detail)
 	}
-	open(t, fs, mostDescriptors, "x")
+	open(t, fs, maxDescriptors, "x")
 	if got, detail := Check(o); got != Crowded || !strings.Contains(detail, "open files") {
 		t.Errorf("%v, %q", got, detail)
 	}

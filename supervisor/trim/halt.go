@@ -151,7 +151,7 @@ func (s *session) seize(tid int) Refusal {
 		if err != nil {
 			return vanishedOr(err, Failed)
 		}
-		st, _ := parseStanding(b) // its first lines: s.small may cut the others
+		st, _ := parseThreadStatus(b) // its first lines: s.small may cut the others
 		switch {
 		case st.ended():
 			return Vanished
@@ -190,7 +190,7 @@ func (s *session) await(deadline time.Time) bool {
 		if !s.pollAll() {
 			return true
 		}
-		if n >= leastLooks && time.Now().After(deadline) {
+		if n >= minLooks && time.Now().After(deadline) {
 			return false
 		}
 		pausePoll(n)
@@ -269,7 +269,7 @@ func (s *session) release() (at time.Time) {
 	for deadline, n := at.Add(stragglerWait), 0; ; n++ {
 		left := s.pollAll()
 		killed := s.letGo()
-		if !left && !killed || n >= leastLooks && time.Now().After(deadline) {
+		if !left && !killed || n >= minLooks && time.Now().After(deadline) {
 			break
 		}
 		pausePoll(n)
@@ -364,9 +364,9 @@ func (s *session) news(t *thread) (stop int32, end bool) {
 	return si.status, false
 }
 
-// leastLooks is how often a thread is looked at before it counts as late: where
+// minLooks is how often a thread is looked at before it counts as late: where
 // the whole job was suspended together with us, no time has passed for any of them.
-const leastLooks = 100
+const minLooks = 100
 
 // pausePoll waits a little before the nth look again: a thread that has a
 // processor stops within microseconds.
@@ -385,7 +385,7 @@ func (s *session) expect(t *thread, deadline time.Time) (stop int32, end, late b
 		if stop, end = s.news(t); stop != 0 || end {
 			return stop, end, false
 		}
-		if n >= leastLooks && time.Now().After(deadline) {
+		if n >= minLooks && time.Now().After(deadline) {
 			return 0, false, true
 		}
 		pausePoll(n)

@@ -177,18 +177,18 @@ type samples struct {
 // the most bytes, whatever is expected of them.
 const (
 	dropTime = 1200 * time.Microsecond
-	mostDrop = rss.GiB
+	maxDrop  = rss.GiB
 )
 
-// mostFiles is of how many files samples are kept: a data set may have more.
-const mostFiles = 4096
+// maxFiles is of how many files samples are kept: a data set may have more.
+const maxFiles = 4096
 
 // Add takes in that so much resident memory was dropped in that time.
 func (p *Pace) Add(s Sized, took time.Duration) {
 	if s.Resident == 0 || took <= 0 {
 		return
 	}
-	if p.files == nil || len(p.files) >= mostFiles {
+	if p.files == nil || len(p.files) >= maxFiles {
 		p.files = map[file]*samples{}
 	}
 	f := file{s.Dev, s.Inode}
@@ -214,7 +214,7 @@ func (p *Pace) room(f file) rss.Bytes {
 		least = min(least, s)
 	}
 	room := rss.Bytes(dropTime.Seconds() / least)
-	return min(max(room, PieceSize), 4*max(k.most, PieceSize), mostDrop)
+	return min(max(room, PieceSize), 4*max(k.most, PieceSize), maxDrop)
 }
 
 // Take joins the first of the pieces with those that follow it in the same

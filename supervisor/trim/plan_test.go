@@ -27,12 +27,12 @@ func TestPace(t *testing.T) {
 		t.Errorf("large folios, second stop: %v", got)
 	}
 	add(b, 4*PieceSize, 240*time.Microsecond)
-	if got := p.room(b); got != mostDrop {
+	if got := p.room(b); got != maxDrop {
 		t.Errorf("large folios, third stop: %v", got)
 	}
 	// A stop in which somebody else had the processor says little.
-	add(b, mostDrop, 30*time.Millisecond)
-	if got := p.room(b); got != mostDrop {
+	add(b, maxDrop, 30*time.Millisecond)
+	if got := p.room(b); got != maxDrop {
 		t.Errorf("after one that waited: %v", got)
 	}
 	if got := p.room(a); got > PieceSize*5/4 {
@@ -40,7 +40,7 @@ func TestPace(t *testing.T) {
 	}
 	// The file was read anew, in single pages.
 	for range 4 {
-		add(b, mostDrop, 17*time.Millisecond)
+		add(b, maxDrop, 17*time.Millisecond)
 	}
 	if got := p.room(b); got > PieceSize*5/4 {
 		t.Errorf("single pages after large folios: %v", got)
@@ -50,10 +50,10 @@ func TestPace(t *testing.T) {
 	if got := p.room(a); got < PieceSize || got > PieceSize*5/4 {
 		t.Errorf("after nothing: %v", got)
 	}
-	for i := range uint64(3 * mostFiles) {
+	for i := range uint64(3 * maxFiles) {
 		add(file{9, i}, PieceSize, time.Millisecond)
 	}
-	if len(p.files) > mostFiles {
+	if len(p.files) > maxFiles {
 		t.Errorf("%d files are remembered", len(p.files))
 	}
 }
@@ -70,7 +70,7 @@ func TestPaceTake(t *testing.T) {
 		at(0x90000000, 64*mib, 0),
 	}
 	var fast Pace
-	fast.Add(Sized{Piece{Dev: 1, Inode: 2}, mostDrop}, time.Microsecond)
+	fast.Add(Sized{Piece{Dev: 1, Inode: 2}, maxDrop}, time.Microsecond)
 	got, n := fast.Take(pieces)
 	if n != 3 || got.Lo != 0x10000000 || got.Hi != 0x10000000+228*mib || got.Resident != 192*rss.MiB || got.Offset != 0 {
 		t.Errorf("fast: %d pieces, %+v", n, got)

@@ -27,8 +27,8 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// mostPiece is the most that one piece of a test has.
-const mostPiece = 64 << 20
+// maxPiece is the most that one piece of a test has.
+const maxPiece = 64 << 20
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -245,8 +245,8 @@ func piecesOf(pid int, path string) (all []Piece, err error) {
 		if !ok || string(h.path) != path {
 			return nil
 		}
-		for lo, offset := h.m.Lo, h.m.Offset; lo < h.m.Hi; lo, offset = lo+mostPiece, offset+mostPiece {
-			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.m.Hi, lo+mostPiece), Offset: offset, Dev: h.m.Dev, Inode: h.m.Inode})
+		for lo, offset := h.m.Lo, h.m.Offset; lo < h.m.Hi; lo, offset = lo+maxPiece, offset+maxPiece {
+			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.m.Hi, lo+maxPiece), Offset: offset, Dev: h.m.Dev, Inode: h.m.Inode})
 		}
 		return nil
 	})
@@ -326,7 +326,7 @@ func states(pid int) string {
 }
 
 func taskState(task string) (state byte, tracer int) {
-	st, err := readStanding(filepath.Join(task, "status"))
+	st, err := readThreadStatus(filepath.Join(task, "status"))
 	if err != nil {
 		return 'X', 0
 	}

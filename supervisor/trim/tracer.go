@@ -20,9 +20,9 @@ type Tracer struct {
 	broken int // threads that had to be ended
 }
 
-// mostBroken is how many threads may be ended. Each takes one of those that
+// maxBroken is how many threads may be ended. Each takes one of those that
 // the process was given at its start with it.
-const mostBroken = 3
+const maxBroken = 3
 
 // NewTracer starts the thread.
 func NewTracer() *Tracer {
@@ -38,7 +38,7 @@ func (t *Tracer) Do(p Piece) Answer {
 	switch {
 	case !supported:
 		return Answer{Refusal: Unsupported}
-	case t.broken >= mostBroken:
+	case t.broken >= maxBroken:
 		return Answer{Refusal: Broken}
 	case p.Lo >= p.Hi:
 		return Answer{Refusal: Changed}
@@ -66,7 +66,7 @@ func (t *Tracer) Close() {
 		close(t.calls)
 		t.calls = nil
 	}
-	t.broken = mostBroken
+	t.broken = maxBroken
 }
 
 func (t *Tracer) start() {

@@ -195,7 +195,7 @@ func yamaTry(tracer *Tracer, relation string, sibling int) error {
 		}
 		defer end()
 	}
-	s, err := readStanding(fmt.Sprintf("/proc/%d/status", pid))
+	s, err := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func yamaTrim(tracer *Tracer, relation string, pid int) error {
 	if err != nil {
 		return err
 	}
-	if s, err := readStanding(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
+	if s, err := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
 		return err
 	} else if s.tracer != 0 || s.state == 't' || s.state == 'T' {
 		return fmt.Errorf("it was not let go: state %c, traced by %d", s.state, s.tracer)
