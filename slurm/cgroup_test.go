@@ -151,21 +151,15 @@ func TestJobOfSLUID(t *testing.T) {
 			inner := filepath.Join(dir, "step_batch", "slurm")
 			proc := filepath.Join(root, "proc")
 			for _, d := range []string{inner, filepath.Join(dir, "step_batch", "user"), filepath.Join(proc, "700")} {
-				if err := os.MkdirAll(d, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(d, 0o755))
 			}
 			for name, text := range map[string]string{
 				inner + "/cgroup.procs": c.listed, proc + "/700/cmdline": p.title, proc + "/700/cgroup": p.cgroup,
 				proc + "/700/status": fmt.Sprintf("Name:\tslurmstepd\nUid:\t%s\nGid:\t0\t0\t0\t0\n", p.uids),
 			} {
-				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(name, []byte(text), 0o644))
 			}
-			if err := os.Chown(inner, c.owner, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chown(inner, c.owner, 0))
 			if got, ok := JobOfSLUID(proc, dir); got != c.want || ok != (c.want != "") {
 				t.Errorf("got %q, %v, want %q", got, ok, c.want)
 			}

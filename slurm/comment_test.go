@@ -38,9 +38,7 @@ func TestSetComment(t *testing.T) {
 				calls = append(calls, args)
 				return []byte(shown(test.was)), nil
 			}, "46", test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if test.want == "" {
 				if len(calls) != 1 {
 					t.Errorf("%q", calls)

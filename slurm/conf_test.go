@@ -58,9 +58,7 @@ func FuzzParseConf(f *testing.F) {
 		}
 		// Whatever it says, it makes an Enforcement.
 		conf, err := ReadConf("/slurm.conf", files{"/slurm.conf": text}.read)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e := enforcement(conf.Get)
 		if e.Interval < 0 || e.VSizeFactor < 0 || e.AllowedRAMSpace < 0 {
 			t.Errorf("%+v of %q", e, text)
@@ -92,9 +90,7 @@ func TestReadConf(t *testing.T) {
 		"/etc/slurm/secret.conf":  "denied",
 		"/etc/slurm/nobody.reads": "A=9",
 	}.read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, want := range map[string]string{"a": "2", "b": "4", "c": "3", "d": "3"} {
 		if got, _ := conf.Get(key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
@@ -107,9 +103,7 @@ func TestReadConf(t *testing.T) {
 
 func TestReadConfThatIncludesItself(t *testing.T) {
 	conf, err := ReadConf("/s.conf", files{"/s.conf": "A=1\ninclude s.conf\n"}.read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, _ := conf.Get("a"); got != "1" || len(conf.Missing) == 0 {
 		t.Errorf("a is %q, missing %q", got, conf.Missing)
 	}
@@ -136,9 +130,7 @@ func TestReadFileOfAPipe(t *testing.T) {
 		}
 	}
 	name := filepath.Join(t.TempDir(), "slurm.conf")
-	if err := os.WriteFile(name, []byte("A=1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte("A=1"), 0o600))
 	if b, err := ReadFile(name); err != nil || string(b) != "A=1" {
 		t.Errorf("%q, %v", b, err)
 	}

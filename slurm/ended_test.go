@@ -76,9 +76,7 @@ func TestParseSacct(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseSacct([]byte(test.text), test.job, time.UTC)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			test.want.Source = "sacct"
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -121,9 +119,7 @@ func TestParseShowJob(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseShowJob([]byte(test.text), test.job, time.UTC)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			test.want.Source = "scontrol show job"
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)

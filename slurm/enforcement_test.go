@@ -218,9 +218,7 @@ ConstrainRAMSpace       = yes
 
 Slurmctld(primary) at vm is UP
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, want := range map[string]string{
 		"jobacctgatherfrequency": "task=1", "slurm_version": "22.05.8", "accountingstoragebackuphost": "",
 		"allowedramspace": "100.0%", "constrainramspace": "yes",
@@ -253,9 +251,7 @@ func TestScontrol(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "scontrol")
 	script := "#!/bin/sh\n[ \"$2\" = config ] && echo \"$1 $2\" || { echo 'invalid entity' >&2; exit 1; }\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(program, []byte(script), 0o755))
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	if out, err := Scontrol(t.Context(), "show", "config"); err != nil || string(out) != "show config\n" {
 		t.Errorf("%q, %v", out, err)
@@ -283,9 +279,7 @@ relative) end=11:30:00 ;;
 esac
 echo "JobId=46 JobName=a EndTime=$end Deadline=N/A"
 `
-	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	for _, format := range []string{"", "standard", "relative", "%a %H:%M"} {
 		t.Setenv("SLURM_TIME_FORMAT", format)

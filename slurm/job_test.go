@@ -175,9 +175,7 @@ func FuzzParseEnd(f *testing.F) {
 // Slurm and outside.
 func TestNodeName(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, vars := range map[string]map[string]string{
 		"n1":        {"SLURMD_NODENAME": "n1"},
 		"n1.site":   {"SLURMD_NODENAME": "n1.site"}, // as slurm.conf has it
@@ -189,5 +187,13 @@ func TestNodeName(t *testing.T) {
 	}
 	if got := short("n1.site.org"); got != "n1" {
 		t.Errorf("%q", got)
+	}
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -232,9 +232,7 @@ func TestRequeueSteps(t *testing.T) {
 				ctl.reason = "None"
 			}
 			job, err := ParseRunningJob([]byte(showRunning), "46")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var steps []RequeueStep
 			q := Requeue{
 				Job: job, MiB: 375, StartIn: 40 * time.Second, Scontrol: ctl.scontrol, Told: func(s RequeueStep) { steps = append(steps, s) },
@@ -279,9 +277,7 @@ func distinct(calls []string) (list []string) {
 // held by hand.
 func TestRequeueAgain(t *testing.T) {
 	job, err := ParseRunningJob([]byte(showRunning), "46")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctl := controller{state: "PENDING", reason: "JobHeldUser"}
 	q := Requeue{Job: job, MiB: 375, Scontrol: ctl.scontrol}
 	if got := q.Run(context.Background()); !got.Gone || got.Requeued || ctl.reason != "JobHeldUser" {
@@ -298,9 +294,7 @@ func TestRequeueAgain(t *testing.T) {
 func TestRequeueOfTwo(t *testing.T) {
 	ctl := controller{state: "RUNNING", reason: "None"}
 	job, err := ParseRunningJob([]byte(showRunning), "46")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	patience := RequeuePatience{Call: time.Minute, Pause: time.Microsecond, Hold: time.Millisecond, Update: time.Millisecond, Release: time.Millisecond}
 	second := Requeue{Job: job, MiB: 500, Patience: patience}
 	var first RequeueResult

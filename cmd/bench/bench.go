@@ -43,6 +43,12 @@ type bench struct {
 	ends   []func()
 }
 
+// A group is a set of rows that are measured together.
+type group struct {
+	name, title string
+	measure     func(*bench)
+}
+
 // scope runs f, and then ends what it has started, the latest first.
 func (b *bench) scope(f func()) {
 	was := b.ends
@@ -259,20 +265,6 @@ func (b *bench) sleepers(wrap wrapper, args ...string) (*child, int) {
 	}
 	c := b.start(args...)
 	return c, c.expect("ready")
-}
-
-// measureGoTests runs the benchmarks of the readers by go test.
-func measureGoTests(b *bench) {
-	names, told := b.goTest("", "./rss/...", "-bench", ".", "-benchmem", "-count", pick(b, "6", "1"), "-benchtime", pick(b, "1s", "20ms"))
-	for _, name := range names {
-		var runs []float64
-		for _, s := range told[name]["sec/op"] {
-			runs = append(runs, s*1e6)
-		}
-		r := b.row(name, "µs")
-		r.put("ours", runs)
-		b.add(r)
-	}
 }
 
 // goTest runs benchmarks, with a variable of the environment, and returns what

@@ -62,12 +62,6 @@ import (
 	"time"
 )
 
-// A group is a set of rows that are measured together.
-type group struct {
-	name, title string
-	measure     func(*bench)
-}
-
 var groups = []group{
 	{"a", "one sum of RSS over a tree", measureTrees},
 	{"b", "watching 64 sleeping processes", measureIdle},

@@ -96,3 +96,17 @@ func exponent(x, y []float64) float64 {
 	n := float64(len(x))
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
+
+// measureGoTests runs the benchmarks of the readers by go test.
+func measureGoTests(b *bench) {
+	names, told := b.goTest("", "./rss/...", "-bench", ".", "-benchmem", "-count", pick(b, "6", "1"), "-benchtime", pick(b, "1s", "20ms"))
+	for _, name := range names {
+		var runs []float64
+		for _, s := range told[name]["sec/op"] {
+			runs = append(runs, s*1e6)
+		}
+		r := b.row(name, "µs")
+		r.put("ours", runs)
+		b.add(r)
+	}
+}

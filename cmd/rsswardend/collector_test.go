@@ -85,9 +85,7 @@ func TestLint(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(&collector{daemonWith(scene())})
 	problems, err := testutil.GatherAndLint(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -163,15 +161,11 @@ func TestTextfileIsTheScrape(t *testing.T) {
 	fill(&view{Snapshot: s}, set.Put)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	file, err := parser.TextToMetricFamilies(bytes.NewReader(set.Text()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(&collector{daemonWith(s)})
 	list, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	scrape := map[string]*dto.MetricFamily{}
 	for _, f := range list {
 		scrape[f.GetName()] = f
@@ -217,14 +211,10 @@ func BenchmarkScrape(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		families, err := registry.Gather()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		enc := expfmt.NewEncoder(io.Discard, expfmt.NewFormat(expfmt.TypeTextPlain))
 		for _, f := range families {
-			if err := enc.Encode(f); err != nil {
-				b.Fatal(err)
-			}
+			must(b, enc.Encode(f))
 		}
 	}
 }

@@ -36,9 +36,7 @@ func (d *instance) get(path string) (status int, body string) {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -98,9 +96,7 @@ func TestRealCgroups(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(filepath.Join(text, "rsswardend.prom"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := len(values(t, string(b), tree.Node)); n != len(got) {
 		t.Errorf("%d series in the textfile, %d in the scrape", n, len(got))
 	}
@@ -111,14 +107,10 @@ func TestRealCgroups(t *testing.T) {
 		t.Errorf("landing page: %d %q", status, body)
 	}
 	// A hang-up is nothing to it.
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.cmd.Process.Signal(syscall.SIGHUP))
 	// Memory that is given to the job while it runs (scontrol update).
 	for _, dir := range []string{filepath.Dir(filepath.Dir(task.Dir)), filepath.Dir(task.Dir)} {
-		if err := os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0))
 	}
 	until(t, "the new limit is told", func() bool {
 		_, page := d.get("/metrics")
@@ -158,9 +150,7 @@ func TestSecondDaemon(t *testing.T) {
 // TestCannotStart: what keeps it from starting is told with what to do about it.
 func TestCannotStart(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
-	if err := os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644))
 	for _, test := range []struct {
 		args []string
 		says string
@@ -180,9 +170,7 @@ func TestCannotStart(t *testing.T) {
 // TestComplains: what does not work is said once, until it has worked again.
 func TestComplains(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	var log bytes.Buffer
 	d := newDaemon(settings{node: "n1", textfile: dir, interval: time.Second}, slog.New(slog.NewTextHandler(&log, nil)))
 	defer d.close()
@@ -201,9 +189,7 @@ func TestComplains(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	full := t.TempDir()
-	if err := os.Mkdir(filepath.Join(full, "oom.jsonl"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(full, "oom.jsonl"), 0o755))
 	for _, test := range []struct {
 		args []string
 		env  string
@@ -300,13 +286,9 @@ func TestChurn(t *testing.T) {
 func (d *instance) holds() (fds int, mib float64) {
 	d.t.Helper()
 	p, err := procfs.NewProc(d.cmd.Process.Pid)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	status, err := p.NewStatus()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	if fds, err = p.FileDescriptorsLen(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -323,17 +305,11 @@ func beginJob(t *testing.T, tree *rsstest.SlurmTree, id int) churned {
 	t.Helper()
 	j := churned{dir: fmt.Sprintf("%s/uid_1000/job_%d", tree.Dir, id), cmd: exec.Command("sleep", "600")}
 	for _, dir := range []string{j.dir, j.dir + "/step_batch", j.dir + "/step_batch/task_0"} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 	}
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(j.dir+"/step_batch/task_0/cgroup.procs", []byte(fmt.Sprint(j.cmd.Process.Pid)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.cmd.Start())
+	must(t, os.WriteFile(j.dir+"/step_batch/task_0/cgroup.procs", []byte(fmt.Sprint(j.cmd.Process.Pid)), 0))
 	return j
 }
 
@@ -414,9 +390,7 @@ func TestUnitIsHardened(t *testing.T) {
 		t.Skip("systemd-analyze is not there:", err)
 	}
 	file, err := filepath.Abs(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=30", file).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -430,26 +404,18 @@ func TestUnitStarts(t *testing.T) {
 		t.Skip("needs root, to take it away")
 	}
 	b, err := os.ReadFile(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, command, _ := strings.Cut(string(b), "\nExecStart=")
 	command, _, _ = strings.Cut(command, "\n")
 	words := strings.Fields(command)
 	state := t.TempDir()
 	for dir := state; dir != "/"; dir = filepath.Dir(dir) { // the test's folders are root's alone
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o055 != 0o055 && strings.Contains(dir, "Test") {
-			if err := os.Chmod(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, 0o755))
 		}
 	}
-	if err := os.Chown(state, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(binary), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(state, 65534, 65534))
+	must(t, os.Chmod(filepath.Dir(binary), 0o755))
 	tree := rsstest.NewSlurmTree(t)
 	task := tree.Job(12, 100*rss.MiB)
 	sleeper(t, task)
@@ -503,13 +469,9 @@ func TestTextfileFollowsNothing(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		victim := filepath.Join(dir, "victim")
-		if err := os.WriteFile(victim, []byte("root's"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(victim, []byte("root's"), 0o600))
 		f := &promfile{dir: dir}
-		if err := plant(f.name(), victim); err != nil {
-			t.Fatal(err)
-		}
+		must(t, plant(f.name(), victim))
 		if err := f.write(&view{Snapshot: scene()}); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -61,12 +61,8 @@ func startCommand(t *testing.T, command ...string) *instance {
 	d.cmd.Env = environ()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := d.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, d.cmd.Start())
 	listening := make(chan string, 1)
 	go func() {
 		defer close(d.done)
@@ -110,9 +106,7 @@ func (d *instance) said() string {
 // end sends SIGTERM and returns the exit status.
 func (d *instance) end() int {
 	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-d.done:
 	case <-time.After(20 * time.Second):
@@ -137,12 +131,18 @@ func sleeper(t *testing.T, in rsstest.Group) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
 	in.Join(cmd.Process.Pid)
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

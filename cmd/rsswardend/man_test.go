@@ -18,13 +18,9 @@ func TestManual(t *testing.T) {
 		t.Skip("no man:", err)
 	}
 	page, err := exec.Command(binary, "man").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "page.8")
-	if err := os.WriteFile(file, page, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, page, 0o644))
 	cmd := exec.Command("man", "--warnings", "-l", file)
 	cmd.Env = append(os.Environ(), "MANWIDTH=2000", "LC_ALL=C.UTF-8")
 	var stderr bytes.Buffer
@@ -45,9 +41,7 @@ func TestManual(t *testing.T) {
 // TestHelpFitsAScreen: a user reads it in a terminal.
 func TestHelpFitsAScreen(t *testing.T) {
 	help, err := exec.Command(binary, "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(help), "\n"), "\n")
 	for _, l := range lines {
 		if n := utf8.RuneCountInString(l); n > 80 {

@@ -41,9 +41,7 @@ func TestOOM(t *testing.T) {
 	}
 	name := filepath.Join(records, "oom.jsonl")
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var e entry
 	for line := range bytes.Lines(b) {
 		var one entry
@@ -97,9 +95,7 @@ func TestOOMOfAJobThatIsGone(t *testing.T) {
 func lastRecord(t *testing.T, dir string) (e entry, text []byte) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -111,9 +107,7 @@ func lastRecord(t *testing.T, dir string) (e entry, text []byte) {
 func TestRecordIsBounded(t *testing.T) {
 	r := &recordFile{dir: t.TempDir()}
 	for i := range 3 * recordsMost / 250 {
-		if err := r.append(entry{JobID: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.append(entry{JobID: fmt.Sprint(i)}))
 	}
 	r.close()
 	files, _ := filepath.Glob(filepath.Join(r.dir, "*"))
@@ -127,21 +121,15 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	// Nothing that somebody put there is followed.
 	other := &recordFile{dir: t.TempDir()}
-	if err := os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")))
 	if err := other.append(entry{}); err == nil {
 		t.Error("a symbolic link was written to")
 	}
 	other = &recordFile{dir: t.TempDir()}
 	pipe := filepath.Join(other.dir, "oom.jsonl")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := other.append(entry{}); err == nil {
 		t.Error("a pipe that somebody reads was written to")
 	}

@@ -27,9 +27,7 @@ import (
 func carry(t *testing.T, r alert.Request, env ...string) (a alert.Answer, status int) {
 	t.Helper()
 	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, status := program(t, data, env...)
 	if n := strings.Count(out, "\n"); n != 1 || !strings.HasSuffix(out, "\n") {
 		t.Fatalf("%d lines: %q", n, out)
@@ -143,9 +141,7 @@ func TestSendTLS(t *testing.T) {
 		t.Errorf("unknown: %+v, exit status %d, %d requests", a, st, len(r.all))
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}), 0o600))
 	if a, st := carry(t, q, "SSL_CERT_FILE="+file); a.Taken != 1 || st != 0 || len(r.all) != 1 {
 		t.Errorf("known: %+v, exit status %d, %d requests", a, st, len(r.all))
 	}
@@ -165,9 +161,7 @@ func TestSendTLS(t *testing.T) {
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -209,9 +203,7 @@ func TestSendSlow(t *testing.T) {
 	r := receive(t, false, func(w http.ResponseWriter, req *http.Request) { <-hold })
 	defer close(hold)
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	for _, to := range []string{r.URL, "http://" + l.Addr().String(), "https://" + l.Addr().String()} {
 		q := request(to, `1`)
@@ -227,9 +219,7 @@ func TestSendSlow(t *testing.T) {
 // TestSendRefused: what is said is the same each time, and has no URL in it.
 func TestSendRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to := "http://me:s3cret@" + l.Addr().String() + "/path?token=t0ken"
 	l.Close()
 	if a, _ := carry(t, request(to, `1`)); a.Error != "connection refused" || !a.Retry {
@@ -255,9 +245,7 @@ func TestSendHidesSecrets(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("  file-t0ken \nmore\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("  file-t0ken \nmore\n"), 0o600))
 	q := request(r.URL, `1`)
 	q.TokenFile = file
 	if a, _ := carry(t, q); strings.Contains(a.Error, "file-t0ken") {

@@ -24,21 +24,15 @@ import (
 func webConfig(t *testing.T) (file string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: programName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{
@@ -51,9 +45,7 @@ basic_auth_users:
   prometheus: $2a$04$vbhQrg83MZfrcjXaVz5j/OvHUcAoBQktmhAh/EDEYwL58.Pm3eKt2 # secret
 `),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	pool = x509.NewCertPool()
 	pool.AppendCertsFromPEM(public)
@@ -68,9 +60,7 @@ func TestTLSAndPassword(t *testing.T) {
 	ask := func(password string) int {
 		t.Helper()
 		req, err := http.NewRequest(http.MethodGet, "https://"+d.address+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if password != "" {
 			req.SetBasicAuth("prometheus", password)
 		}

@@ -61,16 +61,12 @@ func lmdbload(t *testing.T, options ...string) string {
 func inProcess(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var out bytes.Buffer
 	status = run(args, nil, &out, f)
 	b, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status, out.String(), string(b)
 }
 
@@ -130,9 +126,7 @@ func TestBatchesCoverEachRecordOnce(t *testing.T) {
 func testPool(t *testing.T, n int, path string) *pool {
 	t.Helper()
 	p, err := newPool(n, workerCommand(path, io.Discard), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -142,9 +136,7 @@ func digests(t *testing.T, records []int) []digest {
 	t.Helper()
 	p := testPool(t, 1, path)
 	d, err := p.read(records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -170,9 +162,7 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 					syscall.Kill(pid, syscall.SIGCONT)
 				})
 				got, err := p.read(records)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if !slices.Equal(got, want) {
 					t.Fatalf("batch %d: wrong content after %v", batch, sig)
 				}
@@ -181,9 +171,7 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 					if time.Now().After(deadline) {
 						t.Fatalf("batch %d: the worker was not replaced after %v", batch, sig)
 					}
-					if err := p.wait(time.Millisecond); err != nil {
-						t.Fatal(err)
-					}
+					must(t, p.wait(time.Millisecond))
 				}
 				ends = p.replaced
 			}
@@ -200,9 +188,7 @@ func stop(t *testing.T, pid int) {
 	syscall.Kill(pid, syscall.SIGSTOP)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if bytes.Contains(b, []byte(") T ")) {
 			return
 		}
@@ -220,12 +206,8 @@ func TestKilledFromOutside(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	// One worker after each epoch, while the next one runs.
 	var out strings.Builder
 	signals := 0
@@ -275,9 +257,7 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh, err := readRSS(p.workers[0].pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if fresh > 32<<20 {
 		t.Errorf("a worker that read one record has %d MiB", fresh>>20)
 	}
@@ -287,9 +267,7 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 		}
 	}
 	all, err := readRSS(p.workers[0].pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// 24 MB of records, all of them in the map now.
 	if all < 24_000_000 || all-min(all, fresh) < 10<<20 {
 		t.Errorf("RSS %d MiB after one record, %d MiB after all of 24 MB", fresh>>20, all>>20)
@@ -298,9 +276,7 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 
 func TestWorkersEndWithTheirParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0], append([]string{"lmdbload", "-data", path, "-epochs", "1000000"}, small...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var pids []int
@@ -388,4 +364,12 @@ func FuzzParseStatm(f *testing.F) {
 			t.Errorf("took %q", b)
 		}
 	})
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

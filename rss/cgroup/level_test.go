@@ -26,9 +26,7 @@ func between(b rss.Bytes, low, high rss.Bytes) bool { return b >= low*rss.MiB &&
 func level(t *testing.T, pid int, dir string) *Level {
 	t.Helper()
 	p, err := Open("/proc", "/sys", pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range p.Levels {
 		t.Cleanup(l.Close)
 		if l.Dir == dir {
@@ -43,9 +41,7 @@ func onDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Statfs(dir, &s))
 	if s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC {
 		t.Skip("the temporary directory is in memory")
 	}
@@ -74,9 +70,7 @@ func TestRealCgroup(t *testing.T) {
 	}
 	e.Anon(rss.MiB) // from here on its runtime is up and charged here
 	before, err := l.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	e.Anon(20 * rss.MiB)
 	m, err := l.Memory()
@@ -219,12 +213,8 @@ func TestNoDescriptorLeft(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for name, text := range files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o644))
 		}
 		l := &Level{Version: version, Dir: dir}
 		t.Cleanup(l.Close)
@@ -251,5 +241,13 @@ func TestNoDescriptorLeft(t *testing.T) {
 		if pids, err := l.Procs(); err != nil || len(pids) != 2 {
 			t.Errorf("v%d: then %v, %v", version, pids, err)
 		}
+	}
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -127,9 +127,7 @@ func TestMemoryV1(t *testing.T) {
 	p := open(t, rsstest.Unpack(t, "torch", "slurm-v1"), rsstest.Trainer)
 	job := p.Levels[2]
 	m, err := job.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if m.Anon < 200*rss.MiB || m.Unreclaimable < m.Anon || m.Unreclaimable > m.Charged-m.InactiveFile || m.LeastMax != 700*rss.MiB || m.LeastSwap != Unlimited {
 		t.Errorf("got %+v", m)
 	}

@@ -19,9 +19,7 @@ import (
 func open(t *testing.T, fs rsstest.Tree, pid int) *Path {
 	t.Helper()
 	p, err := Open(fs.Proc, fs.Sys, pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		for _, l := range p.Levels {
 			l.Close()
@@ -36,9 +34,7 @@ func maxima(t *testing.T, p *Path) map[string]rss.Bytes {
 	got := map[string]rss.Bytes{}
 	for _, l := range p.Levels {
 		lim, err := l.Limits()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if lim.Max == Unlimited {
 			lim.Max = 0
 		}
@@ -149,9 +145,7 @@ func TestMountedTwice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fs := rsstest.Unpack(t, "torch", "slurm-v1")
-			if err := os.Symlink(filepath.Join(fs.Sys, "fs/cgroup/memory", c.root), fs.Path(c.point)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink(filepath.Join(fs.Sys, "fs/cgroup/memory", c.root), fs.Path(c.point)))
 			fs.Write("proc/self/mountinfo", fs.Read("proc/self/mountinfo")+fmt.Sprintf(more, c.root, fs.Path(c.point)))
 			if p := open(t, fs, rsstest.Trainer); p.Mount != filepath.Join(fs.Sys, "fs/cgroup/memory") || len(p.Levels) != 6 {
 				t.Errorf("%d levels below %s", len(p.Levels), p.Mount)
@@ -292,9 +286,7 @@ func FuzzParseMounts(f *testing.F) {
 // TestNoDescriptorOnTheWay: a part is not the whole.
 func TestNoDescriptorOnTheWay(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "below"), 0o755))
 	rsstest.WithoutDescriptors(t, func() {
 		if err := walk(dir, func(string) {}); !errors.Is(err, unix.EMFILE) {
 			t.Errorf("got %v", err)

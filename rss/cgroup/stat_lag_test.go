@@ -15,9 +15,7 @@ type fakeGroup struct{ charged, anon, file, kernel, hits int }
 
 func (g fakeGroup) write(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	for name, text := range map[string]string{
 		"memory.usage_in_bytes":      fmt.Sprint(g.charged << 20),
 		"memory.kmem.usage_in_bytes": fmt.Sprint(g.kernel << 20),
@@ -26,9 +24,7 @@ func (g fakeGroup) write(t *testing.T, dir string) {
 		"memory.stat": fmt.Sprintf("total_rss %d\ntotal_cache %d\ntotal_inactive_file %d\n",
 			g.anon<<20, g.file<<20, g.file<<20),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
 

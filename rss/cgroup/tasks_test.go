@@ -17,9 +17,7 @@ import (
 func openTasks(t *testing.T, fs rsstest.Tree) *TaskPath {
 	t.Helper()
 	p, err := OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -28,9 +26,7 @@ func openTasks(t *testing.T, fs rsstest.Tree) *TaskPath {
 func limited(t *testing.T, p *TaskPath) map[string][3]uint64 {
 	t.Helper()
 	all, err := p.Tasks(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string][3]uint64{}
 	for _, l := range all {
 		got[l.Level.Name] = [3]uint64{l.Current, l.Max, l.Refused}
@@ -179,9 +175,7 @@ func TestRealTasks(t *testing.T) {
 		}
 	})
 	_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0) // v2
-	if err := os.Mkdir(leaf, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(leaf, 0o755))
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(name, []byte(text), 0); err != nil {
@@ -193,9 +187,7 @@ func TestRealTasks(t *testing.T) {
 	c := rsstest.StartChild(t, exec.Command("bash", "-c", `while read -r n; do for ((i = 0; i < n; i++)); do sleep 100 <&- >&- & kids+=($!); done 2>&-; echo $n; done; kill "${kids[@]}"`))
 	write(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(c.PID))
 	p, err := OpenTasks("/proc", "/sys", c.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	look := func(what string, current, most uint64, refused bool) {
 		t.Helper()

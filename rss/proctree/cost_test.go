@@ -14,15 +14,11 @@ func TestCostOfThisProcess(t *testing.T) {
 	const tick = 10 * time.Millisecond
 	var used unix.Rusage
 	for used.Utime.Nano()+used.Stime.Nano() < int64(3*tick) {
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Getrusage(unix.RUSAGE_SELF, &used))
 	}
 	time.Sleep(time.Millisecond) // a wake-up
 	c, err := CostOf("/proc", os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.RSS < rss.MiB || c.Anon == 0 || c.Anon > c.RSS || c.PSS == 0 || c.PSS > c.RSS+rss.MiB ||
 		c.Threads < 2 || c.Descriptors < 3 || c.CPU == 0 || c.CPU > time.Hour || c.Wakeups == 0 {
 		t.Errorf("%+v", c)

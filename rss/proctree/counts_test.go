@@ -121,9 +121,7 @@ func TestCountsOfThisProcess(t *testing.T) {
 	defer c.Close()
 	me := rss.ProcID{PID: os.Getpid()}
 	start, err := StartTime("/proc", me.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	me.Start = start
 	const many = 5000
 	for _, kind := range []struct {
@@ -164,9 +162,7 @@ func TestDescriptorsBothWays(t *testing.T) {
 	defer c.Close()
 	me := rss.ProcID{PID: os.Getpid()}
 	fast, err := c.Descriptors(me)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.f.real = false // so that st_size is not believed
 	slow, err := c.Descriptors(me)
 	if d := slow.N - fast.N; err != nil || d < -3 || d > 3 { // the directory's own is one more
@@ -304,9 +300,7 @@ func TestUserTasksAsTheKernelCounts(t *testing.T) {
 	for range 3 {
 		cmd := as("cat")
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := cmd.Start(); err != nil {
 			t.Skip(err)
 		}

@@ -35,14 +35,10 @@ func TestIdentifyReal(t *testing.T) {
 		t.Errorf("kthreadd: %+v", i)
 	}
 	c := exec.Command("/bin/true")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	pid := c.Process.Pid
 	var si unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, pid, &si, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Waitid(unix.P_PID, pid, &si, unix.WEXITED|unix.WNOWAIT, nil))
 	if i, err := Identify("/proc", pid); err != nil || !i.Ended() {
 		t.Errorf("zombie: %+v, %v", i, err)
 	}
@@ -99,9 +95,7 @@ func FuzzParseKernel(f *testing.F) {
 func TestEnvironReal(t *testing.T) {
 	c := exec.Command("/bin/sleep", "1000")
 	c.Env = []string{"SLURM_JOB_ID=7", "HOME=/x", "SLURM_X=a=b", "NOTHING"}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	defer func() {
 		c.Process.Kill()
 		c.Wait()

@@ -49,9 +49,7 @@ func FuzzParseResourceLimits(f *testing.F) {
 
 func TestLimitsOfProcesses(t *testing.T) {
 	l, err := Limits("/proc", os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for which, got := range map[int]uint64{
 		unix.RLIMIT_AS: uint64(l.AddressSpace), unix.RLIMIT_MEMLOCK: uint64(l.LockedMemory),
 		unix.RLIMIT_NPROC: l.Tasks, unix.RLIMIT_NOFILE: l.Descriptors,

@@ -37,9 +37,7 @@ func TestMemInfoAsProcfsReadsIt(t *testing.T) {
 		t.Skip(err)
 	}
 	theirs, err := fs.Meminfo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := NewNode("/proc")
 	defer n.Close()
 	for range 2 {
@@ -56,9 +54,7 @@ func TestStatAsProcfsReadsIt(t *testing.T) {
 		t.Skip(err)
 	}
 	theirs, err := p.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := New("/proc")
 	defer r.Close()
 	ours, err := r.One(os.Getpid())

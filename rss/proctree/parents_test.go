@@ -83,9 +83,7 @@ func TestParents(t *testing.T) {
 // The caller says what ends the walk.
 func TestParentsReal(t *testing.T) {
 	for i, err := range Parents("/proc", os.Getpid()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i.ID.PID == os.Getppid() {
 			return
 		}

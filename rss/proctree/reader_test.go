@@ -18,9 +18,7 @@ import (
 func sleeper(t *testing.T) *exec.Cmd {
 	t.Helper()
 	c := exec.Command("sleep", "1000")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 	return c
 }
@@ -30,9 +28,7 @@ func sleeper(t *testing.T) *exec.Cmd {
 func openStatm(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for _, name := range names {
 		to, _ := os.Readlink(filepath.Join("/proc/self/fd", name.Name()))

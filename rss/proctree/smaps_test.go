@@ -123,9 +123,7 @@ func TestPSSInPiecesOfATree(t *testing.T) {
 	if _, err := r.PSSInPieces(rss.ProcID{PID: 8}); !Vanished(err) || !strings.HasPrefix(err.Error(), "cannot read smaps of process 8: ") {
 		t.Errorf("no such process: %v", err)
 	}
-	if err := os.Chmod(tree.Path("proc/7/smaps"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(tree.Path("proc/7/smaps"), 0))
 	if os.Geteuid() != 0 { // root may read it
 		if _, err := r.PSSInPieces(id); !Denied(err) {
 			t.Errorf("denied: %v", err)
@@ -255,9 +253,7 @@ func FuzzSmaps(f *testing.F) {
 func BenchmarkSmaps(b *testing.B) {
 	for b.Loop() {
 		f, err := os.Open("/proc/self/smaps")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if _, err := sumSmaps(f); err != nil {
 			b.Fatal(err)
 		}
@@ -291,9 +287,7 @@ func init() {
 func mapper(t *testing.T) *rsstest.Child {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "data")
-	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, make([]byte, 64<<20), 0o600))
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), smapsChild+"="+file)
 	child := rsstest.StartChild(t, c)
@@ -308,9 +302,7 @@ func mapper(t *testing.T) *rsstest.Child {
 func wait(t *testing.T, pid, what int) {
 	t.Helper()
 	var si unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, pid, &si, what|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Waitid(unix.P_PID, pid, &si, what|unix.WNOWAIT, nil))
 }
 
 // Both files tell the same of a child that stands still, and about the same of
@@ -318,9 +310,7 @@ func wait(t *testing.T, pid, what int) {
 func TestRealPSSInPieces(t *testing.T) {
 	c := mapper(t)
 	pid := c.PID
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(pid, unix.SIGSTOP))
 	wait(t, pid, unix.WSTOPPED)
 	r := New("/proc")
 	defer r.Close()
@@ -329,14 +319,10 @@ func TestRealPSSInPieces(t *testing.T) {
 		slack rss.Bytes
 	}{{pid, 0}, {os.Getpid(), 8 * rss.MiB}} {
 		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", who.pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cut := rss.Bytes(strings.Count(string(maps), "\n")) * rss.KiB
 		start, err := StartTime("/proc", who.pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id := rss.ProcID{PID: who.pid, Start: start}
 		// What else maps the binary moves the child's PSS: it is read before and
 		// after.
@@ -381,9 +367,7 @@ func TestRealPSSInPieces(t *testing.T) {
 // One read never walks two mappings.
 func TestRealSmapsRecordsAreLonger(t *testing.T) {
 	b, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for line := range strings.Lines(string(b)) {
 		if word, _, _ := strings.Cut(line, " "); !strings.HasSuffix(word, ":") {
@@ -420,9 +404,7 @@ func TestRealSmapsEndsEarly(t *testing.T) {
 	for _, reap := range []bool{false, true} {
 		c := mapper(t)
 		f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.PID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer f.Close()
 		p, err := sumSmaps(&ending{f, func() {
 			unix.Kill(c.PID, unix.SIGKILL)
@@ -496,9 +478,7 @@ func TestPartsOfThisProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Munmap(b)
 	p, err := r.Parts(me)
 	if err != nil || p.Cost <= 0 || p.PrivateDirty < before.PrivateDirty+size-rss.MiB || p.Anonymous < before.Anonymous+size-rss.MiB ||
@@ -630,18 +610,12 @@ func TestFileKinds(t *testing.T) {
 func TestMappedFilesOfThisProcess(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "data.mdb")
 	const size = 4 * rss.MiB
-	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, make([]byte, size), 0o600))
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Munmap(b)
 	m, err := New("/proc").MappedFiles(rss.ProcID{PID: os.Getpid()})
 	if err != nil || len(m.Largest) == 0 || m.Largest[0].Path != name || m.Largest[0].RSS != size || !m.Largest[0].Shared || m.Largest[0].Writable {

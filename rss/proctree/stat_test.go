@@ -186,17 +186,13 @@ func TestRole(t *testing.T) {
 func population(b *testing.B, n int) {
 	b.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for range n {
 		p, err := os.StartProcess("/proc/self/exe", []string{"idle"}, &os.ProcAttr{
 			Env:   append(os.Environ(), "ROLE=idle", "GOMAXPROCS=1"),
 			Files: []*os.File{r, nil, nil},
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() { p.Wait() })
 	}
 	r.Close()
@@ -251,13 +247,9 @@ func TestLockedOfThisProcess(t *testing.T) {
 	r := New("/proc")
 	defer r.Close()
 	before, err := r.One(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Munmap(b)
 	if err := unix.Mlock(b); err != nil {
 		t.Skip("cannot lock memory: ", err)

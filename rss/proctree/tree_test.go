@@ -28,9 +28,7 @@ import (
 func tree(t *testing.T, r *Reader, root int) ([]int, []rss.Proc, rss.Gaps) {
 	t.Helper()
 	procs, gaps, err := r.Tree(rss.ProcID{PID: root})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pids := []int{}
 	for _, p := range procs {
 		pids = append(pids, p.ID.PID)
@@ -270,17 +268,13 @@ func TestDenied(t *testing.T) {
 	fs.Put(rsstest.Process{PID: 20, Parent: 1, Comm: "foreign"})
 	deny := func(pid int) {
 		for _, file := range []string{"stat", "status", "statm"} {
-			if err := os.Chmod(fs.Path(fmt.Sprintf("proc/%d/%s", pid, file)), 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(fs.Path(fmt.Sprintf("proc/%d/%s", pid, file)), 0))
 		}
 	}
 	deny(20)
 	// testing makes its directory for its own user alone.
 	for _, dir := range []string{filepath.Dir(fs.Dir), fs.Dir} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 	r := reader(t, fs.Proc)
 	asNobody(t, func() {
@@ -422,9 +416,7 @@ func BenchmarkTree(b *testing.B) {
 	})
 	b.Run("procfs", func(b *testing.B) {
 		fs, err := procfs.NewFS("/proc")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.ReportAllocs()
 		for b.Loop() {
 			if n := procfsTree(fs, root.PID); n < 65 {
@@ -442,9 +434,7 @@ func trees(t *testing.T, r *Reader, roots ...int) []int {
 		ids = append(ids, rss.ProcID{PID: pid, Start: uint64(pid)})
 	}
 	procs, _, err := r.Trees(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var pids []int
 	for _, p := range procs {
 		pids = append(pids, p.ID.PID)
@@ -557,26 +547,18 @@ func TestRSSFalls(t *testing.T) {
 	resident := func() rss.Bytes {
 		t.Helper()
 		p, err := r.One(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p.RSS
 	}
 	const size = 64 << 20
 	before := resident()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	risen := resident()
-	if err := unix.Munmap(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Munmap(b))
 	fallen := resident()
 	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
 	const slack = 16 * rss.MiB // the runtime's own
 	if risen < before+size-slack || fallen > risen-size+slack {
 		t.Errorf("%v, with %v more %v, without %v", before, rss.Bytes(size), risen, fallen)
@@ -675,9 +657,7 @@ type command struct {
 func startCommand(t *testing.T) *command {
 	t.Helper()
 	lifeR, lifeW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), "ROLE=command")
 	c.ExtraFiles = []*os.File{lifeR}
@@ -714,9 +694,7 @@ func until(t *testing.T, r *Reader, root int, ok func([]rss.Proc) bool) []rss.Pr
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		procs, _, err := r.Tree(rss.ProcID{PID: root})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ok(procs) {
 			return procs
 		}
@@ -776,9 +754,7 @@ func TestRealTree(t *testing.T) {
 
 	t.Run("sums agree", func(t *testing.T) {
 		procs, _, err := r.Tree(rss.ProcID{PID: root})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var sum rss.Bytes
 		for _, p := range procs {
 			sum += p.RSS
@@ -809,9 +785,7 @@ func TestRealTree(t *testing.T) {
 func TestRealSelf(t *testing.T) {
 	r := reader(t, "/proc")
 	p, err := r.One(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start, err := StartTime("/proc", os.Getpid())
 	if err != nil || p.ID != (rss.ProcID{PID: os.Getpid(), Start: start}) || p.Parent != os.Getppid() ||
 		p.Group != unix.Getpgrp() || p.RSS == 0 || p.RSS != p.Anon+p.File+p.Shmem || p.Threads < 2 {
@@ -829,5 +803,13 @@ func TestRealSelf(t *testing.T) {
 	}
 	if m, err := ReadMemInfo("/proc"); err != nil || m.Total < m.Available || m.Available == 0 {
 		t.Errorf("meminfo %+v, %v", m, err)
+	}
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -89,13 +89,9 @@ func TestSegmentsOfText(t *testing.T) {
 `)
 	fs.Write("proc/8/maps", "7f0000000000-7f0000080000 rw-s 00000000 00:1a 40 /dev/shm/torch_1 (deleted)\n")
 	for _, pid := range []string{"7", "8"} {
-		if err := os.Mkdir(fs.Path("proc/"+pid+"/fd"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(fs.Path("proc/"+pid+"/fd"), 0o755))
 	}
-	if err := os.Symlink("/dev/shm/torch_gone_long_ago (deleted)", fs.Path("proc/8/fd/3")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/dev/shm/torch_gone_long_ago (deleted)", fs.Path("proc/8/fd/3")))
 	h, err := Segments(fs.Proc, []int{8, 7, 9}, 0)
 	if err != nil || len(h.Segments) != 2 || h.More || h.Vanished != 1 || h.Denied != 0 || h.Cost <= 0 {
 		t.Fatalf("%+v, %v", h, err)
@@ -125,13 +121,9 @@ func TestUsageOfText(t *testing.T) {
 	fs.Write("proc/7/root/dev/shm/torch_1", "x")
 	fs.Write("proc/8/root/run/only-there/shm/torch_1", "x")
 	fs.Write("proc/8/root/dev/null", "")
-	if err := os.Symlink("/run/only-there/shm", fs.Path("proc/8/root/dev/shm")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/run/only-there/shm", fs.Path("proc/8/root/dev/shm")))
 	var at unix.Stat_t
-	if err := unix.Stat(fs.Proc, &at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat(fs.Proc, &at))
 	for _, pid := range []int{7, 8} {
 		if u, err := Usage(fs.Proc, pid); err != nil || u.Mount || u.Dev != uint64(at.Dev) || u.Size == 0 || u.Used > u.Size {
 			t.Errorf("process %d: %+v, %v", pid, u, err)
@@ -205,13 +197,9 @@ func other(t *testing.T) int {
 	c.Env = append(os.Environ(), "ROLE=own")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := c.Start(); err != nil {
 		t.Skip("cannot make a mount namespace:", err)
 	}
@@ -272,4 +260,12 @@ func BenchmarkShm(b *testing.B) {
 			}
 		}
 	})
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

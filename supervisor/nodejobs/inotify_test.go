@@ -52,9 +52,7 @@ func (r *real) job(id int, limit rss.Bytes) (task string) {
 		r.mkdir(dir)
 	}
 	for _, dir := range []string{job, job + "/step_0"} {
-		if err := os.WriteFile(dir+"/memory.limit_in_bytes", fmt.Append(nil, uint64(limit)), 0); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, os.WriteFile(dir+"/memory.limit_in_bytes", fmt.Append(nil, uint64(limit)), 0))
 	}
 	return task
 }
@@ -64,9 +62,7 @@ func (r *real) job(id int, limit rss.Bytes) (task string) {
 func (r *real) hit(task string, up int) {
 	r.t.Helper()
 	eater := rsstest.StartEater(r.t)
-	if err := os.WriteFile(task+"/cgroup.procs", fmt.Append(nil, eater.PID), 0); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, os.WriteFile(task+"/cgroup.procs", fmt.Append(nil, eater.PID), 0))
 	if eater.Anon(100 * rss.MiB) {
 		r.t.Fatal("nothing was killed")
 	}
@@ -117,9 +113,7 @@ func (r *real) told(what string, ok func(Snapshot) bool) Snapshot {
 func (r *real) look() Snapshot {
 	r.t.Helper()
 	snap, err := r.Look(time.Now())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return snap
 }
 
@@ -146,9 +140,7 @@ func (r *real) ended(snap Snapshot, id string) *Ended {
 func TestRealNotices(t *testing.T) {
 	r := newReal(t)
 	task := r.job(1, 30*rss.MiB)
-	if err := r.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Listen())
 	if snap := r.look(); r.find(snap, "1") == nil || snap.Unheard > 0 && r.unheardHere() > 0 {
 		t.Fatalf("%+v", snap)
 	}
@@ -214,12 +206,8 @@ func TestRealNoticesOfTheInnocent(t *testing.T) {
 	r := newReal(t)
 	elsewhere := filepath.Join(filepath.Dir(filepath.Dir(r.user)), r.name+"_service")
 	r.mkdir(elsewhere)
-	if err := os.WriteFile(elsewhere+"/memory.limit_in_bytes", []byte("30M"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(elsewhere+"/memory.limit_in_bytes", []byte("30M"), 0))
+	must(t, r.Listen())
 	r.look()
 	for id := range 40 {
 		task := r.job(100+id, 30*rss.MiB)
@@ -227,9 +215,7 @@ func TestRealNoticesOfTheInnocent(t *testing.T) {
 			r.hit(elsewhere, 0)
 		}
 		for dir := task; dir != r.user; dir = filepath.Dir(dir) {
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(dir))
 		}
 		if id%10 == 6 {
 			for _, e := range r.look().Ended {
@@ -266,9 +252,7 @@ func TestRealNoticesOfTheInnocent(t *testing.T) {
 func TestRealNoticesOverflow(t *testing.T) {
 	r := newReal(t)
 	r.job(1, 30*rss.MiB)
-	if err := r.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Listen())
 	n := r.notices
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -285,9 +269,7 @@ func TestRealNoticesOverflow(t *testing.T) {
 func TestRealNoticesRefused(t *testing.T) {
 	r := newReal(t)
 	r.job(1, 30*rss.MiB)
-	if err := r.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Listen())
 	r.notices.mu.Lock()
 	r.notices.most = 0
 	r.notices.mu.Unlock()

@@ -224,30 +224,34 @@ type group struct {
 	base  uint64 // kills from before we came
 	since time.Time
 
-	use     Use
-	lim     cgroup.Limits
-	mem     cgroup.Memory
-	known   bool
-	stated  int // the look in which mem was read, or a little before
-	limited int // … in which lim was
-	// charged is the charge as of the look chargedAt.
-	charged   rss.Bytes
-	chargedAt int
-	// kept says that the level's descriptors stay open from look to look.
-	kept bool
-	full int // the look in which memory.stat was read, at first a little before
-	// quiet is for how many looks the charge has been the same to the byte, or as good as.
-	quiet int
-	peak  rss.Bytes
-	near  time.Time // since when nearly all of the limit is used
-	last  Job       // as it was told, of a job
-	by    Source    // how its kills are known, of a job
-	seen  uint64    // kills that were told in a look
+	use Use
+	memory
+	peak rss.Bytes
+	near time.Time // since when nearly all of the limit is used
+	last Job       // as it was told, of a job
+	by   Source    // how its kills are known, of a job
+	seen uint64    // kills that were told in a look
 	// number is a job's where its directory is named by a SLUID, empty while not known.
 	number string
 	named  int // how often it was asked for
 	// uid is a job's user, -1 while not known, and asked how often it was looked for.
 	uid, asked int
+}
+
+// memory is what was read of a group's memory, and when: in which look.
+type memory struct {
+	lim       cgroup.Limits
+	limited   int // lim
+	mem       cgroup.Memory
+	known     bool // that mem was read
+	stated    int  // mem, or a little before
+	full      int  // memory.stat, at first a little before
+	charged   rss.Bytes
+	chargedAt int
+	// quiet is for how many looks the charge has been the same to the byte, or as good as.
+	quiet int
+	// kept says that the level's descriptors stay open from look to look.
+	kept bool
 }
 
 // near is the share of a limit from which on a job counts as about to meet it, in what
@@ -291,7 +295,7 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 		n.failed(err)
 		return bound, false
 	}
-	mem, err := n.memory(g, most)
+	mem, err := n.readMemory(g, most)
 	// That of swap is changed with that of memory, or read as late as all that rests is.
 	if err == nil && (most != g.lim.Max || g.limited == 0 || n.looks-g.limited >= restful) {
 		if g.lim, err = g.level.Limits(); err == nil {
@@ -332,11 +336,11 @@ const (
 	easyEach = 3
 )
 
-// memory reads the charge, and memory.stat, which costs ten times that, where the
+// readMemory reads the charge, and memory.stat, which costs ten times that, where the
 // charge has changed, every few looks, or where it is near the limit: there the page
 // cache that goes makes room for what stays. In between what can be reclaimed is taken to
 // be what it was.
-func (n *Node) memory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
+func (n *Node) readMemory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 	if g.known && n.looks-g.stated < restful {
 		charged, err := g.charged, error(nil)
 		if g.chargedAt != n.looks {

@@ -53,9 +53,7 @@ func TestForecastOfRareLooks(t *testing.T) {
 			// A tick comes some milliseconds early or late.
 			now := s.now.Add(time.Duration(look)*interval + time.Duration(look%3)*5*time.Millisecond)
 			snap, err := s.Look(now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			u := snap.Jobs[0].Use
 			if !u.Forecast {
 				continue
@@ -83,9 +81,7 @@ func TestForecastOfFastGrowth(t *testing.T) {
 			used := uint64(at.Seconds() * 1_000_000)
 			s.v1("slurm/uid_1/job_7", used, limit, 0)
 			snap, err := s.Look(s.now.Add(at))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			u := snap.Jobs[0].Use
 			if want, due := 360*time.Second-at, used > limit/2 && at-interval >= rss.HoldTime; u.Forecast != due || u.Forecast && (u.ETA-want).Abs() > 5*time.Second {
 				t.Errorf("each %v: after %v the forecast is %v, %v; want %v from half of the limit and 3 minutes on", interval, at, u.ETA, u.Forecast, want)

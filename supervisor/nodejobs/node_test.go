@@ -124,9 +124,7 @@ func TestSameNameAnotherJob(t *testing.T) {
 	s := v1Stand(t)
 	first := s.look()
 	dir := s.Path("sys/fs/cgroup/memory/slurm/uid_1/job_7")
-	if err := os.Rename(dir, s.Path("aside")); err != nil { // keeps the inode from being used again
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir, s.Path("aside"))) // keeps the inode from being used again
 	s.v1("slurm/uid_1/job_7", 7, 1000, 0)
 	snap := s.look()
 	if len(snap.Ended) != 1 || len(snap.Jobs) != 1 || snap.Jobs[0].Unreclaimable != 7 || !snap.Jobs[0].Since.After(first.Jobs[0].Since) {
@@ -331,9 +329,7 @@ func TestWhatIsReadOfProcesses(t *testing.T) {
 func watchOpens(t *testing.T, root string) func() map[string]bool {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	dirs := map[int32]string{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -344,9 +340,7 @@ func watchOpens(t *testing.T, root string) func() map[string]bool {
 		dirs[int32(wd)], _ = filepath.Rel(root, path)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func() map[string]bool {
 		opened := map[string]bool{}
 		buf := make([]byte, 64<<10)
@@ -376,17 +370,11 @@ func TestLinks(t *testing.T) {
 		"/job_8":        s.Path("elsewhere"),
 		"/job_7/step_3": s.Path("elsewhere/step_0"),
 	} {
-		if err := os.Symlink(to, top+link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, top+link))
 	}
 	procs := top + "/job_7/step_0/task_0/cgroup.procs"
-	if err := os.Remove(procs); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(s.Path("elsewhere/step_0/cgroup.procs"), procs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(procs))
+	must(t, os.Symlink(s.Path("elsewhere/step_0/cgroup.procs"), procs))
 	s.want(s.look(),
 		"host 7 uid 1: 100 of 100, limit 1000, 0 processes, 0 kills",
 		"  0: 100 of 100, limit 1000, 0 processes, 0 kills")
@@ -431,9 +419,7 @@ func TestDeepAndWide(t *testing.T) {
 	s.Write(deep+"/cgroup.procs", "20\n")
 	s.Write(deep+"/d/cgroup.procs", "21\n")
 	for i := range mostInner + 10 {
-		if err := os.Mkdir(s.Path(fmt.Sprintf("%s/task_0/x%d", step, i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(s.Path(fmt.Sprintf("%s/task_0/x%d", step, i)), 0o755))
 	}
 	if u := s.look().Jobs[0].Use; u.Processes != 3 {
 		t.Errorf("%d processes, want 3", u.Processes)
@@ -561,9 +547,7 @@ func newStand(t *testing.T, tree rsstest.Tree) *stand {
 func archive(t *testing.T, name string) rsstest.Tree {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tree := rsstest.Empty(t)
 	tree.Add(string(b))
 	return tree
@@ -574,9 +558,7 @@ func (s *stand) look() Snapshot {
 	s.t.Helper()
 	s.now = s.now.Add(10 * time.Second)
 	snap, err := s.Look(s.now)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return snap
 }
 
@@ -633,4 +615,12 @@ func v1Stand(t *testing.T) *stand {
 	s.v1("slurm/uid_1/job_7/step_0", 100, 1000, 0)
 	s.v1("slurm/uid_1/job_7/step_0/task_0", 100, 1000, 0, 10, 11)
 	return s
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

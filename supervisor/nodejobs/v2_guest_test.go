@@ -34,15 +34,11 @@ func TestRealV2(t *testing.T) {
 	const scope = "/sys/fs/cgroup/system.slice/n1_slurmstepd.scope"
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0))
 	}
 	group := func(dir string) string {
 		t.Helper()
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o755))
 		for up := filepath.Dir(dir); up != "/sys/fs/cgroup"; up = filepath.Dir(up) {
 			defer write(up+"/cgroup.subtree_control", "+memory") // from the top down
 		}
@@ -50,9 +46,7 @@ func TestRealV2(t *testing.T) {
 	}
 	task := group(scope + "/job_5/step_0/user/task_0")
 	stepd := group(scope + "/job_5/step_0/slurm")
-	if err := os.Chown(task, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(task, 1000, 1000))
 	write(scope+"/job_5/memory.max", "120M")
 	write(scope+"/job_5/step_0/user/memory.max", "100M")
 	eater, other := rsstest.StartEater(t), rsstest.StartEater(t)
@@ -61,9 +55,7 @@ func TestRealV2(t *testing.T) {
 
 	n := New("/proc", "/sys", "host")
 	defer n.Close()
-	if err := n.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Listen())
 	look := func() Snapshot {
 		t.Helper()
 		snap, err := n.Look(time.Now())
