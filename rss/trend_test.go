@@ -44,47 +44,44 @@ func TestForecastOfALeak(t *testing.T) {
 	}
 }
 
-func TestForecastNeedsThreeMinutes(t *testing.T) {
-	var tr Trend
-	if first := play(&tr, testLimit, 4*time.Minute, 10*time.Minute, line(0.55, 0.08)); first < HoldTime || first > HoldTime+10*time.Second {
-		t.Errorf("first forecast at %v, want 3m", first)
-	}
-}
-
-func TestForecastNeedsAQuarterOfItself(t *testing.T) {
-	// 40 minutes ahead: ten minutes of growth must stand behind it.
-	var tr Trend
-	if first := play(&tr, testLimit, 15*time.Minute, time.Hour, line(0.55, 0.009)); first < 9*time.Minute || first > 12*time.Minute {
-		t.Errorf("first forecast at %v, want about 10m", first)
-	}
-}
-
-func TestForecastNeedsHalfUsed(t *testing.T) {
-	var tr Trend
-	if first := play(&tr, testLimit, 10*time.Minute, time.Hour, line(0.10, 0.05)); first <= 8*time.Minute {
-		t.Errorf("first forecast at %v, with less than half used", first)
-	}
-}
-
-func TestNoForecast(t *testing.T) {
+// TestFirstForecast: when the first forecast below a horizon is made, if any is.
+func TestFirstForecast(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for what, f := range map[string]func(time.Duration) float64{
-		"flat":         func(time.Duration) float64 { return 0.7 },
-		"falling":      line(0.95, -0.02),
-		"noise":        func(time.Duration) float64 { return 0.7 + 0.05*rng.Float64() },
-		"at the limit": func(time.Duration) float64 { return 1 },
-		"a step":       func(at time.Duration) float64 { return 0.55 + 0.2*b2f(at > 5*time.Minute) },
-		"steps up and down": func(at time.Duration) float64 {
-			return 0.55 + 0.2*b2f(at%(4*time.Minute) > 2*time.Minute)
-		},
-		"epochs of a minute": func(at time.Duration) float64 {
-			return 0.55 + 0.25*(at%time.Minute).Minutes()
-		},
+	const never, minute = 0, time.Minute
+	leak := line(0.4, 0.03)
+	for _, c := range []struct {
+		what         string
+		end, horizon time.Duration
+		f            func(at time.Duration) float64
+		from, to     time.Duration
+	}{
+		{"three minutes of growth are needed", 4 * minute, 10 * minute, line(0.55, 0.08), HoldTime, HoldTime + 10*time.Second},
+		{"40 minutes ahead, ten of growth", 15 * minute, time.Hour, line(0.55, 0.009), 9 * minute, 12 * minute},
+		{"half must be used", 10 * minute, time.Hour, line(0.10, 0.05), 8*minute + time.Second, 10 * minute},
+		{"jitter", 18 * minute, 10 * minute, func(at time.Duration) float64 { return leak(at) + 0.01*rng.Float64() }, 9 * minute, 13 * minute},
+		{"spikes", 18 * minute, 10 * minute, func(at time.Duration) float64 { return leak(at) - 0.3*b2f(rng.IntN(10) == 0) }, 9 * minute, 13 * minute},
+		{"stairs of 20 s", 18 * minute, 10 * minute, func(at time.Duration) float64 { return leak(at.Truncate(20 * time.Second)) }, 9 * minute, 13 * minute},
+
+		{"flat", 40 * minute, 10 * minute, func(time.Duration) float64 { return 0.7 }, never, never},
+		{"falling", 40 * minute, 10 * minute, line(0.95, -0.02), never, never},
+		{"noise", 40 * minute, 10 * minute, func(time.Duration) float64 { return 0.7 + 0.05*rng.Float64() }, never, never},
+		{"at the limit", 40 * minute, 10 * minute, func(time.Duration) float64 { return 1 }, never, never},
+		{"a step", 40 * minute, 10 * minute, func(at time.Duration) float64 { return 0.55 + 0.2*b2f(at > 5*minute) }, never, never},
+		{"steps up and down", 40 * minute, 10 * minute, func(at time.Duration) float64 { return 0.55 + 0.2*b2f(at%(4*minute) > 2*minute) }, never, never},
+		{"epochs of a minute", 40 * minute, 10 * minute, func(at time.Duration) float64 { return 0.55 + 0.25*(at%minute).Minutes() }, never, never},
 	} {
 		var tr Trend
-		if first := play(&tr, testLimit, 40*time.Minute, 10*time.Minute, f); first != 0 {
-			t.Errorf("%s: forecast at %v", what, first)
+		if first := play(&tr, testLimit, c.end, c.horizon, c.f); first < c.from || first > c.to {
+			t.Errorf("%s: first forecast at %v, want %v to %v", c.what, first, c.from, c.to)
 		}
+	}
+	// Growth that paused is not back because of one jump.
+	var tr Trend
+	play(&tr, testLimit, 10*minute, 0, func(at time.Duration) float64 {
+		return line(0.4, 0.04)(min(at, 570*time.Second)) + 0.02*b2f(at > 595*time.Second)
+	})
+	if eta, _, _, ok := tr.ETA(testLimit); ok {
+		t.Errorf("forecast %v after a pause", eta)
 	}
 }
 
@@ -107,23 +104,6 @@ func TestNoForecastOnStartUp(t *testing.T) {
 		})
 		if first != 0 {
 			t.Errorf("ramp with time constant %v: forecast at %v", tau, first)
-		}
-	}
-}
-
-func TestForecastThroughNoise(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for what, f := range map[string]func(time.Duration) float64{
-		"jitter": func(at time.Duration) float64 { return line(0.4, 0.03)(at) + 0.01*rng.Float64() },
-		"spikes": func(at time.Duration) float64 {
-			return line(0.4, 0.03)(at) - 0.3*b2f(rng.IntN(10) == 0)
-		},
-		"stairs of 20 s": func(at time.Duration) float64 { return line(0.4, 0.03)(at.Truncate(20 * time.Second)) },
-	} {
-		var tr Trend
-		first := play(&tr, testLimit, 18*time.Minute, 10*time.Minute, f)
-		if first < 9*time.Minute || first > 13*time.Minute {
-			t.Errorf("%s: first forecast below 10m at %v, want soon after 10m", what, first)
 		}
 	}
 }
@@ -181,17 +161,6 @@ func TestNoForecastAcrossAGap(t *testing.T) {
 	}
 	if eta, _, _, ok := tr.ETA(testLimit); ok {
 		t.Errorf("forecast %v from two ends", eta)
-	}
-}
-
-// Growth that paused is not back because of one jump.
-func TestNoForecastAfterAPause(t *testing.T) {
-	var tr Trend
-	play(&tr, testLimit, 10*time.Minute, 0, func(at time.Duration) float64 {
-		return line(0.4, 0.04)(min(at, 570*time.Second)) + 0.02*b2f(at > 595*time.Second)
-	})
-	if eta, _, _, ok := tr.ETA(testLimit); ok {
-		t.Errorf("forecast %v", eta)
 	}
 }
 
