@@ -71,16 +71,16 @@ var performers = map[event.Action]performer{
 	event.ActionGC: {
 		can: func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canCollect(l) },
 		begin: func(w *watcher, f *inFlight, _ *event.Limit) {
-			pids, trainers := w.workers.Collectors()
+			pids, trainers := w.workers.Trainers().Collectors()
 			f.actOn(&w.last, pids)
 			f.running = action.Collect(w.loader, pids, trainers, f.began)
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
-			pids, _ := w.workers.Collectors()
+			pids, _ := w.workers.Trainers().Collectors()
 			return w.hookTargets(cmd, pids)
 		},
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
-			_, trainers := w.workers.Collectors()
+			_, trainers := w.workers.Trainers().Collectors()
 			f.running = action.Collect(w.loader, pids, trainers, f.began)
 		},
 	},
@@ -120,7 +120,7 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	case w.loader == nil:
 		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
 	}
-	if pids, _ := w.workers.Collectors(); len(pids) == 0 {
+	if pids, _ := w.workers.Trainers().Collectors(); len(pids) == 0 {
 		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
 	}
 	return policy.Help{OK: true} // how much is garbage shows only afterwards

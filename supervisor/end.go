@@ -24,7 +24,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.sayHolders()
 	w.tellSignals()
 	ended := w.endFlight(exit != nil)
-	w.trials.stop()
+	if w.loader != nil {
+		w.loader.Trials.Stop(lastPatience)
+	}
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
 	}

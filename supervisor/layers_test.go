@@ -73,6 +73,7 @@ var layers = map[string][]string{
 	"supervisor/action":            {"supervisor/text", "supervisor/fault", "rss", "rss/procfile", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/loader":            {"rss", "rss/procfile", "supervisor/event", "supervisor/nodedir", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/loader/torchtest":  {"rss/rsstest/debian", "supervisor/wardentest"},
+	"supervisor/loader":            {"rss", "rss/procfile", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/leader":            {"rss", "rss/proctree", "supervisor/nodedir", "golang.org/x/sys"},
 	"supervisor/nodejobs":          {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/cadence":           {"rss"},

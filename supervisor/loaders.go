@@ -106,7 +106,7 @@ func (w *watcher) heard(s loader.Said) {
 // sayRefused says once why nothing is recycled with the torch of a process, where it is
 // so for good.
 func (w *watcher) sayRefused(pid int) {
-	if line, why := workers.NotRecycled(w.loader.Trainers(), pid); line != "" && w.tell.Once("hello", why) {
+	if line, why := workers.Trainers(w.loader.Trainers()).NotRecycled(pid); line != "" && w.tell.Once("hello", why) {
 		w.tell.Info(line)
 	}
 }
@@ -183,4 +183,43 @@ func (w *watcher) cured(c event.Cure, text string) {
 		w.sum.Cure(text)
 		w.tell.Say(w.now(), "cure", text)
 	}
+}
+
+// tryTorch has the torches of trainers tried that are not known, and reports what came of
+// that once.
+func (w *watcher) tryTorch() {
+	if w.loader == nil {
+		return
+	}
+	for _, n := range w.loader.Trials.Advance(w.now(), leastLeft(w.readings), w.loader) {
+		for _, err := range n.Errs {
+			w.fault("trial", err)
+		}
+		if n.Why != "" {
+			w.tell.Info(fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
+				n.Torch.Torch, n.Why, n.Torch.Executable))
+			continue
+		}
+		w.workers.SetTrainers(w.loader.Trainers())
+		for _, t := range w.workers.Trainers() {
+			if t.Key != n.Torch.Key || n.Again {
+				continue
+			}
+			w.tell.Put(event.NameLoader, func(h event.Head) any {
+				return event.LoaderSaid{Head: h, What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why}
+			})
+			w.sayRefused(t.ID.PID)
+		}
+	}
+}
+
+// leastLeft is what the fullest limit on memory leaves.
+func leastLeft(readings []event.Limit) rss.Bytes {
+	least := rss.Bytes(1) << 62
+	for i := range readings {
+		if l := &readings[i]; l.Name.Memory() {
+			least = min(least, l.Limit.Sub(l.Used))
+		}
+	}
+	return least
 }

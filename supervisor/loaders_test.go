@@ -1,10 +1,16 @@
 package supervisor
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 // TestSaidBeforeTheWatcher: what a trainer said before the first watcher was there is heard;
@@ -22,6 +28,85 @@ func TestSaidBeforeTheWatcher(t *testing.T) {
 		all := named(s.events(), event.NameLoader)
 		if got := len(all) > 0 && all[0]["what"] == string(event.LoaderHello); got != want {
 			t.Errorf("attempt %d: %v", attempt, all)
+		}
+	}
+}
+
+// TestTorchThatIsTried: what came of a trial is told once, and its workers can be recycled
+// or not.
+func TestTorchThatIsTried(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	prepared, err := loader.Prepare(loader.Options{Env: os.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { loader.Remove(prepared.Dir) })
+	s := newStand(t, withLoader(t))
+	key, python := strings.Repeat("a", 32), filepath.Join(t.TempDir(), "python3")
+	untried, err := json.Marshal(loader.Untried{Key: key, Torch: "9.0", Executable: python, Hook: prepared.Hook})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		python: "#!/bin/sh\n" + `echo 'rsswarden-trial: {"verdict":"refused","why":"batches were lost"}'` + "\n",
+		filepath.Join(s.Settings.Dir, "untried."+key): string(untried),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := s.trainer(100 * rss.MiB)
+	s.put(worker1, id.PID, 110*rss.MiB, 0)
+	s.log(id, fmt.Sprintf(`"what":"iter","n":2,"kind":"map","num_workers":1,"start":"fork","can_recycle":true,"workers":[%d],"trial":"waiting","key":"%s"`, worker1, key))
+	s.open(s.holder.begin)
+	const line = "trimmed, not recycled (batches were lost)"
+	s.says(line)
+	s.full()
+	if n := strings.Count(s.stderr(), line); n != 1 || len(s.workers.Recyclable(event.AccountingRSS)) > 0 {
+		t.Errorf("told %d times; %+v", n, s.workers.Recyclable(event.AccountingRSS))
+	}
+	told := 0
+	for _, e := range named(s.events(), event.NameLoader) {
+		if e["what"] == string(event.LoaderTried) && e["trial"] == string(event.TrialRefused) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d events", told)
+	}
+}
+
+// TestTrainingWithoutTheHook is told of once, and whatever cannot be asked for says why.
+func TestTrainingWithoutTheHook(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	s.fs.Write("proc/5000001/environ", "A=B\x00")
+	s.fs.Write("proc/5000001/maps", "7f00-7f01 r--p 00000000 08:01 1 /usr/lib/libtorch_cpu.so\n")
+	s.open(s.holder.begin)
+	s.says("does not reach process 5000001")
+	s.full()
+	if detail := s.can(rule(t, "90%:gc"), &s.readings[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "no PyTorch loader said hello (process ") {
+		t.Errorf("%s\n%s", detail, s.stderr())
+	}
+	events := 0
+	for _, e := range named(s.events(), event.NameLoader) {
+		if e["what"] == string(event.LoaderUnreached) {
+			events++
+		}
+	}
+	if events != 1 {
+		t.Errorf("%d events", events)
+	}
+}
+
+// TestLeastOf: what the anonymous memory of a trainer and its workers counts for certain, for
+// a sum of PSS alone.
+func TestLeastOf(t *testing.T) {
+	s := opened(t, func(o *Options) { withLoader(t)(o); o.Settings.Accounting = event.AccountingPSS })
+	s.staff(0, 11)
+	s.last.Procs[1].Anon += 100 * rss.MiB
+	for a, want := range map[event.Accounting]rss.Bytes{event.AccountingPSS: rss.GiB + 100*rss.MiB, event.AccountingRSS: 0} {
+		if got := s.leastOf(&event.Limit{Name: event.LimitUser, Accounting: a}); got != want {
+			t.Errorf("%s: %v, want %v", a, got, want)
 		}
 	}
 }

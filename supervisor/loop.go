@@ -67,7 +67,7 @@ func (w *watcher) loop() {
 // heardProbes takes in what was read beside the loop, with a full look where that calls for
 // one, and says whether the loop is to think again about when to wake.
 func (w *watcher) heardProbes() bool {
-	w.heardTrial()
+	w.tryTorch()
 	pss := w.heardPSS()
 	answer, full := w.scontrol.Take()
 	if full {

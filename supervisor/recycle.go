@@ -28,7 +28,7 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 		return policy.Help{Reason: reason}
 	}
 	if t := w.last.Find(u.Trainer); t != nil {
-		if took := w.workers.ResendPause(u.ID.PID); took > 0 {
+		if took := w.workers.Trainers().ResendPause(u.ID.PID); took > 0 {
 			if took > workers.LongPause && !pressed(l) {
 				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
@@ -128,18 +128,18 @@ func (w *watcher) sure(l *event.Limit) bool {
 // beginReplace signals a worker of a pool. That is said at once: where it was the
 // last thing that the command lived to see, nothing else would tell.
 func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
-	owner := w.workers.PoolOf(p)
-	size := len(w.workers.Pool(owner))
+	owner := w.workers.Pools.Owner(p)
+	size := len(w.workers.Pools.Members(owner))
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := w.kill(id, sig)
 		if err == nil {
 			w.sum.Done.Signalled++
-			w.workers.Signalled(owner, id, size, action.ReplaceDeadline)
+			w.workers.Pools.Signalled(owner, id, size, action.ReplaceDeadline)
 			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
 				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
 		}
 		return err
 	}
-	f.acted.Pool = w.workers.PoolWorkers()
-	f.running = action.Replace(kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return w.workers.Pool(owner) }, size, f.began)
+	f.acted.Pool = w.workers.Pools.Workers()
+	f.running = action.Replace(kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return w.workers.Pools.Members(owner) }, size, f.began)
 }

@@ -88,6 +88,7 @@ func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 		if r.loader, err = loader.Open(dir); err != nil {
 			t.Fatal(err)
 		}
+		r.loader.Trials = loader.NewTrials(&r.probes, os.Environ, r.Link.Start, true)
 	}
 	// Told by us: a goroutine that waits for inotify would hold time up.
 	r.Settings.Dir, r.hears = "", true

@@ -78,7 +78,7 @@ func (w *watcher) recycledBefore(now, left time.Duration) bool {
 	case now-max(p.from, p.withdrawnAt) >= action.RecycleDeadline:
 		return false
 	}
-	return p.heir && w.workers.Recycling() || w.loader != nil && w.loader.Inherited()
+	return p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited()
 }
 
 // withdrew notes that requests of a leader before us were withdrawn.

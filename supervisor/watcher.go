@@ -117,7 +117,6 @@ type watcher struct {
 	oom       oomPrefer
 	alerts    alerting
 	diagnosis diagnosing
-	trials    *trials
 	holders   *probe.Reader[holdersAsk, string] // who holds what in /dev/shm
 	sum       tell.Summary
 	requeue   requeuing
@@ -164,7 +163,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	w.holders = newHolders(&w.probes)
-	w.trials = newTrials(&w.probes, opt.Link.Start, opt.Settings.DryRun)
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
@@ -199,7 +197,7 @@ func (w *watcher) open(begin hold.Begin) {
 			fault("loader", err)
 		}
 	}
-	if err := w.workers.MatchPools(s.WorkerMatch); err != nil {
+	if err := w.workers.Pools.Match(s.WorkerMatch, w.Proc); err != nil {
 		fault("worker-match", err)
 	}
 	w.follow(fault)
@@ -243,6 +241,7 @@ func (w *watcher) openLoader(dir string) (err error) {
 	if w.loader, err = loader.Open(dir); err != nil {
 		return err
 	}
+	w.loader.Trials = loader.NewTrials(&w.probes, hold.Environ, w.Link.Start, s.DryRun)
 	err = w.bell.Watch(loaderNews, newsMask, dir)
 	w.hears = err == nil
 	err = errors.Join(err, w.loader.SetPrivate(s.TrimPrivate))

@@ -33,6 +33,8 @@ type Control struct {
 
 	withdrawn int
 
+	Trials *Trials // of the torches of trainers; for the owner of the Control to set
+
 	bad int // lines and files that could not be understood
 }
 

@@ -60,6 +60,26 @@ func (b *baseline) own() (most rss.Bytes, known bool) {
 	return most, known
 }
 
+// baselines are those of all loaders.
+type baselines map[loaderKey]*baseline
+
+// need is what a worker of a loader needs of its own: as those of its loader do, or, while
+// none of them is old enough, those of the trainer's other loaders; 0 where it is not known.
+func (all baselines) need(of loaderKey) (own rss.Bytes, known bool) {
+	if own, known = all[of].own(); known {
+		return own, true
+	}
+	return all[loaderKey{of.trainer, 0}].own()
+}
+
+// forget drops what is known of loaders that are gone: each epoch may make another.
+func (all baselines) forget(trainers Trainers) {
+	maps.DeleteFunc(all, func(key loaderKey, _ *baseline) bool {
+		i := slices.IndexFunc(trainers, func(t event.Trainer) bool { return t.ID == key.trainer })
+		return i < 0 || key.loader != 0 && !slices.ContainsFunc(trainers[i].Loaders, func(l event.DataLoader) bool { return l.N == key.loader })
+	})
+}
+
 // sharedSinceFork is what a worker shares with its trainer that was just forked.
 func sharedSinceFork(first, trainer *rss.Proc) rss.Bytes {
 	if trainer != nil && trainer.Anon > 0 && first.Anon.Of(trainer.Anon) >= forkedShare {
@@ -105,20 +125,10 @@ func (w *Workers) loaderOf(trainer rss.ProcID, pid int) (loaderKey, bool) {
 // learning says that it is not known yet what a worker in the place of e reaches, though
 // it may be learned.
 func (w *Workers) learning(e *worker) bool {
-	if _, known := w.need(e); known {
+	if _, known := w.baselines.need(e.of); known {
 		return false
 	}
 	return e.shared > 0 && w.last.Mono-e.since < learnFor
-}
-
-// need is what a worker in the place of e will need of its own: as those of its loader
-// do, or, while none of them is old enough, those of the trainer's other loaders; 0 where
-// it is not known.
-func (w *Workers) need(e *worker) (own rss.Bytes, known bool) {
-	if own, known = w.baselines[e.of].own(); known {
-		return own, true
-	}
-	return w.baselines[loaderKey{e.of.trainer, 0}].own()
 }
 
 // NeedKnown says that what a worker will need of its own was learned from reports.
@@ -127,14 +137,6 @@ func (w *Workers) NeedKnown(pid int) bool {
 	if e == nil {
 		return false
 	}
-	_, known := w.need(e)
+	_, known := w.baselines.need(e.of)
 	return known
-}
-
-// forget drops what is known of loaders that are gone: each epoch may make another.
-func (w *Workers) forget() {
-	maps.DeleteFunc(w.baselines, func(key loaderKey, _ *baseline) bool {
-		i := slices.IndexFunc(w.trainers, func(t event.Trainer) bool { return t.ID == key.trainer })
-		return i < 0 || key.loader != 0 && !slices.ContainsFunc(w.trainers[i].Loaders, func(l event.DataLoader) bool { return l.N == key.loader })
-	})
 }

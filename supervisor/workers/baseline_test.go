@@ -35,13 +35,13 @@ func TestNeeds(t *testing.T) {
 				f.Grown(f.trainers[0].ID, 11, n, c.own(n/2)*rss.MiB, c.own(n)*rss.MiB)
 			}
 			f.last.Mono = 0
-			if got, known := f.need(e); got != c.want*rss.MiB || !known || !f.NeedKnown(11) || f.learning(e) {
+			if got, known := f.baselines.need(e.of); got != c.want*rss.MiB || !known || !f.NeedKnown(11) || f.learning(e) {
 				t.Errorf("needs %v, want %v; learning: %v", got, c.want*rss.MiB, f.learning(e))
 			}
-			if got, _ := f.need(&worker{of: loaderKey{f.trainers[0].ID, 2}}); got != c.want*rss.MiB {
+			if got, _ := f.baselines.need(loaderKey{f.trainers[0].ID, 2}); got != c.want*rss.MiB {
 				t.Errorf("a loader of which nothing is known needs %v, want as much as another of that trainer", got)
 			}
-			if got, known := f.need(&worker{}); got != 0 || known {
+			if got, known := f.baselines.need(loaderKey{}); got != 0 || known {
 				t.Errorf("a pool's worker needs %v", got)
 			}
 		})
@@ -57,7 +57,7 @@ func TestGrownBeforeTheFirstLook(t *testing.T) {
 		f.Grown(f.trainers[0].ID, 11, n, 20*rss.MiB, 20*rss.MiB)
 	}
 	f.see(proc(1, 200*rss.MiB, 0), proc(11, 220*rss.MiB, 0))
-	if own, known := f.need(f.staff[11]); !known || own != 20*rss.MiB {
+	if own, known := f.baselines.need(f.staff[11].of); !known || own != 20*rss.MiB {
 		t.Errorf("it needs %v, known: %v", own, known)
 	}
 }

@@ -124,7 +124,7 @@ func (w *Workers) CheckHook(runDir string, commands []rss.ProcID) (found *Unhook
 // none was to be expected: what it descends from has no rsswarden before it.
 func (w *Workers) excused(p *rss.Proc, commands []rss.ProcID) bool {
 	for range 64 { // a tree is not that deep
-		if p == nil || w.Hello(p.ID) {
+		if p == nil || w.trainers.Hello(p.ID) {
 			return true
 		}
 		if e := w.hook.seen[program{p.ID, p.Comm}]; e != nil && e.told {

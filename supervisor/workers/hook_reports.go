@@ -7,17 +7,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// NotRecycled is the line that says why nothing is recycled with the torch of a process,
-// empty where it can be or where that is not known yet; why is the reason alone.
-func NotRecycled(trainers []event.Trainer, pid int) (line, why string) {
-	for _, t := range trainers {
-		if t.ID.PID == pid && !t.CanRecycle && t.Trial != event.TrialWaiting {
-			return fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why), t.Why
-		}
-	}
-	return "", ""
-}
-
 // RaisedFiles is what the hook did for --nofile, as an event and as a line.
 func RaisedFiles(s *event.LoaderSaid) (event.Cure, string) {
 	c := event.Cure{

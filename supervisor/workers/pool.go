@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -15,37 +16,68 @@ type pendingRespawn struct {
 	lasts  bool          // no other took its place in time: the pool does not respawn
 }
 
-// PoolWorkers returns the workers of all pools of which that is certain.
-func (w *Workers) PoolWorkers() []rss.ProcID {
-	sure, _ := w.pool.workers(w.last)
+// Pools are the pools of workers that are no loader's.
+type Pools struct {
+	matcher *poolMatcher // nil where no pools are looked for
+	pending map[rss.ProcID]*pendingRespawn
+	last    *rss.Sample
+}
+
+// Match takes processes whose command lines match the pattern for workers of pools. It reads
+// them under proc.
+func (l *Pools) Match(pattern, proc string) error {
+	if pattern == "" {
+		return nil
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	l.matcher = newPoolMatcher(re, proc)
+	return nil
+}
+
+// Workers returns the workers of all pools of which that is certain.
+func (l *Pools) Workers() []rss.ProcID {
+	sure, _ := l.matcher.workers(l.last)
 	return sure
 }
 
-// PoolOf returns the process that replaces the workers of a pool.
-func (w *Workers) PoolOf(p *rss.Proc) (owner rss.ProcID) { return w.pool.ownerOf(w.last, p) }
+// Owner returns the process that replaces a worker.
+func (l *Pools) Owner(p *rss.Proc) rss.ProcID { return l.matcher.ownerOf(l.last, p) }
 
-// Pool returns the workers of one pool.
-func (w *Workers) Pool(owner rss.ProcID) []rss.ProcID { return w.pool.members(w.last, owner) }
+// Members returns the workers of one pool, also those in doubt.
+func (l *Pools) Members(owner rss.ProcID) []rss.ProcID { return l.matcher.members(l.last, owner) }
 
 // Signalled notes that a worker of a pool was signalled and is to be replaced within a time.
-func (w *Workers) Signalled(owner, worker rss.ProcID, size int, within time.Duration) {
-	w.pending[owner] = &pendingRespawn{worker: worker, size: size, within: within}
+func (l *Pools) Signalled(owner, worker rss.ProcID, size int, within time.Duration) {
+	if l.pending == nil {
+		l.pending = map[rss.ProcID]*pendingRespawn{}
+	}
+	l.pending[owner] = &pendingRespawn{worker: worker, size: size, within: within}
+}
+
+// filled says that the pool of a worker has as many as it had before one was signalled.
+func (l *Pools) filled(p *rss.Proc) bool {
+	v := l.pending[l.Owner(p)]
+	return v == nil || !v.lasts && v.gone == 0
 }
 
 // respawns looks whether workers that were signalled have been replaced, and returns the
 // owners that did not do it in time. Such a pool does not respawn, whatever its user said of
 // it: the next signal would empty it further.
-func (w *Workers) respawns(s *rss.Sample) (failed []rss.ProcID) {
-	for owner, v := range w.pending {
+func (l *Pools) respawns() (failed []rss.ProcID) {
+	s := l.last
+	for owner, v := range l.pending {
 		if p := s.Find(owner.PID); p == nil || p.ID != owner {
-			delete(w.pending, owner)
+			delete(l.pending, owner)
 			continue
 		}
 		p := s.Find(v.worker.PID)
 		switch {
 		case v.lasts || p != nil && p.ID == v.worker && living(p):
-		case len(w.pool.members(s, owner)) >= v.size:
-			delete(w.pending, owner)
+		case len(l.Members(owner)) >= v.size:
+			delete(l.pending, owner)
 		case v.gone == 0:
 			v.gone = max(s.Mono, 1)
 		case s.Mono-v.gone >= v.within:
@@ -55,6 +87,3 @@ func (w *Workers) respawns(s *rss.Sample) (failed []rss.ProcID) {
 	}
 	return failed
 }
-
-// filled says that a pool has as many workers as it had before one was signalled.
-func (v *pendingRespawn) filled() bool { return v == nil || !v.lasts && v.gone == 0 }

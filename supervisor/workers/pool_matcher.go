@@ -62,19 +62,6 @@ var starters = func() map[string]bool {
 // isStarter tells a starter by the name that the kernel has for it.
 func isStarter(comm string) bool { return starters[comm] || strings.HasSuffix(comm, ".sh") }
 
-// MatchPools takes processes whose command lines match the pattern for workers of pools.
-func (w *Workers) MatchPools(pattern string) error {
-	if pattern == "" {
-		return nil
-	}
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return err
-	}
-	w.pool = newPoolMatcher(re, w.Proc)
-	return nil
-}
-
 func newPoolMatcher(re *regexp.Regexp, proc string) *poolMatcher {
 	return &poolMatcher{seen: map[rss.ProcID]*match{}, Reader: probe.NewQueue(nil, mostAsked, func(id rss.ProcID) match {
 		fault.Point("match")

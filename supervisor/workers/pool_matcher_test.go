@@ -75,14 +75,14 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 
 func TestNoMatcherMatchesNothing(t *testing.T) {
 	w := New(Options{Proc: "/nowhere"})
-	if err := w.MatchPools(""); err != nil || w.pool != nil {
-		t.Fatal(err, w.pool)
+	if err := w.Pools.Match("", w.Proc); err != nil || w.Pools.matcher != nil {
+		t.Fatal(err)
 	}
 	w.Update(sampleAt(0, 10), nil)
-	if all := w.PoolWorkers(); all != nil {
+	if all := w.Pools.Workers(); all != nil {
 		t.Errorf("%v match", all)
 	}
-	if err := w.MatchPools("("); err == nil {
+	if err := w.Pools.Match("(", w.Proc); err == nil {
 		t.Error("a pattern that is none is taken")
 	}
 }

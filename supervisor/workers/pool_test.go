@@ -15,7 +15,7 @@ func TestRespawns(t *testing.T) {
 	const owner, other = 2, 3
 	f := New(Options{Proc: t.TempDir()})
 	m := &poolMatcher{seen: map[rss.ProcID]*match{}}
-	f.pool = m
+	f.Pools.matcher = m
 	told := 0
 	look := func(at time.Duration, pids ...int) []int {
 		s := &rss.Sample{Mono: at, Procs: []rss.Proc{{ID: rss.ProcID{PID: 1, Start: 1}}}}
@@ -40,7 +40,7 @@ func TestRespawns(t *testing.T) {
 	}
 	const late = time.Minute
 	signalled := func(pid, size int) {
-		f.Signalled(rss.ProcID{PID: pid / 10, Start: 1}, rss.ProcID{PID: pid, Start: 1}, size, late)
+		f.Pools.Signalled(rss.ProcID{PID: pid / 10, Start: 1}, rss.ProcID{PID: pid, Start: 1}, size, late)
 	}
 	check := func(what string, got []int, want ...int) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestRespawns(t *testing.T) {
 		t.Errorf("told %d times", told)
 	}
 	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1, 0)}}
-	if f.Update(s, nil); len(f.pending) != 0 {
-		t.Errorf("of an owner that has ended, %v is known", f.pending)
+	if f.Update(s, nil); len(f.Pools.pending) != 0 {
+		t.Errorf("of an owner that has ended, %v is known", f.Pools.pending)
 	}
 }

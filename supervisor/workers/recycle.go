@@ -2,7 +2,6 @@ package workers
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -22,7 +21,7 @@ func (w *Workers) Recyclable(a event.Accounting) (list []Usage) {
 		if a == event.AccountingPSS && e.shared > 0 {
 			// At least that: it came after the fork, and no other process shares it. The
 			// trainer's PSS, which stands for a fresh worker's, has its libraries in it.
-			own, _ := w.need(e)
+			own, _ := w.baselines.need(e.of)
 			u.Counted = max(u.Counted, p.Anon.Sub(e.shared+own))
 		}
 		if e.fresh {
@@ -78,7 +77,7 @@ func (w *Workers) fresh(e *worker, a event.Accounting) rss.Bytes {
 	if t == nil {
 		return Counted(&e.first, a)
 	}
-	own, _ := w.need(e)
+	own, _ := w.baselines.need(e.of)
 	switch a {
 	case event.AccountingRSS:
 		return t.Anon + own + w.leastFile
@@ -99,20 +98,6 @@ func (w *Workers) fresh(e *worker, a event.Accounting) rss.Bytes {
 func (w *Workers) SharedSinceFork(pid int) rss.Bytes {
 	if e := w.staff[pid]; e != nil {
 		return e.shared
-	}
-	return 0
-}
-
-// ResendPause forecasts how long the trainer stands still to send the data set to a
-// replacement of that worker, which is as long as it took the last time; 0 for a worker
-// that is forked. The workers of an iterable data set are replaced between two epochs.
-func (w *Workers) ResendPause(pid int) time.Duration {
-	for i := range w.trainers {
-		for _, l := range w.trainers[i].Loaders {
-			if l.Unforked != nil && l.Kind == "map" && slices.Contains(l.Workers, pid) {
-				return max(l.Unforked.Took, 1)
-			}
-		}
 	}
 	return 0
 }
@@ -240,7 +225,7 @@ func (w *Workers) GivenBack(f *Acted, before *event.Limit) rss.Bytes {
 		known[id] = true
 	}
 	if f.Pool != nil {
-		for _, id := range w.PoolWorkers() {
+		for _, id := range w.Pools.Workers() {
 			if e := w.staff[id.PID]; e != nil && !known[id] {
 				e.fresh = true
 				replaces(e)

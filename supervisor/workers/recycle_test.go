@@ -227,21 +227,21 @@ func TestOwnBack(t *testing.T) {
 // one has that took its place, and that one counts as fresh.
 func TestGivenBackByPool(t *testing.T) {
 	f := New(Options{Proc: "/proc"})
-	f.pool = &poolMatcher{seen: map[rss.ProcID]*match{}}
+	f.Pools.matcher = &poolMatcher{seen: map[rss.ProcID]*match{}}
 	see := func(workers ...rss.Proc) {
 		s := &rss.Sample{Procs: []rss.Proc{proc(1, 1, 0)}}
 		for _, p := range workers {
 			p.Parent = 1
-			f.pool.seen[p.ID] = &match{id: p.ID, matches: true, known: true, final: true}
+			f.Pools.matcher.seen[p.ID] = &match{id: p.ID, matches: true, known: true, final: true}
 			s.Procs = append(s.Procs, p)
 		}
-		f.pool.seen[s.Procs[0].ID] = &match{id: s.Procs[0].ID, known: true, final: true}
+		f.Pools.matcher.seen[s.Procs[0].ID] = &match{id: s.Procs[0].ID, known: true, final: true}
 		f.Update(s, nil, s.Procs[0].ID)
 	}
 	limit := &event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 600}
 	see(proc(11, 500, 0), proc(12, 100, 0))
 	acted := f.ActOn(11, limit)
-	acted.Pool = f.PoolWorkers()
+	acted.Pool = f.Pools.Workers()
 	see(proc(12, 100, 0), proc(13, 40, 0))
 	if got := f.GivenBack(&acted, limit); got != 460 {
 		t.Errorf("gave back %d, want 460", got)

@@ -1,23 +1,91 @@
 package workers
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
-// Trainers returns the processes that said hello, as of the last SetTrainers.
-func (w *Workers) Trainers() []event.Trainer { return w.trainers }
+// Trainers are the processes that said hello.
+type Trainers []event.Trainer
+
+// Hello says whether the hook is in a process.
+func (all Trainers) Hello(id rss.ProcID) bool {
+	return slices.ContainsFunc(all, func(t event.Trainer) bool { return t.ID == id })
+}
+
+// loader says whether a DataLoader is like this.
+func (all Trainers) loader(like func(*event.DataLoader) bool) bool {
+	for i := range all {
+		for j := range all[i].Loaders {
+			if like(&all[i].Loaders[j]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Recycling says that a worker is being replaced, whoever asked for it.
+func (all Trainers) Recycling() bool {
+	return all.loader(func(l *event.DataLoader) bool { return l.Starting != 0 || len(l.Leaving) > 0 })
+}
+
+// leaves says that a worker was replaced and still lives.
+func (all Trainers) leaves(pid int) bool {
+	return all.loader(func(l *event.DataLoader) bool { return slices.Contains(l.Leaving, pid) })
+}
+
+// ResendPause forecasts how long a trainer stands still to send the data set to a
+// replacement of that worker, which is as long as it took the last time; 0 for a worker
+// that is forked. The workers of an iterable data set are replaced between two epochs.
+func (all Trainers) ResendPause(worker int) (pause time.Duration) {
+	all.loader(func(l *event.DataLoader) bool {
+		if l.Unforked == nil || l.Kind != "map" || !slices.Contains(l.Workers, worker) {
+			return false
+		}
+		pause = max(l.Unforked.Took, 1)
+		return true
+	})
+	return pause
+}
+
+// Collectors returns the processes that can be asked to collect garbage: trainers that
+// take batches, and their workers.
+func (all Trainers) Collectors() (pids, trainers []int) {
+	for _, t := range all {
+		if len(t.Loaders) == 0 || t.Off {
+			continue
+		}
+		trainers = append(trainers, t.ID.PID)
+		pids = append(pids, t.ID.PID)
+		for _, l := range t.Loaders {
+			pids = append(pids, l.Workers...)
+		}
+	}
+	return pids, trainers
+}
+
+// NotRecycled is the line that says why nothing is recycled with the torch of a process,
+// empty where it can be or where that is not known yet; why is the reason alone.
+func (all Trainers) NotRecycled(pid int) (line, why string) {
+	for _, t := range all {
+		if t.ID.PID == pid && !t.CanRecycle && t.Trial != event.TrialWaiting {
+			return fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why), t.Why
+		}
+	}
+	return "", ""
+}
+
+// Trainers returns them as of the last SetTrainers.
+func (w *Workers) Trainers() Trainers { return w.trainers }
 
 // SetTrainers takes in what the hooks have said by now.
 func (w *Workers) SetTrainers(all []event.Trainer) { w.trainers = all }
-
-// Hello says whether the hook is in a process.
-func (w *Workers) Hello(id rss.ProcID) bool {
-	return slices.ContainsFunc(w.trainers, func(t event.Trainer) bool { return t.ID == id })
-}
 
 // Training returns those of the processes that said hello which train, by PID:
 // each with the role of one; where there is none, the uppermost that are neither
@@ -27,7 +95,7 @@ func (w *Workers) Training(hookless bool) []*rss.Proc {
 	for i := range w.last.Procs {
 		p := &w.last.Procs[i]
 		switch {
-		case !living(p) || !hookless && !w.Hello(p.ID):
+		case !living(p) || !hookless && !w.trainers.Hello(p.ID):
 		case p.Role == rss.RoleTrainer:
 			trainers = append(trainers, p)
 		case plain(p):
@@ -108,27 +176,4 @@ func (w *Workers) Rank0(all []*rss.Proc) (zero []*rss.Proc, why string, later bo
 		return nil, phrase.Processes(all) + " is of another rank", later
 	}
 	return nil, phrase.Processes(all) + " are of other ranks", later
-}
-
-// Collectors returns the processes that can be asked to collect garbage: trainers that
-// take batches, and their workers.
-func (w *Workers) Collectors() (pids, trainers []int) {
-	for _, t := range w.trainers {
-		if len(t.Loaders) == 0 || t.Off {
-			continue
-		}
-		trainers = append(trainers, t.ID.PID)
-		pids = append(pids, t.ID.PID)
-		for _, l := range t.Loaders {
-			pids = append(pids, l.Workers...)
-		}
-	}
-	return pids, trainers
-}
-
-// Recycling says that a worker is being replaced, whoever asked for it.
-func (w *Workers) Recycling() bool {
-	return slices.ContainsFunc(w.trainers, func(t event.Trainer) bool {
-		return slices.ContainsFunc(t.Loaders, func(l event.DataLoader) bool { return l.Starting != 0 || len(l.Leaving) > 0 })
-	})
 }

@@ -146,13 +146,13 @@ func TestCollectors(t *testing.T) {
 	w := New(Options{})
 	loaders := []event.DataLoader{{Workers: []int{11, 12}}}
 	w.SetTrainers([]event.Trainer{{ID: rss.ProcID{PID: 1}, Loaders: loaders}, {ID: rss.ProcID{PID: 2}}, {ID: rss.ProcID{PID: 3}, Off: true, Loaders: loaders}})
-	if all, trainers := w.Collectors(); !slices.Equal(all, []int{1, 11, 12}) || !slices.Equal(trainers, []int{1}) {
+	if all, trainers := w.Trainers().Collectors(); !slices.Equal(all, []int{1, 11, 12}) || !slices.Equal(trainers, []int{1}) {
 		t.Errorf("%v, of them trainers %v", all, trainers)
 	}
-	if w.Recycling() {
+	if w.Trainers().Recycling() {
 		t.Error("a worker is being replaced")
 	}
-	if w.trainers[0].Loaders[0].Leaving = []int{9}; !w.Recycling() {
+	if w.trainers[0].Loaders[0].Leaving = []int{9}; !w.Trainers().Recycling() {
 		t.Error("no worker is being replaced")
 	}
 }

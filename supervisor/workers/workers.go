@@ -2,7 +2,6 @@ package workers
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -13,9 +12,8 @@ import (
 type Workers struct {
 	Options
 	last     *rss.Sample // as of the last Update
-	trainers []event.Trainer
-	pool     *poolMatcher // nil where no pools are looked for
-	pending  map[rss.ProcID]*pendingRespawn
+	Pools    Pools
+	trainers Trainers
 	roles    roles
 	hook     hookCheck
 	images   map[rss.ProcID]image               // of those that were asked for
@@ -24,7 +22,7 @@ type Workers struct {
 	staff     map[int]*worker // living workers by PID
 	siblings  map[int]int     // … how many, by PID of their trainer
 	took      map[int]int     // PID of the replacement by that of the worker it replaced
-	baselines map[loaderKey]*baseline
+	baselines baselines
 
 	// left is what the last trim of a process left it of mapped files and shared
 	// memory, by PID: what cannot be trimmed.
@@ -73,7 +71,7 @@ func New(opt Options) *Workers {
 	return &Workers{
 		Options: opt, last: &rss.Sample{}, roles: roles{places: newEnvironReader(opt.Proc)}, hook: newHookCheck(opt), images: map[rss.ProcID]image{},
 		staff: map[int]*worker{}, siblings: map[int]int{}, took: map[int]int{}, left: map[int]rss.Bytes{},
-		pending: map[rss.ProcID]*pendingRespawn{}, baselines: map[loaderKey]*baseline{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
+		baselines: baselines{}, kin: map[rss.ProcID]map[rss.ProcID]bool{},
 	}
 }
 
@@ -82,8 +80,8 @@ func New(opt Options) *Workers {
 // returns the owners of pools that have been found not to replace their workers. The sample
 // is kept until the next one.
 func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcID) (failed []rss.ProcID) {
-	w.last = s
-	w.pool.update(s, tops)
+	w.last, w.Pools.last = s, s
+	w.Pools.matcher.update(s, tops)
 	alive := make(map[int]*worker, len(w.staff))
 	join := func(pid, trainer int, able bool, of loaderKey) {
 		p := s.Find(pid)
@@ -115,8 +113,8 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 			}
 		}
 	}
-	failed = w.respawns(s)
-	sure, doubt := w.pool.workers(s)
+	failed = w.Pools.respawns()
+	sure, doubt := w.Pools.matcher.workers(s)
 	for _, id := range sure {
 		p := s.Find(id.PID)
 		if _, ok := said[id.PID]; ok || w.roles.begins(s, p) {
@@ -124,7 +122,7 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 		}
 		p.Role = rss.RoleWorker
 		_, read := w.roles.places.of(p)
-		join(id.PID, 0, read && w.pending[w.pool.ownerOf(s, p)].filled(), loaderKey{})
+		join(id.PID, 0, read && w.Pools.filled(p), loaderKey{})
 		if e := alive[id.PID]; p.ID.Start >= w.From && (w.young == nil || e.first.RSS < w.young.RSS) {
 			w.young = &e.first
 		}
@@ -134,14 +132,14 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 			join(id.PID, 0, false, loaderKey{}) // for what it was first seen with
 		}
 	}
-	w.roles.assign(s, w.Hello)
+	w.roles.assign(s, w.trainers.Hello)
 	for old, replacement := range w.took {
 		if e := alive[replacement]; e != nil {
 			e.fresh = true
 		} else {
 			delete(w.took, old) // it has ended too; its PID may be given out again
 		}
-		if alive[old] != nil && !w.leaves(old) {
+		if alive[old] != nil && !w.trainers.leaves(old) {
 			delete(w.took, old) // its PID was given out again
 		}
 	}
@@ -150,16 +148,9 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 	for _, e := range alive {
 		w.siblings[e.trainer]++
 	}
-	w.forget()
+	w.baselines.forget(w.trainers)
 	maps.DeleteFunc(w.left, func(pid int, _ rss.Bytes) bool { return s.Find(pid) == nil })
 	return failed
-}
-
-// leaves says that a worker was replaced and still lives.
-func (w *Workers) leaves(pid int) bool {
-	return slices.ContainsFunc(w.trainers, func(t event.Trainer) bool {
-		return slices.ContainsFunc(t.Loaders, func(l event.DataLoader) bool { return slices.Contains(l.Leaving, pid) })
-	})
 }
 
 func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }
