@@ -1,10 +1,8 @@
 package analysis
 
 import (
-	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -39,16 +37,6 @@ func (d *actionsSeen) decided(at time.Time, v *event.Decision) {
 	if v.Action != event.ActionWarn {
 		d.Last, d.LastAt, d.Outcome = v, at, nil
 	}
-}
-
-// outcome is the verdict of an exit event. A run in which all that gave memory back was
-// asked for while there was room was not carried by that, whatever the event says.
-func (k *RunScan) outcome() event.Verdict {
-	d := &k.Deeds
-	if k.Exit.Verdict == event.VerdictCarried && d.asked > 0 && d.asked == d.helped && d.budget.Times == 0 && k.Run.Dropped == 0 {
-		return event.VerdictFine
-	}
-	return k.Exit.Verdict
 }
 
 // came takes in an outcome and returns the action that it is of, empty where the
@@ -89,60 +77,4 @@ func (d *actionsSeen) said(v *event.LoaderSaid) {
 	}
 	d.budget.Times += v.Count
 	d.budget.Freed += v.Freed
-}
-
-// mergeDeeds adds up what was done in all runs, from mild to hard.
-func mergeActions(looks []*RunScan) ([]Action, *Budget) {
-	all := map[event.Action]*Action{}
-	var budget Budget
-	for _, k := range looks {
-		budget.Times, budget.Freed = budget.Times+k.Deeds.budget.Times, budget.Freed+k.Deeds.budget.Freed
-		for kind, a := range k.Deeds.kinds {
-			sum := all[kind]
-			if sum == nil {
-				sum = &Action{Action: kind, FirstAt: a.FirstAt}
-				all[kind] = sum
-			}
-			sum.add(a)
-		}
-	}
-	out := make([]Action, 0, len(all))
-	for _, a := range all {
-		out = append(out, *a)
-	}
-	slices.SortFunc(out, func(a, b Action) int {
-		return a.Action.Severity() - b.Action.Severity()
-	})
-	if budget.Times == 0 {
-		return out, nil
-	}
-	return out, &budget
-}
-
-func (a *Action) add(b *Action) {
-	a.Fired, a.Worked, a.Freed, a.Paused = a.Fired+b.Fired, a.Worked+b.Worked, a.Freed+b.Freed, a.Paused+b.Paused
-	a.PeakUsed = max(a.PeakUsed, b.PeakUsed)
-	if b.FirstAt.Before(a.FirstAt) {
-		a.FirstAt = b.FirstAt
-	}
-	if b.LastAt.After(a.LastAt) {
-		a.LastAt = b.LastAt
-	}
-	for why, n := range b.Reasons {
-		if a.Reasons == nil {
-			a.Reasons = map[event.Reason]int{}
-		}
-		a.Reasons[why] += n
-	}
-}
-
-// freed is what all actions and the workers' own trims gave back.
-func Freed(actions []Action, b *Budget) (sum rss.Bytes) {
-	for i := range actions {
-		sum += actions[i].Freed
-	}
-	if b != nil {
-		sum += b.Freed
-	}
-	return sum
 }

@@ -4,11 +4,7 @@
 package analysis
 
 import (
-	"runtime"
 	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -65,7 +61,7 @@ func Analyze(in Input) *Result {
 	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
 	rep.Scanned, rep.Cases, rep.Facts, rep.Best = looks, cases, facts, decisive(cases, last)
 	rep.Cause, rep.Certainty = rep.Best.Found.Cause, rep.Best.Found.Certainty
-	rep.together(looks, cases, rep.Best, last, now.Location())
+	rep.LifeEnds = rep.MultiNode.fill(looks, cases, rep.Best, said, last, now.Location())
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Actions, rep.Budget = mergeActions(looks)
@@ -96,87 +92,16 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, 
 	return looks, all, timeline
 }
 
-// mostAtOnce bounds how much of a login node a report takes.
-const mostAtOnce = 4
-
-// several does something for each of n, a few at a time.
-func several(n int, do func(i int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0), mostAtOnce) {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				do(i)
-			}
-		})
-	}
-	all.Wait()
-}
-
 // inquests are the ends that are asked about: of each run its own, and where
 // another rank of its node failed first, that.
 func inquests(looks []*RunScan) (out []*Case) {
 	for _, k := range looks {
 		out = append(out, &Case{RunScan: k})
-		if f := k.Ranks.fallen; f != nil {
+		if f := k.fallen; f != nil {
 			out = append(out, &Case{RunScan: f.look(k), Rank: f.RankSeen})
 		}
 	}
 	return out
-}
-
-// distinct takes out what was read twice, from a full record and a journal, and
-// puts the rest in order of node, step and task.
-func Distinct(runs []*record.Run) []*record.Run {
-	byID := map[string]*record.Run{}
-	var out []*record.Run
-	for _, r := range runs {
-		if r == nil {
-			continue
-		}
-		if old := byID[r.Meta.ID]; old != nil && r.Meta.ID != "" {
-			if old.JournalOnly && !r.JournalOnly {
-				out[slices.Index(out, old)], byID[r.Meta.ID] = r, r
-			}
-			continue
-		}
-		byID[r.Meta.ID] = r
-		out = append(out, r)
-	}
-	slices.SortStableFunc(out, func(a, b *record.Run) int {
-		if c := strings.Compare(a.Meta.Node, b.Meta.Node); c != 0 {
-			return c
-		}
-		if d := task(a) - task(b); d != 0 {
-			return d
-		}
-		return a.Meta.Start.Compare(b.Meta.Start)
-	})
-	return out
-}
-
-func task(r *record.Run) int {
-	if r.Meta.Job == nil {
-		return 0
-	}
-	return r.Meta.Job.Task
-}
-
-// restarts is how often the job had been requeued when its last runs started.
-func restarts(runs []*record.Run) (n int) {
-	for _, r := range runs {
-		if r.Meta.Job != nil {
-			n = max(n, r.Meta.Job.Restarts)
-		}
-	}
-	return n
-}
-
-// concerns says that Slurm's word is about this run: of a job that was requeued
-// Slurm tells the last time it ran.
-func concerns(said *SlurmSays, k *RunScan, last int) bool {
-	j := k.Run.Meta.Job
-	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
 }
 
 // nothing is a report without a record.
@@ -243,4 +168,59 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 		}
 		rep.Limits = append(rep.Limits, e)
 	}
+}
+
+// Report is what `report --json` prints: one job, or one run outside Slurm.
+type Result struct {
+	V int `json:"v"`
+	// Job is the Slurm job, empty outside Slurm.
+	Job string `json:"job,omitempty"`
+	MultiNode
+	Answer
+
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end"` // the last that is known
+	Duration float64   `json:"duration_s"`
+
+	Runs    []Run    `json:"runs"` // one for each task and node, by node and task
+	Limits  []Limit  `json:"limits"`
+	Peaks   Peaks    `json:"peaks"` // of the fullest run by each accounting
+	Roles   []Role   `json:"roles"` // each of the run in which it had most
+	Actions []Action `json:"actions"`
+	// Budget is what workers gave back by themselves, nil where none did.
+	Budget   *Budget   `json:"budget,omitempty"`
+	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
+	// Findings say why something grew, the weightiest first, Cures what was
+	// changed before it could go wrong.
+	Findings []Diagnosis  `json:"findings"`
+	Cures    []Cure       `json:"cures"`
+	Advice   []AdviceLine `json:"advice"`
+	Slurm    *SlurmSays   `json:"slurm,omitempty"` // nil where it was not asked or did not answer
+	// Notes say what is missing or doubtful: damage, a journal alone, samples
+	// that were thinned.
+	Notes []string `json:"notes,omitempty"`
+
+	Scans `json:"-"`
+}
+
+// Answer is how the job ended, and why.
+type Answer struct {
+	// Verdict is the first line: one sentence that says how it ended and why.
+	Verdict   string        `json:"verdict"`
+	Cause     event.Cause   `json:"cause"`
+	Certainty Certainty     `json:"certainty"`
+	Outcome   event.Verdict `json:"outcome,omitempty"` // of the exit event that was worst
+	// Evidence is what the verdict follows from, a sentence each.
+	Evidence []string `json:"evidence"`
+}
+
+// Scans are what a result was made of.
+type Scans struct {
+	Scanned  []*RunScan  // of each run
+	Cases    []*Case     // all ends that were asked about
+	Best     *Case       // the one that tells why the job ended
+	LifeEnds []*Case     // of each of Lives
+	Facts    []*RunFacts // what advice rests on
+	// Timeline is what is drawn, nil where it was not wanted.
+	Timeline *Timeline
 }

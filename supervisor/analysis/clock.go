@@ -7,24 +7,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// Clock is what the times of several nodes are worth beside each other.
-type Clock struct {
-	// Basis is "monotonic" where all runs were of one boot of one node and tell
-	// CLOCK_MONOTONIC, else "wall": each node's own time of day.
-	Basis string `json:"basis"`
-	// Spread is how far apart, in seconds, the first runs of one step on its nodes
-	// began, each by its own clock; nil where no step had two nodes. srun starts a
-	// step's tasks at nearly one moment: by about so much the clocks differ at most,
-	// unless a task began late.
-	Spread *float64 `json:"start_spread_s,omitempty"`
-	// Behind are nodes on which a run began before Slurm began the job, and by how
-	// many seconds: their clock is behind that of slurmctld by that much at least.
-	Behind map[string]float64 `json:"behind_s,omitempty"`
-	Note   string             `json:"note"`
-
-	Nodes int `json:"-"` // how many
-}
-
 // mostShift is by how much CLOCK_MONOTONIC may correct a time of day. More is
 // another time namespace, not a clock that was set.
 const mostShift = time.Hour

@@ -93,10 +93,9 @@ const (
 	// nearFull is the share of a memory limit from which on a SIGKILL is laid to
 	// it: between the last sample and a kill it only grew.
 	NearFull = 0.9
-	// outOf is the share of a count from which on a failure is laid to it, full
-	// that of /dev/shm where no SIGBUS speaks for it too.
-	outOf = 0.9
-	full  = 0.98
+	// full is the share of /dev/shm from which on a failure is laid to it where no
+	// SIGBUS speaks for it.
+	full = 0.98
 	// mayBe is the share from which on a sentence says that a limit may have had
 	// to do with it.
 	MayBe = 0.95
@@ -283,7 +282,7 @@ func (q *Case) KernelKills() (n uint64) {
 		return 0 // others', as the run itself saw it
 	}
 	for _, k := range q.Exit.Kernel {
-		if k.Leaf && q.Rank != nil || !k.Leaf && q.Rank == nil && q.Ranks.fallen != nil {
+		if k.Leaf && q.Rank != nil || !k.Leaf && q.Rank == nil && q.fallen != nil {
 			continue
 		}
 		if k.Leaf || k.Scope != event.ScopeCgroup {
@@ -527,7 +526,7 @@ func (q *Case) requeued() bool {
 
 // handedOver says that a record breaks off and that another goes on.
 func (q *Case) handedOver() bool {
-	return q.Ranks.Handing != nil && q.Exit == nil && q.Rank == nil
+	return q.Handing != nil && q.Exit == nil && q.Rank == nil
 }
 
 // death is how the command ended, as the exit event has it. The zero value is
@@ -623,44 +622,6 @@ func (q *Case) tells(last int) int {
 		rank += 10
 	}
 	return 3*rank + slices.Index([]Certainty{Seen, Inferred, Slurm}, q.Found.Certainty)
-}
-
-// lookSent is the warning of the loader hook that a data set of many tensors is sent to
-// workers which are not forked. Descriptors run out a tenth of a second after that begins,
-// before any count gets near. Sharing is never nil.
-type SharingSeen struct {
-	*event.LoaderSaid
-	At time.Duration
-}
-
-// sentHolds is for how long after it a failure is laid to it: the workers import
-// torch before they take what was sent.
-const SentHolds = 2 * time.Minute
-
-// warned takes in a warning: the last of one that takes too much, else the last.
-func (k *RunScan) warned(at time.Duration, s *event.LoaderSaid) {
-	if s.What != event.LoaderPickling || s.Sharing == nil {
-		return
-	}
-	n := &SharingSeen{s, at}
-	if old := k.Sent; old == nil || old.PID == s.PID || n.TooMuch() != "" || old.TooMuch() == "" {
-		k.Sent = n
-	}
-}
-
-// tooMuch is what there would not be enough of, empty where all suffices. What
-// goes in one message goes after all is open, and of two limits the lower one is
-// met first.
-func (s *SharingSeen) TooMuch() event.Cause {
-	n := s.Sharing
-	maps, fds := n.MaxMaps > 0 && n.Maps > n.MaxMaps, n.MaxFDs > 0 && n.FDs > n.MaxFDs
-	switch {
-	case maps && (!fds || n.MaxMaps < n.MaxFDs):
-		return event.CauseMaps
-	case fds, n.MaxSent > 0 && n.Sent > n.MaxSent:
-		return event.CauseFDs
-	}
-	return ""
 }
 
 // sentTooMuch says that a failure may be laid to a warning.

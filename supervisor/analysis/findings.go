@@ -9,25 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Diagnosis is one finding on one role, of all runs in which it was told. What it
-// says is of the run in which it weighs most.
-type Diagnosis struct {
-	Run        string           `json:"run"`
-	Finding    event.Finding    `json:"finding"`
-	Confidence event.Confidence `json:"confidence"`
-	Role       rss.Role         `json:"role,omitempty"`
-	PID        int              `json:"pid,omitempty"`
-	Bytes      rss.Bytes        `json:"bytes,omitempty"`
-	Evidence   []string         `json:"evidence"`
-	Advice     []string         `json:"advice"`
-	// First is when it was told first, in whichever run, At when this was.
-	First time.Time `json:"first"`
-	At    time.Time `json:"time"`
-	Runs  int       `json:"runs"` // in how many it was told
-	// weight orders findings.
-	weight float64
-}
-
 // mostGrown bounds what is kept of one run: a journal is text that anybody may
 // have changed.
 const maxFindings = 64
@@ -71,19 +52,6 @@ func (g *grown) Of(f event.Finding) *findingSeen {
 	return nil
 }
 
-// binding is how the limit adds up that binds the run, empty where none does.
-func (k *RunScan) binding() event.Accounting {
-	if k.Exit != nil && k.Exit.Binding != nil {
-		return k.Exit.Binding.Accounting
-	}
-	for i := range k.Limits {
-		if l := &k.Limits[i]; l.Seen && l.Last.Binding {
-			return l.Accounting
-		}
-	}
-	return ""
-}
-
 // diagnoses puts findings of several runs together, the weightiest first.
 type Diagnoses struct{ list []Diagnosis }
 
@@ -120,29 +88,6 @@ func (s *Diagnoses) Sorted() []Diagnosis {
 	return s.list
 }
 
-func mergeGrown(looks []*RunScan) []Diagnosis {
-	s := Diagnoses{list: []Diagnosis{}}
-	for _, k := range looks {
-		s.Add(k.Run.Meta.ID, k.Wall, &k.Grown, k.peaks[byRSS].v, k.binding())
-	}
-	return s.Sorted()
-}
-
-// Cure is one remedy that was applied, or that could not be, in all runs. What
-// stood there is of the last time.
-type Cure struct {
-	Run    string       `json:"run"`
-	Remedy event.Remedy `json:"remedy"`
-	PID    int          `json:"pid,omitempty"`
-	OK     bool         `json:"ok"`
-	Before int64        `json:"before"`
-	After  int64        `json:"after"`
-	Reason string       `json:"reason,omitempty"`
-	First  time.Time    `json:"first"`
-	At     time.Time    `json:"time"`
-	Times  int          `json:"times"`
-}
-
 // cured takes in a cure of the run id.
 func (g *grown) cured(id string, at time.Time, c *event.Cure) {
 	addCure(&g.cures, &Cure{
@@ -168,17 +113,4 @@ func addCure(list *[]Cure, c *Cure) {
 		sum.First = c.First
 	}
 	*o = sum
-}
-
-func mergeCures(looks []*RunScan) []Cure {
-	all := []Cure{}
-	for _, k := range looks {
-		for i := range k.Grown.cures {
-			addCure(&all, &k.Grown.cures[i])
-		}
-	}
-	slices.SortFunc(all, func(a, b Cure) int {
-		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Remedy, b.Remedy))
-	})
-	return all
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// handing is how the record of a node goes on in another rank's.
-type Handover struct {
-	Next *RunScan
-	At   time.Time // when the next one's watcher took the lead
-	lost bool      // the watcher or the holder before was gone, else its rank had ended
-	// told says that how the rank of the record ended is known from the next.
-	told bool
-}
-
 const (
 	// handSlack is how much earlier than the end of a record another rank may
 	// have taken the lead, by two clocks that are read one after the other.
@@ -27,25 +18,6 @@ const (
 	// the record to tell why.
 	withIt = 5 * time.Second
 )
-
-// from is when the recording began: a watcher that takes the lead later than its
-// rank began records from then on.
-func (k *RunScan) from() time.Duration {
-	switch {
-	case k.Ranks.leads >= 0:
-		return k.Ranks.leads
-	case k.first >= 0:
-		return k.first
-	}
-	return 0
-}
-
-func (k *RunScan) Restarts() int {
-	if k.Run.Meta.Job == nil {
-		return 0
-	}
-	return k.Run.Meta.Job.Restarts
-}
 
 // handOver finds which records go on in another one of their node, and gives those
 // that break off the end that the next one knows of.
@@ -78,7 +50,7 @@ func handOver(looks []*RunScan) {
 		a, b := led[n], led[i]
 		end, taken := all[n].ended, all[i].began
 		h := &Handover{Next: b, At: taken, lost: a.Exit == nil || a.Exit.Code == nil && a.Exit.Signal == nil}
-		a.Ranks.Handing = h
+		a.Handing = h
 		if a.Exit != nil {
 			continue
 		}
@@ -91,33 +63,16 @@ func handOver(looks []*RunScan) {
 			a.Exit = &event.Exit{By: "command", Code: r.code, Signal: r.signal}
 			a.exitAt = max(a.End, ended.Sub(a.Run.Meta.Start))
 			a.End = a.exitAt
-			if f := b.Ranks.fallen; f != nil && f.RankSeen == r {
-				b.Ranks.fallen = nil // it is told with the record that saw it
+			if f := b.fallen; f != nil && f.RankSeen == r {
+				b.fallen = nil // it is told with the record that saw it
 			}
 		}
 	}
 }
 
-// LeadChange is one time at which another rank's watcher began to record a node.
-type LeadChange struct {
-	Node     string `json:"node"`
-	Restart  int    `json:"restart,omitempty"`
-	FromStep string `json:"from_step,omitempty"`
-	From     int    `json:"from_task"`
-	ToStep   string `json:"to_step,omitempty"`
-	To       int    `json:"to_task"`
-	// Time is when the next one took it, Gap the seconds since the last of the
-	// record before, in which nobody recorded.
-	Time time.Time `json:"time"`
-	Gap  float64   `json:"gap_s"`
-	// Lost says that the watcher before was gone, or its holder and the watch with it;
-	// else its rank had ended.
-	Lost bool `json:"lost,omitempty"`
-}
-
 func leadChanges(looks []*RunScan, zone *time.Location) (out []LeadChange) {
 	for _, k := range looks {
-		h := k.Ranks.Handing
+		h := k.Handing
 		if h == nil {
 			continue
 		}
@@ -175,6 +130,7 @@ func jobOf(r *record.Run) (j struct {
 	cluster, id string
 	restarts    int
 }) {
+
 	j.cluster, j.id, j.restarts = r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts
 	return j
 }

@@ -139,6 +139,9 @@ type CountUse struct {
 	Rate float64
 }
 
+// outOf is the share of a count from which on a failure is laid to it.
+const outOf = 0.9
+
 // near says that a failure may be laid to it.
 func (c *CountUse) near() bool { return c.Ratio() >= outOf || c.Rate > 0 && c.Ratio() >= 0.5 }
 
@@ -213,35 +216,6 @@ func (c *CountScan) Fullest(end time.Duration) CountUse {
 	return best
 }
 
-// highest is the memory limit that came nearest over the whole run. The node is
-// everybody's: it is no measure of this run unless there is no other.
-func (k *RunScan) Highest() (best *LimitScan, ok bool) {
-	for _, node := range []bool{false, true} {
-		for i := range k.Limits {
-			l := &k.Limits[i]
-			if !l.Seen || l.Max.Size == 0 || l.Max.Used == 0 || !l.Name.Row().Amount || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
-				continue
-			}
-			if best == nil || l.Max.Ratio() > best.Max.Ratio() {
-				best = l
-			}
-		}
-		if best != nil {
-			return best, true
-		}
-	}
-	return nil, false
-}
-
-// limitOf is where a limit of a [Report] was read.
-type limitOf struct {
-	From, To time.Time // what its Spark is of
-	// line is that of the leaders that followed each other, 0 for who led nobody, and
-	// ranks are who recorded it.
-	line  int
-	Ranks []RankKey
-}
-
 // sameLimit says that two are readings of one limit of one run, or of leaders that
 // followed each other.
 func sameLimit(a, b *Limit) bool {
@@ -302,11 +276,11 @@ func stretch(out []float64, whole *limitOf, part []float64, of *limitOf) {
 	}
 }
 
-// joinedLimits are the limits of a report, those of leaders that followed each other as
+// JoinLimits returns limits with those of leaders that followed each other as
 // one.
-func (rep *Result) JoinedLimits() (out []Limit) {
-	for i := range rep.Limits {
-		l := &rep.Limits[i]
+func JoinLimits(all []Limit) (out []Limit) {
+	for i := range all {
+		l := &all[i]
 		if n := slices.IndexFunc(out, func(o Limit) bool { return sameLimit(&o, l) && o.line > 0 }); n >= 0 {
 			out[n].join(l)
 			continue

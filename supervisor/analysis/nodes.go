@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// together fills in what a job of several ranks, nodes or lives has.
-func (rep *Result) together(looks []*RunScan, cases []*Case, best *Case, last int, zone *time.Location) {
-	j := &rep.MultiNode
+// fill fills in what a job of several ranks, nodes or lives has, and returns the end of
+// each life.
+func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *SlurmSays, last int, zone *time.Location) (ends []*Case) {
 	j.Nodes = nodesOf(looks, zone)
 	j.Ranks = mergeRanks(looks, zone)
 	j.Leads = leadChanges(looks, zone)
-	j.Lives = livesOf(looks, cases, zone)
-	j.missing(looks, rep.Slurm, last)
+	j.Lives, ends = livesOf(looks, cases, zone)
+	j.missing(looks, said, last)
 	if len(looks) == 1 && len(j.Ranks) == 1 && j.Unrecorded == 0 {
 		*j = MultiNode{} // one run of one rank
-		return
+		return nil
 	}
-	j.Clock = clock(looks, rep.Slurm, last)
+	j.Clock = clock(looks, said, last)
 	j.Binding = bindingOf(looks, best, last, zone)
 	j.Told = len(j.Lives) > 0 || j.Unrecorded > 0 || slices.ContainsFunc(looks, func(k *RunScan) bool { return k.Ranks.led })
+	return ends
 }
 
 // nearest is the limit on memory that a run came nearest to; nil for none. The
@@ -185,7 +186,7 @@ func bindingOf(looks []*RunScan, best *Case, life int, zone *time.Location) *Bin
 }
 
 // livesOf is each time that a job ran, where that is more than once.
-func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attempt) {
+func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attempt, ends []*Case) {
 	var lives []int
 	for _, k := range looks {
 		if !slices.Contains(lives, k.Restarts()) {
@@ -193,7 +194,7 @@ func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attemp
 		}
 	}
 	if len(lives) < 2 {
-		return nil
+		return nil, nil
 	}
 	slices.Sort(lives)
 	for _, restart := range lives {
@@ -213,11 +214,11 @@ func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attemp
 		}
 		best := decisive(slices.DeleteFunc(slices.Clone(cases), func(q *Case) bool { return q.Restarts() != restart }), restart)
 		life.Nodes, life.Duration = len(nodes), life.End.Sub(life.Start).Seconds()
-		life.Cause, life.Best = best.Found.Cause, best
+		life.Cause = best.Found.Cause
 		life.Binding = bindingOf(looks, best, restart, zone)
-		out = append(out, life)
+		out, ends = append(out, life), append(ends, best)
 	}
-	return out
+	return out, ends
 }
 
 // missing finds the nodes of the last life without a record.

@@ -1,35 +1,13 @@
 package analysis
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
-
-// rankKey names one rank on its node. Who has no task is told apart by its holder.
-type RankKey struct {
-	Step   string
-	Task   int
-	holder int
-}
-
-// String tells one rank from others of its node.
-func (key RankKey) String() string {
-	switch {
-	case key.Task < 0 && key.holder > 0:
-		return fmt.Sprintf("the run of process %d", key.holder)
-	case key.Task < 0:
-		return "a rank of unknown number"
-	case key.Step == "":
-		return fmt.Sprintf("task %d", key.Task)
-	}
-	return fmt.Sprintf("step %s, task %d", values.Plain(key.Step), key.Task)
-}
 
 // lookRank is one rank over one run: that of the run itself, and with a leader's
 // record every other of its node. Times are of the run, -1 where not known.
@@ -61,10 +39,8 @@ type RanksSeen struct {
 	of []int
 	// led says that the record tells of ranks: it is a leader's. leads is when its
 	// watcher took the lead, -1 where it does not say.
-	led     bool
-	leads   time.Duration
-	fallen  *failedRank // the first rank but its own that failed
-	Handing *Handover
+	led   bool
+	leads time.Duration
 }
 
 // ranksOf finds the ranks of a run, and whose each process is. Rank events are few:
@@ -251,52 +227,4 @@ func (l *RanksSeen) most() *RankSeen {
 		}
 	}
 	return most
-}
-
-// rankSums takes in what each rank has in a sample.
-func (k *RunScan) rankSums(s *record.Sample) {
-	k.Ranks.begin()
-	for i := range s.Procs {
-		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(k.Ranks.of) {
-			k.Ranks.add(u, &k.Run.Procs[u.Proc])
-		}
-	}
-	k.Ranks.end(s.At)
-}
-
-// fallen is a rank that failed while the record of its node went on, and what
-// there was to know then.
-type failedRank struct {
-	*RankSeen
-	limits    []LimitScan
-	maps, fds CountScan
-	deeds     actionsSeen
-}
-
-// rankEnded keeps what the limits stood at when the first rank failed whose end is
-// not the record's: minutes later they say nothing of it any more.
-func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
-	r := k.Ranks.find(RankOf(e))
-	if r == nil || r.own || !e.Failed() || k.Ranks.fallen != nil {
-		return
-	}
-	f := &failedRank{RankSeen: r, limits: slices.Clone(k.Limits), maps: k.Maps, fds: k.Fds, deeds: k.Deeds}
-	for i := range f.limits {
-		f.limits[i].spark = spark{} // goes on to be written
-	}
-	k.Ranks.fallen = f
-}
-
-// look is the run as it was when the rank failed.
-func (f *failedRank) look(k *RunScan) *RunScan {
-	c, run := *k, *k.Run
-	run.Live = false // the rank's end is its own
-	c.Run, c.Limits, c.Maps, c.Fds, c.Deeds = &run, f.limits, f.maps, f.fds, f.deeds
-	c.End, c.exitAt = f.ended, f.ended
-	c.Exit = &event.Exit{By: "command", Code: f.code, Signal: f.signal}
-	if k.Exit != nil {
-		c.Exit.Kernel, c.Exit.Binding = k.Exit.Kernel, k.Exit.Binding
-	}
-	c.Signals = slices.DeleteFunc(slices.Clone(k.Signals), func(s SignalSeen) bool { return s.At > f.ended })
-	return &c
 }

@@ -1,8 +1,11 @@
 package analysis
 
 import (
+	"fmt"
 	"slices"
 	"time"
+
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -20,60 +23,6 @@ const (
 	Inferred Certainty = "inferred" // it follows from what the record has
 	Slurm    Certainty = "slurm"    // Slurm says so
 )
-
-// Report is what `report --json` prints: one job, or one run outside Slurm.
-type Result struct {
-	V int `json:"v"`
-	// Job is the Slurm job, empty outside Slurm.
-	Job string `json:"job,omitempty"`
-	MultiNode
-	Answer
-
-	Start    time.Time `json:"start"`
-	End      time.Time `json:"end"` // the last that is known
-	Duration float64   `json:"duration_s"`
-
-	Runs    []Run    `json:"runs"` // one for each task and node, by node and task
-	Limits  []Limit  `json:"limits"`
-	Peaks   Peaks    `json:"peaks"` // of the fullest run by each accounting
-	Roles   []Role   `json:"roles"` // each of the run in which it had most
-	Actions []Action `json:"actions"`
-	// Budget is what workers gave back by themselves, nil where none did.
-	Budget   *Budget   `json:"budget,omitempty"`
-	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
-	// Findings say why something grew, the weightiest first, Cures what was
-	// changed before it could go wrong.
-	Findings []Diagnosis  `json:"findings"`
-	Cures    []Cure       `json:"cures"`
-	Advice   []AdviceLine `json:"advice"`
-	Slurm    *SlurmSays   `json:"slurm,omitempty"` // nil where it was not asked or did not answer
-	// Notes say what is missing or doubtful: damage, a journal alone, samples
-	// that were thinned.
-	Notes []string `json:"notes,omitempty"`
-	// Timeline is what is drawn, nil where it was not wanted.
-	Timeline *Timeline `json:"-"`
-
-	Scans `json:"-"`
-}
-
-// Answer is how the job ended, and why.
-type Answer struct {
-	// Verdict is the first line: one sentence that says how it ended and why.
-	Verdict   string        `json:"verdict"`
-	Cause     event.Cause   `json:"cause"`
-	Certainty Certainty     `json:"certainty"`
-	Outcome   event.Verdict `json:"outcome,omitempty"` // of the exit event that was worst
-	// Evidence is what the verdict follows from, a sentence each.
-	Evidence []string `json:"evidence"`
-}
-
-// Scans are what a result was made of.
-type Scans struct {
-	Scanned []*RunScan  // of each run
-	Cases   []*Case     // all ends that were asked about
-	Best    *Case       // the one that tells why the job ended
-	Facts   []*RunFacts // what advice rests on
-}
 
 // Run is one run on one node.
 type Run struct {
@@ -352,8 +301,6 @@ type Attempt struct {
 	Verdict  string      `json:"verdict"`
 	Binding  *Binding    `json:"binding,omitempty"`
 	Duration float64     `json:"duration_s"`
-
-	Best *Case `json:"-"` // the end that tells why
 }
 
 // lastNodes are the nodes of the last life.
@@ -385,4 +332,102 @@ func (r *Rank) Most() uint64 {
 		return 0
 	}
 	return uint64(*r.Peak)
+}
+
+// Clock is what the times of several nodes are worth beside each other.
+type Clock struct {
+	// Basis is "monotonic" where all runs were of one boot of one node and tell
+	// CLOCK_MONOTONIC, else "wall": each node's own time of day.
+	Basis string `json:"basis"`
+	// Spread is how far apart, in seconds, the first runs of one step on its nodes
+	// began, each by its own clock; nil where no step had two nodes. srun starts a
+	// step's tasks at nearly one moment: by about so much the clocks differ at most,
+	// unless a task began late.
+	Spread *float64 `json:"start_spread_s,omitempty"`
+	// Behind are nodes on which a run began before Slurm began the job, and by how
+	// many seconds: their clock is behind that of slurmctld by that much at least.
+	Behind map[string]float64 `json:"behind_s,omitempty"`
+	Note   string             `json:"note"`
+
+	Nodes int `json:"-"` // how many
+}
+
+// LeadChange is one time at which another rank's watcher began to record a node.
+type LeadChange struct {
+	Node     string `json:"node"`
+	Restart  int    `json:"restart,omitempty"`
+	FromStep string `json:"from_step,omitempty"`
+	From     int    `json:"from_task"`
+	ToStep   string `json:"to_step,omitempty"`
+	To       int    `json:"to_task"`
+	// Time is when the next one took it, Gap the seconds since the last of the
+	// record before, in which nobody recorded.
+	Time time.Time `json:"time"`
+	Gap  float64   `json:"gap_s"`
+	// Lost says that the watcher before was gone, or its holder and the watch with it;
+	// else its rank had ended.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Diagnosis is one finding on one role, of all runs in which it was told. What it
+// says is of the run in which it weighs most.
+type Diagnosis struct {
+	Run        string           `json:"run"`
+	Finding    event.Finding    `json:"finding"`
+	Confidence event.Confidence `json:"confidence"`
+	Role       rss.Role         `json:"role,omitempty"`
+	PID        int              `json:"pid,omitempty"`
+	Bytes      rss.Bytes        `json:"bytes,omitempty"`
+	Evidence   []string         `json:"evidence"`
+	Advice     []string         `json:"advice"`
+	// First is when it was told first, in whichever run, At when this was.
+	First time.Time `json:"first"`
+	At    time.Time `json:"time"`
+	Runs  int       `json:"runs"` // in how many it was told
+	// weight orders findings.
+	weight float64
+}
+
+// Cure is one remedy that was applied, or that could not be, in all runs. What
+// stood there is of the last time.
+type Cure struct {
+	Run    string       `json:"run"`
+	Remedy event.Remedy `json:"remedy"`
+	PID    int          `json:"pid,omitempty"`
+	OK     bool         `json:"ok"`
+	Before int64        `json:"before"`
+	After  int64        `json:"after"`
+	Reason string       `json:"reason,omitempty"`
+	First  time.Time    `json:"first"`
+	At     time.Time    `json:"time"`
+	Times  int          `json:"times"`
+}
+
+// limitOf is where a limit of a [Report] was read.
+type limitOf struct {
+	From, To time.Time // what its Spark is of
+	// line is that of the leaders that followed each other, 0 for who led nobody, and
+	// ranks are who recorded it.
+	line  int
+	Ranks []RankKey
+}
+
+// rankKey names one rank on its node. Who has no task is told apart by its holder.
+type RankKey struct {
+	Step   string
+	Task   int
+	holder int
+}
+
+// String tells one rank from others of its node.
+func (key RankKey) String() string {
+	switch {
+	case key.Task < 0 && key.holder > 0:
+		return fmt.Sprintf("the run of process %d", key.holder)
+	case key.Task < 0:
+		return "a rank of unknown number"
+	case key.Step == "":
+		return fmt.Sprintf("task %d", key.Task)
+	}
+	return fmt.Sprintf("step %s, task %d", values.Plain(key.Step), key.Task)
 }

@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -24,15 +23,32 @@ type roleNow struct {
 	most                   rss.Bytes
 }
 
-// processes takes in the processes of a sample. Sums and roles are those of the
-// tree: what a limit counts beside it is in the limits.
-func (k *RunScan) processes(s *record.Sample) {
+// treeScan is what the processes of the tree had, by role and together.
+type treeScan struct {
+	run    *record.Run
+	peaks  [accountings]peakSeen
+	roles  []*roleSeen
+	ofProc []*roleSeen // by index in run.Procs; nil of one that is not of the tree
+}
+
+func newTreeScan(r *record.Run) treeScan {
+	k := treeScan{run: r, ofProc: make([]*roleSeen, len(r.Procs))}
+	for i := range r.Procs {
+		if p := &r.Procs[i]; !p.Extra && !p.Ours {
+			k.ofProc[i] = k.role(p.Role)
+		}
+	}
+	return k
+}
+
+// processes takes in the processes of a sample, and returns what one of them had most of. Sums and roles are those of the tree: what a limit counts beside it is in the
+// limits.
+func (k *treeScan) processes(s *record.Sample) (maps, fds CountUse) {
 	for _, l := range k.roles {
 		l.now = roleNow{}
 	}
 	var sum, anon, pss rss.Bytes
 	allPSS, some := true, false
-	var maps, fds CountUse
 	for i := range s.Procs {
 		u := &s.Procs[i]
 		if u.Proc < 0 || u.Proc >= len(k.ofProc) || k.ofProc[u.Proc] == nil {
@@ -53,14 +69,8 @@ func (k *RunScan) processes(s *record.Sample) {
 		n.anon, n.file, n.shmem, n.rss = n.anon+u.Anon, n.file+u.File, n.shmem+u.Shmem, n.rss+all
 		n.most = max(n.most, all)
 	}
-	if maps.V > 0 {
-		k.Maps.add(s.At, maps.V, 0, maps.Proc)
-	}
-	if fds.V > 0 {
-		k.Fds.add(s.At, fds.V, 0, fds.Proc)
-	}
 	if !some {
-		return
+		return maps, fds
 	}
 	k.peaks[byRSS].raise(sum, s.At)
 	k.peaks[byNoShared].raise(anon, s.At)
@@ -68,10 +78,11 @@ func (k *RunScan) processes(s *record.Sample) {
 		k.peaks[byPSS].raise(pss, s.At)
 	}
 	k.takeRoles(s.At)
+	return maps, fds
 }
 
 // roleSums takes in what a journal has in place of the processes.
-func (k *RunScan) roleSums(s *record.Sample) {
+func (k *treeScan) roleSums(s *record.Sample) {
 	if len(s.Roles) == 0 {
 		return
 	}
@@ -92,7 +103,7 @@ func (k *RunScan) roleSums(s *record.Sample) {
 }
 
 // role finds what is known of a role, or begins it.
-func (k *RunScan) role(r rss.Role) *roleSeen {
+func (k *treeScan) role(r rss.Role) *roleSeen {
 	i := slices.IndexFunc(k.roles, func(l *roleSeen) bool { return l.role == r })
 	if i < 0 {
 		i = len(k.roles)
@@ -101,7 +112,7 @@ func (k *RunScan) role(r rss.Role) *roleSeen {
 	return k.roles[i]
 }
 
-func (k *RunScan) takeRoles(at time.Duration) {
+func (k *treeScan) takeRoles(at time.Duration) {
 	for _, l := range k.roles {
 		n, m := &l.now, &l.most
 		if n.count == 0 {
@@ -110,36 +121,31 @@ func (k *RunScan) takeRoles(at time.Duration) {
 		m.Count = max(m.Count, n.count)
 		m.PerProcess = max(m.PerProcess, n.most)
 		if n.rss > m.Peak || !l.seen {
-			m.Run, m.Role, m.Peak, m.At = k.Run.Meta.ID, l.role, n.rss, k.Run.Wall(at)
+			m.Run, m.Role, m.Peak, m.At = k.run.Meta.ID, l.role, n.rss, k.run.Wall(at)
 			m.Anon, m.File, m.Shmem = n.anon, n.file, n.shmem
 		}
 		l.seen = true
 	}
 }
 
-// roleOrder is the order in which roles are told: from who starts to who helps.
-var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
-
-// mergeRoles takes of each role the run in which it had most: memory of two
-// nodes is under no common limit, so it is not added up.
-func mergeRoles(looks []*RunScan) []Role {
-	most := map[rss.Role]*Role{}
-	for _, k := range looks {
-		for _, l := range k.roles {
-			if old := most[l.role]; l.seen && (old == nil || l.most.Peak > old.Peak) {
-				most[l.role] = &l.most
-			}
-		}
-	}
-	out := make([]Role, 0, len(most))
-	for _, r := range most {
-		out = append(out, *r)
-	}
-	slices.SortFunc(out, func(a, b Role) int {
-		if d := slices.Index(roleOrder, a.Role) - slices.Index(roleOrder, b.Role); d != 0 {
-			return d
-		}
-		return strings.Compare(string(a.Role), string(b.Role))
-	})
-	return out
+// peakSeen is the most of one accounting, and when.
+type peakSeen struct {
+	v     rss.Bytes
+	at    time.Duration
+	known bool
 }
+
+func (p *peakSeen) raise(v rss.Bytes, at time.Duration) {
+	if !p.known || v > p.v {
+		*p = peakSeen{v, at, true}
+	}
+}
+
+// The accountings that a peak is told by.
+const (
+	byRSS = iota
+	byPSS
+	byNoShared
+	byCgroup
+	accountings
+)

@@ -1,7 +1,11 @@
 package analysis
 
 import (
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -58,54 +62,26 @@ type RunScan struct {
 	exitAt, End time.Duration
 	Samples     int
 
-	Limits    []LimitScan // by index in run.Limits
-	Maps, Fds CountScan
-	peaks     [accountings]peakSeen
-	roles     []*roleSeen
+	limitScans
+	treeScan
 	inner     int // the limit that is the innermost cgroup, -1 for none
 	forecast  forecasts
-	Deeds     actionsSeen
 	Grown     grown
 	Sent      *SharingSeen // nil where nothing was
 	Signals   []SignalSeen
 	JobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	Faults    []string
 	Unreached []string // why the loader hook did not reach a process
-	decisions int
-	recycled  int // workers that rules had replaced
 	Ranks     RanksSeen
 	line      int           // of the leaders that followed each other, 0 for none
 	first     time.Duration // the first sample, -1 where there is none
 	lastSeen  time.Duration // the last of the record, where end is from another
-	// ofProc is the role of a process, by index in run.Procs; nil of one that is
-	// not of the tree.
-	ofProc []*roleSeen
+	Handing   *Handover     // to another rank's record, nil where none goes on from this one
+	fallen    *failedRank   // the first rank but its own that failed
 }
 
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
 const mostUnreached = 6
-
-// lookPeak is the most of one accounting, and when.
-type peakSeen struct {
-	v     rss.Bytes
-	at    time.Duration
-	known bool
-}
-
-func (p *peakSeen) raise(v rss.Bytes, at time.Duration) {
-	if !p.known || v > p.v {
-		*p = peakSeen{v, at, true}
-	}
-}
-
-// The accountings that a peak is told by.
-const (
-	byRSS = iota
-	byPSS
-	byNoShared
-	byCgroup
-	accountings
-)
 
 type SignalSeen struct {
 	*event.Signal
@@ -113,7 +89,7 @@ type SignalSeen struct {
 }
 
 func newLook(r *record.Run) *RunScan {
-	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), Limits: make([]LimitScan, len(r.Limits))}
+	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]
 		if l := &r.Limits[i]; l.Name == event.LimitCgroup && (k.inner < 0 || len(l.Level) > len(r.Limits[k.inner].Level)) {
@@ -121,12 +97,6 @@ func newLook(r *record.Run) *RunScan {
 		}
 	}
 	k.Maps.size, k.Fds.size = r.Meta.MaxMapCount, r.Meta.MaxFDs
-	k.ofProc = make([]*roleSeen, len(r.Procs))
-	for i := range r.Procs {
-		if p := &r.Procs[i]; !p.Extra && !p.Ours {
-			k.ofProc[i] = k.role(p.Role)
-		}
-	}
 	if r.Meta.Job != nil {
 		k.JobEnd = r.Meta.Job.End
 	}
@@ -180,7 +150,13 @@ func (k *RunScan) sample(s *record.Sample) {
 		}
 	}
 	if len(s.Procs) > 0 {
-		k.processes(s)
+		maps, fds := k.processes(s)
+		if maps.V > 0 {
+			k.Maps.add(s.At, maps.V, 0, maps.Proc)
+		}
+		if fds.V > 0 {
+			k.Fds.add(s.At, fds.V, 0, fds.Proc)
+		}
 		return
 	}
 	k.roleSums(s)
@@ -210,7 +186,7 @@ func (k *RunScan) entry(e *record.Entry) {
 		}
 	case *event.LoaderSaid:
 		k.Deeds.said(v)
-		k.warned(e.At, v)
+		k.Sent = warned(k.Sent, e.At, v)
 		if v.What == event.LoaderUnreached && !slices.Contains(k.Unreached, v.Reason) && len(k.Unreached) < mostUnreached {
 			k.Unreached = append(k.Unreached, v.Reason)
 		}
@@ -268,15 +244,193 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), most) * float64(time.Second))
 }
 
-// mergePeaks takes the fullest run by each accounting.
-func mergePeaks(looks []*RunScan) Peaks {
-	var p Peaks
-	for i, to := range [accountings]**Peak{byRSS: &p.RSS, byPSS: &p.PSS, byNoShared: &p.NoShared, byCgroup: &p.Cgroup} {
-		for _, k := range looks {
-			if v := &k.peaks[i]; v.known && (*to == nil || v.v > (*to).Bytes) {
-				*to = &Peak{Bytes: v.v, At: k.Wall(v.at), Run: k.Run.Meta.ID}
+// several does something for each of n, a few at a time.
+func several(n int, do func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0), mostAtOnce) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
 			}
+		})
+	}
+	all.Wait()
+}
+
+// mostAtOnce bounds how much of a login node a report takes.
+const mostAtOnce = 4
+
+// distinct takes out what was read twice, from a full record and a journal, and
+// puts the rest in order of node, step and task.
+func Distinct(runs []*record.Run) []*record.Run {
+	byID := map[string]*record.Run{}
+	var out []*record.Run
+	for _, r := range runs {
+		if r == nil {
+			continue
+		}
+		if old := byID[r.Meta.ID]; old != nil && r.Meta.ID != "" {
+			if old.JournalOnly && !r.JournalOnly {
+				out[slices.Index(out, old)], byID[r.Meta.ID] = r, r
+			}
+			continue
+		}
+		byID[r.Meta.ID] = r
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b *record.Run) int {
+		if c := strings.Compare(a.Meta.Node, b.Meta.Node); c != 0 {
+			return c
+		}
+		if d := task(a) - task(b); d != 0 {
+			return d
+		}
+		return a.Meta.Start.Compare(b.Meta.Start)
+	})
+	return out
+}
+
+func task(r *record.Run) int {
+	if r.Meta.Job == nil {
+		return 0
+	}
+	return r.Meta.Job.Task
+}
+
+// restarts is how often the job had been requeued when its last runs started.
+func restarts(runs []*record.Run) (n int) {
+	for _, r := range runs {
+		if r.Meta.Job != nil {
+			n = max(n, r.Meta.Job.Restarts)
 		}
 	}
-	return p
+	return n
+}
+
+// highest is the memory limit that came nearest over the whole run. The node is
+// everybody's: it is no measure of this run unless there is no other.
+func (k *RunScan) Highest() (best *LimitScan, ok bool) {
+	for _, node := range []bool{false, true} {
+		for i := range k.Limits {
+			l := &k.Limits[i]
+			if !l.Seen || l.Max.Size == 0 || l.Max.Used == 0 || !l.Name.Row().Amount || l.Name == event.LimitThrottle || (l.Name == event.LimitNode) != node {
+				continue
+			}
+			if best == nil || l.Max.Ratio() > best.Max.Ratio() {
+				best = l
+			}
+		}
+		if best != nil {
+			return best, true
+		}
+	}
+	return nil, false
+}
+
+// outcome is the verdict of an exit event. A run in which all that gave memory back was
+// asked for while there was room was not carried by that, whatever the event says.
+func (k *RunScan) outcome() event.Verdict {
+	d := &k.Deeds
+	if k.Exit.Verdict == event.VerdictCarried && d.asked > 0 && d.asked == d.helped && d.budget.Times == 0 && k.Run.Dropped == 0 {
+		return event.VerdictFine
+	}
+	return k.Exit.Verdict
+}
+
+// binding is how the limit adds up that binds the run, empty where none does.
+func (k *RunScan) binding() event.Accounting {
+	if k.Exit != nil && k.Exit.Binding != nil {
+		return k.Exit.Binding.Accounting
+	}
+	for i := range k.Limits {
+		if l := &k.Limits[i]; l.Seen && l.Last.Binding {
+			return l.Accounting
+		}
+	}
+	return ""
+}
+
+// limitScans are the limits, and what was done about them.
+type limitScans struct {
+	Limits    []LimitScan // by index in run.Limits
+	Maps, Fds CountScan
+	Deeds     actionsSeen
+	decisions int
+	recycled  int // workers that rules had replaced
+}
+
+// failedRank is a rank that failed while the record of its node went on, and what
+// there was to know then.
+type failedRank struct {
+	*RankSeen
+	limitScans
+}
+
+// look is the run as it was when the rank failed.
+func (f *failedRank) look(k *RunScan) *RunScan {
+	c, run := *k, *k.Run
+	run.Live = false // the rank's end is its own
+	c.Run, c.limitScans = &run, f.limitScans
+	c.End, c.exitAt = f.ended, f.ended
+	c.Exit = &event.Exit{By: "command", Code: f.code, Signal: f.signal}
+	if k.Exit != nil {
+		c.Exit.Kernel, c.Exit.Binding = k.Exit.Kernel, k.Exit.Binding
+	}
+	c.Signals = slices.DeleteFunc(slices.Clone(k.Signals), func(s SignalSeen) bool { return s.At > f.ended })
+	return &c
+}
+
+// rankSums takes in what each rank has in a sample.
+func (k *RunScan) rankSums(s *record.Sample) {
+	k.Ranks.begin()
+	for i := range s.Procs {
+		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(k.Ranks.of) {
+			k.Ranks.add(u, &k.Run.Procs[u.Proc])
+		}
+	}
+	k.Ranks.end(s.At)
+}
+
+// rankEnded keeps what the limits stood at when the first rank failed whose end is
+// not the record's: minutes later they say nothing of it any more.
+func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
+	r := k.Ranks.find(RankOf(e))
+	if r == nil || r.own || !e.Failed() || k.fallen != nil {
+		return
+	}
+	f := &failedRank{r, k.limitScans}
+	f.Limits = slices.Clone(k.Limits)
+	for i := range f.Limits {
+		f.Limits[i].spark = spark{} // goes on to be written
+	}
+	k.fallen = f
+}
+
+// handing is how the record of a node goes on in another rank's.
+type Handover struct {
+	Next *RunScan
+	At   time.Time // when the next one's watcher took the lead
+	lost bool      // the watcher or the holder before was gone, else its rank had ended
+	// told says that how the rank of the record ended is known from the next.
+	told bool
+}
+
+// from is when the recording began: a watcher that takes the lead later than its
+// rank began records from then on.
+func (k *RunScan) from() time.Duration {
+	switch {
+	case k.Ranks.leads >= 0:
+		return k.Ranks.leads
+	case k.first >= 0:
+		return k.first
+	}
+	return 0
+}
+
+func (k *RunScan) Restarts() int {
+	if k.Run.Meta.Job == nil {
+		return 0
+	}
+	return k.Run.Meta.Job.Restarts
 }

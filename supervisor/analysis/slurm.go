@@ -188,3 +188,10 @@ func (q *Case) hint(f Ending) Ending {
 	}
 	return f
 }
+
+// concerns says that Slurm's word is about this run: of a job that was requeued
+// Slurm tells the last time it ran.
+func concerns(said *SlurmSays, k *RunScan, last int) bool {
+	j := k.Run.Meta.Job
+	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
+}

@@ -30,10 +30,10 @@ func Explain(rep *analysis.Result, now time.Time) {
 	}
 	zone := now.Location()
 	for i := range rep.Lives {
-		l := &rep.Lives[i]
-		l.Verdict = tell(l.Best, now).sentence(&l.Best.Found)
+		l, end := &rep.Lives[i], rep.LifeEnds[i]
+		l.Verdict = tell(end, now).sentence(&end.Found)
 		if len(rep.Scanned) > 1 {
-			l.Verdict = endName(l.Best) + ": " + l.Verdict
+			l.Verdict = endName(end) + ": " + l.Verdict
 		}
 	}
 	conclude(rep, now)

@@ -60,6 +60,9 @@ func newPageTable(id, title string, heads ...string) pageTable {
 	return t
 }
 
+// JoinedLimits are the limits, those of ranks that led in turn as one.
+func (p *page) JoinedLimits() []analysis.Limit { return analysis.JoinLimits(p.Limits) }
+
 // RunName is what the timeline calls a run.
 func (p *page) RunName(id string) string {
 	for i := range p.T.Runs {

@@ -270,7 +270,7 @@ func fullestOnNode(rep *analysis.Result) []analysis.Limit {
 	}
 	at := map[place]int{}
 	var out []analysis.Limit
-	for n, l := range rep.JoinedLimits() {
+	for n, l := range analysis.JoinLimits(rep.Limits) {
 		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
 			continue // that life has its line
 		}

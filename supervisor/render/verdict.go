@@ -58,7 +58,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndDetached:
 		return fmt.Sprintf("the watch ended at %s %s, what was watched runs on", q.clock(q.End), q.after())
 	case analysis.EndHandedOver:
-		h := q.Ranks.Handing
+		h := q.Handing
 		return fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s",
 			q.clock(q.End), h.Next.Ranks.List[0].RankKey.String(), q.clockOf(h.At))
 	case analysis.EndStopped:

@@ -1,0 +1,143 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// mergeRoles takes of each role the run in which it had most: memory of two
+// nodes is under no common limit, so it is not added up.
+func mergeRoles(looks []*RunScan) []Role {
+	most := map[rss.Role]*Role{}
+	for _, k := range looks {
+		for _, l := range k.roles {
+			if old := most[l.role]; l.seen && (old == nil || l.most.Peak > old.Peak) {
+				most[l.role] = &l.most
+			}
+		}
+	}
+	out := make([]Role, 0, len(most))
+	for _, r := range most {
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b Role) int {
+		if d := slices.Index(roleOrder, a.Role) - slices.Index(roleOrder, b.Role); d != 0 {
+			return d
+		}
+		return strings.Compare(string(a.Role), string(b.Role))
+	})
+	return out
+}
+
+// roleOrder is the order in which roles are told: from who starts to who helps.
+var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+
+// mergePeaks takes the fullest run by each accounting.
+func mergePeaks(looks []*RunScan) Peaks {
+	var p Peaks
+	for i, to := range [accountings]**Peak{byRSS: &p.RSS, byPSS: &p.PSS, byNoShared: &p.NoShared, byCgroup: &p.Cgroup} {
+		for _, k := range looks {
+			if v := &k.peaks[i]; v.known && (*to == nil || v.v > (*to).Bytes) {
+				*to = &Peak{Bytes: v.v, At: k.Wall(v.at), Run: k.Run.Meta.ID}
+			}
+		}
+	}
+	return p
+}
+
+// mergeDeeds adds up what was done in all runs, from mild to hard.
+func mergeActions(looks []*RunScan) ([]Action, *Budget) {
+	all := map[event.Action]*Action{}
+	var budget Budget
+	for _, k := range looks {
+		budget.Times, budget.Freed = budget.Times+k.Deeds.budget.Times, budget.Freed+k.Deeds.budget.Freed
+		for kind, a := range k.Deeds.kinds {
+			sum := all[kind]
+			if sum == nil {
+				sum = &Action{Action: kind, FirstAt: a.FirstAt}
+				all[kind] = sum
+			}
+			sum.add(a)
+		}
+	}
+	out := make([]Action, 0, len(all))
+	for _, a := range all {
+		out = append(out, *a)
+	}
+	slices.SortFunc(out, func(a, b Action) int {
+		return a.Action.Severity() - b.Action.Severity()
+	})
+	if budget.Times == 0 {
+		return out, nil
+	}
+	return out, &budget
+}
+
+func mergeGrown(looks []*RunScan) []Diagnosis {
+	s := Diagnoses{list: []Diagnosis{}}
+	for _, k := range looks {
+		s.Add(k.Run.Meta.ID, k.Wall, &k.Grown, k.peaks[byRSS].v, k.binding())
+	}
+	return s.Sorted()
+}
+
+func mergeCures(looks []*RunScan) []Cure {
+	all := []Cure{}
+	for _, k := range looks {
+		for i := range k.Grown.cures {
+			addCure(&all, &k.Grown.cures[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b Cure) int {
+		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Remedy, b.Remedy))
+	})
+	return all
+}
+
+// total is the judgement over all runs, nil where nothing was forecast.
+func total(looks []*RunScan) *Forecast {
+	var t Forecast
+	for _, k := range looks {
+		f := &k.forecast
+		t.Made, t.Right, t.False, t.Open = t.Made+f.made, t.Right+f.right, t.False+f.wrong, t.Open+f.open
+	}
+	if t.Made == 0 {
+		return nil
+	}
+	if told := t.Right + t.False; told > 0 {
+		t.RightShare = float64(t.Right) / float64(told)
+	}
+	return &t
+}
+
+func (a *Action) add(b *Action) {
+	a.Fired, a.Worked, a.Freed, a.Paused = a.Fired+b.Fired, a.Worked+b.Worked, a.Freed+b.Freed, a.Paused+b.Paused
+	a.PeakUsed = max(a.PeakUsed, b.PeakUsed)
+	if b.FirstAt.Before(a.FirstAt) {
+		a.FirstAt = b.FirstAt
+	}
+	if b.LastAt.After(a.LastAt) {
+		a.LastAt = b.LastAt
+	}
+	for why, n := range b.Reasons {
+		if a.Reasons == nil {
+			a.Reasons = map[event.Reason]int{}
+		}
+		a.Reasons[why] += n
+	}
+}
+
+// freed is what all actions and the workers' own trims gave back.
+func Freed(actions []Action, b *Budget) (sum rss.Bytes) {
+	for i := range actions {
+		sum += actions[i].Freed
+	}
+	if b != nil {
+		sum += b.Freed
+	}
+	return sum
+}
