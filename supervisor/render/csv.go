@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -37,40 +38,6 @@ var CSVHeader = []string{
 	"limit", "scope", "accounting", "level", "used", "used_max", "charged", "working_set", "size", "eta_s",
 }
 
-// Columns of [CSVHeader] by name.
-const (
-	colTime = iota
-	colElapsed
-	colRun
-	colNode
-	colKind
-	colPID
-	colStart
-	colComm
-	colRole
-	colExtra
-	colOurs
-	colCount
-	colRSS
-	colAnon
-	colFile
-	colShmem
-	colPSS
-	colMaps
-	colFDs
-	colLimit
-	colScope
-	colAccounting
-	colLevel
-	colUsed
-	colUsedMax
-	colCharged
-	colWorkingSet
-	colSize
-	colETA
-	columns
-)
-
 // WriteCSV writes every sample of the runs, one after the other, with
 // [CSVHeader] as its first line (RFC 4180). Names hold no control characters, and one
 // that a spreadsheet would take for a formula has an apostrophe in front.
@@ -92,12 +59,28 @@ func CSV(w io.Writer, runs []*record.Run) error {
 	return nil
 }
 
+// Where columns of [CSVHeader] begin.
+const (
+	kindColumn  = 4
+	procColumn  = 5
+	roleColumn  = 8
+	limitColumn = 19
+)
+
 // csvTable writes rows. What stays the same of a process or limit is made once.
 type csvTable struct {
-	w      *csv.Writer
-	row    [columns]string
-	procs  [][columns]string
-	limits [][columns]string
+	w             *csv.Writer
+	row           []string
+	procs, limits [][]string
+}
+
+// write puts a row, of which the first columns are those of the sample.
+func (t *csvTable) write(kind string, from int, of []string, values ...string) error {
+	clear(t.row[kindColumn:])
+	t.row[kindColumn] = kind
+	copy(t.row[from:], of)
+	copy(t.row[from+len(of):], values)
+	return t.w.Write(t.row)
 }
 
 // cell is a text that somebody may have chosen: what begins like a formula is one to a
@@ -111,79 +94,63 @@ func safeCell(s string) string {
 }
 
 func (t *csvTable) run(r *record.Run) error {
-	var base [columns]string
-	base[colRun], base[colNode] = safeCell(r.Meta.ID), safeCell(r.Meta.Node)
-	t.procs, t.limits = make([][columns]string, len(r.Procs)), make([][columns]string, len(r.Limits))
+	t.procs, t.limits = make([][]string, len(r.Procs)), make([][]string, len(r.Limits))
 	for i := range r.Procs {
-		p, row := &r.Procs[i], base
-		row[colKind], row[colPID], row[colStart] = "process", strconv.Itoa(p.ID.PID), strconv.FormatUint(p.ID.Start, 10)
-		row[colComm], row[colRole], row[colExtra], row[colOurs] = safeCell(p.Comm), safeCell(string(p.Role)), bit(p.Extra), bit(p.Ours)
-		t.procs[i] = row
+		p := &r.Procs[i]
+		t.procs[i] = []string{strconv.Itoa(p.ID.PID), strconv.FormatUint(p.ID.Start, 10), safeCell(p.Comm), safeCell(string(p.Role)), bit(p.Extra), bit(p.Ours), ""}
 	}
 	for i := range r.Limits {
-		l, row := &r.Limits[i], base
-		row[colKind], row[colLimit], row[colScope] = "limit", safeCell(string(l.Name)), safeCell(string(l.Scope))
-		row[colAccounting], row[colLevel] = safeCell(string(l.Accounting)), safeCell(l.Level)
-		t.limits[i] = row
+		l := &r.Limits[i]
+		t.limits[i] = []string{safeCell(string(l.Name)), safeCell(string(l.Scope)), safeCell(string(l.Accounting)), safeCell(l.Level)}
 	}
+	t.row = make([]string, len(CSVHeader))
+	t.row[2], t.row[3] = safeCell(r.Meta.ID), safeCell(r.Meta.Node)
 	for s := range r.Samples() {
-		at := r.Wall(s.At).Format("2006-01-02T15:04:05.000Z07:00")
-		elapsed := strconv.FormatFloat(float64(s.At/time.Millisecond)/1e3, 'f', 3, 64)
-		for i := range s.Limits {
-			if err := t.limit(&s.Limits[i], at, elapsed); err != nil {
-				return err
-			}
-		}
-		for i := range s.Procs {
-			if err := t.process(&s.Procs[i], at, elapsed); err != nil {
-				return err
-			}
-		}
-		for i := range s.Roles {
-			sum := &s.Roles[i]
-			t.row = base
-			t.row[colTime], t.row[colElapsed], t.row[colKind] = at, elapsed, "role"
-			t.row[colRole], t.row[colCount], t.row[colRSS] = safeCell(string(sum.Role)), strconv.Itoa(sum.Count), size(sum.RSS)
-			t.row[colAnon], t.row[colFile], t.row[colShmem] = size(sum.Anon), size(sum.File), size(sum.Shmem)
-			if err := t.w.Write(t.row[:]); err != nil {
-				return err
-			}
+		t.row[0] = r.Wall(s.At).Format("2006-01-02T15:04:05.000Z07:00")
+		t.row[1] = strconv.FormatFloat(float64(s.At/time.Millisecond)/1e3, 'f', 3, 64)
+		if err := t.sample(s); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (t *csvTable) process(u *record.Usage, at, elapsed string) error {
-	if u.Proc < 0 || u.Proc >= len(t.procs) {
-		return nil
+func (t *csvTable) sample(s *record.Sample) error {
+	var errs []error
+	for i := range s.Limits {
+		r := &s.Limits[i]
+		if r.Limit < 0 || r.Limit >= len(t.limits) {
+			continue
+		}
+		charged, working, eta := "", "", ""
+		if r.Charged > 0 {
+			charged, working = size(r.Charged), size(r.WorkingSet)
+		}
+		if r.ETA >= 0 {
+			eta = strconv.FormatFloat(r.ETA, 'f', 0, 64)
+		}
+		errs = append(errs, t.write("limit", limitColumn, t.limits[r.Limit], size(r.Used), size(r.UsedMax), charged, working, size(r.Size), eta))
 	}
-	row := &t.procs[u.Proc]
-	row[colTime], row[colElapsed] = at, elapsed
-	row[colRSS], row[colAnon], row[colFile], row[colShmem] = size(u.RSS()), size(u.Anon), size(u.File), size(u.Shmem)
-	row[colPSS], row[colMaps], row[colFDs] = size(u.PSS), strconv.Itoa(u.Maps), strconv.Itoa(u.FDs)
-	for _, c := range []int{colPSS, colMaps, colFDs} {
-		if row[c] == "0" {
-			row[c] = ""
+	for i := range s.Procs {
+		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(t.procs) {
+			errs = append(errs, t.write("process", procColumn, t.procs[u.Proc], size(u.RSS()), size(u.Anon), size(u.File), size(u.Shmem),
+				read(uint64(u.PSS)), read(uint64(u.Maps)), read(uint64(u.FDs))))
 		}
 	}
-	return t.w.Write(row[:])
+	for i := range s.Roles {
+		sum := &s.Roles[i]
+		errs = append(errs, t.write("role", roleColumn, []string{safeCell(string(sum.Role)), "", "", strconv.Itoa(sum.Count)},
+			size(sum.RSS), size(sum.Anon), size(sum.File), size(sum.Shmem)))
+	}
+	return errors.Join(errs...)
 }
 
-func (t *csvTable) limit(r *record.Reading, at, elapsed string) error {
-	if r.Limit < 0 || r.Limit >= len(t.limits) {
-		return nil
+// read is a number that is 0 where it was not read.
+func read(v uint64) string {
+	if v == 0 {
+		return ""
 	}
-	row := &t.limits[r.Limit]
-	row[colTime], row[colElapsed] = at, elapsed
-	row[colUsed], row[colUsedMax], row[colSize] = size(r.Used), size(r.UsedMax), size(r.Size)
-	row[colCharged], row[colWorkingSet], row[colETA] = "", "", ""
-	if r.Charged > 0 {
-		row[colCharged], row[colWorkingSet] = size(r.Charged), size(r.WorkingSet)
-	}
-	if r.ETA >= 0 {
-		row[colETA] = strconv.FormatFloat(r.ETA, 'f', 0, 64)
-	}
-	return t.w.Write(row[:])
+	return strconv.FormatUint(v, 10)
 }
 
 func size(b rss.Bytes) string { return strconv.FormatUint(uint64(b), 10) }

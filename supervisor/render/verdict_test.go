@@ -77,66 +77,34 @@ func byUser(s *analysis.SlurmSays) *analysis.SlurmSays { s.By = "1000"; return s
 // dying is a way in which a run ends, and what a report must say of it. Slurm's
 // words are those that were seen of such an end (package slurm has them whole).
 type dying struct {
-	name      string
-	scene     scenetest.Scene
-	cause     event.Cause
-	certainty analysis.Certainty
-	said      *analysis.SlurmSays
-	// with Slurm's word; the same as above where they are empty
-	saidCause     event.Cause
-	saidCertainty analysis.Certainty
+	name  string
+	scene scenetest.Scene
+	cause event.Cause
+	said  *analysis.SlurmSays
 }
 
 var deaths = []dying{
-	{
-		name: "ended",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.7),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0)}},
-		cause: event.CauseEnded, certainty: analysis.Seen,
-		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
-	},
-	{
-		name: "requeue=",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.96), Events: []record.Entry{
-			{At: scenetest.Minutes - 20*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "95%:requeue=+25%", Limit: event.LimitCgroup, Action: event.ActionRequeue, Used: scenetest.Mem.Scale(0.95), LimitSize: scenetest.Mem}},
+	{name: "ended", cause: event.CauseEnded, said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+		scene: scenetest.Using(0.2, 0.7, scenetest.Exits(scenetest.Minutes, "", 0))},
+	{name: "requeue=", cause: event.CauseRequeued, said: ofSlurm("PENDING", "0:0", "CANCELLED", "", "0:15"),
+		scene: scenetest.Using(0.2, 0.96,
+			record.Entry{At: scenetest.Minutes - 20*time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "95%:requeue=+25%", Limit: event.LimitCgroup, Action: event.ActionRequeue, Used: scenetest.Mem.Scale(0.95), LimitSize: scenetest.Mem}},
 			scenetest.Signalled(scenetest.Minutes-10*time.Second, "SIGTERM"),
-			{At: scenetest.Minutes - time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone}},
+			record.Entry{At: scenetest.Minutes - time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone}},
 			scenetest.Requeues(scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)),
-		}},
-		cause: event.CauseRequeued, certainty: analysis.Seen,
-		said: ofSlurm("PENDING", "0:0", "CANCELLED", "", "0:15"),
-	},
-	{
-		name: "crash",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
-	},
-	{
-		name: "crash by a signal, which sacct calls cancelled",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGSEGV", 0)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-		said: ofSlurm("FAILED", "0:11", "CANCELLED", "", "0:11"),
-	},
-	{
-		name: "stopped",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.98), Events: []record.Entry{
-			{At: scenetest.Minutes - time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "98%:stop", Limit: event.LimitCgroup, Action: event.ActionStop, Used: scenetest.Mem.Scale(0.98), LimitSize: scenetest.Mem}},
-			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Verdict: event.VerdictStopped}},
-		}},
-		cause: event.CauseStopped, certainty: analysis.Seen,
-	},
-	{
-		name: "kernel, the command",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.997),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes+400*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...)}},
-		cause: event.CauseKernelOOM, certainty: analysis.Seen,
-		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
-	},
-	{
-		name: "kernel, a worker, seconds before the trainer gave up",
+		)},
+	{name: "crash", cause: event.CauseCrash, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
+		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "crash by a signal, which sacct calls cancelled", cause: event.CauseCrash, said: ofSlurm("FAILED", "0:11", "CANCELLED", "", "0:11"),
+		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "SIGSEGV", 0))},
+	{name: "stopped", cause: event.CauseStopped,
+		scene: scenetest.Using(0.2, 0.98,
+			record.Entry{At: scenetest.Minutes - time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "98%:stop", Limit: event.LimitCgroup, Action: event.ActionStop, Used: scenetest.Mem.Scale(0.98), LimitSize: scenetest.Mem}},
+			record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Verdict: event.VerdictStopped}},
+		)},
+	{name: "kernel, the command", cause: event.CauseKernelOOM, said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+		scene: scenetest.Using(0.2, 0.997, scenetest.Exits(scenetest.Minutes+400*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...))},
+	{name: "kernel, a worker, seconds before the trainer gave up", cause: event.CauseKernelOOM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem},
 			Used: func(at time.Duration) []rss.Bytes {
 				if at > scenetest.Minutes-5*time.Second {
@@ -144,319 +112,126 @@ var deaths = []dying{
 				}
 				return []rss.Bytes{scenetest.Mem.Scale(0.99)}
 			},
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1, scenetest.Kills(1)...)}},
-		cause: event.CauseKernelOOM, certainty: analysis.Seen,
-	},
-	{
-		name: "kernel, faster than samples",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.61),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes+300*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...)}},
-		cause: event.CauseKernelOOM, certainty: analysis.Seen,
-	},
-	{
-		name: "kernel, watcher and all: memory.oom.group",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.99),
-			Events: []record.Entry{}},
-		cause: event.CauseKernelOOM, certainty: analysis.Inferred,
-		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "kernel, others above the job",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.5),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0, event.KernelKills{Level: "/sys/fs/cgroup/memory/slurm", Scope: event.ScopeCgroup, Kills: 3})}},
-		cause: event.CauseEnded, certainty: analysis.Seen,
-	},
-	{
-		name: "kernel, a job that ended well all the same",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.99),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0, scenetest.Kills(2)...)}},
-		cause: event.CauseKernelOOM, certainty: analysis.Seen,
-		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
-	},
-	{
-		name: "node memory",
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1, scenetest.Kills(1)...)}}},
+	{name: "kernel, faster than samples", cause: event.CauseKernelOOM,
+		scene: scenetest.Using(0.2, 0.61, scenetest.Exits(scenetest.Minutes+300*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...))},
+	{name: "kernel, watcher and all: memory.oom.group", cause: event.CauseKernelOOM, said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+		scene: scenetest.Using(0.2, 0.99)},
+	{name: "kernel, others above the job", cause: event.CauseEnded,
+		scene: scenetest.Using(0.2, 0.5, scenetest.Exits(scenetest.Minutes, "", 0, event.KernelKills{Level: "/sys/fs/cgroup/memory/slurm", Scope: event.ScopeCgroup, Kills: 3}))},
+	{name: "kernel, a job that ended well all the same", cause: event.CauseKernelOOM, said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+		scene: scenetest.Using(0.2, 0.99, scenetest.Exits(scenetest.Minutes, "", 0, scenetest.Kills(2)...))},
+	{name: "node memory", cause: event.CauseNodeOOM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB}, Used: scenetest.Rising(scenetest.Minutes, 64*rss.GiB, 0.2, 0.985),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}},
-		cause: event.CauseNodeOOM, certainty: analysis.Inferred,
-	},
-	{
-		name: "node memory, a kill was counted",
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}}},
+	{name: "node memory, a kill was counted", cause: event.CauseNodeOOM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, scenetest.Mem},
 			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, scenetest.Mem}, 0.99, 0.5),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0, scenetest.Kills(1)...)}},
-		cause: event.CauseNodeOOM, certainty: analysis.Seen,
-	},
-	{
-		name: "OverMemoryKill",
+			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0, scenetest.Kills(1)...)}}},
+	{name: "OverMemoryKill", cause: event.CauseOverKill, said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 2.12),
-			Events: []record.Entry{}},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-		said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"), saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "OverMemoryKill, faster than samples",
+			Events: []record.Entry{}}},
+	{name: "OverMemoryKill, faster than samples", cause: event.CauseOverKill, said: &analysis.SlurmSays{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"},
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem},
 			Used: func(at time.Duration) []rss.Bytes {
 				return []rss.Bytes{scenetest.Mem.Scale(max(0.2, 0.8-0.4*(scenetest.Minutes-at).Seconds()))}
 			},
-			Events: []record.Entry{}},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-		said: &analysis.SlurmSays{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"}, saidCertainty: analysis.Slurm,
-	},
-	{
-		name:  "OverMemoryKill that the record does not show",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.3), Events: []record.Entry{}},
-		cause: event.CauseUnknown, certainty: analysis.Inferred,
-		said:      &analysis.SlurmSays{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []analysis.StepSays{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 2 * scenetest.Mem}}},
-		saidCause: event.CauseOverKill, saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "time limit",
+			Events: []record.Entry{}}},
+	{name: "OverMemoryKill that the record does not show", cause: event.CauseUnknown, said: &analysis.SlurmSays{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []analysis.StepSays{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 2 * scenetest.Mem}}},
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.3), Events: []record.Entry{}}},
+	{name: "time limit", cause: event.CauseTimeLimit, said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 5*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-4*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
-		cause: event.CauseTimeLimit, certainty: analysis.Seen,
-		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
-	},
-	{
-		name: "time limit, KillWait over",
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-4*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}}},
+	{name: "time limit, KillWait over", cause: event.CauseTimeLimit, said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:9"),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 31*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.97),
-			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-30*time.Second, "SIGTERM")}},
-		cause: event.CauseTimeLimit, certainty: analysis.Inferred,
-		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:9"), saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "time limit, behind a batch script",
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-30*time.Second, "SIGTERM")}}},
+	{name: "time limit, behind a batch script", cause: event.CauseTimeLimit,
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 30*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{}},
-		cause: event.CauseTimeLimit, certainty: analysis.Inferred,
-	},
-	{
-		name: "time limit that a limit event told",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{
-				{At: 3 * time.Second, Name: event.NameLimit, Value: &event.Found{Limit: event.Limit{Name: event.LimitTime, ETA: scenetest.Eta(scenetest.Minutes - 8*time.Second)}}},
-				scenetest.Signalled(scenetest.Minutes-5*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGKILL", 0),
-			}},
-		cause: event.CauseTimeLimit, certainty: analysis.Seen,
-	},
-	{
-		name: "cancelled",
+			Events: []record.Entry{}}},
+	{name: "time limit that a limit event told", cause: event.CauseTimeLimit,
+		scene: scenetest.Using(0.2, 0.6,
+			record.Entry{At: 3 * time.Second, Name: event.NameLimit, Value: &event.Found{Limit: event.Limit{Name: event.LimitTime, ETA: scenetest.Eta(scenetest.Minutes - 8*time.Second)}}},
+			scenetest.Signalled(scenetest.Minutes-5*time.Second, "SIGTERM"),
+			scenetest.Exits(scenetest.Minutes, "SIGKILL", 0),
+		)},
+	{name: "cancelled", cause: event.CauseCancelled, said: ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15"),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "", 143)}},
-		cause: event.CauseCancelled, certainty: analysis.Seen,
-		said: ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15"),
-	},
-	{
-		name: "cancelled by slurmd for the job's sum",
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "", 143)}}},
+	{name: "cancelled by slurmd for the job's sum", cause: event.CauseOverKill, said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "cancelled by its user, over the job's sum",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}}},
+	{name: "cancelled by its user, over the job's sum", cause: event.CauseOverKill, said: byUser(ofSlurm("CANCELLED", "0:0", "CANCELLED", "1000", "0:15")),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-		said: byUser(ofSlurm("CANCELLED", "0:0", "CANCELLED", "1000", "0:15")), saidCause: event.CauseCancelled, saidCertainty: analysis.Seen,
-	},
-	{
-		name: "cancelled by slurmd behind a batch script",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.66), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}}},
+	{name: "cancelled by slurmd behind a batch script", cause: event.CauseOverKill, said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.93), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29))},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-		said: byRoot(ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15")), saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "slurmstepd kills a step over its own limit before",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.93), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.29))}},
+	{name: "slurmstepd kills a step over its own limit before", cause: event.CauseOverKill,
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 1.02), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.03))},
-		cause: event.CauseOverKill, certainty: analysis.Inferred,
-	},
-	{
-		name: "cancelled below the job's sum",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 1.02), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.03))}},
+	{name: "cancelled below the job's sum", cause: event.CauseCancelled, said: byRoot(ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15")),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 0.7)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
-		cause: event.CauseCancelled, certainty: analysis.Seen,
-		said: byRoot(ofSlurm("CANCELLED", "0:0", "CANCELLED", "", "0:15")),
-	},
-	{
-		name: "SIGKILL above the job's sum is not slurmd's",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 0.7)), Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}}},
+	{name: "SIGKILL above the job's sum is not slurmd's", cause: event.CauseKilled,
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitStepd, scenetest.LimitJobSum}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, scenetest.Mem},
-			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.2)), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}},
-		cause: event.CauseKilled, certainty: analysis.Seen,
-	},
-	{
-		name: "cancelled or time limit, only Slurm knows",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0)}},
-		cause: event.CauseCancelled, certainty: analysis.Inferred,
-		said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"), saidCause: event.CauseTimeLimit, saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "asked to end outside Slurm",
+			Used: scenetest.Pair(scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.4), scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.3, 1.2)), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGKILL", 0)}}},
+	{name: "cancelled or time limit, only Slurm knows", cause: event.CauseCancelled, said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
+		scene: scenetest.Using(0.2, 0.6, scenetest.Signalled(scenetest.Minutes-2*time.Second, "SIGTERM"), scenetest.Exits(scenetest.Minutes, "SIGTERM", 0))},
+	{name: "asked to end outside Slurm", cause: event.CauseCancelled,
 		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-time.Second, "SIGINT"), scenetest.Exits(scenetest.Minutes, "SIGINT", 0)}},
-		cause: event.CauseCancelled, certainty: analysis.Seen,
-	},
-	{
-		name: "maps",
+			Events: []record.Entry{scenetest.Signalled(scenetest.Minutes-time.Second, "SIGINT"), scenetest.Exits(scenetest.Minutes, "SIGINT", 0)}}},
+	{name: "maps", cause: event.CauseMaps, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}},
-		cause: event.CauseMaps, certainty: analysis.Inferred,
-		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
-	},
-	{
-		name: "descriptors",
+			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}}},
+	{name: "descriptors", cause: event.CauseFDs,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitFD}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 1024},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 1024}, 0.5, 0.99), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseFDs, certainty: analysis.Inferred,
-	},
-	{
-		name: "shm",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 1024}, 0.5, 0.99), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "shm", cause: event.CauseSHM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}},
-		cause: event.CauseSHM, certainty: analysis.Inferred,
-	},
-	{
-		name: "maps, within seconds",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}}},
+	{name: "maps, within seconds", cause: event.CauseMaps,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: 3 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(3*time.Second, scenetest.Mem, 0.1, 0.5),
-			Maps: func(at time.Duration) int { return 30000 + int(9000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}},
-		cause: event.CauseMaps, certainty: analysis.Inferred,
-	},
-	{
-		name: "maps grow, slowly",
+			Maps: func(at time.Duration) int { return 30000 + int(9000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}}},
+	{name: "maps grow, slowly", cause: event.CauseCrash,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: 3 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(3*time.Second, scenetest.Mem, 0.1, 0.5),
-			Maps: func(at time.Duration) int { return 40000 + int(2000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-	},
-	{
-		name:  "all of it killed while its memory grew",
-		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: 10 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(10*time.Second, scenetest.Mem, 0.2, 0.88), Events: []record.Entry{}},
-		cause: event.CauseKernelOOM, certainty: analysis.Inferred,
-	},
-	{
-		name: "shm, a worker",
+			Maps: func(at time.Duration) int { return 40000 + int(2000*at/time.Second) }, Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "", 1)}}},
+	{name: "all of it killed while its memory grew", cause: event.CauseKernelOOM,
+		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: 10 * time.Second, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(10*time.Second, scenetest.Mem, 0.2, 0.88), Events: []record.Entry{}}},
+	{name: "shm, a worker", cause: event.CauseSHM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 0.995), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseSHM, certainty: analysis.Inferred,
-	},
-	{
-		name: "killed by somebody",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 137)}},
-		cause: event.CauseKilled, certainty: analysis.Seen,
-	},
-	{
-		name: "kernel oom between two samples",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 0.995), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "killed by somebody", cause: event.CauseKilled,
+		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "", 137))},
+	{name: "kernel oom between two samples", cause: event.CauseKernelOOM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, 0.6),
-			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: scenetest.Missed()}}},
-		cause: event.CauseKernelOOM, certainty: analysis.Seen,
-	},
-	{
-		name: "all of it killed, the watcher a moment later",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}}}},
-		cause: event.CauseKilled, certainty: analysis.Inferred,
-		said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"), saidCause: event.CauseCancelled, saidCertainty: analysis.Slurm,
-	},
-	{
-		name: "the holder was killed alone, with less of the node used than of --limit",
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: scenetest.Missed()}}}},
+	{name: "all of it killed, the watcher a moment later", cause: event.CauseKilled, said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"),
+		scene: scenetest.Using(0.2, 0.6, record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}})},
+	{name: "the holder was killed alone, with less of the node used than of --limit", cause: event.CauseKilled,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
 			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 0.08),
-			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictUnwatched}}}},
-		cause: event.CauseKilled, certainty: analysis.Inferred,
-	},
-	{
-		name: "a crash with all of --limit used, which ends nobody",
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictUnwatched}}}}},
+	{name: "a crash with all of --limit used, which ends nobody", cause: event.CauseCrash,
 		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
-			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-	},
-	{
-		name:  "node lost",
-		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}},
-		cause: event.CauseUnknown, certainty: analysis.Inferred,
-		said: ofSlurm("NODE_FAIL", "0:0", "", "", ""), saidCause: event.CauseNodeLost, saidCertainty: analysis.Slurm,
-	},
-	{
-		name:  "the record breaks off, Slurm knows a good end",
-		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}},
-		cause: event.CauseUnknown, certainty: analysis.Inferred,
-		said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"), saidCause: event.CauseEnded, saidCertainty: analysis.Slurm,
-	},
-	{
-		name:  "running",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Live: true},
-		cause: event.CauseRunning, certainty: analysis.Seen,
-	},
-	{
-		name: "detached",
+			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "node lost", cause: event.CauseUnknown, said: ofSlurm("NODE_FAIL", "0:0", "", "", ""),
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}}},
+	{name: "the record breaks off, Slurm knows a good end", cause: event.CauseUnknown, said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}}},
+	{name: "running", cause: event.CauseRunning,
+		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Live: true}},
+	{name: "detached", cause: event.CauseDetached,
 		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "detached"}}}},
-		cause: event.CauseDetached, certainty: analysis.Seen,
-	},
-	{
-		name: "Slurm and the record do not agree",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.5),
-			Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-		said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"), saidCause: event.CauseKernelOOM, saidCertainty: analysis.Slurm,
-	},
-}
-
-func TestDiagnose(t *testing.T) {
-	now := scenetest.Noon.Add(time.Hour)
-	for _, test := range slices.Concat(deaths, sideDeaths) {
-		for _, kind := range []string{"record", "journal"} {
-			t.Run(test.name+"/"+kind, func(t *testing.T) {
-				r := test.scene.Run()
-				if kind == "journal" {
-					r = scenetest.AsJournal(t, r)
-				}
-				rep := told([]*record.Run{r}, nil, now)
-				check(t, rep, test.cause, test.certainty)
-				if test.said == nil {
-					return
-				}
-				cause, certainty := test.saidCause, test.saidCertainty
-				if cause == "" {
-					cause = test.cause
-				}
-				if certainty == "" {
-					certainty = test.certainty
-				}
-				rep = told([]*record.Run{r}, test.said, now)
-				check(t, rep, cause, certainty)
-				if !slices.ContainsFunc(rep.Evidence, func(s string) bool { return strings.HasPrefix(s, "Slurm (") }) {
-					t.Errorf("Slurm's word is not in the evidence: %q", rep.Evidence)
-				}
-			})
-		}
-	}
-	for _, c := range event.Causes {
-		if !slices.ContainsFunc(slices.Concat(deaths, sideDeaths), func(d dying) bool {
-			return d.cause == c || d.saidCause == c
-		}) {
-			t.Errorf("no test dies of %q", c)
-		}
-	}
-}
-
-func check(t *testing.T, rep *analysis.Result, cause event.Cause, certainty analysis.Certainty) {
-	t.Helper()
-	if rep.Cause != cause || rep.Certainty != certainty {
-		t.Errorf("cause %q (%s), want %q (%s): %s", rep.Cause, rep.Certainty, cause, certainty, rep.Verdict)
-	}
-	if strings.Contains(rep.Verdict, "\n") || strings.HasSuffix(rep.Verdict, ".") || len(rep.Evidence) == 0 {
-		t.Errorf("verdict %q, evidence %q", rep.Verdict, rep.Evidence)
-	}
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "detached"}}}}},
+	{name: "Slurm and the record do not agree", cause: event.CauseCrash, said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
+		scene: scenetest.Using(0.2, 0.5, scenetest.Exits(scenetest.Minutes, "", 1))},
 }
 
 // TestEnds: what is said of each end, and what it follows from, of the record and of the
 // journal alone, without Slurm's word and with it.
 func TestEnds(t *testing.T) {
 	var b strings.Builder
+	seen := map[event.Cause]bool{}
 	for _, d := range slices.Concat(deaths, sideDeaths) {
 		r := d.scene.Run()
 		fmt.Fprintf(&b, "== %s\n", d.name)
@@ -466,11 +241,20 @@ func TestEnds(t *testing.T) {
 			}
 			for _, said := range []*analysis.SlurmSays{nil, d.said}[:1+b2i(d.said != nil)] {
 				rep := told([]*record.Run{r}, said, scenetest.Noon.Add(time.Hour))
+				seen[rep.Cause] = true
 				fmt.Fprintf(&b, "%s%s: %s, %s: %s\n", kind, strings.Repeat(" and Slurm", b2i(said != nil)), rep.Cause, rep.Certainty, rep.Verdict)
 				for _, e := range rep.Evidence {
 					fmt.Fprintf(&b, "    %s\n", e)
 				}
+				if said == nil && rep.Cause != d.cause || strings.Contains(rep.Verdict, "\n") || strings.HasSuffix(rep.Verdict, ".") || len(rep.Evidence) == 0 {
+					t.Errorf("%s, %s: %s, want %s: %q, %q", d.name, kind, rep.Cause, d.cause, rep.Verdict, rep.Evidence)
+				}
 			}
+		}
+	}
+	for _, c := range event.Causes {
+		if !seen[c] {
+			t.Errorf("no test dies of %q", c)
 		}
 	}
 	golden(t, "ends.txt", []byte(b.String()))
@@ -545,89 +329,42 @@ func TestFailedRank(t *testing.T) {
 
 // sideDeaths are those by what is no memory that processes hold together.
 var sideDeaths = []dying{
-	{
-		name: "tasks",
+	{name: "tasks", cause: event.CauseTasks, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitTask}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 512},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 512}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseTasks, certainty: analysis.Inferred,
-		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
-	},
-	{
-		name: "tasks, by a signal of its own",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 512}, 0.5, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "tasks, by a signal of its own", cause: event.CauseTasks,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitTask}, Length: 3 * time.Second, Sizes: []rss.Bytes{512},
-			Used: scenetest.Rising(3*time.Second, 512, 0.1, 0.85), Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "SIGABRT", 0)}},
-		cause: event.CauseTasks, certainty: analysis.Inferred,
-	},
-	{
-		name: "all tasks used, and it ended well",
+			Used: scenetest.Rising(3*time.Second, 512, 0.1, 0.85), Events: []record.Entry{scenetest.Exits(3200*time.Millisecond, "SIGABRT", 0)}}},
+	{name: "all tasks used, and it ended well", cause: event.CauseEnded,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitTask}, Length: scenetest.Minutes, Sizes: []rss.Bytes{512},
-			Used: scenetest.Standing([]rss.Bytes{512}, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0)}},
-		cause: event.CauseEnded, certainty: analysis.Seen,
-	},
-	{
-		name: "address space",
+			Used: scenetest.Standing([]rss.Bytes{512}, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 0)}}},
+	{name: "address space", cause: event.CauseAS, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitAddr}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 16 * rss.GiB},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 16 * rss.GiB}, 0.5, 0.97), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseAS, certainty: analysis.Inferred,
-		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
-	},
-	{
-		name: "locked memory ends nothing",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 16 * rss.GiB}, 0.5, 0.97), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "locked memory ends nothing", cause: event.CauseCrash,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitLock}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 8 * rss.MiB},
-			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 8 * rss.MiB}, 0.6, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-	},
-	{
-		name: "descriptors, faster than any count",
+			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 8 * rss.MiB}, 0.6, 1), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
+	{name: "descriptors, faster than any count", cause: event.CauseFDs, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitFD}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 1024},
 			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 1024}, 0.5, 0.05), Events: []record.Entry{
 				scenetest.Sends(scenetest.Minutes-2*time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1024, HardFDs: 1048576}),
 				scenetest.Spawned(scenetest.Minutes - time.Second), scenetest.Exits(scenetest.Minutes, "", 1),
-			}},
-		cause: event.CauseFDs, certainty: analysis.Inferred,
-		said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
-	},
-	{
-		name: "maps, told by the hook alone",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
-			scenetest.Sends(scenetest.Minutes-20*time.Second, event.Sharing{Method: "spawn", Maps: 90100, MaxMaps: 65530, FDs: 90024, MaxFDs: 1048576, More: true}), scenetest.Exits(scenetest.Minutes, "", 1),
-		}},
-		cause: event.CauseMaps, certainty: analysis.Inferred,
-	},
-	{
-		name: "descriptors in one message to the fork server",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
-			scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "forkserver", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1048576, Sent: 9008, MaxSent: 253}), scenetest.Exits(scenetest.Minutes, "", 1),
-		}},
-		cause: event.CauseFDs, certainty: analysis.Inferred,
-	},
-	{
-		name: "a data set was sent long before",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
-			scenetest.Sends(time.Minute, event.Sharing{Method: "spawn", FDs: 9024, MaxFDs: 1024}), scenetest.Exits(scenetest.Minutes, "", 1),
-		}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-	},
-	{
-		name: "a data set was sent, and all suffices",
-		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{
-			scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 10240}), scenetest.Exits(scenetest.Minutes, "", 1),
-		}},
-		cause: event.CauseCrash, certainty: analysis.Seen,
-	},
-	{
-		name: "maps, and the finding that tells why",
+			}}},
+	{name: "maps, told by the hook alone", cause: event.CauseMaps,
+		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(scenetest.Minutes-20*time.Second, event.Sharing{Method: "spawn", Maps: 90100, MaxMaps: 65530, FDs: 90024, MaxFDs: 1048576, More: true}), scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "descriptors in one message to the fork server", cause: event.CauseFDs,
+		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "forkserver", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1048576, Sent: 9008, MaxSent: 253}), scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "a data set was sent long before", cause: event.CauseCrash,
+		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(time.Minute, event.Sharing{Method: "spawn", FDs: 9024, MaxFDs: 1024}), scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "a data set was sent, and all suffices", cause: event.CauseCrash,
+		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 10240}), scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "maps, and the finding that tells why", cause: event.CauseMaps,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
-			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Spawned(9 * time.Minute), scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}},
-		cause: event.CauseMaps, certainty: analysis.Inferred,
-	},
-	{
-		name: "shm, and who holds it",
+			Maps: func(at time.Duration) int { return int(65530 * at / scenetest.Minutes) }, Events: []record.Entry{scenetest.Spawned(9 * time.Minute), scenetest.Exits(scenetest.Minutes+time.Second, "", 1)}}},
+	{name: "shm, and who holds it", cause: event.CauseSHM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
 			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{
-				scenetest.Found(9*time.Minute, event.FindingPrefetch, event.Certain, rss.RoleWorker, 60*rss.MiB), scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}},
-		cause: event.CauseSHM, certainty: analysis.Inferred,
-	},
+				scenetest.Found(9*time.Minute, event.FindingPrefetch, event.Certain, rss.RoleWorker, 60*rss.MiB), scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}}},
 }
 
 // TestHolderKilled: where a leader's holder was killed its rank is not said to have

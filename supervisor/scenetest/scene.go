@@ -145,7 +145,12 @@ func (s Scene) Run() *record.Run {
 	return r
 }
 
-// standing stands at the same shares all the time.
+// Using is a job of ten minutes that goes from one share of its memory to another.
+func Using(from, to float64, events ...record.Entry) Scene {
+	return Scene{Job: InJob(), Limits: []event.Limit{LimitJob}, Length: Minutes, Sizes: []rss.Bytes{Mem}, Used: Rising(Minutes, Mem, from, to), Events: events}
+}
+
+// Standing stands at the same shares all the time.
 func Standing(sizes []rss.Bytes, shares ...float64) func(time.Duration) []rss.Bytes {
 	return func(time.Duration) []rss.Bytes {
 		out := make([]rss.Bytes, len(shares))
