@@ -261,15 +261,7 @@ func choose(runs []nodeRun, most int) []nodeRun {
 			weight[d.Run] = e.Binding.Ratio()
 		}
 	}
-	slices.SortStableFunc(order, func(a, b nodeRun) int {
-		switch x, y := weight[a.Run], weight[b.Run]; {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b nodeRun) int { return cmp.Compare(weight[b.Run], weight[a.Run]) })
 	keep := map[*record.Run]bool{}
 	for _, d := range order[:most] {
 		keep[d.Run] = true

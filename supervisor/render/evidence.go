@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,16 +67,7 @@ func (q *caseText) limitLines(f *analysis.Ending) (out []string) {
 		list = append(list, analysis.LimitState{Limit: l.Limit, I: i, Used: uint64(r.Used), Size: uint64(r.Size), At: at, Ratio: r.Ratio()})
 	}
 	slices.SortStableFunc(list, func(a, b analysis.LimitState) int {
-		if (a.I == f.Limit) != (b.I == f.Limit) {
-			if a.I == f.Limit {
-				return -1
-			}
-			return 1
-		}
-		if a.Ratio > b.Ratio {
-			return -1
-		}
-		return 1
+		return cmp.Or(b2i(b.I == f.Limit)-b2i(a.I == f.Limit), cmp.Compare(b.Ratio, a.Ratio))
 	})
 	for _, b := range list[:min(len(list), 3)] {
 		name := string(b.Name)

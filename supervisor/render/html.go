@@ -129,34 +129,10 @@ func (p *page) Title() string {
 func (p *page) Headline() string { return headline(p.Result, p.T) }
 
 // Mood is the colour of the dot before the verdict.
-func (p *page) Mood() string {
-	switch p.Cause {
-	case event.CauseEnded:
-		if p.Outcome == event.VerdictTight || p.Outcome == event.VerdictNoHelp {
-			return "warn"
-		}
-		return "good"
-	case event.CauseRunning, event.CauseDetached:
-		return "open"
-	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseUnknown, event.CauseTimeLimit:
-		return "warn"
-	}
-	return "bad"
-}
+func (p *page) Mood() string { return mood(p.Result) }
 
 // Certain is the cause and how it is known.
-func (p *page) Certain() string {
-	text := "Cause: " + string(p.Cause)
-	switch p.Certainty {
-	case analysis.Seen:
-		text += ", seen in the record"
-	case analysis.Inferred:
-		text += ", inferred from the record"
-	case analysis.Slurm:
-		text += ", as Slurm says"
-	}
-	return text + "."
-}
+func (p *page) Certain() string { return fmt.Sprintf("Cause: %s, %s.", p.Cause, known[p.Certainty]) }
 
 // Clock is a time of day.
 func (p *page) Clock(at time.Time) string { return p.at.text(at) }

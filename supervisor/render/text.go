@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -126,14 +127,8 @@ func (t *textReport) section(title string) {
 
 // head writes the verdict, what ran, and when.
 func (t *textReport) head(rep *analysis.Result) {
-	style := red
-	switch rep.Cause {
-	case event.CauseEnded, event.CauseRunning, event.CauseDetached:
-		style = green
-		if rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp {
-			style = amber
-		}
-	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+	style := map[string]string{"good": green, "open": green, "warn": amber, "bad": red}[mood(rep)]
+	if style == green && tight(rep) {
 		style = amber
 	}
 	t.styled(style, "", "", chart.Clean(rep.Verdict))
@@ -214,15 +209,7 @@ const (
 // was used over the run.
 func (t *textReport) limits(rep *analysis.Result) {
 	list := fullestOnNode(rep)
-	slices.SortStableFunc(list, func(a, b analysis.Limit) int {
-		switch x, y := a.Ratio(), b.Ratio(); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(list, func(a, b analysis.Limit) int { return cmp.Compare(b.Ratio(), a.Ratio()) })
 	if len(list) == 0 {
 		return
 	}

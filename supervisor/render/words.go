@@ -5,11 +5,9 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
-
-// This file holds the words for single things. They are those that the watcher
-// uses while a job runs, so that its lines and a report read alike.
 
 // enforced says who does what at a limit.
 func enforced(l *event.Limit) string {
@@ -68,4 +66,25 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// mood says how good an end is: "good", "warn" or "bad", or "open" of what goes on.
+func mood(rep *analysis.Result) string {
+	switch rep.Cause {
+	case event.CauseEnded:
+		if tight(rep) {
+			return "warn"
+		}
+		return "good"
+	case event.CauseRunning, event.CauseDetached:
+		return "open"
+	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+		return "warn"
+	}
+	return "bad"
+}
+
+// tight says that the run came near to a limit, and nothing helped.
+func tight(rep *analysis.Result) bool {
+	return rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp
 }
