@@ -6,7 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// deeds is what the rules of one run did. The zero value is ready.
+// actionsSeen is what the rules of one run did. The zero value is ready.
 type actionsSeen struct {
 	kinds map[event.Action]*Action
 	// helped counts outcomes that gave something back, asked those of them that

@@ -36,7 +36,7 @@ func Analyze(in Input) *Result {
 	looks, facts, timeline := scanAll(stints(runs), in.Timeline)
 	rep.Timeline = timeline
 	handOver(looks)
-	cases := inquests(looks)
+	cases := casesOf(looks)
 	settled := false
 	for _, q := range cases {
 		q.Found = q.diagnose()
@@ -70,7 +70,7 @@ func Analyze(in Input) *Result {
 	return rep
 }
 
-// observe scans the runs, several at a time.
+// scanAll scans the runs, several at a time.
 func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, timeline *Timeline) {
 	looks, all = make([]*RunScan, len(runs)), make([]*RunFacts, len(runs))
 	d := &drawing{}
@@ -78,7 +78,7 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, 
 		d = newDrawing(runs)
 	}
 	several(len(runs), func(i int) {
-		looks[i], all[i] = newLook(runs[i]), NewFacts(runs[i])
+		looks[i], all[i] = newRunScan(runs[i]), NewFacts(runs[i])
 		to := []observer{looks[i], all[i]}
 		if o := d.ofRun[runs[i]]; o != nil {
 			to = append(to, o)
@@ -92,13 +92,13 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, 
 	return looks, all, timeline
 }
 
-// inquests are the ends that are asked about: of each run its own, and where
+// casesOf are the ends that are asked about: of each run its own, and where
 // another rank of its node failed first, that.
-func inquests(looks []*RunScan) (out []*Case) {
+func casesOf(looks []*RunScan) (out []*Case) {
 	for _, k := range looks {
 		out = append(out, &Case{RunScan: k})
 		if f := k.fallen; f != nil {
-			out = append(out, &Case{RunScan: f.look(k), Rank: f.RankSeen})
+			out = append(out, &Case{RunScan: f.scanThen(k), Rank: f.RankSeen})
 		}
 	}
 	return out
@@ -170,7 +170,7 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 	}
 }
 
-// Report is what `report --json` prints: one job, or one run outside Slurm.
+// Result is what `report --json` prints: one job, or one run outside Slurm.
 type Result struct {
 	V int `json:"v"`
 	// Job is the Slurm job, empty outside Slurm.

@@ -11,7 +11,7 @@ import (
 // another time namespace, not a clock that was set.
 const mostShift = time.Hour
 
-// oneClock puts runs of one boot on one clock: where somebody set the time of day
+// OneClock puts runs of one boot on one clock: where somebody set the time of day
 // between their starts, CLOCK_MONOTONIC tells how far apart they were, and the
 // last one's time of day is taken for right. Runs that move are copied.
 func OneClock(runs []*record.Run) []*record.Run {

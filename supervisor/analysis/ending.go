@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// ending is why one run ended. Package render has the sentence.
+// Ending is why one run ended. Package render has the sentence.
 type Ending struct {
 	Kind      endKind
 	Cause     event.Cause
@@ -70,10 +70,10 @@ const (
 	SlurmOverrules
 )
 
-// worthTelling is the share of a limit from which on it is told how near it was.
+// WorthTelling is the share of a limit from which on it is told how near it was.
 const WorthTelling = 0.5
 
-// inquest looks for why one run ended. What the record has comes first, Slurm's
+// Case looks for why one run ended. What the record has comes first, Slurm's
 // word second: Slurm names the state that it put the job into, which tells who
 // acted and not always why.
 type Case struct {
@@ -172,11 +172,11 @@ func (q *Case) ended() Ending {
 	shm, _ := q.Fullest(event.LimitSHM)
 	tasks, _ := q.Fullest(event.LimitTasks)
 	addresses, _ := q.Fullest(event.LimitAS)
-	maps, fds := q.Maps.Fullest(q.End), q.Fds.Fullest(q.End)
+	maps, fds := q.Maps.Fullest(q.End), q.FDs.Fullest(q.End)
 	switch {
 	case q.KernelKills() > 0:
 		return q.byKernel(d)
-	case d.Ok():
+	case d.OK():
 		f := seen(EndFine, event.CauseEnded)
 		f.Death = d
 		return f
@@ -274,7 +274,7 @@ func (q *Case) memory(b LimitState, d Death) Ending {
 	return inferred(EndCgroupFull, event.CauseKernelOOM).by(b, d)
 }
 
-// kernelKills counts what the kernel's OOM killer ended of this run: a level
+// KernelKills counts what the kernel's OOM killer ended of this run: a level
 // above the job is others' too. Of several ranks, one that failed first is told by
 // itself; what was counted for all of them is not laid to the others as well.
 func (q *Case) KernelKills() (n uint64) {
@@ -307,7 +307,7 @@ func (q *Case) told() (SignalSeen, bool) {
 	return q.Signals[i], true
 }
 
-// timeUp says that the run went on until the job's end and no longer than Slurm
+// TimeUp says that the run went on until the job's end and no longer than Slurm
 // lets it.
 func (q *Case) TimeUp() bool {
 	return !q.JobEnd.IsZero() && !q.Wall(q.End).Before(q.JobEnd.Add(-EndSlack))
@@ -330,7 +330,7 @@ func (q *Case) timeUpAfter() bool {
 	return !q.Wall(q.End).Add(silence).Before(q.JobEnd)
 }
 
-// brink is how near a limit was at the end of a run.
+// LimitState is how near a limit was at the end of a run.
 type LimitState struct {
 	*event.Limit
 	I     int
@@ -345,7 +345,7 @@ type LimitState struct {
 	growth float64
 }
 
-// near says that a SIGKILL may be laid to it.
+// nearFull says that a SIGKILL may be laid to it.
 func (b *LimitState) nearFull() bool { return b.Ratio >= NearFull || b.Rate > 0 && b.Ratio >= 0.5 }
 
 // closing says that a limit which was not near yet was on its way to be: a record
@@ -355,7 +355,7 @@ func (b *LimitState) closing() bool {
 	return b.Ratio >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
 }
 
-// fullest returns the limit of these names that was nearest at the end, all of
+// Fullest returns the limit of these names that was nearest at the end, all of
 // them that may end a run if none is named. Who may lock no more goes on without.
 func (q *Case) Fullest(names ...event.LimitName) (best LimitState, ok bool) {
 	for i := range q.Limits {
@@ -365,15 +365,15 @@ func (q *Case) Fullest(names ...event.LimitName) (best LimitState, ok bool) {
 			len(names) > 0 && l.ByJobSum() { // slurmd asks by SIGTERM first: see bySlurmd
 			continue
 		}
-		if b, found := q.brink(i); found && (!ok || b.reach() > best.reach()) {
+		if b, found := q.state(i); found && (!ok || b.reach() > best.reach()) {
 			best, ok = b, true
 		}
 	}
 	return best, ok
 }
 
-// brink is how near one limit was at the end.
-func (q *Case) brink(i int) (b LimitState, ok bool) {
+// state is how near one limit was at the end.
+func (q *Case) state(i int) (b LimitState, ok bool) {
 	l := &q.Limits[i]
 	r, at, found := l.Tail.Fullest(q.End)
 	if !found || r.Size == 0 {
@@ -490,7 +490,7 @@ func (q *Case) jobSum() (b LimitState, ok bool) {
 	if i < 0 || q.Said != nil && q.Said.By != "" && q.Said.By != "0" {
 		return b, false
 	}
-	return q.brink(i)
+	return q.state(i)
 }
 
 // timeLimit tells of a SIGKILL at the job's end with no signal before it: a
@@ -529,7 +529,7 @@ func (q *Case) handedOver() bool {
 	return q.Handing != nil && q.Exit == nil && q.Rank == nil
 }
 
-// death is how the command ended, as the exit event has it. The zero value is
+// Death is how the command ended, as the exit event has it. The zero value is
 // that nobody saw it.
 type Death struct {
 	Seen   bool
@@ -550,10 +550,10 @@ func (q *Case) Death() Death {
 	return d
 }
 
-// ok says that it ended well.
-func (d Death) Ok() bool { return d.Seen && d.Signal == "" && d.Code == 0 }
+// OK says that it ended well.
+func (d Death) OK() bool { return d.Seen && d.Signal == "" && d.Code == 0 }
 
-// by says that this signal ended it, or the command that a shell ran for it: a
+// By says that this signal ended it, or the command that a shell ran for it: a
 // shell exits with 128 and the number then.
 func (d Death) By(name string, number int) bool {
 	return d.Seen && (d.Signal == name || d.Signal == "" && d.Code == 128+number)

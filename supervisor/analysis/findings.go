@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// mostGrown bounds what is kept of one run: a journal is text that anybody may
+// maxFindings bounds what is kept of one run: a journal is text that anybody may
 // have changed.
 const maxFindings = 64
 
@@ -52,10 +52,10 @@ func (g *grown) Of(f event.Finding) *findingSeen {
 	return nil
 }
 
-// diagnoses puts findings of several runs together, the weightiest first.
+// Diagnoses puts findings of several runs together, the weightiest first.
 type Diagnoses struct{ list []Diagnosis }
 
-// add takes in those of one run, in which the tree had so much at most.
+// Add takes in those of one run, in which the tree had so much at most.
 func (s *Diagnoses) Add(id string, wall func(time.Duration) time.Time, g *grown, tree rss.Bytes, by event.Accounting) {
 	for i := range g.Found {
 		t := &g.Found[i]

@@ -31,7 +31,7 @@ func (c *course) add(at time.Duration, v rss.Bytes) {
 
 func (c *course) span() time.Duration { return c.last - c.from }
 
-// growth is how the highest of a course rose from third to third: what a loader
+// Growth is how the highest of a course rose from third to third: what a loader
 // takes at its start lies in the first, and an epoch's ups and downs in each.
 type Growth struct {
 	Thirds [3]rss.Bytes
@@ -57,7 +57,7 @@ const (
 	filled = 2
 )
 
-// growth returns the thirds, false where there are too few readings for it.
+// Growth returns the thirds, false where there are too few readings for it.
 func (c *course) Growth() (g Growth, ok bool) {
 	var parts [3]int
 	var jump, top rss.Bytes
@@ -84,13 +84,13 @@ func (c *course) Growth() (g Growth, ok bool) {
 	return g, true
 }
 
-// rise is by how much the last third is above the one before.
+// Rise is by how much the last third is above the one before.
 func (g *Growth) Rise() rss.Bytes { return g.Thirds[2].Sub(g.Thirds[1]) }
 
-// all is by how much the last third is above the first.
+// All is by how much the last third is above the first.
 func (g *Growth) All() rss.Bytes { return g.Thirds[2].Sub(g.Thirds[0]) }
 
-// perHour is the rise of the last third in an hour.
+// PerHour is the rise of the last third in an hour.
 func (g *Growth) PerHour() rss.Bytes {
 	if g.Third <= 0 {
 		return 0
@@ -98,7 +98,7 @@ func (g *Growth) PerHour() rss.Bytes {
 	return g.Rise().Scale(float64(time.Hour) / float64(g.Third))
 }
 
-// rest is what a growth that slows down as it did will come to in the end, from
+// Rest is what a growth that slows down as it did will come to in the end, from
 // the last third on.
 func (g *Growth) Rest() rss.Bytes {
 	before := g.Thirds[1].Sub(g.Thirds[0])
@@ -116,7 +116,7 @@ const (
 	LeastPart  = 0.1
 )
 
-// grows says that what workers had rose by much and goes on to.
+// Grows says that what workers had rose by much and goes on to.
 func (g *Growth) Grows() bool {
 	return g.Still && g.All() >= max(LeastSaved, g.Thirds[0].Scale(LeastPart))
 }

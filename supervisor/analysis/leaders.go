@@ -135,7 +135,7 @@ func jobOf(r *record.Run) (j struct {
 	return j
 }
 
-// tenure is the time that one record of a leader covers.
+// leadership is the time that one record of a leader covers.
 type leadership struct {
 	node         string
 	restart      int

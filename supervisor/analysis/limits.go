@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// lookLimit is what one limit was over a run.
+// LimitScan is what one limit was over a run.
 type LimitScan struct {
 	*event.Limit
 	Seen          bool
@@ -75,7 +75,7 @@ func (t *tail) add(at time.Duration, r record.Reading) {
 	t.last = r
 }
 
-// fullest returns the fullest reading of the last part of a run that ended at
+// Fullest returns the fullest reading of the last part of a run that ended at
 // end, or the last one if that is older: a journal has a reading only where one
 // moved.
 func (t *tail) Fullest(end time.Duration) (r record.Reading, at time.Duration, ok bool) {
@@ -118,7 +118,7 @@ func (t *tail) reach(end time.Duration) (rate float64, ok bool) {
 	return rate, float64(t.last.Used)+rate*left.Seconds() >= float64(t.last.Size)
 }
 
-// lookCount is the most of something that is counted for each process, at the
+// CountScan is the most of something that is counted for each process, at the
 // end and over the run.
 type CountScan struct {
 	size  uint64 // what one process may have, 0 where not known
@@ -128,7 +128,7 @@ type CountScan struct {
 	last, before CountUse
 }
 
-// count is one reading of one process.
+// CountUse is one reading of one process.
 type CountUse struct {
 	V, Size uint64
 	At      time.Duration
@@ -194,7 +194,7 @@ func (c *CountScan) reach(end time.Duration) (rate float64, ok bool) {
 	return rate, float64(c.last.V)+rate*(since+2*gap).Seconds() >= float64(c.last.Size)
 }
 
-// fullest returns the fullest reading near the end, or the last if that is
+// Fullest returns the fullest reading near the end, or the last if that is
 // older.
 func (c *CountScan) Fullest(end time.Duration) CountUse {
 	var best CountUse
@@ -290,6 +290,6 @@ func JoinLimits(all []Limit) (out []Limit) {
 	return out
 }
 
-// apartOf says that each task has its own limit of that kind: a sum of its tree, or
+// ApartOf says that each task has its own limit of that kind: a sum of its tree, or
 // what one process may have.
 func ApartOf(s event.Scope) bool { return s == event.ScopeTree || s == event.ScopeProcess }

@@ -49,7 +49,7 @@ func mergePeaks(looks []*RunScan) Peaks {
 	return p
 }
 
-// mergeDeeds adds up what was done in all runs, from mild to hard.
+// mergeActions adds up what was done in all runs, from mild to hard.
 func mergeActions(looks []*RunScan) ([]Action, *Budget) {
 	all := map[event.Action]*Action{}
 	var budget Budget
@@ -131,7 +131,7 @@ func (a *Action) add(b *Action) {
 	}
 }
 
-// freed is what all actions and the workers' own trims gave back.
+// Freed is what all actions and the workers' own trims gave back.
 func Freed(actions []Action, b *Budget) (sum rss.Bytes) {
 	for i := range actions {
 		sum += actions[i].Freed

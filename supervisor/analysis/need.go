@@ -13,7 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// facts is what advice rests on, of one run.
+// RunFacts is what advice rests on, of one run.
 type RunFacts struct {
 	Run  *record.Run
 	Exit *event.Exit // nil where none was written
@@ -198,7 +198,7 @@ func (f *RunFacts) trainer(s *record.Sample, pid int) rss.Bytes {
 	return 0
 }
 
-// stayed says that most workers lived through at least half of the time in
+// Stayed says that most workers lived through at least half of the time in
 // which there were any, and how many did: a loader with persistent workers, or
 // one that never ends its epoch.
 func (f *RunFacts) Stayed() (n int, ok bool) {
@@ -217,7 +217,7 @@ func (f *RunFacts) Stayed() (n int, ok bool) {
 	return n, n > 0 && 2*n >= all
 }
 
-// inherited is what workers were born with in all, as far as any were there at a
+// Inherited is what workers were born with in all, as far as any were there at a
 // time.
 func (f *RunFacts) Inherited() rss.Bytes {
 	var sum rss.Bytes
@@ -231,7 +231,7 @@ func (f *RunFacts) Inherited() rss.Bytes {
 	return sum
 }
 
-// limitKey names the limit that advice on --mem is about, in all runs of a kind:
+// LimitKey names the limit that advice on --mem is about, in all runs of a kind:
 // only what is added up alike can be compared.
 type LimitKey struct {
 	Name       event.LimitName
@@ -241,7 +241,7 @@ type LimitKey struct {
 // KeyOf is the key of a limit.
 func KeyOf(l *event.Limit) LimitKey { return LimitKey{l.Name, l.Accounting} }
 
-// counts says that a limit is one on this job's memory.
+// Counts says that a limit is one on this job's memory.
 func (f *RunFacts) Counts(l *event.Limit) bool {
 	return l.Name.Row().OfJob
 }
@@ -280,7 +280,7 @@ func (f *RunFacts) at(i int) *event.Limit {
 	return &l
 }
 
-// index is the limit of that key with the highest share used, -1 for none.
+// Index is the limit of that key with the highest share used, -1 for none.
 func (f *RunFacts) Index(key LimitKey) int {
 	best, ratio := -1, -1.0
 	for i := range f.Limits {
@@ -291,7 +291,7 @@ func (f *RunFacts) Index(key LimitKey) int {
 	return best
 }
 
-// peak is the limit of that key at its highest use, nil where the run has none.
+// Peak is the limit of that key at its highest use, nil where the run has none.
 // The exit event knows what lay between two samples.
 func (f *RunFacts) Peak(key LimitKey) *event.Limit {
 	var l *event.Limit
@@ -305,7 +305,7 @@ func (f *RunFacts) Peak(key LimitKey) *event.Limit {
 	return l
 }
 
-// key is the limit that the newest run with one came nearest to.
+// Key is the limit that the newest run with one came nearest to.
 func (k *Program) Key() (LimitKey, bool) {
 	for i := len(k.Jobs) - 1; i >= 0; i-- {
 		for n := len(k.Jobs[i].Runs) - 1; n >= 0; n-- {
@@ -317,7 +317,7 @@ func (k *Program) Key() (LimitKey, bool) {
 	return LimitKey{}, false
 }
 
-// fate is what a job's peak tells of what it needs.
+// Sufficiency is what a job's peak tells of what it needs.
 type Sufficiency int
 
 const (
@@ -327,7 +327,7 @@ const (
 	LimitTooSmall                    // the limit was too small
 )
 
-// fate is the fate of one run.
+// Fate is the fate of one run.
 func (f *RunFacts) Fate(l *event.Limit) Sufficiency {
 	e := f.Exit
 	if e == nil {
@@ -383,7 +383,7 @@ func (f *RunFacts) verdict(l *event.Limit) event.Verdict {
 	return policy.Advise(policy.Run{Binding: l, Watched: true, Failed: e.Signal != nil || e.Code == nil || *e.Code != 0, Helped: f.Helped}).Verdict
 }
 
-// idly says that all that was done was asked for while there was room.
+// Idly says that all that was done was asked for while there was room.
 func (f *RunFacts) Idly() bool {
 	return f.Exit.Verdict == event.VerdictCarried && f.Asked > 0 && f.Helped == 0 && f.Run.Dropped == 0
 }
@@ -395,7 +395,7 @@ const afterTerm = 5 * time.Minute
 // ends was most likely killed for it.
 const likelyDied = 0.9
 
-// observed is what one job tells.
+// JobNeed is what one job tells.
 type JobNeed struct {
 	Fate  Sufficiency
 	Peak  rss.Bytes
@@ -407,7 +407,7 @@ type JobNeed struct {
 	Job   *job
 }
 
-// least is the least that the job needs, as far as it tells.
+// Least is the least that the job needs, as far as it tells.
 func (o *JobNeed) Least() rss.Bytes {
 	if o.Fate == LimitTooSmall {
 		return max(o.Peak, o.Size)
@@ -415,7 +415,7 @@ func (o *JobNeed) Least() rss.Bytes {
 	return o.Peak
 }
 
-// observe is what the job's runs come to: of several nodes the fullest, of several
+// Observe is what the job's runs come to: of several nodes the fullest, of several
 // tasks under one limit that, of tasks with each its own their sum. Leaders that
 // followed each other had one limit for all whom they led.
 func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
@@ -491,7 +491,7 @@ func (o *JobNeed) beside(n *JobNeed) {
 	}
 }
 
-// counted is what a limit counts of some processes, false where the record does not
+// Counted is what a limit counts of some processes, false where the record does not
 // tell.
 func (n *groupNow) Counted(key LimitKey) (rss.Bytes, bool) {
 	switch key.Accounting {
@@ -509,7 +509,7 @@ func (n *groupNow) Counted(key LimitKey) (rss.Bytes, bool) {
 	return 0, false
 }
 
-// close says that the limit was so near that saving is worth something.
+// Close says that the limit was so near that saving is worth something.
 func (f *RunFacts) Close(key LimitKey) bool {
 	l := f.Peak(key)
 	return l != nil && (l.Ratio() >= event.Roomy || f.Fate(l) == LimitTooSmall || f.Fate(l) == KeptByActions)
@@ -597,7 +597,7 @@ func (j *job) settle() {
 // began is when the record began.
 func (f *RunFacts) began() time.Time { return f.Run.Wall(f.from) }
 
-// gather scans runs for advice alone.
+// Gather scans runs for advice alone.
 func Gather(runs []*record.Run) []*RunFacts {
 	runs = stints(Distinct(runs)) // a run's journal is no second run
 	all := make([]*RunFacts, len(runs))
@@ -608,7 +608,7 @@ func Gather(runs []*record.Run) []*RunFacts {
 	return all
 }
 
-// kind is the runs of one program, by time.
+// Program is the runs of one program, by time.
 type Program struct {
 	Words []string // of the command, as far as they are alike
 	Jobs  []job
@@ -618,11 +618,11 @@ type Program struct {
 // Slurm.
 type job struct{ Runs []*RunFacts }
 
-// last is the run of the job that began last, and where its nodes have leaders the
+// Last is the run of the job that began last, and where its nodes have leaders the
 // one that came nearest to a limit: --mem is for each node.
 func (j *job) Last() *RunFacts { return j.Runs[len(j.Runs)-1] }
 
-// kindsOf sorts runs, the kind that ran last first.
+// Programs sorts runs, the kind that ran last first.
 func Programs(all []*RunFacts) []Program {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b *RunFacts) int { return a.Run.Meta.Start.Compare(b.Run.Meta.Start) })
@@ -663,7 +663,7 @@ func Programs(all []*RunFacts) []Program {
 	return kinds
 }
 
-// newest is the run that began last.
+// Newest is the run that began last.
 func (k *Program) Newest() *RunFacts {
 	newest := k.Jobs[0].Last()
 	for i := range k.Jobs {

@@ -159,7 +159,7 @@ func (r *Rank) take(k *RunScan, l *RankSeen, zone *time.Location) {
 	r.Live = r.Live && r.End.IsZero() || k.Run.Live && r.End.IsZero()
 }
 
-// failed says that it is known to have ended otherwise than with status 0.
+// Failed says that it is known to have ended otherwise than with status 0.
 func (r *Rank) Failed() bool { return r.Signal != nil || r.Code != nil && *r.Code != 0 }
 
 // bindingOf is the limit that the verdict is about, else the nearest of one life.

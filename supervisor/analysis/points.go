@@ -232,7 +232,7 @@ func (f *folding) points(offset time.Duration) *Level {
 	return l
 }
 
-// appendLevel puts the JSON of a level: the points of a page are made few enough for it.
+// AppendLevel puts the JSON of a level: the points of a page are made few enough for it.
 func AppendLevel(b []byte, l *Level) []byte {
 	b = append(b, `{"from":`...)
 	b = strconv.AppendInt(b, l.From.Milliseconds(), 10)
@@ -289,7 +289,7 @@ func appendTable(b []byte, i int, names []string, columns ...[]int64) []byte {
 	return append(b, '}')
 }
 
-// appendColumn puts one column. Where it is coarse, as sizes are, its unit is the
+// AppendColumn puts one column. Where it is coarse, as sizes are, its unit is the
 // largest that still tells 65,000 steps: three digits are shown.
 func AppendColumn(b []byte, column []int64, coarse bool) []byte {
 	b = append(b, '[')

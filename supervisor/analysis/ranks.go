@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// lookRank is one rank over one run: that of the run itself, and with a leader's
+// RankSeen is one rank over one run: that of the run itself, and with a leader's
 // record every other of its node. Times are of the run, -1 where not known.
 type RankSeen struct {
 	RankKey
@@ -32,7 +32,7 @@ type RankSeen struct {
 // known says that its end is known.
 func (r *RankSeen) known() bool { return r.signal != nil || r.code != nil }
 
-// lookRanks are the ranks of one run.
+// RanksSeen are the ranks of one run.
 type RanksSeen struct {
 	List []*RankSeen
 	// of is the rank of each process, by index in run.Procs; -1 for none.

@@ -149,7 +149,7 @@ type Forecast struct {
 	Note       string  `json:"note"`
 }
 
-// Line is one line of advice and what it rests on.
+// AdviceLine is one line of advice and what it rests on.
 type AdviceLine struct {
 	// Line is what to write: "#SBATCH --mem=3584M", "num_workers=2".
 	Line     string `json:"line"`
@@ -194,9 +194,9 @@ type StepSays struct {
 	MaxRSS   rss.Bytes `json:"max_rss_bytes,omitempty"` // polled by slurmstepd; misses peaks
 }
 
-// Together is what a report has of a job that is more than one run of one rank:
+// MultiNode is what a report has of a job that is more than one run of one rank:
 // several ranks, nodes or lives. In JSON its fields stand beside the others of
-// [Report], and none is there for one run of one rank.
+// [Result], and none is there for one run of one rank.
 type MultiNode struct {
 	// Clock says what the times of several runs are worth beside each other.
 	Clock *Clock `json:"clock,omitempty"`
@@ -291,7 +291,7 @@ type Rank struct {
 	Live    bool       `json:"live,omitempty"`
 }
 
-// Life is one time that the job ran.
+// Attempt is one time that the job ran.
 type Attempt struct {
 	Restart  int         `json:"restart"` // SLURM_RESTART_COUNT
 	Start    time.Time   `json:"start"`
@@ -303,7 +303,7 @@ type Attempt struct {
 	Duration float64     `json:"duration_s"`
 }
 
-// lastNodes are the nodes of the last life.
+// LastNodes are the nodes of the last life.
 func (j *MultiNode) LastNodes() []Node {
 	if len(j.Nodes) == 0 {
 		return nil
@@ -315,7 +315,7 @@ func (j *MultiNode) LastNodes() []Node {
 	return j.Nodes[:n]
 }
 
-// lastRanks are the ranks of the last life.
+// LastRanks are the ranks of the last life.
 func (j *MultiNode) LastRanks() []Rank {
 	if len(j.Nodes) == 0 {
 		return nil
@@ -403,7 +403,7 @@ type Cure struct {
 	Times  int          `json:"times"`
 }
 
-// limitOf is where a limit of a [Report] was read.
+// limitOf is where a limit of a [Result] was read.
 type limitOf struct {
 	From, To time.Time // what its Spark is of
 	// line is that of the leaders that followed each other, 0 for who led nobody, and
@@ -412,7 +412,7 @@ type limitOf struct {
 	Ranks []RankKey
 }
 
-// rankKey names one rank on its node. Who has no task is told apart by its holder.
+// RankKey names one rank on its node. Who has no task is told apart by its holder.
 type RankKey struct {
 	Step   string
 	Task   int

@@ -23,7 +23,7 @@ const (
 	mostMargin  = 0.25
 )
 
-// scatter is how the peaks of several runs differ, the next one's too.
+// Spread is how the peaks of several runs differ, the next one's too.
 type Spread struct {
 	N              int
 	Least, Most    rss.Bytes
@@ -51,7 +51,7 @@ func SpreadOf(peaks []rss.Bytes) Spread {
 	return s
 }
 
-// enough is what the next run needs at most but for wantedRisk, by Student's
+// Enough is what the next run needs at most but for wantedRisk, by Student's
 // distribution, within the bounds of a margin.
 func (s *Spread) Enough() rss.Bytes {
 	low, high := 0.0, 1e4
@@ -68,7 +68,7 @@ func (s *Spread) Enough() rss.Bytes {
 	return rss.Bytes(min(max(by, most*(1+LeastMargin)), most*(1+mostMargin)))
 }
 
-// risk is the share of such runs that need more than mem, and that of those
+// Risk is the share of such runs that need more than mem, and that of those
 // that need more than the greatest seen, which holds whatever the distribution:
 // the next is as likely to be the greatest as any other.
 func (s *Spread) Risk(mem rss.Bytes) (more, greatest float64) {

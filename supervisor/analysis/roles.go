@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// roleLook is one role: in the sample at hand, and at its highest.
+// roleSeen is one role: in the sample at hand, and at its highest.
 type roleSeen struct {
 	role rss.Role
 	now  roleNow

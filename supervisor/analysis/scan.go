@@ -52,7 +52,7 @@ func scan(r *record.Run, all ...observer) {
 	until(longest)
 }
 
-// look is what one pass over a run gathers. A record may hold millions of
+// RunScan is what one pass over a run gathers. A record may hold millions of
 // samples: whatever a report says of a run is taken in here, sample by sample.
 type RunScan struct {
 	Run  *record.Run
@@ -88,7 +88,7 @@ type SignalSeen struct {
 	At time.Duration
 }
 
-func newLook(r *record.Run) *RunScan {
+func newRunScan(r *record.Run) *RunScan {
 	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]
@@ -96,7 +96,7 @@ func newLook(r *record.Run) *RunScan {
 			k.inner = i
 		}
 	}
-	k.Maps.size, k.Fds.size = r.Meta.MaxMapCount, r.Meta.MaxFDs
+	k.Maps.size, k.FDs.size = r.Meta.MaxMapCount, r.Meta.MaxFDs
 	if r.Meta.Job != nil {
 		k.JobEnd = r.Meta.Job.End
 	}
@@ -134,7 +134,7 @@ func (k *RunScan) sample(s *record.Sample) {
 		case event.LimitMaps:
 			k.Maps.add(s.At, uint64(r.Used), uint64(r.Size), -1)
 		case event.LimitFDs:
-			k.Fds.add(s.At, uint64(r.Used), uint64(r.Size), -1)
+			k.FDs.add(s.At, uint64(r.Used), uint64(r.Size), -1)
 		}
 		if l.add(s.At, r) {
 			l.most = rankShare{}
@@ -155,7 +155,7 @@ func (k *RunScan) sample(s *record.Sample) {
 			k.Maps.add(s.At, maps.V, 0, maps.Proc)
 		}
 		if fds.V > 0 {
-			k.Fds.add(s.At, fds.V, 0, fds.Proc)
+			k.FDs.add(s.At, fds.V, 0, fds.Proc)
 		}
 		return
 	}
@@ -231,7 +231,7 @@ func (k *RunScan) takePeaks() {
 	}
 }
 
-// wall is a moment of the run as time of day, zero for a negative one.
+// Wall is a moment of the run as time of day, zero for a negative one.
 func (k *RunScan) Wall(at time.Duration) time.Time {
 	if at < 0 {
 		return time.Time{}
@@ -261,7 +261,7 @@ func several(n int, do func(i int)) {
 // mostAtOnce bounds how much of a login node a report takes.
 const mostAtOnce = 4
 
-// distinct takes out what was read twice, from a full record and a journal, and
+// Distinct takes out what was read twice, from a full record and a journal, and
 // puts the rest in order of node, step and task.
 func Distinct(runs []*record.Run) []*record.Run {
 	byID := map[string]*record.Run{}
@@ -308,7 +308,7 @@ func restarts(runs []*record.Run) (n int) {
 	return n
 }
 
-// highest is the memory limit that came nearest over the whole run. The node is
+// Highest is the memory limit that came nearest over the whole run. The node is
 // everybody's: it is no measure of this run unless there is no other.
 func (k *RunScan) Highest() (best *LimitScan, ok bool) {
 	for _, node := range []bool{false, true} {
@@ -354,7 +354,7 @@ func (k *RunScan) binding() event.Accounting {
 // limitScans are the limits, and what was done about them.
 type limitScans struct {
 	Limits    []LimitScan // by index in run.Limits
-	Maps, Fds CountScan
+	Maps, FDs CountScan
 	Deeds     actionsSeen
 	decisions int
 	recycled  int // workers that rules had replaced
@@ -367,8 +367,8 @@ type failedRank struct {
 	limitScans
 }
 
-// look is the run as it was when the rank failed.
-func (f *failedRank) look(k *RunScan) *RunScan {
+// scanThen is the run as it was when the rank failed.
+func (f *failedRank) scanThen(k *RunScan) *RunScan {
 	c, run := *k, *k.Run
 	run.Live = false // the rank's end is its own
 	c.Run, c.limitScans = &run, f.limitScans
@@ -407,7 +407,7 @@ func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
 	k.fallen = f
 }
 
-// handing is how the record of a node goes on in another rank's.
+// Handover is how the record of a node goes on in another rank's.
 type Handover struct {
 	Next *RunScan
 	At   time.Time // when the next one's watcher took the lead

@@ -29,7 +29,7 @@ func (s *SharingSeen) TooMuch() event.Cause {
 	return ""
 }
 
-// sentHolds is for how long after it a failure is laid to it: the workers import
+// SentHolds is for how long after it a failure is laid to it: the workers import
 // torch before they take what was sent.
 const SentHolds = 2 * time.Minute
 

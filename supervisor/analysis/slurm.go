@@ -21,7 +21,7 @@ func Says(j slurm.EndedJob) SlurmSays {
 	return s
 }
 
-// step is what Slurm says of one step, nil where it says nothing of it.
+// Step is what Slurm says of one step, nil where it says nothing of it.
 func (s *SlurmSays) Step(job, step string) *StepSays {
 	for i := range s.Steps {
 		if s.Steps[i].ID == job+"."+step {
@@ -31,7 +31,7 @@ func (s *SlurmSays) Step(job, step string) *StepSays {
 	return nil
 }
 
-// requested is the memory that was asked for, 0 where Slurm's word for it is for
+// Requested is the memory that was asked for, 0 where Slurm's word for it is for
 // each CPU or not known.
 func (s *SlurmSays) Requested() rss.Bytes {
 	text, each := strings.CutSuffix(s.ReqMem, "c")
@@ -81,7 +81,7 @@ func (s *SlurmSays) cause(step *StepSays) event.Cause {
 	return ""
 }
 
-// killedBySlurmstepd says that the step was ended the way OverMemoryKill does
+// KilledBySlurmstepd says that the step was ended the way OverMemoryKill does
 // it: by SIGKILL, on root's behalf.
 func (s *SlurmSays) KilledBySlurmstepd(step *StepSays) bool {
 	if step != nil {

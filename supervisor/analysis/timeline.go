@@ -25,7 +25,7 @@ type Timeline struct {
 	LeftOut int
 }
 
-// Strand is one run of a timeline.
+// RunSeries is one run of a timeline.
 type RunSeries struct {
 	ID string // of [record.Meta]
 	// also are the IDs of all runs that it is made of, where ranks led in turn.
@@ -50,7 +50,7 @@ type RunSeries struct {
 	ProcsLeftOut int
 }
 
-// Band is one layer of the stack: the processes of one role, added up.
+// Layer is one layer of the stack: the processes of one role, added up.
 type Layer struct {
 	// Role is one of package rss, or [Beside].
 	Role rss.Role
@@ -60,10 +60,10 @@ type Layer struct {
 // other processes of the step, and rsswarden itself.
 const Beside rss.Role = "beside"
 
-// bandRoles is the order of the stack, from the bottom.
+// layerRoles is the order of the stack, from the bottom.
 var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
 
-// Against is one limit in bytes that the run was held against. Limits that are
+// LimitSeries is one limit in bytes that the run was held against. Limits that are
 // counts are in tables alone.
 type LimitSeries struct {
 	event.Limit
@@ -83,12 +83,12 @@ type Level struct {
 	// Stretches are the points that there are: where nothing was sampled for
 	// long, there are none.
 	Stretches []Segment
-	Bands     []BandPoints  // by Strand.Roles
+	Bands     []BandPoints  // by RunSeries.Roles
 	Sum       []int64       // of all bands
-	Limits    []LimitPoints // by Strand.Limits
+	Limits    []LimitPoints // by RunSeries.Limits
 }
 
-// Stretch is a number of points one after the other.
+// Segment is a number of points one after the other.
 type Segment struct{ First, Count int }
 
 // BandPoints is one band of the stack, a value each point.
@@ -167,12 +167,12 @@ func (d *drawing) finish() *Timeline {
 	for i := range t.Runs {
 		t.Length = max(t.Length, t.Runs[i].To)
 	}
-	nameStrands(t.Runs, d.runs)
+	nameSeries(t.Runs, d.runs)
 	return t
 }
 
-// nameStrands gives each run the shortest name that tells it from the others.
-func nameStrands(strands []RunSeries, runs []nodeRun) {
+// nameSeries gives each run the shortest name that tells it from the others.
+func nameSeries(strands []RunSeries, runs []nodeRun) {
 	type life struct {
 		node    string
 		restart int
@@ -207,7 +207,7 @@ func nameStrands(strands []RunSeries, runs []nodeRun) {
 	}
 }
 
-// share is the most that was used of the limit that is shown first, negative where
+// Share is the most that was used of the limit that is shown first, negative where
 // there is none.
 func (s *RunSeries) Share() float64 {
 	p, most := s.Primary(), -1.0
@@ -223,7 +223,7 @@ func (s *RunSeries) Share() float64 {
 	return most
 }
 
-// primary is the index of the limit that is shown first, -1 for none.
+// Primary is the index of the limit that is shown first, -1 for none.
 func (s *RunSeries) Primary() int {
 	for i := range s.Limits {
 		if s.Limits[i].Primary {
@@ -265,7 +265,7 @@ func divisor(d time.Duration) (all time.Duration) {
 	return all
 }
 
-// strandSeen makes a [Strand] of a run in one pass. How long a point is, and which
+// seriesScan makes a [RunSeries] of a run in one pass. How long a point is, and which
 // limits and roles are drawn, shows only at the end: until then samples are kept in
 // cells, of which each point is a whole number.
 type seriesScan struct {

@@ -127,7 +127,7 @@ func RoleTitle(r rss.Role) string {
 	return string(r)
 }
 
-// happened says in a sentence what a mark is. It may hold bytes of the user's: signals
+// Happened says in a sentence what a mark is. It may hold bytes of the user's: signals
 // name their sender.
 func Happened(m *analysis.Mark) string {
 	switch v := m.Event.(type) {
@@ -149,7 +149,7 @@ func Happened(m *analysis.Mark) string {
 	return ""
 }
 
-// cameOf says what came of a decision, empty where that is not known.
+// CameOf says what came of a decision, empty where that is not known.
 func CameOf(m *analysis.Mark) (text string) {
 	for _, o := range m.Outcomes {
 		text = resultText(o, text)

@@ -7,7 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 )
 
-// dot is what one column of a static chart shows.
+// column is what one column of a static chart shows.
 type column struct {
 	x     float64
 	point int // in the level: the stack that is drawn, the fullest of the column

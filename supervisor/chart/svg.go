@@ -65,7 +65,7 @@ func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
 	return nil
 }
 
-// panels are the runs that have a static chart: where there are too many those that
+// Panels are the runs that have a static chart: where there are too many those that
 // came nearest to their limits, in their order.
 func Panels(t *analysis.Timeline) []*analysis.RunSeries {
 	all := make([]*analysis.RunSeries, len(t.Runs))
@@ -82,7 +82,7 @@ func Panels(t *analysis.Timeline) []*analysis.RunSeries {
 	return slices.DeleteFunc(all, func(s *analysis.RunSeries) bool { return !slices.Contains(order[:mostPanels], s) })
 }
 
-// writePanel draws one run, its plot, axes and legend, into panelHeight.
+// WritePanel draws one run, its plot, axes and legend, into panelHeight.
 func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries, named bool) {
 	top, limitShown := topOf(s)
 	wide := 2.0

@@ -7,7 +7,7 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// limitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
+// LimitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
 func LimitTitle(l *event.Limit) string {
 	title := string(l.Name)
 	if l.Scope != "" && string(l.Scope) != title {
@@ -19,7 +19,7 @@ func LimitTitle(l *event.Limit) string {
 	return title
 }
 
-// usedMeans says what is compared with a limit, and how shared pages count in it.
+// UsedMeans says what is compared with a limit, and how shared pages count in it.
 func UsedMeans(l *event.Limit) string {
 	switch text := l.Compared(); text {
 	case event.AccountingRSS.Sum():
@@ -51,5 +51,5 @@ func wrap(s string, width, most int) []string {
 	return lines
 }
 
-// clean is [values.Plain], shorter for what stands in nearly every line.
+// Clean is [values.Plain], shorter for what stands in nearly every line.
 func Clean(s string) string { return values.Plain(s) }

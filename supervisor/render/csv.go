@@ -15,7 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// CSVHeader are the columns that [WriteCSV] writes. The table is tidy: a row is
+// CSVHeader are the columns that [CSV] writes. The table is tidy: a row is
 // one thing at one moment of one run, and "kind" says what thing, so that a
 // filter on it gives a table without holes:
 //
@@ -38,7 +38,7 @@ var CSVHeader = []string{
 	"limit", "scope", "accounting", "level", "used", "used_max", "charged", "working_set", "size", "eta_s",
 }
 
-// WriteCSV writes every sample of the runs, one after the other, with
+// CSV writes every sample of the runs, one after the other, with
 // [CSVHeader] as its first line (RFC 4180). Names hold no control characters, and one
 // that a spreadsheet would take for a formula has an apostrophe in front.
 func CSV(w io.Writer, runs []*record.Run) error {
@@ -83,7 +83,7 @@ func (t *csvTable) write(kind string, from int, of []string, values ...string) e
 	return t.w.Write(t.row)
 }
 
-// cell is a text that somebody may have chosen: what begins like a formula is one to a
+// safeCell is a text that somebody may have chosen: what begins like a formula is one to a
 // spreadsheet, with functions that fetch and start things.
 func safeCell(s string) string {
 	s = chart.Clean(s)

@@ -24,7 +24,7 @@ func (q *caseText) evidence(f *analysis.Ending) []string {
 		name  string
 		max   string
 		count analysis.CountUse
-	}{{"memory mappings", "vm.max_map_count", q.Maps.Fullest(q.End)}, {"descriptors", "RLIMIT_NOFILE", q.Fds.Fullest(q.End)}} {
+	}{{"memory mappings", "vm.max_map_count", q.Maps.Fullest(q.End)}, {"descriptors", "RLIMIT_NOFILE", q.FDs.Fullest(q.End)}} {
 		if c.count.Ratio() >= analysis.WorthTelling {
 			out = append(out, fmt.Sprintf("%s: %s of %s %s (%s; limit %s)", q.stamp(c.count.At), values.Digits(c.count.V), values.Digits(c.count.Size), c.name, q.process(c.count), c.max))
 		}

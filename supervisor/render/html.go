@@ -102,7 +102,7 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 	return nil
 }
 
-// WriteSVG writes the chart of a report.
+// SVG writes the chart of a report.
 func SVG(w io.Writer, rep *analysis.Result) error {
 	return chart.SVG(w, headline(rep, rep.Timeline), rep.Verdict, rep.Timeline)
 }

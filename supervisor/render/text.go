@@ -19,7 +19,7 @@ import (
 // leastWidth is how narrow a text report gets.
 const leastWidth = 60
 
-// WriteText writes a report for a terminal of so many columns, 80 if 0: the
+// Text writes a report for a terminal of so many columns, 80 if 0: the
 // verdict first, then what it follows from. Without color there is no escape
 // sequence in it, and with it none but our own: every line is cleaned as it is written,
 // since a record may have been made to hold one in any of its fields.
@@ -59,7 +59,7 @@ func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
 	return nil
 }
 
-// WriteAdvice writes what so many runs come to, as WriteText writes that of one.
+// WriteAdvice writes what so many runs come to, as [Text] writes that of one.
 func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, width int, color bool) error {
 	t := &textReport{width: max(width, leastWidth), color: color, zone: time.Local}
 	t.styled(bold, "", "", "next time, from "+values.Count(runs, "run"))
@@ -73,7 +73,7 @@ func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, width int, 
 	return nil
 }
 
-// text is a report on its way to a terminal.
+// textReport is a report on its way to a terminal.
 type textReport struct {
 	b     strings.Builder
 	width int

@@ -53,7 +53,7 @@ func (t *textReport) together(rep *analysis.Result) {
 	t.ranks(rep)
 }
 
-// sentence says which limit on which node the job came to, and whose memory it was.
+// bindingSentence says which limit on which node the job came to, and whose memory it was.
 func bindingSentence(b *analysis.Binding, zone *time.Location) string {
 	verb := "came nearest to its limit"
 	if b.Decided {

@@ -13,7 +13,7 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// teller writes what one inquest found.
+// caseText writes what was found of one end.
 type caseText struct {
 	*analysis.Case
 	zone *time.Location
@@ -179,7 +179,7 @@ func (q *caseText) kernelKill(f *analysis.Ending) string {
 		victims = values.Digits(n) + " of its processes"
 	}
 	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, howDied(f.Death))
-	if f.Death.Ok() && q.Run.Meta.Job != nil {
+	if f.Death.OK() && q.Run.Meta.Job != nil {
 		text += ", but Slurm calls a job with such a kill OUT_OF_MEMORY"
 	}
 	return text

@@ -15,7 +15,7 @@ func DayRun() DrawnRun {
 	return DrawnRun{Node: "node7", Length: 24 * time.Hour, Every: time.Second, Workers: 13, Limit: 4 * rss.GiB, From: 0.45, To: 0.97}
 }
 
-// drawnRun describes a run that tests draw: a trainer whose memory grows, and
+// DrawnRun describes a run that tests draw: a trainer whose memory grows, and
 // workers whose RSS is a sawtooth because they are recycled.
 type DrawnRun struct {
 	Node    string

@@ -10,7 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// made is a run to be made up: what its trainer and its workers have at a share
+// Made is a run to be made up: what its trainer and its workers have at a share
 // of the run's length.
 type Made struct {
 	Id      string
@@ -64,7 +64,7 @@ func KilledBy(signal string, v event.Verdict) *event.Exit {
 
 var madeStart = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// run makes the record of it.
+// Run makes the record of it.
 func (m Made) Run() *record.Run {
 	if m.Id == "" {
 		m.Id = "run"
@@ -166,7 +166,7 @@ func (m Made) Run() *record.Run {
 	return r
 }
 
-// alike makes n clean runs with these peaks in GiB under a limit of 8 GiB.
+// Alike makes n clean runs with these peaks in GiB under a limit of 8 GiB.
 func Alike(peaks ...float64) (runs []*record.Run) {
 	for i, p := range peaks {
 		runs = append(runs, Made{

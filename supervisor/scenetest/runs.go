@@ -11,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
-// found is a finding as the watcher tells it, of process 702.
+// Found is a finding as the watcher tells it, of process 702.
 func Found(at time.Duration, f event.Finding, c event.Confidence, role rss.Role, size rss.Bytes) record.Entry {
 	return record.Entry{At: at, Name: event.NameDiagnosis, Value: &event.Diagnosis{
 		Head: event.Head{V: 1, Time: Noon.Add(at), Event: event.NameDiagnosis}, Finding: f, Confidence: c, Role: role, PID: 702, Bytes: size,
@@ -20,13 +20,13 @@ func Found(at time.Duration, f event.Finding, c event.Confidence, role rss.Role,
 	}}
 }
 
-// sends is the loader hook's warning that a data set takes so many.
+// Sends is the loader hook's warning that a data set takes so many.
 func Sends(at time.Duration, s event.Sharing) record.Entry {
 	s.Strategy, s.Workers, s.Tensors = "file_descriptor", 2, 9000
 	return record.Entry{At: at, Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderPickling, PID: 701, Sharing: &s}}
 }
 
-// spawned is the finding that goes with it.
+// Spawned is the finding that goes with it.
 func Spawned(at time.Duration) record.Entry {
 	e := Found(at, event.FindingSpawn, event.Certain, rss.RoleTrainer, 36*rss.MiB)
 	e.Value.(*event.Diagnosis).Evidence = []string{`the DataLoader of process 701 sends 9000 tensors to 2 workers by spawn`}
@@ -42,7 +42,7 @@ func Cure(at time.Duration, remedy event.Remedy, ok bool, before, after int64, r
 	return record.Entry{At: at, Name: event.NameCure, Value: &event.Cure{Remedy: remedy, PID: 702, OK: ok, Before: before, After: after, Reason: reason}}
 }
 
-// grownScene is a run in which much was found, some of it more than once.
+// GrownScene is a run in which much was found, some of it more than once.
 func GrownScene() Scene {
 	return Scene{
 		Job: InJob(), Limits: []event.Limit{LimitJob}, Length: Minutes, Sizes: []rss.Bytes{Mem}, Used: Rising(Minutes, Mem, 0.2, 0.7),
@@ -63,7 +63,7 @@ func GrownScene() Scene {
 	}
 }
 
-// grownRanks are ranks of which three were found to do the same.
+// GrownRanks are ranks of which three were found to do the same.
 func GrownRanks() []*record.Run {
 	runs := Ranks()
 	for i, r := range runs[1:] {
@@ -73,7 +73,7 @@ func GrownRanks() []*record.Run {
 	return runs
 }
 
-// inTurn are ranks of one node that each lead for a minute under one --limit of 1 GiB
+// InTurn are ranks of one node that each lead for a minute under one --limit of 1 GiB
 // and then end, the first with the highest peak: 400 MiB, and less by 50 MiB each. Who
 // took over calls its run unwatched, as it was not there from the start.
 func InTurn(ranks int) (runs []*record.Run) {
@@ -92,7 +92,7 @@ func InTurn(ranks int) (runs []*record.Run) {
 	return runs
 }
 
-// ledTwice are two ranks of one node: task 0 leads a minute until its watcher is
+// LedTwice are two ranks of one node: task 0 leads a minute until its watcher is
 // killed, task 1 leads two minutes and ends, and then task 0 leads again.
 func LedTwice(t *testing.T) (twice, between *record.Run) {
 	d := recordtest.Ranks{
@@ -113,7 +113,7 @@ func LedTwice(t *testing.T) (twice, between *record.Run) {
 	return twice, other.Run()
 }
 
-// carriedRun is a run that actions kept inside its limit.
+// CarriedRun is a run that actions kept inside its limit.
 func CarriedRun() *record.Run {
 	s := Scene{
 		Job: InJob(), Limits: []event.Limit{LimitJob, LimitStepd}, Length: Minutes, Sizes: []rss.Bytes{Mem, Mem},
@@ -145,7 +145,7 @@ func CarriedRun() *record.Run {
 	return s.Run()
 }
 
-// ranks are four tasks on two nodes of which one dies by the kernel's hand and
+// Ranks are four tasks on two nodes of which one dies by the kernel's hand and
 // the others of its end.
 func Ranks() []*record.Run {
 	var out []*record.Run
@@ -163,7 +163,7 @@ func Ranks() []*record.Run {
 	return out
 }
 
-// onNode is the leader's record of one of two nodes with two ranks each, over ten
+// OnNode is the leader's record of one of two nodes with two ranks each, over ten
 // minutes; all of it ends well.
 func OnNode(n int) recordtest.Ranks {
 	first := 2 * (n - 1)
@@ -174,7 +174,7 @@ func OnNode(n int) recordtest.Ranks {
 	}
 }
 
-// built makes the records.
+// Built makes the records.
 func Built(nodes ...recordtest.Ranks) (runs []*record.Run) {
 	for _, n := range nodes {
 		runs = append(runs, n.Run())
@@ -182,7 +182,7 @@ func Built(nodes ...recordtest.Ranks) (runs []*record.Run) {
 	return runs
 }
 
-// oomOnN2: task 3 is killed on n2, and srun ends the others for it.
+// OomOnN2: task 3 is killed on n2, and srun ends the others for it.
 func OomOnN2() []*record.Run {
 	n1, n2 := OnNode(1), OnNode(2)
 	killed := Minutes - 4*time.Second
@@ -206,7 +206,7 @@ func OomOnN2() []*record.Run {
 	return runs
 }
 
-// leadMoved: the watcher of task 2 is killed on n2, and that of task 3 goes on.
+// LeadMoved: the watcher of task 2 is killed on n2, and that of task 3 goes on.
 func LeadMoved() []*record.Run {
 	a, b := OnNode(2), OnNode(2)
 	a.To, a.Exit, a.Ends = 5*time.Minute, nil, nil
@@ -215,7 +215,7 @@ func LeadMoved() []*record.Run {
 	return Built(OnNode(1), a, b)
 }
 
-// secondLife: the job died on n2 for want of memory and was requeued with more.
+// SecondLife: the job died on n2 for want of memory and was requeued with more.
 func SecondLife() []*record.Run {
 	runs := OomOnN2()
 	for n := 1; n <= 2; n++ {
@@ -226,7 +226,7 @@ func SecondLife() []*record.Run {
 	return runs
 }
 
-// sixtyFour are as many nodes with eight ranks each, of which one node came nearer
+// SixtyFour are as many nodes with eight ranks each, of which one node came nearer
 // than the others.
 func SixtyFour(length time.Duration) (runs []*record.Run) {
 	for n := range 64 {

@@ -22,14 +22,14 @@ func Kills(n uint64) []event.KernelKills {
 	return []event.KernelKills{{Level: LimitJob.Level + "/step_batch/task_0", Scope: event.ScopeCgroup, Kills: n, Leaf: true}}
 }
 
-// requeues is an exit after which the job is in the queue again.
+// Requeues is an exit after which the job is in the queue again.
 func Requeues(e record.Entry) record.Entry {
 	exit := e.Value.(*event.Exit)
 	exit.Verdict, exit.Advice = event.VerdictRequeued, Mem.Scale(1.25)
 	return e
 }
 
-// pair is what two limits stand at.
+// Pair is what two limits stand at.
 func Pair(a, b func(time.Duration) []rss.Bytes) func(time.Duration) []rss.Bytes {
 	return func(at time.Duration) []rss.Bytes { return append(a(at), b(at)...) }
 }
@@ -45,7 +45,7 @@ func Eta(d time.Duration) *float64 {
 	return &s
 }
 
-// missed is the exit event of a run that filled its cgroup between two samples.
+// Missed is the exit event of a run that filled its cgroup between two samples.
 func Missed() *event.Exit {
 	e := Exits(Minutes, "", 1, Kills(1)...).Value.(*event.Exit)
 	full := LimitJob
@@ -54,7 +54,7 @@ func Missed() *event.Exit {
 	return e
 }
 
-// scene is a run that a test plays: a trainer and two workers, one sample a
+// Scene is a run that a test plays: a trainer and two workers, one sample a
 // second, until its end.
 type Scene struct {
 	Job    *record.Job
@@ -161,14 +161,14 @@ func Standing(sizes []rss.Bytes, shares ...float64) func(time.Duration) []rss.By
 	}
 }
 
-// rising goes from one share to another, over the whole length.
+// Rising goes from one share to another, over the whole length.
 func Rising(length time.Duration, size rss.Bytes, from, to float64) func(time.Duration) []rss.Bytes {
 	return func(at time.Duration) []rss.Bytes {
 		return []rss.Bytes{size.Scale(from + (to-from)*at.Seconds()/length.Seconds())}
 	}
 }
 
-// exits is the exit event of a command that a signal ended, or that exited.
+// Exits is the exit event of a command that a signal ended, or that exited.
 func Exits(at time.Duration, signal string, code int, kernel ...event.KernelKills) record.Entry {
 	e := &event.Exit{By: "command", Verdict: event.VerdictFine, Kernel: kernel}
 	if signal != "" {
@@ -183,7 +183,7 @@ func Signalled(at time.Duration, name string) record.Entry {
 	return record.Entry{At: at, Name: event.NameSignal, Value: &event.Signal{Signal: name, Sender: 600, Comm: "slurmstepd", Forwarded: true}}
 }
 
-// asJournal is what the journal of a run tells: roles in place of processes, a
+// AsJournal is what the journal of a run tells: roles in place of processes, a
 // sample every two minutes and where a limit has moved by a tenth, limits on a
 // count that are near.
 func AsJournal(t *testing.T, r *record.Run) *record.Run {
