@@ -66,6 +66,10 @@ func wholes(t *testing.T) []whole {
 	died.State, died.ExitCode, died.Steps = "FAILED", "0:9", []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
 	kernel, over := find(t, "kernel, the command"), find(t, "OverMemoryKill")
 	twice, between := scenetest.LedTwice(t)
+	third := recordtest.Ranks{
+		Node: "n1", Nodes: 1, Tasks: 3, First: 2, Count: 1, Leader: 2, Start: scenetest.Noon, User: true, Limit: rss.GiB, To: 4 * time.Minute,
+		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
+	}.Run()
 	live := find(t, "running").scene.Run()
 	just := func(r *record.Run) []*record.Run { return []*record.Run{r} }
 	return []whole{
@@ -89,6 +93,7 @@ func wholes(t *testing.T) []whole {
 		{"together-lives", scenetest.SecondLife(), nil, two},
 		{"together-many", scenetest.SixtyFour(2 * time.Minute), nil, two},
 		{"led-twice", []*record.Run{twice, between}, nil, one},
+		{"two-leaders", []*record.Run{twice, between, third}, nil, one},
 		{"live", just(live), nil, one},
 		{"long", just(scenetest.DrawnRun{Node: "node7", Length: 5 * time.Hour, Every: time.Second, Workers: 5, Limit: 4 << 30, From: 0.45, To: 0.97, Oom: true}.Build()), nil, scenetest.Dawn.Add(8 * time.Hour)},
 	}
@@ -138,115 +143,10 @@ func TestOutputs(t *testing.T) {
 	golden(t, "digests.txt", []byte(digests.String()))
 }
 
-// TestLeadChanges: a rank that ended first hands over too; a step that comes later,
-// another life and two populations at once do not.
-func TestLeadChanges(t *testing.T) {
-	ended, heir := scenetest.OnNode(2), scenetest.OnNode(2)
-	ended.To, ended.Ends = 5*time.Minute, nil
-	heir.From, heir.Leader, heir.Ends = 5*time.Minute+time.Second, 3, nil
-	later := heir
-	later.Step, later.Start, later.From = "1", scenetest.Noon.Add(6*time.Minute), 0
-	again := heir
-	again.Restart = 1
-	beside := heir
-	beside.From = 0
-	for name, test := range map[string]struct {
-		next recordtest.Ranks
-		want string
-	}{
-		"a rank of the same step": {heir, "on n2 the lead went from step 0, task 2, whose rank had ended, to step 0, task 3 at 12:05:01; nothing was recorded there for 1 s"},
-		"a later step":            {later, ""},
-		"another life":            {again, ""},
-		"at once":                 {beside, ""},
-	} {
-		rep := told(scenetest.Built(ended, test.next), nil, scenetest.Noon)
-		var got []string
-		for i := range rep.Leads {
-			got = append(got, leadSentence(&rep.Leads[i]))
-		}
-		if s := strings.Join(got, "\n"); s != test.want {
-			t.Errorf("%s: %q", name, s)
-		}
-	}
-}
-
 func explained(in analysis.Input) *analysis.Result {
 	rep := analysis.Analyze(in)
 	Explain(rep, in.Now)
 	return rep
-}
-
-// TestLedTwice: of a rank that led twice each time is told, with who led between, and
-// its end.
-func TestLedTwice(t *testing.T) {
-	twice, between := scenetest.LedTwice(t)
-	for _, runs := range [][]*record.Run{{twice, between}, {between, twice}} {
-		rep, line := told(runs, nil, scenetest.Noon), drawn(runs)
-		var leads []string
-		for i := range rep.Leads {
-			leads = append(leads, leadSentence(&rep.Leads[i]))
-		}
-		if diff := cmp.Diff([]string{
-			"on n1 the lead went from step 0, task 0, whose watcher was gone, to step 0, task 1 at 12:01:00; nothing was recorded there for 500 ms",
-			"on n1 the lead went from step 0, task 1, whose rank had ended, to step 0, task 0 at 12:03:01; nothing was recorded there for 1 s",
-		}, leads); diff != "" {
-			t.Error(diff)
-		}
-		if want := "both ranks on 1 node ended with exit status 0; n1 came nearest to its limit, user, with 410 MiB of 1.00 GiB (40 %)"; rep.Verdict != want {
-			t.Errorf("%s", rep.Verdict)
-		}
-		if len(rep.Runs) != 2 || len(rep.Nodes[0].Runs) != 2 || rep.Runs[0].Code == nil || rep.Runs[0].Samples != 61+60 || !rep.Runs[0].End.Equal(scenetest.Noon.Add(4*time.Minute)) {
-			t.Errorf("%+v", rep.Runs)
-		}
-		if l := Advise(runs)[0]; l.Line != "#SBATCH --mem=464M" || !strings.Contains(l.Why, "peak 410 MiB (summed RSS, as --limit counts; no limit that kills was found) of 1.00 GiB") {
-			t.Errorf("%+v", l)
-		}
-		if len(line.Runs) != 1 || line.Length != 4*time.Minute {
-			t.Errorf("%d charts of %v", len(line.Runs), line.Length)
-		}
-	}
-	if rep := told([]*record.Run{twice}, nil, scenetest.Noon); len(rep.Leads) != 0 || len(rep.Runs) != 1 {
-		t.Errorf("alone: %+v", rep.Leads)
-	}
-}
-
-// TestLimitsInTurn: the one limit of leaders that followed each other is told once, over
-// all of the time; of two at the same time each says whose it is.
-func TestLimitsInTurn(t *testing.T) {
-	twice, between := scenetest.LedTwice(t)
-	other := recordtest.Ranks{
-		Node: "n1", Nodes: 1, Tasks: 3, First: 2, Count: 1, Leader: 2, Start: scenetest.Noon, User: true, Limit: rss.GiB, To: 4 * time.Minute,
-		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
-	}.Run()
-	section := func(runs ...*record.Run) string {
-		rep, line := told(runs, nil, scenetest.Noon), drawn(runs)
-		var b bytes.Buffer
-		if err := Text(&b, rep, 80, false); err != nil {
-			t.Fatal(err)
-		}
-		page, _ := writeBoth(t, rep, &line)
-		_, rows, _ := strings.Cut(page, `id="limits"`)
-		rows, _, _ = strings.Cut(rows, "</section>")
-		text := b.String()
-		_, text, _ = strings.Cut(text, "\nlimits\n")
-		text, _, _ = strings.Cut(text, "\n\n")
-		if n, want := strings.Count(rows, ">user<"), strings.Count(text, "  user, tree on n1"); n != want {
-			t.Errorf("%d rows of the page, %d of the text", n, want)
-		}
-		return text
-	}
-	one := section(twice, between)
-	if want := "  user, tree on n1   at most 410 MiB of 1.00 GiB (40 %) at 12:00:00\n" +
-		"    our own rules act on summed RSS; limit from --limit\n" +
-		"    " + strings.Repeat("▄", 10) + strings.Repeat("▃", 20) + strings.Repeat("▂", 10) + "  0 to 100 % over 4 min 00 s"; !strings.Contains(one, want) || strings.Count(one, "user, tree") != 1 {
-		t.Errorf("%s", one)
-	}
-	two := section(twice, between, other)
-	for _, want := range []string{"user, tree on n1, step 0, task 0, then 1 at most 410 MiB", "user, tree on n1, step 0, task 2 at most 256 MiB"} {
-		if !strings.Contains(two, want) {
-			t.Errorf("no %q in %s", want, two)
-		}
-	}
 }
 
 func saysNodes(nodes ...string) *analysis.SlurmSays {

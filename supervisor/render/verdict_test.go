@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
 
@@ -260,73 +259,6 @@ func TestEnds(t *testing.T) {
 	golden(t, "ends.txt", []byte(b.String()))
 }
 
-// TestLostLeaders: what is said of a record that breaks off where another goes on.
-func TestLostLeaders(t *testing.T) {
-	lost := func(share float64, ended ...recordtest.RankEnd) []*record.Run {
-		a, b := scenetest.OnNode(2), scenetest.OnNode(2)
-		a.To, a.Exit, a.Ends, a.Share = 5*time.Minute, nil, nil, recordtest.Rising(5*time.Minute, 0.3, share)
-		b.From, b.Leader, b.Ends = 5*time.Minute+time.Second, 3, ended
-		b.Share = func(time.Duration) float64 { return 0.2 }
-		return scenetest.Built(a, b)
-	}
-	for _, test := range []struct {
-		name    string
-		runs    []*record.Run
-		cause   event.Cause
-		verdict string
-	}{
-		{"its rank went on", lost(0.5, recordtest.RankEnd{Task: 2, At: scenetest.Minutes}), event.CauseEnded, "both ranks on 1 node with a record ended with exit status 0; n2 came nearest to its limit, cgroup, with 2.00 GiB of 4.00 GiB (50 %)"},
-		{"its rank failed later", lost(0.5, recordtest.RankEnd{Task: 2, At: scenetest.Minutes - time.Minute, Code: 3}), event.CauseCrash, "n2, step 0, task 2: the command failed by itself: exit status 3"},
-		{"killed with its rank, memory full", lost(0.97, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"}), event.CauseKernelOOM, "n2, step 0, task 2: most likely killed by the kernel: cgroup"},
-		{"killed with its rank, room left", lost(0.5, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"}), event.CauseKilled, "n2, step 0, task 2: "},
-		{"nobody knows of its rank", lost(0.5), event.CauseEnded, "1 of 2 ranks on 1 node with a record ended with exit status 0, how the other ended is not in the records"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, runs := range [][]*record.Run{test.runs, {test.runs[1], test.runs[0]}} {
-				rep := told(runs, nil, scenetest.Noon)
-				if rep.Cause != test.cause || !strings.HasPrefix(rep.Verdict, test.verdict) {
-					t.Errorf("%s: %s", rep.Cause, rep.Verdict)
-				}
-				if len(rep.Leads) != 1 || !rep.Leads[0].Lost || rep.Leads[0].From != 2 || rep.Leads[0].To != 3 || rep.Leads[0].Gap != 1 {
-					t.Errorf("leads %+v", rep.Leads)
-				}
-			}
-		})
-	}
-}
-
-// TestFailedRank: the rank that failed is told, with what the limits stood at then,
-// however long the others went on, and in a job that still runs.
-func TestFailedRank(t *testing.T) {
-	for _, live := range []bool{false, true} {
-		d := scenetest.OnNode(2)
-		d.Share = func(at time.Duration) float64 {
-			if at <= 2*time.Minute {
-				return recordtest.Rising(2*time.Minute, 0.3, 0.99)(at)
-			}
-			return 0.3
-		}
-		d.Ends = []recordtest.RankEnd{{Task: 3, At: 2 * time.Minute, Signal: "SIGKILL"}}
-		if live {
-			d.Exit = nil
-		}
-		runs := scenetest.Built(scenetest.OnNode(1), d)
-		runs[1].Live = live
-		rep := told(runs, nil, scenetest.Noon)
-		if rep.Cause != event.CauseKernelOOM || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: most likely killed by the kernel: cgroup") || !strings.Contains(rep.Verdict, "12:01:59") {
-			t.Errorf("live %v: %s: %s", live, rep.Cause, rep.Verdict)
-		}
-		if b := rep.Binding; b == nil || b.Node != "n2" || !b.Decided || b.Task != 3 || b.RankRSS == 0 {
-			t.Errorf("binding %+v", b)
-		}
-		if !slices.ContainsFunc(rep.Evidence, func(s string) bool {
-			return strings.Contains(s, "step 0, task 3 (python, process 10302) ended with SIGKILL")
-		}) {
-			t.Errorf("evidence %q", rep.Evidence)
-		}
-	}
-}
-
 // sideDeaths are those by what is no memory that processes hold together.
 var sideDeaths = []dying{
 	{name: "tasks", cause: event.CauseTasks, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
@@ -365,30 +297,6 @@ var sideDeaths = []dying{
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
 			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 1), Events: []record.Entry{
 				scenetest.Found(9*time.Minute, event.FindingPrefetch, event.Certain, rss.RoleWorker, 60*rss.MiB), scenetest.Exits(scenetest.Minutes, "SIGBUS", 0)}}},
-}
-
-// TestHolderKilled: where a leader's holder was killed its rank is not said to have
-// ended, nor how: the command may run on.
-func TestHolderKilled(t *testing.T) {
-	runs := scenetest.InTurn(2)
-	e := runs[0].Exit()
-	e.Code, e.Verdict = nil, event.VerdictUnwatched
-	rep := told(runs, nil, scenetest.Noon)
-	if len(rep.Leads) != 1 || !rep.Leads[0].Lost || !strings.Contains(leadSentence(&rep.Leads[0]), "task 0, whose watcher was gone, to step 0, task 1") {
-		t.Errorf("leads %+v", rep.Leads)
-	}
-	if want := "n1, step 0, task 0: most likely somebody's SIGKILL ended rsswarden's holder at 12:01:00"; !strings.HasPrefix(rep.Verdict, want) {
-		t.Errorf("%s", rep.Verdict)
-	}
-	if text := strings.Join(rep.Evidence, "\n"); !strings.Contains(text, "12:01:00.0: rsswarden's holder was gone; how the command ended, or whether it did, nobody saw") {
-		t.Errorf("%s", text)
-	}
-	if rep.Ranks[0].Code != nil || !rep.Ranks[0].End.IsZero() {
-		t.Errorf("%+v", rep.Ranks[0])
-	}
-	if l := Advise(runs)[0]; l.Line != noMem || !strings.Contains(l.Why, "the watcher was not there for all of the run") {
-		t.Errorf("%+v", l)
-	}
 }
 
 func find(t *testing.T, name string) dying {
