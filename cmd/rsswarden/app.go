@@ -173,6 +173,8 @@ func fail(p process, err error) int {
 	return status
 }
 
+func (p process) warn(text string) { fmt.Fprint(p.stderr, line("", "warning", text, "")) }
+
 // sentences puts the lines of a text, which are sentences, behind each other.
 func sentences(s string) string {
 	return oneLine(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))

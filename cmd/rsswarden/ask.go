@@ -46,9 +46,7 @@ func targetOf(c *cli.Context) (remote.Target, error) {
 
 // caller is this process as package remote needs to know it.
 func (p process) caller() remote.Caller {
-	return remote.Caller{Lookup: p.lookup, Environ: p.env, Warn: func(text string) {
-		fmt.Fprint(p.stderr, line("", "warning", text, ""))
-	}}
+	return remote.Caller{Lookup: p.lookup, Environ: p.env, Warn: p.warn}
 }
 
 func recycleCommand(p process) *cli.Command {

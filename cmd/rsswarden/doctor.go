@@ -1,18 +1,20 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 const doctorNotes = `PYTHON is what trains, such as that of a virtual environment; left out, python
@@ -46,16 +48,17 @@ func doctorCommand(p process) *cli.Command {
 			"rsswarden doctor ~/venv/bin/python",
 		),
 	}, func(c *cli.Context) error {
-		d := &diagnosis{p: p, pythons: c.Args().Slice(), tryAlerts: c.Bool("try-alerts"), tryTorch: c.Bool("torch")}
-		if err := setDuration(&d.patience, c.String("timeout"), time.Second, time.Hour); err != nil {
+		s := doctorSetup(p)
+		s.Pythons, s.TryAlerts, s.TryTorch = c.Args().Slice(), c.Bool("try-alerts"), c.Bool("torch")
+		if err := setDuration(&s.Patience, c.String("timeout"), time.Second, time.Hour); err != nil {
 			return sourcedValue{name: "--timeout"}.usage(err)
 		}
-		for _, name := range d.pythons {
+		for _, name := range s.Pythons {
 			if strings.HasPrefix(name, "-") && !strings.Contains(name, "/") {
 				return usagef("options go before the first PYTHON; one of that name is ./"+name, "%q is not a Python", name)
 			}
 		}
-		report := d.examine()
+		report := doctor.Examine(s)
 		if err := printDoctor(p, report, c.Bool("json")); err != nil {
 			return err
 		}
@@ -81,67 +84,21 @@ func printDoctor(p process, r doctor.Report, asJSON bool) error {
 	return nil
 }
 
-// diagnosis is one look at all there is.
-type diagnosis struct {
-	p        process
-	pythons  []string // named by the user; none for those of PATH
-	patience time.Duration
-	// tryAlerts says that receivers of alerts are told one.
-	tryAlerts bool
-	// tryTorch says that a torch that is not known is tried.
-	tryTorch bool
-
-	settings supervisor.Settings
-
-	mu    sync.Mutex // held for good once we were told to end
-	child int        // the leader of the process group that we have started, else 0
-	dir   string     // the run directory that we have made
-}
-
-// examine looks at everything.
-func (d *diagnosis) examine() doctor.Report {
-	go d.obey(interrupts())
-	program, works := d.program()
-	checks := program
-	var trial trialRun
-	if works {
-		trial = d.tryRun()
-		checks = append(checks, doctor.Run(trial.RunFacts))
-	}
-	job := d.findJob()
-	checks = append(checks, job.checks()...)
-	checks = append(checks, doctor.Ptrace(d.ptrace()))
-	checks = append(checks, d.loaders(job.limits)...)
-	checks = append(checks, d.records()...)
-	var name unix.Utsname
-	release := "of unknown version"
-	if unix.Uname(&name) == nil {
-		release = unix.ByteSliceToString(name.Release[:])
-	}
-	checks = append(checks, doctor.Kernel(release, doctor.ProbeFeatures("/proc"))...)
-	checks = append(checks, doctor.Numbers(jobCounts(job, trial))...)
-	if d.tryAlerts {
-		checks = append(checks, d.alerts()...)
-	}
-	return doctor.Conclude(checks)
-}
-
-// program looks at rsswarden itself, and says whether run would start anything.
-func (d *diagnosis) program() (checks []doctor.Check, works bool) {
-	f := doctor.ProgramFacts{Version: version, Off: d.p.get("RSSWARDEN") == "off"}
-	if path, err := os.Executable(); err == nil {
-		f.Path = path
-	}
-	s, err := runSettings(d.p)
-	d.settings = s
-	if usage, ok := err.(*usageError); ok {
+// doctorSetup is what a run without any option would have.
+func doctorSetup(p process) doctor.Setup {
+	f := doctor.ProgramFacts{Version: version, Off: p.get("RSSWARDEN") == "off"}
+	f.Path, _ = os.Executable()
+	s, err := runSettings(p)
+	var usage *usageError
+	if errors.As(err, &usage) {
 		f.Hint = usage.hint
 	}
+	origins := s.Origins
 	if f.Usage, f.Warnings = err, s.Warnings; err != nil {
-		// The rest is looked at as it would be without what is wrong.
-		d.settings = supervisor.Settings{Loader: true}
+		// The rest is examined as it would be without what is wrong.
+		s = supervisor.Settings{Loader: true}
 	}
-	for _, o := range s.Origins {
+	for _, o := range origins {
 		switch {
 		case o.Name == configOption.name:
 			f.User = o.Value
@@ -151,10 +108,43 @@ func (d *diagnosis) program() (checks []doctor.Check, works bool) {
 			f.Chosen = append(f.Chosen, fmt.Sprintf("%s=%s (%s)", o.Name, o.Value, o.Origin))
 		}
 	}
-	if _, err := os.Stat(d.p.site); err == nil {
-		f.Site = d.p.site
+	if _, err := os.Stat(p.site); err == nil {
+		f.Site = p.site
 	}
-	return doctor.Program(f), !f.Off && err == nil
+	if s.Record == supervisor.RecordAuto {
+		s.Record = ""
+	}
+	return doctor.Setup{
+		Program: f, Lookup: p.lookup, Environ: p.env, Stderr: p.stderr, Warn: p.warn, Ends: interrupts(), DieBy: dieBy,
+		PID: shellOrSelf("/proc", os.Getppid(), os.Getpid()), Loader: s.Loader, Accounting: s.Accounting, Limit: s.Limit, LimitShare: s.LimitShare,
+		Record: s.Record, Alerts: s.Alerts, AlertProgram: s.AlertProgram, AlertToken: s.AlertToken, AlertTokenFile: s.AlertTokenFile,
+		Origin:  func(name string) string { return p.writtenAt(name, s.Origins) },
+		Prepare: func() (loader.Prepared, error) { return prepare(loader.Options{Env: p.env}) },
+		LookPath: func(name string) (string, error) {
+			path, err := p.lookPath(name)
+			if err != nil {
+				err = notStarted(name, err)
+			}
+			return path, err
+		},
+		Sample: countedBy, CommandLine: commandLine,
+	}
+}
+
+// writtenAt is where an option was chosen, as the user wrote it.
+func (p process) writtenAt(name string, origins []event.Setting) string {
+	for _, o := range origins {
+		switch {
+		case o.Name != name || o.Origin == originDefault:
+		case o.Origin == originEnvironment:
+			return variableOf(name)
+		case filepath.IsAbs(o.Origin):
+			return o.Origin
+		default:
+			return p.site
+		}
+	}
+	return ""
 }
 
 // runSettings are the settings that run would have without any option.
@@ -169,17 +159,4 @@ func runSettings(p process) (supervisor.Settings, error) {
 	c := cli.NewContext(nil, set, nil)
 	c.Command = command
 	return settings(p, c)
-}
-
-// within waits for what asks a file system, which may not answer: false then.
-func within[T any](ask func() T) (T, bool) {
-	c := make(chan T, 1)
-	go func() { c <- ask() }()
-	select {
-	case v := <-c:
-		return v, true
-	case <-time.After(preparePatience):
-		var none T
-		return none, false
-	}
 }

@@ -48,7 +48,7 @@ func limitsCommand(p process) *cli.Command {
 			// What we inherited may be of another job, or of none.
 			lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup
 		} else {
-			pid = standing("/proc", os.Getppid(), os.Getpid())
+			pid = shellOrSelf("/proc", os.Getppid(), os.Getpid())
 		}
 		report, err := findLimits(lookup, pid)
 		if err != nil {
@@ -64,11 +64,11 @@ func limitsCommand(p process) *cli.Command {
 	})
 }
 
-// standing is the process whose limits are meant where none is named: the shell
+// shellOrSelf is the process whose limits are meant where none is named: the shell
 // that started us, or we ourselves where that is no shell of the same job.
 // srun's slurmstepd, and the parent of a shell that said exec, may have others;
 // a parent outside our PID namespace is 0.
-func standing(proc string, parent, self int) int {
+func shellOrSelf(proc string, parent, self int) int {
 	if own := proctree.Self(proc); own != os.Getpid() {
 		return own // in another PID namespace; the parent's number there is not known
 	}

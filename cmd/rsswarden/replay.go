@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -79,7 +78,7 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case len(runs) == 0:
 		return notRead(err)
 	case err != nil:
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
+		p.warn(oneLine(joined(err)))
 	}
 	if len(runs) > 1 {
 		var names []string

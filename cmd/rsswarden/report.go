@@ -135,7 +135,7 @@ func printReport(p process, args []string, o reportOptions) error {
 		return notRead(err)
 	}
 	if err != nil {
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
+		p.warn(oneLine(joined(err)))
 	}
 	files := o.html != "" || o.svg != ""
 	if o.csv && !files {
@@ -205,7 +205,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 		return notRead(err)
 	}
 	if err != nil {
-		fmt.Fprint(p.stderr, line("", "warning", oneLine(joined(err)), ""))
+		p.warn(oneLine(joined(err)))
 	}
 	lines := render.Advise(runs)
 	return printed(p, func(w io.Writer) error {

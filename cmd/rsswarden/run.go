@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
@@ -161,11 +162,11 @@ func runtimeUnused(p process, used string) (said []string) {
 				return said
 			}
 			reason = errors.New("it is not on a file system of this node alone")
-		case leadsTo(dir, used):
+		case doctor.LeadsTo(dir, used):
 			return said
 		default:
-			reason = unfit(dir)
-			if used == "" && errors.Is(reason, errFit) {
+			reason = doctor.Unfit(dir)
+			if used == "" && errors.Is(reason, doctor.ErrFit) {
 				return said
 			}
 		}

@@ -38,7 +38,7 @@ func TestStanding(t *testing.T) {
 				put(test.parent, "comm", test.comm)
 				put(test.parent, "cgroup", test.cgroup)
 			}
-			if got := standing(proc, parent, 7); got != test.want {
+			if got := shellOrSelf(proc, parent, 7); got != test.want {
 				t.Errorf("process %d, want %d", got, test.want)
 			}
 		})

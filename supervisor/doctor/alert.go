@@ -1,5 +1,14 @@
 package doctor
 
+import (
+	"context"
+	"os/exec"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+)
+
 // AlertFacts is what came of an alert that was tried.
 type AlertFacts struct {
 	Receiver string // without what is secret
@@ -20,4 +29,20 @@ func Alert(f AlertFacts) Check {
 		c.Found = f.Receiver + " took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route"
 	}
 	return c
+}
+
+// alerts tries the receivers that run would have.
+func (d *prober) alerts() (checks []Check) {
+	if !d.TryAlerts {
+		return nil
+	}
+	if len(d.Alerts) == 0 {
+		return []Check{Alert(AlertFacts{Off: "no receiver of alerts is named"})}
+	}
+	p := alert.NewProgram(d.AlertProgram, hold.Environ(), (*exec.Cmd).Start)
+	for _, t := range d.Alerts {
+		a := alert.Try(context.Background(), slurm.NodeName(d.Lookup), t, alert.Options{Token: d.AlertToken, TokenFile: d.AlertTokenFile, Send: p.Send})
+		checks = append(checks, Alert(AlertFacts{Receiver: t.String(), Error: a.Error, Lasts: t.Kind == alert.Alertmanager}))
+	}
+	return checks
 }

@@ -2,10 +2,12 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
 // Counts are limits on numbers, and what is used of them; 0 for a limit that is
@@ -157,4 +159,44 @@ func number(s string) (uint64, bool) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	return n, err == nil
+}
+
+func (d *prober) numbers() []Check {
+	const proc = "/proc"
+	var n Counts
+	n.MaxMaps, _ = proctree.MapLimit(proc)
+	n.Files, n.HardFiles, n.FilesKnown = ParseLimits(d.trialLimits, "Max open files")
+	n.Tasks, n.MaxTasks, n.TasksFile = CgroupTasks(proc, "/sys", d.PID)
+	if soft, _, ok := ParseLimits(d.trialLimits, "Max processes"); ok {
+		countUser(&n, proc, soft)
+	}
+	type size struct {
+		used, all rss.Bytes
+		err       error
+	}
+	shm, ok := within(func() (s size) {
+		_, s.used, s.all, s.err = statFS("/dev/shm")
+		return s
+	})
+	if n.Shm, n.ShmSize, n.ShmErr = shm.used, shm.all, shm.err; !ok {
+		n.ShmErr = fmt.Errorf("no answer from the file system within %v", patience)
+	}
+	return Numbers(n)
+}
+
+// countUser counts what RLIMIT_NPROC is compared with, where it holds for us.
+func countUser(n *Counts, proc string, soft uint64) {
+	who, err := proctree.TaskUserOf(proc, os.Getpid())
+	if err != nil {
+		return
+	}
+	if who.Exempt || soft == proctree.Unlimited {
+		n.UserKnown = true
+		return
+	}
+	c := proctree.NewCounter(proc)
+	defer c.Close()
+	if counted, err := c.UserTasks(who.UID); err == nil {
+		n.MaxUser, n.UserTasks, n.UserKnown = soft, uint64(counted.N), true
+	}
 }

@@ -1,16 +1,22 @@
-// Package doctor judges what works on this node and in this job: each check is a
-// function over what was read, and says what was found, where, and what to do.
-//
-// It starts nothing and asks nobody: what takes a program, such as how a Python
-// behaves under the loader hook, is found out by the caller and handed in as
-// facts.
+// Package doctor examines what works on this node and in this job: each check tries
+// something, and says what was found, where, and what to do. The judgement of a check is
+// a function over the facts that its probe has read.
 package doctor
 
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -85,6 +91,66 @@ type Report struct {
 	Protects bool `json:"protects"`
 	// Why is on what that rests; where it is false, why it would be in part only.
 	Why []string `json:"why"`
+}
+
+// Setup is what doctor needs of the program that asks.
+type Setup struct {
+	Program   ProgramFacts
+	Lookup    func(string) (string, bool)
+	Environ   []string
+	Stderr    *os.File // for progress, where it is a terminal
+	Warn      func(text string)
+	Ends      <-chan os.Signal // end the examination
+	DieBy     func(syscall.Signal)
+	PID       int           // the process whose limits count
+	Pythons   []string      // named by the user; none for those of PATH
+	Patience  time.Duration // for each Python
+	TryAlerts bool
+	TryTorch  bool
+
+	// Options of a run.
+	Loader                                   bool
+	Accounting                               event.Accounting
+	Limit                                    rss.Bytes
+	LimitShare                               float64
+	Record                                   string // a directory, "none", or empty for the usual places
+	Alerts                                   []alert.Target
+	AlertProgram, AlertToken, AlertTokenFile string
+	Origin                                   func(option string) string // where it was chosen, as the user wrote it
+
+	Prepare     func() (loader.Prepared, error)
+	LookPath    func(name string) (string, error)
+	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
+	CommandLine func(pid int) []string
+}
+
+type prober struct {
+	Setup
+	job         doctorJob
+	trialLimits string // /proc/PID/limits of the trial run's command
+
+	mu    sync.Mutex // held for good once a signal asked for the end
+	child int        // the leader of the process group that we have started, else 0
+	dir   string     // the run directory that we have made
+}
+
+func (d *prober) get(name string) string {
+	v, _ := d.Lookup(name)
+	return strings.TrimSpace(v)
+}
+
+// Examine makes all checks, in the order of [Names].
+func Examine(s Setup) Report {
+	d := &prober{Setup: s}
+	go d.obey()
+	var all []Check
+	for _, checks := range []func(*prober) []Check{
+		(*prober).program, (*prober).trial, (*prober).limits, (*prober).ptrace, (*prober).loaders, (*prober).records, (*prober).kernel,
+		(*prober).numbers, (*prober).alerts,
+	} {
+		all = append(all, checks(d)...)
+	}
+	return Conclude(all)
 }
 
 // Conclude sums up.

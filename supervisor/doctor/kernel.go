@@ -61,6 +61,15 @@ func ProbeFeatures(proc string) []Feature {
 	return features
 }
 
+func (d *prober) kernel() []Check {
+	var name unix.Utsname
+	release := "of unknown version"
+	if unix.Uname(&name) == nil {
+		release = unix.ByteSliceToString(name.Release[:])
+	}
+	return Kernel(release, ProbeFeatures("/proc"))
+}
+
 // Kernel says what the kernel has. release is its version, of uname(2).
 func Kernel(release string, features []Feature) []Check {
 	checks := []Check{{Name: NameKernel, Status: OK, Found: "Linux " + release, Source: "uname, and each was tried"}}

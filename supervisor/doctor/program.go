@@ -22,6 +22,8 @@ type ProgramFacts struct {
 	Hint  string
 }
 
+func (d *prober) program() []Check { return Program(d.Program) }
+
 // Program says what rsswarden is, and how it was set up.
 func Program(f ProgramFacts) []Check {
 	c := Check{Name: NameProgram, Status: OK, Found: f.Version + " at " + f.Path, Source: "/proc/self/exe"}

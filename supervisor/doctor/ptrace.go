@@ -1,6 +1,19 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+)
 
 // PtraceFacts are what ptrace may do here.
 type PtraceFacts struct {
@@ -58,4 +71,86 @@ func Ptrace(f PtraceFacts) Check {
 		c.Do = "chmod a+r the program"
 	}
 	return c
+}
+
+// ptrace stops a child by ptrace as a trim would, and lets it go.
+func (d *prober) ptrace() []Check {
+	f := PtraceFacts{Supported: runtime.GOARCH == "amd64", Arch: runtime.GOARCH}
+	if b, err := procfile.Read("/proc/sys/kernel/yama/ptrace_scope", procfile.Small); err == nil {
+		f.Scope = strings.TrimSpace(string(b))
+	}
+	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil {
+		f.Dumpable = n == 1
+	}
+	f.Seccomp, f.Filters = seccomp()
+	f.Refused, f.Failed = tryPtrace()
+	return []Check{Ptrace(f)}
+}
+
+// seccomp is the mode of this process and how many filters it has, -1 where the
+// kernel does not say.
+func seccomp() (mode, filters int) {
+	filters = -1
+	b, _ := procfile.Read("/proc/self/status", procfile.Status)
+	for line := range strings.Lines(string(b)) {
+		_, _ = fmt.Sscanf(line, "Seccomp: %d", &mode)
+		_, _ = fmt.Sscanf(line, "Seccomp_filters: %d", &filters)
+	}
+	return mode, filters
+}
+
+// tryPtrace says why a child may not be trimmed, or could not be stopped.
+func tryPtrace() (refused, failed string) {
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		return "", err.Error()
+	}
+	child := exec.Command(cat)
+	stdin, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		return "", fmt.Sprintf("%s cannot be started: %v", filepath.Base(cat), errnoOf(err))
+	}
+	defer func() {
+		stdin.Close() // it ends by itself
+		_ = child.Wait()
+	}()
+	id := rss.ProcID{PID: child.Process.Pid}
+	if id.Start, err = proctree.StartTime("/proc", id.PID); err != nil {
+		return "", err.Error()
+	}
+	if r, detail := trim.Check(trim.CheckOptions{Proc: "/proc", ID: id}); r != trim.None && !r.Passing() {
+		return fmt.Sprintf("%s, %s", r.Reason(), detail), ""
+	}
+	stopped, ok := within(func() error { return stopOnce(id.PID) })
+	switch {
+	case !ok:
+		_ = child.Process.Kill()
+		return "", "it did not stop"
+	case stopped != nil:
+		return "", stopped.Error()
+	}
+	return "", ""
+}
+
+// stopOnce stops a process and lets it go. The thread is not used again: its end
+// lets go of whatever it has attached to.
+func stopOnce(pid int) error {
+	runtime.LockOSThread()
+	if err := unix.PtraceSeize(pid); err != nil {
+		return fmt.Errorf("PTRACE_SEIZE: %w", err)
+	}
+	if err := unix.PtraceInterrupt(pid); err != nil {
+		return fmt.Errorf("PTRACE_INTERRUPT: %w", err)
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
+		return fmt.Errorf("wait4: %w", err)
+	}
+	if err := unix.PtraceDetach(pid); err != nil {
+		return fmt.Errorf("PTRACE_DETACH: %w", err)
+	}
+	return nil
 }

@@ -1,12 +1,19 @@
 package doctor
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -131,4 +138,92 @@ func Tree(f TreeFacts) Check {
 		c.Found = fmt.Sprintf("process %d and its descendants can be read (%d now)", f.PID, f.Procs)
 	}
 	return c
+}
+
+// doctorJob is what was read of the job.
+type doctorJob struct {
+	limits LimitFacts
+	tree   TreeFacts
+	slurm  SlurmFacts
+}
+
+// limits reads the limits as run finds them, with the --limit of the environment and of
+// the files.
+func (d *prober) limits() []Check {
+	const proc, sys = "/proc", "/sys"
+	j := &d.job
+	cgroup, hidden := Cgroup(proc, sys, d.PID)
+	j.limits.Hidden, j.tree.PID = hidden, d.PID
+	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+	defer cancel()
+	set, warnings := limit.Find(ctx, limit.Config{
+		Proc: proc, Sys: sys, PID: d.PID, Lookup: d.Lookup, Accounting: cmp.Or(d.Accounting, event.AccountingAuto), User: d.Limit, UserShare: d.LimitShare, UserSource: d.Origin("limit"),
+		Slurm: slurm.Search{Lookup: d.Lookup, Scontrol: slurm.Scontrol},
+	})
+	defer set.Close()
+	sample, err := d.Sample(set, proc, d.PID)
+	j.tree.Procs, j.tree.Gaps, j.tree.Err = len(sample.Procs), sample.Gaps, err
+	j.limits.Limits = set.Read(sample)
+	for _, w := range append(warnings, set.Warnings()...) {
+		j.limits.Warnings = append(j.limits.Warnings, w.String())
+	}
+	j.slurm.Job, j.slurm.InJob = set.Job()
+	j.slurm.Rules = set.Enforcement()
+	if j.slurm.InJob {
+		j.findVersion(ctx)
+	}
+	j.limits.Assumed = !j.slurm.Rules.Known
+	for _, l := range j.limits.Limits {
+		if l.Name == event.LimitCgroup && (l.Scope == event.ScopeStep || l.Scope == event.ScopeJob) {
+			j.slurm.Kernel = true
+		}
+	}
+	d.readParent(proc)
+	return append([]Check{Limit(j.limits), Tree(j.tree), cgroup}, Slurm(j.slurm)...)
+}
+
+// findVersion finds the version of Slurm, which is known already where that decides who
+// kills.
+func (j *doctorJob) findVersion(ctx context.Context) {
+	f := &j.slurm
+	if f.Version = f.Rules.Version; f.Version != "" {
+		f.VersionSource = "scontrol --version"
+		if strings.HasPrefix(f.Rules.Source, "scontrol") {
+			f.VersionSource = f.Rules.Source
+		}
+		return
+	}
+	if v, err := slurm.FindVersion(ctx, slurm.Scontrol); err == nil {
+		f.Version, f.VersionSource = v, "scontrol --version"
+	}
+}
+
+// readParent finds out who started us, and where that is a shell that runs a
+// batch script, what stands in it.
+func (d *prober) readParent(proc string) {
+	f := &d.job.slurm
+	f.ParentPID = os.Getppid()
+	if i, err := proctree.Identify(proc, f.ParentPID); err == nil {
+		f.Parent = i.Comm
+	}
+	if !f.InJob || f.Job.StepID != slurm.StepBatch {
+		return
+	}
+	for _, word := range d.CommandLine(f.ParentPID) {
+		// slurmd calls its copy of every batch script so.
+		if filepath.Base(word) != "slurm_script" || !filepath.IsAbs(word) {
+			continue
+		}
+		text, answered := within(func() string {
+			b, err := slurm.ReadFile(word)
+			if err != nil {
+				return ""
+			}
+			return string(b)
+		})
+		if answered && text != "" {
+			f.Script, f.Text = word, text
+		}
+		return
+	}
 }
