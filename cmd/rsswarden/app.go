@@ -18,8 +18,7 @@ const (
 	watcherCommand = "watch" // what the holder starts; not for users
 )
 
-// usageError is bad input, found before anything was started. Hint is what to
-// type instead.
+// usageError is bad input, found before anything was started.
 type usageError struct {
 	msg, hint string
 }
@@ -32,8 +31,8 @@ func usagef(hint, format string, args ...any) error {
 
 // run is the whole program: it returns the exit status.
 func run(p process) int {
-	if len(p.args) == 2 && p.args[1] == asideCommand {
-		return answerAside(p)
+	if len(p.args) == 2 && p.args[1] == ioCommand {
+		return serveIO(p)
 	}
 	if len(p.args) > 1 && p.args[1] == exportCommand {
 		return exportRecord(p)
@@ -146,8 +145,7 @@ func withStatus(status int, err error) error {
 	return err
 }
 
-// fail prints an error and, where there is one, the hint that goes with it,
-// and returns the exit status.
+// fail prints an error with its hint and returns the exit status.
 func fail(p process, err error) int {
 	status, hint, format := exitCannotRun, "", ""
 	var usage *usageError
@@ -175,19 +173,18 @@ func fail(p process, err error) int {
 
 func (p process) warn(text string) { fmt.Fprint(p.stderr, line("", "warning", text, "")) }
 
-// sentences puts the lines of a text, which are sentences, behind each other.
+// sentences joins the lines of a text, which are sentences.
 func sentences(s string) string {
 	return oneLine(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
-// oneLine keeps what names have in them from breaking a line or steering a
-// terminal.
+// oneLine keeps names from breaking a line or steering a terminal.
 func oneLine(s string) string {
 	return text.Plain(s)
 }
 
-// eachOnOneLine does so for each line of a text.
-func eachOnOneLine(text string) string {
+// plainLines does so for each line of a text.
+func plainLines(text string) string {
 	var b strings.Builder
 	for l := range strings.Lines(text) {
 		b.WriteString(oneLine(strings.TrimSuffix(l, "\n")) + "\n")

@@ -196,7 +196,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 		_, err = fmt.Fprintln(p.stdout, tally.String())
 	}
 	if err != nil {
-		return fmt.Errorf("cannot print what was done: %w", plain(err))
+		return fmt.Errorf("cannot print what was done: %w", errnoOf(err))
 	}
 	if err := printFailures(p, a); err != nil || tally.ok() {
 		return err
@@ -254,7 +254,7 @@ func (t *commandTotals) String() string {
 	return s
 }
 
-// resultLine tells of one result of an action; a last line is told of where it alone says why.
+// resultLine is one result for people; a last line has one only if it alone says why.
 func resultLine(a event.Action, s remote.Answer) string {
 	r := s.Result
 	why := string(r.Reason)

@@ -60,7 +60,7 @@ type target struct {
 	attached supervisor.Attached
 }
 
-// attachTo checks all that the user said and finds what is meant.
+// attachTo checks what the user typed and finds the target.
 func attachTo(p process, c *cli.Context) (*target, error) {
 	t := &target{}
 	var err error
@@ -128,10 +128,9 @@ func (t *target) toJob(p process, id string) error {
 	return nil
 }
 
-// besideJob is the command that attaches to a job on one of its nodes, once:
-// without -N and -n srun takes both from the environment where it is typed, which
-// in a batch script is the job's own. --mem=0 is all that the job has, where a
-// share of it could be refused.
+// besideJob is the command that attaches to a job on one of its nodes. Without -N and -n
+// srun takes both from the environment, which may be a batch script's; --mem=0 is all of
+// the job's memory, where a share could be refused.
 func besideJob(job, id string) string {
 	return fmt.Sprintf("srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=%s rsswarden attach --job %s", job, id)
 }
@@ -186,7 +185,7 @@ func attach(p process, t *target) (status int, err error) {
 	t.settings.Name(t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
-	go t.untilTold(stop, told)
+	go t.endOnSignal(stop, told)
 	err = t.watch(log)
 	closeLog(500 * time.Millisecond)
 	select {
@@ -197,8 +196,7 @@ func attach(p process, t *target) (status int, err error) {
 	return exitOK, err
 }
 
-// watch returns when the watch has ended. An error of ours in it is no more
-// than that.
+// watch returns when the watch has ended. An internal error ends the watch alone.
 func (t *target) watch(log logger) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -225,11 +223,9 @@ func interrupts() <-chan os.Signal {
 	return stop
 }
 
-// untilTold ends the watch at the first signal, and passes that on. The second
-// of them ends us at once. Where the target has ended, so does the watch, and the
-// signal is of no account: at the end of a job Slurm sends TERM to the step in it
-// that we may be.
-func (t *target) untilTold(stop <-chan os.Signal, told chan<- syscall.Signal) {
+// endOnSignal ends the watch at the first signal and dies by the second. If the target
+// has ended the signal is ignored: at the end of a job Slurm sends TERM to our own step.
+func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) {
 	if s := (<-stop).(syscall.Signal); !t.follower.Ended() {
 		told <- s
 		t.follower.Leave()
@@ -242,8 +238,8 @@ func dieBy(s syscall.Signal) {
 	st.Die()
 }
 
-// commandLine returns the command line of a process for people, or its name
-// where that cannot be read in time: it can hang.
+// commandLine is the command line of a process for people, or its name if that cannot be
+// read in time.
 func commandLine(pid int) []string {
 	c := make(chan []string, 1)
 	go func() {
@@ -270,13 +266,13 @@ func commandLine(pid int) []string {
 }
 
 // ours says that a process has the same user as we.
-func ours(pid int) bool {
+func sameUser(pid int) bool {
 	i, err := proctree.Identify("/proc", pid)
 	return err == nil && i.UID == os.Geteuid()
 }
 
-// checkTarget says which process has the PID, if it is one that can be watched
-// or trimmed. command is what the user typed before the PID, for hints.
+// checkTarget says which process has the PID, if it can be watched or trimmed. command
+// is what the user typed before the PID, for hints.
 func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
 	nameOne := "name a process that runs, as ps shows it: " + command + " 4711"
 	i, err := proctree.Identify(proc, pid)
@@ -302,15 +298,14 @@ func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
 	return i.ID, nil
 }
 
-// initialPIDs says that we are in the node's own PID namespace and not in a
-// container, whose first process may be the training.
+// initialPIDs says that we are in the node's own PID namespace. In a container process 1
+// may be the training.
 func initialPIDs() bool {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	return err != nil || link == "pid:[4026531836]" // PROC_PID_INIT_INO of include/linux/proc_ns.h
 }
 
-// cannotDo says what cannot be done to a process that somebody else started,
-// and why.
+// cannotDo says what cannot be done to a process that we did not start, and why.
 func cannotDo(proc string, pid int, job, noHook string, env *population.Environment) []string {
 	var all []string
 	if job == "" {
@@ -357,7 +352,7 @@ func asked(job string) string {
 
 const hookless = "no loader hook of ours is in it"
 
-// noHook says why no loader in the process can be asked for anything by us.
+// noHook says why we can ask no loader of the process.
 func noHook(proc string, pid int) string {
 	var dir string
 	if i, err := proctree.Identify(proc, pid); err == nil && i.UID == os.Geteuid() {

@@ -59,22 +59,21 @@ func completionCommand(p process) *cli.Command {
 	})
 }
 
-// wordsCommand is what the scripts of completion ask: the words behind the program's
-// name up to the cursor, of which the last is being typed. It prints a word to choose a
-// line, with a tab and what it is, and a line that begins with a colon for what the
-// shell knows better: ":files", ":dirs", ":command N" where the user's own command
-// begins with word N, from 0. Not for users.
+// wordsCommand is what the completion scripts call, with the words after the program's
+// name up to the cursor. It prints a candidate a line, with a tab and its meaning, and
+// what the shell itself completes: ":files", ":dirs", ":command N" if the user's own
+// command begins with word N. Not for users.
 const wordsCommand = "completion-words"
 
-// wordsPatience is how long a key press may take: a file system or Slurm may be asleep.
+// wordsPatience is how long a key press may take: a file system or Slurm may hang.
 const wordsPatience = time.Second
 
 // word is one to choose.
-type word struct{ text, says string }
+type candidate struct{ text, says string }
 
 // offer is what there is to choose.
-type offer struct {
-	words []word
+type candidates struct {
+	words []candidate
 	kind  string // files, dirs, command N; empty for none
 }
 
@@ -86,7 +85,7 @@ func printWords(p process) int {
 	if len(args) == 0 {
 		return fail(p, usagef("rsswarden completion bash", "%s is not for use by hand", wordsCommand))
 	}
-	found := make(chan offer, 1)
+	found := make(chan candidates, 1)
 	go func() { found <- offers(p, args) }()
 	select {
 	case o := <-found:
@@ -108,34 +107,34 @@ func printWords(p process) int {
 }
 
 // offers is what fits the last of the words.
-func offers(p process, args []string) offer {
+func offers(p process, args []string) candidates {
 	last := args[len(args)-1]
 	all := commands(p)
 	if len(args) == 1 {
-		var o offer
+		var o candidates
 		for _, c := range all {
-			o.words = append(o.words, word{c.Name, c.Usage})
+			o.words = append(o.words, candidate{c.Name, c.Usage})
 		}
 		if strings.HasPrefix(last, "-") {
-			o.words = []word{{"--help", "print this help"}, {"--version", "print the version"}}
+			o.words = []candidate{{"--help", "print this help"}, {"--version", "print the version"}}
 		}
 		return o
 	}
 	i := slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == args[0] })
 	if i < 0 {
-		return offer{}
+		return candidates{}
 	}
 	l := lineRead(all[i], args[1:])
 	switch {
 	case l.own >= 0:
-		return offer{kind: fmt.Sprintf("command %d", l.own+1)}
+		return candidates{kind: fmt.Sprintf("command %d", l.own+1)}
 	case l.option != nil:
 		return valuesOf(p, l.option, last)
 	case strings.HasPrefix(last, "-") && !l.ended:
 		if name, value, has := strings.Cut(last, "="); has {
 			f := valued(flagNamed(all[i].Flags, strings.TrimLeft(name, "-")))
 			if f == nil {
-				return offer{}
+				return candidates{}
 			}
 			o := valuesOf(p, f, value)
 			for i := range o.words {
@@ -143,7 +142,7 @@ func offers(p process, args []string) offer {
 			}
 			return o
 		}
-		return offer{words: optionWords(all[i], args[1:len(args)-1])}
+		return candidates{words: optionWords(all[i], args[1:len(args)-1])}
 	}
 	return arguments(p, all[i].Name, l.args, last)
 }
@@ -189,12 +188,12 @@ func valued(f cli.Flag) cli.Flag {
 	return nil
 }
 
-// offeredSignals are those that trainings catch; any other may be typed.
-var offeredSignals = []string{"USR1", "USR2", "TERM", "INT", "HUP"}
+// commonSignals are those that trainings catch; any other may be typed.
+var commonSignals = []string{"USR1", "USR2", "TERM", "INT", "HUP"}
 
 // optionWords are the options of a command that may still be given.
-func optionWords(c *cli.Command, given []string) []word {
-	var list []word
+func optionWords(c *cli.Command, given []string) []candidate {
+	var list []candidate
 	for _, f := range c.Flags {
 		doc, ok := f.(cli.DocGenerationFlag)
 		if !ok || internal(f) {
@@ -209,35 +208,34 @@ func optionWords(c *cli.Command, given []string) []word {
 		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
 			says, _, _ = strings.Cut(optionNamed(f.Names()[0]).longHelp(), "\n")
 		}
-		list = append(list, word{name, says})
+		list = append(list, candidate{name, says})
 	}
 	return list
 }
 
-// valuesOf is what an option may be set to. Which file or directory it is the name of
-// its value tells.
-func valuesOf(p process, f cli.Flag, typed string) offer {
+// valuesOf are the values of an option; files and directories are for the shell.
+func valuesOf(p process, f cli.Flag, typed string) candidates {
 	name, arg := f.Names()[0], argOf(f)
-	var o offer
+	var o candidates
 	for _, v := range optionNamed(name).values {
-		o.words = append(o.words, word{text: v})
+		o.words = append(o.words, candidate{text: v})
 	}
 	switch {
 	case name == "at":
 		o.words = ruleWords(typed)
 	case name == "record":
-		o.words = []word{{"auto", "as rsswarden sees fit"}, {"none", "neither record nor journal"}}
+		o.words = []candidate{{"auto", "as rsswarden sees fit"}, {"none", "neither record nor journal"}}
 	case name == "job":
 		o.words = jobWords(p)
 	case name == "pid":
 		o.words = processWords("/proc", typed)
 	case name == "sort":
 		for _, k := range screen.Keys() {
-			o.words = append(o.words, word{text: k})
+			o.words = append(o.words, candidate{text: k})
 		}
 	case arg == "SIG":
-		for _, s := range offeredSignals {
-			o.words = append(o.words, word{text: s})
+		for _, s := range commonSignals {
+			o.words = append(o.words, candidate{text: s})
 		}
 	}
 	switch arg {
@@ -261,8 +259,8 @@ func argOf(f cli.Flag) string {
 }
 
 // ruleWords are rules as far as they are typed: first a limit and when, then the action.
-func ruleWords(typed string) []word {
-	var list []word
+func ruleWords(typed string) []candidate {
+	var list []candidate
 	when, _, acts := strings.Cut(typed, ":")
 	if acts {
 		for _, a := range event.Actions {
@@ -271,21 +269,21 @@ func ruleWords(typed string) []word {
 			name = when + ":" + name
 			switch {
 			case arg == "SIG":
-				for _, s := range offeredSignals {
-					list = append(list, word{name + "=" + s, a.Says()})
+				for _, s := range commonSignals {
+					list = append(list, candidate{name + "=" + s, a.Says()})
 				}
 			case takes:
-				list = append(list, word{name + "=", a.Says()})
+				list = append(list, candidate{name + "=", a.Says()})
 			default:
 				if _, err := event.ParseRule(name); err == nil {
-					list = append(list, word{name, a.Says()})
+					list = append(list, candidate{name, a.Says()})
 				}
 			}
 		}
 		return list
 	}
 	limit := ""
-	list = append(list, word{"none", "clear the ladder that is there by default"})
+	list = append(list, candidate{"none", "clear the ladder that is there by default"})
 	if name, _, has := strings.Cut(typed, " "); has {
 		limit, list = name+" ", nil
 	} else {
@@ -294,15 +292,15 @@ func ruleWords(typed string) []word {
 			if !taken(text) {
 				text = string(l) + " eta<10m:"
 			}
-			list = append(list, word{text, l.Says()})
+			list = append(list, candidate{text, l.Says()})
 		}
 	}
-	return append(list, slices.DeleteFunc([]word{
+	return append(list, slices.DeleteFunc([]candidate{
 		{limit + "85%:", "at 85 % of the limit"},
 		{limit + "95%:", "at 95 % of the limit"},
 		{limit + "free<1G:", "when less than 1 GiB is left"},
 		{limit + "eta<5m:", "when it is forecast to be reached in five minutes"},
-	}, func(w word) bool { return !taken(w.text) })...)
+	}, func(w candidate) bool { return !taken(w.text) })...)
 }
 
 // taken says that the limit can have the condition, as far as a rule is typed.
@@ -311,46 +309,46 @@ func taken(when string) bool {
 	return err == nil
 }
 
-// mostOffered bounds what is listed of runs and processes.
-const mostOffered = 100
+// maxCandidates bounds what is listed of runs and processes.
+const maxCandidates = 100
 
-// arguments is what stands behind the options.
-func arguments(p process, command string, given []string, typed string) offer {
+// arguments are the candidates after the options.
+func arguments(p process, command string, given []string, typed string) candidates {
 	switch command {
 	case "report":
-		return offer{words: recordWords(p, given, typed), kind: "files"}
+		return candidates{words: recordWords(p, given, typed), kind: "files"}
 	case "replay":
 		if len(given) == 0 {
-			return offer{words: recordWords(p, given, typed), kind: "files"}
+			return candidates{words: recordWords(p, given, typed), kind: "files"}
 		}
 	case "attach":
 		if len(given) == 0 {
-			return offer{words: processWords("/proc", typed)}
+			return candidates{words: processWords("/proc", typed)}
 		}
 	case "doctor":
-		return offer{kind: "files"}
+		return candidates{kind: "files"}
 	case "completion":
 		if len(given) == 0 {
-			var o offer
+			var o candidates
 			for _, s := range shells {
-				o.words = append(o.words, word{text: s})
+				o.words = append(o.words, candidate{text: s})
 			}
 			return o
 		}
 	}
-	return offer{}
+	return candidates{}
 }
 
 // recordWords are the runs that are here: those of a job by its number.
-func recordWords(p process, given []string, typed string) []word {
-	var list []word
+func recordWords(p process, given []string, typed string) []candidate {
+	var list []candidate
 	for _, f := range record.Find(recordPlaces(p)...) {
-		w := word{f.ID, "run " + f.ID}
+		w := candidate{f.ID, "run " + f.ID}
 		if f.Job != "" {
-			w = word{f.Job, "job, " + f.ID}
+			w = candidate{f.Job, "job, " + f.ID}
 		}
-		same := func(o word) bool { return o.text == w.text }
-		if strings.HasPrefix(w.text, typed) && !slices.ContainsFunc(list, same) && !slices.Contains(given, w.text) && len(list) < mostOffered {
+		same := func(o candidate) bool { return o.text == w.text }
+		if strings.HasPrefix(w.text, typed) && !slices.ContainsFunc(list, same) && !slices.Contains(given, w.text) && len(list) < maxCandidates {
 			list = append(list, w)
 		}
 	}
@@ -360,20 +358,20 @@ func recordWords(p process, given []string, typed string) []word {
 // jobPatience is how long squeue may take: less than the whole may.
 const jobPatience = wordsPatience * 7 / 10
 
-// jobWords are this user's running jobs: those that rsswarden leads on this node, and
-// those that squeue knows of, where it answers soon.
-func jobWords(p process) []word {
-	asked := make(chan []word, 1)
+// jobWords are this user's running jobs: those with a leader on this node, and those of
+// squeue if it answers in time.
+func jobWords(p process) []candidate {
+	asked := make(chan []candidate, 1)
 	go func() { asked <- queuedJobs() }()
-	here := make(chan []word, 1)
+	here := make(chan []candidate, 1)
 	go func() {
-		var list []word
+		var list []candidate
 		for _, job := range remote.Jobs(p.caller()) {
-			list = append(list, word{job, "rsswarden runs here"})
+			list = append(list, candidate{job, "rsswarden runs here"})
 		}
 		here <- list
 	}()
-	var list []word
+	var list []candidate
 	deadline := time.After(jobPatience + wordsPatience/10)
 	for range 2 {
 		select {
@@ -384,11 +382,11 @@ func jobWords(p process) []word {
 		case <-deadline:
 		}
 	}
-	slices.SortStableFunc(list, func(a, b word) int { return cmp.Compare(a.text, b.text) })
-	return slices.CompactFunc(list, func(a, b word) bool { return a.text == b.text })
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.text, b.text) })
+	return slices.CompactFunc(list, func(a, b candidate) bool { return a.text == b.text })
 }
 
-func queuedJobs() []word {
+func queuedJobs() []candidate {
 	ctx, cancel := context.WithTimeout(context.Background(), jobPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "squeue", "--noheader", "--user="+strconv.Itoa(os.Getuid()), "--states=RUNNING", "--format=%A %j")
@@ -397,18 +395,18 @@ func queuedJobs() []word {
 	if err != nil {
 		return nil
 	}
-	var list []word
+	var list []candidate
 	for l := range strings.Lines(string(out)) {
 		id, name, _ := strings.Cut(strings.TrimSpace(l), " ")
-		if jobID.MatchString(id) && len(list) < mostOffered {
-			list = append(list, word{id, name})
+		if jobID.MatchString(id) && len(list) < maxCandidates {
+			list = append(list, candidate{id, name})
 		}
 	}
 	return list
 }
 
 // processWords are this user's processes, the newest first.
-func processWords(proc, typed string) []word {
+func processWords(proc, typed string) []candidate {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil
@@ -429,7 +427,7 @@ func processWords(proc, typed string) []word {
 	}
 	slices.Sort(pids)
 	slices.Reverse(pids)
-	var list []word
+	var list []candidate
 	for _, pid := range pids {
 		// Of a kernel thread, and of what has ended, it is empty.
 		line, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "cmdline"), procfile.Cmdline)
@@ -437,7 +435,7 @@ func processWords(proc, typed string) []word {
 			continue
 		}
 		says := strings.ReplaceAll(strings.TrimRight(string(line[:min(len(line), 200)]), "\x00"), "\x00", " ")
-		if list = append(list, word{strconv.Itoa(pid), says}); len(list) == mostOffered {
+		if list = append(list, candidate{strconv.Itoa(pid), says}); len(list) == maxCandidates {
 			break
 		}
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	crashFile = "crash"  // in the run directory, which goes with the run
-	mostCrash = 64 << 10 // read of it
-	mostWords = 200      // runes told
+	crashFile     = "crash"  // in the run directory, which goes with the run
+	maxCrash      = 64 << 10 // read of it
+	maxCrashWords = 200      // runes told
 )
 
 // captureCrash sends what the runtime writes when it ends the watcher to a file, because
@@ -42,28 +42,28 @@ func captureCrash(s *supervisor.Settings) (before string) {
 			f.Close()
 		}
 	}
-	letGo([]int{2}) // os.Stderr is a copy
+	releaseDescriptors([]int{2}) // os.Stderr is a copy
 	return before
 }
 
-// crashWords are what such a text says first.
+// crashWords is the first message of a crash.
 func crashWords(r io.Reader) string {
-	data, _ := io.ReadAll(io.LimitReader(r, mostCrash))
+	data, _ := io.ReadAll(io.LimitReader(r, maxCrash))
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "SIG") {
-			return fmt.Sprintf("the watcher before this one crashed: %s%s", text.Cut(text.Plain(line), mostWords), crashPlace(string(data)))
+			return fmt.Sprintf("the watcher before this one crashed: %s%s", text.Cut(text.Plain(line), maxCrashWords), crashPlace(string(data)))
 		}
 	}
 	return ""
 }
 
-// ourFrame is a function of ours in a stack, with its file and line; behind that of one that
-// was inlined there is nothing.
+// ourFrame is a function of ours in a stack, with its file and line. An inlined one has
+// no arguments.
 var ourFrame = regexp.MustCompile(`(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+)(?: |$)`)
 
-// crashPlace is " at " the innermost place of ours, of the goroutine that comes first.
-// It is the one that panicked.
+// crashPlace is " at " and the innermost place of ours in the first goroutine, which is
+// the one that panicked.
 func crashPlace(text string) string {
 	for _, m := range ourFrame.FindAllStringSubmatch(text, -1) {
 		if !strings.HasPrefix(m[1], "supervisor/fault.") {

@@ -79,7 +79,7 @@ func printDoctor(p process, r doctor.Report, asJSON bool) error {
 		r.Print(&b)
 	}
 	if _, err := p.stdout.WriteString(b.String()); err != nil {
-		return fmt.Errorf("cannot print what was found: %w", plain(err))
+		return fmt.Errorf("cannot print what was found: %w", errnoOf(err))
 	}
 	return nil
 }

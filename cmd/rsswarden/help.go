@@ -11,9 +11,9 @@ func helpOf(c *cli.Command) string {
 	return helpText(c.UsageText, c.Flags, c.Description, strings.Split(c.ArgsUsage, "\n"))
 }
 
-// helpText is what --help prints: it fits 24 lines of 80 columns. The usage of a
-// flag names its value in backquotes, at the front or where the word stands in the
-// sentence. Options without one are named, and the manual tells of them.
+// helpText is what --help prints, in 24 lines of 80 columns. The usage of a flag names
+// its value in backquotes. Flags without a usage are named only; the manual explains
+// them.
 func helpText(usage string, flags []cli.Flag, notes string, examples []string) string {
 	var b strings.Builder
 	for i, l := range strings.Split(usage, "\n") {
@@ -40,7 +40,7 @@ func helpText(usage string, flags []cli.Flag, notes string, examples []string) s
 	return b.String()
 }
 
-// moreOptions names those that --help has no room for.
+// moreOptions names the flags that --help does not explain.
 func moreOptions(flags []cli.Flag) string {
 	text := "More, told by " + programName + " man:"
 	width, any := len(text), false
@@ -60,7 +60,7 @@ func moreOptions(flags []cli.Flag) string {
 	return text + "\n"
 }
 
-// internal says that a flag is for rsswarden itself: nothing tells of it.
+// internal says that a flag is for rsswarden itself, and documented nowhere.
 func internal(f cli.Flag) bool {
 	v, ok := f.(cli.VisibleFlag)
 	return ok && !v.IsVisible() && optionNamed(f.Names()[0]).about == ""

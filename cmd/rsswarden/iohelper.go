@@ -21,35 +21,35 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// asideCommand asks a file system that may not answer, in a process of its own; not for
-// users. Whoever holds a command must be able to end when that has (see hold.Aside).
-const asideCommand = "aside"
+// ioCommand asks a file system that may hang, in a process of its own: the holder must
+// be able to end when its command has (see hold.Aside). Not for users.
+const ioCommand = "aside"
 
-// looking is what such a process is asked. Paths need not be UTF-8, as a JSON string is.
-type looking struct {
-	What   asideWhat
+// ioRequest is what it is asked. Paths need not be UTF-8, as JSON strings are.
+type ioRequest struct {
+	What   ioKind
 	Path   []byte `json:",omitempty"`
 	Env    []byte `json:",omitempty"` // what loader.Prepare looks at, NUL between
 	Run    string `json:",omitempty"` // its name
 	Holder int    `json:",omitempty"` // PID of who asks
 }
 
-type asideWhat string
+type ioKind string
 
 const (
-	asideConfig   asideWhat = "config"
-	asideSite     asideWhat = "site" // the site's configuration
-	asideRecord   asideWhat = "record"
-	asideTextfile asideWhat = "textfile"
-	asideToken    asideWhat = "token"
-	asidePrepare  asideWhat = "prepare"
-	asideRemove   asideWhat = "remove-textfile"
-	asideName     asideWhat = "name" // whether a file can have it
-	asideThere    asideWhat = "there"
+	ioConfig   ioKind = "config"
+	ioSite     ioKind = "site" // the site's configuration
+	ioRecord   ioKind = "record"
+	ioTextfile ioKind = "textfile"
+	ioToken    ioKind = "token"
+	ioPrepare  ioKind = "prepare"
+	ioRemove   ioKind = "remove-textfile"
+	ioName     ioKind = "name" // whether a file can have it
+	ioThere    ioKind = "there"
 )
 
-// reply is what it came to.
-type reply struct {
+// ioReply is the result.
+type ioReply struct {
 	Text      []byte        `json:",omitempty"` // of a file
 	Dir, Hook []byte        `json:",omitempty"` // as loader.Prepared has them
 	Passed    string        `json:",omitempty"` // … and that, as text
@@ -60,7 +60,7 @@ type reply struct {
 }
 
 // err is the error as it was there, to errors.Is.
-func (r *reply) err() error {
+func (r *ioReply) err() error {
 	if r.Error == "" {
 		return nil
 	}
@@ -81,31 +81,31 @@ func (e *repliedError) Unwrap() error {
 	return e.errno
 }
 
-// look answers a question. It may hang.
-func (q *looking) look() (r reply) {
+// look does what was asked. It may hang.
+func (q *ioRequest) look() (r ioReply) {
 	defer func() {
 		if what := recover(); what != nil {
-			r = reply{Error: fmt.Sprintf("internal error: %v", what)}
+			r = ioReply{Error: fmt.Sprintf("internal error: %v", what)}
 		}
 	}()
 	var err error
 	path := string(q.Path)
 	switch q.What {
-	case asideConfig:
+	case ioConfig:
 		r.Text, err = config.Read(path)
-	case asideSite:
+	case ioSite:
 		r.Text, err = config.ReadTrusted(path)
-	case asideRecord:
+	case ioRecord:
 		err = record.MakeDir(path)
-	case asideName:
-		err = canStand(path)
-	case asideThere:
+	case ioName:
+		err = checkFileName(path)
+	case ioThere:
 		_, err = os.Stat(path)
-	case asideTextfile:
+	case ioTextfile:
 		err = textfile.Check(path)
-	case asideToken:
+	case ioToken:
 		_, err = alert.ReadToken(path) // the token itself is for the watcher alone
-	case asidePrepare:
+	case ioPrepare:
 		fault.Point("prepare")
 		var p loader.Prepared
 		if p, err = loader.Prepare(loader.Options{Env: strings.Split(string(q.Env), "\x00"), Name: q.Run, Owner: q.Holder}); err == nil {
@@ -114,7 +114,7 @@ func (q *looking) look() (r reply) {
 			}
 			r.Dir, r.Hook, r.Swept = []byte(p.Dir), []byte(p.Hook), p.Swept
 		}
-	case asideRemove:
+	case ioRemove:
 		left := supervisor.Settings{Textfile: path}
 		left.RemoveTextfile("/proc", q.Holder, os.LookupEnv)
 	}
@@ -125,15 +125,15 @@ func (q *looking) look() (r reply) {
 	return r
 }
 
-// answerAside is what the process aside does.
-func answerAside(p process) int {
+// serveIO is the helper process.
+func serveIO(p process) int {
 	ask, err := hold.Asked()
-	var q looking
+	var q ioRequest
 	if err == nil {
 		err = json.Unmarshal(ask, &q)
 	}
 	if err != nil {
-		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", asideCommand, err))
+		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", ioCommand, err))
 	}
 	text, err := json.Marshal(q.look())
 	if err == nil {
@@ -145,16 +145,16 @@ func answerAside(p process) int {
 	return exitOK
 }
 
-// answer waits for it, for so long at most. here says that the file system is known to be
-// one that answers, and spares the process.
-func (q *looking) answer(patience time.Duration, here bool) (reply, error) {
+// answer waits for the result for so long at most. here says that the file system is
+// local, which spares the process.
+func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
 	if !here {
 		ask, err := json.Marshal(q)
 		if err != nil {
-			return reply{}, err
+			return ioReply{}, err
 		}
-		text, err := hold.Aside([]string{"/proc/self/exe", asideCommand}, ask, patience)
-		var r reply
+		text, err := hold.Aside([]string{"/proc/self/exe", ioCommand}, ask, patience)
+		var r ioReply
 		if err == nil {
 			err = json.Unmarshal(text, &r)
 		}
@@ -164,18 +164,18 @@ func (q *looking) answer(patience time.Duration, here bool) (reply, error) {
 		}
 		// There is no room for a process.
 	}
-	c := make(chan reply, 1)
+	c := make(chan ioReply, 1)
 	go func() { c <- q.look() }()
 	select {
 	case r := <-c:
 		return r, nil
 	case <-time.After(patience):
-		return reply{}, fmt.Errorf("no answer from its file system within %v", patience)
+		return ioReply{}, fmt.Errorf("no answer from its file system within %v", patience)
 	}
 }
 
 // text is answer for the text of a file.
-func (q *looking) text(patience time.Duration, here bool) ([]byte, error) {
+func (q *ioRequest) text(patience time.Duration, here bool) ([]byte, error) {
 	r, err := q.answer(patience, here)
 	if err != nil {
 		return nil, err
@@ -183,15 +183,14 @@ func (q *looking) text(patience time.Duration, here bool) ([]byte, error) {
 	return r.Text, r.err()
 }
 
-// ask is answer for what needs no more than to be told what failed.
-func (q *looking) ask() error {
+// ask is answer for the error alone.
+func (q *ioRequest) ask() error {
 	_, err := q.text(preparePatience, false)
 	return err
 }
 
-// unserved says that nothing on the way to any of these places can hang for want of a
-// file server.
-func unserved(paths ...string) bool {
+// isLocal says that no path to these places needs a file server, which may hang.
+func isLocal(paths ...string) bool {
 	mounts, err := procfile.Read("/proc/self/mountinfo", procfile.Table)
 	if err != nil {
 		return false

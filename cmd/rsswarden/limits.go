@@ -58,16 +58,16 @@ func limitsCommand(p process) *cli.Command {
 			return writeJSON(p.stdout, report)
 		}
 		if _, err := p.stdout.WriteString(report.text()); err != nil {
-			return fmt.Errorf("cannot print the limits: %w", plain(err))
+			return fmt.Errorf("cannot print the limits: %w", errnoOf(err))
 		}
 		return nil
 	})
 }
 
-// shellOrSelf is the process whose limits are meant where none is named: the shell
-// that started us, or we ourselves where that is no shell of the same job.
-// srun's slurmstepd, and the parent of a shell that said exec, may have others;
-// a parent outside our PID namespace is 0.
+// shellOrSelf is the process whose limits are printed if none is named: the shell that
+// started us, or we ourselves if the parent is not a shell of the same job. slurmstepd,
+// and the parent of a shell that called exec, may have other limits; a parent outside
+// our PID namespace is 0.
 func shellOrSelf(proc string, parent, self int) int {
 	if own := proctree.Self(proc); own != os.Getpid() {
 		return own // in another PID namespace; the parent's number there is not known
@@ -88,8 +88,8 @@ func shellOrSelf(proc string, parent, self int) int {
 	return parent
 }
 
-// limitsReport is what `limits --json` prints. Limits stand in the order in
-// which they would fire.
+// limitsReport is what `limits --json` prints, limits in the order in which they would
+// fire.
 type limitsReport struct {
 	PID int `json:"pid"`
 	limit.Explanation
@@ -120,9 +120,8 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 	}, nil
 }
 
-// countedBy reads the processes that the limits count, PSS included where one of
-// them goes by it, without this process, which ends at once. Where there is no
-// process pid the sample is empty.
+// countedBy reads the processes that the limits count, without this one, and their PSS
+// if a limit needs it. If there is no process pid the sample is empty.
 func countedBy(set *limit.Set, proc string, pid int) (*rss.Sample, error) {
 	s := &rss.Sample{At: time.Now()}
 	start, err := proctree.StartTime(proc, pid)
@@ -161,8 +160,8 @@ const (
 	sideGrace    = 10 * time.Millisecond
 )
 
-// sides returns the limits that are none on summed memory, as far as they can be
-// read in time.
+// sides are the limits that are not on summed memory, as far as they can be read in
+// time.
 func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 	each, shared := make(chan []event.Limit, 1), make(chan []event.Limit, 1)
 	go func() { each <- counts.OfProcesses(proc, procs) }()
@@ -184,12 +183,12 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 	return all
 }
 
-// text tells people. Names of cgroups stand in it, which their users may choose: any
-// byte but a slash and a newline.
+// text is for people. Users choose the names of cgroups in it: any byte but slash and
+// newline.
 func (r *limitsReport) text() string {
 	var b strings.Builder
 	r.print(&b)
-	return eachOnOneLine(b.String())
+	return plainLines(b.String())
 }
 
 func (r *limitsReport) print(w io.Writer) {

@@ -27,10 +27,9 @@ func (l logger) write(level zapcore.Level, line string) {
 	}
 }
 
-// newLog returns a logger that writes short lines to stderr: "rsswarden:
-// 14:03:07 memory 91 % of …" for people, or JSON objects. A stderr that nobody
-// reads, or that is gone, must never hold up the watcher or end it, so lines
-// go through a queue and are dropped where it is full.
+// newLog returns a logger that writes short lines to stderr: "rsswarden: 14:03:07 memory
+// 91 % of …", or JSON objects. A stderr that is full or gone must not hold up the
+// watcher: lines go through a queue and are dropped if it is full.
 func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Duration)) {
 	level := zapcore.InfoLevel
 	if quiet {
@@ -54,8 +53,8 @@ func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Durat
 	return logger{zapcore.NewCore(encoder, w, level)}, w.close
 }
 
-// plainEncoder keeps each message on one line: names of files and processes,
-// and what commands of exec= rules write, stand in it as somebody chose them.
+// plainEncoder keeps each message on one line: it may hold names of files and processes,
+// and output of exec= rules.
 type plainEncoder struct{ zapcore.Encoder }
 
 func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone()} }
@@ -65,8 +64,7 @@ func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (
 	return e.Encoder.EncodeEntry(entry, fields)
 }
 
-// line is a line of the holder's, in the form that the watcher's have; it ends
-// with a newline. hint may be empty.
+// line is a line of the holder's in the form of the watcher's. hint may be empty.
 func line(format, level, said, hint string) string {
 	if format != "json" {
 		if hint != "" {
@@ -89,8 +87,8 @@ func line(format, level, said, hint string) string {
 	return string(text.JSON(b)) + "\n"
 }
 
-// formatted is an error met when the settings were known already, so that it
-// can be told as they say. Bad usage is met before and always told as text.
+// formatted is an error after the settings were read, printed in their log format. Bad
+// usage comes before and is always text.
 type formatted struct {
 	error
 	format string
@@ -150,8 +148,7 @@ func (w *lossyWriter) Write(p []byte) (int, error) {
 
 func (w *lossyWriter) Sync() error { return nil }
 
-// close writes what is queued, for at most patience. A line that comes later,
-// from a goroutine that hung until then, is lost and harms nobody.
+// close writes what is queued, for at most patience. Later lines are lost.
 func (w *lossyWriter) close(patience time.Duration) {
 	close(w.closing)
 	select {

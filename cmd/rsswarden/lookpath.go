@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// startError says that the command could not be started, with the exit status
-// that a shell would give.
+// startError says why the command could not be started, with the exit status of a shell.
 type startError struct {
 	err    error
 	hint   string
@@ -27,7 +26,7 @@ func notStarted(name string, err error) error {
 	if name == "" {
 		said = `""`
 	}
-	e := &startError{err: &fs.PathError{Op: "cannot start", Path: said, Err: plain(err)}, status: exitNotExec}
+	e := &startError{err: &fs.PathError{Op: "cannot start", Path: said, Err: errnoOf(err)}, status: exitNotExec}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "/") && executable(name) == nil:
 		// The file is there: it is execve(2) that missed something.
@@ -76,7 +75,7 @@ func firstLine(name string) (string, error) {
 }
 
 // plain strips the path that the standard library wraps around an errno.
-func plain(err error) error {
+func errnoOf(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return errno
@@ -104,7 +103,7 @@ func (p process) candidates(name string) []string {
 }
 
 // lookPath finds the file that execvp(3) would execute for name, else the first that it
-// would if it might.
+// may not execute.
 func (p process) lookPath(name string) (string, error) {
 	if name == "" {
 		return name, syscall.ENOENT

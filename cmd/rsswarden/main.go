@@ -17,8 +17,7 @@ import (
 // version is set by the linker; `make build` puts the git description here.
 var version = "unknown"
 
-// siteFile is where a site sets options for everybody. Tests link another name
-// in; no user can say one.
+// siteFile holds the options of a site. Tests link another name in; users cannot.
 var siteFile = "/etc/rsswarden.toml"
 
 func main() {

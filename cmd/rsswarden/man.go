@@ -30,7 +30,7 @@ func manCommand(p process) *cli.Command {
 	})
 }
 
-// page is what reference is written to: a manual page, or one of docs/reference.
+// page is a manual page, or one of docs/reference.
 type page interface {
 	Section(name string)
 	Sub(name string)
@@ -39,8 +39,8 @@ type page interface {
 	Verbatim(text string)
 }
 
-// manual is the page rsswarden(1). Commands and options are those that the program
-// has: what --help tells of them, and what the reference does.
+// manual is the page rsswarden(1): commands and options as --help and the reference have
+// them.
 func manual(p process) string {
 	m := roff.New(roff.Title{Name: programName, Section: 1, Source: programName + " " + version, Manual: "User Commands"})
 	m.Section("NAME")
@@ -55,20 +55,20 @@ func manual(p process) string {
 	m.Section("DESCRIPTION")
 	m.Text(manDescription + "\n\n" + manPrecedence)
 	m.Section("COMMANDS")
-	tellCommands(m, all)
+	writeCommands(m, all)
 	m.Section("RULES")
-	tellRules(m)
+	writeRules(m)
 	m.Section("EXIT STATUS")
-	tellStatuses(m)
+	writeStatuses(m)
 	m.Section("EVENTS")
 	m.Text(manEvents)
 	for _, n := range event.Names() {
 		m.Term(string(n), n.Says())
 	}
 	m.Section("ENVIRONMENT")
-	tellPairs(m, variablesTold)
+	writePairs(m, variables)
 	m.Section("FILES")
-	tellPairs(m, filesTold)
+	writePairs(m, manFiles)
 	m.Section("EXAMPLES")
 	m.Verbatim(strings.Join(appExamples, "\n"))
 	for _, c := range all {
@@ -79,7 +79,7 @@ func manual(p process) string {
 	return m.String()
 }
 
-func tellCommands(m page, all []*cli.Command) {
+func writeCommands(m page, all []*cli.Command) {
 	told := map[string]string{} // an option of run, by where it is told of
 	for _, c := range all {
 		m.Sub(programName + " " + c.Name)
@@ -91,7 +91,7 @@ func tellCommands(m page, all []*cli.Command) {
 	}
 }
 
-func tellRules(m page) {
+func writeRules(m page) {
 	m.Text(manRules)
 	for _, l := range event.Limits {
 		m.Term(string(l), l.Says())
@@ -102,19 +102,19 @@ func tellRules(m page) {
 	}
 }
 
-func tellStatuses(m page) {
+func writeStatuses(m page) {
 	m.Text("That of the command; killed by a signal, rsswarden dies by the same. Otherwise:")
-	tellPairs(m, statuses)
+	writePairs(m, statuses)
 }
 
-func tellPairs(m page, pairs [][2]string) {
+func writePairs(m page, pairs [][2]string) {
 	for _, v := range pairs {
 		m.Term(v[0], v[1])
 	}
 }
 
-// manOptions tells of each option of a command. Those of a watch are told of with the
-// first command that has them.
+// manOptions writes each option of a command; those of a watch with the first command
+// that has them.
 func manOptions(m page, c *cli.Command, told map[string]string) {
 	watches := flagNamed(c.Flags, configOption.name) != nil
 	var same []string
@@ -168,7 +168,7 @@ is for each limit on memory. The limits:`
 const manEvents = `--events FILE appends one JSON object a line; the field event names it. Sizes are in bytes and
 their names end in _bytes, durations are in seconds and their names end in _s.`
 
-var variablesTold = [][2]string{
+var variables = [][2]string{
 	{"RSSWARDEN_NAME", "Each option of run by its name in capitals, with _ for -: RSSWARDEN_LIMIT=3G, RSSWARDEN_DRY_RUN=true. Of an option that\nmay be repeated, one value a line."},
 	{"RSSWARDEN", "off: run starts the command and nothing else."},
 	{"RSSWARDEN_ALERT_TOKEN", "The token for --alert, in the place of --alert-token-file."},
@@ -179,7 +179,7 @@ var variablesTold = [][2]string{
 	{"SLURM_JOB_ID, SLURM_PROCID, …", "Which job, step and rank this is."},
 }
 
-var filesTold = [][2]string{
+var manFiles = [][2]string{
 	{"/etc/rsswarden.toml", "Options for every job of a site, and which of them users may not change."},
 	{"$TMPDIR/rsswarden-UID/", "Of running watches: sockets, and under Slurm the records. /tmp where TMPDIR is not set."},
 	{".rsswarden/", "In the directory a job was submitted from: the journals of its runs."},

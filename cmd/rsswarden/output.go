@@ -30,7 +30,7 @@ func toFile(name string, write func(io.Writer) error) error {
 	case errors.Is(err, nodedir.ErrOthers):
 		hint = "name a file in a directory of yours"
 	}
-	return &recordError{fmt.Errorf("cannot write %s: %w", name, plain(err)), hint}
+	return &recordError{fmt.Errorf("cannot write %s: %w", name, errnoOf(err)), hint}
 }
 
 // printed writes to standard output.
@@ -47,7 +47,7 @@ func buffered(to io.Writer, write func(io.Writer) error) error {
 	if e := w.Flush(); err == nil {
 		err = e
 	}
-	return plain(err)
+	return errnoOf(err)
 }
 
 // columns is the width of a terminal, 80 elsewhere.
@@ -58,8 +58,7 @@ func columns(f *os.File) int {
 	return 80
 }
 
-// colours says whether to colour: on a terminal, unless NO_COLOR is set
-// (no-color.org).
+// colours says whether to colour: on a terminal, unless NO_COLOR is set (no-color.org).
 func colours(p process) bool {
 	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)
 	return err == nil && p.get("NO_COLOR") == "" && p.get("TERM") != "dumb"

@@ -17,15 +17,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// events refuses a file that can never be opened as it is named, where a user named it:
-// whoever asks for events wants to find them. What may change, such as a full disk or a
-// permission, is told by the run, which goes on.
+// events refuses a file that can never be opened, if a user named it. What may change,
+// such as a full disk or a permission, the run reports and goes on.
 func (src *valueSources) events(v sourcedValue, s *supervisor.Settings) error {
 	if s.Events == "" || ofDescriptor(s.Events) {
 		return nil
 	}
-	q := looking{What: asideName, Path: []byte(absolute(s.Events))}
-	r, err := q.answer(preparePatience, unserved(absolute(s.Events)))
+	q := ioRequest{What: ioName, Path: []byte(absolute(s.Events))}
+	r, err := q.answer(preparePatience, isLocal(absolute(s.Events)))
 	if err != nil {
 		src.warnf("%s %q: %v", v.name, v, err)
 		return nil
@@ -47,13 +46,13 @@ func (src *valueSources) events(v sourcedValue, s *supervisor.Settings) error {
 	return usagef(hint, "%s %q cannot be written: %v", v.name, v, err)
 }
 
-// ofDescriptor says that a path names a descriptor of ours, which no other process has.
+// ofDescriptor says that a path names a descriptor of this process.
 func ofDescriptor(path string) bool {
 	return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
-// canStand says why no file can have that name.
-func canStand(path string) error {
+// checkFileName says why no file can have that name.
+func checkFileName(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	}
@@ -68,15 +67,15 @@ func canStand(path string) error {
 	return nil
 }
 
-// checkpointFile warns where the directory of the checkpoint is not there: the training
-// may be about to make it, so it is no error.
+// checkpointFile warns if the directory of the checkpoint is missing; the training may
+// be about to make it.
 func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) {
 	if s.CheckpointFile == "" || !v.user() {
 		return
 	}
 	dir := filepath.Dir(s.CheckpointFile)
-	q := looking{What: asideThere, Path: []byte(dir)}
-	r, err := q.answer(preparePatience, unserved(dir))
+	q := ioRequest{What: ioThere, Path: []byte(dir)}
+	r, err := q.answer(preparePatience, isLocal(dir))
 	if err != nil {
 		src.warnf("%s %q: %v", v.name, v, err)
 		return
@@ -87,14 +86,13 @@ func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) 
 	}
 }
 
-// textfile looks whether a file of metrics can be kept where it is to be: no job stays
-// away for that. Where a user named the directory it is told, and tried again later;
-// where a site did, the run goes without.
+// textfile warns if no file of metrics can be kept there. A user's directory is tried
+// again later; a site's is dropped.
 func (src *valueSources) textfile(v sourcedValue, s *supervisor.Settings) {
 	if s.Textfile == "" {
 		return
 	}
-	q := looking{What: asideTextfile, Path: []byte(s.Textfile)}
+	q := ioRequest{What: ioTextfile, Path: []byte(s.Textfile)}
 	err := q.ask()
 	if err == nil {
 		return
@@ -115,18 +113,18 @@ func (src *valueSources) textfile(v sourcedValue, s *supervisor.Settings) {
 // leftTextfile is how long a file of metrics may take to be removed.
 const leftTextfile = 200 * time.Millisecond
 
-// removeTextfile removes what the watcher has left if it was killed. A directory that
-// hangs must not keep the command's exit status back.
+// removeTextfile removes what a killed watcher has left. A directory that hangs must not
+// delay the command's exit status.
 func removeTextfile(s *supervisor.Settings) {
 	if s.Textfile == "" {
 		return
 	}
-	q := looking{What: asideRemove, Path: []byte(s.Textfile), Holder: os.Getpid()}
-	_, _ = q.answer(leftTextfile, unserved(s.Textfile))
+	q := ioRequest{What: ioRemove, Path: []byte(s.Textfile), Holder: os.Getpid()}
+	_, _ = q.answer(leftTextfile, isLocal(s.Textfile))
 }
 
-// alerts checks what the values of --alert by themselves do not tell, and finds who
-// carries them. Where the site is to blame, the job runs without.
+// alerts checks the values of --alert together, and finds the program that carries
+// alerts. A site's mistake leaves the job without alerts.
 func (src *valueSources) alerts(v sourcedValue, s *supervisor.Settings) error {
 	s.AlertToken = src.p.get(variableOf(alertToken))
 	if !src.has(alertOption) || len(s.Alerts) == 0 {
@@ -167,8 +165,8 @@ func (src *valueSources) sender() (string, error) {
 	return filepath.Abs(path)
 }
 
-// alertSecrets warns of secrets of --alert that others can read, that go nowhere, or that
-// cannot be read.
+// alertSecrets warns of secrets that others can read, that go nowhere, or that cannot be
+// read.
 func (src *valueSources) alertSecrets(v sourcedValue, s *supervisor.Settings) {
 	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Pathed) {
 		src.warnf("--alert: everybody on this node can read a command line, and the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line, or a file of --config")
@@ -193,19 +191,19 @@ func (src *valueSources) alertSecrets(v sourcedValue, s *supervisor.Settings) {
 
 // tokenFile warns where no token can be read yet.
 func (src *valueSources) tokenFile(path string) {
-	q := looking{What: asideToken, Path: []byte(absolute(path))}
+	q := ioRequest{What: ioToken, Path: []byte(absolute(path))}
 	if err := q.ask(); err != nil {
 		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
 	}
 }
 
-// record makes the place of the record, for as long as a file system may take to answer:
-// no job stays away for that.
+// record makes the directory of the record. A failure does not keep the job from
+// running.
 func (src *valueSources) record(v sourcedValue, s *supervisor.Settings) {
 	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
 		return
 	}
-	q := looking{What: asideRecord, Path: []byte(s.Record)}
+	q := ioRequest{What: ioRecord, Path: []byte(s.Record)}
 	err := q.ask()
 	var unanswered *hold.UnansweredError
 	if errors.As(err, &unanswered) {

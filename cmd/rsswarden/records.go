@@ -22,8 +22,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
-// exporter is what reads a record by LMDB, which trusts its file and is written in C. It
-// is started with nothing of this process's but the record and its output.
+// exporter is the process that reads a record by LMDB, which trusts its file and is
+// written in C. It gets nothing of this process but the record and its output.
 func exporter() *exec.Cmd {
 	_ = store.CloseOnExec() // as far as it can be done
 	cmd := exec.Command("/proc/self/exe", exportCommand)
@@ -40,8 +40,7 @@ const (
 	hintNoRecord = "a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR"
 )
 
-// recordError is about a record that cannot be read, or a report that cannot be
-// written.
+// recordError is about a record that cannot be read, or a report that cannot be written.
 type recordError struct {
 	err  error
 	hint string
@@ -54,7 +53,7 @@ func (e *recordError) Unwrap() error { return e.err }
 // joined tells of several errors on one line.
 func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// notRead is the error where nothing could be read at all.
+// notRead is the error if nothing at all could be read.
 func notRead(err error) error {
 	var usage *usageError
 	var told *recordError
@@ -78,37 +77,36 @@ func notRead(err error) error {
 	return &recordError{err, hint}
 }
 
-// loadRuns reads the runs that a user names: by files or directories, by a
-// Slurm job, or by nothing, which is the newest. The error tells of those that
-// could not be read; the others are returned all the same.
+// loadRuns reads the runs that a user names by files, directories or a Slurm job; by
+// nothing, the newest. The error is about those that could not be read.
 func loadRuns(p process, args []string) ([]*record.Run, error) {
 	found, err := findRuns(p, args)
 	if err != nil {
 		return nil, err
 	}
 	var many error
-	if n := len(found) - mostRuns; n > 0 {
-		found = found[:mostRuns]
-		many = fmt.Errorf("the %d newest records are read, %d older ones are left out", mostRuns, n)
+	if n := len(found) - maxRuns; n > 0 {
+		found = found[:maxRuns]
+		many = fmt.Errorf("the %d newest records are read, %d older ones are left out", maxRuns, n)
 	}
 	runs, err := readRuns(found)
 	if len(args) < 2 {
 		var other error
-		runs, other = oneCluster(runs)
+		runs, other = newestCluster(runs)
 		many = errors.Join(many, other)
 	}
 	return runs, errors.Join(err, many)
 }
 
 const (
-	// mostRuns bounds the runs of one report: a node leaves one for each life, and
-	// one more for each time that another rank's watcher took the lead.
-	mostRuns = 1024
-	// mostBytes bounds the full records that are read: they stay in memory. Of what
-	// is beyond it journals are read, which are small.
-	mostBytes = 1 << 30
-	// mostOthers bounds those of other users, who may have made them to take memory.
-	mostOthers = 64 << 20
+	// maxRuns bounds the runs of one report: a node leaves one for each attempt, and one
+	// for each change of its leader.
+	maxRuns = 1024
+	// maxRecordBytes bounds the full records that are read into memory. Beyond it only
+	// journals are read.
+	maxRecordBytes = 1 << 30
+	// maxOthersBytes bounds those of other users, who may want to exhaust memory.
+	maxOthersBytes = 64 << 20
 	// readAtOnce is how many are read at a time, by a child process each.
 	readAtOnce = 2
 )
@@ -124,12 +122,12 @@ func readRuns(found []record.Found) ([]*record.Run, error) {
 				f := found[i]
 				n, mine := f.Size()
 				switch {
-				case f.Journal != "" && size.Add(n) > mostBytes:
+				case f.Journal != "" && size.Add(n) > maxRecordBytes:
 					f.Record = ""
-					errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(mostBytes), f.ID)
-				case !mine && others.Add(n) > mostOthers:
+					errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(maxRecordBytes), f.ID)
+				case !mine && others.Add(n) > maxOthersBytes:
 					f.Record = ""
-					errs[i] = fmt.Errorf("the records of other users are larger than %v together: of %s at most the journal is read", rss.Bytes(mostOthers), f.ID)
+					errs[i] = fmt.Errorf("the records of other users are larger than %v together: of %s at most the journal is read", rss.Bytes(maxOthersBytes), f.ID)
 				}
 				var err error
 				runs[i], err = readRun(f, errs[i] == nil)
@@ -141,8 +139,8 @@ func readRuns(found []record.Found) ([]*record.Run, error) {
 	return slices.DeleteFunc(runs, func(r *record.Run) bool { return r == nil }), errors.Join(errs...)
 }
 
-// readRun reads one of them, nil where nothing could be read. look says whether to
-// look for a record that the journal alone knows of.
+// readRun reads one run, nil if nothing could be read. look says whether to look for a
+// record that only the journal names.
 func readRun(f record.Found, look bool) (*record.Run, error) {
 	var run, journal *record.Run
 	var errs []error
@@ -177,9 +175,9 @@ func readRun(f record.Found, look bool) (*record.Run, error) {
 	return run, errors.Join(errs...)
 }
 
-// oneCluster keeps of runs with one job number those of the cluster that ran one
-// last: several clusters may share a directory, and count jobs each for itself.
-func oneCluster(runs []*record.Run) ([]*record.Run, error) {
+// newestCluster keeps the runs of the cluster that ran last: several clusters may share
+// a directory and number their jobs alike.
+func newestCluster(runs []*record.Run) ([]*record.Run, error) {
 	cluster := func(r *record.Run) string {
 		if r.Meta.Job == nil {
 			return ""
@@ -202,7 +200,7 @@ func oneCluster(runs []*record.Run) ([]*record.Run, error) {
 	return runs, nil
 }
 
-// slurmOutput is how sbatch names a job's output, where nobody says how.
+// slurmOutput is the default name of a job's output.
 var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
 
 // findRuns finds what the arguments name. Those of one job belong together.
@@ -212,7 +210,7 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 		if len(all) == 0 {
 			return nil, usagef(hintNoRecord, "no record was found in %s", listed(recordPlaces(p)))
 		}
-		return sameJob(all, all[0]), nil
+		return runsOfJob(all, all[0]), nil
 	}
 	var found []record.Found
 	for _, arg := range args {
@@ -227,8 +225,7 @@ func findRuns(p process, args []string) ([]record.Found, error) {
 	return found, nil
 }
 
-// withFound adds what was found to the list. A run may be named twice, once by its
-// record and once by its journal.
+// withFound adds to the list. A run may be named by its record and by its journal.
 func withFound(list []record.Found, f record.Found) []record.Found {
 	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
 	for i := range list {
@@ -252,17 +249,17 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	case errors.Is(err, record.ErrNone):
 		return findIn(p, arg)
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, plain(err)))
+		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)))
 	}
-	list := recordsOf(p, arg)
+	list := findByName(p, arg)
 	if len(list) == 0 && strings.Contains(arg, "/") {
-		return nil, &recordError{fmt.Errorf("cannot read %s: %w", arg, plain(err)), hint}
+		return nil, &recordError{fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)), hint}
 	}
 	word := ""
 	if len(list) == 0 {
 		if job, err := endedJob(arg); err == nil {
 			// Of an array task, 12_3, records have the number.
-			list = recordsOf(p, job.ID)
+			list = findByName(p, job.ID)
 			word = fmt.Sprintf("; %s says that the job is %s, exit code %s", job.Source, job.State, job.ExitCode)
 		}
 	}
@@ -276,7 +273,7 @@ func findRun(p process, arg string) ([]record.Found, error) {
 }
 
 // recordsOf finds what one job, one step or one run has left.
-func recordsOf(p process, name string) []record.Found {
+func findByName(p process, name string) []record.Found {
 	var list []record.Found
 	for _, f := range record.Find(recordPlaces(p)...) {
 		if f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name {
@@ -288,34 +285,33 @@ func recordsOf(p process, name string) []record.Found {
 
 // findIn finds the newest job in a directory.
 func findIn(p process, dir string) ([]record.Found, error) {
-	all := record.Find(below(dir)...)
+	all := record.Find(recordDirs(dir)...)
 	if len(all) == 0 {
-		if err := closed(dir); err != nil {
+		if err := whyUnreadable(dir); err != nil {
 			return nil, notRead(fmt.Errorf("cannot read records in %s: %w", dir, err))
 		}
 		return nil, usagef("name the directory of --record, or one with .rsswarden in it", "no record in %s", dir)
 	}
-	return withOthers(p, sameJob(all, all[0])), nil
+	return withOthers(p, runsOfJob(all, all[0])), nil
 }
 
-// below are the directories in which records may lie that a user means by dir.
-func below(dir string) []string {
+// recordDirs are the directories below dir in which records may be.
+func recordDirs(dir string) []string {
 	return []string{dir, filepath.Join(dir, ".rsswarden"), filepath.Join(dir, "records"), filepath.Join(dir, "journals")}
 }
 
-// closed says why nothing is found in a directory where something may be: the
-// directory, or a record in it, is somebody else's.
-func closed(dir string) error {
+// whyUnreadable says that the directory, or a record in it, may not be read.
+func whyUnreadable(dir string) error {
 	entries, err := record.ReadDir(dir)
 	if err != nil {
-		return plain(err)
+		return errnoOf(err)
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
 		if _, err := record.ReadDir(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%s: %w", e.Name(), plain(err))
+			return fmt.Errorf("%s: %w", e.Name(), errnoOf(err))
 		}
 	}
 	return nil
@@ -326,7 +322,7 @@ func listed(dirs []string) string {
 	var names []string
 	for _, d := range dirs {
 		if _, err := record.ReadDir(d); errors.Is(err, fs.ErrPermission) {
-			d += " (" + plain(err).Error() + ")"
+			d += " (" + errnoOf(err).Error() + ")"
 		}
 		names = append(names, d)
 	}
@@ -358,7 +354,7 @@ func withOthers(p process, list []record.Found) []record.Found {
 }
 
 // sameJob are the runs of one job, or one run outside Slurm.
-func sameJob(all []record.Found, one record.Found) []record.Found {
+func runsOfJob(all []record.Found, one record.Found) []record.Found {
 	if one.Job == "" {
 		return []record.Found{one}
 	}

@@ -30,15 +30,15 @@ func commandsPage() *reference.Page {
 	}
 	p.Verbatim(strings.Join(usage, "\n"))
 	p.Section("Commands")
-	tellCommands(p, all)
+	writeCommands(p, all)
 	p.Section("Examples")
 	for _, c := range all {
 		p.Verbatim(c.ArgsUsage)
 	}
 	p.Section("Exit status")
-	tellStatuses(p)
+	writeStatuses(p)
 	p.Section("Files")
-	tellPairs(p, filesTold)
+	writePairs(p, manFiles)
 	return p
 }
 
@@ -63,14 +63,14 @@ func configurationPage() *reference.Page {
 	p.Section("Keys of the site's file alone")
 	p.Text("`lock` is a list of options that users cannot change.")
 	p.Section("Environment")
-	tellPairs(p, variablesTold)
+	writePairs(p, variables)
 	return p
 }
 
 // rulesPage has what the parser takes, asked of the parser.
 func rulesPage(t *testing.T) *reference.Page {
 	p := reference.New("Rules of --at", "What each is good for is told in [rules](../rules.md).")
-	tellRules(p)
+	writeRules(p)
 	p.Section("Which actions go with which limit and condition")
 	p.Text("This is what is taken when it is written. An action that cannot help a limit is refused when the rule fires, with the reason.")
 	takes := func(rule string) bool { _, err := event.ParseRule(rule); return err == nil }

@@ -34,7 +34,7 @@ func replayCommand(p process) *cli.Command {
 			"rsswarden replay 118 --at none --at '90%:trim' --at '97%:stop'",
 		),
 	}, func(c *cli.Context) error {
-		args, err := flagsLast(c)
+		args, err := parseTrailingFlags(c)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 	return opt, nil
 }
 
-// replayRun replays the one run that is meant and prints the result.
+// replayRun replays one run and prints the result.
 func replayRun(p process, args []string, opt replay.Options, asJSON bool) error {
 	runs, err := loadRuns(p, args)
 	switch {

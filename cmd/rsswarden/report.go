@@ -44,11 +44,11 @@ func reportCommand(p process) *cli.Command {
 			"rsswarden report --advise ~/jobs/*/.rsswarden",
 		),
 	}, func(c *cli.Context) error {
-		args, err := flagsLast(c)
+		args, err := parseTrailingFlags(c)
 		if err != nil {
 			return err
 		}
-		if err := fitting(c); err != nil {
+		if err := checkCombinations(c); err != nil {
 			return err
 		}
 		if c.Bool("advise") {
@@ -60,8 +60,8 @@ func reportCommand(p process) *cli.Command {
 	})
 }
 
-// fitting says which options do not go together, or say nothing.
-func fitting(c *cli.Context) error {
+// checkCombinations refuses options that do not go together, and empty ones.
+func checkCombinations(c *cli.Context) error {
 	for _, name := range []string{"html", "svg"} {
 		if c.IsSet(name) && c.String(name) == "" {
 			return usagef("rsswarden report --"+name+" report."+name, "--%s is empty; is a variable not set?", name)
@@ -78,9 +78,9 @@ func fitting(c *cli.Context) error {
 	return nil
 }
 
-// flagsLast sets flags that stand behind arguments: `report 4711 --json`. The cli
+// parseTrailingFlags sets flags after arguments, as in `report 4711 --json`; the cli
 // package takes them for arguments.
-func flagsLast(c *cli.Context) ([]string, error) {
+func parseTrailingFlags(c *cli.Context) ([]string, error) {
 	var args []string
 	rest := c.Args().Slice()
 	for i := 0; i < len(rest); i++ {
@@ -180,10 +180,10 @@ func advise(p process, dirs []string, asJSON bool) error {
 	for _, d := range dirs {
 		_, err := record.ReadDir(d)
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, nodedir.ErrLink) {
-			return notRead(fmt.Errorf("cannot read runs in %s: %w", d, plain(err)))
+			return notRead(fmt.Errorf("cannot read runs in %s: %w", d, errnoOf(err)))
 		}
 		if err != nil {
-			return usagef(hint, "cannot read runs in %s: %v", d, plain(err))
+			return usagef(hint, "cannot read runs in %s: %v", d, errnoOf(err))
 		}
 	}
 	named := len(dirs) > 0
@@ -192,7 +192,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 	}
 	var places []string
 	for _, d := range dirs {
-		places = append(places, below(d)...)
+		places = append(places, recordDirs(d)...)
 	}
 	runs, err := readRuns(record.Find(places...))
 	if len(runs) == 0 {
@@ -220,11 +220,10 @@ func advise(p process, dirs []string, asJSON bool) error {
 	})
 }
 
-// slurmPatience is how long Slurm may take to answer. Its word is a help and no
-// more.
+// slurmPatience is how long Slurm may take to answer; a report does without.
 const slurmPatience = 10 * time.Second
 
-// askSlurm asks how the job ended, nil where there is none or nobody answers.
+// askSlurm asks how the job ended, nil if there is no answer.
 func askSlurm(runs []*record.Run, no bool) *analysis.SlurmSays {
 	job := runs[0].Meta.Job
 	if no || job == nil {
@@ -242,8 +241,7 @@ func askSlurm(runs []*record.Run, no bool) *analysis.SlurmSays {
 	return &said
 }
 
-// lacksNodes says that the job had more nodes, when it ran last, than there are
-// records of.
+// lacksNodes says that the job's last attempt had more nodes than left records.
 func lacksNodes(runs []*record.Run) bool {
 	life := 0
 	for _, r := range runs {

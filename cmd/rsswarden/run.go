@@ -69,8 +69,8 @@ func runCommand(p process) *cli.Command {
 	})
 }
 
-// start runs the command and returns the exit status; where the command died
-// by a signal it does not return, and dies by the same.
+// start runs the command and returns the exit status. If the command died by a signal it
+// dies by the same.
 func start(p process, s supervisor.Settings) (int, error) {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
@@ -110,7 +110,7 @@ func start(p process, s supervisor.Settings) (int, error) {
 	if s.Trim.Ptrace() {
 		opt.Trim = supervisor.Hands()
 	}
-	opt.Slim = func() { supervisor.Slim(func(file string) bool { return unserved(file) }) }
+	opt.Slim = func() { supervisor.Slim(func(file string) bool { return isLocal(file) }) }
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)
@@ -141,9 +141,9 @@ const (
 	mountProc = "mount one for this namespace: unshare --mount-proc, or mount -t proc proc /proc"
 )
 
-// runtimeUnused says why our files are not where the user's variables say, and where they
-// are; used is the place, empty where none is known. Whoever asks for the status finds
-// ranks of a job only where they agree on it.
+// runtimeUnused says why our files are not where the user's variables say, and where
+// they are: used, or empty if unknown. `status` finds the ranks of a job only if all use
+// the same place.
 func runtimeUnused(p process, used string) (said []string) {
 	places := []struct{ name, next string }{
 		{loader.EnvRuntime, "the next of $TMPDIR and /tmp that is fit is"}, {"TMPDIR", "/tmp is"},
@@ -155,7 +155,7 @@ func runtimeUnused(p process, used string) (said []string) {
 		}
 		var reason error
 		switch {
-		case !unserved(dir):
+		case !isLocal(dir):
 			// Not looked into: a thread that waits for its server would keep the
 			// holder, and so the command's status, from ending.
 			if filepath.Clean(dir) == used {
@@ -179,8 +179,8 @@ func runtimeUnused(p process, used string) (said []string) {
 	return said
 }
 
-// replace becomes the command, as if rsswarden were not there: nothing of ours
-// is read or written. It returns only where the command could not be started.
+// replace becomes the command, without reading or writing anything of ours. It returns
+// only if the command could not be started.
 func replace(p process, command []string) error {
 	file, err := p.lookPath(command[0])
 	if err == nil {
@@ -189,15 +189,14 @@ func replace(p process, command []string) error {
 	return notStarted(file, err)
 }
 
-// preparePatience is how long the start of the command may wait for the hook
-// and the run directory: the home directory may lie on a file server that does
-// not answer, and the command may not need it at all.
+// preparePatience is how long the start of the command may wait for the hook and the run
+// directory, which may be on a file server that hangs.
 const preparePatience = 2 * time.Second
 
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
-	q := looking{What: asidePrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: os.Getpid()}
-	r, err := q.answer(preparePatience, unserved(loader.Places(opt.Env)...))
+	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: os.Getpid()}
+	r, err := q.answer(preparePatience, isLocal(loader.Places(opt.Env)...))
 	if err == nil {
 		err = r.err()
 	}
@@ -212,8 +211,7 @@ func prepare(opt loader.Options) (loader.Prepared, error) {
 	return prepared, nil
 }
 
-// clipped shortens a command line to what the watcher is told of it: the
-// message to it is bounded, and the files of a data set may be named here.
+// clipped shortens a command line for the watcher: the message to it is bounded.
 func clipped(args []string) []string {
 	const most = 16 << 10
 	size := 0
@@ -239,8 +237,8 @@ func runName(p process) string {
 	return ""
 }
 
-// inherited returns the descriptor that an events file of the form /dev/fd/N
-// names: the watcher must have it too. Standard error it always has.
+// inherited is the descriptor that an events file /dev/fd/N names, which the watcher
+// must inherit. Standard error it always has.
 func inherited(path string) []int {
 	if path == "/dev/stdout" {
 		return []int{1}

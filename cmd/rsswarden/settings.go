@@ -32,7 +32,7 @@ const (
 	originDefault     = "default"
 )
 
-// sourcedValue is what an option was set to, and by whom.
+// sourcedValue is the value of an option with its origin.
 type sourcedValue struct {
 	values []string
 	origin string
@@ -41,26 +41,25 @@ type sourcedValue struct {
 
 func (v sourcedValue) String() string { return strings.Join(v.values, " ") }
 
-// user says whether the one who started rsswarden chose this.
+// user says whether the user chose this.
 func (v sourcedValue) user() bool {
 	return v.origin != originSite && v.origin != originLocked && v.origin != originDefault
 }
 
-// valueSources are where options come from, from strong to weak: flags, environment,
-// the file of --config, the site's file, defaults. A key that the site's file
-// locks comes from there, or is at its default, whatever the others say.
+// valueSources are where options come from, strongest first: flags, environment, the
+// file of --config, the site's file, defaults. A key that the site locks has the site's
+// value, or its default.
 type valueSources struct {
 	p          process
 	c          *cli.Context
 	user, site *config.File // nil where there is none
-	// warnings are for the watcher to tell: nothing of the site's, and no
-	// disagreement with it, keeps a job from running.
+	// warnings go to the watcher: no mistake of the site's, and no conflict with it,
+	// keeps a job from running.
 	warnings []string
 }
 
-// settings turns what the user chose into checked settings, for every command
-// whose flags hold [watchFlags]; options that the command does not have are at
-// their defaults. What to watch is for the caller to fill in.
+// settings are the checked settings of a command with [watchFlags]; options that it does
+// not have are at their defaults. The caller fills in what to watch.
 func settings(p process, c *cli.Context) (supervisor.Settings, error) {
 	s := supervisor.Settings{Version: version}
 	src := &valueSources{p: p, c: c}
@@ -110,7 +109,7 @@ func (src *valueSources) has(name string) bool {
 	return slices.ContainsFunc(src.c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
-// choose finds the strongest source that says something about an option.
+// choose finds the strongest source of an option.
 func (src *valueSources) choose(o option) sourcedValue {
 	v := src.fromUser(o)
 	site := o.standard()
@@ -136,8 +135,7 @@ func (src *valueSources) choose(o option) sourcedValue {
 	return v
 }
 
-// fromUser is what the one who started rsswarden chose, the zero value for
-// nothing.
+// fromUser is what the user chose, zero for nothing.
 func (src *valueSources) fromUser(o option) sourcedValue {
 	if src.has(o.name) {
 		if src.c.IsSet(o.name) {
@@ -175,8 +173,8 @@ func (o option) standard() sourcedValue {
 	return v
 }
 
-// pair holds worker-signal and worker-match together. A user who gave one of
-// them is told; where the site is to blame, the job runs without.
+// pairWorkerOptions needs worker-signal and worker-match together. A site's mistake
+// leaves the job without both.
 func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *supervisor.Settings) error {
 	const sig, match = "worker-signal", "worker-match"
 	lonely, missing := sig, match
@@ -204,12 +202,12 @@ func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *su
 	return nil
 }
 
-// smallLimit is what a Python with PyTorch has taken long before it trains.
+// smallLimit is what a Python with PyTorch takes long before it trains.
 const smallLimit = 64 * rss.MiB
 
-// beyond warns of a --limit that is more than the node has, and of a bare number that is
-// less than any training takes: whoever writes bytes, GiB or a share means another size
-// than Slurm's, which has MiB without a suffix.
+// warnLimitTooLarge warns of a --limit above the node's memory, and of a bare number too
+// small for any training: it was meant in bytes, GiB or as a share, but is MiB as in
+// Slurm.
 func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *supervisor.Settings) {
 	if _, err := strconv.ParseFloat(v.String(), 64); err == nil && s.Limit > 0 && s.Limit < smallLimit {
 		src.warnf("%s %s is %v: a number without a suffix is MiB, as in sbatch --mem; GiB are written 80G", v.name, v, s.Limit)
@@ -226,7 +224,7 @@ func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *supervisor.Setting
 	src.warnf("%s %s is %v, more than the %v of this node: it can never act%s", v.name, v, s.Limit, node.Total, more)
 }
 
-// warnNofileTooLarge warns of a --nofile that is more than a process without privileges can have.
+// warnNofileTooLarge warns of a --nofile above the hard limit.
 func (src *valueSources) warnNofileTooLarge(v sourcedValue, s *supervisor.Settings) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || !v.user() || s.NoFile <= 0 || uint64(s.NoFile) <= l.Max {
@@ -236,8 +234,8 @@ func (src *valueSources) warnNofileTooLarge(v sourcedValue, s *supervisor.Settin
 		v.name, s.NoFile, text.Digits(l.Max))
 }
 
-// warnUnknownVariables warns of variables that were perhaps meant for us. Others may have
-// variables with our prefix, so that is no error.
+// warnUnknownVariables warns of variables that look like ours. It is no error: others
+// may use our prefix.
 func (src *valueSources) warnUnknownVariables() {
 	if v := src.p.get("RSSWARDEN"); v != "" && v != "on" && v != "off" {
 		src.warnf("RSSWARDEN=%q means nothing here; RSSWARDEN=off runs the command without rsswarden", v)
@@ -262,7 +260,7 @@ func (src *valueSources) warnUnknownVariables() {
 	}
 }
 
-// usage is the error that the user is told.
+// usage is err for the user.
 func (v sourcedValue) usage(err error) error {
 	var wrong *valueError
 	if errors.As(err, &wrong) {
@@ -293,13 +291,12 @@ func flagValues(c *cli.Context, o option) []string {
 	return []string{c.String(o.name)}
 }
 
-// configPatience is how long the start of a command may wait for each of the
-// two files: they may lie on a server that does not answer.
+// configPatience is how long the start of a command may wait for each file, which may be
+// on a file server that hangs.
 const configPatience = 2 * time.Second
 
-// read reads both files. What is wrong with the user's own is an error: nothing
-// has been started, and it is theirs to mend. What is wrong with the site's is
-// a warning, and what can be used of it is used.
+// read reads both files. A mistake in the user's is an error; one in the site's is a
+// warning, and the rest of it is used.
 func (src *valueSources) read(s *supervisor.Settings) error {
 	if src.has(configOption.name) {
 		path, origin := src.c.String(configOption.name), originFlag
@@ -323,7 +320,7 @@ func (src *valueSources) read(s *supervisor.Settings) error {
 }
 
 func (src *valueSources) readUser(path string) error {
-	q := looking{What: asideConfig, Path: []byte(absolute(path))}
+	q := ioRequest{What: ioConfig, Path: []byte(absolute(path))}
 	text, err := q.text(configPatience, ofDescriptor(path))
 	if err != nil {
 		hint := "name a file of yours in TOML, or leave --config out"
@@ -342,8 +339,8 @@ func (src *valueSources) readUser(path string) error {
 }
 
 func (src *valueSources) readSite(path string) {
-	q := looking{What: asideSite, Path: []byte(absolute(path))}
-	text, err := q.text(configPatience, unserved(absolute(path)))
+	q := ioRequest{What: ioSite, Path: []byte(absolute(path))}
+	text, err := q.text(configPatience, isLocal(absolute(path)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return
@@ -359,7 +356,7 @@ func (src *valueSources) readSite(path string) {
 	src.site = file
 }
 
-// unusable takes out of a file what no option takes for a value.
+// unusable removes values that no option takes, and returns what is wrong with them.
 func unusable(file *config.File) (problems []*config.Problem) {
 	for _, o := range options {
 		value, ok := file.Values[o.name]
@@ -377,8 +374,7 @@ func unusable(file *config.File) (problems []*config.Problem) {
 	return problems
 }
 
-// keys are the options as a file may have them, and those that were removed.
-// Which file is read cannot be told by a file.
+// keys are the options that a file may have, and those that were removed.
 func keys() []config.Key {
 	var all []config.Key
 	for _, o := range options {
@@ -397,8 +393,8 @@ func absolute(path string) string {
 	return path
 }
 
-// deadRules says of rules of a user's that name a limit which this run cannot have that they
-// never fire. Those of a site are for all jobs, and some of them are always in vain.
+// deadRules are warnings about rules of a user's that can never fire in this run. A
+// site's rules are for all jobs.
 func deadRules(s *supervisor.Settings, inSlurm bool) (said []string) {
 	if s.RulesOfSite() {
 		return nil
@@ -417,7 +413,7 @@ func deadRules(s *supervisor.Settings, inSlurm bool) (said []string) {
 	return said
 }
 
-// rejectImpossibleFree refuses a rule of a user's that wants more left of --limit than there is.
+// rejectImpossibleFree refuses a rule of a user's that wants more free than --limit is.
 func rejectImpossibleFree(at, limit sourcedValue, s *supervisor.Settings) error {
 	if s.Limit == 0 || !at.user() {
 		return nil

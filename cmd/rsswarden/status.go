@@ -112,7 +112,7 @@ func errorsOf(failed []remote.Answer) []nodeError {
 	return list
 }
 
-// printFailures prints an error for each reason, with the nodes that share it. Where a
+// printFailures prints an error for each reason, with the nodes that share it. If a
 // signal ended the waiting we die by it.
 func printFailures(p process, a remote.Outcome) error {
 	type why struct{ text, hint string }
@@ -145,7 +145,7 @@ func shortList(names []string) []string {
 	return names
 }
 
-// writeStatus tells people what stands on one node, in lines of at most width.
+// writeStatus prints the status of one node, in lines of at most width.
 func writeStatus(w io.Writer, st *control.Status, width int) error {
 	var b strings.Builder
 	what := "runs outside Slurm"
@@ -349,8 +349,7 @@ func numbersOf(list []int) string {
 	return strings.Join(shortList(words), ", ")
 }
 
-// writeAlerts tells of each receiver of --alert what it knows, and what it was not
-// told.
+// writeAlerts prints the state of each receiver of --alert.
 func writeAlerts(b *strings.Builder, st *control.Status) {
 	for _, a := range st.Alerts {
 		fmt.Fprintf(b, "  alerts to %s: %d firing, %d sent", a.Receiver, a.Firing, a.Sent)

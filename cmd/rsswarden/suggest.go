@@ -83,9 +83,9 @@ func flagNames(flags []cli.Flag) (names []string) {
 // maxSuggested is how many options a guess may name.
 const maxSuggested = 3
 
-// meant lists those of the options that were perhaps meant: what others call so, what
-// differs by a slip, what begins so or has it for one of its words, and for a letter the
-// only one with it.
+// suggestFlags are the flags that were perhaps meant: what others call so, what differs
+// by a slip, what begins so or has the word in it, and for a letter the only one with
+// it.
 func suggestFlags(known []string, word string) []string {
 	if like := foreignName(word); like != "" && slices.Contains(known, strings.Fields(like)[0]) {
 		return []string{like}
@@ -176,15 +176,15 @@ func unexpected(c *cli.Context) error {
 	return usagef(hint, "unexpected argument %q", word)
 }
 
-// slurmFlags are options of srun and sbatch that people write behind run: it takes srun's
-// place in their script, and they expect it to take its options.
+// slurmFlags are options of srun and sbatch. People replace srun by rsswarden run and
+// keep its options.
 var slurmFlags = []string{
 	"N", "nodes", "ntasks", "ntasks-per-node", "c", "cpus-per-task", "G", "gpus", "gpus-per-node", "gpus-per-task", "gres",
 	"p", "partition", "A", "account", "t", "time", "w", "nodelist", "J", "job-name", "o", "exclusive", "overlap", "mpi", "cpu-bind",
 	"mem-per-cpu", "mem-per-gpu", "export", "jobid", "qos", "constraint", "chdir", "D", "l", "label", "u", "unbuffered",
 }
 
-// slurmFlagHint says of an option of `run` whose it is; empty for what nobody has.
+// slurmFlagHint is the hint for an option of srun or of a shell given to `run`.
 func slurmFlagHint(c *cli.Context, word string) string {
 	switch {
 	case c.Command == nil || c.Command.Name != "run":
@@ -197,10 +197,9 @@ func slurmFlagHint(c *cli.Context, word string) string {
 	return ""
 }
 
-// behind says of an option of ours that stands behind the command, with a value that it
-// can have, that it went to the command: whoever wrote no -- may have meant us. Scripts
-// have options of the same names, so it is a question; of what most have nothing is said.
-// It returns nothing where a -- says where the command begins.
+// misplacedFlag asks about an option of ours after the command, with a value that it
+// takes, if no -- says where the command begins. It is only a question: scripts have
+// options of the same names.
 func misplacedFlag(args, command []string) string {
 	if at := len(args) - len(command); at < 1 || args[at-1] == "--" || filepath.Base(command[0]) == programName {
 		return ""
@@ -245,7 +244,8 @@ var foreignActions = map[string]string{
 	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim", "resubmit": "requeue", "requeu": "requeue",
 }
 
-// suggestRule is what to write in the place of text, empty where there is no guess.
+// suggestRule is a hint for text that is no rule, empty if nothing is likely. A
+// suggestion is always a rule.
 func suggestRule(text string) string {
 	if several := rulesJoined(text); len(several) > 1 {
 		return "give each rule an --at of its own: --at '" + strings.Join(several, "' --at '") + "'"
@@ -324,8 +324,8 @@ var (
 	typographic = append([]rune{'–', '—', '‒', '−'}, quotes...)
 )
 
-// shellBuiltins are commands that only a shell has, and no file. Most change that shell, so that
-// in one started for them alone they would do nothing.
+// shellBuiltins are commands of shells alone. Most change that shell, so in one of their
+// own they do nothing.
 var shellBuiltins = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
 
 var (
@@ -333,7 +333,7 @@ var (
 	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
 )
 
-// missingCommandHint is what to type instead of a command that is not there.
+// missingCommandHint is what to type instead of a command that does not exist.
 func missingCommandHint(name string) string {
 	run := programName + " run -- "
 	_, err := os.Stat(name)

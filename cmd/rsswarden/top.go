@@ -62,8 +62,7 @@ func topCommand(p process) *cli.Command {
 	})
 }
 
-// leastAcross is how often other nodes may be asked: a step of Slurm's passes
-// everything on.
+// leastAcross is how often other nodes may be asked: all output goes through Slurm.
 const leastAcross = 2 * time.Second
 
 // topModel reads the options.
@@ -130,7 +129,7 @@ func topOnce(p process, o screen.Options, f *remote.Follower) error {
 		text = frame.Styled()
 	}
 	if _, err := p.stdout.WriteString(text); err != nil {
-		return &recordError{plain(err), "write it to a file with more room"}
+		return &recordError{errnoOf(err), "write it to a file with more room"}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func trimCommand(p process) *cli.Command {
 
 type trimOptions struct{ drop, dry, json bool }
 
-// toTrim finds the processes that are meant.
+// toTrim finds the processes to trim.
 func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	const like = "rsswarden trim --pid"
 	if c.IsSet("pid") {
@@ -81,7 +81,7 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids = slices.DeleteFunc(ids, func(id rss.ProcID) bool { return !ours(id.PID) || isRsswarden(id.PID) })
+	ids = slices.DeleteFunc(ids, func(id rss.ProcID) bool { return !sameUser(id.PID) || isRsswarden(id.PID) })
 	if len(ids) == 0 {
 		host, _ := os.Hostname()
 		return nil, usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; name a process: %s 4711", job.ID, like),
@@ -90,8 +90,7 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	return ids, nil
 }
 
-// isRsswarden says that a process is a holder, a watcher or the like: it runs
-// our program, or one of that name.
+// isRsswarden says that a process is a holder, a watcher or the like.
 func isRsswarden(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -105,7 +104,7 @@ func isRsswarden(pid int) bool {
 func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	r := trimReport{trimOptions: o, Result: once.Trim(ids, once.Options{Drop: o.drop, DryRun: o.dry, Ours: isRsswarden, Ends: interrupts(), DieBy: dieBy})}
 	if err := r.print(p.stdout); err != nil {
-		return fmt.Errorf("cannot print what was trimmed: %w", plain(err))
+		return fmt.Errorf("cannot print what was trimmed: %w", errnoOf(err))
 	}
 	if s := r.Signal(); s != 0 {
 		dieBy(s)
@@ -145,8 +144,7 @@ func (r *trimReport) print(out *os.File) error {
 	return err
 }
 
-// trimmedJSON and droppedJSON are what --json prints. What was not measured is
-// null.
+// trimmedJSON and droppedJSON are what --json prints; null is what was not measured.
 type trimmedJSON struct {
 	PID     int           `json:"pid"`
 	Comm    string        `json:"comm"`

@@ -15,17 +15,16 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
-// heapGrowth is the watcher's GOGC, in percent. What lives in its heap is 1 MiB
-// for 64 processes, and with the usual 100 it would be let grow to 4 first.
+// heapGrowth is the watcher's GOGC, in percent. Its heap has 1 MiB live for 64
+// processes, and would grow to 4 MiB with the usual 100.
 const heapGrowth = 50
 
-// processors is how many threads of the watcher run Go at a time. One loop does
-// the work; what hangs or reads PSS is beside it. On a node of 128 CPUs the
-// runtime would keep caches, and collect garbage, for as many.
+// processors is the watcher's GOMAXPROCS. One loop does the work; on a node of 128 CPUs
+// the runtime would keep caches, and collect garbage, for as many.
 const processors = 2
 
-// watch is the watcher: what the holder starts beside the user's command. Its
-// exit status tells nobody anything.
+// watch is the watcher, which the holder starts beside the user's command. Its exit
+// status is not used.
 func watch(p process) int {
 	debug.SetGCPercent(heapGrowth)
 	runtime.GOMAXPROCS(processors)
@@ -54,15 +53,14 @@ func watch(p process) int {
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})
 	closeLog(500 * time.Millisecond)
-	letGo(append(inherited(s.Events), 2, int(os.Stderr.Fd())))
+	releaseDescriptors(append(inherited(s.Events), 2, int(os.Stderr.Fd())))
 	_ = link.Close() // the holder sees the end of this process as well
 	return exitOK
 }
 
-// letGo gives up the user's files. A thread that waits for a disk which takes
-// nothing outlives the end of this process, its descriptors with it, and whoever
-// reads the user's stderr to its end would wait for that disk too.
-func letGo(fds []int) {
+// releaseDescriptors gives up the user's files. A thread that waits for a hanging disk
+// outlives this process with its descriptors, and would keep the user's stderr open.
+func releaseDescriptors(fds []int) {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -72,8 +70,8 @@ func letGo(fds []int) {
 	}
 }
 
-// requeueJob is the process that puts a job back into the queue. It is no child of
-// the command, and goes on when the watcher and the holder have ended.
+// requeueJob is the process that requeues the job. It is no child of the command and
+// outlives watcher and holder.
 func requeueJob(p process) int {
 	err := supervisor.RequeueJob(os.Stdin, os.Stdout)
 	switch {
@@ -86,8 +84,7 @@ func requeueJob(p process) int {
 	return exitOK
 }
 
-// exportCommand opens a record in a process of its own, for reading; not for
-// users.
+// exportCommand reads a record in a process of its own. Not for users.
 const exportCommand = "export-record"
 
 // exportRecord is what that process does.
