@@ -7,16 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestReplayHelpFitsAScreen: a user reads it in a terminal.
-func TestReplayHelpFitsAScreen(t *testing.T) {
-	c := replayCommand(process{})
-	for l := range strings.Lines(helpOf(c)) {
-		if l = strings.TrimSuffix(l, "\n"); len(l) > 80 {
-			t.Errorf("%d columns: %s", len(l), l)
-		}
-	}
-}
-
 // TestReplayOptions: what is no size, no accounting or no rule is said so before
 // a record is read.
 func TestReplayOptions(t *testing.T) {

@@ -53,13 +53,3 @@ a signal ended it before all was done
 		t.Errorf("hint %q", hint)
 	}
 }
-
-// TestTrimHelpFits a terminal.
-func TestTrimHelpFits(t *testing.T) {
-	c := trimCommand(process{})
-	for l := range strings.Lines(helpOf(c)) {
-		if len(l) > 81 {
-			t.Errorf("%d columns: %s", len(l), l)
-		}
-	}
-}

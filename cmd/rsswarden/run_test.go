@@ -1,11 +1,8 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestLongCommandLineReachesTheWatcher: what the holder hands to the watcher is
@@ -27,30 +24,5 @@ func TestLongCommandLineReachesTheWatcher(t *testing.T) {
 	}
 	if size > 16<<10 || got[0] != "python" || got[len(got)-1] != "..." || len(long) != 5002 {
 		t.Errorf("%d arguments became %d of %d bytes, the last is %q", len(long), len(got), size, got[len(got)-1])
-	}
-}
-
-func TestLogTakesLinesAfterItsEnd(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := newLossyWriter(f)
-	want := ""
-	for range 100 {
-		line := "a line\n"
-		if _, err := w.Write([]byte(line)); err != nil {
-			t.Fatal(err)
-		}
-		want += line
-	}
-	w.close(time.Minute)
-	b, err := os.ReadFile(f.Name())
-	if err != nil || string(b) != want {
-		t.Errorf("%d bytes were written before the end (%v), want %d", len(b), err, len(want))
-	}
-	if _, err := w.Write([]byte("too late\n")); err != nil {
-		t.Error(err)
 	}
 }

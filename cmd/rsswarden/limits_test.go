@@ -5,6 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
 // TestStanding: whose limits `rsswarden limits` prints. We are process 7, our
@@ -42,5 +46,25 @@ func TestStanding(t *testing.T) {
 				t.Errorf("process %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestLimitsSteerNoTerminal: names of cgroups are their users' to choose, and whoever asks
+// for the limits of another's process reads them.
+func TestLimitsSteerNoTerminal(t *testing.T) {
+	eta := 1.0
+	r := &limitsReport{PID: 1, Explanation: limit.Explanation{
+		Limits: []event.Limit{{Name: "cgroup", Scope: "job", Enforcer: "kernel", LimitSource: "/sys/x", UsedSource: "/sys/y", Level: "/x", Note: "n", Used: 1, Limit: 2, ETA: &eta}},
+		Looked: []limit.Looked{{Where: "/sys", Found: "x"}},
+	}, Procs: 2}
+	kinds := 0
+	recordtest.Poison(recordtest.Hostile, func(kind string) {
+		kinds++
+		if bad := recordtest.Shows(r.text()); len(bad) > 0 {
+			t.Errorf("%q: %q", kind, bad)
+		}
+	}, r)
+	if kinds < 8 {
+		t.Errorf("%d kinds of strings", kinds)
 	}
 }
