@@ -83,8 +83,8 @@ var layers = map[string][]string{
 	"supervisor/loader/hook":       {},
 	"supervisor/wardentest":        {"rss/rsstest", "supervisor/event"},
 	"supervisor/diagnosis":         {"supervisor/text", "rss", "supervisor/event"},
-	// It tries what a run would have of every part.
-	"supervisor/doctor":       {},
+	// It tries every part as a run would have it.
+	"supervisor/doctor":       {"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/event", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/nodedir", "supervisor/record", "supervisor/text", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim/once":    {"rss", "rss/proctree", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim":         {"rss", "rss/procfile", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/saveratetest": {"rss"},

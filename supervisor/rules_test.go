@@ -62,7 +62,7 @@ func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
 // Those of package supervisor itself are in testdata/shape.txt.
 var goStatements = map[string]int{
 	"supervisor/action": 5, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/doctor": 2, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
-	"supervisor/record": 5, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 1, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 1,
+	"supervisor/record": 1, "supervisor/record/store": 4, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 1, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 1,
 }
 
 // TestGoroutines: no goroutine is added unnoticed.
@@ -108,20 +108,20 @@ func TestRecovers(t *testing.T) {
 // goes through rss/procfile or an io.LimitReader.
 func TestReadsAreBounded(t *testing.T) {
 	want := map[string]int{
-		"cmd/rsswarden os.ReadDir":       1, // /proc
-		"rss/cgroup os.ReadDir":          3, // steps of our job; groups that we made; a search with a bound
-		"rss/proctree os.ReadDir":        1, // our own descriptors
-		"slurm os.ReadDir":               1, // steps of a job, which root alone makes
-		"supervisor Readdirnames":        1, // /proc
-		"supervisor os.ReadDir":          1, // steps of our job
-		"supervisor/hold io.ReadAll":     1, // from the process that started us
-		"supervisor/hold os.ReadDir":     2, // our own descriptors and threads
-		"supervisor/leader os.ReadDir":   1, // a directory that we alone may write
-		"supervisor/limit os.ReadDir":    2, // steps of our job and their tasks
-		"supervisor/loader os.ReadFile":  1, // a directory that root and we alone may write
-		"supervisor/nodejobs os.ReadDir": 4, // jobs and steps, which Slurm makes
-		"supervisor/record os.ReadDir":   2, // records; our own descriptors
-		"supervisor/remote os.ReadDir":   3, // /proc; directories that we alone may write
+		"cmd/rsswarden os.ReadDir":           1, // /proc
+		"rss/cgroup os.ReadDir":              3, // steps of our job; groups that we made; a search with a bound
+		"rss/proctree os.ReadDir":            1, // our own descriptors
+		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
+		"supervisor os.ReadDir":              1, // steps of our job
+		"supervisor/hold io.ReadAll":         1, // from the process that started us
+		"supervisor/hold os.ReadDir":         2, // our own descriptors and threads
+		"supervisor/leader os.ReadDir":       1, // a directory that we alone may write
+		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
+		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
+		"supervisor/nodejobs os.ReadDir":     4, // jobs and steps, which Slurm makes
+		"supervisor/population Readdirnames": 1, // /proc
+		"supervisor/record/store os.ReadDir": 2, // records; our own descriptors
+		"supervisor/remote os.ReadDir":       3, // /proc; directories that we alone may write
 	}
 	got := callCounts(t, func(c *ast.CallExpr) string {
 		f, _ := c.Fun.(*ast.SelectorExpr)
