@@ -23,9 +23,7 @@ func TestWriteRenamed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir, err := os.Open(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer dir.Close()
 			path := filepath.Join(dir.Name(), "file")
 			holds := func(want string) {
@@ -40,9 +38,7 @@ func TestWriteRenamed(t *testing.T) {
 				fd         int
 				part, path string
 			}{{unix.AT_FDCWD, path + ".tmp", path}, {int(dir.Fd()), "file.tmp", "file"}} {
-				if err := plant(path + ".tmp"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, plant(path+".tmp"))
 				err := WriteRenamed(at.fd, at.part, at.path, 0o600, func(f *os.File) error {
 					_, err := f.WriteString("whole")
 					return err

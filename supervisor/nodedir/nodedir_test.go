@@ -63,12 +63,8 @@ func TestResolve(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			in, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.make(in); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, c.make(in))
 			got, err := Resolve(in + "/way/dir")
 			switch {
 			case c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)):
@@ -84,9 +80,7 @@ func TestResolve(t *testing.T) {
 // the umask is.
 func TestMakeAll(t *testing.T) {
 	in, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if at, err := MakeAll(in+"/a/b/c", 2, 0o700); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("made %s, %v", at, err)
 	}
@@ -127,18 +121,12 @@ func TestProcFile(t *testing.T) {
 // space, by its name or by a link, is told from one that does not.
 func TestUnserved(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"disk/deep", "home/user", "with space"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	for name, to := range map[string]string{"link": dir + "/home/user", "disk/up": "../home", "disk/round": "round"} {
-		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	info := "22 1 0:21 / / rw - nfs4 server:/root rw\n" +
 		"23 22 8:1 / " + dir + "/disk rw,relatime shared:1 - ext4 /dev/sda1 rw\n" +
@@ -157,5 +145,13 @@ func TestUnserved(t *testing.T) {
 		if Unserved([]byte(broken), dir) {
 			t.Errorf("%q says that nothing is served", broken)
 		}
+	}
+}
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -190,17 +190,13 @@ func TestWhyInAJournal(t *testing.T) {
 		}
 	}
 	first, err := makeRunLine(j.meta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := append(first, '\n')
 	for _, line := range j.lines {
 		file = append(file, line...)
 	}
 	run, err := parseJournal(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(events, run.Events); diff != "" || run.Damage != nil {
 		t.Errorf("damage %v, -told +read\n%s", run.Damage, diff)
 	}
@@ -260,18 +256,14 @@ func TestRestartedBeforeItBegan(t *testing.T) {
 			path := filepath.Join(j.places[0], j.meta.ID+journalSuffix)
 			if before != "" {
 				line, _ := makeRunLine(j.meta)
-				if err := os.WriteFile(path, append(append(line, '\n'), before...), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(path, append(append(line, '\n'), before...), 0o600))
 			}
 			j.Begin()
 			put(j, event.NameStart, event.Start{Head: headed(j.meta.Start, 0, event.NameStart)})
 			j.Sample(slurmLook(time.Second, 400))
 			j.Close(time.After(5 * time.Second))
 			run, err := ReadJournal(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n := 0
 			for range run.Samples() {
 				n++

@@ -56,3 +56,11 @@ func TestForkStorm(t *testing.T) {
 		t.Errorf("a look at 10,000 processes takes %v", best)
 	}
 }
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

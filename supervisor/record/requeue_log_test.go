@@ -12,14 +12,10 @@ import (
 func writeLives(t *testing.T, p Places, lines ...Life) {
 	t.Helper()
 	f, err := OpenLives(p, lines[0].Job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for _, l := range lines {
-		if err := l.Write(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Write(f))
 	}
 }
 
@@ -96,9 +92,7 @@ func TestLivesOfOthers(t *testing.T) {
 	)
 	path := filepath.Join(p.Journals[0], livesFile("46"))
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.WriteString("{\"v\":1,\n\x00\n" + `{"v":2,"job":"46","step":"update"}` + "\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,12 +103,8 @@ func TestLivesOfOthers(t *testing.T) {
 	if got := Find(p.Journals...); len(got) != 0 {
 		t.Errorf("taken for runs: %+v", got)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/etc/passwd", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, os.Symlink("/etc/passwd", path))
 	if _, err := OpenLives(p, "46"); err == nil {
 		t.Error("a link was followed")
 	}
@@ -146,9 +136,7 @@ func FuzzLives(f *testing.F) {
 	f.Add([]byte("\n{}\n[]\nnull"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p := Places{Journals: []string{t.TempDir()}}
-		if err := os.WriteFile(filepath.Join(p.Journals[0], livesFile("46")), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(p.Journals[0], livesFile("46")), text, 0o600))
 		for _, l := range ReadLives(p, "46", "", time.Time{}) {
 			if l.Job != "46" || l.Step == "" {
 				t.Fatalf("%+v", l)

@@ -64,13 +64,9 @@ func carried(on bool, limit rss.Bytes, drift time.Duration) *record.Run {
 func replayed(t *testing.T, run *record.Run, opt replay.Options) *replay.Result {
 	t.Helper()
 	r, err := replay.Replay(run, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WriteText(&b))
 	t.Logf("\n%s", b.String())
 	return r
 }
@@ -248,5 +244,13 @@ func TestReplayPSS(t *testing.T) {
 	}
 	if r := replayed(t, ramp(true), opt); r.Limit.Peak != 300*rss.MiB {
 		t.Errorf("%+v", r.Limit)
+	}
+}
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

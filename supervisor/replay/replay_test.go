@@ -24,13 +24,9 @@ func gb(b rss.Bytes) string { return fmt.Sprintf("%.2f", float64(b)/float64(rss.
 func play(t *testing.T, opt replay.Options) *replay.Result {
 	t.Helper()
 	r, err := replay.Replay(recordtest.SeedRun(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text bytes.Buffer
-	if err := r.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WriteText(&text))
 	t.Logf("\n%s", text.String())
 	if _, err := json.Marshal(r); err != nil {
 		t.Error(err)
@@ -140,9 +136,7 @@ func TestHostileRecords(t *testing.T) {
 		}
 		done++
 		var b bytes.Buffer
-		if err := res.WriteText(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, res.WriteText(&b))
 		if bad := recordtest.Shows(b.String()); len(bad) > 0 {
 			t.Errorf("%q: %.300q", kind, bad[0])
 		}
@@ -192,9 +186,7 @@ func BenchmarkDay(b *testing.B) {
 func TestCountsAreNoBytes(t *testing.T) {
 	for _, recorded := range []*replay.Recorded{nil, {ID: 3, Used: 15000}} {
 		b, err := json.Marshal([]replay.Decision{{Rule: "fds 80%:warn", Limit: event.LimitFDs, Used: 16299, Size: 20000, Recorded: recorded}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if text := string(b); strings.Contains(text, "_bytes") || !strings.Contains(text, `"used":16299,"limit_count":20000,"recorded":`) {
 			t.Errorf("%s", text)
 		}

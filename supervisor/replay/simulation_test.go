@@ -43,9 +43,7 @@ func ladder(t testing.TB, texts ...string) []event.Rule {
 	var rules []event.Rule
 	for _, text := range texts {
 		r, err := event.ParseRecorded(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rules = append(rules, r)
 	}
 	return rules
@@ -269,9 +267,7 @@ func TestSame(t *testing.T) {
 		s := newStage(t, seed, true)
 		s.hands = seed%2 == 0
 		r, err := replay.Replay(s.run(), replay.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !*r.Same {
 			t.Errorf("seed %d: %d of %d decisions missed, %d made", seed, len(r.Missed), len(s.made), len(r.Decisions))
 			for _, d := range r.Missed {
@@ -308,9 +304,7 @@ func TestNearlySame(t *testing.T) {
 	for seed := range uint64(4) {
 		s := newStage(t, seed, false)
 		r, err := replay.Replay(s.run(), replay.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		made, missed = made+len(s.made), missed+len(r.Missed)
 	}
 	t.Logf("%d of %d decisions missed", missed, made)

@@ -14,9 +14,7 @@ import (
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
 	dir, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { dir.Close() })
 	return dir
 }
@@ -24,15 +22,11 @@ func open(t *testing.T, path string) *os.File {
 // TestTalk: both ends of a socket, in a directory whose path no address has room for.
 func TestTalk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(path, 0o700))
 	dir := open(t, path)
 	defer unix.Umask(unix.Umask(0o277))
 	l, err := Listen(dir, "s", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if info, err := os.Lstat(filepath.Join(path, "s")); err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Fatalf("%v, %v", info, err)
 	}
@@ -48,9 +42,7 @@ func TestTalk(t *testing.T) {
 		got <- string(b)
 	}()
 	c, err := Dial(dir, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if pid, uid, err := Peer(c); err != nil || pid != os.Getpid() || uid != os.Geteuid() {
 		t.Errorf("%d of user %d listens, %v", pid, uid, err)
@@ -80,13 +72,9 @@ func TestNames(t *testing.T) {
 	path := t.TempDir()
 	dir := open(t, path)
 	first, err := Listen(dir, "s", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second, err := Listen(dir, "s", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first.Close()
 	c, err := Dial(dir, "s")
 	if err != nil {
@@ -104,12 +92,8 @@ func TestNames(t *testing.T) {
 	second.Close()
 
 	file := filepath.Join(path, "file")
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(file, filepath.Join(path, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("mine"), 0o600))
+	must(t, os.Symlink(file, filepath.Join(path, "link")))
 	for _, name := range []string{"file", "link"} {
 		if l, err := Listen(dir, name, 1); err == nil {
 			l.Close()
@@ -118,5 +102,13 @@ func TestNames(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(path, name)); err != nil || string(b) != "mine" {
 			t.Errorf("the %s: %q, %v", name, b, err)
 		}
+	}
+}
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

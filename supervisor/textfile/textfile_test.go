@@ -31,9 +31,7 @@ func until(t *testing.T, what string, is func() bool) {
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := []string{}
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -139,18 +137,14 @@ func TestReadersSeeWhole(t *testing.T) {
 // TestTrouble: a directory that went away is told of once, until it is back.
 func TestTrouble(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	f := open(t, dir, "46")
 	path := filepath.Join(dir, self("46").String())
 	state := func() error { f.mu.Lock(); defer f.mu.Unlock(); return f.trouble }
 	for range 2 {
 		f.Put([]byte("a 1\n"))
 		until(t, "written", holds(path, "a 1\n"))
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(dir))
 		f.Put([]byte("a 2\n"))
 		until(t, "trouble", func() bool { return state() != nil })
 		if why, news := f.Trouble(); !news || !errors.Is(why, fs.ErrNotExist) || why.Error() != "cannot write to "+dir+": no such file or directory" {
@@ -159,9 +153,7 @@ func TestTrouble(t *testing.T) {
 		if why, news := f.Trouble(); news || why == nil {
 			t.Errorf("told again: %v, %v", why, news)
 		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		f.Put([]byte("a 3\n"))
 		until(t, "written again", func() bool { return state() == nil })
 		if why, news := f.Trouble(); why != nil || !news {
@@ -173,14 +165,10 @@ func TestTrouble(t *testing.T) {
 // TestNoLinkIsFollowed: in a directory that all may write, somebody knows our names.
 func TestNoLinkIsFollowed(t *testing.T) {
 	dir, precious := t.TempDir(), filepath.Join(t.TempDir(), "precious")
-	if err := os.WriteFile(precious, []byte("data"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(precious, []byte("data"), 0o644))
 	path := filepath.Join(dir, self("46").String())
 	for _, trap := range []string{path, path + tmpSuffix} {
-		if err := os.Symlink(precious, trap); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(precious, trap))
 	}
 	f := open(t, dir, "46")
 	f.Put([]byte("a 1\n"))
@@ -199,9 +187,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%v; %q", err, list(t, dir))
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o644))
 	for at, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, file: syscall.ENOTDIR, "/proc/self": nil} {
 		err := Check(at)
 		if err == nil || want != nil && !errors.Is(err, want) || strings.Contains(err.Error(), dir) {
@@ -252,13 +238,9 @@ func TestHung(t *testing.T) {
 // TestSweep removes what dead runs left, and nothing else.
 func TestSweep(t *testing.T) {
 	ended := exec.Command("true")
-	if err := ended.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ended.Start())
 	gone := Of("/proc", ended.Process.Pid, "40", "0", "n1")
-	if err := ended.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ended.Wait())
 	me := self("46")
 	with := func(n Name, change func(*Name)) Name { change(&n); return n }
 	dir := t.TempDir()
@@ -283,31 +265,21 @@ func TestSweep(t *testing.T) {
 		{"node_raid.prom", old, true}, {"rsswarden.prom", old, true}, {"rsswarden_mine.prom.tmp", old, true},
 	} {
 		path := filepath.Join(dir, c.file)
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, nil, 0o644))
 		at := time.Now().Add(-c.age)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(path, at, at))
 		if c.kept {
 			want = append(want, c.file)
 		}
 	}
 	other := with(gone, func(n *Name) { n.Job = "another-user" })
 	if os.Getuid() == 0 {
-		if err := os.WriteFile(filepath.Join(dir, other.String()), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(filepath.Join(dir, other.String()), 12345, 12345); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, other.String()), nil, 0o644))
+		must(t, os.Chown(filepath.Join(dir, other.String()), 12345, 12345))
 		want = append(want, other.String())
 	}
 	link := with(gone, func(n *Name) { n.Job = "link" })
-	if err := os.Symlink("/dev/null", filepath.Join(dir, link.String())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/dev/null", filepath.Join(dir, link.String())))
 	want = append(want, link.String())
 	sweep(dir, me, "/proc", os.Geteuid(), time.Now())
 	kept := map[string]bool{}
@@ -333,12 +305,18 @@ func TestSweepInPieces(t *testing.T) {
 	dead.Start++
 	for i := range files {
 		dead.Job = strconv.Itoa(i)
-		if err := os.WriteFile(filepath.Join(dir, dead.String()), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, dead.String()), nil, 0o644))
 	}
 	sweep(dir, me, "/proc", os.Geteuid(), time.Now())
 	if left := list(t, dir); len(left) > 0 {
 		t.Errorf("%d of %d files are left", len(left), files)
+	}
+}
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

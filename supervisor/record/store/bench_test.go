@@ -38,9 +38,7 @@ func BenchmarkKept(b *testing.B) {
 			var samples, usages int
 			for b.Loop() {
 				run, err := Read(context.Background(), f.Record, child)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				samples, usages = 0, 0
 				for s := range run.Samples() {
 					samples, usages = samples+1, usages+len(s.Procs)
@@ -80,12 +78,8 @@ func BenchmarkFull(b *testing.B) {
 	}
 	samples := 0
 	for b.Loop() {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.RemoveAll(filepath.Join(dir, record.DataFile)); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.MkdirAll(dir, 0o700))
+		must(b, os.RemoveAll(filepath.Join(dir, record.DataFile)))
 		k := newTaker(b, dir, fullSize)
 		b.Cleanup(k.s.close)
 		commit(b, k.s, firstItems(b, dir)...)
@@ -129,9 +123,7 @@ func loaderSays(b testing.TB, n int) record.Item {
 	value, err := json.Marshal(event.LoaderSaid{
 		Head: event.Head{V: event.Version, Time: at, Seq: uint64(n), Event: event.NameLoader}, What: event.LoaderTrimmed, PID: 1002 + n%12,
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return record.Item{Kind: record.KindRoutine, N: 1<<40 + 2 + uint64(n/2), Value: value}
 }
 
@@ -144,9 +136,7 @@ func firstItems(b *testing.B, dir string) []record.Item {
 	items := []record.Item{{Kind: record.KindMeta}, {Kind: record.KindEvent, N: 1<<40 + 1}}
 	for i, v := range []any{m, first} {
 		value, err := json.Marshal(v)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		items[i].Value = value
 	}
 	return items
@@ -184,9 +174,7 @@ func BenchmarkSample(b *testing.B) {
 		for name, line := range map[string]func([]byte, *record.Look) []byte{"json": jsonLine, "text": textLine} {
 			b.Run(fmt.Sprintf("%s/%d/moving", name, procs), func(b *testing.B) {
 				f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				defer f.Close()
 				c := newScene(procs, false)
 				b.ReportAllocs()
@@ -383,17 +371,13 @@ func BenchmarkCommit(b *testing.B) {
 			timed(b, func(n int) time.Duration {
 				items := k.items(c.at(time.Duration(n)*time.Second), nil)
 				began := time.Now()
-				if err := k.s.commit(items); err != nil {
-					b.Fatal(err)
-				}
+				must(b, k.s.commit(items))
 				return time.Since(began)
 			})
 		})
 		b.Run("json/64/"+name, func(b *testing.B) {
 			f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			defer f.Close()
 			c := newScene(64, false)
 			defer load(b, busy)()
@@ -429,9 +413,7 @@ func load(b *testing.B, busy bool) func() {
 		return func() {}
 	}
 	f, err := os.Create(filepath.Join(b.TempDir(), "large"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -495,9 +477,7 @@ func BenchmarkHour(b *testing.B) {
 
 func fileSize(b *testing.B, dir string) int64 {
 	info, err := os.Stat(filepath.Join(dir, record.DataFile))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return info.Size()
 }
 
@@ -518,9 +498,7 @@ func BenchmarkSamples(b *testing.B) {
 	}
 	l.Found = true
 	run, err := l.Run("bench")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0

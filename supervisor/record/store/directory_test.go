@@ -19,9 +19,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	place := filepath.Join(dir, "records")
 	cmd := exec.Command(os.Args[0], dir)
 	cmd.Env = append(os.Environ(), "RECORD_TEST_CHILD=write", "RECORD_TEST_PROCS=1")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	var live string
 	for end := time.Now().Add(20 * time.Second); live == "" || !answersAt(live); time.Sleep(10 * time.Millisecond) {
@@ -32,21 +30,13 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 			live = found[0].Record
 		}
 	}
-	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(unix.SIGSTOP))
 	old := filepath.Join(place, "20200101T000000Z-run-node-1")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(old, record.DataFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(old, 0o700))
+	must(t, os.WriteFile(filepath.Join(old, record.DataFile), nil, 0o600))
 	long := time.Now().Add(-2 * pruneAge)
 	for _, d := range []string{old, live} {
-		if err := os.Chtimes(filepath.Join(d, record.DataFile), long, long); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(filepath.Join(d, record.DataFile), long, long))
 	}
 	asked := make(chan bool)
 	go func() {
@@ -64,9 +54,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("one that is stopped keeps others waiting")
 	}
-	if err := os.Remove(filepath.Join(live, liveName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(live, liveName)))
 	prune(place, 0, 0)
 	if left := record.Find(place); len(left) != 1 || left[0].Record != live {
 		t.Errorf("left %+v", left)
@@ -84,23 +72,15 @@ func TestStrangersPlaces(t *testing.T) {
 	const stranger = 12345
 	dir, mine := t.TempDir(), t.TempDir()
 	link := filepath.Join(dir, "rsswarden-0")
-	if err := os.Symlink(mine, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Lchown(link, stranger, stranger); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(mine, link))
+	must(t, os.Lchown(link, stranger, stranger))
 	if _, _, err := makeDirIn(filepath.Join(link, "records"), false, "x", 1); err == nil {
 		t.Error("a stranger's link is followed")
 	}
 	id := testMeta().ID
 	theirs := filepath.Join(mine, id)
-	if err := os.Mkdir(theirs, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(theirs, stranger, stranger); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(theirs, 0o700))
+	must(t, os.Chown(theirs, stranger, stranger))
 	for attempt := range 3 {
 		if _, _, err := makeDirIn(mine, false, id, attempt); err == nil {
 			t.Errorf("watcher %d uses a stranger's directory", attempt)
@@ -115,16 +95,10 @@ func TestChosenPlaceIsKept(t *testing.T) {
 		place := t.TempDir()
 		for n := range keepRecords + 10 {
 			dir := filepath.Join(place, record.NewID(time.Unix(int64(n), 0), nil, "node", 1))
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(dir, 0o700))
 			file := filepath.Join(dir, record.DataFile)
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chtimes(file, long, long); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, nil, 0o600))
+			must(t, os.Chtimes(file, long, long))
 		}
 		if _, _, err := makeDirIn(place, chosen, testMeta().ID, 1); err != nil {
 			t.Fatal(err)

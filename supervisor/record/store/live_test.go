@@ -50,9 +50,7 @@ func TestSlowReaderKeepsNobody(t *testing.T) {
 	n := 0
 	feed(t, r, m.Start, func() bool { n++; return n > 1500 }) // more than a socket holds
 	c, err := dialLive(dirAt(t, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

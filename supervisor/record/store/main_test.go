@@ -43,9 +43,7 @@ func TestMain(m *testing.M) {
 func dirAt(t testing.TB, path string) *os.File {
 	t.Helper()
 	dir, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { dir.Close() })
 	return dir
 }
@@ -98,9 +96,7 @@ func disk(t *testing.T, ext4 bool) string {
 	}
 	dir := t.TempDir()
 	mnt := filepath.Join(dir, "disk")
-	if err := os.Mkdir(mnt, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(mnt, 0o755))
 	sh := func(line string) error {
 		out, err := exec.Command("sh", "-c", line).CombinedOutput()
 		if err != nil {
@@ -180,9 +176,7 @@ type taker struct {
 
 func newTaker(t testing.TB, dir string, size int64) *taker {
 	s, err := openDatabase(dirAt(t, dir), size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &taker{s: s, sampler: record.NewSampler(1)}
 }
 
@@ -258,9 +252,7 @@ func samplesOf(r *record.Run) (all []record.Sample) {
 // commit has a database take entries.
 func commit(t testing.TB, s *database, items ...record.Item) {
 	t.Helper()
-	if err := s.commit(items); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.commit(items))
 }
 
 // use does with a run what its readers do: nothing it refers to may be missing.
@@ -274,4 +266,12 @@ func use(r *record.Run) {
 		}
 	}
 	_ = r.Exit()
+}
+
+// must ends the test where a step of its own preparation failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

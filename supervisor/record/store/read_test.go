@@ -18,13 +18,9 @@ import (
 func copyRecord(t testing.TB, from string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(from, record.DataFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to := t.TempDir()
-	if err := os.WriteFile(filepath.Join(to, record.DataFile), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(to, record.DataFile), b, 0o600))
 	return to
 }
 
@@ -45,9 +41,7 @@ func TestDamagedRecords(t *testing.T) {
 		switch i % 3 {
 		case 0:
 			what = "cut off"
-			if err := os.Truncate(path, rnd.Int64N(info.Size())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Truncate(path, rnd.Int64N(info.Size())))
 		default:
 			junk := make([]byte, page)
 			what = "a page of zeroes"
@@ -58,9 +52,7 @@ func TestDamagedRecords(t *testing.T) {
 				}
 			}
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := f.WriteAt(junk, rnd.Int64N(pages)*page); err != nil {
 				t.Fatal(err)
 			}
@@ -101,9 +93,7 @@ func TestDamagedRecords(t *testing.T) {
 func TestForeignAndNewerRecords(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"empty": "", "short": "abc", "text": strings.Repeat("not LMDB at all\n", 1000)} {
-		if err := os.WriteFile(filepath.Join(dir, record.DataFile), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, record.DataFile), []byte(content), 0o600))
 		if _, err := Read(context.Background(), dir, child); err == nil || !strings.Contains(err.Error(), "not a record") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -126,9 +116,7 @@ func FuzzRecordFile(f *testing.F) {
 	whole := f.TempDir()
 	fill(f, whole, 1<<20, 300, 4, nil)
 	good, err := os.ReadFile(filepath.Join(whole, record.DataFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(uint32(16), []byte{0}, uint32(0))
 	f.Add(uint32(4096+16), []byte("junk"), uint32(len(good)-1))
 	f.Add(uint32(8192), bytes.Repeat([]byte{0xff}, 64), uint32(0))
@@ -139,9 +127,7 @@ func FuzzRecordFile(f *testing.F) {
 			b = b[:int(cut)%len(b)]
 		}
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, record.DataFile), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, record.DataFile), b, 0o600))
 		if r, err := Read(context.Background(), dir, child); err == nil {
 			use(r)
 		}
@@ -179,9 +165,7 @@ func TestPlantedFiles(t *testing.T) {
 			dir := copyRecord(t, whole)
 			path := filepath.Join(dir, file)
 			_ = os.Remove(path)
-			if err := plant(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, plant(path))
 			type answer struct {
 				run *record.Run
 				err error
@@ -211,8 +195,6 @@ func TestPlantedFiles(t *testing.T) {
 
 func pipeBeside(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(path, 0o600))
 	return path
 }

@@ -117,17 +117,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		procs := 1 + rnd.IntN(64)
 		cmd.Env = append(os.Environ(), "RECORD_TEST_CHILD=write", "RECORD_TEST_PROCS="+strconv.Itoa(procs))
 		out, err := os.Create(filepath.Join(dir, "told"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cmd.Stdout, cmd.Stderr = out, os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		time.Sleep(50*time.Millisecond + time.Duration(rnd.IntN(1900))*time.Millisecond)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		out.Close()
 		first, taken := told(t, out.Name())
@@ -173,9 +167,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // told returns when the first and the last look were taken in, by what the writer printed.
 func told(t *testing.T, name string) (first, last time.Time) {
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for l := range strings.Lines(string(b)) {
 		n, err := strconv.ParseInt(strings.TrimSuffix(l, "\n"), 10, 64)
 		if err != nil || !strings.HasSuffix(l, "\n") {
@@ -204,9 +196,7 @@ func TestFullDisk(t *testing.T) {
 	r.Close(5 * time.Second)
 	run := readBack(t, dir)
 	journal, err := record.ReadJournal(filepath.Join(journals, m.ID+".jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if run.Merge(journal); run.Exit() == nil {
 		t.Error("the journal has no end")
 	}
@@ -214,9 +204,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestNoRoom(t *testing.T) {
 	mnt := disk(t, false)
-	if err := exec.Command("fallocate", "-l", "90M", filepath.Join(mnt, "much")).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.Command("fallocate", "-l", "90M", filepath.Join(mnt, "much")).Run())
 	r, told, m := recorderIn(t, filepath.Join(mnt, "records"), t.TempDir())
 	feed(t, r, m.Start, func() bool { return told.has("MiB free") })
 	r.Close(5 * time.Second)
@@ -247,9 +235,7 @@ func TestHungDisk(t *testing.T) {
 	if d := time.Since(began); d > 2*time.Second {
 		t.Errorf("closing took %v", d)
 	}
-	if err := exec.Command("fsfreeze", "-u", mnt).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.Command("fsfreeze", "-u", mnt).Run())
 	<-r.done
 	if _, err := record.ReadJournal(filepath.Join(journals, m.ID+".jsonl")); err != nil {
 		t.Error(err)
@@ -261,9 +247,7 @@ func TestReadOnlyAndVanished(t *testing.T) {
 	records := filepath.Join(mnt, "records")
 	r, told, m := recorderIn(t, records, filepath.Join(mnt, "journals"))
 	feed(t, r, m.Start, exists(filepath.Join(records, m.ID, record.DataFile)))
-	if err := os.RemoveAll(filepath.Join(records, m.ID)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(records, m.ID)))
 	feed(t, r, m.Start, func() bool { return told.has("taken away") })
 	r.Close(5 * time.Second)
 

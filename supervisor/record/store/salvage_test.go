@@ -14,9 +14,7 @@ func FuzzSalvage(f *testing.F) {
 	whole := f.TempDir()
 	fill(f, whole, 1<<20, 100, 4, nil)
 	good, err := os.ReadFile(filepath.Join(whole, record.DataFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(good)
 	f.Add(good[:3*4096])
 	f.Fuzz(func(t *testing.T, b []byte) {
