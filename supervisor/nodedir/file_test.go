@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -65,5 +66,23 @@ func TestWriteRenamed(t *testing.T) {
 	err := WriteRenamed(unix.AT_FDCWD, none+".tmp", none, 0o600, func(*os.File) error { return nil })
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
+	}
+}
+
+// TestWithoutPath: an error without its path still is what it was, and what is there opens.
+func TestWithoutPath(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none")
+	_, open := OpenPath(none)
+	for _, err := range []error{open, os.Rename(none, dir), fs.ErrNotExist} {
+		if got := WithoutPath(err); !errors.Is(got, fs.ErrNotExist) || strings.Contains(got.Error(), none) {
+			t.Errorf("%v of %v", got, err)
+		}
+	}
+	f, err := OpenPath(dir)
+	must(t, err)
+	defer f.Close()
+	if entries, err := os.ReadDir(FDPath(f)); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
 	}
 }

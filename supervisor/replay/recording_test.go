@@ -78,6 +78,21 @@ func (l *leads) uses(seconds int, percent float64) {
 	}
 }
 
+// predecessor is a leader at 86 % of the limit, successor the one that takes over from it.
+func predecessor(t *testing.T) *leads {
+	l := newLeads(t)
+	l.begins(nil, "")
+	l.uses(20, 86)
+	return l
+}
+
+func successor(t *testing.T, from *policy.Memory, own string) *leads {
+	l := newLeads(t)
+	l.now = 20 * time.Second
+	l.begins(from, own)
+	return l
+}
+
 func (l *leads) memory() *policy.Memory {
 	m := l.ladder.Snapshot(l.now, booted+l.now, 0)
 	return &m
@@ -104,15 +119,11 @@ func changed(run *record.Run, change func(*event.Handover)) *record.Run {
 // TestHeirAgain: the record of who took over at a use that stays above the rungs is
 // replayed with what it took over; as older ones, which do not tell, it is not.
 func TestHeirAgain(t *testing.T) {
-	before := newLeads(t)
-	before.begins(nil, "")
-	before.uses(20, 86)
+	before := predecessor(t)
 	if len(before.fired) != 3 {
 		t.Fatalf("fired %v", before.fired)
 	}
-	heir := newLeads(t)
-	heir.now = 20 * time.Second
-	heir.begins(before.memory(), "")
+	heir := successor(t, before.memory(), "")
 	heir.uses(30, 86)
 	if len(heir.fired) != 0 {
 		t.Fatalf("did again %v", heir.fired)
@@ -159,16 +170,12 @@ func TestHeirAgain(t *testing.T) {
 // TestHeirOfOneStep: the limits of a step that have its name in the memory have none
 // in the record of who is alone.
 func TestHeirOfOneStep(t *testing.T) {
-	before := newLeads(t)
-	before.begins(nil, "")
-	before.uses(20, 86)
+	before := predecessor(t)
 	m := before.memory()
 	for i := range m.Rungs {
 		m.Rungs[i].Level = "46.0"
 	}
-	heir := newLeads(t)
-	heir.now = 20 * time.Second
-	heir.begins(m, "46.0")
+	heir := successor(t, m, "46.0")
 	heir.uses(30, 86)
 	run := heir.b.Run()
 	if r := replayed(t, run, replay.Options{}); !*r.Same || len(r.Decisions) != 0 {
@@ -182,9 +189,7 @@ func TestHeirOfOneStep(t *testing.T) {
 // TestLeadsAgain: a record with several leads has a handover for each, in the whole
 // and in its parts.
 func TestLeadsAgain(t *testing.T) {
-	l := newLeads(t)
-	l.begins(nil, "")
-	l.uses(20, 86)
+	l := predecessor(t)
 	m := l.memory()
 	l.now += 3 * time.Second
 	l.begins(m, "") // a watcher that was killed is started again
@@ -216,12 +221,8 @@ func TestLeadsAgain(t *testing.T) {
 // TestHeirWithAnotherLimit: what was done at the size that the limit had is not known
 // of another size.
 func TestHeirWithAnotherLimit(t *testing.T) {
-	before := newLeads(t)
-	before.begins(nil, "")
-	before.uses(20, 86)
-	heir := newLeads(t)
-	heir.now = 20 * time.Second
-	heir.begins(before.memory(), "")
+	before := predecessor(t)
+	heir := successor(t, before.memory(), "")
 	heir.uses(100, 86)
 	run := heir.b.Run()
 	count := func(opt replay.Options, rule string) int {
