@@ -266,8 +266,8 @@ func TestRequeues(t *testing.T) {
 			if (exit["verdict"] == string(event.VerdictRequeued)) != c.done {
 				t.Errorf("verdict %v", exit["verdict"])
 			}
-			lines := record.ReadLives(record.Places{Journals: []string{filepath.Join(s.submitDir(), ".rsswarden")}}, "46", "lab", time.Now())
-			if past, ok := record.LastLife(lines, 1); ok != c.done || ok && past.Raised != (c.fails == nil) {
+			lines := record.ReadRequeueLog(record.Places{Journals: []string{filepath.Join(s.submitDir(), ".rsswarden")}}, "46", "lab", time.Now())
+			if past, ok := record.LastRequeue(lines, 1); ok != c.done || ok && past.Raised != (c.fails == nil) {
 				t.Errorf("left behind %+v", lines)
 			}
 		})

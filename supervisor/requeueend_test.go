@@ -143,7 +143,7 @@ func TestRequeueJobOutlives(t *testing.T) {
 	if job := f.read(t, "job"); !strings.Contains(job, "MinMemoryNode=1250M") || strings.Contains(job, "held") {
 		t.Errorf("the job stands as %s", job)
 	}
-	past, ok := record.LastLife(record.ReadLives(record.Places{Journals: []string{dir}}, "46", "", time.Now()), 1)
+	past, ok := record.LastRequeue(record.ReadRequeueLog(record.Places{Journals: []string{dir}}, "46", "", time.Now()), 1)
 	if !ok || !past.Raised || !past.Released || past.Because != "it was full" || past.FromMiB != 1000 || past.ToMiB != 1250 {
 		t.Errorf("left behind %+v, %v", past, ok)
 	}
@@ -184,12 +184,12 @@ func TestSecondLife(t *testing.T) {
 			dir := t.TempDir()
 			now := time.Now()
 			places := record.Places{Journals: []string{filepath.Join(dir, ".rsswarden")}}
-			f, err := record.OpenLives(places, "46")
+			f, err := record.OpenRequeueLog(places, "46")
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, step := range []string{record.LifeBegun, slurm.StepHold, slurm.StepUpdate, slurm.StepRelease} {
-				l := record.Life{Time: time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, time.Local), Job: "46", Rule: "97%:requeue", Because: "it was full", FromMiB: 1000, ToMiB: 1250, Step: step, OK: true}
+			for _, step := range []string{record.RequeueBegun, slurm.StepHold, slurm.StepUpdate, slurm.StepRelease} {
+				l := record.RequeueEntry{Time: time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, time.Local), Job: "46", Rule: "97%:requeue", Because: "it was full", FromMiB: 1000, ToMiB: 1250, Step: step, OK: true}
 				if err := l.Write(f); err != nil {
 					t.Fatal(err)
 				}

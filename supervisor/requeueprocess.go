@@ -44,7 +44,7 @@ func RequeueJob(in io.Reader, out io.Writer) error {
 func (p *RequeuePlan) run(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
 	lines, written := p.keep()
 	said := json.NewEncoder(out)
-	lines <- p.life(slurm.RequeueStep{Step: record.LifeBegun, OK: true})
+	lines <- p.life(slurm.RequeueStep{Step: record.RequeueBegun, OK: true})
 	q := slurm.Requeue{
 		Job: p.Job, MiB: p.MiB, StartIn: p.StartIn, Again: p.Again, Scontrol: scontrol, Patience: patience,
 		Told: func(s slurm.RequeueStep) {
@@ -70,10 +70,10 @@ const mostSteps = 16
 
 // keep writes lines to the file of the job's lives, on the side: a file server
 // that hangs must not keep the job from being released.
-func (p *RequeuePlan) keep() (chan<- record.Life, <-chan error) {
-	lines, written := make(chan record.Life, mostSteps), make(chan error, 1)
+func (p *RequeuePlan) keep() (chan<- record.RequeueEntry, <-chan error) {
+	lines, written := make(chan record.RequeueEntry, mostSteps), make(chan error, 1)
 	go func() {
-		f, err := record.OpenLives(p.Places, p.Job.ID)
+		f, err := record.OpenRequeueLog(p.Places, p.Job.ID)
 		if err != nil {
 			written <- err
 			return
@@ -90,10 +90,10 @@ func (p *RequeuePlan) keep() (chan<- record.Life, <-chan error) {
 	return lines, written
 }
 
-func (p *RequeuePlan) life(s slurm.RequeueStep) record.Life {
+func (p *RequeuePlan) life(s slurm.RequeueStep) record.RequeueEntry {
 	to := p.Job
 	to.MiB = p.MiB
-	l := record.Life{
+	l := record.RequeueEntry{
 		Time: time.Now(), Job: p.Job.ID, Cluster: p.Cluster, Node: p.Node, Run: p.Run, Restart: p.Restart,
 		Rule: p.Rule, Because: p.Because, FromMiB: p.Job.PerNode(), ToMiB: to.PerNode(),
 		Step: s.Step, OK: s.OK, Error: s.Error,
@@ -133,8 +133,8 @@ func (w *watcher) lastLife() func() string {
 	has, _ := slurm.StepLimit(w.Lookup, slurm.RlimitRSS())
 	places := record.DefaultPlaces(w.Lookup, os.Geteuid())
 	return func() string {
-		lines := record.ReadLives(places, job.ID, job.Cluster, time.Now())
-		last, ok := record.LastLife(lines, job.Restarts)
+		lines := record.ReadRequeueLog(places, job.ID, job.Cluster, time.Now())
+		last, ok := record.LastRequeue(lines, job.Restarts)
 		if !ok {
 			return ""
 		}

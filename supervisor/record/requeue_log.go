@@ -15,23 +15,23 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Life is one line of the log of requeues that a job keeps beside its journals, for its next
-// life and for reports. Each line is complete: the writer may be killed after any.
-type Life struct {
+// RequeueEntry is one line of the log of requeues that a job keeps beside its journals, for its next
+// attempt and for reports. Each line is complete: the writer may be killed after any.
+type RequeueEntry struct {
 	V       int       `json:"v"`
 	Time    time.Time `json:"time"`
 	Job     string    `json:"job"`
 	Cluster string    `json:"cluster,omitempty"`
 	Node    string    `json:"node,omitempty"`
 	Run     string    `json:"run,omitempty"` // whose record it is
-	// Restart is SLURM_RESTART_COUNT of the life that ends: 0 for the first.
+	// Restart is SLURM_RESTART_COUNT of the attempt that ends: 0 for the first.
 	Restart int    `json:"restart"`
 	Rule    string `json:"rule,omitempty"`
 	Because string `json:"because,omitempty"` // for people
 	// FromMiB is what the job had on each node, ToMiB what it is to have.
 	FromMiB uint64 `json:"from_mib"`
 	ToMiB   uint64 `json:"to_mib"`
-	// Step is one of slurm.StepHold, slurm.StepUpdate …, or LifeBegun; OK, Error
+	// Step is one of slurm.StepHold, slurm.StepUpdate …, or RequeueBegun; OK, Error
 	// and Detail say how it ended.
 	Step   string `json:"step"`
 	OK     bool   `json:"ok"`
@@ -39,25 +39,25 @@ type Life struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// LifeBegun is the step of the first line, written before anything is done.
-const LifeBegun = "begun"
+// RequeueBegun is the step of the first line, written before anything is done.
+const RequeueBegun = "begun"
 
 const (
-	livesPrefix = "requeue-"
-	// mostLives bounds what is read of such a file, the end of it.
-	mostLives = 64 << 10
-	// livesOld is after how long a file is of another job: Slurm begins its numbers
+	requeuePrefix = "requeue-"
+	// mostRequeueLog bounds what is read of such a file, the end of it.
+	mostRequeueLog = 64 << 10
+	// requeueLogOld is after how long a file is of another job: Slurm begins its numbers
 	// anew some day.
-	livesOld = 90 * 24 * time.Hour
+	requeueLogOld = 90 * 24 * time.Hour
 )
 
-// livesFile is the name of the file of a job.
-func livesFile(job string) string { return livesPrefix + filepath.Base(job) + journalSuffix }
+// requeueLogName is the name of the file of a job.
+func requeueLogName(job string) string { return requeuePrefix + filepath.Base(job) + journalSuffix }
 
-// OpenLives opens the file of a job for [Life.Write], in the first place that takes
+// OpenRequeueLog opens the file of a job for [RequeueEntry.Write], in the first place that takes
 // it. It may hang where the file system does.
-func OpenLives(p Places, job string) (*os.File, error) {
-	f, err := openInFirst(p.Journals, livesFile(job))
+func OpenRequeueLog(p Places, job string) (*os.File, error) {
+	f, err := openInFirst(p.Journals, requeueLogName(job))
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the file of requeued job %s: %w", job, err)
 	}
@@ -65,7 +65,7 @@ func OpenLives(p Places, job string) (*os.File, error) {
 }
 
 // Write appends a line, in one write: two nodes may do so at once.
-func (l Life) Write(w io.Writer) error {
+func (l RequeueEntry) Write(w io.Writer) error {
 	l.V = Version
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -75,17 +75,17 @@ func (l Life) Write(w io.Writer) error {
 	return err
 }
 
-// ReadLives returns what a job has left behind, the oldest first. It may hang
+// ReadRequeueLog returns what a job has left behind, the oldest first. It may hang
 // where a file system does. What is malformed is left out.
-func ReadLives(p Places, job, cluster string, now time.Time) []Life {
-	var all []Life
+func ReadRequeueLog(p Places, job, cluster string, now time.Time) []RequeueEntry {
+	var all []RequeueEntry
 	for _, place := range p.Journals {
-		all = append(all, readLives(filepath.Join(place, livesFile(job)), job, cluster, now)...)
+		all = append(all, readRequeueLog(filepath.Join(place, requeueLogName(job)), job, cluster, now)...)
 	}
 	return all
 }
 
-func readLives(path, job, cluster string, now time.Time) (all []Life) {
+func readRequeueLog(path, job, cluster string, now time.Time) (all []RequeueEntry) {
 	dir, err := nodedir.Open(filepath.Dir(path))
 	if err != nil {
 		return nil
@@ -100,17 +100,17 @@ func readLives(path, job, cluster string, now time.Time) (all []Life) {
 	if err != nil {
 		return nil
 	}
-	if size := info.Size(); size > mostLives {
-		if _, err := f.Seek(size-mostLives, io.SeekStart); err != nil {
+	if size := info.Size(); size > mostRequeueLog {
+		if _, err := f.Seek(size-mostRequeueLog, io.SeekStart); err != nil {
 			return nil
 		}
 	}
-	for s := bufio.NewScanner(io.LimitReader(f, mostLives)); s.Scan(); {
-		var l Life
+	for s := bufio.NewScanner(io.LimitReader(f, mostRequeueLog)); s.Scan(); {
+		var l RequeueEntry
 		if json.Unmarshal(bytes.TrimSpace(s.Bytes()), &l) != nil || l.V != Version || l.Job != job || l.Step == "" || l.Restart < 0 {
 			continue
 		}
-		if now.Sub(l.Time) > livesOld || cluster != "" && l.Cluster != "" && l.Cluster != cluster {
+		if now.Sub(l.Time) > requeueLogOld || cluster != "" && l.Cluster != "" && l.Cluster != cluster {
 			continue
 		}
 		all = append(all, l)
@@ -118,17 +118,17 @@ func readLives(path, job, cluster string, now time.Time) (all []Life) {
 	return all
 }
 
-// Requeued is what the lines of one life come to.
+// Requeued is what the lines of one attempt come to.
 type Requeued struct {
-	Life           // its first line
+	RequeueEntry   // its first line
 	Held, Released bool
 	Raised         bool
 	Errors         []string
 }
 
-// LastLife returns how the last life before restart ended, as far as the lines
+// LastRequeue returns how the last attempt before restart ended, as far as the lines
 // tell. ok is false where they tell of none that was requeued.
-func LastLife(lines []Life, restart int) (r Requeued, ok bool) {
+func LastRequeue(lines []RequeueEntry, restart int) (r Requeued, ok bool) {
 	last := -1
 	for _, l := range lines {
 		if l.Restart < restart {
@@ -140,7 +140,7 @@ func LastLife(lines []Life, restart int) (r Requeued, ok bool) {
 			continue
 		}
 		if r.Step == "" || r.Run != l.Run && !r.Held {
-			r = Requeued{Life: l} // of two nodes, the one that was first
+			r = Requeued{RequeueEntry: l} // of two nodes, the one that was first
 		}
 		if l.Run != r.Run {
 			continue
