@@ -300,12 +300,9 @@ func TestOtherSiteCustomize(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			base := filepath.Join(p.dir, "user")
-			cmd := exec.Command(py.Path, "-c", "import site; print(site.getusersitepackages())")
-			cmd.Env = append(cleanEnv(), "PYTHONUSERBASE="+base)
-			userSite, err := cmd.Output()
-			must(t, err)
+			userSite := py.Run(t, append(cleanEnv(), "PYTHONUSERBASE="+base), "-c", "import site; print(site.getusersitepackages())")
 			for where, dir := range map[string]string{
-				"PYTHONPATH": filepath.Join(p.dir, "mine"), "user site": strings.TrimSpace(string(userSite)),
+				"PYTHONPATH": filepath.Join(p.dir, "mine"), "user site": strings.TrimSpace(userSite),
 			} {
 				must(t, os.MkdirAll(dir, 0o700))
 				for what, body := range sites {

@@ -60,18 +60,14 @@ func TestLoad(t *testing.T) {
 				}
 				script := filepath.Join(dir, fmt.Sprintf("load%d.py", i))
 				must(t, os.WriteFile(script, []byte(l.code), 0o600))
-				bare := exec.Command(py.Path, script)
-				bare.Env = append(cleanEnv(), "PYTHONDONTWRITEBYTECODE=1")
-				plain, err := bare.CombinedOutput()
-				if err != nil {
-					t.Fatalf("%s, bare: %v\n%s", l.name, err, plain)
-				}
-				p, err := Prepare(Options{Env: atHome(t, bare.Env)})
+				env := append(cleanEnv(), "PYTHONDONTWRITEBYTECODE=1")
+				plain := py.Run(t, env, script)
+				p, err := Prepare(Options{Env: atHome(t, env)})
 				must(t, err)
 				wrapped := exec.Command(py.Path, script)
 				wrapped.Env = p.Env
 				got, err := wrapped.CombinedOutput()
-				if err != nil || string(got) != string(plain) {
+				if err != nil || string(got) != plain {
 					t.Errorf("%s: %v: got %s, bare %s", l.name, err, got, plain)
 				}
 				want := l.hello
@@ -169,18 +165,8 @@ func TestOneJobManyPythons(t *testing.T) {
 		inner, err := Prepare(Options{Env: env})
 		must(t, err)
 		defer Remove(inner.Dir)
-		out := func(py torchtest.Interpreter, env []string) string {
-			t.Helper()
-			cmd := exec.Command(py.Path, script)
-			cmd.Env = env
-			b, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", py.Name, err, b)
-			}
-			return string(b)
-		}
 		for _, py := range all {
-			once, twice := out(py, outer.Env), out(py, inner.Env)
+			once, twice := py.Run(t, outer.Env, script), py.Run(t, inner.Env, script)
 			if once != twice || strings.Contains(twice, "hook-") {
 				t.Errorf("%s, %s home: in a run %s, in a run within it %s", py.Name, home, once, twice)
 			}

@@ -171,9 +171,7 @@ func mutate(t *testing.T, s *stand, m mutant) string {
 		must(t, err)
 		args = append(args, string(data))
 	}
-	if out, err := s.Command(t, python, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.Run(t, nil, args...)
 	return folder
 }
 

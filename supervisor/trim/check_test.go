@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"io"
 	"os"
 	"os/exec"
@@ -15,13 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The processes of quiet: we are an ancestor of the one that is looked at.
@@ -235,27 +234,6 @@ func TestRefusalOf(t *testing.T) {
 	} {
 		if got := refusalOf(fmt.Errorf("cannot read: %w", err)); got != want {
 			t.Errorf("%v: %v, want %v", err, got, want)
-		}
-	}
-}
-
-func TestPlanTree(t *testing.T) {
-	fs, o := quiet(t)
-	p, err := Plan(o)
-	if err != nil || p.Refusal != None || p.ID != o.ID || len(p.Mappings) != 2 ||
-		p.Mappings[0].Path != "/data/valid.arrow" || p.Mappings[1].Path != "/data/train.arrow" {
-		t.Errorf("%+v, %v", p, err)
-	}
-	for name, c := range map[string]struct {
-		do   func()
-		want Refusal
-	}{
-		"malformed": {func() { fs.Write("proc/42/smaps", good()+"x\n") }, Failed},
-		"ended":     {func() { fs.Remove("proc/42/smaps") }, Vanished},
-	} {
-		c.do()
-		if p, err := Plan(o); p.Refusal != c.want || p.Detail == "" || (err != nil) != (c.want == Failed) || p.Mappings != nil {
-			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
 }
@@ -514,84 +492,5 @@ func TestCheck32Bit(t *testing.T) {
 	h := startCommand(t, exec.Command(name))
 	if r, detail := checkHere(h.id); r != Not64Bit {
 		t.Errorf("%v: %s", r, detail)
-	}
-}
-
-func TestPlanReal(t *testing.T) {
-	needsYama(t)
-	small, large := sparse(t, 6*rss.MiB), sparse(t, 32*rss.MiB)
-	h, want := startMap(t, large, [2]rss.Bytes{rss.MiB, 16 * rss.MiB})
-	p, err := Plan(CheckOptions{Proc: "/proc", ID: h.id})
-	if err != nil || p.Refusal != None || len(p.Mappings) != 1 || p.Mappings[0].whole(h.id) != want.whole(h.id) || p.Mappings[0].Resident != want.Resident || want.Resident < 16*rss.MiB {
-		t.Errorf("%+v, %v", p, err)
-	}
-	var st unix.Stat_t
-	must(t, unix.Stat(large, &st))
-	if want.Inode != st.Ino || want.Hi-want.Lo != uint64(32*rss.MiB) || want.Offset != 0 {
-		t.Errorf("%+v, and inode %d", want, st.Ino)
-	}
-	h, _ = startMap(t, small, [2]rss.Bytes{0, 6 * rss.MiB})
-	must(t, os.Remove(small))
-	if p, err := Plan(CheckOptions{Proc: "/proc", ID: h.id}); err != nil || len(p.Mappings) != 1 || p.Mappings[0].Path != small+" (deleted)" {
-		t.Errorf("%+v, %v", p, err)
-	}
-}
-
-// TestPlanner: what may be trimmed is asked once for each mapping, and what is
-// resident each time.
-func TestPlanner(t *testing.T) {
-	needsYama(t)
-	if !hasScan(t) {
-		t.Skip("the kernel has no PAGEMAP_SCAN")
-	}
-	h, m := startMap(t, sparse(t, 32*rss.MiB), [2]rss.Bytes{0, 16 * rss.MiB})
-	o := CheckOptions{Proc: "/proc", ID: h.id}
-	var p Planner
-	resident := func() rss.Bytes {
-		t.Helper()
-		got, err := p.Plan(o)
-		if err != nil || got.Refusal != None || len(got.Mappings) > 1 {
-			t.Fatalf("%+v, %v", got, err)
-		}
-		if len(got.Mappings) == 0 {
-			return 0
-		}
-		return got.Mappings[0].Resident
-	}
-	if got := resident(); got < 16*rss.MiB {
-		t.Fatalf("%v are resident", got)
-	}
-	known := p.judged[h.id].may
-	if may, ok := known[m.whole(h.id)]; !ok || !may {
-		t.Fatalf("%+v", known)
-	}
-	known[m.whole(h.id)] = false
-	if got := resident(); got != 0 {
-		t.Errorf("asked again: %v", got)
-	}
-	gone := rss.ProcID{PID: 1 << 23}
-	p.judged[gone] = judgement{at: time.Now().Add(-2 * judgedFor)}
-	p.judged[h.id] = judgement{time.Now().Add(-judgedFor), known}
-	if got := resident(); got < 16*rss.MiB {
-		t.Errorf("%v are resident, asked again after a minute", got)
-	}
-	if _, kept := p.judged[gone]; kept {
-		t.Error("what has ended is kept")
-	}
-	// A mapping that is not known has all be asked.
-	known = p.judged[h.id].may
-	delete(known, m.whole(h.id))
-	if got := resident(); got < 16*rss.MiB {
-		t.Errorf("%v are resident of what is new", got)
-	}
-	tracer := NewTracer()
-	defer tracer.Close()
-	pieces, err := Pieces("/proc", h.id, m)
-	must(t, err)
-	for _, piece := range pieces {
-		wardentest.Until(t, "a trim", func() bool { return tracer.Do(piece.Piece).Refusal == None })
-	}
-	if got := resident(); got != 0 {
-		t.Errorf("%v are resident after a trim", got)
 	}
 }

@@ -130,6 +130,12 @@ type Interpreter struct {
 	Major, minor int
 }
 
+// Run returns what it prints; an error of it ends the test.
+func (i Interpreter) Run(tb testing.TB, env []string, args ...string) string {
+	tb.Helper()
+	return run(tb, exec.Command(i.Path, args...), env)
+}
+
 // AtLeast says whether it has that version.
 func (i Interpreter) AtLeast(major, minor int) bool {
 	return i.Major > major || i.Major == major && i.minor >= minor
