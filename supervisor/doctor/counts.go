@@ -62,13 +62,14 @@ func (n *Counts) files() Check {
 		c.Status, c.Found = Limited, "how many files a process may have open is not known"
 		return c
 	}
-	c.Found = fmt.Sprintf("%s open files a process, at most %s", count(n.Files), count(n.HardFiles))
+	const anyNumber = "any number of"
+	c.Found = fmt.Sprintf("%s open files a process, at most %s", count(n.Files, anyNumber), count(n.HardFiles, anyNumber))
 	if n.Files < fewFiles {
 		c.Status = Limited
 		c.Found += "; workers that are spawned, and tensors that come from workers (strategy file_descriptor), take one for each tensor"
 		c.Do = "ask for a greater hard limit, or set torch.multiprocessing.set_sharing_strategy('file_system')"
 		if n.HardFiles > n.Files {
-			c.Do = "rsswarden run --nofile 65536, or before it: ulimit -n " + ulimit(n.HardFiles)
+			c.Do = "rsswarden run --nofile 65536, or before it: ulimit -n " + count(n.HardFiles, "unlimited")
 		}
 	}
 	return c
@@ -118,16 +119,10 @@ func (n *Counts) shm() Check {
 	return c
 }
 
-func count(n uint64) string {
-	if n == 1<<64-1 {
-		return "any number of"
-	}
-	return strconv.FormatUint(n, 10)
-}
-
-func ulimit(n uint64) string {
-	if n == 1<<64-1 {
-		return "unlimited"
+// count is a limit in words, of which unlimited is the greatest.
+func count(n uint64, unlimited string) string {
+	if n == proctree.Unlimited {
+		return unlimited
 	}
 	return strconv.FormatUint(n, 10)
 }

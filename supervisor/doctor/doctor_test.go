@@ -393,28 +393,28 @@ func TestPlaces(t *testing.T) {
 	passed.Passed = []error{errors.New("TMPDIR=/nfs: not node-local")}
 	for _, test := range []struct {
 		name  string
-		check func(Place) Check
+		check placeCheck
 		place Place
 		want  want
 	}{
-		{"run", RunDir, good, want{OK, "/tmp, tmpfs, 1.00 GiB free", "", ""}},
-		{"run, full", RunDir, full, want{Limited, "nearly full", "RSSWARDEN_RUNTIME", ""}},
-		{"run, passed", RunDir, passed, want{Limited, "passed over: TMPDIR=/nfs", "RSSWARDEN_RUNTIME", ""}},
-		{"run, broken", RunDir, broken, want{Off, "read-only", "RSSWARDEN_RUNTIME", ""}},
-		{"run, off", RunDir, off, want{Off, "none is made", "", ""}},
-		{"hook", HookDir, good, want{OK, "tmpfs", "", ""}},
-		{"hook, passed", HookDir, passed, want{Limited, "each run lays it down anew", "XDG_CACHE_HOME", ""}},
-		{"hook, broken", HookDir, broken, want{Off, "read-only", "XDG_CACHE_HOME", ""}},
-		{"hook, off", HookDir, off, want{Off, "none is needed", "", ""}},
-		{"record", Record, good, want{OK, "tmpfs", "", ""}},
-		{"record, passed", Record, passed, want{OK, "passed over", "", ""}},
-		{"record, broken", Record, broken, want{Off, "read-only", "--record DIR", ""}},
-		{"record, off", Record, off, want{Off, "no record is kept", "auto", ""}},
-		{"journal, full", Journal, full, want{Limited, "nearly full", "free some", ""}},
-		{"journal, passed", Journal, passed, want{Limited, "passed over", "submit from", ""}},
-		{"journal, broken", Journal, broken, want{Off, "read-only", "submit from", ""}},
+		{"run", runDir, good, want{OK, "/tmp, tmpfs, 1.00 GiB free", "", ""}},
+		{"run, full", runDir, full, want{Limited, "nearly full", "RSSWARDEN_RUNTIME", ""}},
+		{"run, passed", runDir, passed, want{Limited, "passed over: TMPDIR=/nfs", "RSSWARDEN_RUNTIME", ""}},
+		{"run, broken", runDir, broken, want{Off, "read-only", "RSSWARDEN_RUNTIME", ""}},
+		{"run, off", runDir, off, want{Off, "none is made", "", ""}},
+		{"hook", hookDir, good, want{OK, "tmpfs", "", ""}},
+		{"hook, passed", hookDir, passed, want{Limited, "each run lays it down anew", "XDG_CACHE_HOME", ""}},
+		{"hook, broken", hookDir, broken, want{Off, "read-only", "XDG_CACHE_HOME", ""}},
+		{"hook, off", hookDir, off, want{Off, "none is needed", "", ""}},
+		{"record", recordDir, good, want{OK, "tmpfs", "", ""}},
+		{"record, passed", recordDir, passed, want{OK, "passed over", "", ""}},
+		{"record, broken", recordDir, broken, want{Off, "read-only", "--record DIR", ""}},
+		{"record, off", recordDir, off, want{Off, "no record is kept", "auto", ""}},
+		{"journal, full", journalDir, full, want{Limited, "nearly full", "free some", ""}},
+		{"journal, passed", journalDir, passed, want{Limited, "passed over", "submit from", ""}},
+		{"journal, broken", journalDir, broken, want{Off, "read-only", "submit from", ""}},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.want.check(t, test.check(test.place)) })
+		t.Run(test.name, func(t *testing.T) { test.want.check(t, test.check.judge(test.place)) })
 	}
 }
 

@@ -40,89 +40,64 @@ func (p *Place) on() string {
 	return fmt.Sprintf("%s, %s, %v free", p.Dir, p.FS, p.Free)
 }
 
-// passed says why it is no better place.
-func (p *Place) passed(c *Check) bool {
-	if len(p.Passed) == 0 {
-		return false
-	}
-	c.Found += fmt.Sprintf("; passed over: %v", p.Passed[0])
-	return true
+// placeCheck is the check of one such directory, in words.
+type placeCheck struct {
+	name, source string
+	off, offDo   string // it is switched off
+	err, errDo   string // nothing can be written
+	full, fullDo string // less is free than needed; empty where that is no fault
+	passed       string // what a worse place means
+	passedDo     string // empty where that is no fault
 }
 
 const setRuntime = "have RSSWARDEN_RUNTIME name a directory of yours on a disk of this node"
 
-// RunDir is where the loader hook and the watcher speak with each other.
-func RunDir(p Place) Check {
-	c := Check{Name: NameRunDir, Status: OK, Found: p.on(), Source: "RSSWARDEN_RUNTIME, TMPDIR, /tmp"}
-	switch {
-	case p.Off != "":
-		c.Status, c.Found, c.Source = Off, "none is made: loaders are not talked to", p.Off
-		return c
-	case p.Err != nil:
-		c.Status, c.Found, c.Do = Off, fmt.Sprintf("none can be made: %v", p.Err), setRuntime
-		return c
-	case p.Free < p.Need:
-		c.Status, c.Do = Limited, "free some of it, or "+setRuntime
-		c.Found += "; nearly full: what the hook has to say may be lost"
+var (
+	// The loader hook and the watcher talk through the run directory.
+	runDir = placeCheck{
+		name: NameRunDir, source: "RSSWARDEN_RUNTIME, TMPDIR, /tmp",
+		off: "none is made: loaders are not talked to", err: "none can be made", errDo: setRuntime,
+		full: "; nearly full: what the hook has to say may be lost", fullDo: "free some of it, or " + setRuntime, passedDo: setRuntime,
 	}
-	if p.passed(&c) {
-		c.Status, c.Do = Limited, setRuntime
+	hookDir = placeCheck{
+		name: NameHookDir, source: "XDG_CACHE_HOME, HOME",
+		off: "none is needed: loaders are not talked to", err: "the hook cannot be laid down", errDo: "have XDG_CACHE_HOME name a directory of yours",
+		passed: "; each run lays it down anew", passedDo: "have XDG_CACHE_HOME name a directory that only you can write to",
 	}
-	return c
-}
+	// A home on a file server is no fault of the full record's.
+	recordDir = placeCheck{
+		name: NameRecord, source: "RSSWARDEN_RUNTIME, TMPDIR, /tmp; outside Slurm XDG_STATE_HOME, HOME",
+		off: "no record is kept", offDo: "leave the option record at auto, to know afterwards why a job died",
+		err: "no full record can be kept", errDo: "name a directory on a disk of this node: rsswarden run --record DIR",
+	}
+	// The journal outlives the node.
+	journalDir = placeCheck{
+		name: NameJournal, source: "in Slurm SLURM_SUBMIT_DIR; XDG_STATE_HOME, HOME",
+		off: "no journal is kept", err: "no journal can be kept", errDo: "submit from a directory that you can write to, or have XDG_STATE_HOME name one",
+		full: "; nearly full", fullDo: "free some of it: the journal ends where the file system is full",
+		passedDo: "submit from a directory that you can write to",
+	}
+)
 
-// HookDir is where the files of the hook lie.
-func HookDir(p Place) Check {
-	c := Check{Name: NameHookDir, Status: OK, Found: p.on(), Source: "XDG_CACHE_HOME, HOME"}
+func (k placeCheck) judge(p Place) Check {
+	c := Check{Name: k.name, Status: OK, Found: p.on(), Source: k.source}
 	switch {
 	case p.Off != "":
-		c.Status, c.Found, c.Source = Off, "none is needed: loaders are not talked to", p.Off
+		c.Status, c.Found, c.Source, c.Do = Off, k.off, p.Off, k.offDo
 		return c
 	case p.Err != nil:
-		c.Status, c.Found, c.Do = Off, fmt.Sprintf("the hook cannot be laid down: %v", p.Err), "have XDG_CACHE_HOME name a directory of yours"
+		c.Status, c.Found, c.Do = Off, fmt.Sprintf("%s: %v", k.err, p.Err), k.errDo
+		return c
+	case k.full != "" && p.Free < p.Need:
+		c.Status, c.Do = Limited, k.fullDo
+		c.Found += k.full
+	}
+	if len(p.Passed) == 0 {
 		return c
 	}
-	if p.passed(&c) {
-		c.Status = Limited
-		c.Found += "; each run lays it down anew"
-		c.Do = "have XDG_CACHE_HOME name a directory that only you can write to"
-	}
-	return c
-}
-
-// Record is where the full record of a run goes.
-func Record(p Place) Check {
-	c := Check{Name: NameRecord, Status: OK, Found: p.on(), Source: "RSSWARDEN_RUNTIME, TMPDIR, /tmp; outside Slurm XDG_STATE_HOME, HOME"}
-	switch {
-	case p.Off != "":
-		c.Status, c.Found, c.Source = Off, "no record is kept", p.Off
-		c.Do = "leave the option record at auto, to know afterwards why a job died"
-		return c
-	case p.Err != nil:
-		c.Status, c.Found, c.Do = Off, fmt.Sprintf("no full record can be kept: %v", p.Err), "name a directory on a disk of this node: rsswarden run --record DIR"
-		return c
-	}
-	p.passed(&c) // a home on a file server is no fault
-	return c
-}
-
-// Journal is where the journal of a run goes, which outlives the node.
-func Journal(p Place) Check {
-	c := Check{Name: NameJournal, Status: OK, Found: p.on(), Source: "in Slurm SLURM_SUBMIT_DIR; XDG_STATE_HOME, HOME"}
-	switch {
-	case p.Off != "":
-		c.Status, c.Found, c.Source = Off, "no journal is kept", p.Off
-		return c
-	case p.Err != nil:
-		c.Status, c.Found = Off, fmt.Sprintf("no journal can be kept: %v", p.Err)
-		c.Do = "submit from a directory that you can write to, or have XDG_STATE_HOME name one"
-		return c
-	case p.Free < p.Need:
-		c.Status, c.Do = Limited, "free some of it: the journal ends where the file system is full"
-		c.Found += "; nearly full"
-	}
-	if p.passed(&c) {
-		c.Status, c.Do = Limited, "submit from a directory that you can write to"
+	c.Found += fmt.Sprintf("; passed over: %v%s", p.Passed[0], k.passed)
+	if k.passedDo != "" {
+		c.Status, c.Do = Limited, k.passedDo
 	}
 	return c
 }
@@ -190,7 +165,7 @@ func writable(dir string) error {
 
 func (d *prober) runDir(prepared loader.Prepared, err error) Check {
 	if err != nil {
-		return RunDir(Place{Err: err})
+		return runDir.judge(Place{Err: err})
 	}
 	p := place(filepath.Dir(filepath.Dir(prepared.Dir)))
 	p.Need = rss.MiB
@@ -204,7 +179,7 @@ func (d *prober) runDir(prepared loader.Prepared, err error) Check {
 		}
 		p.Passed = append(p.Passed, fmt.Errorf("%s=%s: %w", name, dir, Unfit(dir)))
 	}
-	return RunDir(p)
+	return runDir.judge(p)
 }
 
 // LeadsTo says whether a directory of the environment is the place that is used, whose
@@ -251,13 +226,13 @@ func Unfit(dir string) error {
 
 func (d *prober) hookDir(prepared loader.Prepared, err error) Check {
 	if err != nil {
-		return HookDir(Place{Err: err})
+		return hookDir.judge(Place{Err: err})
 	}
 	p := place(prepared.Hook)
 	if prepared.Passed != nil {
 		p.Passed = []error{prepared.Passed}
 	}
-	return HookDir(p)
+	return hookDir.judge(p)
 }
 
 // records are where the record and the journal of a run would go.
@@ -267,14 +242,14 @@ func (d *prober) records() []Check {
 	case "":
 	case "none":
 		off := "record=none of " + d.Origin("record")
-		return []Check{Record(Place{Off: off}), Journal(Place{Off: off})}
+		return []Check{recordDir.judge(Place{Off: off}), journalDir.judge(Place{Off: off})}
 	default:
 		places.Records = []string{d.Record}
 	}
 	const full, spare = 64 * rss.MiB, 64 * rss.MiB
 	journal := first(places.Journals, 0, writable)
 	journal.Need = rss.MiB
-	return []Check{Record(first(places.Records, full+spare, record.CheckDir)), Journal(journal)}
+	return []Check{recordDir.judge(first(places.Records, full+spare, record.CheckDir)), journalDir.judge(journal)}
 }
 
 // first is the first place that is fit, with why those before it are not.

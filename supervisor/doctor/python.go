@@ -309,7 +309,7 @@ func (d *prober) loaders() []Check {
 	f := PythonFacts{Asked: len(d.Pythons) > 0}
 	if !d.Loader {
 		f.NoLoader = "loader=off of " + d.Origin("loader")
-		return append(Pythons(f), RunDir(Place{Off: f.NoLoader}), HookDir(Place{Off: f.NoLoader}))
+		return append(Pythons(f), runDir.judge(Place{Off: f.NoLoader}), hookDir.judge(Place{Off: f.NoLoader}))
 	}
 	prepared, err := d.Prepare()
 	f.NoHook = err
