@@ -181,7 +181,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 	silent := len(a.Failed) > 0 // whoever did not answer may have it
 	for _, r := range q.Ranks {
 		if !slices.Contains(a.Ranks, r) && a.Signal == 0 && !silent {
-			a.Failed = append(a.Failed, remote.Answer{Node: strings.Join(shortList(a.Nodes), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
+			a.Failed = append(a.Failed, remote.Answer{Node: strings.Join(shortList(a.Nodes, " nodes"), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
 		}
 	}
 	if len(q.PIDs) > 0 && tally.all == 0 && tally.done == 0 && len(a.Failed) == 0 && a.Signal == 0 {

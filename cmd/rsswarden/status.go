@@ -126,7 +126,7 @@ func printFailures(p process, a remote.Outcome) error {
 		nodes[y] = append(nodes[y], s.Node)
 	}
 	for _, y := range order {
-		fmt.Fprint(p.stderr, line("", "error", oneLine(strings.Join(shortList(nodes[y]), ", ")+": "+y.text), oneLine(y.hint)))
+		fmt.Fprint(p.stderr, line("", "error", oneLine(strings.Join(shortList(nodes[y], " nodes"), ", ")+": "+y.text), oneLine(y.hint)))
 	}
 	if a.Signal != 0 {
 		dieBy(a.Signal)
@@ -137,10 +137,10 @@ func printFailures(p process, a remote.Outcome) error {
 	return nil
 }
 
-// shortList keeps a sentence short.
-func shortList(names []string) []string {
+// shortList keeps a sentence short; what is for what it leaves out, such as " nodes".
+func shortList(names []string, what string) []string {
 	if len(names) > 4 {
-		return append(slices.Clone(names[:3]), fmt.Sprintf("%d more nodes", len(names)-3))
+		return append(slices.Clone(names[:3]), fmt.Sprintf("%d more%s", len(names)-3, what))
 	}
 	return names
 }
@@ -346,7 +346,7 @@ func numbersOf(list []int) string {
 	for i, n := range list {
 		words[i] = strconv.Itoa(n)
 	}
-	return strings.Join(shortList(words), ", ")
+	return strings.Join(shortList(words, ""), ", ")
 }
 
 // writeAlerts prints the state of each receiver of --alert.

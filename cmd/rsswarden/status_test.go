@@ -33,7 +33,7 @@ func TestStatusText(t *testing.T) {
 		Procs:  make([]control.Proc, 6),
 		Rules:  []string{"80%:warn", "90%:recycle"},
 		DryRun: true,
-		Action: &control.Action{Action: event.ActionRecycle, Rule: "90%:recycle", PIDs: []int{910, 911}, Since: at.Add(-3 * time.Second)},
+		Action: &control.Action{Action: event.ActionRecycle, Rule: "90%:recycle", PIDs: []int{910, 911, 912, 913, 914}, Since: at.Add(-3 * time.Second)},
 		Last: []control.Outcome{
 			{Outcome: event.Outcome{Head: event.Head{Time: at.Add(-time.Minute)}, Decision: 3, OK: true, PID: 909, Freed: 512 * rss.MiB}, Action: event.ActionRecycle, Rule: "90%:recycle"},
 			{Outcome: event.Outcome{Head: event.Head{Time: at.Add(-2 * time.Minute)}, Decision: 1<<50 + 1, OK: true, Reason: event.ReasonDone}, Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor},
@@ -58,7 +58,7 @@ func TestStatusText(t *testing.T) {
   -     -     901  1.00 MiB  0 B       0 B       1      0         off      evil�[31m name
   process 901, hook off: no torch
   rules: 80%:warn, 90%:recycle (dry run: none is carried out)
-  now: recycle of 910, 911, 90%:recycle, since 14:04:59
+  now: recycle of 910, 911, 912, 2 more, 90%:recycle, since 14:04:59
   14:04:02 recycle (90%:recycle), process 909: done, 512 MiB given back
   14:03:02 signal=USR1 (asked for): done
   2026-11-21 12:05:02 decision 2: not done: cannot help this limit (page cache)
