@@ -35,24 +35,12 @@ type Python struct {
 	// Stderr is the last line that it wrote there.
 	Stderr string
 
-	// Answered says that it got as far as to tell what follows.
-	Answered                    bool
-	Version, Implementation     string
-	Executable                  string // sys.executable
-	Isolated, NoEnviron, NoSite bool   // -I, -E, -S
-	Armed                       bool   // our sitecustomize was loaded
-
-	// Torch is the version of torch; empty where Missing or Broken says why it
-	// could not be imported, or Spared why that was not tried.
-	Torch, Missing, Broken, Spared string
-	// Hello says that the hook said hello from it. Why is the hook's verdict: why
-	// it does not recycle there, empty where it does. Off is why it switched
-	// itself off.
-	Hello    bool
-	Why, Off string
-	// Trial says whether recycling was tried with its torch, whose text Key names.
-	Trial event.Trial
-	Key   string
+	answer
+	Answered bool   // it got as far as to give an answer
+	Spared   string // why the import of torch was not tried
+	// Hello says that the hook said hello from it, and Off why it switched itself off.
+	Hello bool
+	Off   string
 }
 
 // PythonFacts are the Pythons that were asked.
@@ -289,15 +277,18 @@ if sys.argv[1:] == ["torch"]:
 
 // answer is what a Python said, its lines taken together.
 type answer struct {
-	Version, Implementation, Executable string
-	Isolated                            bool
-	NoEnviron                           bool `json:"no_environ"`
-	NoSite                              bool `json:"no_site"`
-	Armed                               bool
-	Torch, Missing, Broken              string
-	Trial                               event.Trial
-	TrialWhy                            string `json:"trial_why"`
-	TrialKey                            string `json:"trial_key"`
+	Version, Implementation string
+	Executable              string // sys.executable
+	Isolated                bool   // -I
+	NoEnviron               bool   `json:"no_environ"` // -E
+	NoSite                  bool   `json:"no_site"`    // -S
+	Armed                   bool   // our sitecustomize was loaded
+	// Torch is the version of torch; if it is empty Missing or Broken is why it could not
+	// be imported.
+	Torch, Missing, Broken string
+	Trial                  event.Trial // whether recycling was tried with its torch
+	Why                    string      `json:"trial_why"` // the hook does not recycle there
+	Key                    string      `json:"trial_key"` // names the text of torch
 }
 
 // torchRoom is what must be free below the limit for torch to be imported: Slurm
@@ -422,16 +413,11 @@ func (d *prober) question(one *Python, prepared loader.Prepared) {
 		one.Err = errnoOf(err)
 		return
 	}
-	var a answer
 	for line := range strings.Lines(out.String()) {
-		if text, ok := strings.CutPrefix(line, answerMark); ok && json.Unmarshal([]byte(text), &a) == nil {
+		if text, ok := strings.CutPrefix(line, answerMark); ok && json.Unmarshal([]byte(text), &one.answer) == nil {
 			one.Answered = true
 		}
 	}
-	one.Version, one.Implementation, one.Executable = a.Version, a.Implementation, a.Executable
-	one.Isolated, one.NoEnviron, one.NoSite, one.Armed = a.Isolated, a.NoEnviron, a.NoSite, a.Armed
-	one.Torch, one.Missing, one.Broken = a.Torch, a.Missing, a.Broken
-	one.Trial, one.Why, one.Key = a.Trial, a.TrialWhy, a.TrialKey
 	if one.Answered && one.Torch == "" && one.Missing == "" && one.Broken == "" && !one.Late && one.Spared == "" {
 		one.Broken = "it ended while it imported it" // by a signal, or os._exit
 		if exit != nil {

@@ -7,8 +7,8 @@ import (
 
 // answered is a Python in which all is well.
 func answered(change func(*Python)) Python {
-	p := Python{Names: []string{"python3"}, Path: "/bin/python3", Answered: true, Version: "3.11.2", Implementation: "cpython",
-		Armed: true, Torch: "1.13.0", Hello: true, Patience: "10s"}
+	p := Python{Names: []string{"python3"}, Path: "/bin/python3", Answered: true, Hello: true, Patience: "10s",
+		answer: answer{Version: "3.11.2", Implementation: "cpython", Armed: true, Torch: "1.13.0"}}
 	change(&p)
 	return p
 }
