@@ -47,13 +47,47 @@ const (
 	tailSlots = 16
 )
 
+// recent keeps the fullest reading of each slot of the last minute.
+type recent[T any] struct {
+	slots [tailSlots]struct {
+		at    time.Duration
+		ratio float64
+		v     T
+		ok    bool
+	}
+}
+
+// keep takes in a reading. Of two as full the last one stays where it is asked for.
+func (t *recent[T]) keep(at time.Duration, ratio float64, v T, last bool) {
+	s := &t.slots[int(at/tailSlot)%tailSlots]
+	if !s.ok || s.at/tailSlot != at/tailSlot || ratio > s.ratio || last && ratio == s.ratio {
+		s.at, s.ratio, s.v, s.ok = at, ratio, v, true
+	}
+}
+
+// Fullest returns the fullest reading of the last part of a run that ended at
+// end, or the last one if that is older: a journal has a reading only where one
+// moved.
+func (t *recent[T]) Fullest(end time.Duration) (v T, at time.Duration, ok bool) {
+	for i := range t.slots {
+		if s := &t.slots[i]; s.ok {
+			at = max(at, s.at)
+		}
+	}
+	end, at = min(end, at+tailSlot*tailSlots), 0
+	ratio := 0.0
+	for i := range t.slots {
+		s := &t.slots[i]
+		if s.ok && end-s.at <= tailSlot*tailSlots && (!ok || s.ratio > ratio || s.ratio == ratio && s.at > at) {
+			v, at, ratio, ok = s.v, s.at, s.ratio, true
+		}
+	}
+	return v, at, ok
+}
+
 // tail is the end of one limit.
 type tail struct {
-	slots [tailSlots]struct {
-		at time.Duration
-		r  record.Reading
-		ok bool
-	}
+	recent[record.Reading]
 	last, before     record.Reading // the last two that lie apart enough for a rate
 	lastAt, beforeAt time.Duration
 	n                int
@@ -63,38 +97,13 @@ type tail struct {
 const apart = 300 * time.Millisecond
 
 func (t *tail) add(at time.Duration, r record.Reading) {
-	s := &t.slots[int(at/tailSlot)%tailSlots]
-	if !s.ok || s.at/tailSlot != at/tailSlot || r.Ratio() > s.r.Ratio() {
-		s.at, s.r, s.ok = at, r, true
-	}
+	t.keep(at, r.Ratio(), r, false)
 	if t.n == 0 || at-t.lastAt >= apart {
 		t.before, t.beforeAt = t.last, t.lastAt
 		t.n++
 		t.lastAt = at
 	}
 	t.last = r
-}
-
-// Fullest returns the fullest reading of the last part of a run that ended at
-// end, or the last one if that is older: a journal has a reading only where one
-// moved.
-func (t *tail) Fullest(end time.Duration) (r record.Reading, at time.Duration, ok bool) {
-	for i := range t.slots {
-		if s := &t.slots[i]; s.ok && s.at > at {
-			at = s.at
-		}
-	}
-	end = min(end, at+tailSlot*tailSlots)
-	for i := range t.slots {
-		s := &t.slots[i]
-		if !s.ok || end-s.at > tailSlot*tailSlots {
-			continue
-		}
-		if !ok || s.r.Ratio() > r.Ratio() || s.r.Ratio() == r.Ratio() && s.at > at {
-			r, at, ok = s.r, s.at, true
-		}
-	}
-	return r, at, ok
 }
 
 // soon is how long a growth may be carried on beyond the last reading: about
@@ -121,9 +130,8 @@ func (t *tail) reach(end time.Duration) (rate float64, ok bool) {
 // CountScan is the most of something that is counted for each process, at the
 // end and over the run.
 type CountScan struct {
-	size  uint64 // what one process may have, 0 where not known
-	slots [tailSlots]CountUse
-	max   CountUse
+	size   uint64 // what one process may have, 0 where not known
+	recent recent[CountUse]
 	// last and before are the last two of one process that differ.
 	last, before CountUse
 }
@@ -158,13 +166,7 @@ func (c *CountScan) add(at time.Duration, v, size uint64, proc int) {
 	}
 	n := CountUse{V: v, Size: size, At: at, Proc: proc, ok: true}
 	c.follow(n)
-	s := &c.slots[int(at/tailSlot)%tailSlots]
-	if !s.ok || s.At/tailSlot != at/tailSlot || n.Ratio() >= s.Ratio() {
-		*s = n
-	}
-	if !c.max.ok || n.Ratio() > c.max.Ratio() {
-		c.max = n
-	}
+	c.recent.keep(at, n.Ratio(), n, true)
 }
 
 // follow keeps the last two countings. Most samples tell the last one again, and
@@ -197,19 +199,7 @@ func (c *CountScan) reach(end time.Duration) (rate float64, ok bool) {
 // Fullest returns the fullest reading near the end, or the last if that is
 // older.
 func (c *CountScan) Fullest(end time.Duration) CountUse {
-	var best CountUse
-	for i := range c.slots {
-		if s := &c.slots[i]; s.ok && s.At > best.At {
-			best.At = s.At
-		}
-	}
-	end, best.At = min(end, best.At+tailSlot*tailSlots), 0
-	for i := range c.slots {
-		s := &c.slots[i]
-		if s.ok && end-s.At <= tailSlot*tailSlots && (!best.ok || s.Ratio() > best.Ratio() || s.Ratio() == best.Ratio() && s.At > best.At) {
-			best = *s
-		}
-	}
+	best, _, _ := c.recent.Fullest(end)
 	if rate, reached := c.reach(end); reached && c.last.Ratio() >= best.Ratio() && best.Ratio() < outOf {
 		best.Rate = rate
 	}

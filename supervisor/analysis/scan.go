@@ -72,12 +72,9 @@ type RunScan struct {
 	JobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	Faults    []string
 	Unreached []string // why the loader hook did not reach a process
-	Ranks     RanksSeen
-	line      int           // of the leaders that followed each other, 0 for none
-	first     time.Duration // the first sample, -1 where there is none
-	lastSeen  time.Duration // the last of the record, where end is from another
-	Handing   *Handover     // to another rank's record, nil where none goes on from this one
-	fallen    *failedRank   // the first rank but its own that failed
+	nodeScan
+	first    time.Duration // the first sample, -1 where there is none
+	lastSeen time.Duration // the last of the record, where end is from another
 }
 
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
@@ -89,7 +86,7 @@ type SignalSeen struct {
 }
 
 func newRunScan(r *record.Run) *RunScan {
-	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
+	k := &RunScan{Run: r, inner: -1, first: -1, nodeScan: nodeScan{Ranks: ranksOf(r)}, limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]
 		if l := &r.Limits[i]; l.Name == event.LimitCgroup && (k.inner < 0 || len(l.Level) > len(r.Limits[k.inner].Level)) {
@@ -349,6 +346,14 @@ func (k *RunScan) binding() event.Accounting {
 		}
 	}
 	return ""
+}
+
+// nodeScan is what is known of the other ranks of the node.
+type nodeScan struct {
+	Ranks   RanksSeen
+	line    int         // of the leaders that followed each other, 0 for none
+	Handing *Handover   // to another rank's record, nil where none goes on from this one
+	fallen  *failedRank // the first rank but its own that failed
 }
 
 // limitScans are the limits, and what was done about them.

@@ -52,9 +52,9 @@ func graver(k, than analysis.MarkKind) bool {
 }
 
 func markText(m *analysis.Mark, n int) string {
-	text := Clean(Happened(m))
+	text := clean(Happened(m))
 	if result := CameOf(m); result != "" {
-		text += ": " + Clean(result)
+		text += ": " + clean(result)
 	}
 	if n > 1 {
 		text += fmt.Sprintf(" (and %d more)", n-1)

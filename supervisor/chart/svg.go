@@ -36,7 +36,7 @@ const (
 // several runs. It is drawn dark where the viewer prefers that.
 func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
 	runs := Panels(t)
-	verdict := wrap(Clean(title), 118, 2)
+	verdict := wrap(clean(title), 118, 2)
 	head := headHeight + 20*float64(len(verdict))
 	height := head + PanelHeight*float64(len(runs)) + 40
 	var b strings.Builder

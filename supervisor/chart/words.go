@@ -13,7 +13,7 @@ func LimitTitle(l *event.Limit) string {
 	if l.Scope != "" && string(l.Scope) != title {
 		title += ", " + string(l.Scope)
 	}
-	if who, _, _ := strings.Cut(Clean(l.Enforcer), ","); who != "" {
+	if who, _, _ := strings.Cut(clean(l.Enforcer), ","); who != "" {
 		title += " · " + who
 	}
 	return title
@@ -33,7 +33,7 @@ func UsedMeans(l *event.Limit) string {
 
 // escape makes text safe inside an element and inside an attribute in double
 // quotes, in HTML and XML alike.
-func escape(s string) string { return escaper.Replace(Clean(s)) }
+func escape(s string) string { return escaper.Replace(clean(s)) }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
@@ -51,5 +51,5 @@ func wrap(s string, width, most int) []string {
 	return lines
 }
 
-// Clean is [values.Plain], shorter for what stands in nearly every line.
-func Clean(s string) string { return values.Plain(s) }
+// clean is [values.Plain], shorter for what stands in nearly every line.
+func clean(s string) string { return values.Plain(s) }

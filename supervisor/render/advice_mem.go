@@ -9,7 +9,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -272,5 +271,5 @@ func fullestNode(o *analysis.JobNeed) string {
 	if len(nodes) < 2 || !o.Facts.Led {
 		return ""
 	}
-	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", chart.Clean(o.Facts.Run.Meta.Node), values.Count(len(nodes), "node"))
+	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", values.Plain(o.Facts.Run.Meta.Node), values.Count(len(nodes), "node"))
 }

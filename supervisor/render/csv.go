@@ -11,8 +11,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // CSVHeader are the columns that [CSV] writes. The table is tidy: a row is
@@ -86,7 +86,7 @@ func (t *csvTable) write(kind string, from int, of []string, values ...string) e
 // safeCell is a text that somebody may have chosen: what begins like a formula is one to a
 // spreadsheet, with functions that fetch and start things.
 func safeCell(s string) string {
-	s = chart.Clean(s)
+	s = values.Plain(s)
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
 		return "'" + s
 	}

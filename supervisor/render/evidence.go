@@ -9,7 +9,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -72,9 +71,9 @@ func (q *caseText) limitLines(f *analysis.Ending) (out []string) {
 	for _, b := range list[:min(len(list), 3)] {
 		name := string(b.Name)
 		if b.Level != "" {
-			name += " " + chart.Clean(b.Level)
+			name += " " + values.Plain(b.Level)
 		}
-		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), chart.Clean(against(b.Limit))))
+		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), values.Plain(against(b.Limit))))
 	}
 	return out
 }
@@ -90,7 +89,7 @@ func (q *caseText) signalLines() (out []string) {
 	for _, s := range list {
 		line := fmt.Sprintf("%s: %s reached rsswarden", q.stamp(s.At), s.Signal.Signal)
 		if s.Comm != "" {
-			line += fmt.Sprintf(" from %s (process %d)", chart.Clean(s.Comm), s.Sender)
+			line += fmt.Sprintf(" from %s (process %d)", values.Plain(s.Comm), s.Sender)
 		}
 		if s.Forwarded {
 			line += ", which passed it on"
@@ -104,7 +103,7 @@ func (q *caseText) signalLines() (out []string) {
 
 // deedLine tells the last that a rule did.
 func (q *caseText) deedLine(d *event.Decision) string {
-	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Deeds.LastAt), chart.Clean(d.Rule), d.Limit)
+	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Deeds.LastAt), values.Plain(d.Rule), d.Limit)
 	if d.Asked() {
 		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.Deeds.LastAt), d.Action, d.By, d.Limit)
 	}
@@ -116,7 +115,7 @@ func (q *caseText) deedLine(d *event.Decision) string {
 	case o == nil:
 		return line + "; what it brought is not in the record"
 	case !o.OK:
-		return line + "; " + string(d.Action) + " did not work: " + chart.Clean(string(o.Reason))
+		return line + "; " + string(d.Action) + " did not work: " + values.Plain(string(o.Reason))
 	case o.Freed > 0:
 		return line + fmt.Sprintf("; %s freed %v", d.Action, o.Freed)
 	}
@@ -139,7 +138,7 @@ func (q *caseText) exitLine() string {
 		return "the watch ended"
 	}
 	for _, k := range e.Kernel {
-		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", values.Count(int(min(k.Kills, 1<<30)), "OOM kill"), chart.Clean(k.Level))
+		line += fmt.Sprintf("; the kernel counted %s in cgroup %s", values.Count(int(min(k.Kills, 1<<30)), "OOM kill"), values.Plain(k.Level))
 	}
 	return line
 }
@@ -170,7 +169,7 @@ func (q *caseText) foundLines(cause event.Cause) (out []string) {
 	for i := range q.Grown.Found {
 		t := &q.Grown.Found[i]
 		if len(t.Evidence) > 0 && slices.Contains(bearing[cause], t.Finding) {
-			out = append(out, fmt.Sprintf("%s: %s, %s: %s", q.stamp(t.At), t.Finding, chart.Clean(string(t.Confidence)), chart.Clean(strings.Join(t.Evidence, "; "))))
+			out = append(out, fmt.Sprintf("%s: %s, %s: %s", q.stamp(t.At), t.Finding, values.Plain(string(t.Confidence)), values.Plain(strings.Join(t.Evidence, "; "))))
 		}
 	}
 	return out
@@ -183,7 +182,7 @@ func (q *caseText) rankLine() string {
 	if r.Pid != 0 {
 		who := fmt.Sprintf("process %d", r.Pid)
 		if r.Comm != "" {
-			who = chart.Clean(r.Comm) + ", " + who
+			who = values.Plain(r.Comm) + ", " + who
 		}
 		line += " (" + who + ")"
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -117,7 +116,7 @@ func nearestNode(rep *analysis.Result) string {
 	if b == nil {
 		return "no limit on memory is in the records"
 	}
-	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", chart.Clean(b.Node), b.Limit, phrase.Fill(b.Limit, b.Used, b.Size))
+	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", values.Plain(b.Node), b.Limit, phrase.Fill(b.Limit, b.Used, b.Size))
 }
 
 // endName tells one end from the others.
@@ -133,15 +132,15 @@ func runName(k *analysis.RunScan) string {
 	if j := k.Run.Meta.Job; j != nil {
 		return rankOnNode(k, j.Step, j.Task)
 	}
-	return chart.Clean(k.Run.Meta.Node)
+	return values.Plain(k.Run.Meta.Node)
 }
 
 func rankOnNode(k *analysis.RunScan, step string, task int) string {
 	m := &k.Run.Meta
-	name := chart.Clean(m.Node)
+	name := values.Plain(m.Node)
 	if m.Job != nil {
 		if step != "" {
-			name += fmt.Sprintf(", step %s", chart.Clean(step))
+			name += fmt.Sprintf(", step %s", values.Plain(step))
 		}
 		name += fmt.Sprintf(", task %d", task)
 		if m.Job.Restarts > 0 {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // FuzzReport reports journals that anybody may have written: no panic, and
@@ -52,7 +52,7 @@ func FuzzReport(f *testing.F) {
 			if err := CSV(&table, []*record.Run{r}); err != nil {
 				t.Fatal(err)
 			}
-			if s := strings.ReplaceAll(text.String(), "\n", ""); chart.Clean(s) != s {
+			if s := strings.ReplaceAll(text.String(), "\n", ""); values.Plain(s) != s {
 				t.Errorf("control characters in %q", s)
 			}
 		}

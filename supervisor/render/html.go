@@ -90,7 +90,7 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 	// What does not print is replaced in all of it at once: no value can be forgotten.
 	var body strings.Builder
 	for line := range strings.Lines(b.String()) {
-		body.WriteString(chart.Clean(strings.TrimSuffix(line, "\n")) + "\n")
+		body.WriteString(values.Plain(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	// encoding/json writes <, > and & as \u003c and so on: no name of a process
 	// can end the element.
@@ -205,7 +205,7 @@ func (p *page) Fullest() int {
 func headline(rep *analysis.Result, t *analysis.Timeline) string {
 	var parts []string
 	if rep.Job != "" {
-		parts = append(parts, "job "+chart.Clean(rep.Job))
+		parts = append(parts, "job "+values.Plain(rep.Job))
 	}
 	if rep.Told {
 		parts = append(parts, sizeOf(rep))

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -197,7 +198,7 @@ func (p *page) ProcessesLeftOut() (n int) {
 
 // Name is that of the process.
 func (p pageProcess) Name() string {
-	if name := chart.Clean(p.Proc.Comm); strings.TrimSpace(name) != "" {
+	if name := values.Plain(p.Proc.Comm); strings.TrimSpace(name) != "" {
 		return name
 	}
 	return "(no name)"
@@ -228,7 +229,7 @@ func (p pageProcess) Lived() time.Duration { return p.Last - p.From }
 
 // runPlace is where a run was.
 func runPlace(r *analysis.Run) string {
-	where := chart.Clean(r.Node)
+	where := values.Plain(r.Node)
 	if r.Step != "" {
 		where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -38,7 +37,7 @@ func notes(looks []*analysis.RunScan, zone *time.Location) (out []string) {
 			add("only the journal was found: it has %s, roles in place of processes, and no PSS", values.Count(k.Samples, "sample"))
 		}
 		for _, d := range r.Damage[:min(len(r.Damage), mostNotes)] {
-			add("part of the record could not be read: %s", chart.Clean(values.JoinLines(d)))
+			add("part of the record could not be read: %s", values.Plain(values.JoinLines(d)))
 		}
 		if n := len(r.Damage) - mostNotes; n > 0 {
 			add("%s more could not be read", values.Count(n, "part"))
@@ -55,13 +54,13 @@ func notes(looks []*analysis.RunScan, zone *time.Location) (out []string) {
 		faults := outgrown(k.Faults)
 		for _, f := range faults[:min(len(faults), mostNotes)] {
 			if said, ok := strings.CutPrefix(f, "start: "); ok { // nothing had worked yet
-				add("it was said at the start: %s", chart.Clean(said))
+				add("it was said at the start: %s", values.Plain(said))
 				continue
 			}
-			add("a part of rsswarden had stopped working: %s", chart.Clean(f))
+			add("a part of rsswarden had stopped working: %s", values.Plain(f))
 		}
 		for _, why := range k.Unreached {
-			add("the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: %s", chart.Clean(values.JoinLines(why)))
+			add("the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: %s", values.Plain(values.JoinLines(why)))
 		}
 		if r.Meta.Attached {
 			add("it was watched from outside, from %s on", r.Meta.Start.In(zone).Format(time.DateTime))
@@ -103,7 +102,7 @@ func missingNotes(j *analysis.Result) []string {
 		return []string{fmt.Sprintf("of %s of the job there is no record, and Slurm did not say of which%s", values.Count(j.Unrecorded, "node"), whyMissing)}
 	}
 	shown := j.Missing[:min(len(j.Missing), mostShown)]
-	text := chart.Clean(strings.Join(shown, ", "))
+	text := values.Plain(strings.Join(shown, ", "))
 	if n := len(j.Missing) - len(shown); n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
@@ -132,7 +131,7 @@ func clockNote(rep *analysis.Result) string {
 	}
 	slices.Sort(names)
 	for _, node := range names[:min(len(names), mostNotes)] {
-		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", chart.Clean(node), values.Span(analysis.Seconds(c.Behind[node]))))
+		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", values.Plain(node), values.Span(analysis.Seconds(c.Behind[node]))))
 	}
 	if n := len(names) - mostNotes; n > 0 {
 		parts = append(parts, "so are those of "+values.Count(n, "more node"))

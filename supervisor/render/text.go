@@ -10,7 +10,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -102,9 +101,9 @@ func (t *textReport) para(first, indent, s string) { t.styled("", first, indent,
 
 func (t *textReport) styled(style, first, indent, s string) {
 	for i, line := range values.Wrap(s, t.width-values.Columns(indent)) {
-		in, line := indent, chart.Clean(line)
+		in, line := indent, values.Plain(line)
 		if i == 0 {
-			in = chart.Clean(first)
+			in = values.Plain(first)
 		}
 		t.b.WriteString(in)
 		if style == "" {
@@ -118,11 +117,11 @@ func (t *textReport) styled(style, first, indent, s string) {
 
 // line writes one line that fits, cut where it does not.
 func (t *textReport) line(format string, args ...any) {
-	t.b.WriteString(values.Cut(chart.Clean(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
+	t.b.WriteString(values.Cut(values.Plain(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
 }
 
 func (t *textReport) section(title string) {
-	t.b.WriteString("\n" + t.paint(bold, chart.Clean(title)) + "\n")
+	t.b.WriteString("\n" + t.paint(bold, values.Plain(title)) + "\n")
 }
 
 // head writes the verdict, what ran, and when.
@@ -131,7 +130,7 @@ func (t *textReport) head(rep *analysis.Result) {
 	if style == green && tight(rep) {
 		style = amber
 	}
-	t.styled(style, "", "", chart.Clean(rep.Verdict))
+	t.styled(style, "", "", values.Plain(rep.Verdict))
 	if len(rep.Runs) == 0 {
 		return
 	}
@@ -139,14 +138,14 @@ func (t *textReport) head(rep *analysis.Result) {
 	r := &rep.Runs[0]
 	what := "run"
 	if rep.Job != "" {
-		what = "job " + chart.Clean(rep.Job)
+		what = "job " + values.Plain(rep.Job)
 	}
 	if rep.Told {
 		what += ", " + sizeOf(rep)
 	} else if n := len(rep.Runs); n > 1 {
 		what += fmt.Sprintf(", %s on %s", values.Count(n, "run"), values.Count(nodes(rep), "node"))
 	} else if r.Node != "" {
-		what += " on " + chart.Clean(r.Node)
+		what += " on " + values.Plain(r.Node)
 	}
 	t.para("", "  ", fmt.Sprintf("%s, %s to %s (%s); cause: %s, %s", what, rep.Start.In(t.zone).Format(time.DateTime), t.clock(rep.End),
 		values.Span(analysis.Seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
@@ -161,7 +160,7 @@ func Which(rep *analysis.Result, now time.Time) string {
 	}
 	what := values.Command(rep.Runs[0].Command, leastWidth)
 	if rep.Job != "" {
-		what = "job " + chart.Clean(rep.Job) + ", " + what
+		what = "job " + values.Plain(rep.Job) + ", " + what
 	}
 	if rep.Cause == event.CauseRunning {
 		return what + ", which is still going on"
@@ -226,12 +225,12 @@ func (t *textReport) limits(rep *analysis.Result) {
 		} else {
 			t.line("%s", line)
 		}
-		t.styled(dim, "    ", "    ", chart.Clean(against(&l.Limit)))
+		t.styled(dim, "    ", "    ", values.Plain(against(&l.Limit)))
 		if line, scale := sparkline(l.Spark); line != "" {
 			t.line("    %s  %s over %s", line, scale, values.Span(l.To.Sub(l.From)))
 		}
 		if l.Note != "" {
-			t.styled(dim, "    ", "    ", chart.Clean(values.JoinLines(l.Note)))
+			t.styled(dim, "    ", "    ", values.Plain(values.JoinLines(l.Note)))
 		}
 	}
 	if rest := list[shown:]; len(rest) > 0 {
@@ -391,7 +390,7 @@ func (t *textReport) actionLines(actions []analysis.Action) {
 			line += ", trainer paused " + values.Span(analysis.Seconds(a.Paused))
 		}
 		if text := reasons(*a); text != "" {
-			line += "; did not: " + chart.Clean(text)
+			line += "; did not: " + values.Plain(text)
 		}
 		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
 	}
@@ -416,14 +415,14 @@ func (t *textReport) advice(rep *analysis.Result) {
 func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
 	for i := range lines {
 		l := &lines[i]
-		t.styled(bold, "  ", "    ", chart.Clean(l.Line))
+		t.styled(bold, "  ", "    ", values.Plain(l.Line))
 		why := l.Why
 		if l.Risk != nil {
 			why += fmt.Sprintf("; of such jobs %s would still die, as far as the runs tell", values.Percent(*l.Risk))
 		}
-		t.para("    ", "    ", chart.Clean(why))
+		t.para("    ", "    ", values.Plain(why))
 		if l.Evidence != "" {
-			t.styled(dim, "    ", "    ", chart.Clean(l.Evidence))
+			t.styled(dim, "    ", "    ", values.Plain(l.Evidence))
 		}
 	}
 }
@@ -434,7 +433,7 @@ func (t *textReport) why(rep *analysis.Result) {
 	}
 	t.section("what the verdict follows from")
 	for _, e := range rep.Evidence {
-		t.para("  ", "    ", chart.Clean(e))
+		t.para("  ", "    ", values.Plain(e))
 	}
 }
 
@@ -452,7 +451,7 @@ func (t *textReport) runs(rep *analysis.Result) {
 				peak = max(peak, l.Used)
 			}
 		}
-		t.line("  %-12s %6s %5d  %9v  %s  %s", chart.Clean(r.Node), chart.Clean(r.Step), r.Task, peak, t.clock(r.End), chart.Clean(howEnded(r)))
+		t.line("  %-12s %6s %5d  %9v  %s  %s", values.Plain(r.Node), values.Plain(r.Step), r.Task, peak, t.clock(r.End), values.Plain(howEnded(r)))
 	}
 	if n := len(rep.Runs) - mostShown; n > 0 {
 		t.line("  and %s", values.Count(n, "more run"))
@@ -470,11 +469,11 @@ func (t *textReport) notes(rep *analysis.Result) {
 	t.section("notes")
 	for _, n := range rep.Notes {
 		if !slices.Contains(missingNotes(rep), n) { // told above
-			t.para("  ", "    ", chart.Clean(n))
+			t.para("  ", "    ", values.Plain(n))
 		}
 	}
 	for _, s := range sources[:min(len(sources), mostShown)] {
-		t.para("  ", "    ", "read: "+chart.Clean(s))
+		t.para("  ", "    ", "read: "+values.Plain(s))
 	}
 }
 
@@ -487,7 +486,7 @@ func limitName(rep *analysis.Result, list []analysis.Limit, i int) string {
 			name += ", " + string(l.Scope)
 		}
 		if len(rep.Runs) > 1 {
-			name += " on " + chart.Clean(runOf(rep, l.Run).Node)
+			name += " on " + values.Plain(runOf(rep, l.Run).Node)
 		}
 		return name
 	}
@@ -538,16 +537,16 @@ func (t *textReport) grew(rep *analysis.Result) {
 		d := &rep.Findings[i]
 		t.styled(bold, "  ", "    ", findingTitle(d, len(rep.Runs)))
 		for _, e := range d.Evidence[:min(len(d.Evidence), mostBorne)] {
-			t.para("    ", "    ", chart.Clean(e))
+			t.para("    ", "    ", values.Plain(e))
 		}
 		for _, a := range d.Advice[:min(len(d.Advice), mostAdvised)] {
-			t.para("    do: ", "        ", chart.Clean(a))
+			t.para("    do: ", "        ", values.Plain(a))
 		}
 	}
 	if rest := rep.Findings[shown:]; len(rest) > 0 {
 		var names []string
 		for i := range rest {
-			names = append(names, chart.Clean(string(rest[i].Finding)))
+			names = append(names, values.Plain(string(rest[i].Finding)))
 		}
 		t.para("  ", "    ", fmt.Sprintf("and %s: %s", values.Count(len(rest), "more finding"), strings.Join(names, ", ")))
 	}
@@ -571,7 +570,7 @@ func cureText(c *analysis.Cure) string {
 	if c.Reason != "" {
 		text += "; " + c.Reason
 	}
-	return chart.Clean(text)
+	return values.Plain(text)
 }
 
 func signed(v int64) string {

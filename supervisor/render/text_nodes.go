@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -37,13 +36,13 @@ func (t *textReport) together(rep *analysis.Result) {
 	}
 	if b := rep.Binding; b != nil {
 		t.b.WriteByte('\n')
-		t.para("", "  ", chart.Clean(bindingSentence(b, t.zone)))
+		t.para("", "  ", values.Plain(bindingSentence(b, t.zone)))
 	}
 	for _, note := range missingNotes(rep) {
-		t.para("", "  ", chart.Clean(note))
+		t.para("", "  ", values.Plain(note))
 	}
 	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
-		t.para("", "  ", chart.Clean(leadSentence(&rep.Leads[i])))
+		t.para("", "  ", values.Plain(leadSentence(&rep.Leads[i])))
 	}
 	if n := len(rep.Leads) - mostShown; n > 0 {
 		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
@@ -87,9 +86,9 @@ func (t *textReport) lives(rep *analysis.Result) {
 		l := &rep.Lives[i]
 		line := fmt.Sprintf("%s, %s", values.Span(analysis.Seconds(l.Duration)), l.Cause)
 		if l.Binding != nil {
-			line += fmt.Sprintf(", at most %s on %s", phrase.Fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), chart.Clean(l.Binding.Node))
+			line += fmt.Sprintf(", at most %s on %s", phrase.Fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), values.Plain(l.Binding.Node))
 		}
-		t.para("  ", "     ", fmt.Sprintf("%d: %s, %s: %s", l.Restart+1, l.Start.In(t.zone).Format(time.DateTime), line, chart.Clean(l.Verdict)))
+		t.para("  ", "     ", fmt.Sprintf("%d: %s, %s: %s", l.Restart+1, l.Start.In(t.zone).Format(time.DateTime), line, values.Plain(l.Verdict)))
 	}
 }
 
@@ -104,10 +103,10 @@ func (t *textReport) nodes(rep *analysis.Result) {
 		n := &nodes[i]
 		near := n.Nearest
 		if near == nil {
-			t.line("  %-12s %-8s %9s %9s %7s %9s %8d %8d", chart.Clean(n.Node), "-", "-", "-", "-", "-", n.Decisions, n.Recycled)
+			t.line("  %-12s %-8s %9s %9s %7s %9s %8d %8d", values.Plain(n.Node), "-", "-", "-", "-", "-", n.Decisions, n.Recycled)
 			continue
 		}
-		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", chart.Clean(n.Node), near.Limit, near.Used, near.Size, values.Percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
+		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", values.Plain(n.Node), near.Limit, near.Used, near.Size, values.Percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
 	}
 	if n := len(nodes) - mostShown; n > 0 {
 		t.line("  and %s that came less near", values.Count(n, "node"))
@@ -150,7 +149,7 @@ func (t *textReport) ranks(rep *analysis.Result) {
 		if r.Task >= 0 {
 			task = fmt.Sprint(r.Task)
 		}
-		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", chart.Clean(r.Node), chart.Clean(r.Step), task, peak, at, workers, end, chart.Clean(rankHow(r)))
+		t.line("  %-12s %6s %5s %9s  %-8s %7s  %-8s  %s", values.Plain(r.Node), values.Plain(r.Step), task, peak, at, workers, end, values.Plain(rankHow(r)))
 	}
 	if n := len(list) - mostShown; n > 0 {
 		failed := 0
@@ -175,7 +174,7 @@ func (t *textReport) eachNode(rep *analysis.Result) {
 	nodes := rep.LastNodes()
 	for i := range nodes[:min(len(nodes), mostNodesApart)] {
 		n := &nodes[i]
-		title := fmt.Sprintf("on %s: %s, %s to %s", chart.Clean(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
+		title := fmt.Sprintf("on %s: %s, %s to %s", values.Plain(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
 		if n.Peaks != (analysis.Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
 			t.section(title)
 		}
@@ -195,7 +194,7 @@ func leadSentence(c *analysis.LeadChange) string {
 	if c.Lost {
 		why = "whose watcher was gone"
 	}
-	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", chart.Clean(c.Node),
+	text := fmt.Sprintf("on %s the lead went from %s, %s, to %s at %s", values.Plain(c.Node),
 		analysis.RankKey{Step: c.FromStep, Task: c.From}.String(), why, analysis.RankKey{Step: c.ToStep, Task: c.To}.String(), c.Time.Format(time.TimeOnly))
 	if c.Gap >= 0.05 {
 		text += fmt.Sprintf("; nothing was recorded there for %s", values.Span(analysis.Seconds(c.Gap)))

@@ -17,11 +17,11 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 var (
@@ -132,7 +132,7 @@ func TestOutputs(t *testing.T) {
 		}
 		golden(t, s.name+".txt", text.Bytes())
 		for line := range strings.Lines(text.String()) {
-			if s := strings.TrimSuffix(line, "\n"); chart.Clean(s) != s || len([]rune(s)) > 80 || strings.TrimRight(s, " ") != s {
+			if s := strings.TrimSuffix(line, "\n"); values.Plain(s) != s || len([]rune(s)) > 80 || strings.TrimRight(s, " ") != s {
 				t.Errorf("control characters, too wide, or blanks at the end: %q", line)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // The JSON of a timeline is what the page's script reads. Times are in ms since
@@ -38,7 +39,7 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 	}{t.Start.UnixMilli(), zone, t.Length.Milliseconds(), []run{}, zoneName(t.Start)}
 	for i := range t.Runs {
 		s := &t.Runs[i]
-		r := run{ID: chart.Clean(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
+		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
 			Roles: []string{}, Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}}
 		for _, b := range s.Roles {
 			r.Roles = append(r.Roles, string(b.Role))
@@ -58,9 +59,9 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 			m := &s.Marks[k]
 			action := ""
 			if d, ok := m.Event.(*event.Decision); ok {
-				action = chart.Clean(string(d.Action))
+				action = values.Plain(string(d.Action))
 			}
-			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, action, chart.Clean(chart.Happened(m)), chart.Clean(chart.CameOf(m)), m.OK()})
+			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, action, values.Plain(chart.Happened(m)), values.Plain(chart.CameOf(m)), m.OK()})
 		}
 		for k := range s.Procs {
 			r.Procs = append(r.Procs, newTraceJSON(&s.Procs[k]))
@@ -96,12 +97,12 @@ type traceJSON struct {
 }
 
 func newLimitJSON(l *analysis.LimitSeries) limitJSON {
-	return limitJSON{chart.Clean(chart.LimitTitle(&l.Limit)), chart.UsedMeans(&l.Limit), chart.Clean(l.Enforcer), l.Primary}
+	return limitJSON{values.Plain(chart.LimitTitle(&l.Limit)), chart.UsedMeans(&l.Limit), values.Plain(l.Enforcer), l.Primary}
 }
 
 func newTraceJSON(t *analysis.Trace) traceJSON {
 	return traceJSON{
-		t.Proc.ID.PID, chart.Clean(t.Proc.Comm), string(analysis.LayerOf(&t.Proc)),
+		t.Proc.ID.PID, values.Plain(t.Proc.Comm), string(analysis.LayerOf(&t.Proc)),
 		t.From.Milliseconds(), t.Step.Milliseconds(), analysis.AppendColumn(nil, t.RSS, true),
 	}
 }

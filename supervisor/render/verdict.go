@@ -7,7 +7,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -28,7 +27,7 @@ func (q *caseText) sentence(f *analysis.Ending) string {
 	case analysis.SlurmConfirms:
 		text += "; " + q.word()
 	case analysis.SlurmState:
-		text += "; Slurm says the job is " + chart.Clean(q.Said.State)
+		text += "; Slurm says the job is " + values.Plain(q.Said.State)
 	case analysis.SlurmStepKill:
 		text += ", and may have grown since; " + q.word()
 	case analysis.SlurmYet:
@@ -96,7 +95,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndStepKill:
 		return q.stepKill(b)
 	case analysis.EndJobKill:
-		text := q.jobKill(b) + fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(f.Signal.At), chart.Clean(f.Signal.Comm))
+		text := q.jobKill(b) + fmt.Sprintf("; SIGTERM reached it at %s from %s", q.clock(f.Signal.At), values.Plain(f.Signal.Comm))
 		if d.Seen {
 			text += "; it ended with " + died
 		}
@@ -148,7 +147,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 // byRule names the rule that ended the run.
 func (q *caseText) byRule(who string, a event.Action) string {
 	if d := q.Deeds.Last; d != nil && d.Action == a {
-		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, chart.Clean(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
+		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, values.Plain(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
 	}
 	return who + " " + q.after()
 }
@@ -211,7 +210,7 @@ func (q *caseText) grew(b analysis.LimitState) string {
 
 // level names a cgroup and whose limit it is.
 func (q *caseText) level(b analysis.LimitState) string {
-	text := short(chart.Clean(b.Level))
+	text := short(values.Plain(b.Level))
 	size := rss.Bytes(b.Size)
 	switch b.Scope {
 	case event.ScopeJob, event.ScopeStep:
@@ -254,10 +253,10 @@ func (q *caseText) stepKill(b analysis.LimitState) string {
 // whose names the step or job that slurmstepd sums.
 func (q *caseText) whose(b analysis.LimitState) string {
 	if b.Level != "" {
-		return "step " + chart.Clean(b.Level)
+		return "step " + values.Plain(b.Level)
 	}
 	if j := q.Run.Meta.Job; j != nil && j.Step != "" {
-		return "step " + chart.Clean(j.ID+"."+j.Step)
+		return "step " + values.Plain(j.ID+"."+j.Step)
 	}
 	return "the step"
 }
@@ -293,7 +292,7 @@ func (q *caseText) asked(f *analysis.Ending) string {
 	at := q.Wall(s.At)
 	from := ""
 	if s.Comm != "" {
-		from = fmt.Sprintf(" from %s (process %d)", chart.Clean(s.Comm), s.Sender)
+		from = fmt.Sprintf(" from %s (process %d)", values.Plain(s.Comm), s.Sender)
 	}
 	told := fmt.Sprintf("%s reached it at %s%s", s.Signal.Signal, q.clock(s.At), from)
 	then := "; it ended with " + howDied(d)
@@ -380,7 +379,7 @@ func (q *caseText) process(c analysis.CountUse) string {
 		return "a process"
 	}
 	p := &q.Run.Procs[c.Proc]
-	return fmt.Sprintf("process %d (%s)", p.ID.PID, chart.Clean(p.Comm))
+	return fmt.Sprintf("process %d (%s)", p.ID.PID, values.Plain(p.Comm))
 }
 
 // usedUp is a fork, a thread or a mapping that was refused.
@@ -392,7 +391,7 @@ func (q *caseText) usedUp(f *analysis.Ending) string {
 	}
 	text := fmt.Sprintf("out of %s: %s %s", what, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
 	if b.LimitSource != "" {
-		text += ", limit from " + chart.Clean(b.Place())
+		text += ", limit from " + values.Plain(b.Place())
 	}
 	if b.Rate > 0 {
 		text += fmt.Sprintf(", and grew by %s a second, at which it was full soon after", b.Name.Amount(rss.Bytes(b.Rate)))
@@ -430,7 +429,7 @@ func (q *caseText) sending(s *analysis.SharingSeen) string {
 		more = " or more"
 	}
 	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), chart.Clean(n.Method), chart.Clean(n.Strategy), takes(s))
+		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), values.Plain(n.Method), values.Plain(n.Strategy), takes(s))
 }
 
 // named is a process by its PID, with its name where the record has it.
@@ -450,7 +449,7 @@ func (q *caseText) instead() string {
 	if t := q.Grown.Of(event.FindingSpawn); t != nil {
 		for _, a := range t.Advice {
 			if strings.Contains(a, method) {
-				return "; instead: " + chart.Clean(a)
+				return "; instead: " + values.Plain(a)
 			}
 		}
 	}
@@ -467,9 +466,9 @@ func (q *caseText) word() string {
 		if q.Step.State != q.Said.State {
 			text += ", job " + q.Said.State
 		}
-		return chart.Clean(text)
+		return values.Plain(text)
 	}
-	return chart.Clean(strings.TrimSpace("Slurm says " + q.Said.State + " " + q.Said.ExitCode))
+	return values.Plain(strings.TrimSpace("Slurm says " + q.Said.State + " " + q.Said.ExitCode))
 }
 
 // slurmText is the sentence on a cause that Slurm names and the record does not.
@@ -485,7 +484,7 @@ func (q *caseText) slurmText(f *analysis.Ending) string {
 	case event.CauseTimeLimit:
 		text := "ended by Slurm at the job's time limit"
 		if q.Said.TimeLimit != "" {
-			text += " of " + chart.Clean(q.Said.TimeLimit)
+			text += " of " + values.Plain(q.Said.TimeLimit)
 		}
 		return text + ": " + word
 	case event.CauseCancelled:
@@ -493,7 +492,7 @@ func (q *caseText) slurmText(f *analysis.Ending) string {
 		if q.Said.State == "PREEMPTED" {
 			text = "ended by Slurm for another job (preempted)"
 		} else if q.Said.By != "" {
-			text += " by " + chart.Clean(user(q.Said.By))
+			text += " by " + values.Plain(user(q.Said.By))
 		}
 		return text + ": " + word + q.breaksOff()
 	case event.CauseNodeLost:
@@ -572,7 +571,7 @@ func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
 		text += ", memory asked for " + askedFor(s)
 	}
 	if step == nil {
-		return chart.Clean(text)
+		return values.Plain(text)
 	}
 	text += fmt.Sprintf("; step %s %s", step.ID, step.State)
 	if step.By != "" {
@@ -582,7 +581,7 @@ func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
 	if step.MaxRSS > 0 {
 		text += fmt.Sprintf(", MaxRSS %v, as slurmstepd saw when it looked", step.MaxRSS)
 	}
-	return chart.Clean(text)
+	return values.Plain(text)
 }
 
 // askedFor is the memory that was asked for, as --mem takes it.
