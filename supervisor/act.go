@@ -47,7 +47,7 @@ func (w *watcher) decide(d event.Decision) {
 		if d.Limit == event.LimitTime || l != nil {
 			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, counts.FullSoon)+phrase.Forecast(&d)+w.because(l))
 			if d.Limit == event.LimitSHM {
-				w.askHolders()
+				w.askSHMUsers()
 			}
 		}
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -36,7 +37,7 @@ func findLimits(s *Settings, proc, sys string, pid int, self []int, lookup func(
 		Proc: proc, Sys: sys, PID: pid, Self: self,
 		User: s.Limit, UserShare: s.LimitShare, UserSource: s.limitSource(), Accounting: s.Accounting,
 		Lookup: lookup,
-		Slurm:  slurm.Search{Lookup: lookup, ReadFile: readWithin},
+		Slurm:  slurm.Search{Lookup: lookup, ReadFile: observe.ReadWithin},
 	})
 }
 

@@ -55,7 +55,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		o.Freed = o.Before.Sub(o.After)
 		given := w.workers.GivenBack(&f.acted, &f.before)
 		if f.before.Accounting == event.AccountingPSS {
-			w.pss.acted()
+			w.pss.Acted()
 			given, _ = w.workers.OwnBack(&f.acted)
 		}
 		o.Freed = max(o.Freed, given)

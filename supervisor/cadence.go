@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 )
 
 const (
@@ -71,7 +72,7 @@ func (w *watcher) fullPause(now time.Duration) time.Duration {
 		pause = min(pause, loaderPause)
 	}
 	if w.unseen {
-		pause = min(pause, w.fullCost.Pause(hurriedShare))
+		pause = min(pause, w.fullCost.Pause(observe.HurriedShare))
 	}
 	if w.watched >= 0 && w.tracesFor(&w.readings[w.watched]) {
 		pause = min(pause, max(tracedPause, tracedShare*w.last.Took))
@@ -134,7 +135,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if count, ok := w.counts.Next(now); ok {
 		pause = min(pause, count)
 	}
-	if pss, ok := w.pss.next(now); ok {
+	if pss, ok := w.pss.Next(now); ok {
 		pause = min(pause, pss)
 	}
 	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {

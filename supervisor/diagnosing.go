@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
@@ -15,7 +16,7 @@ import (
 // diagnosing is the state of it.
 type diagnosing struct {
 	state  *diagnosis.State
-	reader *closeReader
+	reader *observe.Smaps
 	at     time.Duration
 }
 
@@ -23,7 +24,7 @@ type diagnosing struct {
 const diagnoseEvery = time.Second
 
 func newDiagnosing(proc string) diagnosing {
-	return diagnosing{state: diagnosis.New(), reader: newCloseReader(proc)}
+	return diagnosing{state: diagnosis.New(), reader: observe.NewSmaps(proc)}
 }
 
 // diagnose takes in the last look, where that is due.
@@ -39,7 +40,7 @@ func (w *watcher) diagnose() {
 	if b != nil {
 		l.Limit, l.Accounting = b.Limit, b.Accounting
 	}
-	d.reader.taken(now, &l)
+	d.reader.TakeInto(now, &l)
 	for _, c := range w.counts.All() {
 		l.Counts = append(l.Counts, diagnosis.Count(c))
 	}
@@ -47,7 +48,7 @@ func (w *watcher) diagnose() {
 		l.Loaders = w.toldLoaders()
 	}
 	d.state.Add(&l)
-	d.reader.ask(now, d.state.Wants(), &w.last)
+	d.reader.AskFirst(now, d.state.Wants(), &w.last)
 	for _, f := range d.state.Findings() {
 		w.tell.Finding(now, f, presses(&f, b))
 	}

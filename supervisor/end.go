@@ -21,7 +21,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	commented, comments := w.commentsJob()        // while we lead
 	w.pass(exit)                                  // others' commands may live on
 	w.poll(true)
-	w.sayHolders()
+	w.tellSHMUsers()
 	w.tellSignals()
 	ended := w.endFlight(exit != nil)
 	if w.loader != nil {

@@ -86,7 +86,7 @@ func (w *watcher) tick() {
 	fault.Point("watcher")
 	now := w.look()
 	w.counts.Ask(now)
-	w.pss.wake(now)
+	w.pss.Wake(now)
 	due := now+cadence.MinPause >= w.lookDue
 	if now-w.unstuckAt >= unstickEvery-sameWake {
 		w.unstuckAt, due = now, true // a look more in a wake that is there anyway
@@ -136,9 +136,9 @@ func (w *watcher) full() {
 	w.poll(false)
 	w.read()
 	w.step()
-	w.pss.hurry(w.straddles() || w.flight != nil)
+	w.pss.Hurry(w.straddles() || w.flight != nil)
 	w.warn(w.limits.Warnings())
-	for _, err := range w.pss.told() {
+	for _, err := range w.pss.Told() {
 		w.fault("pss", err)
 	}
 	w.putSample(w.Settings.Interval)
@@ -147,7 +147,7 @@ func (w *watcher) full() {
 	w.goOn()
 	w.prefer()
 	w.diagnose()
-	w.sayHolders()
+	w.tellSHMUsers()
 	w.checkHook()
 	w.tryTorch()
 	w.slim()
@@ -170,7 +170,7 @@ func (w *watcher) read() {
 		// What is a little old is nearer to the truth than nothing, or than a part.
 		procs, extra, gaps = slices.Clone(w.last.Procs), slices.Clone(w.last.Extra), w.last.Gaps
 	}
-	w.pss.update(now, procs, extra)
+	w.pss.Update(now, procs, extra)
 	w.seq++
 	w.last = rss.Sample{
 		Seq: w.seq, At: at, Mono: now, Took: time.Since(at),

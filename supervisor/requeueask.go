@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
@@ -37,7 +38,7 @@ type factsAsk struct {
 	hurry  <-chan struct{}
 }
 
-func newFactsReader(proc string, run scontrol) *probe.Reader[factsAsk, jobFacts] {
+func newFactsReader(proc string, run observe.Scontrol) *probe.Reader[factsAsk, jobFacts] {
 	return probe.New(nil, func(ask factsAsk) jobFacts {
 		select {
 		case <-time.After(ask.delay):
@@ -89,7 +90,7 @@ func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 
 // askFacts asks about the job, its nodes and its partition. What the last two give
 // at most may stay unknown.
-func askFacts(ctx context.Context, id string, scontrol scontrol) (f jobFacts) {
+func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobFacts) {
 	out, err := scontrol(ctx, "show", "job", "-o", id)
 	if err == nil {
 		f.job, err = slurm.ParseRunningJob(out, id)

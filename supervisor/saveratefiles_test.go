@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
@@ -34,12 +35,12 @@ type rateStand struct {
 	trainer rss.ProcID
 	written map[int]rsstest.Process
 	files   map[string]*rateFile
-	wrote   bool                                        // something, since the last look
-	seen    uint64                                      // full looks when ctl was read last
-	ctl     []byte                                      // as it was read last
-	pssHand *probetest.ByHand[proctree.PSSAsk, pssRead] // nil where PSS is not read
-	pssAsk  *proctree.PSSAsk                            // being answered …
-	pssAt   time.Duration                               // … then
+	wrote   bool                                                  // something, since the last look
+	seen    uint64                                                // full looks when ctl was read last
+	ctl     []byte                                                // as it was read last
+	pssHand *probetest.ByHand[proctree.PSSAsk, observe.PSSAnswer] // nil where PSS is not read
+	pssAsk  *proctree.PSSAsk                                      // being answered …
+	pssAt   time.Duration                                         // … then
 }
 
 // rateFile is a file that is written again and again: kept open, and only where it
@@ -120,11 +121,11 @@ func (r *rateStand) alone() {
 	})
 	r.counts, r.diagnosis.state, r.slimmed = &counts.Counts{}, nil, true
 	if r.pss != nil {
-		r.pssHand = probetest.New[proctree.PSSAsk, pssRead](&r.probes)
-		r.pss = &pssReader{Reader: r.pssHand.Reader, wakes: pssWakes}
+		r.pssHand = probetest.New[proctree.PSSAsk, observe.PSSAnswer](&r.probes)
+		r.pss = observe.PSSBy(r.pssHand.Reader)
 		r.t.Cleanup(func() {
 			if r.pssHand.Asked(); r.pssHand.Pending() { // no goroutine may be left
-				r.pssHand.Answer(r.t, pssRead{})
+				r.pssHand.Answer(r.t, observe.PSSAnswer{})
 			}
 		})
 	}
@@ -267,7 +268,7 @@ func (r *rateStand) answerPSS() {
 	ask := *r.pssAsk
 	r.pssAsk = nil
 	p := r.written[ask.ID.PID]
-	got := pssRead{ask: ask, err: os.ErrNotExist}
+	got := observe.PSSAnswer{Ask: ask, Err: os.ErrNotExist}
 	if p.PID != 0 {
 		cost := pssCost(p.Anon + p.File)
 		held := cost
@@ -275,7 +276,7 @@ func (r *rateStand) answerPSS() {
 			held /= 8 // mmap_lock is given back between two mappings
 		}
 		anon, file := r.proportional(p.PID)
-		got = pssRead{ask: ask, pss: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
+		got = observe.PSSAnswer{Ask: ask, PSS: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
 	r.pssHand.Answer(r.t, got)
 	r.heardPSS()

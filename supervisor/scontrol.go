@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,48 +9,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/fault"
-	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 )
-
-// scontrolAsk asks what slurmstepd enforces, where that is open, and when the job
-// ends, where that is zero.
-type scontrolAsk struct {
-	job  slurm.Job
-	open bool // files left open what slurmstepd does
-	end  time.Time
-}
-
-// answer is what scontrol said.
-type answer struct {
-	rules    slurm.Enforcement
-	rulesErr error
-	open     bool // as in scontrolAsk
-	end      time.Time
-	endErr   error
-}
-
-// scontrol runs scontrol as the holder would.
-type scontrol func(ctx context.Context, args ...string) ([]byte, error)
-
-// newScontrol reads what scontrol says. It takes two questions: the start asks one, and
-// a rule on the job's end may have asked before.
-func newScontrol(set *probe.Set, lookup func(string) (string, bool), run scontrol) *probe.Reader[scontrolAsk, answer] {
-	return probe.NewQueue(set, 2, func(ask scontrolAsk) answer {
-		time.Sleep(rand.N(5 * time.Second))
-		fault.Point("scontrol")
-		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
-		defer cancel()
-		a := answer{open: ask.open, end: ask.end}
-		if a.open {
-			a.rules, a.rulesErr = slurm.FindEnforcement(ctx, ask.job, slurm.Search{Lookup: lookup, ReadFile: readWithin, Scontrol: run})
-		}
-		if a.end.IsZero() {
-			a.end, a.endErr = slurm.FindEnd(ctx, ask.job, run)
-		}
-		return a
-	})
-}
 
 // askScontrol asks what files and environment left open, late and on the side:
 // thousands of ranks that all ask at their start are a storm.
@@ -72,19 +31,19 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 		return
 	}
 	w.endAskedAt = w.now()
-	w.scontrol.Ask(scontrolAsk{job, open, end}, true)
+	w.scontrol.Ask(observe.SlurmQuestion{Job: job, Open: open, End: end}, true)
 }
 
 // answered takes in what scontrol said.
-func (w *watcher) answered(a answer) {
-	if a.open {
-		w.limits.SetEnforcement(a.rules, a.rulesErr)
+func (w *watcher) answered(a observe.SlurmAnswer) {
+	if a.Open {
+		w.limits.SetEnforcement(a.Rules, a.RulesErr)
 		w.follow(w.fault)
 	}
-	if a.endErr == nil || errors.Is(a.endErr, slurm.ErrNoEnd) {
-		w.limits.SetEnd(a.end)
+	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
+		w.limits.SetEnd(a.End)
 	} else if w.ladder.JobEndAhead() > 0 {
-		w.fault("scontrol", a.endErr) // a rule waits for that end
+		w.fault("scontrol", a.EndErr) // a rule waits for that end
 	}
 }
 

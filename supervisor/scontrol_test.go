@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
 
@@ -17,13 +18,13 @@ import (
 // environment does not tell. That scontrol does not either is said.
 func TestEndIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
-		answer answer
+		answer observe.SlurmAnswer
 		fires  bool
 	}{
-		"as it was":      {answer{end: time.Now().Add(5 * time.Minute)}, true},
-		"extended":       {answer{end: time.Now().Add(24 * time.Hour)}, false},
-		"lifted":         {answer{endErr: slurm.ErrNoEnd}, false},
-		"nobody answers": {answer{endErr: errors.New("no")}, true},
+		"as it was":      {observe.SlurmAnswer{End: time.Now().Add(5 * time.Minute)}, true},
+		"extended":       {observe.SlurmAnswer{End: time.Now().Add(24 * time.Hour)}, false},
+		"lifted":         {observe.SlurmAnswer{EndErr: slurm.ErrNoEnd}, false},
+		"nobody answers": {observe.SlurmAnswer{EndErr: errors.New("no")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inSlurm(t)
@@ -38,7 +39,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 				}
 				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
-			hand := probetest.New[scontrolAsk, answer](&s.probes)
+			hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
 			s.scontrol = hand.Reader
 			s.open(s.holder.begin)
 			s.full()
@@ -82,7 +83,7 @@ func TestEndIsToldWhereItMoves(t *testing.T) {
 		{time.Time{}, false},             // lifted
 		{began.Add(30 * time.Minute), true},
 	} {
-		s.answered(answer{end: c.end})
+		s.answered(observe.SlurmAnswer{End: c.end})
 		s.full()
 		if c.tells {
 			told++
@@ -113,7 +114,7 @@ func TestEndKnownAtTheStart(t *testing.T) {
 		}
 	})
 	s.full()
-	s.answered(answer{end: time.Now().Add(3 * time.Hour)})
+	s.answered(observe.SlurmAnswer{End: time.Now().Add(3 * time.Hour)})
 	s.full()
 	var got []map[string]any
 	for _, e := range named(s.events(), event.NameLimit) {
@@ -133,7 +134,7 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
 	})
 	end := time.Now().Add(time.Hour)
-	s.answered(answer{rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, open: true, end: end})
+	s.answered(observe.SlurmAnswer{Rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, Open: true, End: end})
 	s.full()
 	var told []string
 	for _, e := range named(s.events(), event.NameLimit) {

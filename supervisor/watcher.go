@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
@@ -79,11 +80,11 @@ type watcher struct {
 	ladder   *policy.State
 	loader   *loader.Control // nil where loaders are not talked to
 	probes   probe.Set
-	pss      *pssReader     // nil where no limit is compared in PSS
+	pss      *observe.PSS   // nil where no limit is compared in PSS
 	counts   *counts.Counts // limits beside summed memory
 	bell     *wake.Bell     // rings for what is in wakes.go
 	hears    bool           // … for what loaders write, too; else it is looked for
-	scontrol *probe.Reader[scontrolAsk, answer]
+	scontrol *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -117,7 +118,7 @@ type watcher struct {
 	oom       oomPrefer
 	alerts    alerting
 	diagnosis diagnosing
-	holders   *probe.Reader[holdersAsk, string] // who holds what in /dev/shm
+	shmUsers  *observe.SHMUsers
 	sum       tell.Summary
 	requeue   requeuing
 }
@@ -162,11 +163,11 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
-	w.holders = newHolders(&w.probes)
+	w.shmUsers = observe.NewSHMUsers(&w.probes, opt.Proc)
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
-	w.scontrol = newScontrol(&w.probes, opt.Lookup, scontrol)
+	w.scontrol = observe.NewSlurm(&w.probes, opt.Lookup, scontrol)
 	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
 	if w.command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
@@ -261,7 +262,7 @@ func (w *watcher) warn(all []limit.Warning) {
 // follow does what follows from who enforces what here.
 func (w *watcher) follow(fault func(part string, err error)) {
 	if w.pss == nil && w.limits.NeedsPSS() {
-		w.pss = newPSSReader(&w.probes, w.Proc)
+		w.pss = observe.NewPSS(&w.probes, w.Proc)
 	}
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.

@@ -1,26 +1,28 @@
-package supervisor
+package observe
 
 import (
+	"errors"
+
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// ours measures the holder and the watcher. Whoever attaches is both in one.
-func (w *watcher) ours() []event.Cost {
-	var out []event.Cost
+// OwnCost measures the holder and the watcher; who attached is both in one, and has no
+// holder (0). What could be measured is returned beside an error.
+func OwnCost(proc string, holder, watcher int) (out []event.Cost, err error) {
 	for _, p := range []struct {
 		who string
 		pid int
-	}{{"holder", w.holder}, {"watcher", w.Self}} {
+	}{{"holder", holder}, {"watcher", watcher}} {
 		if p.pid == 0 {
 			continue
 		}
-		c, err := proctree.CostOf(w.Proc, p.pid)
+		c, cerr := proctree.CostOf(proc, p.pid)
 		switch {
-		case proctree.Vanished(err):
+		case proctree.Vanished(cerr):
 			continue
-		case err != nil:
-			w.fault("ours", err)
+		case cerr != nil:
+			err = errors.Join(err, cerr)
 			continue
 		}
 		out = append(out, event.Cost{
@@ -28,5 +30,5 @@ func (w *watcher) ours() []event.Cost {
 			Threads: c.Threads, Descriptors: c.Descriptors, CPU: c.CPU.Seconds(), Wakeups: c.Wakeups,
 		})
 	}
-	return out
+	return out, err
 }

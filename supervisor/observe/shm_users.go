@@ -1,4 +1,4 @@
-package supervisor
+package observe
 
 import (
 	"cmp"
@@ -11,61 +11,50 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/shm"
-	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file says who holds what fills /dev/shm, once a rule has warned of it. The
-// files of PyTorch's file_descriptor strategy have no name: ls shows nothing, and
-// only the descriptors and mappings of processes tell.
+// SHMUsers finds out which processes hold what fills /dev/shm. The files of PyTorch's
+// file_descriptor strategy have no name: ls shows nothing, and only the descriptors and
+// mappings of processes tell.
+type SHMUsers struct {
+	*probe.Reader[shmQuestion, string]
+	proc string
+}
 
-// holdersAsk asks for it on the side.
-type holdersAsk struct {
+type shmQuestion struct {
 	proc  string
 	pid   int    // whose /dev/shm is meant
 	all   []int  // the tree
 	level string // the cgroup that is charged, empty for none
 }
 
-func newHolders(set *probe.Set) *probe.Reader[holdersAsk, string] {
-	return probe.New(set, func(ask holdersAsk) string {
+// NewSHMUsers reads below proc.
+func NewSHMUsers(set *probe.Set, proc string) *SHMUsers {
+	return &SHMUsers{proc: proc, Reader: probe.New(set, func(ask shmQuestion) string {
 		fault.Point("holders")
 		return ask.read()
-	})
+	})}
 }
 
-// askHolders finds out who holds what in /dev/shm, and has it said, once a minute at
-// most. It wakes nobody: it is said with one of the next looks.
-func (w *watcher) askHolders() {
-	pids := counts.Sharers(w.last.Procs, w.command.PID)
-	if len(pids) == 0 || w.holders.Busy() {
-		return // nobody is there, or the last time has not ended
+// AskOf asks about the /dev/shm of a process and what these processes hold in it; level is
+// the cgroup that is charged, empty for none. It wakes nothing, and does nothing while an
+// answer is open.
+func (u *SHMUsers) AskOf(pid int, procs []rss.Proc, level string) {
+	ask := shmQuestion{proc: u.proc, pid: pid, level: level}
+	for i := range procs {
+		ask.all = append(ask.all, procs[i].ID.PID)
 	}
-	ask := holdersAsk{proc: w.Proc, pid: pids[0]}
-	for i := range w.last.Procs {
-		ask.all = append(ask.all, w.last.Procs[i].ID.PID)
-	}
-	if l := w.leafLimit(); l != nil {
-		ask.level = l.Level
-	}
-	w.holders.Ask(ask, false)
-}
-
-// sayHolders says what was found, if anything was.
-func (w *watcher) sayHolders() {
-	if text, _ := w.holders.Take(); text != "" {
-		w.tell.Say(w.now(), "holders", text)
-		w.sum.Holders = text
-	}
+	u.Ask(ask, false)
 }
 
 // read words what the tree holds: "in /dev/shm the job holds torch 80.0 MiB (10
 // segments, 10 without a name: in processes 12 and 13); 80.0 MiB of shared memory
 // are charged to …".
-func (a *holdersAsk) read() string {
+func (a *shmQuestion) read() string {
 	space, err := shm.Usage(a.proc, a.pid)
 	if err != nil {
 		return ""
@@ -102,7 +91,7 @@ func (a *holdersAsk) read() string {
 
 // segments tells of one kind how many there are, how many have no name, and who
 // has them.
-func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string {
+func (a *shmQuestion) segments(held *shm.Held, dev uint64, kind shm.Kind) string {
 	n, nameless := 0, 0
 	by := map[int]rss.Bytes{}
 	for i := range held.Segments {
@@ -120,9 +109,9 @@ func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string 
 	}
 	pids := slices.SortedFunc(maps.Keys(by), func(a, b int) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
 	more := ""
-	if len(pids) > mostHolders {
-		more = fmt.Sprintf(" and %d more", len(pids)-mostHolders)
-		pids = pids[:mostHolders]
+	if len(pids) > mostUsers {
+		more = fmt.Sprintf(" and %d more", len(pids)-mostUsers)
+		pids = pids[:mostUsers]
 	}
 	names := make([]string, len(pids))
 	for i, pid := range pids {
@@ -135,4 +124,4 @@ func (a *holdersAsk) segments(held *shm.Held, dev uint64, kind shm.Kind) string 
 	return line + ", in processes " + strings.Join(names, ", ") + more
 }
 
-const mostHolders = 6
+const mostUsers = 6

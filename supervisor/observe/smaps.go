@@ -1,4 +1,4 @@
-package supervisor
+package observe
 
 import (
 	"maps"
@@ -13,29 +13,29 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// closeReader reads on the side what a diagnosis wants beside the samples:
+// Smaps reads on the side what a diagnosis wants beside the samples:
 // smaps_rollup, smaps, the segments in /dev/shm. The kernel holds mmap_lock of
-// the process for the first, and all of them are dear: they may take closeShare
+// the process for the first, and all of them are dear: they may take smapsShare
 // of a core, and what would hold up a process for long is not read.
-type closeReader struct {
-	*probe.Reader[closeAsk, closeRead]
+type Smaps struct {
+	*probe.Reader[smapsQuestion, smapsAnswer]
 	costs probe.Bucket // which holds nothing: what was spent is paid before the next
 	// failed is when a reading was taken last that brought nothing: the next one
 	// that is wanted goes before it then.
 	failed map[diagnosis.Want]time.Duration
 }
 
-// closeAsk is one reading that is wanted.
-type closeAsk struct {
+// smapsQuestion is one reading that is wanted.
+type smapsQuestion struct {
 	want     diagnosis.Want
 	now      time.Duration
 	all      []int // the tree
 	trainers []int
 }
 
-// closeRead is what it brought: one of them is set, or none where it could not be
+// smapsAnswer is what it brought: one of them is set, or none where it could not be
 // read.
-type closeRead struct {
+type smapsAnswer struct {
 	want  diagnosis.Want
 	parts *diagnosis.Parts
 	files *diagnosis.Files
@@ -44,27 +44,28 @@ type closeRead struct {
 }
 
 const (
-	// closeShare is the part of a core for such readings.
-	closeShare = 0.002
-	// closeRetry is how long what could not be read is left alone.
-	closeRetry = time.Minute
+	// smapsShare is the part of a core for such readings.
+	smapsShare = 0.002
+	// smapsRetry is how long what could not be read is left alone.
+	smapsRetry = time.Minute
 )
 
 // whole says that the reading brought all that was wanted.
-func (r *closeRead) whole() bool {
+func (r *smapsAnswer) whole() bool {
 	return r.parts != nil || r.files != nil || r.shm != nil && (r.shm.Read || r.want.Reading == diagnosis.WantSpace)
 }
 
-func newCloseReader(proc string) *closeReader {
+// NewSmaps reads below proc.
+func NewSmaps(proc string) *Smaps {
 	tree := proctree.New(proc)
-	return &closeReader{costs: probe.Bucket{Share: closeShare}, failed: map[diagnosis.Want]time.Duration{}, Reader: probe.New(nil, func(ask closeAsk) closeRead {
+	return &Smaps{costs: probe.Bucket{Share: smapsShare}, failed: map[diagnosis.Want]time.Duration{}, Reader: probe.New(nil, func(ask smapsQuestion) smapsAnswer {
 		fault.Point("closelook")
 		return ask.read(tree, proc)
 	})}
 }
 
-// taken puts what was read into the look, if anything was since.
-func (r *closeReader) taken(now time.Duration, into *diagnosis.Look) {
+// TakeInto puts what was read into the look, if anything was since.
+func (r *Smaps) TakeInto(now time.Duration, into *diagnosis.Look) {
 	got, ok := r.Take()
 	if !ok {
 		return
@@ -85,12 +86,12 @@ func (r *closeReader) taken(now time.Duration, into *diagnosis.Look) {
 	}
 }
 
-// ask asks for the first of these that may be read now.
-func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Sample) {
+// AskFirst asks for the first of these that may be read now.
+func (r *Smaps) AskFirst(now time.Duration, wants []diagnosis.Want, s *rss.Sample) {
 	if r.Busy() || r.costs.Fill(now) < 0 {
 		return
 	}
-	maps.DeleteFunc(r.failed, func(_ diagnosis.Want, at time.Duration) bool { return now-at >= closeRetry })
+	maps.DeleteFunc(r.failed, func(_ diagnosis.Want, at time.Duration) bool { return now-at >= smapsRetry })
 	i := slices.IndexFunc(wants, func(w diagnosis.Want) bool {
 		p := s.Find(w.ID.PID)
 		if p == nil || p.ID != w.ID || p.State == 'D' || p.State == 'Z' {
@@ -106,7 +107,7 @@ func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Samp
 	if i < 0 {
 		return
 	}
-	ask := closeAsk{want: wants[i], now: now}
+	ask := smapsQuestion{want: wants[i], now: now}
 	if ask.want.Reading == diagnosis.WantShm {
 		for i := range s.Procs {
 			p := &s.Procs[i]
@@ -119,7 +120,7 @@ func (r *closeReader) ask(now time.Duration, wants []diagnosis.Want, s *rss.Samp
 	r.Ask(ask, false)
 }
 
-func (a *closeAsk) read(tree *proctree.Reader, proc string) (r closeRead) {
+func (a *smapsQuestion) read(tree *proctree.Reader, proc string) (r smapsAnswer) {
 	r.want = a.want
 	switch a.want.Reading {
 	case diagnosis.WantParts:
@@ -153,7 +154,7 @@ func filesOf(id rss.ProcID, at time.Duration, m *proctree.MappedFiles) *diagnosi
 
 // segments reads how full a /dev/shm is and, where that is wanted, what of the
 // tree's is in it.
-func (a *closeAsk) segments(proc string) (*diagnosis.Shm, time.Duration) {
+func (a *smapsQuestion) segments(proc string) (*diagnosis.Shm, time.Duration) {
 	space, err := shm.Usage(proc, a.want.ID.PID)
 	if err != nil {
 		return nil, 0

@@ -1,0 +1,98 @@
+package supervisor
+
+import (
+	"github.com/rsswarden/rsswarden/supervisor/counts"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
+)
+
+// heardCounts takes in what package counts has read, and says whether anything was, and
+// whether a limit has reached a rung since the last look.
+func (w *watcher) heardCounts() (news, reached bool) {
+	fresh, news := w.counts.Take(w.look)
+	return news, w.reached(fresh)
+}
+
+// countOutcome is an outcome about a limit on a number, which has no bytes to tell
+// of. The samples have the number before and after.
+type countOutcome struct {
+	event.Outcome
+	Before *struct{} `json:"before_bytes,omitempty"`
+	After  *struct{} `json:"after_bytes,omitempty"`
+	Freed  *struct{} `json:"freed_bytes,omitempty"`
+}
+
+// outcomeOf returns an outcome as the event of it is written.
+func outcomeOf(l event.LimitName, o event.Outcome) any {
+	if !l.Counts() {
+		return o
+	}
+	return countOutcome{Outcome: o}
+}
+
+// reached says whether one of these limits stands at or above the rung that was
+// the next at the last look.
+func (w *watcher) reached(limits []event.Limit) bool {
+	for i := range limits {
+		l := &limits[i]
+		if old := reading(w.readings, l.ID()); old == nil || l.Used >= w.ladder.NextRung(old) {
+			return true
+		}
+	}
+	return false
+}
+
+// heardPSS takes one reading in, and says whether there was one. It takes a full look
+// where the decision depends on readings and no other is under way, unless looks cost
+// too much here: then the next one comes as soon as they may take that much.
+func (w *watcher) heardPSS() bool {
+	r := w.pss
+	if r == nil {
+		return false
+	}
+	woken := r.Woken()
+	if !r.TakeOne(w.now()) {
+		return false
+	}
+	if !w.straddles() || r.Busy() {
+		return true
+	}
+	if woken {
+		r.Spend(w.fullCost.Cost())
+	}
+	w.unseen, w.lookDue = true, 0
+	if w.now()-w.fullAt >= w.fullCost.Pause(observe.HurriedShare) {
+		w.full()
+	}
+	return true
+}
+
+// askSHMUsers asks who holds what in /dev/shm. The answer is told with a later look.
+func (w *watcher) askSHMUsers() {
+	pids := counts.Sharers(w.last.Procs, w.command.PID)
+	if len(pids) == 0 {
+		return
+	}
+	level := ""
+	if l := w.leafLimit(); l != nil {
+		level = l.Level
+	}
+	w.shmUsers.AskOf(pids[0], w.last.Procs, level)
+}
+
+// tellSHMUsers tells what was found, if anything was.
+func (w *watcher) tellSHMUsers() {
+	if text, _ := w.shmUsers.Take(); text != "" {
+		w.tell.Say(w.now(), "holders", text)
+		w.sum.Holders = text
+	}
+}
+
+// ours measures what the holder and the watcher cost.
+func (w *watcher) ours() []event.Cost {
+	out, err := observe.OwnCost(w.Proc, w.holder, w.Self)
+	if err != nil {
+		w.fault("ours", err)
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package observe
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
+)
+
+// smapsStand is a reader whose answers the test gives, if any, and a sample.
+func smapsStand() (*Smaps, *probetest.ByHand[smapsQuestion, smapsAnswer], *rss.Sample) {
+	small, other := process(4242, rss.RoleWorker, rss.MiB, 100*rss.MiB), process(4243, rss.RoleWorker, rss.MiB, 100*rss.MiB)
+	trainer := process(4200, rss.RoleTrainer, rss.MiB, 100*rss.MiB)
+	h := probetest.New[smapsQuestion, smapsAnswer](nil)
+	return &Smaps{Reader: h.Reader, costs: probe.Bucket{Share: smapsShare}, failed: map[diagnosis.Want]time.Duration{}}, h,
+		&rss.Sample{Procs: []rss.Proc{trainer, small, other}}
+}
+
+func TestSmapsInTurn(t *testing.T) {
+	r, hand, s := smapsStand()
+	// answered has the answer taken, whatever it is.
+	answered := func() {
+		t.Helper()
+		hand.Answer(t, smapsAnswer{})
+		r.Take()
+	}
+	want := func(reading diagnosis.Reading, i int) diagnosis.Want {
+		return diagnosis.Want{Reading: reading, ID: s.Procs[i].ID}
+	}
+	asked := func(what string, now time.Duration, exp *diagnosis.Want, wants ...diagnosis.Want) smapsQuestion {
+		t.Helper()
+		if ask, ok := hand.Asked(); ok {
+			t.Fatalf("%s: %+v was asked before", what, ask.want)
+		}
+		r.AskFirst(now, wants, s)
+		ask, ok := hand.Asked()
+		if ok != (exp != nil) || ok && ask.want != *exp {
+			t.Fatalf("%s: %+v", what, ask)
+		}
+		return ask
+	}
+	first, second := want(diagnosis.WantParts, 1), want(diagnosis.WantParts, 2)
+
+	asked("nothing wanted", 0, nil)
+	gone := first
+	gone.ID.PID += 100
+	asked("one that is gone", 0, nil, gone)
+	again := first
+	again.ID.Start++
+	asked("one that has the PID of another", 0, nil, again)
+	for _, state := range []byte{'D', 'Z'} {
+		s.Procs[1].State = state
+		asked("state "+string(state), 0, nil, first)
+	}
+	s.Procs[1].State = 'S'
+	s.Procs[1].RSS = 64 * rss.GiB
+	if !proctree.Lengthy(s.Procs[1].RSS) {
+		t.Fatal("64 GiB are not too much for smaps_rollup")
+	}
+	asked("smaps_rollup of a large one", 0, &second, first, second)
+	answered()
+	files := want(diagnosis.WantFiles, 1)
+	asked("smaps of a large one", 0, &files, first, files)
+	answered()
+	s.Procs[1].RSS = 100 * rss.MiB
+
+	// One at a time, whatever becomes of it.
+	asked("the first", 0, &first, first, second)
+	asked("… that hangs", time.Hour, nil, first, second)
+
+	// What a reading costs is paid by the time that passes.
+	var l diagnosis.Look
+	hand.Answer(t, smapsAnswer{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond})
+	now := time.Hour
+	r.TakeInto(now, &l)
+	if len(l.Parts) != 1 || l.Parts[0].ID != first.ID {
+		t.Errorf("taken %+v", l)
+	}
+	asked("9.9 s after 20 ms", now+9900*time.Millisecond, nil, second)
+	now += 10 * time.Second
+	asked("10 s after 20 ms", now, &second, second)
+
+	// What cannot be read stands in nobody's way, and is tried again.
+	hand.Answer(t, smapsAnswer{want: second})
+	r.TakeInto(now, &diagnosis.Look{})
+	asked("after a failure", now, &first, second, first)
+	answered()
+	asked("the failed one alone", now+30*time.Second, nil, second)
+	asked("a minute later", now+smapsRetry, &second, second)
+
+	shm := want(diagnosis.WantShm, 0)
+	answered()
+	ask := asked("segments", now+2*time.Minute, &shm, shm)
+	if len(ask.all) != 3 || len(ask.trainers) != 1 || ask.trainers[0] != 4200 {
+		t.Errorf("asked of %v, trainers %v", ask.all, ask.trainers)
+	}
+	hand.Answer(t, smapsAnswer{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}})
+	l = diagnosis.Look{}
+	r.TakeInto(now+2*time.Minute, &l)
+	if len(l.Shm) != 1 || l.Shm[0].Used != 5 {
+		t.Errorf("how full it is is lost: %+v", l)
+	}
+	asked("segments that could not be read", now+2*time.Minute+time.Second, nil, shm)
+}
+
+// TestSmapsOfThisProcess brings what the kernel says of it.
+func TestSmapsOfThisProcess(t *testing.T) {
+	tree := proctree.New("/proc")
+	defer tree.Close()
+	p, err := tree.One(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reading := range []diagnosis.Reading{diagnosis.WantParts, diagnosis.WantFiles, diagnosis.WantShm} {
+		ask := smapsQuestion{want: diagnosis.Want{Reading: reading, ID: p.ID}, now: time.Second, all: []int{p.ID.PID}, trainers: []int{p.ID.PID}}
+		r := ask.read(tree, "/proc")
+		if !r.whole() || r.cost <= 0 || r.want != ask.want {
+			t.Errorf("%s: %+v", reading, r)
+			continue
+		}
+		switch reading {
+		case diagnosis.WantParts:
+			if r.parts.RSS < rss.MiB || r.parts.At != time.Second {
+				t.Errorf("%+v", r.parts)
+			}
+		case diagnosis.WantFiles:
+			if len(r.files.Files) == 0 || r.files.At != time.Second {
+				t.Errorf("%+v", r.files)
+			}
+		}
+	}
+	gone := smapsQuestion{want: diagnosis.Want{Reading: diagnosis.WantParts, ID: rss.ProcID{PID: 4200, Start: 1}}}
+	if r := gone.read(tree, "/proc"); r.whole() {
+		t.Errorf("of nobody %+v", r)
+	}
+}
+
+func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
+	return rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Role: role, State: 'S', RSS: size, Virtual: virtual}
+}
