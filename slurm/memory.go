@@ -88,29 +88,30 @@ func mebibytes(lookup func(string) (string, bool), name string, times uint64) (u
 	return n * times << 20, true
 }
 
+// countOf reads a variable that is a number.
+func countOf(lookup func(string) (string, bool), name string) (n uint64, ok bool) {
+	if v, set := lookup(name); set {
+		n, err := strconv.ParseUint(v, 10, 32)
+		return n, err == nil
+	}
+	return 0, false
+}
+
 func cpusOnNode(lookup func(string) (string, bool)) (uint64, string) {
-	if v, ok := lookup("SLURM_CPUS_ON_NODE"); ok {
-		if n, err := strconv.ParseUint(v, 10, 32); err == nil {
-			return n, "SLURM_CPUS_ON_NODE"
-		}
+	if n, ok := countOf(lookup, "SLURM_CPUS_ON_NODE"); ok {
+		return n, "SLURM_CPUS_ON_NODE"
 	}
 	v, _ := lookup("SLURM_JOB_CPUS_PER_NODE")
-	node, _ := lookup("SLURM_NODEID")
-	id, _ := strconv.Atoi(node)
-	if n := perNode(v, id); n > 0 {
-		return uint64(n), "SLURM_JOB_CPUS_PER_NODE"
-	}
-	return 0, ""
+	node, _ := countOf(lookup, "SLURM_NODEID")
+	return uint64(perNode(v, int(node))), "SLURM_JOB_CPUS_PER_NODE"
 }
 
 func gpusOnNode(lookup func(string) (string, bool)) (uint64, string) {
-	if v, ok := lookup("SLURM_GPUS_ON_NODE"); ok {
-		if n, err := strconv.ParseUint(v, 10, 32); err == nil {
-			return n, "SLURM_GPUS_ON_NODE"
-		}
+	if n, ok := countOf(lookup, "SLURM_GPUS_ON_NODE"); ok {
+		return n, "SLURM_GPUS_ON_NODE"
 	}
 	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
-		if v, ok := lookup(name); ok && v != "" {
+		if v, _ := lookup(name); v != "" {
 			return uint64(strings.Count(v, ",") + 1), name
 		}
 	}

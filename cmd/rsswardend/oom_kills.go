@@ -27,14 +27,14 @@ type killed struct {
 	ended    time.Time
 }
 
-// It is told for long enough that several scrapes see it, of mostKilled jobs at most.
+// It is told for long enough that several scrapes see it, of maxKilled jobs at most.
 const (
-	toldFor    = 5 * time.Minute
-	mostKilled = 1000
+	toldFor   = 5 * time.Minute
+	maxKilled = 1000
 )
 
-// mostSteps bounds what is kept of a job's steps.
-const mostSteps = 64
+// maxSteps bounds what is kept of a job's steps.
+const maxSteps = 64
 
 func key(j *nodejobs.Job) string { return j.Node + " " + j.ID }
 
@@ -49,7 +49,7 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 			o.unseen = e.Unseen
 			d.record(o, true, e.Last)
 			delete(d.oom, key(&e.Job))
-			if len(d.killed) < mostKilled {
+			if len(d.killed) < maxKilled {
 				d.killed[key(&e.Job)] = killed{o.job.ID, o.job.Node, o.job.OOMKills, s.At}
 			}
 		}
@@ -91,7 +91,7 @@ func (d *daemon) hit(j *nodejobs.Job, at time.Time) (more uint64) {
 		d.oom[key(j)] = o
 	}
 	for _, step := range slices.Concat(j.Steps, j.Over) {
-		if kills := step.OOMKills; kills > 0 && (o.steps[step.ID] > 0 || len(o.steps) < mostSteps) {
+		if kills := step.OOMKills; kills > 0 && (o.steps[step.ID] > 0 || len(o.steps) < maxSteps) {
 			o.steps[step.ID] = max(o.steps[step.ID], kills)
 		}
 	}

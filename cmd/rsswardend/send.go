@@ -26,10 +26,10 @@ import (
 const sendCommand = alert.SendCommand
 
 const (
-	mostAnswer    = 4 << 10 // bytes read of an answer
-	mostSaid      = 200     // runes told of what a server said
-	mostRedirects = 3
-	mostLater     = 5 * time.Minute // believed of Retry-After
+	maxAnswer    = 4 << 10 // bytes read of an answer
+	maxSaid      = 200     // runes told of what a server said
+	maxRedirects = 3
+	maxLater     = 5 * time.Minute // believed of Retry-After
 )
 
 // send reads one request, posts each of its bodies, and writes one line about
@@ -111,7 +111,7 @@ func mayFollow(req *http.Request, via []*http.Request) error {
 	was := via[0].URL
 	same := req.URL.Scheme == was.Scheme && req.URL.Host == was.Host
 	upgraded := was.Scheme == "http" && req.URL.Scheme == "https" && req.URL.Hostname() == was.Hostname()
-	if req.Method != http.MethodPost || len(via) > mostRedirects || !same && !upgraded {
+	if req.Method != http.MethodPost || len(via) > maxRedirects || !same && !upgraded {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -138,13 +138,13 @@ func post(ctx context.Context, client *http.Client, to *url.URL, token string, b
 		return 0, s, err
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // the status tells what matters
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status tells what matters
 	s.said = firstLine(text)
 	if resp.StatusCode/100 == 3 {
 		s.said = "a redirect to another place, which is not followed"
 	}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		s.wait = min(time.Duration(min(n, 1<<20))*time.Second, mostLater)
+		s.wait = min(time.Duration(min(n, 1<<20))*time.Second, maxLater)
 	}
 	return resp.StatusCode, s, nil
 }
@@ -216,5 +216,5 @@ func permanent(err error) bool {
 // firstLine is a text as one line of what can be printed.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
-	return text.Cut(strings.TrimSpace(text.Plain(line)), mostSaid)
+	return text.Cut(strings.TrimSpace(text.Plain(line)), maxSaid)
 }

@@ -276,7 +276,7 @@ func TestSendBounds(t *testing.T) {
 		w.Header().Set("Retry-After", "99999999999")
 		status(503, strings.Repeat("x", 1<<20))(w, req)
 	})
-	if a, _ := carry(t, request(r.URL, `1`)); len(a.Error) > 300 || a.Later > mostLater {
+	if a, _ := carry(t, request(r.URL, `1`)); len(a.Error) > 300 || a.Later > maxLater {
 		t.Errorf("%d bytes, %v", len(a.Error), a.Later)
 	}
 	for name, in := range map[string]string{

@@ -117,7 +117,7 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 		fmt.Fprintln(w, programName+" is healthy.")
 	})
 	server := &http.Server{
-		Handler: whileServed(mux), ConnContext: callerOf, MaxHeaderBytes: mostHeader,
+		Handler: whileServed(mux), ConnContext: callerOf, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second, IdleTimeout: 5 * time.Minute,
 	}
 	l = &door{Listener: l}
@@ -132,15 +132,15 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 	return server, nil
 }
 
-// Scrapes hold a page each: mostScrapes are answered at once. Others wait their turn, as
+// Scrapes hold a page each: maxScrapes are answered at once. Others wait their turn, as
 // long as Prometheus does by default; else whoever asks most would keep all others out.
 const (
-	mostScrapes    = 4
+	maxScrapes     = 4
 	scrapePatience = 10 * time.Second
 )
 
 func inTurn(h http.Handler) http.Handler {
-	turns := make(chan struct{}, mostScrapes)
+	turns := make(chan struct{}, maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		patience := time.NewTimer(scrapePatience)
 		defer patience.Stop()
@@ -158,11 +158,11 @@ func inTurn(h http.Handler) http.Handler {
 // Every user of the node may connect, as often as it likes: what connections take is
 // bounded by these. One takes 20 KiB, with TLS 60.
 const (
-	mostConnections = 512
-	mostHeader      = 8 << 10
+	maxConnections = 512
+	maxHeader      = 8 << 10
 )
 
-// door is a listener that keeps mostConnections open. For one more it closes another:
+// door is a listener that keeps maxConnections open. For one more it closes another:
 // the oldest that has asked for nothing yet, else the oldest that waits between two
 // requests. A listener that waited instead would keep scrapes out for as long as
 // a client holds connections.
@@ -188,7 +188,7 @@ func (d *door) Accept() (net.Conn, error) {
 	c := &caller{Conn: conn, at: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.open) >= mostConnections {
+	if len(d.open) >= maxConnections {
 		d.least().close()
 	}
 	d.open = append(d.open, c)

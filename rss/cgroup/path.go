@@ -131,7 +131,7 @@ func climb(g group, mounts []mount, sys string, version int, controller, file st
 		top := relocate(m.point, sys)
 		unnamed, below, ok := within(m.root, g.path)
 		if ok && unnamed > 0 {
-			most := mostSearched
+			most := maxSearched
 			below, ok = search(top, "/", unnamed, below, listed, &most)
 		}
 		if !ok {
@@ -217,9 +217,9 @@ func up(name string) (string, bool) {
 	return rest, true
 }
 
-// mostSearched is how many directories [search] looks at: who may make cgroups may
+// maxSearched is how many directories [search] looks at: who may make cgroups may
 // make very many.
-const mostSearched = 10_000
+const maxSearched = 10_000
 
 // search finds a directory of which the first levels of the path, unnamed many, are
 // not known by name, and the last part is: the one that lists the process. It

@@ -3,13 +3,13 @@ package proctree
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Identity says what it is that has a PID.
@@ -128,21 +128,12 @@ func parseOwner(b []byte) (process, uid int, err error) {
 	return process, uid, nil
 }
 
-// longestEnviron is where an environment is cut; execve(2) takes no more than
-// a quarter of the stack limit, which is 2 MiB as a rule.
-const longestEnviron = 4 << 20
-
 // Environ returns the variables of a process that keep returns true for, as it
 // was given them when it was executed, by /proc/PID/environ
 // (proc_pid_environ(5)). Only the process's own user may read it. It waits for
 // the process's mmap_lock, so it can hang.
 func Environ(proc string, pid int, keep func(name string) bool) (map[string]string, error) {
-	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, longestEnviron))
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "environ"), procfile.Environ)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 func TestIdentifyReal(t *testing.T) {
@@ -124,4 +126,21 @@ func FuzzParseEnviron(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestCapable(t *testing.T) {
+	fs := rsstest.Empty(t)
+	fs.Write("proc/7/status", "Uid:\t0\t0\t0\t0\nThreads:\t1\nCapEff:\t0000000000004000\n") // CAP_IPC_LOCK alone
+	for uidMap, want := range map[string]bool{"         0          0 4294967295\n": true, "0 1000 1\n": false} {
+		fs.Write("proc/7/uid_map", uidMap)
+		if got, err := Capable(fs.Proc, 7, CapIPCLock); got != want || err != nil {
+			t.Errorf("%q: %v, %v", uidMap, got, err)
+		}
+	}
+	if got, err := Capable(fs.Proc, 7, capSysAdmin); got || err != nil {
+		t.Errorf("another capability: %v, %v", got, err)
+	}
+	if _, err := Capable(fs.Proc, 8, CapIPCLock); !Vanished(err) {
+		t.Errorf("no such process: %v", err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 func TestParseMemInfo(t *testing.T) {
@@ -60,5 +61,18 @@ func TestStatAsProcfsReadsIt(t *testing.T) {
 	ours, err := r.One(os.Getpid())
 	if err != nil || ours.ID.Start != theirs.Starttime || ours.Parent != theirs.PPID || ours.Group != theirs.PGRP || ours.Comm != theirs.Comm {
 		t.Errorf("ours %+v, %v, theirs %+v", ours, err, theirs)
+	}
+}
+
+func TestNodeKills(t *testing.T) {
+	fs := rsstest.Empty(t)
+	if _, ok := NodeKills(fs.Proc); ok {
+		t.Error("read without a file")
+	}
+	for text, want := range map[string]uint64{"pgfault 9\noom_kill 3\nx 1\n": 3, "pgfault 9\n": 0, "oom_kill x\n": 0} {
+		fs.Write("proc/vmstat", text)
+		if kills, ok := NodeKills(fs.Proc); kills != want || ok != (want > 0) {
+			t.Errorf("%q: %d, %v", text, kills, ok)
+		}
 	}
 }

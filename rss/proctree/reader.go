@@ -219,17 +219,17 @@ type kept struct {
 	asked      bool
 }
 
-// mostKept is how many descriptors are kept at most, and never more than a
+// maxKept is how many descriptors are kept at most, and never more than a
 // quarter of RLIMIT_NOFILE: a watcher shares the limit's purpose, if not the
 // limit, with nobody, but the node's table with everybody.
-const mostKept = 8192
+const maxKept = 8192
 
 func (k *kept) room() bool {
 	if !k.asked {
 		k.asked = true
 		var r syscall.Rlimit
 		if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) == nil {
-			k.most = int(min(r.Cur/4, mostKept))
+			k.most = int(min(r.Cur/4, maxKept))
 		}
 	}
 	return k.open < k.most

@@ -178,15 +178,15 @@ func parseStatus(b []byte) (status, error) {
 	return s, nil
 }
 
-// mostKB keeps sums from overflowing; no address space is as large.
-const mostKB = 1 << 43
+// maxKB keeps sums from overflowing; no address space is as large.
+const maxKB = 1 << 43
 
 // kilobytes reads "   123 kB", as status, meminfo and smaps have sizes.
 func kilobytes(b []byte) (rss.Bytes, bool) {
 	w, unit := field(b)
 	n, ok := number(w)
 	unit, _ = field(unit)
-	return rss.Bytes(n) * rss.KiB, ok && n <= mostKB && string(unit) == "kB"
+	return rss.Bytes(n) * rss.KiB, ok && n <= maxKB && string(unit) == "kB"
 }
 
 // field returns the first word of b and what follows it. Words end at a space,

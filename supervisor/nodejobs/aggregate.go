@@ -138,15 +138,15 @@ func (n *Node) note(t *news, listed bool) (job *dir) {
 	return job
 }
 
-// mostLost bounds what is kept of a job's steps that are gone.
-const mostLost = 1024
+// maxLost bounds what is kept of a job's steps that are gone.
+const maxLost = 1024
 
 // lose keeps the kills of a step that is gone.
 func (d *dir) lose(step string, l lost) {
 	if d.lost == nil {
 		d.lost = map[string]lost{}
 	}
-	if was, ok := d.lost[step]; !ok && len(d.lost) >= mostLost {
+	if was, ok := d.lost[step]; !ok && len(d.lost) >= maxLost {
 		d.gone += l.all
 	} else if l.all > was.all {
 		d.lost[step] = l
@@ -155,8 +155,8 @@ func (d *dir) lose(step string, l lost) {
 
 // Bounds on what is kept of what is over.
 const (
-	settled    = 2 * time.Second
-	mostLately = 256
+	settled   = 2 * time.Second
+	maxLately = 256
 )
 
 // conclude takes what the kernel told into a snapshot, as far as no directory that is
@@ -194,7 +194,7 @@ func (n *Node) conclude(snap *Snapshot, fresh []news, now time.Time) {
 	}
 	n.doubt = n.left > 0 && snap.Kills > 0
 	n.lately = append(n.lately, snap.Ended...)
-	n.lately = n.lately[max(0, len(n.lately)-mostLately):]
+	n.lately = n.lately[max(0, len(n.lately)-maxLately):]
 }
 
 // explain takes what was counted in jobs from what is left of the node's kills.

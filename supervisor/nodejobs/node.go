@@ -278,9 +278,9 @@ const (
 // Bounds on what is followed: below a step directories may be its user's (v1 before
 // Slurm 23.11), and whoever makes very many would have us read them all.
 const (
-	deepest    = 16   // levels below a step
-	mostInner  = 4096 // directories below a step, on all levels
-	mostSlices = 4    // levels of slices
+	deepest   = 16   // levels below a step
+	maxInner  = 4096 // directories below a step, on all levels
+	maxSlices = 4    // levels of slices
 )
 
 // dir is one directory that is followed.
@@ -322,7 +322,7 @@ func (d *dir) child(name string) *dir {
 			}
 			break
 		}
-		c.kind, ok = kindSlice, strings.HasSuffix(name, ".slice") && c.depth <= mostSlices
+		c.kind, ok = kindSlice, strings.HasSuffix(name, ".slice") && c.depth <= maxSlices
 	case kindTop, kindUser:
 		if uid, isUser := strings.CutPrefix(name, "uid_"); isUser && d.kind == kindTop {
 			_, err := strconv.ParseUint(uid, 10, 32)
@@ -431,7 +431,7 @@ func (n *Node) list(d *dir) {
 		if !e.IsDir() || known[e.Name()] {
 			continue
 		}
-		if d.inner != nil && *d.inner >= mostInner {
+		if d.inner != nil && *d.inner >= maxInner {
 			break
 		}
 		if c := d.child(e.Name()); c != nil {

@@ -418,7 +418,7 @@ func TestDeepAndWide(t *testing.T) {
 	deep := step + strings.Repeat("/d", deepest)
 	s.Write(deep+"/cgroup.procs", "20\n")
 	s.Write(deep+"/d/cgroup.procs", "21\n")
-	for i := range mostInner + 10 {
+	for i := range maxInner + 10 {
 		must(t, os.Mkdir(s.Path(fmt.Sprintf("%s/task_0/x%d", step, i)), 0o755))
 	}
 	if u := s.look().Jobs[0].Use; u.Processes != 3 {
@@ -435,7 +435,7 @@ func TestDeepAndWide(t *testing.T) {
 		s.trees[0].root.each(func(*dir) { dirs++ })
 		return dirs
 	}
-	if n := followed(); n > mostInner+10 {
+	if n := followed(); n > maxInner+10 {
 		t.Errorf("%d directories are followed", n)
 	}
 	// Those that go make room for others.
