@@ -113,7 +113,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 		return
 	}
 	pid := u.ID.PID
-	w.served(pid)
+	w.peers.stagger.Recycled(w.rankKey(pid), w.now())
 	f.acted = w.workers.ActOn(pid, l)
 	if u.Trainer == 0 {
 		w.beginReplace(f, l, &f.acted.Procs[0])

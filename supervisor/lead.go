@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // peers are the other ranks of the job on this node, as the leader knows them.
@@ -22,17 +23,10 @@ type peers struct {
 	me    leader.Member
 	hears bool // the bell rings for members that come and go, and for answers
 	// others are the ranks whose commands live, but ours.
-	others []leader.Member
-	orders orders
-	stop   ownStop // of our own command, that a leader asked for
-	// served is when a worker of each rank was recycled last, by holder; turn is
-	// when it is this node's turn to recycle.
-	served map[rss.ProcID]time.Duration
-	turn   time.Duration
-	// withdrawn is how many recycles of earlier leaders were withdrawn, the last at
-	// withdrawnAt.
-	withdrawn   int
-	withdrawnAt time.Duration
+	others  []leader.Member
+	orders  orders
+	stop    ownStop         // of our own command, that a leader asked for
+	stagger workers.Stagger // of recycles
 	handing
 	job    rankJob
 	from   time.Duration // when we began to lead
@@ -222,4 +216,12 @@ func (w *watcher) pass(exit *hold.Exit) {
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
 	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.readings)))
+}
+
+// rankKey is the rank that a process belongs to, by its holder.
+func (w *watcher) rankKey(pid int) rss.ProcID {
+	if m := w.rankOf(pid); m != nil {
+		return m.Holder
+	}
+	return w.peers.me.Holder
 }

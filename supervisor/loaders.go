@@ -27,7 +27,7 @@ func (w *watcher) poll(told bool) (added bool) {
 		return false
 	}
 	heard := w.loader.Poll(told || !w.hears)
-	w.withdrew()
+	w.peers.stagger.Withdrawn(w.loader.Withdrawn(), w.now())
 	if w.loader.Malformed() > 0 {
 		w.fault("loader", &said{"files in the run directory could not be understood"})
 	}

@@ -36,7 +36,12 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
-	if w.putOff(w.timeLeft(l)) {
+	p := &w.peers
+	job, _ := w.limits.Job()
+	if p.stagger.Waits(workers.Turn{
+		Now: w.now(), Left: w.timeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
+		Pending: p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited(),
+	}) {
 		return policy.Help{Reason: event.ReasonOccupied, Later: true}
 	}
 	return policy.Help{OK: true, Gain: u.Counted}
@@ -70,7 +75,7 @@ func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
 	step := w.stepOf(l)
 	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.timeLeft(l)), func(u workers.Usage) bool { return !w.isMeant(u.ID, step) })
 	for i := range list {
-		list[i].RankServed = w.peers.served[w.rankKey(list[i].ID.PID)]
+		list[i].RankServed = w.peers.stagger.LastRecycled(w.rankKey(list[i].ID.PID))
 	}
 	return list
 }
@@ -107,22 +112,18 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	if !ok || l.Name != event.LimitCgroup && l.Name != event.LimitSlurm {
 		return 0 // --limit kills nobody
 	}
-	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at && w.sure(l) {
-		return min(rung-at, l.Limit.Scale(mostLead))
+	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at {
+		// Where it is known what workers need, what they have above that is a leak. There is
+		// nothing to wait for, and what the trainer may need all at once finds room.
+		if u, reason := w.pick(l); reason == event.ReasonNone && u.Counted >= event.MinGain(0) && w.workers.NeedKnown(u.ID.PID) {
+			return min(rung-at, l.Limit.Scale(mostLead))
+		}
 	}
 	if l.Name == event.LimitSlurm {
 		return 0 // slurmstepd looks each half minute
 	}
 	growth := rss.Bytes(w.rate(l).Latest(w.now()) * w.workers.RecycleTime().Seconds())
 	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
-}
-
-// sure says that a recycle would give back what workers have leaked: what they need
-// was told from it. Then there is nothing to wait for, and what the trainer may need
-// all at once finds room.
-func (w *watcher) sure(l *event.Limit) bool {
-	u, reason := w.pick(l)
-	return reason == event.ReasonNone && u.Counted >= event.MinGain(0) && w.workers.NeedKnown(u.ID.PID)
 }
 
 // beginReplace signals a worker of a pool. That is said at once: where it was the

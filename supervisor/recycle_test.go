@@ -1,6 +1,10 @@
 package supervisor
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +199,87 @@ func TestPoolRecycleIsTold(t *testing.T) {
 	s.end(&hold.Exit{})
 	if want := "done: signalled 1 pool worker of which no replacement was seen"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
+	}
+}
+
+// afterTakeOver is how long a new leader waits before it acts.
+const afterTakeOver = time.Second
+
+// recyclesAsked returns the workers whose replacement a trainer's control file asks for.
+func (s *stand) recyclesAsked(id rss.ProcID) (workers []int) {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.Settings.Dir, fmt.Sprintf("ctl.%d.%d", id.PID, id.Start)))
+	var c struct{ Recycle []struct{ Worker int } }
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range c.Recycle {
+		workers = append(workers, r.Worker)
+	}
+	return workers
+}
+
+// TestHeirAndAnOldRecycle: whoever takes over finds a recycle that the dead leader
+// had asked for in the control file of a trainer that looks between two batches
+// alone. No second worker is replaced beside the first, however long a batch takes,
+// and none is not replaced for ever.
+func TestHeirAndAnOldRecycle(t *testing.T) {
+	const accepted = `"what":"accepted","id":7,"n":1,"worker":5000011`
+	for _, c := range []struct {
+		name  string
+		said  string // by the trainer before the take-over
+		asked bool   // the old request stands after it
+		then  string // … what it says after that
+		until time.Duration
+	}{
+		{name: "not accepted", until: afterTakeOver},
+		{name: "accepted, drains", said: accepted, asked: true, until: action.RecycleDeadline},
+		{name: "accepted, then done", said: accepted, asked: true, then: `"what":"recycled","id":7,"n":1,"worker":5000011,"new":5000013`, until: afterTakeOver},
+		{name: "accepted as it was withdrawn", then: accepted, until: action.RecycleDeadline},
+		{name: "its loader has ended", said: accepted, asked: true, then: `"what":"ended","n":1`, until: 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with := withLoader(t)
+			s := newStand(t, func(o *Options) { with(o); o.Settings.Rules = mustRules("90%:recycle") })
+			id := s.trainer(100*rss.MiB, worker1, worker2)
+			s.file("ctl", id, `{"v":1,"last":7,"budget":0,"trim":[],"recycle":[{"id":7,"worker":5000011,"mode":"drain"}]}`)
+			if c.said != "" {
+				s.log(id, c.said)
+			}
+			s.put(worker1, id.PID, 300*rss.MiB, 0)
+			s.put(worker2, id.PID, 400*rss.MiB, 0) // 900 MiB
+			s.put(worker3, id.PID, 20*rss.MiB, 0)
+			s.peers.heir = true
+			s.open(s.holder.begin)
+			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.flight != nil {
+				t.Fatalf("asked %v after the take-over, want %v; in flight %+v", got, c.asked, s.flight)
+			}
+			if c.then != "" {
+				s.log(id, c.then)
+				s.full()
+			}
+			if c.until == 0 {
+				if s.later(afterTakeOver); s.loader.Inherited() {
+					t.Error("it is waited for")
+				}
+				return
+			}
+			s.later(s.peers.from + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
+			s.full()
+			if s.flight != nil {
+				t.Fatalf("in flight %+v, %v after the take-over", s.flight.decision, s.now())
+			}
+			s.later(time.Second)
+			s.full()
+			if f := s.flight; f == nil || f.decision.Action != event.ActionRecycle {
+				t.Fatalf("nothing in flight %v after the take-over", s.now())
+			}
+			if got := s.recyclesAsked(id); got[len(got)-1] != worker2 {
+				t.Errorf("asked for %v, want the larger one", got)
+			}
+		})
 	}
 }

@@ -86,9 +86,9 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		"strangers":   {at: "strangers.go", env: batch},
 		"scontrol":    {at: "scontrol.go", env: step},
 		"comment":     {at: "comment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
-		"reach":       {at: "reach.go", first: forkMapping},
+		"reach":       {at: "hook_check.go", first: forkMapping},
 		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
-		"trial":       {at: "trying.go", first: unknownTorch},
+		"trial":       {at: "trials.go", first: unknownTorch},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
