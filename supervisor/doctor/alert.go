@@ -9,16 +9,16 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// AlertFacts is what came of an alert that was tried.
-type AlertFacts struct {
+// alertFacts is what came of an alert that was tried.
+type alertFacts struct {
 	Receiver string // without what is secret
 	Off      string // why none was tried, empty where one was
 	Error    string // what the receiver said, or what kept it from being told
 	Lasts    bool   // it ends by itself after a minute
 }
 
-// Alert judges one receiver.
-func Alert(f AlertFacts) Check {
+// alertCheck judges one receiver.
+func alertCheck(f alertFacts) Check {
 	c := Check{Name: NameAlert, Status: OK, Found: f.Receiver + " took a test alert, and that it is over"}
 	switch {
 	case f.Off != "":
@@ -37,12 +37,12 @@ func (d *prober) alerts() (checks []Check) {
 		return nil
 	}
 	if len(d.Alerts) == 0 {
-		return []Check{Alert(AlertFacts{Off: "no receiver of alerts is named"})}
+		return []Check{alertCheck(alertFacts{Off: "no receiver of alerts is named"})}
 	}
 	p := alert.NewProgram(d.AlertProgram, hold.Environ(), (*exec.Cmd).Start)
 	for _, t := range d.Alerts {
 		a := alert.Try(context.Background(), slurm.NodeName(d.Lookup), t, alert.Options{Token: d.AlertToken, TokenFile: d.AlertTokenFile, Send: p.Send})
-		checks = append(checks, Alert(AlertFacts{Receiver: t.String(), Error: a.Error, Lasts: t.Kind == alert.Alertmanager}))
+		checks = append(checks, alertCheck(alertFacts{Receiver: t.String(), Error: a.Error, Lasts: t.Kind == alert.Alertmanager}))
 	}
 	return checks
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 )
 
-// Cgroup says what can be read of the memory cgroup of a process, in the procfs
-// at proc and the sysfs at sys.
-func Cgroup(proc, sys string, pid int) (c Check, hidden bool) {
+// cgroupCheck says what can be read of the memory cgroup of a process, and whether levels of
+// it are hidden.
+func cgroupCheck(proc, sys string, pid int) (c Check, hidden bool) {
 	c = Check{Name: NameCgroup, Status: OK, Source: fmt.Sprintf("/proc/%d/cgroup", pid)}
 	p, err := cgroup.Open(proc, sys, pid)
 	switch {
@@ -51,10 +51,9 @@ func Cgroup(proc, sys string, pid int) (c Check, hidden bool) {
 	return c, hidden
 }
 
-// CgroupTasks returns the tasks and the limit of the level of a process's cgroup
-// that leaves the least room, and the file of that limit; zeros where no level
-// that can be seen limits tasks.
-func CgroupTasks(proc, sys string, pid int) (tasks, most uint64, file string) {
+// cgroupTasks are the tasks, the limit and its file of the level of a process's cgroup
+// that leaves the least room; zeros if no level limits tasks.
+func cgroupTasks(proc, sys string, pid int) (tasks, most uint64, file string) {
 	p, err := cgroup.OpenTasks(proc, sys, pid)
 	if err != nil {
 		return 0, 0, ""

@@ -10,19 +10,17 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
-// Counts are limits on numbers, and what is used of them; 0 for a limit that is
-// not there or could not be read.
+// Counts are limits on numbers and their use; 0 for a limit that is missing or could not
+// be read.
 type Counts struct {
 	MaxMaps uint64 // vm.max_map_count
 
-	// Files and HardFiles are RLIMIT_NOFILE, soft and hard, as a command started
-	// here gets it. FilesKnown says that it was read.
+	// Soft and hard RLIMIT_NOFILE of a command started here.
 	Files, HardFiles uint64
 	FilesKnown       bool
 
-	// Tasks and MaxTasks are pids.current and pids.max of the cgroup with the
-	// least room, UserTasks what the user has and MaxUser the soft RLIMIT_NPROC
-	// of the user, where that counts for us: UserKnown says that it was found out.
+	// pids.current and pids.max of the cgroup with the least room; the user's tasks and
+	// soft RLIMIT_NPROC, if that applies to us.
 	Tasks, MaxTasks    uint64
 	TasksFile          string
 	UserTasks, MaxUser uint64
@@ -33,16 +31,15 @@ type Counts struct {
 }
 
 const (
-	// crowded is the share of a limit from which on it is told: the default
-	// ladder warns there.
+	// crowded is the share of a limit at which the default ladder warns too.
 	crowded = 0.8
-	// fewFiles is the soft RLIMIT_NOFILE below which tensors sent by descriptors
-	// are known to run out.
+	// fewFiles is the soft RLIMIT_NOFILE below which tensors sent by descriptors run
+	// out.
 	fewFiles = 4096
 )
 
-// Numbers judges the limits on numbers.
-func Numbers(n Counts) []Check {
+// countChecks judges the limits on numbers.
+func countChecks(n Counts) []Check {
 	return []Check{n.maps(), n.files(), n.tasks(), n.shm()}
 }
 
@@ -127,9 +124,9 @@ func count(n uint64, unlimited string) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// ParseLimits reads the soft and the hard limit of a row of /proc/PID/limits
+// parseLimits reads the soft and the hard limit of a row of /proc/PID/limits
 // (proc_pid_limits(5)), such as "Max open files".
-func ParseLimits(text, row string) (soft, hard uint64, ok bool) {
+func parseLimits(text, row string) (soft, hard uint64, ok bool) {
 	for line := range strings.Lines(text) {
 		rest, found := strings.CutPrefix(line, row+" ")
 		if !found {
@@ -160,9 +157,9 @@ func (d *prober) numbers() []Check {
 	const proc = "/proc"
 	var n Counts
 	n.MaxMaps, _ = proctree.MapLimit(proc)
-	n.Files, n.HardFiles, n.FilesKnown = ParseLimits(d.trialLimits, "Max open files")
-	n.Tasks, n.MaxTasks, n.TasksFile = CgroupTasks(proc, "/sys", d.PID)
-	if soft, _, ok := ParseLimits(d.trialLimits, "Max processes"); ok {
+	n.Files, n.HardFiles, n.FilesKnown = parseLimits(d.trialLimits, "Max open files")
+	n.Tasks, n.MaxTasks, n.TasksFile = cgroupTasks(proc, "/sys", d.PID)
+	if soft, _, ok := parseLimits(d.trialLimits, "Max processes"); ok {
 		countUser(&n, proc, soft)
 	}
 	type size struct {
@@ -176,10 +173,10 @@ func (d *prober) numbers() []Check {
 	if n.Shm, n.ShmSize, n.ShmErr = shm.used, shm.all, shm.err; !ok {
 		n.ShmErr = fmt.Errorf("no answer from the file system within %v", patience)
 	}
-	return Numbers(n)
+	return countChecks(n)
 }
 
-// countUser counts what RLIMIT_NPROC is compared with, where it holds for us.
+// countUser counts what RLIMIT_NPROC is compared with, if it applies to us.
 func countUser(n *Counts, proc string, soft uint64) {
 	who, err := proctree.TaskUserOf(proc, os.Getpid())
 	if err != nil {

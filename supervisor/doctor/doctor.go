@@ -44,8 +44,8 @@ type Check struct {
 	Source string `json:"source,omitempty"` // where it was read
 	Do     string `json:"do,omitempty"`     // what to do; empty where nothing is to be done
 
-	// part says why the job would be protected only in part, and gain on what
-	// its protection rests; both are empty where the check decides neither.
+	// part is why the job would be protected only in part, gain what its protection
+	// rests on; both empty if the check decides neither.
 	part, gain string
 }
 
@@ -86,10 +86,10 @@ var Names = []string{
 type Report struct {
 	V      int     `json:"v"`
 	Checks []Check `json:"checks"`
-	// Protects says that `rsswarden run` would protect this job: the exit status
-	// is 0 then, else 1.
+	// Protects says that `rsswarden run` would protect this job; the exit status is 0
+	// then, else 1.
 	Protects bool `json:"protects"`
-	// Why is on what that rests; where it is false, why it would be in part only.
+	// Why is what that rests on; if it is false, why only in part.
 	Why []string `json:"why"`
 }
 
@@ -171,8 +171,8 @@ func Conclude(checks []Check) Report {
 	return r
 }
 
-// Print writes the report for people: a line for each check, one for all kernel
-// features that are there, and one that sums up.
+// Print is for people: a line for each check, one for all kernel features, and a
+// summary.
 func (r Report) Print(w io.Writer) {
 	var there []string
 	for _, c := range r.Checks {

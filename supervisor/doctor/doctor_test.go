@@ -51,37 +51,37 @@ var (
 func TestLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		facts LimitFacts
+		facts limitFacts
 		want  want
 	}{
-		{"the least room, not the fullest", LimitFacts{Limits: []event.Limit{slow, kernel, stepd, node}},
+		{"the least room, not the fullest", limitFacts{Limits: []event.Limit{slow, kernel, stepd, node}},
 			want{OK, "slurm: 3.00 GiB, 33 % used; slurmstepd, by OverMemoryKill, on summed RSS; rsswarden limits shows 3 more", "", ""}},
-		{"the user's", LimitFacts{Limits: []event.Limit{user}}, want{OK, "rsswarden's own rules, on summed PSS", "", ""}},
-		{"the node's alone", LimitFacts{Limits: []event.Limit{node}}, want{Limited, "nothing limits this job's memory but the node: 64.0 GiB", "--limit SIZE", "no limit of this job's own"}},
-		{"what slows down ends nothing", LimitFacts{Limits: []event.Limit{slow}}, want{Limited, "nothing that limits memory", "--limit", "no limit"}},
-		{"a container", LimitFacts{Limits: []event.Limit{node}, Hidden: true}, want{Limited, "one of them may have a limit", "--limit", "no limit"}},
-		{"assumed", LimitFacts{Limits: []event.Limit{stepd}, Assumed: true}, want{Limited, "an assumption", "SLURM_CONF", "only assumed"}},
-		{"the kernel's is no assumption", LimitFacts{Limits: []event.Limit{kernel}, Assumed: true}, want{OK, "kernel OOM killer", "", ""}},
-		{"not certain", LimitFacts{Limits: []event.Limit{kernel}, Warnings: []string{"slurm: cannot tell"}}, want{Limited, "not certain: slurm: cannot tell", "rsswarden limits", "not every limit"}},
-		{"unreadable", LimitFacts{Err: errors.New("gone")}, want{Off, "gone", "--limit", "no limit can be read"}},
+		{"the user's", limitFacts{Limits: []event.Limit{user}}, want{OK, "rsswarden's own rules, on summed PSS", "", ""}},
+		{"the node's alone", limitFacts{Limits: []event.Limit{node}}, want{Limited, "nothing limits this job's memory but the node: 64.0 GiB", "--limit SIZE", "no limit of this job's own"}},
+		{"what slows down ends nothing", limitFacts{Limits: []event.Limit{slow}}, want{Limited, "nothing that limits memory", "--limit", "no limit"}},
+		{"a container", limitFacts{Limits: []event.Limit{node}, Hidden: true}, want{Limited, "one of them may have a limit", "--limit", "no limit"}},
+		{"assumed", limitFacts{Limits: []event.Limit{stepd}, Assumed: true}, want{Limited, "an assumption", "SLURM_CONF", "only assumed"}},
+		{"the kernel's is no assumption", limitFacts{Limits: []event.Limit{kernel}, Assumed: true}, want{OK, "kernel OOM killer", "", ""}},
+		{"not certain", limitFacts{Limits: []event.Limit{kernel}, Warnings: []string{"slurm: cannot tell"}}, want{Limited, "not certain: slurm: cannot tell", "rsswarden limits", "not every limit"}},
+		{"unreadable", limitFacts{Err: errors.New("gone")}, want{Off, "gone", "--limit", "no limit can be read"}},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.want.check(t, Limit(test.facts)) })
+		t.Run(test.name, func(t *testing.T) { test.want.check(t, limitCheck(test.facts)) })
 	}
 }
 
 func TestRoom(t *testing.T) {
-	if room, ok := (LimitFacts{Limits: []event.Limit{slow, kernel, stepd}}).Room(); !ok || room != 2*rss.GiB {
+	if room, ok := (limitFacts{Limits: []event.Limit{slow, kernel, stepd}}).Room(); !ok || room != 2*rss.GiB {
 		t.Errorf("%v %v", room, ok)
 	}
-	if _, ok := (LimitFacts{}).Room(); ok {
+	if _, ok := (limitFacts{}).Room(); ok {
 		t.Error("room where nothing is known")
 	}
 }
 
 func TestTree(t *testing.T) {
-	want{OK, "process 7 and its descendants can be read (3 now)", "", ""}.check(t, Tree(TreeFacts{PID: 7, Procs: 3}))
-	want{Limited, "2 may not be", "user", "may not be read"}.check(t, Tree(TreeFacts{PID: 7, Gaps: rss.Gaps{Denied: 2}}))
-	want{Off, "no /proc", "have /proc", "cannot be read"}.check(t, Tree(TreeFacts{Err: errors.New("no /proc")}))
+	want{OK, "process 7 and its descendants can be read (3 now)", "", ""}.check(t, treeCheck(treeFacts{PID: 7, Procs: 3}))
+	want{Limited, "2 may not be", "user", "may not be read"}.check(t, treeCheck(treeFacts{PID: 7, Gaps: rss.Gaps{Denied: 2}}))
+	want{Off, "no /proc", "have /proc", "cannot be read"}.check(t, treeCheck(treeFacts{Err: errors.New("no /proc")}))
 }
 
 func TestSlurm(t *testing.T) {
@@ -92,37 +92,37 @@ func TestSlurm(t *testing.T) {
 	open.Gather, open.Open = "", []string{"JobAcctGatherType"}
 	for _, test := range []struct {
 		name  string
-		facts SlurmFacts
+		facts slurmFacts
 		want  []want
 	}{
-		{"no job", SlurmFacts{}, []want{{OK, "not in a Slurm job", "", ""}}},
-		{"salloc", SlurmFacts{InJob: true, Job: slurm.Job{ID: "46"}}, []want{{Limited, "in no step", "srun rsswarden run", ""}}},
-		{"exec", SlurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "slurmstepd"}, []want{
+		{"no job", slurmFacts{}, []want{{OK, "not in a Slurm job", "", ""}}},
+		{"salloc", slurmFacts{InJob: true, Job: slurm.Job{ID: "46"}}, []want{{Limited, "in no step", "srun rsswarden run", ""}}},
+		{"exec", slurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "slurmstepd"}, []want{
 			{OK, "job 46, step batch", "", ""},
 			{OK, "JobAcctGatherType=jobacct_gather/linux, OverMemoryKill, UsePss, ConstrainRAMSpace=no: slurmstepd kills on summed pss", "", ""},
 			{OK, "its signals arrive", "", ""},
 		}},
-		{"a batch shell", SlurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "bash", Text: "rsswarden run -- python\n"}, []want{
+		{"a batch shell", slurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "bash", Text: "rsswarden run -- python\n"}, []want{
 			{OK, "", "", ""}, {OK, "", "", ""}, {Limited, "started by bash", "exec rsswarden run", ""},
 		}},
-		{"a doctor before exec", SlurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "bash", Text: "#!/bin/bash\nrsswarden doctor\n  exec $HOME/bin/rsswarden run -- python\n"}, []want{
+		{"a doctor before exec", slurmFacts{InJob: true, Job: batch, Rules: rules, Parent: "bash", Text: "#!/bin/bash\nrsswarden doctor\n  exec $HOME/bin/rsswarden run -- python\n"}, []want{
 			{OK, "", "", ""}, {OK, "", "", ""}, {OK, "line 3 of the batch script", "", ""},
 		}},
-		{"a parent that is hidden", SlurmFacts{InJob: true, Job: batch, Rules: rules}, []want{
+		{"a parent that is hidden", slurmFacts{InJob: true, Job: batch, Rules: rules}, []want{
 			{OK, "", "", ""}, {OK, "", "", ""}, {Limited, "not known", "exec", ""},
 		}},
-		{"srun", SlurmFacts{InJob: true, Job: step, Rules: rules, Parent: "bash"}, []want{
+		{"srun", slurmFacts{InJob: true, Job: step, Rules: rules, Parent: "bash"}, []want{
 			{OK, "step 0", "", ""}, {OK, "", "", ""}, {OK, "every task of a step", "", ""},
 		}},
-		{"unknown", SlurmFacts{InJob: true, Job: step}, []want{
+		{"unknown", slurmFacts{InJob: true, Job: step}, []want{
 			{OK, "", "", ""}, {Limited, "neither slurm.conf nor scontrol", "SLURM_CONF", ""}, {OK, "", "", ""},
 		}},
-		{"left open", SlurmFacts{InJob: true, Job: step, Rules: open}, []want{
+		{"left open", slurmFacts{InJob: true, Job: step, Rules: open}, []want{
 			{OK, "", "", ""}, {Limited, "left open: JobAcctGatherType", "scontrol", ""}, {OK, "", "", ""},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := slices.DeleteFunc(Slurm(test.facts), func(c Check) bool { return c.Name == NameRelease })
+			got := slices.DeleteFunc(slurmChecks(test.facts), func(c Check) bool { return c.Name == NameRelease })
 			if len(got) != len(test.want) {
 				t.Fatalf("%+v, want %+v", got, test.want)
 			}
@@ -138,7 +138,7 @@ func TestSlurm(t *testing.T) {
 func TestReleases(t *testing.T) {
 	first := func(version string) (first Check, rest string) {
 		t.Helper()
-		got := releases(SlurmFacts{Version: version, VersionSource: "scontrol"})
+		got := releases(slurmFacts{Version: version, VersionSource: "scontrol"})
 		for _, c := range got[1:] {
 			want{OK, "", "", ""}.check(t, c)
 			rest += c.Found + "\n"
@@ -184,40 +184,40 @@ func TestRunLine(t *testing.T) {
 }
 
 func TestPtrace(t *testing.T) {
-	good := PtraceFacts{Supported: true, Arch: "amd64", Dumpable: true}
-	with := func(change func(*PtraceFacts)) PtraceFacts {
+	good := ptraceFacts{Supported: true, Arch: "amd64", Dumpable: true}
+	with := func(change func(*ptraceFacts)) ptraceFacts {
 		f := good
 		change(&f)
 		return f
 	}
-	want{OK, "no Yama", "", ""}.check(t, Ptrace(good))
-	want{OK, "ptrace_scope is 1: rsswarden trim and attach", "", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Scope = "1" })))
-	want{Off, "ptrace_scope is 2", "--trim hook", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Scope = "2" })))
-	want{Off, "only ever run on amd64", "--trim hook", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Supported = false })))
-	want{Off, "may not be trimmed: seccomp", "--trim hook", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Refused = "seccomp" })))
-	want{Off, "PTRACE_SEIZE", "seccomp profile", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Failed = "PTRACE_SEIZE: EPERM" })))
-	want{OK, "under 2 seccomp filters", "", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Seccomp, f.Filters = 2, 2 })))
-	want{Limited, "not dumpable", "chmod a+r", ""}.check(t, Ptrace(with(func(f *PtraceFacts) { f.Dumpable = false })))
+	want{OK, "no Yama", "", ""}.check(t, ptraceCheck(good))
+	want{OK, "ptrace_scope is 1: rsswarden trim and attach", "", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Scope = "1" })))
+	want{Off, "ptrace_scope is 2", "--trim hook", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Scope = "2" })))
+	want{Off, "only ever run on amd64", "--trim hook", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Supported = false })))
+	want{Off, "may not be trimmed: seccomp", "--trim hook", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Refused = "seccomp" })))
+	want{Off, "PTRACE_SEIZE", "seccomp profile", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Failed = "PTRACE_SEIZE: EPERM" })))
+	want{OK, "under 2 seccomp filters", "", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Seccomp, f.Filters = 2, 2 })))
+	want{Limited, "not dumpable", "chmod a+r", ""}.check(t, ptraceCheck(with(func(f *ptraceFacts) { f.Dumpable = false })))
 }
 
 func TestProgram(t *testing.T) {
 	f := ProgramFacts{Version: "v1", Path: "/bin/rsswarden", Off: true}
-	want{Off, "watches nothing", "unset RSSWARDEN", "RSSWARDEN=off"}.check(t, Program(f)[0])
+	want{Off, "watches nothing", "unset RSSWARDEN", "RSSWARDEN=off"}.check(t, programChecks(f)[0])
 	f.Off = false
-	want{OK, "v1 at /bin/rsswarden", "", ""}.check(t, Program(f)[0])
-	want{OK, "at their defaults", "", ""}.check(t, Program(f)[1])
+	want{OK, "v1 at /bin/rsswarden", "", ""}.check(t, programChecks(f)[0])
+	want{OK, "at their defaults", "", ""}.check(t, programChecks(f)[1])
 	f.Chosen, f.Locked = []string{"limit=3G (environment)"}, []string{`trim="off"`}
-	want{OK, `limit=3G (environment); locked by the site: trim="off"`, "", ""}.check(t, Program(f)[1])
+	want{OK, `limit=3G (environment); locked by the site: trim="off"`, "", ""}.check(t, programChecks(f)[1])
 	f.Warnings = []string{"x is not used"}
-	want{Limited, "x is not used", "mend", ""}.check(t, Program(f)[1])
+	want{Limited, "x is not used", "mend", ""}.check(t, programChecks(f)[1])
 	f.Usage, f.Hint = errors.New("no size"), "give a size"
-	want{Off, "run would start nothing: no size", "give a size", "run would start nothing"}.check(t, Program(f)[1])
+	want{Off, "run would start nothing: no size", "give a size", "run would start nothing"}.check(t, programChecks(f)[1])
 }
 
 func TestRun(t *testing.T) {
-	want{OK, "took 50 ms", "", ""}.check(t, Run(RunFacts{Watched: true, Took: "50 ms"}))
-	want{Off, "not watched: too little is left of: x", "raise", "unwatched"}.check(t, Run(RunFacts{Said: "too little is left of: x"}))
-	want{Off, "killed", "rsswarden run -- true", "trial run failed"}.check(t, Run(RunFacts{Err: errors.New("killed")}))
+	want{OK, "took 50 ms", "", ""}.check(t, runCheck(runFacts{Watched: true, Took: "50 ms"}))
+	want{Off, "not watched: too little is left of: x", "raise", "unwatched"}.check(t, runCheck(runFacts{Said: "too little is left of: x"}))
+	want{Off, "killed", "rsswarden run -- true", "trial run failed"}.check(t, runCheck(runFacts{Err: errors.New("killed")}))
 }
 
 func TestConclude(t *testing.T) {
@@ -266,7 +266,7 @@ func TestCgroup(t *testing.T) {
 	} {
 		t.Run(test.archive, func(t *testing.T) {
 			tree := rsstest.Unpack(t, "torch", test.archive)
-			c, hidden := Cgroup(tree.Proc, tree.Sys, test.pid)
+			c, hidden := cgroupCheck(tree.Proc, tree.Sys, test.pid)
 			test.want.check(t, c)
 			if hidden != test.hidden {
 				t.Errorf("hidden is %v", hidden)
@@ -275,15 +275,15 @@ func TestCgroup(t *testing.T) {
 	}
 	tree := rsstest.Empty(t)
 	tree.Add("-- proc/7/cgroup --\n0::/\n-- proc/self/mountinfo --\n22 1 0:21 / /proc rw - proc proc rw\n")
-	c, _ := Cgroup(tree.Proc, tree.Sys, 7)
+	c, _ := cgroupCheck(tree.Proc, tree.Sys, 7)
 	want{Off, "no memory cgroup can be seen", "--limit", ""}.check(t, c)
-	c, _ = Cgroup(tree.Proc, tree.Sys, 8)
+	c, _ = cgroupCheck(tree.Proc, tree.Sys, 8)
 	want{Off, "cannot read the cgroup", "--limit", ""}.check(t, c)
 }
 
 func TestKernel(t *testing.T) {
 	features := []Feature{{Name: "pidfd", Since: "5.3", Err: unix.ENOSYS, Without: "SIGCHLD tells"}, {Name: "psi"}}
-	got := Kernel("4.18", features)
+	got := kernelChecks("4.18", features)
 	want{OK, "Linux 4.18", "", ""}.check(t, got[0])
 	want{Limited, "not there (function not implemented; Linux 5.3 has it): SIGCHLD tells", "", ""}.check(t, got[1])
 	want{OK, "there", "", ""}.check(t, got[2])
@@ -294,12 +294,12 @@ func TestKernel(t *testing.T) {
 func TestProbeFeatures(t *testing.T) {
 	tree := rsstest.Empty(t)
 	tree.Add("-- proc/self/status --\nName:\tx\nVmRSS:\t4 kB\n")
-	for _, f := range ProbeFeatures(tree.Proc) {
+	for _, f := range probeFeatures(tree.Proc) {
 		if missing := strings.Contains("rss-parts smaps-rollup psi fd-count pagemap-scan procmap-query", f.Name); missing != (f.Err != nil) && (missing || f.Name == "inotify") {
 			t.Errorf("%s: %v", f.Name, f.Err)
 		}
 	}
-	for _, f := range ProbeFeatures("/proc") {
+	for _, f := range probeFeatures("/proc") {
 		switch {
 		case f.Name == "rss-parts" && f.Err != nil, f.Name == "inotify" && f.Err != nil:
 			t.Errorf("%s: %v", f.Name, f.Err)
@@ -314,7 +314,7 @@ func TestProbeFeatures(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	good := Counts{MaxMaps: 65530, Files: 65536, HardFiles: 65536, FilesKnown: true, UserKnown: true, Shm: rss.MiB, ShmSize: rss.GiB}
-	for _, c := range Numbers(good) {
+	for _, c := range countChecks(good) {
 		if c.Status != OK {
 			t.Errorf("%+v", c)
 		}
@@ -340,7 +340,7 @@ func TestNumbers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			n := good
 			test.change(&n)
-			test.want.check(t, Numbers(n)[test.index])
+			test.want.check(t, countChecks(n)[test.index])
 		})
 	}
 }
@@ -349,14 +349,14 @@ func TestParseLimits(t *testing.T) {
 	const text = "Limit                     Soft Limit           Hard Limit           Units     \n" +
 		"Max processes             95873                unlimited            processes \n" +
 		"Max open files            1024                 1048576              files     \n"
-	if soft, hard, ok := ParseLimits(text, "Max open files"); soft != 1024 || hard != 1048576 || !ok {
+	if soft, hard, ok := parseLimits(text, "Max open files"); soft != 1024 || hard != 1048576 || !ok {
 		t.Errorf("%d %d %v", soft, hard, ok)
 	}
-	if soft, hard, ok := ParseLimits(text, "Max processes"); soft != 95873 || hard != 1<<64-1 || !ok {
+	if soft, hard, ok := parseLimits(text, "Max processes"); soft != 95873 || hard != 1<<64-1 || !ok {
 		t.Errorf("%d %d %v", soft, hard, ok)
 	}
 	for _, bad := range []string{"", "Max open files", "Max open files x y\n", "Max open files 1 y\n"} {
-		if _, _, ok := ParseLimits(bad, "Max open files"); ok {
+		if _, _, ok := parseLimits(bad, "Max open files"); ok {
 			t.Errorf("%q was read", bad)
 		}
 	}
@@ -377,11 +377,11 @@ func TestCgroupTasks(t *testing.T) {
 -- sys/fs/cgroup/a/b/pids.current --
 3
 `)
-	tasks, most, file := CgroupTasks(tree.Proc, tree.Sys, 7)
+	tasks, most, file := cgroupTasks(tree.Proc, tree.Sys, 7)
 	if tasks != 90 || most != 100 || !strings.HasSuffix(file, "/a/pids.max") {
 		t.Errorf("%d of %d, %s: not the level with the least room", tasks, most, file)
 	}
-	if _, most, _ := CgroupTasks(tree.Proc, tree.Sys, 8); most != 0 {
+	if _, most, _ := cgroupTasks(tree.Proc, tree.Sys, 8); most != 0 {
 		t.Error("a limit of nobody's")
 	}
 }

@@ -17,21 +17,20 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// LimitFacts are the limits of the job as [limit.Set.Read] gives them.
-type LimitFacts struct {
+// limitFacts are the limits of the job as [limit.Set.Read] gives them.
+type limitFacts struct {
 	Limits   []event.Limit
 	Warnings []string // of limit.Find: what could not be found out
-	// Assumed says that nobody could tell what slurmstepd does, so that its limit
-	// is an assumption.
+	// Assumed says that slurmstepd's limit is an assumption.
 	Assumed bool
 	// Hidden says that levels of the cgroup exist that cannot be seen from here.
 	Hidden bool
 	Err    error
 }
 
-// Least returns the limit on memory that ends this job, or that the user chose,
-// and leaves the least room; nil where none does but the node's own.
-func (f LimitFacts) Least() *event.Limit {
+// Least is the limit that leaves the least room of those that end this job or that the
+// user chose, nil for none.
+func (f limitFacts) Least() *event.Limit {
 	var least *event.Limit
 	for i := range f.Limits {
 		if l := &f.Limits[i]; l.Name.Row().OfJob && l.Limit > 0 && (least == nil || l.Headroom() < least.Headroom()) {
@@ -41,9 +40,8 @@ func (f LimitFacts) Least() *event.Limit {
 	return least
 }
 
-// Room is what may be used before a limit or the node's end, and false where
-// nothing is known.
-func (f LimitFacts) Room() (rss.Bytes, bool) {
+// Room is what may be used before a limit or the node's end, false if unknown.
+func (f limitFacts) Room() (rss.Bytes, bool) {
 	room, known := rss.Bytes(0), false
 	for i := range f.Limits {
 		if l := &f.Limits[i]; l.Name.Row().Ladder && l.Limit > 0 && (!known || l.Headroom() < room) {
@@ -55,8 +53,8 @@ func (f LimitFacts) Room() (rss.Bytes, bool) {
 
 const sayLimit = "say which size the job must keep: rsswarden run --limit SIZE"
 
-// Limit says which limit ends the job here.
-func Limit(f LimitFacts) Check {
+// limitCheck says which limit ends the job here.
+func limitCheck(f limitFacts) Check {
 	c := Check{Name: NameLimit, Status: OK}
 	l := f.Least()
 	switch {
@@ -92,8 +90,8 @@ func Limit(f LimitFacts) Check {
 	return c
 }
 
-// unlimited is what there is to say where nothing ends this job in particular.
-func unlimited(f LimitFacts) Check {
+// unlimited is the check if no limit is this job's own.
+func unlimited(f limitFacts) Check {
 	c := Check{Name: NameLimit, Status: Limited, Do: sayLimit, part: "no limit of this job's own is known"}
 	i := slices.IndexFunc(f.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode })
 	switch {
@@ -113,16 +111,16 @@ func unlimited(f LimitFacts) Check {
 	return c
 }
 
-// TreeFacts are how the process tree was read.
-type TreeFacts struct {
+// treeFacts are how the process tree was read.
+type treeFacts struct {
 	PID   int // the process it was read from
 	Procs int
 	Gaps  rss.Gaps
 	Err   error
 }
 
-// Tree says whether a watcher can read the processes of a job.
-func Tree(f TreeFacts) Check {
+// treeCheck says whether a watcher can read the processes of a job.
+func treeCheck(f treeFacts) Check {
 	c := Check{Name: NameTree, Status: OK, Source: "/proc/PID/stat, /proc/PID/status"}
 	switch {
 	case f.Err != nil:
@@ -142,9 +140,9 @@ func Tree(f TreeFacts) Check {
 
 // doctorJob is what was read of the job.
 type doctorJob struct {
-	limits LimitFacts
-	tree   TreeFacts
-	slurm  SlurmFacts
+	limits limitFacts
+	tree   treeFacts
+	slurm  slurmFacts
 }
 
 // limits reads the limits as run finds them, with the --limit of the environment and of
@@ -152,7 +150,7 @@ type doctorJob struct {
 func (d *prober) limits() []Check {
 	const proc, sys = "/proc", "/sys"
 	j := &d.job
-	cgroup, hidden := Cgroup(proc, sys, d.PID)
+	cgroup, hidden := cgroupCheck(proc, sys, d.PID)
 	j.limits.Hidden, j.tree.PID = hidden, d.PID
 	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 	defer cancel()
@@ -179,11 +177,10 @@ func (d *prober) limits() []Check {
 		}
 	}
 	d.readParent(proc)
-	return append([]Check{Limit(j.limits), Tree(j.tree), cgroup}, Slurm(j.slurm)...)
+	return append([]Check{limitCheck(j.limits), treeCheck(j.tree), cgroup}, slurmChecks(j.slurm)...)
 }
 
-// findVersion finds the version of Slurm, which is known already where that decides who
-// kills.
+// findVersion finds the version of Slurm; the rules have it where it decides who kills.
 func (j *doctorJob) findVersion(ctx context.Context) {
 	f := &j.slurm
 	if f.Version = f.Rules.Version; f.Version != "" {
@@ -198,8 +195,7 @@ func (j *doctorJob) findVersion(ctx context.Context) {
 	}
 }
 
-// readParent finds out who started us, and where that is a shell that runs a
-// batch script, what stands in it.
+// readParent finds out who started us, and the text of a batch script that it runs.
 func (d *prober) readParent(proc string) {
 	f := &d.job.slurm
 	f.ParentPID = os.Getppid()

@@ -15,8 +15,7 @@ import (
 
 const featurePrefix = NameKernel + "-"
 
-// Feature is something of the kernel's that rsswarden does without where it is
-// missing.
+// Feature is a feature of the kernel that rsswarden can do without.
 type Feature struct {
 	Name  string
 	Since string // the version of Linux that brought it
@@ -51,9 +50,8 @@ var Features = []Feature{
 		Without: "--trim auto and --trim ptrace read /proc/PID/maps while a process stands still: its stops are longer"},
 }
 
-// ProbeFeatures asks the kernel for each of [Features]. proc is where procfs is
-// mounted.
-func ProbeFeatures(proc string) []Feature {
+// probeFeatures tries each of [Features].
+func probeFeatures(proc string) []Feature {
 	features := slices.Clone(Features)
 	for i := range features {
 		features[i].Err = features[i].probe(proc)
@@ -67,11 +65,11 @@ func (d *prober) kernel() []Check {
 	if unix.Uname(&name) == nil {
 		release = unix.ByteSliceToString(name.Release[:])
 	}
-	return Kernel(release, ProbeFeatures("/proc"))
+	return kernelChecks(release, probeFeatures("/proc"))
 }
 
-// Kernel says what the kernel has. release is its version, of uname(2).
-func Kernel(release string, features []Feature) []Check {
+// kernelChecks says what the kernel has. release is its version, of uname(2).
+func kernelChecks(release string, features []Feature) []Check {
 	checks := []Check{{Name: NameKernel, Status: OK, Found: "Linux " + release, Source: "uname, and each was tried"}}
 	for _, f := range features {
 		c := Check{Name: featurePrefix + f.Name, Status: OK, Found: "there", Source: f.Where}
@@ -177,7 +175,7 @@ func ioctl(name string, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// bare takes the path out of an error: what was tried stands beside it.
+// bare takes the path out of an error; it is printed beside it.
 func bare(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -32,7 +32,7 @@ type Place struct {
 	Need rss.Bytes
 }
 
-// on is what can be said of where a directory lies.
+// on is the place and the room there.
 func (p *Place) on() string {
 	if p.FS == "" {
 		return p.Dir
@@ -111,8 +111,8 @@ var fileSystems = map[uint32]string{
 	0x65735546: "fuse", 0xf2f52010: "f2fs", 0x01021997: "9p",
 }
 
-// statFS says of what kind a file system is, and what of it is used; size 0
-// where it has no end of its own.
+// statFS is the kind of a file system, and how much of it is used; size 0 if it has no
+// limit of its own.
 func statFS(dir string) (name string, used, size rss.Bytes, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -127,8 +127,7 @@ func statFS(dir string) (name string, used, size rss.Bytes, err error) {
 	return name, rss.Bytes((st.Blocks - st.Bavail) * block), rss.Bytes(st.Blocks * block), nil
 }
 
-// place looks at a directory, or where it is still to be made at what will hold
-// it, for as long as a file system may take to answer.
+// place looks at a directory, or at the one in which it will be made.
 func place(dir string) Place {
 	p := Place{Dir: dir}
 	looked, ok := within(func() Place {
@@ -153,8 +152,7 @@ func existing(dir string) string {
 	}
 }
 
-// writable says why nothing can be made in a directory that need not be there
-// yet.
+// writable says why nothing can be made in a directory, which need not exist yet.
 func writable(dir string) error {
 	at := existing(dir)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
@@ -182,8 +180,8 @@ func (d *prober) runDir(prepared loader.Prepared, err error) Check {
 	return runDir.judge(p)
 }
 
-// LeadsTo says whether a directory of the environment is the place that is used, whose
-// path has no links in it.
+// LeadsTo says that a directory of the environment is the place that is used, whose path
+// has no links in it.
 func LeadsTo(dir, place string) bool {
 	if !filepath.IsAbs(dir) || place == "" {
 		return false
@@ -192,11 +190,10 @@ func LeadsTo(dir, place string) bool {
 	return filepath.Clean(dir) == place || ok && at == place
 }
 
-// ErrFit is said of a place of which nothing says why it would be unfit.
+// ErrFit: nothing says why a place is unfit.
 var ErrFit = errors.New("nothing can be made in it")
 
-// Unfit says why no run directory can be made below a place, in the order in
-// which that is looked at.
+// Unfit says why no run directory can be made below a place.
 func Unfit(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return errors.New("it is no absolute path")
@@ -235,7 +232,7 @@ func (d *prober) hookDir(prepared loader.Prepared, err error) Check {
 	return hookDir.judge(p)
 }
 
-// records are where the record and the journal of a run would go.
+// records are the places of the record and the journal of a run.
 func (d *prober) records() []Check {
 	places := record.DefaultPlaces(d.Lookup, os.Getuid())
 	switch d.Record {
@@ -252,7 +249,7 @@ func (d *prober) records() []Check {
 	return []Check{recordDir.judge(first(places.Records, full+spare, record.CheckDir)), journalDir.judge(journal)}
 }
 
-// first is the first place that is fit, with why those before it are not.
+// first is the first place that is fit, with the faults of those before it.
 func first(dirs []string, need rss.Bytes, check func(string) error) Place {
 	var passed []error
 	for _, dir := range dirs {

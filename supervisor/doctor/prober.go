@@ -24,8 +24,8 @@ func (d *prober) trial() (checks []Check) {
 	if d.Program.Off || d.Program.Usage != nil {
 		return nil
 	}
-	var t RunFacts
-	defer func() { checks = []Check{Run(t)} }()
+	var t runFacts
+	defer func() { checks = []Check{runCheck(t)} }()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Err = err

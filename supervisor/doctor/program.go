@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// ProgramFacts are what rsswarden is and was told.
+// ProgramFacts are about rsswarden and its settings.
 type ProgramFacts struct {
 	Version, Path string
 	// Off says that RSSWARDEN=off is in the environment.
 	Off bool
-	// Chosen are options that are not at their default, "limit=3G (environment)",
-	// and Locked those that the site's file locks.
+	// Options not at their default, "limit=3G (environment)", and those that the site
+	// locks.
 	Chosen, Locked []string
-	// Site and User are the configuration files that were read, empty where
-	// there is none.
+	// The configuration files that were read.
 	Site, User string
 	Warnings   []string // of options that are not used as they were written
-	// Usage is an error for which run starts nothing, and Hint what mends it.
+	// Usage is why run would start nothing, and Hint what to do.
 	Usage error
 	Hint  string
 }
 
-func (d *prober) program() []Check { return Program(d.Program) }
+func (d *prober) program() []Check { return programChecks(d.Program) }
 
-// Program says what rsswarden is, and how it was set up.
-func Program(f ProgramFacts) []Check {
+// programChecks says what rsswarden is, and how it was set up.
+func programChecks(f ProgramFacts) []Check {
 	c := Check{Name: NameProgram, Status: OK, Found: f.Version + " at " + f.Path, Source: "/proc/self/exe"}
 	if f.Off {
 		c.Status, c.Source = Off, "RSSWARDEN=off in the environment"
@@ -61,16 +60,16 @@ func Program(f ProgramFacts) []Check {
 	return []Check{c, s}
 }
 
-// RunFacts are what came of `rsswarden run` with a command that ends at once.
-type RunFacts struct {
+// runFacts are what came of `rsswarden run` with a command that ends at once.
+type runFacts struct {
 	Err     error  // it could not be started, or ended otherwise than the command
 	Watched bool   // the watcher said that it watches
 	Took    string // from its start to its end
 	Said    string // its last words on stderr
 }
 
-// Run says whether holder and watcher can start here.
-func Run(f RunFacts) Check {
+// runCheck says whether holder and watcher can start here.
+func runCheck(f runFacts) Check {
 	c := Check{Name: NameRun, Status: OK, Source: "rsswarden run -- cat /proc/self/limits"}
 	switch {
 	case f.Err != nil:

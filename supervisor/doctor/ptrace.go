@@ -15,24 +15,24 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
-// PtraceFacts are what ptrace may do here.
-type PtraceFacts struct {
+// ptraceFacts are what ptrace may do here.
+type ptraceFacts struct {
 	Supported bool   // the processor is one that trimming by ptrace was run on
 	Arch      string // its name
 	// Scope is Yama's ptrace_scope, empty where the kernel has no Yama.
 	Scope string
-	// Filters is how many seccomp filters we have, -1 where the kernel does not
-	// say, and Seccomp the mode: what we start has the same.
+	// The seccomp mode and the number of filters, -1 if unknown; what we start has the
+	// same.
 	Seccomp, Filters int
 	// Dumpable is PR_GET_DUMPABLE of our own process.
 	Dumpable bool
-	// Refused says why a child of ours may not be trimmed, and Failed what
-	// stopping it met; both empty where it worked.
+	// Why a child of ours may not be trimmed, or could not be stopped; both empty if it
+	// worked.
 	Refused, Failed string
 }
 
-// Ptrace says whether --trim ptrace and --trim auto would work.
-func Ptrace(f PtraceFacts) Check {
+// ptraceCheck says whether --trim ptrace and --trim auto would work.
+func ptraceCheck(f ptraceFacts) Check {
 	c := Check{Name: NamePtrace, Status: OK, Source: "a child was stopped and let go"}
 	const hook = "keep --trim hook, the default, which needs no ptrace"
 	switch {
@@ -75,7 +75,7 @@ func Ptrace(f PtraceFacts) Check {
 
 // ptrace stops a child by ptrace as a trim would, and lets it go.
 func (d *prober) ptrace() []Check {
-	f := PtraceFacts{Supported: runtime.GOARCH == "amd64", Arch: runtime.GOARCH}
+	f := ptraceFacts{Supported: runtime.GOARCH == "amd64", Arch: runtime.GOARCH}
 	if b, err := procfile.Read("/proc/sys/kernel/yama/ptrace_scope", procfile.Small); err == nil {
 		f.Scope = strings.TrimSpace(string(b))
 	}
@@ -84,11 +84,10 @@ func (d *prober) ptrace() []Check {
 	}
 	f.Seccomp, f.Filters = seccomp()
 	f.Refused, f.Failed = tryPtrace()
-	return []Check{Ptrace(f)}
+	return []Check{ptraceCheck(f)}
 }
 
-// seccomp is the mode of this process and how many filters it has, -1 where the
-// kernel does not say.
+// seccomp is the mode of this process and the number of its filters, -1 if unknown.
 func seccomp() (mode, filters int) {
 	filters = -1
 	b, _ := procfile.Read("/proc/self/status", procfile.Status)
@@ -135,8 +134,7 @@ func tryPtrace() (refused, failed string) {
 	return "", ""
 }
 
-// stopOnce stops a process and lets it go. The thread is not used again: its end
-// lets go of whatever it has attached to.
+// stopOnce stops a process and releases it. The end of its thread would release it too.
 func stopOnce(pid int) error {
 	runtime.LockOSThread()
 	if err := unix.PtraceSeize(pid); err != nil {

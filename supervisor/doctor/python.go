@@ -43,14 +43,13 @@ type Python struct {
 	Off   string
 }
 
-// PythonFacts are the Pythons that were asked.
-type PythonFacts struct {
-	// Asked says that the user named them: else they are those of PATH, one of
-	// which may be none of the job's.
+// pythonFacts are the Pythons that were asked.
+type pythonFacts struct {
+	// Asked says that the user named them. Else they are those of PATH, perhaps none of
+	// the job's.
 	Asked   bool
 	Pythons []Python
-	// NoLoader says who switched the hook off, and NoHook why it cannot be laid
-	// down; both empty where it is in place.
+	// NoLoader is who switched the hook off, and NoHook why it cannot be put in place.
 	NoLoader string
 	NoHook   error
 }
@@ -60,8 +59,8 @@ const (
 	nameOne = "activate the environment of the training first, or name its Python: rsswarden doctor -- PYTHON"
 )
 
-// Pythons says what the loader hook can do in each.
-func Pythons(f PythonFacts) []Check {
+// pythonChecks says what the loader hook can do in each.
+func pythonChecks(f pythonFacts) []Check {
 	switch {
 	case f.NoLoader != "":
 		return []Check{{
@@ -89,9 +88,9 @@ func Pythons(f PythonFacts) []Check {
 	return checks
 }
 
-// judge says of which Pythons the protection of the job depends. All that were
-// named must be served; of those that PATH has one, with torch where any has it.
-func (f *PythonFacts) judge(checks []Check, served []bool, torches bool) {
+// judge says which Pythons decide about the job: all that were named, or one of PATH,
+// with torch if any has it.
+func (f *pythonFacts) judge(checks []Check, served []bool, torches bool) {
 	good := -1
 	for i := range checks {
 		p := &f.Pythons[i]
@@ -243,8 +242,7 @@ func since38(version string) bool {
 	return major > 3 || major == 3 && minor >= 8
 }
 
-// answerMark begins each line that is for us: what the user's own sitecustomize
-// or torch may print is not.
+// answerMark begins our lines; the user's sitecustomize or torch may print others.
 const answerMark = "rsswarden-doctor: "
 
 // questions is what each Python is asked, in words that 2.7 knows too. What it
@@ -291,16 +289,15 @@ type answer struct {
 	Key                    string      `json:"trial_key"` // names the text of torch
 }
 
-// torchRoom is what must be free below the limit for torch to be imported: Slurm
-// and the kernel count that for the job, which is not to die of its doctor.
+// torchRoom must be free below the limit to import torch, which counts for the job.
 const torchRoom = rss.GiB
 
 // loaders puts the hook in place as run does and asks each Python about it.
 func (d *prober) loaders() []Check {
-	f := PythonFacts{Asked: len(d.Pythons) > 0}
+	f := pythonFacts{Asked: len(d.Pythons) > 0}
 	if !d.Loader {
 		f.NoLoader = "loader=off of " + d.Origin("loader")
-		return append(Pythons(f), runDir.judge(Place{Off: f.NoLoader}), hookDir.judge(Place{Off: f.NoLoader}))
+		return append(pythonChecks(f), runDir.judge(Place{Off: f.NoLoader}), hookDir.judge(Place{Off: f.NoLoader}))
 	}
 	prepared, err := d.Prepare()
 	f.NoHook = err
@@ -311,11 +308,10 @@ func (d *prober) loaders() []Check {
 		defer d.leave()
 		f.Pythons = d.ask(prepared)
 	}
-	return append(Pythons(f), d.runDir(prepared, err), d.hookDir(prepared, err))
+	return append(pythonChecks(f), d.runDir(prepared, err), d.hookDir(prepared, err))
 }
 
-// leave removes what was made. What would stay where this fails the next run
-// sweeps.
+// leave removes the run directory. Where that fails the next run sweeps it.
 func (d *prober) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -362,8 +358,8 @@ func (d *prober) ask(prepared loader.Prepared) []Python {
 
 func (d *prober) named() bool { return len(d.Pythons) > 0 }
 
-// find resolves what is to be asked. Two names for one file of one directory are
-// one Python; links from elsewhere may be an environment of their own.
+// find resolves the names. Two names for one file of one directory are one Python; links
+// from elsewhere may be an environment of their own.
 func (d *prober) find() []Python {
 	names := d.Pythons
 	if !d.named() {
@@ -439,8 +435,8 @@ func readHookVerdict(one *Python, control *loader.Control) {
 	}
 }
 
-// verdict looks up what came of an earlier trial with a torch that is not known, or makes
-// one where that was asked for.
+// verdict looks up an earlier trial with an unknown torch, or makes one if that was
+// asked for.
 func (d *prober) verdict(one *Python, prepared loader.Prepared) {
 	if one.Trial != event.TrialWaiting {
 		return

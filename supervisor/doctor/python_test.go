@@ -59,23 +59,23 @@ func TestPythons(t *testing.T) {
 	old := answered(func(p *Python) { p.Version, p.Torch, p.Armed = "2.7.18", "", false })
 	for _, test := range []struct {
 		name  string
-		facts PythonFacts
+		facts pythonFacts
 		part  bool
 	}{
-		{"one that is served", PythonFacts{Pythons: []Python{good}}, false},
-		{"of PATH one is enough", PythonFacts{Pythons: []Python{old, good}}, false},
-		{"of those named it is not", PythonFacts{Asked: true, Pythons: []Python{old, good}}, true},
-		{"with a torch that is not served", PythonFacts{Pythons: []Python{bare, unknown}}, true},
-		{"with one that is", PythonFacts{Pythons: []Python{unknown, good}}, false},
-		{"without torch", PythonFacts{Pythons: []Python{bare}}, false},
-		{"without torch, named", PythonFacts{Asked: true, Pythons: []Python{bare, good}}, false},
-		{"none is there", PythonFacts{}, false},
-		{"none that works", PythonFacts{Pythons: []Python{old}}, true},
-		{"switched off", PythonFacts{NoLoader: "RSSWARDEN_LOADER=off"}, true},
-		{"no place for it", PythonFacts{NoHook: errors.New("no place")}, true},
+		{"one that is served", pythonFacts{Pythons: []Python{good}}, false},
+		{"of PATH one is enough", pythonFacts{Pythons: []Python{old, good}}, false},
+		{"of those named it is not", pythonFacts{Asked: true, Pythons: []Python{old, good}}, true},
+		{"with a torch that is not served", pythonFacts{Pythons: []Python{bare, unknown}}, true},
+		{"with one that is", pythonFacts{Pythons: []Python{unknown, good}}, false},
+		{"without torch", pythonFacts{Pythons: []Python{bare}}, false},
+		{"without torch, named", pythonFacts{Asked: true, Pythons: []Python{bare, good}}, false},
+		{"none is there", pythonFacts{}, false},
+		{"none that works", pythonFacts{Pythons: []Python{old}}, true},
+		{"switched off", pythonFacts{NoLoader: "RSSWARDEN_LOADER=off"}, true},
+		{"no place for it", pythonFacts{NoHook: errors.New("no place")}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := Conclude(Pythons(test.facts))
+			r := Conclude(pythonChecks(test.facts))
 			if r.Protects == test.part || len(r.Why) == 0 {
 				t.Errorf("%+v", r)
 			}

@@ -9,25 +9,24 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
-// SlurmFacts are what is known of the Slurm job.
-type SlurmFacts struct {
+// slurmFacts are what is known of the Slurm job.
+type slurmFacts struct {
 	Job   slurm.Job
 	InJob bool
 	Rules slurm.Enforcement
 	// Version is Slurm's, empty where it is not known, and VersionSource where it was read.
 	Version, VersionSource string
-	// Kernel says that a cgroup limit of the step or job was found.
+	// kernelChecks says that a cgroup limit of the step or job was found.
 	Kernel bool
-	// Parent is the name of the process that started us, empty where that
-	// cannot be read, and Script the file and Text the text of the batch script
-	// that it runs, where that was found.
+	// Parent is the name of the process that started us, empty if unknown; Script and
+	// Text are the batch script that it runs.
 	Parent       string
 	ParentPID    int
 	Script, Text string
 }
 
-// Slurm says what Slurm does about this job.
-func Slurm(f SlurmFacts) []Check {
+// slurmChecks says what Slurm does about this job.
+func slurmChecks(f slurmFacts) []Check {
 	if !f.InJob {
 		return []Check{{Name: NameSlurm, Status: OK, Found: "not in a Slurm job", Source: "no SLURM_JOB_ID in the environment"}}
 	}
@@ -44,7 +43,7 @@ func Slurm(f SlurmFacts) []Check {
 }
 
 // releases says what holds for this version of Slurm where that differs between releases.
-func releases(f SlurmFacts) []Check {
+func releases(f slurmFacts) []Check {
 	if f.Version == "" {
 		return []Check{{
 			Name: NameRelease, Status: Limited,
@@ -67,7 +66,7 @@ func releases(f SlurmFacts) []Check {
 	return all
 }
 
-func accounting(f SlurmFacts) Check {
+func accounting(f slurmFacts) Check {
 	e := f.Rules
 	c := Check{Name: NameAccounting, Status: OK, Source: e.Source}
 	if !e.Known {
@@ -120,9 +119,9 @@ func runLine(script string) int {
 	return 0
 }
 
-// signals says whether what Slurm sends reaches whoever stands where we stand:
-// slurmstepd signals its own child, which may be a shell that waits for us.
-func signals(f SlurmFacts) Check {
+// signals says whether Slurm's signals reach us: slurmstepd signals its own child, which
+// may be a shell that waits for us.
+func signals(f slurmFacts) Check {
 	c := Check{Name: NameSignals, Status: OK, Source: fmt.Sprintf("/proc/%d/comm", f.ParentPID)}
 	line := runLine(f.Text)
 	switch {

@@ -21,15 +21,15 @@ import (
 // leaderDir is a directory in which watchers meet, with the socket of their leader.
 type leaderDir struct {
 	dir string
-	// job is the Slurm job in its name, empty where a run has it for itself, which
-	// may still be a job's.
+	// job is the Slurm job in its name. It is empty for a run of its own, which may
+	// still be in a job.
 	job  string
 	node string // in its name, empty where there is no job
 }
 
-// findLeaders lists those of this user on this node. They lie below the places
-// that this environment names, and those that the environments of running
-// rsswardens name, as these see them: a job may have a TMPDIR or a /tmp of its own.
+// findLeaders lists those of this user on this node, below the places of this
+// environment and of the environments of running rsswardens, in whose mount namespaces a
+// job may have a TMPDIR or /tmp of its own.
 func findLeaders(proc string, get func(string) string) []leaderDir {
 	type place struct{ root, parent string }
 	var places []place
@@ -114,8 +114,8 @@ type wardenProcess struct {
 	vars map[string]string
 }
 
-// environPatience is how long reading their environments may take in all: it waits
-// for the mmap_lock of each.
+// environPatience is how long reading their environments may take: it waits for the
+// mmap_lock of each.
 const environPatience = time.Second
 
 // wardenProcesses looks through this user's processes named rsswarden.

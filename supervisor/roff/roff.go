@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Title is what stands in the first and the last line of a page.
+// Title is the first and the last line of a page.
 type Title struct {
 	Name    string
 	Section int
@@ -103,8 +103,8 @@ func line(s string) string {
 // quoted is an argument of a macro.
 func quoted(s string) string { return `"` + strings.ReplaceAll(escaped(s), `"`, `\(dq`) + `"` }
 
-// escaped has each character be itself: what is copied from a page into a shell must
-// be what was meant, with a minus for a minus and straight quotes.
+// escaped has each character be itself: text copied from a page into a shell has plain
+// minus signs and quotes.
 func escaped(s string) string {
 	var b strings.Builder
 	for _, r := range s {
