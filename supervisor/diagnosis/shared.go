@@ -84,7 +84,12 @@ func (h *sharedMemory) queue(s *State) {
 			}
 		}
 		if d.Bytes >= s.matters() {
-			d.Advice = queueAdvice(s)
+			d.Advice = []string{
+				"prefetch_factor=1, where it is 2 or more: num_workers times prefetch_factor batches wait",
+				s.fewer("each loads prefetch_factor batches ahead"),
+				"a smaller batch_size, or samples as uint8 or float16 that the trainer converts",
+				"recycle and trim give none of it back: it is in no worker's RSS",
+			}
 			s.tell(d)
 			return
 		}
@@ -135,28 +140,25 @@ func (h *sharedMemory) pin(s *State) {
 	}
 	for _, c := range []struct {
 		g          *group
-		what       string
+		what, why  string
 		confidence event.Confidence
 	}{
-		{&held, "VmPin", event.Certain},
-		{&lock, "VmLck", event.Likely},
-		{&shared, "RssShmem", h.confidence(s)},
+		{&held, "VmPin", "VmPin is what drivers hold for their devices: it can neither be reclaimed nor moved", event.Certain},
+		{&lock, "VmLck", "VmLck is what mlock(2) holds in memory", event.Likely},
+		{&shared, "RssShmem", h.evidence(s), h.confidence(s)},
 	} {
 		if c.g.n == 0 || c.g.sum < s.matters() {
 			continue
 		}
-		evidence := []string{fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, text.Count(c.g.n, "trainer"), c.g.sum, text.About(c.g.over.Seconds()), whose(c.g))}
-		switch c.g {
-		case &held:
-			evidence = append(evidence, "VmPin is what drivers hold for their devices: it can neither be reclaimed nor moved")
-		case &lock:
-			evidence = append(evidence, "VmLck is what mlock(2) holds in memory")
-		case &shared:
-			evidence = append(evidence, h.evidence(s))
-		}
+		grew := fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, text.Count(c.g.n, "trainer"), c.g.sum, text.About(c.g.over.Seconds()), whose(c.g))
 		s.tell(event.Diagnosis{
 			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum,
-			Evidence: evidence, Advice: pinAdvice(),
+			Evidence: []string{grew, c.why}, Advice: []string{
+				"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
+				"a lower prefetch_factor and batch_size pin less",
+				"tensors that were made with .pin_memory() are not given back while they are referred to: reuse one buffer and copy_ into it",
+				"it counts in full in RSS and in the cgroup, and nothing can reclaim it: add it to --mem",
+			},
 		})
 		return
 	}
@@ -205,22 +207,4 @@ func managers(s *State) {
 			"most of a manager's pages are shared with the others: where sites count PSS (JobAcctGatherParams=UsePss) or by cgroup they cost little",
 		},
 	})
-}
-
-func queueAdvice(s *State) []string {
-	return []string{
-		"prefetch_factor=1, where it is 2 or more: num_workers times prefetch_factor batches wait",
-		s.fewer("each loads prefetch_factor batches ahead"),
-		"a smaller batch_size, or samples as uint8 or float16 that the trainer converts",
-		"recycle and trim give none of it back: it is in no worker's RSS",
-	}
-}
-
-func pinAdvice() []string {
-	return []string{
-		"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
-		"a lower prefetch_factor and batch_size pin less",
-		"tensors that were made with .pin_memory() are not given back while they are referred to: reuse one buffer and copy_ into it",
-		"it counts in full in RSS and in the cgroup, and nothing can reclaim it: add it to --mem",
-	}
 }

@@ -19,8 +19,6 @@ type Place struct {
 	JobID, Step, Node, Run string
 }
 
-func (p Place) values() []string { return []string{p.JobID, p.Step, p.Node, p.Run} }
-
 // Set holds the values of one moment. A series is there once, whatever is put into it:
 // where a file or a scrape has one twice, Prometheus refuses all of it.
 type Set struct {
@@ -63,7 +61,7 @@ func (m *Metric) key(at Place, labels []string) string {
 		_, _ = inValue.WriteString(&b, strings.ToValidUTF8(value, "\uFFFD"))
 		b.WriteByte('"')
 	}
-	for i, v := range at.values() {
+	for i, v := range []string{at.JobID, at.Step, at.Node, at.Run} {
 		label(Common[i].Name, v)
 	}
 	for i, v := range labels {

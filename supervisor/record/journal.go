@@ -227,7 +227,7 @@ func (j *Journal) due(l *Look) bool {
 		}
 		before := rss.Bytes(0)
 		for k := range j.last.Limits {
-			if o := &j.last.Limits[k]; o.Name == now.Name && o.Scope == now.Scope && o.Level == now.Level && o.Accounting == now.Accounting {
+			if o := &j.last.Limits[k]; o.ID() == now.ID() {
 				before = o.Used
 			}
 		}

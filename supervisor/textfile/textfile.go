@@ -108,7 +108,7 @@ type File struct {
 	dir, path string
 	name      Name
 	proc      string
-	replace   func(text []byte) error // write, outside tests
+	replace   func(text []byte) error // Replace, outside tests
 	wake      chan struct{}
 	done      chan struct{}
 
@@ -130,7 +130,7 @@ func Open(dir string, name Name, proc string) *File {
 		dir: dir, path: filepath.Join(dir, name.String()), name: name, proc: proc,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	f.replace = f.write
+	f.replace = func(text []byte) error { return Replace(f.path, text) }
 	go f.run()
 	return f
 }
@@ -208,8 +208,6 @@ func (f *File) run() {
 		f.mu.Unlock()
 	}
 }
-
-func (f *File) write(text []byte) error { return Replace(f.path, text) }
 
 // Replace has a file hold a text. A reader sees the one before or this one, and
 // node_exporter passes over what does not end in its suffix. The error names the

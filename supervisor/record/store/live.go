@@ -38,9 +38,7 @@ func listen(s *database) *live {
 	if v.l, err = socket.Listen(s.dir, liveName, 4); err != nil {
 		return v
 	}
-	v.all.Add(1)
-	go func() {
-		defer v.all.Done()
+	v.all.Go(func() {
 		for {
 			c, err := v.l.Accept()
 			if err != nil {
@@ -52,7 +50,7 @@ func listen(s *database) *live {
 			}
 			v.served(c)
 		}
-	}()
+	})
 	return v
 }
 
