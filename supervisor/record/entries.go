@@ -239,7 +239,7 @@ func (a *Assembly) Run(source string) (*Run, error) {
 		before = e.n
 		r.Events = append(r.Events, e.Entry)
 	}
-	r.number(a.limits, a.procs)
+	r.limitAt, r.procAt = newIDMap(a.limits), newIDMap(a.procs)
 	return r, nil
 }
 

@@ -146,7 +146,7 @@ func LastRequeue(lines []RequeueEntry, restart int) (r Requeued, ok bool) {
 			continue
 		}
 		if !l.OK && l.Error != "" {
-			r.Errors = append(r.Errors, l.Step+": "+oneLine(l.Error))
+			r.Errors = append(r.Errors, l.Step+": "+strings.Join(strings.Fields(l.Error), " "))
 		}
 		switch {
 		case !l.OK:
@@ -167,5 +167,3 @@ const (
 	stepUpdate  = "update"
 	stepRelease = "release"
 )
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -145,7 +145,7 @@ type Run struct {
 	plain  []Sample // those of a journal; beside blocks those after the last count
 	// procAt and limitAt give the index here of a number in blocks; nil where
 	// they are the same.
-	procAt, limitAt numbering
+	procAt, limitAt idMap
 	limitOf         map[event.LimitID]int // see limit
 }
 
@@ -324,9 +324,9 @@ func (b *Builder) Run() *Run {
 	return &b.run
 }
 
-// numbering gives the index in a run of a number in its record. Each watcher of
+// idMap gives the index in a run of a number in its record. Each watcher of
 // the run counts from a base of its own.
-type numbering map[int][]int
+type idMap map[int][]int
 
 const (
 	// baseBits is how many numbers a watcher has.
@@ -334,8 +334,8 @@ const (
 	baseMask = 1<<baseBits - 1
 )
 
-func newNumbering(index map[int]int) numbering {
-	n := numbering{}
+func newIDMap(index map[int]int) idMap {
+	n := idMap{}
 	for number, i := range index {
 		list := n[number>>baseBits]
 		low := number & baseMask
@@ -352,7 +352,7 @@ func newNumbering(index map[int]int) numbering {
 }
 
 // index returns the index of a number among so many, -1 where it has none.
-func (n numbering) index(number, count int) int {
+func (n idMap) index(number, count int) int {
 	if n == nil {
 		if number < count {
 			return number
@@ -396,9 +396,4 @@ func (r *Run) renumber(s, out *Sample) {
 			out.Procs[len(out.Procs)-1].Proc = at
 		}
 	}
-}
-
-// number notes which index each number of the record has.
-func (r *Run) number(limits, procs map[int]int) {
-	r.limitAt, r.procAt = newNumbering(limits), newNumbering(procs)
 }

@@ -26,12 +26,9 @@ const (
 	atNodeKeyLen = 6
 )
 
-// salvagePage is the page size of the machines that this runs on. LMDB takes the system's.
-func salvagePage() int64 { return int64(os.Getpagesize()) }
-
 // salvage calls each with every entry that can be found in a damaged record.
 func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) error {
-	size := salvagePage()
+	size := int64(os.Getpagesize()) // as LMDB takes it
 	page := make([]byte, size)
 	found := map[string][]byte{}
 	var order []string

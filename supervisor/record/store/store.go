@@ -120,7 +120,7 @@ func (s *database) commit(items []record.Item) error {
 	if err != nil {
 		return err
 	}
-	if s.crowded() && !s.thin() {
+	if s.used > max(int64(crowdedShare*float64(s.size)), s.futile) && !s.thin() {
 		s.futile = s.used + s.size/256
 	}
 	if s.routine > int(routineShare*float64(s.size)) {
@@ -303,11 +303,6 @@ func (s *database) forget() {
 			return true, cur.Del(0)
 		})
 	}, func() { s.routine -= freed })
-}
-
-// crowded says that room runs out.
-func (s *database) crowded() bool {
-	return s.used > max(int64(crowdedShare*float64(s.size)), s.futile)
 }
 
 // pick returns the tier to thin: the finest with more than its share, where
