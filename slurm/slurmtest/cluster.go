@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
@@ -38,8 +39,9 @@ type Cluster struct {
 	munged   *daemon
 	daemons  []*daemon // slurmctld, then each slurmd
 	guard    *guard
-	jobs     int           // made by Submit, for the names of their folders
-	waited   time.Duration // for another process's cluster to end
+	slotted  bool          // it counts in the process's slot
+	jobs     atomic.Int64  // made by Submit, for the names of their folders
+	waited   time.Duration // for another process's clusters to end
 }
 
 // Reason says in an error of [Missing] why no cluster can run here.
@@ -74,8 +76,8 @@ func program(name string) (string, error) {
 	return exec.LookPath(filepath.Join("/usr/sbin", name))
 }
 
-// Up starts a cluster and waits until its nodes take jobs. It waits, too, for
-// a cluster of another process to end. Tests call [Start] instead.
+// Up starts a cluster and waits until its nodes take jobs. It waits, too, where two
+// other processes have clusters. Tests call [Start] instead.
 func Up(ctx context.Context, mode Mode, options Options) (*Cluster, error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -94,11 +96,11 @@ func Up(ctx context.Context, mode Mode, options Options) (*Cluster, error) {
 // guard, munged.
 func (c *Cluster) prepare(ctx context.Context) error {
 	begun := time.Now()
-	lock, err := takeLock(ctx)
+	lock, err := takeSlot(ctx)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	c.slotted = true
 	c.waited = time.Since(begun)
 	if c.root, err = os.MkdirTemp(stateParent, "rsswarden-test-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the cluster: %w", err)
@@ -228,6 +230,9 @@ func (c *Cluster) stop() {
 
 // Down stops the cluster and removes all that it made.
 func (c *Cluster) Down() error {
+	if c.slotted {
+		defer freeSlot()
+	}
 	c.stop()
 	if c.munged != nil {
 		c.munged.kill()

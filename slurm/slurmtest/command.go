@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -115,14 +116,20 @@ func output(t testing.TB, cmd *exec.Cmd) Output {
 }
 
 // Install copies a file, such as a program that was just built, to where jobs
-// can read and execute it, and returns the new path.
+// can read and execute it, and returns the new path. What one test installs lies in one
+// directory, and apart from what others do.
 func (c *Cluster) Install(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := c.Dir() + "/bin"
+	dir := filepath.Join(c.Dir(), "bin", strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
+			return '-'
+		}
+		return r
+	}, t.Name()))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,16 @@
 // perhaps not the checkout: copy there what a job needs, with
 // [Cluster.Install].
 //
-// The cluster is shared by the tests of a process. A Start with another mode
-// or other options waits until no test uses it and starts it anew, which takes
-// a few tenths of a second; so does a cold start. It ends with the process: a guard, a small shell that reads
-// from a pipe of the process, sees it end in whatever way, stops the daemons
-// and jobs by their PID and removes what they left. A lock makes a second
-// process wait until that is done.
+// The tests of a process share two clusters: one for the modes in which jobs are in
+// cgroups of their own, one for the rest. A Start with another mode of the same kind,
+// or other options, waits until no test uses it and starts it anew, which takes a few
+// tenths of a second; so does a cold start. Tests that mostly wait for their jobs call
+// t.Parallel; those that measure time or pace do not. [Usual] are options that serve
+// most.
+//
+// A cluster ends with the process: a guard, a small shell that reads from a pipe of the
+// process, sees it end in whatever way, stops the daemons and jobs by their PID and
+// removes what they left. Two processes at a time may have clusters, a third waits.
 //
 // # Jobs
 //

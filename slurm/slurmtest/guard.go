@@ -13,33 +13,60 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// lockPath is locked by the process that has a cluster, until that is gone.
-const lockPath = "/run/rsswarden-slurmtest.lock"
+// slots are the files of which a process with clusters has locked one, until they are gone.
+var slots = []string{"/run/rsswarden-slurmtest.1.lock", "/run/rsswarden-slurmtest.2.lock"}
 
-func takeLock(ctx context.Context) (*os.File, error) {
-	f, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+// slot is the lock of this process, which its clusters share: a process that asked for a
+// second one could wait for another that does the same.
+var slot struct {
+	sync.Mutex
+	file     *os.File
+	clusters int
+}
+
+// takeSlot counts one cluster more, and waits for a slot if it is the first.
+func takeSlot(ctx context.Context) (*os.File, error) {
+	slot.Lock()
+	defer slot.Unlock()
+	for slot.file == nil {
+		for _, path := range slots {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+				slot.file = f
+				break
+			}
+			f.Close()
+			if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+				return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+			}
+		}
+		if slot.file == nil {
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("cannot lock %s, other clusters run: %w", strings.Join(slots, " or "), ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
 	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", lockPath, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("cannot lock %s, another cluster runs: %w", lockPath, ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
+	slot.clusters++
+	return slot.file, nil
+}
+
+// freeSlot is called when a cluster is gone. Its guard holds the lock as well.
+func freeSlot() {
+	slot.Lock()
+	defer slot.Unlock()
+	if slot.clusters--; slot.clusters == 0 {
+		slot.file.Close()
+		slot.file = nil
 	}
 }
 

@@ -44,8 +44,7 @@ type Result struct {
 // go to files that [Result] has the text of.
 func (c *Cluster) Submit(t testing.TB, script string, args ...string) *JobRun {
 	t.Helper()
-	c.jobs++
-	run := &JobRun{c: c, mode: c.Mode, folder: fmt.Sprintf("%s/job%d", c.Dir(), c.jobs)}
+	run := &JobRun{c: c, mode: c.Mode, folder: fmt.Sprintf("%s/job%d", c.Dir(), c.jobs.Add(1))}
 	run.Dir = run.folder + "/work"
 	for _, dir := range []string{run.folder, run.Dir} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

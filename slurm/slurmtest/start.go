@@ -2,6 +2,7 @@ package slurmtest
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -10,13 +11,30 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
-// share is the cluster of a process and who uses it.
+// share is a cluster of a process and who uses it.
 type share struct {
 	sync.Mutex
 	cluster *Cluster
 	options Options
 	users   map[string]int // tests that hold it, by name
 	free    *sync.Cond
+}
+
+// A process has a cluster for the modes in which jobs are in cgroups of their own, and
+// another for the rest: tests that run in parallel have both side by side.
+var inCgroups, outside = newShare(), newShare()
+
+func newShare() *share {
+	s := &share{users: make(map[string]int)}
+	s.free = sync.NewCond(&s.Mutex)
+	return s
+}
+
+func shareOf(mode Mode) *share {
+	if modes[mode].task == taskCgroup {
+		return inCgroups
+	}
+	return outside
 }
 
 // upTimeout bounds the wait for other processes' clusters to end.
@@ -33,13 +51,9 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	if options.Suite != "" {
 		debian.Need(t, options.Suite)
 	}
-	s := &shared
+	s := shareOf(mode)
 	s.Lock()
 	defer s.Unlock()
-	if s.free == nil {
-		s.free = sync.NewCond(&s.Mutex)
-		s.users = make(map[string]int)
-	}
 	for len(s.users) > 0 && !s.serves(mode, options) {
 		for name := range s.users {
 			if name == t.Name() || strings.HasPrefix(t.Name(), name+"/") {
@@ -56,7 +70,7 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 			t.Fatal(err)
 		}
 		if c.waited > time.Second {
-			t.Logf("waited %v for the cluster of another process to end", c.waited)
+			t.Logf("waited %v for other processes' clusters to end", c.waited)
 		}
 		s.cluster, s.options = c, options
 	} else if !s.serves(mode, options) {
@@ -79,8 +93,6 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	return s.cluster
 }
 
-var shared share
-
 func (s *share) serves(mode Mode, options Options) bool {
 	return s.cluster != nil && s.cluster.Mode == mode && s.options == options
 }
@@ -94,11 +106,14 @@ func (s *share) shutdown() error {
 	return err
 }
 
-// Shutdown ends the cluster of this process, if there is one, and returns when
-// it is gone. Without it the cluster ends with the process; a TestMain may
-// call it to have that done before go test returns.
-func Shutdown() error {
-	shared.Lock()
-	defer shared.Unlock()
-	return shared.shutdown()
+// Shutdown ends the clusters of this process, and returns when they are gone. Without
+// it they end with the process; a TestMain may call it to have that done before go test
+// returns.
+func Shutdown() (failed error) {
+	for _, s := range []*share{inCgroups, outside} {
+		s.Lock()
+		failed = errors.Join(failed, s.shutdown())
+		s.Unlock()
+	}
+	return failed
 }
