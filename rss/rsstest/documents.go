@@ -73,3 +73,17 @@ func WorksWith(t testing.TB, thing string, versions []string) {
 		t.Logf("Debian sid has moved on: the README's row is to be%s%s", fixed, versions[last])
 	}
 }
+
+// Block returns the first fenced block of the documents behind a line that holds
+// the words given.
+func Block(t testing.TB, words string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(Documents(t), words)
+	if !found {
+		t.Fatalf("the documents do not say %q", words)
+	}
+	_, rest, _ = strings.Cut(rest, "```")
+	_, rest, _ = strings.Cut(rest, "\n")
+	text, _, _ := strings.Cut(rest, "```")
+	return text
+}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,12 +50,15 @@ func Main(m *testing.M, programs map[string]*string, after ...func() error) int 
 	return status
 }
 
-// Until waits for a condition, a minute at most: a busy machine is late.
+// Python is Debian's, which has torch and lmdb.
+const Python = "/usr/bin/python3"
+
+// Until waits for a condition, two minutes at most: guests and busy machines are slow.
 func Until(t testing.TB, what string, met func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("within a minute: not %s", what)
+			t.Fatalf("within two minutes: not %s", what)
 		}
 	}
 }
@@ -228,6 +232,14 @@ func Children(pid int) (pids []int) {
 	return pids
 }
 
+// Descendants are the children of a process, theirs, and so on.
+func Descendants(pid int) (all []int) {
+	for _, child := range Children(pid) {
+		all = append(append(all, child), Descendants(child)...)
+	}
+	return all
+}
+
 // Ended says that there is no such process, or a zombie.
 func Ended(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -273,4 +285,30 @@ func Path(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(root, name)
+}
+
+// AsNobody has a command run as a plain user.
+func AsNobody(cmd *exec.Cmd) { As(65534, cmd) }
+
+// Times is how often each job is run; RSSWARDEN_TIMES shortens a trial.
+func Times(n int) int {
+	if v, err := strconv.Atoi(os.Getenv("RSSWARDEN_TIMES")); err == nil {
+		return min(v, n)
+	}
+	return n
+}
+
+// OwnMemoryCgroup is where the test is in the memory hierarchy of cgroup v1.
+func OwnMemoryCgroup(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, home, ok := strings.Cut(string(b), ":memory:")
+	if !ok {
+		t.Skip("no cgroup v1 with a memory controller")
+	}
+	home, _, _ = strings.Cut(home, "\n")
+	return filepath.Join("/sys/fs/cgroup/memory", home)
 }

@@ -98,21 +98,6 @@ func TestBinary(tb testing.TB) string {
 	return path
 }
 
-// Build builds the program whose package is in a folder, with the C that is in
-// part of it, as a static one. It skips as [Run] does, and where there is no
-// static C library.
-func Build(tb testing.TB, folder string) string {
-	tb.Helper()
-	need(tb, "")
-	path := filepath.Join(tb.TempDir(), "program")
-	cmd := exec.Command("go", "build", "-tags=netgo,osusergo", "-ldflags=-s -w -linkmode=external -extldflags=-static", "-o", path, ".")
-	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Skipf("no static program with C can be built here: %v: %s", err, out)
-	}
-	return path
-}
-
 // Find says why there can be no guest with the newest kernel here, or nothing.
 func Find() error {
 	_, err := find("")

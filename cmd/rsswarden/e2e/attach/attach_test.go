@@ -1,0 +1,545 @@
+package attach
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestAttach: warns, signals, and says at the end what it does not know.
+func TestAttach(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	w := wardentest.StartAttach(t, nil, "--limit", "200M", "--at", "70%:signal=USR1", p.PID())
+	p.Do("grow 150")
+	p.Do("signals")
+	p.Do("grow 20")
+	w.Await("memory 8")
+	p.End()
+	all := w.Ended(0)
+	start, end := all[event.NameStart][0], all[event.NameExit][0]
+	if start["attached"] != true || start["pid"] != float64(p.Cmd.Process.Pid) || len(start["cannot"].([]any)) < 3 {
+		t.Errorf("start %v", start)
+	}
+	if end["by"] != "command" || end["code"] != nil || end["signal"] != nil || end["verdict"] != "unwatched" {
+		t.Errorf("exit %v", end)
+	}
+	for _, want := range []string{
+		"(process " + p.PID() + "): 200 MiB may be used",
+		"from outside: rsswarden did not start it: its exit status will not be known",
+		"from outside: workers of PyTorch loaders are neither trimmed nor recycled: no loader hook",
+		"USR1 sent to process " + p.PID(),
+		"process " + p.PID() + " has ended, its parent knows how; watched for ",
+	} {
+		if !strings.Contains(w.Stderr.String(), want) {
+			t.Errorf("not said: %q in\n%s", want, w.Stderr.String())
+		}
+	}
+}
+
+// TestAttachStop: TERM, and the process's own way to end.
+func TestAttachStop(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	w := wardentest.StartAttach(t, nil, "--limit", "200M", "--at", "60%:stop", p.PID())
+	fmt.Fprintln(p.In, "grow 150")
+	p.Cmd.Wait()
+	if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != unix.SIGTERM {
+		t.Errorf("the process ended with %v", p.Cmd.ProcessState)
+	}
+	end := w.Ended(0)[event.NameExit][0]
+	if end["by"] != "rsswarden" || end["code"] != nil || end["signal"] != nil || end["verdict"] != "stopped" {
+		t.Errorf("exit %v", end)
+	}
+	if want := "process " + p.PID() + " was stopped by rsswarden; watched for "; !strings.Contains(w.Stderr.String(), want) {
+		t.Errorf("said\n%s", w.Stderr.String())
+	}
+}
+
+// TestAttachDies: whatever becomes of an attach, the process knows nothing.
+func TestAttachDies(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	before := fingerprint(t, p.Cmd.Process.Pid)
+	for name, c := range map[string]struct {
+		signals []syscall.Signal
+		detach  bool
+	}{
+		"KILL":           {[]syscall.Signal{unix.SIGKILL}, false},
+		"TERM":           {[]syscall.Signal{unix.SIGTERM}, true},
+		"INT":            {[]syscall.Signal{unix.SIGINT}, true},
+		"HUP":            {[]syscall.Signal{unix.SIGHUP}, true},
+		"STOP, KILL":     {[]syscall.Signal{unix.SIGSTOP, unix.SIGKILL}, false},
+		"SEGV (a fault)": {[]syscall.Signal{unix.SIGSEGV}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wardentest.StartAttach(t, nil, "--limit", "1000M", p.PID())
+			last := c.signals[len(c.signals)-1]
+			for _, s := range c.signals {
+				w.Cmd.Process.Signal(s)
+				p.Do("grow 1") // it runs, also while the attach is stopped
+			}
+			w.Cmd.Wait()
+			status := w.Cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if (!status.Signaled() || status.Signal() != last) && last != unix.SIGSEGV {
+				t.Errorf("attach ended with %v, want to die by %v", w.Cmd.ProcessState, last)
+			}
+			if after := fingerprint(t, p.Cmd.Process.Pid); after != before {
+				t.Errorf("the process was %s and is %s", before, after)
+			}
+			if !c.detach {
+				return
+			}
+			if !strings.Contains(w.Stderr.String(), "process "+p.PID()+" runs on, unwatched; watched for ") {
+				t.Errorf("said\n%s", w.Stderr.String())
+			}
+			exits := wardentest.Events(t, w.Events)[event.NameExit]
+			if len(exits) != 1 {
+				t.Fatalf("%d exit events", len(exits))
+			}
+			if end := exits[0]; end["by"] != "detached" || end["code"] != nil {
+				t.Errorf("exit %v", end)
+			}
+		})
+	}
+	p.End()
+}
+
+// fingerprint is what a process that is not touched keeps.
+func fingerprint(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for line := range strings.Lines(string(b)) {
+		for _, name := range []string{"TracerPid:", "PPid:", "Threads:", "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:"} {
+			if strings.HasPrefix(line, name) {
+				kept = append(kept, strings.TrimSpace(line))
+			}
+		}
+	}
+	for _, file := range []string{"oom_score_adj", "limits", "cgroup", "coredump_filter"} {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, string(b))
+	}
+	return strings.Join(kept, ", ")
+}
+
+// TestAttachTracesNobody looks while it watches.
+func TestAttachTracesNobody(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	w := wardentest.StartAttach(t, nil, "--interval", "5ms", p.PID())
+	for range 50 {
+		if f := fingerprint(t, p.Cmd.Process.Pid); !strings.Contains(f, "TracerPid:\t0") {
+			t.Fatal(f)
+		}
+	}
+	p.End()
+	w.Ended(0)
+}
+
+// TestAttachZombie: the end is noticed although nobody waits for the process,
+// and one that has ended cannot be attached to.
+func TestAttachZombie(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	w := wardentest.StartAttach(t, nil, "--interval", "1h", p.PID())
+	fmt.Fprintln(p.In, "end") // and Wait is not called
+	w.Ended(0)
+	out, err := exec.Command(binary, "attach", p.PID()).CombinedOutput()
+	if want := fmt.Sprintf("error: process %s (python3) has ended and only waits for its parent, %d\n", p.PID(), os.Getpid()); !strings.HasPrefix(string(out), want) || err == nil {
+		t.Errorf("to a zombie: %v, %s", err, out)
+	}
+	p.Cmd.Wait()
+	out, _ = exec.Command(binary, "attach", p.PID()).CombinedOutput()
+	if want := "error: there is no process " + p.PID(); !strings.HasPrefix(string(out), want) {
+		t.Errorf("to nobody: %s", out)
+	}
+}
+
+// TestAttachVanishes: a process may end at any moment of our start.
+func TestAttachVanishes(t *testing.T) {
+	statuses := map[int]int{}
+	for i := range 40 {
+		c := exec.Command("/bin/sleep", fmt.Sprintf("0.%03d", i))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go c.Wait()
+		err := exec.Command(binary, "attach", "--quiet", strconv.Itoa(c.Process.Pid)).Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		code := 0
+		if exit != nil {
+			code = exit.ExitCode()
+		}
+		statuses[code]++
+		if code != 0 && code != 2 {
+			t.Errorf("status %d after %d ms", code, i)
+		}
+	}
+	t.Logf("by status: %v", statuses)
+}
+
+// TestAttachHint: the README has the command of the hint.
+func TestAttachHint(t *testing.T) {
+	command := strings.ReplaceAll(strings.Join(wardentest.Beside(t), " "), "ID", "46") + " rsswarden attach --job 46"
+	if want := "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46"; command != want {
+		t.Errorf("the hint is %s, want %s", command, want)
+	}
+	if !strings.Contains(rsstest.Documents(t), "\n    "+command+"\n") {
+		t.Errorf("the README does not say %s", command)
+	}
+}
+
+// TestAttachRefuses what is no process of a job.
+func TestAttachRefuses(t *testing.T) {
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	threads := wardentest.StartAttach(t, nil, p.PID()) // a Go program has threads
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", threads.Cmd.Process.Pid))
+	if err != nil || len(tasks) < 2 {
+		t.Fatalf("%v, %v", tasks, err)
+	}
+	thread := tasks[len(tasks)-1].Name()
+	for what, want := range map[string]string{
+		thread: fmt.Sprintf("error: %s is a thread of process %d\nhint: rsswarden attach %d\n", thread, threads.Cmd.Process.Pid, threads.Cmd.Process.Pid),
+		"2":    "error: 2 (kthreadd) is a thread of the kernel\nhint: ",
+	} {
+		if b, err := os.ReadFile("/proc/2/comm"); what == "2" && (err != nil || string(b) != "kthreadd\n") {
+			continue // a PID namespace of our own
+		}
+		out, err := exec.Command(binary, "attach", what).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s: %v, %s, want %s", what, err, out, want)
+		}
+	}
+	p.End()
+	threads.Ended(0)
+}
+
+// TestAttachCgroup: the limit of the process's own cgroup, not of ours.
+func TestAttachCgroup(t *testing.T) {
+	g := rsstest.NewGroup(t, 200*rss.MiB)
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	g.Join(p.Cmd.Process.Pid)
+	w := wardentest.StartAttach(t, nil, "--at", "70%:signal=USR1", p.PID())
+	p.Do("grow 150")
+	p.Do("signals")
+	p.End()
+	all := w.Ended(0)
+	l := wardentest.Reading(t, all, event.LimitCgroup, filepath.Base(g.Dir))
+	if l["limit_bytes"] != float64(200<<20) || l["enforcer"] != "kernel OOM killer" || l["scope"] != "cgroup" || l["used_bytes"].(float64) < 140<<20 {
+		t.Errorf("%v", l)
+	}
+	b, err := json.Marshal(all)
+	if err != nil || strings.Contains(string(b), `"vanished":1`) {
+		t.Errorf("%v %s", err, b)
+	}
+}
+
+// TestAttachFromAnotherJob: what Slurm told us is not what it told the process. Root does
+// not believe what the process says that it was told.
+func TestAttachFromAnotherJob(t *testing.T) {
+	end := strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)
+	job := []string{"SLURM_JOB_ID=4", "SLURM_STEP_ID=0", "SLURM_JOB_END_TIME=" + end}
+	user := os.Geteuid()
+	if user == 0 {
+		user = 65534
+	}
+	type attachCase struct {
+		uid  int
+		env  []string
+		time bool
+	}
+	cases := map[string]attachCase{"in no job": {user, nil, false}, "in a job itself": {user, job, true}}
+	if os.Geteuid() == 0 {
+		cases["root"] = attachCase{0, job, false}
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := wardentest.StartPuppet(t, c.uid, c.env...)
+			as := wardentest.AttachAs(t, c.uid)
+			w := wardentest.StartAttach(t, func(cmd *exec.Cmd) {
+				as(cmd)
+				cmd.Env = append(cmd.Env, "SLURM_JOB_ID=999", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=50", "SLURM_JOB_END_TIME="+end)
+			}, p.PID())
+			p.End()
+			has := false
+			for _, l := range w.Ended(0)[event.NameStart][0]["limits"].([]any) {
+				l := l.(map[string]any)
+				has = has || l["limit"] == "time"
+				if l["limit"] == "slurm" {
+					t.Errorf("%v", l)
+				}
+			}
+			if has != c.time {
+				t.Errorf("a job's end: %v, want %v", has, c.time)
+			}
+		})
+	}
+}
+
+// TestAttachUnderRun: two must not speak with the same loaders.
+func TestAttachUnderRun(t *testing.T) {
+	dir := t.TempDir()
+	run := exec.Command(binary, "run", "--quiet", "--", python, "-c", "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()")
+	run.Env = wardentest.Env("TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
+	in, err := run.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(stdout)
+	out.Scan()
+	w := wardentest.StartAttach(t, nil, "--limit", "7M", out.Text())
+	w.Await(fmt.Sprintf("trim is of no use (not supported here, rsswarden (process %d) started it and does that; two must not)", run.Process.Pid))
+	files, err := filepath.Glob(dir + "/rsswarden-*/*/ctl.*")
+	if err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+	in.Close()
+	if err := run.Wait(); err != nil {
+		t.Error(err)
+	}
+	w.Ended(0)
+}
+
+// TestAttachToOthers: what may not be read or signalled is named.
+func TestAttachToOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be two users")
+	}
+	p := wardentest.StartPuppet(t, os.Geteuid())
+	w := wardentest.StartAttach(t, wardentest.AttachAs(t, 65534), "--limit", "200M", "--at", "50%:signal=USR1", p.PID())
+	p.Do("grow 120")
+	w.Await("signal=USR1 did not work")
+	p.Do("grow 50")
+	w.Await("memory 8")
+	p.End()
+	w.Ended(0)
+	for _, want := range []string{
+		"belongs to root, its environment cannot be read",
+		"belongs to root, its PSS cannot be read",
+		"belongs to root: signal, stop and worker signals will be refused",
+	} {
+		if !strings.Contains(w.Stderr.String(), "from outside: process "+p.PID()+" "+want) {
+			t.Errorf("not said: %q in\n%s", want, w.Stderr.String())
+		}
+	}
+}
+
+// TestAttachKeepsNothingWhereOthersSay: no process chooses where root keeps files, nor
+// what the scontrol that root starts loads. A user's own processes do so for the user.
+func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be two users")
+	}
+	for _, c := range []struct {
+		watcher, watched int
+		mine             bool
+	}{{0, 0, false}, {0, 65534, false}, {65534, 65534, true}} {
+		t.Run(fmt.Sprintf("user %d at user %d", c.watcher, c.watched), func(t *testing.T) {
+			submit, path, records := wardentest.OpenDir(t), wardentest.OpenDir(t), wardentest.OpenDir(t)
+			loaded := filepath.Join(path, "loaded")
+			scontrol := "#!/bin/sh\necho \"conf=$SLURM_CONF\" >> " + loaded + "\n"
+			if err := os.WriteFile(filepath.Join(path, "scontrol"), []byte(scontrol), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			p := wardentest.StartPuppet(t, c.watched, "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+submit, "SLURM_CONF="+filepath.Join(submit, "none"))
+			as := wardentest.AttachAs(t, c.watcher)
+			w := wardentest.StartAttach(t, func(cmd *exec.Cmd) {
+				as(cmd)
+				cmd.Env = append(cmd.Env, "PATH="+path+":"+os.Getenv("PATH"))
+			}, "--record", records, "--limit", "1M", p.PID())
+			w.Await("memory ")
+			wardentest.Until(t, "kept a record, and the user's asked scontrol", func() bool {
+				_, err := os.Stat(filepath.Join(submit, ".rsswarden"))
+				_, asked := os.Stat(loaded)
+				kept, _ := filepath.Glob(records + "/*/data.mdb")
+				return len(kept) == 1 && (asked == nil && err == nil) == c.mine
+			})
+			p.End()
+			w.Ended(0)
+			if files, _ := os.ReadDir(submit); (len(files) > 0) != c.mine {
+				t.Errorf("in the directory that it names: %v", files)
+			}
+			if b, _ := os.ReadFile(loaded); strings.Contains(string(b), submit) != c.mine {
+				t.Errorf("scontrol was started with %s", b)
+			}
+		})
+	}
+}
+
+// poolJob keeps two workers that are hard to satisfy: each that ends is
+// replaced, and grows. It ends with the fourth.
+const poolJob = `
+import os, signal, sys, time
+def worker():
+    kept = []
+    while len(kept) < 60:
+        kept.append(bytearray(b"x") * (1 << 20))
+        time.sleep(0.005)
+    print("grown", flush=True)
+    time.sleep(60)
+def start():
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], "pool-worker"])
+if "pool-worker" in sys.argv:
+    worker()
+start(); start()
+for n in range(4):
+    os.wait()
+    if n < 3:
+        start()
+print("four replaced", flush=True)
+os.killpg(0, signal.SIGKILL)
+`
+
+// TestAttachPool: workers that their parent respawns are recycled by a signal,
+// which needs no hook.
+func TestAttachPool(t *testing.T) {
+	cmd := exec.Command(python, "-c", poolJob, poolJob)
+	cmd.Env = wardentest.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var out wardentest.Text
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	// What they had when they were fresh is not known then.
+	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "grown\n") < 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(out.String())
+		}
+	}
+	w := wardentest.StartAttach(t, nil, "--limit", "120M", "--interval", "20ms", "--at", "none", "--at", "80%:recycle",
+		"--worker-signal", "TERM", "--worker-match", "pool-worker$", strconv.Itoa(cmd.Process.Pid))
+	done := time.AfterFunc(time.Minute, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	cmd.Wait()
+	done.Stop()
+	if !strings.Contains(out.String(), "four replaced") {
+		t.Errorf("the pool said %q", out.String())
+	}
+	recycled := 0
+	for _, o := range w.Ended(0)[event.NameOutcome] {
+		if o["ok"] == true {
+			recycled++
+		}
+	}
+	if recycled < 3 {
+		t.Errorf("%d outcomes\n%s", recycled, w.Stderr.String())
+	}
+}
+
+// ranksJob starts ranks as torchrun and as Lightning do: the one that starts them
+// catches TERM itself, and of Lightning's it is rank 0. argv: LOCAL_RANK of each.
+const ranksJob = `
+import os, signal, subprocess, sys, time
+def tell(text):
+    os.write(1, text.encode() + b"\n")  # whole: others write there too
+def asked(n, frame):
+    tell("asked " + os.environ.get("LOCAL_RANK", "main"))
+    os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+if "LOCAL_RANK" in os.environ:
+    kept = bytearray(b"x") * (60 << 20)
+    tell("ready")
+    time.sleep(15)
+ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=dict(os.environ, LOCAL_RANK=n)) for n in sys.argv[2:]]
+for rank in ranks:
+    rank.wait()
+time.sleep(0.5)
+tell("over")
+`
+
+// TestAttachRanks: behind what starts ranks every rank is asked, and who only
+// starts them never.
+func TestAttachRanks(t *testing.T) {
+	for name, c := range map[string]struct{ locals, want []string }{
+		"torchrun":  {[]string{"0", "1"}, []string{"asked 0", "asked 1", "over"}},
+		"Lightning": {[]string{"1", "2"}, []string{"asked 1", "asked 2", "asked main"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(python, append([]string{"-c", ranksJob, ranksJob}, c.locals...)...)
+			cmd.Env = wardentest.Env()
+			var out wardentest.Text
+			cmd.Stdout = &out
+			if err := cmd.Start(); err != nil {
+				t.Skip(err)
+			}
+			done := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+			defer done.Stop()
+			for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "ready") < 2; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the ranks are not ready: %q", out.String())
+				}
+			}
+			// It stands above the rung at the first look.
+			w := wardentest.StartAttach(t, nil, "--limit", "150M", "--interval", "20ms", "--at", "none", "--at", "60%:signal=TERM", strconv.Itoa(cmd.Process.Pid))
+			cmd.Wait()
+			got := strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), "ready\n", "")), "\n")
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q\n%s", got, c.want, w.Stderr.String())
+			}
+			w.Ended(0)
+		})
+	}
+}
+
+// TestAttachPanics: the process that is watched knows nothing of it, and who attached
+// is told in a line.
+func TestAttachPanics(t *testing.T) {
+	for _, fault := range []string{"panic", "bus"} {
+		t.Run(fault, func(t *testing.T) {
+			p := wardentest.StartPuppet(t, os.Geteuid())
+			before := fingerprint(t, p.Cmd.Process.Pid)
+			cmd := exec.Command(faulty, "attach", "--interval", "20ms", "--limit", "1000M", p.PID())
+			cmd.Env = wardentest.Env("RSSWARDEN_FAULT="+fault, "TMPDIR="+t.TempDir())
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() <= 0 {
+				t.Errorf("%v\n%s", err, &said)
+			}
+			if fault == "panic" && !strings.Contains(said.String(), "runs on: internal error: asked for by RSSWARDEN_FAULT") {
+				t.Errorf("said\n%s", &said)
+			}
+			p.Do("grow 1")
+			if after := fingerprint(t, p.Cmd.Process.Pid); after != before {
+				t.Errorf("the process was %s and is %s", before, after)
+			}
+			p.End()
+		})
+	}
+}

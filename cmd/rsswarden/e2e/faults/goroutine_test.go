@@ -1,0 +1,212 @@
+package faults
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestGoroutinePanics: a bug in a goroutine of the watcher ends that watcher. The next
+// says where it was, and goes on with rungs, record and alerts.
+func TestGoroutinePanics(t *testing.T) {
+	for part, c := range map[string]struct {
+		at      string
+		prepare func(*brokenRun)
+		stir    func(*brokenRun) // has it do something; nil where it does by itself
+		late    bool             // it does something at the second rung
+	}{
+		"log":          {at: "log.go", late: true},
+		"events":       {at: "stream.go"},
+		"record":       {at: "writer.go"},
+		"record-sync":  {at: "store.go"},
+		"journal":      {at: "journalfile.go", late: true},
+		"counts":       {at: "counts.go"},
+		"shared":       {at: "shared.go"},
+		"textfile":     {at: "file.go"},
+		"pss":          {at: "side.go", prepare: func(r *brokenRun) { r.option("--accounting", "pss") }},
+		"alert":        {at: "sender.go", late: true},
+		"alert-answer": {at: "program.go", late: true},
+		"exec":         {at: "program.go", prepare: execWorks, late: true},
+		"exec-output":  {at: "program.go", prepare: execWorks, late: true},
+		"link":         {at: "link.go", stir: func(r *brokenRun) { _ = r.Cmd.Process.Signal(syscall.SIGWINCH) }},
+		"notifier":     {at: "inotify.go", stir: touchAll},
+		"control":      {at: "server.go", stir: func(r *brokenRun) { r.Status() }},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			var died func()
+			b := broken{
+				prepare: func(r *brokenRun) {
+					asksFor("panic-in:" + part)(r)
+					if c.prepare != nil {
+						c.prepare(r)
+					}
+				},
+				harm: func(r *brokenRun) {
+					if died = faultNext(r); c.stir != nil {
+						c.stir(r)
+					}
+					if !c.late {
+						died()
+					}
+				},
+				then: func(*brokenRun) { died() },
+				late: c.late,
+				says: " at " + c.at + ":", // of the line on what the watcher before it died of
+			}
+			b.run(t)
+		})
+	}
+}
+
+// TestGoroutinePanicsOnce: so it is in those that are there from the start, and in those
+// that need circumstances. The next watcher says where it was.
+func TestGoroutinePanicsOnce(t *testing.T) {
+	batch := []string{"SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "SLURMD_NODENAME=n1", "SLURM_MEM_PER_NODE=20000", "SLURM_CONF=/nowhere"}
+	step := append([]string{"SLURM_STEP_ID=0"}, batch...)
+	at := func(rule string, more ...string) []string {
+		return append([]string{"--at", "none", "--at", rule}, more...)
+	}
+	for part, c := range map[string]struct {
+		at   string
+		args []string
+		env  []string
+		// first comes before what the command does; it has a path of its own as argument
+		first string
+	}{
+		"stalled":     {at: "psi.go"},
+		"closelook":   {at: "closelook.go"},
+		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
+		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
+		"join":        {at: "joining.go", env: step},
+		"strangers":   {at: "strangers.go", env: batch},
+		"scontrol":    {at: "scontrol.go", env: step},
+		"comment":     {at: "comment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
+		"reach":       {at: "hook_check.go", first: forkMapping},
+		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
+		"trial":       {at: "trials.go", first: unknownTorch},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "fault")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			shm, err := os.CreateTemp("/dev/shm", "rsswarden-test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Remove(shm.Name()) })
+			if _, err := shm.Write(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+			args := slices.Concat([]string{"run", "--limit", "100M", "--accounting", "rss", "--interval", "50ms"}, c.args, []string{"--", "/usr/bin/python3", "-c", c.first + countSignals, t.TempDir() + "/mapped"})
+			cmd := exec.Command(faulty, args...)
+			cmd.Env = c.env
+			r := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
+			r.said.Await(t, " at "+c.at+":", 1)
+			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			if !r.lines.Scan() || r.lines.Text() != "got" {
+				t.Errorf("it had no signal: %q", r.lines.Text())
+			}
+			r.in.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 43 {
+				t.Errorf("%v", cmd.ProcessState)
+			}
+		})
+	}
+}
+
+// forkMapping has a child that maps the file of the first argument.
+const forkMapping = `
+import mmap, os, sys, time
+with open(sys.argv[1], "wb") as f: f.write(bytes(60 << 20))
+parent = os.getpid()
+if os.fork() == 0:
+    with open(sys.argv[1], "rb") as f: m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    n = 0
+    while os.getppid() == parent: # what it maps is no more than a look knows of, but for the last
+        for i in range(n, min(n + (5 << 20), len(m)), 4096): m[i]
+        n += 5 << 20
+        time.sleep(0.1)
+    os._exit(0)
+`
+
+// unknownTorch says what the hook says in a trainer whose torch is not known.
+const unknownTorch = `
+import json, os
+with open("/proc/self/stat") as f: start = int(f.read().rpartition(")")[2].split()[19])
+with open("/proc/sys/kernel/random/boot_id") as f: boot_id = f.read().strip()
+def put(file, **said):
+    path = os.environ["RSSWARDEN_DIR"] + "/" + file
+    with open(path + ".new", "w") as f: f.write(json.dumps(dict(said, pid=os.getpid())) + "\n")
+    os.rename(path + ".new", path)
+key, me = "a" * 32, ".%d.%d" % (os.getpid(), start)
+put("untried." + key, key=key, torch="9.0", executable="/bin/false", hook="/", path=[])
+put("log" + me, t=0, what="iter", n=1, kind="map", num_workers=0, workers=[], can_recycle=True, trial="waiting", key=key)
+put("hello" + me, v=1, start=start, ppid=os.getppid(), boot_id=boot_id, pid_ns=os.readlink("/proc/self/ns/pid"),
+    torch="9.0", python="3.8.0", can_recycle=True, why="")
+`
+
+func execWorks(r *brokenRun) { r.second("exec=echo done") }
+
+// touchAll makes a file in each directory that loaders and ranks talk through.
+func touchAll(r *brokenRun) {
+	_ = filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.WriteFile(filepath.Join(path, "stray"), nil, 0o600)
+		}
+		return nil
+	})
+}
+
+// faultNext has the watcher fail at what comes next. It fails once: its successor may do
+// the same before a test can see that the first has ended. What faultNext returns waits
+// for both.
+func faultNext(r *brokenRun) (died func()) {
+	pid := r.watcher(0)
+	if err := os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600); err != nil {
+		r.T.Fatal(err)
+	}
+	return func() {
+		wardentest.Until(r.T, "its end", func() bool { return !wardentest.IsWatcher(pid) })
+		r.watcher(pid)
+	}
+}
+
+// TestGoroutinePanicsAlways: where each watcher dies of it the last is followed by none,
+// and the command goes on without.
+func TestGoroutinePanicsAlways(t *testing.T) {
+	for part, args := range map[string][]string{
+		"rank":   nil,
+		"match":  {"--worker-match", "none", "--worker-signal", "TERM"},
+		"counts": nil,
+		"events": {"--events", "/dev/null"},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			args := slices.Concat([]string{"run", "--limit", "1000M", "--interval", "50ms"}, args, []string{"--", "/usr/bin/python3", "-c", countSignals})
+			cmd := exec.Command(faulty, args...)
+			c := startCount(t, cmd, "panic-in:"+part)
+			c.said.Await(t, "the command runs on unwatched", 1)
+			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			if !c.lines.Scan() || c.lines.Text() != "got" {
+				t.Errorf("it had no signal: %q", c.lines.Text())
+			}
+			c.in.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 43 {
+				t.Errorf("%v", cmd.ProcessState)
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// countSignals prints its PID, a line for each SIGUSR1, and ends with 43 at the end of
+// its input. It waits for both by one select: a handler of Python's whose signal comes
+// just before read(2) would wait for the end of that.
+const countSignals = `
+import os, select, signal, sys
+def got(*_): os.write(1, b"got\n")
+r, w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+signal.set_wakeup_fd(w)
+signal.signal(signal.SIGUSR1, got)
+os.write(1, b"%d\n" % os.getpid())
+while True:
+    ready = select.select([0, r], [], [])[0]
+    if r in ready: os.read(r, 100)
+    if 0 in ready and not os.read(0, 100): break
+sys.exit(43)
+`
+
+// counting is countSignals under a holder of which a part is going to fail.
+type counting struct {
+	pid   int // of it
+	in    io.Closer
+	lines *bufio.Scanner
+	said  wardentest.Text // on stderr
+}
+
+// startCount starts cmd, and waits until the program in it is ready.
+func startCount(t *testing.T, cmd *exec.Cmd, fault string) *counting {
+	t.Helper()
+	c := &counting{}
+	cmd.Env = append(wardentest.Env(cmd.Env...), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
+	cmd.Stderr = &c.said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.in = in
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	c.lines = bufio.NewScanner(out)
+	c.lines.Scan()
+	if _, err := fmt.Sscan(c.lines.Text(), &c.pid); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestHolderPanics: a bug in a part of the holder, or of what runs before and after it.
+// The command runs, gets its signals once, and ends as bare.
+func TestHolderPanics(t *testing.T) {
+	for part, says := range map[string]string{
+		"run":            "the command runs unwatched: internal error: asked for",
+		"prepare":        "loaders are not talked to: internal error: asked for",
+		"holder-start":   "",
+		"holder":         "the holder failed; the command runs on, its signals and its end are passed on: internal error: asked for by RSSWARDEN_FAULT at loop.go:",
+		"holder-signal":  "the holder failed;",
+		"holder-starter": "cannot start watcher: internal error: asked for by RSSWARDEN_FAULT at watcher.go:",
+		"holder-log":     "",
+		"tidy":           "",
+	} {
+		for _, end := range []string{"exit", "signal"} {
+			t.Run(part+" "+end, func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+				c := startCount(t, cmd, "panic-in:"+part)
+				for i := range 3 {
+					if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+						t.Fatal(err)
+					}
+					if !c.lines.Scan() || c.lines.Text() != "got" {
+						t.Errorf("signal %d: %q", i, c.lines.Text())
+					}
+				}
+				began := time.Now()
+				if end == "signal" {
+					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					c.in.Close()
+				}
+				if c.lines.Scan() {
+					t.Errorf("%q besides", c.lines.Text())
+				}
+				_ = cmd.Wait()
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("the end took %v", took)
+				}
+				status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+				if end == "signal" && status.Signal() != syscall.SIGTERM || end == "exit" && status.ExitStatus() != 43 {
+					t.Errorf("it ended with %v", cmd.ProcessState)
+				}
+				if !strings.Contains(c.said.String(), says) {
+					t.Errorf("said\n%s", &c.said)
+				}
+				if strings.Contains(c.said.String(), "goroutine ") {
+					t.Errorf("a stack reached stderr:\n%s", &c.said)
+				}
+			})
+		}
+	}
+}
+
+// TestHolderFaults: a fault in C, or a page of the program that cannot be read any more,
+// ends the holder as SIGKILL would. The command runs on as an orphan, unless whoever
+// started us wanted it to get a signal then.
+func TestHolderFaults(t *testing.T) {
+	for _, sig := range []string{"clear", "USR1", "TERM"} {
+		t.Run("death signal "+sig, func(t *testing.T) {
+			cmd := exec.Command("/usr/bin/setpriv", "--pdeathsig", sig, faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+			c := startCount(t, cmd, "bus-in:holder-signal")
+			wardentest.Until(t, "a watcher", func() bool { return len(wardentest.Watchers(cmd.Process.Pid)) == 1 })
+			watcher := wardentest.Watchers(cmd.Process.Pid)[0]
+			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			state, err := cmd.Process.Wait()
+			if err != nil || state.Success() {
+				t.Errorf("the holder ended with %v, %v", state, err)
+			}
+			wardentest.Until(t, "the watcher's end", func() bool { return !wardentest.IsWatcher(watcher) })
+			switch sig {
+			case "clear":
+				if err := syscall.Kill(c.pid, syscall.SIGUSR1); err != nil {
+					t.Errorf("the command is gone: %v", err)
+				}
+				fallthrough
+			case "USR1":
+				if !c.lines.Scan() || c.lines.Text() != "got" {
+					t.Errorf("the command said %q", c.lines.Text())
+				}
+				c.in.Close()
+			}
+			// Each thread of the holder that ends sends it, as threads of anybody do.
+			for c.lines.Scan() && sig == "USR1" && c.lines.Text() == "got" {
+			}
+			if c.lines.Text() != "" && sig != "USR1" {
+				t.Errorf("%q besides", c.lines.Text())
+			}
+			wardentest.Until(t, "the command's end", func() bool { return wardentest.Ended(c.pid) })
+		})
+	}
+}

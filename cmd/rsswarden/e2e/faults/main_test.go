@@ -1,0 +1,18 @@
+// Package faults has each part of rsswarden fail, and the command end as bare.
+package faults
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// binary is the program under test, faulty the same with faults that can be asked for.
+var binary, faulty, ofSite string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
+}

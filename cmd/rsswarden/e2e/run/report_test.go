@@ -1,0 +1,252 @@
+package run
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+)
+
+// jobStart is when the jobs of these tests began.
+var jobStart = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// nodeOf is the leader's record of node n of a job, with so many ranks each.
+func nodeOf(n, nodes, ranks int, length time.Duration) recordtest.Ranks {
+	first := (n - 1) * ranks
+	d := recordtest.Ranks{
+		Job: "4711", Node: fmt.Sprint("n", n), NodeID: n - 1, Nodes: nodes, Tasks: nodes * ranks, First: first, Count: ranks, Leader: first, Heavy: first + ranks - 1,
+		Start: jobStart, To: length, Workers: 4, Limit: 4 * rss.GiB, Share: recordtest.Rising(length, 0.3, 0.5+0.4*float64(n)/float64(nodes)),
+		Exit: recordtest.Ended(0, "", event.VerdictFine),
+	}
+	for task := first + 1; task < first+ranks; task++ {
+		d.Ends = append(d.Ends, recordtest.RankEnd{Task: task, At: length})
+	}
+	return d
+}
+
+// sharedPlace is a directory that a job was submitted from, with what its nodes left
+// in .rsswarden there.
+type sharedPlace struct {
+	t       testing.TB
+	dir     string
+	sacct   string // what a sacct in PATH prints of the nodes; empty for no sacct
+	records string
+}
+
+func newSharedPlace(t testing.TB) *sharedPlace {
+	t.Helper()
+	s := &sharedPlace{t: t, dir: t.TempDir()}
+	s.records = filepath.Join(s.dir, ".rsswarden")
+	if err := os.Mkdir(s.records, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// keep leaves a record, or where it is only the node's own a journal.
+func (s *sharedPlace) keep(d recordtest.Ranks, journal bool) {
+	s.t.Helper()
+	save := d.Save
+	if journal {
+		save = d.SaveJournal
+	}
+	if _, err := save(s.records); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// report runs the command where the job was submitted from.
+func (s *sharedPlace) report(args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command(binary, append([]string{"report"}, args...)...)
+	cmd.Dir = s.dir
+	path := s.t.TempDir()
+	if s.sacct != "" {
+		script := "#!/bin/sh\ncase \"$*\" in\n*NodeList*) echo '4711|4711|" + s.sacct + "' ;;\n" +
+			"*) echo '4711|4711|COMPLETED|None|0:0|0:0|4G||2026-11-20T12:00:00|2026-11-20T12:10:01|01:00:00' ;;\nesac\n"
+		if err := os.WriteFile(filepath.Join(path, "sacct"), []byte(script), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	cmd.Env = []string{"PATH=" + path, "TMPDIR=" + path, "HOME=" + path, "TZ=UTC"}
+	out, err := cmd.Output()
+	if err != nil {
+		var said string
+		if e, ok := err.(*exec.ExitError); ok {
+			said = string(e.Stderr)
+		}
+		s.t.Fatalf("report %q: %v\n%s", args, err, said)
+	}
+	return string(out)
+}
+
+// TestReportOfNodes: a job's number finds what all its nodes left, a record here and
+// a journal there, and a directory does too.
+func TestReportOfNodes(t *testing.T) {
+	s := newSharedPlace(t)
+	s.keep(nodeOf(1, 2, 2, 10*time.Minute), false)
+	lost, heir := nodeOf(2, 2, 2, 10*time.Minute), nodeOf(2, 2, 2, 10*time.Minute)
+	lost.To, lost.Exit, lost.Ends = 5*time.Minute, nil, nil
+	heir.From, heir.Leader = 5*time.Minute+time.Second, 3
+	heir.Ends = []recordtest.RankEnd{{Task: 2, At: 10 * time.Minute}}
+	s.keep(lost, true)
+	s.keep(heir, true)
+	other := nodeOf(1, 1, 1, time.Minute)
+	other.Job = "471"
+	s.keep(other, true)
+	for _, args := range [][]string{{"4711", "--no-slurm"}, {s.dir, "--no-slurm"}, {s.records, "--no-slurm"}} {
+		out := s.report(args...)
+		for _, want := range []string{
+			"all 4 ranks on 2 nodes ended with exit status 0; n2 came nearest",
+			"n2 came nearest to its limit: cgroup, job at 3.60 GiB of 4.00 GiB (90 %)",
+			"on n2 the lead went from step 0, task 2, whose watcher was gone, to step 0,",
+			"  n1           cgroup    2.80 GiB",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q lacks %q:\n%s", args, want, out)
+			}
+		}
+	}
+	var rep struct {
+		Nodes []struct {
+			Node string
+			Runs []string
+		}
+		Ranks []struct {
+			Node string
+			Task int
+			Code *int
+			Peak *rss.Bytes `json:"peak_rss_bytes"`
+		}
+		Leads []struct {
+			Node     string
+			From, To int
+			Gap      float64 `json:"gap_s"`
+		} `json:"lead_changes"`
+		Binding struct{ Node string }
+		Clock   struct{ Basis string }
+	}
+	if err := json.Unmarshal([]byte(s.report("4711", "--no-slurm", "--json")), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Nodes) != 2 || rep.Nodes[0].Node != "n2" || len(rep.Nodes[0].Runs) != 2 || len(rep.Ranks) != 4 || len(rep.Leads) != 1 || rep.Leads[0].Node != "n2" ||
+		rep.Binding.Node != "n2" || rep.Clock.Basis != "wall" {
+		t.Errorf("%+v", rep)
+	}
+	for _, r := range rep.Ranks {
+		// A journal has no processes.
+		if (r.Peak != nil) != (r.Node == "n1") || r.Code == nil || *r.Code != 0 {
+			t.Errorf("rank %+v", r)
+		}
+	}
+	rows, err := csv.NewReader(strings.NewReader(s.report("4711", "--no-slurm", "--csv"))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := slices.Index(rows[0], "node")
+	seen := map[string]int{}
+	for _, row := range rows[1:] {
+		seen[row[node]]++
+	}
+	if len(seen) != 2 || seen["n1"] == 0 || seen["n2"] == 0 {
+		t.Errorf("rows by node: %v", seen)
+	}
+	html, svg := filepath.Join(s.dir, "report.html"), filepath.Join(s.dir, "report.svg")
+	s.report("4711", "--no-slurm", "--html", html, "--svg", svg)
+	for _, file := range []string{html, svg} {
+		if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), ">n2</text>") || strings.Contains(string(b), "task 3</text>") {
+			t.Errorf("%s: %v: not one chart for each node", file, err)
+		}
+	}
+	s = newSharedPlace(t)
+	s.keep(nodeOf(1, 2, 2, 10*time.Minute), false)
+	s.keep(nodeOf(2, 2, 2, 10*time.Minute), true)
+	if out := strings.Join(strings.Fields(s.report("--advise", s.records)), " "); !strings.Contains(out, "#SBATCH --mem=") || !strings.Contains(out, "on n2, which needed most of 2 nodes; --mem is for each") {
+		t.Errorf("advice:\n%s", out)
+	}
+}
+
+// TestReportMissesNode: of a node that Slurm gave to the job and that left nothing
+// here it is said.
+func TestReportMissesNode(t *testing.T) {
+	s := newSharedPlace(t)
+	s.keep(nodeOf(1, 3, 2, 10*time.Minute), true)
+	s.keep(nodeOf(3, 3, 2, 10*time.Minute), true)
+	if out := s.report("4711"); !strings.Contains(out, "of 1 node of the job there is no record, and Slurm did not say of which") {
+		t.Errorf("without Slurm:\n%s", out)
+	}
+	s.sacct = "n[1-3]"
+	if out := s.report("4711"); !strings.Contains(out, "there is no record of n2, which Slurm gave to the job") || !strings.Contains(out, "all 4 ranks on 2 nodes with a record ended") {
+		t.Errorf("with sacct:\n%s", out)
+	}
+	s.keep(nodeOf(2, 3, 2, 10*time.Minute), true)
+	if out := s.report("4711"); strings.Contains(out, "no record of") {
+		t.Errorf("with all three:\n%s", out)
+	}
+}
+
+// TestReportOfAnotherCluster: two clusters that share a home count jobs each for
+// itself.
+func TestReportOfAnotherCluster(t *testing.T) {
+	s := newSharedPlace(t)
+	s.keep(nodeOf(1, 1, 2, 10*time.Minute), true)
+	old := nodeOf(2, 1, 2, 10*time.Minute)
+	old.Start = jobStart.Add(-24 * time.Hour)
+	path, err := old.SaveJournal(s.records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(b), `"cluster":"lab"`, `"cluster":"other"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.report("4711", "--no-slurm"); strings.Contains(out, "n2") || !strings.Contains(out, "both ranks on 1 node") {
+		t.Errorf("the other cluster's job is told too:\n%s", out)
+	}
+}
+
+// BenchmarkReportNodes reports a job of several nodes with eight ranks of four
+// workers each, an hour at a sample a second: full records, and what is read where
+// only journals are to be had.
+func BenchmarkReportNodes(b *testing.B) {
+	for _, test := range []struct {
+		nodes   int
+		length  time.Duration
+		journal bool
+		others  int // journals of other jobs in the directory
+	}{
+		{1, time.Hour, false, 0}, {16, time.Hour, false, 0}, {64, time.Hour, true, 0}, {64, time.Hour, true, 5000},
+	} {
+		b.Run(fmt.Sprintf("%d nodes, journals %v, %d others", test.nodes, test.journal, test.others), func(b *testing.B) {
+			s := newSharedPlace(b)
+			for n := 1; n <= test.nodes; n++ {
+				s.keep(nodeOf(n, test.nodes, 8, test.length), test.journal)
+			}
+			for n := range test.others {
+				job := &record.Job{ID: fmt.Sprint(10000 + n), Step: "0"}
+				name := record.NewID(jobStart.Add(time.Duration(n)*time.Minute), job, "n1", 1) + ".jsonl"
+				if err := os.WriteFile(filepath.Join(s.records, name), nil, 0o600); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				s.report("4711", "--no-slurm")
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N)/float64(test.nodes), "ms/node")
+		})
+	}
+}

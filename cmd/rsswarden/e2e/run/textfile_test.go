@@ -1,0 +1,377 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestTextfileNodeExporter: a real node_exporter shows several runs of a node side by
+// side, of no job, of one job, of one step, of two lives of one job, and one that was
+// killed and left its file behind.
+func TestTextfileNodeExporter(t *testing.T) {
+	dir := t.TempDir()
+	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scrape := nodeExporter(t, dir)
+	step := func(job, step string, more ...string) []string {
+		return append([]string{"SLURM_JOB_ID=" + job, "SLURM_STEP_ID=" + step, "SLURMD_NODENAME=n1", "SLURM_PROCID=0", "TMPDIR=" + t.TempDir()}, more...)
+	}
+	runs := []*textRun{
+		startTextRun(t, dir, nil, nil, "--limit", "1G"),
+		startTextRun(t, dir, nil, nil, "--limit", "1G"),
+		startTextRun(t, dir, step("46", "0"), nil, "--limit", "1G"),
+		startTextRun(t, dir, step("46", "0"), nil, "--limit", "2G"), // of one step, and led apart
+		startTextRun(t, dir, step("46", "1"), nil),
+		startTextRun(t, dir, step("47", "0", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=1"), nil),
+	}
+	wardentest.Until(t, "all files", func() bool { return len(shownFiles(dir)) == len(runs) })
+	killed := startTextRun(t, dir, step("48", "0"), nil)
+	wardentest.Until(t, "one more", func() bool { return len(shownFiles(dir)) == len(runs)+1 })
+	killWhole(t, killed)
+	if n := len(shownFiles(dir)); n != len(runs)+1 {
+		t.Errorf("%d files when one run was killed", n)
+	}
+	check := func(want int, families map[string]*dto.MetricFamily) {
+		t.Helper()
+		if f := families["node_textfile_scrape_error"]; f == nil || f.Metric[0].Gauge.GetValue() != 0 {
+			t.Errorf("scrape error: %v", f)
+		}
+		for _, name := range []string{"rsswarden_build_info", "rsswarden_ranks", "rsswarden_last_look_timestamp_seconds", "rsswarden_oom_kills_total"} {
+			if f := families[name]; f == nil || len(f.Metric) != want {
+				t.Errorf("%d runs, and of %s: %v", want, name, f)
+			}
+		}
+	}
+	families := scrape()
+	check(len(runs)+1, families)
+	seen := map[string]int{}
+	for _, m := range families["rsswarden_build_info"].Metric {
+		var at []string
+		for _, l := range m.Label {
+			if l.GetName() == "jobid" || l.GetName() == "step" {
+				at = append(at, l.GetValue())
+			}
+		}
+		seen[strings.Join(at, ".")]++
+	}
+	if got, want := fmt.Sprint(seen), "map[:2 46.0:2 46.1:1 47.0:1 48.0:1]"; got != want {
+		t.Errorf("shown are %s, want %s", got, want)
+	}
+	limits := families["rsswarden_memory_limit_bytes"]
+	if !slices.ContainsFunc(limits.Metric, func(m *dto.Metric) bool { return m.Gauge.GetValue() == 2<<30 }) {
+		t.Errorf("nobody has a limit of 2 GiB: %v", limits)
+	}
+	// The next life of the job that was killed comes to this node.
+	runs = append(runs, startTextRun(t, dir, step("48", "0", "SLURM_RESTART_COUNT=1"), nil))
+	wardentest.Until(t, "what was left is removed", func() bool {
+		f := scrape()["rsswarden_build_info"]
+		return len(shownFiles(dir)) == len(runs) && f != nil && len(f.Metric) == len(runs)
+	})
+	check(len(runs), scrape())
+	for _, r := range runs {
+		r.end(t)
+	}
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+// TestTextfileFollowsTheLead: of several ranks who leads tells, and what the one before
+// told goes, whether its watcher was killed or its command has ended.
+func TestTextfileFollowsTheLead(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	var runs [2]*textRun
+	file := func(i int) string {
+		names, _ := filepath.Glob(fmt.Sprintf("%s/rsswarden_46_0_n1_%d_*.prom", dir, runs[i].cmd.Process.Pid))
+		all, _ := filepath.Glob(dir + "/*")
+		if len(names) != 1 || len(all) != 1 {
+			return ""
+		}
+		b, _ := os.ReadFile(names[0])
+		return string(b)
+	}
+	ranks := regexp.MustCompile(`(?m)^rsswarden_ranks\{jobid="46",step="0",node="n1",run="[0-9a-f]{8}"\} ([0-9]+)$`)
+	tells := func(i int, of string) {
+		t.Helper()
+		wardentest.Until(t, fmt.Sprintf("rank %d alone tells, of %s", i, of), func() bool {
+			m := ranks.FindStringSubmatch(file(i))
+			return m != nil && m[1] == of
+		})
+	}
+	for i := range runs {
+		runs[i] = startTextRun(t, dir, []string{
+			"SLURM_JOB_ID=46", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_STEP_NUM_TASKS=2", fmt.Sprintf("SLURM_PROCID=%d", i), "TMPDIR=" + tmp,
+		}, nil, "--limit", "1G")
+		tells(0, "1")
+	}
+	wardentest.Until(t, "rank 1 stands by", func() bool { return strings.Contains(wardentest.Read(runs[1].events), `"what":"follows"`) })
+	out, err := exec.Command("pgrep", "-P", fmt.Sprint(runs[0].cmd.Process.Pid), "rss-watcher").Output()
+	var watcher int
+	if _, scanErr := fmt.Sscan(string(out), &watcher); err != nil || scanErr != nil {
+		t.Fatalf("%v, %v: %s", err, scanErr, out)
+	}
+	if err := syscall.Kill(watcher, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	tells(1, "2")
+	runs[1].end(t)
+	tells(0, "1")
+	runs[0].end(t)
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+// TestTextfileAttach: an attach tells for as long as it lasts. It knows of no ranks.
+func TestTextfileAttach(t *testing.T) {
+	dir := t.TempDir()
+	w := wardentest.StartAttach(t, nil, "--record", "none", "--textfile", dir, "--limit", "200M", wardentest.StartPuppet(t, os.Geteuid()).PID())
+	wardentest.Until(t, "the file", func() bool { return len(shownFiles(dir)) == 1 })
+	b, err := os.ReadFile(shownFiles(dir)[0])
+	if err != nil || !strings.Contains(string(b), `limit="user",scope="tree"} 209715200`) || strings.Contains(string(b), "rsswarden_ranks") {
+		t.Errorf("%v\n%s", err, b)
+	}
+	if err := w.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.Ended(-1)
+	if left := promFiles(t, dir); len(left) > 0 {
+		t.Errorf("left at the end: %q", left)
+	}
+}
+
+var notWritten = regexp.MustCompile(`textfile: cannot write to \S+: ([a-z -]+); the command runs on`)
+
+// TestTextfileTrouble: a directory that is full, gone or read-only is told of once each
+// time, costs nothing else, and is used again when it can be.
+func TestTextfileTrouble(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a file system of its own")
+	}
+	base := t.TempDir()
+	dir := filepath.Join(base, "metrics")
+	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=256k rsswarden-test "$0" && mkdir "$0/metrics" && exec "$@"`, base}
+	options := []string{"--interval", "100ms", "--limit", "400M", "--at", "none"}
+	for n := range 24 {
+		options = append(options, "--at", fmt.Sprintf("%d%%:warn", 5+4*n)) // a rung each 16 MiB
+	}
+	r := startTextRun(t, dir, nil, before, options...)
+	within := func(path string) string { return fmt.Sprintf("/proc/%d/root%s", r.cmd.Process.Pid, path) }
+	fresh := func() string {
+		names, _ := filepath.Glob(within(dir + "/*.prom"))
+		if len(names) != 1 {
+			return ""
+		}
+		b, _ := os.ReadFile(names[0])
+		return string(b)
+	}
+	wardentest.Until(t, "the file", func() bool { return fresh() != "" })
+	// Each step crosses a rung, and at a decision the file is written.
+	decisions := func() int { return strings.Count(wardentest.Read(r.events), `"event":"decision"`) }
+	step := func() {
+		t.Helper()
+		before := decisions()
+		if _, err := r.stdin.Write([]byte("+")); err != nil {
+			t.Fatal(err)
+		}
+		wardentest.Until(t, "a decision", func() bool { return decisions() > before })
+	}
+	told := func() bool {
+		return strings.Contains(fresh(), fmt.Sprintf(`action="warn",outcome="done"} %d`+"\n", decisions()))
+	}
+	faults := func() int { return strings.Count(wardentest.Read(r.events), `"part":"textfile"`) }
+	step()
+	wardentest.Until(t, "what was decided stands there", told)
+	for i, c := range []struct {
+		break_, mend, says string
+	}{
+		{`dd if=/dev/zero of="$0/full" bs=4k 2>&-; true`, `rm "$0/full"`, "no space left on device"},
+		{`mv "$0/metrics" "$0/gone"`, `mv "$0/gone" "$0/metrics"`, "no such file or directory"},
+		{`mount -o remount,ro "$0"`, `mount -o remount,rw "$0"`, "read-only file system"},
+	} {
+		inside := func(script string) {
+			t.Helper()
+			cmd := exec.Command("nsenter", "--mount", "--target", fmt.Sprint(r.cmd.Process.Pid), "sh", "-c", script, base)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", script, err, out)
+			}
+		}
+		inside(c.break_)
+		step()
+		wardentest.Until(t, c.says, func() bool { return faults() == i+1 })
+		step() // the same again is not told again
+		all := notWritten.FindAllStringSubmatch(r.stderr.String(), -1)
+		if len(all) != i+1 || all[i][1] != c.says {
+			t.Errorf("%d lines, want %d of %q\n%s", len(all), i+1, c.says, r.stderr.String())
+		}
+		inside(c.mend)
+		step()
+		wardentest.Until(t, "written again", func() bool {
+			return strings.Count(r.stderr.String(), "is written again") == i+1 && told()
+		})
+	}
+	if faults() != 3 {
+		t.Errorf("%d fault events", faults())
+	}
+	r.end(t)
+}
+
+// TestTextfileNotYet: where no file can be kept at the start, the command runs, one line
+// says why and what to do, and the file is there once it can be.
+func TestTextfileNotYet(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]string{
+		filepath.Join(dir, "none"): "no such file or directory", file: "not a directory", "/proc": "no such file or directory", "/sys": "permission denied",
+	} {
+		for _, by := range []string{"--textfile", "RSSWARDEN_TEXTFILE"} {
+			cmd := exec.Command(binary, "run", "--", "echo", "started")
+			if cmd.Env = wardentest.Env(); by == "--textfile" {
+				cmd.Args = slices.Insert(cmd.Args, 2, by, at)
+			} else {
+				cmd.Env = append(cmd.Env, by+"="+at)
+			}
+			out, err := cmd.CombinedOutput()
+			says := fmt.Sprintf("%s %q: no file can be written there: %s; it is tried again; ", by, at, want)
+			if err != nil || !strings.Contains(string(out), "started\n") || strings.Count(string(out), says) != 1 || strings.Contains(string(out), "cannot write to") {
+				t.Errorf("%s %s: %v\n%s", by, at, err, out)
+			}
+		}
+	}
+	late := filepath.Join(dir, "late")
+	r := startTextRun(t, late, nil, nil, "--limit", "1G", "--interval", "100ms", "--at", "none", "--at", "5%:warn")
+	wardentest.Until(t, "told at the start", func() bool { return strings.Contains(r.stderr.String(), "it is tried again") })
+	if err := os.Mkdir(late, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.stdin.Write([]byte("++++")); err != nil { // at a decision it is tried at once
+		t.Fatal(err)
+	}
+	wardentest.Until(t, "the file", func() bool { return len(shownFiles(late)) == 1 })
+	r.end(t)
+}
+
+// nodeExporter starts a real node_exporter on a directory, and returns what scrapes it.
+func nodeExporter(t *testing.T, dir string) func() map[string]*dto.MetricFamily {
+	t.Helper()
+	s := promtest.NodeExporter(t, promtest.FreeAddr(t), dir)
+	return func() map[string]*dto.MetricFamily {
+		t.Helper()
+		text, err := s.Text("/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return families
+	}
+}
+
+// textRun is a run with --textfile that goes on until its stdin ends.
+type textRun struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stderr wardentest.Text
+	events string
+}
+
+func startTextRun(t *testing.T, dir string, env []string, before []string, options ...string) *textRun {
+	t.Helper()
+	r := &textRun{events: filepath.Join(t.TempDir(), "events")}
+	args := slices.Concat(before, []string{binary, "run", "--record", "none", "--events", r.events, "--textfile", dir}, options)
+	// It takes 16 MiB at each byte that it reads.
+	const grows = `import mmap, sys
+held = []
+while sys.stdin.buffer.raw.read(1):
+    held.append(mmap.mmap(-1, 16 << 20))
+    held[-1].write(bytes(16 << 20))`
+	r.cmd = exec.Command(args[0], append(args[1:], "--", python, "-c", grows)...)
+	r.cmd.Env, r.cmd.Stderr = wardentest.Env(env...), &r.stderr
+	var err error
+	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.stdin.Close()
+		_ = r.cmd.Wait()
+	})
+	return r
+}
+
+func (r *textRun) end(t *testing.T) {
+	t.Helper()
+	r.stdin.Close()
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, r.stderr.String())
+	}
+}
+
+// shownFiles are the files that node_exporter reads: others are being written.
+func shownFiles(dir string) []string {
+	names, _ := filepath.Glob(dir + "/*.prom")
+	return names
+}
+
+// promFiles is all that there is in a directory.
+func promFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// killWhole ends a run as SIGKILL to a whole job does: nobody of it can tidy up.
+func killWhole(t *testing.T, r *textRun) {
+	t.Helper()
+	holder := r.cmd.Process.Pid
+	if err := syscall.Kill(holder, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("ps", "-o", "pid=", "--ppid", fmt.Sprint(holder)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range append(strings.Fields(string(out)), fmt.Sprint(holder)) {
+		var pid int
+		if _, err := fmt.Sscan(word, &pid); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = r.cmd.Wait()
+}

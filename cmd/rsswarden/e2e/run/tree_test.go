@@ -1,0 +1,197 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// risenJob starts a Python that is setuid, as sudo is, or not to be read by who executes
+// it, as programs under licence are. In it a helper, of root's where it can be, holds
+// 60 MiB. Both end when their input does.
+const risenJob = `
+import os, subprocess, sys
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
+helper = """
+import os, sys
+if os.geteuid() == 0: os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
+held = bytearray(60 << 20)
+sys.stdin.read()
+"""
+p = subprocess.Popen([sys.argv[1], "-c", helper])
+sys.exit(7 if p.wait() == 0 else 1)
+`
+
+// TestAnotherUserInTheTree: a process of the job's becomes another user's, or runs what may
+// not be read, and the one who watches may no longer read it. It is counted, what is said of the sums says that they
+// lack it, no --mem is made from them, and the command knows nothing of it.
+func TestAnotherUserInTheTree(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become others")
+	}
+	for name, c := range map[string]struct {
+		mount, accounting string
+		counts            string // in a sample
+		says              string
+		mode              uint32 // of the program
+		siblings          int    // that are there before
+	}{
+		// RSS is for everybody to read, PSS is not.
+		"smaps is root's": {"", "pss", `"used_max_bytes":`, "our own rules act on summed PSS, at most ", 0o4755, 0},
+		"hidepid=1":       {"mount -t proc -o hidepid=1 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"hidepid=2":       {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o4755, 0},
+		"its own user's":  {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 0},
+		"one of many":     {"mount -t proc -o hidepid=2 proc /proc && ", "rss", `"denied":1`, "no --mem is told: 1 process or more of its tree could not be read", 0o711, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp("", "risen") // nobody is to get there
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			var fs unix.Statfs_t
+			if err := unix.Statfs(dir, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+				t.Skip("setuid programs are none in ", dir, err)
+			}
+			warden, risen, own := filepath.Join(dir, "rsswarden"), filepath.Join(dir, "risen"), filepath.Join(dir, "own")
+			for to, from := range map[string]string{warden: binary, risen: "/usr/bin/python3"} {
+				if out, err := exec.Command("cp", "-L", from, to).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			for _, err := range []error{os.Mkdir(own, 0o700), os.Chown(own, 65534, 65534), os.Chmod(dir, 0o755), unix.Chmod(risen, c.mode)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			list := filepath.Join(own, "events")
+			cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
+				c.mount+`exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh",
+				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen, strconv.Itoa(c.siblings))
+			cmd.Env = wardentest.Env("XDG_STATE_HOME="+own, "RSSWARDEN_RUNTIME="+own, "HOME="+own)
+			cmd.Dir = dir
+			var said strings.Builder
+			cmd.Stderr = &said
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			wardentest.Until(t, "the process that cannot be read is counted", func() bool {
+				return strings.Contains(wardentest.Read(list), c.counts) && (c.accounting != "pss" || between(wardentest.Read(list)) > 10<<20)
+			})
+			in.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+				t.Errorf("it ended with %v", cmd.ProcessState)
+			}
+			if !strings.Contains(said.String(), c.says) || strings.Contains(said.String(), "watcher died") {
+				t.Errorf("said\n%s", said.String())
+			}
+		})
+	}
+}
+
+// limitUser is a reading of that limit with both its bounds.
+var limitUser = regexp.MustCompile(`"limit":"user"[^}]*"used_bytes":([0-9]+),"used_max_bytes":([0-9]+)`)
+
+// between is the most by which a sum of the run is said to be unknown, in bytes.
+func between(list string) (most int) {
+	for _, m := range limitUser.FindAllStringSubmatch(list, -1) {
+		used, _ := strconv.Atoi(m[1])
+		upper, _ := strconv.Atoi(m[2])
+		most = max(most, upper-used)
+	}
+	return most
+}
+
+// TestRunWithinRun: a job's script may run what has a run of its own. Both watch, the
+// status goes through both, and a signal arrives once.
+//
+// F10: two supervisors nested.
+func TestRunWithinRun(t *testing.T) {
+	const script = `n=0; trap 'n=$((n+1))' TERM; echo ready; i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; echo got $n; exit 5`
+	var out, errs bytes.Buffer
+	cmd := exec.Command(binary, "run", "--interval", "50ms", "--limit", "800M", "--", binary, "run", "--interval", "50ms", "--limit", "400M", "--", "sh", "-c", script)
+	cmd.Env = wardentest.Env("TMPDIR="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 6)
+	if _, err := said.Read(line); err != nil || string(line) != "ready\n" {
+		t.Fatalf("%q, %v\n%s", line, err, &errs)
+	}
+	time.Sleep(200 * time.Millisecond) // both watchers are there, and judge what is sent
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.ReadFrom(said); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 5 || out.String() != "got 1\n" {
+		t.Errorf("%v, the command says %q\n%s", err, &out, &errs)
+	}
+	outer := fmt.Sprintf("this run is within rsswarden run %d: both watch the command, and each acts by its own rules; its PyTorch loaders answer to this one alone; one is enough", cmd.Process.Pid)
+	if n := strings.Count(errs.String(), "this run is within"); n != 1 || !strings.Contains(errs.String(), outer) {
+		t.Errorf("it is said %d times, want once: %s\n%s", n, outer, &errs)
+	}
+	if n := strings.Count(errs.String(), "exit status 5"); n != 2 {
+		t.Errorf("%d of two say how it ended\n%s", n, &errs)
+	}
+}
+
+// TestStopEndsWhatIsLeft: a shell dies of the TERM of a stop and does not pass it on. What
+// it had started does not run on beside the next try; one that saves a checkpoint when TERM
+// comes can do so.
+func TestStopEndsWhatIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	script := `cd "$0" || exit
+(trap 'echo saved >checkpoint; exit' TERM; echo >ready; while :; do sleep .1; done) >out 2>&1 &
+echo $! >pid
+while [ ! -e ready ]; do sleep .1; done
+x=$(head -c 200M /dev/zero | tr '\0' x)
+wait`
+	_, stderr, err := wardentest.Output(binary, "run", "--limit", "100M", "--accounting", "rss", "--at", "none", "--at", "95%:stop", "--", "sh", "-c", script, dir)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 137 || !strings.Contains(stderr, " outlived the command, and got TERM: ") {
+		t.Fatalf("%v, said\n%s", err, stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wardentest.Until(t, "what the shell had started has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	if _, err := os.Stat(filepath.Join(dir, "checkpoint")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,261 @@
+package slurm
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// shapedJob uses memory in the shape, of the size in MiB, that its arguments name;
+// its seed makes that up to 3 % more or less, as real jobs differ.
+const shapedJob = `
+import mmap, os, random, signal, sys, time
+
+shape, size, seed = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+rng = random.Random(seed)
+size *= rng.uniform(0.97, 1.03)
+print("size %.0f MiB" % size, flush=True)
+
+class Held:
+    def __init__(self):
+        self.parts = []
+    def to(self, mib):       # in parts of 1 MiB, so that it can shrink
+        while len(self.parts) > mib:
+            self.parts.pop().close()
+        while len(self.parts) < mib:
+            b = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            for i in range(0, len(b), 4096): b[i] = 1
+            self.parts.append(b)
+
+# On a busy machine all takes longer, and nothing less memory.
+held = Held()
+def over(seconds, size_at):
+    for n in range(20 * seconds):
+        held.to(size * size_at(n / (20 * seconds)))
+        time.sleep(0.05)
+
+if shape == "plateau":
+    over(8, lambda part: 1)
+elif shape == "ramp":
+    over(10, lambda part: part)
+    over(3, lambda part: 1)
+elif shape == "sawtooth":
+    over(15, lambda part: 0.3 + 0.7 * min(1, 1.6 * (3 * part % 1)))
+elif shape == "spike":
+    over(12, lambda part: 1 if 0.5 < part < 0.75 else 0.4)
+elif shape == "stairs":
+    over(15, lambda part: 0.2 * (1 + int(5 * part)))
+elif shape == "pool":
+    pids = []
+    for n in range(4):
+        pid = os.fork()
+        if pid == 0:
+            size /= 4
+            over(8, lambda part: min(1, 2 * part))
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids: os.waitpid(pid, 0)
+elif shape == "cache":       # beside pages of a file three times the size
+    with open("cache", "wb") as f:
+        for n in range(int(3 * size)): f.write(bytes(1 << 20))
+    over(4, lambda part: part)
+    with open("cache", "rb") as f:
+        while f.read(1 << 20): pass
+    over(4, lambda part: 1)
+    os.remove("cache")
+elif shape == "heap":        # of objects that come and go
+    objects, had = [], 0
+    def add(at):
+        global had
+        b = bytes([seed % 255 + 1]) * rng.randint(2000, 60000)
+        had += len(b) - len(objects[at])
+        objects[at] = b
+    for n in range(10):
+        while had < size * 2**20 * (n + 1) / 10:
+            objects.append(b"")
+            add(-1)
+        for _ in range(1000): add(rng.randrange(len(objects)))
+        time.sleep(0.5)
+    time.sleep(3)
+`
+
+// advisedJob is a job that is run twice: as its user guessed, and as it was
+// advised.
+type advisedJob struct {
+	name string
+	// command is its command line for a seed.
+	command func(seed uint32) string
+}
+
+// shaped is a job of shapedJob.
+func shaped(script, shape string, size int) advisedJob {
+	return advisedJob{
+		fmt.Sprintf("%s, %d MiB", shape, size),
+		func(seed uint32) string { return fmt.Sprintf("%s %s %s %d %d", python, script, shape, size, seed) },
+	}
+}
+
+// advisedJobs are ten jobs of differing size and shape, those first that need
+// nothing but Python.
+func advisedJobs(t *testing.T, c *slurmtest.Cluster, n int) []advisedJob {
+	t.Helper()
+	script := pythonJob(t, c, "shape.py", shapedJob)
+	jobs := []advisedJob{
+		shaped(script, "ramp", 700), shaped(script, "plateau", 30), shaped(script, "sawtooth", 450), shaped(script, "spike", 900),
+		shaped(script, "stairs", 1200), shaped(script, "pool", 800), shaped(script, "cache", 350), shaped(script, "heap", 250),
+	}
+	if n <= len(jobs) {
+		return jobs[:n]
+	}
+	wardentest.NeedTorch(t)
+	load := filepath.Join(t.TempDir(), "lmdbload")
+	if out, err := exec.Command("go", "build", "-o", load, "../../../../examples/lmdbload").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build lmdbload: %v\n%s", err, out)
+	}
+	load = c.Install(t, load)
+	loading := load + " -records 250 -growth 100 -epochs 2 -data " + filepath.Join(c.Dir(), "load.lmdb")
+	train := c.Install(t, "../../../../examples/train/train.py")
+	c.Install(t, "../../../../examples/train/data.py")
+	training := python + " " + train + " --records 4000 --record-bytes 25000 --persistent --workers 2 --epochs 6 --leak-trainer 100 --data " + filepath.Join(c.Dir(), "train.lmdb")
+	for _, make := range []string{loading + " -create", training + " --epochs 0"} {
+		if got := c.Do(t, "sh", "-c", make); got.Code != 0 {
+			t.Fatalf("cannot make the data: %+v", got)
+		}
+	}
+	return append(jobs,
+		advisedJob{"lmdbload, 4 workers", func(seed uint32) string { return fmt.Sprintf("%s -seed %d", loading, seed) }},
+		advisedJob{"torch, 2 workers", func(seed uint32) string {
+			// As a user trains on more or less data, within 3 %.
+			return fmt.Sprintf("%s --seed %d --epoch-fraction %.3f", training, seed, 0.97+0.03*float64(seed%1000)/1000)
+		}},
+	)
+}
+
+// advisedRun is one run of such a job.
+type advisedRun struct {
+	run    *slurmtest.JobRun
+	report analysis.Result
+	end    slurmtest.Result
+}
+
+func (j advisedJob) submit(t *testing.T, c *slurmtest.Cluster, warden, mem string, seed uint32) *advisedRun {
+	t.Helper()
+	script := fmt.Sprintf("#!/bin/bash\n%s\nexport RSSWARDEN_RUNTIME=$PWD\nexec %s run --record $PWD/records -- %s", mem, warden, j.command(seed))
+	return &advisedRun{run: c.Submit(t, script, "--no-requeue")}
+}
+
+// finish waits for the end and reads the report.
+func (r *advisedRun) finish(t *testing.T, c *slurmtest.Cluster, warden string) {
+	t.Helper()
+	r.end = r.run.Wait(t)
+	got := c.Do(t, warden, "report", "--json", filepath.Join(r.run.Dir, "records"))
+	if got.Code != 0 || json.Unmarshal([]byte(got.Stdout), &r.report) != nil {
+		t.Fatalf("report: %+v\n%s", got, r.end.Stderr)
+	}
+}
+
+// peak is the most that the enforcer compared with the job's limit.
+func (r *advisedRun) peak(enforced event.LimitName) (most rss.Bytes) {
+	for i := range r.report.Limits {
+		if l := &r.report.Limits[i]; l.Name == enforced {
+			most = max(most, l.Used)
+		}
+	}
+	return most
+}
+
+// advice is the line on --mem of its report.
+func (r *advisedRun) advice() (line analysis.AdviceLine, ok bool) {
+	i := slices.IndexFunc(r.report.Advice, func(l analysis.AdviceLine) bool { return l.Mem > 0 })
+	if i < 0 {
+		return line, false
+	}
+	return r.report.Advice[i], true
+}
+
+// survived says that the job ended well, and that nothing was killed.
+func (r *advisedRun) survived() bool {
+	return r.end.State == "COMPLETED" && r.end.ExitCode == 0 && r.end.Signal == 0 && r.report.Cause == event.CauseEnded &&
+		!strings.Contains(r.end.Stderr, "OOM killer ended")
+}
+
+// enforced is the limit that ends a job in the modes of this test.
+var enforced = map[slurmtest.Mode]event.LimitName{slurmtest.Linux: event.LimitSlurm, slurmtest.Cgroup: event.LimitCgroup}
+
+// generous is what is asked for first.
+const generous = "#SBATCH --mem=3800M"
+
+// wantedWaste is the most that may be advised in vain, as a median of the jobs.
+const wantedWaste = 0.15
+
+// advised runs so many jobs twice, the second time with exactly the line that the
+// report of the first advises.
+//
+// One job alone has the same seed twice: what two runs of it differ by is for the
+// median of several.
+func advised(t *testing.T, mode slurmtest.Mode, n int) {
+	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 16, RealMemory: 45000})
+	warden := c.Install(t, binary)
+	jobs := advisedJobs(t, c, n)
+	first, again := make([]*advisedRun, n), make([]*advisedRun, n)
+	seed := rand.Uint32
+	if n == 1 {
+		same := rand.Uint32()
+		seed = func() uint32 { return same }
+	}
+	for i, j := range jobs {
+		first[i] = j.submit(t, c, warden, generous, seed())
+	}
+	for i, j := range jobs {
+		first[i].finish(t, c, warden)
+		line, ok := first[i].advice()
+		if !ok || !first[i].survived() {
+			t.Fatalf("%s: %s with %s, advice %+v\n%s", j.name, first[i].end.State, generous, first[i].report.Advice, first[i].end.Stderr)
+		}
+		again[i] = j.submit(t, c, warden, line.Line, seed())
+	}
+	var wastes []float64
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-20s %10s %10s %10s %7s  %s\n", string(mode), "first peak", "advised", "rerun peak", "waste", "first, rerun")
+	for i, j := range jobs {
+		again[i].finish(t, c, warden)
+		line, _ := first[i].advice()
+		peak := again[i].peak(enforced[mode])
+		waste := 1 - float64(peak)/float64(line.Mem)
+		wastes = append(wastes, waste)
+		fmt.Fprintf(&table, "%-20s %10v %10v %10v %5.1f %%  %.0f s, %.0f s %s, %s\n", j.name, first[i].peak(enforced[mode]), line.Mem, peak, 100*waste,
+			first[i].report.Duration, again[i].report.Duration, again[i].end.State, again[i].report.Outcome)
+		if got := "#SBATCH --mem=" + strconv.FormatUint(uint64(line.Mem/rss.MiB), 10) + "M"; line.Line != got && line.Line != "#SBATCH --mem="+strconv.FormatUint(uint64(line.Mem/rss.GiB), 10)+"G" {
+			t.Errorf("%s: line %q for %v", j.name, line.Line, line.Mem)
+		}
+		if !again[i].survived() {
+			t.Errorf("%s: with %q %s: %s\n%s", j.name, line.Line, again[i].end.State, again[i].report.Verdict, again[i].end.Stderr)
+		}
+	}
+	slices.Sort(wastes)
+	median := (wastes[(n-1)/2] + wastes[n/2]) / 2
+	t.Logf("median waste %.1f %%\n%s", 100*median, table.String())
+	if median > wantedWaste {
+		t.Errorf("median waste %.1f %%, want at most %.0f %%", 100*median, 100*wantedWaste)
+	}
+}
+
+// TestMemAdvice: a job that is run again with what its report advises survives,
+// and little is asked for in vain.
+func TestMemAdvice(t *testing.T) {
+	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
+		t.Run(string(mode), func(t *testing.T) { advised(t, mode, 1) })
+	}
+}

@@ -1,0 +1,66 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestReadmeJob submits the README's own batch script.
+func TestReadmeJob(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	bin := filepath.Dir(c.Install(t, binary))
+	run := c.Submit(t, rsstest.Block(t, "## Use it in a job"), "--export=ALL,PATH="+bin+":/usr/bin:/bin", "--chdir="+readmeFolder(t, c, bin))
+	if got := run.Wait(t); got.State != "COMPLETED" || got.Stdout != "trained\n" || !strings.Contains(got.Stderr, "slurmstepd kills on summed RSS") {
+		t.Errorf("%s, stdout %q\n%s", got.State, got.Stdout, got.Stderr)
+	}
+}
+
+// readmeFolder is a folder with a train.py, and a python beside the program.
+func readmeFolder(t *testing.T, c *slurmtest.Cluster, bin string) string {
+	t.Helper()
+	dir := filepath.Join(c.Dir(), "readme")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("print('trained')\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(python, filepath.Join(bin, "python")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var digits = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+var lasted = regexp.MustCompile(`after .*;`) // "15 s", or "1 min 43 s" on a slow machine
+// shape leaves of a line what does not differ from run to run: no numbers, and
+// nothing behind the first parenthesis.
+func shape(line string) string {
+	line, _, _ = strings.Cut(line, "(")
+	line = strings.TrimSpace(lasted.ReplaceAllString(line, "after T;"))
+	if front, _, found := strings.Cut(line, " watching "); found {
+		line = front + " watching"
+	}
+	return digits.ReplaceAllString(line, "#")
+}
+
+// sampleShown wants the lines of a README block among those of a real run.
+func sampleShown(t *testing.T, words, stderr string) {
+	t.Helper()
+	real := map[string]bool{}
+	for line := range strings.Lines(wardentest.Said(stderr)) {
+		real[shape(line)] = true
+	}
+	for line := range strings.Lines(rsstest.Block(t, words)) {
+		if !real[shape(line)] {
+			t.Errorf("the README shows\n%s\nno line like it in\n%s", line, wardentest.Said(stderr))
+		}
+	}
+}

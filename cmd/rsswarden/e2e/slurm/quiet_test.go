@@ -1,0 +1,238 @@
+package slurm
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// pythonJob installs a Python script and returns its path on the cluster.
+func pythonJob(t *testing.T, c *slurmtest.Cluster, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return c.Install(t, file)
+}
+
+// cacheJob writes, reads and maps three times its limit: the page cache fills
+// the cgroup, and nothing is wrong.
+const cacheJob = `
+import mmap, os, sys, time
+path = sys.argv[1]
+with open(path, "wb") as f:
+    for _ in range(900): f.write(os.urandom(1 << 20))
+end = time.time() + 6
+n = 0
+while time.time() < end:
+    with open(path, "rb") as f:
+        while f.read(1 << 20): pass
+        m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+        for i in range(0, len(m), 4096): n += m[i]
+        m.close()
+os.unlink(path)
+`
+
+// rampJob grows to 70 % of 300 MB within seconds and stays there.
+const rampJob = `
+import time
+keep = []
+for i in range(20):
+    keep.append(bytearray(10 << 20))
+    time.sleep(0.1)
+time.sleep(8)
+`
+
+func TestSlurmCgroupQuiet(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	for name, job := range map[string]string{
+		"page cache": fmt.Sprintf("%s %s $PWD/cache", python, pythonJob(t, c, "cache.py", cacheJob)),
+		"ramp":       fmt.Sprintf("%s %s", python, pythonJob(t, c, "ramp.py", rampJob)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(c.Dir(), "events-"+name[:4])
+			got := c.Submit(t, fmt.Sprintf("exec %s run --events %s -- %s", warden, path, job), "--mem=300", "--no-requeue").Wait(t)
+			if got.State != "COMPLETED" || got.ExitCode != 0 {
+				t.Errorf("%s %d:%d, want COMPLETED 0:0\n%s", got.State, got.ExitCode, got.Signal, got.Stderr)
+			}
+			said := wardentest.Events(t, path)
+			if len(said[event.NameDecision]) > 0 || len(said[event.NameOutcome]) > 0 {
+				t.Errorf("decided on something: %v %v", said[event.NameDecision], said[event.NameOutcome])
+			}
+			exit := said[event.NameExit][0]
+			binding := exit["binding"].(map[string]any)
+			t.Logf("verdict %v, %v at %v of %v, charged %v", exit["verdict"], binding["limit"],
+				binding["used_bytes"], binding["limit_bytes"], binding["charged_bytes"])
+			if exit["verdict"] != "fine" || binding["limit"] != "cgroup" {
+				t.Errorf("verdict %v on %v, want fine on cgroup", exit["verdict"], binding["limit"])
+			}
+		})
+	}
+}
+
+// orphanJob leaves an orphan of 600 MB behind, forked twice and in a session of
+// its own. slurmstepd, summing by parent PID, does not count it.
+const orphanJob = `
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        keep = b"x" * (600 << 20)
+        time.sleep(7)
+        os._exit(0)
+    os._exit(0)
+os.wait()
+time.sleep(6)
+print("parent ends")
+`
+
+// TestSlurmOrphan: a subreaper would bring the orphan back under the task, and
+// slurmstepd would kill a job that survives bare.
+func TestSlurmOrphan(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	job := python + " " + pythonJob(t, c, "orphan.py", orphanJob)
+	for _, wrap := range []string{"", warden + " run --"} {
+		got := c.Submit(t, "exec "+wrap+" "+job, "--mem=400").Wait(t)
+		if got.State != "COMPLETED" || got.ExitCode != 0 || got.Stdout != "parent ends\n" {
+			t.Errorf("%q: %s %s %d:%d, stdout %q\n%s", wrap, got.State, got.Reason, got.ExitCode, got.Signal, got.Stdout, got.Stderr)
+		}
+	}
+}
+
+// TestSlurmWithoutExec: under a batch shell that waits, Slurm's signals do not
+// arrive, and the first lines say so.
+func TestSlurmWithoutExec(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	const warning = "write `exec rsswarden run -- …`"
+	got := c.Submit(t, warden+" run -- sleep 1\nexit 0", "--mem=400").Wait(t)
+	if !strings.Contains(got.Stderr, warning) {
+		t.Errorf("no warning without exec:\n%s", got.Stderr)
+	}
+	got = c.Submit(t, "exec "+warden+" run -- sleep 1", "--mem=400").Wait(t)
+	if strings.Contains(got.Stderr, warning) {
+		t.Errorf("a warning with exec:\n%s", got.Stderr)
+	}
+	if out := c.Srun(t, "--mem=400", warden, "run", "--", "sleep", "1"); out.Code != 0 || strings.Contains(out.Stderr, warning) {
+		t.Errorf("srun: status %d\n%s", out.Code, out.Stderr)
+	}
+}
+
+// countJob writes a line for each signal it gets, and ends at TERM.
+const countJob = `
+import os, signal, sys, time
+done = False
+def got(n, frame):
+    global done
+    done = done or n == signal.SIGTERM
+    os.write(1, b"got %d\n" % n)
+for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
+    signal.signal(s, got)
+os.write(1, b"ready\n")
+while not done:
+    time.sleep(0.05)
+`
+
+// TestSlurmSignals: whatever way Slurm sends a signal, the command has it
+// exactly once, as bare.
+func TestSlurmSignals(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	job := python + " " + pythonJob(t, c, "count.py", countJob)
+	for name, wrap := range map[string]string{"bare": "", "wrapped": warden + " run --"} {
+		t.Run(name, func(t *testing.T) {
+			run := c.Submit(t, "exec "+wrap+" "+job, "--mem=400")
+			seen := func(text string) func(slurmtest.Result) bool {
+				return func(r slurmtest.Result) bool { return r.Over() || strings.Contains(r.Stdout, text) }
+			}
+			run.Until(t, time.Minute, seen("ready"))
+			// -b reaches the batch process alone, -f its whole process group.
+			c.Cancel(t, "-b", "-s", "USR1", run.ID)
+			run.Until(t, time.Minute, seen("got 10"))
+			c.Cancel(t, "-f", "-s", "USR2", run.ID)
+			run.Until(t, time.Minute, seen("got 12"))
+			c.Cancel(t, "-b", "-s", "TERM", run.ID)
+			got := run.Wait(t)
+			if want := "ready\ngot 10\ngot 12\ngot 15\n"; got.Stdout != want {
+				t.Errorf("%s, stdout %q, want %q\n%s", got.State, got.Stdout, want, got.Stderr)
+			}
+		})
+	}
+}
+
+// TestSlurmTerminal uses a shell of srun --pty as a person does: ^C, ^Z, jobs
+// and fg work as without us.
+func TestSlurmTerminal(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	warden := c.Install(t, binary)
+	cmd := c.Command(t.Context(), "srun", "--mem=400", "--pty", warden, "run", "--quiet", "--", "bash", "--norc", "--noprofile", "-i")
+	f, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var shown wardentest.Text
+	go io.Copy(&shown, f) // ends with the terminal
+	typed := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(f, text); err != nil {
+			t.Fatalf("%v\n%s", err, shown.String())
+		}
+	}
+	typed("PS1='> '; echo up-$((40+2))\n")
+	shown.Await(t, "up-42", 1)
+	typed("sleep 1000; echo status-$((0+$?))\n")
+	awaitProcess(t, "sleep\x001000\x00")
+	typed("\x03")
+	typed("echo after-$((1+1))\n")
+	shown.Await(t, "after-2", 1)
+	typed("sleep 1001\n")
+	awaitProcess(t, "sleep\x001001\x00")
+	typed("\x1a")
+	shown.Await(t, "Stopped", 1)
+	typed("jobs; echo jobs-$((1+2))\n")
+	shown.Await(t, "jobs-3", 1)
+	if strings.Count(shown.String(), "Stopped") < 2 {
+		t.Errorf("jobs does not list the stopped job:\n%s", &shown)
+	}
+	typed("fg\n")
+	shown.Await(t, "sleep 1001", 4) // typed, stopped, listed, and now in front again
+	typed("\x03")
+	typed("exit 5\n")
+	err = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("srun ended with %d (%v), want the shell's 5\n%s", code, err, &shown)
+	}
+}
+
+// awaitProcess waits until a process with that command line runs.
+func awaitProcess(t *testing.T, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err == nil && string(b) == line {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(fmt.Errorf("no process %q", line))
+		}
+	}
+}

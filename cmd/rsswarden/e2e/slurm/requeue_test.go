@@ -1,0 +1,190 @@
+package slurm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// requeueStand is a cluster with a trainer that needs 500 MB, in jobs that ask for
+// 300.
+type requeueStand struct {
+	*slurmtest.Cluster
+	rsswarden, train string
+}
+
+func newRequeueStand(t *testing.T, mode slurmtest.Mode, suite debian.Suite) requeueStand {
+	t.Helper()
+	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 8, Suite: suite})
+	return requeueStand{c, c.Install(t, binary), c.Install(t, "testdata/requeue/train.py")}
+}
+
+// script is such a job: front is what stands before rsswarden.
+func (s requeueStand) script(front, options, then string) string {
+	return fmt.Sprintf("%s %s run --events $PWD/events --record $PWD/record %s -- python3 %s $PWD/checkpoint %s", front, s.rsswarden, options, s.train, then)
+}
+
+func (s requeueStand) submit(t *testing.T, script string, args ...string) *slurmtest.JobRun {
+	t.Helper()
+	return s.Submit(t, script, append([]string{"--open-mode=append", "--mem=300"}, args...)...)
+}
+
+// whole submits a job and waits for its end, through all of its lives.
+func (s requeueStand) whole(t *testing.T, script string, args ...string) (*slurmtest.JobRun, slurmtest.Result, time.Duration) {
+	t.Helper()
+	run := s.submit(t, script, args...)
+	began := time.Now()
+	got := run.Wait(t)
+	return run, got, time.Since(began)
+}
+
+const requeueOptions = "--at 95%:requeue=+100% --checkpoint-signal USR1 --checkpoint-file $PWD/checkpoint"
+
+var checkpointLine = regexp.MustCompile(`(?m)^checkpoint at step (\d+)$`)
+
+// carriedOn checks that a job was requeued once, went on from its checkpoint and
+// ended well, and returns what was said of it.
+func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err error) {
+	m := checkpointLine.FindStringSubmatch(got.Stdout)
+	switch {
+	case got.State != "COMPLETED" || got.ExitCode != 0 || got.Restarts != 1:
+		return "", fmt.Errorf("%s %d:%d after %d restarts, want COMPLETED 0:0 after 1", got.State, got.ExitCode, got.Signal, got.Restarts)
+	case got.Fields["MinMemoryNode"] != "600M":
+		return "", fmt.Errorf("it has %s in the end, want 600M", got.Fields["MinMemoryNode"])
+	case m == nil:
+		return "", fmt.Errorf("no checkpoint")
+	case !strings.Contains(got.Stdout, "turn 1 from step "+m[1]+"\n") || !strings.Contains(got.Stdout, "done after step 95\n"):
+		return "", fmt.Errorf("it did not go on from step %s", m[1])
+	case strings.Contains(got.Stdout, "turn 2"):
+		return "", fmt.Errorf("it was requeued twice")
+	case !strings.Contains(got.Stderr, "second life of job "+run.ID+": the first was put back into the queue at ") || !strings.Contains(got.Stderr, "it had 300 MiB and this one has 600\n"):
+		return "", fmt.Errorf("the second life does not tell of the first")
+	}
+	for line := range strings.Lines(got.Stderr) {
+		if strings.Contains(line, "requeued with 600 MiB (was 300)") && strings.Contains(line, "release") {
+			return strings.TrimSpace(line), nil
+		}
+	}
+	return "", nil // under srun nobody may be left to take the last lines
+}
+
+// TestRequeue: a job that asked for too little gets more, and goes on from its
+// checkpoint. Slurm lets a requeued job wait for half a minute: those of a cluster
+// wait together.
+func TestRequeue(t *testing.T) { requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
+
+func requeueOn(t *testing.T, suite debian.Suite, modes ...slurmtest.Mode) {
+	type job struct{ name, front, options, then string }
+	jobs := map[slurmtest.Mode][]job{
+		slurmtest.Cgroup: {
+			{"the trainer goes on", "exec", requeueOptions, "go-on"},
+			{"the trainer exits", "exec", requeueOptions, "exit"},
+			{"srun", "srun", requeueOptions, "go-on"},
+			{"once at most", "exec", strings.Replace(requeueOptions, "+100%", "320", 1) + " --max-requeues 1", "go-on"},
+		},
+		slurmtest.Linux: {
+			{"the trainer goes on", "exec", requeueOptions, "go-on"},
+		},
+	}
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newRequeueStand(t, mode, suite)
+			runs := make([]*slurmtest.JobRun, len(jobs[mode]))
+			for i, j := range jobs[mode] {
+				runs[i] = s.submit(t, s.script(j.front, j.options, j.then))
+			}
+			for i, j := range jobs[mode] {
+				t.Run(j.name, func(t *testing.T) {
+					run, got := runs[i], runs[i].Wait(t)
+					t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, wardentest.Said(got.Stderr))
+					if j.options != requeueOptions {
+						s.requeuedOnceAtMost(t, run, &got)
+						return
+					}
+					s.requeued(t, run, &got, j.front == "exec")
+				})
+			}
+		})
+	}
+}
+
+// requeued checks that a job was requeued, and that what we say tells of it.
+func (s requeueStand) requeued(t *testing.T, run *slurmtest.JobRun, got *slurmtest.Result, exec bool) {
+	t.Helper()
+	told, err := carriedOn(run, *got)
+	if err != nil {
+		t.Fatal(err, "\n", got.Stderr)
+	}
+	if !exec {
+		return
+	}
+	if told == "" {
+		t.Error("stderr does not tell how it was requeued")
+	}
+	if verdict := wardentest.Events(t, filepath.Join(run.Dir, "events"))[event.NameExit][0]["verdict"]; verdict != string(event.VerdictRequeued) {
+		t.Errorf("verdict %v", verdict)
+	}
+	report := s.Do(t, s.rsswarden, "report", filepath.Join(run.Dir, "record"))
+	if report.Code != 0 || !strings.Contains(report.Stdout, "600") {
+		t.Errorf("report: %d\n%s%s", report.Code, report.Stdout, report.Stderr)
+	}
+}
+
+// requeuedOnceAtMost checks that --max-requeues 1 was kept to.
+func (s requeueStand) requeuedOnceAtMost(t *testing.T, run *slurmtest.JobRun, got *slurmtest.Result) {
+	t.Helper()
+	if got.Restarts != 1 || !strings.Contains(got.Stderr, "the job was started again once, and --max-requeues is 1") {
+		t.Errorf("%d restarts, said\n%s", got.Restarts, got.Stderr)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.Dir(), ".rsswarden", "requeue-"+run.ID+".jsonl")); err != nil || strings.Count(string(b), `"step":"release"`) != 1 {
+		t.Errorf("left behind %s, %v", b, err)
+	}
+}
+
+// TestRequeueRefused: where the site or the user forbids it, or the process that
+// would do it has no time, it is said why and nobody is signalled; the job goes on
+// as it is, which here is to its limit.
+func TestRequeueRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, front string
+		args        []string
+		says        string
+	}{
+		{"--no-requeue", "exec", []string{"--no-requeue"}, "the job is not requeued (the job cannot be requeued, it may not be requeued (--no-requeue, or JobRequeue=0 of this site)"},
+		{"a script in between", "", nil, "the job is not requeued (the job cannot be requeued, the batch script stands between Slurm and rsswarden"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newRequeueStand(t, slurmtest.Cgroup, "")
+			run, got, _ := s.whole(t, s.script(c.front, requeueOptions, "go-on"), c.args...)
+			t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, wardentest.Said(got.Stderr))
+			if !strings.Contains(got.Stderr, c.says) || got.Restarts != 0 {
+				t.Errorf("%d restarts, said\n%s", got.Restarts, got.Stderr)
+			}
+			if strings.Contains(got.Stdout, "checkpoint") || got.State != "OUT_OF_MEMORY" {
+				t.Errorf("%s: %s", got.State, got.Stdout)
+			}
+			if left, _ := filepath.Glob(filepath.Join(s.Dir(), ".rsswarden", "requeue-"+run.ID+".jsonl")); len(left) > 0 {
+				t.Errorf("left behind %q", left)
+			}
+		})
+	}
+}
+
+// TestRequeueOutsideABatchJob: what salloc or srun alone has started cannot be
+// started again.
+func TestRequeueOutsideABatchJob(t *testing.T) {
+	s := newRequeueStand(t, slurmtest.Cgroup, "")
+	out := s.Srun(t, "--mem=300", "bash", "-c", s.script("cd $(mktemp -d) && exec", requeueOptions, "go-on"))
+	if !strings.Contains(out.Stderr, "it has no batch script that could be started again") || strings.Contains(out.Stdout, "checkpoint") {
+		t.Errorf("%d\n%s%s", out.Code, out.Stdout, out.Stderr)
+	}
+}

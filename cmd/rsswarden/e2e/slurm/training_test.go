@@ -1,0 +1,273 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// stand is a cluster with the trainer of examples/train on it.
+type stand struct {
+	*slurmtest.Cluster
+	rsswarden, train, data string
+	records                []string // the options that make the data
+}
+
+// trainStand gives a test a cluster with the trainer and its LMDB of 1.44 GB.
+func trainStand(t *testing.T, mode slurmtest.Mode) stand {
+	t.Helper()
+	wardentest.NeedTorch(t)
+	return trainStandOn(t, mode, slurmtest.Options{})
+}
+
+func trainStandOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Options) stand {
+	t.Helper()
+	options.CPUs, options.RealMemory = 4, 20000
+	c := slurmtest.Start(t, mode, options)
+	s := stand{Cluster: c, rsswarden: c.Install(t, binary)}
+	s.train = c.Install(t, "../../../../examples/train/train.py")
+	c.Install(t, "../../../../examples/train/data.py")
+	s.data = filepath.Join(c.Dir(), "train.lmdb")
+	s.records = []string{"--data", s.data, "--records", "12000", "--record-bytes", "120000"}
+	if _, err := os.Stat(s.data); err != nil {
+		args := append([]string{s.train, "--epochs", "0", "--workers", "0"}, s.records...)
+		if got := c.Do(t, python, args...); got.Code != 0 {
+			t.Fatalf("cannot make the data: %+v", got)
+		}
+	}
+	return s
+}
+
+// script is a job that trains, under rsswarden where wrap says so.
+func (s stand) script(wrap string, options ...string) string {
+	return "exec " + wrap + " " + s.training(options...)
+}
+
+// training is the command line of the trainer.
+func (s stand) training(options ...string) string {
+	return fmt.Sprintf("%s %s %s %s", python, s.train, strings.Join(s.records, " "), strings.Join(options, " "))
+}
+
+// reference is the checksum of a run that nothing limits.
+func (s stand) reference(t *testing.T, options ...string) string {
+	t.Helper()
+	got := s.Do(t, python, append(append([]string{s.train}, s.records...), options...)...)
+	if got.Code != 0 || wardentest.Checksum(got.Stdout) == "none" {
+		t.Fatalf("the run without a limit failed: %+v", got)
+	}
+	return wardentest.Checksum(got.Stdout)
+}
+
+// TestSlurmLinux is the job that started it all: slurmstepd sums RSS over the
+// tree, and four persistent workers that map 1.44 GB pass 3000 MB in seconds.
+func TestSlurmLinux(t *testing.T) {
+	s := trainStand(t, slurmtest.Linux)
+	for _, shape := range []string{"--persistent", "--endless"} {
+		t.Run(shape, func(t *testing.T) {
+			options := []string{shape, "--workers", "4", "--epochs", "4"}
+			want := s.reference(t, options...)
+			if bare := s.Submit(t, s.script("", options...), "--mem=3000").Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
+				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
+			}
+			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), "--mem=3000")
+			if shape == "--persistent" {
+				sampleShown(t, "What you see on stderr", got.Stderr)
+			}
+		})
+	}
+}
+
+// carried runs a wrapped job and wants it to end well, with that checksum.
+func (s stand) carried(t *testing.T, want, script string, args ...string) slurmtest.Result {
+	t.Helper()
+	return s.completed(t, want, s.Submit(t, script, args...).Wait(t))
+}
+
+// completed wants a job to have ended well, with that checksum.
+func (s stand) completed(t *testing.T, want string, got slurmtest.Result) slurmtest.Result {
+	t.Helper()
+	t.Logf("%s %d:%d\n%s%s", got.State, got.ExitCode, got.Signal, got.Stdout, wardentest.Said(got.Stderr))
+	if got.State != "COMPLETED" || got.ExitCode != 0 || got.Signal != 0 {
+		t.Errorf("wrapped: %s %s %d:%d, want COMPLETED 0:0\n%s", got.State, got.Reason, got.ExitCode, got.Signal, got.Stderr)
+	}
+	if sum := wardentest.Checksum(got.Stdout); sum != want {
+		t.Errorf("wrapped: checksum %s, want %s", sum, want)
+	}
+	return got
+}
+
+// TestSlurmCgroup: a dataset that leaks in its workers fills the job's cgroup.
+// One kernel OOM kill would mark the job OUT_OF_MEMORY.
+func TestSlurmCgroup(t *testing.T) {
+	s := trainStand(t, slurmtest.Cgroup)
+	options := []string{"--persistent", "--workers", "4", "--epochs", "4", "--leak-worker", "60"}
+	want := s.reference(t, options...)
+	if bare := s.Submit(t, s.script("", options...), "--mem=1500", "--no-requeue").Wait(t); bare.State != "OUT_OF_MEMORY" {
+		t.Errorf("bare: %s, want OUT_OF_MEMORY: the test proves nothing", bare.State)
+	}
+	s.carried(t, want, s.script(s.rsswarden+" run --", options...), "--mem=1500", "--no-requeue")
+}
+
+// silent is a job whose processes never say hello to the hook.
+type silent struct {
+	stand
+	script func(wrap string) string
+	want   string   // its checksum
+	args   []string // of sbatch, with a limit that kills it bare
+}
+
+// isolated is the trainer under python3 -I, which reads neither PYTHONPATH nor
+// anything else that could bring the hook in. It computes for 20 ms a batch, as the
+// compiled one has a pace. Without that it is the machine's speed that is tested: a fault
+// maps the pages around it too, so that at 5 ms a batch workers that read 0.8 GB a second
+// map 7, all that is left below the limit in a quarter of a second, and a poll of slurmstepd
+// may come between a look and the end of its trim.
+func isolated(t *testing.T, shape string) silent {
+	s := trainStand(t, slurmtest.Linux)
+	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", "20"}
+	run := fmt.Sprintf(`import sys, runpy; sys.path.insert(0, %q); runpy.run_path(%q, run_name="__main__")`, filepath.Dir(s.train), s.train)
+	return silent{
+		stand: s, want: s.reference(t, options...), args: []string{"--mem=2600"},
+		script: func(wrap string) string {
+			return fmt.Sprintf("exec %s %s -I -c '%s' %s %s", wrap, python, run, strings.Join(s.records, " "), strings.Join(options, " "))
+		},
+	}
+}
+
+// compiled is the loader of examples/lmdbload, which knows no Python.
+func compiled(t *testing.T) silent {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	s := stand{Cluster: c, rsswarden: c.Install(t, binary)}
+	load := filepath.Join(t.TempDir(), "lmdbload")
+	if out, err := exec.Command("go", "build", "-o", load, "../../../../examples/lmdbload").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build lmdbload: %v\n%s", err, out)
+	}
+	load = c.Install(t, load)
+	line := load + " -data " + filepath.Join(c.Dir(), "load.lmdb") + " -records 1000 -workers 4 -epochs 6 -growth 700"
+	made := strings.Fields(line)
+	if got := c.Do(t, made[0], append(made[1:], "-create")...); got.Code != 0 {
+		t.Fatalf("cannot make the data: %+v", got)
+	}
+	got := c.Do(t, made[0], made[1:]...)
+	if got.Code != 0 || wardentest.Checksum(got.Stdout) == "none" {
+		t.Fatalf("the run without a limit failed: %+v", got)
+	}
+	return silent{
+		stand: s, want: wardentest.Checksum(got.Stdout), args: []string{"--mem=2000"},
+		script: func(wrap string) string { return "exec " + wrap + " " + line },
+	}
+}
+
+func (s silent) wrapped(options string) string {
+	return s.script(s.rsswarden + " run --trim ptrace " + options + " --")
+}
+
+// TestSlurmPtrace: slurmstepd kills these jobs, and nothing in them can be asked
+// to give pages back.
+func TestSlurmPtrace(t *testing.T) {
+	for name, build := range map[string]func(*testing.T) silent{
+		"python -I, persistent": func(t *testing.T) silent { return isolated(t, "--persistent") },
+		"python -I, endless":    func(t *testing.T) silent { return isolated(t, "--endless") },
+		"lmdbload":              compiled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := build(t)
+			if bare := s.Submit(t, s.script(""), s.args...).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
+				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
+			}
+			list := filepath.Join(s.Dir(), "events-"+strings.ReplaceAll(t.Name(), "/", "-"))
+			s.carried(t, s.want, s.wrapped("--events "+list), s.args...)
+			traced := 0
+			for _, e := range wardentest.Events(t, list)[event.NameLoader] {
+				if e["what"] == string(event.LoaderTrimmed) {
+					if e["by"] != "ptrace" {
+						t.Errorf("not by ptrace: %v", e)
+					}
+					traced++
+				}
+			}
+			if traced == 0 {
+				t.Error("nothing was trimmed: the test proves nothing")
+			}
+		})
+	}
+}
+
+// submitAiling runs a job of Slurm under an ailment and returns how it ended. Now and
+// then slurmd loses a slurmstepd that it has just started, and slurmctld begins
+// the job anew: nothing is learnt of us from that, so it is tried once more.
+func submitAiling(t *testing.T, a wardentest.Ailment, c *slurmtest.Cluster, warden, job string, args ...string) slurmtest.Result {
+	t.Helper()
+	got, run := tryAiling(t, a, c, warden, job, args...)
+	if got.Restarts > 0 {
+		t.Logf("Slurm lost the job's slurmstepd:\n%s", run.Log())
+		c.Cancel(t, run.ID)
+		got, _ = tryAiling(t, a, c, warden, job, args...)
+	}
+	return got
+}
+
+func tryAiling(t *testing.T, a wardentest.Ailment, c *slurmtest.Cluster, warden, job string, args ...string) (slurmtest.Result, *slurmtest.JobRun) {
+	t.Helper()
+	run := c.Submit(t, fmt.Sprintf("export %s\nexec %s run --interval 20ms -- %s", cmp.Or(a.Env, "A=B"), warden, job), args...)
+	struck := map[int]bool{}
+	got := run.Until(t, 3*time.Minute, func(r slurmtest.Result) bool {
+		for _, pid := range run.Processes("batch") {
+			if a.Sig != 0 && wardentest.IsWatcher(pid) && !struck[pid] {
+				struck[pid] = syscall.Kill(pid, a.Sig) == nil
+			}
+		}
+		return r.Over() || r.Restarts > 0
+	})
+	if a.Sig != 0 && len(struck) == 0 && got.Restarts == 0 {
+		t.Error("no watcher was struck: the test proves nothing")
+	}
+	return got, run
+}
+
+// TestSlurmJobSurvivesItsWatcher runs the jobs of the other tests with a
+// watcher that fails: they end as they do bare. Where bare ends by the limit,
+// the limit is left out: nobody is left to keep the job inside it.
+func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
+	t.Run("linux", func(t *testing.T) {
+		s := trainStand(t, slurmtest.Linux)
+		warden := s.Install(t, faulty)
+		orphan := python + " " + pythonJob(t, s.Cluster, "orphan.py", orphanJob)
+		options := []string{"--persistent", "--workers", "2", "--epochs", "1"}
+		want := s.reference(t, options...)
+		for _, a := range wardentest.Ailments {
+			t.Run(a.Name, func(t *testing.T) {
+				got := submitAiling(t, a, s.Cluster, warden, "sh -c 'echo begun; sleep 2; echo done; exit 41'", "--mem=400")
+				if got.State != "FAILED" || got.ExitCode != 41 || got.Stdout != "begun\ndone\n" {
+					t.Errorf("status: %s %d:%d, stdout %q, want FAILED 41:0\n%s", got.State, got.ExitCode, got.Signal, got.Stdout, got.Stderr)
+				}
+				got = submitAiling(t, a, s.Cluster, warden, orphan, "--mem=400")
+				if got.State != "COMPLETED" || got.ExitCode != 0 || got.Stdout != "parent ends\n" {
+					t.Errorf("orphan: %s %d:%d, stdout %q, want COMPLETED 0:0\n%s", got.State, got.ExitCode, got.Signal, got.Stdout, got.Stderr)
+				}
+				s.completed(t, want, submitAiling(t, a, s.Cluster, warden, s.training(options...), "--mem=15000"))
+			})
+		}
+	})
+	t.Run("cgroup", func(t *testing.T) {
+		s := trainStand(t, slurmtest.Cgroup)
+		warden := s.Install(t, faulty)
+		options := []string{"--persistent", "--workers", "2", "--epochs", "1", "--leak-worker", "60"}
+		want := s.reference(t, options...)
+		for _, a := range wardentest.Ailments[:wardentest.Few(len(wardentest.Ailments), 2)] {
+			t.Run(a.Name, func(t *testing.T) {
+				s.completed(t, want, submitAiling(t, a, s.Cluster, warden, s.training(options...), "--mem=15000"))
+			})
+		}
+	})
+}

@@ -1,0 +1,277 @@
+package torch
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// grower is a program whose memory grows for one reason, or an innocent one: a
+// script of supervisor/diagnosis/testdata.
+type grower struct {
+	name    string
+	script  string
+	arg     string
+	options []string      // of rsswarden run
+	want    event.Finding // empty for an innocent one
+	least   event.Confidence
+	role    string
+	// evidence is what the evidence must match, advice what the advice must tell.
+	evidence, advice string
+	// warned says that a warning about the limit is to tell why.
+	warned bool
+	// hook says that without the hook nothing can be told.
+	hook bool
+}
+
+// rungs are warnings that come one after the other.
+var rungs = func() (options []string) {
+	for n := 50; n < 80; n += 2 {
+		options = append(options, "--at", fmt.Sprintf("%d%%:warn", n))
+	}
+	return append(options, "--at", "82%:warn", "--at", "84%:warn")
+}()
+
+func far(size string) []string { return []string{"--limit", size} }
+
+// near is a limit that the script comes near to, with more warnings than by
+// default.
+func near(size string) []string { return append(far(size), rungs...) }
+
+// growers are told in the order in which they are begun: the longest first.
+var growers = []grower{
+	{name: "leak in trainer", script: "leaktrainer.py", options: far("4G"), want: event.FindingTrainerLeak, least: event.Likely, role: "trainer",
+		evidence: `RssAnon of 1 trainer grew by [\d.]+ MiB a minute for \d+ s, by [\d.]+ MiB so far`, advice: "loss.detach()"},
+	{name: "leak in worker", script: "leakworker.py", options: near("900M"), want: event.FindingWorkerLeak, least: event.Likely, role: "worker",
+		evidence: `RssAnon of 2 workers grew by [\d.]+ MiB a minute.*Private_Dirty grew with it`, advice: "lru_cache", warned: true},
+	{name: "saw-tooth", script: "sawtooth.py", options: far("4G")},
+	{name: "ramp at the start", script: "rampup.py", options: far("4G")},
+	{name: "pinned memory, CUDA", script: "pinned.py", arg: "cuda", options: far("4G"), want: event.FindingPinned, least: event.Likely, role: "trainer",
+		evidence: `RssShmem of 1 trainer grew by [\d.]+ MiB.*without a file`, advice: "pin_memory=False"},
+	{name: "steady", script: "steady.py", options: far("4G")},
+	{name: "mapped file", script: "mapped.py", options: near("1300M"), want: event.FindingMapped, least: event.Certain, role: "worker",
+		evidence: `3 workers .*data\.lmdb, mapped shared.*\(smaps\)`, advice: "persistent_workers=False", warned: true},
+	{name: "copy-on-write", script: "cow.py", options: far("2G"), want: event.FindingCopyOnWrite, least: event.Likely, role: "worker",
+		evidence: `Private_Dirty from [\d.]+ MiB to [\d.]+ MiB and Shared_Dirty from .*no sum of RSS`, advice: "numpy array"},
+	{name: "fragmentation", script: "fragmentation.py", options: append(far("1500M"), "--at", "none", "--at", "40%:gc", "--at", "50%:gc", "--at", "60%:gc"),
+		want: event.FindingFragmentation, least: event.Certain, role: "trainer",
+		evidence: `gc.collect and malloc_trim\(3\) gave back [\d.]+ MiB`, advice: "MALLOC_ARENA_MAX=2", hook: true},
+	{name: "arrow file", script: "arrow.py", options: far("2G"), want: event.FindingArrow, least: event.Certain, role: "worker",
+		evidence: `RssFile of 3 workers grew by [\d.]+ MiB.*train-00000\.arrow, mapped privately`, advice: "recycle"},
+	{name: "pinned memory, io_uring", script: "pinned.py", arg: "uring", options: far("2G"), want: event.FindingPinned, least: event.Certain, role: "trainer",
+		evidence: `VmPin of 1 trainer grew by [\d.]+ MiB`, advice: "pin_memory=False"},
+	{name: "prefetch queue", script: "prefetch.py", options: far("4G"), want: event.FindingPrefetch, least: event.Certain, role: "worker",
+		evidence: `\d+ MiB wait in \d+ segments torch_\*`, advice: "prefetch_factor"},
+	{name: "shm managers", script: "managers.py", options: far("4G"), want: event.FindingShmManagers, least: event.Certain, role: "shm manager",
+		evidence: `3 processes of torch_shm_manager have an RSS of [\d.]+ MiB`, advice: `set_sharing_strategy("file_descriptor")`},
+	{name: "copies of data", script: "copies.py", options: far("2G"), want: event.FindingCopies, least: event.Certain, role: "worker",
+		evidence: `each of the 2 workers holds its own copy of the data set: 1[2-9]\d MiB.* wrote 120 MiB to start each`, advice: `"fork" in place of "forkserver"`, hook: true},
+	{name: "tensors by spawn", script: "spawn.py", options: far("4G"), want: event.FindingSpawn, least: event.Likely, role: "trainer",
+		evidence: `(mappings|descriptors) of process \d+ went from \d+ to \d+`, advice: `set_start_method("fork")`},
+}
+
+// growth is what became of one of them.
+type growth struct {
+	err    error
+	stderr string
+	events string           // the file of --events
+	told   []map[string]any // the diagnosis events, in order
+	after  float64          // seconds until the first
+	report string
+}
+
+// grow runs one under rsswarden.
+func (g *grower) grow(dir string, options ...string) (r growth) {
+	r.events = filepath.Join(dir, "events")
+	records := filepath.Join(dir, "records")
+	args := append([]string{"run", "--accounting", "rss", "--events", r.events, "--record", records}, g.options...)
+	args = append(append(args, options...), "--", python, "-W", "ignore",
+		filepath.Join("..", "..", "supervisor", "diagnosis", "testdata", g.script), dir, g.arg)
+	if _, r.stderr, r.err = wardentest.Output(append([]string{binary}, args...)...); r.err != nil {
+		return r
+	}
+	r.report, _, r.err = wardentest.Output(binary, "report", "--no-slurm", records)
+	return r
+}
+
+// seconds is the time between two events.
+func seconds(a, b map[string]any) float64 {
+	from, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(a["time"]))
+	to, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(b["time"]))
+	return to.Sub(from).Seconds()
+}
+
+// wrong says what of all that was told is not right, nil where nothing is.
+func (g *grower) wrong(r *growth, hook bool) (all []string) {
+	no := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if r.err != nil {
+		return []string{r.err.Error()}
+	}
+	whys := regexp.MustCompile(`(?m)^rsswarden: \S+ why: (.*)$`).FindAllStringSubmatch(r.stderr, -1)
+	if g.want == "" || g.hook && !hook {
+		for _, e := range r.told {
+			no("told of %v, %v: %v", e["finding"], e["confidence"], e["evidence"])
+		}
+		if strings.Contains(r.stderr, "why: ") || strings.Contains(r.report, grownTitle) {
+			no("the summary or the report tells why")
+		}
+		return all
+	}
+	right := func(e map[string]any) bool {
+		return e["finding"] == string(g.want) && e["role"] == g.role && (e["confidence"] == string(event.Certain) || e["confidence"] == string(g.least))
+	}
+	if !slices.ContainsFunc(r.told, right) {
+		no("no event of it, %s at least", g.least)
+	}
+	for _, e := range r.told {
+		if e["finding"] != string(g.want) {
+			no("told of %v, %v: %v", e["finding"], e["confidence"], e["evidence"])
+		}
+	}
+	switch {
+	case len(whys) == 0:
+		no("the summary does not tell why")
+	case !strings.HasPrefix(whys[0][1], string(g.want)):
+		no("the first reason is %s", whys[0][1])
+	case !regexp.MustCompile(g.evidence).MatchString(whys[0][1]):
+		no("the evidence is not `%s`: %s", g.evidence, whys[0][1])
+	}
+	if len(r.told) > 0 && !strings.Contains(fmt.Sprint(r.told[len(r.told)-1]["advice"]), g.advice) {
+		no("the advice is %v", r.told[len(r.told)-1]["advice"])
+	}
+	if warning := `memory \d+ % of .*; why: ` + string(g.want); g.warned && !regexp.MustCompile(warning).MatchString(r.stderr) {
+		no("no warning says why")
+	}
+	if _, grown, _ := strings.Cut(r.report, grownTitle+"\n"); !strings.HasPrefix(strings.TrimSpace(grown), string(g.want)+", ") {
+		no("the report does not tell of it\n%s", r.report)
+	}
+	return all
+}
+
+// grownTitle stands above the findings of a report.
+const grownTitle = "what grew, and why"
+
+// TestDiagnosis runs each program once under rsswarden. They sleep most of the
+// time: what bounds how many run at once is memory, up to 2 GiB for the largest.
+func TestDiagnosis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and a half")
+	}
+	diagnose(t, 1)
+}
+
+// diagnose runs each program several times.
+func diagnose(t *testing.T, times int, options ...string) {
+	wardentest.NeedTorch(t)
+	hook := !slices.Contains(options, "off")
+	const atOnce = 4
+	places := make(chan struct{}, atOnce)
+	results := make([][]chan growth, len(growers))
+	for i := range growers {
+		for range times {
+			dir, done := t.TempDir(), make(chan growth, 1)
+			results[i] = append(results[i], done)
+			places <- struct{}{}
+			go func() {
+				defer func() { <-places }()
+				done <- growers[i].grow(dir, options...)
+			}()
+		}
+	}
+	for i := range growers {
+		g := &growers[i]
+		t.Run(g.name, func(t *testing.T) {
+			right, told := 0, []string{}
+			for _, done := range results[i] {
+				r := <-done
+				if strings.Contains(r.stderr, "io_uring: errno") {
+					t.Skip("the kernel has no io_uring for us")
+				}
+				if list := wardentest.Events(t, r.events); len(list[event.NameDiagnosis]) > 0 {
+					r.told = list[event.NameDiagnosis]
+					r.after = seconds(list[event.NameStart][0], r.told[0])
+				}
+				all := g.wrong(&r, hook)
+				if len(all) == 0 {
+					right++
+				} else {
+					t.Errorf("%s\n%s", strings.Join(all, "\n"), wardentest.Said(r.stderr))
+				}
+				if n := len(r.told); n > 0 {
+					told = append(told, fmt.Sprintf("%v, %v, after %.0f s", r.told[n-1]["finding"], r.told[n-1]["confidence"], r.after))
+				} else {
+					told = append(told, "nothing")
+				}
+			}
+			t.Logf("%d of %d right: %s", right, times, strings.Join(told, "; "))
+		})
+	}
+}
+
+// TestCopiesByDefault runs the example over an array in memory on the newest Python that
+// Debian has: by its default the four workers get a copy each, and the finding says so,
+// live and in the report. With what it advises there is nothing to find, the tree's PSS is
+// less by the copies, and the training is the same.
+func TestCopiesByDefault(t *testing.T) {
+	sid := debian.Need(t, debian.Sid)
+	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	const data = 1000 * 120_000
+	dir := t.TempDir()
+	sum := regexp.MustCompile(`(?m)^checksum \S+$`)
+	sums, peaks := map[string]string{}, map[string]float64{} // of PSS
+	for _, start := range []string{"default", "fork"} {
+		log, records := filepath.Join(dir, start+".events"), filepath.Join(dir, start+".records")
+		stdout, stderr, err := wardentest.Output(sid.Argv(binary, "run", "--limit", "4G", "--accounting", "pss", "--events", log, "--record", records, "--",
+			"python3", "-W", "ignore", "../../../../examples/train/train.py", "--data", filepath.Join(dir, "data.lmdb"), "--records", "1000",
+			"--workers", "4", "--persistent", "--epochs", "8", "--step-ms", "40", "--in-memory", "--start", start)...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s%s", start, err, stdout, stderr)
+		}
+		sums[start] = sum.FindString(stdout)
+		all := wardentest.Events(t, log)
+		peaks[start], _ = all[event.NameExit][0]["peaks"].(map[string]any)["pss_bytes"].(float64)
+		found := slices.DeleteFunc(all[event.NameDiagnosis], func(e map[string]any) bool { return e["finding"] != string(event.FindingCopies) })
+		report, _, err := wardentest.Output(binary, "report", "--no-slurm", records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start == "fork" {
+			if len(found) > 0 || strings.Contains(report, string(event.FindingCopies)) {
+				t.Errorf("a finding for forked workers: %v\n%s", found, report)
+			}
+			continue
+		}
+		if len(found) == 0 {
+			t.Fatalf("no finding\n%s", wardentest.Said(stderr))
+		}
+		last := found[len(found)-1]
+		bytes, _ := last["bytes"].(float64)
+		if text := fmt.Sprint(last["evidence"]); !regexp.MustCompile(`each of the 4 workers holds .* MiB .*Python 3\.\d+ starts them by forkserver`).MatchString(text) ||
+			last["confidence"] != string(event.Certain) || bytes < 4*data || bytes > 4*(data+64<<20) {
+			t.Errorf("found %v", last)
+		}
+		if text := fmt.Sprint(last["advice"]); !strings.Contains(text, `multiprocessing_context="fork" shares it`) {
+			t.Errorf("advice %s", text)
+		}
+		for name, text := range map[string]string{"summary": wardentest.Said(stderr), "report": report} {
+			if !strings.Contains(text, "copies of data") || !strings.Contains(text, "forkserver") {
+				t.Errorf("the %s has no finding:\n%s", name, text)
+			}
+		}
+	}
+	t.Logf("peaks of PSS %v", peaks)
+	if peaks["default"]-peaks["fork"] < 3*data { // of 4 copies, as PSS is read now and then
+		t.Errorf("with fork the peak falls from %.0f to %.0f bytes, with 4 copies of %d found", peaks["default"], peaks["fork"], data)
+	}
+	if sums["default"] == "" || sums["default"] != sums["fork"] {
+		t.Errorf("%v", sums)
+	}
+}

@@ -1,0 +1,203 @@
+package torch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// leakingApp keeps 1 MiB a request, in each worker for itself.
+const leakingApp = `
+import os
+kept = []
+def app(environ, start_response):
+    kept.append(bytearray(os.urandom(1 << 20)))
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [str(os.getpid()).encode()]
+`
+
+// poolRun is what a web server went through.
+type poolRun struct {
+	pids   map[string]bool // of workers that answered
+	failed int             // requests without an answer
+	peak   rss.Bytes       // summed RSS of its tree
+	events map[event.Name][]map[string]any
+	stderr string
+}
+
+// serve runs gunicorn with three workers under rsswarden and asks it one request
+// after the other.
+func serve(t *testing.T, requests int, options ...string) poolRun {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "leak.py"), []byte(leakingApp), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	socket, list := filepath.Join(dir, "socket"), filepath.Join(dir, "events")
+	args := append([]string{"run", "--events", list, "--limit", "400M", "--accounting", "rss"}, options...)
+	args = append(args, "--", "gunicorn", "--workers", "3", "--bind", "unix:"+socket, "--worker-tmp-dir", dir,
+		"--chdir", dir, "--log-level", "warning", "leak:app")
+	cmd := exec.Command(binary, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }() // it has ended, where all is well
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	ask := func() (string, error) {
+		r, err := client.Get("http://pool/")
+		if err != nil {
+			return "", err
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		if err == nil && r.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", r.Status, b)
+		}
+		return string(b), err
+	}
+	run := poolRun{pids: map[string]bool{}}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := ask(); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the server does not answer: %v\n%s", err, stderr.String())
+		}
+	}
+	for i := range requests {
+		time.Sleep(2 * time.Millisecond) // the load is the test's to choose
+		pid, err := ask()
+		if err != nil {
+			t.Logf("request %d: %v", i, err)
+			run.failed++
+			continue
+		}
+		run.pids[pid] = true
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v\n%s", err, stderr.String())
+	}
+	run.stderr, run.events = stderr.String(), wardentest.Events(t, list)
+	exits := run.events[event.NameExit]
+	if len(exits) != 1 {
+		t.Fatalf("%d exit events\n%s", len(exits), run.stderr)
+	}
+	run.peak = rss.Bytes(exits[0]["peaks"].(map[string]any)["rss_bytes"].(float64))
+	return run
+}
+
+// TestPoolOfWebWorkers: a real gunicorn whose workers leak crosses the limit; its
+// workers recycled one at a time by TERM, it stays below and answers every
+// request.
+func TestPoolOfWebWorkers(t *testing.T) {
+	if out, err := exec.Command("gunicorn", "--version").CombinedOutput(); err != nil {
+		t.Skipf("no gunicorn: %v %s", err, out)
+	}
+	const limit, requests = 400 * rss.MiB, 500
+	bare := serve(t, requests, "--at", "none")
+	if bare.peak < limit || len(bare.pids) != 3 || bare.failed > 0 {
+		t.Errorf("without rules: peak %v, %d workers, %d requests failed: the test proves nothing", bare.peak, len(bare.pids), bare.failed)
+	}
+	run := serve(t, requests, "--at", "none", "--at", "60%:recycle", "--worker-signal", "TERM", "--worker-match", "gunicorn .*leak:app")
+	recycled := 0
+	for _, o := range run.events[event.NameOutcome] {
+		if o["ok"] == true {
+			recycled++
+		}
+	}
+	t.Logf("bare peak %v; recycled %d workers, peak %v of %v, %d of %d requests failed, %d workers answered\n%s",
+		bare.peak, recycled, run.peak, limit, run.failed, requests, len(run.pids), wardentest.Said(run.stderr))
+	if run.failed > 0 || run.peak >= limit || recycled < 3 || len(run.pids) < 3+3 {
+		t.Errorf("%d requests failed, peak %v, %d recycled, %d workers answered\n%s", run.failed, run.peak, recycled, len(run.pids), run.stderr)
+	}
+}
+
+// forkingPool keeps workers that it forks, so that their command line is its own,
+// and is larger than any of them. argv: how many it replaces before it ends.
+const forkingPool = `
+import os, signal, sys, time
+kept = [bytearray(b"x") * (90 << 20)]
+def work():
+    signal.signal(signal.SIGTERM, lambda n, frame: os._exit(0))
+    kept.clear()
+    for n in range(60):
+        kept.append(bytearray(b"x") * (1 << 20))
+        time.sleep(0.01)
+    time.sleep(20)
+    os._exit(1)
+def start():
+    pid = os.fork()
+    if pid == 0:
+        work()
+    pids.add(pid)
+pids = set()
+start(); start()
+for n in range(int(sys.argv[1])):
+    pids.discard(os.wait()[0])
+    start()
+time.sleep(0.5)
+for pid in pids:
+    os.kill(pid, signal.SIGKILL) # nobody has waited for them yet
+for pid in pids:
+    os.wait()
+print("finished", flush=True)
+`
+
+// TestPoolOwnerIsSpared: the pattern matches the owner of the pool as its workers,
+// and the shell around it; and no worker is ever larger.
+func TestPoolOwnerIsSpared(t *testing.T) {
+	dir := t.TempDir()
+	script, list := filepath.Join(dir, "pool.py"), filepath.Join(dir, "events")
+	if err := os.WriteFile(script, []byte(forkingPool), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, shell := range map[string]string{
+		"alone": "%s %s 1; exit $?", "beside another": "sleep 20 & %s %s 1; status=$?; kill %%1; exit $status",
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Remove(list)
+			cmd := exec.Command(binary, "run", "--events", list, "--limit", "240M", "--accounting", "noshared", "--at", "none",
+				"--at", "50%:recycle", "--worker-signal", "TERM", "--worker-match", "pool.py", "--interval", "20ms",
+				"--", "bash", "-c", fmt.Sprintf(shell, python, script))
+			cmd.Env = wardentest.Env()
+			var stdout, stderr strings.Builder
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Run(); err != nil || stdout.String() != "finished\n" {
+				t.Fatalf("%v, %q\n%s", err, stdout.String(), stderr.String())
+			}
+			recycled := 0
+			for _, o := range wardentest.Events(t, list)[event.NameOutcome] {
+				if o["ok"] == true {
+					recycled++
+				}
+			}
+			if text := stderr.String(); recycled < 1 || !strings.Contains(text, "TERM sent to process ") || !strings.Contains(text, "done: recycled ") {
+				t.Errorf("recycled %d workers\n%s", recycled, text)
+			}
+		})
+	}
+}

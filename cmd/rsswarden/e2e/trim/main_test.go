@@ -1,0 +1,18 @@
+// Package trim has rsswarden trim lower the memory of processes that run.
+package trim
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// binary is the program under test.
+var binary string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
+}

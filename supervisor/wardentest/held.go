@@ -1,0 +1,102 @@
+package wardentest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+)
+
+// HoldMemory holds as many MiB as each line of its input says, and ends with status 7.
+const HoldMemory = `
+import sys
+keep = b""
+for line in sys.stdin:
+    del keep
+    keep = bytearray(int(line) << 20)
+    print(int(line), flush=True)
+sys.exit(7)
+`
+
+// HeldRun is a run whose command holds as much memory as the test says.
+type HeldRun struct {
+	T       *testing.T
+	Cmd     *exec.Cmd
+	In      io.WriteCloser
+	out     *bufio.Reader
+	Stderr  Text
+	Dir     string // of its record, runtime directory and events
+	Events  string
+	Started time.Time
+}
+
+// Begin starts the command. It is ended with the test.
+func (r *HeldRun) Begin() {
+	r.T.Helper()
+	out, err := r.Cmd.StdoutPipe()
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	r.out = bufio.NewReader(out)
+	if r.In, err = r.Cmd.StdinPipe(); err != nil {
+		r.T.Fatal(err)
+	}
+	if err := r.Cmd.Start(); err != nil {
+		r.T.Fatal(err)
+	}
+	r.T.Cleanup(func() {
+		if r.Cmd.ProcessState == nil {
+			r.In.Close()
+			_ = r.Cmd.Wait()
+		}
+	})
+}
+
+// Hold has the command hold so many MiB.
+func (r *HeldRun) Hold(mib int) {
+	r.T.Helper()
+	fmt.Fprintln(r.In, mib)
+	if line, err := r.out.ReadString('\n'); strings.TrimSpace(line) != strconv.Itoa(mib) {
+		r.T.Fatalf("%q, %v\n%s", line, err, r.Stderr.String())
+	}
+}
+
+// End has the command end and returns how long that took.
+func (r *HeldRun) End() time.Duration {
+	r.T.Helper()
+	began := time.Now()
+	r.In.Close()
+	err := r.Cmd.Wait()
+	took := time.Since(began)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		r.T.Errorf("%v, want the command's exit status 7\n%s", err, r.Stderr.String())
+	}
+	return took
+}
+
+// Status asks for the status; nil where nobody answers yet.
+func (r *HeldRun) Status() *control.Status {
+	cmd := exec.Command(Program(r.T, Rsswarden), "status", "--json")
+	cmd.Env = append(os.Environ(), "RSSWARDEN_RUNTIME="+r.Dir)
+	out, _ := cmd.Output() // one of others' runs may not answer
+	var all struct{ Nodes []*control.Status }
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil
+	}
+	for _, st := range all.Nodes {
+		if len(st.Ranks) == 1 && st.Ranks[0].Holder == r.Cmd.Process.Pid {
+			return st // others may run beside it
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package wardentest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// MapJob maps a file, touches all of it, and tells its checksum whenever it is
+// asked to. Its first thread sleeps in futex(2), or in read(2) where it is told
+// to, which lends nobody its thread.
+const MapJob = `
+import mmap, os, sys, threading, zlib
+f = open(sys.argv[1], "rb")
+m = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+print(zlib.crc32(m), flush=True)
+def serve():
+    while os.read(0, 1):
+        print(zlib.crc32(m), flush=True)
+    os._exit(7)
+if sys.argv[2] == "read":
+    serve()
+threading.Thread(target=serve).start()
+threading.Event().wait()
+`
+
+// Mapper is a process that maps a file of 64 MiB and knows nothing of us.
+type Mapper struct {
+	*Puppet
+	sum string
+}
+
+const MappedBytes = 64 << 20
+
+// MapFile makes such a file, on no file system whose pages cannot leave.
+func MapFile(t *testing.T) string {
+	t.Helper()
+	f, err := os.CreateTemp("", "rsswarden-mapped-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	b := []byte(strings.Repeat(f.Name(), 1<<20/len(f.Name())+1))[:1<<20]
+	for range MappedBytes / len(b) {
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// StartMapper starts one that sleeps in futex or read, by way of a command in
+// front of it.
+func StartMapper(t *testing.T, path, sleep string, change func(*exec.Cmd), before ...string) *Mapper {
+	t.Helper()
+	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && b[0] != '0' {
+		t.Skip("Yama lets ancestors alone trace")
+	}
+	if _, err := os.Stat(Python); err != nil {
+		t.Skip(err)
+	}
+	line := append(before, Python, "-c", MapJob, path, sleep)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = Env()
+	if change != nil {
+		change(cmd)
+	}
+	m := &Mapper{Puppet: startTalk(t, cmd)}
+	m.sum = m.Hear()
+	return m
+}
+
+// Intact wants the process alive, with the same data.
+func (m *Mapper) Intact() {
+	m.t.Helper()
+	fmt.Fprint(m.In, "?")
+	if sum := m.Hear(); sum != m.sum {
+		m.t.Errorf("checksum %s, was %s", sum, m.sum)
+	}
+}
+
+// Status is a line of /proc/PID/status.
+func (m *Mapper) Status(name string) string { return StatusLine(m.t, m.Cmd.Process.Pid, name) }
+
+// Resident is its RssFile in bytes.
+func (m *Mapper) Resident() int {
+	n, err := strconv.Atoi(strings.TrimSuffix(m.Status("RssFile"), " kB"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return n << 10
+}
+
+// Trimming is what `rsswarden trim --json` printed.
+type Trimming struct {
+	Processes []struct {
+		PID     int
+		Comm    string
+		Mapped  int      `json:"mapped_bytes"`
+		Before  *int     `json:"rss_before_bytes"`
+		After   *int     `json:"rss_after_bytes"`
+		Freed   *int     `json:"freed_bytes"`
+		Stop    *float64 `json:"stop_s"`
+		Refused *string
+		Detail  string
+	}
+	Dropped []struct {
+		Path   string
+		Before *int `json:"before_bytes"`
+		After  *int `json:"after_bytes"`
+		Error  string
+	}
+}
