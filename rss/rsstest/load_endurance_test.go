@@ -14,7 +14,7 @@ import (
 var flaky = [][2]string{
 	{"supervisor/leader", "^TestRenew$"},
 	{"supervisor/loader", "^TestUnpicklable$/^torch2.6$/^swap$"},
-	{"cmd/rsswarden", "^TestGoroutinePanics$/^notifier$"},
+	{"cmd/rsswarden/e2e/faults", "^TestGoroutinePanics$/^notifier$"},
 }
 
 // TestEnduranceLoad runs each of them 50 times beside eight processes that compute.
