@@ -146,14 +146,14 @@ type rateTable struct {
 	nearStalls                        time.Duration
 }
 
-// rateSeeds is how many of the simulated jobs are run, the first ones in the order of
-// their seeds: a minute's worth, and all where RSSWARDEN_ENDURANCE is set, as `make
+// rateSeeds is how many jobs of a scale are run, the first ones in the order of their
+// seeds: some seconds' worth, and all where RSSWARDEN_ENDURANCE is set, as `make
 // endurance` does.
-func rateSeeds() uint64 {
+func rateSeeds(scale *saveratetest.Scale) uint64 {
 	if os.Getenv("RSSWARDEN_ENDURANCE") != "" {
-		return saveratetest.Simulated.Seeds
+		return scale.Seeds
 	}
-	return 300
+	return scale.Seeds / 5
 }
 
 // TestSaveRate is the save rate in simulation: jobs of package saverate, 500 or the
@@ -168,7 +168,7 @@ func rateSeeds() uint64 {
 func TestSaveRate(t *testing.T) {
 	onTmpfs(t)
 	var table rateTable
-	eachRate(t, &saveratetest.Simulated, rateSeeds(), table.add)
+	eachRate(t, &saveratetest.Simulated, rateSeeds(&saveratetest.Simulated), table.add)
 	t.Log(&table)
 	if table.touched > 0 {
 		t.Errorf("%d innocents were acted on", table.touched)
@@ -182,7 +182,7 @@ func TestSaveRateSteady(t *testing.T) {
 	onTmpfs(t)
 	var table rateTable
 	late := 0
-	eachRate(t, &saveratetest.Steadies, saveratetest.Steadies.Seeds, func(t *testing.T, e rateEnd) {
+	eachRate(t, &saveratetest.Steadies, rateSeeds(&saveratetest.Steadies), func(t *testing.T, e rateEnd) {
 		table.add(t, e)
 		table.mu.Lock()
 		defer table.mu.Unlock()

@@ -25,11 +25,52 @@ import signal
 import sys
 import time
 
+import data
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(description="a small PyTorch trainer over an LMDB, made on the spot")
+    p.add_argument("--data", required=True, metavar="PATH", help="the LMDB; made if missing")
+    p.add_argument("--records", type=int, default=data.RECORDS)
+    p.add_argument("--record-bytes", type=int, default=data.RECORD_BYTES)
+    p.add_argument("--epochs", type=int, default=4)
+    p.add_argument("--epoch-fraction", type=float, default=1.0, help="share of the records in one epoch")
+    p.add_argument("--batch", type=int, default=32)
+    p.add_argument("--workers", type=int, default=4, help="loader workers; 0 reads in the trainer")
+    p.add_argument("--persistent", action="store_true", help="persistent_workers=True")
+    p.add_argument("--endless", action="store_true", help="FastDataLoader: one iterator for life")
+    p.add_argument("--device", default="cpu", help="where the model is: cpu or cuda, with pinned memory [cpu]")
+    p.add_argument("--start", choices=["fork", "spawn", "forkserver", "default"], default="fork",
+                   help="how workers are started; default is what Python does by itself [fork]")
+    p.add_argument("--step-ms", type=float, default=0, help="pretend to compute so long a batch")
+    p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each worker keeps so much a record")
+    p.add_argument("--leak-trainer", type=int, default=0, metavar="KB", help="the trainer keeps so much a batch")
+    p.add_argument("--garbage", type=int, default=0, metavar="KB",
+                   help="the trainer leaves so much a batch in reference cycles, with Python's collector off")
+    p.add_argument("--cow", type=int, nargs="?", const=1_000_000, default=0, metavar="N",
+                   help="the dataset holds a list of N objects; workers copy its pages by looking (default 1000000)")
+    p.add_argument("--in-memory", action="store_true", help="the trainer reads all records into one array first")
+    p.add_argument("--plain-file", action="store_true", help="also read a plain file, opened lazily, by seek and read")
+    p.add_argument("--checkpoint", metavar="FILE", help="resume from FILE; write it at each epoch and at SIGUSR2")
+    p.add_argument("--seed", type=int, default=1)
+    args = p.parse_args(argv)
+    if args.workers == 0 and (args.persistent or args.start != "fork"):
+        p.error("--persistent and --start need --workers 1 or more")
+    if args.persistent and args.endless:
+        p.error("--persistent or --endless, not both")
+    if args.record_bytes < 4096:
+        p.error("--record-bytes must be 4096 or more")
+    if args.plain_file and args.workers > 1 and not (args.persistent or args.endless):
+        p.error("--plain-file with several workers needs --persistent or --endless: workers forked "
+                "after the trainer has opened the file share its offset and read wrong records")
+    return args
+
+
+ARGS = parse(sys.argv[1:]) if __name__ == "__main__" else None  # before torch, which takes seconds to import
+
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-
-import data
 
 REQUEUE = 99  # exit status after SIGUSR2
 
@@ -174,43 +215,5 @@ def train(args):
     return 0
 
 
-def parse(argv):
-    p = argparse.ArgumentParser(description="a small PyTorch trainer over an LMDB, made on the spot")
-    p.add_argument("--data", required=True, metavar="PATH", help="the LMDB; made if missing")
-    p.add_argument("--records", type=int, default=data.RECORDS)
-    p.add_argument("--record-bytes", type=int, default=data.RECORD_BYTES)
-    p.add_argument("--epochs", type=int, default=4)
-    p.add_argument("--epoch-fraction", type=float, default=1.0, help="share of the records in one epoch")
-    p.add_argument("--batch", type=int, default=32)
-    p.add_argument("--workers", type=int, default=4, help="loader workers; 0 reads in the trainer")
-    p.add_argument("--persistent", action="store_true", help="persistent_workers=True")
-    p.add_argument("--endless", action="store_true", help="FastDataLoader: one iterator for life")
-    p.add_argument("--device", default="cpu", help="where the model is: cpu or cuda, with pinned memory [cpu]")
-    p.add_argument("--start", choices=["fork", "spawn", "forkserver", "default"], default="fork",
-                   help="how workers are started; default is what Python does by itself [fork]")
-    p.add_argument("--step-ms", type=float, default=0, help="pretend to compute so long a batch")
-    p.add_argument("--leak-worker", type=int, default=0, metavar="KB", help="each worker keeps so much a record")
-    p.add_argument("--leak-trainer", type=int, default=0, metavar="KB", help="the trainer keeps so much a batch")
-    p.add_argument("--garbage", type=int, default=0, metavar="KB",
-                   help="the trainer leaves so much a batch in reference cycles, with Python's collector off")
-    p.add_argument("--cow", type=int, nargs="?", const=1_000_000, default=0, metavar="N",
-                   help="the dataset holds a list of N objects; workers copy its pages by looking (default 1000000)")
-    p.add_argument("--in-memory", action="store_true", help="the trainer reads all records into one array first")
-    p.add_argument("--plain-file", action="store_true", help="also read a plain file, opened lazily, by seek and read")
-    p.add_argument("--checkpoint", metavar="FILE", help="resume from FILE; write it at each epoch and at SIGUSR2")
-    p.add_argument("--seed", type=int, default=1)
-    args = p.parse_args(argv)
-    if args.workers == 0 and (args.persistent or args.start != "fork"):
-        p.error("--persistent and --start need --workers 1 or more")
-    if args.persistent and args.endless:
-        p.error("--persistent or --endless, not both")
-    if args.record_bytes < 4096:
-        p.error("--record-bytes must be 4096 or more")
-    if args.plain_file and args.workers > 1 and not (args.persistent or args.endless):
-        p.error("--plain-file with several workers needs --persistent or --endless: workers forked "
-                "after the trainer has opened the file share its offset and read wrong records")
-    return args
-
-
 if __name__ == "__main__":
-    sys.exit(train(parse(sys.argv[1:])))
+    sys.exit(train(ARGS))

@@ -37,6 +37,9 @@ var Modes = []Mode{
 	Cgroup, CgroupSwap, CgroupSwap50, CgroupMemsw, Cgroup150, Cgroup50, CgroupLinux, CgroupNoMem,
 }
 
+// InCgroups says whether each job is in a memory cgroup of its own.
+func (m Mode) InCgroups() bool { return modes[m].task == taskCgroup }
+
 // settings are what the modes differ in.
 type settings struct {
 	task, gather, params string

@@ -31,7 +31,7 @@ func newShare() *share {
 }
 
 func shareOf(mode Mode) *share {
-	if modes[mode].task == taskCgroup {
+	if mode.InCgroups() {
 		return inCgroups
 	}
 	return outside

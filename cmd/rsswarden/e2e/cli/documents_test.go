@@ -380,7 +380,7 @@ func readsFull(r io.Reader, b []byte) bool {
 
 func TestInstall(t *testing.T) {
 	prefix := t.TempDir()
-	if out, err := exec.Command("make", "-C", "../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", "../../../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if out, _, err := wardentest.Output(filepath.Join(prefix, "bin", "rsswarden"), "--version"); err != nil || !strings.HasPrefix(out, "rsswarden ") {

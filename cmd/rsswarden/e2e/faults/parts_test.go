@@ -65,9 +65,7 @@ func (b *broken) run(t *testing.T) {
 	if b.then != nil {
 		b.then(r)
 	}
-	// The last words have 2 s, and as long again for each process that a processor has
-	// to run beside them.
-	if took, most := r.End(), 3*time.Second*time.Duration(1+runnable(t)/runtime.NumCPU()); took > most {
+	if took, most := r.End(), lastWords(t); took > most {
 		t.Errorf("the end took %v, of %v", took, most)
 	}
 	if r.thaw != nil {
@@ -100,6 +98,12 @@ func (b *broken) run(t *testing.T) {
 	} else if r.told.has("resolved 80%") {
 		t.Error("resolved, and nobody was there to tell it")
 	}
+}
+
+// lastWords is how long an end may take: 2 s and some, and as long again for each process
+// that a processor has to run beside them.
+func lastWords(t *testing.T) time.Duration {
+	return 3 * time.Second * time.Duration(1+runnable(t)/runtime.NumCPU())
 }
 
 // runnable is how many threads of this machine run or wait for a processor, by field 4

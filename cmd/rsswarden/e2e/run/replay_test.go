@@ -32,10 +32,7 @@ type lived struct {
 func mappingJob(t *testing.T, epochs string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	load := filepath.Join(dir, "lmdbload")
-	if out, err := exec.Command("go", "build", "-o", load, "../../../../examples/lmdbload").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build lmdbload: %v\n%s", err, out)
-	}
+	load := wardentest.Program(t, wardentest.LMDBLoad)
 	line := []string{load, "-data", filepath.Join(dir, "load.lmdb"), "-growth", "60", "-epochs", epochs}
 	if _, errs, err := wardentest.Output(append(slices.Clone(line), "-create")...); err != nil {
 		t.Fatalf("cannot make the data: %v\n%s", err, errs)

@@ -175,9 +175,8 @@ func carriages() []carriage {
 // TestAccountings asks `rsswarden limits` in a job of each accounting, and runs
 // jobs that grow bare and wrapped, side by side.
 func TestAccountings(t *testing.T) {
-	for _, mode := range slurmtest.Modes {
-		t.Run(string(mode), func(t *testing.T) { startAccounting(t, mode).rows(t, mode) })
-	}
+	t.Parallel()
+	accountingsOn(t, "", slurmtest.Modes)
 }
 
 // rows runs all that there is of a mode.
@@ -411,6 +410,7 @@ func firing(limits []event.Limit) bool {
 // TestSeveralSteps is row 15: each step has its limit, the job's binds them
 // all, and slurmstepd sums the steps apart.
 func TestSeveralSteps(t *testing.T) {
+	t.Parallel()
 	s := startAccounting(t, slurmtest.Cgroup)
 	run := s.Submit(t, fmt.Sprintf(`%[1]s batch 200 %[2]s &
 srun -n1 --overlap --mem=300 bash -c '%[1]s step 120 %[2]s & until [ -e batch ] && [ -e step ]; do sleep 0.05; done; %[3]s limits --json >limits; kill %%%%; true'`,
@@ -430,6 +430,7 @@ srun -n1 --overlap --mem=300 bash -c '%[1]s step 120 %[2]s & until [ -e batch ] 
 // TestLimitShrinksUnderAJob is row 14: Slurm 26.05 can lower the limit of a
 // running job. The watcher reads it anew, says so, and acts by it.
 func TestLimitShrinksUnderAJob(t *testing.T) {
+	t.Parallel()
 	s := startAccounting(t, slurmtest.Cgroup)
 	run := s.Submit(t, fmt.Sprintf("exec %s run --interval 200ms --events $PWD/events -- %s held 120 %s", s.rsswarden, s.hold, s.file), "--mem=900", "--no-requeue")
 	held := filepath.Join(run.Dir, "held")
@@ -462,6 +463,7 @@ func TestLimitShrinksUnderAJob(t *testing.T) {
 // TestNoSlurm is row 13b: a plain cgroup, a container's view of one, and
 // nothing but the node.
 func TestNoSlurm(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"SLURM_JOB_ID", "SLURM_JOBID"} {
 		if os.Getenv(name) != "" {
 			t.Skip("this is a Slurm job")
@@ -565,7 +567,7 @@ func TestTrainingThatSharesItsPages(t *testing.T) {
 				want = s.reference(t, options...)
 			}
 			path := filepath.Join(s.Dir(), "events-"+string(mode))
-			s.carried(t, want, s.script(s.rsswarden+" run --events "+path+" --", options...), "--mem=3000")
+			s.carried(t, want, s.script(s.rsswarden+" run --events "+path+" --", options...), memory(3000, 1700))
 			said := wardentest.Events(t, path)
 			for _, d := range slices.Concat(said[event.NameDecision], said[event.NameOutcome]) {
 				t.Errorf("decided on %v", d)

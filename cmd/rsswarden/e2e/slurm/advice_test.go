@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -120,11 +119,7 @@ func advisedJobs(t *testing.T, c *slurmtest.Cluster, n int) []advisedJob {
 		return jobs[:n]
 	}
 	wardentest.NeedTorch(t)
-	load := filepath.Join(t.TempDir(), "lmdbload")
-	if out, err := exec.Command("go", "build", "-o", load, "../../../../examples/lmdbload").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build lmdbload: %v\n%s", err, out)
-	}
-	load = c.Install(t, load)
+	load := c.Install(t, wardentest.Program(t, wardentest.LMDBLoad))
 	loading := load + " -records 250 -growth 100 -epochs 2 -data " + filepath.Join(c.Dir(), "load.lmdb")
 	train := c.Install(t, "../../../../examples/train/train.py")
 	c.Install(t, "../../../../examples/train/data.py")
@@ -206,7 +201,7 @@ const wantedWaste = 0.15
 // One job alone has the same seed twice: what two runs of it differ by is for the
 // median of several.
 func advised(t *testing.T, mode slurmtest.Mode, n int) {
-	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 16, RealMemory: 45000})
+	c := slurmtest.Start(t, mode, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	jobs := advisedJobs(t, c, n)
 	first, again := make([]*advisedRun, n), make([]*advisedRun, n)
@@ -255,7 +250,8 @@ func advised(t *testing.T, mode slurmtest.Mode, n int) {
 // TestMemAdvice: a job that is run again with what its report advises survives,
 // and little is asked for in vain.
 func TestMemAdvice(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
-		t.Run(string(mode), func(t *testing.T) { advised(t, mode, 1) })
+		t.Run(string(mode), func(t *testing.T) { t.Parallel(); advised(t, mode, 1) })
 	}
 }

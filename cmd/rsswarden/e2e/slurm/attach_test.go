@@ -67,7 +67,8 @@ func (a *attached) wait(t *testing.T) map[event.Name][]map[string]any {
 // a batch job. Attached from outside the job, and with another job's
 // environment around it.
 func TestAttachSlurmLinux(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := "/usr/bin/python3 " + pythonJob(t, c, "grow.py", growJob)
 	other := []string{"env", "SLURM_JOB_ID=999", "SLURM_STEP_ID=7", "SLURM_MEM_PER_NODE=100", "SLURM_JOB_END_TIME=1"}
@@ -110,7 +111,8 @@ func TestAttachSlurmLinux(t *testing.T) {
 // TestAttachSlurmCgroup: the kernel kills at the job's cgroup. Attached to the
 // process and to the job, from outside and from a step within the job.
 func TestAttachSlurmCgroup(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := "/usr/bin/python3 " + pythonJob(t, c, "grow.py", growJob)
 	for name, how := range map[string]struct {
@@ -154,7 +156,8 @@ func TestAttachSlurmCgroup(t *testing.T) {
 // several tasks, the command of the hint starts one attach; it does not count
 // what it starts itself.
 func TestAttachSlurmOnce(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	command := strings.NewReplacer("NODE", c.Node(), "ID", "$SLURM_JOB_ID").Replace(strings.Join(wardentest.Beside(t), " "))
 	run := c.Submit(t, command+" "+warden+" attach --at none --at 'slurm 1%:exec=sleep 3' --job $SLURM_JOB_ID &\nsrun --overlap --mem=0 -N1 -n1 sleep 6", "--mem=300", "-n3", "--ntasks-per-node=3")
@@ -167,7 +170,8 @@ func TestAttachSlurmOnce(t *testing.T) {
 // TestTrimSlurm: typed in a job's script and in a step beside it, it finds the
 // job's processes and no others.
 func TestTrimSlurm(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	for name, how := range map[string]string{
 		"script": warden,

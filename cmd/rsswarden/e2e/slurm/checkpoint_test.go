@@ -26,7 +26,7 @@ type leaky struct {
 func leakyStand(t *testing.T, mode slurmtest.Mode) leaky {
 	t.Helper()
 	wardentest.NeedTorch(t)
-	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	c := slurmtest.Start(t, mode, slurmtest.Usual)
 	s := leaky{stand{Cluster: c, rsswarden: c.Install(t, binary)}, mode}
 	s.train = c.Install(t, "../../../../examples/train/train.py")
 	c.Install(t, "../../../../examples/train/data.py")
@@ -92,8 +92,10 @@ func (s leaky) turn(t *testing.T, checkpoint string) (done bool, got slurmtest.R
 // TestCheckpoint: the trainer is asked in time, and what it saved carries the
 // training on to the checksum of a run that nothing limits.
 func TestCheckpoint(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]slurmtest.Mode{"linux": slurmtest.Linux, "cgroup": slurmtest.Cgroup} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := leakyStand(t, mode)
 			want := s.reference(t, s.training()...)
 			s.bare(t)

@@ -55,7 +55,8 @@ func (j *commented) goOn(file string) {
 // task that it is about has it, and no other; one that is too long stays as it is. The
 // textfile tells of job, step, node and limit, and is gone when the job has ended.
 func TestSlurmCommentAndTextfile(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 8})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	texts, err := os.MkdirTemp(c.Dir(), "texts")
 	if err != nil {

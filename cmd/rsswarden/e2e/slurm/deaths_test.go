@@ -300,7 +300,8 @@ const recordGap = 1500 * time.Millisecond
 // TestDeathsInSlurm: jobs of a real Slurm die in every way there is, and the
 // report names it, from the record and from the journal alone.
 func TestDeathsInSlurm(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 16, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := pythonJob(t, c, "die.py", dyingJob)
 	deaths := []dying{
@@ -408,7 +409,8 @@ func (d *deathbed) lastSample(t *testing.T) {
 
 // TestDeathsInCgroups: the kernel kills at the job's limit.
 func TestDeathsInCgroups(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 16, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := pythonJob(t, c, "die.py", dyingJob)
 	deaths := []dying{
@@ -432,7 +434,8 @@ func TestDeathsInCgroups(t *testing.T) {
 
 // TestReportWithoutRecord: of a job that left nothing Slurm's word is told.
 func TestReportWithoutRecord(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := c.Submit(t, "exit 3")
 	job.Wait(t)
@@ -446,7 +449,8 @@ func TestReportWithoutRecord(t *testing.T) {
 // TestReportOfArrayTask: a task of an array is found by the name it has for its
 // user, which is not the number that it runs under.
 func TestReportOfArrayTask(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := c.Submit(t, "exec "+warden+" run --limit 1G --record "+c.Dir()+"/array -- sh -c 'exit $SLURM_ARRAY_TASK_ID'", "--array=4-5")
 	for _, task := range []string{"4", "5"} {

@@ -80,13 +80,14 @@ func TestDoctorTriesTorch(t *testing.T) {
 // TestDoctorSlurm: in a batch job the limit of the step is found, and whether
 // Slurm's signals arrive depends on exec, here or further down in the script.
 func TestDoctorSlurm(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
-		t.Run(string(mode), func(t *testing.T) { doctorIn(t, mode) })
+		t.Run(string(mode), func(t *testing.T) { t.Parallel(); doctorIn(t, mode) })
 	}
 }
 
 func doctorIn(t *testing.T, mode slurmtest.Mode) {
-	c := slurmtest.Start(t, mode, slurmtest.Options{})
+	c := slurmtest.Start(t, mode, slurmtest.Usual)
 	program := c.Install(t, binary)
 	ask := program + " doctor --json --timeout 2m -- " + python
 	later := filepath.Dir(program) + "/rsswarden run -- true"

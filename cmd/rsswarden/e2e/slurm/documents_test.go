@@ -14,7 +14,8 @@ import (
 
 // TestReadmeJob submits the README's own batch script.
 func TestReadmeJob(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	bin := filepath.Dir(c.Install(t, binary))
 	run := c.Submit(t, rsstest.Block(t, "## Use it in a job"), "--export=ALL,PATH="+bin+":/usr/bin:/bin", "--chdir="+readmeFolder(t, c, bin))
 	if got := run.Wait(t); got.State != "COMPLETED" || got.Stdout != "trained\n" || !strings.Contains(got.Stderr, "slurmstepd kills on summed RSS") {

@@ -42,7 +42,7 @@ func TestEnduranceSlurmLinux(t *testing.T) {
 	for _, shape := range []string{"--persistent", "--endless"} {
 		t.Run(shape, func(t *testing.T) {
 			options := []string{shape, "--workers", "4", "--epochs", "4"}
-			s.again(t, wardentest.Times(20), s.reference(t, options...), s.script(s.rsswarden+" run --", options...), fine, "--mem=3000")
+			s.again(t, wardentest.Times(20), s.reference(t, options...), s.script(s.rsswarden+" run --", options...), fine, memory(3000, 1700))
 		})
 	}
 }
@@ -58,7 +58,7 @@ func TestEnduranceSlurmCgroup(t *testing.T) {
 		}
 		return nil
 	}
-	s.again(t, wardentest.Times(20), s.reference(t, options...), s.script(s.rsswarden+" run --", options...), check, "--mem=1500", "--no-requeue")
+	s.again(t, wardentest.Times(20), s.reference(t, options...), s.script(s.rsswarden+" run --", options...), check, memory(1500, 800), "--no-requeue")
 }
 
 // TestEnduranceWatcherKilled kills the watcher at random moments of a job that

@@ -25,9 +25,16 @@ var modes2411 = []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtes
 func TestSlurm2411(t *testing.T) { accountingsOn(t, debian.Trixie, modes2411) }
 
 func accountingsOn(t *testing.T, suite debian.Suite, modes []slurmtest.Mode) {
-	for _, mode := range modes {
-		t.Run(string(mode), func(t *testing.T) {
-			startAccountingOn(t, mode, slurmtest.Options{Suite: suite}).rows(t, mode)
+	for kind, inCgroups := range map[string]bool{"outside": false, "in cgroups": true} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // each kind has a cluster of its own
+			for _, mode := range modes {
+				if mode.InCgroups() == inCgroups {
+					t.Run(string(mode), func(t *testing.T) {
+						startAccountingOn(t, mode, slurmtest.Options{Suite: suite}).rows(t, mode)
+					})
+				}
+			}
 		})
 	}
 }
@@ -39,8 +46,8 @@ var newerTrainings = []struct {
 	options []string
 	bare    string
 }{
-	{slurmtest.Linux, "--mem=3000", []string{"--persistent", "--workers", "4", "--epochs", "2"}, "FAILED"},
-	{slurmtest.Cgroup, "--mem=1500", []string{"--persistent", "--workers", "4", "--epochs", "3", "--leak-worker", "60"}, "OUT_OF_MEMORY"},
+	{slurmtest.Linux, memory(3000, 1700), []string{"--persistent", "--workers", "4", "--epochs", "2"}, "FAILED"},
+	{slurmtest.Cgroup, memory(1500, 800), []string{"--persistent", "--workers", "4", "--epochs", "3", "--leak-worker", "60"}, "OUT_OF_MEMORY"},
 }
 
 // TestSlurm2411Torch26 trains with PyTorch 2.6 in a job of Slurm 24.11.
@@ -49,7 +56,7 @@ func TestSlurm2411Torch26(t *testing.T) { trainingsOn(t, debian.Trixie) }
 func trainingsOn(t *testing.T, suite debian.Suite) {
 	for _, c := range newerTrainings[:wardentest.Few(len(newerTrainings), 1)] {
 		t.Run(string(c.mode), func(t *testing.T) {
-			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: suite})
+			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: suite, CPUs: 4, RealMemory: 20000})
 			want := s.reference(t, c.options...)
 			if bare := s.Submit(t, s.script("", c.options...), c.mem, "--no-requeue").Wait(t); bare.State != c.bare {
 				t.Errorf("bare: %s, want %s: the test proves nothing", bare.State, c.bare)
@@ -88,7 +95,7 @@ time.sleep(seconds)
 // pages back completes beside another step. For one that leaks, the verdict names slurmd,
 // and it completes with the memory that is advised.
 func TestSlurmJobSum(t *testing.T) {
-	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, Conf: "SlurmdTimeout=6"})
+	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, CPUs: 4, RealMemory: 20000, Conf: "SlurmdTimeout=6"})
 	grow := python + " " + pythonJob(t, s.Cluster, "grow.py", growingJob)
 	// The second step runs until the first ends, which ends the job.
 	beside := func(mib int, command string) string {
@@ -98,7 +105,7 @@ func TestSlurmJobSum(t *testing.T) {
 	t.Run("training", func(t *testing.T) {
 		options := []string{"--persistent", "--workers", "1", "--epochs", "2"}
 		want := s.reference(t, options...)
-		const mem = "--mem=3000"
+		mem := memory(3000, 1800)
 		if bare := s.Submit(t, beside(1200, s.training(append(options, "--epochs", "20")...)), mem, "--no-requeue").Wait(t); bare.State != "CANCELLED" {
 			t.Errorf("bare: %s %d:%d, want CANCELLED: the test proves nothing\n%s", bare.State, bare.ExitCode, bare.Signal, bare.Stderr)
 		}

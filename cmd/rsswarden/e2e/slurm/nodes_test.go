@@ -32,7 +32,7 @@ var rankShape = []string{"--persistent", "--workers", "2", "--epochs", "3", "--s
 func rankNodes(t *testing.T, options ...string) stand4 {
 	t.Helper()
 	wardentest.NeedTorch(t)
-	s := trainStandOn(t, slurmtest.Cgroup, slurmtest.Options{Nodes: 2})
+	s := trainStandOn(t, slurmtest.Cgroup, slurmtest.Usual)
 	return stand4{s, options, s.reference(t, rankShape...)}
 }
 
@@ -53,7 +53,7 @@ export OMP_NUM_THREADS=1
 exec %s run --events $PWD/events.$SLURM_PROCID --record $PWD/records %s -- %s $leak
 EOF
 srun bash task.sh`, s.rsswarden, strings.Join(s.options, " "), s.training(rankShape...))
-	return fourRanks{s, s.Submit(t, script, "-N2", "-n4", "--ntasks-per-node=2", "--mem=1500", "--no-requeue")}
+	return fourRanks{s, s.Submit(t, script, "-N2", "-n4", "--ntasks-per-node=2", memory(1500, 900), "--no-requeue")}
 }
 
 // log is what a rank's rsswarden has said so far. A line that is being written is
@@ -240,9 +240,11 @@ func (j fourRanks) reported(t *testing.T) {
 // TestBatchPrefix: rsswarden before srun in the batch script watches the tasks that
 // srun starts on its node, which are no descendants of its command, and acts on them.
 func TestBatchPrefix(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Cgroup, slurmtest.Linux} {
 		t.Run(string(mode), func(t *testing.T) {
-			c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 4, RealMemory: 4000})
+			t.Parallel()
+			c := slurmtest.Start(t, mode, slurmtest.Usual)
 			rsswarden := c.Install(t, binary)
 			run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
 import signal, sys, time
@@ -275,7 +277,8 @@ exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -
 // TestLoneTaskOfAStep: what srun started is one command to its rsswarden, which is
 // none of the job's processes itself, however long it lasts.
 func TestLoneTaskOfAStep(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 4000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	rsswarden := c.Install(t, binary)
 	run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
 import os, signal, sys, time
@@ -314,7 +317,8 @@ wait $!`, rsswarden), "-n2", "--mem=500")
 // four, from where the job was submitted and from its script, and what is asked of
 // one rank reaches its leader alone.
 func TestStatusSlurm(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{Nodes: 2, CPUs: 4})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	run := c.Submit(t, fmt.Sprintf(`srun --ntasks-per-node=2 -n4 %[1]s run --record none -- sleep 300 &
 until [ -e go ]; do sleep 0.05; done
@@ -407,7 +411,8 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 // TestTopSlurm: from outside the job all ranks of both nodes are seen, once and
 // live, and nothing of it is left behind.
 func TestTopSlurm(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Nodes: 2})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	run := c.Submit(t, fmt.Sprintf("srun %s run --quiet -- sleep 600", warden), "-N2", "-n4", "--ntasks-per-node=2", "--mem=300")
 	run.Running(t)

@@ -55,7 +55,7 @@ time.sleep(8)
 `
 
 func TestSlurmCgroupQuiet(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	for name, job := range map[string]string{
 		"page cache": fmt.Sprintf("%s %s $PWD/cache", python, pythonJob(t, c, "cache.py", cacheJob)),
@@ -101,7 +101,8 @@ print("parent ends")
 // TestSlurmOrphan: a subreaper would bring the orphan back under the task, and
 // slurmstepd would kill a job that survives bare.
 func TestSlurmOrphan(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := python + " " + pythonJob(t, c, "orphan.py", orphanJob)
 	for _, wrap := range []string{"", warden + " run --"} {
@@ -115,7 +116,8 @@ func TestSlurmOrphan(t *testing.T) {
 // TestSlurmWithoutExec: under a batch shell that waits, Slurm's signals do not
 // arrive, and the first lines say so.
 func TestSlurmWithoutExec(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	t.Parallel()
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	const warning = "write `exec rsswarden run -- …`"
 	got := c.Submit(t, warden+" run -- sleep 1\nexit 0", "--mem=400").Wait(t)
@@ -149,7 +151,7 @@ while not done:
 // TestSlurmSignals: whatever way Slurm sends a signal, the command has it
 // exactly once, as bare.
 func TestSlurmSignals(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	job := python + " " + pythonJob(t, c, "count.py", countJob)
 	for name, wrap := range map[string]string{"bare": "", "wrapped": warden + " run --"} {
@@ -176,7 +178,7 @@ func TestSlurmSignals(t *testing.T) {
 // TestSlurmTerminal uses a shell of srun --pty as a person does: ^C, ^Z, jobs
 // and fg work as without us.
 func TestSlurmTerminal(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	cmd := c.Command(t.Context(), "srun", "--mem=400", "--pty", warden, "run", "--quiet", "--", "bash", "--norc", "--noprofile", "-i")
 	f, err := pty.Start(cmd)

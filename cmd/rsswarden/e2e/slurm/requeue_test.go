@@ -24,7 +24,7 @@ type requeueStand struct {
 
 func newRequeueStand(t *testing.T, mode slurmtest.Mode, suite debian.Suite) requeueStand {
 	t.Helper()
-	c := slurmtest.Start(t, mode, slurmtest.Options{CPUs: 8, Suite: suite})
+	c := slurmtest.Start(t, mode, slurmtest.Options{Nodes: 2, CPUs: 16, RealMemory: 45000, Suite: suite})
 	return requeueStand{c, c.Install(t, binary), c.Install(t, "testdata/requeue/train.py")}
 }
 
@@ -80,7 +80,7 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 // TestRequeue: a job that asked for too little gets more, and goes on from its
 // checkpoint. Slurm lets a requeued job wait for half a minute: those of a cluster
 // wait together.
-func TestRequeue(t *testing.T) { requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
+func TestRequeue(t *testing.T) { t.Parallel(); requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
 
 func requeueOn(t *testing.T, suite debian.Suite, modes ...slurmtest.Mode) {
 	type job struct{ name, front, options, then string }
@@ -97,6 +97,7 @@ func requeueOn(t *testing.T, suite debian.Suite, modes ...slurmtest.Mode) {
 	}
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
 			s := newRequeueStand(t, mode, suite)
 			runs := make([]*slurmtest.JobRun, len(jobs[mode]))
 			for i, j := range jobs[mode] {
@@ -154,6 +155,7 @@ func (s requeueStand) requeuedOnceAtMost(t *testing.T, run *slurmtest.JobRun, go
 // would do it has no time, it is said why and nobody is signalled; the job goes on
 // as it is, which here is to its limit.
 func TestRequeueRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, front string
 		args        []string
@@ -182,6 +184,7 @@ func TestRequeueRefused(t *testing.T) {
 // TestRequeueOutsideABatchJob: what salloc or srun alone has started cannot be
 // started again.
 func TestRequeueOutsideABatchJob(t *testing.T) {
+	t.Parallel()
 	s := newRequeueStand(t, slurmtest.Cgroup, "")
 	out := s.Srun(t, "--mem=300", "bash", "-c", s.script("cd $(mktemp -d) && exec", requeueOptions, "go-on"))
 	if !strings.Contains(out.Stderr, "it has no batch script that could be started again") || strings.Contains(out.Stdout, "checkpoint") {

@@ -112,7 +112,7 @@ func TestEnduranceSaveRate(t *testing.T) {
 	var jobs, fits, bareKilled, carried, lost, innocents, touched, budgets int
 	for _, m := range rateModes {
 		t.Run(string(m.mode), func(t *testing.T) {
-			c := slurmtest.Start(t, m.mode, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+			c := slurmtest.Start(t, m.mode, slurmtest.Usual)
 			program, script := c.Install(t, binary), c.Install(t, "testdata/saverate/job.py")
 			for seed := uint64(1); seed <= uint64(wardentest.Times(int(saveratetest.Real.Seeds))); seed++ {
 				spec := saveratetest.New(seed, &saveratetest.Real)

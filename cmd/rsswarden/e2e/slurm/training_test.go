@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,22 +25,24 @@ type stand struct {
 	records                []string // the options that make the data
 }
 
-// trainStand gives a test a cluster with the trainer and its LMDB of 1.44 GB.
+// trainStand gives a test a cluster with the trainer and its LMDB of 480 MB, or 1.44 GB
+// where RSSWARDEN_ENDURANCE is set.
 func trainStand(t *testing.T, mode slurmtest.Mode) stand {
 	t.Helper()
 	wardentest.NeedTorch(t)
-	return trainStandOn(t, mode, slurmtest.Options{})
+	return trainStandOn(t, mode, slurmtest.Usual)
 }
 
 func trainStandOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Options) stand {
 	t.Helper()
-	options.CPUs, options.RealMemory = 4, 20000
 	c := slurmtest.Start(t, mode, options)
 	s := stand{Cluster: c, rsswarden: c.Install(t, binary)}
 	s.train = c.Install(t, "../../../../examples/train/train.py")
 	c.Install(t, "../../../../examples/train/data.py")
 	s.data = filepath.Join(c.Dir(), "train.lmdb")
-	s.records = []string{"--data", s.data, "--records", "12000", "--record-bytes", "120000"}
+	s.records = []string{"--data", s.data, "--records", strconv.Itoa(wardentest.Few(12000, 4000)), "--record-bytes", "120000"}
+	making.Lock()
+	defer making.Unlock()
 	if _, err := os.Stat(s.data); err != nil {
 		args := append([]string{s.train, "--epochs", "0", "--workers", "0"}, s.records...)
 		if got := c.Do(t, python, args...); got.Code != 0 {
@@ -47,6 +51,12 @@ func trainStandOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Options) 
 	}
 	return s
 }
+
+// making keeps tests that run in parallel from making the same.
+var making sync.Mutex
+
+// memory is the limit of a job in MiB: for the data of endurance, and for those of others.
+func memory(full, third int) string { return fmt.Sprint("--mem=", wardentest.Few(full, third)) }
 
 // script is a job that trains, under rsswarden where wrap says so.
 func (s stand) script(wrap string, options ...string) string {
@@ -58,14 +68,30 @@ func (s stand) training(options ...string) string {
 	return fmt.Sprintf("%s %s %s %s", python, s.train, strings.Join(s.records, " "), strings.Join(options, " "))
 }
 
-// reference is the checksum of a run that nothing limits.
+// references are the checksums of runs that nothing limits, by what they depend on.
+var references = map[string]string{}
+
+// reference is the checksum of a run that nothing limits. It depends on neither the
+// workers, nor what they leak, nor the pace.
 func (s stand) reference(t *testing.T, options ...string) string {
 	t.Helper()
-	got := s.Do(t, python, append(append([]string{s.train}, s.records...), options...)...)
-	if got.Code != 0 || wardentest.Checksum(got.Stdout) == "none" {
-		t.Fatalf("the run without a limit failed: %+v", got)
+	args := slices.Concat([]string{s.train}, s.records, []string{"--workers", "2"})
+	for i, o := range options {
+		if o == "--epochs" || o == "--epoch-fraction" {
+			args = append(args, o, options[i+1])
+		}
 	}
-	return wardentest.Checksum(got.Stdout)
+	key := s.Version(t) + strings.Join(args[3:], " ")
+	making.Lock()
+	defer making.Unlock()
+	if references[key] == "" {
+		got := s.Do(t, python, args...)
+		if got.Code != 0 || wardentest.Checksum(got.Stdout) == "none" {
+			t.Fatalf("the run without a limit failed: %+v", got)
+		}
+		references[key] = wardentest.Checksum(got.Stdout)
+	}
+	return references[key]
 }
 
 // TestSlurmLinux is the job that started it all: slurmstepd sums RSS over the
@@ -76,10 +102,10 @@ func TestSlurmLinux(t *testing.T) {
 		t.Run(shape, func(t *testing.T) {
 			options := []string{shape, "--workers", "4", "--epochs", "4"}
 			want := s.reference(t, options...)
-			if bare := s.Submit(t, s.script("", options...), "--mem=3000").Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
+			if bare := s.Submit(t, s.script("", options...), memory(3000, 1700)).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
 				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
 			}
-			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), "--mem=3000")
+			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), memory(3000, 1700))
 			if shape == "--persistent" {
 				sampleShown(t, "What you see on stderr", got.Stderr)
 			}
@@ -112,10 +138,10 @@ func TestSlurmCgroup(t *testing.T) {
 	s := trainStand(t, slurmtest.Cgroup)
 	options := []string{"--persistent", "--workers", "4", "--epochs", "4", "--leak-worker", "60"}
 	want := s.reference(t, options...)
-	if bare := s.Submit(t, s.script("", options...), "--mem=1500", "--no-requeue").Wait(t); bare.State != "OUT_OF_MEMORY" {
+	if bare := s.Submit(t, s.script("", options...), memory(1500, 800), "--no-requeue").Wait(t); bare.State != "OUT_OF_MEMORY" {
 		t.Errorf("bare: %s, want OUT_OF_MEMORY: the test proves nothing", bare.State)
 	}
-	s.carried(t, want, s.script(s.rsswarden+" run --", options...), "--mem=1500", "--no-requeue")
+	s.carried(t, want, s.script(s.rsswarden+" run --", options...), memory(1500, 800), "--no-requeue")
 }
 
 // silent is a job whose processes never say hello to the hook.
@@ -137,7 +163,7 @@ func isolated(t *testing.T, shape string) silent {
 	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", "20"}
 	run := fmt.Sprintf(`import sys, runpy; sys.path.insert(0, %q); runpy.run_path(%q, run_name="__main__")`, filepath.Dir(s.train), s.train)
 	return silent{
-		stand: s, want: s.reference(t, options...), args: []string{"--mem=2600"},
+		stand: s, want: s.reference(t, options...), args: []string{memory(2600, 1500)},
 		script: func(wrap string) string {
 			return fmt.Sprintf("exec %s %s -I -c '%s' %s %s", wrap, python, run, strings.Join(s.records, " "), strings.Join(options, " "))
 		},
@@ -146,13 +172,9 @@ func isolated(t *testing.T, shape string) silent {
 
 // compiled is the loader of examples/lmdbload, which knows no Python.
 func compiled(t *testing.T) silent {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{CPUs: 4, RealMemory: 20000})
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	s := stand{Cluster: c, rsswarden: c.Install(t, binary)}
-	load := filepath.Join(t.TempDir(), "lmdbload")
-	if out, err := exec.Command("go", "build", "-o", load, "../../../../examples/lmdbload").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build lmdbload: %v\n%s", err, out)
-	}
-	load = c.Install(t, load)
+	load := c.Install(t, wardentest.Program(t, wardentest.LMDBLoad))
 	line := load + " -data " + filepath.Join(c.Dir(), "load.lmdb") + " -records 1000 -workers 4 -epochs 6 -growth 700"
 	made := strings.Fields(line)
 	if got := c.Do(t, made[0], append(made[1:], "-create")...); got.Code != 0 {
@@ -247,6 +269,7 @@ func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
 		want := s.reference(t, options...)
 		for _, a := range wardentest.Ailments {
 			t.Run(a.Name, func(t *testing.T) {
+				t.Parallel()
 				got := submitAiling(t, a, s.Cluster, warden, "sh -c 'echo begun; sleep 2; echo done; exit 41'", "--mem=400")
 				if got.State != "FAILED" || got.ExitCode != 41 || got.Stdout != "begun\ndone\n" {
 					t.Errorf("status: %s %d:%d, stdout %q, want FAILED 41:0\n%s", got.State, got.ExitCode, got.Signal, got.Stdout, got.Stderr)

@@ -27,7 +27,7 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	own, verdicts, program, site := filepath.Join(dir, "own"), filepath.Join(dir, "var/torch"), filepath.Join(dir, "rsswarden"), filepath.Join(dir, "site")
 	for _, args := range [][]string{
-		{"go", "build", "-ldflags=-X github.com/rsswarden/rsswarden/supervisor/loader.SiteVerdicts=" + verdicts, "-o", program, "."},
+		{"go", "build", "-ldflags=-X github.com/rsswarden/rsswarden/supervisor/loader.SiteVerdicts=" + verdicts, "-o", program, "github.com/rsswarden/rsswarden/cmd/rsswarden"},
 		{python, "../../../../supervisor/loader/testdata/mutant.py", site, `["dataloader.py", "_workers_done_event", "_done_event"]`},
 		{"install", "-d", "-m", "755", dir, filepath.Join(dir, "var")},
 		{"install", "-d", "-o", "nobody", own},

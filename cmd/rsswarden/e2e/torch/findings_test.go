@@ -94,7 +94,7 @@ func (g *grower) grow(dir string, options ...string) (r growth) {
 	records := filepath.Join(dir, "records")
 	args := append([]string{"run", "--accounting", "rss", "--events", r.events, "--record", records}, g.options...)
 	args = append(append(args, options...), "--", python, "-W", "ignore",
-		filepath.Join("..", "..", "supervisor", "diagnosis", "testdata", g.script), dir, g.arg)
+		filepath.Join("../../../../supervisor/diagnosis/testdata", g.script), dir, g.arg)
 	if _, r.stderr, r.err = wardentest.Output(append([]string{binary}, args...)...); r.err != nil {
 		return r
 	}
