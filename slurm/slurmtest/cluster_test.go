@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestBatchJob(t *testing.T) { eachSlurm(t, batchJob) }
@@ -32,10 +33,7 @@ func batchJob(t *testing.T, o slurmtest.Options) {
 		t.Errorf("stderr %q", got.Stderr)
 	}
 
-	env, err := os.ReadFile(filepath.Join(run.Dir, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := wardentest.ReadFile(t, filepath.Join(run.Dir, "env"))
 	job, ok := slurm.FromEnv(lookup(string(env)))
 	if !ok || job.ID != run.ID || job.StepID != slurm.StepBatch || job.NodeName != c.Node() || job.ConfFile != c.Conf() {
 		t.Errorf("FromEnv says %+v, %v", job, ok)
@@ -70,18 +68,14 @@ func TestEveryMode(t *testing.T) {
 			c := slurmtest.Start(t, mode, slurmtest.Options{})
 			job := slurm.Job{ConfFile: c.Conf()}
 			byFiles, err := slurm.FindEnforcement(t.Context(), job, slurm.Search{Paths: []string{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			byScontrol, err := slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
 				Paths: []string{},
 				Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
 					return c.Command(ctx, "scontrol", args...).Output()
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			if got, _ := byFiles.Sums(); got != sums[mode] {
 				t.Errorf("by files, slurmstepd sums %q, want %q", got, sums[mode])
 			}
@@ -139,10 +133,7 @@ func memoryGiven(t *testing.T, o slurmtest.Options) {
 			t.Errorf("%s: RLIMIT_RSS of job and step %q, want %q; stderr %s", test.args, got.Stdout, want, got.Stderr)
 		}
 		for _, file := range []string{"env", "stepenv"} {
-			env, err := os.ReadFile(filepath.Join(run.Dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			env := wardentest.ReadFile(t, filepath.Join(run.Dir, file))
 			m, ok := slurm.StepLimit(lookup(string(env)), slurm.NoLimit)
 			if m.Bytes != test.byEnv*mib || m.Source != test.source || ok && m.Step != (file == "env") {
 				t.Errorf("%s: by %s the limit is %+v, want %d MiB from %s", test.args, file, m, test.byEnv, test.source)
@@ -160,9 +151,7 @@ func jobOfAJob(t *testing.T, o slurmtest.Options) {
 	inner := filepath.Join(c.Dir(), "inner")
 	os.Remove(inner + ".cgroup") // of another Slurm's run
 	script := "#!/bin/bash\nenv -0 >inner.env\ncat /proc/self/cgroup >inner.cgroup.new\nmv inner.cgroup.new inner.cgroup\n"
-	if err := os.WriteFile(inner, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(inner, []byte(script), 0o755))
 	got := c.Srun(t, "--mem=100", "-D", c.Dir(), "sbatch", "--parsable", "-n2", "--mem=100", "-o/dev/null", inner)
 	if got.Code != 0 {
 		t.Fatalf("sbatch: %s", got.Stderr)
@@ -176,10 +165,7 @@ func jobOfAJob(t *testing.T, o slurmtest.Options) {
 		time.Sleep(20 * time.Millisecond)
 		cgroup, _ = os.ReadFile(inner + ".cgroup")
 	}
-	env, err := os.ReadFile(inner + ".env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := wardentest.ReadFile(t, inner+".env")
 	job, ok := slurm.FromEnv(lookup(string(env)))
 	if !ok || job.ID != strings.TrimSpace(got.Stdout) {
 		t.Fatalf("FromEnv says %+v, %v; want job %s", job, ok, got.Stdout)
@@ -202,22 +188,14 @@ func TestEndsWithItsProcess(t *testing.T) {
 
 func endsWithItsProcess(t *testing.T, nodes int) {
 	// The other process needs the lock.
-	if err := slurmtest.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, slurmtest.Shutdown())
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	cmd := exec.Command(self, "hold-cluster", strconv.Itoa(nodes))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, cmd.Start())
 	var dir string
 	if _, err := fmt.Fscan(out, &dir); err != nil {
 		t.Fatalf("the other process said nothing: %v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestNewerSlurm: what a newer Slurm tells a job on cgroup v1, where it differs
@@ -29,9 +30,7 @@ func newerSlurm(t *testing.T, suite debian.Suite) {
 				t.Fatalf("%s has Slurm %s", suite, version)
 			}
 			byFiles, err := slurm.FindEnforcement(t.Context(), slurm.Job{ConfFile: c.Conf()}, slurm.Search{Paths: []string{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			byScontrol, err := slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
 				Paths: []string{},
 				Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
@@ -59,9 +58,7 @@ func newerSlurm(t *testing.T, suite debian.Suite) {
 			if want := map[slurmtest.Mode]string{slurmtest.CgroupKill: "9223372036854771712", slurmtest.Cgroup: "314572800"}[mode]; limit != want {
 				t.Errorf("limit of the step's cgroup %q, want %q", limit, want)
 			}
-			if err := os.WriteFile(run.Dir+"/go", nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.WriteFile(run.Dir+"/go", nil, 0o644))
 			if got := run.Wait(t); got.State != "COMPLETED" {
 				t.Fatalf("%s, stderr %s", got.State, got.Stderr)
 			}

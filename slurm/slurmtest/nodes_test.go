@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // eachTwoNodes runs a test on two nodes with this machine's Slurm and with
@@ -45,9 +46,7 @@ srun %s
 srun bash -c '%s hold task$SLURM_PROCID anon=5'`, sayTask, c.InstallSelf(t)), "-N2", "-n4", "--ntasks-per-node=2", "--mem=200")
 		pids := held(t, run, "task0", "task1", "task2", "task3")
 		r, err := run.Now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		list, lines, _ := strings.Cut(r.Stdout, "\n")
 		if want := strings.TrimSuffix(nodes[0], "1") + "[1-2]"; list != want || r.Node != nodes[0] {
 			t.Errorf("nodes %s, the script on %s; want %s, on %s", list, r.Node, want, nodes[0])
@@ -113,9 +112,7 @@ wait`
 				t.Errorf("%s: %d kills in %v, want %d", node, kills, controls, i)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(run.Dir, "go"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(run.Dir, "go"), nil, 0o644))
 		r := run.Wait(t)
 		if want := fmt.Sprintf("%s 137\nstill here\n%s 143\n", nodes[1], nodes[0]); r.Stdout != want {
 			t.Errorf("stdout %q, want %q", r.Stdout, want)
@@ -144,9 +141,7 @@ wait`, c.InstallSelf(t), strings.Join(beside, " "), sayTask)
 		nodes := c.Nodes()
 		want := fmt.Sprintf("%s 0 0 0\n%s 1 1 0\n", nodes[0], nodes[1])
 		r, err := run.Now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if got := sorted(r.Stdout); got != want || r.Stderr != "" {
 			t.Errorf("from the script: %q, stderr %q, want %q", got, r.Stderr, want)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // holdTimeout bounds how long processes of a job take to get their memory.
@@ -84,9 +85,7 @@ func readSums(t *testing.T, run *slurmtest.JobRun, step string) sums {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		procs[pid] = p
 	}
 	// A task's chain of parents ends at slurmstepd, an orphan's at init.
@@ -167,16 +166,11 @@ func still(t *testing.T, run *slurmtest.JobRun, step string) (used, limit uint64
 // totalRSS reads total_rss of a cgroup of v1.
 func totalRSS(t *testing.T, dir string) uint64 {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, filepath.Join(dir, "memory.stat"))
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, "total_rss "); ok {
 			n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			return n
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const mib = 1 << 20
@@ -66,12 +67,8 @@ func whatSlurmstepdSums(t *testing.T, o slurmtest.Options) {
 
 		// What is given back, and who has ended, is no longer counted: the
 		// number is no peak.
-		if err := syscall.Kill(pids["setsid"], syscall.SIGUSR1); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(pids["child"], syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, syscall.Kill(pids["setsid"], syscall.SIGUSR1))
+		wardentest.NoError(t, syscall.Kill(pids["child"], syscall.SIGKILL))
 		held(t, run, "setsid.freed")
 		less, _, s := still(t, run, "batch")
 		t.Logf("used %d, by parent %d", less, s.rss)

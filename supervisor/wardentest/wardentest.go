@@ -312,3 +312,42 @@ func OwnMemoryCgroup(t *testing.T) string {
 	home, _, _ = strings.Cut(home, "\n")
 	return filepath.Join("/sys/fs/cgroup/memory", home)
 }
+
+// NoError ends the test where there is one.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Write writes a file that all may read and run, and makes the directories above it.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	NoError(t, os.WriteFile(path, []byte(text), 0o755))
+}
+
+// ReadFile is what a file holds, which there must be.
+func ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	NoError(t, err)
+	return b
+}
+
+// NeedRoot skips the test where the user is another, with the reason.
+func NeedRoot(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip(why)
+	}
+}
+
+// NeedPython skips the test where there is none.
+func NeedPython(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(Python); err != nil {
+		t.Skip(err)
+	}
+}

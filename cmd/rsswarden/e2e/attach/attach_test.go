@@ -123,10 +123,7 @@ func TestAttachDies(t *testing.T) {
 // fingerprint is what a process that is not touched keeps.
 func fingerprint(t *testing.T, pid int) string {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, fmt.Sprintf("/proc/%d/status", pid))
 	var kept []string
 	for line := range strings.Lines(string(b)) {
 		for _, name := range []string{"TracerPid:", "PPid:", "Threads:", "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:"} {
@@ -136,10 +133,7 @@ func fingerprint(t *testing.T, pid int) string {
 		}
 	}
 	for _, file := range []string{"oom_score_adj", "limits", "cgroup", "coredump_filter"} {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := wardentest.ReadFile(t, fmt.Sprintf("/proc/%d/%s", pid, file))
 		kept = append(kept, string(b))
 	}
 	return strings.Join(kept, ", ")
@@ -181,9 +175,7 @@ func TestAttachVanishes(t *testing.T) {
 	statuses := map[int]int{}
 	for i := range 40 {
 		c := exec.Command("/bin/sleep", fmt.Sprintf("0.%03d", i))
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, c.Start())
 		go c.Wait()
 		err := exec.Command(binary, "attach", "--quiet", strconv.Itoa(c.Process.Pid)).Run()
 		var exit *exec.ExitError
@@ -307,16 +299,10 @@ func TestAttachUnderRun(t *testing.T) {
 	run := exec.Command(binary, "run", "--quiet", "--", python, "-c", "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()")
 	run.Env = wardentest.Env("TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
 	in, err := run.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	stdout, err := run.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, run.Start())
 	out := bufio.NewScanner(stdout)
 	out.Scan()
 	w := wardentest.StartAttach(t, nil, "--limit", "7M", out.Text())
@@ -334,9 +320,7 @@ func TestAttachUnderRun(t *testing.T) {
 
 // TestAttachToOthers: what may not be read or signalled is named.
 func TestAttachToOthers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be two users")
-	}
+	wardentest.NeedRoot(t, "only root can be two users")
 	p := wardentest.StartPuppet(t, os.Geteuid())
 	w := wardentest.StartAttach(t, wardentest.AttachAs(t, 65534), "--limit", "200M", "--at", "50%:signal=USR1", p.PID())
 	p.Do("grow 120")
@@ -359,9 +343,7 @@ func TestAttachToOthers(t *testing.T) {
 // TestAttachKeepsNothingWhereOthersSay: no process chooses where root keeps files, nor
 // what the scontrol that root starts loads. A user's own processes do so for the user.
 func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be two users")
-	}
+	wardentest.NeedRoot(t, "only root can be two users")
 	for _, c := range []struct {
 		watcher, watched int
 		mine             bool
@@ -370,9 +352,7 @@ func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
 			submit, path, records := wardentest.OpenDir(t), wardentest.OpenDir(t), wardentest.OpenDir(t)
 			loaded := filepath.Join(path, "loaded")
 			scontrol := "#!/bin/sh\necho \"conf=$SLURM_CONF\" >> " + loaded + "\n"
-			if err := os.WriteFile(filepath.Join(path, "scontrol"), []byte(scontrol), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.WriteFile(filepath.Join(path, "scontrol"), []byte(scontrol), 0o755))
 			p := wardentest.StartPuppet(t, c.watched, "SLURM_JOB_ID=4711", "SLURM_SUBMIT_DIR="+submit, "SLURM_CONF="+filepath.Join(submit, "none"))
 			as := wardentest.AttachAs(t, c.watcher)
 			w := wardentest.StartAttach(t, func(cmd *exec.Cmd) {

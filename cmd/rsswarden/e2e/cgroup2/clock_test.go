@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // clockSet: somebody sets the clock an hour ahead, and then an hour back behind where it
@@ -37,9 +38,7 @@ func clockSet(t *testing.T) {
 	jump := func(by time.Duration) {
 		t.Helper()
 		tv := unix.NsecToTimeval(time.Now().Add(by).UnixNano())
-		if err := unix.Settimeofday(&tv); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, unix.Settimeofday(&tv))
 		set += by
 	}
 	defer func() { jump(-set) }()
@@ -60,9 +59,7 @@ func clockSet(t *testing.T) {
 		t.Fatalf("records %v, %v", records, err)
 	}
 	out, err := exec.Command(program, "report", "--csv", records[0]).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	rows, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
 	if err != nil || len(rows) < 10 {
 		t.Fatalf("%d rows, %v", len(rows), err)

@@ -50,9 +50,7 @@ done
 // a word. What was recorded before is whole.
 func TestDeathByGroup(t *testing.T) {
 	scene := filepath.Join(t.TempDir(), "scene")
-	if err := os.WriteFile(scene, []byte(groupScene), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(scene, []byte(groupScene), 0o644))
 	out, exit := guest.Run(t, guest.Options{
 		Binary: wardentest.Program(t, wardentest.Static), Args: []string{"run", "--", "/bin/sh", "/guest/scene"},
 		// It only starts the scene.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // warnedThenKilled: of a command that grows, rungs are told of before the kernel
@@ -55,9 +56,7 @@ func warnedThenKilled(t *testing.T) {
 func (r *run) reports(words ...string) {
 	r.t.Helper()
 	out, err := exec.Command(program, "report", "--json", r.dir+"/records").Output()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, err)
 	var report struct {
 		Cause     event.Cause
 		Certainty string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const user = 1000
@@ -25,9 +26,7 @@ func limitThatBinds(t *testing.T) {
 	r := start(t, task, user)
 	r.eat(20 * rss.MiB)
 	out, err := exec.Command(program, "limits", "--json", "--pid", strconv.Itoa(r.cmd.Process.Pid)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var asked struct{ Limits []event.Limit }
 	r.read(out, &asked)
 	for what, limits := range map[string][]event.Limit{"run": r.begun().Limits, "limits": asked.Limits} {
@@ -117,9 +116,7 @@ func loweredLive(t *testing.T) {
 	// The kernel reclaims, and where that does not do it kills: often the watcher
 	// too, before the memory of the first is given back. A signal to who writes, as
 	// the Go runtime sends itself, has it leave that to who is charged next.
-	if err := os.WriteFile(filepath.Join(job, "memory.max"), []byte("64M"), 0); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(job, "memory.max"), []byte("64M"), 0))
 	if r.eat(4 * rss.MiB) {
 		t.Error("the eater still runs above the limit")
 	}
@@ -160,9 +157,7 @@ func pageCache(t *testing.T) {
 func swap(t *testing.T) {
 	const file = "/disk/swap"
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.Remove(file) })
 	chunk := make([]byte, rss.MiB)
 	for range 96 {
@@ -243,10 +238,7 @@ func namespace(t *testing.T) {
 func commit(t *testing.T) {
 	const vm = "/proc/sys/vm"
 	for file, text := range map[string]string{"overcommit_kbytes": "700000", "overcommit_memory": "2"} {
-		was, err := os.ReadFile(filepath.Join(vm, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := wardentest.ReadFile(t, filepath.Join(vm, file))
 		t.Cleanup(func() { set(t, vm, file, string(was)) })
 		set(t, vm, file, text)
 	}

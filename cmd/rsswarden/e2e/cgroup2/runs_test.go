@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // statuses: a command ends as it does bare.
@@ -23,9 +24,7 @@ func statuses(t *testing.T) {
 	if line, err := r.out.ReadString('\n'); line != "ready\n" {
 		t.Fatal(line, err)
 	}
-	if err := r.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, r.cmd.Process.Signal(syscall.SIGUSR1))
 	if status := r.end(); status != 3 {
 		t.Errorf("status %d of a command that was signalled", status)
 	}
@@ -46,9 +45,7 @@ func wholeTree(t *testing.T) {
 	if d.Used < 80*rss.MiB {
 		t.Errorf("%+v", d)
 	}
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	if status := r.end(); status != 128+15 {
 		t.Errorf("status %d", status)
 	}
@@ -59,9 +56,7 @@ func wholeTree(t *testing.T) {
 func trimmed(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M")
 	data := "/disk/mapped"
-	if err := os.WriteFile(data, make([]byte, 64*rss.MiB), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(data, make([]byte, 64*rss.MiB), 0o644))
 	t.Cleanup(func() { os.Remove(data) })
 	r := start(t, job, user, "--limit", "80M", "--accounting", "rss", "--trim", "ptrace", "--at", "none", "--at", "user 75%:trim")
 	if !r.do("map %d "+data, 64*rss.MiB) {
@@ -101,9 +96,7 @@ func stalls(t *testing.T) {
 func asksForStalls(t *testing.T) bool {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var links []string
 	for _, comm := range all {
 		if b, err := os.ReadFile(comm); err == nil && string(b) == "rss-watcher\n" {

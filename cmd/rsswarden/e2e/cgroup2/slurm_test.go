@@ -137,9 +137,7 @@ func killing(t *testing.T) {
 		return
 	}
 	for _, name := range []string{"slurmd", "slurmctld"} {
-		if err := daemons[name].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, daemons[name].Process.Kill())
 		_ = daemons[name].Wait()
 	}
 	slurmRuns, slurmKills = false, true
@@ -149,9 +147,7 @@ func killing(t *testing.T) {
 func startSlurm(t *testing.T, slurmConf, cgroupConf string) {
 	t.Helper()
 	for name, text := range map[string]string{"slurm.conf": slurmConf, "cgroup.conf": cgroupConf} {
-		if err := os.WriteFile("/etc/slurm/"+name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile("/etc/slurm/"+name, []byte(text), 0o644))
 	}
 	daemon(t, "slurmctld", "", "/usr/sbin/slurmctld", "-D", "-c")
 	// slurmd waits longer and longer for one that is not there.
@@ -167,9 +163,7 @@ func startSlurm(t *testing.T, slurmConf, cgroupConf string) {
 func daemon(t *testing.T, name, cgroup string, args ...string) {
 	t.Helper()
 	out, err := os.OpenFile(filepath.Join(slurmDir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer out.Close()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin:/bin", "LANG=C"}
@@ -177,15 +171,11 @@ func daemon(t *testing.T, name, cgroup string, args ...string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if cgroup != "" {
 		dir, err := os.Open(cgroup)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		defer dir.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	daemons[name] = cmd
 }
 
@@ -209,12 +199,8 @@ func job(t *testing.T, script string, options ...string) *ended {
 	t.Helper()
 	slurm(t)
 	dir, err := os.MkdirTemp("/disk", "job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, user, user); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, os.Chown(dir, user, user))
 	cmd := exec.Command("/usr/bin/sbatch", append([]string{"--parsable", "-n1", "--mem=100M", "-D", dir, "-o", dir + "/out"}, options...)...)
 	cmd.Stdin = strings.NewReader("#!/bin/sh\n" + script)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "XDG_STATE_HOME=" + dir, "RSSWARDEN_RECORD=" + dir + "/records", "RSSTEST_EATER=1"}
@@ -236,10 +222,7 @@ func job(t *testing.T, script string, options ...string) *ended {
 		return m != nil
 	})
 	slurmRuns = true
-	b, err := os.ReadFile(dir + "/out")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, dir+"/out")
 	e.out = string(b)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -101,10 +101,7 @@ func slurmHugePages(t *testing.T) {
 	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+" run -- /bin/sh -c '"+held(100, 10)+"'\n", "--mem=400M")
 	e.want("COMPLETED", "0:0")
 	var stepd, ours rss.Bytes
-	b, err := os.ReadFile(filepath.Join(slurmDir, "slurmd.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, filepath.Join(slurmDir, "slurmd.log"))
 	for _, m := range regexp.MustCompile(`StepId=`+e.id+`\.batch memory used:(\d+)`).FindAllStringSubmatch(string(b), -1) {
 		n, _ := strconv.ParseUint(m[1], 10, 64)
 		stepd = max(stepd, rss.Bytes(n))

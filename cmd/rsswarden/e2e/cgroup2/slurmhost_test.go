@@ -113,8 +113,6 @@ func slurmFiles(t *testing.T, root string) map[string]string {
 		}
 	}
 	files := map[string]string{}
-	if err := guest.AddDynamic(files, root, names...); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, guest.AddDynamic(files, root, names...))
 	return files
 }

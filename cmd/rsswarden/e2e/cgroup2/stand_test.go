@@ -18,6 +18,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // patience is how long anything may take: a guest on a busy machine is slow.
@@ -51,9 +52,7 @@ func group(t *testing.T, name string, files ...string) string {
 
 func set(t *testing.T, dir, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0))
 }
 
 // remove waits for those who are just ending.
@@ -99,43 +98,29 @@ func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
 	t.Helper()
 	// On the disk: what is in /tmp is memory, and charged.
 	dir, err := os.MkdirTemp("/disk", "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chown(dir, uid, uid); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chown(dir, uid, uid))
 	r := &run{t: t, dir: dir, cmd: exec.Command(args[0], args[1:]...)}
 	r.cmd.Env = append(os.Environ(), "RSSTEST_EATER=1",
 		"RSSWARDEN_EVENTS="+dir+"/events", "RSSWARDEN_RECORD="+dir+"/records", "XDG_STATE_HOME="+dir, "RSSWARDEN_RUNTIME="+dir)
 	stderr, err := os.Create(dir + "/stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer stderr.Close()
 	r.cmd.Stderr = stderr
 	fd, err := unix.Open(cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer unix.Close(fd)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{
 		UseCgroupFD: true, CgroupFD: fd, Setpgid: true,
 		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
 	}
 	stdin, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	out, stdout, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	r.cmd.Stdin, r.cmd.Stdout, r.in, r.out = stdin, stdout, in, bufio.NewReader(out)
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, r.cmd.Start())
 	stdin.Close()
 	stdout.Close()
 	t.Cleanup(func() {
@@ -251,10 +236,7 @@ func (r *run) last() *event.Exit {
 // said is what was said to people so far.
 func (r *run) said() string {
 	r.t.Helper()
-	b, err := os.ReadFile(r.dir + "/stderr")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := wardentest.ReadFile(r.t, r.dir+"/stderr")
 	return string(b)
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // typist types into a shell on a terminal, as a user does.
@@ -62,9 +64,7 @@ func newTypist(t *testing.T, kind, dir string, env ...string) *typist {
 	p := &typist{t: t, dump: filepath.Join(t.TempDir(), "line")}
 	setup := shellSetup[kind]
 	script := filepath.Join(t.TempDir(), "setup")
-	if err := os.WriteFile(script, []byte(setup.script), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(script, []byte(setup.script), 0o644))
 	cmd := exec.Command(path, setup.args...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{
@@ -116,10 +116,7 @@ func (p *typist) completed(typed string) string {
 	os.Remove(p.dump)
 	p.write("\x15" + typed + "\t\x14")
 	p.await(p.dump)
-	b, err := os.ReadFile(p.dump)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	b := wardentest.ReadFile(p.t, p.dump)
 	p.write("\x15")
 	return strings.TrimRight(string(b), " \n")
 }
@@ -136,12 +133,8 @@ func completionHome(t *testing.T) string {
 		".rsswarden/20260102T030405Z-990118.0.0-n1-12.jsonl": "{}\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		wardentest.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 	}
 	return dir
 }
@@ -193,9 +186,7 @@ func words(t *testing.T, dir string, env []string, args ...string) string {
 	cmd.Dir = dir
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, "RSSWARDEN_RUNTIME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")}, env...)
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return string(out)
 }
 
@@ -243,9 +234,7 @@ func TestCompletionWords(t *testing.T) {
 // what is known without it is there.
 func TestCompletionDoesNotWait(t *testing.T) {
 	dir := completionHome(t)
-	if err := os.WriteFile(filepath.Join(dir, "bin/squeue"), []byte("#!/bin/sh\nsleep 30 & wait\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "bin/squeue"), []byte("#!/bin/sh\nsleep 30 & wait\n"), 0o755))
 	begin := time.Now()
 	words(t, dir, []string{"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin"}, "status", "--job", "")
 	if took := time.Since(begin); took > 3*time.Second {

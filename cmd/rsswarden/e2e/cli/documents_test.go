@@ -110,20 +110,12 @@ func TestDocumentsCommands(t *testing.T) {
 		"train.py":       "",
 		"image.sif":      "",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	for _, name := range []string{"venv/bin/python", "path/to/python"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(python, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		wardentest.NoError(t, os.Symlink(python, filepath.Join(dir, name)))
 	}
 	env := wardentest.Env("HOME="+dir, "TMPDIR="+dir, "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+dir, "CHECKPOINT="+dir+"/model.pt",
 		"PATH="+dir+"/bin:"+filepath.Dir(binary)+":"+os.Getenv("PATH"))
@@ -177,9 +169,7 @@ func TestDocumentsCommands(t *testing.T) {
 func TestDocumentsAlerts(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("abc\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(token, []byte("abc\n"), 0o600))
 	shown := rsstest.Block(t, "taken from RSSWARDEN_ALERT")
 	set := strings.Replace(shown, "/home/me/.hook-token", token, 1)
 	cmd := exec.Command("sh", "-c", "export "+set+"\nexec rsswarden run --dry-run --limit 1G --at '50%:warn' -- true")
@@ -263,9 +253,7 @@ func TestReadmeProcesses(t *testing.T) {
 	typed, _, _ = strings.Cut(typed, "`")
 	run := exec.Command(binary, "run", "--record", "none", "--", "sleep", "60")
 	run.Env = wardentest.Env("TMPDIR=" + t.TempDir())
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, run.Start())
 	defer func() {
 		_ = run.Process.Signal(syscall.SIGTERM) // it dies by it, as its command
 		_ = run.Wait()
@@ -303,9 +291,7 @@ func TestReadmeLeaders(t *testing.T) {
 	if err == nil {
 		err = run.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer func() {
 		_ = run.Process.Signal(syscall.SIGTERM)
 		_ = run.Wait()
@@ -366,9 +352,7 @@ func TestReadmeLeaders(t *testing.T) {
 func asNobodyElse(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o777|os.ModeSticky); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(d, 0o777|os.ModeSticky))
 	}
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(60000 + os.Getpid()%5000), Gid: 65534}}
 }
@@ -422,10 +406,7 @@ func TestIssueTemplates(t *testing.T) {
 		if filepath.Base(name) != "config.yml" && (form.Name == "" || form.Description == "" || len(seen) == 0) {
 			t.Errorf("%s: %+v", name, form)
 		}
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := wardentest.ReadFile(t, name)
 		for _, m := range regexp.MustCompile("`rsswarden ([^`]*)`").FindAllStringSubmatch(string(b), -1) {
 			words, _, _ := strings.Cut(strings.ReplaceAll(m[1], "JOBID", ""), " -- ")
 			if out, errs, err := wardentest.Output(append(append([]string{binary}, strings.Fields(words)...), "--help")...); err != nil || out == "" {

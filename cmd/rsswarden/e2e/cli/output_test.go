@@ -52,16 +52,12 @@ func TestPlainWhereAsked(t *testing.T) {
 			var out bytes.Buffer
 			if c.terminal {
 				tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 120})
-				if err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, err)
 				_, _ = out.ReadFrom(tty) // until the terminal hangs up, which is an error
 				tty.Close()
 			} else {
 				cmd.Stdout, cmd.Stderr = &out, &out
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, cmd.Start())
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, out.Bytes())

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestScripts runs the command line as a user does: testdata/script holds one
@@ -39,9 +41,7 @@ func TestSiteScripts(t *testing.T) {
 		t.Skip("only root can make a file that a site could have made")
 	}
 	dir := t.TempDir()
-	if err := os.Link(ofSite, filepath.Join(dir, "rsswarden")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Link(ofSite, filepath.Join(dir, "rsswarden")))
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/site",
 		RequireExplicitExec: true,

@@ -59,24 +59,16 @@ func TestUnusableRuntime(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"good": 0o700, "open": 0o777} {
 		path := filepath.Join(dir, name)
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Mkdir(path, 0o700))
+		wardentest.NoError(t, os.Chmod(path, mode))
 	}
 	foreign := filepath.Join(dir, "foreign")
-	if err := os.Mkdir(foreign, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(foreign, 0o700))
 	wants := map[string]string{
 		"good": "", "open": "can be written by others (mode 0777, not sticky)", "missing": "no such file or directory",
 	}
 	if os.Geteuid() == 0 {
-		if err := os.Chown(foreign, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chown(foreign, 65534, 65534))
 		wants["foreign"] = "belongs to another user"
 	}
 	for name, want := range wants {
@@ -123,10 +115,7 @@ func TestWrongNumbers(t *testing.T) {
 // command line is parsed in C, which has to know the options without a value.
 func TestNoRoomKnowsTheOptions(t *testing.T) {
 	// TestReference holds this file to the options; --help leaves some out.
-	b, err := os.ReadFile("../../../../docs/reference/commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, "../../../../docs/reference/commands.md")
 	_, text, _ := strings.Cut(string(b), "\n### rsswarden run\n")
 	text, _, _ = strings.Cut(text, "\n### ")
 	options := regexp.MustCompile("(?m)^- `(--[a-z-]+)( [A-Z]+)?`").FindAllStringSubmatch(text, -1)
@@ -162,13 +151,9 @@ func BenchmarkStart(b *testing.B) {
 			args := append(slices.Clone(wrap), "date", "+%s%N")
 			begin := time.Now().UnixNano()
 			out, err := exec.Command(args[0], args[1:]...).Output()
-			if err != nil {
-				b.Fatal(err)
-			}
+			wardentest.NoError(b, err)
 			ran, err := strconv.ParseInt(string(bytes.TrimSpace(out)), 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			wardentest.NoError(b, err)
 			took[name] = append(took[name], float64(ran-begin)/1e6)
 		}
 	}

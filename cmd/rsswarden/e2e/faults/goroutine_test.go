@@ -95,13 +95,9 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "fault")
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.WriteFile(file, nil, 0o600))
 			shm, err := os.CreateTemp("/dev/shm", "rsswarden-test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			t.Cleanup(func() { os.Remove(shm.Name()) })
 			if _, err := shm.Write(make([]byte, 1<<20)); err != nil {
 				t.Fatal(err)
@@ -111,9 +107,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 			cmd.Env = c.env
 			r := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
 			r.said.Await(t, " at "+c.at+":", 1)
-			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 			if !r.lines.Scan() || r.lines.Text() != "got" {
 				t.Errorf("it had no signal: %q", r.lines.Text())
 			}
@@ -173,9 +167,7 @@ func touchAll(r *brokenRun) {
 // for both.
 func faultNext(r *brokenRun) (died func()) {
 	pid := r.watcher(0)
-	if err := os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600))
 	return func() {
 		wardentest.Until(r.T, "its end", func() bool { return !wardentest.IsWatcher(pid) })
 		r.watcher(pid)
@@ -197,9 +189,7 @@ func TestGoroutinePanicsAlways(t *testing.T) {
 			cmd := exec.Command(faulty, args...)
 			c := startCount(t, cmd, "panic-in:"+part)
 			c.said.Await(t, "the command runs on unwatched", 1)
-			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 			if !c.lines.Scan() || c.lines.Text() != "got" {
 				t.Errorf("it had no signal: %q", c.lines.Text())
 			}

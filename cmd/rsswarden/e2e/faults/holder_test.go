@@ -45,17 +45,11 @@ func startCount(t *testing.T, cmd *exec.Cmd, fault string) *counting {
 	cmd.Env = append(wardentest.Env(cmd.Env...), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
 	cmd.Stderr = &c.said
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	c.in = in
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	c.lines = bufio.NewScanner(out)
 	c.lines.Scan()
@@ -84,18 +78,14 @@ func TestHolderPanics(t *testing.T) {
 				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
 				c := startCount(t, cmd, "panic-in:"+part)
 				for i := range 3 {
-					if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 					if !c.lines.Scan() || c.lines.Text() != "got" {
 						t.Errorf("signal %d: %q", i, c.lines.Text())
 					}
 				}
 				began := time.Now()
 				if end == "signal" {
-					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 				} else {
 					c.in.Close()
 				}
@@ -131,9 +121,7 @@ func TestHolderFaults(t *testing.T) {
 			c := startCount(t, cmd, "bus-in:holder-signal")
 			wardentest.Until(t, "a watcher", func() bool { return len(wardentest.Watchers(cmd.Process.Pid)) == 1 })
 			watcher := wardentest.Watchers(cmd.Process.Pid)[0]
-			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 			state, err := cmd.Process.Wait()
 			if err != nil || state.Success() {
 				t.Errorf("the holder ended with %v, %v", state, err)

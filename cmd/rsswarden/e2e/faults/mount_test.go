@@ -21,9 +21,7 @@ import (
 // as long as that server is there: nothing else ends such a thread.
 func hungMount(t *testing.T, dir string, mode uint32, reads bool) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
+	wardentest.NeedRoot(t, "needs root, to mount")
 	// A request may be taken back between poll(2) and read(2).
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -214,17 +212,13 @@ func TestHungRecordPlace(t *testing.T) {
 // never answers. The command starts without it and ends as bare, and it is said.
 func TestHungSiteFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(dir+"/etc", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(dir+"/etc", 0o755))
 	hungMount(t, dir+"/etc", 0o777, true)
 	cmd := exec.Command(ofSite, "run", "--", "sh", "-c", "exit 3")
 	cmd.Dir, cmd.Env = dir, wardentest.Env("XDG_STATE_HOME="+t.TempDir())
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()

@@ -115,9 +115,7 @@ func runnable(t *testing.T) (n int) {
 		var load [3]float64
 		_, err = fmt.Sscanf(string(b), "%f %f %f %d/", &load[0], &load[1], &load[2], &n)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return n
 }
 
@@ -181,9 +179,7 @@ func TestHolderOfRunKilled(t *testing.T) {
 	wardentest.Until(t, "the first rung told", func() bool { return r.told.has("firing 80%") })
 	pid := r.watcher(0)
 	// The command keeps its output: Wait is called when it has ended.
-	if err := r.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, r.Cmd.Process.Kill())
 	wardentest.Until(t, "the watcher's end", func() bool { return !wardentest.IsWatcher(pid) })
 	r.Hold(188) // it answers
 	r.In.Close()
@@ -244,9 +240,7 @@ type brokenRun struct {
 func startBroken(t *testing.T, prepare func(*brokenRun)) *brokenRun {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "broken") // like /tmp on a node
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	told := &receiver{}
 	server := httptest.NewServer(told)
@@ -257,14 +251,10 @@ func startBroken(t *testing.T, prepare func(*brokenRun)) *brokenRun {
 		told: told,
 	}
 	for _, d := range []string{r.Dir, r.bin, r.state, r.record, r.textfile} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Mkdir(d, 0o755))
 	}
 	for name, from := range map[string]string{"rsswarden": faulty, "rsswardend": filepath.Join(filepath.Dir(binary), "rsswardend")} {
-		if err := os.Link(from, filepath.Join(r.bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Link(from, filepath.Join(r.bin, name)))
 	}
 	r.Cmd = exec.Command(filepath.Join(r.bin, "rsswarden"), "run", "--limit", "200M", "--accounting", "rss", "--interval", "100ms",
 		"--at", "none", "--at", "user 80%:warn", "--at", "user 92%:warn", "--alert", server.URL+"/hook",
@@ -336,9 +326,7 @@ func (r *brokenRun) left() (l left, text string) {
 func strike(sig syscall.Signal) func(*brokenRun) {
 	return func(r *brokenRun) {
 		pid := r.watcher(0)
-		if err := syscall.Kill(pid, sig); err != nil {
-			r.T.Fatal(err)
-		}
+		wardentest.NoError(r.T, syscall.Kill(pid, sig))
 		if sig != syscall.SIGSTOP {
 			r.watcher(pid)
 		}
@@ -356,12 +344,8 @@ func faultOnce(r *brokenRun) { faultNext(r)() }
 
 // faultHolder has it turn once more.
 func faultHolder(r *brokenRun) {
-	if err := os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600); err != nil {
-		r.T.Fatal(err)
-	}
-	if err := r.Cmd.Process.Signal(syscall.SIGWINCH); err != nil { // nothing to the command
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.WriteFile(filepath.Join(r.bin, "fault"), nil, 0o600))
+	wardentest.NoError(r.T, r.Cmd.Process.Signal(syscall.SIGWINCH)) // nothing to the command
 }
 
 func outOfMemory(r *brokenRun) {
@@ -375,35 +359,27 @@ func killOften(r *brokenRun) {
 	pid := 0
 	for range 4 {
 		pid = r.watcher(pid)
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			r.T.Fatal(err)
-		}
+		wardentest.NoError(r.T, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	wardentest.Until(r.T, "no watcher", func() bool { return len(wardentest.Watchers(r.Cmd.Process.Pid)) == 0 })
 }
 
 func limitWatcher(resource int, to uint64) func(*brokenRun) {
 	return func(r *brokenRun) {
-		if err := unix.Prlimit(r.watcher(0), resource, &unix.Rlimit{Cur: to, Max: to}, nil); err != nil {
-			r.T.Fatal(err)
-		}
+		wardentest.NoError(r.T, unix.Prlimit(r.watcher(0), resource, &unix.Rlimit{Cur: to, Max: to}, nil))
 	}
 }
 
 func alertHangs(r *brokenRun) {
 	path := filepath.Join(r.bin, "rsswardend")
 	os.Remove(path)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 20\n"), 0o755); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 20\n"), 0o755))
 }
 
 // scontrolHangs is a step of which neither limits nor end are known but by asking.
 func scontrolHangs(r *brokenRun) {
 	script := fmt.Sprintf("#!/bin/sh\necho $$ >%[1]s/asked.new; mv %[1]s/asked.new %[1]s/asked\nexec sleep 600\n", r.bin)
-	if err := os.WriteFile(filepath.Join(r.bin, "scontrol"), []byte(script), 0o755); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.WriteFile(filepath.Join(r.bin, "scontrol"), []byte(script), 0o755))
 	r.Cmd.Env = append(r.Cmd.Env, "PATH="+r.bin+":"+os.Getenv("PATH"), "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1",
 		"SLURM_MEM_PER_NODE=20000", "SLURM_CONF="+r.bin+"/none")
 }
@@ -428,9 +404,7 @@ func scontrolAsked(r *brokenRun) {
 func startDaemon(r *brokenRun) {
 	at := promtest.FreeAddr(r.T)
 	cmd := exec.Command(filepath.Join(r.bin, "rsswardend"), "--listen", at)
-	if err := cmd.Start(); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, cmd.Start())
 	r.T.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	wardentest.Until(r.T, "the daemon", func() bool {
 		c, err := net.Dial("tcp", at)
@@ -443,9 +417,7 @@ func startDaemon(r *brokenRun) {
 }
 
 func killDaemon(r *brokenRun) {
-	if err := r.daemon.Process.Kill(); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, r.daemon.Process.Kill())
 	_ = r.daemon.Wait()
 }
 
@@ -477,9 +449,7 @@ func inPids(r *brokenRun) {
 }
 
 func noTasks(r *brokenRun) {
-	if err := os.WriteFile(filepath.Join(r.pids, "pids.max"), []byte("1"), 0o644); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.WriteFile(filepath.Join(r.pids, "pids.max"), []byte("1"), 0o644))
 }
 
 func execHangs(r *brokenRun) { r.second("exec=sleep 60") }
@@ -538,9 +508,7 @@ func for10s(*brokenRun) { time.Sleep(10 * time.Second) }
 func stderrTo(path string) func(*brokenRun) {
 	return func(r *brokenRun) {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		wardentest.NoError(r.T, err)
 		r.T.Cleanup(func() { f.Close() })
 		r.Cmd.Stderr = f
 	}
@@ -549,9 +517,7 @@ func stderrTo(path string) func(*brokenRun) {
 // stderrClosed has nobody at the other end.
 func stderrClosed(r *brokenRun) {
 	from, to, err := os.Pipe()
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, err)
 	from.Close()
 	r.T.Cleanup(func() { to.Close() })
 	r.Cmd.Stderr = to
@@ -560,29 +526,21 @@ func stderrClosed(r *brokenRun) {
 // stderrNotRead is a pipe that is full.
 func stderrNotRead(r *brokenRun) {
 	from, to, err := os.Pipe()
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, err)
 	r.T.Cleanup(func() { from.Close(); to.Close() })
-	if err := to.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, to.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
 	for buf := make([]byte, 4096); ; {
 		if _, err := to.Write(buf); err != nil {
 			break
 		}
 	}
-	if err := unix.SetNonblock(int(to.Fd()), false); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, unix.SetNonblock(int(to.Fd()), false))
 	r.Cmd.Stderr = to
 }
 
 func eventsNotRead(r *brokenRun) {
 	r.Events += ".fifo"
-	if err := syscall.Mkfifo(r.Events, 0o600); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, syscall.Mkfifo(r.Events, 0o600))
 	r.option("--events", r.Events)
 	r.Events += ".none"
 }
@@ -594,9 +552,7 @@ func cutOff(r *brokenRun) {
 		r.T.Fatalf("records %v", files)
 	}
 	pid := r.watcher(0)
-	if err := os.Truncate(files[0], 0); err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, os.Truncate(files[0], 0))
 	r.watcher(pid)
 }
 
@@ -609,9 +565,7 @@ func (r *brokenRun) shell(script string, args ...string) {
 
 // onDisk gives the record a file system of its own.
 func onDisk(r *brokenRun) {
-	if os.Geteuid() != 0 {
-		r.T.Skip("needs root, to mount")
-	}
+	wardentest.NeedRoot(r.T, "needs root, to mount")
 	r.shell(`truncate -s 300M "$0" && mkfs.ext4 -q "$0" && mount -o loop "$0" "$1"`, r.bin+"/img", r.record)
 	r.T.Cleanup(func() { r.shell(`umount -l "$0"`, r.record) })
 }
@@ -631,20 +585,14 @@ func freezeDisk(r *brokenRun) {
 func failDisk(r *brokenRun) {
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN
 	dir, err := os.Open(r.record)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, err)
 	defer dir.Close()
-	if err := unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, 2); err != nil { // without a flush
-		r.T.Fatal(err)
-	}
+	wardentest.NoError(r.T, unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, 2)) // without a flush
 }
 
 // ownMounts runs it in a mount namespace.
 func ownMounts(r *brokenRun) {
-	if os.Geteuid() != 0 {
-		r.T.Skip("needs root, to mount")
-	}
+	wardentest.NeedRoot(r.T, "needs root, to mount")
 	r.startBy("/usr/bin/unshare", "--mount")
 }
 
@@ -661,9 +609,7 @@ func unmountCgroup(r *brokenRun) {
 func recordNowhere(r *brokenRun) { r.option("--record", filepath.Join(r.bin, "rsswarden", "record")) }
 
 func readOnlyState(r *brokenRun) {
-	if os.Geteuid() != 0 {
-		r.T.Skip("needs root, to mount")
-	}
+	wardentest.NeedRoot(r.T, "needs root, to mount")
 	r.shell(`mount -t tmpfs -o ro none "$0"`, r.state)
 	r.T.Cleanup(func() { r.shell(`umount -l "$0"`, r.state) })
 }

@@ -40,9 +40,7 @@ func TestTrainingSurvivesItsWatcher(t *testing.T) {
 	train := []string{python, "../../../../examples/train/train.py", "--data", data, "--records", "2000", "--record-bytes", "20000",
 		"--workers", "2", "--persistent", "--epochs", "3"}
 	bare, err := exec.Command(train[0], train[1:]...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	want := wardentest.Checksum(string(bare))
 	for _, a := range wardentest.Ailments {
 		t.Run(a.Name, func(t *testing.T) {

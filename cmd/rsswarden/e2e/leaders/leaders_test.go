@@ -83,9 +83,7 @@ type leaderStand struct {
 
 func newLeaderStand(t *testing.T) *leaderStand {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for namespaces of its own")
-	}
+	wardentest.NeedRoot(t, "needs root, for namespaces of its own")
 	s := &leaderStand{t: t, tmp: t.TempDir()}
 	s.env = append(slices.DeleteFunc(wardentest.Env(), func(kv string) bool {
 		return strings.HasPrefix(kv, "TMPDIR=") || strings.HasPrefix(kv, "RSSWARDEN_") || strings.HasPrefix(kv, "PATH=")
@@ -99,12 +97,8 @@ func newLeaderStand(t *testing.T) *leaderStand {
 func (s *leaderStand) program(name, script string) {
 	s.t.Helper()
 	path := filepath.Join(s.tmp, "bin", name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	wardentest.NoError(s.t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 }
 
 // lead has a leader answer: of a job on a node, or of a run outside Slurm where job
@@ -116,9 +110,7 @@ func (s *leaderStand) lead(job, node string, src *leaderSource) *control.Server 
 		name = fmt.Sprintf("lead.run.%d.1", len(node)+1000)
 	}
 	dir := filepath.Join(s.tmp, "rsswarden-"+strconv.Itoa(os.Geteuid()), name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, os.MkdirAll(dir, 0o700))
 	st := &src.status
 	st.Node, st.Job, st.Version, st.Time, st.Since = node, job, "test", time.Now(), time.Now()
 	if st.Leader == 0 {
@@ -126,14 +118,10 @@ func (s *leaderStand) lead(job, node string, src *leaderSource) *control.Server 
 	}
 	src.left = make(chan struct{})
 	f, err := os.Open(dir)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	defer f.Close()
 	server, err := control.Listen(f, control.SocketName, src)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	s.t.Cleanup(server.Close)
 	return server
 }
@@ -374,18 +362,14 @@ func TestInterruptedCommand(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { cmd.Process.Kill() })
 	b := make([]byte, 1<<10)
 	n, err := out.Read(b)
 	if err != nil || !strings.HasPrefix(string(b[:n]), "n1: process 11 of rank 0 recycled") {
 		t.Fatalf("%q, %v", b[:n], err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	n, _ = out.Read(b)
 	has(t, string(b[:n]), "1 of 1 process recycled")
 	_ = cmd.Wait() // the status is looked at
@@ -476,9 +460,7 @@ func TestStatusOfAJob(t *testing.T) {
 				s.program("srun", c.script)
 			} else {
 				// Only what is needed, without the srun of this machine.
-				if err := os.Remove(filepath.Join(s.tmp, "bin", "srun")); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, os.Remove(filepath.Join(s.tmp, "bin", "srun")))
 				s.env = append(slices.Clone(s.env), "PATH="+filepath.Join(s.tmp, "bin"))
 			}
 			out, errs := s.run(1, nil, "status", "--job", "46")
@@ -521,20 +503,14 @@ func TestDeadLeader(t *testing.T) {
 	dir := filepath.Join(s.tmp, "rsswarden-"+strconv.Itoa(os.Geteuid()), "lead.46@n1.0a1b2c3d")
 	kept := filepath.Join(s.tmp, "kept")
 	// Another directory with a socket behind which nobody is.
-	if err := os.Mkdir(kept, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(kept, 0o700))
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrUnix{Name: filepath.Join(kept, "control")})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	syscall.Close(fd)
-	if err := os.Rename(kept, filepath.Join(filepath.Dir(dir), "lead.46@n1.ffffffff")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(kept, filepath.Join(filepath.Dir(dir), "lead.46@n1.ffffffff")))
 	begun := time.Now()
 	out, errs := s.run(0, []string{"SLURM_JOB_ID=46"}, "status")
 	if has(t, out, "job 46 on n1"); strings.Count(out, "led by") != 1 || errs != "" {
@@ -544,9 +520,7 @@ func TestDeadLeader(t *testing.T) {
 		t.Errorf("a dead leader was waited for %v", d)
 	}
 	// A directory that others can enter is not asked.
-	if err := os.Chmod(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o750))
 	s.run(1, []string{"SLURM_JOB_ID=46"}, "status")
 }
 
@@ -554,9 +528,7 @@ func TestDeadLeader(t *testing.T) {
 func (s *leaderStand) place(job string) string {
 	s.t.Helper()
 	dir := filepath.Join(s.tmp, "rsswarden-"+strconv.Itoa(os.Geteuid()), "lead."+job+"@n1.0a1b2c3d")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, os.MkdirAll(dir, 0o700))
 	return dir
 }
 
@@ -564,9 +536,7 @@ func (s *leaderStand) place(job string) string {
 func (s *leaderStand) saysRaw(job, answer string) {
 	s.t.Helper()
 	l, err := net.Listen("unix", filepath.Join(s.place(job), control.SocketName))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	s.t.Cleanup(func() { l.Close() })
 	if answer == "" {
 		return // as one that is stopped: the kernel takes who connects
@@ -620,9 +590,7 @@ func rank(t *testing.T, dir string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank.%d.%d", os.Getpid(), start)), nil, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 }
 
 // TestMovingLead: while the lead goes from one to the next it is waited for; where
@@ -649,9 +617,7 @@ func TestMovingLead(t *testing.T) {
 
 	// A leader that closes the connection ends; the next one answers.
 	l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	next := make(chan struct{})
 	go func() {
 		defer close(next)

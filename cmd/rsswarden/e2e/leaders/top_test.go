@@ -75,19 +75,13 @@ func led(t *testing.T, ranks int, env ...string) (*fakeLeader, []string) {
 	t.Helper()
 	parent := t.TempDir()
 	dir := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(dir, 0o700))
 	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer d.Close()
 	f := &fakeLeader{ranks: ranks}
 	server, err := control.Listen(d, control.SocketName, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(server.Close)
 	all := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		for _, name := range []string{"SLURM_", "LC_", "LANG=", "COLUMNS=", "NO_COLOR=", "TERM=", "TMPDIR=", "RSSWARDEN_"} {
@@ -170,9 +164,7 @@ func TestTopLive(t *testing.T) {
 	if o := f.orders(); len(o) != 1 || o[0].Do != event.ActionRecycle || !slices.Equal(o[0].PIDs, []int{4001}) || o[0].Ranks != nil {
 		t.Errorf("the leader was asked for %+v", o)
 	}
-	if err := pty.Setsize(s.File, &pty.Winsize{Rows: 33, Cols: 90}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, pty.Setsize(s.File, &pty.Winsize{Rows: 33, Cols: 90}))
 	s.Await("\x1b[33H")
 	s.Send("q")
 	if how, out := s.Ended(); how != "exit 0" || !strings.HasSuffix(out, leftScreen) {
@@ -205,14 +197,10 @@ func TestTopNobody(t *testing.T) {
 	}
 	place := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1")
 	away := filepath.Join(parent, "away")
-	if err := os.Rename(place, away); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(place, away))
 	s := startTop(t, env, "--interval", "200ms")
 	s.Await("No rsswarden leads on this node.")
-	if err := os.Rename(away, place); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(away, place))
 	s.Await("PROCESSES 2")
 	s.Send("q")
 	if how, _ := s.Ended(); how != "exit 0" || len(f.orders()) != 0 {

@@ -30,14 +30,10 @@ func startAlertRun(t *testing.T, env []string, args ...string) *wardentest.HeldR
 // startAlertRunTo has its events go to a file that it has as descriptor 3.
 func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string) *wardentest.HeldRun {
 	t.Helper()
-	if _, err := os.Stat("/usr/bin/python3"); err != nil {
-		t.Skip("no /usr/bin/python3")
-	}
+	wardentest.NeedPython(t)
 	// A runtime directory has to be like /tmp on a node.
 	dir, err := os.MkdirTemp("", "alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &wardentest.HeldRun{T: t, Dir: dir, Events: filepath.Join(dir, "events"), Started: time.Now()}
 	all := append([]string{"run", "--limit", "200M", "--accounting", "rss", "--events", r.Events, "--record", filepath.Join(dir, "record")}, args...)
@@ -59,9 +55,7 @@ func newAlertmanager(t *testing.T) (*promtest.Server, *promtest.Receiver) {
 	file := filepath.Join(t.TempDir(), "am.yml")
 	config := "route: {receiver: test, group_wait: 100ms, group_interval: 1s, group_by: ['...']}\n" +
 		"receivers: [{name: test, webhook_configs: [{url: '" + sink.URL + "', send_resolved: true}]}]\n"
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	return promtest.Alertmanager(t, promtest.FreeAddr(t), file), sink
 }
 
@@ -180,9 +174,7 @@ func TestAlertSecrets(t *testing.T) {
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	third, err := os.Create(filepath.Join(t.TempDir(), "third"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer third.Close()
 	r := startAlertRunTo(t, third, []string{
 		"RSSWARDEN_ALERT=webhook+http://s3cret-name:s3cret-word@" + host + "/hook?key=s3cret-query\nhttp://" + host + "/s3cret-path token=s3cret-token",
@@ -276,13 +268,8 @@ func TestAlertSecrets(t *testing.T) {
 // secret.
 func TestAlertUsage(t *testing.T) {
 	lonely := filepath.Join(t.TempDir(), "rsswarden")
-	b, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(lonely, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, binary)
+	wardentest.NoError(t, os.WriteFile(lonely, b, 0o755))
 	config := filepath.Join(t.TempDir(), "job.toml")
 	for name, test := range map[string]struct {
 		program string
@@ -307,9 +294,7 @@ func TestAlertUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"run"}, test.args...)
 			if test.file != "" {
-				if err := os.WriteFile(config, []byte(test.file), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, os.WriteFile(config, []byte(test.file), 0o600))
 				args = append(args, "--config", config)
 			}
 			cmd := exec.Command(test.program, append(args, "--", "/bin/echo", "started")...)
@@ -329,9 +314,7 @@ func TestAlertUsage(t *testing.T) {
 func TestAlertWarnings(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(token, []byte("s3cret\n"), 0o600))
 	gone, empty := filepath.Join(dir, "gone"), os.DevNull
 	const key = "the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line"
 	for name, test := range map[string]struct {

@@ -60,9 +60,7 @@ func TestEnduranceHours(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(binary, "run", "--limit", "2G", "--at", "20%:warn", "--at", "30%:warn", "--record", filepath.Join(dir, "record"), "--textfile", dir, "--", "python3", "-c", soakTree)
 	cmd.Env = wardentest.Env("TMPDIR="+dir, "XDG_STATE_HOME="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -126,24 +124,17 @@ type footprint struct {
 
 func footprintOf(t *testing.T, pid int) (f footprint) {
 	t.Helper()
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, "/proc/"+strconv.Itoa(pid)+"/smaps_rollup")
 	for line := range strings.Lines(string(b)) {
 		name, rest, _ := strings.Cut(line, ":")
 		if name == "Private_Dirty" || name == "Private_Clean" {
 			n, err := strconv.ParseUint(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			f.private += rss.Bytes(n) * rss.KiB
 		}
 	}
 	names, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	f.fds = len(names)
 	return f
 }
@@ -200,9 +191,7 @@ elif what == "in a pool":    # in workers that it starts again
 // in other ways.
 func TestReplayOfLiveRunsEndurance(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "grow.py")
-	if err := os.WriteFile(script, []byte(growsAs), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(script, []byte(growsAs), 0o600))
 	job := func(args ...string) []string { return append([]string{python, script}, args...) }
 	mapping := mappingJob(t, "10")
 	for name, test := range map[string]struct {

@@ -25,9 +25,7 @@ func recorded(t *testing.T, place string, harm func(data string)) (late time.Dur
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	var data []string
 	for end := time.Now().Add(5 * time.Second); len(data) == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		data, _ = filepath.Glob(filepath.Join(place, "*", "data.mdb"))
@@ -73,9 +71,7 @@ func TestTruncatedRecord(t *testing.T) {
 // TestFrozenRecord: where the disk of the record takes nothing any more the
 // command's exit is late by the time for the last words at most.
 func TestFrozenRecord(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
+	wardentest.NeedRoot(t, "needs root, to mount")
 	dir := t.TempDir()
 	img, mnt := filepath.Join(dir, "img"), filepath.Join(dir, "disk")
 	sh := func(line string) error { return exec.Command("sh", "-c", line).Run() }
@@ -99,19 +95,13 @@ func TestFrozenRecord(t *testing.T) {
 // TestRootReadsOthers: root reads another user's record as it reads its own, also where
 // that user does not let others in.
 func TestRootReadsOthers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to read what is another's")
-	}
+	wardentest.NeedRoot(t, "needs root, to read what is another's")
 	const other = 12345
 	dir, err := os.MkdirTemp("/tmp", "rsswarden-owner-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer os.RemoveAll(dir)
 	path, err := nodeOf(1, 1, 1, time.Minute).Save(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	report := func() string {
 		out, errs, err := wardentest.Output(binary, "report", "--no-slurm", path)
 		if err != nil {
@@ -126,9 +116,7 @@ func TestRootReadsOthers(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if theirs := report(); theirs != ours {
 		t.Errorf("of another user:\n%s\nof root:\n%s", theirs, ours)
 	}
@@ -140,13 +128,8 @@ func TestHostileJournal(t *testing.T) {
 	dir := t.TempDir()
 	run := nodeOf(1, 1, 1, time.Minute)
 	path, err := run.SaveJournal(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	text := wardentest.ReadFile(t, path)
 	// In every string but the names of fields, times and what tells lines apart.
 	const poison = `\u001b[2J\u001b]0;owned\u0007\u009b31m\u202e\u0000\n`
 	var hostile []string
@@ -172,9 +155,7 @@ func TestHostileJournal(t *testing.T) {
 		if strings.Contains(line, `"event":"run"`) {
 			all = line + strings.TrimPrefix(string(text), first+"\n")
 		}
-		if err := os.WriteFile(path, []byte(all), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(path, []byte(all), 0o600))
 		forms := [][]string{{"report", "--no-slurm", path}}
 		if i%7 == 0 { // each form starts a program
 			forms = append(forms, []string{"report", "--no-slurm", "--json", path}, []string{"report", "--no-slurm", "--csv", path},

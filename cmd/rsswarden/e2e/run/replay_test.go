@@ -85,9 +85,7 @@ func (r lived) same(t *testing.T, least int, actions ...event.Action) {
 	var live, again []made
 	for _, d := range told {
 		at, err := time.Parse(time.RFC3339Nano, d["time"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		live = append(live, made{d["rule"].(string), d["limit"].(string), at.Sub(got.Start).Seconds()})
 	}
 	count := map[event.Action]int{}

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // jobStart is when the jobs of these tests began.
@@ -48,9 +49,7 @@ func newSharedPlace(t testing.TB) *sharedPlace {
 	t.Helper()
 	s := &sharedPlace{t: t, dir: t.TempDir()}
 	s.records = filepath.Join(s.dir, ".rsswarden")
-	if err := os.Mkdir(s.records, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(s.records, 0o700))
 	return s
 }
 
@@ -75,9 +74,7 @@ func (s *sharedPlace) report(args ...string) string {
 	if s.sacct != "" {
 		script := "#!/bin/sh\ncase \"$*\" in\n*NodeList*) echo '4711|4711|" + s.sacct + "' ;;\n" +
 			"*) echo '4711|4711|COMPLETED|None|0:0|0:0|4G||2026-11-20T12:00:00|2026-11-20T12:10:01|01:00:00' ;;\nesac\n"
-		if err := os.WriteFile(filepath.Join(path, "sacct"), []byte(script), 0o755); err != nil {
-			s.t.Fatal(err)
-		}
+		wardentest.NoError(s.t, os.WriteFile(filepath.Join(path, "sacct"), []byte(script), 0o755))
 	}
 	cmd.Env = []string{"PATH=" + path, "TMPDIR=" + path, "HOME=" + path, "TZ=UTC"}
 	out, err := cmd.Output()
@@ -137,9 +134,7 @@ func TestReportOfNodes(t *testing.T) {
 		Binding struct{ Node string }
 		Clock   struct{ Basis string }
 	}
-	if err := json.Unmarshal([]byte(s.report("4711", "--no-slurm", "--json")), &rep); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, json.Unmarshal([]byte(s.report("4711", "--no-slurm", "--json")), &rep))
 	if len(rep.Nodes) != 2 || rep.Nodes[0].Node != "n2" || len(rep.Nodes[0].Runs) != 2 || len(rep.Ranks) != 4 || len(rep.Leads) != 1 || rep.Leads[0].Node != "n2" ||
 		rep.Binding.Node != "n2" || rep.Clock.Basis != "wall" {
 		t.Errorf("%+v", rep)
@@ -151,9 +146,7 @@ func TestReportOfNodes(t *testing.T) {
 		}
 	}
 	rows, err := csv.NewReader(strings.NewReader(s.report("4711", "--no-slurm", "--csv"))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	node := slices.Index(rows[0], "node")
 	seen := map[string]int{}
 	for _, row := range rows[1:] {
@@ -204,16 +197,9 @@ func TestReportOfAnotherCluster(t *testing.T) {
 	old := nodeOf(2, 1, 2, 10*time.Minute)
 	old.Start = jobStart.Add(-24 * time.Hour)
 	path, err := old.SaveJournal(s.records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(b), `"cluster":"lab"`, `"cluster":"other"`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	b := wardentest.ReadFile(t, path)
+	wardentest.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(b), `"cluster":"lab"`, `"cluster":"other"`, 1)), 0o600))
 	if out := s.report("4711", "--no-slurm"); strings.Contains(out, "n2") || !strings.Contains(out, "both ranks on 1 node") {
 		t.Errorf("the other cluster's job is told too:\n%s", out)
 	}
@@ -239,9 +225,7 @@ func BenchmarkReportNodes(b *testing.B) {
 			for n := range test.others {
 				job := &record.Job{ID: fmt.Sprint(10000 + n), Step: "0"}
 				name := record.NewID(jobStart.Add(time.Duration(n)*time.Minute), job, "n1", 1) + ".jsonl"
-				if err := os.WriteFile(filepath.Join(s.records, name), nil, 0o600); err != nil {
-					b.Fatal(err)
-				}
+				wardentest.NoError(b, os.WriteFile(filepath.Join(s.records, name), nil, 0o600))
 			}
 			for b.Loop() {
 				s.report("4711", "--no-slurm")

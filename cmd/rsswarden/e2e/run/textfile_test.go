@@ -26,9 +26,7 @@ import (
 func TestTextfileNodeExporter(t *testing.T) {
 	dir := t.TempDir()
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(d, 0o755))
 	}
 	scrape := nodeExporter(t, dir)
 	step := func(job, step string, more ...string) []string {
@@ -128,9 +126,7 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 	if _, scanErr := fmt.Sscan(string(out), &watcher); err != nil || scanErr != nil {
 		t.Fatalf("%v, %v: %s", err, scanErr, out)
 	}
-	if err := syscall.Kill(watcher, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, syscall.Kill(watcher, syscall.SIGKILL))
 	tells(1, "2")
 	runs[1].end(t)
 	tells(0, "1")
@@ -149,9 +145,7 @@ func TestTextfileAttach(t *testing.T) {
 	if err != nil || !strings.Contains(string(b), `limit="user",scope="tree"} 209715200`) || strings.Contains(string(b), "rsswarden_ranks") {
 		t.Errorf("%v\n%s", err, b)
 	}
-	if err := w.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, w.Cmd.Process.Signal(syscall.SIGTERM))
 	w.Ended(-1)
 	if left := promFiles(t, dir); len(left) > 0 {
 		t.Errorf("left at the end: %q", left)
@@ -163,9 +157,7 @@ var notWritten = regexp.MustCompile(`textfile: cannot write to \S+: ([a-z -]+); 
 // TestTextfileTrouble: a directory that is full, gone or read-only is told of once each
 // time, costs nothing else, and is used again when it can be.
 func TestTextfileTrouble(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: a file system of its own")
-	}
+	wardentest.NeedRoot(t, "needs root: a file system of its own")
 	base := t.TempDir()
 	dir := filepath.Join(base, "metrics")
 	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=256k rsswarden-test "$0" && mkdir "$0/metrics" && exec "$@"`, base}
@@ -239,9 +231,7 @@ func TestTextfileTrouble(t *testing.T) {
 func TestTextfileNotYet(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, nil, 0o644))
 	for at, want := range map[string]string{
 		filepath.Join(dir, "none"): "no such file or directory", file: "not a directory", "/proc": "no such file or directory", "/sys": "permission denied",
 	} {
@@ -262,9 +252,7 @@ func TestTextfileNotYet(t *testing.T) {
 	late := filepath.Join(dir, "late")
 	r := startTextRun(t, late, nil, nil, "--limit", "1G", "--interval", "100ms", "--at", "none", "--at", "5%:warn")
 	wardentest.Until(t, "told at the start", func() bool { return strings.Contains(r.stderr.String(), "it is tried again") })
-	if err := os.Mkdir(late, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(late, 0o755))
 	if _, err := r.stdin.Write([]byte("++++")); err != nil { // at a decision it is tried at once
 		t.Fatal(err)
 	}
@@ -279,14 +267,10 @@ func nodeExporter(t *testing.T, dir string) func() map[string]*dto.MetricFamily 
 	return func() map[string]*dto.MetricFamily {
 		t.Helper()
 		text, err := s.Text("/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return families
 	}
 }
@@ -315,9 +299,7 @@ while sys.stdin.buffer.raw.read(1):
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
 		_ = r.stdin.Close()
 		_ = r.cmd.Wait()
@@ -343,9 +325,7 @@ func shownFiles(dir string) []string {
 func promFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -357,21 +337,15 @@ func promFiles(t *testing.T, dir string) []string {
 func killWhole(t *testing.T, r *textRun) {
 	t.Helper()
 	holder := r.cmd.Process.Pid
-	if err := syscall.Kill(holder, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, syscall.Kill(holder, syscall.SIGSTOP))
 	out, err := exec.Command("ps", "-o", "pid=", "--ppid", fmt.Sprint(holder)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, word := range append(strings.Fields(string(out)), fmt.Sprint(holder)) {
 		var pid int
 		if _, err := fmt.Sscan(word, &pid); err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	_ = r.cmd.Wait()
 }

@@ -42,9 +42,7 @@ sys.exit(7 if p.wait() == 0 else 1)
 // not be read, and the one who watches may no longer read it. It is counted, what is said of the sums says that they
 // lack it, no --mem is made from them, and the command knows nothing of it.
 func TestAnotherUserInTheTree(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become others")
-	}
+	wardentest.NeedRoot(t, "needs root, to become others")
 	for name, c := range map[string]struct {
 		mount, accounting string
 		counts            string // in a sample
@@ -62,9 +60,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, err := os.MkdirTemp("", "risen") // nobody is to get there
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			var fs unix.Statfs_t
 			if err := unix.Statfs(dir, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
@@ -77,9 +73,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 				}
 			}
 			for _, err := range []error{os.Mkdir(own, 0o700), os.Chown(own, 65534, 65534), os.Chmod(dir, 0o755), unix.Chmod(risen, c.mode)} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, err)
 			}
 			list := filepath.Join(own, "events")
 			cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
@@ -90,12 +84,8 @@ func TestAnotherUserInTheTree(t *testing.T) {
 			var said strings.Builder
 			cmd.Stderr = &said
 			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
+			wardentest.NoError(t, cmd.Start())
 			t.Cleanup(func() { _ = cmd.Process.Kill() })
 			wardentest.Until(t, "the process that cannot be read is counted", func() bool {
 				return strings.Contains(wardentest.Read(list), c.counts) && (c.accounting != "pss" || between(wardentest.Read(list)) > 10<<20)
@@ -134,21 +124,15 @@ func TestRunWithinRun(t *testing.T) {
 	cmd := exec.Command(binary, "run", "--interval", "50ms", "--limit", "800M", "--", binary, "run", "--interval", "50ms", "--limit", "400M", "--", "sh", "-c", script)
 	cmd.Env = wardentest.Env("TMPDIR="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
 	said, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	line := make([]byte, 6)
 	if _, err := said.Read(line); err != nil || string(line) != "ready\n" {
 		t.Fatalf("%q, %v\n%s", line, err, &errs)
 	}
 	time.Sleep(200 * time.Millisecond) // both watchers are there, and judge what is sent
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	if _, err := out.ReadFrom(said); err != nil {
 		t.Fatal(err)
 	}
@@ -182,14 +166,9 @@ wait`
 	if !errors.As(err, &exit) || exit.ExitCode() != 137 || !strings.Contains(stderr, " outlived the command, and got TERM: ") {
 		t.Fatalf("%v, said\n%s", err, stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := wardentest.ReadFile(t, filepath.Join(dir, "pid"))
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	wardentest.Until(t, "what the shell had started has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	if _, err := os.Stat(filepath.Join(dir, "checkpoint")); err != nil {
 		t.Error(err)

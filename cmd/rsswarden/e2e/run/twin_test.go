@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // probe writes all that a process inherits to the file that its first argument
@@ -52,9 +54,7 @@ var pipes = regexp.MustCompile(`(pipe|socket):\[[0-9]+\]`)
 func TestTwin(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "probe.py")
-	if err := os.WriteFile(script, []byte(probe), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(script, []byte(probe), 0o644))
 	for name, shell := range map[string]string{
 		"plain":              `$X`,
 		"nohup":              `nohup $X`,
@@ -81,13 +81,8 @@ func TestTwin(t *testing.T) {
 				if b, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, b)
 				}
-				b, err := os.ReadFile(out)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Remove(out); err != nil {
-					t.Fatal(err)
-				}
+				b := wardentest.ReadFile(t, out)
+				wardentest.NoError(t, os.Remove(out))
 				var lines []string
 				for line := range strings.Lines(string(b)) {
 					if !startsWithAny(line, differs) {

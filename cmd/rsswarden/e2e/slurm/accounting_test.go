@@ -75,9 +75,7 @@ func memTotal(t *testing.T) rss.Bytes {
 	m := proctree.NewNode("/proc")
 	defer m.Close()
 	info, err := m.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return info.Total
 }
 
@@ -96,9 +94,7 @@ func startAccounting(t *testing.T, mode slurmtest.Mode) accountingStand {
 
 func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Options) accountingStand {
 	t.Helper()
-	if _, err := os.Stat(python); err != nil {
-		t.Skip(err)
-	}
+	wardentest.NeedPython(t)
 	options.CPUs, options.RealMemory = 12, int(memTotal(t)/rss.MiB)
 	if mode == slurmtest.LinuxVSize {
 		options.RealMemory = 40000 // nobody takes that much
@@ -114,9 +110,7 @@ func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Opti
 	s.file = filepath.Join(c.Dir(), "mapped")
 	if _, err := os.Stat(s.file); err != nil {
 		// Outside of any job, so that no job is charged for it.
-		if err := os.WriteFile(s.file, make([]byte, 60<<20), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(s.file, make([]byte, 60<<20), 0o644))
 	}
 	return s
 }
@@ -439,9 +433,7 @@ func TestLimitShrinksUnderAJob(t *testing.T) {
 		return err == nil || r.Over()
 	})
 	for _, dir := range []string{run.MemoryCgroup("batch"), run.MemoryCgroup("")} {
-		if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte("160M"), 0); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte("160M"), 0))
 	}
 	got := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
 		return r.Over() || strings.Contains(r.Stderr, "the limit cgroup was 900 MiB and is 160 MiB now") && strings.Contains(r.Stderr, "memory 8")
@@ -488,13 +480,9 @@ func TestNoSlurm(t *testing.T) {
 			}
 		}
 	})
-	if err := os.MkdirAll(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(inner, 0o755))
 	for d, limit := range map[string]string{dir: "300M", inner: "500M"} {
-		if err := os.WriteFile(filepath.Join(d, "memory.limit_in_bytes"), []byte(limit), 0); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(d, "memory.limit_in_bytes"), []byte(limit), 0))
 	}
 	limits := func(t *testing.T, script string) reported {
 		t.Helper()

@@ -79,9 +79,7 @@ func newAlertedStand(t *testing.T) *alertedStand {
 	s.train = c.Install(t, "../../../../examples/train/train.py")
 	c.Install(t, "../../../../examples/train/data.py")
 	file := filepath.Join(t.TempDir(), "job.py")
-	if err := os.WriteFile(file, []byte(alertedJob), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte(alertedJob), 0o644))
 	s.program = c.Install(t, file)
 	s.alertSite = startAlertSite(t, c.Node())
 	return s
@@ -298,20 +296,13 @@ func startAlertSite(t *testing.T, node string) *alertSite {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(s.texts) })
-	if err := os.Chmod(s.texts, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(s.texts, 0o777|os.ModeSticky))
 	daemon, exporter, alertmanager := promtest.FreeAddr(t), promtest.FreeAddr(t), promtest.FreeAddr(t)
 	ports := strings.NewReplacer("127.0.0.1:9093", alertmanager, "http://127.0.0.1:9094/", s.receiver.URL, "127.0.0.1:9100", exporter, "127.0.0.1:9759", daemon)
 	dir := t.TempDir()
 	for _, name := range []string{"prometheus.yml", "rules.yml", "alertmanager.yml"} {
-		b, err := os.ReadFile("../../../../examples/prometheus/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(ports.Replace(string(b))), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		b := wardentest.ReadFile(t, "../../../../examples/prometheus/"+name)
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(ports.Replace(string(b))), 0o644))
 	}
 	s.alertmanager = promtest.Alertmanager(t, alertmanager, dir+"/alertmanager.yml")
 	promtest.Run(t, daemon, "/metrics", filepath.Join(filepath.Dir(binary), "rsswardend"), "--listen", daemon)

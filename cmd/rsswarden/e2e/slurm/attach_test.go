@@ -47,9 +47,7 @@ func attach(t *testing.T, c *slurmtest.Cluster, warden string, before, args []st
 	line := append(append(before, warden, "attach", "--events", a.events), args...)
 	a.cmd = c.Command(t.Context(), line[0], line[1:]...)
 	a.cmd.Stdout, a.cmd.Stderr = &a.stdout, &a.stderr
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, a.cmd.Start())
 	return a
 }
 

@@ -59,12 +59,8 @@ func TestSlurmCommentAndTextfile(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	texts, err := os.MkdirTemp(c.Dir(), "texts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(texts, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, os.Chmod(texts, 0o777|os.ModeSticky))
 	run := func(mib, file string) string {
 		return fmt.Sprintf("%s run --alert-comment --textfile %s --record none --at none --at 80%%:warn -- %s -c '%s' %s %s", warden, texts, python, holdUntil, mib, file)
 	}

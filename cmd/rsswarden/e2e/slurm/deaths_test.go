@@ -182,9 +182,7 @@ func (d *deathbed) check(t *testing.T) {
 	}
 	for _, source := range all.Runs[0].Sources {
 		if info, err := os.Stat(source); err == nil && info.IsDir() {
-			if err := os.RemoveAll(source); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.RemoveAll(source))
 		}
 	}
 	says := d.says
@@ -255,9 +253,7 @@ func killWatcher(t *testing.T, d *deathbed) {
 	for _, pid := range d.run.Processes("batch") {
 		if wardentest.IsWatcher(pid) {
 			d.killed = time.Now()
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
 	if d.killed.IsZero() {
@@ -390,9 +386,7 @@ func (d *deathbed) lastSample(t *testing.T) {
 	pause := time.Second // of a machine in time; how late this one is, the samples before tell
 	for _, row := range rows[1:] {
 		at, err := time.Parse(time.RFC3339Nano, row[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if at.Before(d.killed) && at.After(last) {
 			if !last.IsZero() {
 				pause = max(pause, at.Sub(last))

@@ -27,15 +27,9 @@ func TestReadmeJob(t *testing.T) {
 func readmeFolder(t *testing.T, c *slurmtest.Cluster, bin string) string {
 	t.Helper()
 	dir := filepath.Join(c.Dir(), "readme")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("print('trained')\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(python, filepath.Join(bin, "python")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(dir, 0o755))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("print('trained')\n"), 0o644))
+	wardentest.NoError(t, os.Symlink(python, filepath.Join(bin, "python")))
 	return dir
 }
 

@@ -3,7 +3,6 @@ package slurm
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -127,10 +126,7 @@ func TestSlurmJobSum(t *testing.T) {
 		if advice == nil {
 			t.Fatalf("the verdict is another:\n%s", wardentest.Said(got.Stderr))
 		}
-		sluid, err := os.ReadFile(run.Dir + "/sluid")
-		if err != nil {
-			t.Fatal(err)
-		}
+		sluid := wardentest.ReadFile(t, run.Dir+"/sluid")
 		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", string(sluid))
 		var r analysis.Result
 		if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {

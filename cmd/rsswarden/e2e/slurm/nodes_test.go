@@ -83,9 +83,7 @@ func (j fourRanks) leader(t *testing.T, tasks []int, but int) (task, pid int, si
 			if news := rankNews(j.log(task), event.RankLeads); len(news) > 0 && int(news[len(news)-1]["leader"].(float64)) != but {
 				last := news[len(news)-1]
 				since, err := time.Parse(time.RFC3339Nano, last["time"].(string))
-				if err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, err)
 				return task, int(last["leader"].(float64)), since
 			}
 		}
@@ -181,9 +179,7 @@ func (j fourRanks) killLeader(t *testing.T, tasks []int) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	killed := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	second, heir, since := j.leader(t, tasks, pid)
 	if since.Sub(killed) > 2*time.Second {
 		t.Errorf("the lead was taken over %v after the kill", since.Sub(killed))
@@ -231,9 +227,7 @@ func (j fourRanks) reported(t *testing.T) {
 		}
 	}
 	text, _, err := wardentest.Output(binary, "report", filepath.Join(j.run.Dir, "records"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Log(text)
 }
 
@@ -298,10 +292,7 @@ wait $!`, rsswarden), "-n2", "--mem=500")
 	if got := run.Wait(t); got.ExitCode != 83 {
 		t.Errorf("%s, exit status %d, want that of --stop-status\n%s", got.State, got.ExitCode, got.Stderr)
 	}
-	data, err := os.ReadFile(filepath.Join(run.Dir, "status.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := wardentest.ReadFile(t, filepath.Join(run.Dir, "status.json"))
 	var st struct {
 		Nodes []control.Status
 	}
@@ -390,9 +381,7 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 		t.Errorf("in the script: status %s%s", code, wardentest.Read(run.Dir+"/inside.err"))
 	}
 	var inside answer
-	if err := json.Unmarshal([]byte(wardentest.Read(run.Dir+"/inside.json")), &inside); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, json.Unmarshal([]byte(wardentest.Read(run.Dir+"/inside.json")), &inside))
 	check(inside)
 	if out := c.Do(t, "touch", run.Dir+"/end"); out.Code != 0 {
 		t.Fatal(out)

@@ -20,9 +20,7 @@ import (
 func pythonJob(t *testing.T, c *slurmtest.Cluster, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	return c.Install(t, file)
 }
 
@@ -182,9 +180,7 @@ func TestSlurmTerminal(t *testing.T) {
 	warden := c.Install(t, binary)
 	cmd := c.Command(t.Context(), "srun", "--mem=400", "--pty", warden, "run", "--quiet", "--", "bash", "--norc", "--noprofile", "-i")
 	f, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	var shown wardentest.Text
 	go io.Copy(&shown, f) // ends with the terminal
@@ -225,9 +221,7 @@ func awaitProcess(t *testing.T, line string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		for _, file := range files {
 			if b, err := os.ReadFile(file); err == nil && string(b) == line {
 				return

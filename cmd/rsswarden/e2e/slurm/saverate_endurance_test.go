@@ -31,21 +31,13 @@ const rateData = 2 << 30
 func rateFiles(t *testing.T, dir string, spec *saveratetest.Spec) (specFile, data string) {
 	t.Helper()
 	text, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	specFile, data = filepath.Join(dir, fmt.Sprintf("saverate.%d.json", spec.Seed)), filepath.Join(dir, "saverate.data")
-	if err := os.WriteFile(specFile, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(specFile, text, 0o644))
 	f, err := os.OpenFile(data, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
-	if err := f.Truncate(rateData); err != nil { // sparse: its pages are in the page cache all the same
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, f.Truncate(rateData)) // sparse: its pages are in the page cache all the same
 	if spec.File > rateData {
 		t.Fatalf("seed %d maps %v", spec.Seed, spec.File)
 	}

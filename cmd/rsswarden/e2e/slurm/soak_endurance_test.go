@@ -32,12 +32,8 @@ func TestEnduranceSoak(t *testing.T) {
 	options := []string{"--persistent", "--workers", "4", "--epochs", "1"}
 	want := s.reference(t, options...)
 	place := filepath.Join(s.Dir(), "soak")
-	if err := os.Mkdir(place, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(place, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(place, 0o777))
+	wardentest.NoError(t, os.Chmod(place, 0o777))
 	script := s.script(s.rsswarden+" run --at 50%:warn --", options...)
 	var first, now leftover
 	t.Cleanup(func() {
@@ -89,9 +85,7 @@ func (l *leftover) beyond(first *leftover) []string {
 func leftBy(t *testing.T, place string) (l leftover) {
 	t.Helper()
 	names, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, name := range names {
 		if _, err := strconv.Atoi(name.Name()); err != nil {
 			continue

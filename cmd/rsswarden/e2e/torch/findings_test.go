@@ -240,9 +240,7 @@ func TestCopiesByDefault(t *testing.T) {
 		peaks[start], _ = all[event.NameExit][0]["peaks"].(map[string]any)["pss_bytes"].(float64)
 		found := slices.DeleteFunc(all[event.NameDiagnosis], func(e map[string]any) bool { return e["finding"] != string(event.FindingCopies) })
 		report, _, err := wardentest.Output(binary, "report", "--no-slurm", records)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if start == "fork" {
 			if len(found) > 0 || strings.Contains(report, string(event.FindingCopies)) {
 				t.Errorf("a finding for forked workers: %v\n%s", found, report)

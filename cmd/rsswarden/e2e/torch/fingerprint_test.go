@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestFingerprint: all that a Python program can see of itself, in /proc and
@@ -20,9 +22,7 @@ import (
 // loader's documentation; and all of that list is seen.
 func TestFingerprint(t *testing.T) {
 	probe, err := filepath.Abs("../../../../supervisor/loader/testdata/probe.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, torch := range torches {
 		for _, imported := range []bool{false, true} {
 			name := "torch " + torch.name
@@ -78,13 +78,8 @@ func lookAt(t *testing.T, command func(string, ...string) *exec.Cmd, dir, probe 
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 7 || stdout.String() != "to stdout\n" {
 		t.Fatalf("%v: %q, %q", err, &stdout, &stderr)
 	}
-	b, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(out); err != nil {
-		t.Fatal(err)
-	}
+	b := wardentest.ReadFile(t, out)
+	wardentest.NoError(t, os.Remove(out))
 	seen := map[string]string{"stderr": stderr.String()}
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -121,9 +116,7 @@ func different(a, b map[string]string) (keys []string) {
 func inertKeys(t *testing.T, text string) (keys []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../../../supervisor/loader/inert.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	in := false
 	for block := range strings.SplitSeq(file.Doc.Text(), "\n\n") {
 		if !strings.HasPrefix(block, "\t") {

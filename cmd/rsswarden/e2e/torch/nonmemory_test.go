@@ -59,9 +59,7 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 		Time  float64
 		Error string
 	}
-	if err := json.Unmarshal(b, &result); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, json.Unmarshal(b, &result))
 	r.ok, r.error = result.OK, result.Error
 	r.failed = time.UnixMicro(int64(result.Time * 1e6))
 	if b, err = os.ReadFile(list); err != nil {
@@ -196,9 +194,7 @@ func TestSmallTensorsCured(t *testing.T) {
 // loaded ahead fill it, and it is told before the kernel sends SIGBUS, with who
 // holds what.
 func TestFullShm(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a mount namespace takes root")
-	}
+	wardentest.NeedRoot(t, "a mount namespace takes root")
 	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=96m rsswarden-test /dev/shm && exec "$@"`, "sh"}
 	r := runSides(t, before, nil, "shm.py")
 	r.before(t, "the rule", r.warned(event.LimitSHM))
@@ -260,9 +256,7 @@ func leakRun(t *testing.T, g rsstest.Group, least string, options ...string) (co
 // Without the option the trainer is killed and writes nothing.
 func TestOOMPreferSavesTheTrainer(t *testing.T) {
 	wardentest.NeedTorch(t)
-	if os.Geteuid() != 0 {
-		t.Skip("a memory cgroup takes root")
-	}
+	wardentest.NeedRoot(t, "a memory cgroup takes root")
 	const limit = 1000 * rss.MiB
 	t.Run("workers", func(t *testing.T) {
 		code, checkpoint, all, stderr := leakRun(t, rsstest.NewGroup(t, limit), "1000", "--oom-prefer", "workers")

@@ -43,9 +43,7 @@ type poolRun struct {
 func serve(t *testing.T, requests int, options ...string) poolRun {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "leak.py"), []byte(leakingApp), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "leak.py"), []byte(leakingApp), 0o644))
 	socket, list := filepath.Join(dir, "socket"), filepath.Join(dir, "events")
 	args := append([]string{"run", "--events", list, "--limit", "400M", "--accounting", "rss"}, options...)
 	args = append(args, "--", "gunicorn", "--workers", "3", "--bind", "unix:"+socket, "--worker-tmp-dir", dir,
@@ -53,9 +51,7 @@ func serve(t *testing.T, requests int, options ...string) poolRun {
 	cmd := exec.Command(binary, args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }() // it has ended, where all is well
@@ -95,9 +91,7 @@ func serve(t *testing.T, requests int, options ...string) poolRun {
 		}
 		run.pids[pid] = true
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("the server ended with %v\n%s", err, stderr.String())
 	}
@@ -172,9 +166,7 @@ print("finished", flush=True)
 func TestPoolOwnerIsSpared(t *testing.T) {
 	dir := t.TempDir()
 	script, list := filepath.Join(dir, "pool.py"), filepath.Join(dir, "events")
-	if err := os.WriteFile(script, []byte(forkingPool), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(script, []byte(forkingPool), 0o600))
 	for name, shell := range map[string]string{
 		"alone": "%s %s 1; exit $?", "beside another": "sleep 20 & %s %s 1; status=$?; kill %%1; exit $status",
 	} {

@@ -37,9 +37,7 @@ var torches = []struct {
 func torchrun113(t *testing.T) []string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer l.Close()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	return []string{"--master_addr", "127.0.0.1", "--master_port", port, "--redirects", "9:1", "--tee", "9:1"}
@@ -67,9 +65,7 @@ type ranked struct {
 func newRanked(t *testing.T, n int) *ranked {
 	r := &ranked{t: t, torch: n, command: torches[n].command(t), dir: t.TempDir()}
 	script, err := filepath.Abs("../../../../examples/train/ddp.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	r.script = []string{script, "--data", filepath.Join(r.dir, "lmdb"), "--records", "600", "--record-bytes", "16384",
 		"--epochs", "4", "--workers", "2"}
 	return r

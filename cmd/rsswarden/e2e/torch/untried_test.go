@@ -143,9 +143,7 @@ func TestTwoTorches(t *testing.T) {
 	c := badTorch{wait: event.LoaderTried, trial: "if 'second' in __file__: " + trialRefuses + "\nelse: " + trialGood}
 	s := layBadTorch(t, c)
 	second := filepath.Join(s.dir, "second")
-	if err := os.CopyFS(second, os.DirFS(s.torch)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.CopyFS(second, os.DirFS(s.torch)))
 	edit(t, filepath.Join(second, "torch/utils/data"), "dataloader.py", "timeout=5.0", "timeout=6.0")
 	s.shell = `TRAIN_TORCH=` + second + ` "$@" >"$CACHE/out" & "$@"; code=$?; wait; cat "$CACHE/out"; exit $code`
 	s.inside = true
@@ -183,16 +181,12 @@ type badTorchStand struct {
 
 func layBadTorch(t *testing.T, c badTorch) *badTorchStand {
 	t.Helper()
-	if _, err := os.Stat(python); err != nil {
-		t.Skip(err)
-	}
+	wardentest.NeedPython(t)
 	dir := t.TempDir()
 	s := &badTorchStand{dir: dir, torch: filepath.Join(dir, "first"), cache: filepath.Join(dir, "cache"), events: filepath.Join(dir, "events"),
 		note: filepath.Join(dir, "trials"), python: c.python, shell: c.shell}
 	runs := filepath.Join(dir, "runs")
-	if err := errors.Join(os.CopyFS(s.torch, os.DirFS("testdata/fewtorch")), os.Mkdir(s.cache, 0o700), os.Mkdir(runs, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, errors.Join(os.CopyFS(s.torch, os.DirFS("testdata/fewtorch")), os.Mkdir(s.cache, 0o700), os.Mkdir(runs, 0o700)))
 	if c.torch != nil {
 		c.torch(t, filepath.Join(s.torch, "torch/utils/data"))
 	}
@@ -207,9 +201,7 @@ func layBadTorch(t *testing.T, c badTorch) *badTorchStand {
 	}
 	if c.library {
 		library := filepath.Join(dir, "libtorch_few.so")
-		if err := os.WriteFile(library, make([]byte, 1<<16), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(library, make([]byte, 1<<16), 0o600))
 		s.env = append(s.env, "TRAIN_LIBRARY="+library)
 	}
 	s.env = append(s.env, c.env...)
@@ -304,9 +296,7 @@ func exitCode(err error) int {
 
 func remove(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(filepath.Join(dir, name)))
 }
 
 func edit(t *testing.T, dir, name, old, new string) {
@@ -316,9 +306,7 @@ func edit(t *testing.T, dir, name, old, new string) {
 	if err != nil || !bytes.Contains(b, []byte(old)) {
 		t.Fatalf("no %q in %s: %v", old, name, err)
 	}
-	if err := os.WriteFile(path, bytes.ReplaceAll(b, []byte(old), []byte(new)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(path, bytes.ReplaceAll(b, []byte(old), []byte(new)), 0o600))
 }
 
 // compileTorch leaves of torch what Python made of its text, and not the text.
@@ -339,12 +327,8 @@ func zipTorch(t *testing.T, dir string) {
 	torch := filepath.Join(dir, "../..")
 	var zipped bytes.Buffer
 	w := zip.NewWriter(&zipped)
-	if err := w.AddFS(os.DirFS(filepath.Dir(torch))); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Close(), os.RemoveAll(torch), os.WriteFile(torch+".zip", zipped.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, w.AddFS(os.DirFS(filepath.Dir(torch))))
+	wardentest.NoError(t, errors.Join(w.Close(), os.RemoveAll(torch), os.WriteFile(torch+".zip", zipped.Bytes(), 0o600)))
 }
 
 // frozen has torch come from one loader for all modules, without text, as frozen modules do.

@@ -60,9 +60,7 @@ func TestTrim(t *testing.T) {
 func TestTrimDrop(t *testing.T) {
 	path := wardentest.MapFile(t)
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	cached := func() uint64 {
 		var st unix.Cachestat_t
@@ -163,20 +161,14 @@ func TestTrimRefused(t *testing.T) {
 	})
 	t.Run("stopped", func(t *testing.T) {
 		m := wardentest.StartMapper(t, path, "futex", nil)
-		if err := m.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, m.Cmd.Process.Signal(syscall.SIGSTOP))
 		wardentest.Until(t, "it is stopped", func() bool { return strings.HasPrefix(m.Status("State"), "T") })
 		refused(t, nil, m, "stopped", "")
-		if err := m.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, m.Cmd.Process.Signal(syscall.SIGCONT))
 		m.Intact()
 	})
 	t.Run("another user's", func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			t.Skip("only root can be two users")
-		}
+		wardentest.NeedRoot(t, "only root can be two users")
 		refused(t, wardentest.AsNobody, wardentest.StartMapper(t, path, "futex", nil), "another user's process", "")
 		refused(t, nil, wardentest.StartMapper(t, path, "futex", wardentest.AsNobody), "another user's process", "")
 	})
@@ -198,9 +190,7 @@ func TestTrimSignals(t *testing.T) {
 	switches := func() (n int) {
 		for _, m := range all {
 			v, err := strconv.Atoi(m.Status("voluntary_ctxt_switches"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			n += v
 		}
 		return n
@@ -211,14 +201,10 @@ func TestTrimSignals(t *testing.T) {
 	inJob(cmd)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill() })
 	signal := func(s syscall.Signal) {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, cmd.Process.Signal(s))
 	}
 	// They sleep: nobody but us wakes them.
 	wardentest.Until(t, "it has begun", func() bool { return switches() > quiet+2 })
@@ -282,9 +268,7 @@ func trims(t *testing.T, change func(*exec.Cmd), status int, args ...string) (go
 // memoryCgroup makes a cgroup v1 below that of the test, for the test.
 func memoryCgroup(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a cgroup here")
-	}
+	wardentest.NeedRoot(t, "only root can make a cgroup here")
 	dir, err := rsstest.GroupDir(wardentest.OwnMemoryCgroup(t))
 	if err != nil {
 		t.Skip(err)
@@ -301,27 +285,18 @@ func TestTrimDropLowersACharge(t *testing.T) {
 	dir := memoryCgroup(t)
 	path := wardentest.MapFile(t)
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
 		t.Skip("a file of tmpfs cannot leave the page cache")
 	}
 	// It was written by us, and is to be read, and charged, inside.
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 	usage := func() int {
-		b, err := os.ReadFile(filepath.Join(dir, "memory.usage_in_bytes"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := wardentest.ReadFile(t, filepath.Join(dir, "memory.usage_in_bytes"))
 		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return n
 	}
 	inside := []string{"/bin/sh", "-c", `echo $$ > ` + filepath.Join(dir, "cgroup.procs") + ` && exec "$@"`, "sh"}
